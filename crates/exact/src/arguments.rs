@@ -1,7 +1,8 @@
-//! What the engine is given: the user's own flags, without those that talk to others.
+//! Command line of the engine: the user's flags without those that listen, log or start programs.
 //!
-//! Kept is everything that a model or its memory could depend on. Left out is what listens, logs, writes files or starts
-//! programs; ours come instead. `-fit` is off unless it was asked for, because it would answer another question.
+//! Kept is everything that a model or its memory could depend on. Left out is what listens, logs, writes
+//! files or starts programs; ours come instead. `-fit` is off unless it was asked for, because it would
+//! answer another question.
 
 use std::path::Path;
 
@@ -37,11 +38,11 @@ const LEFT_OUT: [&str; 23] = [
     "--sleep-idle-seconds",
 ];
 
-/// What is asked of the engine.
+/// Question to the engine: program, cards and flags.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Given<'a> {
     pub(super) kind: Program,
-    /// How many cards the backend shows.
+    /// Number of cards that the backend shows.
     pub(super) cards: usize,
     pub(super) options: &'a Options,
 }
@@ -83,7 +84,7 @@ impl Given<'_> {
         Ok(arguments)
     }
 
-    /// When an engine with these flags has said everything.
+    /// Returns the log line at which an engine with these flags has reported all buffers.
     pub(super) fn until(&self) -> Until {
         let more = |setting: &Setting| {
             matches!(

@@ -1,8 +1,8 @@
-//! What engines said before, one file for each question, in `$XDG_CACHE_HOME/plimsoll/exact`.
+//! Cache of engine answers, one file for each question, in `$XDG_CACHE_HOME/plimsoll/exact`.
 //!
-//! An entry holds the whole question beside the answer, so that a name that collides is no wrong answer, and the lines of the
-//! log, so that a reader that has learned more reads more out of them. It is written beside its place and moved there. What
-//! cannot be read is no entry; a cache that cannot be written is none.
+//! An entry holds the whole question beside the answer, so that a name that collides is no wrong answer, and
+//! the lines of the log, so that a reader that has learned more reads more out of them. It is written beside
+//! its place and moved there. What cannot be read is no entry; a cache that cannot be written is none.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
@@ -22,7 +22,7 @@ pub(super) struct Cache {
     folder: PathBuf,
 }
 
-/// What an engine said.
+/// Answer of an engine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Answer {
     /// `llama.cpp` or `ik_llama.cpp`; none where it does not say.
@@ -85,6 +85,7 @@ impl Cache {
 
     pub(super) fn get(&self, question: &str) -> Option<Answer> {
         let path = self.path(question);
+        // The size is checked before the read: the cache folder is writable by other programs of the user.
         if fs::metadata(&path).ok()?.len() > LONGEST {
             return None;
         }
@@ -108,6 +109,7 @@ impl Cache {
 
     fn write(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
         fs::create_dir_all(&self.folder)?;
+        // The pid keeps two runs that write the same answer from sharing a temporary file.
         let beside = path.with_extension(format!("{}.new", std::process::id()));
         let written = fs::write(&beside, bytes).and_then(|()| fs::rename(&beside, path));
         if written.is_err() {

@@ -1,8 +1,9 @@
 //! Copies of model files that are their headers with a hole behind them.
 //!
-//! An engine checks that a file is as long as its tensors need, and reads weights only to carry them to a card. A sparse
-//! file of the same length is enough, and takes no room. All files of a set are copied, under their own names, because
-//! an engine finds the others by the name of the first. A file is read and copied once, however often it is asked about.
+//! An engine checks that a file is as long as its tensors need, and reads weights only to carry them to a
+//! card. A sparse file of the same length is enough, and takes no room. All files of a set are copied, under
+//! their own names, because an engine finds the others by the name of the first. A file is read and copied
+//! once, however often it is asked about.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -18,7 +19,7 @@ use super::ExactError;
 
 const FOLDER: &str = "plimsoll-exact-";
 
-/// How much of a header an engine is shown.
+/// Form of the header that an engine is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
     Whole,
@@ -49,7 +50,7 @@ struct Head {
 }
 
 impl Files {
-    /// Where copies and sockets are; made when it is first needed.
+    /// Returns the folder of copies and sockets, created on first use.
     pub(super) fn folder(&mut self) -> Result<&Path, ExactError> {
         let folder = match self.folder.take() {
             Some(folder) => folder,
@@ -58,7 +59,7 @@ impl Files {
         Ok(self.folder.insert(folder).path())
     }
 
-    /// What a file's answer depends on: its header and its length, wherever it lies.
+    /// Stamps the parts of a file that an answer depends on: its header and its length, not its path.
     pub(super) fn stamp(&mut self, path: &str, form: Form) -> Result<String, ExactError> {
         let files = self.read(path)?;
         Ok(match form {
@@ -127,6 +128,8 @@ impl ModelFiles {
             let copy = folder.join(path.file_name().unwrap_or_default());
             let whole = head.window.head()?;
             let lean = head.lean.as_deref().filter(|_| form == Form::Lean);
+            // The engine compares the file size with its tensors, so a shorter header must shorten the file
+            // as much.
             let length = head.window.length() - widened(whole) + widened(lean.unwrap_or(whole));
             let copied =
                 fs::create_dir_all(folder).and_then(|()| write(&copy, lean.unwrap_or(whole), length));
@@ -146,6 +149,7 @@ fn widened(bytes: &[u8]) -> u64 {
 }
 
 fn write(path: &Path, head: &[u8], length: u64) -> io::Result<()> {
+    // Never follows or truncates an existing file: the folder is fresh.
     let mut file = File::create_new(path)?;
     file.write_all(head)?;
     file.set_len(length)

@@ -1,17 +1,18 @@
 //! Asks the user's own engine what a model takes, without a GPU: `plimsoll plan --exact`.
 //!
 //! DECISION: the engine runs unmodified, with a backend that claims to be CUDA and has no memory behind it
-//! (`libplimsoll_phantom.so`), on copies of the model files that are headers with a hole behind them. It walks its whole
-//! load path, writes what each buffer takes into its log, and is stopped as soon as it has. No card is opened, no weight is
-//! read, and nothing listens but a socket in a folder of ours. What an engine said is kept for as long as engine, header,
-//! flags and cards stay the same.
+//! (`libplimsoll_phantom.so`), on copies of the model files that are headers with a hole behind them. It
+//! walks its whole load path, writes what each buffer takes into its log, and is stopped as soon as it has.
+//! No card is opened, no weight is read, and nothing listens but a socket in a folder of ours. What an engine
+//! said is kept for as long as engine, header, flags and cards stay the same.
 //!
-//! What was asked for is asked with the whole header, and beside it once more with the header without its vocabulary, which
-//! takes a fifth of the time. Where both say the same, which they did for every model and build that was tried, all further
-//! questions are asked without the vocabulary; else with it. Questions that are known together run side by side.
+//! The user's flags are asked with the whole header, and once more without its vocabulary, which takes a
+//! fifth of the time. Where both report the same sizes, as they did for every model and build that was tried,
+//! all further questions use the short header. Questions that are known together run side by side.
 //!
-//! `question` is what is asked, `arguments` what the engine is given, `files` makes the copies, `run` runs it, `cache` keeps answers, `stamp` tells
-//! whether an engine is still the same, `price` puts the questions of a search.
+//! `question` is what is asked, `arguments` what the engine is given, `files` makes the copies, `run` runs
+//! it, `cache` keeps answers, `stamp` tells whether an engine is still the same, `price` puts the questions
+//! of a search.
 #![forbid(unsafe_code)]
 
 mod arguments;
@@ -62,14 +63,14 @@ pub struct Oracle {
     said: RefCell<HashMap<String, Result<Transcript, Refusal>>>,
 }
 
-/// How often an engine may still be asked, and until when.
+/// Remaining runs of the engine, and their deadline.
 #[derive(Clone, Copy, Debug)]
 struct Limit {
     runs: u32,
     end: Instant,
 }
 
-/// What the answers cost so far.
+/// Cost of the answers so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     /// Runs of the engine.
@@ -122,7 +123,7 @@ impl Oracle {
         })
     }
 
-    /// How the engine is called: the name of its file.
+    /// Returns the file name of the engine.
     pub fn name(&self) -> String {
         let name = self.program.path.file_name().unwrap_or_default();
         name.to_string_lossy().into_owned()
@@ -138,7 +139,7 @@ impl Oracle {
         self.limit.set(Some(Limit { runs, end }));
     }
 
-    /// Which engine it is: as it said when it was asked this before, else as it says now; `None` where it does not say.
+    /// Returns the engine's kind and build as of the cached answer, else as of now; `None` where unknown.
     pub fn engine(&self, asked: &Options, cards: &[Card]) -> Result<Option<Engine>, ExactError> {
         let question = self.question(asked, cards, Form::Whole)?;
         if !self.recall(&question.key) {
@@ -147,7 +148,7 @@ impl Oracle {
         Ok(self.engine.get())
     }
 
-    /// What the engine says to the flags that were asked for.
+    /// Asks the engine about the user's own flags.
     pub fn ask(&self, asked: &Options, cards: &[Card]) -> Result<Transcript, ExactError> {
         self.answer(asked, cards, Form::Whole)
     }
@@ -172,7 +173,7 @@ impl Oracle {
         Ok(whole)
     }
 
-    /// What the engine says to other flags.
+    /// Asks the engine about other flags.
     fn further(&self, options: &Options, cards: &[Card]) -> Result<Transcript, ExactError> {
         match self.answer(options, cards, self.form.get()) {
             // It may be the lack of a vocabulary that is refused.
@@ -210,6 +211,7 @@ impl Oracle {
                 open.push(question);
             }
         }
+        // Questions beyond the limit stay unanswered; `answer` reports them as spent.
         open.truncate(self.allowed());
         if open.is_empty() {
             return Ok(());
@@ -270,7 +272,7 @@ impl Oracle {
         }
     }
 
-    /// How many runs the limit allows now.
+    /// Returns the number of runs that the limit still allows.
     fn allowed(&self) -> usize {
         let Some(limit) = self.limit.get() else {
             return usize::MAX;

@@ -1,9 +1,9 @@
 //! The questions of a search, put to an engine: [`Price`] over an [`Oracle`].
 //!
-//! DECISION: a search is told what the engine said and nothing else. The closed forms, moved by as much as they were off for
-//! what was asked, only say where to begin, so that two runs are mostly enough: one that fits and one step more that does
-//! not. What the engine refuses does not fit; where it fails otherwise, or may not be asked again, the search is told
-//! so, and nothing is concluded.
+//! DECISION: a search is told what the engine said and nothing else. The closed forms, moved by as much as
+//! they were off for what was asked, only say where to begin, so that two runs are mostly enough: one that
+//! fits and one step more that does not. What the engine refuses does not fit; where it fails otherwise, or
+//! may not be asked again, the search is told so, and nothing is concluded.
 
 use std::cell::RefCell;
 
@@ -21,9 +21,9 @@ pub struct Asked<'a> {
     options: &'a Options,
     request: PlanRequest<'a>,
     name: String,
-    /// What the engine says is on each card, less what the formulas say.
+    /// Engine's peak on each card, less the formulas' peak.
     off: Vec<i64>,
-    /// Why not everything was answered.
+    /// First failure of a question.
     failed: RefCell<Option<ExactError>>,
 }
 
@@ -54,7 +54,7 @@ impl<'a> Asked<'a> {
         })
     }
 
-    /// Why not everything was answered; `None` where all was.
+    /// Returns the first failure; `None` where every question was answered.
     pub fn failure(self) -> Option<ExactError> {
         self.failed.into_inner()
     }

@@ -1,4 +1,4 @@
-//! What is asked, under which key its answer is kept, and the run that would answer it.
+//! Questions: cache key, and the engine run that answers one.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -13,7 +13,7 @@ use super::files::Form;
 use super::run::Job;
 use super::{Oracle, stamp};
 
-/// What is asked: flags, on cards, with one form of the headers.
+/// Flags and cards, with one form of the headers.
 #[derive(Debug)]
 pub(super) struct Question<'a> {
     pub(super) key: String,
@@ -46,7 +46,7 @@ impl Oracle {
         })
     }
 
-    /// What an answer depends on, as text.
+    /// Returns everything that an answer depends on, as text.
     fn key(&self, specs: &str, arguments: &[String]) -> String {
         let mut key = format!("cards {specs}\nphantom ");
         key.push_str(&stamp::of_file(&self.phantom));
@@ -73,6 +73,8 @@ impl Oracle {
     }
 
     fn environment(&self, folder: &Path, specs: &str) -> Vec<(OsString, OsString)> {
+        // `LLAMA_ARG_*` would add flags that are not in the cache key; another preload could hide the
+        // phantom.
         let foreign = |name: &OsString| {
             let name = name.to_string_lossy();
             ["LLAMA_", "PLIMSOLL_", "LD_PRELOAD"]
@@ -82,6 +84,7 @@ impl Oracle {
         let mut environment: Vec<(OsString, OsString)> =
             std::env::vars_os().filter(|(name, _)| !foreign(name)).collect();
         let mut set = |name: &str, value: OsString| environment.push((name.into(), value));
+        // A CUDA build must not open the real cards beside the phantom.
         set(names::CUDA_VISIBLE_DEVICES, OsString::new());
         set(names::GGML_BACKEND_PATH, self.phantom.clone().into());
         set("LD_PRELOAD", self.phantom.clone().into());

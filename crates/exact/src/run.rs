@@ -1,8 +1,8 @@
 //! Runs the engine until it has said what its buffers take, and no longer.
 //!
 //! It is a group of its own that ends with us, however we end: a trampoline sets the parent-death signal
-//! ([`exec_child`](plimsoll::command::exec_child)), and the whole group is killed once the last buffer is known. What it says
-//! comes through one pipe, so that complaints and buffers keep their order.
+//! ([`exec_child`](plimsoll::command::exec_child)), and the whole group is killed once the last buffer is
+//! known. What it says comes through one pipe, so that complaints and buffers keep their order.
 
 use std::ffi::OsString;
 use std::io::{self, PipeReader, Read};
@@ -29,13 +29,13 @@ const LONGEST_LOG: usize = 64 << 20;
 /// The rest of a line is not worth keeping.
 const LONGEST_LINE: usize = 4096;
 
-/// When an engine has said everything.
+/// Log line at which an engine has reported all buffers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Until {
-    /// With its first context: it loads nothing else. What it would do next is decode a few tokens, which takes long where
-    /// layers are in host memory.
+    /// With its first context: it loads nothing else. What it would do next is decode a few tokens, which
+    /// takes long where layers are in host memory.
     Context,
-    /// When it makes its slots.
+    /// Creation of its slots.
     Ready,
 }
 
@@ -59,6 +59,7 @@ pub(super) struct Job {
 /// Runs jobs side by side, as many at once as there are processors; of each the lines that matter.
 pub(super) fn run_all(program: &Path, jobs: &[Job]) -> Vec<Result<Vec<String>, ExactError>> {
     let workers = thread::available_parallelism().map_or(1, usize::from);
+    // Workers take the next job from a shared counter, so a slow engine start does not hold up a fixed share.
     let next = AtomicUsize::new(0);
     let work = || {
         let mut ended = Vec::new();
@@ -133,7 +134,7 @@ impl Drop for Running {
     }
 }
 
-/// What was said so far.
+/// Log so far.
 #[derive(Default)]
 struct Listener {
     transcript: Transcript,
@@ -167,6 +168,7 @@ impl Listener {
                 }
             }
             rest.drain(..whole);
+            // A partial line longer than this is cut: its sizes stand at its beginning.
             rest.truncate(LONGEST_LINE);
         }
         Ok(())

@@ -1,14 +1,15 @@
-//! Whether an engine is still the one that answered.
+//! Identity of an engine: stamps of its program and libraries.
 //!
-//! A file is the same while its path, size, time of change and inode are. An engine is its program and the libraries of
-//! its family, beside it or where installations put them; the user's `LD_LIBRARY_PATH` comes first, as for the loader.
+//! A file is the same while its path, size, time of change and inode are. An engine is its program and the
+//! libraries of its family, beside it or where installations put them; the user's `LD_LIBRARY_PATH` comes
+//! first, as for the loader.
 
 use std::env;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// How the libraries of the family are called.
+/// Name prefixes of the family's libraries.
 const FAMILY: [&str; 4] = ["libggml", "libllama", "libmtmd", "libcommon"];
 /// Seen from the folder of the program.
 const FOLDERS: [&str; 4] = ["", "../lib", "../lib64", "../lib/x86_64-linux-gnu"];
@@ -28,6 +29,7 @@ pub(super) fn of_file(path: &Path) -> String {
 }
 
 pub(super) fn of_engine(program: &Path) -> String {
+    // Links such as `llama-server -> versions/b10605/…` are resolved, so an update changes the stamp.
     let program = program.canonicalize().unwrap_or_else(|_| program.to_owned());
     let beside = program.parent().unwrap_or(Path::new("/"));
     let searched = env::var_os("LD_LIBRARY_PATH").unwrap_or_default();

@@ -1,18 +1,19 @@
-//! What was planned beside what was measured: the values, and when the two are said to differ.
+//! Comparison of planned and measured memory.
 //!
-//! DECISION: an engine is somewhere between what it takes once loaded and what it takes at full depth. Only what lies
-//! outside of that, by more than the margin, is off.
+//! DECISION: an engine's memory lies between its size once loaded and its size at full depth. Only a
+//! measurement outside of that range by more than the margin is reported as a difference.
 
 use plimsoll_base::{Bytes, CardId};
 use plimsoll_planner::Terms;
 use serde::Serialize;
 
-/// What a plan may be off by on a card, at least and in thousandths of the peak.
+/// Tolerance of a plan on a card: at least, and in thousandths of the peak.
 pub(crate) const CARD_MARGIN: (Bytes, u64) = (Bytes::mib(48), 15);
-/// The same for resident memory, in which the program and its libraries are: 29 MiB for llama.cpp b11549 in Python.
+/// The same for resident memory, in which the program and its libraries are: 29 MiB for llama.cpp b11549 in
+/// Python.
 pub(crate) const HOST_MARGIN: (Bytes, u64) = (Bytes::mib(96), 50);
 
-/// What was planned and what was measured (`plimsoll.check/1`).
+/// Result of a check (`plimsoll.check/1`).
 #[derive(Debug, Serialize)]
 pub(crate) struct Check {
     pub(crate) schema: &'static str,
@@ -27,7 +28,7 @@ pub(crate) struct Checked {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) pid: Option<u32>,
     pub(crate) cards: Vec<Row>,
-    /// What the engine says of itself, beside the plan.
+    /// Sizes that the engine reports, beside the plan.
     pub(crate) said: Vec<Said>,
 }
 

@@ -29,7 +29,7 @@ pub(crate) struct Replay {
     pub(crate) policies: Vec<Replayed>,
 }
 
-/// What one policy made of it.
+/// Result of one policy.
 #[derive(Debug, Serialize)]
 pub(crate) struct Replayed {
     #[serde(serialize_with = "by_name")]
@@ -94,13 +94,14 @@ fn over(trace: &Trace, policy: PolicyKind, budget: u64) -> Replayed {
         driver_sizes: outcome.driver_sizes.clone(),
         completed: outcome.completed(),
         failure: outcome.failure.map(|failure| said(&failure)),
+        // Independent of the budget of this replay, so tables with different budgets compare.
         smallest_budget: smallest_budget(trace, policy).map(Bytes::new),
         ns_per_op: times(trace, policy, budget),
         outcome,
     }
 }
 
-/// What stopped a replay, in sizes that people read.
+/// Describes the failure that stopped a replay.
 fn said(failure: &Failure) -> String {
     let Cause::Refused { size, by } = failure.cause else {
         return failure.to_string();

@@ -1,9 +1,9 @@
 //! The page cache of a model's files: how much of it there is, and giving it back.
 //!
-//! Decision: looked at without mapping the file, which would be unsafe code, and without root: a sample of pages is asked for with
-//! `RWF_NOWAIT`, which answers only from the cache. A page that is not there may be read by the kernel on the way; with the
-//! file marked for random access that is one page for each question, at most a few MiB in all. So each look asks for other pages:
-//! those that the last one asked for are there now. What lies in a hole of a file counts as cached: no disk has to be waited for.
+//! DECISION: the cache is sampled without `mmap`, which would be unsafe code, and without root: `preadv2`
+//! with `RWF_NOWAIT` answers only from the page cache. The kernel may read a missing page on the way; with
+//! random-access advice that is one page for each question, a few MiB at most. Each look samples other pages,
+//! because those of the last one are cached now. A hole in a file counts as cached: it needs no disk.
 
 use std::collections::hash_map::RandomState;
 use std::fs::File;
@@ -64,7 +64,7 @@ impl FileCache {
         })
     }
 
-    /// What giving it back can bring; where nobody knows, the whole file.
+    /// Returns the most that dropping its cache can free; the whole file where the amount is unknown.
     pub fn at_most(&self) -> Bytes {
         self.cached.unwrap_or(self.length)
     }
@@ -76,6 +76,7 @@ fn cached(file: &File, length: u64) -> Option<Bytes> {
     // Best effort: without it the kernel reads ahead at each miss.
     let _ = fadvise(file, 0, None, Advice::Random);
     let mut there = 0;
+    // Seeded anew for each look, so that pages cached by the last look are not asked for again.
     let chance = RandomState::new();
     for sample in 0..samples {
         // Some page of each of as many equal parts.
@@ -98,7 +99,7 @@ fn is_cached(file: &File, offset: u64) -> Option<bool> {
     }
 }
 
-/// Tells the kernel that nobody needs the cache of these files. Pages that somebody has mapped stay.
+/// Drops the page cache of these files. Pages that a process has mapped stay.
 pub fn advise(files: &[PathBuf]) -> io::Result<()> {
     for path in files {
         fadvise(File::open(path)?, 0, None, Advice::DontNeed)?;

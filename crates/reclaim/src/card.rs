@@ -1,4 +1,4 @@
-//! Makes room on one card, whether or not its memory is the host's: asks the neighbours that run under guard, and nobody else.
+//! Reclaim on one card, of any memory type: only neighbours under guard are asked.
 
 use std::time::Duration;
 
@@ -8,11 +8,11 @@ use plimsoll_wire::options::Uuid;
 
 use super::neighbours::{Asked, Neighbour, ask, neighbours};
 
-/// What is wanted of a card.
+/// Request for free memory on a card.
 #[derive(Debug)]
 pub struct CardWish {
     pub card: Card,
-    /// The card on the pages of those who are asked.
+    /// UUID of the card on the neighbours' pages.
     pub uuid: Uuid,
     pub need: Bytes,
     pub patience: Duration,
@@ -22,7 +22,7 @@ pub struct CardWish {
 #[derive(Debug)]
 pub struct CardOutcome {
     pub before: Bytes,
-    /// Who could be asked, where nobody was.
+    /// Neighbours that could be asked, if none was.
     pub neighbours: Vec<Neighbour>,
     pub asked: Vec<Asked>,
     pub after: Bytes,
@@ -34,14 +34,14 @@ impl CardOutcome {
         wish.need.saturating_sub(self.after)
     }
 
-    /// Whether what is known to lie idle would be enough.
+    /// Returns true if the idle memory of all neighbours would be enough.
     pub fn is_reachable(&self, wish: &CardWish) -> bool {
         let idle: Bytes = self.neighbours.iter().map(|neighbour| neighbour.held.idle).sum();
         self.short(wish) <= idle
     }
 }
 
-/// Asks everybody who holds something of the card, if there is not enough free; with `dry_run` only says who that is.
+/// Asks every neighbour on the card if too little is free; with `dry_run` only lists them.
 pub fn reclaim_on(wish: &CardWish) -> CardOutcome {
     let before = wish.card.free;
     let neighbours = neighbours(&[wish.uuid]);

@@ -1,8 +1,8 @@
-//! The steps that only root may take, and who takes them.
+//! Reclaim steps that need root, and the process that takes them.
 //!
-//! Decision: five fixed actions, each with a name and no argument, so that whoever may call the helper may do these and nothing
-//! else. A clean page cache can be dropped at any time without a loss; `compact_memory` moves pages and changes no byte, and
-//! huge pages that are claimed are given back at once.
+//! DECISION: five fixed actions, each with a name and no argument, so that permission to call the helper
+//! grants these and nothing else. A clean page cache can be dropped at any time without loss,
+//! `compact_memory` moves pages and changes no byte, and claimed huge pages are released at once.
 
 mod huge_pages;
 
@@ -13,7 +13,7 @@ use std::process::{Command, Stdio};
 
 use plimsoll_host::Step;
 
-/// Who takes them.
+/// Process that takes the steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hands {
     /// This process, which is root.
@@ -98,6 +98,7 @@ fn take_under(root: &Path, name: &str) -> Result<(), TakeStepError> {
         Step::ClaimHugePages => huge_pages::claim_and_give_back(root),
         Step::DropPageCache => write(root, DROP_CACHES, "1"),
         Step::WriteAndDropPageCache => {
+            // Dirty pages cannot be dropped; `drop_caches` skips them (fs/drop_caches.c).
             rustix::fs::sync();
             write(root, DROP_CACHES, "1")
         }
@@ -129,6 +130,7 @@ fn run(words: &[String]) -> Result<(), TakeStepError> {
         .map_or(("", words), |(first, rest)| (first, rest));
     let output = Command::new(program)
         .args(arguments)
+        // sudo must fail rather than ask for a password on the terminal.
         .stdin(Stdio::null())
         .output();
     let output = output.map_err(|error| TakeStepError::Start {
@@ -162,10 +164,11 @@ fn program() -> String {
     path.map_or_else(|| "plimsoll".to_owned(), |path| path.display().to_string())
 }
 
-/// What [`unit()`] is to be called.
+/// Path of the file for [`unit()`].
 pub const UNIT: &str = "/etc/systemd/system/plimsoll-reclaim@.service";
 
-/// A systemd unit of which each instance takes one step. It runs as root with no capability at all: the files belong to root.
+/// A systemd unit of which each instance takes one step. It runs as root with no capability at all: the files
+/// belong to root.
 pub fn unit() -> String {
     format!(
         "# {UNIT}\n\

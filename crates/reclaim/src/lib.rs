@@ -1,10 +1,10 @@
-//! Makes room on a machine whose GPU takes the host's memory: measures, asks core what would help, takes one step, measures
-//! again.
+//! Reclaims memory on a machine whose GPU shares the host's: measures, plans, takes one step, measures again.
 //!
-//! Decision: nothing is done that was not predicted to help, and one step at a time, so that what was predicted and what came
-//! of it stand side by side. Neighbours under guard are asked before anything that costs more than their idle pools. What only
-//! root may do is done by root in a process of its own that knows five fixed actions
-//! (`plimsoll reclaim-step`); this process never gains rights, and says what it could not do and the command that would.
+//! DECISION: only steps that are predicted to help are taken, one at a time, so that prediction and result
+//! stand side by side. Neighbours under guard are asked before any step that costs more than their idle
+//! pools. A step that needs root runs in a process of its own that knows five fixed actions (`plimsoll
+//! reclaim-step`); this process never gains rights, and reports the steps it could not take with the command
+//! that would.
 #![forbid(unsafe_code)]
 
 mod cache;
@@ -28,24 +28,24 @@ pub use card::{CardOutcome, CardWish, reclaim_on};
 pub use levers::{Hands, TakeStepError, UNIT, take_as_root, unit};
 pub use neighbours::{Asked, Held, Neighbour, PATIENCE, ask, neighbours};
 
-/// What is wanted, and what may be done for it.
+/// Reclaim request: the goal, and the steps that are allowed.
 #[derive(Debug)]
 pub struct Wish {
     pub goal: Goal,
-    /// What the driver goes by; `None` for what is known of the machine's own.
+    /// Memory that the driver allocates from; `None` for the known behaviour of this machine's driver.
     pub gate: Option<Gate>,
-    /// Whose page cache may go first.
+    /// Files whose page cache may be dropped first.
     pub files: Vec<PathBuf>,
-    /// Who takes the steps that only root may take.
+    /// Process that takes the steps that need root.
     pub hands: Hands,
-    /// Which neighbours are asked, and how long they may take to answer.
+    /// Neighbours to ask, and the time for them to answer.
     pub whom: Whom,
     pub patience: Duration,
     pub force: bool,
     pub dry_run: bool,
 }
 
-/// Which of the programs under guard may be asked for what they hold idle.
+/// Selection of guarded programs that may be asked to release idle memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Whom {
     Everybody,
@@ -60,7 +60,7 @@ pub struct Measure {
     pub snapshot: Snapshot,
     pub allowance: Allowance,
     pub files: Vec<FileCache>,
-    /// Who runs under guard, with what they hold of any card.
+    /// Guarded processes with their memory on any card.
     pub neighbours: Vec<Neighbour>,
     pub ground: Ground,
 }
@@ -70,10 +70,10 @@ pub struct Measure {
 pub struct Taken {
     pub planned: Planned,
     pub result: Result<(), TakeStepError>,
-    /// Who was asked, where the step is to ask.
+    /// Neighbours that were asked, for the step that asks.
     pub asked: Vec<Asked>,
     pub took: Duration,
-    /// What free memory, and memory in blocks of the wanted order, grew by; negative if others took more meanwhile.
+    /// Growth of free memory and of memory in large enough blocks; negative if other processes took more.
     pub freed: i128,
     pub joined: i128,
 }
@@ -85,7 +85,7 @@ pub struct Outcome {
     pub course: Course,
     pub taken: Vec<Taken>,
     pub after: Measure,
-    /// What was still to be done at the end, and was not.
+    /// Steps that were left undone at the end.
     pub last: Course,
 }
 
@@ -108,7 +108,7 @@ impl Outcome {
         self.last.verdict == Verdict::Enough
     }
 
-    /// Who still holds something idle at the end.
+    /// Returns the neighbours that still hold idle memory at the end.
     pub fn idle(&self) -> impl Iterator<Item = &Neighbour> {
         let neighbours = self.after.neighbours.iter();
         neighbours.filter(|neighbour| !neighbour.held.idle.is_zero())
@@ -126,6 +126,7 @@ pub fn reclaim(tree: &Sysroot, wish: &Wish) -> Result<Outcome, ReclaimError> {
     let mut outcome = judge(tree, wish)?;
     let mut tried = Tried::default();
     while let Some(planned) = outcome.last.steps.first().cloned() {
+        // A step is tried once, so the loop ends even where a step frees nothing.
         tried.add(planned.step);
         let (taken, after) = Taken::take(tree, wish, planned, &outcome.after)?;
         outcome.last = course(&after.ground, wish.goal, wish.powers(), &tried);
@@ -149,7 +150,7 @@ pub fn judge(tree: &Sysroot, wish: &Wish) -> Result<Outcome, ReclaimError> {
 }
 
 impl Wish {
-    /// Who only asks is told what root could do.
+    /// Returns the allowed powers; a dry run reports the steps of root as well.
     fn powers(&self) -> Powers {
         Powers {
             root: self.hands != Hands::None || self.dry_run,

@@ -1,8 +1,9 @@
-//! What neighbours under guard hold, and asking them for what is idle of it.
+//! Idle memory of other guarded processes, and requests to release it.
 //!
-//! Decision: asked on the page, and answered by guard at the neighbour's next call of its driver. Nobody is stopped or signalled, no
-//! work is lost, and a neighbour that calls nothing does not answer. So all are asked at once, waited for a bounded time, and what
-//! each gave is its own page's word: what it held before and after.
+//! DECISION: the request is written on the neighbour's page, and guard answers at its next driver call. No
+//! process is stopped or signalled and no work is lost, but a neighbour that makes no driver call does not
+//! answer. All are asked at once and waited for a bounded time; the amounts are those of each neighbour's own
+//! page before and after.
 
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -14,7 +15,7 @@ use plimsoll_probe::process::name;
 use plimsoll_wire::options::Uuid;
 use plimsoll_wire::page::{CardSnapshot, PageSnapshot as Snapshot, PageState as State};
 
-/// How long neighbours have to answer where nobody says otherwise: many evaluations of a model that is at work.
+/// Default time for neighbours to answer: many evaluations of a busy model.
 pub const PATIENCE: Duration = Duration::from_secs(2);
 /// Between two looks at the pages.
 const NAP: Duration = Duration::from_millis(5);
@@ -28,7 +29,7 @@ pub struct Neighbour {
     folder: PathBuf,
 }
 
-/// What a process holds of the cards meant.
+/// Memory of a process on the cards in question.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Held {
     pub allocated: Bytes,
@@ -47,8 +48,8 @@ pub struct Asked {
     pub after: Held,
 }
 
-/// The guarded processes of this user that hold something of these cards, or of any where none is named; those with most idle
-/// first.
+/// The guarded processes of this user that hold something of these cards, or of any where none is named;
+/// those with most idle first.
 pub fn neighbours(cards: &[Uuid]) -> Vec<Neighbour> {
     let of = |folder: PathBuf| {
         let pages = read_pages(&folder);
@@ -62,11 +63,13 @@ pub fn neighbours(cards: &[Uuid]) -> Vec<Neighbour> {
     found
 }
 
-/// Asks each for what it holds idle of these cards, or of all, and waits until all have answered, or no longer than `patience`.
+/// Asks each for what it holds idle of these cards, or of all, and waits until all have answered, or no
+/// longer than `patience`.
 pub fn ask(neighbours: Vec<Neighbour>, cards: &[Uuid], patience: Duration) -> Vec<Asked> {
     let put = |neighbour| Question::put(neighbour, cards);
     let questions: Vec<Question> = neighbours.into_iter().map(put).collect();
     let asked = Instant::now();
+    // Polling is enough: the page has no wake-up, because guard must not block in the neighbour.
     while asked.elapsed() < patience && !questions.iter().all(Question::is_over) {
         thread::sleep(NAP);
     }
@@ -89,7 +92,7 @@ impl Neighbour {
         })
     }
 
-    /// Whether its page lies in this folder.
+    /// Returns true if its page lies in this folder.
     pub fn is_in(&self, folder: &Path) -> bool {
         self.folder == folder
     }
@@ -121,7 +124,7 @@ struct Question {
     neighbour: Neighbour,
     /// The cards asked about, and the number of the question.
     numbers: Vec<(usize, u32)>,
-    /// What the process had given back before.
+    /// Bytes that the process had released before.
     given_back: u64,
 }
 
@@ -137,8 +140,9 @@ impl Question {
         };
         question.given_back = page.given_back;
         for (index, there) in meant(&page, cards) {
+            // The number changes with each question, so an old answer is never taken for the new one.
             let number = there.ask.wrapping_add(1);
-            // Who is gone meanwhile has given back everything.
+            // A process that has exited meanwhile has released everything.
             let asked = ask_for_idle(&question.neighbour.folder, page.pid, index, number);
             question.numbers.extend(asked.is_ok().then_some((index, number)));
         }

@@ -1,8 +1,8 @@
 //! Charts of series over a common axis.
 //!
 //! DECISION: a chart's vertical scale runs from its lowest to its highest value where the caller asks for it,
-//! because 2 MiB of growth on 140 GiB are what a soak looks for; both ends are labelled. Series are told apart by
-//! name and shape besides colour, and marks carry their text as a tooltip. No script, no network.
+//! because 2 MiB of growth on 140 GiB are what a soak looks for; both ends are labelled. Series are told
+//! apart by name and shape besides colour, and marks carry their text as a tooltip. No script, no network.
 
 mod svg;
 

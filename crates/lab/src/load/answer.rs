@@ -26,7 +26,7 @@ pub struct Answer {
     pub answer_speed: Option<f64>,
 }
 
-/// Why a request has no answer.
+/// Failure of a request.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
 pub enum Failure {
     #[error("no connection: {0}")]
@@ -44,7 +44,7 @@ pub enum Failure {
 }
 
 impl Failure {
-    /// What the kind does not say; empty if that is all.
+    /// Returns the details beyond the kind; empty where there are none.
     pub fn detail(&self) -> String {
         match self {
             Self::Connect(text) | Self::Event(text) => text.clone(),
@@ -102,6 +102,8 @@ impl StreamParser {
     }
 
     fn take(&mut self, line: &[u8], after: Duration) -> Result<(), Failure> {
+        // llama-server sends an error after the first token as an `error:` field, without an event of its
+        // own.
         let Some(data) = line.trim_ascii_end().strip_prefix(b"data:") else {
             return match line.strip_prefix(b"error:") {
                 Some(text) => Err(Failure::Event(match serde_json::from_slice(text) {
@@ -128,6 +130,7 @@ impl StreamParser {
     fn note(&mut self, event: &Value, after: Duration) {
         let choice = &event["choices"][0];
         let says = |text: &Value| text.as_str().is_some_and(|text| !text.is_empty());
+        // Chat streams carry deltas, legacy completions carry `text`; reasoning models stream a second field.
         let delta = &choice["delta"];
         if says(&delta["content"]) || says(&delta["reasoning_content"]) || says(&choice["text"]) {
             if self.answer.pieces == 0 {
@@ -143,6 +146,7 @@ impl StreamParser {
             timings["predicted_n"].as_u64(),
             answer.answer_tokens,
         );
+        // llama-server counts only evaluated tokens in `prompt_n`; the cached prefix is in `cache_n`.
         let cached = timings["cache_n"].as_u64();
         let fresh = timings["prompt_n"]
             .as_u64()

@@ -1,10 +1,11 @@
-//! A second program beside the server, in both orders: who fails, and why.
+//! Soak of a second program beside the server, in both orders.
 //!
-//! DECISION: first the server is under load and the program comes; then the program has its memory and the server is asked. Behind plimsoll
-//! the model is unloaded between the two, so that it really comes second; any other server keeps its model, and that is said. The
-//! program is there once it says a word, or once what the cards hold has grown and rests: a fixed wait would let a slow import of
-//! PyTorch come last. What fails before the other is there is told as its own fault. After the program's end the server is asked once
-//! more, so that a moment's want is told from an end.
+//! DECISION: first the server is under load and the program comes; then the program has its memory and the
+//! server is asked. Behind plimsoll the model is unloaded between the two, so that it really comes second;
+//! any other server keeps its model, and that is said. The program is there once it says a word, or once what
+//! the cards hold has grown and rests: a fixed wait would let a slow import of PyTorch come last. What fails
+//! before the other is there is told as its own fault. After the program's end the server is asked once more,
+//! so that a moment's want is told from an end.
 
 use std::io;
 use std::pin::pin;
@@ -22,12 +23,12 @@ use super::program::{Ending, Program};
 use super::rounds::{Round, Tally, failed_so};
 use super::server::Server;
 
-/// Where no card is seen and the program says nothing.
+/// Head start of a silent program where no card is visible.
 const LEAD: Duration = Duration::from_secs(3);
 /// Cards are looked at so often while the program comes up, and rest for so long when it has.
 const LOOK: Duration = Duration::from_millis(250);
 const REST: Duration = Duration::from_secs(2);
-/// Where it speaks, but takes nothing.
+/// Head start of a program that prints but allocates nothing.
 const SPOKEN: Duration = Duration::from_secs(10);
 /// A program that neither speaks nor takes anything by then is not waited for.
 const UP_WITHIN: Duration = Duration::from_secs(60);
@@ -37,14 +38,14 @@ const SOON: Duration = Duration::from_secs(20);
 /// A server that refuses at once is not asked in a frenzy.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// Who was there first.
+/// Order of the two programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
     ServerFirst,
     ProgramFirst,
 }
 
-/// How the two fared.
+/// Outcome of one order.
 #[derive(Clone, Debug)]
 pub struct Encounter {
     pub order: Order,
@@ -53,29 +54,29 @@ pub struct Encounter {
     pub notes: Vec<String>,
 }
 
-/// How the server fared beside the program.
+/// Outcome of the server beside the program.
 #[derive(Clone, Debug, Default)]
 pub struct Served {
     /// Without the times of single answers.
     pub tally: Tally,
-    /// The longest wait for a first token, in milliseconds: who waits for the program's memory is not refused, but late.
+    /// Longest wait for a first token in milliseconds: a request that waits for memory is late, not refused.
     pub slowest: f64,
     /// So many times its process was gone.
     pub ended: u64,
     /// By the last lines of its log (`plimsoll.diagnosis/1`), where it ended and these could be read.
     pub diagnosis: Option<Diagnosis>,
-    /// Whether it answers once the program is gone; asked only where it failed.
+    /// True if it answered after the program had exited; checked only after a failure.
     pub recovered: Option<bool>,
 }
 
-/// What is tried.
+/// Settings of the test.
 #[derive(Clone, Debug)]
 pub struct Beside {
     pub command: String,
     pub round: Round,
     pub clients: usize,
     pub patience: Duration,
-    /// How long the program may take.
+    /// Time limit of the program.
     pub limit: Duration,
 }
 

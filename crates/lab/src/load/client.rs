@@ -16,7 +16,7 @@ use super::answer::{Answer, Failure, StreamParser};
 use super::refused::Refused;
 use super::target::Target;
 
-/// What is read of an answer that is no stream.
+/// Most bytes of an answer that is no stream.
 const MOST_BODY: usize = 16 << 20;
 const CONNECT_WITHIN: Duration = Duration::from_secs(10);
 
@@ -25,13 +25,14 @@ const CONNECT_WITHIN: Duration = Duration::from_secs(10);
 pub struct Client {
     target: Target,
     key: Option<HeaderValue>,
-    /// How long a whole answer may take.
+    /// Time limit of a whole answer.
     patience: Duration,
     connection: Option<SendRequest<Full<Bytes>>>,
 }
 
 impl Client {
     pub fn new(target: &Target, key: Option<&str>, patience: Duration) -> Self {
+        // A key that is no header value cannot be sent; the server then answers 401, which names the cause.
         let key = key.and_then(|key| HeaderValue::from_str(&format!("Bearer {key}")).ok());
         Self {
             target: target.clone(),
@@ -143,12 +144,13 @@ impl Client {
             .await
             .map_err(|_| Failure::Late)?
             .map_err(|error| failed(&error))?;
+        // Without it, Nagle's algorithm and delayed acknowledgements add 40 ms to the first token.
         stream.set_nodelay(true).map_err(|error| failed(&error))?;
         let (sender, connection) = http1::handshake(TokioIo::new(stream))
             .await
             .map_err(|error| failed(&error))?;
         tokio::task::spawn_local(async move {
-            // What goes wrong is told to whoever waits for the answer.
+            // The waiting request reports the failure.
             let _ = connection.await;
         });
         Ok(sender)

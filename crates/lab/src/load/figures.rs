@@ -1,4 +1,4 @@
-//! What is looked at between rounds: the server's own memory, and what it has of each card; and during them, how the cards feel.
+//! Memory of the server and of its cards between rounds, and sensors of the cards during them.
 
 use plimsoll_base::{Bytes, Card, CardKind};
 use plimsoll_probe::process::{Gauge, Process};
@@ -9,7 +9,7 @@ use super::server::Server;
 /// The name of the figure of host memory.
 pub(super) const PROCESS: &str = "host memory of the server";
 
-/// Of a card, what is the server's own.
+/// Suffix of a figure of the server's own memory on a card.
 const OWN: &str = "the server";
 
 /// Is this figure what the server itself has of a card?
@@ -49,7 +49,8 @@ impl Figures {
         self.process.map(|(process, _)| process)
     }
 
-    /// Finds the server's process again if there is none yet or it is gone; says whether it is another one now.
+    /// Finds the server's process again if there is none yet or it is gone; says whether it is another one
+    /// now.
     pub async fn follow(&mut self, server: &Server) -> bool {
         if self.process.is_some_and(|(process, _)| process.lives()) {
             return false;
@@ -69,7 +70,7 @@ impl Figures {
         look
     }
 
-    /// How the cards feel, each by its name.
+    /// Reads temperature, clock and power of each card, by name.
     pub async fn feel(&self, server: &Server) -> Vec<(String, Sensors)> {
         if self.cards.is_empty() || !server.target.is_here() {
             return Vec::new();
@@ -83,7 +84,7 @@ impl Figures {
             .collect()
     }
 
-    /// What everybody has of all cards together; `None` where no card is seen.
+    /// Returns the memory in use on all cards together; `None` where no card is visible.
     pub async fn taken(&self) -> Option<Bytes> {
         if self.cards.is_empty() {
             return None;
@@ -93,7 +94,7 @@ impl Figures {
         Some(self.cards.iter().filter_map(taken).sum())
     }
 
-    /// What the server's processes have of each card; where the driver does not show them, all that is taken of it.
+    /// Memory of the server's processes on each card; where the driver names none, all memory in use on it.
     fn on_cards(&self, reading: &Reading) -> Vec<(String, Bytes)> {
         let tree = self.process.map_or_else(Vec::new, |(process, _)| process.tree());
         let own = reading.holders.iter().filter(|holder| tree.contains(&holder.pid));
@@ -103,6 +104,7 @@ impl Figures {
         let held = |card: &Card| {
             let parts = own.iter().filter(|(id, _)| **id == card.id);
             let sum: Bytes = parts.map(|(_, used)| *used).sum();
+            // In a container the driver numbers processes of the host, so none of ours is found in its list.
             match own.is_empty() {
                 true => Some((
                     "all programs",

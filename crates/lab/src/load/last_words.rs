@@ -1,7 +1,7 @@
-//! What a process of somebody else's said before it ended: the end of the file that it writes to.
+//! Last log lines of a process that is not a child of ours.
 //!
-//! The file is opened while the process lives, because nobody can tell afterwards which it was. A pipe or a terminal is somebody
-//! else's to read.
+//! The log file is opened while the process lives, because its path is unknown afterwards. Pipes and
+//! terminals have readers of their own and are left alone.
 
 use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom};

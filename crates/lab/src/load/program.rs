@@ -1,7 +1,9 @@
-//! The second program: run by `plimsoll doctor`, so that guard sees what it is refused and its end is explained as any other.
+//! The second program: run by `plimsoll doctor`, so that guard sees what it is refused and its end is
+//! explained as any other.
 //!
-//! DECISION: what it prints goes to stderr, so that on doctor's stdout there is the verdict alone. Where guard's library is not there, the
-//! program runs bare, and its own words are all that is judged. It has a process group of its own, which ends with it.
+//! DECISION: what it prints goes to stderr, so that on doctor's stdout there is the verdict alone. Where
+//! guard's library is not there, the program runs bare, and its own words are all that is judged. It has a
+//! process group of its own, which ends with it.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -28,10 +30,10 @@ const MOST_LINES: usize = 200;
 const LONGEST_LINE: u64 = 2000;
 /// Of doctor's verdict.
 const MOST_VERDICT: u64 = 1 << 20;
-/// What the program started may still hold its pipes.
+/// Grace for children of the program that still hold its pipes.
 const SOON: Duration = Duration::from_secs(1);
 
-/// How it ended.
+/// End of the program.
 #[derive(Clone, Debug)]
 pub struct Ending {
     pub failed: bool,
@@ -39,7 +41,7 @@ pub struct Ending {
     pub status: String,
     /// `plimsoll.diagnosis/1`, where it failed.
     pub diagnosis: Option<Value>,
-    /// What it printed last.
+    /// Its last output.
     pub last_lines: Vec<String>,
     pub lasted: Duration,
 }
@@ -55,7 +57,7 @@ pub(super) struct Program {
     verdict: Option<JoinHandle<Vec<u8>>>,
 }
 
-/// What it prints.
+/// Its output so far.
 #[derive(Debug, Default)]
 struct Words {
     lines: RefCell<VecDeque<String>>,
@@ -80,6 +82,7 @@ impl Program {
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
+            // A group of its own, so that shells, Python and their children can be ended together.
             .process_group(0)
             .spawn()?;
         let words = Rc::new(Words::default());
@@ -110,7 +113,7 @@ impl Program {
         timeout(time, self.child.wait()).await.is_ok()
     }
 
-    /// Why it ended as it did.
+    /// Diagnoses its end.
     pub(super) async fn judged(mut self, status: ExitStatus) -> Ending {
         let lasted = self.start.elapsed();
         let _ = timeout(SOON, &mut self.heard).await;

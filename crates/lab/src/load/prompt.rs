@@ -1,7 +1,8 @@
 //! Prompts of our own, of a depth that is asked for, the same in every round.
 //!
-//! DECISION: what a word takes is asked of the server itself, by its count of two prompts: a vocabulary may spell the words in
-//! letters (7 tokens each with some synthetic ones), and a depth that is off by so much is refused, or measures something else.
+//! DECISION: what a word takes is asked of the server itself, by its count of two prompts: a vocabulary may
+//! spell the words in letters (7 tokens each with some synthetic ones), and a depth that is off by so much is
+//! refused, or measures something else.
 
 use bytes::Bytes;
 use plimsoll_base::round_u64;
@@ -17,7 +18,7 @@ const WORDS: [&str; 32] = [
 /// As [`WORDS`] has.
 const WORD_COUNT: u32 = 32;
 
-/// What is asked.
+/// Size of one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Prompt {
     /// Tokens of the prompt, about: what the server puts around it included.
@@ -36,11 +37,11 @@ pub(super) struct Request {
     pub body: Bytes,
 }
 
-/// What the words are in a server's tokens.
+/// Tokens per word of a server's vocabulary.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Yardstick {
     per_word: f64,
-    /// What the server puts around the words.
+    /// Tokens of the chat template around the words.
     around: f64,
 }
 
@@ -91,7 +92,8 @@ impl Prompt {
             0 => String::new(),
             nonce => format!("{nonce} "),
         };
-        // Any fixed order of words does, in which all come round equally often: so the depth is right to a few tokens.
+        // Any fixed order of words does, in which all come round equally often: so the depth is right to a
+        // few tokens. Multiplier and increment of Knuth's MMIX generator; the high bits are the good ones.
         let state = self
             .number
             .wrapping_mul(7919)
@@ -99,6 +101,7 @@ impl Prompt {
             .wrapping_mul(6_364_136_223_846_793_005)
             .wrapping_add(1_442_695_040_888_963_407);
         let place = |bits: u64| usize::try_from(bits % 32).unwrap_or_default();
+        // An odd step visits all 32 words before it repeats one.
         let (first, step) = (place(state >> 59), place(state >> 54) | 1);
         let mut word = first;
         for _ in 0..words {

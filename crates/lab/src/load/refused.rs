@@ -1,4 +1,4 @@
-//! What a server says of a request that it refuses: OpenAI's error object, with the tree of reasons that plimsoll puts into it.
+//! Error bodies of refused requests: OpenAI's error object with plimsoll's tree of reasons.
 
 use std::fmt;
 
@@ -12,7 +12,7 @@ const MOST_DEPTH: usize = 8;
 /// A refusal.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Refused {
-    /// What the server calls it, if it has a word for it.
+    /// Error code of the server, if it has one.
     pub(super) code: Option<String>,
     text: String,
 }

@@ -1,4 +1,5 @@
-//! A round: the same requests as in the one before, shared out among the clients, and nothing in flight when it ends.
+//! A round: the same requests as in the one before, shared out among the clients, and nothing in flight when
+//! it ends.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
@@ -24,7 +25,7 @@ pub struct Round {
     pub yardstick: Yardstick,
 }
 
-/// What came of requests.
+/// Outcome of a set of requests.
 #[derive(Clone, Debug, Default)]
 pub struct Tally {
     pub answered: u64,
@@ -140,6 +141,7 @@ impl Tally {
             let (sum, kept) = self.failed.entry(kind).or_default();
             *sum += count;
             kept.extend(texts);
+            // Equal texts are adjacent in practice, as one cause fails many requests in a row.
             kept.dedup();
             kept.truncate(MOST_TEXTS);
         }

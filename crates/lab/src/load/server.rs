@@ -15,7 +15,7 @@ use super::target::Target;
 /// Questions about the server itself are answered soon or never.
 const SOON: Duration = Duration::from_secs(30);
 
-/// What is known of it.
+/// Address, model and process of the server.
 #[derive(Clone, Debug)]
 pub struct Server {
     pub target: Target,
@@ -88,12 +88,13 @@ impl Server {
             false => "/props".to_owned(),
         };
         let props = self.get(&path).await.ok()?;
+        // `build_info` reads `b10605-abcdef12`; forks put a prefix before the `b`.
         let (_, after) = props["build_info"].as_str()?.split_once('b')?;
         let digits = after.split(|c: char| !c.is_ascii_digit()).next()?;
         digits.parse().ok().filter(|build| *build > 0)
     }
 
-    /// What words are in its tokens. One that does not count, or has too small a context to be asked, is taken to have one for each.
+    /// Measures tokens per word. A server that does not count tokens is assumed to use one for each word.
     pub async fn yardstick(&self, patience: Duration) -> Yardstick {
         let mut client = self.client(patience);
         let mut counts = [None; 2];
@@ -107,7 +108,7 @@ impl Server {
             .unwrap_or_default()
     }
 
-    /// Its process: the one named, or whoever listens; behind plimsoll the engine of the model.
+    /// Returns its process: the named one or the listener; behind plimsoll the engine of the model.
     pub async fn process(&self) -> Option<Process> {
         if let Some(pid) = self.pid {
             return Process::find(pid);
@@ -132,7 +133,7 @@ impl Server {
         Some(proxy.port)
     }
 
-    /// What plimsoll measures of the model's engine by itself.
+    /// Returns plimsoll's own measurements of the model's engine.
     pub async fn running(&self) -> Option<Value> {
         let running = self.get("/running").await.ok()?;
         let list = running["running"].as_array()?;

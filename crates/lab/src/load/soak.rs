@@ -15,7 +15,7 @@ use super::rounds::Round;
 use super::server::Server;
 use super::state::{State, StateError};
 
-/// What servers give back after an answer is back by then.
+/// Time for a server to release the buffers of an answer.
 const CALM: Duration = Duration::from_millis(20);
 /// So often the cards' temperature and clocks are read.
 const FEEL_EVERY: Duration = Duration::from_secs(1);
@@ -23,7 +23,7 @@ const SAVE_EVERY: Duration = Duration::from_secs(10);
 /// After a round without one answer.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// When it is enough. What a resumed state has done already counts.
+/// End of a soak. A resumed state counts towards it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Limit {
     pub time: Option<Duration>,
@@ -35,9 +35,9 @@ pub struct Settings {
     pub limit: Limit,
     pub round: Round,
     pub clients: usize,
-    /// How long one answer may take.
+    /// Time limit of one answer.
     pub patience: Duration,
-    /// How long the server may answer nothing before it is over.
+    /// Time without any answer after which the soak ends.
     pub give_up: Duration,
     pub state: Option<PathBuf>,
 }
@@ -67,7 +67,8 @@ impl Limit {
     }
 }
 
-/// Holds load until the limit, Ctrl-C, or the server's end. `progress` hears of every round, and of every second of a long one.
+/// Holds load until the limit, Ctrl-C, or the server's end. `progress` hears of every round, and of every
+/// second of a long one.
 pub async fn soak(
     server: &Server,
     settings: &Settings,
@@ -121,6 +122,7 @@ impl Soaking<'_> {
         let (mut saved, mut answered) = (None::<Instant>, Instant::now());
         // One of each for all rounds, so that nothing between two of them is missed.
         let (mut stop, mut feel) = (pin!(stopped()), interval(FEEL_EVERY));
+        // A stalled machine must not be sampled in a burst: equal readings would weigh several times.
         feel.set_missed_tick_behavior(MissedTickBehavior::Skip);
         while !settings
             .limit
@@ -156,7 +158,8 @@ impl Soaking<'_> {
         Ok(())
     }
 
-    /// One round, and how the cards feel meanwhile: an idle card is neither warm nor slow. `None` if it is stopped.
+    /// One round, and how the cards feel meanwhile: an idle card is neither warm nor slow. `None` if it is
+    /// stopped.
     async fn watch<T>(
         &mut self,
         work: impl Future<Output = T>,
@@ -176,7 +179,7 @@ impl Soaking<'_> {
         }
     }
 
-    /// What the server holds with nothing in flight.
+    /// Samples the server's memory with no request in flight.
     async fn look(&mut self) {
         sleep(CALM).await;
         if self.figures.follow(self.server).await {
@@ -224,7 +227,7 @@ impl State {
     }
 }
 
-/// Which process is looked at, in a form that can be saved.
+/// Names the sampled process in a form that can be saved.
 fn named(figures: &Figures) -> Option<String> {
     figures.process().map(|process| format!("{process:?}"))
 }

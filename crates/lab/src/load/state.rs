@@ -21,13 +21,13 @@ const MOST_FIGURES: usize = 64;
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Named {
     pub name: String,
-    /// What is judged: looks since the server's process was last a new one.
+    /// Samples to judge: those since the server's process last changed.
     pub series: Series,
-    /// What is drawn, over requests.
+    /// Samples to draw, over requests.
     pub course: Course,
 }
 
-/// What a soak knows. Requests are those sent.
+/// Saved state of a soak. Requests are counted when sent.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct State {
     schema: String,
@@ -47,7 +47,7 @@ pub struct State {
     pub looks: u64,
     /// By its name.
     pub cards: BTreeMap<String, CardStats>,
-    /// Which process the figures are of.
+    /// Process that the figures belong to.
     pub process: Option<String>,
     /// The server did not answer any more.
     #[serde(default)]
@@ -56,7 +56,7 @@ pub struct State {
     pub notes: Vec<(u64, String)>,
 }
 
-/// How a card felt under load.
+/// Sensor readings of a card under load.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct CardStats {
     /// So many times it was looked at.
@@ -65,7 +65,7 @@ pub struct CardStats {
     pub celsius: Course,
     pub megahertz: Course,
     pub milliwatts: Course,
-    /// What the driver calls its highest clock.
+    /// Highest clock by the driver.
     pub most_megahertz: Option<u32>,
     /// In how many looks it was slowed down, by what.
     pub slowed: BTreeMap<String, u64>,
@@ -148,6 +148,7 @@ impl State {
         let write = || {
             let mut file = fs::File::create(&beside)?;
             file.write_all(&serde_json::to_vec(self)?)?;
+            // Without the sync a power failure may leave an empty file under the final name.
             file.sync_data()?;
             fs::rename(&beside, path)
         };
@@ -267,6 +268,7 @@ impl State {
     pub fn slower_percent(&self) -> Option<f64> {
         let buckets = self.speed.buckets();
         let quarter = buckets.len() / 4;
+        // Fewer than three values a quarter have no meaningful median.
         if quarter < 3 {
             return None;
         }

@@ -11,7 +11,7 @@ use super::figures::Figures;
 use super::prompt::{Prompt, Yardstick};
 use super::server::Server;
 
-/// What a server gives back after an answer is back by then.
+/// Time for a server to release the buffers of an answer.
 const CALM: Duration = Duration::from_millis(200);
 
 /// One depth.
@@ -21,7 +21,7 @@ pub struct Depth {
     /// By the server's count.
     pub tokens: u64,
     pub outcome: Result<Speeds, Failure>,
-    /// What was held when it was answered.
+    /// Memory held after the answer.
     pub held: Vec<(String, Bytes)>,
 }
 
@@ -39,7 +39,7 @@ pub struct Sweep {
     /// Before the first depth, with the model loaded.
     pub before: Vec<(String, Bytes)>,
     pub depths: Vec<Depth>,
-    /// What plimsoll says of its engine's growth, where it serves it.
+    /// Growth per token that plimsoll measured of its engine, where it serves the model.
     pub learned: Option<u64>,
 }
 
@@ -84,6 +84,7 @@ pub async fn sweep(
         ..Sweep::default()
     };
     let mut depths = depths.to_vec();
+    // Ascending depths: a deep prompt first would leave its memory behind for the shallow ones.
     depths.sort_unstable();
     depths.dedup();
     // Another sweep's prompts may still be cached.
@@ -177,6 +178,7 @@ pub fn slope(curve: &[(u64, Bytes)]) -> Option<f64> {
                 .checked_sub(*tokens)
                 .and_then(|run| u32::try_from(run).ok())
                 .filter(|run| *run > 0);
+            // KiB fit a u32 up to 4 TiB, and u32 converts to f64 without loss.
             let kib = |bytes: Bytes| u32::try_from(bytes.get() >> 10).map_or(f64::INFINITY, f64::from);
             slopes.extend(run.map(|run| (kib(*later) - kib(*held)) * 1024.0 / f64::from(run)));
         }

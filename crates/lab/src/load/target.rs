@@ -1,4 +1,4 @@
-//! Where the load goes: `http://host:port[/v1]`, with a key if one is needed.
+//! Address of a server under test: `http://host:port[/v1]`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,7 +10,7 @@ const DEFAULT_PORT: u16 = 80;
 pub struct Target {
     pub host: String,
     pub port: u16,
-    /// What stands before `/v1/…`; usually nothing.
+    /// Path prefix before `/v1/…`; usually empty.
     pub base: String,
 }
 
@@ -61,7 +61,7 @@ impl FromStr for Target {
 }
 
 impl Target {
-    /// Whether the server runs on this machine, so that its processes can be seen.
+    /// Returns true if the server runs on this machine, where its processes are visible.
     pub fn is_here(&self) -> bool {
         let address: Option<std::net::IpAddr> = self.host.parse().ok();
         self.host == "localhost"

@@ -14,12 +14,12 @@ use super::processes::Processes;
 /// Temperatures and clocks are asked in one look of so many.
 const SENSORS_EVERY: u64 = 4;
 
-/// What is watched.
+/// Process tree or machine to sample.
 #[derive(Clone, Debug, Default)]
 pub struct Subject {
     /// The root of a tree of processes; without one, the machine's largest.
     pub root: Option<u32>,
-    /// Where guard's pages are; without it, wherever there are some.
+    /// Folder of guard's pages; without it, all folders of this user.
     pub pages: Option<PathBuf>,
 }
 
@@ -84,6 +84,7 @@ impl Collector {
         self.processes
             .also(reading.holders.iter().map(|holder| holder.pid));
         self.push_reading(&reading, look);
+        // Each sensor is a driver call of its own, and temperatures change slowly.
         if self.looks.is_multiple_of(SENSORS_EVERY) {
             for sensors in self.sampler.sensors().await {
                 push_sensors(&sensors, look);

@@ -1,4 +1,4 @@
-//! What guard's pages say of the processes it is in, and what it refused since the last look.
+//! Readings of guard's pages: memory of each process, and refusals since the last sample.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

@@ -18,13 +18,14 @@ pub(super) struct KernelLog {
 
 impl KernelLog {
     pub(super) fn open() -> io::Result<Self> {
+        // `/dev/kmsg` blocks at its end otherwise, and the sample would wait for the kernel's next line.
         let flags = OFlags::NONBLOCK.bits().cast_signed();
         let mut file = File::options().read(true).custom_flags(flags).open("/dev/kmsg")?;
         file.seek(SeekFrom::End(0))?;
         Ok(Self { file })
     }
 
-    /// What it said since the last look.
+    /// Returns the lines since the last sample.
     pub(super) fn lines(&mut self) -> Vec<String> {
         let mut lines = Vec::new();
         let mut record = [0; RECORD];
@@ -41,12 +42,13 @@ impl KernelLog {
     }
 }
 
-/// `6,1234,56789,-;text` and further lines of keys, which nobody reads. Facility 0 alone is the kernel.
+/// Parses `6,1234,56789,-;text`; later lines hold keys and are skipped. Facility 0 alone is the kernel.
 fn text(record: &[u8]) -> Option<String> {
     let record = String::from_utf8_lossy(record);
     let (head, rest) = record.split_once(';')?;
     let priority: u64 = head.split(',').next()?.parse().ok()?;
     let line = rest.lines().next().unwrap_or_default();
+    // Bits 3 and up of the priority are the syslog facility (kernel/printk/printk.c).
     (priority >> 3 == 0).then(|| line.to_owned())
 }
 

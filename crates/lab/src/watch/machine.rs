@@ -117,7 +117,7 @@ impl RereadFile {
         }
     }
 
-    /// What it says now; nothing where it cannot be read.
+    /// Returns the present content; empty where it cannot be read.
     pub(super) fn read(&mut self) -> &str {
         let filled = self.fill().unwrap_or(0);
         str::from_utf8(&self.bytes[..filled]).unwrap_or_default()
@@ -143,6 +143,7 @@ impl RereadFile {
         let mut filled = 0;
         loop {
             let at = u64::try_from(filled).unwrap_or(u64::MAX);
+            // `read_at` rereads from the start without a seek; procfs renders the file anew at offset 0.
             match file.read_at(&mut self.bytes[filled..], at)? {
                 0 => return Ok(filled),
                 count => filled += count,

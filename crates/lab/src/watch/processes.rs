@@ -1,6 +1,6 @@
 //! Processes: those of a tree, or on a whole machine those that hold most.
 //!
-//! Which there are is asked again only when the kernel has given out a new number since (`/proc/loadavg` ends in the last one).
+//! The list is read again only when the kernel has assigned a new pid (last field of `/proc/loadavg`).
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -106,6 +106,7 @@ impl Processes {
             })
             .collect();
         sized.sort_unstable_by_key(|(pages, _)| std::cmp::Reverse(*pages));
+        // A tree always has room for one more, so that a long-running child started late is still followed.
         let room = MOST.saturating_sub(self.followed.len());
         for (_, pid) in sized.into_iter().take(room.max(usize::from(self.root.is_some()))) {
             self.followed.insert(pid, Followed::new(pid));
@@ -123,12 +124,12 @@ impl Followed {
         }
     }
 
-    /// Whether it is still there.
+    /// Samples the process; returns false once it has exited.
     fn look(&mut self, page_kib: u64, look: &mut Look) -> bool {
         let Some((resident, shared)) = resident(&mut self.statm) else {
             return false;
         };
-        // A program that was just started has the name of who started it until it is what it will be.
+        // Between fork and exec a process still has its parent's name, so early samples read the name again.
         self.looks = self.looks.wrapping_add(1);
         if self.looks.is_power_of_two() {
             self.subject = subject(self.pid);

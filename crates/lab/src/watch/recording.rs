@@ -59,6 +59,7 @@ impl Recording {
     /// Takes looks for ever.
     pub async fn go_on(&mut self, collector: &mut Collector, every: Duration) -> Result<(), RecordError> {
         let mut ticks = interval(every);
+        // After a suspend one sample is enough.
         ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
         loop {
             ticks.tick().await;

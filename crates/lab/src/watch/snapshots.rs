@@ -5,7 +5,7 @@ use std::fs;
 use plimsoll_base::{Bytes, Card};
 use plimsoll_telemetry::record::{About, CardAbout, Encoder, When};
 
-/// What a later diagnosis may want whole. Those that are not there or not to be read are left out.
+/// Files that a later diagnosis may need in full. Missing and unreadable ones are left out.
 const FILES: &[&str] = &[
     "/proc/meminfo",
     "/proc/buddyinfo",
@@ -34,7 +34,7 @@ pub(super) fn take(when: When, encoder: &mut Encoder, out: &mut Vec<u8>) {
     }
 }
 
-/// What a record begins with; command, process and notes are the caller's.
+/// Describes the machine at the start of a record; the caller adds command, process and notes.
 pub fn about(cards: &[Card], every_ms: u64) -> About {
     let kernel = |name: &str| {
         let text = fs::read_to_string(format!("/proc/sys/kernel/{name}")).unwrap_or_default();

@@ -1,8 +1,10 @@
 //! `plimsoll calibrate`: measurement of the CUDA context, kept for later plans.
 //!
-//! The engine that would serve runs a tiny model on one card of each kind. What the driver says that the process holds, less what guard
-//! counted that it asked for, is the context with its modules and graphs; guard measures what of it is there as it is opened; what a prompt
-//! adds to it, less the run-time pool, is the first use of cuBLAS. Exits 0 if every kind of card was measured, 1 if one was not, 2 if there is nothing to measure.
+//! The engine that would serve runs a tiny model on one card of each kind. What the driver says that the
+//! process holds, less what guard counted that it asked for, is the context with its modules and graphs;
+//! guard measures what of it is there as it is opened; what a prompt adds to it, less the run-time pool, is
+//! the first use of cuBLAS. Exits 0 if every kind of card was measured, 1 if one was not, 2 if there is
+//! nothing to measure.
 
 mod measure;
 mod subject;
@@ -37,8 +39,8 @@ pub(crate) struct Arguments {
     /// File for the table [default: plimsoll/contexts.toml in the user's configuration]
     #[arg(long, value_name = "PATH")]
     write: Option<PathBuf>,
-    /// Compare free memory before and after, where the driver names no processes, as in most containers; the cards must be
-    /// otherwise unused
+    /// Compare free memory before and after, where the driver names no processes, as in most containers; the
+    /// cards must be otherwise unused
     #[arg(long)]
     alone: bool,
     /// Print the measurements as JSON (plimsoll.calibration/1)
@@ -95,7 +97,7 @@ fn noted(notes: &[String]) -> String {
     notes.iter().map(|note| format!(": {note}")).collect()
 }
 
-/// What came of it (`plimsoll.calibration/1`).
+/// Result of a calibration (`plimsoll.calibration/1`).
 #[derive(Debug, Serialize)]
 struct Calibration {
     schema: &'static str,
@@ -104,7 +106,7 @@ struct Calibration {
     driver: String,
     contexts: Vec<MeasuredContext>,
     failures: Vec<Failed>,
-    /// Where it is kept; none if nothing was measured.
+    /// Path of the table; none if nothing was measured.
     written: Option<PathBuf>,
 }
 

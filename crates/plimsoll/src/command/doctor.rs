@@ -1,8 +1,8 @@
 //! `plimsoll doctor`: diagnosis of a log, a program, a process or the machine.
 //!
-//! DECISION: four questions, one answer. A log, a program that is run, a running process and the machine each become evidence
-//! for the `doctor` crate. The rules that judge a dead engine of `serve` give the verdict, printed as a tree or as
-//! `plimsoll.diagnosis/1`. The verdict is on stdout, everything else on stderr.
+//! DECISION: four questions, one answer. A log, a program that is run, a running process and the machine each
+//! become evidence for the `doctor` crate. The rules that judge a dead engine of `serve` give the verdict,
+//! printed as a tree or as `plimsoll.diagnosis/1`. The verdict is on stdout, everything else on stderr.
 
 mod log;
 mod machine;
@@ -84,7 +84,7 @@ impl ExitStatus for Error {
     }
 }
 
-/// What was found out: the evidence, what was seen beside it, and the status to end with where it is not the verdict's.
+/// Evidence, printed facts, and the exit status where it is not the verdict's.
 struct Findings {
     reader: Reader,
     seen: Vec<Reason>,

@@ -135,7 +135,7 @@ struct Row<'a> {
     build: Option<u32>,
     /// Its version line as printed.
     version: Option<String>,
-    /// Why the engine is not known, where it is not.
+    /// Error of identifying the engine, if any.
     error: Option<String>,
 }
 

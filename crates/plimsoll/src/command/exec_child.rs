@@ -1,9 +1,9 @@
 //! `plimsoll exec-child`: the trampoline between the launcher and an engine (hidden).
 //!
-//! The parent-death signal can only be set by the process that it shall hit, between fork and exec, where safe
-//! Rust cannot run code. So the launcher starts this program, which sets it on itself and becomes the engine;
-//! the setting survives exec. A parent that died before that moment sends no signal any more, so its number
-//! is checked afterwards.
+//! The parent-death signal can only be set by the process that it shall hit, between fork and exec, where
+//! safe Rust cannot run code. So the launcher starts this program, which sets it on itself and becomes the
+//! engine; the setting survives exec. A parent that died before that moment sends no signal any more, so its
+//! number is checked afterwards.
 
 use std::ffi::OsString;
 use std::io::Write;
@@ -33,10 +33,11 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
         Some((program, rest)) => (program, rest),
         None => return ExitCode::from(NOT_FOUND),
     };
-    // Descriptors that the daemon inherited without close-on-exec (from a shell, a terminal) are no engine's affair.
+    // Descriptors that the daemon inherited without close-on-exec (from a shell, a terminal) are no engine's
+    // affair.
     close_fds::set_fds_cloexec(3, &[]);
-    // Orphans of the engine stay in its tree, where the launcher finds them. Kernels before 3.4 lack it; then the mark
-    // in the environment is what is left.
+    // Orphans of the engine stay in its tree, where the launcher finds them. Kernels before 3.4 lack it; then
+    // the mark in the environment is what is left.
     let own = getpid();
     let _ = set_child_subreaper(Some(own));
     let bound = set_parent_process_death_signal(Some(Signal::KILL));

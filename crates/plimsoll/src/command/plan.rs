@@ -1,6 +1,8 @@
-//! `plimsoll plan`: memory of a model on each card, and whether it fits. Opens no GPU; starts an engine only for `--exact`.
+//! `plimsoll plan`: memory of a model on each card, and whether it fits. Opens no GPU; starts an engine only
+//! for `--exact`.
 //!
-//! Exits 0 if the model fits, 1 if it does not, 2 for bad input. The plan is on stdout, everything else on stderr.
+//! Exits 0 if the model fits, 1 if it does not, 2 for bad input. The plan is on stdout, everything else on
+//! stderr.
 
 pub(crate) mod check;
 mod exact;
@@ -35,22 +37,23 @@ pub(crate) struct Arguments {
     /// Write the plan as an HTML page with a slider for the context
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-    /// Search for the largest value that fits: ctx, ub, np, kv, split, ngl, moe, several with commas, or all. Prints
-    /// flags to paste on stdout, and the reasons on stderr
+    /// Search for the largest value that fits: ctx, ub, np, kv, split, ngl, moe, several with commas, or all.
+    /// Prints flags to paste on stdout, and the reasons on stderr
     #[arg(long, value_name = "WHAT", num_args = 0..=1, default_missing_value = "all", value_parser = fit::directions)]
     fit: Option<fit::Directions>,
-    /// Compare the plan with the memory of a running engine: a process id, or the address of a llama-server or plimsoll
-    /// serve on this machine
+    /// Compare the plan with the memory of a running engine: a process id, or the address of a llama-server
+    /// or plimsoll serve on this machine
     #[arg(long, value_name = "PID|URL", conflicts_with_all = ["fit", "svg", "html"])]
     check: Option<String>,
     /// With --check: tolerated difference, e.g. 48MiB
     #[arg(long, value_name = "SIZE", requires = "check")]
     margin: Option<Bytes>,
-    /// Card to plan for, e.g. name=H200,total=143771MiB,free=140000MiB,cc=9.0; repeatable. By default the cards of this
-    /// machine
+    /// Card to plan for, e.g. name=H200,total=143771MiB,free=140000MiB,cc=9.0; repeatable. By default the
+    /// cards of this machine
     #[arg(long = "card", value_name = "SPEC")]
     cards: Vec<Card>,
-    /// Plan for a program under `plimsoll run --budget SIZE`: the budget is each card's capacity, counted as guard counts
+    /// Plan for a program under `plimsoll run --budget SIZE`: the budget is each card's capacity, counted as
+    /// guard counts
     #[arg(long, value_name = "SIZE", conflicts_with = "check")]
     budget: Option<Bytes>,
     /// Engine, with its build if known: llama.cpp, llama.cpp@10605, ik_llama.cpp. By default llama.cpp, or the engine that
@@ -60,8 +63,8 @@ pub(crate) struct Arguments {
     /// Program of the engine that will run: llama-server, llama-fit-params, llama-cli, library
     #[arg(long, default_value = "llama-server", value_parser = program)]
     program: Program,
-    /// Ask the engine itself, without a GPU: the named llama-server, or the one that `serve` would use; with --check the
-    /// running one
+    /// Ask the engine itself, without a GPU: the named llama-server, or the one that `serve` would use; with
+    /// --check the running one
     #[arg(long, value_name = "ENGINE", num_args = 0..=1, require_equals = true)]
     exact: Option<Option<PathBuf>>,
     /// With --exact: neither read nor write the cache of answers
@@ -190,7 +193,7 @@ impl Arguments {
         }
     }
 
-    /// The cards described, else those that somebody else tells.
+    /// Returns the cards described, else those that `others` finds.
     fn described_or(&self, others: impl FnOnce() -> Vec<Card>) -> Result<Vec<Card>, Error> {
         let cards = if self.cards.is_empty() {
             others()

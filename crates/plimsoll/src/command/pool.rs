@@ -23,7 +23,8 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
-    /// Replay a trace over allocator policies: the reserve of each, and the smallest budget with which it completes
+    /// Replay a trace over allocator policies: the reserve of each, and the smallest budget with which it
+    /// completes
     Replay(replay::Arguments),
     /// Generate the trace of an engine's run-time pool while a prompt grows
     Gen(generate::Arguments),

@@ -1,7 +1,7 @@
 //! `plimsoll quickstart`: the main job on a fresh machine, told as it happens.
 //!
-//! Nothing is staged: the engine is a real llama.cpp, the daemon is the one of `serve`, the budget follows from
-//! the plans, and what is told of who had to leave is read from the daemon. Only the models are small.
+//! Nothing is staged: the engine is a real llama.cpp, the daemon is the one of `serve`, the budget follows
+//! from the plans, and the evicted model is read from the daemon. Only the models are small.
 
 mod client;
 mod folder;

@@ -1,7 +1,7 @@
 //! `plimsoll raise-signal`: a process that ends by a given signal (hidden).
 //!
-//! `plimsoll run` becomes this program when a signal has killed its child: exec resets every signal handler, which safe code
-//! cannot do otherwise.
+//! `plimsoll run` becomes this program when a signal has killed its child: exec resets every signal handler,
+//! which safe code cannot do otherwise.
 
 use std::process::ExitCode;
 
@@ -23,7 +23,8 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
         },
     );
     if let Some(signal) = Signal::from_named_raw(arguments.signal) {
-        // The Rust run-time's SIGSEGV handler takes the first signal for a stack overflow and restores the default handler.
+        // The Rust run-time's SIGSEGV handler takes the first signal for a stack overflow and restores the
+        // default handler.
         for _ in 0..2 {
             let _ = kill_process(getpid(), signal);
         }

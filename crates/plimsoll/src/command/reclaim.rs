@@ -1,4 +1,5 @@
-//! `plimsoll reclaim`: memory that can be allocated on a unified-memory machine, and the mildest steps that free more.
+//! `plimsoll reclaim`: memory that can be allocated on a unified-memory machine, and the mildest steps that
+//! free more.
 //!
 //! Exits 0 if there is enough (with `--dry-run`: if there would be), 1 if there is not, 2 for bad input.
 
@@ -47,8 +48,8 @@ pub(crate) struct Arguments {
     /// Also take system-wide steps (drop_caches=3) and steps that may not free enough
     #[arg(long)]
     force: bool,
-    /// Memory that the driver allocates from: free now, or available to the kernel. By default what is known of this machine's
-    /// driver
+    /// Memory that the driver allocates from: free now, or available to the kernel. By default what is known
+    /// of this machine's driver
     #[arg(long, value_name = "WHICH")]
     gate: Option<Gate>,
     /// Helper for the steps that need root: sudo without a password, or the systemd unit of --print-unit
@@ -128,7 +129,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     })
 }
 
-/// Whether the goal is met, or with `--dry-run` would be.
+/// Returns true if the goal is met, or with `--dry-run` would be.
 fn is_met(wish: &Wish, outcome: &Outcome) -> bool {
     outcome.is_enough() || wish.dry_run && outcome.last.verdict == Verdict::Reachable
 }
@@ -140,6 +141,7 @@ impl Arguments {
             files.extend(models_of(config)?);
         }
         files.sort();
+        // Sharded models name the same files several times.
         files.dedup();
         Ok(Wish {
             goal: Goal {

@@ -1,4 +1,5 @@
-//! `plimsoll reclaim-step`: one of the steps that only root may take, and nothing else (hidden). For sudo or a systemd unit.
+//! `plimsoll reclaim-step`: one of the steps that only root may take, and nothing else (hidden). For sudo or
+//! a systemd unit.
 
 use std::process::ExitCode;
 

@@ -1,12 +1,13 @@
 //! `plimsoll run`: an unmodified program under guard.
 //!
-//! DECISION: `plimsoll run -- CMD` shows what `CMD` alone would show. The program runs in the same process group and with the same
-//! stdin, stdout and stderr; signals pass on to it; its exit code becomes ours, and a signal that killed it kills us too, as with
-//! `timeout`. Our own failures have the codes of `env`: 125 for a failure of plimsoll, 126 for a program that cannot be
-//! executed, 127 for one that does not exist. Our own lines go to stderr at the end, one for each card.
+//! DECISION: `plimsoll run -- CMD` shows what `CMD` alone would show. The program runs in the same process
+//! group and with the same stdin, stdout and stderr; signals pass on to it; its exit code becomes ours, and a
+//! signal that killed it kills us too, as with `timeout`. Our own failures have the codes of `env`: 125 for a
+//! failure of plimsoll, 126 for a program that cannot be executed, 127 for one that does not exist. Our own
+//! lines go to stderr at the end, one for each card.
 //!
-//! With `--card` the program sees only those cards. `--strict-cards` and `--report-cards` leave the others visible: a context on a
-//! hidden card could not be observed.
+//! With `--card` the program sees only those cards. `--strict-cards` and `--report-cards` leave the others
+//! visible: a context on a hidden card could not be observed.
 
 pub(super) mod cards;
 pub(super) mod child;

@@ -23,8 +23,8 @@ pub(crate) struct Rungs {
     /// Put what does not fit into host memory, up to this size
     #[arg(long, value_name = "SIZE")]
     spill: Option<Bytes>,
-    /// With --spill: total memory that the program will allocate on each card, so that its first allocations (weights)
-    /// overflow and not its last (KV cache). Planned for llama.cpp's programs
+    /// With --spill: total memory that the program will allocate on each card, so that its first allocations
+    /// (weights) overflow and not its last (KV cache). Planned for llama.cpp's programs
     #[arg(long, value_name = "SIZE", requires = "spill")]
     need: Option<Bytes>,
     /// With --spill: leave this much of the budget to allocations smaller than it

@@ -62,20 +62,20 @@ pub(crate) struct Arguments {
     /// Append the output of the engines to this file
     #[arg(long, value_name = "FILE")]
     log_file: Option<PathBuf>,
-    /// Guard mode for engines on CUDA cards, unless the model's section sets one: observe counts memory, budget also refuses
-    /// allocations beyond the claim [default: observe]
+    /// Guard mode for engines on CUDA cards, unless the model's section sets one: observe counts memory,
+    /// budget also refuses allocations beyond the claim [default: observe]
     #[arg(long, value_name = "MODE")]
     guard: Option<Guard>,
-    /// Milliseconds to wait for guarded processes to release cached memory before evicting or refusing a model; 0
-    /// disables [default: 500]
+    /// Milliseconds to wait for guarded processes to release cached memory before evicting or refusing a
+    /// model; 0 disables [default: 500]
     #[arg(long, value_name = "MILLISECONDS", value_parser = clap::value_parser!(u64).range(..=3_600_000))]
     ask: Option<u64>,
-    /// On unified memory, free what a model needs before it loads. user takes only steps that need no root; sudo and systemd
-    /// take the others too, like plimsoll reclaim --with [default: off]
+    /// On unified memory, free what a model needs before it loads. user takes only steps that need no root;
+    /// sudo and systemd take the others too, like plimsoll reclaim --with [default: off]
     #[arg(long, value_name = "HELPER")]
     reclaim_before_load: Option<Helper>,
-    /// Origin of web pages that may use this server, or * for all; pages of this machine always may. The origin's host
-    /// also becomes an accepted Host name
+    /// Origin of web pages that may use this server, or * for all; pages of this machine always may. The
+    /// origin's host also becomes an accepted Host name
     #[arg(long = "allow-origin", value_name = "ORIGIN")]
     origins: Vec<String>,
     #[command(flatten)]
@@ -200,11 +200,13 @@ fn print_check(check: &Check) -> ExitCode {
 
 /// Starts this program anew with fixed thresholds of glibc's allocator, unless the user has set some.
 ///
-/// DECISION: by default the thresholds follow the largest block freed so far, up to 32 MiB. After one large prompt all
-/// further ones come from the heap, where any small block above them keeps their memory from the kernel (seen: 1 GiB
-/// after 1 GiB of prompts). The allocator reads them only at its start, and setting them later needs unsafe code.
+/// DECISION: by default the thresholds follow the largest block freed so far, up to 32 MiB. After one large
+/// prompt all further ones come from the heap, where any small block above them keeps their memory from the
+/// kernel (seen: 1 GiB after 1 GiB of prompts). The allocator reads them only at its start, and setting them
+/// later needs unsafe code.
 fn fix_allocator_thresholds() {
-    // Blocks of request bodies are as large as this (`READ_BUFFER` in the server), so each is a mapping of its own.
+    // Blocks of request bodies are as large as this (`READ_BUFFER` in the server), so each is a mapping of
+    // its own.
     const THRESHOLDS: [(&str, &str); 2] = [
         ("MALLOC_MMAP_THRESHOLD_", "131072"),
         ("MALLOC_TRIM_THRESHOLD_", "1048576"),
@@ -225,8 +227,8 @@ fn fix_allocator_thresholds() {
 
 /// Runs the daemon's one thread.
 ///
-/// DECISION: a local runtime, not a `LocalSet`, where every wake-up of a task also writes to the reactor's eventfd: a small
-/// request took 20 µs longer.
+/// DECISION: a local runtime, not a `LocalSet`, where every wake-up of a task also writes to the reactor's
+/// eventfd: a small request took 20 µs longer.
 pub(super) fn on_one_thread<T, E: From<Error>>(work: impl Future<Output = Result<T, E>>) -> Result<T, E> {
     let runtime = runtime::Builder::new_current_thread()
         .enable_all()

@@ -1,7 +1,7 @@
 //! `plimsoll soak`: load on a server to find memory leaks; `--beside` starts a second program beside it.
 //!
-//! Exits 0 if no leak was found, 1 if one was found or the load broke off, 2 for bad input. The report is on stdout, progress
-//! on stderr.
+//! Exits 0 if no leak was found, 1 if one was found or the load broke off, 2 for bad input. The report is on
+//! stdout, progress on stderr.
 
 use std::fs;
 use std::io::{self, IsTerminal, Write};
@@ -78,8 +78,8 @@ pub(crate) struct Arguments {
     /// API key for the server
     #[arg(long, env = "PLIMSOLL_API_KEY", hide_env_values = true)]
     api_key: Option<String>,
-    /// Start this program beside the server, in both orders, and report which of the two fails and why; without a value,
-    /// PyTorch with a matrix of 1 GiB
+    /// Start this program beside the server, in both orders, and report which of the two fails and why;
+    /// without a value, PyTorch with a matrix of 1 GiB
     #[arg(long, value_name = "CMD", num_args = 0..=1, default_missing_value = PYTORCH, conflicts_with = "resume")]
     beside: Option<String>,
     /// Save the state to this file, and resume from it if it exists
@@ -280,6 +280,7 @@ impl Progress {
             return;
         }
         self.told = Some(Instant::now());
+        // `\r` and erase-to-end redraw the line on a terminal; a log gets lines of its own.
         let (lead, end) = if self.on_terminal {
             ("\r", "\x1b[K")
         } else {

@@ -1,9 +1,9 @@
 //! `plimsoll warden`: kills every process group that the daemon leaves behind (hidden).
 //!
-//! A daemon that is killed with SIGKILL cannot clean up. Engines die with it by their parent-death signal, but
-//! what a wrapper script started does not. The warden holds the read end of a pipe whose only write end is the
-//! daemon's; when the daemon is gone, whatever the cause, the pipe ends, and every group still registered is
-//! killed. Lines are `+GROUP` and `-GROUP`.
+//! A daemon that is killed with SIGKILL cannot clean up. Engines die with it by their parent-death signal,
+//! but what a wrapper script started does not. The warden holds the read end of a pipe whose only write end
+//! is the daemon's; when the daemon is gone, whatever the cause, the pipe ends, and every group still
+//! registered is killed. Lines are `+GROUP` and `-GROUP`.
 
 use std::collections::BTreeSet;
 use std::io::BufRead;
@@ -16,13 +16,14 @@ use tokio::signal::unix::{SignalKind, signal};
 pub(crate) struct Arguments {}
 
 pub(crate) fn run(_: &Arguments) -> ExitCode {
-    // A session of its own, so that the terminal's signals pass it by; it fails only where it has one already.
+    // A session of its own, so that the terminal's signals pass it by; it fails only where it has one
+    // already.
     let _ = setsid();
     let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_io().build() else {
         return ExitCode::FAILURE;
     };
     let _inside = runtime.enter();
-    // A handler that nobody reads is the safe way to ignore a signal: the warden ends with its pipe only.
+    // An unread handler is the safe way to ignore a signal: the warden ends with its pipe only.
     let deaf: Vec<_> = [
         SignalKind::terminate(),
         SignalKind::interrupt(),
@@ -33,7 +34,8 @@ pub(crate) fn run(_: &Arguments) -> ExitCode {
     .collect();
     let groups = follow(std::io::stdin().lock());
     for group in groups {
-        // Gone already is as good as killed. The sweep also ends what left the group for a session of its own.
+        // Gone already is as good as killed. The sweep also ends what left the group for a session of its
+        // own.
         let _ = kill_process_group(group, Signal::KILL);
         if let Ok(leader) = u32::try_from(group.as_raw_nonzero().get()) {
             plimsoll_launch::sweep(leader);

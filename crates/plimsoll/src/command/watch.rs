@@ -1,7 +1,8 @@
 //! `plimsoll watch`: recordings of memory, of a program or of the whole machine; `watch show` reads them.
 //!
-//! A program is started as by `plimsoll run`, under guard if the library is found, and its exit code or signal becomes ours. A
-//! process or the machine is watched until the process ends, the time is over, or Ctrl-C.
+//! A program is started as by `plimsoll run`, under guard if the library is found, and its exit code or
+//! signal becomes ours. A process or the machine is watched until the process ends, the time is over, or
+//! Ctrl-C.
 
 mod show;
 

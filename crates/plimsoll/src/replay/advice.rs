@@ -1,8 +1,8 @@
-//! What an engine's run-time pool takes, why, and what would make it take less.
+//! Advice on an engine's run-time pool: its size, the reasons, and settings that shrink it.
 //!
-//! DECISION: nothing is estimated. The run as it is asked for and every change of it is generated and replayed; advice
-//! is what then takes less in sum, counting what the change costs elsewhere (a larger cache, copies in the compute
-//! buffer). With a budget, what reaches it comes first.
+//! DECISION: nothing is estimated. The run as it is asked for and every change of it is generated and
+//! replayed; advice is what then takes less in sum, counting what the change costs elsewhere (a larger cache,
+//! copies in the compute buffer). With a budget, what reaches it comes first.
 
 use plimsoll_base::{Bytes, Hint, Reason};
 use plimsoll_pool::generate::{Cache, Card, Engine, GenerateError, Run, Shape, cell_bytes, generate};
@@ -11,7 +11,7 @@ use serde::Serialize;
 
 mod levers;
 
-/// What is asked.
+/// Run, card and pool to judge.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Question {
     pub(crate) shape: Shape,
@@ -19,7 +19,7 @@ pub(crate) struct Question {
     pub(crate) card: Card,
     pub(crate) kv: CacheType,
     pub(crate) pool: Pool,
-    /// What is left for the pool.
+    /// Budget of the pool.
     pub(crate) budget: Option<Bytes>,
 }
 
@@ -78,7 +78,7 @@ impl CacheType {
     }
 }
 
-/// What the pool takes, and what would help.
+/// Size of the pool, with advice.
 #[derive(Debug, Serialize)]
 pub(crate) struct PoolAdvice {
     schema: &'static str,
@@ -86,7 +86,7 @@ pub(crate) struct PoolAdvice {
     /// The smallest budget with which the run completes.
     pub(crate) needs: Option<Bytes>,
     pub(crate) peak_live: Bytes,
-    /// What one more token of depth costs, of what is live.
+    /// Live bytes that one more token of depth adds.
     pub(crate) growth_per_token: Bytes,
     pub(crate) budget: Option<Bytes>,
     pub(crate) fits: Option<bool>,
@@ -94,7 +94,7 @@ pub(crate) struct PoolAdvice {
     pub(crate) hints: Vec<Hint>,
 }
 
-/// What a run takes: of the pool, and of what the levers trade it for.
+/// Cost of a run: its pool, and the memory that a lever trades it for.
 #[derive(Clone, Copy, Debug)]
 struct Cost {
     pool: Bytes,
@@ -139,7 +139,7 @@ impl Question {
         }
     }
 
-    /// What the deepest quarter of the context adds to what is live, for each token.
+    /// Returns the live bytes per token that the deepest quarter of the context adds.
     fn growth(&self, live: Bytes) -> Result<Bytes, GenerateError> {
         let context = self.run.context - self.run.context / 4;
         let run = Run { context, ..self.run };

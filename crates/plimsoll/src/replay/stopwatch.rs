@@ -1,9 +1,9 @@
-//! How long a policy's bookkeeping takes.
+//! Timing of a policy's bookkeeping.
 //!
-//! DECISION: each call is timed by itself with the monotonic clock, and the median cost of reading that clock twice with
-//! nothing between is taken off every time. The replay's own work is outside. What is left of the clock is its noise, so
-//! several passes are made and the quietest is reported. The simulated driver is inside: it is called as rarely as the
-//! policy calls a real one.
+//! DECISION: each call is timed by itself with the monotonic clock, and the median cost of reading that clock
+//! twice with nothing between is taken off every time. The replay's own work is outside. What is left of the
+//! clock is its noise, so several passes are made and the quietest is reported. The simulated driver is
+//! inside: it is called as rarely as the policy calls a real one.
 
 use std::time::{Duration, Instant};
 
@@ -26,6 +26,7 @@ pub(crate) struct Times {
 /// The times of the quietest of a few passes; `None` for an empty trace.
 pub(super) fn times(trace: &Trace, kind: PolicyKind, budget: u64) -> Option<Times> {
     let steps = trace.steps().len();
+    // Seven passes of a long trace would take minutes; its percentiles are stable after one.
     let passes = if steps > LONG { 1 } else { PASSES };
     let clock = clock_cost();
     let pass = |_| {
@@ -36,7 +37,7 @@ pub(super) fn times(trace: &Trace, kind: PolicyKind, budget: u64) -> Option<Time
     (0..passes).filter_map(pass).min_by_key(|times| times.p99)
 }
 
-/// What is read where nothing was timed.
+/// Measures the cost of reading the clock.
 fn clock_cost() -> Duration {
     let mut costs: Vec<Duration> = (0..4096).map(|_| Instant::now().elapsed()).collect();
     costs.sort_unstable();

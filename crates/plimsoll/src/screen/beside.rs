@@ -1,4 +1,4 @@
-//! Who failed beside whom, and why: as text, as JSON, as a page.
+//! Report of a soak beside a second program as text, JSON and page.
 
 use std::fmt::{self, Write};
 

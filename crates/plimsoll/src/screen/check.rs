@@ -1,4 +1,4 @@
-//! What was planned beside what was measured, as a table.
+//! Table of planned and measured memory.
 
 use std::fmt::{self, Write};
 

@@ -1,7 +1,7 @@
 //! Chart of a replay: live and reserved memory of each policy over the requests.
 //!
-//! DECISION: each policy has a scale of its own, because one policy's stranded memory would flatten the others; the
-//! figures in the key say how they compare.
+//! DECISION: each policy has a scale of its own, because one policy's stranded memory would flatten the
+//! others; the figures in the key say how they compare.
 
 use plimsoll_base::Bytes;
 use plimsoll_pool::replay::Sample;

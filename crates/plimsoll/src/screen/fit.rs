@@ -1,5 +1,4 @@
-//! What fits at most, as text: for each direction the answer and its reason, then what it becomes if something else
-//! is asked otherwise.
+//! Largest fitting settings as text: each direction with its answer, its reason and its trades.
 
 use std::fmt::{self, Write};
 

@@ -1,7 +1,7 @@
 //! Page of a plan: bars, memory over context, and a slider over planned contexts.
 //!
-//! DECISION: the page is complete without its script. Bars, charts and the table of every context are in it as they
-//! are; the script only moves them to another row of the same table and computes no memory.
+//! DECISION: the page is complete without its script. Bars, charts and the table of every context are in it
+//! as they are; the script only moves them to another row of the same table and computes no memory.
 
 use std::fmt::Write;
 

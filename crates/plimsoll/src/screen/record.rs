@@ -21,7 +21,7 @@ const MOST_SAID: usize = 40;
 /// Words of the kernel that mean that it ran out.
 const OOM: [&str; 4] = ["out of memory", "oom-kill", "oom_reaper", "killed process"];
 
-/// What a record tells.
+/// Report of a recording.
 #[derive(Debug)]
 pub(crate) struct RecordReport<'a> {
     summary: &'a Summary,
@@ -106,7 +106,7 @@ impl<'a> RecordReport<'a> {
         )
     }
 
-    /// Peaks, who grew, what moved at once.
+    /// Tables of peaks, growth and steps.
     fn tables(&self) -> Vec<(&'static str, Vec<Vec<String>>)> {
         let figures = &self.summary.figures;
         let of = |group: Group| figures.iter().filter(move |told| told.figure.group == group);
@@ -128,6 +128,7 @@ impl<'a> RecordReport<'a> {
             })
             .filter(|told| told.grown() > 0)
             .collect();
+        // Sorted in bytes: figures have different units.
         grown.sort_by_key(|told| std::cmp::Reverse(told.figure.unit.bytes(told.grown())));
         let grew = grown.into_iter().map(|told| {
             let by = self.value(told, told.grown());
@@ -244,7 +245,7 @@ impl<'a> RecordReport<'a> {
         page.table(&["at", "who", "", "line"], &rows.collect::<Vec<_>>());
     }
 
-    /// What is drawn: the title, the figures, and their unit.
+    /// Returns the plots: title, figures and unit.
     fn plots(&self) -> Vec<(&'static str, Vec<&Told>, Unit)> {
         let figures = &self.summary.figures;
         let pick = |group: Group, unit: Unit, what: &dyn Fn(&str) -> bool| {
@@ -367,7 +368,7 @@ impl<'a> RecordReport<'a> {
         chart.svg()
     }
 
-    /// What tells a line of one chart from the others.
+    /// Returns the part of a name that distinguishes the lines of one chart.
     fn short(&self, told: &Told) -> String {
         let text = match told.figure.group {
             Group::Machine | Group::Blocks => told.figure.what.clone(),
@@ -388,7 +389,7 @@ fn one_line(text: &str, most: usize) -> String {
     }
 }
 
-/// Whether a line says that memory ran out.
+/// Returns true if a line reports that memory ran out.
 fn is_oom(source: Source, text: &str) -> bool {
     let text = text.to_lowercase();
     match source {
@@ -415,6 +416,7 @@ pub(crate) fn csv(
 ) -> io::Result<()> {
     let wrong = |error: ReadRecordError| io::Error::new(io::ErrorKind::InvalidData, error);
     let mut names = Reader::new(record).map_err(wrong)?;
+    // CSV needs all columns before the first row, and figures may appear late: two passes over the record.
     while names.next().is_some() {}
     write!(out, "seconds")?;
     for figure in names.figures() {

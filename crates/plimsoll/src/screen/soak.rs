@@ -1,4 +1,4 @@
-//! What a soak found: as text, as JSON, as a page.
+//! Report of a soak as text, JSON and page.
 
 use std::fmt::{self, Write};
 use std::time::Duration;
@@ -80,7 +80,7 @@ impl<'a> SoakReport<'a> {
         Ok(())
     }
 
-    /// What there is to say besides memory.
+    /// Returns the remarks besides memory.
     fn remarks(&self) -> Vec<String> {
         let state = self.state;
         let mut remarks = Vec::new();
@@ -209,7 +209,7 @@ impl<'a> SoakReport<'a> {
     }
 }
 
-/// What is drawn of cards: its title, where it is found, and how it is written.
+/// Sensor of a card: title, series and unit.
 type Sensor = (&'static str, fn(&CardStats) -> &Course, fn(u64) -> String);
 const SENSORS: [Sensor; 3] = [
     ("temperature", |card| &card.celsius, |value| format!("{value} °C")),
@@ -221,7 +221,7 @@ fn watts(milliwatts: u64) -> String {
     format!("{:.0} W", thousands(milliwatts))
 }
 
-/// How a card felt, in a sentence.
+/// Summarises the sensors of a card in a sentence.
 fn felt(name: &str, card: &CardStats) -> String {
     let range = |course: &Course| course.lowest().zip(course.highest());
     let mut parts = Vec::new();

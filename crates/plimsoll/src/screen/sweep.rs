@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use plimsoll_report::{Chart, charts};
 
-/// What the plan of the server's own flags says, over all its cards.
+/// Plan of the server's own flags, summed over its cards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Planned {
     pub(crate) loaded: Bytes,
@@ -128,7 +128,7 @@ impl SweepReport<'_> {
         )
     }
 
-    /// What the server itself has of all cards after its deepest prompt, where the driver tells.
+    /// Returns the server's memory on all cards after its deepest prompt, where the driver names it.
     fn deepest_on_cards(&self) -> Option<(u64, Bytes)> {
         let mut answered = self.sweep.depths.iter().filter(|depth| depth.outcome.is_ok());
         let deepest = answered.next_back()?;

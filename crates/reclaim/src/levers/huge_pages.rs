@@ -1,8 +1,8 @@
 //! Takes free memory as huge pages and gives it back: whole blocks remain.
 //!
-//! Decision: for a huge page the kernel moves what is in the way, one block after another, even where `compact_memory` does next
-//! to nothing (seen on a 6.18 of a virtual machine). Who gives them back is a process of its own, which waits for this one to
-//! say so or to die: whatever becomes of this one, no memory stays claimed.
+//! DECISION: to allocate a huge page the kernel migrates what is in the way, block by block, even where
+//! `compact_memory` does next to nothing (seen on kernel 6.18 in a virtual machine). A process of its own
+//! releases the pages: it waits for this one to ask or to die, so no memory stays claimed.
 
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -14,10 +14,12 @@ use plimsoll_host::MemInfo;
 use super::{TakeStepError, write};
 
 const HUGE_PAGES: &str = "proc/sys/vm/nr_hugepages";
-/// Waits for the end of its input, then writes `$0` to `$1`. No signal of a terminal or of a service ends it before.
+/// Waits for the end of its input, then writes `$0` to `$1`. No signal of a terminal or of a service ends it
+/// before.
 const GIVE_BACK: &str = "trap '' HUP INT TERM; while read -r _; do :; done; echo \"$0\" > \"$1\"";
 
-/// Claims as many as free memory has room for, as [`MemInfo::claimable_huge_pages`] has it, beside those that there are.
+/// Claims as many as free memory has room for, as [`MemInfo::claimable_huge_pages`] has it, beside those that
+/// there are.
 pub(super) fn claim_and_give_back(root: &Path) -> Result<(), TakeStepError> {
     let path = root.join(HUGE_PAGES);
     let before: u64 = read(&path)?
@@ -47,7 +49,7 @@ fn read(path: &Path) -> Result<String, TakeStepError> {
     })
 }
 
-/// The process that gives back once nobody holds the other end of its input, in a group of its own.
+/// Starts the process that releases the pages at the end of its input, in a group of its own.
 fn waiter(before: u64, path: &Path) -> io::Result<Child> {
     Command::new("/bin/sh")
         .args(["-c", GIVE_BACK, &before.to_string()])

@@ -104,7 +104,8 @@ impl Chart {
         let mut before: Option<(u64, u64)> = None;
         for &(x, y) in points {
             let here = (self.x_at(x), self.y_at(y));
-            // A replay has more samples than the plot has pixels; equal points would only make the file larger.
+            // A replay has more samples than the plot has pixels; equal points would only make the file
+            // larger.
             let _ = match before {
                 None => write!(path, "{lead}{} {}", here.0, here.1),
                 Some(last) if last == here => Ok(()),

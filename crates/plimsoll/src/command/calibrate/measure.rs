@@ -1,7 +1,9 @@
-//! One engine on one card: started under guard, looked at once loaded and after a prompt, and ended.
+//! Measurement of one card: an engine is started under guard, sampled once loaded and after a prompt, and
+//! stopped.
 //!
-//! Guard measures a context as it is opened where a budget depends on it, so the engine gets one that it cannot meet: all of the card.
-//! What the driver loads into the context later is the rest of what the process then holds and never asked for.
+//! Guard measures a context at creation only where a budget depends on it, so the engine gets a budget that
+//! it cannot exceed: the whole card. Modules that the driver loads later are the rest of the memory that the
+//! process holds and never allocated.
 
 mod look;
 mod wait;
@@ -37,11 +39,12 @@ const END_WITHIN: Duration = Duration::from_secs(5);
 const LOG: Bytes = Bytes::mib(1);
 /// Ports that are tried for one card.
 const TRIES: u32 = 5;
-/// Words of the prompt: more columns than the kernels take that stand in for cuBLAS, and few enough for any context.
+/// Words of the prompt: more columns than the kernels take that stand in for cuBLAS, and few enough for any
+/// context.
 const WORDS: usize = 200;
 const ANSWER_TOKENS: u32 = 8;
 
-/// Why a card was not measured.
+/// Failure to measure one card.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum MeasureError {
     #[error("{0}")]
@@ -72,7 +75,7 @@ pub(super) enum MeasureError {
     Less { used: Bytes, asked: Bytes },
 }
 
-/// What stops every measurement.
+/// Failure that stops all measurements.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum RigError {
     #[error("cannot make a folder for the model and guard's pages: {0}")]
@@ -91,7 +94,7 @@ impl<E: Into<RigError>> From<E> for MeasureError {
     }
 }
 
-/// What was measured on one card.
+/// Measurement of one card.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Measured {
     pub(super) context: Bytes,
@@ -118,7 +121,7 @@ struct Run<'a> {
     card: &'a Card,
     pages: PathBuf,
     child: Child,
-    /// What was free on the card before.
+    /// Free memory of the card before the engine started.
     free: Option<Bytes>,
 }
 
@@ -149,8 +152,8 @@ impl Rig {
         &self.program.path
     }
 
-    /// Measures what a context of the engine takes on this card, and leaves the card as it was. A port that somebody else took
-    /// in the meantime is no reason to give up.
+    /// Measures an engine's context on this card and leaves the card as it was. The port is chosen before the
+    /// engine binds it, so another process may take it in between; such a try is repeated.
     pub(super) async fn measure(&self, card: &Card) -> Result<Measured, MeasureError> {
         let mut tries = 0;
         loop {
@@ -199,7 +202,7 @@ impl Rig {
         })
     }
 
-    /// What the prompt has added for good, less what the run-time pool takes by the plan.
+    /// Returns the permanent growth by the prompt, less the planned run-time pool.
     fn cublas(&self, card: &Card, loaded: Look, asked: Look) -> Result<Bytes, MeasureError> {
         let pool = subject::pool(&self.model, self.engine, card)?;
         Ok(asked.used.saturating_sub(loaded.used).saturating_sub(pool))
@@ -238,12 +241,15 @@ impl Rig {
         Ok((run, events))
     }
 
-    /// One card, guard with a budget so that it measures the context, and none of the user's defaults for models of their own.
+    /// One card, guard with a budget so that it measures the context, and none of the user's defaults for
+    /// models of their own.
     fn environment(&self, card: &Card, pages: &Path) -> Environment {
+        // `LLAMA_ARG_*` of the user would change the tiny model's run.
         let usual = std::env::vars_os().filter(|(name, _)| !name.to_string_lossy().starts_with("LLAMA_"));
         let visible = Visible::Cards(card.uuid.iter().cloned().collect());
         let mut environment = child_environment(usual, &[], &visible, None, None);
         let mut options = Options::NONE;
+        // A budget makes guard measure the context; a whole card is never refused.
         options.budget = Some(card.total.get());
         let guard = Preload {
             library: &self.guard,

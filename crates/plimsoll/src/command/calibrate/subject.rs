@@ -1,7 +1,8 @@
 //! The model that `calibrate` runs: a few MiB that use the same kernels as a real model.
 //!
-//! DECISION: drivers load kernels when they are first used, so what a context takes depends on what ran. The model has quantised
-//! matrices and plain ones (which go through cuBLAS), and heads of 128 (for which there is flash attention).
+//! DECISION: drivers load kernels when they are first used, so what a context takes depends on what ran. The
+//! model has quantised matrices and plain ones (which go through cuBLAS), and heads of 128 (for which there
+//! is flash attention).
 
 use std::io;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! What was measured, for people.
+//! Measured contexts as text.
 
 use std::fmt::Write;
 

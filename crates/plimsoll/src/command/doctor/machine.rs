@@ -1,6 +1,6 @@
-//! The machine now, or as it was captured: cards and who holds them, memory and what may be asked of it, limits, known faults.
+//! Evidence of this machine or of a captured tree: cards, processes, memory, limits, known faults.
 //!
-//! What the rules know comes from the files' own text, fed as evidence; what is printed besides are facts, each with its number.
+//! The files' own text is fed to the rules as evidence; the printed lines are facts with their numbers.
 
 use plimsoll_base::{Bytes, Reason};
 use plimsoll_doctor::{Reader, Source};
@@ -12,7 +12,7 @@ use super::Findings;
 
 /// Files whose lines are evidence as they stand.
 const FILES: [&str; 3] = ["proc/meminfo", "proc/buddyinfo", "etc/nv_tegra_release"];
-/// Where a captured tree may hold logs; the live ones are the user's to name.
+/// Folder of logs in a captured tree; on a live machine the user names the logs.
 const LOGS: &str = "var/log";
 
 pub(super) fn look(tree: &Sysroot) -> Findings {
@@ -78,7 +78,7 @@ fn cards(machine: &Machine) -> Vec<Reason> {
     seen
 }
 
-/// Who holds what; a process with no more than a context on a second card is told by the rules.
+/// Lists the processes on each card; the rules report a stray context on a second card.
 fn holders(machine: &Machine, reader: &mut Reader) -> Vec<Reason> {
     let mut seen = Vec::new();
     for holder in plimsoll_probe::read().holders {
@@ -99,7 +99,7 @@ fn holders(machine: &Machine, reader: &mut Reader) -> Vec<Reason> {
     seen
 }
 
-/// What may be asked for now, with its arithmetic, and in which blocks the free memory lies.
+/// Returns the allocatable size with its arithmetic, and the free memory in large blocks.
 fn memory(snapshot: &Snapshot) -> Reason {
     let mut memory = match allowance(snapshot, None) {
         Some(allowance) => allowance.reason,
@@ -121,7 +121,7 @@ fn memory(snapshot: &Snapshot) -> Reason {
     memory
 }
 
-/// How much a process of this user may pin.
+/// Returns the limit of locked memory of this user.
 fn locked_limit(tree: &Sysroot) -> Option<Reason> {
     let limits = tree.read("proc/self/limits").ok()?;
     let text = String::from_utf8_lossy(&limits).into_owned();

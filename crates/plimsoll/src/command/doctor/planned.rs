@@ -1,4 +1,4 @@
-//! What `plan` knows of the program that was run, where its command line is one of llama.cpp's and its model can be read.
+//! Plan of the program that was run, if it is llama.cpp's and its model is readable.
 
 use std::ffi::OsString;
 use std::path::Path;

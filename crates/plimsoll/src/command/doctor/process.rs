@@ -1,4 +1,5 @@
-//! A process that lives: what it holds on each card and on the host, under which limits, and the end of its log where that is a file.
+//! A process that lives: what it holds on each card and on the host, under which limits, and the end of its
+//! log where that is a file.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom};
@@ -10,7 +11,7 @@ use plimsoll_doctor::{Reader, Source};
 use super::log::feed;
 use super::{Error, Findings};
 
-/// How much of the end of its log is read.
+/// Bytes of the end of its log that are read.
 const LOG_END: u64 = 4 << 20;
 /// Lines of `/proc/PID/status` that matter.
 const STATUS: [&str; 5] = ["VmRSS", "VmLck", "VmPin", "VmSwap", "RssAnon"];
@@ -76,7 +77,7 @@ fn chosen_cards(pid: u32) -> Option<Reason> {
     ))
 }
 
-/// What it holds on the cards, and its neighbours there.
+/// Lists its memory on the cards, and its neighbours there.
 fn held(pid: u32, reader: &mut Reader) -> Vec<Reason> {
     let cards = plimsoll_probe::look().cards;
     let mut seen = Vec::new();

@@ -1,8 +1,9 @@
 //! A program that is run and watched: `plimsoll run` puts guard into it, this listens to what it prints.
 //!
-//! DECISION: the program is a child of `plimsoll run`, so that signals, exit codes and guard are as there. Its stdout and stderr are
-//! pipes, copied byte for byte as they come; a program that colours only a terminal will not colour. SIGINT reaches it from
-//! the terminal by itself, and is ours to survive, because the verdict comes after the end.
+//! DECISION: the program is a child of `plimsoll run`, so that signals, exit codes and guard are as there.
+//! Its stdout and stderr are pipes, copied byte for byte as they come; a program that colours only a terminal
+//! will not colour. SIGINT reaches it from the terminal by itself, and is ours to survive, because the
+//! verdict comes after the end.
 
 use std::ffi::OsString;
 use std::io::{self, Read, Write};
@@ -24,7 +25,7 @@ use super::{Error, Findings};
 const BLOCK: usize = 1 << 16;
 /// The folder of the report is called so, and then by its owner.
 const FOLDER: &str = "plimsoll-doctor-";
-/// What a program's own context takes at most, which guard does not count.
+/// Largest context of a program, which guard does not count.
 const CONTEXT: Bytes = Bytes::mib(700);
 /// Less than this is a desktop's remainder.
 const NEIGHBOUR: Bytes = Bytes::gib(1);
@@ -84,9 +85,11 @@ fn copy(mut from: impl Read, mut to: impl Write, heard: &Sender<Vec<u8>>) {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
             Err(_) => break,
         };
-        // Whoever stopped reading has what they wanted; the program is still listened to.
+        // A reader such as `head` may close the pipe; the program is still diagnosed.
         let _ = to.write_all(&block[..length]).and_then(|()| to.flush());
         line.extend_from_slice(&block[..length]);
+        // Only whole lines are handed on, but each read is passed through at once: progress bars have no line
+        // feed.
         let whole = memchr::memrchr(b'\n', &line).map_or(0, |at| at + 1);
         if whole > 0 || line.len() > BLOCK {
             let rest = line.split_off(if whole > 0 { whole } else { line.len() });
@@ -113,7 +116,7 @@ fn found(mut reader: Reader, status: ExitStatus, report: Option<&Value>) -> Find
         .code()
         .unwrap_or_else(|| 128 + status.signal().unwrap_or_default());
     Findings {
-        // Who succeeds has lived with whatever it complained of.
+        // A program that succeeded has recovered from whatever it logged.
         reader: if status.success() && refused.is_none() {
             Reader::new()
         } else {
@@ -171,7 +174,7 @@ impl Deaf {
             .build()?;
         {
             let _inside = runtime.enter();
-            // A handler once installed stays, and what nobody awaits is dropped.
+            // An installed handler stays, and signals that are not awaited are dropped.
             let _ = signal(SignalKind::interrupt())?;
             let _ = signal(SignalKind::quit())?;
         }

@@ -1,9 +1,10 @@
 //! `plimsoll plan --check PID|URL`: what was planned beside what a running engine really took.
 //!
-//! DECISION: a process is planned again from its own command line and environment, as if it were not there yet, and
-//! compared with what the driver says it holds, or its resident memory where it computes on the CPU. An engine is
-//! somewhere between what it takes once loaded and what it takes at full depth, so only what lies outside of that by
-//! more than the margin is off. A daemon of ours is asked for what it claimed and measured itself.
+//! DECISION: a process is planned again from its own command line and environment, as if it were not there
+//! yet, and compared with what the driver says it holds, or its resident memory where it computes on the CPU.
+//! An engine is somewhere between what it takes once loaded and what it takes at full depth, so only what
+//! lies outside of that by more than the margin is off. A daemon of ours is asked for what it claimed and
+//! measured itself.
 
 mod listener;
 mod process;
@@ -62,7 +63,7 @@ pub(crate) enum CheckError {
     NothingMeasured(String),
 }
 
-/// Who is checked.
+/// Target of the check.
 #[derive(Clone, Debug)]
 enum Checkable {
     Process(u32),
@@ -153,7 +154,7 @@ fn get(target: &Target, path: &'static str) -> Result<Option<Value>, CheckError>
     }
 }
 
-/// What a daemon claimed for each running model, and what it saw there.
+/// Compares a daemon's claim for each running model with its own measurement.
 fn claimed(asked: Option<Bytes>, status: &Value) -> Vec<Checked> {
     let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
     let bytes = |value: &Value| value.as_u64().map(Bytes::new);

@@ -1,8 +1,9 @@
 //! `plimsoll plan --exact`: the same answers from an engine that was asked.
 //!
-//! DECISION: what is printed was said by the engine: the plan of the flags as they are, and every context, micro-batch or
-//! layer count that is found, with the step above it. An engine is asked so many times and no more; what is not known by
-//! then is an error or left out, never guessed. How many runs it took is told on stderr.
+//! DECISION: what is printed was said by the engine: the plan of the flags as they are, and every context,
+//! micro-batch or layer count that is found, with the step above it. An engine is asked so many times and no
+//! more; what is not known by then is an error or left out, never guessed. How many runs it took is told on
+//! stderr.
 
 use std::io::Write;
 use std::path::Path;
@@ -17,7 +18,8 @@ use plimsoll_planner::{Engine, Plan, PlanRequest, fit};
 
 use super::{Arguments, Error, Models};
 
-/// Runs for the largest context of a plan, of which two are mostly enough, and what a person waits without wondering.
+/// Runs for the largest context of a plan, of which two are mostly enough, and what a person waits without
+/// wondering.
 const PLAN: (u32, Duration) = (16, Duration::from_secs(5));
 /// Runs of one direction of `--fit`, with what it becomes if something else changes.
 const DIRECTION: (u32, Duration) = (64, Duration::from_secs(300));
@@ -132,7 +134,7 @@ impl<'a> Asking<'a> {
         }
     }
 
-    /// What each context takes, for a page.
+    /// Returns the memory at each context of the page.
     pub(super) fn course(&self, plan: &Plan) -> Result<Vec<Point>, Error> {
         let asked = self.asked(PAGE)?;
         let besides: Vec<u64> = plan.largest_context.into_iter().collect();

@@ -1,8 +1,8 @@
 //! `plimsoll plan --fit`: the largest that fits, as flags to paste.
 //!
-//! On stdout one command line for each direction asked for, and nothing else, so that
-//! `llama-server $(plimsoll plan --fit ctx -- -m model.gguf)` works; on stderr why it is that and no more. Exits 1 where
-//! a direction has no answer.
+//! On stdout one command line for each direction asked for, and nothing else, so that `llama-server
+//! $(plimsoll plan --fit ctx -- -m model.gguf)` works; on stderr why it is that and no more. Exits 1 where a
+//! direction has no answer.
 
 use std::io::Write;
 use std::process::ExitCode;

@@ -33,8 +33,8 @@ pub(crate) struct Arguments {
     /// Trace: a log of RAPIDS RMM (Thread,Time,Action,Pointer,Size,Stream) or of `plimsoll run --trace`
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// Policies, separated by commas: plimsoll, plimsoll-slots, ggml-legacy, ggml-legacy-flush, ggml-legacy-double,
-    /// ggml-vmm, pytorch, pytorch-expandable, rmm-pool, direct
+    /// Policies, separated by commas: plimsoll, plimsoll-slots, ggml-legacy, ggml-legacy-flush,
+    /// ggml-legacy-double, ggml-vmm, pytorch, pytorch-expandable, rmm-pool, direct
     #[arg(long = "policy", value_name = "P,...", value_delimiter = ',')]
     policies: Vec<PolicyKind>,
     /// Memory of the simulated card; unlimited by default

@@ -32,7 +32,7 @@ pub(crate) enum AskError {
     Parse(#[from] serde_json::Error),
 }
 
-/// What came back, and after what time.
+/// Answer and its latency.
 #[derive(Debug)]
 pub(super) struct Answer {
     pub(super) status: StatusCode,
@@ -41,7 +41,7 @@ pub(super) struct Answer {
 }
 
 impl Answer {
-    /// What the model said.
+    /// Text of the answer.
     pub(super) fn text(&self) -> Option<&str> {
         self.body["choices"][0]["message"]["content"].as_str()
     }

@@ -13,10 +13,10 @@ use plimsoll_planner::{Engine, Plan};
 
 use crate::command::plan;
 
-/// One thread is plenty for models of this size, and leaves the machine to whoever else uses it. Old prompts are
+/// One thread is plenty for models of this size, and leaves the machine to its other users. Old prompts are
 /// not kept: up to 8 GiB of them, which no plan counts, have no place in a budget of a few MiB.
 const FLAGS: &str = "--threads 1 --cache-ram 0";
-/// What each conversation gets.
+/// Context of each conversation, in tokens.
 const CONTEXT: u32 = 2048;
 /// So many conversations at once that their cache alone is many times the budget.
 const CROWD: u32 = 256;

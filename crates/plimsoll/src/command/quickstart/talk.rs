@@ -1,4 +1,4 @@
-//! What the tour says, on stderr: stdout carries the address alone, as with `serve`.
+//! Lines of the tour on stderr: stdout carries the address alone, as with `serve`.
 
 use std::fmt::Display;
 use std::io::Write;
@@ -6,10 +6,10 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How often a step that takes long says that it goes on.
+/// Interval of progress lines during a long step.
 const SIGN_OF_LIFE: Duration = Duration::from_secs(5);
 
-/// Says one line, or several; nobody listening is no reason to stop.
+/// Prints one line or several; a closed stderr does not stop the tour.
 pub(super) fn say(text: impl Display) {
     let _ = writeln!(anstream::stderr().lock(), "{text}");
 }

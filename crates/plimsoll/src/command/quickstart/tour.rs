@@ -151,7 +151,7 @@ pub(super) fn size(bytes: Bytes) -> String {
     format!("{}.{} MiB", tenths / 10, tenths % 10)
 }
 
-/// How to go on from here.
+/// Prints the next steps.
 pub(super) fn hand_over(address: SocketAddr, folder: &Folder, budget: &Card) {
     let model = folder.pair[0].name;
     title("now it is yours; Ctrl-C ends it");

@@ -1,4 +1,4 @@
-//! `plimsoll reclaim --card`: who holds the card, who gave what back, and whether that is enough.
+//! `plimsoll reclaim --card`: processes on the card, their answers, and the verdict.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -37,7 +37,7 @@ fn wish(arguments: &Arguments, name: &str) -> Result<CardWish, Error> {
     let uuid = find(name, &machine.cards)?;
     let mut cards = machine.cards.into_iter();
     let card = cards.find(|card| card.uuid.as_ref() == Some(&uuid));
-    // A UUID is believed where the driver shows no card; but then nobody knows what is free.
+    // A UUID alone selects a card that the driver does not show, but its free memory is unknown then.
     let (Some(card), Some(uuid)) = (card, Uuid::read(&uuid)) else {
         let card = name.to_owned();
         return Err(CardError::NoCards { card }.into());

@@ -153,7 +153,7 @@ fn verdict(wish: &Wish, outcome: &Outcome) -> String {
     text + "\n"
 }
 
-/// Who has the memory that no reclaim brings.
+/// Lists the holders of memory that no step can free.
 fn holders(measure: &Measure) -> String {
     let memory = &measure.snapshot.memory;
     let named = [
@@ -178,7 +178,7 @@ fn holders(measure: &Measure) -> String {
     format!("\n        held by {}", said.join(", "))
 }
 
-/// What was withheld, what could not be seen, and what neighbours hold.
+/// Lists withheld steps, unreadable files and neighbours' idle memory.
 fn not_done(wish: &Wish, outcome: &Outcome) -> String {
     let mut text = String::new();
     for planned in &outcome.last.withheld {

@@ -1,11 +1,11 @@
-//! Which card is meant: a number in the order of the PCI bus, a UUID or its beginning, or a name or a part of it.
+//! Selection of cards by PCI order, UUID (or its prefix), or name (or a part of it).
 
 use std::str::FromStr;
 
 use plimsoll_base::{Bytes, Card, ParseBytesError};
 use plimsoll_wire::options::Uuid;
 
-/// What was asked for: `CARD` or `CARD=SIZE`.
+/// One `--card` option: `CARD` or `CARD=SIZE`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Wanted {
     card: String,

@@ -1,8 +1,9 @@
 //! The program from its start to its end: signals go in, pages are read, and the end is repeated.
 //!
-//! A terminal sends SIGINT and SIGQUIT to the whole foreground group, so the program has them already, and many a server takes a
-//! second SIGINT for impatience. They are passed on only where we are not in the foreground of a terminal. A signal that we
-//! were started with ignored (`nohup`) stays ignored, for the program too.
+//! A terminal sends SIGINT and SIGQUIT to the whole foreground group, so the program has them already, and
+//! many a server takes a second SIGINT for impatience. They are passed on only where we are not in the
+//! foreground of a terminal. A signal that we were started with ignored (`nohup`) stays ignored, for the
+//! program too.
 
 use std::ffi::{OsStr, OsString};
 use std::future::poll_fn;
@@ -25,7 +26,7 @@ use super::{Error, OWN_FAILURE};
 
 /// Time between two looks at the pages.
 const PERIOD: Duration = Duration::from_millis(100);
-/// What is passed on, besides what the terminal sends by itself.
+/// Signals that are forwarded, besides those the terminal sends to the whole group.
 const PASSED_ON: [Signal; 6] = [
     Signal::TERM,
     Signal::HUP,
@@ -36,7 +37,7 @@ const PASSED_ON: [Signal; 6] = [
 ];
 const FROM_TERMINAL: [Signal; 2] = [Signal::INT, Signal::QUIT];
 
-/// How the program ended.
+/// End of the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::command) enum End {
     Code(u8),
@@ -52,8 +53,8 @@ impl End {
         }
     }
 
-    /// Ends as the program did. Handlers of ours are gone only with this program itself, so a signal is raised by what it
-    /// becomes (`plimsoll raise-signal`).
+    /// Ends as the program did. Handlers of ours are gone only with this program itself, so a signal is
+    /// raised by what it becomes (`plimsoll raise-signal`).
     pub(in crate::command) fn repeat(self) -> ExitCode {
         match self {
             Self::Code(code) => ExitCode::from(code),
@@ -68,7 +69,8 @@ impl End {
     }
 }
 
-/// Starts the program and tells its number; returns its end, and what the pages and the ledger of all its processes said.
+/// Starts the program and tells its number; returns its end, and what the pages and the ledger of all its
+/// processes said.
 pub(in crate::command) async fn follow(
     program: &Path,
     (name, arguments): (&OsStr, &[OsString]),
@@ -91,6 +93,7 @@ pub(in crate::command) async fn follow(
     child.id().map(started);
     let pid = child.id().and_then(|pid| Pid::from_raw(i32::try_from(pid).ok()?));
     let mut looks = interval(PERIOD);
+    // After a SIGSTOP one reading is enough; the page holds peaks.
     looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let status = loop {
         tokio::select! {
@@ -103,7 +106,7 @@ pub(in crate::command) async fn follow(
     Ok((End::of(status), record))
 }
 
-/// Reads the pages, and answers whoever pleads: there is no neighbour here that could make room.
+/// Reads the pages and answers requests for room: no neighbour here could make any.
 fn look(folder: &Path, record: &mut Record) {
     let pages = read_pages(folder);
     for page in &pages {
@@ -166,6 +169,7 @@ fn ignored() -> u64 {
 }
 
 fn is_in(mask: u64, signal: Signal) -> bool {
+    // Signal n is bit n-1 of `SigIgn` (proc_pid_status(5)).
     let bit = u32::try_from(signal.as_raw() - 1).unwrap_or(0);
     mask.checked_shr(bit).unwrap_or(0) & 1 == 1
 }

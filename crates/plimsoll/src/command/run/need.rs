@@ -1,9 +1,9 @@
-//! What the program will ask of its cards, where it is one whose memory can be planned.
+//! Planned demand of a program on each card, where its memory can be planned.
 //!
-//! With `--spill` guard lets overflow what is asked for first, if it knows what is still to come (`guard/src/policy/room.rs`). A
-//! program of llama.cpp says that in its flags, so it is planned as under `serve`: on the cards that it sees, each with no
-//! more free than its budget, which is what it will be told. What stands in the way is said in one line, and the program runs
-//! as it would without a plan.
+//! With `--spill` guard lets overflow what is asked for first, if it knows what is still to come
+//! (`guard/src/policy/room.rs`). A program of llama.cpp says that in its flags, so it is planned as under
+//! `serve`: on the cards that it sees, each with no more free than its budget, which is what it will be told.
+//! What stands in the way is said in one line, and the program runs as it would without a plan.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -17,7 +17,7 @@ use plimsoll_wire::env as names;
 
 use crate::command::plan;
 
-/// What a card will be asked for in all, without its context: its UUID, and bytes.
+/// Planned demand on a card without its context: UUID and bytes.
 pub(super) type Need = (String, Bytes);
 
 #[derive(Debug, thiserror::Error)]
@@ -34,8 +34,8 @@ pub(super) enum Error {
     Plan(#[from] plan::Error),
 }
 
-/// Plans `program` with these arguments on these cards, which it sees in this order if they are `ordered`; `None` if it is no
-/// program whose memory is known.
+/// Plans `program` with these arguments on these cards, which it sees in this order if they are `ordered`;
+/// `None` if it is no program whose memory is known.
 pub(super) fn planned(
     program: &Path,
     arguments: &[OsString],

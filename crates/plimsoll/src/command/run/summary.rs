@@ -1,4 +1,4 @@
-//! What is said at the end: one line a card for people, the same as JSON for programs.
+//! Summary at the end of a run: one line a card, and the same as JSON.
 
 use std::ffi::OsString;
 use std::fmt::Write;
@@ -22,7 +22,7 @@ pub(super) struct Summary<'a> {
     pub(super) record: Record,
     pub(super) trace: Option<PathBuf>,
     pub(super) end: End,
-    /// It might have spilled, and nobody knew what it would ask for.
+    /// True if it might have spilled and its total demand was unknown.
     pub(super) unplanned: bool,
 }
 
@@ -52,7 +52,7 @@ impl Summary<'_> {
         lines
     }
 
-    /// What to say next time, where something overflowed that need not have been the last comer.
+    /// Returns a hint for the next run, if early allocations need not have stayed on the card.
     fn hint(&self, cards: &[CardRecord]) -> Option<String> {
         let spilled = cards.iter().filter(|card| !card.spilled.is_zero());
         let most = spilled.map(|card| card.asked).max().filter(|_| self.unplanned)?;

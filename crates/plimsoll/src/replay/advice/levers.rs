@@ -1,4 +1,4 @@
-//! What could be changed, and what each change is worth.
+//! Settings that could be changed, and the saving of each.
 
 use std::cmp::Reverse;
 
@@ -10,7 +10,8 @@ use super::{CacheType, Cost, Pool, Question};
 /// Contexts are advised in steps of this many tokens.
 const STEP: u64 = 1024;
 
-/// Changes that save: those that reach the budget first, a shorter context last of them, then by what they save.
+/// Changes that save: those that reach the budget first, a shorter context last of them, then by what they
+/// save.
 pub(super) fn hints(question: &Question, cost: Cost) -> Vec<Hint> {
     let mut worth: Vec<(bool, Bytes, Advice)> = levers(question)
         .into_iter()
@@ -133,7 +134,7 @@ fn mildest(question: &Question, before: Cost, lever: Lever) -> Option<(bool, Byt
     best
 }
 
-/// Whether a change reaches the budget, and what it saves in sum, if it saves.
+/// Returns whether a change reaches the budget and its total saving, if it saves.
 fn worth(question: &Question, before: Cost, changed: &Question) -> Option<(bool, Bytes)> {
     let after = changed.cost().ok()??;
     let saves = (before.pool + before.elsewhere).checked_sub(after.pool + after.elsewhere)?;
@@ -153,6 +154,7 @@ fn shorter(question: &Question, before: Cost) -> Option<(bool, Bytes, Advice)> {
     };
     let (mut fits, mut too_long) = (0, question.run.context.div_ceil(STEP));
     let mut found = None;
+    // Bisection: the pool grows with the context, so what fits is a prefix.
     while too_long - fits > 1 {
         let middle = fits + (too_long - fits) / 2;
         match at(middle) {

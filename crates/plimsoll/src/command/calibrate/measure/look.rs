@@ -1,8 +1,8 @@
-//! What the engine has of its card at one moment, by the driver and by guard.
+//! Memory of the engine on its card at one moment, by the driver and by guard.
 //!
-//! The figure of the driver is looked up by process, in the words of a process of our own that holds the driver's library; what the engine
-//! asked for, and what its context took as it was opened, stand on guard's page. All of it changes only while the engine works, and it is
-//! looked at when it does not.
+//! The driver's figure is looked up by process through the NVML helper; the engine's allocations and its
+//! context at creation are on guard's page. All of them change only while the engine works, and it is sampled
+//! while idle.
 
 use plimsoll_base::Bytes;
 use plimsoll_probe::Reading;
@@ -19,10 +19,10 @@ pub(super) struct Look {
     counted: Counted,
 }
 
-/// What guard's pages say.
+/// Counters of guard's pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Counted {
-    /// What the engine asked for.
+    /// Allocations of the engine.
     asked: Bytes,
     /// Its contexts as they were opened; zero where NVML did not tell guard.
     opened: Bytes,
@@ -44,7 +44,7 @@ impl Run<'_> {
         Ok(Look { used, counted })
     }
 
-    /// What the driver says of the engine's processes.
+    /// Returns the driver's figure for the engine's processes.
     fn named(&self, reading: &Reading) -> Option<Bytes> {
         let family = plimsoll_probe::family(self.child.pid());
         let ours = reading
@@ -55,7 +55,7 @@ impl Run<'_> {
         (!used.is_empty()).then(|| used.into_iter().sum())
     }
 
-    /// What is less free than before.
+    /// Returns the drop of free memory since the start.
     fn difference(&self, reading: &Reading) -> Option<Bytes> {
         Some(self.free?.saturating_sub(reading.free_on(&self.card.id)?))
     }
@@ -87,8 +87,8 @@ impl Look {
         }
     }
 
-    /// The part of the context that was there as it was opened; `None` where guard could not measure it, or counted more than the
-    /// whole, as with a neighbour that came at that moment.
+    /// The part of the context that was there as it was opened; `None` where guard could not measure it, or
+    /// counted more than the whole, as with a neighbour that came at that moment.
     pub(super) fn opened(self) -> Option<Bytes> {
         let opened = self.counted.opened;
         let whole = self.context().ok()?;

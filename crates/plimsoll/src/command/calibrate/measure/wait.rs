@@ -45,7 +45,7 @@ fn why(ended: Ended) -> MeasureError {
     }
 }
 
-/// Waits until the card is free again, for whoever is measured next.
+/// Waits until the engine has exited, so that the next measurement begins on a free card.
 pub(super) async fn ended(events: &mut Receiver<ChildEvent>) {
     while let Some(event) = events.recv().await {
         if matches!(event, ChildEvent::Ended(_)) {

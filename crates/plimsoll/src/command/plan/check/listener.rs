@@ -1,4 +1,4 @@
-//! Which process listens on a port: the socket's inode in `/proc/net/tcp`, then who has it open.
+//! Process that listens on a port: the socket's inode in `/proc/net/tcp`, then its holder in `/proc/PID/fd`.
 //!
 //! Only processes of the same user can be told; others keep their descriptors to themselves.
 
@@ -7,7 +7,7 @@ use std::fs;
 /// `TCP_LISTEN`, as `/proc/net/tcp` writes it.
 const LISTENING: &str = "0A";
 
-/// Whoever listens on every address is in one table only, and that may be the other.
+/// A dual-stack listener is in the table of IPv6 alone, so both are read.
 const TABLES: [&str; 2] = ["/proc/net/tcp", "/proc/net/tcp6"];
 
 pub(super) fn listener(port: u16) -> Option<u32> {

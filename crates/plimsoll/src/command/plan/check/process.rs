@@ -86,7 +86,7 @@ fn held(card: &Card, reading: &Reading, family: &[u32]) -> Option<Bytes> {
     (!used.is_empty()).then(|| used.into_iter().sum())
 }
 
-/// What the plan says of sizes that an engine tells too.
+/// Returns the planned sizes that an engine reports too.
 fn planned(plan: &Plan, wish: &Wish) -> Vec<Said> {
     let said = |name, planned| Said {
         name,
@@ -122,7 +122,7 @@ pub(super) fn compare(said: &mut Vec<Said>, props: &Value) {
     });
 }
 
-/// How a process was started.
+/// Command line and environment of a process.
 struct Started {
     pid: u32,
     words: Vec<String>,
@@ -148,7 +148,8 @@ impl Started {
         })
     }
 
-    /// The flags that are known among its words, over those of its environment. A wrapper's own words are left aside.
+    /// The flags that are known among its words, over those of its environment. A wrapper's own words are
+    /// left aside.
     fn options(&self) -> Result<Options, Error> {
         let words = self.words.get(1..).unwrap_or_default();
         let (known, _) = Options::known_in(words, |index| Origin::Argument(index + 1));
@@ -206,6 +207,7 @@ impl Started {
         let mut cards = plimsoll_probe::visible(machine.cards, visible.map(|(_, value)| value.as_str()));
         for card in &mut cards {
             let own = held(card, reading, family).unwrap_or_default();
+            // The plan is made as if the process were not there, so its own memory counts as free.
             card.free = (card.free + own).min(card.total);
         }
         if cards.is_empty() {
@@ -223,6 +225,7 @@ fn strings(pid: u32, file: &'static str) -> Result<Vec<String>, CheckError> {
         .split(|&byte| byte == 0)
         .map(|word| String::from_utf8_lossy(word).into_owned())
         .collect();
+    // The file ends in a zero byte, so the last field is empty.
     words.pop();
     Ok(words)
 }
