@@ -1,6 +1,6 @@
 //! Interfaces between separate processes: names, text formats, and memory that they share.
 //!
-//! - [`env`]: names of environment variables.
+//! - [`mod@env`]: names of environment variables.
 //! - [`control`]: llama-server's control channel.
 //! - [`options`]: the line of options for guard.
 //! - [`page`]: the shared file in which a guarded process reports its figures.

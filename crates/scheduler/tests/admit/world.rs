@@ -1,5 +1,4 @@
-//! A simulated machine under the scheduler: engines that load, crash, hang and run out of memory, clients that
-//! leave, strangers on the cards. It carries out every effect and checks each against what it knows.
+//! Simulated machine under the scheduler: engines with faults, clients that leave, other processes on the cards.
 
 mod diving;
 mod effects;
