@@ -48,7 +48,7 @@ fn write_command(command: &Command, level: usize, out: &mut String) -> fmt::Resu
         writeln!(out, "| `{}` | {} |", spelling(argument), meaning(argument))?;
     }
     if let Some(notes) = command.get_after_help() {
-        write!(out, "\n{}\n", notes.to_string().trim())?;
+        write!(out, "\n```text\n{}\n```\n", notes.to_string().trim())?;
     }
     Ok(())
 }
