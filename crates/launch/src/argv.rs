@@ -1,5 +1,5 @@
-//! Per-child secrets and stop commands: an API key of its own, and the process number in a command that stops it.
-//! The rest of the command line comes from the configuration (`Launch::command_line`).
+//! Per-child secrets and stop commands: an API key of its own, and the process number in a command that stops
+//! it. The rest of the command line comes from the configuration (`Launch::command_line`).
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -15,6 +15,7 @@ use super::spawn::ChildSpec;
 /// (`LLAMA_API_KEY`), which only the owner can read, never onto the command line, which everybody can.
 pub fn random_key() -> io::Result<String> {
     let mut bits = [0_u8; 16];
+    // The kernel's generator: /dev/urandom needs no crate and never waits once the machine is up.
     File::open("/dev/urandom")?.read_exact(&mut bits)?;
     Ok(bits.iter().map(|byte| format!("{byte:02x}")).collect())
 }
@@ -30,6 +31,7 @@ pub(super) fn stop_command(line: &[String], spec: &ChildSpec, pid: u32) -> io::R
         .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "it is empty"))?;
     let mut command = tokio::process::Command::new(program);
     command
+        // The child's environment, so that the command sees the same variables and cards as the engine.
         .args(words)
         .env_clear()
         .envs(spec.environment.iter())

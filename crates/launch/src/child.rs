@@ -19,8 +19,8 @@ pub(super) use self::supervisor::supervise;
 /// A change in a child's life.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ChildEvent {
-    /// It loads; the payload is llama-server's `{"stages", "current", "value"}`, null where all we know is that it
-    /// still writes lines. May be skipped under load.
+    /// It loads; the payload is llama-server's `{"stages", "current", "value"}`, null where all we know is
+    /// that it still writes lines. May be skipped under load.
     Progress(Value),
     /// It takes requests; the payload is its own entry of `/v1/models`, null where it has none.
     Ready(Value),
@@ -74,6 +74,7 @@ impl Child {
 
     /// Asks it to finish; it is killed if it has not left `within` this time. `Ended` follows in either case.
     pub fn stop(&self, within: Duration) {
+        // An error means that the supervisor is gone, and it goes only after the child.
         let _ = self.orders.send(Order::Stop { within });
     }
 

@@ -1,10 +1,11 @@
 //! llama-server's router channel: state lines in, one command out.
 //!
-//! Mirrors `tools/server/server-models.cpp: router_child_states @ b10605`; unknown states are left in the log and
-//! change nothing, so that a newer engine does not confuse us.
+//! Mirrors `tools/server/server-models.cpp: router_child_states @ b10605`; unknown states are left in the log
+//! and change nothing, so that a newer engine does not confuse us.
 //!
-//! Earlier builds say the same in other words, without a payload (`server-models.cpp: setup_child_server @ b8799`).
-//! They have to be heard: such a child waits for stdin before it leaves, so SIGTERM alone does not end it.
+//! Earlier builds say the same in other words, without a payload (`server-models.cpp: setup_child_server @
+//! b8799`). They have to be heard: such a child waits for stdin before it leaves, so SIGTERM alone does not
+//! end it.
 
 use plimsoll_wire::control::{EARLY_READY, EARLY_SLEEP, STATE_PREFIX};
 use serde_json::Value;

@@ -1,11 +1,12 @@
 //! Processes that an engine started, and their end.
 //!
-//! DECISION: the process group is not enough, because a program may open a session of its own (`setsid`, as daemons
-//! and some workers do). Three properties find the others: the trampoline makes the engine a child subreaper, so
-//! that orphans stay in its tree while it lives; it puts the engine's number into the environment
-//! ([`CHILD_MARK`]), which is inherited and outlives the engine; and where the daemon's cgroup (v2) is delegated,
-//! the engine gets a cgroup of its own, which nothing leaves and `cgroup.kill` ends at once. Out of reach is a program that leaves
-//! session and environment, where there is no cgroup, and outlives an engine that died by itself.
+//! DECISION: the process group is not enough, because a program may open a session of its own (`setsid`, as
+//! daemons and some workers do). Three properties find the others: the trampoline makes the engine a child
+//! subreaper, so that orphans stay in its tree while it lives; it puts the engine's number into the
+//! environment ([`CHILD_MARK`]), which is inherited and outlives the engine; and where the daemon's cgroup
+//! (v2) is delegated, the engine gets a cgroup of its own, which nothing leaves and `cgroup.kill` ends at
+//! once. Out of reach is a program that leaves session and environment, where there is no cgroup, and
+//! outlives an engine that died by itself.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -55,6 +56,8 @@ fn of(leader: i32) -> Vec<Seen> {
     let mut others = seen();
     let mut found: Vec<Seen> = Vec::new();
     let mut parents = BTreeSet::from([leader]);
+    // Repeated until nothing is added: /proc is ordered by number, and a child's may be lower than its
+    // parent's.
     loop {
         let (new, rest): (Vec<Seen>, Vec<Seen>) = others.into_iter().partition(|one| {
             let pid = one.process.pid;
@@ -86,8 +89,8 @@ pub(super) fn sockets_of(leader: u32) -> BTreeSet<u64> {
         .collect()
 }
 
-/// Kills every process of the engine whose group is `leader`, sessions of their own included. The leader itself may
-/// be a zombie; it must be unreaped, so that its number is its own.
+/// Kills every process of the engine whose group is `leader`, sessions of their own included. The leader
+/// itself may be a zombie; it must be unreaped, so that its number is its own.
 pub fn sweep(leader: u32) {
     let Ok(leader) = i32::try_from(leader) else { return };
     for _ in 0..ROUNDS {
@@ -119,9 +122,11 @@ fn kill(one: &Seen) {
 pub(super) struct ChildCgroup(PathBuf);
 
 impl ChildCgroup {
-    /// Moves the process `leader` into a cgroup of its own below the daemon's; `None` where that is not delegated.
+    /// Moves the process `leader` into a cgroup of its own below the daemon's; `None` where that is not
+    /// delegated.
     pub(super) fn enclose(leader: u32) -> Option<Self> {
         let own = fs::read_to_string("/proc/self/cgroup").ok()?;
+        // `0::` is the line of cgroup v2; hierarchies of v1 have other numbers (cgroups(7)).
         let own = own.lines().find_map(|line| line.strip_prefix("0::/"))?;
         Self::enclose_in(&Path::new(CGROUPS).join(own), leader)
     }
@@ -139,11 +144,13 @@ impl ChildCgroup {
     }
 
     pub(super) fn kill(&self) {
+        // Since Linux 5.14; it also reaches a process that is forking at this moment.
         let _ = fs::write(self.0.join("cgroup.kill"), "1");
     }
 }
 
-/// The kernel refuses to remove a cgroup that still has processes; the next end of an engine does not retry it.
+/// The kernel refuses to remove a cgroup that still has processes; the next end of an engine does not retry
+/// it.
 impl Drop for ChildCgroup {
     fn drop(&mut self) {
         let _ = fs::remove_dir(&self.0);

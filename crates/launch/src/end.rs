@@ -15,8 +15,8 @@ pub enum EndCause {
     Stuck,
 }
 
-/// The number of processes that the kernel has killed for want of memory since boot: of our cgroup where it is
-/// told, else of the machine.
+/// The number of processes that the kernel has killed for want of memory since boot: of our cgroup where it
+/// is told, else of the machine.
 pub(super) fn kernel_oom_kills() -> Option<u64> {
     // Engines run in the daemon's cgroup or below it, and the counter of version 2 includes what is below.
     let cgroup = fs::read_to_string("/proc/self/cgroup").ok().and_then(|text| {

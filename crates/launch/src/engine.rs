@@ -1,8 +1,8 @@
 //! Engines: which program runs a model.
 //!
-//! Decision: an engine is any program with llama-server's command line; nothing is linked. It is looked for in
-//! the order configured command, `llama-server` on PATH, and the CPU engine of our own installing, so that a
-//! user's own build always wins. The installed one is the same kind of thing as the others: an executable
+//! Decision: an engine is any program with llama-server's command line; nothing is linked. It is looked for
+//! in the order configured command, `llama-server` on PATH, and the CPU engine of our own installing, so that
+//! a user's own build always wins. The installed one is the same kind of thing as the others: an executable
 //! called `llama-server`.
 
 mod home;
@@ -70,8 +70,8 @@ pub fn on_search_path() -> Option<EngineProgram> {
     })
 }
 
-/// Follows the shell's rule, a name without a slash is looked up on PATH and anything else is a path, but never
-/// finds a program through a relative entry: what runs must not depend on where we were started.
+/// Follows the shell's rule, a name without a slash is looked up on PATH and anything else is a path, but
+/// never finds a program through a relative entry: what runs must not depend on where we were started.
 fn resolve(command: &Path) -> Option<PathBuf> {
     if command.components().count() > 1 || command.is_absolute() {
         return is_program(command).then(|| command.to_owned());
@@ -84,6 +84,7 @@ fn resolve(command: &Path) -> Option<PathBuf> {
 }
 
 fn is_program(path: &Path) -> bool {
+    // access(2) rather than the mode bits: it also fails on a file system that is mounted noexec.
     path.is_file() && rustix::fs::access(path, rustix::fs::Access::EXEC_OK).is_ok()
 }
 

@@ -1,9 +1,10 @@
 //! The environment of a child: what it inherits, what it must not see, and what isolates it.
 //!
 //! DECISION: a child inherits the daemon's environment, `LLAMA_ARG_*` included, as llama-server's own router
-//! has it (defaults for every model; its arguments win). Not passed on are the daemon's API key, what switches
-//! router mode on in a child, and what belongs to the daemon's own supervisor. The model's own variables come
-//! next, and isolation last: a pin is read from the configuration by the planner, never by the driver.
+//! has it (defaults for every model; its arguments win). Not passed on are the daemon's API key, what
+//! switches router mode on in a child, and what belongs to the daemon's own supervisor. The model's own
+//! variables come next, and isolation last: a pin is read from the configuration by the planner, never by the
+//! driver.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -45,7 +46,8 @@ const NOT_INHERITED: &[&str] = &[
     "MALLOC_TRIM_THRESHOLD_",
 ];
 
-/// The variable that ggml-vulkan reads (`ggml-vulkan.cpp: ggml_vk_instance_init @ b10605`); an empty list is no card.
+/// The variable that ggml-vulkan reads (`ggml-vulkan.cpp: ggml_vk_instance_init @ b10605`); an empty list is
+/// no card.
 const VULKAN: &str = "GGML_VK_VISIBLE_DEVICES";
 /// Variables of the other runtimes, each with the value that hides every card.
 const OTHER_RUNTIMES: &[(&str, &str)] = &[
@@ -128,8 +130,8 @@ pub fn child_environment(
 
 /// Hides every card from the runtimes that do not read CUDA's variable.
 ///
-/// DECISION: cards are chosen by NVML's UUIDs, which only CUDA understands. Vulkan counts cards in an order of its
-/// loader's own, so an index chosen here could name a neighbour's card. Users of a Vulkan build name
+/// DECISION: cards are chosen by NVML's UUIDs, which only CUDA understands. Vulkan counts cards in an order
+/// of its loader's own, so an index chosen here could name a neighbour's card. Users of a Vulkan build name
 /// the card in the model's own variables, and that choice is kept.
 fn hide_other_runtimes(environment: &mut Environment, chose_vulkan: bool) {
     environment.set(names::CUDA_DEVICE_ORDER, "PCI_BUS_ID");

@@ -1,7 +1,7 @@
 //! HTTP health checks of engines: readiness where no channel reports it, and life where the log is in doubt.
 //!
-//! A GET on the loopback, twenty milliseconds apart at first and never more than a quarter second, so that a ready
-//! model is not left waiting for the next whole second. A listener of another user is never asked.
+//! A GET on the loopback, twenty milliseconds apart at first and never more than a quarter second, so that a
+//! ready model is not left waiting for the next whole second. A listener of another user is never asked.
 
 use std::future::Future;
 use std::net::Ipv4Addr;
@@ -64,8 +64,8 @@ async fn until_ready(owner: PortOwner, port: u16, path: String) -> Announced {
     }
 }
 
-/// Returns whether a child answers a request on a fresh connection before `limit` has passed. Every HTTP status is an
-/// answer: an engine that reports "busy" or "not found" runs.
+/// Returns whether a child answers a request on a fresh connection before `limit` has passed. Every HTTP
+/// status is an answer: an engine that reports "busy" or "not found" runs.
 pub(super) async fn answers_within(readiness: &Readiness, port: u16, limit: Duration) -> bool {
     let path = match readiness {
         Readiness::Health { path } => path,

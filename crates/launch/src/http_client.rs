@@ -1,8 +1,8 @@
 //! A small HTTP/1.1 client with one kept connection.
 //!
-//! Requests go out one after another. A kept connection that the server has closed meanwhile is replaced once;
-//! an error on a fresh connection is the caller's. TLS, redirects and proxies are not supported: every server
-//! that Plimsoll asks is its own or was named by address.
+//! Requests go out one after another. A kept connection that the server has closed meanwhile is replaced
+//! once; an error on a fresh connection is the caller's. TLS, redirects and proxies are not supported: every
+//! server that Plimsoll asks is its own or was named by address.
 
 use bytes::Bytes;
 use http::{HeaderValue, Request, Response, header};

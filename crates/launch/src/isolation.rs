@@ -1,10 +1,11 @@
 //! Card isolation: the cards that a child sees, and the numbers by which it knows them.
 //!
 //! A child's cards are named by UUID in `CUDA_VISIBLE_DEVICES`, so it counts them from 0 in that order. A
-//! configuration with `-dev CUDA1` or `--main-gpu 1` counts all cards in the order of the PCI bus. These numbers are rewritten
-//! here: names of devices and buffers by the child's own count, `--main-gpu` and `--tensor-split` along `-dev`
-//! where that is given, as llama.cpp takes them (`llama.cpp: llama_prepare_model_devices @ b10605`). Flags and
-//! their variables are one command line, in which the flag wins.
+//! configuration with `-dev CUDA1` or `--main-gpu 1` counts all cards in the order of the PCI bus. These
+//! numbers are rewritten here: names of devices and buffers by the child's own count, `--main-gpu` and
+//! `--tensor-split` along `-dev` where that is given, as llama.cpp takes them (`llama.cpp:
+//! llama_prepare_model_devices @ b10605`). Flags and their variables are one command line, in which the flag
+//! wins.
 
 use super::environment::Environment;
 
@@ -48,8 +49,8 @@ const CHOSEN_DEVICES: &str = "LLAMA_ARG_DEVICE";
 
 /// Rewrites the numbers of cards in llama-server's arguments and in its variables.
 ///
-/// `all` are the cards in the order the user counts in; `own` those that the child sees, in its order. Returns what
-/// named a card that the child does not get, as `flag value` or `NAME=value`; it was left out.
+/// `all` are the cards in the order the user counts in; `own` those that the child sees, in its order.
+/// Returns what named a card that the child does not get, as `flag value` or `NAME=value`; it was left out.
 pub fn renumber(
     arguments: &mut Vec<String>,
     environment: &mut Environment,
@@ -93,6 +94,7 @@ impl Numbers {
             .iter()
             .map(|card| own.iter().position(|other| other == card))
             .collect();
+        // The flag wins over its variable, as in llama.cpp (`arg.cpp: common_params_parse_ex @ b10605`).
         let variable = environment.get(CHOSEN_DEVICES).and_then(|value| value.to_str());
         let Some(chosen) = last_value(arguments, DEVICE).or(variable) else {
             return Self {
@@ -133,6 +135,7 @@ impl Numbers {
 
 /// The value of the last of these flags.
 fn last_value<'a>(arguments: &'a [String], flags: &[&str]) -> Option<&'a str> {
+    // Where a flag is repeated, llama.cpp takes the last one.
     let at = arguments
         .iter()
         .rposition(|argument| flags.contains(&spelling(argument).as_str()))?;
@@ -179,6 +182,7 @@ fn devices(value: &str, numbers: &Numbers) -> Option<String> {
         .split(',')
         .filter_map(|name| device(name.trim(), &numbers.cards))
         .collect();
+    // With no device left the flag goes, and the child uses the cards that it sees.
     (!kept.is_empty()).then(|| kept.join(","))
 }
 
@@ -187,6 +191,7 @@ fn buffers(value: &str, numbers: &Numbers) -> Option<String> {
     let kept: Vec<String> = value
         .split(',')
         .filter_map(|pair| match pair.rsplit_once('=') {
+            // A pattern is a regular expression and may hold `=`; the name of a buffer does not.
             Some((pattern, buffer)) => Some(format!("{pattern}={}", device(buffer, &numbers.cards)?)),
             None => Some(pair.to_owned()),
         })
@@ -209,6 +214,7 @@ fn main_gpu(value: &str, numbers: &Numbers) -> Option<String> {
 
 /// `-ts 3,1,0,2`: one share for each card, in order; llama.cpp separates at commas and slashes.
 fn tensor_split(value: &str, numbers: &Numbers) -> Option<String> {
+    // llama.cpp separates at `[,/]+`, so empty shares do not count.
     let mut shares: Vec<(usize, &str)> = value
         .split([',', '/'])
         .filter(|share| !share.is_empty())

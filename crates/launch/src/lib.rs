@@ -4,12 +4,12 @@
 //! parent-death signal fires when the forking *thread* ends. Everything else about a child (its lines, its
 //! readiness, its end) belongs to one task on the daemon's single-threaded runtime, so there are no locks.
 //!
-//! A child is reaped only after its whole group was swept: while the leader is still a zombie its number cannot
-//! be taken by a stranger.
+//! A child is reaped only after its whole group was swept: while the leader is still a zombie its number
+//! cannot be taken by a stranger.
 #![forbid(unsafe_code)]
 
-/// This very program, to be started again. The link is resolved at that moment, so an upgrade that replaces the
-/// file does no harm.
+/// This very program, to be started again. The link is resolved at that moment, so an upgrade that replaces
+/// the file does no harm.
 pub const PLIMSOLL: &str = "/proc/self/exe";
 
 mod argv;

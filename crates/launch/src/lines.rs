@@ -1,8 +1,8 @@
 //! Lines out of a pipe that may carry anything.
 //!
-//! Bytes that are not UTF-8 are replaced, `\r\n` ends a line like `\n`, and a line longer than [`LONGEST`] is cut into
-//! several, so that memory stays bounded whatever a child writes. Reading may be cancelled at any await without
-//! losing a byte.
+//! Bytes that are not UTF-8 are replaced, `\r\n` ends a line like `\n`, and a line longer than [`LONGEST`] is
+//! cut into several, so that memory stays bounded whatever a child writes. Reading may be cancelled at any
+//! await without losing a byte.
 
 use std::collections::VecDeque;
 
@@ -54,6 +54,7 @@ impl<R: AsyncRead + Unpin> Lines<R> {
     /// Cuts what came after `before` into lines; what is left stays partial.
     fn split(&mut self, before: usize) {
         let mut start = 0;
+        // Only the new bytes are searched, so a long line costs its length once.
         for newline in memchr::memchr_iter(b'\n', &self.partial[before..]) {
             let end = before + newline;
             self.whole.push_back(text(&self.partial[start..end]));

@@ -1,7 +1,7 @@
 //! The engines' log file, written by a thread of its own.
 //!
-//! A thread of its own writes; the runtime only hands lines over and drops them where the disk cannot keep up. A
-//! write that fails (disk full) is reported once and tried again with the next line.
+//! A thread of its own writes; the runtime only hands lines over and drops them where the disk cannot keep
+//! up. A write that fails (disk full) is reported once and tried again with the next line.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};

@@ -1,7 +1,8 @@
 //! Ring buffer of a child's last log lines.
 //!
 //! Bounded by bytes, both pipes merged in the order in which they were read. A log may feed another one (all
-//! children into the daemon's), and a file. Subscribers that are too slow lose lines, never the child its time.
+//! children into the daemon's), and a file. Subscribers that are too slow lose lines, never the child its
+//! time.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -92,6 +93,7 @@ impl Log {
             file.write(line.clone());
         }
         if let Some(feeds) = &self.0.feeds {
+            // `keep` and not `push`: the line keeps the name of its own model.
             feeds.keep(line.clone());
         }
         self.keep(line);

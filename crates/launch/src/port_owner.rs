@@ -1,9 +1,10 @@
 //! Owners of the sockets that listen on an engine's port.
 //!
-//! DECISION: a port number is public (`/proc/PID/cmdline`, `/proc/net/tcp`) and free until the engine binds it, so another user
-//! of the machine may bind it first and would be sent prompts and the engine's key. A listener is trusted if it
-//! belongs to this user or to root (root reads our memory anyway, and docker's userland proxy runs as root), or if a
-//! process of the engine's group holds it. An engine behind a NAT rule of a container has no listener here.
+//! DECISION: a port number is public (`/proc/PID/cmdline`, `/proc/net/tcp`) and free until the engine binds
+//! it, so another user of the machine may bind it first and would be sent prompts and the engine's key. A
+//! listener is trusted if it belongs to this user or to root (root reads our memory anyway, and docker's
+//! userland proxy runs as root), or if a process of the engine's group holds it. An engine behind a NAT rule
+//! of a container has no listener here.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr};
@@ -33,7 +34,8 @@ impl PortOwner {
         Self { port, group }
     }
 
-    /// Returns the user whose process listens on the port in the engine's stead; `None` if no other user's does.
+    /// Returns the user whose process listens on the port in the engine's stead; `None` if no other user's
+    /// does.
     pub fn stranger(&self) -> Option<u32> {
         // Without netlink (some sandboxes) nothing can be said, and nothing was said before either.
         let listener = listener_on(Ipv4Addr::LOCALHOST.into(), self.port).ok()??;
@@ -46,8 +48,9 @@ impl PortOwner {
 
 /// Returns the socket that takes connections to `port` of `address`, an address of this machine.
 ///
-/// DECISION: the kernel is asked for one socket (`inet_diag.c: inet_diag_find_one_icsk`), as it would look it up for a
-/// connection. Reading `/proc/net/tcp` walks the table of all connections, which takes milliseconds on the thread that serves.
+/// DECISION: the kernel is asked for one socket (`inet_diag.c: inet_diag_find_one_icsk`), as it would look it
+/// up for a connection. Reading `/proc/net/tcp` walks the table of all connections, which takes milliseconds
+/// on the thread that serves.
 pub fn listener_on(address: IpAddr, port: u16) -> io::Result<Option<Listener>> {
     let socket = rustix::net::socket_with(
         AddressFamily::NETLINK,

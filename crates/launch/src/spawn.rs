@@ -264,8 +264,8 @@ impl Parent {
         command
     }
 
-    /// Kills the group and all that descends from it while its leader is unreaped, so that its number is still its
-    /// own.
+    /// Kills the group and all that descends from it while its leader is unreaped, so that its number is
+    /// still its own.
     fn bury(&mut self, mut child: std::process::Child) -> io::Result<std::process::ExitStatus> {
         // Before the group: the death of the leader tears the tree apart, after which only marks are left.
         let cgroup = self.cgroups.remove(&child.id());

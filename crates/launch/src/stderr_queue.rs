@@ -1,8 +1,8 @@
 //! Log lines of the daemon on their way to stderr.
 //!
-//! DECISION: a thread writes them, from a bounded queue. Stderr may be a pipe that is not read, and a blocked write on the one
-//! thread that serves would stop every stream. A line that finds the queue full is dropped; the next line that fits
-//! is preceded by the number of those that were.
+//! DECISION: a thread writes them, from a bounded queue. Stderr may be a pipe that is not read, and a blocked
+//! write on the one thread that serves would stop every stream. A line that finds the queue full is dropped;
+//! the next line that fits is preceded by the number of those that were.
 
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -47,6 +47,7 @@ impl StderrQueue {
 /// An empty line ends the thread: clones of the queue live as long as the program.
 impl Drop for FlushStderr {
     fn drop(&mut self) {
+        // A full queue means that stderr is not read, and waiting would be in vain.
         if self.0.try_send(Vec::new()).is_ok() {
             let _ = self.1.recv_timeout(FLUSH_WITHIN);
         }
@@ -72,6 +73,7 @@ impl Write for StderrQueue {
         if !line.is_empty() && self.lines.try_send(line.to_vec()).is_err() {
             self.dropped.fetch_add(1, Ordering::Relaxed);
         }
+        // A lost line counts as written: the logger reports a failed write to the same stderr.
         Ok(line.len())
     }
 

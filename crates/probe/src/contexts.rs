@@ -1,8 +1,8 @@
 //! The user's table of measured contexts, which `plimsoll calibrate` writes and every plan reads.
 //!
-//! DECISION: one file of the user's configuration, `$XDG_CONFIG_HOME/plimsoll/contexts.toml`, else `~/.config/plimsoll/contexts.toml`:
-//! it is worth keeping, small, and meant to be read by people. A plan goes on without a table that cannot be read, and
-//! reports it; `calibrate` refuses to write over one.
+//! DECISION: one file of the user's configuration, `$XDG_CONFIG_HOME/plimsoll/contexts.toml`, else
+//! `~/.config/plimsoll/contexts.toml`: it is worth keeping, small, and meant to be read by people. A plan
+//! goes on without a table that cannot be read, and reports it; `calibrate` refuses to write over one.
 
 use std::path::{Path, PathBuf};
 use std::{env, fs, io};
@@ -38,6 +38,7 @@ pub enum ContextsError {
 pub fn place() -> Option<PathBuf> {
     let absolute = |name: &str| {
         let path = env::var_os(name).map(PathBuf::from);
+        // The XDG Base Directory specification asks that relative paths be ignored.
         path.filter(|path| path.is_absolute())
     };
     let base = absolute("XDG_CONFIG_HOME").or_else(|| Some(absolute("HOME")?.join(".config")))?;
@@ -48,6 +49,7 @@ pub fn place() -> Option<PathBuf> {
 pub fn measured() -> Vec<MeasuredContext> {
     let Some(path) = place() else { return Vec::new() };
     let mut contexts = read(&path).unwrap_or_else(|error| {
+        // A plan with published values is less exact; no plan at all would be worse.
         tracing::warn!("published values are used for contexts: {error}");
         Vec::new()
     });
@@ -81,6 +83,7 @@ fn read(path: &Path) -> Result<Vec<MeasuredContext>, ContextsError> {
         path: path.to_owned(),
         error,
     };
+    // The length comes first: a file that is no table must not be read into memory whole.
     match fs::metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         Ok(about) if about.len() > LONGEST => return Err(ContextsError::Long(path.to_owned())),
@@ -97,6 +100,8 @@ fn replace(path: &Path, text: &str) -> io::Result<()> {
     if let Some(folder) = path.parent() {
         fs::create_dir_all(folder)?;
     }
+    // Beside the table, because rename(2) does not cross file systems; the process number keeps two
+    // calibrations apart.
     let partial = path.with_extension(format!("{}.partial", std::process::id()));
     fs::write(&partial, text)?;
     fs::rename(&partial, path).inspect_err(|_| drop(fs::remove_file(&partial)))
@@ -106,12 +111,14 @@ fn driver() -> Option<String> {
     version(&fs::read_to_string(DRIVER).ok()?)
 }
 
-/// The first word of the first line that looks like a version: `NVRM version: … Kernel Module  580.159.04  Release Build …`.
+/// The first word of the first line that looks like a version: `NVRM version: … Kernel Module  580.159.04
+/// Release Build …`.
 fn version(text: &str) -> Option<String> {
     let is_version = |word: &&str| {
         let digits = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
         word.contains('.') && word.split('.').all(digits)
     };
+    // Only the first line is the driver's; the next one names the compiler (`GCC version: …`).
     let words = text.lines().next()?.split_ascii_whitespace();
     words.map(str::trim).find(is_version).map(str::to_owned)
 }

@@ -1,8 +1,8 @@
 //! A folder for what is shared with children: in memory, readable by this user only, gone with its owner.
 //!
-//! Its owner holds a lock on a file in it for as long as it lives. The kernel lets go of the lock however the owner ends, so a
-//! folder whose lock is free has no owner, and the next one sweeps it, unless a process that writes a page in it
-//! has outlived the owner.
+//! Its owner holds a lock on a file in it for as long as it lives. The kernel lets go of the lock however the
+//! owner ends, so a folder whose lock is free has no owner, and the next one sweeps it, unless a process that
+//! writes a page in it has outlived the owner.
 
 use std::fs::{self, DirBuilder, File};
 use std::io;
@@ -33,6 +33,7 @@ impl OwnedFolder {
         let bases = bases();
         let mut result = Err(io::ErrorKind::NotFound.into());
         for base in &bases {
+            // A base may be missing or read-only (a container without /dev/shm), so the next one is tried.
             result = Self::create_in(base, prefix);
             if result.is_ok() {
                 break;
@@ -45,6 +46,7 @@ impl OwnedFolder {
         sweep(base, prefix);
         let path = fresh(base, prefix)?;
         let lock = File::create_new(path.join(LOCK))?;
+        // flock(2) belongs to the open file, so the lock goes with the process even after SIGKILL.
         lock.lock()?;
         Ok(Self { path, _lock: lock })
     }
@@ -89,6 +91,7 @@ fn bases() -> Vec<PathBuf> {
 pub fn page_folders() -> Vec<PathBuf> {
     let folders = bases().into_iter().flat_map(|base| folders(&base, PAGES));
     let folders = folders.filter(|folder| is_ours(folder));
+    // Pages lie in the folder itself or in a part for each child, so both are listed.
     folders
         .flat_map(|folder| parts(&folder).into_iter().chain([folder]))
         .collect()
@@ -110,12 +113,15 @@ fn parts(folder: &Path) -> Vec<PathBuf> {
 }
 
 fn is_ours(folder: &Path) -> bool {
+    // /dev/shm and /tmp are writable by every user, so a link with our prefix may be a stranger's; it is not
+    // followed.
     fs::symlink_metadata(folder).is_ok_and(|about| about.is_dir() && about.uid() == getuid().as_raw())
 }
 
 fn fresh(base: &Path, prefix: &str) -> io::Result<PathBuf> {
     let mut result = Err(io::ErrorKind::AlreadyExists.into());
     for number in 0..MOST {
+        // The process number alone is not unique: containers that share /dev/shm have numbers of their own.
         let path = base.join(format!("{prefix}{}-{number}", std::process::id()));
         result = private().create(&path).map(|()| path);
         if !matches!(&result, Err(error) if error.kind() == io::ErrorKind::AlreadyExists) {
@@ -139,6 +145,7 @@ fn is_abandoned(folder: &Path) -> bool {
         return false;
     }
     match File::open(folder.join(LOCK)) {
+        // The lock is free only without an owner; it is let go of again when `lock` is dropped.
         Ok(lock) => lock.try_lock().is_ok(),
         Err(_) => !is_young(folder),
     }

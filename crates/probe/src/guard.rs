@@ -1,10 +1,12 @@
-//! Guard from outside: finds the library, preloads it into a program, and reads and writes the pages on which they meet.
+//! Guard from outside: finds the library, preloads it into a program, and reads and writes the pages on which
+//! they meet.
 //!
-//! DECISION: this half never loads the library itself. It says what is wanted in the child's environment, and everything else goes
-//! through files of a folder that belongs to this process: one page for each guarded process and one ledger for all of them, read
-//! with `pread`, and changed with aligned eight-byte writes. A child that dies, or this process, leaves nothing to wait for; folders of
-//! processes that are gone are swept by the next one. What guard cannot reach (a static or a setuid program) is said
-//! only where the program's file shows it.
+//! DECISION: this half never loads the library itself. It says what is wanted in the child's environment, and
+//! everything else goes through files of a folder that belongs to this process: one page for each guarded
+//! process and one ledger for all of them, read with `pread`, and changed with aligned eight-byte writes. A
+//! child that dies, or this process, leaves nothing to wait for; folders of processes that are gone are swept
+//! by the next one. What guard cannot reach (a static or a setuid program) is said only where the program's
+//! file shows it.
 
 mod pages;
 mod preload;

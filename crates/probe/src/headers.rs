@@ -1,9 +1,10 @@
 //! Reads the headers of a model's files, and nothing behind them.
 //!
-//! Plans need all but the vocabulary, so a model is read through an [`Excerpt`], in pieces that fit a processor's cache.
-//! The phantom needs the whole header: a header's length is known only once it has been read, so that is read by a window that
-//! grows: one mebibyte, then what the parser says it needs, at least doubled. Plain reads rather than mmap: a file
-//! that shrinks, or lies on a network, must be an error and not a SIGBUS.
+//! Plans need all but the vocabulary, so a model is read through an [`Excerpt`], in pieces that fit a
+//! processor's cache. The phantom needs the whole header: a header's length is known only once it has been
+//! read, so that is read by a window that grows: one mebibyte, then what the parser says it needs, at least
+//! doubled. Plain reads rather than mmap: a file that shrinks, or lies on a network, must be an error and not
+//! a SIGBUS.
 
 use std::fs::File;
 use std::io;
@@ -56,6 +57,8 @@ fn each_file<T>(
     path: &Path,
     mut read: impl FnMut(&Path) -> Result<T, ReadModelError>,
 ) -> Result<Vec<T>, ReadModelError> {
+    // The files of a split model differ only in their number (`-00001-of-00003.gguf`), so the first name
+    // gives them all.
     let files = siblings(&path.to_string_lossy()).into_iter();
     files.map(|name| read(Path::new(&name))).collect()
 }
@@ -72,6 +75,8 @@ fn excerpt(path: &Path, dialect: Dialect, piece: &mut Vec<u8>) -> Result<(PathBu
         // More than is wanted is read, because the next thing wanted usually follows.
         let left = usize::try_from(length.saturating_sub(wanted.start)).unwrap_or(usize::MAX);
         let piece = &mut piece[..left.min(least.max(PIECE))];
+        // pread(2) into memory of our own: a file that shrinks meanwhile gives an error, where a mapping
+        // gives SIGBUS.
         let read = file.read_exact_at(piece, wanted.start);
         read.map_err(unread(path))?;
         excerpt.take(piece);
@@ -85,6 +90,7 @@ fn open(path: &Path) -> Result<(File, u64), ReadModelError> {
         error,
     };
     let file = File::open(path).map_err(unopened)?;
+    // The parser needs the length, to reject a header that claims more than the file holds.
     let length = file.metadata().map_err(unopened)?.len();
     Ok((file, length))
 }
@@ -135,6 +141,7 @@ impl Window {
     }
 
     fn grow(&mut self, file: &File, to: u64) -> Result<(), ReadModelError> {
+        // Never beyond the file: an exact read fails there, while the parser can say which part is missing.
         let to = usize::try_from(to.min(self.length).min(LAST_WINDOW)).unwrap_or(usize::MAX);
         let from = self.bytes.len();
         let mut bytes = std::mem::take(&mut self.bytes);
@@ -157,6 +164,7 @@ impl Window {
 
     /// The file up to where its data starts.
     pub fn head(&self) -> Result<&[u8], ReadModelError> {
+        // The window may be longer than the header, because its last step was at least a doubling.
         let end = usize::try_from(self.header()?.data_offset).unwrap_or(usize::MAX);
         Ok(&self.bytes[..end.min(self.bytes.len())])
     }

@@ -1,7 +1,7 @@
 //! The host's memory: what the kernel can give, within what our cgroups allow.
 //!
-//! Free is `MemAvailable`, which counts page cache that can be dropped at once. A limit of any cgroup above us
-//! counts too; its own page cache (`inactive_file`) is treated likewise.
+//! Free is `MemAvailable`, which counts page cache that can be dropped at once. A limit of any cgroup above
+//! us counts too; its own page cache (`inactive_file`) is treated likewise.
 
 use plimsoll_base::{Bytes, Card, CardId, CardKind, Counting};
 use plimsoll_host::{MemInfo, Tree, limits};
@@ -33,8 +33,10 @@ impl HostMemory {
         let mut memory = Self {
             total: kernel.total?,
             available: kernel.available?,
+            // Kernels without the contiguous memory allocator (CONFIG_CMA) have no such line.
             contiguous_free: kernel.cma_free.unwrap_or_default(),
         };
+        // The kernel charges a page to every cgroup above the process, so the tightest limit decides.
         for limit in limits(tree) {
             memory.total = memory.total.min(limit.limit);
             memory.available = memory.available.min(limit.room());

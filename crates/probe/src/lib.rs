@@ -5,9 +5,10 @@
 //! Nothing here opens a CUDA context, so looking costs no byte of a card's memory. A missing library means no
 //! cards, never an error; what a driver does not tell stays unknown and is noted in words.
 //!
-//! The driver's libraries stay out of the daemon: `nvmlInit` itself maps libcuda (seen with driver 580.159.04 on
-//! an H200), and a call into a sick driver may never return. So the daemon asks a small process, `plimsoll look`,
-//! through a [`Sampler`]; only short-lived commands call [`look`] themselves.
+//! The driver's libraries stay out of the daemon: `nvmlInit` itself maps libcuda (seen with driver 580.159.04
+//! on an H200), and a call into a sick driver may never return. So the daemon asks a small process, `plimsoll
+//! look`, through a [`Sampler`]; only short-lived commands call [`look`] themselves.
+// The foreign calls are in `nvml-wrapper` and `rustix`.
 #![forbid(unsafe_code)]
 
 pub mod contexts;
@@ -38,12 +39,13 @@ pub use sensors::Sensors;
 /// The machine at one moment.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Machine {
-    /// In the order of the PCI bus, as an engine counts them under `CUDA_DEVICE_ORDER=PCI_BUS_ID`; only those that
-    /// the daemon itself may see.
+    /// In the order of the PCI bus, as an engine counts them under `CUDA_DEVICE_ORDER=PCI_BUS_ID`; only those
+    /// that the daemon itself may see.
     pub cards: Vec<Card>,
     /// The host's memory as a card, for engines that compute on the CPU.
     pub host: Option<Card>,
-    /// True where the cards share the host's memory (Jetson, GB10): a byte on a card is a byte less for the host.
+    /// True where the cards share the host's memory (Jetson, GB10): a byte on a card is a byte less for the
+    /// host.
     pub unified: bool,
     /// The version of NVIDIA's driver, where it tells.
     pub driver: Option<String>,
@@ -72,6 +74,7 @@ pub struct Holder {
 
 /// Looks once. Takes milliseconds, and on the first call of a process the time to load the driver's library.
 pub fn look() -> Machine {
+    // Closed again at once: a library that stays loaded keeps its descriptors on the driver's devices.
     nvml::Source::open().machine()
 }
 

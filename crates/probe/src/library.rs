@@ -1,7 +1,8 @@
 //! Paths of the shared libraries that come with the program.
 //!
-//! Each has a variable that names another one (empty for none). Else it is looked for beside the program, in `../lib/plimsoll/` of an
-//! installation, and in `../guard/` of a build tree, where cargo's profile `guard` puts it.
+//! Each has a variable that names another one (empty for none). Else it is looked for beside the program, in
+//! `../lib/plimsoll/` of an installation, and in `../guard/` of a build tree, where cargo's profile `guard`
+//! puts it.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -58,12 +59,14 @@ impl Library {
     /// Finds it.
     pub fn find(self) -> Result<PathBuf, FindLibraryError> {
         let named = std::env::var_os(self.variable);
+        // Relative to the running program, so that an installation can be moved as a whole.
         let program = std::env::current_exe().unwrap_or_default();
         self.find_from(named.as_deref(), program.parent().unwrap_or(Path::new("/")))
     }
 
     fn find_from(self, named: Option<&OsStr>, folder: &Path) -> Result<PathBuf, FindLibraryError> {
         let candidates = match named {
+            // Set but empty means "none", as it does for `PLIMSOLL_NVML`.
             Some(path) if path.is_empty() => return Err(FindLibraryError::SwitchedOff(self)),
             Some(path) => vec![PathBuf::from(path)],
             None => FOLDERS
@@ -79,6 +82,7 @@ impl Library {
                 looked: candidates,
             });
         };
+        // The loader knows no escape for a separator in LD_PRELOAD (ld.so(8)).
         let splits = |byte: &u8| byte.is_ascii_whitespace() || *byte == b':';
         match path.as_os_str().as_bytes().iter().any(splits) {
             true => Err(FindLibraryError::Split { library: self, path }),

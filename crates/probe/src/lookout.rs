@@ -1,7 +1,8 @@
 //! The process that holds the driver's libraries, and how to ask it.
 //!
 //! One question a line on its stdin, one line of JSON on its stdout; it ends with its stdin. If it dies, the
-//! cards are unknown until the next question starts it again. It has a process group of its own: Ctrl-C is not for it.
+//! cards are unknown until the next question starts it again. It has a process group of its own: Ctrl-C is
+//! not for it.
 
 use std::ffi::OsStr;
 use std::io::{self, BufRead, BufReader, Write};
@@ -40,6 +41,7 @@ pub fn answer_questions(questions: impl BufRead, mut answers: impl Write) -> io:
             Ask::Sensors => serde_json::to_string(&source.sensors())?,
         };
         writeln!(answers, "{answer}")?;
+        // The other side waits for this line, so it must not stay in a buffer.
         answers.flush()?;
     }
     Ok(())
@@ -76,8 +78,8 @@ impl Lookout {
     pub(super) fn ask<T: DeserializeOwned>(&mut self, question: Ask, limit: Duration) -> io::Result<T> {
         let questions = self.questions.as_mut().ok_or(io::ErrorKind::BrokenPipe)?;
         writeln!(questions, "{}", serde_json::to_string(&question)?)?;
-        // A call into a sick driver may never return. Dropping this kills the process, and the next question starts
-        // another one, which finds the driver as it then is.
+        // A call into a sick driver may never return. Dropping this kills the process, and the next question
+        // starts another one, which finds the driver as it then is.
         let limit = Timespec::try_from(limit).map_err(io::Error::other)?;
         let mut answer = [PollFd::new(self.answers.get_ref(), PollFlags::IN)];
         if self.answers.buffer().is_empty() && poll(&mut answer, Some(&limit))? == 0 {
@@ -91,9 +93,11 @@ impl Lookout {
     }
 }
 
-/// The process ends with its stdin and is reaped, unless it is stuck in the driver, where not even SIGKILL reaches it.
+/// The process ends with its stdin and is reaped, unless it is stuck in the driver, where not even SIGKILL
+/// reaches it.
 impl Drop for Lookout {
     fn drop(&mut self) {
+        // Closed before the kill: a process between two questions ends by itself at the end of its stdin.
         drop(self.questions.take());
         let _ = self.child.kill();
         for _ in 0..LOOKS {

@@ -1,9 +1,10 @@
 //! Cards through NVML, loaded when first asked for.
 //!
-//! Traps that this file knows: `nvml-wrapper` asks only `nvmlDeviceGetMemoryInfo_v2`, which old drivers lack and
-//! which counts the driver's own reserve neither as free nor as used; Tegra and GB10 answer "not supported" or a
-//! total of 0 and share the host's memory; a process may be in the compute and the graphics list. A card in MIG mode
-//! offers CUDA its instances only; we do not place on those yet and leave the card out, with a note.
+//! Traps that this file knows: `nvml-wrapper` asks only `nvmlDeviceGetMemoryInfo_v2`, which old drivers lack
+//! and which counts the driver's own reserve neither as free nor as used; Tegra and GB10 answer "not
+//! supported" or a total of 0 and share the host's memory; a process may be in the compute and the graphics
+//! list. A card in MIG mode offers CUDA its instances only; we do not place on those yet and leave the card
+//! out, with a note.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -52,8 +53,10 @@ impl Source {
                 machine.driver = nvml.sys_driver_version().ok();
                 add_cards(nvml, &mut machine);
             }
+            // A machine without a card has no NVML, so this is a note and no error.
             Err(cause) => machine.notes.push(format!("no NVIDIA card is seen: {cause}")),
         }
+        // NVML lists every card of the machine: the variable is CUDA's alone.
         let visible = std::env::var(names::CUDA_VISIBLE_DEVICES).ok();
         machine.cards = keep_visible(machine.cards, visible.as_deref());
         machine
@@ -168,6 +171,7 @@ fn memory(device: &Device<'_>) -> Memory {
 }
 
 fn read_device(device: &Device<'_>, reading: &mut Reading) {
+    // NVML's index may change at a reboot, so a card without a UUID cannot be followed.
     let Ok(uuid) = device.uuid() else { return };
     let card = CardId::new(&uuid);
     let free = match memory(device) {
@@ -198,6 +202,8 @@ fn holders(device: &Device<'_>, card: &CardId) -> Vec<Holder> {
             card: card.clone(),
             pid,
             used,
+            // Inside a container the driver still counts by the host's numbers, so there may be no such
+            // process here.
             name: fs::read_to_string(format!("/proc/{pid}/comm"))
                 .ok()
                 .map(|name| name.trim_end().to_owned()),

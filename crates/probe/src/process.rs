@@ -1,9 +1,10 @@
 //! Processes seen from outside: listeners, descendants, and the memory that one really holds.
 //!
-//! DECISION: what a process holds for itself is `Anonymous - LazyFree + Swap + Pss_Shmem` of `smaps_rollup`. It is exact to the page,
-//! where the counters behind `VmRSS` and `RssAnon` are kept per processor and lag by up to 32 pages on each (Linux 6.2 and
-//! later), it leaves out the model file's pages, which come and go with the page cache, and swapping changes nothing. The
-//! kernel walks the page tables for it, so where that takes long the counters are read instead.
+//! DECISION: what a process holds for itself is `Anonymous - LazyFree + Swap + Pss_Shmem` of `smaps_rollup`.
+//! It is exact to the page, where the counters behind `VmRSS` and `RssAnon` are kept per processor and lag by
+//! up to 32 pages on each (Linux 6.2 and later), it leaves out the model file's pages, which come and go with
+//! the page cache, and swapping changes nothing. The kernel walks the page tables for it, so where that takes
+//! long the counters are read instead.
 
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -44,8 +45,10 @@ impl Process {
         alive.then_some(Self { pid, started })
     }
 
-    /// Returns the process that listens on this port of the loopback or of all addresses, where it may be seen.
+    /// Returns the process that listens on this port of the loopback or of all addresses, where it may be
+    /// seen.
     pub fn listening_on(port: u16) -> Option<Self> {
+        // A server on `::` takes IPv4 clients too (ipv6(7): IPV6_V6ONLY), so both families are searched.
         let addresses = [IpAddr::V4(Ipv4Addr::LOCALHOST), Ipv6Addr::LOCALHOST.into()];
         let mut listeners = addresses
             .into_iter()
@@ -103,6 +106,7 @@ pub fn tree(pid: u32) -> Vec<u32> {
     let mut next = 0;
     while let Some(parent) = found.get(next).copied() {
         next += 1;
+        // The kernel lists children by the thread that forked them (`/proc/PID/task/TID/children`).
         let tasks = proc_of(parent).and_then(|process| process.tasks().ok());
         for task in tasks.into_iter().flatten().flatten().take(MOST) {
             found.extend(task.children().unwrap_or_default());
@@ -152,6 +156,7 @@ fn rollup(pid: u32) -> Option<Bytes> {
 fn counters(pid: u32) -> Option<Bytes> {
     let text = fs::read_to_string(Path::new("/proc").join(pid.to_string()).join("status")).ok()?;
     let all = ["RssAnon:", "RssShmem:", "VmSwap:"].map(|name| field(&text, name).unwrap_or_default());
+    // `RssAnon` is there since Linux 4.5; without it the other two would be too little.
     field(&text, "RssAnon:").map(|_| all.into_iter().sum())
 }
 

@@ -30,6 +30,7 @@ pub fn family(leader: u32) -> Vec<u32> {
 }
 
 fn resident_alone(pid: u32) -> Option<Bytes> {
+    // `status` rather than `statm`: it counts in KiB, whatever the size of a page.
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let rest = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
     rest.split_whitespace().next()?.parse().ok().map(Bytes::kib)
@@ -37,6 +38,7 @@ fn resident_alone(pid: u32) -> Option<Bytes> {
 
 /// Children of the main thread; engines that fork do it there.
 fn children(pid: u32) -> Vec<u32> {
+    // The file exists where the kernel has CONFIG_PROC_CHILDREN; elsewhere only the leader is counted.
     let text = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
     text.split_whitespace()
         .filter_map(|pid| pid.parse().ok())

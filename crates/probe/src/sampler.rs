@@ -1,8 +1,9 @@
-//! Reads the cards while the daemon serves, on a thread of its own: a question to the driver may take milliseconds.
+//! Reads the cards while the daemon serves, on a thread of its own: a question to the driver may take
+//! milliseconds.
 //!
-//! The thread asks the lookout process; where the machine has no card it reads the host itself.
-//! After an engine's end the driver gives its bytes back late (half a second is usual, `ollama` waits up to five),
-//! so a newcomer that starts at once runs out of memory that is on its way. [`Sampler::returned`] waits for it.
+//! The thread asks the lookout process; where the machine has no card it reads the host itself. After an
+//! engine's end the driver gives its bytes back late (half a second is usual, `ollama` waits up to five), so
+//! a newcomer that starts at once runs out of memory that is on its way. [`Sampler::returned`] waits for it.
 
 use std::ffi::{OsStr, OsString};
 use std::sync::mpsc;
@@ -20,14 +21,14 @@ use super::{Machine, Reading, Sensors};
 
 /// A driver that does not answer in this time says nothing.
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
-/// A driver that hangs for longer is asked by another process. NVML's first call after a boot may take 10 s where
-/// persistence mode is off.
+/// A driver that hangs for longer is asked by another process. NVML's first call after a boot may take 10 s
+/// where persistence mode is off.
 const DRIVER_WITHIN: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_millis(25);
 /// The longest wait for bytes to come back.
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
-/// Cards on which nothing has changed for this long have given back what they will: an engine that died while it
-/// loaded never had all that it was promised.
+/// Cards on which nothing has changed for this long have given back what they will: an engine that died while
+/// it loaded never had all that it was promised.
 const STILL: Duration = Duration::from_millis(500);
 
 #[derive(Debug, thiserror::Error)]
@@ -95,8 +96,8 @@ impl Sampler {
         self.ask(Question::Sensors).await.unwrap_or_default()
     }
 
-    /// Waits until each card has at least this much free, nothing moves any more, or five seconds have passed;
-    /// returns the last reading.
+    /// Waits until each card has at least this much free, nothing moves any more, or five seconds have
+    /// passed; returns the last reading.
     pub async fn returned(&self, at_least: &[(CardId, Bytes)]) -> Reading {
         let give_up = Instant::now() + LONGEST_WAIT;
         let (mut moved, mut before) = (Instant::now(), Vec::new());
@@ -122,6 +123,7 @@ impl Sampler {
     async fn ask<T>(&self, question: impl FnOnce(oneshot::Sender<T>) -> Question) -> Option<T> {
         let (reply, answer) = oneshot::channel();
         self.questions.send(question(reply)).ok()?;
+        // A late answer is dropped: the next question has a channel of its own.
         timeout(ANSWER_WITHIN, answer).await.ok()?.ok()
     }
 }
@@ -147,6 +149,7 @@ struct Eyes {
 impl Eyes {
     fn answer(mut self, inbox: &mpsc::Receiver<Question>) {
         while let Ok(question) = inbox.recv() {
+            // A reply fails where the question was given up; its answer is of no use then.
             match question {
                 Question::Machine(reply) => drop(reply.send(self.machine())),
                 Question::Reading(reply) => drop(reply.send(self.reading())),
@@ -174,6 +177,7 @@ impl Eyes {
         } else {
             self.ask(Ask::Reading)
         };
+        // The host needs no driver, and engines on the CPU need its figures.
         seen.unwrap_or_else(|| {
             let mut reading = Reading::default();
             reading.add_host();
@@ -203,6 +207,7 @@ impl Eyes {
     fn try_ask<T: DeserializeOwned>(&mut self, question: Ask) -> io::Result<T> {
         let lookout = match &mut self.lookout {
             Some(lookout) => lookout,
+            // Started by the first question, so a daemon that asks nothing has no second process.
             empty => empty.insert(Lookout::start(&self.plimsoll)?),
         };
         lookout.ask(question, DRIVER_WITHIN)

@@ -25,6 +25,7 @@ const REASONS: [(ThrottleReasons, &str); 5] = [
     (ThrottleReasons::HW_THERMAL_SLOWDOWN, "temperature (hardware)"),
     (ThrottleReasons::SW_POWER_CAP, "power cap"),
     (ThrottleReasons::HW_POWER_BRAKE_SLOWDOWN, "power brake"),
+    // NVML sets this one together with the hardware reasons above, so it comes last.
     (ThrottleReasons::HW_SLOWDOWN, "hardware slowdown"),
 ];
 

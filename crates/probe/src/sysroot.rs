@@ -1,8 +1,9 @@
-//! The tree that a machine's files are read from: the live one, or one that was captured and lies in a folder.
+//! The tree that a machine's files are read from: the live one, or one that was captured and lies in a
+//! folder.
 //!
-//! DECISION: a captured tree comes from another machine, so it is read as input. Links in it are resolved inside it, as far as they
-//! go; nothing outside is ever opened; only regular files are read, up to a size that no such file has; and nothing that
-//! would wait is waited for.
+//! DECISION: a captured tree comes from another machine, so it is read as input. Links in it are resolved
+//! inside it, as far as they go; nothing outside is ever opened; only regular files are read, up to a size
+//! that no such file has; and nothing that would wait is waited for.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -49,6 +50,8 @@ impl Sysroot {
             path: folder.to_owned(),
             error,
         };
+        // Links on the way to the folder are this machine's and are resolved here; those below it are the
+        // capture's.
         let root = folder.canonicalize().map_err(fail)?;
         fs::read_dir(&root).map_err(fail)?;
         Ok(Self { root, live: false })
@@ -88,19 +91,24 @@ impl Tree for Sysroot {
         let mut names: Vec<String> = names
             .filter_map(|entry| entry.file_name().into_string().ok())
             .collect();
+        // A directory lists its names in no order; two reports on one capture must be equal.
         names.sort();
         names
     }
 
     fn page(&self) -> Option<Bytes> {
+        // A captured machine may have other pages (64 KiB on some aarch64 kernels), so ours say nothing about
+        // it.
         let size = u64::try_from(rustix::param::page_size()).ok();
         size.filter(|_| self.live).map(Bytes::new)
     }
 }
 
 fn read_file(path: &Path) -> io::Result<Vec<u8>> {
+    // open(2) of a FIFO waits for a writer, unless O_NONBLOCK is set.
     let not_blocking = i32::try_from(OFlags::NONBLOCK.bits()).unwrap_or_default();
     let file = File::options().read(true).custom_flags(not_blocking).open(path)?;
+    // Asked of the descriptor and not of the path, which may name another file by now.
     if !file.metadata()?.is_file() {
         return Err(io::ErrorKind::InvalidInput.into());
     }
@@ -119,6 +127,7 @@ fn resolved(root: &Path, path: &Path) -> io::Result<PathBuf> {
     let mut inside: Vec<PathBuf> = Vec::new();
     let mut links = 0;
     while let Some(name) = waiting.pop() {
+        // `..` at the root stays there, as `/..` does in the kernel.
         if name.as_os_str() == ".." {
             inside.pop();
             continue;

@@ -1,7 +1,8 @@
-//! Cards without memory of their own (Jetson, GB10): NVML answers "not supported", and the host's memory counts.
+//! Cards without memory of their own (Jetson, GB10): NVML answers "not supported", and the host's memory
+//! counts.
 //!
-//! Free for such a card is what the kernel can give without the contiguous pool: on Tegra the driver's own gate is
-//! `si_mem_available() - NR_FREE_CMA_PAGES` (`nvmap_dev.c: system_heap_free_mem`).
+//! Free for such a card is what the kernel can give without the contiguous pool: on Tegra the driver's own
+//! gate is `si_mem_available() - NR_FREE_CMA_PAGES` (`nvmap_dev.c: system_heap_free_mem`).
 
 use plimsoll_base::Bytes;
 

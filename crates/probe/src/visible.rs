@@ -1,12 +1,12 @@
-//! The cards that the daemon itself was given: `CUDA_VISIBLE_DEVICES` in its own environment (a job scheduler's, or
-//! the user's) limits it as it would limit an engine.
+//! The cards that the daemon itself was given: `CUDA_VISIBLE_DEVICES` in its own environment (a job
+//! scheduler's, or the user's) limits it as it would limit an engine.
 
 use plimsoll_base::Card;
 
 /// Keeps the cards that `value` names, in its order.
 ///
-/// As in CUDA: entries are indices or UUIDs (a unique beginning is enough), and the first that names no card ends
-/// the list. Indices count in PCI order, which is CUDA's own only under `CUDA_DEVICE_ORDER=PCI_BUS_ID`.
+/// As in CUDA: entries are indices or UUIDs (a unique beginning is enough), and the first that names no card
+/// ends the list. Indices count in PCI order, which is CUDA's own only under `CUDA_DEVICE_ORDER=PCI_BUS_ID`.
 pub(super) fn keep_visible(cards: Vec<Card>, value: Option<&str>) -> Vec<Card> {
     let Some(value) = value else {
         return cards;
@@ -28,6 +28,7 @@ fn named<'a>(cards: &'a [Card], entry: &str) -> Option<&'a Card> {
     let mut matching = cards
         .iter()
         .filter(|card| card.uuid.as_deref().is_some_and(|uuid| uuid.starts_with(entry)));
+    // CUDA's UUIDs begin with `GPU-`, and those of MIG instances with `MIG-`, which name no whole card.
     let first = matching.next().filter(|_| entry.starts_with("GPU-"))?;
     matching.next().is_none().then_some(first)
 }

@@ -78,6 +78,7 @@ pub struct Bar {
 
 /// Returns a fraction for pixels; sizes of memory stay integers.
 pub fn ratio(part: Bytes, whole: Bytes) -> f64 {
+    // 2^20 steps are finer than a pixel, and `u32` converts to `f64` without loss, which `u64` does not.
     let parts = part.scaled(1 << 20, whole.get().max(1)).get();
     f64::from(u32::try_from(parts).unwrap_or(u32::MAX)) / f64::from(1_u32 << 20)
 }
@@ -89,6 +90,7 @@ impl Bar {
         let (mut end, mut drawn) = (Bytes::ZERO, 0);
         for segment in &self.segments {
             end += segment.bytes;
+            // A terminal line is finite, so an overflow of more than a whole card is cut.
             let until = cells(end, self.total, width).min(width * 2);
             while drawn < until {
                 if drawn == width {
@@ -126,8 +128,10 @@ impl Bar {
         for (Segment { style, bytes }, at) in self.segments.iter().zip(0..) {
             let from = ratio(end, self.full) * BAR_WIDTH;
             end += *bytes;
+            // The difference of two ends, so that rounding leaves no gap between neighbours.
             let wide = ratio(end, self.full) * BAR_WIDTH - from;
             let middle = from + wide / 2.0;
+            // Hidden and not left out: a script that resizes the segments needs every letter in its place.
             let hidden = if wide < LETTER_ROOM {
                 r#" style="display:none""#
             } else {

@@ -91,12 +91,14 @@ impl Chart {
         let last = drawn()
             .filter_map(|course| Some(course.buckets().last()?.until))
             .max()?;
+        // At least one unit wide: a course of a single moment has no range to scale by.
         let x = (from, last.max(until).max(from + 1));
         let y = (
             drawn().filter_map(Course::lowest).min()?,
             drawn().filter_map(Course::highest).max()?,
         );
         let mut y_ticks = vec![(y.1, text(y.1))];
+        // A flat course has one label, because two would be printed over each other.
         if y.0 < y.1 {
             y_ticks.push((y.0, text(y.0)));
         }
@@ -123,6 +125,7 @@ impl Chart {
         let buckets = course.buckets();
         let Some(last) = buckets.last() else { return };
         let stepped = |of: fn(&plimsoll_telemetry::trend::Bucket) -> u64| {
+            // Both ends of a bucket, so that the band is as wide as the time it stands for.
             let ends = |bucket| [(bucket, true), (bucket, false)];
             let points = buckets
                 .iter()
@@ -159,6 +162,7 @@ impl Chart {
 pub fn steps(samples: impl Iterator<Item = (u64, u64)>) -> Vec<(u64, u64)> {
     let mut points: Vec<(u64, u64)> = Vec::new();
     for (x, y) in samples {
+        // The old value is repeated at the new time; without it the line would slope.
         if let Some(&(_, before)) = points.last().filter(|(_, before)| *before != y) {
             points.push((x, before));
         }
@@ -169,9 +173,11 @@ pub fn steps(samples: impl Iterator<Item = (u64, u64)>) -> Vec<(u64, u64)> {
 
 /// Draws charts under each other as a standalone SVG document.
 pub fn charts(title: Option<&str>, charts: &[Chart]) -> String {
+    // 52 pixels hold the title, whose baseline `document` sets at 34.
     let mut top = if title.is_some() { 52 } else { 0 };
     let mut body = String::new();
     for chart in charts {
+        // The place is an attribute of the inner `<svg>`, so a chart alone in a page carries none.
         body += &chart.svg().replacen("<svg ", &format!("<svg y=\"{top}\" "), 1);
         top += chart.outer_height();
     }

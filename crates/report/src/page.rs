@@ -14,6 +14,7 @@ impl Page {
     /// Begins a page; the title is its first heading too.
     pub fn new(title: &str) -> Self {
         let title = escaped(title);
+        // Styles are inlined, so that a report still opens as an attachment or from an archive.
         Self(format!(
             "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" \
              content=\"width=device-width\"><title>{title}</title>\n<style>{CHART_STYLE}{STYLE}</style></head><body>\n\
@@ -81,6 +82,7 @@ impl Page {
         for row in rows {
             self.markup("<tr>");
             for cell in row {
+                // Cells are text by now; the first character tells a figure from a name.
                 let is_number = cell.starts_with(|c: char| c.is_ascii_digit() || c == '-' || c == '+');
                 self.element("td", if is_number { "number" } else { "" }, cell);
             }

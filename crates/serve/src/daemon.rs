@@ -2,11 +2,7 @@
 //!
 //! SIGTERM and SIGINT drain: no new request is taken, answers in flight finish, every engine ends. A second
 //! signal ends them at once, at any time. SIGHUP reads the configuration again; an error in the new one is
-//! logged and the old one stays. of its models, a listener in front, and the signals that end it.
-//!
-//! Composition only. SIGTERM and SIGINT drain: nothing new is taken, answers in flight finish, every engine
-//! ends. A second one ends them at once. SIGHUP reads the configuration again; what is wrong with the new one
-//! is told and the old one stays.
+//! logged and the old one stays.
 
 mod cards;
 mod descriptors;
@@ -102,6 +98,7 @@ impl Check {
         } = settings(&setup, &config, machine, Keys::default())?.0;
         let entries = config.roster.models;
         let cards: Vec<Card> = settings.cards.iter().map(|limit| limit.card.clone()).collect();
+        // Before the survey, which would read the headers of models that cannot be placed.
         runtime::check(entries.clone(), &cards).map_err(ConfigureError::Card)?;
         let models = runtime::forecast(&entries, engine.as_deref(), &settings.cards);
         Ok(Self {
@@ -290,6 +287,7 @@ fn settings(
         tracing::info!("reclaim-before-load has no effect: no card of this machine shares the host's memory");
     }
     let mut scheduler = plimsoll_scheduler::SchedulerSettings::new(cards);
+    // A setting that is not given keeps the scheduler's own value.
     scheduler.patience = serve.patience.unwrap_or(scheduler.patience);
     // Where cards have memory of their own, one load does not fill another's memory with page cache.
     scheduler.largest_first = unified;
@@ -353,6 +351,7 @@ impl Signals {
     }
 
     async fn insisted(&mut self) {
+        // A reload is ignored from here on: the daemon is ending.
         while self.next().await != Order::End {}
     }
 }

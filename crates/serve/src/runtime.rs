@@ -185,6 +185,7 @@ impl Runtime {
             tracing::info!("{}: the API keys were replaced", path.display());
         }
         let count = changed.len();
+        // A model that was removed needs no forecast.
         let present = changed.into_iter().filter(|id| self.is_present(*id)).collect();
         spawn_local(self.me().foresee(present));
         Ok(count)
@@ -216,6 +217,7 @@ impl Runtime {
         let runtime = self.me();
         for effect in effects {
             self.carry_out(&effect);
+            // After the runtime, so that an extension finds the run that a start has added.
             for extension in &self.extensions {
                 extension.on_effect(&runtime, &effect);
             }
@@ -247,6 +249,7 @@ impl Runtime {
             } => {
                 let entry = self.entry(*model);
                 let run = EngineRun::new(*run, *model, entry, self.model_log(*model), placement.clone());
+                // Before the task is spawned, because its first event looks the run up.
                 self.statuses.started(*model, &run);
                 self.state.borrow_mut().runs.insert(run.id, Rc::clone(&run));
                 spawn_local(run::live(self.me(), run));
@@ -263,6 +266,8 @@ impl Runtime {
             Effect::StateChanged { model, state } => {
                 self.statuses.with(*model, |status| status.state = Some(*state));
                 self.publish(*model, *state, &Value::Null);
+                // Another model waits for this memory, so a client that reads nothing must not hold it for
+                // long.
                 if *state == State::Draining {
                     self.shorten_stalls(*model);
                 }
@@ -335,6 +340,7 @@ impl Runtime {
     }
 
     pub(crate) fn me(&self) -> Rc<Self> {
+        // `Rc::new_cyclic` made it, so it is dead only after the last owner has let go.
         self.me.upgrade().expect("the caller holds it")
     }
 
@@ -348,6 +354,7 @@ impl Runtime {
     }
 
     fn model_log(&self, model: ModelId) -> Log {
+        // Made on demand, because many models of a long configuration never start.
         let make = || {
             let file = self.settings.log_file.clone();
             Log::feeding(&self.entry(model).name, MODEL_LOG, &self.log, file)
@@ -367,6 +374,7 @@ async fn tick(runtime: Rc<Runtime>) {
     let mut wake = runtime.wake.subscribe();
     loop {
         let moment = *wake.borrow_and_update();
+        // Taken anew in each round; a moment that has passed gives a sleep of zero.
         let left = moment.since(runtime.now());
         let changed = wake.changed();
         if moment == Moment::NEVER {

@@ -1,8 +1,9 @@
-//! The task that owns a child: it reads lines and states, follows orders, and kills a child that is late or stuck.
+//! The task that owns a child: it reads lines and states, follows orders, and kills a child that is late or
+//! stuck.
 //!
-//! DECISION: words never kill a serving child. Engines log what clients send (a malformed JSON body, a grammar, a prompt), so a
-//! line that looks like an abort only starts a check: the child is killed if a fresh health request gets no answer.
-//! While it loads no client has sent anything, and the line is believed.
+//! DECISION: words never kill a serving child. Engines log what clients send (a malformed JSON body, a
+//! grammar, a prompt), so a line that looks like an abort only starts a check: the child is killed if a fresh
+//! health request gets no answer. While it loads no client has sent anything, and the line is believed.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -79,9 +80,11 @@ pub(crate) fn supervise(
         doubt: None,
         stage_began: log.pushed(),
         stop_command: None,
+        // The counter is the machine's, so only its growth while this child runs says anything.
         oom_kills: kernel_oom_kills(),
         log,
     };
+    // Local, because the log is shared by `Rc` on the daemon's one thread.
     tokio::task::spawn_local(supervisor.run());
     Ok((child, outbox))
 }
@@ -170,6 +173,8 @@ impl Supervisor {
                 // Progress may be lost where the owner is slow; states may not.
                 let _ = self.events.try_send(ChildEvent::Progress(progress));
             }
+            // A ready line does not prove that the port is the child's: another user's process may have bound
+            // it first.
             State::Ready(payload) => match PortOwner::new(self.spec.port, self.process.id()).stranger() {
                 Some(uid) => self.refuse_port(uid),
                 None => self.become_ready(payload).await,
@@ -188,6 +193,7 @@ impl Supervisor {
             self.gave_up = None;
         }
         if self.phase == Phase::Serving {
+            // A child that wakes reports ready again; its serving stage began with the first report.
             if !self.was_ready {
                 self.was_ready = true;
                 self.stage_began = self.log.pushed();
@@ -201,6 +207,8 @@ impl Supervisor {
             self.suspect();
         }
         self.log.push(source, line);
+        // Engines without the control channel report no progress, so their loading is followed by their
+        // lines.
         if self.phase == Phase::Loading && self.last_sign.elapsed() >= SIGN_OF_LIFE {
             self.last_sign = Instant::now();
             let _ = self.events.try_send(ChildEvent::Progress(Value::Null));
@@ -209,6 +217,7 @@ impl Supervisor {
 
     fn suspect(&mut self) {
         let Phase::Serving = self.phase else {
+            // Only the first such line starts the clock; later ones must not prolong it.
             self.gave_up.get_or_insert_with(Instant::now);
             return;
         };
@@ -229,8 +238,8 @@ impl Supervisor {
         }
     }
 
-    /// Kills a child on whose port another user's process listens. The words are those that the post-mortem reads as
-    /// a taken port, so that the start is tried again on another one.
+    /// Kills a child on whose port another user's process listens. The words are those that the post-mortem
+    /// reads as a taken port, so that the start is tried again on another one.
     fn refuse_port(&mut self, uid: u32) {
         let port = self.spec.port;
         let note = format!("bind 127.0.0.1:{port}: Address already in use (by a process of user {uid})");

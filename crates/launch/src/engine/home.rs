@@ -31,6 +31,8 @@ impl Home {
             return if own.is_absolute() {
                 Ok(Self(own))
             } else {
+                // Unlike XDG's, our own variable was set on purpose, so a wrong value is reported and not
+                // ignored.
                 Err(HomeError::Relative(own))
             };
         }

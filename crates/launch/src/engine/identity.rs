@@ -1,10 +1,11 @@
 //! Identity of an engine program: its kind and its build.
 //!
-//! Decision: ask the program itself (`--version`, at most five seconds), because the name of a file says nothing
-//! and a plan depends on the build. Three spellings are known: `version: 10605 (abc)` of llama.cpp and
-//! ik_llama.cpp, and `version: 0.6.0-dev (build 11549, commit abc)` of llama.cpp since 2026. The first is
-//! ambiguous, so a program that uses it is also asked for its `--help`: only ik_llama.cpp repacks at run time.
-//! A build that was not stamped (0 or 1) is not known. Answers are kept for as long as the file does not change.
+//! Decision: ask the program itself (`--version`, at most five seconds), because the name of a file says
+//! nothing and a plan depends on the build. Three spellings are known: `version: 10605 (abc)` of llama.cpp
+//! and ik_llama.cpp, and `version: 0.6.0-dev (build 11549, commit abc)` of llama.cpp since 2026. The first is
+//! ambiguous, so a program that uses it is also asked for its `--help`: only ik_llama.cpp repacks at run
+//! time. A build that was not stamped (0 or 1) is not known. Answers are kept for as long as the file does
+//! not change.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -50,11 +51,14 @@ pub fn identify(program: &EngineProgram) -> Result<Identity, IdentityError> {
         source,
     };
     let stamp = Stamp::of(&program.path).map_err(ask)?;
+    // Held while the program runs, so that two callers at once start it once. No panic leaves the list half
+    // changed.
     let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some((_, identity)) = known.iter().find(|(of, _)| *of == stamp) {
         return Ok(identity.clone());
     }
     let identity = ask_program(&program.path)?;
+    // An upgrade replaces the file, and the answer of the old one must go.
     known.retain(|(of, _)| of.path != stamp.path);
     known.push((stamp, identity.clone()));
     Ok(identity)
@@ -87,6 +91,7 @@ fn ask_program(path: &Path) -> Result<Identity, IdentityError> {
             said: answer.tail(5),
         });
     };
+    // `--help` is a second start of the program, so it is used only where the version does not decide.
     let kind = if version.ambiguous && ask(path, "--help")?.said.contains(IK_FLAG) {
         EngineKind::IkLlamaCpp
     } else {
@@ -107,6 +112,7 @@ fn ask(path: &Path, flag: &str) -> Result<Ended, IdentityError> {
         path: path.to_owned(),
         source,
     })?;
+    // Only a missing status is an error: a program that prints its version and fails has still answered.
     if ended.status.is_none() {
         return Err(IdentityError::Wait {
             path: path.to_owned(),
@@ -128,10 +134,12 @@ fn version_line(said: &str) -> Option<VersionLine<'_>> {
         let line = line.trim();
         let rest = line.strip_prefix("version: ")?;
         let (first, bracket) = rest.split_once(" (")?;
+        // Since 2026 llama.cpp names the build inside the brackets; before, it stood in front of them.
         let (build, ambiguous) = match bracket.strip_prefix("build ") {
             Some(named) => (named.split([',', ')']).next()?, false),
             None => (first, true),
         };
+        // A line without a number is another tool's, and the search goes on.
         let build = build.trim().parse().ok()?;
         Some(VersionLine {
             line,

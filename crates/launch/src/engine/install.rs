@@ -1,9 +1,9 @@
 //! Installs the CPU engine: PyPI's xllamacpp in a venv of its own, and an adapter called `llama-server`.
 //!
 //! Decision: one pinned release, its wheels pinned by hash, no dependency, nothing compiled, nothing outside
-//! [`Home`]. The directory is built beside its place and renamed into it, so that what is there is whole; a lock
-//! file keeps two installers apart. The adapter is compared byte for byte on every install, so that a newer
-//! Plimsoll replaces an older one's without fetching anything.
+//! [`Home`]. The directory is built beside its place and renamed into it, so that what is there is whole; a
+//! lock file keeps two installers apart. The adapter is compared byte for byte on every install, so that a
+//! newer Plimsoll replaces an older one's without fetching anything.
 
 use std::fs::{self, File, Permissions};
 use std::io;
@@ -28,6 +28,7 @@ const ADAPTER: &str = include_str!("xllamacpp_server.py");
 const SHEBANG_LIMIT: usize = 255;
 const VENV_LIMIT: Duration = Duration::from_secs(120);
 const LOAD_LIMIT: Duration = Duration::from_secs(30);
+// The wheel comes over the user's own line, and pip retries by itself.
 const FETCH_LIMIT: Duration = Duration::from_secs(900);
 
 /// A step of an installation, for progress output.
@@ -83,6 +84,7 @@ pub fn install(home: &Home, mut progress: impl FnMut(Step)) -> Result<EngineProg
     let place = place(home);
     let adapter = adapter(&place)?;
     fs::create_dir_all(home.engines()).map_err(disk("make", &home.engines()))?;
+    // Held to the end of the function: two installers would remove each other's folders.
     let _lock = lock(&home.engines(), &mut progress)?;
     let program = place.join(LLAMA_SERVER);
     // A Python that the system has replaced since cannot load the module any more: then all is built anew.
@@ -170,6 +172,7 @@ fn make_venv(venv: &Path) -> Result<(), InstallError> {
     if ended.succeeded() {
         return Ok(());
     }
+    // Debian and Ubuntu ship ensurepip in a package of its own (python3-venv), and name it in this output.
     if ended.said.contains("ensurepip") || ended.said.contains("No module named venv") {
         return Err(InstallError::FindEnsurepip);
     }
@@ -183,6 +186,7 @@ fn fetch_wheel(scratch: &Path) -> Result<(), InstallError> {
         .iter()
         .map(|hash| format!(" --hash=sha256:{hash}"))
         .collect();
+    // pip takes hashes from a requirements file only, not from its command line.
     fs::write(&requirements, format!("xllamacpp=={RELEASE}{hashes}\n"))
         .map_err(disk("write", &requirements))?;
     let flags = [
@@ -193,6 +197,7 @@ fn fetch_wheel(scratch: &Path) -> Result<(), InstallError> {
         "--no-input",
         "--disable-pip-version-check",
     ];
+    // No source package: building one needs a compiler and takes minutes.
     let pinned = ["--no-deps", "--only-binary=:all:", "--require-hashes", "-r"];
     let mut pip = Command::new(python_of(scratch));
     let fetched = run(pip.args(flags).args(pinned).arg(&requirements), FETCH_LIMIT);
@@ -213,6 +218,7 @@ fn loads(place: &Path) -> bool {
 }
 
 fn load(place: &Path) -> io::Result<Ended> {
+    // `-I` keeps PYTHONPATH and the current folder from supplying another module of this name.
     run(
         Command::new(python_of(place)).args(["-I", "-c", "import xllamacpp"]),
         LOAD_LIMIT,
@@ -231,6 +237,7 @@ fn said(ended: &Ended) -> String {
 fn write_program(path: &Path, text: &[u8]) -> Result<(), InstallError> {
     let scratch = beside(path, ".new");
     fs::write(&scratch, text).map_err(disk("write", &scratch))?;
+    // Executable before the rename, so that the program can be started as soon as it has its name.
     fs::set_permissions(&scratch, Permissions::from_mode(0o755))
         .map_err(disk("make executable", &scratch))?;
     fs::rename(&scratch, path).map_err(disk("rename", &scratch))

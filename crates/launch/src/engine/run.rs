@@ -1,7 +1,7 @@
 //! Runs a helper program to its end, within a time limit, and keeps what it said.
 //!
-//! Decision: both streams go into one unlinked file, so that a program that writes a lot cannot block on a pipe
-//! and a grandchild that keeps the pipe open cannot make us wait.
+//! Decision: both streams go into one unlinked file, so that a program that writes a lot cannot block on a
+//! pipe and a grandchild that keeps the pipe open cannot make us wait.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
@@ -44,10 +44,12 @@ impl Ended {
 pub(super) fn run(command: &mut Command, limit: Duration) -> io::Result<Ended> {
     let mut said = unlinked_file()?;
     let (out, err) = (said.try_clone()?, said.try_clone()?);
+    // Counted from before the start, because waiting for a busy file takes time too.
     let end = Instant::now() + limit;
     let mut child = spawn(command.stdin(Stdio::null()).stdout(out).stderr(err), end)?;
     let status = wait(&mut child, end)?;
     let length = said.seek(SeekFrom::End(0))?;
+    // The end is kept: that is where programs report their errors.
     said.seek(SeekFrom::Start(length.saturating_sub(SAID_LIMIT)))?;
     let mut bytes = Vec::new();
     said.take(SAID_LIMIT).read_to_end(&mut bytes)?;
@@ -61,6 +63,7 @@ pub(super) fn run(command: &mut Command, limit: Duration) -> io::Result<Ended> {
 fn spawn(command: &mut Command, end: Instant) -> io::Result<Child> {
     loop {
         match command.spawn() {
+            // ETXTBSY: execve(2) refuses a file that is open for writing.
             Err(error) if error.kind() == io::ErrorKind::ExecutableFileBusy && Instant::now() < end => {
                 thread::sleep(POLL);
             }
@@ -76,6 +79,7 @@ fn wait(child: &mut Child, end: Instant) -> io::Result<Option<ExitStatus>> {
         }
         thread::sleep(POLL);
     }
+    // Reaped as well, so that the daemon keeps no zombie.
     child.kill()?;
     child.wait()?;
     Ok(None)

@@ -1,7 +1,7 @@
 //! The pages of a folder and the ledger beside them: read as snapshots, written eight bytes at a time.
 //!
-//! Both are written by processes that may be anything, so they are input: what is no page is skipped, and a folder is read up to
-//! a limit.
+//! Both are written by processes that may be anything, so they are input: what is no page is skipped, and a
+//! folder is read up to a limit.
 
 use std::fs::{self, File};
 use std::io;
@@ -26,6 +26,7 @@ pub fn read_pages(folder: &Path) -> Vec<Snapshot> {
 pub fn read_page(folder: &Path, pid: u32) -> Option<Snapshot> {
     let mut bytes = [0; Page::SIZE];
     let file = open(File::options().read(true), &path(folder, pid)).ok()?;
+    // The process goes on writing meanwhile, so counters of one snapshot may be a moment apart.
     file.read_exact_at(&mut bytes, 0).ok()?;
     Snapshot::read(&bytes).ok()
 }
@@ -38,12 +39,13 @@ pub fn read_tree(folder: &Path) -> Option<TreeSnapshot> {
     TreeSnapshot::read(&bytes)
 }
 
-/// Sets what all processes of `folder` may take together of the card with this [`key`](plimsoll_wire::tree::key); fails if none of
-/// them has seen it yet.
+/// Sets what all processes of `folder` may take together of the card with this
+/// [`key`](plimsoll_wire::tree::key); fails if none of them has seen it yet.
 pub fn set_budget(folder: &Path, key: u64, budget: Bytes) -> io::Result<()> {
     let offset = read_tree(folder).and_then(|tree| tree.budget_offset(key));
     // The offset is looked up each time: cards are added to the ledger as processes first use them.
     let word = budget_word(budget.get()).to_ne_bytes();
+    // One word in one write: guarded processes see the old budget or the new one, never a mixture.
     put(&folder.join(FILE), offset.ok_or(io::ErrorKind::NotFound)?, &word)
 }
 
@@ -56,8 +58,8 @@ pub fn answer_plea(folder: &Path, pid: u32, plea: u64) -> io::Result<()> {
     )
 }
 
-/// Asks the process to give back what its pools hold idle on the card with this number in its page. The answer to `number` stands
-/// beside it once the process has come to a safe point.
+/// Asks the process to give back what its pools hold idle on the card with this number in its page. The
+/// answer to `number` stands beside it once the process has come to a safe point.
 pub fn ask_for_idle(folder: &Path, pid: u32, card: usize, number: u32) -> io::Result<()> {
     let offset = Page::ask_offset(card).ok_or(io::ErrorKind::InvalidInput)?;
     put(&path(folder, pid), offset, &number.to_ne_bytes())
@@ -66,11 +68,12 @@ pub fn ask_for_idle(folder: &Path, pid: u32, card: usize, number: u32) -> io::Re
 fn put(path: &Path, offset: usize, bytes: &[u8]) -> io::Result<()> {
     let file = open(File::options().write(true), path)?;
     let offset = u64::try_from(offset).map_err(|_| io::ErrorKind::InvalidInput)?;
+    // pwrite(2) changes this word only; the others belong to the process that maps the page.
     file.write_all_at(bytes, offset)
 }
 
-/// Opens a regular file and nothing else. Guarded programs may put anything into their folder: opening a FIFO would wait
-/// for its other end, on the thread that serves every client, and a link could lead anywhere.
+/// Opens a regular file and nothing else. Guarded programs may put anything into their folder: opening a FIFO
+/// would wait for its other end, on the thread that serves every client, and a link could lead anywhere.
 fn open(options: &mut fs::OpenOptions, path: &Path) -> io::Result<File> {
     let flags = i32::try_from((OFlags::NONBLOCK | OFlags::NOFOLLOW).bits()).unwrap_or_default();
     let file = options.custom_flags(flags).open(path)?;

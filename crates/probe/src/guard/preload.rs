@@ -22,6 +22,8 @@ pub struct Preload<'a> {
 
 /// Puts guard first among what the loader loads into the child, and tells guard what is asked.
 pub fn preload(environment: &mut Environment, preload: &Preload<'_>) {
+    // The first library that defines a symbol wins, so guard stands before the user's own preloads
+    // (ld.so(8)).
     let mut list = OsString::from(preload.library);
     if let Some(others) = environment.get(LD_PRELOAD).filter(|others| !others.is_empty()) {
         list.push(":");
@@ -32,6 +34,7 @@ pub fn preload(environment: &mut Environment, preload: &Preload<'_>) {
     environment.set(names::GUARD_PAGES, preload.pages);
     match preload.trace {
         Some(path) => environment.set(names::GUARD_TRACE, path),
+        // A daemon that is traced itself must not hand its own trace folder on to its children.
         None => environment.remove(names::GUARD_TRACE),
     }
 }

@@ -1,8 +1,8 @@
 //! Programs that the loader does not preload anything into, as far as their files show it.
 //!
-//! A program without an interpreter is loaded by the kernel alone, and one that runs with more rights than its caller's ignores
-//! `LD_PRELOAD`. What such a program starts is guarded all the same, so this is a note, never a refusal. Only ELF
-//! files of this machine's own kind are judged.
+//! A program without an interpreter is loaded by the kernel alone, and one that runs with more rights than
+//! its caller's ignores `LD_PRELOAD`. What such a program starts is guarded all the same, so this is a note,
+//! never a refusal. Only ELF files of this machine's own kind are judged.
 
 use std::fmt;
 use std::fs::File;
@@ -42,6 +42,8 @@ impl fmt::Display for Unreachable {
 pub fn unreachable(program: &Path) -> Option<Unreachable> {
     let file = File::open(program).ok()?;
     let about = file.metadata().ok()?;
+    // A set-ID program of our own user changes no rights, so the kernel leaves AT_SECURE at 0 and the loader
+    // preloads.
     let other_user = about.mode() & SETUID != 0 && about.uid() != geteuid().as_raw();
     let other_group = about.mode() & SETGID != 0 && about.gid() != getegid().as_raw();
     if other_user || other_group {
@@ -52,8 +54,10 @@ pub fn unreachable(program: &Path) -> Option<Unreachable> {
 
 /// `None` if it is no 64-bit ELF file in this machine's order.
 fn has_interpreter(file: &File) -> Option<bool> {
+    // The size of `Elf64_Ehdr` (elf(5)).
     let mut head = [0; 64];
     file.read_exact_at(&mut head, 0).ok()?;
+    // e_ident[EI_DATA]: 1 is little-endian, 2 is big-endian.
     let order = if cfg!(target_endian = "little") { 1 } else { 2 };
     if !head.starts_with(b"\x7fELF") || head[4] != CLASS_64 || head[5] != order {
         return None;
@@ -62,7 +66,9 @@ fn has_interpreter(file: &File) -> Option<bool> {
     let size = u16::from_ne_bytes(part(&head, ENTRY_SIZE)?);
     let count = u16::from_ne_bytes(part(&head, ENTRIES)?);
     for index in 0..count {
+        // The offset is the file's claim and may lie close to 2^64.
         let at = offset.checked_add(u64::from(index) * u64::from(size))?;
+        // p_type is the first word of `Elf64_Phdr`.
         let mut kind = [0; 4];
         file.read_exact_at(&mut kind, at).ok()?;
         if u32::from_ne_bytes(kind) == INTERPRETER {

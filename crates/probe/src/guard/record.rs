@@ -1,8 +1,8 @@
 //! Summary of the guard pages of a program and its descendants over their whole life.
 //!
-//! Peaks are the page's own and exact. Processes of one program have theirs at times of their own, so what they took together at a
-//! time is the ledger's word. Where they share none, and of what pools held and what was spilled, the sum of peaks is told, which
-//! is at least that.
+//! Peaks are the page's own and exact. Processes of one program have theirs at times of their own, so what
+//! they took together at a time is the ledger's word. Where they share none, and of what pools held and what
+//! was spilled, the sum of peaks is told, which is at least that.
 
 use std::collections::BTreeMap;
 
@@ -110,6 +110,7 @@ impl Record {
 
     /// Each card that something was taken of, or refused on.
     pub fn cards(&self) -> Vec<CardRecord> {
+        // By UUID: `CUDA_VISIBLE_DEVICES` gives each process its own numbers.
         let mut cards: BTreeMap<[u8; 16], CardRecord> = BTreeMap::new();
         for (pid, process) in &self.processes {
             for (index, card) in process.cards.iter().enumerate() {
@@ -122,6 +123,7 @@ impl Record {
                 let tree = self.tree.as_ref().zip(u8::try_from(index).ok());
                 let tree = tree.and_then(|(tree, number)| tree.card(key(card.uuid, number)));
                 record.tree = record.tree.or(tree);
+                // A refusal names its card by the index in the page of its own process.
                 let here = |oom: &&OomSnapshot| usize::try_from(oom.card).is_ok_and(|at| at == index);
                 let refused = process.refusals.values().filter(here);
                 record.refused.extend(refused.map(|oom| Refused::new(*pid, oom)));
@@ -161,6 +163,7 @@ fn most(before: &CardSnapshot, now: &CardSnapshot) -> CardSnapshot {
         context: before.context.max(now.context),
         allocations: before.allocations.max(now.allocations),
         ooms: before.ooms.max(now.ooms),
+        // Present values are the later page's; only peaks and counters span both.
         ..*now
     }
 }
@@ -186,6 +189,7 @@ impl CardRecord {
     /// Of what processes share, what their ledger says.
     fn together(mut self) -> Self {
         if let Some(tree) = self.tree {
+            // The ledger adds all processes up at each moment; the sum of their peaks would be too much.
             self.budget = tree.budget.map(Bytes::new);
             self.peak = Bytes::new(tree.peak);
         }
@@ -196,6 +200,7 @@ impl CardRecord {
         self.peak += Bytes::new(card.peak);
         self.reserved += Bytes::new(card.reserved_peak);
         self.spilled += Bytes::new(card.spilled_peak);
+        // The driver makes the context by itself, so it is no part of what the program asked for.
         self.asked += Bytes::new(
             card.peak
                 .saturating_add(card.spilled_peak)

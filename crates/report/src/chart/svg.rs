@@ -43,6 +43,7 @@ impl Chart {
             r#"<rect class="panel" x="{LEFT}" y="{TOP}" width="{WIDTH}" height="{}"/>"#,
             self.height
         )?;
+        // SVG paints in document order: the areas come first, so that limits, marks and stops lie on top.
         for series in &self.series {
             self.write_series(series, out)?;
         }
@@ -62,6 +63,7 @@ impl Chart {
         }
         for (x, y) in &self.stops {
             let (x, y) = (self.x_at(*x), self.y_at(*y));
+            // Half of a cross; one at the upper edge stays within the picture.
             let (left, right, above, below) = (x - 6, x + 6, y.saturating_sub(6), y + 6);
             writeln!(
                 out,
@@ -84,6 +86,7 @@ impl Chart {
             };
             match series.base.is_empty() {
                 true => write!(path, "L{last} {0}H{first}", TOP + self.height)?,
+                // Backwards, so that upper and lower edge enclose one area.
                 false => path += &self.path(series.base.iter().rev(), 'L'),
             }
             path.push('Z');
@@ -92,6 +95,7 @@ impl Chart {
             out,
             r#"<path class="{class}" d="{path}"><title>{name}</title></path>"#
         )?;
+        // An element has a single fill, so the hatch is a second path over the coloured one.
         if series.shape == Shape::Hatched {
             writeln!(out, r##"<path d="{path}" fill="url(#p-{class})"/>"##)?;
         }
@@ -148,6 +152,7 @@ impl Chart {
 
     fn write_limits(&self, out: &mut String) -> fmt::Result {
         let end = LEFT + WIDTH;
+        // A limit above the scale would stand outside the plot, over the title.
         for (value, text) in self.limits.iter().filter(|(value, _)| *value <= self.y.1) {
             let (y, text) = (self.y_at(*value), escaped(text));
             let (x, baseline) = (LEFT + 6, y + 13);
@@ -169,6 +174,7 @@ impl Chart {
         // A scale that starts at zero stands on the frame; any other keeps its line off it.
         let margin = if self.y.0 == 0 { 0 } else { 6 };
         let up = match self.y.1.saturating_sub(self.y.0) {
+            // No range: the line lies in the middle, clear of both labels.
             0 => self.height / 2,
             range => {
                 let room = Bytes::new(self.height - 2 * margin);

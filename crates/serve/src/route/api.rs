@@ -51,6 +51,7 @@ struct Route {
     action: Action,
 }
 
+// Every server must support GET and HEAD (RFC 9110, section 9.1).
 const GET: &[Method] = &[Method::GET, Method::HEAD];
 const POST: &[Method] = &[Method::POST];
 const GET_OR_POST: &[Method] = &[Method::GET, Method::POST];
@@ -112,6 +113,7 @@ const ROUTES: &[Route] = &[
     engine("/props"),
     engine("/lora-adapters"),
     engine("/slots/*"),
+    // A row of its own, because `engine` makes rows for POST only.
     Route {
         path: "/lora-adapters",
         methods: GET,
@@ -151,6 +153,7 @@ const ROUTES: &[Route] = &[
         methods: ANY,
         action: Action::Upstream,
     },
+    // Last, because the first row that fits is taken and the rows above allow fewer methods.
     Route {
         path: "/v1/*",
         methods: ANY,
@@ -200,6 +203,7 @@ pub(crate) fn find<'a>(method: &Method, path: &'a str) -> Result<Found<'a>, Miss
             rest,
         });
     }
+    // A 405 must name the methods that are allowed (RFC 9110, section 15.5.6).
     let mut methods: Vec<Method> = fitting()
         .flat_map(|(route, _)| route.methods.iter().cloned())
         .collect();
@@ -212,12 +216,13 @@ pub(crate) fn find<'a>(method: &Method, path: &'a str) -> Result<Found<'a>, Miss
 }
 
 impl Action {
-    /// True if a request changes something, so that a foreign web page must not cause it. A safe method is no proof:
-    /// a request for an engine loads its model and may evict others for it.
+    /// True if a request changes something, so that a foreign web page must not cause it. A safe method is no
+    /// proof: a request for an engine loads its model and may evict others for it.
     pub(crate) fn changes(self, method: &Method, query: Option<&str>) -> bool {
         let has = |name| query::parameter(query, name).is_some();
         match self {
             _ if !method.is_safe() => true,
+            // llama-swap's `/unload` takes GET, which any web page may send.
             Self::Engine | Self::Upstream | Self::Own(Own::UnloadAll) => true,
             Self::EngineOr(_) => has("model"),
             Self::Own(Own::Models) => has("reload"),
@@ -227,6 +232,7 @@ impl Action {
 
     /// True if it is answered without a key.
     pub(crate) fn is_public(self) -> bool {
+        // Load balancers and container health checks have no key.
         matches!(self, Self::Own(Own::Health))
     }
 }

@@ -21,7 +21,8 @@ const BASIC: GeneralPurpose = GeneralPurpose::new(
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
-/// The keys that open this server; none means that it is open. Clones share them, so that a reload replaces them everywhere.
+/// The keys that open this server; none means that it is open. Clones share them, so that a reload replaces
+/// them everywhere.
 #[derive(Clone, Default)]
 pub(crate) struct Keys(Rc<RefCell<Vec<String>>>);
 
@@ -34,6 +35,7 @@ impl Keys {
 
     /// Replaces all keys; returns true if that changed anything.
     pub(crate) fn replace(&self, keys: impl IntoIterator<Item = String>) -> bool {
+        // An empty key in the configuration would admit every client that sends an empty one.
         let keys: Vec<String> = keys.into_iter().filter(|key| !key.is_empty()).collect();
         let changed = *self.0.borrow() != keys;
         self.0.replace(keys);
@@ -53,6 +55,7 @@ impl Keys {
         self.0
             .borrow()
             .iter()
+            // `|` and not `||`, so that every key is compared.
             .fold(false, |known, own| known | same(own.as_bytes(), key))
     }
 }
@@ -79,6 +82,7 @@ fn presented(headers: &HeaderMap) -> Option<Vec<u8>> {
 
 fn password(encoded: &str) -> Option<Vec<u8>> {
     let pair = BASIC.decode(encoded).ok()?;
+    // The user name holds no colon, the password may (RFC 7617, section 2).
     let colon = pair.iter().position(|byte| *byte == b':')?;
     Some(pair[colon + 1..].to_vec())
 }

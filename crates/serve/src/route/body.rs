@@ -1,12 +1,13 @@
 //! Request bodies, read whole before a model is asked for.
 //!
-//! Three bounds: the size of one body, the memory of all bodies, and a pace. The pace is a credit of time: it runs
-//! down with the clock, grows with each byte and is capped, so that a large prompt over a slow line passes and a body
-//! whose last byte is withheld does not. Where all bodies fill their memory the slowest unfinished one is dropped, never
-//! the newcomer. The model's name is looked for while the bytes arrive.
+//! Three bounds: the size of one body, the memory of all bodies, and a pace. The pace is a credit of time: it
+//! runs down with the clock, grows with each byte and is capped, so that a large prompt over a slow line
+//! passes and a body whose last byte is withheld does not. Where all bodies fill their memory the slowest
+//! unfinished one is dropped, never the newcomer. The model's name is looked for while the bytes arrive.
 //!
-//! DECISION: pieces are copied together unless they nearly fill hyper's read buffer. A kept slice holds that whole
-//! buffer, so a client that sends small segments would make one counted byte cost several (measured: 4.8).
+//! DECISION: pieces are copied together unless they nearly fill hyper's read buffer. A kept slice holds that
+//! whole buffer, so a client that sends small segments would make one counted byte cost several (measured:
+//! 4.8).
 
 use std::cell::{Cell, RefCell};
 use std::future::Future;
@@ -26,8 +27,9 @@ use super::model_key::Search;
 use super::problem::Problem;
 use super::rope::Rope;
 
-/// The most that one read of a client's connection takes, and the size of the blocks that pieces are copied into. It
-/// is glibc's threshold for `mmap` as well (see `command/serve.rs`), so that a freed block goes back to the kernel.
+/// The most that one read of a client's connection takes, and the size of the blocks that pieces are copied
+/// into. It is glibc's threshold for `mmap` as well (see `command/serve.rs`), so that a freed block goes back
+/// to the kernel.
 pub(crate) const READ_BUFFER: usize = 128 * 1024;
 /// A piece of at least this size is kept as it came: four fifths of the buffer that it holds.
 const KEPT: usize = READ_BUFFER / 5 * 4;
@@ -87,6 +89,7 @@ impl BodyBudget {
     pub(crate) fn drop_slowest(&self, age: Duration) -> bool {
         let now = Instant::now();
         let mut unfinished = self.0.unfinished.borrow_mut();
+        // A body that failed or was dropped leaves a dead entry behind.
         unfinished.retain(|upload| upload.strong_count() > 0);
         let uploads = unfinished.iter().filter_map(Weak::upgrade);
         let slowest = uploads
@@ -95,6 +98,7 @@ impl BodyBudget {
             .min_by_key(|upload| (upload.pace(now), u64::MAX - upload.counted.get()));
         let Some(slowest) = slowest else { return false };
         slowest.is_dropped.set(true);
+        // Counted at once, because its memory comes back only when its task runs.
         self.0.dropped.set(self.0.dropped.get() + slowest.counted.get());
         slowest.drop.notify_one();
         true
@@ -242,7 +246,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Grows the block by a quarter of the whole body at least, so that what is reserved stays near what is counted.
+    /// Grows the block by a quarter of the whole body at least, so that what is reserved stays near what is
+    /// counted.
     fn reserve(&mut self, more: usize) {
         let filled = self.gathered.len();
         if self.gathered.capacity() - filled < more {
@@ -255,6 +260,7 @@ impl<'a> Reader<'a> {
 
     fn flush(&mut self) {
         let mut block = std::mem::take(&mut self.gathered);
+        // The spare capacity would be held as long as the body, without being counted.
         block.shrink_to_fit();
         self.received.rope.push(Bytes::from(block));
     }

@@ -1,8 +1,8 @@
 //! State of one client's connection: idle, in use, or stalled.
 //!
-//! Three things end a connection from this side: it is the longest idle one where a newcomer needs its place, it has shown
-//! no API key and stays idle, or its client has taken nothing of an answer for too long. The last one matters most: the
-//! answer holds a model, and with it the memory that others wait for.
+//! Three things end a connection from this side: it is the longest idle one where a newcomer needs its place,
+//! it has shown no API key and stays idle, or its client has taken nothing of an answer for too long. The
+//! last one matters most: the answer holds a model, and with it the memory that others wait for.
 
 use std::cell::{Cell, RefCell};
 use std::io::{self, IoSlice};
@@ -23,14 +23,14 @@ use super::limits::Limits;
 const STALL: Duration = Duration::from_secs(60);
 /// Interval at which the limit of a stalled answer is read again, because it may be shortened meanwhile.
 const GLANCE: Duration = Duration::from_millis(500);
-/// Size of a client's send buffer. The kernel reports room only once a third of it is free, so with a buffer of
-/// megabytes a client that reads slowly would look like one that does not read.
+/// Size of a client's send buffer. The kernel reports room only once a third of it is free, so with a buffer
+/// of megabytes a client that reads slowly would look like one that does not read.
 const SEND_BUFFER: usize = 256 * 1024;
 /// Silence before the kernel asks whether the peer is there, and the pauses and number of its questions.
 const KEEPALIVE: (Duration, Duration, u32) = (Duration::from_secs(30), Duration::from_secs(10), 3);
 
-/// The time that a client may take nothing of its answer; clones share it, so that it can be shortened while another
-/// request waits for the memory that the answer holds.
+/// The time that a client may take nothing of its answer; clones share it, so that it can be shortened while
+/// another request waits for the memory that the answer holds.
 #[derive(Clone, Debug)]
 pub(crate) struct StallLimit(Rc<Cell<Duration>>);
 
@@ -103,12 +103,14 @@ impl ClientConnection {
                 () = self.close.notified() => return,
                 () = self.changed.notified() => {}
                 () = sleep_until(deadline.unwrap_or_else(Instant::now)), if deadline.is_some() => {
+                    // A request may have begun while this slept; then the connection is in use again.
                     if self.idle_since.get() == keyless {
                         return;
                     }
                 }
                 () = sleep(GLANCE), if self.stalled_since.get().is_some() => {}
             }
+            // Read in every round, because the scheduler may shorten it while the answer is under way.
             let limit = self.stall_limit.borrow().0.get();
             if self
                 .stalled_since

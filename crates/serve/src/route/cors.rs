@@ -39,7 +39,8 @@ impl Origins {
     pub(crate) fn permit(&self, changes: bool, headers: &HeaderMap) -> bool {
         match headers.get(header::ORIGIN) {
             _ if !changes => true,
-            // Without either header it is a program, or a browser too old to say where the request comes from.
+            // Without either header it is a program, or a browser too old to say where the request comes
+            // from.
             None => text(headers, &SEC_FETCH_SITE) != Some("cross-site"),
             Some(origin) => origin
                 .to_str()
@@ -102,8 +103,9 @@ fn host_of(origin: &str) -> Option<&str> {
     Some(origin.split_once("://")?.1)
 }
 
-/// DECISION: names of private domains (`box.lan`, `printer`) are not enough. The network that a laptop is in hands out
-/// its search domain and answers for such names, so a page of that network could point one at this machine.
+/// DECISION: names of private domains (`box.lan`, `printer`) are not enough. The network that a laptop is in
+/// hands out its search domain and answers for such names, so a page of that network could point one at this
+/// machine.
 fn is_own_name(authority: &str, hostname: &str) -> bool {
     let host = match authority.strip_prefix('[') {
         Some(_) => return true,

@@ -25,10 +25,12 @@ impl Events {
     /// llama-server's router documents `model_status` but sends it only when a load begins and
     /// `status_change` for everything (`server-models.cpp @ b10605`); clients of either are served.
     pub(crate) fn state_changed(&self, model: &str, state: State, info: &Value) {
+        // Asked here as well, because the payload is built below.
         if !self.models.is_heard() {
             return;
         }
         let mut data = json!({ "status": status(state) });
+        // `info` is null where nothing goes with the state.
         if let (Some(data), Some(info)) = (data.as_object_mut(), info.as_object()) {
             data.extend(info.clone());
         }
@@ -82,10 +84,12 @@ impl Events {
 }
 
 fn snapshot_event(snapshot: &Snapshot) -> Bytes {
+    // A snapshot holds reasons, which may quote an engine's log.
     data_event(&without_engine_words(json!(snapshot)))
 }
 
 fn data_event(data: &Value) -> Bytes {
+    // A blank line ends an event (HTML standard, section 9.2).
     Bytes::from(format!("data: {data}\n\n"))
 }
 

@@ -25,6 +25,7 @@ impl Default for Feed {
 impl Feed {
     /// Starts listening; `first` comes before everything that is published from now on.
     pub(crate) fn listen(&self, first: Option<Bytes>) -> Listener {
+        // A listener that lags is cut off: it cannot make up for a state that it missed.
         Listener::new(first, self.0.subscribe(), |piece| piece, |_| None)
     }
 
@@ -72,6 +73,7 @@ impl<T: Clone + 'static> Listener<T> {
             return Poll::Ready(Some(first));
         }
         let (receiver, received) = ready!(self.next.as_mut().poll(context));
+        // Boxed anew for each piece: the future owns the receiver while it waits.
         self.next = Box::pin(receive(receiver));
         Poll::Ready(match received {
             Ok(piece) => Some((self.show)(piece)),

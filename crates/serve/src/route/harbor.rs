@@ -37,7 +37,8 @@ pub(crate) trait Harbor: 'static {
     /// The names that a client may ask for, for people.
     fn names(&self) -> Vec<String>;
 
-    /// Waits until the model may take this request; how deep `prompt` goes is asked only where that matters. Dropping the future gives the place in the queue up.
+    /// Waits until the model may take this request; how deep `prompt` goes is asked only where that matters.
+    /// Dropping the future gives the place in the queue up.
     fn admit(
         self: Rc<Self>,
         model: ModelId,
@@ -77,8 +78,8 @@ pub(crate) trait Pass: Unpin + Sized + 'static {
     /// True if the depth of the answer is needed afterwards.
     fn counts_tokens(&self) -> bool;
 
-    /// The time that the client may take nothing of its answer before it is given up. The owner of the models keeps a
-    /// clone and shortens it while another request waits for the memory that this one holds.
+    /// The time that the client may take nothing of its answer before it is given up. The owner of the models
+    /// keeps a clone and shortens it while another request waits for the memory that this one holds.
     fn stall_limit(&self) -> StallLimit {
         StallLimit::default()
     }
@@ -89,7 +90,7 @@ pub(crate) trait Pass: Unpin + Sized + 'static {
     /// The engine went away before a byte of its answer reached the client: asks for another try.
     fn bounced(self, prompt: Prompt<'_>) -> impl Future<Output = Result<Self, Problem>>;
 
-    /// The engine went away in the middle of its answer: asks what to tell the client. Should answer soon; the
-    /// client waits for the last event of its stream.
+    /// The engine went away in the middle of its answer: asks what to tell the client. Should answer soon;
+    /// the client waits for the last event of its stream.
     fn broke(self) -> Pin<Box<dyn Future<Output = Problem>>>;
 }

@@ -54,6 +54,7 @@ pub(crate) fn to_engine(client: &HeaderMap, upstream: &Upstream) -> HeaderMap {
         headers.insert(header::AUTHORIZATION, key.clone());
     }
     // A set, because a head may hold thousands of tokens, and each header line is looked up among them.
+    // `Connection` may name further hop-by-hop lines (RFC 9110, section 7.6.1).
     let named: HashSet<String> = connection_tokens(client).map(str::to_ascii_lowercase).collect();
     for (name, value) in client {
         if !HOP_BY_HOP.contains(name) && !OURS.contains(name) && !named.contains(name.as_str()) {
@@ -76,6 +77,7 @@ pub(crate) fn to_client(headers: &mut HeaderMap) {
 
 /// Tells a proxy before us not to collect a stream.
 pub(crate) fn forbid_buffering(headers: &mut HeaderMap) {
+    // nginx buffers a proxied answer unless this header says no.
     headers.insert(X_ACCEL_BUFFERING, HeaderValue::from_static("no"));
 }
 

@@ -1,8 +1,8 @@
 //! The listener: a bounded number of connections, and their end.
 //!
-//! One task per connection on the one thread; its requests run inside it. At the bound the longest idle connection makes
-//! room for a newcomer, and where none is idle the slowest request body. A shutdown lets requests in flight finish,
-//! closes idle connections at once, and ends what is left when the time is over.
+//! One task per connection on the one thread; its requests run inside it. At the bound the longest idle
+//! connection makes room for a newcomer, and where none is idle the slowest request body. A shutdown lets
+//! requests in flight finish, closes idle connections at once, and ends what is left when the time is over.
 
 use std::cell::RefCell;
 use std::future::Future;
@@ -115,7 +115,8 @@ impl Drop for OpenGuard {
     }
 }
 
-/// Serves until `shutdown` is done and the last request has ended or run out of time. Runs in a `LocalRuntime` or a `LocalSet`.
+/// Serves until `shutdown` is done and the last request has ended or run out of time. Runs in a
+/// `LocalRuntime` or a `LocalSet`.
 pub(crate) async fn serve<H: Harbor>(
     listener: TcpListener,
     server: Rc<Server<H>>,

@@ -70,6 +70,7 @@ impl Listing {
             "aliases": self.aliases,
             "tags": self.tags,
             "object": "model",
+            // A constant of llama-server, which its clients may compare.
             "owned_by": "llamacpp",
             "created": created,
             "status": status,
@@ -78,6 +79,7 @@ impl Listing {
                 "output_modalities": self.modalities.output,
             },
             "source": "preset",
+            // The configuration is the user's file, so no model is removed over HTTP.
             "can_remove": false,
         });
         if !self.description.is_empty() {
@@ -107,6 +109,7 @@ impl Listing {
             "state": state,
             "cmd": masked(&self.arguments).join(" "),
             "proxy": self.address.as_ref().map(|address| format!("http://{address}")),
+            // For llama-swap 0 means that time alone never unloads the model.
             "ttl": self.ttl.map_or(0, |ttl| ttl.as_secs()),
         });
         if let Some(memory) = &self.memory {
@@ -116,16 +119,19 @@ impl Listing {
     }
 }
 
-/// The command line without the values of flags that hold a secret: each client that may list models would see them.
+/// The command line without the values of flags that hold a secret: each client that may list models would
+/// see them.
 fn masked(arguments: &[String]) -> Vec<String> {
     const SECRET: [&str; 5] = ["key", "token", "password", "secret", "credential"];
     // `--api-key-file` names a file, and `--max-tokens` is no token.
     let is_secret = |flag: &str| {
         let flag = flag.to_ascii_lowercase().replace('_', "-");
+        // `-hft` is llama.cpp's short form of `--hf-token`.
         flag.starts_with('-') && SECRET.iter().any(|word| flag.ends_with(word)) || flag == "-hft"
     };
     let mut hidden = false;
     let arguments = arguments.iter().map(|argument| match argument.split_once('=') {
+        // A secret in an argument of its own follows its flag.
         _ if std::mem::take(&mut hidden) => MASK.to_owned(),
         Some((flag, _)) if is_secret(flag) => format!("{flag}={MASK}"),
         _ => {

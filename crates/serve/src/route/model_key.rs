@@ -1,8 +1,9 @@
 //! The top-level `"model"` of a JSON body.
 //!
-//! The engine parses the body anyway; to route it only one string is needed. The body is walked while it arrives, to its
-//! end, because the last key wins, as in nlohmann::json, whose reading is the one that counts. A last `"model"` that is
-//! no string counts as none. Malformed JSON is the engine's to report, as long as a model was found to ask.
+//! The engine parses the body anyway; to route it only one string is needed. The body is walked while it
+//! arrives, to its end, because the last key wins, as in nlohmann::json, whose reading is the one that
+//! counts. A last `"model"` that is no string counts as none. Malformed JSON is the engine's to report, as
+//! long as a model was found to ask.
 
 use std::ops::Range;
 

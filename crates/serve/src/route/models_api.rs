@@ -22,6 +22,7 @@ use super::server::Server;
 
 const EVENTS: &str = "text/event-stream";
 const TEXT: &str = "text/plain; charset=utf-8";
+// Prometheus recognises its text format by this version.
 const METRICS: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 impl<H: Harbor> Server<H> {
@@ -49,6 +50,7 @@ impl<H: Harbor> Server<H> {
             Own::Logs => reply::text(TEXT, logs::tail(&self.harbor.log(None))),
             Own::LogStream => self.log_stream(rest, head)?,
             Own::Metrics => self.metrics(),
+            // A reason may quote an engine's log, and with it another client's prompt.
             Own::Status => reply::json(&without_engine_words(json!(snapshot()))),
             Own::StatusStream => {
                 let listener = self.harbor.events().listen_to_snapshots(&snapshot());
@@ -62,6 +64,7 @@ impl<H: Harbor> Server<H> {
         if query::parameter(head.uri.query(), "reload").is_some() {
             self.harbor.reload()?;
         }
+        // llama-server reports the time of the answer here as well.
         let created = now();
         let models: Vec<Value> = self
             .harbor
@@ -120,6 +123,7 @@ impl<H: Harbor> Server<H> {
                 self.harbor.unload(model);
             }
         }
+        // llama-swap answers with this text.
         reply::text(TEXT, "OK")
     }
 
@@ -142,6 +146,7 @@ impl<H: Harbor> Server<H> {
     }
 
     fn named_in_path(&self, name: &str) -> Result<ModelId, Problem> {
+        // Names of models hold slashes and colons, so clients encode them in a path.
         let decoded = query::decode_path(name);
         let model = decoded.and_then(|name| self.harbor.resolve(&name));
         model.ok_or_else(|| self.unknown_model(name))

@@ -18,6 +18,7 @@ pub(crate) fn boundary(content_type: &str) -> Option<&str> {
     if !kind.trim().eq_ignore_ascii_case("multipart/form-data") {
         return None;
     }
+    // A boundary has at most 70 characters (RFC 2046, section 5.1.1).
     parameter(parameters, "boundary").filter(|boundary| !boundary.is_empty() && boundary.len() <= 70)
 }
 
@@ -26,12 +27,15 @@ pub(crate) fn model(body: &Rope, boundary: &str) -> Option<Named> {
     let delimiter = format!("--{boundary}");
     let closing = format!("\r\n{delimiter}");
     let mut found = None;
+    // Without CR LF, because the first delimiter may be the very beginning of the body.
     let mut at = body.find(delimiter.as_bytes(), 0)?;
     for _ in 0..MOST_PARTS {
         let head = at + delimiter.len();
         let Some(value) = body.find(b"\r\n\r\n", head).map(|end| end + 4) else {
             return found;
         };
+        // An empty value shares its CR LF with the end of the headers, so the search begins two bytes
+        // earlier.
         let Some(end) = body.find(closing.as_bytes(), value.saturating_sub(2)) else {
             return found;
         };

@@ -76,6 +76,7 @@ impl Problem {
             "message": self.message,
             "type": self.kind(),
             "code": self.code,
+            // OpenAI's error object has this field in every case.
             "param": null,
         });
         if let Some(reason) = &self.reason {
@@ -84,6 +85,7 @@ impl Problem {
         if !self.hints.is_empty() {
             error["hints"] = json!(self.hints);
         }
+        // In the body as well: across origins a script reads the header only where CORS exposes it.
         if let Some(wait) = self.retry_after {
             error["retry_after"] = json!(whole_seconds(wait));
         }
@@ -98,8 +100,10 @@ impl Problem {
 impl From<Refusal> for Problem {
     fn from(refusal: Refusal) -> Self {
         let status = match refusal.kind {
+            // 413 and not 503, because clients repeat a request after a 503, and this one can never succeed.
             RefusalKind::NeverFits | RefusalKind::TooDeep => StatusCode::PAYLOAD_TOO_LARGE,
             RefusalKind::Unconfigured => StatusCode::NOT_FOUND,
+            // The engine was reached and gave no answer, which is what 502 means (RFC 9110, section 15.6.3).
             RefusalKind::Unanswered => StatusCode::BAD_GATEWAY,
             // 503 is also what llama-server answers while it loads, so its clients try again.
             RefusalKind::NoRoom
@@ -119,8 +123,9 @@ impl From<Refusal> for Problem {
 
 /// Takes an engine's own log lines out of a tree of reasons.
 ///
-/// DECISION: engines log what clients send, so a line that explains one client's error may hold another one's prompt.
-/// Clients get the sign and the sizes; the lines are in `/logs`, which is the operator's, and on stderr.
+/// DECISION: engines log what clients send, so a line that explains one client's error may hold another one's
+/// prompt. Clients get the sign and the sizes; the lines are in `/logs`, which is the operator's, and on
+/// stderr.
 pub(crate) fn without_engine_words(mut tree: Value) -> Value {
     match &mut tree {
         Value::Array(items) => {
@@ -133,6 +138,7 @@ pub(crate) fn without_engine_words(mut tree: Value) -> Value {
             fields
                 .values_mut()
                 .for_each(|field| *field = without_engine_words(field.take()));
+            // A reason that lost all its causes must look like one that never had any.
             if fields.get("because").is_some_and(|causes| *causes == json!([])) {
                 fields.remove("because");
             }
@@ -144,6 +150,7 @@ pub(crate) fn without_engine_words(mut tree: Value) -> Value {
 
 /// `Retry-After` knows whole seconds only; rounded up, at least one.
 pub(crate) fn whole_seconds(wait: Duration) -> u64 {
+    // 0 would make clients repeat the request at once.
     wait.as_secs()
         .saturating_add(u64::from(wait.subsec_nanos() > 0))
         .max(1)

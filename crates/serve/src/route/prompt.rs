@@ -1,9 +1,10 @@
 //! Depth of a request: a bound from its body, or the engine's own count of tokens.
 //!
-//! DECISION: a body has at least as many bytes as its prompt has tokens, whatever the vocabulary and the escapes, so that its length
-//! is a bound for nothing; only the limit of the answer has to be read. A chat template adds words of its own, for which an
-//! allowance is made; where it prints tools, nothing is bounded. An exact count is the engine's own: its `/apply-template`, then its
-//! `/tokenize`. What cannot be told stays unknown, and counts as all that a slot has.
+//! DECISION: a body has at least as many bytes as its prompt has tokens, whatever the vocabulary and the
+//! escapes, so that its length is a bound for nothing; only the limit of the answer has to be read. A chat
+//! template adds words of its own, for which an allowance is made; where it prints tools, nothing is bounded.
+//! An exact count is the engine's own: its `/apply-template`, then its `/tokenize`. What cannot be told stays
+//! unknown, and counts as all that a slot has.
 
 use std::borrow::Cow;
 
@@ -84,6 +85,8 @@ impl Prompt<'_> {
         let text = self.text();
         let asked = Asked::read(&text);
         let answers = asked.answers();
+        // Templates print tools in a form of their own, and a picture takes tokens that its bytes do not
+        // bound.
         let bounded = !shows_media(&text) && !asked.has_tools();
         Depth {
             prompt: bounded.then(|| prompt.saturating_mul(answers)),
@@ -99,12 +102,15 @@ impl Prompt<'_> {
         let asked = Asked::read(&text);
         let prompt = match use_of(self.method, self.path) {
             Use::Chats => {
+                // The body as it came: the route takes a chat request and prints it through the template.
                 let body = Rope::from(Bytes::copy_from_slice(&text));
                 let answer = ask(upstream, "/apply-template", body, limits).await?;
                 Cow::Owned(serde_json::from_slice::<Templated>(&answer).ok()?.prompt)
             }
             _ => Cow::Borrowed(asked.prompt()?),
         };
+        // As llama-server tokenizes a prompt itself: with its special tokens, and with those in the text
+        // recognised.
         let body = json!({"content": prompt, "add_special": true, "parse_special": true}).to_string();
         let answer = ask(upstream, "/tokenize", Rope::from(Bytes::from(body)), limits).await?;
         let tokens = serde_json::from_slice::<Tokens>(&answer).ok()?.tokens.len();
@@ -118,6 +124,7 @@ impl Prompt<'_> {
     }
 
     fn text(&self) -> Cow<'_, [u8]> {
+        // Most bodies are one chunk, which is borrowed; only those of several are joined.
         let mut chunks = self.body.chunks();
         match (chunks.next(), chunks.next()) {
             (Some(only), None) => Cow::Borrowed(only),
@@ -141,6 +148,7 @@ fn use_of(method: &Method, path: &str) -> Use {
     if method.is_safe() {
         return Use::Nothing;
     }
+    // llama-server serves most routes with and without `/v1`.
     match path.strip_prefix("/v1").unwrap_or(path) {
         "/chat/completions" => Use::Chats,
         "/messages" | "/responses" => Use::Converses,
@@ -157,7 +165,8 @@ fn shows_media(text: &[u8]) -> bool {
     MEDIA.iter().any(|word| memmem::find(text, word).is_some()) || escapes_letters(text)
 }
 
-/// True if a letter or an underscore is written as `\u00XX`. No encoder does so; it would hide a key from this search.
+/// True if a letter or an underscore is written as `\u00XX`. No encoder does so; it would hide a key from
+/// this search.
 fn escapes_letters(text: &[u8]) -> bool {
     memmem::find_iter(text, b"\\u00").any(|at| match text.get(at + 4..at + 6) {
         Some([b'6' | b'7', _]) => true,
@@ -166,6 +175,7 @@ fn escapes_letters(text: &[u8]) -> bool {
 }
 
 async fn ask(upstream: &Upstream, path: &'static str, body: Rope, limits: &Limits) -> Option<Vec<u8>> {
+    // The engine may have closed an idle connection; the question is then repeated on a new one.
     if let Some(wire) = upstream.reuse().await
         && let Some(answer) = exchange(upstream, wire, path, body.clone()).await
     {
@@ -175,8 +185,8 @@ async fn ask(upstream: &Upstream, path: &'static str, body: Rope, limits: &Limit
     exchange(upstream, wire, path, body).await.flatten()
 }
 
-/// One question on one connection. The outer `None` is a connection that broke before an answer came; the inner, an engine that does
-/// not answer this.
+/// One question on one connection. The outer `None` is a connection that broke before an answer came; the
+/// inner, an engine that does not answer this.
 async fn exchange(
     upstream: &Upstream,
     mut wire: super::upstream::Wire,
@@ -194,6 +204,7 @@ async fn exchange(
     let Ok(Some(answer)) = source.rest(LONGEST_COUNT).await else {
         return Some(None);
     };
+    // Read to its end, so the connection can carry the next request.
     upstream.give_back(source.wire);
     Some((head.status == StatusCode::OK).then_some(answer))
 }

@@ -23,8 +23,9 @@ use super::sse::Dialect;
 use super::stream::{Relay, Source};
 use super::upstream::{Upstream, Wire};
 
-/// Fresh connections tried before an engine is given up. On a busy machine one may lie so long between the accept
-/// and its request that the engine takes it for idle and closes it; a dead engine refuses the next at once.
+/// Fresh connections tried before an engine is given up. On a busy machine one may lie so long between the
+/// accept and its request that the engine takes it for idle and closes it; a dead engine refuses the next at
+/// once.
 const FRESH: u32 = 2;
 
 /// A request to an engine, kept until the first byte of the answer so that it can be sent again.

@@ -10,7 +10,8 @@ pub(crate) fn parameter<'a>(query: Option<&'a str>, name: &str) -> Option<Cow<'a
     pairs.find_map(|(key, value)| (key == name).then_some(value))
 }
 
-/// Decodes `%XX` only, as in a path; a `%` that starts no such triple stays. `None` where the result is no UTF-8.
+/// Decodes `%XX` only, as in a path; a `%` that starts no such triple stays. `None` where the result is no
+/// UTF-8.
 pub(crate) fn decode_path(text: &str) -> Option<Cow<'_, str>> {
     percent_decode_str(text).decode_utf8().ok()
 }

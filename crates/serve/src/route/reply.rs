@@ -40,7 +40,9 @@ fn own<P: Pass>(kind: &'static str, body: ReplyBody<P>) -> Reply<P> {
     let mut reply = Response::new(body);
     let headers = reply.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+    // Logs and error texts quote what clients sent, which a browser must not take for HTML.
     headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    // Without it a page of another site could embed this answer and measure it.
     headers.insert(CORP, HeaderValue::from_static("same-origin"));
     reply
 }
@@ -105,6 +107,7 @@ impl<P: Pass> Body for ReplyBody<P> {
 
     fn size_hint(&self) -> SizeHint {
         match self {
+            // hyper turns an exact size into Content-Length; without one it sends chunks.
             Self::Whole(body) => SizeHint::with_exact(u64::try_from(body.len()).unwrap_or(u64::MAX)),
             Self::Relay(relay) => relay.size_hint(),
             Self::Feed(_) | Self::Log(_) => SizeHint::default(),
@@ -115,6 +118,7 @@ impl<P: Pass> Body for ReplyBody<P> {
 impl<P: Pass> ReplyBody<P> {
     pub(crate) fn stall_limit(&self) -> StallLimit {
         match self {
+            // Only an engine's answer holds memory of a card while its client reads nothing.
             Self::Relay(relay) => relay.stall_limit(),
             _ => StallLimit::default(),
         }

@@ -1,7 +1,7 @@
 //! Puts another model name into a body.
 //!
-//! An alias is ours; the engine knows the model by its own name. The string is exchanged in the list of chunks
-//! and every other byte stays as the client wrote it: nothing is parsed and printed again.
+//! An alias is ours; the engine knows the model by its own name. The string is exchanged in the list of
+//! chunks and every other byte stays as the client wrote it: nothing is parsed and printed again.
 
 use std::ops::Range;
 

@@ -29,6 +29,7 @@ impl From<Bytes> for Rope {
 
 impl Rope {
     pub(crate) fn push(&mut self, chunk: Bytes) {
+        // Empty chunks carry nothing, and each would cost a write to the engine.
         if !chunk.is_empty() {
             self.len += chunk.len();
             self.chunks.push_back(chunk);
@@ -51,6 +52,7 @@ impl Rope {
             let end = start + chunk.len();
             let (from, to) = (range.start.max(start), range.end.min(end));
             if from < to {
+                // `Bytes::slice` counts a reference and copies nothing.
                 part.push(chunk.slice(from - start..to - start));
             }
             start = end;
@@ -72,7 +74,9 @@ impl Rope {
 
     /// Returns where `needle` first stands at or after `from`, also across seams.
     pub(crate) fn find(&self, needle: &[u8], from: usize) -> Option<usize> {
+        // Built once: the searcher's tables serve every chunk and every seam.
         let finder = memmem::Finder::new(needle);
+        // A needle across a seam has at least one byte on the other side.
         let overlap = needle.len().saturating_sub(1);
         let mut start = 0;
         for (index, chunk) in self.chunks.iter().enumerate() {

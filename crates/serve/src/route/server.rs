@@ -98,12 +98,14 @@ impl<H: Harbor> Server<H> {
             Origins::preflight(&head.headers, reply.headers_mut());
             return Ok(reply);
         }
-        // Any page can make its own name point here (DNS rebinding), and the browser then takes it for this server's own.
-        // A key is what such a page lacks; without keys the name must be one that only this machine has.
+        // Any page can make its own name point here (DNS rebinding), and the browser then takes it for this
+        // server's own. A key is what such a page lacks; without keys the name must be one that only this
+        // machine has.
         let origins = &self.settings.origins;
         if self.settings.keys.is_empty() && !origins.permit_host(&head.headers, &self.hostname) {
             return Err(foreign_host());
         }
+        // Copied, because `head` is moved while the route still refers to the path.
         let path = head.uri.path().to_owned();
         let found = match api::find(&head.method, &path) {
             Ok(found) => found,
@@ -154,6 +156,7 @@ impl<H: Harbor> Server<H> {
             .or_else(|| query::parameter(head.uri.query(), "model"))
             .filter(|name| !name.is_empty())
             .ok_or_else(|| match head.headers.contains_key(CONTENT_ENCODING) {
+                // The name may be there and unreadable: bodies are searched as they came, never decompressed.
                 true => compressed(),
                 false => self.no_model_named(),
             })?;
@@ -171,6 +174,8 @@ impl<H: Harbor> Server<H> {
 
     /// `/upstream/<model>/<path>`: the model's name may hold slashes, so the longest name that is one wins.
     async fn upstream(&self, rest: &str, head: Parts, body: Incoming) -> Result<Reply<H::Pass>, Problem> {
+        // The engine's connection is plain HTTP/1.1 with one request at a time, which an upgrade would take
+        // over.
         if head.headers.contains_key(UPGRADE) {
             return Err(no_upgrade());
         }
@@ -191,6 +196,7 @@ impl<H: Harbor> Server<H> {
                 head,
                 target,
                 received,
+                // The path names the model here, so the engine gets the body unchanged.
                 named: None,
                 holds_head: false,
             },
@@ -215,6 +221,7 @@ impl<H: Harbor> Server<H> {
             autoload: autoload.map(|wanted| matches!(&*wanted, "true" | "1")),
             client: request.head.extensions.get().copied().unwrap_or_default(),
         };
+        // Taken before admission: the time to the first byte includes the wait for the model.
         let asked = Instant::now();
         let answer = self.admitted(model, wish, request).await;
         // Refusals count as well: they are what a client sees of the model.
@@ -259,6 +266,7 @@ fn named_in_body(head: &Parts, received: &mut Received) -> Option<(Named, Writte
     if let Some(boundary) = kind.and_then(multipart::boundary) {
         return multipart::model(&received.rope, boundary).map(|named| (named, Written::Plain));
     }
+    // `finish` consumes the walk, while the body goes on to the engine.
     mem::take(&mut received.search)
         .finish()
         .map(|named| (named, Written::Json))

@@ -1,7 +1,7 @@
 //! Server-sent events that stay whole when their engine dies.
 //!
-//! Complete events pass at once and untouched. The bytes of an event whose end has not come yet are held back,
-//! so that at any moment the client stands between two events, and a last `error` event can follow. An
+//! Complete events pass at once and untouched. The bytes of an event whose end has not come yet are held
+//! back, so that at any moment the client stands between two events, and a last `error` event can follow. An
 //! engine writes an event in one piece, so in the ordinary case nothing is ever held.
 
 use std::collections::VecDeque;
@@ -17,7 +17,8 @@ const MOST_HELD: usize = 1024 * 1024;
 
 #[derive(Debug)]
 pub(crate) struct EventGuard {
-    /// Copied together: an engine may write an event byte by byte, and each piece would keep a read buffer alive.
+    /// Copied together: an engine may write an event byte by byte, and each piece would keep a read buffer
+    /// alive.
     held: Vec<u8>,
     /// The two bytes before the next one.
     before: [u8; 2],
@@ -29,6 +30,7 @@ impl Default for EventGuard {
     fn default() -> Self {
         Self {
             held: Vec::new(),
+            // The start of a stream counts as the end of an event.
             before: [b'\n'; 2],
             leaking: false,
         }
@@ -48,6 +50,7 @@ impl EventGuard {
             }
             Some(end) => {
                 self.release(pass);
+                // A slice of the same buffer, so complete events are not copied.
                 pass.push_back(piece.slice(..end));
                 self.leaking = false;
                 self.hold(&piece[end..]);
@@ -89,7 +92,8 @@ impl EventGuard {
     }
 }
 
-/// Returns where the last event ends that `piece` completes: behind a blank line. Lines end in LF, CR LF or CR.
+/// Returns where the last event ends that `piece` completes: behind a blank line. Lines end in LF, CR LF or
+/// CR.
 fn last_event_end(before: [u8; 2], piece: &[u8]) -> Option<usize> {
     let byte = |place: usize, back: usize| match place.checked_sub(back) {
         Some(place) => piece[place],
@@ -119,6 +123,7 @@ pub(crate) enum Dialect {
 impl Dialect {
     pub(crate) fn of(path: &str) -> Self {
         match path {
+            // The streams of these APIs name every event.
             "/v1/messages" | "/v1/responses" | "/responses" => Self::Named,
             _ => Self::OpenAi,
         }

@@ -105,6 +105,7 @@ impl<P: Pass> Relay<P> {
         let mut relay = Self {
             source: Some(source),
             pass: Some(pass),
+            // `EventGuard::feed` usually passes two pieces at most: what it held back, and the new one.
             ready: VecDeque::with_capacity(2),
             guard: dialect.map(|dialect| (EventGuard::default(), dialect)),
             tail,
@@ -133,6 +134,7 @@ impl<P: Pass> Relay<P> {
     }
 
     fn finish_if_over(&mut self) {
+        // Asked at once: a body with a length ends with its last byte, before a further read says so.
         if self
             .source
             .as_ref()
@@ -148,6 +150,7 @@ impl<P: Pass> Relay<P> {
             pass.upstream().give_back(source.wire);
             pass.finished(self.tail.as_ref().and_then(Tail::tokens));
         }
+        // The engine ended the stream itself, so an event without its blank line still belongs to the client.
         if let Some((guard, _)) = &mut self.guard {
             guard.release(&mut self.ready);
         }
@@ -157,6 +160,7 @@ impl<P: Pass> Relay<P> {
     fn break_off(&mut self, error: hyper::Error) -> Result<(), BrokenAnswer> {
         // Dropping the connection is what cancels the rest in the engine.
         self.source = None;
+        // Asked before the client is told: only the supervisor knows why the engine went away.
         let fate = self.pass.take().map(P::broke);
         match &self.guard {
             Some((guard, _)) if guard.can_end() => {

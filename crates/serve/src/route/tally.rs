@@ -56,6 +56,7 @@ impl Tally {
         );
         for model in models {
             let counts = self.of(model.id);
+            // A class that never occurred has no series, which keeps the page short for many models.
             for (class, count) in CLASSES.iter().zip(counts.answers).filter(|(_, count)| *count > 0) {
                 page.sample(name, &[("model", &model.name), ("code", class)], count);
             }
@@ -91,6 +92,7 @@ fn write_models(page: &mut Exposition, models: &[ModelView]) {
             |model| u64::from(model.state == State::Ready),
         ),
     ];
+    // The text format wants all samples of a family in one group, so the metric is the outer loop.
     for (name, help, value) in gauges {
         page.family(name, Kind::Gauge, help);
         for model in models {

@@ -1,7 +1,8 @@
 //! Token counts of an answer, read from its end.
 //!
-//! Engines say it at the end: OpenAI's `usage`, llama-server's `timings`. The bytes pass through untouched; only the last few
-//! kilobytes are kept a moment longer and searched when the answer is over. What is not found stays unknown.
+//! Engines say it at the end: OpenAI's `usage`, llama-server's `timings`. The bytes pass through untouched;
+//! only the last few kilobytes are kept a moment longer and searched when the answer is over. What is not
+//! found stays unknown.
 
 use bytes::Bytes;
 use memchr::memmem;

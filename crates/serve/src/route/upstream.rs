@@ -1,10 +1,10 @@
 //! One engine's address and its idle connections.
 //!
-//! A connection has no task of its own: the task that waits for an answer drives the connection that brings it. That
-//! saves two wake-ups a request, and it makes cancelling free: dropping the answer drops the connection,
-//! and a closed connection is how an engine learns that its client has left.
-//! The price is that an idle connection is not watched. It is looked at when it is taken, newest first, and a
-//! request that dies on a reused connection before a byte came back is sent again on a fresh one.
+//! A connection has no task of its own: the task that waits for an answer drives the connection that brings
+//! it. That saves two wake-ups a request, and it makes cancelling free: dropping the answer drops the
+//! connection, and a closed connection is how an engine learns that its client has left. The price is that an
+//! idle connection is not watched. It is looked at when it is taken, newest first, and a request that dies on
+//! a reused connection before a byte came back is sent again on a fresh one.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -29,12 +29,13 @@ use super::rope::Rope;
 /// Idle connections kept per engine. llama-server gives each one a thread, so there is no point in hoarding.
 const MOST_IDLE: usize = 64;
 /// The most that may wait to be written, and that one read takes. A prompt that goes out in one write costs a
-/// fifth less CPU than one in pieces of 256 KiB (measured at 2 MB). It is a limit: buffers grow only as needed.
+/// fifth less CPU than one in pieces of 256 KiB (measured at 2 MB). It is a limit: buffers grow only as
+/// needed.
 const BUFFER: usize = 4 * 1024 * 1024;
 
-/// The congestion control towards an engine. BBR, the default of some systems, paces what it sends by its estimate
-/// of the line; on the loopback that is only a delay: a request of 2 MB took 0.47 ms instead of 0.31. Reno is in
-/// every Linux and open to every user.
+/// The congestion control towards an engine. BBR, the default of some systems, paces what it sends by its
+/// estimate of the line; on the loopback that is only a delay: a request of 2 MB took 0.47 ms instead of
+/// 0.31. Reno is in every Linux and open to every user.
 const UNPACED: &str = "reno";
 
 /// Time without an answer after which idle connections make way for a new one, at first and at most.
@@ -73,6 +74,7 @@ impl Upstream {
     pub(crate) fn with_key(mut self, key: &str) -> Self {
         let value = HeaderValue::from_str(&format!("Bearer {key}"));
         self.authorization = value.ok().map(|mut value| {
+            // A sensitive value is left out of debug output, so the key reaches no log.
             value.set_sensitive(true);
             value
         });
@@ -129,6 +131,7 @@ impl Upstream {
         if self.owner.is_some_and(|owner| owner.stranger().is_some()) {
             return Err(io::ErrorKind::PermissionDenied.into());
         }
+        // Head and body may go out in two writes, of which Nagle's algorithm would delay the second.
         stream.set_nodelay(true)?;
         unpace(&stream);
         // No task drives this connection; see the module's first lines.
@@ -146,26 +149,29 @@ impl Upstream {
 
     /// Waits for the answer on a new connection, and closes idle ones as long as it does not come.
     ///
-    /// An idle connection holds one of llama-server's threads for 5 s, and of several that come at once it may
-    /// leave some without a thread (`httplib.h: ThreadPool::enqueue @ b10605` asks whether a thread is idle, not
-    /// whether one is left over). Those would wait for nothing but our idle connections.
+    /// An idle connection holds one of llama-server's threads for 5 s, and of several that come at once it
+    /// may leave some without a thread (`httplib.h: ThreadPool::enqueue @ b10605` asks whether a thread is
+    /// idle, not whether one is left over). Those would wait for nothing but our idle connections.
     pub(crate) async fn crowd_in<T>(&self, answer: impl Future<Output = T>) -> T {
         let mut answer = pin!(answer);
         let mut patience = CROWDED;
         loop {
             match tokio::time::timeout(patience, answer.as_mut()).await {
                 Ok(answered) => return answered,
+                // Closing them frees the engine's threads, of which one then takes the new connection.
                 Err(_) => self.idle.borrow_mut().clear(),
             }
             patience = (patience * 2).min(CROWDED_AT_MOST);
         }
     }
 
-    /// Opens a connection. A lack of descriptors is no failure of the engine: idle ones are closed, and others end soon.
+    /// Opens a connection. A lack of descriptors is no failure of the engine: idle ones are closed, and
+    /// others end soon.
     async fn stream(&self) -> io::Result<TcpStream> {
         loop {
             match TcpStream::connect(self.address).await {
                 Err(error) if matches!(error.raw_os_error(), Some(EMFILE | ENFILE)) => {
+                    // Idle connections are the only descriptors that can be freed here without harm.
                     self.idle.borrow_mut().clear();
                     tokio::time::sleep(BREATH).await;
                 }
@@ -217,6 +223,7 @@ impl Wire {
     }
 
     fn is_open(&mut self, context: &mut Context<'_>) -> bool {
+        // Driven once, so that a close by the engine that has arrived is noticed.
         self.drive(context);
         self.open && self.sender.is_ready()
     }
@@ -225,6 +232,7 @@ impl Wire {
         let mut answer = pin!(self.sender.send_request(request));
         let (connection, open) = (&mut self.connection, &mut self.open);
         poll_fn(move |context| {
+            // The connection first, because only its reads can complete the answer.
             if *open && Pin::new(&mut *connection).poll(context).is_ready() {
                 *open = false;
             }

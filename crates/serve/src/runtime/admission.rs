@@ -58,6 +58,7 @@ impl Ticket {
         while let Ok(Answer::MeasureDepth { run, exact }) = answer {
             answer = self.measure_depth(&run, exact, prompt).await;
         }
+        // The scheduler has answered, so dropping the ticket must not report a client that left.
         self.over = true;
         let (runtime, request) = (Rc::clone(&self.runtime), self.request);
         let run = match answer {
@@ -91,6 +92,7 @@ impl Ticket {
         exact: bool,
         prompt: Prompt<'_>,
     ) -> Result<Answer, oneshot::error::RecvError> {
+        // Enlisted before the count, because a refusal at the deadline comes by the same channel.
         self.answer = enlist(&self.runtime, self.request);
         let depth = match exact {
             false => Some(prompt.bound()),

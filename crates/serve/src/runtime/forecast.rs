@@ -53,8 +53,10 @@ impl Runtime {
         let entries: Vec<Entry> = models.iter().map(|id| Entry::clone(&self.entry(*id))).collect();
         let engine = self.settings.engine.clone();
         let limits = self.settings.scheduler.cards.clone();
+        // Headers come from disk; on the one thread that serves, the reads would stop every stream.
         let looked =
             tokio::task::spawn_blocking(move || forecast(&entries, engine.as_deref(), &limits)).await;
+        // A survey that panicked gives no forecast; each load surveys anew anyway.
         let forecasts = looked.unwrap_or_default();
         let width = widest(forecasts.iter().map(|forecast| forecast.name.as_str()));
         for (model, forecast) in models.into_iter().zip(forecasts) {
@@ -104,6 +106,7 @@ pub(super) fn served(ledger: &Ledger) -> Vec<Card> {
     let accounts = ledger.accounts().iter();
     accounts
         .map(|account| Card {
+            // The whole limit, because the forecast treats each model as the only one.
             free: account.limit(),
             ..account.card().clone()
         })
@@ -111,6 +114,7 @@ pub(super) fn served(ledger: &Ledger) -> Vec<Card> {
 }
 
 pub fn widest<'a>(texts: impl Iterator<Item = &'a str>) -> usize {
+    // Characters and not bytes, because `{:width$}` pads by characters.
     texts.map(|text| text.chars().count()).max().unwrap_or(0)
 }
 
@@ -157,6 +161,7 @@ fn verdict(entry: &Entry, cards: &[Card], ledger: &Ledger, demand: &dyn Demand) 
         name: &entry.name,
         demand,
         cache: &DemandCache::default(),
+        // Nothing is learned from runs here: the forecast comes before the first one.
         learned: Bytes::ZERO,
         allowed: &allowed,
         named: demand.named(),

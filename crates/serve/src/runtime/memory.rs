@@ -27,6 +27,7 @@ const BACK: (u64, u64) = (3, 4);
 pub(super) async fn watch(runtime: Rc<Runtime>) {
     loop {
         runtime.read_cards().await;
+        // After the answer, so that a slow driver is never asked faster than it answers.
         tokio::time::sleep(PERIOD).await;
     }
 }
@@ -153,6 +154,7 @@ fn summed(pieces: impl Iterator<Item = (CardId, Bytes)>) -> BTreeMap<CardId, Byt
 
 fn group_of(holder: &Holder) -> Option<u32> {
     let pid = i32::try_from(holder.pid).ok().and_then(Pid::from_raw)?;
+    // A process of another PID namespace has no group here, and counts as foreign.
     let group = getpgid(Some(pid)).ok()?;
     u32::try_from(group.as_raw_nonzero().get()).ok()
 }

@@ -134,6 +134,7 @@ impl Runtime {
         match end {
             End::Expected => tracing::info!("gone {}", run.entry.name),
             End::Crashed { reason } | End::OutOfMemory { reason, .. } | End::Unstartable { reason } => {
+                // Stored, so that the change of state that follows does not repeat it.
                 self.statuses
                     .with(run.model, |status| status.told = Some(reason.clone()));
                 tracing::warn!("{}", in_a_line(reason));
@@ -169,6 +170,7 @@ pub(crate) fn label(cards: &[&Card], id: &CardId) -> String {
 
 fn idle(state: &SchedulerState, model: ModelId, now: Moment) -> String {
     let view = Scheduler::view(&state.scheduler, model, now);
+    // A model with requests in flight is in use, whenever the last one came.
     let used = view.and_then(|view| view.last_used.filter(|_| view.in_flight == 0));
     used.map_or_else(String::new, |used| {
         format!(" (idle {:.0} s)", now.since(used).as_secs_f64())

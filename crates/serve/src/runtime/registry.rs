@@ -42,6 +42,7 @@ impl ModelRegistry {
         roster: Vec<Entry>,
         cards: &[Card],
     ) -> Result<Vec<(ModelId, ConfigChange)>, UnknownCard> {
+        // All of them before the first change, so that an error leaves the registry as it was.
         let specs = roster
             .iter()
             .map(|entry| spec(entry, cards))
@@ -58,11 +59,13 @@ impl ModelRegistry {
                 Some(id) => change(self.entry(id), &entry, spec),
             };
             changes.extend(change.map(|change| (id, change)));
+            // Removed under every name that it had; what is left in the end is no longer configured.
             gone.retain(|_, other| *other != id);
             self.enlist(id, entry);
         }
         // A model has an entry for each alias.
         let mut removed: Vec<ModelId> = gone.into_values().collect();
+        // A hash map has no order, and the events of a reload should always come in the same one.
         removed.sort_unstable();
         removed.dedup();
         changes.extend(removed.into_iter().map(|id| (id, ConfigChange::Removed)));

@@ -112,6 +112,7 @@ impl Harbor for Runtime {
             .map(|(model, entry)| (model, entry.name.clone()))
             .collect();
         self.statuses.write(page, &models);
+        // Released first, because extensions borrow the state themselves.
         drop(state);
         for extension in &self.extensions {
             extension.write_metrics(self, page);

@@ -85,6 +85,7 @@ impl ModelStatuses {
             let counts = self.with(*model, |status| {
                 [status.crashes, status.out_of_memory, status.unstartable]
             });
+            // All causes, also those at 0: a rate needs the first value of its series.
             for (cause, count) in ["crash", "out_of_memory", "unstartable"].iter().zip(counts) {
                 page.sample(name, &[("model", model_name), ("cause", cause)], count);
             }

@@ -94,12 +94,14 @@ fn planned(
     program: &str,
     (named, machine): (&Named, &[Card]),
 ) -> Result<Arc<dyn Demand>, Reason> {
+    // llama-server downloads such a model itself, so there is no header to read yet.
     let Some(path) = wish.model else {
         return Ok(Arc::new(Unknown));
     };
     let engine = engine_of(program);
     let dialect = match engine.kind {
         EngineKind::LlamaCpp => Dialect::Ggml,
+        // Above BF16 the two give the same numbers to different tensor types.
         EngineKind::IkLlamaCpp => Dialect::Ik,
     };
     let read =

@@ -42,6 +42,7 @@ impl Supervisor {
             // A loading llama-server does not listen yet, and there is nothing to finish.
             StopWay::ExitCommand if loading && self.has_channel => self.kill(),
             StopWay::ExitCommand if self.has_channel => self.send_exit_command().await,
+            // SIGTERM is all that an engine understands that has not spoken on the channel.
             StopWay::ExitCommand | StopWay::Terminate => self.process.signal(Signal::TERM),
             StopWay::Command(line) => self.run_stop_command(&line),
         }
@@ -114,6 +115,7 @@ async fn drain(stdout: &mut Lines<ChildStdout>, stderr: &mut Lines<ChildStderr>,
     while stdout.is_open() || stderr.is_open() {
         tokio::select! {
             line = stdout.next(), if stdout.is_open() => {
+                // State lines are no log, not even the last ones.
                 let line = line.filter(|line| control::state(line).is_none());
                 line.into_iter().for_each(|line| log.push(LogSource::Stdout, line));
             }

@@ -1,9 +1,9 @@
 //! Finds where a JSON string is closed, without stopping at the quotes that are escaped in it.
 //!
-//! Ordinary text has an escaped quote every few dozen bytes. A search that stops at each of them spends its time
-//! on starting anew: 0.22 ms for a prompt of 2 MB with memchr, a fifth of the request. So a block is asked one
-//! question that the compiler turns into vector instructions, whether a quote in it may close the string; only
-//! a block that may is looked at byte by byte.
+//! Ordinary text has an escaped quote every few dozen bytes. A search that stops at each of them spends its
+//! time on starting anew: 0.22 ms for a prompt of 2 MB with memchr, a fifth of the request. So a block is
+//! asked one question that the compiler turns into vector instructions, whether a quote in it may close the
+//! string; only a block that may is looked at byte by byte.
 
 use std::mem;
 
@@ -15,6 +15,7 @@ const BLOCK: usize = 128;
 /// Returns where the string that `text` continues is closed. `escaped` carries a dangling backslash from one
 /// chunk to the next.
 pub(super) fn closing_quote(text: &[u8], escaped: &mut bool) -> Option<usize> {
+    // A backslash at the end of the last chunk escapes the first byte of this one.
     let from = usize::from(mem::take(escaped));
     let rest = text.get(from..)?;
     let close = first_unescaped(rest);
@@ -39,8 +40,10 @@ fn first_unescaped(text: &[u8]) -> Option<usize> {
     None
 }
 
-/// Says whether a quote in the block at `start` may close the string; the first and the last block always may.
+/// Says whether a quote in the block at `start` may close the string; the first and the last block always
+/// may.
 fn may_close_in(text: &[u8], start: usize) -> bool {
+    // Two bytes of context: the question needs the two before each quote.
     let with_two_before = start.checked_sub(2).and_then(|from| text[from..].first_chunk());
     with_two_before.is_none_or(may_close)
 }

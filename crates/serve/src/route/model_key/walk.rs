@@ -78,12 +78,15 @@ impl Walk {
         match self.at {
             At::BeforeObject => self.skip_to(text, |byte| match byte {
                 b'{' => Some(At::BeforeKey),
+                // RFC 8259 lets a parser ignore a byte order mark, and some clients send one.
                 b' ' | b'\t' | b'\r' | b'\n' | 0xEF | 0xBB | 0xBF => None,
                 _ => Some(At::Over),
             }),
             At::BeforeKey => self.before_key(text),
+            // Whatever stands before the colon besides white space is malformed, which the engine reports.
             At::AfterKey => self.skip_to(text, |byte| (byte == b':').then_some(At::BeforeValue)),
             At::BeforeValue => self.before_value(text, offset),
+            // A number, `true`, `false` or `null`: none of them holds a comma or a brace.
             At::Scalar => match text.iter().position(|byte| matches!(byte, b',' | b'}')) {
                 Some(end) => {
                     self.at = At::BeforeKey;
@@ -108,6 +111,7 @@ impl Walk {
     }
 
     fn before_key(&mut self, text: &[u8]) -> usize {
+        // Cleared before the key begins, because a key may come in several chunks.
         self.record(LONGEST_KEY);
         self.skip_to(text, |byte| match byte {
             b'"' => Some(At::Key),
@@ -120,6 +124,8 @@ impl Walk {
         let Some(skipped) = text.iter().position(|byte| !byte.is_ascii_whitespace()) else {
             return text.len();
         };
+        // Of equal keys llama-server's parser (nlohmann::json) takes the last, so an earlier name is
+        // forgotten.
         if self.key_is_model {
             self.found = None;
         }
@@ -130,6 +136,7 @@ impl Walk {
                 self.at = At::Model;
             }
             b'"' => {
+                // A limit of 0 records nothing: this may be a prompt of megabytes.
                 self.record(0);
                 self.at = At::Text;
             }
@@ -155,6 +162,7 @@ impl Walk {
                 }
                 b'{' | b'[' => self.depth = self.depth.saturating_add(1),
                 b'}' | b']' => {
+                    // Never below 0, because the state is left as soon as the outermost bracket closes.
                     self.depth -= 1;
                     if self.depth == 0 {
                         self.at = At::BeforeKey;
@@ -185,6 +193,7 @@ impl Walk {
     fn string_ends(&mut self, end: usize) {
         self.at = match self.at {
             At::Key => {
+                // Compared when decoded, because an escape may spell the same key.
                 self.key_is_model = self.recorded().as_deref() == Some("model");
                 At::AfterKey
             }

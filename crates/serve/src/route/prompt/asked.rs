@@ -1,6 +1,7 @@
 //! The few fields of a body that say how deep its request goes.
 //!
-//! Of several limits the largest counts, because engines differ in which of them wins. A body that is not understood has no limit.
+//! Of several limits the largest counts, because engines differ in which of them wins. A body that is not
+//! understood has no limit.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -29,6 +30,7 @@ pub(super) struct Asked<'a> {
 
 impl<'a> Asked<'a> {
     pub(super) fn read(text: &'a [u8]) -> Self {
+        // A field of the wrong type fails the whole body; its other limits could mislead then.
         serde_json::from_slice(text).unwrap_or(Self {
             garbled: true,
             ..Self::default()
@@ -54,6 +56,7 @@ impl<'a> Asked<'a> {
 
     /// Answers that are wanted, over all prompts.
     pub(super) fn answers(&self) -> u64 {
+        // Each prompt of a list gets this many answers.
         let each = [self.n, self.n_cmpl].into_iter().flatten().map(whole).max();
         self.prompt.count().saturating_mul(each.unwrap_or(1).max(1))
     }
@@ -73,6 +76,7 @@ impl<'a> Asked<'a> {
     pub(super) fn can_be_counted(&self, works: Use) -> bool {
         match works {
             Use::Chats => !self.garbled,
+            // A single text only, because the count is asked for in one request.
             Use::Completes => matches!(self.prompt, Shape::Text(_)),
             Use::Nothing | Use::Reads | Use::Converses | Use::Unknown => false,
         }
@@ -82,6 +86,7 @@ impl<'a> Asked<'a> {
 /// JSON knows no other numbers; beyond what a context can be, the exact one matters no more.
 fn whole(number: f64) -> u64 {
     const MOST: f64 = 1e12;
+    // Rust has no checked conversion from `f64` to `u64`, so the number goes through its decimal text.
     let text = format!("{:.0}", number.clamp(0.0, MOST).ceil());
     text.parse().unwrap_or(u64::MAX)
 }
@@ -122,10 +127,12 @@ impl<'de> Visitor<'de> for ShapeVisitor {
     }
 
     fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Self::Value, E> {
+        // A text without escapes is borrowed: a prompt may be megabytes.
         Ok(Shape::Text(Cow::Borrowed(text)))
     }
 
     fn visit_str<E>(self, text: &str) -> Result<Self::Value, E> {
+        // serde_json decodes escapes into a buffer that it uses again, so this text is copied.
         Ok(Shape::Text(Cow::Owned(text.to_owned())))
     }
 
@@ -144,6 +151,7 @@ impl<'de> Visitor<'de> for ShapeVisitor {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        // serde wants a map read to its end, even one that does not matter.
         while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
         Ok(Shape::Tokens)
     }

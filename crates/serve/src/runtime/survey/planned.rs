@@ -90,6 +90,7 @@ impl Planned {
         if plans.iter().any(|plan| plan.fits) {
             return self;
         }
+        // The largest of all sets, because placement may choose any of them.
         let largest = plans.iter().filter_map(|plan| plan.largest_context).max();
         let Some(context) = largest.filter(|context| *context >= u64::from(least)) else {
             return self;
