@@ -1,4 +1,4 @@
-//! Why an engine could not be asked.
+//! Errors of an exact run.
 
 use std::io;
 use std::path::PathBuf;
