@@ -1,8 +1,8 @@
-//! Command line of the engine: the user's flags without those that listen, log or start programs.
+//! Engine arguments of an exact run: the user's flags, less those that act outside the process.
 //!
-//! Kept is everything that a model or its memory could depend on. Left out is what listens, logs, writes
-//! files or starts programs; ours come instead. `-fit` is off unless it was asked for, because it would
-//! answer another question.
+//! Every flag that a model or its memory could depend on is kept. Flags that listen, log, write files or
+//! start programs are replaced by the ones this crate sets. `-fit` is off unless the user set it, because
+//! fitting would change the very arguments that are measured.
 
 use std::path::Path;
 
@@ -11,8 +11,10 @@ use plimsoll_flags::{Options, Program, Setting, Value};
 
 use super::run::Until;
 
-/// Flags that say nothing about memory and would act on the world, or hide what we need to hear.
+/// Flags without an effect on memory that act outside the process, or hide the log lines this crate reads.
 const LEFT_OUT: [&str; 23] = [
+    // The log flags would move or reformat the lines that the transcript parser reads. `--sleep-idle-seconds`
+    // would unload the model in the middle of a run.
     "--log-disable",
     "--log-file",
     "--log-prompts-dir",
@@ -38,17 +40,17 @@ const LEFT_OUT: [&str; 23] = [
     "--sleep-idle-seconds",
 ];
 
-/// Question to the engine: program, cards and flags.
+/// An engine invocation before its arguments are spelled out.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Given<'a> {
     pub(super) kind: Program,
-    /// Number of cards that the backend shows.
+    /// Number of cards that the phantom backend reports.
     pub(super) cards: usize,
     pub(super) options: &'a Options,
 }
 
 impl Given<'_> {
-    /// The command line. `stand_in` gives another path for that of a model file.
+    /// Builds the command line. `stand_in` maps the path of each model file to the path to use instead.
     pub(super) fn arguments<E>(
         &self,
         socket: &Path,
@@ -65,27 +67,33 @@ impl Given<'_> {
                 .iter()
                 .any(|setting| setting.flag.effect == effect)
         };
+        // Without `-dev`, llama.cpp uses the devices of every backend that it loads, not only the phantom's.
         if !has(Effect::Devices) {
             add(&["-dev", &self.devices()]);
         }
+        // llama-server fits the model to free memory by default in newer builds; that changes the answer.
         if !has(Effect::Fit) {
             add(&["-fit", "off"]);
         }
+        // llama-fit-params prints its table and exits: it has no warm-up and no socket.
         if self.kind == Program::LlamaFitParams {
             add(&["--fit-print", "on"]);
             return Ok(arguments);
         }
-        // A projector says what it computes with only when it is warmed up.
+        // A projector logs its compute buffer only during warm-up, so the warm-up stays on where there is
+        // one.
         if !has(Effect::Projector) {
             add(&["--no-warmup"]);
         }
-        // The level at which every build prints its buffers.
+        // 4 is the log level at which every supported build prints its buffers. A `--host` that ends in
+        // `.sock` makes llama-server listen on a Unix socket, so no TCP port is taken.
         add(&["-lv", "4", "--host", &socket.to_string_lossy()]);
         Ok(arguments)
     }
 
-    /// Returns the log line at which an engine with these flags has reported all buffers.
+    /// The log event after which an engine with these flags has reported every buffer.
     pub(super) fn until(&self) -> Until {
+        // Each of these loads files or makes contexts after the first context.
         let more = |setting: &Setting| {
             matches!(
                 setting.flag.effect,
@@ -109,6 +117,7 @@ impl Given<'_> {
 
     fn devices(&self) -> String {
         let names: Vec<String> = (0..self.cards).map(|card| format!("CUDA{card}")).collect();
+        // The engine accepts the word `none`; an empty list is an error.
         if names.is_empty() {
             "none".to_owned()
         } else {
@@ -122,7 +131,7 @@ fn is_kept(setting: &Setting) -> bool {
     flag.effect != Effect::Router && !flag.names.iter().any(|name| LEFT_OUT.contains(name))
 }
 
-/// The setting with stand-ins for the files it names.
+/// The setting, with every file path in it mapped by `stand_in`.
 fn replaced<E>(
     setting: &Setting,
     stand_in: &mut impl FnMut(&str) -> Result<String, E>,
@@ -148,8 +157,9 @@ fn each<E>(list: &str, change: impl FnMut(&str) -> Result<String, E>) -> Result<
     Ok(fields?.join(","))
 }
 
-/// `style.gguf:0.5`, where what follows the last colon is a number.
+/// Maps the path of a field such as `style.gguf:0.5`, and keeps the scale after the last colon.
 fn scaled<E>(field: &str, stand_in: &mut impl FnMut(&str) -> Result<String, E>) -> Result<String, E> {
+    // A path may hold a colon of its own, so only a number after the last one is a scale.
     match field
         .rsplit_once(':')
         .filter(|(_, scale)| scale.parse::<f32>().is_ok())

@@ -1,8 +1,9 @@
-//! Cache of engine answers, one file for each question, in `$XDG_CACHE_HOME/plimsoll/exact`.
+//! On-disk cache of engine answers, one file per question, in `$XDG_CACHE_HOME/plimsoll/exact`.
 //!
-//! An entry holds the whole question beside the answer, so that a name that collides is no wrong answer, and
-//! the lines of the log, so that a reader that has learned more reads more out of them. It is written beside
-//! its place and moved there. What cannot be read is no entry; a cache that cannot be written is none.
+//! An entry stores the whole question, so that a hash collision cannot return a wrong answer. It stores log
+//! lines and no parsed figures, so that a later version with a better parser gets more out of them. Entries
+//! are written to a temporary file and renamed. An unreadable entry counts as missing, and an unwritable
+//! cache is not an error.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
@@ -12,9 +13,9 @@ use plimsoll_planner::exact::Transcript;
 use plimsoll_planner::{Engine, EngineKind};
 use serde::{Deserialize, Serialize};
 
-/// Changes when the meaning of an entry does.
+/// Format version of an entry; changes when the meaning of a field changes.
 const VERSION: u32 = 1;
-/// Longer files are none of ours.
+/// Size limit of an entry: longer files were not written by this program.
 const LONGEST: u64 = 4 << 20;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,10 +23,10 @@ pub(super) struct Cache {
     folder: PathBuf,
 }
 
-/// Answer of an engine.
+/// The log of one engine run, reduced to the lines that matter.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Answer {
-    /// `llama.cpp` or `ik_llama.cpp`; none where it does not say.
+    /// `llama.cpp` or `ik_llama.cpp`; `None` where the engine does not identify itself.
     kind: Option<String>,
     build: Option<u32>,
     lines: Vec<String>,
@@ -68,8 +69,9 @@ impl Answer {
 }
 
 impl Cache {
-    /// The user's; `None` where there is no place for one.
+    /// The cache of this user; `None` where no cache folder is known.
     pub(super) fn of_user() -> Option<Self> {
+        // The XDG base directory specification says that relative paths are invalid and must be ignored.
         let absolute = |name: &str| {
             env::var_os(name)
                 .map(PathBuf::from)
@@ -85,12 +87,13 @@ impl Cache {
 
     pub(super) fn get(&self, question: &str) -> Option<Answer> {
         let path = self.path(question);
-        // The size is checked before the read: the cache folder is writable by other programs of the user.
+        // The size is checked before the read, so that a foreign file of any size costs no memory.
         if fs::metadata(&path).ok()?.len() > LONGEST {
             return None;
         }
         let entry: Entry = serde_json::from_slice(&fs::read(path).ok()?).ok()?;
         let same = entry.version == VERSION && entry.question == question;
+        // An entry in which this version's parser finds no context is of no use; the engine is asked again.
         same.then_some(entry.answer)
             .filter(|answer| answer.transcript().has_context())
     }
@@ -101,7 +104,7 @@ impl Cache {
             question: question.to_owned(),
             answer: answer.clone(),
         };
-        // Without a cache the next question takes as long as this one.
+        // A failed write only costs time: the next run asks the engine again.
         let _ = serde_json::to_vec(&entry)
             .map_err(io::Error::from)
             .and_then(|bytes| self.write(&self.path(question), &bytes));
@@ -109,7 +112,7 @@ impl Cache {
 
     fn write(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
         fs::create_dir_all(&self.folder)?;
-        // The pid keeps two runs that write the same answer from sharing a temporary file.
+        // The process id keeps two runs that answer the same question from writing one temporary file.
         let beside = path.with_extension(format!("{}.new", std::process::id()));
         let written = fs::write(&beside, bytes).and_then(|()| fs::rename(&beside, path));
         if written.is_err() {
@@ -119,6 +122,8 @@ impl Cache {
     }
 
     fn path(&self, question: &str) -> PathBuf {
+        // `DefaultHasher` may change between Rust releases. That only misses entries: the question is
+        // compared.
         let mut hasher = DefaultHasher::new();
         question.hash(&mut hasher);
         self.folder.join(format!("{:016x}.json", hasher.finish()))

@@ -1,4 +1,4 @@
-//! Errors of asking an engine.
+//! Errors of an exact run.
 
 use std::io;
 use std::path::PathBuf;

@@ -1,9 +1,9 @@
-//! Copies of model files that are their headers with a hole behind them.
+//! Sparse copies of model files: the header, followed by a hole.
 //!
-//! An engine checks that a file is as long as its tensors need, and reads weights only to carry them to a
-//! card. A sparse file of the same length is enough, and takes no room. All files of a set are copied, under
-//! their own names, because an engine finds the others by the name of the first. A file is read and copied
-//! once, however often it is asked about.
+//! An engine checks that a file is as long as its tensors need, and reads weights only to upload them to a
+//! card. A sparse file of the same length is therefore enough, and takes no disk space. All parts of a split
+//! model are copied under their own names, because an engine derives the names of the other parts from the
+//! first. Each file is read and copied once per process.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -19,22 +19,22 @@ use super::ExactError;
 
 const FOLDER: &str = "plimsoll-exact-";
 
-/// Form of the header that an engine is shown.
+/// The part of a header that an engine gets to read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
     Whole,
-    /// Without its vocabulary, which takes an engine longer to read than all else.
+    /// The header without its vocabulary, which takes an engine longer to read than everything else.
     Lean,
 }
 
-/// The files that were asked about, and a folder for their copies.
+/// The model files of this run, and the folder for their copies.
 #[derive(Debug, Default)]
 pub(super) struct Files {
     folder: Option<OwnedFolder>,
     models: BTreeMap<String, ModelFiles>,
 }
 
-/// One model: its files, and the first of their copies in either form.
+/// One model: its files, and the path of the first copy in either form.
 #[derive(Debug)]
 struct ModelFiles {
     heads: Vec<Head>,
@@ -50,7 +50,7 @@ struct Head {
 }
 
 impl Files {
-    /// Returns the folder of copies and sockets, created on first use.
+    /// The folder for copies and sockets, created on first use.
     pub(super) fn folder(&mut self) -> Result<&Path, ExactError> {
         let folder = match self.folder.take() {
             Some(folder) => folder,
@@ -59,17 +59,19 @@ impl Files {
         Ok(self.folder.insert(folder).path())
     }
 
-    /// Stamps the parts of a file that an answer depends on: its header and its length, not its path.
+    /// Cache key of a file: its header and length, independent of its path.
     pub(super) fn stamp(&mut self, path: &str, form: Form) -> Result<String, ExactError> {
         let files = self.read(path)?;
         Ok(match form {
+            // A file without a vocabulary is the same in both forms; one stamp lets both share a cache entry.
             Form::Lean if files.has_vocabulary() => format!("lean {}", files.stamp),
             _ => files.stamp.clone(),
         })
     }
 
-    /// Copies a file and its set; the path of the first copy.
+    /// Copies a file and the rest of its set; returns the path of the first copy.
     pub(super) fn copy(&mut self, path: &str, form: Form) -> Result<String, ExactError> {
+        // Numbers the folder, so that two models whose files have the same names do not collide.
         let number = self.models.len();
         let folder = self.folder()?.to_owned();
         let files = self.read(path)?;
@@ -91,6 +93,7 @@ impl Files {
 
     fn read(&mut self, path: &str) -> Result<&mut ModelFiles, ExactError> {
         if !self.models.contains_key(path) {
+            // `entry()` cannot be used: reading the file may fail, and `or_insert_with` has no fallible form.
             self.models.insert(path.to_owned(), ModelFiles::read(path)?);
         }
         self.models
@@ -128,8 +131,7 @@ impl ModelFiles {
             let copy = folder.join(path.file_name().unwrap_or_default());
             let whole = head.window.head()?;
             let lean = head.lean.as_deref().filter(|_| form == Form::Lean);
-            // The engine compares the file size with its tensors, so a shorter header must shorten the file
-            // as much.
+            // Tensor data follows the header. A shorter header shortens the file by the same amount.
             let length = head.window.length() - widened(whole) + widened(lean.unwrap_or(whole));
             let copied =
                 fs::create_dir_all(folder).and_then(|()| write(&copy, lean.unwrap_or(whole), length));
@@ -149,13 +151,14 @@ fn widened(bytes: &[u8]) -> u64 {
 }
 
 fn write(path: &Path, head: &[u8], length: u64) -> io::Result<()> {
-    // Never follows or truncates an existing file: the folder is fresh.
+    // `create_new`, so that a copy never follows a link or overwrites a file in a shared temporary folder.
     let mut file = File::create_new(path)?;
     file.write_all(head)?;
+    // Extending with `set_len` leaves a hole: no block is allocated (ftruncate(2)).
     file.set_len(length)
 }
 
-/// Two different 64-bit hashes: an answer that is another file's must not be found by chance.
+/// Hashes the header twice with different salts: 128 bits make a collision between two models negligible.
 fn stamp(window: &Window) -> Result<String, ExactError> {
     let bytes = window.head()?;
     let hash = |salt: u64| {

@@ -1,18 +1,19 @@
-//! Asks the user's own engine what a model takes, without a GPU: `plimsoll plan --exact`.
+//! Exact memory figures from the user's own engine, without a GPU: `plimsoll plan --exact`.
 //!
-//! DECISION: the engine runs unmodified, with a backend that claims to be CUDA and has no memory behind it
-//! (`libplimsoll_phantom.so`), on copies of the model files that are headers with a hole behind them. It
-//! walks its whole load path, writes what each buffer takes into its log, and is stopped as soon as it has.
-//! No card is opened, no weight is read, and nothing listens but a socket in a folder of ours. What an engine
-//! said is kept for as long as engine, header, flags and cards stay the same.
+//! DECISION: the engine runs unmodified with a backend that claims to be CUDA and has no memory behind it
+//! (`libplimsoll_phantom.so`). The model files are copies that hold the header and a hole. The engine walks
+//! its whole load path, logs the size of each buffer, and is stopped after the last one. No card is opened,
+//! no weight is read, and the only listener is a socket in a private folder. Answers are cached for as long
+//! as engine, header, flags and cards stay the same.
 //!
-//! The user's flags are asked with the whole header, and once more without its vocabulary, which takes a
-//! fifth of the time. Where both report the same sizes, as they did for every model and build that was tried,
-//! all further questions use the short header. Questions that are known together run side by side.
+//! The first question is put with the whole header, and a second time with the header without its vocabulary,
+//! which takes a fifth of the time. Where both agree, as they did for every tested model and build, further
+//! questions use the shorter header; otherwise they use the whole one. Questions that are known together run
+//! in parallel.
 //!
-//! `question` is what is asked, `arguments` what the engine is given, `files` makes the copies, `run` runs
-//! it, `cache` keeps answers, `stamp` tells whether an engine is still the same, `price` puts the questions
-//! of a search.
+//! `question` describes a run and its cache key, `arguments` builds the command line, `files` makes the
+//! copies, `run` runs the engine, `cache` stores answers, `stamp` detects a changed engine, and `price` asks
+//! the questions of a search.
 #![forbid(unsafe_code)]
 
 mod arguments;
@@ -45,16 +46,16 @@ use self::files::{Files, Form};
 pub use self::price::Asked;
 use self::question::Question;
 
-/// An engine that can be asked.
+/// An engine that answers memory questions, with the answers it has given.
 #[derive(Debug)]
 pub struct Oracle {
     program: EngineProgram,
     kind: Program,
     phantom: PathBuf,
     cache: Option<Cache>,
-    /// The form of the headers for further questions.
+    /// The header form of further questions.
     form: Cell<Form>,
-    /// Runs so far have had sockets of these numbers.
+    /// Number of sockets used so far.
     sockets: Cell<u32>,
     limit: Cell<Option<Limit>>,
     tally: Cell<Tally>,
@@ -63,19 +64,19 @@ pub struct Oracle {
     said: RefCell<HashMap<String, Result<Transcript, Refusal>>>,
 }
 
-/// Remaining runs of the engine, and their deadline.
+/// Bounds on further engine runs, in number and in time.
 #[derive(Clone, Copy, Debug)]
 struct Limit {
     runs: u32,
     end: Instant,
 }
 
-/// Cost of the answers so far.
+/// The cost of the answers so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// Runs of the engine.
+    /// Number of engine runs.
     runs: u32,
-    /// Answers that were kept from before.
+    /// Number of answers from the on-disk cache.
     kept: u32,
 }
 
@@ -94,7 +95,7 @@ impl fmt::Display for Tally {
 }
 
 impl Oracle {
-    /// Finds the engine: the one named, else `llama-server` where engines are looked for.
+    /// Finds the engine: the named one, otherwise the `llama-server` that the launcher would start.
     pub fn find(named: Option<&Path>, kind: Program, keeps: bool) -> Result<Self, ExactError> {
         let program = match kind {
             Program::LlamaServer => engine::find(named)?,
@@ -102,6 +103,7 @@ impl Oracle {
             Program::LlamaCli => return Err(ExactError::Program("llama-cli")),
             Program::Library => return Err(ExactError::Program("a program on the C API")),
         };
+        // The phantom is preloaded, and static or set-user-ID programs ignore LD_PRELOAD (ld.so(8)).
         if let Some(why) = unreachable(&program.path) {
             return Err(ExactError::Reach {
                 path: program.path,
@@ -111,6 +113,8 @@ impl Oracle {
         Ok(Self {
             phantom: library::PHANTOM.find()?,
             cache: keeps.then(Cache::of_user).flatten(),
+            // The first answer needs the whole header; `open` switches to the shorter one after comparing
+            // both.
             form: Cell::new(Form::Whole),
             sockets: Cell::default(),
             limit: Cell::default(),
@@ -123,7 +127,7 @@ impl Oracle {
         })
     }
 
-    /// Returns the file name of the engine.
+    /// The file name of the engine.
     pub fn name(&self) -> String {
         let name = self.program.path.file_name().unwrap_or_default();
         name.to_string_lossy().into_owned()
@@ -133,27 +137,29 @@ impl Oracle {
         self.tally.get()
     }
 
-    /// From now on so many runs more, and no longer than this.
+    /// Bounds further runs to `runs`, and to `time` from now.
     pub fn limit(&self, runs: u32, time: Duration) {
         let end = Instant::now() + time;
         self.limit.set(Some(Limit { runs, end }));
     }
 
-    /// Returns the engine's kind and build as of the cached answer, else as of now; `None` where unknown.
+    /// The engine's kind and build: from the cached answer if there is one, otherwise from `--version`.
+    /// `None` where the engine does not identify itself.
     pub fn engine(&self, asked: &Options, cards: &[Card]) -> Result<Option<Engine>, ExactError> {
         let question = self.question(asked, cards, Form::Whole)?;
+        // Identifying starts the engine once more, so a cached answer is used first.
         if !self.recall(&question.key) {
             self.identify();
         }
         Ok(self.engine.get())
     }
 
-    /// Asks the engine about the user's own flags.
+    /// The engine's answer to the user's own flags.
     pub fn ask(&self, asked: &Options, cards: &[Card]) -> Result<Transcript, ExactError> {
         self.answer(asked, cards, Form::Whole)
     }
 
-    /// The same, and beside it what it says to `likely`, because they will be asked next.
+    /// The engine's answer to `asked`. Runs the `likely` next questions in parallel with it.
     pub fn open(
         &self,
         asked: &Options,
@@ -161,6 +167,8 @@ impl Oracle {
         cards: &[Card],
     ) -> Result<Transcript, ExactError> {
         let lean = [asked].into_iter().chain(likely);
+        // The short form of `asked` is in the same batch, so that comparing the two forms costs no extra
+        // round.
         let lean = lean.map(|options| self.question(options, cards, Form::Lean));
         let whole = [self.question(asked, cards, Form::Whole)];
         let questions: Result<Vec<_>, _> = whole.into_iter().chain(lean).collect();
@@ -173,16 +181,16 @@ impl Oracle {
         Ok(whole)
     }
 
-    /// Asks the engine about other flags.
+    /// The engine's answer to changed flags.
     fn further(&self, options: &Options, cards: &[Card]) -> Result<Transcript, ExactError> {
         match self.answer(options, cards, self.form.get()) {
-            // It may be the lack of a vocabulary that is refused.
+            // The refusal may come from the missing vocabulary, so only the whole header decides.
             Err(ExactError::Refused(_)) => self.answer(options, cards, Form::Whole),
             answered => answered,
         }
     }
 
-    /// Puts questions that will be asked, side by side.
+    /// Runs questions that will be asked soon, in parallel.
     fn foresee(&self, options: &[Options], cards: &[Card]) -> Result<(), ExactError> {
         let form = self.form.get();
         let questions = options.iter().map(|options| self.question(options, cards, form));
@@ -191,6 +199,7 @@ impl Oracle {
 
     fn answer(&self, options: &Options, cards: &[Card], form: Form) -> Result<Transcript, ExactError> {
         let question = self.question(options, cards, form)?;
+        // `put` consumes the question; the key finds its answer afterwards.
         let key = question.key.clone();
         self.put(vec![question])?;
         match self.said.borrow().get(&key) {
@@ -202,8 +211,9 @@ impl Oracle {
         }
     }
 
-    /// Sees to it that every question has an answer, as far as the limit reaches.
+    /// Answers every question that has no answer yet, within the limit.
     fn put(&self, questions: Vec<Question<'_>>) -> Result<(), ExactError> {
+        // A search foresees overlapping questions; a duplicate would waste one of the few runs.
         let mut open: Vec<Question<'_>> = Vec::new();
         for question in questions {
             let known = self.recall(&question.key) || open.iter().any(|other| other.key == question.key);
@@ -211,19 +221,23 @@ impl Oracle {
                 open.push(question);
             }
         }
-        // Questions beyond the limit stay unanswered; `answer` reports them as spent.
+        // Earlier questions matter more: callers list them in the order in which they will be asked.
         open.truncate(self.allowed());
         if open.is_empty() {
             return Ok(());
         }
+        // Before the jobs are made: the phantom imitates the build that the engine reports.
         self.identify();
         let jobs = open.iter().map(|question| self.job(question));
         let jobs = jobs.collect::<Result<Vec<_>, _>>()?;
         self.count(jobs.len());
         let ended = run::run_all(&self.program.path, &jobs);
+        // One failed run does not discard the answers of the others; the last error is returned.
         let mut failed = Ok(());
         for (question, ended) in open.into_iter().zip(ended) {
             let said = match ended {
+                // Only answers go to the disk cache. A refusal may be caused by this machine and is kept in
+                // memory only.
                 Ok(lines) => Ok(self.keep(&question.key, lines)),
                 Err(ExactError::Refused(refusal)) => Err(refusal),
                 Err(error) => {
@@ -236,7 +250,7 @@ impl Oracle {
         failed
     }
 
-    /// True where the answer is known, or was kept from before.
+    /// True where the answer is known already or is in the on-disk cache.
     fn recall(&self, key: &str) -> bool {
         if self.said.borrow().contains_key(key) {
             return true;
@@ -264,7 +278,7 @@ impl Oracle {
         answer.transcript()
     }
 
-    /// An engine that does not say what it is can still say what it takes.
+    /// Asks the engine for its version. Failure is no error: the engine can still report its buffers.
     fn identify(&self) {
         if self.engine.get().is_none() {
             let identity = engine::identify(&self.program).ok();
@@ -272,7 +286,7 @@ impl Oracle {
         }
     }
 
-    /// Returns the number of runs that the limit still allows.
+    /// Number of runs that the limit allows now.
     fn allowed(&self) -> usize {
         let Some(limit) = self.limit.get() else {
             return usize::MAX;
@@ -295,7 +309,7 @@ impl Oracle {
     }
 }
 
-/// `llama-fit-params`, named or beside the server.
+/// Finds `llama-fit-params`: the named file, otherwise the one beside the server.
 fn fit_params(named: Option<&Path>) -> Result<EngineProgram, ExactError> {
     const NAME: &str = "llama-fit-params";
     if named.is_some_and(|path| path.ends_with(NAME)) {

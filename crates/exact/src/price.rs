@@ -1,9 +1,9 @@
-//! The questions of a search, put to an engine: [`Price`] over an [`Oracle`].
+//! Prices of a search, measured by an engine: [`Price`] over an [`Oracle`].
 //!
-//! DECISION: a search is told what the engine said and nothing else. The closed forms, moved by as much as
-//! they were off for what was asked, only say where to begin, so that two runs are mostly enough: one that
-//! fits and one step more that does not. What the engine refuses does not fit; where it fails otherwise, or
-//! may not be asked again, the search is told so, and nothing is concluded.
+//! DECISION: a price is always the engine's own figure. The closed forms, corrected by their error on the
+//! first question, only choose the starting point. Two runs are then mostly enough: one that fits, and the
+//! next step, which does not. A configuration that the engine refuses does not fit. Any other failure, or an
+//! exhausted limit, is reported to the search, which then draws no conclusion.
 
 use std::cell::RefCell;
 
@@ -21,14 +21,14 @@ pub struct Asked<'a> {
     options: &'a Options,
     request: PlanRequest<'a>,
     name: String,
-    /// Engine's peak on each card, less the formulas' peak.
+    /// Error of the closed forms on the user's flags, per card: the engine's peak less the formulas' peak.
     off: Vec<i64>,
-    /// First failure of a question.
+    /// The first error that left a question unanswered.
     failed: RefCell<Option<ExactError>>,
 }
 
 impl<'a> Asked<'a> {
-    /// `options` are what `request` was read from, and `said` is what the engine said to them.
+    /// `options` are the flags that `request` was read from, and `said` is the engine's answer to them.
     pub fn new(
         oracle: &'a Oracle,
         options: &'a Options,
@@ -42,6 +42,7 @@ impl<'a> Asked<'a> {
                 .zip(peaks(&request, &formulas))
                 .map(|(engine, formulas)| engine - formulas)
                 .collect(),
+            // Without closed forms for this model there is no estimate; `estimate` treats an empty list so.
             Err(_) => Vec::new(),
         };
         Ok(Self {
@@ -54,7 +55,7 @@ impl<'a> Asked<'a> {
         })
     }
 
-    /// Returns the first failure; `None` where every question was answered.
+    /// The reason why a question stayed unanswered; `None` where all were answered.
     pub fn failure(self) -> Option<ExactError> {
         self.failed.into_inner()
     }
@@ -64,6 +65,7 @@ impl<'a> Asked<'a> {
     }
 
     fn note(&self, error: ExactError) {
+        // The first error is the cause; later ones follow from it.
         self.failed.borrow_mut().get_or_insert(error);
     }
 }
@@ -81,6 +83,7 @@ impl Price for Asked<'_> {
         };
         match self.oracle.further(&options, cards) {
             Ok(said) => Ok(priced(&request, &said, &self.name)?),
+            // A refusal is an answer, so the search goes on. Other errors end it through `is_spent`.
             Err(refused @ ExactError::Refused(_)) => Err(refused),
             Err(failed) => {
                 let told = ExactError::Spent {
@@ -94,6 +97,7 @@ impl Price for Asked<'_> {
     }
 
     fn foresee(&self, questions: &[Vec<Change>]) {
+        // Changes that cannot be applied are skipped here: `price` reports them if the search gets to them.
         let options = questions.iter().filter_map(|changes| self.edited(changes).ok());
         let options: Vec<Options> = options.collect();
         if let Err(error) = self.oracle.foresee(&options, self.request.cards) {

@@ -1,4 +1,4 @@
-//! Questions: cache key, and the engine run that answers one.
+//! One question to an engine: its flags and cards, its cache key, and the run that answers it.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -13,7 +13,7 @@ use super::files::Form;
 use super::run::Job;
 use super::{Oracle, stamp};
 
-/// Flags and cards, with one form of the headers.
+/// Flags on cards, with one form of the model headers.
 #[derive(Debug)]
 pub(super) struct Question<'a> {
     pub(super) key: String,
@@ -29,6 +29,7 @@ impl Oracle {
         cards: &[Card],
         form: Form,
     ) -> Result<Question<'a>, ExactError> {
+        // The phantom backend registers as CUDA, so cards of other kinds do not take part.
         let cards: Vec<&Card> = cards.iter().filter(|card| card.kind == CardKind::Cuda).collect();
         let given = Given {
             kind: self.kind,
@@ -37,6 +38,8 @@ impl Oracle {
         };
         let specs = card_specs(&cards);
         let mut files = self.files.borrow_mut();
+        // A fixed socket name keeps the run's own paths out of the cache key; file stamps replace model
+        // paths.
         let arguments = given.arguments(Path::new("s.sock"), |path| files.stamp(path, form))?;
         Ok(Question {
             key: self.key(&specs, &arguments),
@@ -46,7 +49,7 @@ impl Oracle {
         })
     }
 
-    /// Returns everything that an answer depends on, as text.
+    /// The cache key: everything that an answer depends on, as text.
     fn key(&self, specs: &str, arguments: &[String]) -> String {
         let mut key = format!("cards {specs}\nphantom ");
         key.push_str(&stamp::of_file(&self.phantom));
@@ -73,8 +76,7 @@ impl Oracle {
     }
 
     fn environment(&self, folder: &Path, specs: &str) -> Vec<(OsString, OsString)> {
-        // `LLAMA_ARG_*` would add flags that are not in the cache key; another preload could hide the
-        // phantom.
+        // Variables of llama.cpp set flags (`LLAMA_ARG_*`). A preloaded guard would count phantom memory.
         let foreign = |name: &OsString| {
             let name = name.to_string_lossy();
             ["LLAMA_", "PLIMSOLL_", "LD_PRELOAD"]
@@ -84,12 +86,14 @@ impl Oracle {
         let mut environment: Vec<(OsString, OsString)> =
             std::env::vars_os().filter(|(name, _)| !foreign(name)).collect();
         let mut set = |name: &str, value: OsString| environment.push((name.into(), value));
-        // A CUDA build must not open the real cards beside the phantom.
+        // An empty list hides the real cards from a CUDA backend that the engine may load as well.
         set(names::CUDA_VISIBLE_DEVICES, OsString::new());
         set(names::GGML_BACKEND_PATH, self.phantom.clone().into());
+        // GGML_BACKEND_PATH makes the engine load the phantom. The preload lets it answer first for the
+        // symbols it interposes.
         set("LD_PRELOAD", self.phantom.clone().into());
         set(names::PHANTOM_CARDS, specs.into());
-        // What an engine keeps for itself goes with the folder.
+        // The engine's cache goes into the private folder, which is removed at the end.
         set("LLAMA_CACHE", folder.into());
         if let Some(build) = self.engine.get().and_then(|engine| engine.build) {
             set(names::PHANTOM_BUILD, build.to_string().into());
@@ -107,5 +111,5 @@ fn card_specs(cards: &[&Card]) -> String {
     cards.iter().map(spec).collect::<Vec<_>>().join(";")
 }
 
-/// Compute capability of a card that was described without one: every kernel from here on reserves the same.
+/// Compute capability assumed for a card without one: Ada. Later generations reserve the same.
 const USUAL: (u32, u32) = (8, 9);

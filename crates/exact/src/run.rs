@@ -1,8 +1,9 @@
-//! Runs the engine until it has said what its buffers take, and no longer.
+//! Engine runs that stop after the last buffer is reported.
 //!
-//! It is a group of its own that ends with us, however we end: a trampoline sets the parent-death signal
-//! ([`exec_child`](plimsoll::command::exec_child)), and the whole group is killed once the last buffer is
-//! known. What it says comes through one pipe, so that complaints and buffers keep their order.
+//! The engine runs in its own process group and never outlives this process: a trampoline sets the
+//! parent-death signal ([`exec_child`](plimsoll::command::exec_child)), and the whole group is killed once
+//! the last buffer is known. Its stdout and stderr share one pipe, so that errors and buffers keep their
+//! order.
 
 use std::ffi::OsString;
 use std::io::{self, PipeReader, Read};
@@ -20,22 +21,22 @@ use rustix::process::{Pid, Signal, getpid, kill_process_group};
 
 use super::ExactError;
 
-/// More at once would only wait for each other's memory.
+/// Upper bound on parallel runs: more only compete for memory bandwidth.
 const MOST_AT_ONCE: usize = 8;
-/// A trillion parameters take a second.
+/// Time limit of one run. A model of a trillion parameters takes about a second.
 const DEADLINE: Duration = Duration::from_secs(30);
-/// No engine says so much before it is ready.
+/// Log size limit: no engine writes as much before it is ready.
 const LONGEST_LOG: usize = 64 << 20;
-/// The rest of a line is not worth keeping.
+/// Length at which a log line is cut.
 const LONGEST_LINE: usize = 4096;
 
-/// Log line at which an engine has reported all buffers.
+/// The log event after which an engine has reported everything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Until {
-    /// With its first context: it loads nothing else. What it would do next is decode a few tokens, which
-    /// takes long where layers are in host memory.
+    /// The first context: the engine loads nothing else. Its next step would be to decode a few tokens, which
+    /// is slow where layers are in host memory.
     Context,
-    /// Creation of its slots.
+    /// The creation of the server's slots.
     Ready,
 }
 
@@ -56,10 +57,10 @@ pub(super) struct Job {
     pub(super) until: Until,
 }
 
-/// Runs jobs side by side, as many at once as there are processors; of each the lines that matter.
+/// Runs jobs in parallel, at most one per processor. Returns the relevant log lines of each, in order.
 pub(super) fn run_all(program: &Path, jobs: &[Job]) -> Vec<Result<Vec<String>, ExactError>> {
     let workers = thread::available_parallelism().map_or(1, usize::from);
-    // Workers take the next job from a shared counter, so a slow engine start does not hold up a fixed share.
+    // A shared counter instead of fixed shares: runs differ in length by an order of magnitude.
     let next = AtomicUsize::new(0);
     let work = || {
         let mut ended = Vec::new();
@@ -71,12 +72,14 @@ pub(super) fn run_all(program: &Path, jobs: &[Job]) -> Vec<Result<Vec<String>, E
     let mut ended: Vec<_> = thread::scope(|scope| {
         let others = 1..workers.min(MOST_AT_ONCE).min(jobs.len());
         let others: Vec<_> = others.map(|_| scope.spawn(work)).collect();
+        // This thread works too, so one job starts no thread.
         let mine = work();
         let theirs = others
             .into_iter()
             .flat_map(|other| other.join().unwrap_or_default());
         mine.into_iter().chain(theirs).collect()
     });
+    // Workers finish out of order; callers match answers to questions by position.
     ended.sort_by_key(|(at, _)| *at);
     ended.into_iter().map(|(_, ended)| ended).collect()
 }
@@ -98,6 +101,7 @@ fn run(program: &Path, job: &Job) -> Result<Vec<String>, ExactError> {
         .args(["--parent", &getpid().as_raw_nonzero().to_string(), "--"])
         .arg(program)
         .args(&job.arguments)
+        // The question built the whole environment. Inheriting more would let variables bypass its filter.
         .env_clear()
         .envs(job.environment.iter().map(|(name, value)| (name, value)))
         .stdin(Stdio::null())
@@ -108,6 +112,7 @@ fn run(program: &Path, job: &Job) -> Result<Vec<String>, ExactError> {
     let engine = Running(child.map_err(start)?);
     let mut listener = Listener::default();
     let ended = listener.listen(log, until);
+    // Kills the group before the log is judged: an engine that goes on would start decoding.
     drop(engine);
     match ended {
         Ok(()) if until.is_over(&listener.transcript) => Ok(listener.lines),
@@ -120,21 +125,21 @@ fn run(program: &Path, job: &Job) -> Result<Vec<String>, ExactError> {
     }
 }
 
-/// A process group that is gone when this is.
+/// A process group that is killed on drop.
 struct Running(Child);
 
 impl Drop for Running {
     fn drop(&mut self) {
         let group = i32::try_from(self.0.id()).ok().and_then(Pid::from_raw);
         if let Some(group) = group {
-            // The leader is not reaped yet, so the number is still its own.
+            // The leader is not reaped yet, so the kernel cannot have reused its number.
             let _ = kill_process_group(group, Signal::KILL);
         }
         let _ = self.0.wait();
     }
 }
 
-/// Log so far.
+/// The log as read so far.
 #[derive(Default)]
 struct Listener {
     transcript: Transcript,
@@ -143,7 +148,7 @@ struct Listener {
 }
 
 impl Listener {
-    /// Listens until everything is known or the engine has ended.
+    /// Reads the log until everything is known or the engine has ended.
     fn listen(&mut self, mut log: PipeReader, until: Until) -> io::Result<()> {
         let end = Instant::now() + DEADLINE;
         let mut rest: Vec<u8> = Vec::new();
@@ -153,6 +158,7 @@ impl Listener {
             wait_for(&log, end)?;
             let count = log.read(&mut buffer)?;
             if count == 0 {
+                // The last line of a crash often lacks its newline.
                 self.hear(&rest);
                 return Ok(());
             }
@@ -163,12 +169,13 @@ impl Listener {
                 .rposition(|&byte| byte == b'\n')
                 .map_or(0, |last| last + 1);
             for line in rest[..whole].split(|&byte| byte == b'\n') {
+                // A read may hold lines from after the last buffer; they would make equal answers differ.
                 if !until.is_over(&self.transcript) {
                     self.hear(line);
                 }
             }
             rest.drain(..whole);
-            // A partial line longer than this is cut: its sizes stand at its beginning.
+            // Bounds a line without end, such as a progress bar.
             rest.truncate(LONGEST_LINE);
         }
         Ok(())
@@ -186,12 +193,13 @@ impl Listener {
     }
 }
 
-/// Waits until there is something to read; an error once the time is up.
+/// Waits until there is something to read; an error after the deadline.
 fn wait_for(log: &PipeReader, end: Instant) -> io::Result<()> {
     let left = end.saturating_duration_since(Instant::now());
     let left = Timespec::try_from(left).map_err(io::Error::other)?;
     match poll(&mut [PollFd::new(log, PollFlags::IN)], Some(&left)) {
         Ok(0) => Err(io::ErrorKind::TimedOut.into()),
+        // An interrupted poll returns early; the read that follows blocks at most until the next line.
         Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
         Err(error) => Err(error.into()),
     }

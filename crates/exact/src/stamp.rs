@@ -1,20 +1,21 @@
-//! Identity of an engine: stamps of its program and libraries.
+//! Change detection for engine files.
 //!
-//! A file is the same while its path, size, time of change and inode are. An engine is its program and the
-//! libraries of its family, beside it or where installations put them; the user's `LD_LIBRARY_PATH` comes
-//! first, as for the loader.
+//! A file is unchanged while its path, size, modification time and inode are. An engine is its program and
+//! the libraries of llama.cpp and ggml: beside it, where installations put them, and in `LD_LIBRARY_PATH`, as
+//! for the dynamic loader.
 
 use std::env;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// Name prefixes of the family's libraries.
+/// Name prefixes of the libraries that belong to an engine.
 const FAMILY: [&str; 4] = ["libggml", "libllama", "libmtmd", "libcommon"];
-/// Seen from the folder of the program.
+/// Library folders of an installation, relative to the folder of the program.
 const FOLDERS: [&str; 4] = ["", "../lib", "../lib64", "../lib/x86_64-linux-gnu"];
 
 pub(super) fn of_file(path: &Path) -> String {
+    // Hashing the content instead would read hundreds of MiB of CUDA kernels on each run.
     match fs::metadata(path) {
         Ok(about) => format!(
             "{} {} {}.{:09} {}",
@@ -24,17 +25,19 @@ pub(super) fn of_file(path: &Path) -> String {
             about.mtime_nsec(),
             about.ino()
         ),
+        // A missing file is part of the key too: its later appearance must change the key.
         Err(_) => format!("{} none", path.display()),
     }
 }
 
 pub(super) fn of_engine(program: &Path) -> String {
-    // Links such as `llama-server -> versions/b10605/…` are resolved, so an update changes the stamp.
+    // Distributions link `/usr/bin/llama-server` elsewhere; the libraries lie beside the real file.
     let program = program.canonicalize().unwrap_or_else(|_| program.to_owned());
     let beside = program.parent().unwrap_or(Path::new("/"));
     let searched = env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
     let folders = env::split_paths(&searched).chain(FOLDERS.iter().map(|folder| beside.join(folder)));
     let mut files: Vec<PathBuf> = folders.flat_map(|folder| family(&folder)).collect();
+    // Versioned links all resolve to one file, which `dedup` then counts once.
     files.sort();
     files.dedup();
     let stamps = [program].into_iter().chain(files).map(|path| of_file(&path));

@@ -1,9 +1,9 @@
-//! Load on an OpenAI-compatible server, and what it does to the server's memory.
+//! Load tests of OpenAI-compatible servers, and their effect on the server's memory.
 //!
-//! DECISION: load comes in rounds. A round is the same requests as the one before, of several depths; between
-//! rounds nothing is in flight, and then the memory is looked at. So looks are alike: neither a request half
-//! done nor a deeper prompt than last time is taken for growth, and what a server caches of prompts is full
-//! after the first rounds. What is judged is `plimsoll_telemetry::trend`'s to say.
+//! DECISION: load comes in rounds. A round repeats the requests of the round before, at several depths.
+//! Memory is measured between rounds, with no request in flight. Measurements are therefore comparable:
+//! neither a half-finished request nor a deeper prompt can look like growth, and prompt caches are full after
+//! the first rounds. The verdict is computed by `plimsoll_telemetry::trend`.
 //!
 //! Everything is bounded: requests in number and time, answers in bytes, a round in its requests, a state in
 //! its points.

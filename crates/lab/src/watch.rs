@@ -1,9 +1,9 @@
-//! Watches the memory of a machine and of a program, and writes its course down.
+//! Memory recordings of a machine and of a program.
 //!
-//! DECISION: files of `/proc` stay open and are read again from their beginning, processes are sought only
-//! when the kernel says that a new one has begun, and what one tick found goes out in one write. That keeps a
-//! look at some tens of microseconds, and a SIGKILL at the loss of the sample under way. The cards are asked
-//! through the lookout process, as everywhere.
+//! DECISION: files of `/proc` stay open and are read again from the start. Processes are searched only after
+//! the kernel has reported a new pid, and each tick is one write. A measurement therefore takes some tens of
+//! microseconds, and a SIGKILL loses only the current sample. The cards are read through the sampler process,
+//! as everywhere else.
 
 mod collector;
 mod guards;

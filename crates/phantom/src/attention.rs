@@ -1,8 +1,8 @@
-//! Flash attention: supported operands, and the room that the kernel needs behind its result.
+//! Flash attention: supported operands, and the space that the kernel needs behind its result.
 //!
-//! DECISION: what there is no kernel for is decided here, by the operands; which of the kernels runs is
-//! `plimsoll_pool::demand`'s to say. Builds before PR 23907 (about b9400) ask nothing behind the result:
-//! there the f16 copies of a quantised cache come out of the run-time pool. Source:
+//! DECISION: this module decides by the operands whether a kernel exists; `plimsoll_pool::demand` decides
+//! which kernel runs. Builds before PR 23907 (about b9400) reserve nothing behind the result: there the f16
+//! copies of a quantised cache come out of the run-time pool. Source:
 //! `fattn.cu:ggml_cuda_get_best_fattn_kernel, ggml_cuda_flash_attn_ext_get_alloc_size`,
 //! `fattn-common.cuh:ggml_cuda_flash_attn_ext_get_f16_extra_data @ b8799, b10605, ggml 0.26.0`.
 
@@ -41,7 +41,7 @@ impl<'a> Attention<'a> {
         self.result.float_parameter(1)
     }
 
-    /// True if heads that share are computed together.
+    /// True if query heads that share a KV head are computed together.
     pub(crate) fn shares_well(&self) -> bool {
         let operands = [Some(self.q), Some(self.k), Some(self.v), self.mask];
         let aligned =
@@ -52,19 +52,20 @@ impl<'a> Attention<'a> {
             && operands.into_iter().flatten().all(aligned)
     }
 
-    /// The kernel, or none where the card has none for it.
+    /// The kernel; `None` where the card has none for these operands.
     pub(crate) fn kernel(&self, rules: Rules) -> Option<Kernel> {
         let call = self.call()?;
         if !self.has_head(&call, rules.engine) || !self.has_types(rules.engine) {
             return None;
         }
+        // Every kernel reads one mask for all heads.
         if self.mask.is_some_and(|mask| mask.ne(2) != 1) {
             return None;
         }
         Some(call.kernel(rules))
     }
 
-    /// The call in plain numbers; none where heads do not share evenly, of which ggml dies.
+    /// The call in plain numbers; `None` where query heads do not share KV heads evenly, which aborts ggml.
     pub(crate) fn call(&self) -> Option<Call> {
         let (heads, kv_heads) = (self.q.ne(2), self.k.ne(2));
         let even = kv_heads > 0 && heads.is_multiple_of(kv_heads);
@@ -87,6 +88,7 @@ impl<'a> Attention<'a> {
 
     fn has_head(&self, call: &Call, generation: Generation) -> bool {
         let (newer, shares, sharing) = (!generation.copies(), call.shares(), call.sharing());
+        // These are the head sizes with a compiled kernel. 576 and 512 are DeepSeek's latent attention.
         match (self.k.ne(0), self.v.ne(0)) {
             (40 | 64 | 72 | 80 | 96 | 112 | 128 | 256, v) => v == self.k.ne(0),
             (192, 128) => newer && shares && sharing.is_multiple_of(8),
@@ -100,6 +102,7 @@ impl<'a> Attention<'a> {
         let (k, v) = (self.k.kind(), self.v.kind());
         let always = |kind| matches!(kind, Type::F32 | Type::F16 | Type::Bf16 | Type::Q4_0 | Type::Q8_0);
         let any = |kind| always(kind) || matches!(kind, Type::Q4_1 | Type::Q5_0 | Type::Q5_1);
+        // Default builds leave out GGML_CUDA_FA_ALL_QUANTS, and with it kernels for mixed types of K and V.
         match generation {
             Generation::Ik | Generation::Copying | Generation::Reserving => k == v && always(k),
             Generation::Third => any(k) && any(v),
@@ -131,6 +134,7 @@ impl<'a> Attention<'a> {
         } else {
             call.copied(Kernel::Matrix)
         };
+        // Alignment is of the address itself, so the size depends on the place that the tensor has got.
         let start = u64::try_from(self.result.raw().data.addr()).unwrap_or(0);
         let mut end = start.saturating_add(bytes);
         for (operand, copied) in [self.k, self.v].into_iter().zip(copied) {
@@ -144,6 +148,7 @@ impl<'a> Attention<'a> {
 
     /// True if a default build has a vector kernel for these types.
     fn has_vector(&self, generation: Generation) -> bool {
+        // The kernel for vectors reads f32 caches through an f16 copy.
         let as_half = |kind| if kind == Type::F32 { Type::F16 } else { kind };
         let (k, v) = (as_half(self.k.kind()), as_half(self.v.kind()));
         generation != Generation::Third

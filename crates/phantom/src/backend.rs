@@ -1,8 +1,7 @@
-//! A stream of a card: what an engine's context computes on.
+//! CUDA stream of a phantom card, which the engine sees as a ggml backend.
 //!
-//! DECISION: computing is looking at what each operation would ask of the run-time pool; all else returns at
-//! once, as if done.
-//! Source: `ggml-cuda.cu:ggml_backend_cuda_interface @ b10605`.
+//! DECISION: to compute a node is to add up its requests to the run-time pool; every other call returns at
+//! once, as if done. Source: `ggml-cuda.cu:ggml_backend_cuda_interface @ b10605`.
 
 use alloc::boxed::Box;
 use core::ffi::{c_char, c_int};

@@ -16,7 +16,7 @@ const MOST: usize = 16;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Card {
-    /// `CUDA0`.
+    /// Device name in the engine, such as `CUDA0`.
     pub(crate) device: CString,
     pub(crate) name: CString,
     pub(crate) total: u64,
@@ -24,13 +24,14 @@ pub(crate) struct Card {
     pub(crate) capability: Capability,
     /// Multiprocessors.
     pub(crate) processors: u64,
-    /// Has the host's memory for its own: Jetson, GB10.
+    /// True where the card uses the host's memory: Jetson, GB10.
     pub(crate) integrated: bool,
 }
 
 /// Reads the whole list.
 pub(crate) fn parse(text: &str) -> Result<Vec<Card>, String> {
     let cards: Vec<Card> = text
+        // The position in the list is the device number, as CUDA_VISIBLE_DEVICES makes it for real cards.
         .split(';')
         .enumerate()
         .map(|(index, text)| card(index, text).map_err(|what| format!("card {index}: {what}")))
@@ -65,11 +66,14 @@ fn card(index: usize, text: &str) -> Result<Card, String> {
     let total = total.ok_or("total= is missing")?;
     let capability = capability.ok_or("cc= is missing")?;
     Ok(Card {
+        // The engine's `-dev` and `-ts` go by these names, so they must be those of ggml's CUDA backend.
         device: CString::new(format!("CUDA{index}")).map_err(|_| "no name")?,
         name: CString::new(name).map_err(|_| "a zero in the name")?,
         total,
+        // A driver never reports more free memory than there is; a snapshot taken by hand may.
         free: free.unwrap_or(total).min(total),
         capability,
+        // 132 multiprocessors are an H200's. The bound keeps products of this number from overflowing.
         processors: processors.unwrap_or(132).clamp(1, 4096),
         integrated,
     })

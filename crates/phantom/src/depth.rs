@@ -1,10 +1,10 @@
-//! The run-time pools at depth: what they would hold, as prompts grow.
+//! Run-time pool sizes at growing prompt depth.
 //!
-//! DECISION: each stream of a card has pools of its own, as in ggml, and both policies run on every graph,
-//! whichever the card has: ggml's legacy pool (no virtual memory management) and its VMM pool. They are
-//! `plimsoll-pool`'s exact models, on a card without end. A `depth` line is written whenever a graph changes
-//! a high-water mark or goes deeper; nothing runs without a report. The requests themselves go to the file of
-//! `PLIMSOLL_PHANTOM_TRACE`, which `plimsoll replay` reads.
+//! DECISION: each stream of a card has its own pools, as in ggml. Both policies run on every graph, whichever
+//! the card uses: ggml's legacy pool (no virtual memory management) and its VMM pool. They are
+//! `plimsoll-pool`'s exact models, on a card of unlimited size. A `depth` line is written whenever a graph
+//! raises a high-water mark or goes deeper; nothing runs without a report. The requests themselves go to the
+//! file of `PLIMSOLL_PHANTOM_TRACE`, which `plimsoll replay` reads.
 //!
 //! | field | is |
 //! |---|---|
@@ -35,7 +35,7 @@ use crate::kinds::Op;
 use crate::phantom::{CardState, Phantom};
 use crate::tensor::View;
 
-/// More nodes than any graph has.
+/// Bound against a damaged graph: more nodes than any model has.
 const MOST_NODES: usize = 1 << 20;
 
 static STREAMS: AtomicU64 = AtomicU64::new(0);
@@ -82,8 +82,9 @@ impl Depth {
         }
     }
 
-    /// Looks at one graph, which the engine believes to be computed.
+    /// Runs the pools on one graph, which the engine takes for computed.
     pub(crate) fn compute(&mut self, graph: &Graph) {
+        // Without a report, the pools would slow down every graph for nothing.
         if !self.phantom.report.is_open() {
             return;
         }
@@ -104,6 +105,7 @@ impl Depth {
             cublas: self.seen.cublas + self.requests.cublas,
             tokens,
         };
+        // Of cuBLAS only the first use counts: its workspace is allocated once.
         let marks = |seen: Seen| (seen.cells, seen.live, seen.legacy, seen.vmm, seen.cublas > 0);
         let changed = marks(now) != marks(self.seen);
         self.seen = now;
@@ -142,6 +144,7 @@ impl Depth {
 /// Adds what every node asks for; returns the most columns of a product, and the most cells of an attention.
 fn gather(graph: &Graph, rules: Rules, requests: &mut Requests) -> (u64, u64) {
     let nodes = nodes(graph);
+    // Products that a fused kernel spares are found first, because they come before their activation.
     let spared: BTreeSet<usize> = nodes
         .iter()
         .filter(|node| node.op() == Op::Glu)
@@ -153,6 +156,7 @@ fn gather(graph: &Graph, rules: Rules, requests: &mut Requests) -> (u64, u64) {
         match node.op() {
             Op::MulMat => tokens = tokens.max(node.ne(1)),
             Op::FlashAttnExt => cells = cells.max(node.source(1).map_or(0, |k| k.ne(1))),
+            // Without flash attention, the masked softmax has one column per cell of the cache.
             Op::SoftMax if node.source(1).is_some() => cells = cells.max(node.ne(0)),
             _ => {}
         }

@@ -1,10 +1,10 @@
-//! The engine that has loaded us: the functions of its ggml that we call.
+//! ggml functions of the engine that loaded the plugin.
 //!
-//! DECISION: they are looked up in the tables of what is loaded, not linked and not by `dlsym`: the plugin
-//! then loads into any process, finds a ggml that was loaded privately (a Python module's), and can say what
-//! is missing instead of failing to load. Exactly one ggml must be there; with two there is no telling which
-//! one is loading us. An engine that was linked statically and exports nothing shows none: it is told so, and
-//! what to do about it.
+//! DECISION: they are looked up in the symbol tables of the loaded objects, neither linked nor found by
+//! `dlsym`. The plugin therefore loads into any process, finds a ggml that was loaded privately (by a Python
+//! module), and can report what is missing instead of failing to load. Exactly one ggml must be present; with
+//! two, the one that is loading the plugin is unknown. A statically linked engine that exports nothing gets a
+//! message that names the remedy.
 
 use alloc::string::String;
 use alloc::vec::Vec;

@@ -1,22 +1,21 @@
-//! Generation of ggml's CUDA backend that is mirrored.
+//! Generation of ggml's CUDA backend to mirror.
 //!
-//! DECISION: three, told apart by what was measured in the engine, and by its build's number where that is
-//! known. Interface version 3 is the third. Among those of version 2 the line is PR 23907, which moved the
-//! f16 copies of a quantised cache out of the run-time pool; it was merged between b9305 and b9893, about
-//! b9400, and left no mark in the interface. So the number decides (`PLIMSOLL_PHANTOM_BUILD`, else the
-//! engine's exported `llama_build_number`); without one, whether ggml has the operation `col2im_1d`, which
-//! b8799 lacks and b10605 has. The report says which evidence it was. ik_llama.cpp loads no backend, so it is
-//! never met here.
+//! DECISION: there are three, distinguished by measurements in the engine, and by its build number where that
+//! is known. Interface version 3 is the third. Within version 2 the boundary is PR 23907, which moved the f16
+//! copies of a quantised cache out of the run-time pool. It was merged between b9305 and b9893, about b9400,
+//! and left no trace in the interface. The build number decides (`PLIMSOLL_PHANTOM_BUILD`, else the engine's
+//! exported `llama_build_number`). Without one, the operation `col2im_1d` decides, which b8799 lacks and
+//! b10605 has. The report names the evidence. ik_llama.cpp loads no backends, so it never occurs here.
 
 pub(crate) use plimsoll_pool::demand::Engine as Generation;
 
 use crate::engine::Engine;
 use crate::probe::Version;
 
-/// The first build whose copies are in the compute buffer, within a few dozen.
+/// First build with the copies in the compute buffer, within a few dozen builds.
 const RESERVING_SINCE: u32 = 9400;
 
-/// The generation, and what tells it.
+/// The generation, and the evidence for it.
 pub(crate) fn of(version: Version, asked: Option<u32>, engine: &Engine) -> (Generation, &'static str) {
     if version == Version::Three {
         return (Generation::Third, "interface version 3");
@@ -28,6 +27,7 @@ pub(crate) fn of(version: Version, asked: Option<u32>, engine: &Engine) -> (Gene
             Generation::Reserving
         }
     };
+    // The given number comes from `--version`, which every build answers; many do not export the symbol.
     match (asked, engine.build) {
         (Some(build), _) => (by_number(build), "the build number given"),
         (None, Some(build)) => (by_number(build), "the engine's build number"),

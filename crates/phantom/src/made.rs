@@ -1,4 +1,4 @@
-//! Tensors for tests, with no engine: contiguous ones, and views of them.
+//! Synthetic tensors for tests without an engine: contiguous ones, and views of them.
 
 use core::ptr::{from_ref, null_mut};
 

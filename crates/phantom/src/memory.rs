@@ -1,11 +1,11 @@
-//! Buffers: a card's, which are addresses only, and the host's pinned ones, which are real.
+//! Buffers: address ranges for a card, real memory for pinned host buffers.
 //!
-//! DECISION: a card's buffer is a range of addresses that has no memory behind it and must not be touched, so that every
-//! tensor has an address of its own and a mistake shows at once. Nothing is refused for lack of memory:
-//! whether it fits is the caller's arithmetic, and an engine that dies half-way says only half of it. What is
-//! read back from a card is zeros.
-//! Source: `ggml-cuda.cu:ggml_backend_cuda_buffer_type_get_alloc_size, ggml_backend_cuda_buffer_interface,
-//! ggml_backend_cuda_host_buffer_type @ b10605`; `MATRIX_ROW_PADDING` of `common.cuh`.
+//! DECISION: a card's buffer is a range of addresses without memory behind it. Every tensor thus has its own
+//! address, and a stray access faults at once. No allocation is refused for lack of card memory: the caller
+//! does that arithmetic, and an engine that fails half-way reports only half of its buffers. Reads from a
+//! card return zeros. Source: `ggml-cuda.cu:ggml_backend_cuda_buffer_type_get_alloc_size,
+//! ggml_backend_cuda_buffer_interface, ggml_backend_cuda_host_buffer_type @ b10605`; `MATRIX_ROW_PADDING` of
+//! `common.cuh`.
 
 use core::ptr::{null, null_mut};
 
@@ -27,7 +27,7 @@ pub(crate) use card::{get_tensor, get_tensor_2d, is_on_card};
 use host::{host_alignment, host_allocate, host_name, is_host};
 
 const ALIGNMENT: usize = 128;
-/// Kernels read quantised rows in steps of so many values.
+/// Kernels read quantised rows in steps of this many values.
 const ROW_PADDING: u64 = 512;
 
 /// Bytes of a tensor in a card's buffer.
@@ -37,6 +37,7 @@ pub(crate) fn size(tensor: View<'_>, rules: Rules) -> u64 {
         .and_then(Attention::of);
     let size = attention.map_or_else(|| tensor.bytes(), |attention| attention.size(rules));
     let layout = tensor.layout();
+    // Only the last row is padded: a kernel that reads past any other row still reads the tensor.
     match tensor.ne(0) % ROW_PADDING {
         over @ 1.. if layout.quantised => size.saturating_add(row_size(layout, ROW_PADDING - over)),
         _ => size,
@@ -51,6 +52,7 @@ pub(crate) fn of_card(version: Version, device: *mut Device, context: Handle) ->
             card_allocate as Function,
             card_alignment as Function,
             card_size as Function,
+            // ggml takes a buffer type without `is_host` for device memory.
             null(),
         ],
         device,
@@ -65,6 +67,7 @@ pub(crate) fn of_host(version: Version, device: *mut Device) -> BufferType {
             host_name as Function,
             host_allocate as Function,
             host_alignment as Function,
+            // Without `get_alloc_size`, ggml uses `ggml_nbytes`, as host buffers need no padding.
             null(),
             is_host as Function,
         ],

@@ -1,12 +1,12 @@
-//! Model files are mapped and not read, and memory of the host is allocated and not written.
+//! Lazy mapping of model files, and host memory that is never cleared.
 //!
 //! llama.cpp asks the kernel to read a whole file as it maps it (`llama-mmap.cpp @ b10605`: `MAP_POPULATE`,
-//! and `POSIX_MADV_WILLNEED`), which for the weights of a large model takes minutes, and memory where the
-//! file has a hole. Here nothing computes with weights, so a page is read when it is touched and not before.
-//! A cache in host memory is cleared page by page (`llama-kv-cache.cpp`, `llama-memory-recurrent.cpp @
-//! b10605, b8799`), which for a long context would take seconds and the host's memory; here nothing reads it.
-//! This half of the library works only where it is preloaded, as `plimsoll plan --exact` does; opened as a
-//! plugin it is out of the way.
+//! and `POSIX_MADV_WILLNEED`). For the weights of a large model that takes minutes, and memory where the file
+//! has a hole. Nothing computes with weights here, so pages are read only when they are touched. A cache in
+//! host memory is cleared page by page (`llama-kv-cache.cpp`, `llama-memory-recurrent.cpp @ b10605, b8799`).
+//! For a long context that would take seconds and the host's memory, and nothing reads the cache here. These
+//! functions take effect only where the library is preloaded, as `plimsoll plan --exact` does; in a plugin
+//! loaded by ggml they are never called.
 
 use core::ffi::{c_int, c_void};
 

@@ -1,4 +1,4 @@
-//! Report of all observations, as JSON lines in the file that `PLIMSOLL_PHANTOM_REPORT` names.
+//! Report of all buffers and pool sizes, as JSON lines in the file that `PLIMSOLL_PHANTOM_REPORT` names.
 //!
 //! DECISION: one `write(2)` a line to a file opened for append, so that nothing is lost when the engine is
 //! killed, and several processes may share a file. Every line has `event`; sizes are plain bytes.
@@ -36,7 +36,7 @@ pub(crate) struct Report {
 const CLOSED: c_int = -1;
 
 impl Report {
-    /// Opens the files that are named.
+    /// Opens the files that are configured.
     pub(crate) fn open(report: Option<&str>, trace: Option<&str>) -> Self {
         let trace = trace.map_or(CLOSED, open);
         write(trace, "Thread,Time,Action,Pointer,Size,Stream\n");
@@ -54,6 +54,7 @@ impl Report {
     /// Writes one line.
     pub(crate) fn line(&self, words: fmt::Arguments<'_>) {
         if self.file >= 0 {
+            // Formatted first, so that the line goes out in one write.
             let mut line = String::new();
             let _ = writeln!(line, "{words}");
             write(self.file, &line);
@@ -114,6 +115,7 @@ impl Report {
 
     pub(crate) fn freed(&self, id: u64, place: &str, bytes: u64, usage: c_int) {
         let usage = match usage {
+            // `ggml-backend.h:ggml_backend_buffer_usage`.
             1 => "weights",
             2 => "compute",
             _ => "any",
@@ -124,9 +126,11 @@ impl Report {
     }
 }
 
-/// Opens a file for append; says so where it cannot be.
+/// Opens a file for append; reports on stderr if that fails.
 fn open(path: &str) -> c_int {
     const MODE: libc::mode_t = 0o644;
+    // O_APPEND keeps the lines of several processes whole; O_CLOEXEC keeps the file from the engine's
+    // children.
     let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_APPEND | libc::O_CLOEXEC;
     let file = CString::new(path).map_or(CLOSED, |path| {
         // SAFETY: a C string; O_CREAT takes the mode.
@@ -138,7 +142,7 @@ fn open(path: &str) -> c_int {
     file
 }
 
-/// A disk that is full loses lines, not the engine.
+/// Writes text. A full disk loses lines, but does not end the engine.
 fn write(file: c_int, text: &str) {
     if file >= 0 {
         // SAFETY: the bytes are ours.

@@ -1,11 +1,12 @@
 //! Operations that a CUDA card supports, and those that are worth offloading.
 //!
-//! DECISION: operation by operation as ggml has it; a missing source is a refusal. An operation that is
-//! refused runs on the CPU and splits the graph, which moves memory from the card to the host: the refusals
-//! matter, not the many that are taken.
+//! DECISION: operation by operation as in ggml; an operation with a missing source is refused. A refused
+//! operation runs on the CPU and splits the graph, which moves memory from the card to the host. The refusals
+//! therefore matter more than the many accepted operations.
+//!
 //! Source: `ggml-cuda.cu:ggml_backend_cuda_device_supports_op, ggml_backend_cuda_device_offload_op,
 //! get_op_batch_size`, `lightning-indexer.cu:ggml_cuda_lightning_indexer_supported @ b8799, b10605, ggml
-//! 0.26.0`. Builds with CUB, as all since CUDA 11.7.
+//! 0.26.0`. Assumes builds with CUB, as all since CUDA 11.7.
 
 use plimsoll_pool::demand::Rules;
 
@@ -33,9 +34,10 @@ pub(crate) fn supports(op: View<'_>, rules: Rules) -> bool {
     }
 }
 
-/// Tokens that an operation is for, as far as taking a weight to the card for them goes.
+/// Batch size of an operation, which decides whether a weight in host memory is copied to the card for it.
 pub(crate) fn batch(op: View<'_>) -> u64 {
     match op.op() {
+        // Never offloaded: a few rows of a weight cost less than a copy of the whole weight.
         Op::GetRows => 0,
         Op::MulMat => op.ne(1),
         Op::MulMatId | Op::Rope | Op::RopeBack => op.ne(2),
@@ -89,6 +91,7 @@ impl<'a> Asked<'a> {
             Op::Repeat => self.repeat()?,
             Op::RepeatBack => {
                 let first = self.first()?;
+                // The kernel maps both dimensions to one grid dimension, which CUDA limits to 65 535.
                 op.kind() == Type::F32 && first.ne(2).saturating_mul(first.ne(3)) <= 1 << 15
             }
             Op::Concat => self.concatenate()?,
@@ -103,7 +106,9 @@ impl<'a> Asked<'a> {
                 matches!(kind, Type::F32 | Type::Bf16) && op.kind() == kind
             }
             Op::SsmScan => self.scan()?,
+            // A block covers 128 channels, and the kernel has no check for a partial block.
             Op::SsmConv => self.first()?.ne(1).is_multiple_of(128),
+            // The parameter is ALiBi's bias, which the backward kernel does not implement.
             Op::SoftMaxBack => op.float_parameter(1) == 0.0,
             Op::Roll => {
                 let first = self.first()?;
@@ -168,6 +173,7 @@ impl<'a> Asked<'a> {
         if !(self.is_old() || fits) {
             return Some(false);
         }
+        // f16 activations have a kernel only beside f16 weights.
         if b.kind() == Type::F16 && a.kind() != Type::F16 {
             return Some(false);
         }
@@ -211,6 +217,7 @@ impl<'a> Asked<'a> {
 
     fn scan(&self) -> Option<bool> {
         let (state, decay) = (self.first()?, self.op.source(3)?);
+        // One decay value per head is Mamba 2; a vector of them is Mamba 1, which has a kernel of its own.
         if decay.ne(0) == 1 {
             let size = state.ne(0);
             let known = matches!(size, 128 | 256) || self.is_third() && size == 96;
@@ -244,7 +251,7 @@ impl<'a> Asked<'a> {
         Some(all)
     }
 
-    /// In the third generation the source may be missing.
+    /// True if the source is f32. In the third generation it may also be missing.
     fn optional_f32(&self, index: usize) -> bool {
         match self.op.source(index) {
             Some(source) => source.kind() == Type::F32,

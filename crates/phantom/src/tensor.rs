@@ -1,4 +1,4 @@
-//! A tensor of the engine's, as the rules see it.
+//! Safe view of a tensor that belongs to the engine.
 //!
 //! DECISION: a view that computes in `u64` and saturates, so that no shape can make it panic or wrap; what is
 //! negative counts as nothing. Reading through the engine's pointers is unsafe and happens here only. Source:

@@ -1,5 +1,7 @@
-//! Two names that the standard `alloc` refers to, because it was compiled to unwind. Nothing here unwinds
-//! (panic = abort), so they are never reached. Hidden: the plugin exports what its list says.
+//! Stubs of the two unwinding symbols that the standard `alloc` refers to.
+//!
+//! `alloc` was compiled to unwind. Nothing here unwinds (panic = abort), so the stubs are never reached. They
+//! are hidden, because the plugin exports only the symbols of its list.
 
 use core::arch::global_asm;
 
@@ -9,6 +11,7 @@ global_asm!(
     ".hidden rust_eh_personality, _Unwind_Resume",
     "rust_eh_personality:",
     "_Unwind_Resume:",
+    // An invalid instruction: should a stub ever be reached, the process stops at its cause.
     "ud2",
 );
 

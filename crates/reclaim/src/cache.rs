@@ -1,9 +1,10 @@
-//! The page cache of a model's files: how much of it there is, and giving it back.
+//! Page cache of a model's files: measurement and release.
 //!
-//! DECISION: the cache is sampled without `mmap`, which would be unsafe code, and without root: `preadv2`
-//! with `RWF_NOWAIT` answers only from the page cache. The kernel may read a missing page on the way; with
-//! random-access advice that is one page for each question, a few MiB at most. Each look samples other pages,
-//! because those of the last one are cached now. A hole in a file counts as cached: it needs no disk.
+//! DECISION: residency is sampled with `RWF_NOWAIT`, which answers only from the page cache. `mincore` would
+//! need the file mapped, which is unsafe code, and other ways need root. The kernel may start to read a page
+//! that is missing. With the file marked for random access that is one page per sample, at most a few MiB in
+//! all. Each look therefore samples other pages, since the last look's samples are cached now. A hole in a
+//! file counts as cached: it needs no disk read.
 
 use std::collections::hash_map::RandomState;
 use std::fs::File;
@@ -16,9 +17,9 @@ use plimsoll_model::split::siblings;
 use rustix::fs::{Advice, fadvise};
 use rustix::io::{Errno, ReadWriteFlags, preadv2};
 
-/// Places of a file that are asked for.
+/// Number of pages sampled per file.
 const SAMPLES: u64 = 1024;
-/// No page is smaller.
+/// Sampling step: the smallest page size.
 const PAGE: u64 = 4096;
 
 #[derive(Debug, thiserror::Error)]
@@ -28,17 +29,19 @@ pub struct OpenModelError {
     error: io::Error,
 }
 
-/// A file, and how much of it is in the page cache.
+/// A file, and the part of it that is in the page cache.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileCache {
     pub path: PathBuf,
     pub length: Bytes,
-    /// By the share of the places asked for that were there; `None` where the file system does not answer.
+    /// Estimated from the share of samples that were cached; `None` where the file system does not support
+    /// the query.
     pub cached: Option<Bytes>,
 }
 
-/// The whole set of files of which `path` is one, as far as they are there.
+/// The existing files of the split model that `path` belongs to.
 pub fn files_of(path: &Path) -> Vec<PathBuf> {
+    // The names of a set are derived from text; a path that is not UTF-8 stands alone.
     let Some(name) = path.to_str() else {
         return vec![path.to_owned()];
     };
@@ -54,6 +57,7 @@ impl FileCache {
         };
         let file = File::open(path).map_err(fail)?;
         let about = file.metadata().map_err(fail)?;
+        // Opening a device or pipe may succeed, but it has no page cache to give back.
         if !about.is_file() {
             return Err(fail(io::Error::other("it is no regular file")));
         }
@@ -64,7 +68,8 @@ impl FileCache {
         })
     }
 
-    /// Returns the most that dropping its cache can free; the whole file where the amount is unknown.
+    /// Upper bound on the memory that releasing the file frees; the whole file where its residency is
+    /// unknown.
     pub fn at_most(&self) -> Bytes {
         self.cached.unwrap_or(self.length)
     }
@@ -73,13 +78,13 @@ impl FileCache {
 fn cached(file: &File, length: u64) -> Option<Bytes> {
     let pages = length.div_ceil(PAGE);
     let samples = pages.min(SAMPLES);
-    // Best effort: without it the kernel reads ahead at each miss.
+    // Best effort: POSIX_FADV_RANDOM turns off read-ahead, which pulls in 128 KiB by default at each miss.
     let _ = fadvise(file, 0, None, Advice::Random);
     let mut there = 0;
-    // Seeded anew for each look, so that pages cached by the last look are not asked for again.
+    // A fresh random seed for each look, so that it does not ask for the pages that the last look read in.
     let chance = RandomState::new();
     for sample in 0..samples {
-        // Some page of each of as many equal parts.
+        // One page of each equal part: a prefix that is cached is then counted in proportion.
         let part = sample * pages / samples..(sample + 1) * pages / samples;
         let page = part.start + chance.hash_one(sample) % (part.end - part.start);
         there += u64::from(is_cached(file, page * PAGE)?);
@@ -88,20 +93,22 @@ fn cached(file: &File, length: u64) -> Option<Bytes> {
     Some(Bytes::new(length).scaled(there, samples.max(1)))
 }
 
-/// `None` where the file system cannot say.
+/// True where the page is cached; `None` where the file system does not support the query.
 fn is_cached(file: &File, offset: u64) -> Option<bool> {
     let mut byte = [0];
     let mut buffers = [io::IoSliceMut::new(&mut byte)];
     match preadv2(file, &mut buffers, offset, ReadWriteFlags::NOWAIT) {
         Ok(_) => Some(true),
+        // EAGAIN means that the read would have to wait for the disk (preadv2(2)).
         Err(Errno::AGAIN) => Some(false),
         Err(_) => None,
     }
 }
 
-/// Drops the page cache of these files. Pages that a process has mapped stay.
+/// Releases the page cache of these files. The kernel keeps pages that a process has mapped.
 pub fn advise(files: &[PathBuf]) -> io::Result<()> {
     for path in files {
+        // POSIX_FADV_DONTNEED with length 0 covers the file to its end, and drops clean pages only.
         fadvise(File::open(path)?, 0, None, Advice::DontNeed)?;
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! Reclaim on one card, of any memory type: only neighbours under guard are asked.
+//! Reclaim of idle memory on one card, whether discrete or integrated, from guarded processes only.
 
 use std::time::Duration;
 
@@ -8,11 +8,11 @@ use plimsoll_wire::options::Uuid;
 
 use super::neighbours::{Asked, Neighbour, ask, neighbours};
 
-/// Request for free memory on a card.
+/// A request for free memory on a card.
 #[derive(Debug)]
 pub struct CardWish {
     pub card: Card,
-    /// UUID of the card on the neighbours' pages.
+    /// The card's UUID, as guard pages name it.
     pub uuid: Uuid,
     pub need: Bytes,
     pub patience: Duration,
@@ -22,26 +22,27 @@ pub struct CardWish {
 #[derive(Debug)]
 pub struct CardOutcome {
     pub before: Bytes,
-    /// Neighbours that could be asked, if none was.
+    /// Guarded processes that could be asked, where none was.
     pub neighbours: Vec<Neighbour>,
     pub asked: Vec<Asked>,
     pub after: Bytes,
 }
 
 impl CardOutcome {
-    /// By how much the need is missed.
+    /// Bytes still missing after the attempt.
     pub fn short(&self, wish: &CardWish) -> Bytes {
         wish.need.saturating_sub(self.after)
     }
 
-    /// Returns true if the idle memory of all neighbours would be enough.
+    /// True where the memory known to be idle covers the shortfall.
     pub fn is_reachable(&self, wish: &CardWish) -> bool {
         let idle: Bytes = self.neighbours.iter().map(|neighbour| neighbour.held.idle).sum();
         self.short(wish) <= idle
     }
 }
 
-/// Asks every neighbour on the card if too little is free; with `dry_run` only lists them.
+/// Asks every guarded process on the card to release idle memory, if too little is free. With `dry_run` only
+/// lists the processes.
 pub fn reclaim_on(wish: &CardWish) -> CardOutcome {
     let before = wish.card.free;
     let neighbours = neighbours(&[wish.uuid]);
@@ -58,6 +59,8 @@ pub fn reclaim_on(wish: &CardWish) -> CardOutcome {
         before,
         neighbours: Vec::new(),
         asked,
+        // Measured again: other processes may have allocated meanwhile, so the sum of the answers can be
+        // wrong.
         after: free(&wish.card.id).unwrap_or(before),
     }
 }

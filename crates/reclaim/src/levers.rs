@@ -1,8 +1,8 @@
-//! Reclaim steps that need root, and the process that takes them.
+//! Reclaim steps that need root, and the ways to run them.
 //!
-//! DECISION: five fixed actions, each with a name and no argument, so that permission to call the helper
-//! grants these and nothing else. A clean page cache can be dropped at any time without loss,
-//! `compact_memory` moves pages and changes no byte, and claimed huge pages are released at once.
+//! DECISION: there are five fixed actions, each with a name and no argument. A user with permission to call
+//! the helper can run these and nothing else. Dropping a clean page cache loses no data, `compact_memory`
+//! moves pages without changing them, and claimed huge pages are given back at once.
 
 mod huge_pages;
 
@@ -13,7 +13,7 @@ use std::process::{Command, Stdio};
 
 use plimsoll_host::Step;
 
-/// Process that takes the steps.
+/// The way in which root steps are run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hands {
     /// This process, which is root.
@@ -68,7 +68,7 @@ impl Hands {
         }
     }
 
-    /// The words that take the step, for a process or for a person.
+    /// The command line that runs the step, for this program or for the user.
     pub fn command(self, step: Step) -> Vec<String> {
         let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
         match self {
@@ -77,18 +77,21 @@ impl Hands {
                 "start",
                 &format!("plimsoll-reclaim@{}.service", step.name()),
             ]),
+            // `-n` fails instead of prompting: this process has no terminal to type a password into.
             Self::Sudo => words(&["sudo", "-n", &program(), "reclaim-step", step.name()]),
             Self::Own | Self::None => words(&["sudo", &program(), "reclaim-step", step.name()]),
         }
     }
 }
 
-/// Takes the step with this name, in this process.
+/// Runs the named step in this process.
 pub fn take_as_root(step: &str) -> Result<(), TakeStepError> {
+    // The root folder is a parameter below, so that tests work on a captured tree.
     take_under(Path::new("/"), step)
 }
 
 fn take_under(root: &Path, name: &str) -> Result<(), TakeStepError> {
+    // The name comes from an unprivileged caller, so it is checked against the steps meant for root.
     let step = Step::named(name).filter(|step| step.needs_root());
     let step = step.ok_or_else(|| TakeStepError::NoStep {
         step: name.to_owned(),
@@ -97,11 +100,14 @@ fn take_under(root: &Path, name: &str) -> Result<(), TakeStepError> {
         Step::Compact => write(root, COMPACT, "1"),
         Step::ClaimHugePages => huge_pages::claim_and_give_back(root),
         Step::DropPageCache => write(root, DROP_CACHES, "1"),
+        // drop_caches frees clean pages only (Documentation/admin-guide/sysctl/vm.rst), so dirty pages are
+        // written first.
         Step::WriteAndDropPageCache => {
             // Dirty pages cannot be dropped; `drop_caches` skips them (fs/drop_caches.c).
             rustix::fs::sync();
             write(root, DROP_CACHES, "1")
         }
+        // 1 drops the page cache, 2 slab objects such as dentries and inodes, and 3 both.
         Step::DropSlab => write(root, DROP_CACHES, "3"),
         Step::AdviseFiles | Step::AskNeighbours => Err(TakeStepError::NoStep {
             step: name.to_owned(),
@@ -109,7 +115,7 @@ fn take_under(root: &Path, name: &str) -> Result<(), TakeStepError> {
     }
 }
 
-/// Opened without being made: where there is no such file, there is no such lever.
+/// Writes without creating the file: a kernel without the file does not support the step.
 fn write(root: &Path, path: &str, value: &str) -> Result<(), TakeStepError> {
     let path = root.join(path);
     let written = File::options()
@@ -132,6 +138,7 @@ fn run(words: &[String]) -> Result<(), TakeStepError> {
         .args(arguments)
         // sudo must fail rather than ask for a password on the terminal.
         .stdin(Stdio::null())
+        // `output` reads stderr to its end, so the reason for a refusal by sudo or systemd is not lost.
         .output();
     let output = output.map_err(|error| TakeStepError::Start {
         command: command.clone(),
@@ -158,17 +165,18 @@ fn names() -> String {
     names.join(", ")
 }
 
-/// This program's own path.
+/// Path of this program.
 fn program() -> String {
+    // sudo resets PATH, so the absolute path is given.
     let path = std::env::current_exe().ok();
     path.map_or_else(|| "plimsoll".to_owned(), |path| path.display().to_string())
 }
 
-/// Path of the file for [`unit()`].
+/// Install path of [`unit()`].
 pub const UNIT: &str = "/etc/systemd/system/plimsoll-reclaim@.service";
 
-/// A systemd unit of which each instance takes one step. It runs as root with no capability at all: the files
-/// belong to root.
+/// A systemd template unit; each instance runs one step. It needs root but no capability, because root owns
+/// the files.
 pub fn unit() -> String {
     format!(
         "# {UNIT}\n\

@@ -1,10 +1,11 @@
-//! Reclaims memory on a machine whose GPU shares the host's: measures, plans, takes one step, measures again.
+//! Memory reclaim on machines whose GPU shares the host's memory.
+//!
+//! Measures, asks `plimsoll_host` for steps that would help, takes one step, and measures again.
 //!
 //! DECISION: only steps that are predicted to help are taken, one at a time, so that prediction and result
-//! stand side by side. Neighbours under guard are asked before any step that costs more than their idle
-//! pools. A step that needs root runs in a process of its own that knows five fixed actions (`plimsoll
-//! reclaim-step`); this process never gains rights, and reports the steps it could not take with the command
-//! that would.
+//! can be compared. Guarded neighbours are asked first, since that costs only their idle pools. Root steps
+//! run as root in a separate process that knows five fixed actions (`plimsoll reclaim-step`). This process
+//! never gains privileges; it reports the steps it could not take, with the command for each.
 #![forbid(unsafe_code)]
 
 mod cache;
@@ -28,52 +29,53 @@ pub use card::{CardOutcome, CardWish, reclaim_on};
 pub use levers::{Hands, TakeStepError, UNIT, take_as_root, unit};
 pub use neighbours::{Asked, Held, Neighbour, PATIENCE, ask, neighbours};
 
-/// Reclaim request: the goal, and the steps that are allowed.
+/// The memory goal, and the means allowed to reach it.
 #[derive(Debug)]
 pub struct Wish {
     pub goal: Goal,
-    /// Memory that the driver allocates from; `None` for the known behaviour of this machine's driver.
+    /// The driver's rule for granting memory; `None` for the rule of this machine.
     pub gate: Option<Gate>,
-    /// Files whose page cache may be dropped first.
+    /// Model files with a page cache that may be dropped first.
     pub files: Vec<PathBuf>,
-    /// Process that takes the steps that need root.
+    /// The way in which root steps are run.
     pub hands: Hands,
-    /// Neighbours to ask, and the time for them to answer.
+    /// The neighbours to ask. `patience` is the time they get to answer.
     pub whom: Whom,
     pub patience: Duration,
     pub force: bool,
     pub dry_run: bool,
 }
 
-/// Selection of guarded programs that may be asked to release idle memory.
+/// The guarded processes that may be asked to release idle memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Whom {
     Everybody,
-    /// All but those whose pages lie in one of these folders.
+    /// All except those with guard pages in one of these folders.
     Except(Vec<PathBuf>),
     Nobody,
 }
 
-/// The machine at one moment, as far as the goal is concerned.
+/// State of the machine at one moment, as far as it matters for the goal.
 #[derive(Clone, Debug)]
 pub struct Measure {
     pub snapshot: Snapshot,
     pub allowance: Allowance,
     pub files: Vec<FileCache>,
-    /// Guarded processes with their memory on any card.
+    /// Guarded processes, with the memory they hold on any card.
     pub neighbours: Vec<Neighbour>,
     pub ground: Ground,
 }
 
-/// A step that was taken, and what came of it.
+/// A step that was taken, and its result.
 #[derive(Debug)]
 pub struct Taken {
     pub planned: Planned,
     pub result: Result<(), TakeStepError>,
-    /// Neighbours that were asked, for the step that asks.
+    /// The neighbours asked in this step, if it asks any.
     pub asked: Vec<Asked>,
     pub took: Duration,
-    /// Growth of free memory and of memory in large enough blocks; negative if other processes took more.
+    /// Growth of free memory and of memory in blocks of the wanted order. Negative if other processes took
+    /// more meanwhile.
     pub freed: i128,
     pub joined: i128,
 }
@@ -81,11 +83,11 @@ pub struct Taken {
 #[derive(Debug)]
 pub struct Outcome {
     pub before: Measure,
-    /// As things were before, by what could be known then.
+    /// The plan made from the state before the first step.
     pub course: Course,
     pub taken: Vec<Taken>,
     pub after: Measure,
-    /// Steps that were left undone at the end.
+    /// The plan at the end, with the steps still open.
     pub last: Course,
 }
 
@@ -108,14 +110,14 @@ impl Outcome {
         self.last.verdict == Verdict::Enough
     }
 
-    /// Returns the neighbours that still hold idle memory at the end.
+    /// Neighbours that still hold idle memory at the end.
     pub fn idle(&self) -> impl Iterator<Item = &Neighbour> {
         let neighbours = self.after.neighbours.iter();
         neighbours.filter(|neighbour| !neighbour.held.idle.is_zero())
     }
 }
 
-/// Does what helps, or with `dry_run` says what would.
+/// Takes the steps that help; with `dry_run` only plans them.
 pub fn reclaim(tree: &Sysroot, wish: &Wish) -> Result<Outcome, ReclaimError> {
     if wish.dry_run {
         return judge(tree, wish);
@@ -125,6 +127,7 @@ pub fn reclaim(tree: &Sysroot, wish: &Wish) -> Result<Outcome, ReclaimError> {
     }
     let mut outcome = judge(tree, wish)?;
     let mut tried = Tried::default();
+    // Every step is planned at most once, so the loop ends after at most one pass over all steps.
     while let Some(planned) = outcome.last.steps.first().cloned() {
         // A step is tried once, so the loop ends even where a step frees nothing.
         tried.add(planned.step);
@@ -136,7 +139,7 @@ pub fn reclaim(tree: &Sysroot, wish: &Wish) -> Result<Outcome, ReclaimError> {
     Ok(outcome)
 }
 
-/// Says what would help, and does nothing.
+/// Plans the steps that would help, without taking any.
 pub fn judge(tree: &Sysroot, wish: &Wish) -> Result<Outcome, ReclaimError> {
     let before = Measure::take(tree, wish)?;
     let course = course(&before.ground, wish.goal, wish.powers(), &Tried::default());
@@ -150,7 +153,7 @@ pub fn judge(tree: &Sysroot, wish: &Wish) -> Result<Outcome, ReclaimError> {
 }
 
 impl Wish {
-    /// Returns the allowed powers; a dry run reports the steps of root as well.
+    /// The permitted means. A dry run includes root steps, to show what they would bring.
     fn powers(&self) -> Powers {
         Powers {
             root: self.hands != Hands::None || self.dry_run,
@@ -177,6 +180,7 @@ impl Measure {
     fn take(tree: &Sysroot, wish: &Wish) -> Result<Self, ReclaimError> {
         let snapshot = Snapshot::gather(tree);
         let allowance = allowance(&snapshot, wish.gate).ok_or(ReclaimError::Measure)?;
+        // Checked before any step is taken: an order the kernel does not have can never be reached.
         if let Some(order) = wish.goal.order {
             let blocks = snapshot.blocks.as_ref().ok_or(ReclaimError::Blocks)?;
             let last = blocks.orders().checked_sub(1).ok_or(ReclaimError::Blocks)?;
@@ -190,6 +194,7 @@ impl Measure {
             .map(|path| FileCache::look(path))
             .collect::<Result<Vec<_>, _>>()?;
         let cached = files.iter().map(FileCache::at_most).sum();
+        // Guard pages lie in this machine's shared memory; a captured tree has none.
         let neighbours = match tree.is_live() {
             true => wish.whom.there(),
             false => Vec::new(),
@@ -205,12 +210,12 @@ impl Measure {
         })
     }
 
-    /// Free memory, the contiguous pool's included.
+    /// Free memory, including the contiguous (CMA) pool.
     pub fn free(&self) -> Bytes {
         self.snapshot.memory.free.unwrap_or_default()
     }
 
-    /// Free memory in blocks of the wanted order or larger, without the contiguous pool's.
+    /// Free memory in blocks of the wanted order or larger, without the contiguous (CMA) pool.
     pub fn whole(&self) -> Bytes {
         self.ground.pieces.map(|pieces| pieces.whole).unwrap_or_default()
     }
@@ -223,6 +228,7 @@ impl Taken {
         planned: Planned,
         from: &Measure,
     ) -> Result<(Self, Measure), ReclaimError> {
+        // The time covers the step alone: the measurement that follows samples files and takes its own while.
         let start = Instant::now();
         let mut asked = Vec::new();
         let result = match planned.step {
@@ -248,6 +254,7 @@ impl Taken {
 }
 
 fn difference(after: Bytes, before: Bytes) -> i128 {
+    // A signed type wider than `u64`, since other processes may take more than the step freed.
     i128::from(after.get()) - i128::from(before.get())
 }
 

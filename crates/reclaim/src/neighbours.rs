@@ -1,9 +1,9 @@
-//! Idle memory of other guarded processes, and requests to release it.
+//! Guarded neighbour processes: their memory, and requests to release what is idle.
 //!
-//! DECISION: the request is written on the neighbour's page, and guard answers at its next driver call. No
-//! process is stopped or signalled and no work is lost, but a neighbour that makes no driver call does not
-//! answer. All are asked at once and waited for a bounded time; the amounts are those of each neighbour's own
-//! page before and after.
+//! DECISION: a request is written to the neighbour's guard page, and guard answers it at the process's next
+//! driver call. No process is stopped or signalled and no work is lost, but a process without driver calls
+//! does not answer. All neighbours are therefore asked at once and get a bounded time. The amount released is
+//! read from each neighbour's own page, before and after.
 
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -15,12 +15,12 @@ use plimsoll_probe::process::name;
 use plimsoll_wire::options::Uuid;
 use plimsoll_wire::page::{CardSnapshot, PageSnapshot as Snapshot, PageState as State};
 
-/// Default time for neighbours to answer: many evaluations of a busy model.
+/// Default time for neighbours to answer: many decode steps of a busy model.
 pub const PATIENCE: Duration = Duration::from_secs(2);
-/// Between two looks at the pages.
+/// Interval between two reads of the pages.
 const NAP: Duration = Duration::from_millis(5);
 
-/// A guarded process that holds something of the cards meant.
+/// A guarded process that holds memory on the cards in question.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Neighbour {
     pub pid: u32,
@@ -33,13 +33,13 @@ pub struct Neighbour {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Held {
     pub allocated: Bytes,
-    /// The part of it that pools hold which guard serves, in use or idle.
+    /// The part of `allocated` in pools that guard serves, in use or idle.
     pub reserved: Bytes,
-    /// The part of that which is idle. What the driver's own pools hold idle is not seen from outside.
+    /// The idle part of `reserved`. Idle memory in the driver's own pools is not visible from outside.
     pub idle: Bytes,
 }
 
-/// A neighbour that was asked, as it was before, and what came of it.
+/// The result of asking one neighbour, with its state before.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Asked {
     pub neighbour: Neighbour,
@@ -48,8 +48,8 @@ pub struct Asked {
     pub after: Held,
 }
 
-/// The guarded processes of this user that hold something of these cards, or of any where none is named;
-/// those with most idle first.
+/// This user's guarded processes that hold memory on these cards, or on any card if none is named. Processes
+/// with the most idle memory come first.
 pub fn neighbours(cards: &[Uuid]) -> Vec<Neighbour> {
     let of = |folder: PathBuf| {
         let pages = read_pages(&folder);
@@ -59,13 +59,15 @@ pub fn neighbours(cards: &[Uuid]) -> Vec<Neighbour> {
         here.collect::<Vec<_>>()
     };
     let mut found: Vec<Neighbour> = page_folders().into_iter().flat_map(of).collect();
+    // The pid makes the order of equal processes stable between two calls.
     found.sort_by_key(|neighbour| (std::cmp::Reverse(neighbour.held.idle), neighbour.pid));
     found
 }
 
-/// Asks each for what it holds idle of these cards, or of all, and waits until all have answered, or no
-/// longer than `patience`.
+/// Asks each neighbour to release idle memory on these cards, or on all, and waits for the answers up to
+/// `patience`.
 pub fn ask(neighbours: Vec<Neighbour>, cards: &[Uuid], patience: Duration) -> Vec<Asked> {
+    // All requests are written before the first wait, so the neighbours work in parallel.
     let put = |neighbour| Question::put(neighbour, cards);
     let questions: Vec<Question> = neighbours.into_iter().map(put).collect();
     let asked = Instant::now();
@@ -85,14 +87,15 @@ impl Neighbour {
         let is_one = page.state == State::Armed && !held.allocated.is_zero();
         Some(Self {
             pid: page.pid,
-            // The page of a process that is gone may still lie there.
+            // The page of a dead process stays in its folder until it is removed, so the process must exist
+            // too.
             name: Some(name(page.pid).filter(|_| is_one)?),
             held,
             folder: folder.to_owned(),
         })
     }
 
-    /// Returns true if its page lies in this folder.
+    /// True where its guard page lies in this folder.
     pub fn is_in(&self, folder: &Path) -> bool {
         self.folder == folder
     }
@@ -114,7 +117,7 @@ impl Held {
     }
 }
 
-/// The cards of a page that are meant, with their numbers in it.
+/// The cards of a page that were asked for, with their index in the page.
 fn meant<'a>(page: &'a Snapshot, cards: &'a [Uuid]) -> impl Iterator<Item = (usize, &'a CardSnapshot)> {
     let there = page.cards().iter().enumerate();
     there.filter(|(_, card)| cards.is_empty() || cards.contains(&Uuid(card.uuid)))
@@ -122,9 +125,9 @@ fn meant<'a>(page: &'a Snapshot, cards: &'a [Uuid]) -> impl Iterator<Item = (usi
 
 struct Question {
     neighbour: Neighbour,
-    /// The cards asked about, and the number of the question.
+    /// Index of each card asked, with the number of the request.
     numbers: Vec<(usize, u32)>,
-    /// Bytes that the process had released before.
+    /// Bytes that the process had released before the request.
     given_back: u64,
 }
 
@@ -140,9 +143,10 @@ impl Question {
         };
         question.given_back = page.given_back;
         for (index, there) in meant(&page, cards) {
-            // The number changes with each question, so an old answer is never taken for the new one.
+            // Guard answers a number it has not seen before; wrapping is safe because only equality is
+            // compared.
             let number = there.ask.wrapping_add(1);
-            // A process that has exited meanwhile has released everything.
+            // A failed write means that the process has ended, and its memory is free anyway.
             let asked = ask_for_idle(&question.neighbour.folder, page.pid, index, number);
             question.numbers.extend(asked.is_ok().then_some((index, number)));
         }
@@ -159,11 +163,12 @@ impl Question {
     }
 
     fn is_over(&self) -> bool {
+        // A page without a live process counts as answered: waiting on would only use up the time.
         let page = self.neighbour.page().filter(|page| name(page.pid).is_some());
         page.is_none_or(|page| self.is_answered(&page))
     }
 
-    /// The answer was written after what it is about, so that a page read after it tells that.
+    /// Reads the result. Guard writes the answer after the figures, so a page read after the answer has both.
     fn close(self, cards: &[Uuid]) -> Asked {
         let answered = self.neighbour.page().is_some_and(|page| self.is_answered(&page));
         let page = self.neighbour.page();

@@ -1,4 +1,4 @@
-//! A streamed answer, read as it comes: when it began, how fast it went, what the server says of it.
+//! Parser of streamed chat completions: first-token time, speed, and the server's own figures.
 
 use std::time::Duration;
 
@@ -6,27 +6,27 @@ use serde_json::Value;
 
 use super::refused::{Refused, cut, told};
 
-/// An event longer than this is no event.
+/// Length limit of one event.
 const MOST_EVENT: usize = 4 << 20;
 
-/// A whole answer.
+/// A complete answer.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Answer {
-    /// From the last byte of the request to the first token.
+    /// Time from sending the request to the first token.
     pub first_token: Duration,
     pub whole: Duration,
-    /// Events with content.
+    /// Number of events with content.
     pub pieces: u64,
     pub prompt_tokens: Option<u64>,
     pub answer_tokens: Option<u64>,
-    /// Of the prompt, what the server had already.
+    /// Prompt tokens that the server had cached.
     pub cached_tokens: Option<u64>,
-    /// llama-server's own clock, in tokens per second.
+    /// Tokens per second by llama-server's own clock.
     pub prompt_speed: Option<f64>,
     pub answer_speed: Option<f64>,
 }
 
-/// Failure of a request.
+/// Reason why a request got no answer.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
 pub enum Failure {
     #[error("no connection: {0}")]
@@ -44,7 +44,7 @@ pub enum Failure {
 }
 
 impl Failure {
-    /// Returns the details beyond the kind; empty where there are none.
+    /// The text beyond the failure's kind; empty if there is none.
     pub fn detail(&self) -> String {
         match self {
             Self::Connect(text) | Self::Event(text) => text.clone(),
@@ -53,7 +53,7 @@ impl Failure {
         }
     }
 
-    /// Without what differs from one to the next.
+    /// The failure without its varying parts, for counting failures of one kind.
     pub fn kind(&self) -> String {
         match self {
             Self::Connect(_) => "no connection".to_owned(),
@@ -67,7 +67,7 @@ impl Failure {
     }
 }
 
-/// An answer while it comes.
+/// State of an answer that is still being received.
 #[derive(Debug, Default)]
 pub(super) struct StreamParser {
     answer: Answer,
@@ -76,9 +76,10 @@ pub(super) struct StreamParser {
 }
 
 impl StreamParser {
-    /// Takes bytes that came `after` the request was sent.
+    /// Takes bytes received `after` the request was sent.
     pub(super) fn feed(&mut self, bytes: &[u8], after: Duration) -> Result<(), Failure> {
         let mut rest = bytes;
+        // A TCP segment may end in the middle of an event, so the incomplete line is kept for the next call.
         while let Some(end) = memchr::memchr(b'\n', rest) {
             self.line.extend_from_slice(&rest[..end]);
             let line = std::mem::take(&mut self.line);
@@ -86,14 +87,16 @@ impl StreamParser {
             rest = &rest[end + 1..];
         }
         self.line.extend_from_slice(rest);
+        // Checked after each feed, so a server that never ends its line cannot fill the memory.
         match self.line.len() > MOST_EVENT {
             true => Err(Failure::Malformed("an event without end")),
             false => Ok(()),
         }
     }
 
-    /// The end of the stream. A server that sends no `[DONE]` has to have said something.
+    /// Ends the stream. A server that sends no `[DONE]` must have sent content.
     pub(super) fn finish(mut self, after: Duration) -> Result<Answer, Failure> {
+        // A proxy that loses its upstream often closes the stream cleanly; without content that is no answer.
         if !self.is_done && self.answer.pieces == 0 {
             return Err(Failure::Broken);
         }
@@ -105,6 +108,7 @@ impl StreamParser {
         // llama-server sends an error after the first token as an `error:` field, without an event of its
         // own.
         let Some(data) = line.trim_ascii_end().strip_prefix(b"data:") else {
+            // llama-server sends an error during a stream as an `error:` line instead of a `data:` line.
             return match line.strip_prefix(b"error:") {
                 Some(text) => Err(Failure::Event(match serde_json::from_slice(text) {
                     Ok(error) => told(&error),
@@ -120,6 +124,7 @@ impl StreamParser {
         }
         let event: Value =
             serde_json::from_slice(data).map_err(|_| Failure::Malformed("an event that is no JSON"))?;
+        // Other servers, and newer builds of llama-server, send the error as an ordinary event.
         if !event["error"].is_null() {
             return Err(Failure::Event(told(&event["error"])));
         }
@@ -130,7 +135,7 @@ impl StreamParser {
     fn note(&mut self, event: &Value, after: Duration) {
         let choice = &event["choices"][0];
         let says = |text: &Value| text.as_str().is_some_and(|text| !text.is_empty());
-        // Chat streams carry deltas, legacy completions carry `text`; reasoning models stream a second field.
+        // Reasoning models stream their thoughts in `reasoning_content`; old servers stream a bare `text`.
         let delta = &choice["delta"];
         if says(&delta["content"]) || says(&delta["reasoning_content"]) || says(&choice["text"]) {
             if self.answer.pieces == 0 {
@@ -138,6 +143,8 @@ impl StreamParser {
             }
             self.answer.pieces += 1;
         }
+        // `usage` is OpenAI's field and `timings` is llama-server's own; the last event carries either or
+        // both.
         let (usage, timings) = (&event["usage"], &event["timings"]);
         let answer = &mut self.answer;
         let first = |a: Option<u64>, b: Option<u64>, before: Option<u64>| a.or(b).or(before);
@@ -146,7 +153,7 @@ impl StreamParser {
             timings["predicted_n"].as_u64(),
             answer.answer_tokens,
         );
-        // llama-server counts only evaluated tokens in `prompt_n`; the cached prefix is in `cache_n`.
+        // `prompt_n` counts only the tokens that were evaluated, so the cached ones are added.
         let cached = timings["cache_n"].as_u64();
         let fresh = timings["prompt_n"]
             .as_u64()

@@ -1,11 +1,11 @@
-//! Soak of a second program beside the server, in both orders.
+//! Coexistence test: a second program on the same cards as the server, started in both orders.
 //!
-//! DECISION: first the server is under load and the program comes; then the program has its memory and the
-//! server is asked. Behind plimsoll the model is unloaded between the two, so that it really comes second;
-//! any other server keeps its model, and that is said. The program is there once it says a word, or once what
-//! the cards hold has grown and rests: a fixed wait would let a slow import of PyTorch come last. What fails
-//! before the other is there is told as its own fault. After the program's end the server is asked once more,
-//! so that a moment's want is told from an end.
+//! DECISION: first the server is under load when the program starts; then the program has its memory when the
+//! server is asked. Behind plimsoll the model is unloaded in between, so that it really comes second. Any
+//! other server keeps its model, and the report says so. The program counts as started once it prints
+//! something, or once the memory in use on the cards has grown and settled. A fixed wait would let a slow
+//! import of PyTorch come last. A failure before the other side is present is reported as the failing side's
+//! own. After the program's end the server is asked once more, which tells a temporary shortage from a crash.
 
 use std::io;
 use std::pin::pin;
@@ -23,29 +23,29 @@ use super::program::{Ending, Program};
 use super::rounds::{Round, Tally, failed_so};
 use super::server::Server;
 
-/// Head start of a silent program where no card is visible.
+/// Start-up wait where no card is visible and the program prints nothing.
 const LEAD: Duration = Duration::from_secs(3);
-/// Cards are looked at so often while the program comes up, and rest for so long when it has.
+/// Interval between measurements of the cards during start-up, and the time without change that ends it.
 const LOOK: Duration = Duration::from_millis(250);
 const REST: Duration = Duration::from_secs(2);
-/// Head start of a program that prints but allocates nothing.
+/// Wait for a program that prints something but takes no memory.
 const SPOKEN: Duration = Duration::from_secs(10);
-/// A program that neither speaks nor takes anything by then is not waited for.
+/// Start-up limit of a program that neither prints anything nor takes memory.
 const UP_WITHIN: Duration = Duration::from_secs(60);
-/// An unloaded model's memory is back by then.
+/// Time for the memory of an unloaded model to be returned.
 const UNLOADED: Duration = Duration::from_secs(2);
 const SOON: Duration = Duration::from_secs(20);
-/// A server that refuses at once is not asked in a frenzy.
+/// Pause after a round in which the server refused every request.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// Order of the two programs.
+/// The side that is present first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
     ServerFirst,
     ProgramFirst,
 }
 
-/// Outcome of one order.
+/// Result of one order.
 #[derive(Clone, Debug)]
 pub struct Encounter {
     pub order: Order,
@@ -54,18 +54,20 @@ pub struct Encounter {
     pub notes: Vec<String>,
 }
 
-/// Outcome of the server beside the program.
+/// The server's results beside the program.
 #[derive(Clone, Debug, Default)]
 pub struct Served {
-    /// Without the times of single answers.
+    /// Counts and failures, without the times of single answers.
     pub tally: Tally,
-    /// Longest wait for a first token in milliseconds: a request that waits for memory is late, not refused.
+    /// Longest time to a first token, in milliseconds. Behind plimsoll, a request that waits for the
+    /// program's memory is late but not refused.
     pub slowest: f64,
-    /// So many times its process was gone.
+    /// Number of times the server's process had ended.
     pub ended: u64,
-    /// By the last lines of its log (`plimsoll.diagnosis/1`), where it ended and these could be read.
+    /// Diagnosis of the last log lines (`plimsoll.diagnosis/1`), if the server ended and its log was
+    /// readable.
     pub diagnosis: Option<Diagnosis>,
-    /// True if it answered after the program had exited; checked only after a failure.
+    /// True if the server answers after the program's end; only tested after a failure.
     pub recovered: Option<bool>,
 }
 
@@ -89,7 +91,7 @@ pub enum BesideError {
 }
 
 impl Beside {
-    /// Both orders, one after the other. `told` hears what is going on.
+    /// Runs both orders, one after the other. `told` is called with progress messages.
     pub async fn try_both(
         &mut self,
         server: &Server,
@@ -100,6 +102,7 @@ impl Beside {
         told(Order::ServerFirst.words());
         let mut first = self.try_in(Order::ServerFirst, server, figures).await?;
         if first.server.recovered == Some(false) {
+            // A second run would measure the damage of the first one.
             let note = "the other order was not tried: the server does not answer any more";
             first.notes.push(note.to_owned());
             return Ok(vec![first]);
@@ -109,7 +112,7 @@ impl Beside {
         Ok(vec![first, second])
     }
 
-    /// The server loads its model and holds a round with nothing beside it. What fails here is its own fault.
+    /// Runs one round with nothing beside the server. A failure here is the server's own.
     async fn alone(&mut self, server: &Server) -> Result<(), BesideError> {
         let fails = |failure: String| BesideError::Alone {
             target: server.target.to_string(),
@@ -117,6 +120,7 @@ impl Beside {
         };
         let begun = server.begin(self.patience).await;
         begun.map_err(|failure| fails(failure.to_string()))?;
+        // The yardstick needs a loaded model, and loading it beside the program would change the test.
         self.round.yardstick = server.yardstick(self.patience).await;
         let tally = self.round(server, 0).await;
         match tally.failed.first_key_value() {
@@ -125,7 +129,7 @@ impl Beside {
         }
     }
 
-    /// Asks until there is an answer: what was on the cards before may leave only now.
+    /// Repeats a request until it is answered: the program's memory may be released with a delay.
     async fn answers(&self, server: &Server) -> Result<(), Failure> {
         let start = Instant::now();
         loop {
@@ -147,7 +151,9 @@ impl Beside {
         if order == Order::ProgramFirst {
             notes.extend(step_back(server).await);
         }
+        // Found again in each order: unloading a model ends its process.
         figures.follow(server).await;
+        // Read before the start, so that the program's first allocation is seen as growth.
         let before = figures.taken().await;
         let mut program = Program::start(&self.command)?;
         if order == Order::ProgramFirst {
@@ -175,6 +181,7 @@ impl Beside {
     ) -> Result<(Served, Ending), BesideError> {
         let mut served = Served::default();
         let end = tokio::time::Instant::now() + self.limit;
+        // Opened while the process lives: `/proc/PID/fd` is gone once it has ended.
         let mut log = figures.process().and_then(LastWords::of);
         let mut number = 1;
         loop {
@@ -184,11 +191,14 @@ impl Beside {
                 () = sleep_until(end) => {
                     notes.push(format!("the program had not ended after {} s", self.limit.as_secs()));
                     let ending = program.stopped().await;
+                    // The round is finished first: dropping it would leave requests in flight for the next
+                    // order.
                     served.add(round.await);
                     return Ok((served, ending));
                 }
             };
             served.add(tally);
+            // Checked before `follow`, which would replace a dead process by its successor.
             if figures.process().is_some_and(|process| !process.lives()) {
                 served.ended += 1;
                 served.diagnosis = served.diagnosis.or(log.take().and_then(LastWords::judged));
@@ -206,6 +216,7 @@ impl Beside {
     async fn round(&self, server: &Server, number: u64) -> Tally {
         let clients = (0..self.clients).map(|_| server.client(self.patience)).collect();
         let (_, tally) = self.round.hold(clients, &server.model, number, u64::MAX).await;
+        // A server that is down refuses at once, and the loop would spin.
         if tally.answered == 0 {
             sleep(PAUSE).await;
         }
@@ -213,7 +224,7 @@ impl Beside {
     }
 }
 
-/// Takes the model off the cards, where the server can.
+/// Unloads the model, if the server supports that.
 async fn step_back(server: &Server) -> Option<String> {
     if !server.is_plimsoll {
         return Some("the server keeps its model, so that only its requests come second; behind plimsoll the model does".to_owned());
@@ -221,13 +232,14 @@ async fn step_back(server: &Server) -> Option<String> {
     let unloaded = server
         .post("/models/unload", &json!({ "model": server.model }), SOON)
         .await;
+    // The response comes before the driver has released the memory of the engine's process.
     sleep(UNLOADED).await;
     unloaded
         .err()
         .map(|failure| format!("the model could not be unloaded before: {failure}"))
 }
 
-/// Waits until the program has what it wants of the cards; what there is to say of that.
+/// Waits until the program has its memory. Returns a note if it never took any.
 async fn come_up(
     program: &mut Program,
     figures: &Figures,
@@ -245,7 +257,8 @@ async fn come_up(
         if taken != last {
             (last, since) = (taken, Instant::now());
         }
-        // A warning at the start is no sign of memory, where memory can be seen.
+        // Where memory is visible, growth is required: many programs print a warning long before they
+        // allocate.
         let is_there = match taken {
             Some(_) => taken > before && (program.has_spoken() || since.elapsed() >= REST),
             None => program.has_spoken() || start.elapsed() >= LEAD,
@@ -263,12 +276,13 @@ async fn come_up(
 impl Served {
     fn add(&mut self, mut tally: Tally) {
         self.slowest = self.slowest.max(tally.slowest().unwrap_or_default());
+        // Times of single answers are dropped; a test of an hour would keep too many.
         tally.speeds.clear();
         tally.first_tokens.clear();
         self.tally.add(tally);
     }
 
-    /// It did not answer all that it was asked, or was gone.
+    /// True if a request failed or the server's process ended.
     pub fn failed(&self) -> bool {
         self.ended > 0 || self.tally.failures() > 0
     }

@@ -1,4 +1,4 @@
-//! One client: a connection that is kept, and opened again when it is gone.
+//! HTTP client of a load test: one persistent connection, reopened when it is closed.
 
 use std::time::{Duration, Instant};
 
@@ -16,11 +16,11 @@ use super::answer::{Answer, Failure, StreamParser};
 use super::refused::Refused;
 use super::target::Target;
 
-/// Most bytes of an answer that is no stream.
+/// Size limit of a response that is not streamed.
 const MOST_BODY: usize = 16 << 20;
 const CONNECT_WITHIN: Duration = Duration::from_secs(10);
 
-/// A client with a connection of its own.
+/// A client with its own connection.
 #[derive(Debug)]
 pub struct Client {
     target: Target,
@@ -42,11 +42,11 @@ impl Client {
         }
     }
 
-    /// Asks, and reads the stream to its end.
+    /// Sends a request and reads the stream to its end.
     pub async fn ask(&mut self, body: Bytes) -> Result<Answer, Failure> {
         let patience = self.patience;
         let answer = timeout(patience, self.stream(body)).await;
-        // What was not read to its end cannot be used again.
+        // HTTP/1.1 cannot skip the rest of a response, so a connection with an unread one cannot be reused.
         if !matches!(answer, Ok(Ok(_))) {
             self.connection = None;
         }
@@ -69,7 +69,7 @@ impl Client {
         coming.finish(start.elapsed())
     }
 
-    /// Reads a small answer as JSON.
+    /// Reads a small response as JSON.
     pub async fn json(&mut self, method: Method, path: &str, body: Bytes) -> Result<Value, Failure> {
         let patience = self.patience;
         let read = async {
@@ -87,7 +87,7 @@ impl Client {
         read
     }
 
-    /// Sends on the kept connection, or on a new one where that turns out to be closed.
+    /// Sends on the kept connection, or on a new one if the server has closed it.
     async fn send(&mut self, method: Method, path: &str, body: Bytes) -> Result<Response<Incoming>, Failure> {
         let mut is_fresh = false;
         loop {
@@ -110,8 +110,10 @@ impl Client {
                     self.connection = Some(connection);
                     return Ok(response);
                 }
-                // Servers close connections that were kept; nothing was answered yet.
+                // Servers close idle connections. No byte of a response arrived, so the request can be sent
+                // again.
                 Err(_) if !is_fresh => {}
+                // On a fresh connection the same error means that the server died with the request.
                 Err(error) if error.is_incomplete_message() => return Err(Failure::Broken),
                 Err(error) => return Err(Failure::Connect(error.to_string())),
             }
@@ -121,6 +123,7 @@ impl Client {
     fn request(&self, method: &Method, path: &str, body: &Bytes) -> Request<Full<Bytes>> {
         let mut request = Request::new(Full::new(body.clone()));
         *request.method_mut() = method.clone();
+        // hyper sends the URI as it is; a path alone gives the origin form that HTTP/1.1 servers expect.
         let path = format!("{}{path}", self.target.base);
         *request.uri_mut() = path.parse().unwrap_or_default();
         let headers = request.headers_mut();
@@ -136,6 +139,8 @@ impl Client {
 
     async fn connect(&self) -> Result<SendRequest<Full<Bytes>>, Failure> {
         let failed = |error: &dyn std::fmt::Display| Failure::Connect(error.to_string());
+        // Connecting has its own limit: the patience for an answer is minutes, since it may include a model
+        // load.
         let stream = timeout(
             CONNECT_WITHIN,
             TcpStream::connect((self.target.host.as_str(), self.target.port)),
@@ -144,13 +149,13 @@ impl Client {
             .await
             .map_err(|_| Failure::Late)?
             .map_err(|error| failed(&error))?;
-        // Without it, Nagle's algorithm and delayed acknowledgements add 40 ms to the first token.
+        // Nagle's algorithm would delay a small request behind the server's delayed ACK by up to 40 ms.
         stream.set_nodelay(true).map_err(|error| failed(&error))?;
         let (sender, connection) = http1::handshake(TokioIo::new(stream))
             .await
             .map_err(|error| failed(&error))?;
         tokio::task::spawn_local(async move {
-            // The waiting request reports the failure.
+            // The error also ends the pending request, and is reported there.
             let _ = connection.await;
         });
         Ok(sender)

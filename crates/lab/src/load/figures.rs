@@ -1,4 +1,4 @@
-//! Memory of the server and of its cards between rounds, and sensors of the cards during them.
+//! Measurements of a load test: memory of the server and the cards between rounds, card sensors during them.
 
 use plimsoll_base::{Bytes, Card, CardKind};
 use plimsoll_probe::process::{Gauge, Process};
@@ -6,18 +6,18 @@ use plimsoll_probe::{Reading, Sampler, Sensors};
 
 use super::server::Server;
 
-/// The name of the figure of host memory.
+/// Name of the host memory figure.
 pub(super) const PROCESS: &str = "host memory of the server";
 
-/// Suffix of a figure of the server's own memory on a card.
+/// Suffix of a card figure that covers the server's own memory only.
 const OWN: &str = "the server";
 
-/// Is this figure what the server itself has of a card?
+/// True if the figure is the server's own memory on a card.
 pub fn is_own(name: &str) -> bool {
     name.starts_with("card ") && name.ends_with(OWN)
 }
 
-/// Looks at one server.
+/// Measures one server.
 #[derive(Debug)]
 pub struct Figures {
     sampler: Sampler,
@@ -25,7 +25,7 @@ pub struct Figures {
     process: Option<(Process, Gauge)>,
 }
 
-/// One look.
+/// One measurement.
 #[derive(Clone, Debug, Default)]
 pub struct MemorySample {
     pub held: Vec<(String, Bytes)>,
@@ -39,6 +39,7 @@ impl Figures {
             sampler,
             cards: cards
                 .into_iter()
+                // Only CUDA cards are visible to NVML, which all readings come from.
                 .filter(|card| card.kind == CardKind::Cuda)
                 .collect(),
             process: None,
@@ -49,8 +50,8 @@ impl Figures {
         self.process.map(|(process, _)| process)
     }
 
-    /// Finds the server's process again if there is none yet or it is gone; says whether it is another one
-    /// now.
+    /// Finds the server's process again if it is unknown or has ended. Returns true if the process has
+    /// changed.
     pub async fn follow(&mut self, server: &Server) -> bool {
         if self.process.is_some_and(|(process, _)| process.lives()) {
             return false;
@@ -64,13 +65,14 @@ impl Figures {
         let mut look = MemorySample::default();
         let held = self.process.and_then(|(process, gauge)| process.held(gauge));
         look.held.extend(held.map(|held| (PROCESS.to_owned(), held)));
+        // The cards of this machine say nothing about a server on another one.
         if !self.cards.is_empty() && server.target.is_here() {
             look.held.extend(self.on_cards(&self.sampler.read().await));
         }
         look
     }
 
-    /// Reads temperature, clock and power of each card, by name.
+    /// Sensor readings of each card, by name.
     pub async fn feel(&self, server: &Server) -> Vec<(String, Sensors)> {
         if self.cards.is_empty() || !server.target.is_here() {
             return Vec::new();
@@ -84,7 +86,7 @@ impl Figures {
             .collect()
     }
 
-    /// Returns the memory in use on all cards together; `None` where no card is visible.
+    /// Memory in use on all cards together, by any process; `None` where no card is visible.
     pub async fn taken(&self) -> Option<Bytes> {
         if self.cards.is_empty() {
             return None;
@@ -94,8 +96,9 @@ impl Figures {
         Some(self.cards.iter().filter_map(taken).sum())
     }
 
-    /// Memory of the server's processes on each card; where the driver names none, all memory in use on it.
+    /// The server's memory on each card. Where the driver does not list processes, all memory in use.
     fn on_cards(&self, reading: &Reading) -> Vec<(String, Bytes)> {
+        // The whole tree: an engine may do its work in a child process.
         let tree = self.process.map_or_else(Vec::new, |(process, _)| process.tree());
         let own = reading.holders.iter().filter(|holder| tree.contains(&holder.pid));
         let own: Vec<_> = own
@@ -104,12 +107,15 @@ impl Figures {
         let held = |card: &Card| {
             let parts = own.iter().filter(|(id, _)| **id == card.id);
             let sum: Bytes = parts.map(|(_, used)| *used).sum();
-            // In a container the driver numbers processes of the host, so none of ours is found in its list.
+            // In a container without the host's pids NVML lists no process of ours, so the card's total is
+            // followed.
             match own.is_empty() {
                 true => Some((
                     "all programs",
                     card.total.saturating_sub(reading.free_on(&card.id)?),
                 )),
+                // The driver lists the server on some card, so a card without it holds nothing of the
+                // server's.
                 false => (!sum.is_zero()).then_some((OWN, sum)),
             }
         };

@@ -1,7 +1,7 @@
-//! Last log lines of a process that is not a child of ours.
+//! Last log lines of an ended process that another program started.
 //!
-//! The log file is opened while the process lives, because its path is unknown afterwards. Pipes and
-//! terminals have readers of their own and are left alone.
+//! The log file is opened while the process lives, because its descriptors cannot be looked up afterwards. A
+//! pipe or a terminal is left alone: reading would take the lines from their reader.
 
 use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom};
@@ -9,10 +9,10 @@ use std::io::{Read, Seek, SeekFrom};
 use plimsoll_doctor::{Diagnosis, Reader, Source, diagnose};
 use plimsoll_probe::process::Process;
 
-/// Of what it said, this much is read.
+/// Bytes read from the end of the log.
 const MOST: u64 = 1 << 20;
 
-/// The log of a process, from a moment on.
+/// The log of a process, from a given moment on.
 #[derive(Debug)]
 pub(super) struct LastWords {
     log: File,
@@ -20,8 +20,9 @@ pub(super) struct LastWords {
 }
 
 impl LastWords {
-    /// From now on; `None` where it writes to no file that can be read.
+    /// The log from now on; `None` if the process writes to no readable file.
     pub(super) fn of(process: Process) -> Option<Self> {
+        // stderr first: llama.cpp logs there. stdout serves where a wrapper redirected only that.
         let logs = [2, 1].map(|descriptor| format!("/proc/{}/fd/{descriptor}", process.pid));
         let path = logs
             .iter()
@@ -31,9 +32,10 @@ impl LastWords {
         Some(Self { log, from })
     }
 
-    /// The verdict on what it said since.
+    /// The diagnosis of everything logged since.
     pub(super) fn judged(mut self) -> Option<Diagnosis> {
         let length = self.log.metadata().ok()?.len();
+        // The cause stands at the end; a log of a long test may be larger than memory.
         let from = self.from.max(length.saturating_sub(MOST));
         self.log.seek(SeekFrom::Start(from)).ok()?;
         let mut text = Vec::new();
@@ -42,7 +44,7 @@ impl LastWords {
     }
 }
 
-/// The verdict on a log alone.
+/// The diagnosis of a log alone.
 pub(super) fn judged(log: &[u8]) -> Diagnosis {
     let mut reader = Reader::new();
     reader.feed(Source::Log, log);

@@ -1,9 +1,10 @@
-//! The second program: run by `plimsoll doctor`, so that guard sees what it is refused and its end is
-//! explained as any other.
+//! Second program of a coexistence test.
 //!
-//! DECISION: what it prints goes to stderr, so that on doctor's stdout there is the verdict alone. Where
-//! guard's library is not there, the program runs bare, and its own words are all that is judged. It has a
-//! process group of its own, which ends with it.
+//! It runs under `plimsoll doctor`, so that guard sees its refused allocations and its end gets a diagnosis.
+//!
+//! DECISION: its output goes to stderr, so that doctor's stdout holds the verdict alone. Without guard's
+//! library the program runs bare, and only its own output is diagnosed. It has its own process group, which
+//! is killed with it.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -24,40 +25,40 @@ use tokio::time::timeout;
 
 use super::last_words::judged;
 
-/// Lines of the program's that are kept, its last ones.
+/// Number of output lines kept, the last ones.
 const MOST_LINES: usize = 200;
-/// Of a line, what is kept.
+/// Length at which an output line is split.
 const LONGEST_LINE: u64 = 2000;
-/// Of doctor's verdict.
+/// Size limit of doctor's verdict.
 const MOST_VERDICT: u64 = 1 << 20;
-/// Grace for children of the program that still hold its pipes.
+/// Time to drain the pipes after the end, since children of the program may keep them open.
 const SOON: Duration = Duration::from_secs(1);
 
-/// End of the program.
+/// The end of the program.
 #[derive(Clone, Debug)]
 pub struct Ending {
     pub failed: bool,
-    /// In words: its status, its signal, or that it was stopped.
+    /// Exit status or signal in words, or that the program was stopped.
     pub status: String,
-    /// `plimsoll.diagnosis/1`, where it failed.
+    /// `plimsoll.diagnosis/1`, if the program failed.
     pub diagnosis: Option<Value>,
-    /// Its last output.
+    /// The last lines of output.
     pub last_lines: Vec<String>,
     pub lasted: Duration,
 }
 
-/// The program while it runs. Dropping it ends it and all that it started.
+/// A running program. Dropping it kills it and everything that it started.
 pub(super) struct Program {
     child: Child,
     group: Option<Pid>,
     start: Instant,
     words: Rc<Words>,
     heard: JoinHandle<()>,
-    /// Doctor's; `None` where the program runs bare.
+    /// Doctor's verdict; `None` where the program runs bare.
     verdict: Option<JoinHandle<Vec<u8>>>,
 }
 
-/// Its output so far.
+/// Output of the program so far.
 #[derive(Debug, Default)]
 struct Words {
     lines: RefCell<VecDeque<String>>,
@@ -66,7 +67,8 @@ struct Words {
 
 impl Program {
     pub(super) fn start(command: &str) -> io::Result<Self> {
-        // On a line of its own, so that the command may begin with whatever it likes.
+        // The command follows on its own line, so that it may start with a comment, an assignment or a
+        // keyword.
         let script = format!("exec >&2\n{command}");
         let guarded = GUARD.find().is_ok();
         let mut starting = match guarded {
@@ -78,15 +80,18 @@ impl Program {
             false => Command::new("sh"),
         };
         let mut child = starting
+            // Through `sh`, since the user gives the command as one shell line.
             .args(["-c", &script])
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
-            // A group of its own, so that shells, Python and their children can be ended together.
+            // In a group of its own: `end` must reach doctor, the shell and the program, but not this
+            // process.
             .process_group(0)
             .spawn()?;
         let words = Rc::new(Words::default());
         let heard = tokio::task::spawn_local(listen(child.stderr.take(), Rc::clone(&words)));
+        // A bare program has nothing on stdout, because the script sends both streams to stderr.
         let verdict = child.stdout.take().filter(|_| guarded);
         Ok(Self {
             group: child.id().and_then(|pid| Pid::from_raw(i32::try_from(pid).ok()?)),
@@ -98,24 +103,25 @@ impl Program {
         })
     }
 
-    /// It has printed something.
+    /// True once the program has printed something.
     pub(super) fn has_spoken(&self) -> bool {
         self.words.has_spoken.get()
     }
 
-    /// Its end, if that has come.
+    /// The exit status, if the program has ended.
     pub(super) fn ended(&mut self) -> io::Result<Option<ExitStatus>> {
         self.child.try_wait()
     }
 
-    /// Waits so long for its end; says whether it came.
+    /// Waits for the end at most this long. Returns true if the program has ended.
     pub(super) async fn ends_within(&mut self, time: Duration) -> bool {
         timeout(time, self.child.wait()).await.is_ok()
     }
 
-    /// Diagnoses its end.
+    /// Diagnoses the end of the program.
     pub(super) async fn judged(mut self, status: ExitStatus) -> Ending {
         let lasted = self.start.elapsed();
+        // Bounded: a background child that keeps the pipe open would block the read for ever.
         let _ = timeout(SOON, &mut self.heard).await;
         let last_lines: Vec<String> = self.words.lines.take().into();
         let failed = !status.success();
@@ -136,7 +142,7 @@ impl Program {
         }
     }
 
-    /// Ends it before its time, which is no failure of its own.
+    /// Stops the program at its time limit, which does not count as a failure.
     pub(super) async fn stopped(mut self) -> Ending {
         self.end();
         let _ = self.child.wait().await;
@@ -150,7 +156,7 @@ impl Program {
     }
 
     fn end(&mut self) {
-        // Only while it has not been waited for is the number sure to be its own.
+        // `id()` is `None` once the child was waited for; the kernel may have reused the number then.
         if let (Some(group), Some(_)) = (self.group, self.child.id()) {
             let _ = kill_process_group(group, Signal::KILL);
         }
@@ -163,7 +169,7 @@ impl Drop for Program {
     }
 }
 
-/// Doctor ends with 128 and more for a signal, as a shell does.
+/// Status in words. Doctor exits with 128 plus the signal, as a shell does.
 fn in_words(status: ExitStatus) -> String {
     match (status.code(), status.signal()) {
         (Some(0), _) => "it did its work".to_owned(),
@@ -177,7 +183,7 @@ async fn listen(stderr: Option<impl AsyncRead + Unpin>, words: Rc<Words>) {
     let Some(stderr) = stderr else { return };
     let mut lines = BufReader::new(stderr);
     let mut line = Vec::new();
-    // A line without end is cut, not kept.
+    // `take` bounds the buffer: an endless line is split instead of kept whole.
     while let Ok(length) = (&mut lines).take(LONGEST_LINE).read_until(b'\n', &mut line).await {
         if length == 0 {
             return;
@@ -194,7 +200,7 @@ async fn listen(stderr: Option<impl AsyncRead + Unpin>, words: Rc<Words>) {
 
 async fn read(stdout: impl AsyncRead + Unpin) -> Vec<u8> {
     let mut text = Vec::new();
-    // Half a verdict cannot be read, and is none.
+    // An incomplete verdict fails to parse later, and counts as missing.
     let _ = stdout.take(MOST_VERDICT).read_to_end(&mut text).await;
     text
 }

@@ -1,52 +1,52 @@
-//! Prompts of our own, of a depth that is asked for, the same in every round.
+//! Synthetic prompts of a given depth, identical in every round.
 //!
-//! DECISION: what a word takes is asked of the server itself, by its count of two prompts: a vocabulary may
-//! spell the words in letters (7 tokens each with some synthetic ones), and a depth that is off by so much is
-//! refused, or measures something else.
+//! DECISION: the tokens per word are measured on the server, by its token count of two prompts. A vocabulary
+//! may spell the words in letters (some synthetic ones take 7 tokens each). A prompt of the wrong depth would
+//! be refused, or would measure something else.
 
 use bytes::Bytes;
 use plimsoll_base::round_u64;
 use serde_json::json;
 
-/// Words that are one token each in the vocabularies in use, as far as any word is.
+/// Words that are one token each in common vocabularies.
 const WORDS: [&str; 32] = [
     "ship", "line", "load", "water", "deck", "sea", "hold", "port", "wind", "rope", "bell", "crew", "mast",
     "salt", "tide", "wave", "dock", "hull", "iron", "coal", "north", "south", "east", "west", "light",
     "night", "storm", "calm", "depth", "mark", "weight", "captain",
 ];
 
-/// As [`WORDS`] has.
+/// Length of [`WORDS`].
 const WORD_COUNT: u32 = 32;
 
-/// Size of one request.
+/// A prompt, described by its size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Prompt {
-    /// Tokens of the prompt, about: what the server puts around it included.
+    /// Approximate tokens of the prompt, including the chat template.
     pub depth: u64,
-    /// Tokens of the answer, at most.
+    /// Maximum tokens of the answer.
     pub answer: u64,
-    /// Distinguishes prompts of one depth; the same number gives the same words.
+    /// Distinguishes prompts of equal depth; equal numbers give equal words.
     pub number: u64,
-    /// Stands before everything, so that nothing cached fits; 0 for none.
+    /// Placed before all other text, so that no cached prefix matches; 0 for none.
     pub nonce: u64,
 }
 
-/// The body of a request, as it is sent.
+/// The body of a request.
 #[derive(Clone, Debug)]
 pub(super) struct Request {
     pub body: Bytes,
 }
 
-/// Tokens per word of a server's vocabulary.
+/// Size of the words in a server's tokens.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Yardstick {
     per_word: f64,
-    /// Tokens of the chat template around the words.
+    /// Tokens that the chat template adds.
     around: f64,
 }
 
 impl Default for Yardstick {
-    /// Of a server that does not count.
+    /// For a server that reports no token counts: one token per word.
     fn default() -> Self {
         Self {
             per_word: 1.0,
@@ -56,8 +56,10 @@ impl Default for Yardstick {
 }
 
 impl Yardstick {
-    /// By the tokens of all words once and of all words twice; `None` if these make no sense.
+    /// Solves for both figures from the token counts of all words once and twice; `None` if these are
+    /// inconsistent.
     pub fn of(once: u64, twice: u64) -> Option<Self> {
+        // The template is in both counts, so the difference is the words alone.
         let per_word = number(twice.checked_sub(once)?)? / f64::from(WORD_COUNT);
         let around = number(once)? - per_word * f64::from(WORD_COUNT);
         (per_word > 0.0).then(|| Self {
@@ -68,7 +70,7 @@ impl Yardstick {
 
     fn words(self, depth: u64) -> u64 {
         let depth = number(depth).unwrap_or(f64::from(u32::MAX));
-        // The clamp bounds the prompt's text: a billion words are several gigabytes already.
+        // Bounds the prompt's text: a billion words are several gigabytes already.
         round_u64(((depth - self.around) / self.per_word).clamp(1.0, 1e9))
     }
 }
@@ -77,7 +79,7 @@ fn number(count: u64) -> Option<f64> {
     u32::try_from(count).ok().map(f64::from)
 }
 
-/// The body of a request for an answer to all words, so many times.
+/// A request that repeats all words `times` times, for an answer of one token.
 pub(super) fn probe(model: &str, times: usize) -> Request {
     request(model, &format!("{} ", WORDS.join(" ")).repeat(times), 1)
 }
@@ -92,8 +94,8 @@ impl Prompt {
             0 => String::new(),
             nonce => format!("{nonce} "),
         };
-        // Any fixed order of words does, in which all come round equally often: so the depth is right to a
-        // few tokens. Multiplier and increment of Knuth's MMIX generator; the high bits are the good ones.
+        // A fixed permutation in which all words occur equally often, so the depth is right to a few tokens.
+        // The multipliers are a prime and the constants of Knuth's MMIX generator; they spread nearby depths.
         let state = self
             .number
             .wrapping_mul(7919)
@@ -101,7 +103,8 @@ impl Prompt {
             .wrapping_mul(6_364_136_223_846_793_005)
             .wrapping_add(1_442_695_040_888_963_407);
         let place = |bits: u64| usize::try_from(bits % 32).unwrap_or_default();
-        // An odd step visits all 32 words before it repeats one.
+        // An odd step visits all 32 words before it repeats. The high bits of the generator are the good
+        // ones.
         let (first, step) = (place(state >> 59), place(state >> 54) | 1);
         let mut word = first;
         for _ in 0..words {
@@ -119,7 +122,9 @@ fn request(model: &str, text: &str, answer: u64) -> Request {
         "messages": [{ "role": "user", "content": text }],
         "stream": true,
         "stream_options": { "include_usage": true },
+        // Servers report token counts of a stream only on this request.
         "max_tokens": answer,
+        // Greedy decoding makes rounds comparable; `max_tokens` bounds a model that does not stop.
         "temperature": 0,
     });
     Request {

@@ -1,4 +1,4 @@
-//! Error bodies of refused requests: OpenAI's error object with plimsoll's tree of reasons.
+//! Error responses of a server: OpenAI's error object, with plimsoll's tree of reasons.
 
 use std::fmt;
 
@@ -6,21 +6,22 @@ use serde_json::Value;
 
 const LONGEST_TEXT: usize = 1200;
 const LONGEST_CODE: usize = 60;
-/// Of the tree, this deep.
+/// Depth limit of the tree of reasons.
 const MOST_DEPTH: usize = 8;
 
-/// A refusal.
+/// An error response.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Refused {
-    /// Error code of the server, if it has one.
+    /// The server's error code, if it has one in words.
     pub(super) code: Option<String>,
     text: String,
 }
 
 impl Refused {
-    /// From the body of the answer, whatever that is.
+    /// Reads the body of a response, of whatever form.
     pub(super) fn read(body: &[u8]) -> Self {
         match serde_json::from_slice::<Value>(body) {
+            // A proxy in front of the server may answer with HTML; its text is better than nothing.
             Ok(body) if !body["error"].is_null() => Self {
                 code: code(&body["error"]),
                 text: told(&body["error"]),
@@ -39,13 +40,13 @@ impl fmt::Display for Refused {
     }
 }
 
-/// llama-server has a number where OpenAI has a word.
+/// The error code in words. llama-server puts a number into `code`, and the word into `type`.
 fn code(error: &Value) -> Option<String> {
     let code = error["code"].as_str().or_else(|| error["type"].as_str())?;
     (code.len() <= LONGEST_CODE).then(|| code.to_owned())
 }
 
-/// The message and what it comes from, a line each.
+/// The message and its reasons, one line each.
 pub(super) fn told(error: &Value) -> String {
     let Some(message) = error["message"].as_str().or_else(|| error.as_str()) else {
         return cut(error.to_string());
@@ -56,11 +57,13 @@ pub(super) fn told(error: &Value) -> String {
 }
 
 pub(super) fn cut(mut text: String) -> String {
+    // `truncate` panics inside a character, so the cut moves back to a boundary.
     text.truncate(text.floor_char_boundary(LONGEST_TEXT));
     text
 }
 
 fn add(because: &Value, depth: usize, text: &mut String) {
+    // The tree comes from the network: both its depth and its text are bounded.
     let reasons = because.as_array().filter(|_| depth <= MOST_DEPTH);
     for reason in reasons.into_iter().flatten() {
         if text.len() > LONGEST_TEXT {

@@ -1,5 +1,4 @@
-//! A round: the same requests as in the one before, shared out among the clients, and nothing in flight when
-//! it ends.
+//! Load rounds: a fixed set of requests, shared among the clients, with nothing in flight at the end.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
@@ -11,7 +10,7 @@ use super::answer::{Answer, Failure};
 use super::client::Client;
 use super::prompt::{Prompt, Request, Yardstick};
 
-/// Different texts of one kind of failure that are kept.
+/// Number of different texts kept per kind of failure.
 const MOST_TEXTS: usize = 3;
 
 /// The requests of each round.
@@ -20,31 +19,32 @@ pub struct Round {
     pub depths: Vec<u64>,
     pub answer: u64,
     pub requests: u64,
-    /// Each prompt begins with a number of its own, so that no cache of prompts fits.
+    /// True to start each prompt with a unique number, so that no prompt cache matches.
     pub fresh: bool,
     pub yardstick: Yardstick,
 }
 
-/// Outcome of a set of requests.
+/// Results of requests.
 #[derive(Clone, Debug, Default)]
 pub struct Tally {
     pub answered: u64,
     pub failed: BTreeMap<String, (u64, Vec<String>)>,
     pub prompt_tokens: u64,
     pub answer_tokens: u64,
-    /// Answer tokens per second of one client, a number for each answer that had more than one.
+    /// Answer tokens per second of one client, one value per answer of more than one token.
     pub speeds: Vec<f64>,
-    /// Milliseconds to the first token.
+    /// Milliseconds to the first token, one value per answer.
     pub first_tokens: Vec<f64>,
 }
 
 impl Round {
-    /// The requests of round `number`.
+    /// The requests of the round with this number.
     fn requests(&self, model: &str, number: u64) -> VecDeque<Request> {
         let depths = self.depths.iter().cycle();
         (0..self.requests)
             .zip(depths)
             .map(|(place, depth)| {
+                // Never 0, which stands for no nonce; unique over all rounds of a run.
                 let nonce = match self.fresh {
                     true => number * self.requests + place + 1,
                     false => 0,
@@ -60,7 +60,7 @@ impl Round {
             .collect()
     }
 
-    /// Holds one round; the clients are given back.
+    /// Runs one round, and returns the clients for the next.
     pub async fn hold(
         &self,
         clients: Vec<Client>,
@@ -70,10 +70,12 @@ impl Round {
     ) -> (Vec<Client>, Tally) {
         let mut waiting = self.requests(model, number);
         waiting.truncate(usize::try_from(most).unwrap_or(usize::MAX));
+        // One queue instead of fixed shares: a client with short prompts takes the next request meanwhile.
         let waiting = Rc::new(RefCell::new(waiting));
         let mut working = JoinSet::new();
         for mut client in clients {
             let waiting = Rc::clone(&waiting);
+            // Everything runs on one thread, which keeps the load generator cheap and free of locks.
             working.spawn_local(async move {
                 let mut tally = Tally::default();
                 loop {
@@ -86,7 +88,7 @@ impl Round {
         }
         let (mut back, mut all) = (Vec::new(), Tally::default());
         while let Some(done) = working.join_next().await {
-            // A client that panicked is a defect of ours, and its work is missing.
+            // Only a panic ends a task early. Its results are lost, but the round still ends.
             if let Ok((client, tally)) = done {
                 back.push(client);
                 all.add(tally);
@@ -113,6 +115,7 @@ impl Tally {
 
     fn note_answer(&mut self, answer: &Answer) {
         self.answered += 1;
+        // Without a count, one event is taken as one token: llama-server streams that way.
         let tokens = answer.answer_tokens.unwrap_or(answer.pieces);
         self.answer_tokens += tokens;
         self.prompt_tokens += answer.prompt_tokens.unwrap_or_default();
@@ -122,7 +125,7 @@ impl Tally {
         }
     }
 
-    /// The longest wait for a first token, in milliseconds.
+    /// Longest time to a first token, in milliseconds.
     pub fn slowest(&self) -> Option<f64> {
         self.first_tokens.iter().copied().max_by(f64::total_cmp)
     }
@@ -149,8 +152,9 @@ impl Tally {
 }
 
 impl Answer {
-    /// Tokens per second after the first; by the server's clock where it tells.
+    /// Tokens per second after the first one, by the server's own clock if it reports one.
     pub fn speed(&self) -> Option<f64> {
+        // The first token's time is mostly prompt processing, so it is left out of both counts.
         let tokens = self
             .answer_tokens
             .unwrap_or(self.pieces)
@@ -166,7 +170,7 @@ impl Answer {
     }
 }
 
-/// Failures of one kind in a sentence, by an example.
+/// One kind of failure in a sentence, with an example.
 pub fn failed_so(kind: &str, count: u64, texts: &[String]) -> String {
     match texts.first() {
         Some(text) => format!("{count} × {kind}: {text}"),
@@ -174,7 +178,7 @@ pub fn failed_so(kind: &str, count: u64, texts: &[String]) -> String {
     }
 }
 
-/// The middle of some numbers; `None` of none.
+/// The median; `None` of no numbers.
 pub(super) fn median(numbers: &mut [f64]) -> Option<f64> {
     numbers.sort_by(f64::total_cmp);
     numbers.get(numbers.len() / 2).copied()

@@ -1,4 +1,4 @@
-//! The server under load: which model it has, which process it is.
+//! Server under test: its model, its build and its process.
 
 use std::time::Duration;
 
@@ -12,23 +12,23 @@ use super::client::Client;
 use super::prompt::{Prompt, Yardstick, probe};
 use super::target::Target;
 
-/// Questions about the server itself are answered soon or never.
+/// Time limit of questions about the server itself.
 const SOON: Duration = Duration::from_secs(30);
 
-/// Address, model and process of the server.
+/// The server, as found at the start of a test.
 #[derive(Clone, Debug)]
 pub struct Server {
     pub target: Target,
     pub key: Option<String>,
     pub model: String,
-    /// Named by the user; otherwise it is found by the port.
+    /// Process given by the user; otherwise the process is found by its port.
     pub pid: Option<u32>,
-    /// It is `plimsoll serve`, so that engines are behind other ports.
+    /// True for `plimsoll serve`, whose engines listen on other ports.
     pub is_plimsoll: bool,
 }
 
 impl Server {
-    /// Asks for its models where none is named.
+    /// Connects, and asks for the model list if no model is given.
     pub async fn meet(
         target: Target,
         key: Option<String>,
@@ -42,12 +42,14 @@ impl Server {
             pid,
             is_plimsoll: false,
         };
+        // Asked even if a model is named; the failure matters only where the list is needed.
         let listed = server.get("/v1/models").await;
         server.model = match model {
             Some(model) => model,
             None => first_model(&listed?)
                 .ok_or(Failure::Malformed("no model is listed; name one with --model"))?,
         };
+        // `/api/version` is Ollama's path; plimsoll answers it with its own name, llama-server with 404.
         server.is_plimsoll = server
             .get("/api/version")
             .await
@@ -68,7 +70,7 @@ impl Server {
         Client::new(&self.target, self.key.as_deref(), patience)
     }
 
-    /// One request before all others: it loads the model, and says at once what is wrong.
+    /// Sends a first request, which loads the model and reports configuration errors at once.
     pub async fn begin(&self, patience: Duration) -> Result<(), Failure> {
         let prompt = Prompt {
             depth: 4,
@@ -81,20 +83,22 @@ impl Server {
         answer.map(|_| ())
     }
 
-    /// The number of its build of llama.cpp, where it tells.
+    /// llama.cpp build number, if the server reports one.
     pub async fn build(&self) -> Option<u32> {
+        // `/upstream/MODEL/` passes through to the engine, as in llama-swap.
         let path = match self.is_plimsoll {
             true => format!("/upstream/{}/props", self.model),
             false => "/props".to_owned(),
         };
         let props = self.get(&path).await.ok()?;
-        // `build_info` reads `b10605-abcdef12`; forks put a prefix before the `b`.
+        // `build_info` is `b10605-1a2b3c4`, or `b0-unknown` for a build without git, which says nothing.
         let (_, after) = props["build_info"].as_str()?.split_once('b')?;
         let digits = after.split(|c: char| !c.is_ascii_digit()).next()?;
         digits.parse().ok().filter(|build| *build > 0)
     }
 
-    /// Measures tokens per word. A server that does not count tokens is assumed to use one for each word.
+    /// Measures the size of words in the server's tokens. Falls back to one token per word, for a server that
+    /// does not count or has too small a context.
     pub async fn yardstick(&self, patience: Duration) -> Yardstick {
         let mut client = self.client(patience);
         let mut counts = [None; 2];
@@ -108,7 +112,8 @@ impl Server {
             .unwrap_or_default()
     }
 
-    /// Returns its process: the named one or the listener; behind plimsoll the engine of the model.
+    /// The process to measure: the one given, otherwise the listener of the port; behind plimsoll, the
+    /// model's engine.
     pub async fn process(&self) -> Option<Process> {
         if let Some(pid) = self.pid {
             return Process::find(pid);
@@ -120,7 +125,8 @@ impl Server {
             true => self.engine_port().await?,
             false => self.target.port,
         };
-        // Looking through the descriptors of all processes takes a while.
+        // The search reads the descriptors of all processes, which takes milliseconds and would block the
+        // clients.
         tokio::task::spawn_blocking(move || Process::listening_on(port))
             .await
             .ok()
@@ -133,7 +139,7 @@ impl Server {
         Some(proxy.port)
     }
 
-    /// Returns plimsoll's own measurements of the model's engine.
+    /// plimsoll's own entry for the model's engine.
     pub async fn running(&self) -> Option<Value> {
         let running = self.get("/running").await.ok()?;
         let list = running["running"].as_array()?;

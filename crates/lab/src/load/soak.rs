@@ -1,4 +1,4 @@
-//! Holds load on a server, round after round, and looks at it in between.
+//! Soak test: repeated load rounds with a memory measurement after each.
 
 use std::path::PathBuf;
 use std::pin::pin;
@@ -15,15 +15,15 @@ use super::rounds::Round;
 use super::server::Server;
 use super::state::{State, StateError};
 
-/// Time for a server to release the buffers of an answer.
+/// Time for a server to release memory after an answer.
 const CALM: Duration = Duration::from_millis(20);
-/// So often the cards' temperature and clocks are read.
+/// Interval between readings of the cards' temperature and clocks.
 const FEEL_EVERY: Duration = Duration::from_secs(1);
 const SAVE_EVERY: Duration = Duration::from_secs(10);
-/// After a round without one answer.
+/// Pause after a round without an answer.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// End of a soak. A resumed state counts towards it.
+/// End of the test. Work of a resumed state counts too.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Limit {
     pub time: Option<Duration>,
@@ -37,7 +37,7 @@ pub struct Settings {
     pub clients: usize,
     /// Time limit of one answer.
     pub patience: Duration,
-    /// Time without any answer after which the soak ends.
+    /// Time without any answer after which the test ends.
     pub give_up: Duration,
     pub state: Option<PathBuf>,
 }
@@ -67,8 +67,8 @@ impl Limit {
     }
 }
 
-/// Holds load until the limit, Ctrl-C, or the server's end. `progress` hears of every round, and of every
-/// second of a long one.
+/// Runs rounds until the limit, Ctrl-C, or the end of the server. `progress` is called after each round, and
+/// each second during one.
 pub async fn soak(
     server: &Server,
     settings: &Settings,
@@ -76,6 +76,7 @@ pub async fn soak(
     mut state: State,
     progress: &mut dyn FnMut(&State),
 ) -> Result<State, SoakError> {
+    // A resumed state may have ended with this flag; it describes the last run only.
     state.broke_off = false;
     let begun = server.begin(settings.patience).await;
     begun.map_err(|failure| SoakError::First {
@@ -83,6 +84,7 @@ pub async fn soak(
         model: server.model.clone(),
         failure,
     })?;
+    // Measured once per run: another yardstick would change the prompts between rounds.
     let round = Round {
         yardstick: server.yardstick(settings.patience).await,
         ..settings.round.clone()
@@ -104,13 +106,13 @@ pub async fn soak(
     Ok(soaking.state)
 }
 
-/// A soak in its course.
+/// A soak test in progress.
 struct Soaking<'a> {
     server: &'a Server,
     figures: Figures,
     state: State,
     start: Instant,
-    /// Held already, by a state that was resumed.
+    /// Time of earlier runs of a resumed state.
     before: Duration,
     progress: &'a mut dyn FnMut(&State),
 }
@@ -120,7 +122,8 @@ impl Soaking<'_> {
         let clients = (0..settings.clients).map(|_| self.server.client(settings.patience));
         let mut clients: Vec<Client> = clients.collect();
         let (mut saved, mut answered) = (None::<Instant>, Instant::now());
-        // One of each for all rounds, so that nothing between two of them is missed.
+        // Created outside the loop: a signal between two rounds would be missed otherwise.
+        // After a stall, missed ticks are skipped instead of being made up in a burst.
         let (mut stop, mut feel) = (pin!(stopped()), interval(FEEL_EVERY));
         // A stalled machine must not be sampled in a burst: equal readings would weigh several times.
         feel.set_missed_tick_behavior(MissedTickBehavior::Skip);
@@ -131,6 +134,8 @@ impl Soaking<'_> {
             let left = settings.limit.left(&self.state);
             let work = round.hold(clients, &self.server.model, self.state.rounds, left);
             let Some((back, tally)) = self.watch(work, &mut feel, &mut stop).await else {
+                // A round that is cut short is not counted: its requests would make the measurement
+                // incomparable.
                 self.state.note("stopped by hand".to_owned());
                 break;
             };
@@ -140,6 +145,7 @@ impl Soaking<'_> {
                 answered = Instant::now();
             }
             self.state.add(tally);
+            // Measured after an empty round too: a server that refuses may still be leaking.
             self.look().await;
             if answered.elapsed() >= settings.give_up {
                 self.state.note("the server does not answer any more".to_owned());
@@ -149,6 +155,7 @@ impl Soaking<'_> {
             if is_empty {
                 sleep(PAUSE).await;
             }
+            // Saving after each round would write the whole state several times a second with short prompts.
             let is_due = saved.is_none_or(|saved| saved.elapsed() >= SAVE_EVERY);
             if let Some(path) = settings.state.as_ref().filter(|_| is_due) {
                 self.state.save(path)?;
@@ -158,8 +165,8 @@ impl Soaking<'_> {
         Ok(())
     }
 
-    /// One round, and how the cards feel meanwhile: an idle card is neither warm nor slow. `None` if it is
-    /// stopped.
+    /// Runs one round and reads the card sensors meanwhile, since an idle card cools down and lowers its
+    /// clocks. `None` if the test is stopped.
     async fn watch<T>(
         &mut self,
         work: impl Future<Output = T>,
@@ -179,10 +186,12 @@ impl Soaking<'_> {
         }
     }
 
-    /// Samples the server's memory with no request in flight.
+    /// Measures memory with no request in flight.
     async fn look(&mut self) {
+        // The last event can arrive before the server has released what the request held.
         sleep(CALM).await;
         if self.figures.follow(self.server).await {
+            // Two processes have different baselines; a trend across both would be meaningless.
             let note = "the server is another process now; what is judged begins here";
             self.state.note(note.to_owned());
             self.state.begin_series();
@@ -199,11 +208,12 @@ impl Soaking<'_> {
     }
 }
 
-/// Ctrl-C, or SIGTERM.
+/// Waits for Ctrl-C or SIGTERM.
 pub async fn stopped() {
     let terminated = async {
         match unix::signal(SignalKind::terminate()) {
             Ok(mut terminated) => terminated.recv().await,
+            // Without the handler the default action ends the process, so nothing has to be waited for.
             Err(_) => std::future::pending().await,
         }
     };
@@ -214,7 +224,7 @@ pub async fn stopped() {
 }
 
 impl State {
-    /// A state that is resumed may be of a process that has ended since.
+    /// Starts a new series if the process has changed since the state was saved.
     fn begin_series_of_another(&mut self, figures: &Figures) {
         let now = named(figures);
         if self.rounds > 0 && self.process != now {
@@ -227,7 +237,8 @@ impl State {
     }
 }
 
-/// Names the sampled process in a form that can be saved.
+/// The measured process, in a form that can be saved.
 fn named(figures: &Figures) -> Option<String> {
+    // The debug form holds the start time beside the pid, which tells a reused pid from the same process.
     figures.process().map(|process| format!("{process:?}"))
 }

@@ -1,4 +1,4 @@
-//! All that a soak has seen so far: what is saved, resumed, judged and drawn.
+//! State of a soak test: the observations that are saved, resumed, judged and plotted.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -17,17 +17,17 @@ const SCHEMA: &str = "plimsoll.soak-state/1";
 const MOST_NOTES: usize = 100;
 const MOST_FIGURES: usize = 64;
 
-/// A figure that is followed.
+/// A measured figure over time.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Named {
     pub name: String,
-    /// Samples to judge: those since the server's process last changed.
+    /// Judged: points since the server's process last changed.
     pub series: Series,
-    /// Samples to draw, over requests.
+    /// Plotted: all points, over requests.
     pub course: Course,
 }
 
-/// Saved state of a soak. Requests are counted when sent.
+/// Results of a soak test so far. `requests` counts those sent.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct State {
     schema: String,
@@ -38,36 +38,36 @@ pub struct State {
     pub held_ms: u64,
     pub prompt_tokens: u64,
     pub answer_tokens: u64,
-    /// By kind: how many, and a few of them in full.
+    /// Failures by kind: the count, and a few full texts.
     pub failures: BTreeMap<String, (u64, Vec<String>)>,
     pub figures: Vec<Named>,
     /// Thousandths of tokens per second of one client, and microseconds to the first token, over requests.
     pub speed: Course,
     pub first_token: Course,
     pub looks: u64,
-    /// By its name.
+    /// Card statistics by card name.
     pub cards: BTreeMap<String, CardStats>,
-    /// Process that the figures belong to.
+    /// The process that the figures belong to.
     pub process: Option<String>,
-    /// The server did not answer any more.
+    /// True if the server stopped answering.
     #[serde(default)]
     pub broke_off: bool,
-    /// After how many requests something happened.
+    /// Events, each with the number of requests at that time.
     pub notes: Vec<(u64, String)>,
 }
 
 /// Sensor readings of a card under load.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct CardStats {
-    /// So many times it was looked at.
+    /// Number of readings.
     pub looks: u64,
-    /// Over requests.
+    /// Over requests, as are the two below.
     pub celsius: Course,
     pub megahertz: Course,
     pub milliwatts: Course,
-    /// Highest clock by the driver.
+    /// Maximum clock by the driver.
     pub most_megahertz: Option<u32>,
-    /// In how many looks it was slowed down, by what.
+    /// Number of readings in which the card was throttled, by reason.
     pub slowed: BTreeMap<String, u64>,
 }
 
@@ -109,7 +109,7 @@ impl State {
         }
     }
 
-    /// Goes on where a state was saved, or begins if there is none.
+    /// Continues a saved state, or starts a new one if the file does not exist.
     pub fn resume(path: &Path, target: String, model: String) -> Result<Self, StateError> {
         let text = match fs::read(path) {
             Ok(text) => text,
@@ -125,6 +125,7 @@ impl State {
             path: path.to_owned(),
             error,
         })?;
+        // The schema is part of the comparison: an older file has other units.
         let name = |schema: &str, target: &str, model: &str| format!("{schema} of {model} at {target}");
         let (before, now) = (
             name(&state.schema, &state.target, &state.model),
@@ -140,7 +141,7 @@ impl State {
         Ok(state)
     }
 
-    /// Saves so that at any moment there is a whole state: beside it first, then in its place.
+    /// Saves atomically: to a temporary file first, which then replaces the old state.
     pub fn save(&self, path: &Path) -> Result<(), StateError> {
         let mut beside = path.as_os_str().to_owned();
         beside.push(".part");
@@ -148,7 +149,7 @@ impl State {
         let write = || {
             let mut file = fs::File::create(&beside)?;
             file.write_all(&serde_json::to_vec(self)?)?;
-            // Without the sync a power failure may leave an empty file under the final name.
+            // Without the sync a crash soon after the rename may leave an empty file on some file systems.
             file.sync_data()?;
             fs::rename(&beside, path)
         };
@@ -164,20 +165,21 @@ impl State {
         }
     }
 
-    /// The looks so far are of a process that is gone.
+    /// Starts a new series for every figure, because the process they belong to has ended.
     pub fn begin_series(&mut self) {
         for figure in &mut self.figures {
             figure.series = Series::default();
         }
     }
 
-    /// Takes what a round brought.
+    /// Adds the results of a round.
     pub fn add(&mut self, mut tally: Tally) {
         self.rounds += 1;
         self.requests += tally.answered + tally.failures();
         self.prompt_tokens += tally.prompt_tokens;
         self.answer_tokens += tally.answer_tokens;
         let at = self.requests;
+        // The median of the round: a single slow answer, such as the first one after a load, moves a mean.
         if let Some(speed) = median(&mut tally.speeds) {
             self.speed.push(at, thousandths(speed));
         }
@@ -187,13 +189,14 @@ impl State {
         for (kind, (count, texts)) in tally.failed {
             let (sum, kept) = self.failures.entry(kind).or_default();
             *sum += count;
+            // The first example is kept, because later failures are mostly its consequences.
             if kept.is_empty() {
                 *kept = texts;
             }
         }
     }
 
-    /// Takes what was seen after it.
+    /// Adds a memory measurement.
     pub fn see(&mut self, look: MemorySample) {
         self.looks += 1;
         let at = self.requests;
@@ -211,15 +214,17 @@ impl State {
             figure.series.push(Point { at, held });
             figure.course.push(at, held.get());
         }
+        // Bounds the state file, should figure names change from look to look.
         self.figures.truncate(MOST_FIGURES);
     }
 
-    /// Takes how the cards felt meanwhile.
+    /// Adds sensor readings taken during a round.
     pub fn feel(&mut self, felt: Vec<(String, Sensors)>) {
         let at = self.requests;
         for (name, sensors) in felt {
             let card = self.cards.entry(name).or_default();
             card.looks += 1;
+            // Drivers leave out single sensors at times; the last known maximum stays.
             card.most_megahertz = sensors.most_megahertz.or(card.most_megahertz);
             for (course, value) in [
                 (&mut card.celsius, sensors.celsius),
@@ -240,8 +245,10 @@ impl State {
         self.failures.values().map(|(count, _)| count).sum()
     }
 
-    /// Every figure with its verdict.
+    /// Every figure with its verdict. Growth below `negligible` is no leak.
     pub fn judged(&self, negligible: f64) -> Vec<Judged<'_>> {
+        // The number of figures corrects for testing several at once: one of many looks like a leak by
+        // chance.
         let judging = Judging {
             figures: self.figures.len(),
             negligible,
@@ -264,11 +271,11 @@ impl State {
             .collect()
     }
 
-    /// By how many per cent of its first quarter the last one is slower; negative if it is faster.
+    /// Slowdown in per cent from the first quarter to the last; negative if the server got faster.
     pub fn slower_percent(&self) -> Option<f64> {
         let buckets = self.speed.buckets();
         let quarter = buckets.len() / 4;
-        // Fewer than three values a quarter have no meaningful median.
+        // A median of fewer than three buckets is no median.
         if quarter < 3 {
             return None;
         }
@@ -288,12 +295,13 @@ impl Judged<'_> {
     }
 }
 
-/// Rounds to thousandths, for integer series.
+/// Converts to integer thousandths, which a series stores.
 fn thousandths(number: f64) -> u64 {
     round_u64(number * 1000.0)
 }
 
 pub fn thousands(number: u64) -> f64 {
+    // Saturates above `u32`, since there is no lossless conversion from `u64` to `f64`.
     u32::try_from(number).map_or(f64::INFINITY, f64::from) / 1000.0
 }
 

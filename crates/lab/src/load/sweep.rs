@@ -1,4 +1,4 @@
-//! Prompts of growing depth: what each costs in time, and what the server holds after it.
+//! Depth sweep: time and memory of prompts of growing length.
 
 use std::time::Duration;
 
@@ -11,21 +11,21 @@ use super::figures::Figures;
 use super::prompt::{Prompt, Yardstick};
 use super::server::Server;
 
-/// Time for a server to release the buffers of an answer.
+/// Time for a server to release memory after an answer.
 const CALM: Duration = Duration::from_millis(200);
 
-/// One depth.
+/// Result at one depth.
 #[derive(Clone, Debug)]
 pub struct Depth {
     pub asked: u64,
-    /// By the server's count.
+    /// Prompt tokens by the server's count.
     pub tokens: u64,
     pub outcome: Result<Speeds, Failure>,
-    /// Memory held after the answer.
+    /// Memory after the answer.
     pub held: Vec<(String, Bytes)>,
 }
 
-/// Tokens per second; `None` where there were too few to tell.
+/// Tokens per second; `None` where there were too few tokens to measure.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Speeds {
     pub prompt: Option<f64>,
@@ -33,28 +33,28 @@ pub struct Speeds {
     pub first_token: Duration,
 }
 
-/// A whole sweep.
+/// Results of a sweep.
 #[derive(Clone, Debug, Default)]
 pub struct Sweep {
-    /// Before the first depth, with the model loaded.
+    /// Memory before the first depth, with the model loaded.
     pub before: Vec<(String, Bytes)>,
     pub depths: Vec<Depth>,
-    /// Growth per token that plimsoll measured of its engine, where it serves the model.
+    /// plimsoll's learned growth of its engine, in bytes per token.
     pub learned: Option<u64>,
 }
 
-/// A server that has its model and has answered once.
+/// A server with its model loaded.
 #[derive(Clone, Debug)]
 pub struct Warm {
     yardstick: Yardstick,
     before: Vec<(String, Bytes)>,
-    /// Its process, where it can be seen.
+    /// The server's process, if visible.
     pub pid: Option<u32>,
-    /// Of llama.cpp, where it tells.
+    /// llama.cpp build number, if reported.
     pub build: Option<u32>,
 }
 
-/// Loads the model, and looks at the server before the first depth.
+/// Loads the model, and measures memory before the first depth.
 pub async fn warm_up(server: &Server, patience: Duration, figures: &mut Figures) -> Result<Warm, Failure> {
     server.begin(patience).await?;
     let yardstick = server.yardstick(patience).await;
@@ -69,7 +69,7 @@ pub async fn warm_up(server: &Server, patience: Duration, figures: &mut Figures)
     })
 }
 
-/// Asks one prompt of each depth, the shallowest first; ends with the first that fails. `told` hears of each.
+/// Sends one prompt per depth, the shallowest first, until one fails. `told` is called with each result.
 pub async fn sweep(
     server: &Server,
     warm: &Warm,
@@ -83,16 +83,18 @@ pub async fn sweep(
         before: warm.before.clone(),
         ..Sweep::default()
     };
+    // Ascending: pools only grow, so a deep prompt first would hide the cost of the others.
     let mut depths = depths.to_vec();
     // Ascending depths: a deep prompt first would leave its memory behind for the shallow ones.
     depths.sort_unstable();
     depths.dedup();
-    // Another sweep's prompts may still be cached.
+    // The pid tells this sweep's prompts from those that an earlier one left in the cache.
     let nonces = (u64::from(std::process::id()) << 16)..;
     for (asked, nonce) in depths.into_iter().zip(nonces) {
         let answered = client
             .ask(request(server, warm.yardstick, asked, answer, nonce))
             .await;
+        // Also after a failure: memory that stays in use after a refused prompt is a result.
         sleep(CALM).await;
         let depth = Depth {
             asked,
@@ -106,10 +108,12 @@ pub async fn sweep(
         };
         told(&depth);
         sweep.depths.push(depth);
+        // Deeper prompts need more still, and a server that died cannot be measured.
         if answered.is_err() {
             break;
         }
     }
+    // Only after the last depth has plimsoll learned from all of them.
     let running = if server.is_plimsoll {
         server.running().await
     } else {
@@ -131,6 +135,7 @@ fn request(server: &Server, yardstick: Yardstick, depth: u64, answer: u64, nonce
 
 impl Speeds {
     fn of(answer: &Answer) -> Self {
+        // Cached tokens cost no time; counting them would overstate the speed.
         let fresh = answer
             .prompt_tokens
             .map(|all| all.saturating_sub(answer.cached_tokens.unwrap_or(0)));
@@ -148,7 +153,7 @@ impl Speeds {
 }
 
 impl Sweep {
-    /// The figures, each with what was held at each depth in tokens, from before the first.
+    /// Memory of each figure over depth in tokens, starting before the first depth.
     pub fn curves(&self) -> Vec<(&str, Vec<(u64, Bytes)>)> {
         let curve = |name: &str| {
             let held = |held: &[(String, Bytes)]| {
@@ -157,7 +162,7 @@ impl Sweep {
                     .map(|(_, held)| *held)
             };
             let before = held(&self.before).map(|held| (0, held));
-            // What failed is not known to have come to its depth.
+            // A failed prompt may have ended anywhere before its depth.
             let answered = self.depths.iter().filter(|depth| depth.outcome.is_ok());
             let after = answered.filter_map(|depth| Some((depth.tokens, held(&depth.held)?)));
             before.into_iter().chain(after).collect()
@@ -169,7 +174,8 @@ impl Sweep {
     }
 }
 
-/// Bytes more per token more: the median over all pairs of depths, so that one odd depth moves it little.
+/// Growth in bytes per token: the median slope over all pairs of depths (Theil-Sen), which is robust to
+/// outliers.
 pub fn slope(curve: &[(u64, Bytes)]) -> Option<f64> {
     let mut slopes: Vec<f64> = Vec::new();
     for (place, (tokens, held)) in curve.iter().enumerate() {
@@ -178,7 +184,7 @@ pub fn slope(curve: &[(u64, Bytes)]) -> Option<f64> {
                 .checked_sub(*tokens)
                 .and_then(|run| u32::try_from(run).ok())
                 .filter(|run| *run > 0);
-            // KiB fit a u32 up to 4 TiB, and u32 converts to f64 without loss.
+            // KiB fit into `u32` up to 4 TiB, and `u32` converts to `f64` without loss.
             let kib = |bytes: Bytes| u32::try_from(bytes.get() >> 10).map_or(f64::INFINITY, f64::from);
             slopes.extend(run.map(|run| (kib(*later) - kib(*held)) * 1024.0 / f64::from(run)));
         }

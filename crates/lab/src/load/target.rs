@@ -1,16 +1,16 @@
-//! Address of a server under test: `http://host:port[/v1]`.
+//! Address of the server under test: `http://host:port[/v1]`.
 
 use std::fmt;
 use std::str::FromStr;
 
 const DEFAULT_PORT: u16 = 80;
 
-/// A server's address. Only http: encryption would be measured along with the server.
+/// A server's address. Only http is supported: TLS would be measured along with the server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
     pub host: String,
     pub port: u16,
-    /// Path prefix before `/v1/…`; usually empty.
+    /// Path before `/v1/…`; usually empty.
     pub base: String,
 }
 
@@ -35,6 +35,7 @@ impl FromStr for Target {
                     text: text.to_owned(),
                 });
             }
+            // A bare `host:port` is accepted, since that is how servers print their address.
             None => text,
         };
         let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
@@ -42,6 +43,7 @@ impl FromStr for Target {
             text: text.to_owned(),
         };
         let (host, port) = match authority.rsplit_once(':') {
+            // `[::1]` has colons of its own: a last part that ends in `]` is no port.
             Some((host, port)) if !port.ends_with(']') => (host, port.parse().map_err(wrong_port)?),
             _ => (authority, DEFAULT_PORT),
         };
@@ -51,6 +53,7 @@ impl FromStr for Target {
                 text: text.to_owned(),
             });
         }
+        // Users paste the base URL of a client's settings, which ends in `/v1`.
         let base = path.trim_end_matches('/');
         Ok(Self {
             host: host.to_owned(),
@@ -61,14 +64,16 @@ impl FromStr for Target {
 }
 
 impl Target {
-    /// Returns true if the server runs on this machine, where its processes are visible.
+    /// True if the server runs on this machine, where its processes are visible.
     pub fn is_here(&self) -> bool {
         let address: Option<std::net::IpAddr> = self.host.parse().ok();
+        // A server on 0.0.0.0 is printed with that address, and connecting to it reaches this machine.
         self.host == "localhost"
             || address.is_some_and(|address| address.is_loopback() || address.is_unspecified())
     }
 
     pub fn authority(&self) -> String {
+        // An IPv6 address needs its brackets back in the Host header.
         match self.host.contains(':') {
             true => format!("[{}]:{}", self.host, self.port),
             false => format!("{}:{}", self.host, self.port),

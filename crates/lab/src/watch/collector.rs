@@ -1,4 +1,4 @@
-//! One look at everything, and what was said since the last one.
+//! Collector of one sample: cards, machine, processes, guard pages and kernel log.
 
 use std::path::PathBuf;
 
@@ -11,15 +11,15 @@ use super::kernel_log::KernelLog;
 use super::machine::Machine;
 use super::processes::Processes;
 
-/// Temperatures and clocks are asked in one look of so many.
+/// Sensors are read in one sample out of this many.
 const SENSORS_EVERY: u64 = 4;
 
-/// Process tree or machine to sample.
+/// The target of a recording.
 #[derive(Clone, Debug, Default)]
 pub struct Subject {
-    /// The root of a tree of processes; without one, the machine's largest.
+    /// Root of a process tree; without one, the largest processes of the machine are followed.
     pub root: Option<u32>,
-    /// Folder of guard's pages; without it, all folders of this user.
+    /// Folder of guard pages; without it, all folders of this user.
     pub pages: Option<PathBuf>,
 }
 
@@ -35,7 +35,7 @@ pub struct Collector {
 }
 
 impl Collector {
-    /// Opens them; `notes` gets what will not be seen.
+    /// Opens all sources. Sources that cannot be read are reported in `notes`.
     pub async fn open(subject: Subject, sampler: Sampler, notes: &mut Vec<String>) -> Self {
         let seen = sampler.machine().await;
         let cards = seen.map_or_else(Vec::new, |machine| {
@@ -43,6 +43,7 @@ impl Collector {
             machine.cards
         });
         let kernel_log = KernelLog::open();
+        // /dev/kmsg is closed to users where kernel.dmesg_restrict is 1, the default of many distributions.
         if let Err(error) = &kernel_log {
             notes.push(format!("the kernel's log is not read: /dev/kmsg: {error}"));
         }
@@ -66,6 +67,7 @@ impl Collector {
 
     pub async fn look(&mut self) -> (Look, Vec<(Source, String)>) {
         let mut look = Look::default();
+        // The cards first: their answer takes longest, and the other figures should be close to each other.
         self.look_at_cards(&mut look).await;
         self.machine.look(&mut look);
         self.processes.look(&mut look);
@@ -81,10 +83,11 @@ impl Collector {
             return;
         }
         let reading = self.sampler.read().await;
+        // A process on a card may be too small in host memory to be among the largest.
         self.processes
             .also(reading.holders.iter().map(|holder| holder.pid));
         self.push_reading(&reading, look);
-        // Each sensor is a driver call of its own, and temperatures change slowly.
+        // Temperatures change slowly, and each sensor is another call into the driver.
         if self.looks.is_multiple_of(SENSORS_EVERY) {
             for sensors in self.sampler.sensors().await {
                 push_sensors(&sensors, look);
@@ -103,6 +106,7 @@ impl Collector {
                     used,
                 );
             }
+            // The driver hides the usage of single processes in some containers and under MIG.
             for holder in reading.holders.iter().filter(|holder| holder.card == card.id) {
                 let Some(used) = holder.used else { continue };
                 let name = holder

@@ -1,4 +1,4 @@
-//! Readings of guard's pages: memory of each process, and refusals since the last sample.
+//! Guard pages as a recording source: memory per process, and newly refused allocations.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -10,16 +10,16 @@ use plimsoll_probe::process::name;
 use plimsoll_telemetry::record::{Figure, Group, Look, Pace, Unit};
 use plimsoll_wire::page::{OomSnapshot, PageSnapshot as Snapshot, Refusal};
 
-/// Between two searches for folders of pages.
+/// Interval between searches for folders of guard pages.
 const SEARCH_EVERY: Duration = Duration::from_secs(5);
 
 #[derive(Debug)]
 pub(super) struct Guards {
-    /// The folder of one program, or all that there are.
+    /// The folder of one program, or all folders found.
     folders: Vec<PathBuf>,
     is_given: bool,
     searched: Option<Instant>,
-    /// Of each process, its name and how many refusals have been told.
+    /// Name of each process, and the sequence number of the last refusal reported.
     seen: BTreeMap<u32, (String, u64)>,
 }
 
@@ -33,7 +33,7 @@ impl Guards {
         }
     }
 
-    /// Adds what is held, and returns what was refused.
+    /// Adds memory figures to the sample, and returns new refusals as text.
     pub(super) fn look(&mut self, look: &mut Look) -> Vec<String> {
         let is_due = self.searched.is_none_or(|when| when.elapsed() >= SEARCH_EVERY);
         if is_due && !self.is_given {
@@ -49,12 +49,15 @@ impl Guards {
     }
 
     fn look_at(&mut self, page: &Snapshot, look: &mut Look) -> Vec<String> {
+        // The name is kept: a refusal is often the last act of a process that is gone at the next look.
         let (name, told) = self
             .seen
             .entry(page.pid)
             .or_insert_with(|| (name(page.pid).unwrap_or_default(), 0));
         let subject = format!("{} {name}", page.pid);
         for (card, number) in page.cards().iter().zip(0_u32..) {
+            // A page also lists cards that the process never allocated on; they would fill the record with
+            // zeros.
             if card.peak == 0 && card.ooms == 0 {
                 continue;
             }
@@ -73,6 +76,7 @@ impl Guards {
                 look.push(figure, pace, bytes >> 10);
             }
         }
+        // The page keeps its last refusals in a ring, so each look sees older ones again.
         let news = page.ooms().filter(|oom| oom.sequence > *told).collect::<Vec<_>>();
         *told = news.iter().map(|oom| oom.sequence).max().unwrap_or(*told);
         news.into_iter()

@@ -1,4 +1,4 @@
-//! The kernel's log, from now on, where this user may read it.
+//! Kernel log messages since the start of a recording, if this user may read them.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
@@ -6,9 +6,9 @@ use std::os::unix::fs::OpenOptionsExt;
 
 use rustix::fs::OFlags;
 
-/// Lines of one look.
+/// Maximum number of lines per sample.
 const MOST_LINES: usize = 64;
-/// The kernel gives out no longer record.
+/// Maximum record length: a kernel record is never longer (`CONSOLE_EXT_LOG_MAX`).
 const RECORD: usize = 8 << 10;
 
 #[derive(Debug)]
@@ -18,14 +18,15 @@ pub(super) struct KernelLog {
 
 impl KernelLog {
     pub(super) fn open() -> io::Result<Self> {
-        // `/dev/kmsg` blocks at its end otherwise, and the sample would wait for the kernel's next line.
+        // Each read of /dev/kmsg returns one record, and blocks at the end unless O_NONBLOCK is set.
         let flags = OFlags::NONBLOCK.bits().cast_signed();
         let mut file = File::options().read(true).custom_flags(flags).open("/dev/kmsg")?;
+        // SEEK_END skips old messages (Documentation/ABI/testing/dev-kmsg).
         file.seek(SeekFrom::End(0))?;
         Ok(Self { file })
     }
 
-    /// Returns the lines since the last sample.
+    /// Lines logged since the last call.
     pub(super) fn lines(&mut self) -> Vec<String> {
         let mut lines = Vec::new();
         let mut record = [0; RECORD];
@@ -33,7 +34,8 @@ impl KernelLog {
             match self.file.read(&mut record) {
                 Ok(0) => break,
                 Ok(length) => lines.extend(text(&record[..length])),
-                // Records were overwritten before they were read; those that are left follow.
+                // EPIPE: records were overwritten before they were read; the next read continues with the
+                // oldest one left.
                 Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
                 Err(_) => break,
             }
@@ -42,13 +44,13 @@ impl KernelLog {
     }
 }
 
-/// Parses `6,1234,56789,-;text`; later lines hold keys and are skipped. Facility 0 alone is the kernel.
+/// The text of a record such as `6,1234,56789,-;text`, without its key lines. Facility 0 is the kernel.
 fn text(record: &[u8]) -> Option<String> {
     let record = String::from_utf8_lossy(record);
     let (head, rest) = record.split_once(';')?;
     let priority: u64 = head.split(',').next()?.parse().ok()?;
     let line = rest.lines().next().unwrap_or_default();
-    // Bits 3 and up of the priority are the syslog facility (kernel/printk/printk.c).
+    // The upper bits of the priority are the facility; services write to /dev/kmsg with others.
     (priority >> 3 == 0).then(|| line.to_owned())
 }
 

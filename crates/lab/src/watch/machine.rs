@@ -1,4 +1,4 @@
-//! The machine as a whole: meminfo, free blocks, and the counters of the kernel that tell of need.
+//! Machine-wide memory figures: meminfo, free blocks, and the kernel's counters of memory pressure.
 
 use std::fs::File;
 use std::io;
@@ -7,12 +7,12 @@ use std::os::unix::fs::FileExt;
 use plimsoll_host::BuddyInfo;
 use plimsoll_telemetry::record::{Figure, Group, Look, Pace, Unit};
 
-/// A file of `/proc` is read up to here.
+/// Size limit of a `/proc` file.
 const MOST: usize = 256 << 10;
-/// A file of one line has no more.
+/// Buffer size for a file of one line.
 const LINE: usize = 256;
 
-/// Keys of `/proc/meminfo`. The first two decide whether a driver's request is met.
+/// Keys of `/proc/meminfo`. The first two decide whether a driver allocation succeeds on an integrated GPU.
 const MEMINFO: &[(&str, Pace)] = &[
     ("MemFree", Pace::Fast),
     ("MemAvailable", Pace::Fast),
@@ -31,7 +31,7 @@ const MEMINFO: &[(&str, Pace)] = &[
     ("HugePages_Free", Pace::Slow),
 ];
 
-/// Keys of `/proc/vmstat`.
+/// Keys of `/proc/vmstat` that count reclaim stalls, compaction and out-of-memory kills.
 const VMSTAT: &[&str] = &[
     "pgmajfault",
     "allocstall_normal",
@@ -41,7 +41,7 @@ const VMSTAT: &[&str] = &[
     "pswpout",
 ];
 
-/// Files of `/proc` that are read again and again.
+/// `/proc` files that are read again in each sample.
 #[derive(Debug)]
 pub(super) struct Machine {
     meminfo: RereadFile,
@@ -49,7 +49,7 @@ pub(super) struct Machine {
     vmstat: RereadFile,
 }
 
-/// A file that stays open.
+/// A file that stays open between reads.
 #[derive(Debug)]
 pub(super) struct RereadFile {
     file: Option<File>,
@@ -75,6 +75,7 @@ impl Machine {
             };
             let mut words = value.split_ascii_whitespace();
             if let Some(number) = words.next().and_then(|number| number.parse().ok()) {
+                // Only sizes carry a unit; HugePages_Free is a plain count.
                 let unit = if words.next().is_some() {
                     Unit::Kib
                 } else {
@@ -117,13 +118,13 @@ impl RereadFile {
         }
     }
 
-    /// Returns the present content; empty where it cannot be read.
+    /// The current content; empty if the file cannot be read.
     pub(super) fn read(&mut self) -> &str {
         let filled = self.fill().unwrap_or(0);
         str::from_utf8(&self.bytes[..filled]).unwrap_or_default()
     }
 
-    /// The same of a file of one short line, which one read gives whole.
+    /// The current content of a file of one short line, by a single read.
     pub(super) fn line(&mut self) -> &str {
         if self.bytes.is_empty() {
             self.bytes.resize(LINE, 0);
@@ -141,6 +142,8 @@ impl RereadFile {
             self.bytes.resize(16 << 10, 0);
         }
         let mut filled = 0;
+        // procfs generates the text at offset 0 and may return less than was asked for, so reads repeat until
+        // 0.
         loop {
             let at = u64::try_from(filled).unwrap_or(u64::MAX);
             // `read_at` rereads from the start without a seek; procfs renders the file anew at offset 0.
@@ -148,6 +151,7 @@ impl RereadFile {
                 0 => return Ok(filled),
                 count => filled += count,
             }
+            // Doubled only when full: after the first sample the buffer fits, and no read allocates.
             if filled == self.bytes.len() {
                 if filled >= MOST {
                     return Ok(filled);

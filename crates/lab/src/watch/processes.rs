@@ -1,6 +1,6 @@
-//! Processes: those of a tree, or on a whole machine those that hold most.
+//! Process memory figures: a process tree, or the largest processes of the machine.
 //!
-//! The list is read again only when the kernel has assigned a new pid (last field of `/proc/loadavg`).
+//! The search is repeated only after the kernel has assigned a new pid (the last field of `/proc/loadavg`).
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -10,9 +10,9 @@ use plimsoll_telemetry::record::{Figure, Group, Look, Pace, Unit};
 
 use super::machine::RereadFile;
 
-/// Processes that are followed at a time.
+/// Number of processes followed at a time.
 const MOST: usize = 12;
-/// Between two searches of a tree, and of the machine.
+/// Minimum interval between searches, of a tree and of the machine.
 const TREE_EVERY: Duration = Duration::from_secs(1);
 const ALL_EVERY: Duration = Duration::from_secs(20);
 
@@ -25,7 +25,7 @@ pub(super) struct Processes {
     searched: Option<(Instant, String)>,
 }
 
-/// A process that is looked at, with its file kept open: a later process with its number is another file.
+/// A followed process. Its file stays open, so that a reused pid is not mistaken for it.
 #[derive(Debug)]
 struct Followed {
     pid: u32,
@@ -35,7 +35,7 @@ struct Followed {
 }
 
 impl Processes {
-    /// Those of the tree under `root`, or the machine's largest.
+    /// Follows the tree under `root`, or the largest processes of the machine.
     pub(super) fn new(root: Option<u32>) -> Self {
         Self {
             root,
@@ -46,8 +46,9 @@ impl Processes {
         }
     }
 
-    /// Follows these besides, which have memory on a card.
+    /// Also follows these processes, which hold memory on a card.
     pub(super) fn also(&mut self, pids: impl Iterator<Item = u32>) {
+        // Twice the limit: processes on cards come in addition to the largest ones.
         for pid in pids {
             if self.root.is_none() && self.followed.len() < 2 * MOST {
                 self.followed.entry(pid).or_insert_with(|| Followed::new(pid));
@@ -69,6 +70,7 @@ impl Processes {
     }
 
     fn is_due(&mut self) -> bool {
+        // Searching `/proc` takes milliseconds on a busy machine; one line of loadavg takes microseconds.
         let last = self
             .loadavg
             .line()
@@ -105,9 +107,11 @@ impl Processes {
                 ))
             })
             .collect();
+        // The largest first, because there may be room for a few only.
         sized.sort_unstable_by_key(|(pages, _)| std::cmp::Reverse(*pages));
         // A tree always has room for one more, so that a long-running child started late is still followed.
         let room = MOST.saturating_sub(self.followed.len());
+        // At least one for a tree, so that a new child of the program is followed in any case.
         for (_, pid) in sized.into_iter().take(room.max(usize::from(self.root.is_some()))) {
             self.followed.insert(pid, Followed::new(pid));
         }
@@ -124,12 +128,12 @@ impl Followed {
         }
     }
 
-    /// Samples the process; returns false once it has exited.
+    /// Adds the figures; false if the process has ended.
     fn look(&mut self, page_kib: u64, look: &mut Look) -> bool {
         let Some((resident, shared)) = resident(&mut self.statm) else {
             return false;
         };
-        // Between fork and exec a process still has its parent's name, so early samples read the name again.
+        // A new process carries its parent's name until exec, so the name is read again at growing intervals.
         self.looks = self.looks.wrapping_add(1);
         if self.looks.is_power_of_two() {
             self.subject = subject(self.pid);
@@ -145,17 +149,17 @@ impl Followed {
     }
 }
 
-/// A process by number and name.
+/// Process label: pid and name.
 fn subject(pid: u32) -> String {
     format!("{pid} {}", name(pid).unwrap_or_default())
 }
 
-/// Resident pages, and those of them that others may have too.
+/// Resident pages, and those among them that are shared.
 fn resident(statm: &mut RereadFile) -> Option<(u64, u64)> {
     let mut fields = statm.line().split_ascii_whitespace().skip(1);
     let resident = fields.next()?.parse().ok()?;
     let shared = fields.next()?.parse().ok()?;
-    // A zombie has none.
+    // A zombie has no resident pages, and its statm stays readable until it is reaped.
     (resident > 0).then_some((resident, shared))
 }
 

@@ -1,4 +1,4 @@
-//! The file of a record while it is written: one write a tick.
+//! Record file writer: one write per tick.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -31,7 +31,7 @@ pub struct Recording {
 }
 
 impl Recording {
-    /// Begins a record in a new file, with the files as they are before.
+    /// Starts a record in a new file, with snapshots of system files.
     pub fn begin(path: &Path, about: &About) -> Result<Self, RecordError> {
         let file = File::create_new(path).map_err(|error| match error.kind() {
             io::ErrorKind::AlreadyExists => RecordError::Exists {
@@ -43,6 +43,7 @@ impl Recording {
             },
         })?;
         let mut bytes = Vec::new();
+        // Before the first sample, so that a recording cut short still has them.
         let mut encoder = Encoder::begin(about, &mut bytes);
         snapshots::take(When::Before, &mut encoder, &mut bytes);
         let mut recording = Self {
@@ -56,10 +57,10 @@ impl Recording {
         Ok(recording)
     }
 
-    /// Takes looks for ever.
+    /// Samples at this interval until an error occurs.
     pub async fn go_on(&mut self, collector: &mut Collector, every: Duration) -> Result<(), RecordError> {
         let mut ticks = interval(every);
-        // After a suspend one sample is enough.
+        // A late sample is not followed by a burst of others, which would have the same values.
         ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
         loop {
             ticks.tick().await;
@@ -67,10 +68,11 @@ impl Recording {
         }
     }
 
-    /// Takes one look.
+    /// Takes one sample.
     pub async fn sample(&mut self, collector: &mut Collector) -> Result<(), RecordError> {
         let (look, said) = collector.look().await;
         let now = self.now();
+        // Events first: a reader that stops at a sample then knows what led to it.
         for (source, text) in said {
             self.encoder.event(now, source, &text, &mut self.bytes);
         }
@@ -84,7 +86,7 @@ impl Recording {
         self.flush()
     }
 
-    /// Ends in good order, with the files as they are after.
+    /// Ends the record, with snapshots of system files.
     pub fn end(mut self, status: &str) -> Result<(), RecordError> {
         snapshots::take(When::After, &mut self.encoder, &mut self.bytes);
         let now = self.now();
@@ -97,7 +99,9 @@ impl Recording {
     }
 
     fn flush(&mut self) -> Result<(), RecordError> {
+        // One write for the whole tick: a SIGKILL between two writes would leave half a sample.
         let written = self.file.write_all(&self.bytes);
+        // Cleared after a failure too: a full disk must not make the buffer grow.
         self.bytes.clear();
         written.map_err(|error| RecordError::Write {
             path: self.path.clone(),

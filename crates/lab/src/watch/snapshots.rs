@@ -1,11 +1,11 @@
-//! The machine in words, at the beginning, and whole files before and after.
+//! Record header, and snapshots of system files before and after a recording.
 
 use std::fs;
 
 use plimsoll_base::{Bytes, Card};
 use plimsoll_telemetry::record::{About, CardAbout, Encoder, When};
 
-/// Files that a later diagnosis may need in full. Missing and unreadable ones are left out.
+/// Files that a later diagnosis may need. Missing and unreadable files are left out.
 const FILES: &[&str] = &[
     "/proc/meminfo",
     "/proc/buddyinfo",
@@ -28,14 +28,17 @@ const FILES: &[&str] = &[
 pub(super) fn take(when: When, encoder: &mut Encoder, out: &mut Vec<u8>) {
     for path in FILES {
         if let Ok(bytes) = fs::read(path) {
+            // Kernel text files are ASCII except for a few device-tree strings.
             let text = String::from_utf8_lossy(&bytes);
+            // Device-tree strings end with a zero byte.
             encoder.shot(when, path, text.trim_end_matches('\0'), out);
         }
     }
 }
 
-/// Describes the machine at the start of a record; the caller adds command, process and notes.
+/// The header of a record. The caller adds command, process and notes.
 pub fn about(cards: &[Card], every_ms: u64) -> About {
+    // `/proc/sys/kernel` instead of uname(2): the same words, without a C structure.
     let kernel = |name: &str| {
         let text = fs::read_to_string(format!("/proc/sys/kernel/{name}")).unwrap_or_default();
         text.trim_end().to_owned()

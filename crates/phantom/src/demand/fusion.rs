@@ -20,6 +20,7 @@ pub(crate) fn spared<'a>(activation: View<'a>, capability: Capability) -> Option
         Glu::Swiglu | Glu::Geglu | Glu::SwigluOai
     );
     let swapped = activation.parameter(1) != 0;
+    // ggml fuses neither a swapped pair nor anything on Pascal, where fusion is not always faster.
     if activation.op() != Op::Glu || !known || swapped || capability <= PASCAL {
         return None;
     }
@@ -58,6 +59,7 @@ fn is_pair(gate: View<'_>, up: View<'_>) -> bool {
         && first.raw().ne == second.raw().ne
         && first.raw().nb == second.raw().nb;
     !gate.is(up)
+        // The fused kernel is the one for vectors (mmvq), which reads quantised weights for a single token.
         && gate.op() == up.op()
         && same(1)
         && same(2)

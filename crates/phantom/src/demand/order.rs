@@ -22,6 +22,7 @@ const CUB: u64 = 64 << 10;
 pub(super) fn sorted(rules: Rules, op: View<'_>, requests: &mut Requests) -> Option<()> {
     let source = op.source(0)?;
     let (columns, rows) = (source.ne(0), source.rows());
+    // b8799 sorts all rows of an argsort at once; later builds bound the copy by sorting in chunks.
     let at_once = if rules.engine.copies() && op.op() == Op::Argsort {
         rows
     } else {
@@ -34,6 +35,7 @@ pub(super) fn sorted(rules: Rules, op: View<'_>, requests: &mut Requests) -> Opt
         0
     };
     let chunks = rows.div_ceil(at_once.max(1)).min(1 << 12);
+    // CUB's segmented sort takes an offset for each row, and one for the end.
     if columns > SHORT {
         for _ in 0..chunks {
             requests.estimate(&[
@@ -67,6 +69,8 @@ pub(super) fn soft_max(rules: Rules, op: View<'_>, requests: &mut Requests) -> O
     let source = op.source(0)?;
     let plain = op.source(1).is_none() && op.source(2).is_none();
     let unscaled = op.float_parameter(0) == 1.0 && op.float_parameter(1) == 0.0;
+    // `softmax.cu` takes the cooperative kernel only where few long rows would leave most multiprocessors
+    // idle.
     let long = source.ne(0) / source.rows().max(1) > 8192;
     let in_shared_memory =
         source.ne(0).saturating_mul(4).saturating_add(256) <= shared_memory(rules.capability);
@@ -92,6 +96,8 @@ const fn shared_memory(capability: Capability) -> u64 {
 
 pub(super) fn solved(op: View<'_>, requests: &mut Requests) -> Option<()> {
     let (a, b) = (op.source(0)?, op.source(1)?);
+    // Small triangles have a kernel. Larger ones go to `cublasStrsmBatched`, which takes two lists of
+    // pointers.
     if a.ne(0) <= 64 && b.ne(0) <= 32 {
         return Some(());
     }

@@ -19,8 +19,8 @@ mod cublas;
 /// `GGML_BACKEND_BUFFER_USAGE_COMPUTE`.
 const COMPUTE: i32 = 2;
 
-/// One product: a matrix, the columns it is multiplied with, the result; for experts
-/// also the routing list.
+/// One product: a matrix, the columns it is multiplied with, and the result; for experts also the routing
+/// list.
 struct Product<'a> {
     rules: Rules,
     matrix: View<'a>,
@@ -57,9 +57,13 @@ impl Product<'_> {
     fn plain(&self, requests: &mut Requests) {
         let width = self.columns.ne(1);
         let floats = self.columns.kind() == Type::F32 && self.result.kind() == Type::F32;
+        // ggml runs this product as a fast Walsh-Hadamard transform, which asks the pool for nothing.
         if self.is_hadamard() {
             return;
         }
+        // ggml clears the padding of a quantised matrix before its own kernels read it. In a view of the
+        // compute buffer that would overwrite another tensor, so cuBLAS does the product
+        // (`bad_padding_clear`).
         if !floats || self.is_padded_view() {
             return cublas::convert(self, requests);
         }
@@ -72,6 +76,8 @@ impl Product<'_> {
             }
             return cublas::convert(self, requests);
         }
+        // Both quantised kernels first quantise the activations to 8 bits; that copy is what they ask the
+        // pool for.
         if width <= self.few() {
             requests.group(&[vectors(self.columns.ne(0), self.columns.rows())]);
         } else if self.has_tiles(width) {
@@ -109,6 +115,7 @@ impl Product<'_> {
         }
         let capability = self.rules.capability;
         let small = matrix.ne(1) <= 512 || matrix.ne(2).saturating_mul(matrix.ne(3)) == 1;
+        // The limits below are ggml's benchmark results for each architecture; no formula gives them.
         match matrix.kind() {
             Type::F32 => {
                 width
@@ -146,6 +153,7 @@ impl Product<'_> {
             Some(_) if matrix.ne(1) <= 1024 => 512,
             Some(_) => 128,
         };
+        // Tensor cores multiply f16 since Volta, and bf16 and tf32 since Ampere.
         let units = match matrix.kind() {
             Type::F32 | Type::Bf16 => self.rules.capability >= AMPERE,
             Type::F16 => self.rules.capability >= VOLTA,
@@ -225,6 +233,7 @@ impl Product<'_> {
 
     /// Format of the quantised activations for tiles of this matrix.
     fn activations(&self) -> Activations {
+        // Blackwell's tensor cores multiply 4-bit floats, so the activations are quantised to 4 bits as well.
         let native = self.rules.capability >= BLACKWELL && !self.rules.engine.copies();
         match self.matrix.kind() {
             Type::Mxfp4 if native => Activations::Four,
@@ -259,6 +268,8 @@ impl Product<'_> {
             let tiled = self.tiled(spread, tokens, channels);
             requests.group(&tiled.group_of_experts(experts));
         } else if !quantised && self.is_for_float_tiles(tokens) {
+            // Up to 16 tokens the kernel finds its own rows; beyond, it needs sorted lists
+            // (`mmf.cu:ggml_cuda_mul_mat_f`).
             if self.result.ne(2) > 16 {
                 requests.group(&lists(spread, self.matrix.ne(2)));
             }

@@ -1,4 +1,4 @@
-//! A card's buffers, as the engine calls them: addresses that nothing backs.
+//! Buffers of a card, as the engine calls them: addresses without memory behind them.
 
 use alloc::boxed::Box;
 use core::ffi::{c_char, c_int};

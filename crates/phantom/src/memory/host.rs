@@ -1,4 +1,4 @@
-//! The host's pinned buffers: the CPU's, over memory of our own and under our name.
+//! Pinned host buffers: the CPU backend's buffers over the plugin's own memory, under CUDA's name.
 
 use alloc::collections::BTreeMap;
 use core::ffi::c_char;

@@ -1,4 +1,4 @@
-//! Operations that are taken whatever their operands are.
+//! Operations that a card supports with any operands.
 
 use crate::kinds::Op;
 
@@ -10,6 +10,7 @@ pub(super) fn is_always_taken(op: Op) -> bool {
         Reshape, RwkvWkv6, RwkvWkv7, Scale, Sin, SoftMax, SolveTri, Sqr, Sqrt, TimestepEmbedding, TopK,
         Transpose, Tri, Upscale, View,
     };
+    // `None` and the four view operations compute nothing, but a refusal would split the graph there.
     matches!(
         op,
         None | Reshape

@@ -1,4 +1,4 @@
-//! Operations that move values, from type to type and from place to place.
+//! Support rules of operations that move values: row lookups, copies, repetition, concatenation.
 
 use crate::kinds::Type;
 use crate::tensor::View;
@@ -36,6 +36,7 @@ impl Asked<'_> {
                 | Type::Q8_0
                 | Type::Iq4Nl
         );
+        // Since b10605, f16 rows are stored as they are, without a detour over f32.
         let halves = !self.is_old() && kind == Type::F16 && source == Type::F16;
         let stored = storable && source == Type::F32 || halves;
         Some(stored && matches!(indices, Type::I64 | Type::I32))
@@ -56,6 +57,7 @@ impl Asked<'_> {
             (Type::F32, to) if packed(to) || to == Type::Iq4Nl || to == Type::I32 => true,
             (from, Type::F32) if packed(from) || from == Type::I32 => true,
             (Type::I32, Type::I32) => true,
+            // Contiguous tensors of one type are copied by `cudaMemcpyAsync`, whatever the type.
             _ => from == to && from != Type::Other && first.is_contiguous() && second.is_contiguous(),
         })
     }
@@ -78,6 +80,7 @@ impl Asked<'_> {
             return Some(false);
         }
         let layout = first.layout();
+        // ggml copies whole elements, and has a kernel for each of these sizes.
         if !layout.quantised {
             return Some(layout.block == 1 && matches!(layout.size, 1 | 2 | 4 | 8));
         }

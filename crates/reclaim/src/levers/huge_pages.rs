@@ -1,8 +1,8 @@
-//! Takes free memory as huge pages and gives it back: whole blocks remain.
+//! Compaction by claiming free memory as huge pages and giving it back.
 //!
-//! DECISION: to allocate a huge page the kernel migrates what is in the way, block by block, even where
-//! `compact_memory` does next to nothing (seen on kernel 6.18 in a virtual machine). A process of its own
-//! releases the pages: it waits for this one to ask or to die, so no memory stays claimed.
+//! DECISION: to build a huge page, the kernel moves whatever is in the way, one block after another. That
+//! works even where `compact_memory` does next to nothing (seen on a virtual machine with kernel 6.18). A
+//! separate process gives the pages back once this one says so or dies, so that no memory stays claimed.
 
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -14,12 +14,12 @@ use plimsoll_host::MemInfo;
 use super::{TakeStepError, write};
 
 const HUGE_PAGES: &str = "proc/sys/vm/nr_hugepages";
-/// Waits for the end of its input, then writes `$0` to `$1`. No signal of a terminal or of a service ends it
-/// before.
+/// Waits for the end of its input, then writes `$0` to `$1`. It ignores the signals of terminals and
+/// services.
 const GIVE_BACK: &str = "trap '' HUP INT TERM; while read -r _; do :; done; echo \"$0\" > \"$1\"";
 
-/// Claims as many as free memory has room for, as [`MemInfo::claimable_huge_pages`] has it, beside those that
-/// there are.
+/// Claims as many huge pages as free memory allows ([`MemInfo::claimable_huge_pages`]), in addition to the
+/// existing ones.
 pub(super) fn claim_and_give_back(root: &Path) -> Result<(), TakeStepError> {
     let path = root.join(HUGE_PAGES);
     let before: u64 = read(&path)?
@@ -28,11 +28,13 @@ pub(super) fn claim_and_give_back(root: &Path) -> Result<(), TakeStepError> {
         .map_err(|_| TakeStepError::NoHugePages { path: path.clone() })?;
     let memory = MemInfo::read(&read(&root.join("proc/meminfo"))?);
     let claimed = memory.claimable_huge_pages();
+    // Started before the claim: a crash between the two must not leave the memory claimed.
     let waiting = waiter(before, &path).map_err(|error| TakeStepError::Start {
         command: "sh".to_owned(),
         error,
     })?;
     let result = write(root, HUGE_PAGES, &before.saturating_add(claimed).to_string());
+    // A failed claim is reported after the release, because the kernel may have claimed a part of it.
     given_back(waiting).map_err(|error| TakeStepError::GiveBack {
         claimed,
         before,
@@ -49,18 +51,19 @@ fn read(path: &Path) -> Result<String, TakeStepError> {
     })
 }
 
-/// Starts the process that releases the pages at the end of its input, in a group of its own.
+/// Starts the process that gives the pages back at the end of its input, in its own process group.
 fn waiter(before: u64, path: &Path) -> io::Result<Child> {
     Command::new("/bin/sh")
         .args(["-c", GIVE_BACK, &before.to_string()])
         .arg(path)
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
+        // In a group of its own, the process survives a Ctrl-C that the terminal sends to this one.
         .process_group(0)
         .spawn()
 }
 
-/// Ends its input, and waits until it has written.
+/// Closes the input of the process, and waits until it has given the pages back.
 fn given_back(mut waiting: Child) -> io::Result<()> {
     drop(waiting.stdin.take());
     let status = waiting.wait()?;

@@ -28,8 +28,10 @@ impl Product<'_> {
         if !self.rules.engine.copies() {
             return self.cublas_for_all(requests);
         }
+        // The batched call takes row-major operands only; a transposed view goes one matrix at a time.
         let batches = self.columns.ne(2).saturating_mul(self.columns.ne(3));
         let transposed = self.matrix.nb(0) > self.matrix.nb(1) || self.columns.nb(0) > self.columns.nb(1);
+        // Bf16 needs Ampere's tensor cores; older cards have no batched call for it.
         let bf16 = self.rules.capability >= AMPERE;
         let batched = match self.matrix.kind() {
             Type::F16 | Type::F32 => true,
@@ -71,6 +73,7 @@ impl Product<'_> {
                 operand.elements().saturating_mul(size)
             }
         };
+        // Volta computes in f32 and writes f32 results, so no f16 copy of the result is needed.
         let halves = kind == Type::F16 && self.rules.capability != VOLTA;
         let result = if halves {
             self.result.elements().saturating_mul(2)
@@ -99,6 +102,7 @@ impl Product<'_> {
         if batches <= 1 || even && follow {
             return [0, 0];
         }
+        // Two lists of input pointers and one of result pointers, each with an entry per matrix.
         [2 * POINTER * batches, POINTER * batches]
     }
 
@@ -137,6 +141,8 @@ impl Product<'_> {
         let (matrix, columns) = (self.matrix, self.columns);
         let outer = [
             if matrix.is_contiguous() {
+                // `ggml_cuda_op_mul_mat` first copies operands that are not contiguous, and holds the copies
+                // to the end.
                 0
             } else {
                 memory::size(matrix, self.rules)
@@ -166,6 +172,7 @@ impl Product<'_> {
         } else {
             [or(Type::F32, 4 * weights), 0, 0]
         };
+        // Every matrix takes and returns the same blocks, so more repetitions would not change the pool.
         for _ in 0..batches.min(1 << 12) {
             requests.group(&sizes);
         }
