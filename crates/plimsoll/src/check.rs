@@ -1,19 +1,19 @@
-//! Comparison of planned and measured memory.
+//! Comparison of planned and measured memory: its values, and the margins of agreement.
 //!
-//! DECISION: an engine's memory lies between its size once loaded and its size at full depth. Only a
-//! measurement outside of that range by more than the margin is reported as a difference.
+//! DECISION: an engine takes something between its planned size once loaded and its planned size at full
+//! depth. Only a value outside that range, by more than the margin, is off.
 
 use plimsoll_base::{Bytes, CardId};
 use plimsoll_planner::Terms;
 use serde::Serialize;
 
-/// Tolerance of a plan on a card: at least, and in thousandths of the peak.
+/// Tolerated difference on a card: a minimum, and thousandths of the peak.
 pub(crate) const CARD_MARGIN: (Bytes, u64) = (Bytes::mib(48), 15);
-/// The same for resident memory, in which the program and its libraries are: 29 MiB for llama.cpp b11549 in
-/// Python.
+/// Tolerated difference in resident memory, which includes the program and its libraries: 29 MiB for
+/// llama.cpp b11549 in Python.
 pub(crate) const HOST_MARGIN: (Bytes, u64) = (Bytes::mib(96), 50);
 
-/// Result of a check (`plimsoll.check/1`).
+/// The comparison of all engines (`plimsoll.check/1`).
 #[derive(Debug, Serialize)]
 pub(crate) struct Check {
     pub(crate) schema: &'static str,
@@ -28,7 +28,7 @@ pub(crate) struct Checked {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) pid: Option<u32>,
     pub(crate) cards: Vec<Row>,
-    /// Sizes that the engine reports, beside the plan.
+    /// Figures that the engine reports, beside the planned ones.
     pub(crate) said: Vec<Said>,
 }
 
@@ -38,17 +38,17 @@ pub(crate) struct Row {
     pub(crate) id: CardId,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) terms: Option<Terms>,
-    /// Once loaded; a daemon keeps only the peak.
+    /// Planned use once loaded; a daemon keeps only the peak.
     pub(crate) loaded: Option<Bytes>,
     pub(crate) peak: Bytes,
     pub(crate) measured: Option<Bytes>,
-    /// Bytes measured above the peak, or, below 0, below what it takes once loaded.
+    /// Bytes above the peak; negative: bytes below the planned use once loaded.
     pub(crate) difference: i64,
     pub(crate) margin: Bytes,
     pub(crate) ok: bool,
 }
 
-/// A number that the engine tells.
+/// A figure that the engine reports.
 #[derive(Debug, Serialize)]
 pub(crate) struct Said {
     pub(crate) name: &'static str,
@@ -64,7 +64,10 @@ impl Row {
         measured: Option<Bytes>,
         margin: Bytes,
     ) -> Self {
+        // `difference` is signed in the JSON: the sign tells a plan that is too small from one that is too
+        // large.
         let signed = |bytes: Bytes| i64::try_from(bytes.get()).unwrap_or(i64::MAX);
+        // An engine anywhere between loaded and peak is as planned, so at most one of these two is not zero.
         let above = |measured: Bytes| signed(measured.saturating_sub(peak));
         let below = |measured: Bytes| signed(loaded.unwrap_or_default().saturating_sub(measured));
         let difference = measured.map_or(0, |measured| above(measured) - below(measured));
@@ -81,8 +84,10 @@ impl Row {
     }
 }
 
-/// The margin asked for, else the usual one.
+/// The requested margin, else the default one.
 pub(crate) fn margin(asked: Option<Bytes>, (least, thousandths): (Bytes, u64), peak: Bytes) -> Bytes {
+    // A fixed minimum covers what does not scale with the model, such as modules that the driver loads
+    // lazily.
     asked.unwrap_or_else(|| least.max(peak.scaled(thousandths, 1000)))
 }
 

@@ -53,6 +53,7 @@ enum Command {
     /// Free memory on a machine whose GPU shares the host's memory
     Reclaim(reclaim::Arguments),
     /// Run an unmodified CUDA program under guard: counted, and kept to a budget
+    // Boxed, because clippy (`large_enum_variant`) objects where one variant is far larger than the others.
     Run(Box<run::Arguments>),
     /// Serve several models behind one address, each in its own process
     Serve(serve::Arguments),
@@ -82,7 +83,7 @@ impl ExitStatus for TakeStepError {}
 /// Parses the command line and runs the subcommand.
 pub fn main() -> ExitCode {
     let command = Cli::parse().command;
-    // The tour prints what the daemon under it does; the daemon's own lines would repeat it.
+    // The tour reports the daemon's actions itself; the daemon's own log lines would repeat them.
     let _flushed = log_to_stderr(match command {
         Command::Calibrate(_)
         | Command::Doctor(_)
@@ -114,6 +115,7 @@ pub fn main() -> ExitCode {
         Command::Look(arguments) => return look::run(&arguments),
         Command::Warden(arguments) => return warden::run(&arguments),
     };
+    // Every subcommand returns its error to here, so no subcommand has an error format of its own.
     result.unwrap_or_else(|report| report.print())
 }
 
@@ -125,6 +127,7 @@ fn log_to_stderr(usual: &str) -> Option<FlushStderr> {
     let lines = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(move || queue.clone());
+    // journald and container runtimes add the time; plain lines can be searched in a log file.
     lines.without_time().with_target(false).with_ansi(false).init();
     Some(flush)
 }

@@ -1,4 +1,4 @@
-//! A trace over several policies: what each reserves, where it ends, how long its bookkeeping takes.
+//! Replay of a trace over several policies: reserves, failures and bookkeeping times.
 
 use plimsoll_base::Bytes;
 use plimsoll_pool::replay::{
@@ -20,10 +20,10 @@ pub(crate) struct Replay {
     schema: &'static str,
     pub(crate) steps: usize,
     pub(crate) blocks: u32,
-    /// Requests that the recorded allocator refused; they are left out.
+    /// Requests that the recorded allocator refused; the replay omits them.
     pub(crate) refused: u64,
     pub(crate) peak_live: Bytes,
-    /// No allocator that maps whole granules can do with less.
+    /// Lower bound for every allocator that maps whole granules.
     pub(crate) peak_live_in_granules: Bytes,
     pub(crate) budget: Option<Bytes>,
     pub(crate) policies: Vec<Replayed>,
@@ -52,7 +52,7 @@ fn by_name<S: Serializer>(kind: &PolicyKind, serializer: S) -> Result<S::Ok, S::
 }
 
 impl Replay {
-    /// Replays over each policy; without a budget there is enough for all.
+    /// Replays the trace over each policy; without a budget the simulated card is unlimited.
     pub(crate) fn of(trace: &Trace, policies: &[PolicyKind], budget: Option<Bytes>) -> Self {
         let limit = budget.map_or(UNLIMITED, Bytes::get);
         let peak_live = Bytes::new(trace.peak_live());
@@ -77,7 +77,7 @@ impl Replay {
 }
 
 impl Replayed {
-    /// The most that was live before it stopped.
+    /// Peak of live bytes until the replay ended.
     pub(crate) fn peak_live(&self) -> Bytes {
         let live = self.outcome.samples.iter().map(|sample| sample.live).max();
         Bytes::new(live.unwrap_or_default())
@@ -92,17 +92,19 @@ fn over(trace: &Trace, policy: PolicyKind, budget: u64) -> Replayed {
         ratio: ratio(outcome.peak_reserved, trace.peak_live()),
         driver_allocs: outcome.driver_sizes.len(),
         driver_sizes: outcome.driver_sizes.clone(),
+        // A policy that stops is still timed and measured up to there, so that the table has no gaps.
         completed: outcome.completed(),
         failure: outcome.failure.map(|failure| said(&failure)),
-        // Independent of the budget of this replay, so tables with different budgets compare.
+        // Independent of the given budget, so that the figure of two runs can be compared.
         smallest_budget: smallest_budget(trace, policy).map(Bytes::new),
         ns_per_op: times(trace, policy, budget),
         outcome,
     }
 }
 
-/// Describes the failure that stopped a replay.
+/// Describes a failed replay, with readable sizes.
 fn said(failure: &Failure) -> String {
+    // Other causes carry no sizes, and their own text is already readable.
     let Cause::Refused { size, by } = failure.cause else {
         return failure.to_string();
     };
@@ -111,12 +113,14 @@ fn said(failure: &Failure) -> String {
     format!(
         "request {}: {size} were asked for, {asked} of the driver, which had {free} left; {live} were live and {reserved} \
          reserved",
+        // Steps count from 0 in the code; the row of the CSV that a user looks up counts from 1.
         failure.step + 1
     )
 }
 
-/// To four places; 1 where nothing was asked for.
+/// Ratio rounded to four decimals; 1 if nothing was requested.
 fn ratio(reserved: u64, live: u64) -> f64 {
+    // Four decimals in integer arithmetic keep the JSON the same on every platform.
     let places = Bytes::new(reserved).scaled(10_000, live.max(1)).get();
     if live == 0 {
         return 1.0;

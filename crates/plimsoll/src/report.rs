@@ -57,6 +57,7 @@ impl Report {
             said = text;
             cause = error.source();
         }
+        // The status comes from the outermost error: it knows whether the input or the machine is at fault.
         ExitCode::from(self.status)
     }
 

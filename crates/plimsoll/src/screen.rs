@@ -1,5 +1,7 @@
-//! Reports of plans, replays, load tests and recordings. Nothing here decides or prints; values become text.
+//! Reports of plans, replays, load tests and recordings. The functions here format values; they decide and
+//! print nothing.
 
+// One module per report; what several reports share is in the `report` crate.
 mod advice;
 mod bar;
 mod beside;

@@ -1,10 +1,10 @@
 //! `plimsoll calibrate`: measurement of the CUDA context, kept for later plans.
 //!
-//! The engine that would serve runs a tiny model on one card of each kind. What the driver says that the
-//! process holds, less what guard counted that it asked for, is the context with its modules and graphs;
-//! guard measures what of it is there as it is opened; what a prompt adds to it, less the run-time pool, is
-//! the first use of cuBLAS. Exits 0 if every kind of card was measured, 1 if one was not, 2 if there is
-//! nothing to measure.
+//! The engine of `serve` runs a tiny model on one card of each kind. The driver reports what the process
+//! holds. Less what the process asked for, as counted by guard, that is the context with its modules and
+//! graphs. Guard also measures the context at the moment it is opened. Memory that a prompt adds, less the
+//! run-time pool, is the first use of cuBLAS. Exits 0 if every kind of card was measured, 1 if one was not, 2
+//! if there is nothing to measure.
 
 mod measure;
 mod subject;
@@ -97,7 +97,7 @@ fn noted(notes: &[String]) -> String {
     notes.iter().map(|note| format!(": {note}")).collect()
 }
 
-/// Result of a calibration (`plimsoll.calibration/1`).
+/// The measurements and failures of one run (`plimsoll.calibration/1`).
 #[derive(Debug, Serialize)]
 struct Calibration {
     schema: &'static str,
@@ -106,7 +106,7 @@ struct Calibration {
     driver: String,
     contexts: Vec<MeasuredContext>,
     failures: Vec<Failed>,
-    /// Path of the table; none if nothing was measured.
+    /// File that holds the table; none if nothing was measured.
     written: Option<PathBuf>,
 }
 
@@ -123,9 +123,12 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
         .clone()
         .or_else(contexts::place)
         .ok_or(Error::NoPlace)?;
+    // Checked before the measurement: a table that cannot be written would be noticed only after a minute per
+    // card.
     contexts::check(&place)?;
     let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
     let mut calibration = LocalSet::new().block_on(&runtime, calibrated(arguments))?;
+    // A run without any result keeps the old table, whose values may still be right.
     if !calibration.contexts.is_empty() {
         contexts::keep(&place, &calibration.contexts)?;
         calibration.written = Some(place);
@@ -145,6 +148,7 @@ async fn calibrated(arguments: &Arguments) -> Result<Calibration, Error> {
     if cards.is_empty() {
         return Err(Error::NoCard(machine.notes));
     }
+    // The size of a context depends on the driver version, so an entry without one could never be matched.
     let driver = machine.driver.clone().ok_or(Error::NoDriver)?;
     let program = reachable(engine::find(arguments.engine.as_deref())?)?;
     let identity = engine::identify(&program)?;
@@ -164,6 +168,7 @@ async fn calibrated(arguments: &Arguments) -> Result<Calibration, Error> {
         failures: Vec::new(),
         written: None,
     };
+    // One card after the other: two engines at once would disturb the free memory that `--alone` compares.
     for card in cards {
         match rig.measure(card).await {
             Ok(measured) => calibration.contexts.push(MeasuredContext {
@@ -177,6 +182,8 @@ async fn calibrated(arguments: &Arguments) -> Result<Calibration, Error> {
                 version: identity.version.clone(),
                 measured: jiff::Timestamp::now().strftime("%Y-%m-%d").to_string(),
             }),
+            // The rig itself is broken (folder, port, launcher), so the other cards would fail in the same
+            // way.
             Err(MeasureError::Rig(error)) => return Err(error.into()),
             Err(error) => calibration.failures.push(Failed {
                 card: card.name.clone(),
@@ -187,9 +194,10 @@ async fn calibrated(arguments: &Arguments) -> Result<Calibration, Error> {
     Ok(calibration)
 }
 
-/// The first card of each kind: others of it take the same.
+/// The first card of each kind: cards of one name have contexts of one size.
 fn kinds(machine: &Machine) -> Vec<&Card> {
     let mut kinds: Vec<&Card> = Vec::new();
+    // Without a UUID neither guard's page nor CUDA_VISIBLE_DEVICES can name the card.
     for card in machine.cards.iter().filter(|card| card.uuid.is_some()) {
         if !kinds.iter().any(|known| known.name == card.name) {
             kinds.push(card);
@@ -199,6 +207,7 @@ fn kinds(machine: &Machine) -> Vec<&Card> {
 }
 
 fn reachable(program: EngineProgram) -> Result<EngineProgram, Error> {
+    // A static or set-user-ID program ignores LD_PRELOAD, so guard would count nothing in it.
     match unreachable(&program.path) {
         Some(why) => Err(Error::Reach {
             path: program.path,

@@ -1,6 +1,6 @@
 //! `plimsoll doctor`: diagnosis of a log, a program, a process or the machine.
 //!
-//! DECISION: four questions, one answer. A log, a program that is run, a running process and the machine each
+//! DECISION: four subjects, one verdict. A log, a program that is run, a running process and the machine each
 //! become evidence for the `doctor` crate. The rules that judge a dead engine of `serve` give the verdict,
 //! printed as a tree or as `plimsoll.diagnosis/1`. The verdict is on stdout, everything else on stderr.
 
@@ -23,7 +23,7 @@ use serde_json::Value;
 
 use crate::report::ExitStatus;
 
-/// Exit status where the log holds nothing known.
+/// Exit status if no rule matches the log.
 const NOTHING_KNOWN: u8 = 3;
 
 const MORE: &str = "\
@@ -84,7 +84,7 @@ impl ExitStatus for Error {
     }
 }
 
-/// Evidence, printed facts, and the exit status where it is not the verdict's.
+/// Evidence for the rules, facts to print beside the verdict, and an exit status that replaces the verdict's.
 struct Findings {
     reader: Reader,
     seen: Vec<Reason>,
@@ -100,18 +100,22 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     };
     for text in &arguments.context {
         findings.reader.feed(Source::Context, text.as_bytes());
+        // The reader works on whole lines; without the line feed two texts would become one.
         findings.reader.feed(Source::Context, b"\n");
     }
     let mut diagnosis = diagnose(&findings.reader.finish());
+    // After the rules, because a plan is only made for causes that a smaller setting can fix.
     planned::add(&mut diagnosis, &arguments.command);
     let failed = findings.status.is_some_and(|status| status != ExitCode::SUCCESS);
     print(&diagnosis, &findings.seen, failed, arguments)?;
+    // A machine, a process or a program without a finding is a valid answer; a log without one is status 3.
     let named = diagnosis.confidence > 0.0 || arguments.log.is_none();
     let verdict = if named {
         ExitCode::SUCCESS
     } else {
         ExitCode::from(NOTHING_KNOWN)
     };
+    // `doctor -- COMMAND` stands in for the command in scripts, so its status wins over the verdict's.
     Ok(findings.status.unwrap_or(verdict))
 }
 
@@ -120,6 +124,7 @@ fn print(diagnosis: &Diagnosis, seen: &[Reason], failed: bool, arguments: &Argum
     if arguments.json {
         let mut json = serde_json::to_value(diagnosis)?;
         if let (Value::Object(fields), false) = (&mut json, seen.is_empty()) {
+            // Left out when empty, so that the JSON of a log is the same as that of `serve`.
             fields.insert("seen".to_owned(), serde_json::to_value(seen)?);
         }
         writeln!(stdout, "{}", serde_json::to_string_pretty(&json)?)?;
@@ -128,7 +133,7 @@ fn print(diagnosis: &Diagnosis, seen: &[Reason], failed: bool, arguments: &Argum
     for part in seen {
         writeln!(stdout, "{part}")?;
     }
-    // A machine in which nothing is the matter, or a program that succeeded, needs no verdict.
+    // A healthy machine, or a program that succeeded, needs no verdict.
     if diagnosis.confidence > 0.0 || seen.is_empty() || failed {
         writeln!(stdout, "{}", diagnosis.reason)?;
         for hint in &diagnosis.hints {

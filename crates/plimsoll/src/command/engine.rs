@@ -65,6 +65,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Error> {
 }
 
 fn install(json: bool) -> Result<(), Error> {
+    // Steps go to stderr: stdout carries only the path, so that `$(plimsoll engine install)` works.
     let program = engine::install(&Home::from_environment()?, |step| {
         report(step, &mut anstream::stderr())
     })?;
@@ -77,6 +78,7 @@ fn path(json: bool) -> Result<(), Error> {
 
 fn list(json: bool) -> Result<(), Error> {
     let home = Home::from_environment()?;
+    // The order in which `find` looks, so the first line of the list is the engine that would be used.
     let found: Vec<_> = [engine::on_search_path(), engine::installed(&home)]
         .into_iter()
         .flatten()
@@ -92,6 +94,7 @@ fn list(json: bool) -> Result<(), Error> {
     for row in &rows {
         writeln!(out, "{}", row.line())?;
     }
+    // On stderr, so that a script that counts the lines of stdout counts zero.
     if rows.is_empty() {
         writeln!(
             anstream::stderr(),
@@ -101,7 +104,7 @@ fn list(json: bool) -> Result<(), Error> {
     Ok(())
 }
 
-/// Says on stderr what the installation does next; a line that cannot be written is no reason to stop it.
+/// Prints the next step of the installation on stderr; a failed write does not stop the installation.
 pub(super) fn report(step: Step, to: &mut impl Write) {
     let _ = match step {
         Step::WaitForOther => writeln!(to, "another installation is running, waiting for it"),
@@ -126,16 +129,16 @@ struct Listing<'a> {
     engines: &'a [Row<'a>],
 }
 
-/// One engine as shown.
+/// One engine of the listing.
 #[derive(Serialize)]
 struct Row<'a> {
     path: &'a Path,
     origin: Origin,
     kind: Option<&'static str>,
     build: Option<u32>,
-    /// Its version line as printed.
+    /// Its version line, unchanged.
     version: Option<String>,
-    /// Error of identifying the engine, if any.
+    /// The failure of the identification, if it failed.
     error: Option<String>,
 }
 
@@ -143,6 +146,8 @@ impl<'a> Row<'a> {
     fn of(program: &'a EngineProgram) -> Self {
         let (identity, error) = match engine::identify(program) {
             Ok(identity) => (Some(identity), None),
+            // An engine that does not start is listed with its error: hiding it would leave the user
+            // searching.
             Err(error) => (None, Some(error.to_string())),
         };
         Self {
@@ -174,6 +179,7 @@ impl<'a> Row<'a> {
 
 fn print_json(value: &impl Serialize) -> Result<(), Error> {
     let mut out = anstream::stdout().lock();
+    // serde_json wraps I/O errors; converted back, a closed pipe is recognised and ends with status 141.
     serde_json::to_writer_pretty(&mut out, value).map_err(io::Error::from)?;
     writeln!(out)?;
     Ok(())

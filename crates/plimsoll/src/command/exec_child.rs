@@ -1,9 +1,9 @@
 //! `plimsoll exec-child`: the trampoline between the launcher and an engine (hidden).
 //!
-//! The parent-death signal can only be set by the process that it shall hit, between fork and exec, where
-//! safe Rust cannot run code. So the launcher starts this program, which sets it on itself and becomes the
-//! engine; the setting survives exec. A parent that died before that moment sends no signal any more, so its
-//! number is checked afterwards.
+//! A process can set the parent-death signal only for itself, between fork and exec, where safe Rust cannot
+//! run code. The launcher therefore starts this program, which sets the signal and then becomes the engine.
+//! The setting survives exec. A parent that died before that moment sends no signal any more, so its process
+//! id is checked afterwards.
 
 use std::ffi::OsString;
 use std::io::Write;
@@ -14,7 +14,7 @@ use plimsoll_launch::CHILD_MARK;
 use plimsoll_wire::control::EXEC_FAILED;
 use rustix::process::{Pid, Signal, getpid, getppid, set_child_subreaper, set_parent_process_death_signal};
 
-/// As shells have it: the program was not found, or could not be executed.
+/// Exit statuses of shells: program not found, and program not executable.
 const NOT_FOUND: u8 = 127;
 const NOT_EXECUTABLE: u8 = 126;
 
@@ -33,11 +33,11 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
         Some((program, rest)) => (program, rest),
         None => return ExitCode::from(NOT_FOUND),
     };
-    // Descriptors that the daemon inherited without close-on-exec (from a shell, a terminal) are no engine's
-    // affair.
+    // Closes descriptors that the daemon inherited without close-on-exec, for example from a shell or a
+    // terminal.
     close_fds::set_fds_cloexec(3, &[]);
-    // Orphans of the engine stay in its tree, where the launcher finds them. Kernels before 3.4 lack it; then
-    // the mark in the environment is what is left.
+    // Orphans of the engine stay in its process tree, where the launcher finds them. Kernels before 3.4 lack
+    // subreapers; there the mark in the environment has to suffice.
     let own = getpid();
     let _ = set_child_subreaper(Some(own));
     let bound = set_parent_process_death_signal(Some(Signal::KILL));

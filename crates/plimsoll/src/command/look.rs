@@ -1,4 +1,5 @@
-//! `plimsoll look`: holds the driver's libraries for the daemon and answers its questions (hidden).
+//! `plimsoll look`: process that holds the driver's libraries for the daemon and answers its questions
+//! (hidden).
 
 use std::process::ExitCode;
 
@@ -8,7 +9,7 @@ use rustix::process::setsid;
 pub(crate) struct Arguments {}
 
 pub(crate) fn run(_: &Arguments) -> ExitCode {
-    // The terminal's signals are the daemon's; this process ends with its stdin.
+    // A new session keeps the terminal's signals away: this process ends with its stdin.
     let _ = setsid();
     match plimsoll_probe::answer_questions(std::io::stdin().lock(), std::io::stdout().lock()) {
         Ok(()) => ExitCode::SUCCESS,

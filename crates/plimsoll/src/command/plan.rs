@@ -102,7 +102,7 @@ pub(crate) enum Error {
 }
 
 impl ExitStatus for Error {
-    /// A plan asks one question, so everything that can go wrong is about how it was asked.
+    /// Every failure of a plan is a fault of the input, since a plan depends on nothing else.
     fn is_input(&self) -> bool {
         true
     }
@@ -112,6 +112,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     if let Some(target) = &arguments.check {
         return check::run(arguments, target);
     }
+    // Before `--fit` and the plan, so that both search within the budget.
     let cards = arguments.held(cards(&arguments.cards)?);
     if let Some(directions) = &arguments.fit {
         return fit::run(arguments, directions, &cards);
@@ -130,6 +131,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
             &cards,
         )?,
     };
+    // Files before stdout: a plan is printed only if everything that was asked for has been written.
     if let Some(path) = &arguments.svg {
         fs::write(path, screen::svg(&plan)).map_err(|error| Error::Draw {
             path: path.clone(),
@@ -146,6 +148,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
             error,
         })?;
     }
+    // On stderr before the plan, because a closed stdout must not hide how often the engine ran.
     if let Some(asking) = &asking {
         asking.tell()?;
     }
@@ -162,14 +165,15 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     })
 }
 
-/// Contexts on a page, and thereby steps of its slider.
+/// Contexts on a page, which are the steps of its slider.
 const POINTS: u64 = 64;
 
-/// The plan as a page, with what every context would take.
+/// The plan as a page, with the planned memory of every context on the slider.
 fn page(arguments: &Arguments, options: &Options, plan: &Plan, cards: &[Card]) -> Result<String, Error> {
     let wish = options.wish(arguments.program)?;
     let models = Models::read(&wish, arguments.engine())?;
     let request = models.request(&wish, arguments.engine(), arguments.program, cards);
+    // The largest context that fits rarely is a multiple of the step, and it is the one that users look for.
     let besides: Vec<u64> = plan.largest_context.into_iter().collect();
     let points = plimsoll_planner::fit::course(
         &request,
@@ -185,7 +189,7 @@ impl Arguments {
         self.engine.unwrap_or(Engine::LLAMA_CPP)
     }
 
-    /// The cards as a program sees them that is held to a budget.
+    /// The cards as seen by a program that is held to a budget.
     fn held(&self, cards: Vec<Card>) -> Vec<Card> {
         match self.budget {
             Some(budget) => cards.into_iter().map(|card| card.guarded(budget)).collect(),
@@ -193,7 +197,7 @@ impl Arguments {
         }
     }
 
-    /// Returns the cards described, else those that `others` finds.
+    /// The described cards, else the ones that `others` returns.
     fn described_or(&self, others: impl FnOnce() -> Vec<Card>) -> Result<Vec<Card>, Error> {
         let cards = if self.cards.is_empty() {
             others()
@@ -208,7 +212,7 @@ impl Arguments {
     }
 }
 
-/// Plans what an engine with these flags takes on these cards.
+/// Plans the memory of an engine with these flags on these cards.
 pub(super) fn made(
     words: &[String],
     engine: Engine,
@@ -226,7 +230,7 @@ pub(super) fn wished(wish: &Wish, engine: Engine, program: Program, cards: &[Car
     )?)
 }
 
-/// The models that a wish names, by their headers, and what contexts were measured to take.
+/// The models that a wish names, read by their headers, and the measured sizes of contexts.
 struct Models {
     main: Model,
     draft: Option<Model>,
@@ -261,6 +265,8 @@ impl Models {
         };
         let read = |path: &String| read_model(Path::new(path), dialect);
         Ok(Self {
+            // The draft model and the projector are on the same cards, and often decide whether the whole
+            // fits.
             main: read(wish.model.as_ref().ok_or(Error::NoModel)?)?,
             draft: wish.draft_model.as_ref().map(read).transpose()?,
             projector: wish.projector.as_ref().map(read).transpose()?,
@@ -269,11 +275,12 @@ impl Models {
     }
 }
 
-/// The cards described, else those of this machine, else its memory.
+/// The described cards, else those of this machine, else its host memory.
 fn cards(described: &[Card]) -> Result<Vec<Card>, Error> {
     if !described.is_empty() {
         return Ok(told_apart(described));
     }
+    // NVML needs no CUDA context, so planning takes no memory of the card.
     let machine = plimsoll_probe::look();
     if !machine.cards.is_empty() {
         return Ok(machine.cards);
@@ -287,6 +294,7 @@ fn told_apart(described: &[Card]) -> Vec<Card> {
     for card in described {
         let same = cards
             .iter()
+            // A UUID tells cards apart already; only cards without one, or with the same one, need a number.
             .filter(|other| other.name == card.name && other.uuid == card.uuid)
             .count();
         let id = if same == 0 {
@@ -309,6 +317,7 @@ fn engine(text: &str) -> Result<Engine, String> {
     let kind = kind.ok_or_else(|| format!("`{name}` is no engine; known are llama.cpp and ik_llama.cpp"))?;
     let number = |build: &str| {
         build
+            // llama.cpp tags its builds `b10605`, and users paste the tag.
             .strip_prefix('b')
             .unwrap_or(build)
             .parse()

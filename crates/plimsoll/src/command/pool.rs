@@ -55,6 +55,8 @@ pub(crate) enum Error {
 impl ExitStatus for Error {
     fn is_input(&self) -> bool {
         match self {
+            // Faults of the trace or of the described run are input (status 2); failed writes are not (status
+            // 1).
             Self::Read { .. }
             | Self::TooLarge { .. }
             | Self::Csv { .. }

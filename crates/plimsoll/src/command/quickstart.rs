@@ -1,7 +1,7 @@
-//! `plimsoll quickstart`: the main job on a fresh machine, told as it happens.
+//! `plimsoll quickstart`: a tour of the daemon on a fresh machine.
 //!
-//! Nothing is staged: the engine is a real llama.cpp, the daemon is the one of `serve`, the budget follows
-//! from the plans, and the evicted model is read from the daemon. Only the models are small.
+//! Nothing is staged. The engine is a real llama.cpp, the daemon is that of `serve`, and the budget follows
+//! from the plans. Evictions are read from the daemon's own state. Only the models are small.
 
 mod client;
 mod folder;
@@ -27,6 +27,7 @@ use self::talk::{patiently, quote, say, title};
 use super::{engine as engines, plan, serve};
 use crate::screen;
 
+// llama-server's default port, so that the curl lines of its documentation work against the tour.
 const LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 8080);
 
 #[derive(Debug, Args)]
@@ -71,12 +72,14 @@ pub(crate) enum Error {
 pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Error> {
     let home = Home::from_environment()?;
     let engine = install(&home)?;
+    // An engine that prints no version still runs the tour; its plan uses the newest formulas.
     let identity = engine::identify(&engine).map_or(Engine::LLAMA_CPP, |identity| identity.engine);
     title("two models, small enough to be made here");
     let folder = Folder::make(&arguments.folder.unwrap_or_else(|| home.quickstart()))?;
     for member in &folder.pair {
         quote(&member.file);
     }
+    // The budget is computed, not fixed: builds of the engine differ in the memory that the models take.
     let budget = folder.budget(identity)?;
     show_plans(&folder, identity, &budget)?;
     serve::on_one_thread(async {
@@ -121,8 +124,9 @@ fn setup(folder: &Folder, engine: EngineProgram, budget: &Card, listen: SocketAd
     }
 }
 
-/// Starts the daemon, on a port of the kernel's choice where the wanted one is taken.
+/// Starts the daemon, on a port that the kernel chooses if the requested one is taken.
 async fn start(setup: Setup) -> Result<Daemon, serve::Error> {
+    // `Daemon::start` consumes its setup, and a second attempt needs it again.
     let mut elsewhere = setup.clone();
     match Daemon::start(setup).await {
         Err(DaemonError::Listen(Listen::Bind { address, error }))
@@ -136,14 +140,17 @@ async fn start(setup: Setup) -> Result<Daemon, serve::Error> {
     }
 }
 
-/// Tells the tour while the daemon serves, and serves on; a signal ends both.
+/// Runs the tour while the daemon serves, then serves on; a signal ends both.
 async fn conduct(daemon: Daemon, folder: &Folder, budget: &Card, once: bool) -> Result<ExitCode, Error> {
     let (handle, address) = (daemon.handle(), daemon.address);
     let mut serving = tokio::task::spawn_local(daemon.run());
     let told = tokio::select! {
         told = tour::tell(&handle, address, folder) => told,
+        // The daemon handles SIGINT and SIGTERM itself; that it has ended means that the user stopped the
+        // tour.
         _ = &mut serving => return Ok(ExitCode::SUCCESS),
     };
+    // A failed tour stops the daemon too, so that the engines end in order before the error is printed.
     if once || told.is_err() {
         handle.shut_down().await;
         return told.map(|()| ExitCode::SUCCESS);

@@ -1,4 +1,4 @@
-//! `plimsoll raise-signal`: a process that ends by a given signal (hidden).
+//! `plimsoll raise-signal`: end of a process by a given signal (hidden).
 //!
 //! `plimsoll run` becomes this program when a signal has killed its child: exec resets every signal handler,
 //! which safe code cannot do otherwise.

@@ -1,5 +1,5 @@
-//! `plimsoll reclaim`: memory that can be allocated on a unified-memory machine, and the mildest steps that
-//! free more.
+//! `plimsoll reclaim`: memory that can be allocated on a unified-memory machine, and the least intrusive
+//! steps that free more.
 //!
 //! Exits 0 if there is enough (with `--dry-run`: if there would be), 1 if there is not, 2 for bad input.
 
@@ -106,10 +106,12 @@ impl ExitStatus for Error {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
+    // First, because the unit may be printed on a machine that only builds an image.
     if arguments.print_unit {
         write!(anstream::stdout().lock(), "{}", unit())?;
         return Ok(ExitCode::SUCCESS);
     }
+    // A discrete card's memory is not the kernel's, so none of the host steps below would help there.
     if let Some(card) = &arguments.card {
         return card::run(arguments, card);
     }
@@ -140,6 +142,7 @@ impl Arguments {
         if let Some(config) = &self.config {
             files.extend(models_of(config)?);
         }
+        // `--file` and `--config` may name the same model, whose cached pages must not be counted twice.
         files.sort();
         // Sharded models name the same files several times.
         files.dedup();
@@ -157,6 +160,7 @@ impl Arguments {
             whom: Whom::Everybody,
             patience: self.patience(),
             force: self.force,
+            // Steps on a captured tree would act on this machine, not on the captured one.
             dry_run: self.dry_run || self.sysroot.is_some(),
         })
     }
@@ -169,18 +173,20 @@ impl Arguments {
         match self.with {
             Some(Helper::Sudo) => Hands::Sudo,
             Some(Helper::Systemd) => Hands::Systemd,
+            // Root needs no helper, and sudo or systemd may be missing in a container.
             None if rustix::process::geteuid().is_root() => Hands::Own,
             None => Hands::None,
         }
     }
 }
 
-/// The files of all models that a configuration names and that are there.
+/// Existing files of all models that a configuration names.
 fn models_of(config: &Path) -> Result<Vec<PathBuf>, Error> {
     let mut files = Vec::new();
     for entry in Config::read(config)?.roster.models {
         let options = match entry.launch {
             Launch::LlamaServer { options, .. } => Some(options),
+            // Another engine's command line may be unknown; then its files must be named with `--file`.
             Launch::Command { options, .. } => options,
         };
         let wish = options
@@ -195,6 +201,7 @@ fn models_of(config: &Path) -> Result<Vec<PathBuf>, Error> {
             model
                 .into_iter()
                 .flat_map(|path| files_of(&path))
+                // A model that is downloaded later must not fail the whole command.
                 .filter(|path| path.exists()),
         );
     }

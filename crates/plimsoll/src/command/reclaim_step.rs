@@ -1,5 +1,4 @@
-//! `plimsoll reclaim-step`: one of the steps that only root may take, and nothing else (hidden). For sudo or
-//! a systemd unit.
+//! `plimsoll reclaim-step`: one privileged step, and nothing else, for sudo or a systemd unit (hidden).
 
 use std::process::ExitCode;
 
@@ -13,6 +12,7 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, TakeStepError> {
+    // The step is a fixed word, never a path or a command, so a sudoers line for it grants nothing more.
     take_as_root(&arguments.step)?;
     Ok(ExitCode::SUCCESS)
 }

@@ -65,6 +65,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
 /// Renders the man page of a subcommand, or of the program where `name` is empty.
 fn man(name: &str) -> Result<Vec<u8>, Error> {
     let mut program = Cli::command();
+    // clap fills in the full name of a subcommand only here; without it the page says `engine` alone.
     program.build();
     let command = match name {
         "" => program,
@@ -80,6 +81,7 @@ fn man(name: &str) -> Result<Vec<u8>, Error> {
 }
 
 fn completions(name: &str) -> Result<Vec<u8>, Error> {
+    // Parsed here and not by clap, because the same argument names a subcommand for `man`.
     let shell: Shell = name.parse().map_err(|_| Error::Shell(name.to_owned()))?;
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), "plimsoll", &mut script);

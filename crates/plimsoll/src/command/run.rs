@@ -1,8 +1,8 @@
-//! `plimsoll run`: an unmodified program under guard.
+//! `plimsoll run`: execution of an unmodified program under guard.
 //!
-//! DECISION: `plimsoll run -- CMD` shows what `CMD` alone would show. The program runs in the same process
-//! group and with the same stdin, stdout and stderr; signals pass on to it; its exit code becomes ours, and a
-//! signal that killed it kills us too, as with `timeout`. Our own failures have the codes of `env`: 125 for a
+//! DECISION: `plimsoll run -- CMD` behaves like `CMD` alone. The program runs in the same process group with
+//! the same stdin, stdout and stderr. Signals are passed on to it. Its exit code becomes ours, and a signal
+//! that killed it kills us too, as with `timeout`. Our own failures have the codes of `env`: 125 for a
 //! failure of plimsoll, 126 for a program that cannot be executed, 127 for one that does not exist. Our own
 //! lines go to stderr at the end, one for each card.
 //!
@@ -41,11 +41,11 @@ use super::rungs::Rungs;
 
 use crate::report::ExitStatus;
 
-/// Exit statuses of `env` and `timeout`.
+/// Exit statuses of `env` and `timeout` for their own failures.
 const OWN_FAILURE: u8 = 125;
 const NOT_EXECUTABLE: u8 = 126;
 const NOT_FOUND: u8 = 127;
-/// Time that the summary waits for the names of the cards.
+/// Longest wait for the names of the cards, for the summary.
 const NAMES_WITHIN: Duration = Duration::from_secs(1);
 
 const MORE: &str = "\
@@ -112,6 +112,7 @@ impl ExitStatus for Error {
     fn status(&self) -> u8 {
         match self {
             Self::Program(LaunchError::FindProgram { .. }) => NOT_FOUND,
+            // A script whose interpreter is missing is found on PATH, but execve(2) fails with ENOENT.
             Self::Execute { error, .. } if error.kind() == io::ErrorKind::NotFound => NOT_FOUND,
             Self::Program(_) | Self::Execute { .. } => NOT_EXECUTABLE,
             _ => OWN_FAILURE,
@@ -125,6 +126,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
         .build()
         .map_err(Error::Wait)?;
     let (summary, end) = runtime.block_on(guarded(arguments))?;
+    // Before the report: a report that cannot be written must not cost the user the summary.
     summary.print();
     if let Some(path) = &arguments.report {
         let text = summary.json().to_string() + "\n";
@@ -138,6 +140,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
 
 /// Runs the program to its end.
 async fn guarded(arguments: &Arguments) -> Result<(Summary<'_>, End), Error> {
+    // The likely failures come first, before a folder is made and a program started.
     let library = library::GUARD.find()?;
     let (program, rest) = program(&arguments.command)?;
     let folder = OwnedFolder::create(PAGES).map_err(Error::Folder)?;
@@ -149,6 +152,7 @@ async fn guarded(arguments: &Arguments) -> Result<(Summary<'_>, End), Error> {
         false => sampler.machine().await,
     };
     let chosen = cards::choose(&arguments.cards, machine.as_ref().map(|machine| &*machine.cards))?;
+    // The trace's path is resolved here, because guard opens it from inside the program.
     let trace = arguments.trace.as_deref().map(whole).transpose()?;
     let needs = match (plans, &machine) {
         (true, Some(machine)) => needs(&program, rest, arguments, &chosen, &machine.cards),
@@ -165,6 +169,7 @@ async fn guarded(arguments: &Arguments) -> Result<(Summary<'_>, End), Error> {
         },
     );
     show_cards(&mut environment, arguments, &chosen);
+    // The environment is inherited, so a static launcher still passes guard on to its dynamic children.
     if let Some(why) = unreachable(&program) {
         say(&format!(
             "note: {} itself is not guarded: {why}; the programs that it starts are",
@@ -184,6 +189,7 @@ async fn guarded(arguments: &Arguments) -> Result<(Summary<'_>, End), Error> {
     let (end, record) = loop {
         tokio::select! {
             ended = &mut follow => break ended?,
+            // The guard of this branch keeps a finished future from being polled again, which would panic.
             seen = &mut look, if machine.is_none() => machine = Some(seen),
         }
     };
@@ -263,6 +269,7 @@ fn options(arguments: &Arguments, chosen: &[Chosen], needs: &[Need]) -> Options 
         })
     };
     let cards: Vec<GuardedCard> = match chosen.is_empty() {
+        // Without `--card` every planned card is named only to tell guard its need.
         true => needs.iter().filter_map(|(uuid, _)| named(uuid, None)).collect(),
         false => chosen
             .iter()
@@ -276,8 +283,10 @@ fn show_cards(environment: &mut Environment, arguments: &Arguments, chosen: &[Ch
     if chosen.is_empty() {
         return;
     }
+    // CUDA's default order is fastest first; the numbers that the user typed are in PCI bus order.
     environment.set(names::CUDA_DEVICE_ORDER, "PCI_BUS_ID");
     if !arguments.strict_cards && !arguments.report_cards {
+        // UUIDs mean the same in every order, and also where the program changes CUDA_DEVICE_ORDER itself.
         let uuids: Vec<&str> = chosen.iter().map(|card| card.uuid.as_str()).collect();
         environment.set(names::CUDA_VISIBLE_DEVICES, uuids.join(","));
     }
@@ -294,6 +303,7 @@ fn whole(path: &Path) -> Result<PathBuf, Error> {
 /// Prints one line on stderr; a closed stderr is no failure.
 fn say(line: &str) {
     use io::Write;
+    // The prefix separates our lines from those of the program, which shares stderr.
     let _ = writeln!(io::stderr(), "plimsoll run: {line}");
 }
 

@@ -1,4 +1,4 @@
-//! Guard options shared by `run` and `serve`: remedies for refused allocations, and pools.
+//! Guard options shared by `run` and `serve`: remedies for refused allocations, and memory pools.
 
 use clap::{Args, ValueEnum};
 use plimsoll_base::Bytes;
@@ -55,6 +55,7 @@ enum PoolChoice {
 
 impl Rungs {
     pub(crate) fn wish(&self) -> GuardWish {
+        // An absent flag must be `None`, not `Some(false)`, which would override the configuration file.
         let said = |flag: bool| flag.then_some(true);
         GuardWish {
             reuse: said(self.reuse),
@@ -71,6 +72,7 @@ impl Rungs {
             }),
             on_oom_managed: self.on_oom.map(|OnOom::Managed| true),
             hide_vmm: said(self.hide_vmm),
+            // Budget, mode and contexts come from other options, which `run` and `serve` define differently.
             ..GuardWish::default()
         }
     }

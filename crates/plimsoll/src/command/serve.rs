@@ -161,6 +161,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Error> {
         reclaim_before_load: reclaim_before_load.map(Into::into),
         origins,
     };
+    // `--check` ends at once, so it needs no restart for the allocator.
     if check {
         return on_one_thread(async { Ok(print_check(&Check::of(setup).await?)) });
     }
@@ -180,6 +181,7 @@ fn print_check(check: &Check) -> ExitCode {
         // A closed stdout must not change the exit status.
         let _ = writeln!(stdout, "{line}");
     };
+    // The ledger of the scheduler computes the limits, so `--check` and admission cannot disagree.
     let ledger = Ledger::new(check.cards.clone());
     for account in ledger.accounts() {
         let (name, gives, total) = (&account.card().name, account.limit(), account.card().total);
@@ -198,15 +200,14 @@ fn print_check(check: &Check) -> ExitCode {
     }
 }
 
-/// Starts this program anew with fixed thresholds of glibc's allocator, unless the user has set some.
+/// Restarts this program with fixed thresholds of glibc's allocator, unless the user has set some.
 ///
 /// DECISION: by default the thresholds follow the largest block freed so far, up to 32 MiB. After one large
-/// prompt all further ones come from the heap, where any small block above them keeps their memory from the
-/// kernel (seen: 1 GiB after 1 GiB of prompts). The allocator reads them only at its start, and setting them
-/// later needs unsafe code.
+/// prompt all further ones come from the heap. Any small block above them keeps their memory from the kernel
+/// (seen: 1 GiB after 1 GiB of prompts). The allocator reads the thresholds only at its start, and setting
+/// them later needs unsafe code.
 fn fix_allocator_thresholds() {
-    // Blocks of request bodies are as large as this (`READ_BUFFER` in the server), so each is a mapping of
-    // its own.
+    // Blocks of request bodies have this size (`READ_BUFFER` in the server), so each is a mapping of its own.
     const THRESHOLDS: [(&str, &str); 2] = [
         ("MALLOC_MMAP_THRESHOLD_", "131072"),
         ("MALLOC_TRIM_THRESHOLD_", "1048576"),
@@ -219,16 +220,17 @@ fn fix_allocator_thresholds() {
     }
     let mut arguments = std::env::args_os();
     let mut again = Command::new(PLIMSOLL);
+    // `PLIMSOLL` is /proc/self/exe; argv[0] keeps the name that `ps` and clap's usage line show.
     again.arg0(arguments.next().unwrap_or_else(|| "plimsoll".into()));
-    // Where this fails the daemon runs all the same, only larger.
+    // Without the restart the daemon works too, but keeps more memory.
     let error = again.args(arguments).envs(THRESHOLDS).exec();
     tracing::debug!("the allocator's thresholds stay as they are: {error}");
 }
 
 /// Runs the daemon's one thread.
 ///
-/// DECISION: a local runtime, not a `LocalSet`, where every wake-up of a task also writes to the reactor's
-/// eventfd: a small request took 20 µs longer.
+/// DECISION: a local runtime instead of a `LocalSet`. In a `LocalSet` every wake-up of a task also writes to
+/// the reactor's eventfd, and a small request took 20 µs longer.
 pub(super) fn on_one_thread<T, E: From<Error>>(work: impl Future<Output = Result<T, E>>) -> Result<T, E> {
     let runtime = runtime::Builder::new_current_thread()
         .enable_all()

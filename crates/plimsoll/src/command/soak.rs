@@ -22,7 +22,7 @@ use tokio::task::LocalSet;
 use crate::report::ExitStatus;
 use crate::screen::{BesideReport, SoakReport, lasted};
 
-/// The default second program: a context, cuBLAS and 1 GiB, held for ten seconds of work.
+/// The default second program: a context, cuBLAS and 1 GiB, with ten seconds of work.
 const PYTORCH: &str = "python3 -c 'import time, torch; x = torch.ones(65536, 4096, device=\"cuda\"); print(\"holds 1 GiB\", flush=True); \
     end = time.time() + 10; all((x.T @ x).sum().item() > 0 for _ in iter(lambda: time.time() < end, False))'";
 /// Time limit of the second program, unless `--for` gives one.
@@ -30,8 +30,9 @@ const BESIDE_WITHIN: Duration = Duration::from_secs(120);
 /// Requests of a soak without `--for` and `--requests`.
 const REQUESTS: u64 = 2000;
 const EVERY_ON_TERMINAL: Duration = Duration::from_secs(1);
-/// Progress lines in a log are rarer than on a terminal: a log of eight hours is read afterwards.
+/// Interval of progress lines in a log, which may cover eight hours and is read afterwards.
 const EVERY_IN_LOG: Duration = Duration::from_secs(30);
+// A bound against typing errors, which would otherwise show only as an error of the server.
 const MOST_DEPTH: u64 = 1 << 20;
 
 #[derive(Debug, Args)]
@@ -133,6 +134,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
             None => held(arguments).await,
         }
     })?;
+    // Files before stdout: a closed stdout must not cost the result of hours.
     if let Some(path) = &arguments.html {
         write_to(path, &told.html)?;
     }
@@ -142,13 +144,14 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     }
     let mut stdout = anstream::stdout().lock();
     match is_on_stdout {
+        // With `--json -` stdout carries only JSON, so that it can be piped into another program.
         true => writeln!(stdout, "{:#}", told.json)?,
         false => write!(stdout, "{}", told.text)?,
     }
     Ok(ExitCode::from(u8::from(told.is_bad)))
 }
 
-/// Starts a second program beside the server, in both orders.
+/// Runs a second program beside the server, in both orders.
 async fn met(arguments: &Arguments, command: &str) -> Result<Rendered, Error> {
     let (server, mut figures) = meet(arguments).await?;
     let settings = settings(arguments);
@@ -189,6 +192,7 @@ async fn held(arguments: &Arguments) -> Result<Rendered, Error> {
         None => State::new(named, server.model.clone()),
     };
     let settings = settings(arguments);
+    // Resumed state counts towards the limit, so the progress line shows the whole soak and not this run.
     let mut progress = Progress::new(settings.limit);
     let state = soak(&server, &settings, figures, state, &mut |state| {
         progress.tell(state);
@@ -197,6 +201,7 @@ async fn held(arguments: &Arguments) -> Result<Rendered, Error> {
     progress.end();
     let report = SoakReport::new(&state, f64::from(arguments.least));
     Ok(Rendered {
+        // A broken-off soak proves nothing, so it fails too.
         is_bad: report.finds_a_leak() || state.broke_off,
         text: report.text(),
         json: report.json(),
@@ -204,9 +209,10 @@ async fn held(arguments: &Arguments) -> Result<Rendered, Error> {
     })
 }
 
-/// Asks the server for its models, and looks for its process.
+/// Asks the server for its models, and finds its process.
 async fn meet(arguments: &Arguments) -> Result<(Server, Figures), Error> {
     let sampler = Sampler::start()?;
+    // A wrong process id would show flat memory, which looks like a server without a leak.
     if let Some(pid) = arguments.pid.filter(|_| server_is_gone(arguments.pid)) {
         return Err(Error::Process { pid });
     }
@@ -231,6 +237,7 @@ fn server_is_gone(pid: Option<u32>) -> bool {
 }
 
 fn settings(arguments: &Arguments) -> Settings {
+    // With a time limit alone, the default number of requests would end the soak early.
     let requests = match arguments.time {
         Some(_) => arguments.requests,
         None => arguments.requests.or(Some(REQUESTS)),
@@ -254,7 +261,7 @@ fn settings(arguments: &Arguments) -> Settings {
     }
 }
 
-/// Progress on stderr: one line that is rewritten on a terminal, a line from time to time in a log.
+/// Progress on stderr: a line that is rewritten on a terminal, or a line at each interval in a log.
 #[derive(Debug)]
 struct Progress {
     limit: Limit,
@@ -282,6 +289,8 @@ impl Progress {
         self.told = Some(Instant::now());
         // `\r` and erase-to-end redraw the line on a terminal; a log gets lines of its own.
         let (lead, end) = if self.on_terminal {
+            // A line that is shorter than the one before would leave its tail; `ESC [ K` erases to the end of
+            // the line.
             ("\r", "\x1b[K")
         } else {
             ("", "\n")
@@ -335,6 +344,7 @@ pub(super) fn time(text: &str) -> Result<Duration, String> {
     };
     let all = number
         .checked_mul(milliseconds)
+        // Zero as a limit would end a soak before its first request.
         .filter(|all| *all > 0)
         .ok_or_else(wrong)?;
     Ok(Duration::from_millis(all))

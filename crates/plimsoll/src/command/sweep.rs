@@ -21,6 +21,7 @@ use super::soak::time;
 use crate::report::ExitStatus;
 use crate::screen::{Planned, SweepReport, sweep_head, sweep_row};
 
+// A bound against typing errors; the server itself refuses depths beyond its context.
 const MOST_DEPTH: u64 = 4 << 20;
 
 #[derive(Debug, Args)]
@@ -106,13 +107,16 @@ async fn swept(arguments: &Arguments) -> Result<(Server, Sweep, Option<Planned>)
     );
     let server = server.await.map_err(failed)?;
     let mut figures = Figures::new(sampler).await;
+    // The first prompt loads kernels and grows pools; without a warm-up this would look like depth.
     let warm = warm_up(&server, arguments.patience, &mut figures);
     let warm = warm.await.map_err(failed)?;
+    // The server may be remote, or another user's: then the sweep has no plan to compare with.
     let planned = warm.pid.and_then(|pid| planned(pid, warm.build));
     let mut stdout = anstream::stdout();
     let mut tell = |text: &str| {
-        // An error is reported when the summary is written.
+        // A failed write of the table is reported with the summary.
         let _ = match arguments.json {
+            // With `--json` stdout holds one document, so the rows go to stderr as progress.
             true => io::stderr().write_all(text.as_bytes()),
             false => stdout.write_all(text.as_bytes()),
         };
@@ -131,7 +135,7 @@ async fn swept(arguments: &Arguments) -> Result<(Server, Sweep, Option<Planned>)
     Ok((server, sweep, planned))
 }
 
-/// Plan from the flags of a llama-server, if its process can be read.
+/// Plan from the flags of a llama-server; `None` if its process cannot be read.
 fn planned(pid: u32, build: Option<u32>) -> Option<Planned> {
     let engine = Engine {
         kind: EngineKind::LlamaCpp,
@@ -153,6 +157,7 @@ fn planned(pid: u32, build: Option<u32>) -> Option<Planned> {
 fn depth(text: &str) -> Result<u64, String> {
     let wrong = || format!("`{text}` is no depth; write 4k or 4096, at most {MOST_DEPTH}");
     let (number, scale) = match text.strip_suffix(['k', 'K']) {
+        // Contexts are powers of two in every engine, so `4k` means 4096 tokens.
         Some(number) => (number, 1024),
         None => (text, 1),
     };

@@ -1,9 +1,9 @@
-//! `plimsoll warden`: kills every process group that the daemon leaves behind (hidden).
+//! `plimsoll warden`: cleanup of process groups that a dead daemon left behind (hidden).
 //!
 //! A daemon that is killed with SIGKILL cannot clean up. Engines die with it by their parent-death signal,
-//! but what a wrapper script started does not. The warden holds the read end of a pipe whose only write end
-//! is the daemon's; when the daemon is gone, whatever the cause, the pipe ends, and every group still
-//! registered is killed. Lines are `+GROUP` and `-GROUP`.
+//! but the children of a wrapper script do not. The warden holds the read end of a pipe whose only write end
+//! is the daemon's. The pipe ends with the daemon, whatever the cause, and the warden then kills every group
+//! that is still registered. Lines are `+GROUP` and `-GROUP`.
 
 use std::collections::BTreeSet;
 use std::io::BufRead;
@@ -16,7 +16,7 @@ use tokio::signal::unix::{SignalKind, signal};
 pub(crate) struct Arguments {}
 
 pub(crate) fn run(_: &Arguments) -> ExitCode {
-    // A session of its own, so that the terminal's signals pass it by; it fails only where it has one
+    // A session of its own keeps the terminal's signals away. The call fails only if the process leads one
     // already.
     let _ = setsid();
     let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_io().build() else {
@@ -34,8 +34,8 @@ pub(crate) fn run(_: &Arguments) -> ExitCode {
     .collect();
     let groups = follow(std::io::stdin().lock());
     for group in groups {
-        // Gone already is as good as killed. The sweep also ends what left the group for a session of its
-        // own.
+        // A group that is already gone is no error. The sweep also kills processes that moved to a session of
+        // their own.
         let _ = kill_process_group(group, Signal::KILL);
         if let Ok(leader) = u32::try_from(group.as_raw_nonzero().get()) {
             plimsoll_launch::sweep(leader);

@@ -2,7 +2,7 @@
 //!
 //! A program is started as by `plimsoll run`, under guard if the library is found, and its exit code or
 //! signal becomes ours. A process or the machine is watched until the process ends, the time is over, or
-//! Ctrl-C.
+//! Ctrl-C is pressed.
 
 mod show;
 
@@ -86,6 +86,7 @@ impl ExitStatus for Error {
     fn status(&self) -> u8 {
         match self {
             Self::Run(error) => error.status(),
+            // A watched program's status may be 2 as well, so only `watch show` uses it for input.
             Self::Show(error) if error.is_input() => 2,
             _ => 1,
         }
@@ -112,6 +113,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
 
 /// Watches a running process, or the machine.
 async fn attached(arguments: &Arguments) -> Result<ExitCode, Error> {
+    // Found before the recording begins; the start time guards against a reused process id.
     let process = arguments
         .pid
         .map(|pid| Process::find(pid).ok_or(Error::Process { pid }))
@@ -133,8 +135,9 @@ async fn attached(arguments: &Arguments) -> Result<ExitCode, Error> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Resolves when there is nothing more to watch, with the reason.
+/// Resolves with the reason when the recording must end.
 async fn ended(process: Option<Process>, limit: Option<Duration>) -> io::Result<&'static str> {
+    // Handlers instead of the default action, so that Ctrl-C still writes the end of the record.
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;
     let over = async {
@@ -146,6 +149,7 @@ async fn ended(process: Option<Process>, limit: Option<Duration>) -> io::Result<
     let gone = async {
         match process {
             Some(process) => {
+                // A process that is not our child sends no SIGCHLD, so its existence is polled.
                 while process.lives() {
                     time::sleep(PULSE).await;
                 }
@@ -161,11 +165,12 @@ async fn ended(process: Option<Process>, limit: Option<Duration>) -> io::Result<
     })
 }
 
-/// Starts a program and watches it to its end.
+/// Starts a program and records it to its end.
 async fn started(arguments: &Arguments) -> Result<ExitCode, Error> {
     let (path, rest) = program(&arguments.command)?;
     let folder = OwnedFolder::create(PAGES).map_err(Error::Folder)?;
     let (environment, notes) = guarded(&folder);
+    // The collector needs the process id, and `follow` returns only at the end of the program.
     let (tell, told) = oneshot::channel();
     let follow = child::follow(
         &path,
@@ -193,6 +198,7 @@ async fn started(arguments: &Arguments) -> Result<ExitCode, Error> {
         begin(arguments, subject, command, notes).await
     };
     tokio::pin!(follow, watch);
+    // The program may end before the first sample; its exit status is then already known.
     let (mut collector, mut recording, mut end) = tokio::select! {
         begun = &mut watch => { let (collector, recording) = begun?; (collector, recording, None) }
         done = &mut follow => {
@@ -205,6 +211,7 @@ async fn started(arguments: &Arguments) -> Result<ExitCode, Error> {
     while end.is_none() {
         tokio::select! {
             done = &mut follow => end = Some(done?.0),
+            // After a failure the recording stops, but the loop still waits for the program.
             failed = recording.go_on(&mut collector, arguments.every), if failure.is_none() => failure = failed.err(),
         }
     }
@@ -214,6 +221,7 @@ async fn started(arguments: &Arguments) -> Result<ExitCode, Error> {
         say(&failure.to_string());
         return Ok(end.repeat());
     }
+    // A last sample: the peak of a short program often lies after the previous one.
     recording.sample(&mut collector).await?;
     recording.note(Source::Process, &format!("the program {}", exit(end)))?;
     recording.end(&exit(end).to_string())?;
@@ -241,6 +249,7 @@ fn guarded(folder: &OwnedFolder) -> (Environment, Vec<String>) {
             preload(&mut environment, &with);
             (environment, Vec::new())
         }
+        // The record is worth having without guard; the note in it says what is missing.
         Err(error) => (environment, vec![format!("without guard: {error}")]),
     }
 }
@@ -253,6 +262,7 @@ async fn begin(
 ) -> Result<(Collector, Recording), Error> {
     let pid = subject.root;
     let collector = Collector::open(subject, Sampler::start()?, &mut notes).await;
+    // The header keeps the interval, so that a reader can tell a gap from a slow interval.
     let every_ms = u64::try_from(arguments.every.as_millis()).unwrap_or(u64::MAX);
     let mut about = about(collector.cards(), every_ms);
     (about.command, about.pid, about.notes) = (command, pid, notes);
@@ -260,7 +270,7 @@ async fn begin(
     Ok((collector, recording))
 }
 
-/// Prints one line on stderr; a closed stderr is no failure.
+/// Prints one line on stderr; a failed write is ignored.
 fn say(line: &str) {
     let _ = writeln!(io::stderr(), "plimsoll watch: {line}");
 }

@@ -1,8 +1,8 @@
-//! Advice on an engine's run-time pool: its size, the reasons, and settings that shrink it.
+//! Size of an engine's run-time pool, its causes, and changes that reduce it.
 //!
-//! DECISION: nothing is estimated. The run as it is asked for and every change of it is generated and
-//! replayed; advice is what then takes less in sum, counting what the change costs elsewhere (a larger cache,
-//! copies in the compute buffer). With a budget, what reaches it comes first.
+//! DECISION: nothing is estimated. The given run and every change of it are generated and replayed. Advice is
+//! every change that reduces the sum, including its cost elsewhere (a larger cache, copies in the compute
+//! buffer). With a budget, changes that meet it come first.
 
 use plimsoll_base::{Bytes, Hint, Reason};
 use plimsoll_pool::generate::{Cache, Card, Engine, GenerateError, Run, Shape, cell_bytes, generate};
@@ -11,7 +11,7 @@ use serde::Serialize;
 
 mod levers;
 
-/// Run, card and pool to judge.
+/// A run whose pool is to be judged.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Question {
     pub(crate) shape: Shape,
@@ -19,11 +19,11 @@ pub(crate) struct Question {
     pub(crate) card: Card,
     pub(crate) kv: CacheType,
     pub(crate) pool: Pool,
-    /// Budget of the pool.
+    /// Memory that is left for the pool.
     pub(crate) budget: Option<Bytes>,
 }
 
-/// The engine's own pool, or ours in its place.
+/// Pool of the engine, or ours in its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pool {
     Legacy,
@@ -31,11 +31,11 @@ pub(crate) enum Pool {
     Plimsoll,
 }
 
-/// A type of the KV cache.
+/// Element type of the KV cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CacheType {
     pub(crate) name: &'static str,
-    /// Bytes of 32 values.
+    /// Bytes for 32 values, ggml's block.
     pub(crate) block: u64,
 }
 
@@ -49,10 +49,12 @@ impl CacheType {
         Self::F16,
         Self {
             name: "q8_0",
+            // ggml's q8_0 block: 32 values of 8 bits and a 16-bit scale (`block_q8_0` in ggml-common.h).
             block: 34,
         },
         Self {
             name: "q5_1",
+            // 5 bits per value, a 16-bit scale and a 16-bit minimum; q5_0 has no minimum.
             block: 24,
         },
         Self {
@@ -78,12 +80,12 @@ impl CacheType {
     }
 }
 
-/// Size of the pool, with advice.
+/// Size of the pool, with causes and hints.
 #[derive(Debug, Serialize)]
 pub(crate) struct PoolAdvice {
     schema: &'static str,
     pub(crate) policy: &'static str,
-    /// The smallest budget with which the run completes.
+    /// The smallest budget that completes the run.
     pub(crate) needs: Option<Bytes>,
     pub(crate) peak_live: Bytes,
     /// Live bytes that one more token of depth adds.
@@ -94,7 +96,7 @@ pub(crate) struct PoolAdvice {
     pub(crate) hints: Vec<Hint>,
 }
 
-/// Cost of a run: its pool, and the memory that a lever trades it for.
+/// Cost of a run: its pool, and the memory that a change trades for it.
 #[derive(Clone, Copy, Debug)]
 struct Cost {
     pool: Bytes,
@@ -107,29 +109,32 @@ impl Question {
         match (self.pool, self.run.engine) {
             (Pool::Plimsoll, _) => PolicyKind::Plimsoll,
             (Pool::Vmm, _) => PolicyKind::GgmlVmm,
+            // Newer llama.cpp frees the pool's idle buffers and retries when cudaMalloc fails; older builds
+            // abort.
             (Pool::Legacy, Engine::Reserving | Engine::Third) => PolicyKind::GgmlLegacyFlush,
             (Pool::Legacy, Engine::Ik | Engine::Copying) => PolicyKind::GgmlLegacy,
         }
     }
 
-    /// `None` where no budget is enough.
+    /// Cost of this run; `None` where no budget suffices.
     fn cost(&self) -> Result<Option<Cost>, GenerateError> {
         let trace = generate(&self.shape, &self.run, &self.card)?;
         let pool = smallest_budget(&trace, self.policy());
         Ok(pool.map(|pool| Cost {
             pool: Bytes::new(pool),
+            // A smaller pool that is paid for with a larger cache is no saving.
             elsewhere: self.cache() + self.copies(),
             live: Bytes::new(trace.peak_live()),
         }))
     }
 
-    /// The KV cache of all layers.
+    /// Size of the KV cache of all layers.
     fn cache(&self) -> Bytes {
         let values = self.shape.cache_values(self.run.context, self.run.micro_batch);
         Bytes::new(values).scaled(self.kv.block, 32)
     }
 
-    /// The copies of a quantised cache, where the engine has them in its compute buffer.
+    /// Size of the copies of a quantised cache, if the engine keeps them in its compute buffer.
     fn copies(&self) -> Bytes {
         match self.run.engine {
             Engine::Reserving | Engine::Third => {
@@ -139,8 +144,9 @@ impl Question {
         }
     }
 
-    /// Returns the live bytes per token that the deepest quarter of the context adds.
+    /// Live bytes that each token of the deepest quarter of the context adds.
     fn growth(&self, live: Bytes) -> Result<Bytes, GenerateError> {
+        // The last quarter only: a sliding window or a fixed part would flatten an average over all tokens.
         let context = self.run.context - self.run.context / 4;
         let run = Run { context, ..self.run };
         let before = generate(&self.shape, &run, &self.card)?.peak_live();
@@ -149,10 +155,11 @@ impl Question {
     }
 }
 
-/// Answers a question by replaying it and its changes.
+/// Answers a question by replaying the run and its changes.
 pub(crate) fn advise(question: &Question) -> Result<PoolAdvice, GenerateError> {
     let trace = generate(&question.shape, &question.run, &question.card)?;
     let peak_live = Bytes::new(trace.peak_live());
+    // A trace of a deep prompt has millions of steps, and `cost` generates its own.
     drop(trace);
     let cost = question.cost()?;
     let growth = question.growth(peak_live)?;
@@ -163,6 +170,7 @@ pub(crate) fn advise(question: &Question) -> Result<PoolAdvice, GenerateError> {
         peak_live,
         growth_per_token: growth,
         budget: question.budget,
+        // A run that no budget completes does not fit, however large the budget.
         fits: question
             .budget
             .map(|budget| cost.is_some_and(|cost| cost.pool <= budget)),
@@ -190,6 +198,7 @@ fn reason(question: &Question, cost: Option<Cost>, growth: Bytes) -> Reason {
         reason = reason.because(grows(question, growth));
     }
     let stranded = pool.saturating_sub(live);
+    // Up to a tenth is rounding of blocks and granules, which no flag changes.
     if stranded > live.scaled(1, 10) {
         let said = format!("{stranded} are blocks that were outgrown and are kept");
         reason = reason.because(Reason::new("pool_strands", said).fact("stranded", stranded));
@@ -204,6 +213,7 @@ fn reason(question: &Question, cost: Option<Cost>, growth: Bytes) -> Reason {
 }
 
 fn grows(question: &Question, growth: Bytes) -> Reason {
+    // The order matters: a latent cache (DeepSeek) is restored with and without flash attention.
     let what = if question.shape.latent.is_some() {
         "keys and values are restored from the latent cache, layer by layer"
     } else if question.run.flash_attention {

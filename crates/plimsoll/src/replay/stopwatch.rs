@@ -1,9 +1,9 @@
 //! Timing of a policy's bookkeeping.
 //!
-//! DECISION: each call is timed by itself with the monotonic clock, and the median cost of reading that clock
-//! twice with nothing between is taken off every time. The replay's own work is outside. What is left of the
-//! clock is its noise, so several passes are made and the quietest is reported. The simulated driver is
-//! inside: it is called as rarely as the policy calls a real one.
+//! DECISION: each call is timed separately with the monotonic clock. The median cost of two consecutive clock
+//! readings is subtracted from every time. The replay's own work is not timed. The rest of the clock is
+//! noise, so several passes are made and the quietest is reported. The simulated driver is timed too: a
+//! policy calls it as rarely as a real one.
 
 use std::time::{Duration, Instant};
 
@@ -11,11 +11,12 @@ use plimsoll_pool::replay::{PolicyKind, Watch, replay};
 use plimsoll_pool::trace::Trace;
 use serde::Serialize;
 
+// An interrupt must not decide the result, and with seven passes at least one is likely to be quiet.
 const PASSES: usize = 7;
-/// A trace of more steps is long enough for one pass.
+/// Number of steps from which one pass suffices.
 const LONG: usize = 1 << 20;
 
-/// Nanoseconds that one call takes.
+/// Nanoseconds per call.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(crate) struct Times {
     pub(crate) p50: u64,
@@ -34,10 +35,11 @@ pub(super) fn times(trace: &Trace, kind: PolicyKind, budget: u64) -> Option<Time
         replay(trace, kind, budget, &mut stopwatch);
         stopwatch.times(clock)
     };
+    // By p99 and not by the mean, because interrupts show in the tail first.
     (0..passes).filter_map(pass).min_by_key(|times| times.p99)
 }
 
-/// Measures the cost of reading the clock.
+/// Median of the time between two consecutive clock readings.
 fn clock_cost() -> Duration {
     let mut costs: Vec<Duration> = (0..4096).map(|_| Instant::now().elapsed()).collect();
     costs.sort_unstable();
@@ -53,11 +55,13 @@ impl Stopwatch {
     fn new(calls: usize) -> Self {
         Self {
             begun: Instant::now(),
+            // Allocated before the first call: a growing vector would show up in the times.
             spent: Vec::with_capacity(calls),
         }
     }
 
     fn times(self, clock: Duration) -> Option<Times> {
+        // A call can be quicker than the median clock cost, so the difference must not wrap.
         let nanoseconds = |spent: Duration| u64::try_from(spent.saturating_sub(clock).as_nanos()).ok();
         let mut spent: Vec<u64> = self.spent.into_iter().filter_map(nanoseconds).collect();
         spent.sort_unstable();

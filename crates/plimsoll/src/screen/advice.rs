@@ -6,7 +6,7 @@ use plimsoll_base::Reason;
 
 use crate::replay::advice::PoolAdvice;
 
-/// The reasons, each under what follows from it, then the hints.
+/// The whole text: the tree of reasons, then the hints.
 pub(crate) fn advice(advice: &PoolAdvice) -> String {
     let mut text = String::new();
     // writing to a string cannot fail

@@ -27,6 +27,7 @@ pub(super) fn held(card: &CardPlan) -> Bytes {
 
 /// Returns the bar of a card; its whole width stands for `least`, or for more where the plan needs more.
 pub(super) fn bar(card: &CardPlan, least: Bytes) -> Bar {
+    // Other processes come first: they hold their memory already, so ours is stacked on top of it.
     let sizes = std::iter::once(held(card)).chain(amounts(&card.terms));
     let segments: Vec<Segment> = TERMS
         .into_iter()
@@ -38,6 +39,7 @@ pub(super) fn bar(card: &CardPlan, least: Bytes) -> Bar {
         label: card.id.to_string(),
         segments,
         total: card.total,
+        // A plan that does not fit must extend beyond the load line instead of being clipped.
         full: card.total.max(least).max(end),
     }
 }

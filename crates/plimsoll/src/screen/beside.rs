@@ -1,4 +1,4 @@
-//! Report of a soak beside a second program as text, JSON and page.
+//! Report of a server and a second program on one card: as text, JSON and page.
 
 use std::fmt::{self, Write};
 
@@ -7,10 +7,10 @@ use serde_json::{Value, json};
 
 use plimsoll_report::Page;
 
-/// Of what the program printed last, shown where no cause is named.
+/// Number of output lines shown if no cause is found.
 const LAST_LINES: usize = 5;
 
-/// A second program that was beside a server, in both orders.
+/// The outcome of a second program beside a server, in both orders.
 #[derive(Debug)]
 pub(crate) struct BesideReport<'a> {
     pub(crate) target: String,
@@ -84,6 +84,7 @@ impl BesideReport<'_> {
             for note in &encounter.notes {
                 page.text(note);
             }
+            // Folded: a traceback of PyTorch is long, and the diagnosis above usually explains it.
             if !encounter.program.last_lines.is_empty() {
                 page.folded(
                     "what the program printed last",
@@ -113,6 +114,7 @@ fn write_served(server: &Served, out: &mut String) -> fmt::Result {
         "  server: {answered} answered, {failed} failed; the longest wait for a first token {slowest:.0} ms"
     )?;
     for (kind, (count, texts)) in &tally.failed {
+        // Engines answer with errors of several lines; indented, they stay below their heading.
         let text = failed_so(kind, *count, texts).replace('\n', "\n      ");
         writeln!(out, "    {text}")?;
     }
@@ -120,6 +122,7 @@ fn write_served(server: &Served, out: &mut String) -> fmt::Result {
         writeln!(out, "    its process ended {} times", server.ended)?;
     }
     if let Some(diagnosis) = &server.diagnosis {
+        // As JSON, because the program's verdict arrives as JSON, and one function shows both.
         write_diagnosis(&serde_json::to_value(diagnosis).unwrap_or_default(), out)?;
     }
     match server.recovered {
@@ -132,6 +135,7 @@ fn write_served(server: &Served, out: &mut String) -> fmt::Result {
 fn write_ending(program: &Ending, out: &mut String) -> fmt::Result {
     let seconds = program.lasted.as_secs_f64();
     writeln!(out, "  program: {} after {seconds:.1} s", program.status)?;
+    // A diagnosis with confidence 0 names no cause; the program's own last lines say more.
     let named = program.diagnosis.as_ref().filter(|verdict| is_named(verdict));
     if let Some(verdict) = named {
         return write_diagnosis(verdict, out);
@@ -149,7 +153,7 @@ fn is_named(verdict: &Value) -> bool {
         .is_some_and(|confidence| confidence > 0.0)
 }
 
-/// The cause, the lines that prove it, and what helps.
+/// Writes the cause, the lines that prove it, and the hints.
 fn write_diagnosis(verdict: &Value, out: &mut String) -> fmt::Result {
     if !is_named(verdict) {
         return Ok(());

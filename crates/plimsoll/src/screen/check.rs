@@ -7,7 +7,7 @@ use plimsoll_report::{TERMS, TermStyle};
 
 use crate::check::{Check, Checked, Row};
 
-/// The whole text, with a final line feed.
+/// Renders the whole text, with a final line feed.
 pub(crate) fn check(check: &Check) -> String {
     let mut text = String::new();
     for model in &check.models {
@@ -57,6 +57,7 @@ fn write_row(row: &Row, out: &mut String) -> fmt::Result {
         difference(row)
     )?;
     let Some(terms) = &row.terms else { return Ok(()) };
+    // The first style is the memory of other processes, which is no term of this plan.
     for (TermStyle { name, .. }, term) in TERMS[1..].iter().zip(super::bar::terms(terms)) {
         if term.bytes.is_some_and(|bytes| !bytes.is_zero()) {
             writeln!(

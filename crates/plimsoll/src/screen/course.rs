@@ -1,7 +1,7 @@
 //! Chart of a replay: live and reserved memory of each policy over the requests.
 //!
-//! DECISION: each policy has a scale of its own, because one policy's stranded memory would flatten the
-//! others; the figures in the key say how they compare.
+//! DECISION: each policy has its own scale, because one policy's stranded memory would flatten the others.
+//! The figures in the key make them comparable.
 
 use plimsoll_base::Bytes;
 use plimsoll_pool::replay::Sample;
@@ -32,9 +32,11 @@ fn chart(replay: &Replay, policy: &Replayed) -> Chart {
     let full = highest + highest.scaled(1, 12);
     let points = |of: fn(&Sample) -> u64| {
         let samples = policy.outcome.samples.iter();
+        // Memory changes in steps; a slanted line would show values that never existed.
         steps(samples.map(|sample| (u64::try_from(sample.step + 1).unwrap_or(u64::MAX), of(sample))))
     };
     let reserved = points(|sample| sample.reserved);
+    // The last sample of a policy that stops is the request that it could not serve.
     let stop = reserved.last().filter(|_| !policy.completed);
     Chart {
         title: policy.policy.to_string(),
@@ -79,6 +81,7 @@ fn series(name: &str, class: &str, shape: Shape, points: Vec<(u64, u64)>) -> Ser
 fn key(policy: &Replayed) -> Vec<KeyRow> {
     let verdict = match policy.failure {
         None => format!("{} driver calls", policy.driver_allocs),
+        // The same sign marks the point in the plot, so the key needs no colour.
         Some(_) => "× does not complete".to_owned(),
     };
     let row = |swatch: Option<(&str, Shape)>, text: String| KeyRow {

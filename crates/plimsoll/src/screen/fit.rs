@@ -1,10 +1,10 @@
-//! Largest fitting settings as text: each direction with its answer, its reason and its trades.
+//! Text of `--fit`: for each direction the answer and its reason, then the answers under other settings.
 
 use std::fmt::{self, Write};
 
 use plimsoll_planner::fit::{Answer, Dimension, Fit, Trade};
 
-/// The whole text, with a final line feed.
+/// Renders the whole text, with a final line feed.
 pub(crate) fn fit(fit: &Fit) -> String {
     let mut text = String::new();
     // writing to a string cannot fail
@@ -30,7 +30,7 @@ fn write(fit: &Fit, out: &mut String) -> fmt::Result {
 
 fn write_answer(answer: &Answer, out: &mut String) -> fmt::Result {
     writeln!(out, "{:<6} {}", answer.dimension.name(), answer.text)?;
-    // where nothing helps, saying so once is enough
+    // One line suffices where no change of the settings helps.
     let helps = answer.best.is_some() || answer.trades.iter().any(|trade| trade.best.is_some());
     for trade in answer.trades.iter().filter(|_| helps) {
         writeln!(out, "{:<6}   with {}: {}", "", trade.flags, best(trade))?;

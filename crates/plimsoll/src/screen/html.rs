@@ -1,7 +1,7 @@
 //! Page of a plan: bars, memory over context, and a slider over planned contexts.
 //!
-//! DECISION: the page is complete without its script. Bars, charts and the table of every context are in it
-//! as they are; the script only moves them to another row of the same table and computes no memory.
+//! DECISION: the page is complete without its script. It contains the bars, the charts and the table of every
+//! context. The script only switches them to another row of the same table, and computes no memory.
 
 use std::fmt::Write;
 
@@ -94,6 +94,7 @@ fn section(plan: &Plan, points: &[Point], index: usize, card: &CardPlan, page: &
 fn full(points: &[Point], index: usize, card: &CardPlan) -> Bytes {
     let planned = points.iter().filter_map(|point| point.cards.get(index)).map(peak);
     let most = planned.max().unwrap_or_default().max(card.peak);
+    // One scale for all positions of the slider, so that a longer bar always means more memory.
     (most + held(card)).max(card.total)
 }
 
@@ -126,6 +127,7 @@ fn chart(plan: &Plan, points: &[Point], index: usize, card: &CardPlan) -> Chart 
         title: "memory over context".to_owned(),
         height: 200,
         x: (0, most),
+        // A twentieth of headroom keeps the label of the load line inside of the plot.
         y: (0, (full + full.scaled(1, 20)).get()),
         x_ticks: (0..=4).map(tick).collect(),
         y_ticks: [0, 1, 2]
@@ -160,9 +162,11 @@ fn table(plan: &Plan, points: &[Point]) -> String {
             ""
         };
         let _ = write!(out, "<tr data-point=\"{at}\"{now}><td>{}</td>", point.context);
+        // A context fits only if it fits on every card.
         let mut fits = true;
         for (card, terms) in plan.cards.iter().zip(&point.cards) {
             let peak = peak(terms);
+            // Compared with free, not total: memory of other processes is not available to this plan.
             let short = peak.saturating_sub(card.free);
             fits &= short.is_zero();
             let left = match short.is_zero() {
@@ -190,6 +194,7 @@ fn data(plan: &Plan, points: &[Point]) -> String {
             "free": card.free,
             "full": full(points, index, card),
             "width": BAR_WIDTH,
+            // The script moves the mark in the chart, and must use the geometry that drew it.
             "left": PLOT_LEFT,
             "across": PLOT_WIDTH,
         })

@@ -1,4 +1,4 @@
-//! A plan as text: for each card the bar, its terms and where they come from, then reasons and hints.
+//! Text of a plan: for each card a bar, the terms and their sources, then reasons and hints.
 
 use std::fmt::{self, Write};
 
@@ -11,7 +11,7 @@ use super::bar::{bar, held, terms};
 /// Cells of a bar up to the card's end.
 const WIDTH: u64 = 64;
 
-/// The whole text, with a final line feed.
+/// Renders the whole text, with a final line feed.
 pub(crate) fn plan(plan: &Plan) -> String {
     let mut text = String::new();
     // writing to a string cannot fail
@@ -34,6 +34,7 @@ fn write(plan: &Plan, out: &mut String) -> fmt::Result {
     }
     write_host(plan, out)?;
     write_growth(plan, out)?;
+    // The verdicts on the cards come first; caveats of the formulas would bury them.
     let (cards, caveats): (Vec<&Reason>, Vec<&Reason>) = plan
         .reasons
         .iter()
@@ -105,6 +106,7 @@ fn write_host(plan: &Plan, out: &mut String) -> fmt::Result {
 
 fn write_growth(plan: &Plan, out: &mut String) -> fmt::Result {
     write!(out, "one more token of context: {}", plan.growth.bytes_per_token)?;
+    // The cache is reserved at the start, the pool grows with use, so the two rates stay apart.
     if !plan.growth.pool.is_zero() {
         write!(out, ", and {} of pool for each token in use", plan.growth.pool)?;
     }

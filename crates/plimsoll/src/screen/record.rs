@@ -1,4 +1,4 @@
-//! A record of `plimsoll watch`: as text, as a page with plots, as CSV.
+//! Report of a recording of `plimsoll watch`: as text, page and CSV.
 
 use std::fmt::{self, Write as _};
 use std::io;
@@ -12,16 +12,16 @@ use super::soak::lasted;
 use plimsoll_report::Page;
 use plimsoll_report::{Chart, MOST_LINES, Mark};
 
-/// Rows of a table in text.
+/// Rows of a table in the text.
 const MOST_ROWS: usize = 10;
-/// Letters of a command line that are shown.
+/// Characters of a command line that are shown.
 const MOST_COMMAND: usize = 160;
-/// Lines that are shown in text.
+/// Messages that are shown in the text.
 const MOST_SAID: usize = 40;
-/// Words of the kernel that mean that it ran out.
+/// Phrases of kernel messages about exhausted memory (`mm/oom_kill.c`).
 const OOM: [&str; 4] = ["out of memory", "oom-kill", "oom_reaper", "killed process"];
 
-/// Report of a recording.
+/// The report of a recording.
 #[derive(Debug)]
 pub(crate) struct RecordReport<'a> {
     summary: &'a Summary,
@@ -70,6 +70,7 @@ impl<'a> RecordReport<'a> {
                 event.text
             )?;
         }
+        // The summary keeps a limited number of messages and this text fewer, so the two omissions are added.
         let more = said.len().saturating_sub(MOST_SAID);
         let left_out = self.summary.events_left_out + u64::try_from(more).unwrap_or_default();
         match left_out {
@@ -94,6 +95,7 @@ impl<'a> RecordReport<'a> {
         };
         let end = match end {
             Some(end) => end.clone(),
+            // A record is written sample by sample; a machine that crashes leaves the last one half-written.
             None if *torn_bytes > 0 => {
                 format!("the record breaks off ({torn_bytes} bytes of an unfinished sample left out)")
             }
@@ -106,12 +108,13 @@ impl<'a> RecordReport<'a> {
         )
     }
 
-    /// Tables of peaks, growth and steps.
+    /// Tables of peaks, of growth, and of sudden changes.
     fn tables(&self) -> Vec<(&'static str, Vec<Vec<String>>)> {
         let figures = &self.summary.figures;
         let of = |group: Group| figures.iter().filter(move |told| told.figure.group == group);
         let peaks = of(Group::Card).chain(of(Group::Guard)).map(|told| self.row(told));
         let machine = of(Group::Machine)
+            // Of dozens of lines in meminfo, these three decide whether an allocation succeeds.
             .filter(|told| matches!(told.figure.what.as_str(), "MemFree" | "MemAvailable" | "CmaFree"));
         let machine = machine.map(|told| {
             vec![
@@ -128,7 +131,7 @@ impl<'a> RecordReport<'a> {
             })
             .filter(|told| told.grown() > 0)
             .collect();
-        // Sorted in bytes: figures have different units.
+        // In bytes, because the figures have different units.
         grown.sort_by_key(|told| std::cmp::Reverse(told.figure.unit.bytes(told.grown())));
         let grew = grown.into_iter().map(|told| {
             let by = self.value(told, told.grown());
@@ -180,7 +183,7 @@ impl<'a> RecordReport<'a> {
         told.figure.unit.text(value)
     }
 
-    /// A card by its name, where it has one.
+    /// Name of a figure, with the name of its card if it has one.
     fn name(&self, told: &Told) -> String {
         let cards = &self.summary.about.cards;
         let card = cards
@@ -245,7 +248,7 @@ impl<'a> RecordReport<'a> {
         page.table(&["at", "who", "", "line"], &rows.collect::<Vec<_>>());
     }
 
-    /// Returns the plots: title, figures and unit.
+    /// Plots of the page: title, figures and unit.
     fn plots(&self) -> Vec<(&'static str, Vec<&Told>, Unit)> {
         let figures = &self.summary.figures;
         let pick = |group: Group, unit: Unit, what: &dyn Fn(&str) -> bool| {
@@ -255,6 +258,7 @@ impl<'a> RecordReport<'a> {
                     told.figure.group == group && told.figure.unit == unit && what(&told.figure.what)
                 })
                 .collect();
+            // More lines than colours cannot be told apart, so only the largest are drawn.
             picked.sort_by_key(|told| std::cmp::Reverse(told.peak));
             picked.truncate(MOST_LINES);
             picked
@@ -307,6 +311,7 @@ impl<'a> RecordReport<'a> {
                 Unit::Celsius,
             ),
         ];
+        // After the memory plots and before the clocks: fragmentation is read together with free memory.
         plots.insert(
             5,
             (
@@ -319,7 +324,7 @@ impl<'a> RecordReport<'a> {
         plots
     }
 
-    /// The four highest orders of the zone with most of them.
+    /// The four highest orders of the zone that has the most blocks of the highest.
     fn large_blocks(&self) -> Vec<&'a Told> {
         let blocks = || {
             self.summary
@@ -333,6 +338,7 @@ impl<'a> RecordReport<'a> {
                 .strip_prefix("order ")
                 .and_then(|order| order.parse::<u32>().ok())
         };
+        // The highest order depends on the kernel: 10 with 4 KiB pages, 13 with 64 KiB pages on arm64.
         let highest = blocks().filter_map(order).max().unwrap_or_default();
         let most = blocks()
             .filter(|told| order(told) == Some(highest))
@@ -358,6 +364,7 @@ impl<'a> RecordReport<'a> {
             .summary
             .events
             .iter()
+            // The kernel log has many lines that have nothing to do with memory.
             .filter(|event| event.source != Source::Kernel || is_oom(event.source, &event.text));
         // A log storm would hide the plot behind its marks.
         chart.marks.extend(marks.take(200).map(|event| Mark {
@@ -368,7 +375,7 @@ impl<'a> RecordReport<'a> {
         chart.svg()
     }
 
-    /// Returns the part of a name that distinguishes the lines of one chart.
+    /// Short label of a line within its chart.
     fn short(&self, told: &Told) -> String {
         let text = match told.figure.group {
             Group::Machine | Group::Blocks => told.figure.what.clone(),
@@ -376,11 +383,12 @@ impl<'a> RecordReport<'a> {
             Group::Process => told.figure.subject.clone(),
             Group::Guard => format!("{} {}", told.figure.subject, told.figure.what),
         };
+        // The key of a chart has room for 24 characters.
         text.chars().take(24).collect()
     }
 }
 
-/// The beginning of a text, on one line.
+/// The beginning of a text, as one line.
 fn one_line(text: &str, most: usize) -> String {
     let line: String = text.split_whitespace().collect::<Vec<_>>().join(" ");
     match line.char_indices().nth(most) {
@@ -389,17 +397,18 @@ fn one_line(text: &str, most: usize) -> String {
     }
 }
 
-/// Returns true if a line reports that memory ran out.
+/// Returns true if a message reports exhausted memory.
 fn is_oom(source: Source, text: &str) -> bool {
     let text = text.to_lowercase();
     match source {
         Source::Guard => text.contains("refused"),
         Source::Kernel => OOM.iter().any(|word| text.contains(word)),
+        // A program may print these words about anything, such as a caught exception.
         Source::Process | Source::Watch => false,
     }
 }
 
-/// `1:02:03.5`, `2:03.5`.
+/// Formats a time as `1:02:03.5` or `2:03.5`.
 fn clock(milliseconds: u64) -> String {
     let (tenths, seconds) = (milliseconds / 100 % 10, milliseconds / 1000);
     match (seconds / 3600, seconds / 60 % 60, seconds % 60) {
@@ -408,7 +417,7 @@ fn clock(milliseconds: u64) -> String {
     }
 }
 
-/// Every sample as a row, every figure as a column; what is not there is empty.
+/// Writes every sample as a row and every figure as a column; absent values are empty.
 pub(crate) fn csv(
     record: &[u8],
     mut redaction: Option<Redaction>,
@@ -416,7 +425,7 @@ pub(crate) fn csv(
 ) -> io::Result<()> {
     let wrong = |error: ReadRecordError| io::Error::new(io::ErrorKind::InvalidData, error);
     let mut names = Reader::new(record).map_err(wrong)?;
-    // CSV needs all columns before the first row, and figures may appear late: two passes over the record.
+    // A figure is declared when it first appears, so all names are known only at the end of the record.
     while names.next().is_some() {}
     write!(out, "seconds")?;
     for figure in names.figures() {
@@ -429,6 +438,7 @@ pub(crate) fn csv(
         let name = redaction
             .as_mut()
             .map_or_else(|| name.clone(), |redaction| redaction.text(&name));
+        // Names contain commas; RFC 4180 quotes such a field and doubles quotes within it.
         write!(out, ",\"{}\"", name.replace('"', "\"\""))?;
     }
     writeln!(out)?;

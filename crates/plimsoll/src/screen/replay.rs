@@ -1,4 +1,4 @@
-//! A replay as a table.
+//! Table of a replay.
 
 use std::fmt::{self, Write};
 
@@ -18,7 +18,7 @@ const COLUMNS: [&str; 8] = [
     "mean",
 ];
 
-/// One line for each policy, then why those that stopped did.
+/// Renders one line for each policy, then the failures of policies that stopped.
 pub(crate) fn replay(replay: &Replay) -> String {
     let mut text = String::new();
     // writing to a string cannot fail
@@ -47,6 +47,7 @@ fn write(replay: &Replay, out: &mut String) -> fmt::Result {
             replay.peak_live_in_granules
         )?,
     }
+    // A refused request left no block behind, so replaying it would change every later step.
     if replay.refused > 0 {
         writeln!(
             out,
@@ -64,6 +65,7 @@ fn write(replay: &Replay, out: &mut String) -> fmt::Result {
         )
         .collect();
     out.write_str(&aligned(&rows))?;
+    // Below the table, because one long sentence would widen a column for all rows.
     for policy in &replay.policies {
         if let Some(failure) = &policy.failure {
             writeln!(out, "{} stops at {failure}", policy.policy)?;
@@ -74,6 +76,7 @@ fn write(replay: &Replay, out: &mut String) -> fmt::Result {
 
 fn row(policy: &Replayed, live: Bytes) -> [String; 8] {
     let budget = policy.smallest_budget.map(|budget| {
+        // In tenths of a percent, as integers: `Bytes` has no floating-point form.
         let percent = budget.scaled(1000, live.get().max(1)).get();
         format!("{budget} ({}.{}%)", percent / 10, percent % 10)
     });

@@ -1,4 +1,4 @@
-//! Report of a soak as text, JSON and page.
+//! Report of a soak: as text, JSON and page.
 
 use std::fmt::{self, Write};
 use std::time::Duration;
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use plimsoll_report::Page;
 use plimsoll_report::{Chart, Mark};
 
-/// A soak that is over.
+/// Report of a finished soak.
 #[derive(Debug)]
 pub(crate) struct SoakReport<'a> {
     state: &'a State,
@@ -19,7 +19,7 @@ pub(crate) struct SoakReport<'a> {
 }
 
 impl<'a> SoakReport<'a> {
-    /// Growth of fewer bytes per request than `negligible` is not worth a word.
+    /// Judges the figures; growth below `negligible` bytes per request is ignored.
     pub(crate) fn new(state: &'a State, negligible: f64) -> Self {
         Self {
             state,
@@ -50,6 +50,7 @@ impl<'a> SoakReport<'a> {
             lasted(state.held_ms),
             state.failed()
         )?;
+        // Without this line, a soak that saw no memory would read like a soak without a leak.
         if self.judged.is_empty() {
             writeln!(
                 out,
@@ -80,14 +81,16 @@ impl<'a> SoakReport<'a> {
         Ok(())
     }
 
-    /// Returns the remarks besides memory.
+    /// Remarks on speed, cards, failures and events.
     fn remarks(&self) -> Vec<String> {
         let state = self.state;
         let mut remarks = Vec::new();
+        // Milli-tokens per second: courses store integers.
         let speed = state.speed.buckets().last().map(|bucket| bucket.last);
         let change = state.slower_percent();
         remarks.extend(speed.map(|speed| {
             let change = change.map_or_else(String::new, |change| match change < 0.0 {
+                // A percentage with a sign is misread easily, so the direction is a word.
                 true => format!(", {:.1} % faster at the end than at the beginning", -change),
                 false => format!(", {change:.1} % slower at the end than at the beginning"),
             });
@@ -146,11 +149,13 @@ impl<'a> SoakReport<'a> {
             (false, true) => "The server does not answer any more",
             (false, false) => "No leak was found",
         };
+        // The server's end counts as bad too, whether or not a leak caused it.
         page.verdict(text, self.finds_a_leak() || state.broke_off);
         page.lines(&self.text());
         let marks: Vec<(u64, String)> = state.notes.clone();
         let bytes = |value: u64| Bytes::new(value).to_string();
         for (figure, judged) in state.figures.iter().zip(&self.judged) {
+            // Steps and notes are marked in the plot: a restart explains a step that looks like a leak.
             let marks = marks.iter().cloned().chain(
                 judged
                     .steps
@@ -181,6 +186,7 @@ impl<'a> SoakReport<'a> {
         for (title, of, unit) in SENSORS {
             let courses = state.cards.iter().map(|(name, card)| (name.clone(), of(card)));
             let lines: Vec<_> = courses
+                // Some cards, such as virtual GPUs, report no temperature or power.
                 .filter(|(_, course)| !course.buckets().is_empty())
                 .collect();
             if lines.is_empty() {
@@ -209,7 +215,7 @@ impl<'a> SoakReport<'a> {
     }
 }
 
-/// Sensor of a card: title, series and unit.
+/// Plot of a card sensor: title, course and format.
 type Sensor = (&'static str, fn(&CardStats) -> &Course, fn(u64) -> String);
 const SENSORS: [Sensor; 3] = [
     ("temperature", |card| &card.celsius, |value| format!("{value} °C")),
@@ -221,7 +227,7 @@ fn watts(milliwatts: u64) -> String {
     format!("{:.0} W", thousands(milliwatts))
 }
 
-/// Summarises the sensors of a card in a sentence.
+/// Temperatures, clocks and power of a card, in a sentence.
 fn felt(name: &str, card: &CardStats) -> String {
     let range = |course: &Course| course.lowest().zip(course.highest());
     let mut parts = Vec::new();
@@ -240,6 +246,7 @@ fn felt(name: &str, card: &CardStats) -> String {
         .iter()
         .map(|(reason, looks)| format!("SLOWED DOWN by {reason} in {looks} of {} looks", card.looks));
     parts.extend(slowed);
+    // Said explicitly: a loss of speed without throttling has its cause in the server.
     if card.slowed.is_empty() {
         parts.push("not slowed down".to_owned());
     }
@@ -262,7 +269,7 @@ fn card_stats_json(name: &str, card: &CardStats) -> Value {
     })
 }
 
-/// One figure's verdict in a sentence.
+/// Verdict on one figure, in a sentence.
 fn verdict(figure: &Judged<'_>) -> String {
     let trend = &figure.trend;
     let course = format!("{} at first, {} at the end", figure.first, figure.last);
@@ -273,13 +280,16 @@ fn verdict(figure: &Judged<'_>) -> String {
     let rising = format!(
         "{} of {} stretches rise",
         trend.rising,
+        // Each stretch is compared with the one before, so the first has no comparison.
         trend.blocks.saturating_sub(1)
     );
     match trend.growth {
         Growth::Leak => format!(
             "LEAK, {slope}; {rising}, confidence {:.2} %; {course}",
+            // Rounded down: 99.996 % must not be printed as certainty.
             (trend.confidence * 1e4).floor() / 100.0
         ),
+        // Caches fill at a falling rate; a leak keeps its rate. Only more time tells the two apart.
         Growth::Settling => {
             format!("still settling, {slope}, ever slower; hold the load longer to know; {course}")
         }
@@ -292,7 +302,7 @@ fn verdict(figure: &Judged<'_>) -> String {
     }
 }
 
-/// `1 h 02 min`, `3 min 20 s`, `12 s`.
+/// Formats a duration as `1 h 02 min`, `3 min 20 s` or `12 s`.
 pub(crate) fn lasted(milliseconds: u64) -> String {
     let seconds = Duration::from_millis(milliseconds).as_secs();
     match (seconds / 3600, seconds / 60 % 60, seconds % 60) {

@@ -1,4 +1,4 @@
-//! A sweep: as a table, as JSON, as a picture.
+//! Report of a sweep: as table, JSON and chart.
 
 use std::fmt::{self, Write};
 
@@ -9,31 +9,32 @@ use serde_json::{Value, json};
 
 use plimsoll_report::{Chart, charts};
 
-/// Plan of the server's own flags, summed over its cards.
+/// Figures of the plan of the server's own flags, summed over its cards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Planned {
     pub(crate) loaded: Bytes,
     pub(crate) peak: Bytes,
-    /// In tokens.
+    /// Context in tokens.
     pub(crate) context: u64,
-    /// Bytes of cache that are reserved per token of context when it loads.
+    /// Bytes of cache per token of context, reserved at loading.
     pub(crate) cache_per_token: Bytes,
     /// Bytes of run-time pool per token of depth.
     pub(crate) pool_per_token: Bytes,
-    /// Of llama.cpp, if it told.
+    /// Build of llama.cpp, if it is known.
     pub(crate) build: Option<u32>,
 }
 
 impl Planned {
-    /// After a prompt of so many tokens: the peak, but for what deeper ones would add.
+    /// Planned memory after a prompt of this depth: the peak less the pool for deeper prompts.
     fn at(&self, tokens: u64) -> Bytes {
+        // The plan's peak is at full context; each token below it saves its share of the pool.
         let deeper = self.context.saturating_sub(tokens);
         let added = self.pool_per_token.get().saturating_mul(deeper);
         self.peak.saturating_sub(Bytes::new(added)).max(self.loaded)
     }
 }
 
-/// A sweep that is over.
+/// Report of a finished sweep.
 #[derive(Debug)]
 pub(crate) struct SweepReport<'a> {
     pub(crate) target: String,
@@ -42,7 +43,7 @@ pub(crate) struct SweepReport<'a> {
     pub(crate) planned: Option<Planned>,
 }
 
-/// The head of the table, and one row of it as it comes.
+/// Head of the table; `sweep_row` formats each row as it arrives.
 pub(crate) fn sweep_head() -> String {
     format!(
         "{:>9} {:>12} {:>12} {:>12} {:>10}  memory\n",
@@ -67,6 +68,7 @@ pub(crate) fn sweep_row(depth: &Depth, planned: Option<Planned>) -> String {
             planned.map_or_else(|| "-".to_owned(), |planned| planned.at(depth.tokens).to_string()),
             held.join(", ")
         ),
+        // `asked`, because the number of tokens is only known from an answer.
         Err(failure) => format!("{:>9} failed: {failure}\n", depth.asked),
     }
 }
@@ -81,6 +83,7 @@ impl SweepReport<'_> {
 
     fn write(&self, out: &mut String) -> fmt::Result {
         for (name, curve) in self.sweep.curves() {
+            // A slope needs two depths; with a single one there is no growth to print.
             if let (Some(slope), Some(first), Some(last)) = (slope(&curve), curve.first(), curve.last()) {
                 writeln!(
                     out,
@@ -119,6 +122,7 @@ impl SweepReport<'_> {
         let Some((tokens, held)) = self.deepest_on_cards() else {
             return Ok(());
         };
+        // Signed and wide: the server can have less than planned, and both are unsigned sizes.
         let off = i128::from(held.get()) - i128::from(planned.at(tokens).get());
         writeln!(
             out,
@@ -128,10 +132,11 @@ impl SweepReport<'_> {
         )
     }
 
-    /// Returns the server's memory on all cards after its deepest prompt, where the driver names it.
+    /// Memory of the server on all cards after its deepest prompt, if the driver reports it.
     fn deepest_on_cards(&self) -> Option<(u64, Bytes)> {
         let mut answered = self.sweep.depths.iter().filter(|depth| depth.outcome.is_ok());
         let deepest = answered.next_back()?;
+        // Other figures count the same bytes again, for the card as a whole.
         let own = deepest.held.iter().filter(|(name, _)| is_own(name));
         let sum: Bytes = own.map(|(_, held)| *held).sum();
         (!sum.is_zero()).then_some((deepest.tokens, sum))
@@ -191,6 +196,7 @@ impl SweepReport<'_> {
         let planned = self.planned.map(|planned| {
             let mut course = Course::default();
             let depths = self.sweep.depths.iter().map(|depth| depth.tokens);
+            // The planned line starts at depth 0, the loaded size, as the measured one does.
             std::iter::once(0)
                 .chain(depths)
                 .for_each(|tokens| course.push(tokens, planned.at(tokens).get()));
@@ -226,6 +232,7 @@ impl SweepReport<'_> {
             let title = format!("{}: {title}", self.model);
             Chart::of_courses(&title, &lines, last, ("0 tokens", &end), text)
         };
+        // Planned and measured share one chart, and so one scale.
         let memory: Vec<_> = memory.into_iter().chain(planned).collect();
         let drawn = [
             chart("memory", &memory, &bytes),

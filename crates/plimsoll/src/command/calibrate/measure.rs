@@ -1,9 +1,8 @@
-//! Measurement of one card: an engine is started under guard, sampled once loaded and after a prompt, and
-//! stopped.
+//! Measurement of one engine on one card: start under guard, readings once loaded and after a prompt, end.
 //!
-//! Guard measures a context at creation only where a budget depends on it, so the engine gets a budget that
-//! it cannot exceed: the whole card. Modules that the driver loads later are the rest of the memory that the
-//! process holds and never allocated.
+//! Guard measures a context only if a budget depends on it. The engine therefore gets a budget that never
+//! binds: the whole card. Memory that the driver adds to the context later is the rest of what the process
+//! holds and never asked for.
 
 mod look;
 mod wait;
@@ -34,17 +33,21 @@ use self::look::Look;
 use self::wait::{ended, ready};
 use super::subject::{self, SubjectError};
 
+// The first prompt loads kernels from disk, which takes seconds on a machine with cold caches.
 const ANSWER_WITHIN: Duration = Duration::from_secs(30);
+// After this the launcher sends SIGKILL; an idle llama-server ends sooner.
 const END_WITHIN: Duration = Duration::from_secs(5);
+// Enough for the start-up lines that an error quotes; the log lives in memory.
 const LOG: Bytes = Bytes::mib(1);
 /// Ports that are tried for one card.
 const TRIES: u32 = 5;
-/// Words of the prompt: more columns than the kernels take that stand in for cuBLAS, and few enough for any
-/// context.
+/// Words of the prompt: more columns than the kernels accept that llama.cpp prefers over cuBLAS for small
+/// matrices, and few enough for any context.
 const WORDS: usize = 200;
+// More than one, so that the decode graph of a single token runs as well as the prompt's.
 const ANSWER_TOKENS: u32 = 8;
 
-/// Failure to measure one card.
+/// Reasons for which a card was not measured.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum MeasureError {
     #[error("{0}")]
@@ -75,7 +78,7 @@ pub(super) enum MeasureError {
     Less { used: Bytes, asked: Bytes },
 }
 
-/// Failure that stops all measurements.
+/// Failures that stop every measurement.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum RigError {
     #[error("cannot make a folder for the model and guard's pages: {0}")]
@@ -94,7 +97,7 @@ impl<E: Into<RigError>> From<E> for MeasureError {
     }
 }
 
-/// Measurement of one card.
+/// The measured sizes of one card.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Measured {
     pub(super) context: Bytes,
@@ -102,7 +105,7 @@ pub(super) struct Measured {
     pub(super) cublas: Option<Bytes>,
 }
 
-/// Everything it takes.
+/// Engine, guard, sampler and folder that every measurement uses.
 #[derive(Debug)]
 pub(super) struct Rig {
     program: EngineProgram,
@@ -115,7 +118,7 @@ pub(super) struct Rig {
     alone: bool,
 }
 
-/// A card with an engine on it.
+/// A running engine on one card.
 struct Run<'a> {
     rig: &'a Rig,
     card: &'a Card,
@@ -152,8 +155,8 @@ impl Rig {
         &self.program.path
     }
 
-    /// Measures an engine's context on this card and leaves the card as it was. The port is chosen before the
-    /// engine binds it, so another process may take it in between; such a try is repeated.
+    /// Measures the size of a context of the engine on this card, and frees the card again. Retries where
+    /// another process took the port in the meantime.
     pub(super) async fn measure(&self, card: &Card) -> Result<Measured, MeasureError> {
         let mut tries = 0;
         loop {
@@ -166,9 +169,11 @@ impl Rig {
     }
 
     async fn measure_once(&self, card: &Card) -> Result<Measured, MeasureError> {
+        // Read before the engine starts: `--alone` subtracts the later free memory from this value.
         let free = self.sampler.read().await.free_on(&card.id);
         let (run, mut events) = self.start(card, free).await?;
         let measured = self.measured(&run, &mut events).await;
+        // The engine is stopped on failure too; the next card's reading must not see this one's memory.
         run.child.stop(END_WITHIN);
         ended(&mut events).await;
         measured
@@ -180,6 +185,7 @@ impl Rig {
         events: &mut Receiver<ChildEvent>,
     ) -> Result<Measured, MeasureError> {
         ready(events, run.child.log()).await?;
+        // `/health` turns 200 after the warm-up run, so all graphs of a single token exist by now.
         let loaded = run.look().await?;
         let (context, opened) = (loaded.context()?, loaded.opened());
         if opened.is_none() {
@@ -188,6 +194,7 @@ impl Rig {
                 run.card.name
             );
         }
+        // A failed prompt loses only the cuBLAS size; the context is measured and worth keeping.
         let cublas = match run.prompt().await {
             Ok(()) => Some(self.cublas(run.card, loaded, run.look().await?)?),
             Err(failure) => {
@@ -202,7 +209,7 @@ impl Rig {
         })
     }
 
-    /// Returns the permanent growth by the prompt, less the planned run-time pool.
+    /// Memory that the prompt added permanently, less the planned size of the run-time pool.
     fn cublas(&self, card: &Card, loaded: Look, asked: Look) -> Result<Bytes, MeasureError> {
         let pool = subject::pool(&self.model, self.engine, card)?;
         Ok(asked.used.saturating_sub(loaded.used).saturating_sub(pool))
@@ -214,6 +221,7 @@ impl Rig {
         free: Option<Bytes>,
     ) -> Result<(Run<'a>, Receiver<ChildEvent>), RigError> {
         let port = free_port().map_err(RigError::Port)?;
+        // The port makes the folder unique per attempt, so pages of a failed attempt are not read again.
         let part = format!("{}-{port}", card.id);
         let pages = self.folder.part(&part).map_err(RigError::Folder)?;
         let mut arguments: Vec<OsString> = subject::flags(&self.model).into_iter().map(Into::into).collect();
@@ -241,10 +249,11 @@ impl Rig {
         Ok((run, events))
     }
 
-    /// One card, guard with a budget so that it measures the context, and none of the user's defaults for
-    /// models of their own.
+    /// Environment with one visible card and a guard budget that makes guard measure the context. The user's
+    /// `LLAMA_*` defaults are removed, because they are meant for other models.
     fn environment(&self, card: &Card, pages: &Path) -> Environment {
-        // `LLAMA_ARG_*` of the user would change the tiny model's run.
+        // llama-server reads its defaults from `LLAMA_ARG_*`, which could change the layers, the context or
+        // the model.
         let usual = std::env::vars_os().filter(|(name, _)| !name.to_string_lossy().starts_with("LLAMA_"));
         let visible = Visible::Cards(card.uuid.iter().cloned().collect());
         let mut environment = child_environment(usual, &[], &visible, None, None);
@@ -270,6 +279,7 @@ impl Run<'_> {
             port: self.child.port(),
             base: String::new(),
         };
+        // Temperature 0 makes the answer, and with it the kernels, the same on every calibration.
         let body =
             json!({"prompt": "load line ".repeat(WORDS / 2), "n_predict": ANSWER_TOKENS, "temperature": 0});
         let mut client = Client::new(&target, None, ANSWER_WITHIN);

@@ -1,8 +1,8 @@
 //! The model that `calibrate` runs: a few MiB that use the same kernels as a real model.
 //!
-//! DECISION: drivers load kernels when they are first used, so what a context takes depends on what ran. The
-//! model has quantised matrices and plain ones (which go through cuBLAS), and heads of 128 (for which there
-//! is flash attention).
+//! DECISION: drivers load kernels at their first use, so the size of a context depends on the kernels that
+//! ran. The model has quantised matrices, unquantised ones (which go through cuBLAS), and heads of 128 values
+//! (for which flash attention exists).
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -50,6 +50,7 @@ pub(super) fn write(path: &Path) -> Result<(), SubjectError> {
 /// The engine's flags, without those for its address.
 pub(super) fn flags(model: &Path) -> Vec<String> {
     let model = model.to_string_lossy();
+    // `-ngl 99` puts every layer on the card. One slot, because llama-server divides `-c` among its slots.
     ["--model", &model, "-ngl", "99", "-c", CONTEXT, "-np", "1"]
         .map(str::to_owned)
         .to_vec()
@@ -68,6 +69,8 @@ pub(super) fn pool(model: &Path, engine: Engine, card: &Card) -> Result<Bytes, S
         build: engine.build,
         context: Bytes::ZERO,
         opened: None,
+        // A measured zero, not `None`: without a measurement the planner would add a published value for
+        // cuBLAS.
         cublas: Some(Bytes::ZERO),
         version: String::new(),
         measured: String::new(),

@@ -1,4 +1,4 @@
-//! Measured contexts as text.
+//! Calibration results as text.
 
 use std::fmt::Write;
 
@@ -17,7 +17,9 @@ pub(super) fn text(calibration: &Calibration) -> String {
         let opened = row
             .opened
             .map_or(String::new(), |bytes| format!(" ({bytes} as it is opened)"));
+        // The form `llama.cpp@10605` is the one that `plan --engine` reads.
         let build = row.build.map_or(String::new(), |build| format!("@{build}"));
+        // Writing to a string cannot fail.
         let _ = writeln!(
             text,
             "{}: a context takes {}{opened}, {cublas} ({}{build}, driver {})",

@@ -1,4 +1,4 @@
-//! A log from a file or a pipe: read once, in blocks, in bounded memory.
+//! Reading of a log from a file or a pipe: once, in blocks, in bounded memory.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -9,6 +9,7 @@ use plimsoll_probe::sysroot::Sysroot;
 
 use super::{Error, Findings, machine};
 
+// Logs of several GiB occur; 1 MiB keeps both the system calls and the memory small.
 const BLOCK: usize = 1 << 20;
 
 /// Reads a log; with a captured tree, that machine's memory and logs are evidence too.
@@ -24,6 +25,7 @@ pub(super) fn read(path: &Path, sysroot: Option<&Path>) -> Result<Findings, Erro
         path: path.to_owned(),
         error,
     };
+    // `-` cannot be opened by name; `/dev/stdin` fails where stdin is a socket, as under systemd.
     if path == Path::new("-") {
         feed(&mut reader, Source::Log, io::stdin().lock()).map_err(fail)?;
     } else {
@@ -37,7 +39,7 @@ pub(super) fn read(path: &Path, sysroot: Option<&Path>) -> Result<Findings, Erro
     })
 }
 
-/// Feeds everything that `from` gives.
+/// Feeds the reader until the end of the stream.
 pub(super) fn feed(reader: &mut Reader, source: Source, mut from: impl Read) -> io::Result<()> {
     let mut block = vec![0; BLOCK];
     loop {

@@ -1,6 +1,7 @@
-//! Evidence of this machine or of a captured tree: cards, processes, memory, limits, known faults.
+//! Evidence about a machine, live or captured: cards and their processes, memory and its limits, known
+//! faults.
 //!
-//! The files' own text is fed to the rules as evidence; the printed lines are facts with their numbers.
+//! The rules read the text of the files as evidence. The printed facts are separate, each with its number.
 
 use plimsoll_base::{Bytes, Reason};
 use plimsoll_doctor::{Reader, Source};
@@ -10,9 +11,9 @@ use plimsoll_probe::sysroot::Sysroot;
 
 use super::Findings;
 
-/// Files whose lines are evidence as they stand.
+/// Files whose lines are evidence without any change.
 const FILES: [&str; 3] = ["proc/meminfo", "proc/buddyinfo", "etc/nv_tegra_release"];
-/// Folder of logs in a captured tree; on a live machine the user names the logs.
+/// Folder of logs in a captured tree; for the live machine the user names the log.
 const LOGS: &str = "var/log";
 
 pub(super) fn look(tree: &Sysroot) -> Findings {
@@ -24,6 +25,7 @@ pub(super) fn look(tree: &Sysroot) -> Findings {
         seen.extend(holders(&machine, &mut reader));
     }
     let snapshot = Snapshot::gather(tree);
+    // Without a driver a live machine has no card whose failure these files could explain.
     if snapshot.driver().is_some() || !tree.is_live() {
         feed(tree, &mut reader);
     }
@@ -78,7 +80,8 @@ fn cards(machine: &Machine) -> Vec<Reason> {
     seen
 }
 
-/// Lists the processes on each card; the rules report a stray context on a second card.
+/// Processes and their memory on each card. The rules report a process that has only a context on a second
+/// card.
 fn holders(machine: &Machine, reader: &mut Reader) -> Vec<Reason> {
     let mut seen = Vec::new();
     for holder in plimsoll_probe::read().holders {
@@ -92,6 +95,7 @@ fn holders(machine: &Machine, reader: &mut Reader) -> Vec<Reason> {
             .map_or_else(|| "an unknown amount".to_owned(), |used| used.to_string());
         let text = format!("card {number}: {name} ({}) holds {used}", holder.pid);
         seen.push(Reason::new("holder", text).fact("pid", u64::from(holder.pid)));
+        // NVML gives no size for processes of another container or under WSL; the rules need one.
         if let Some(used) = holder.used {
             reader.holder(number, u64::from(holder.pid), name, used);
         }
@@ -99,14 +103,14 @@ fn holders(machine: &Machine, reader: &mut Reader) -> Vec<Reason> {
     seen
 }
 
-/// Returns the allocatable size with its arithmetic, and the free memory in large blocks.
+/// The amount that can be allocated now, with its arithmetic, and the block sizes of the free memory.
 fn memory(snapshot: &Snapshot) -> Reason {
     let mut memory = match allowance(snapshot, None) {
         Some(allowance) => allowance.reason,
         None => Reason::new("memory", "/proc/meminfo does not say enough"),
     };
     if let Some(blocks) = &snapshot.blocks {
-        // 64 KiB is what NvMap likes, 2 MiB what huge pages need.
+        // NvMap prefers chunks of 64 KiB; a huge page needs 2 MiB.
         for size in [Bytes::kib(64), Bytes::mib(2)] {
             let pages = (size.get() / snapshot.page.get().max(1)).max(1);
             let order = usize::try_from(pages.trailing_zeros()).unwrap_or_default();
@@ -121,23 +125,25 @@ fn memory(snapshot: &Snapshot) -> Reason {
     memory
 }
 
-/// Returns the limit of locked memory of this user.
+/// Locked-memory limit of this user's processes.
 fn locked_limit(tree: &Sysroot) -> Option<Reason> {
     let limits = tree.read("proc/self/limits").ok()?;
     let text = String::from_utf8_lossy(&limits).into_owned();
     let line = text.lines().find(|line| line.starts_with("Max locked memory"))?;
+    // Fields: `Max locked memory`, soft limit, hard limit, unit. The soft limit is what mlock(2) checks.
     let soft = line.split_whitespace().nth(3)?;
     let text = match soft.parse() {
         Ok(bytes) => format!(
             "{} may be locked by a process of this user (ulimit -l)",
             Bytes::new(bytes)
         ),
+        // `/proc/self/limits` writes `unlimited`, which does not parse as a number.
         Err(_) => "any amount may be locked by a process of this user (ulimit -l)".to_owned(),
     };
     Some(Reason::new("locked_memory", text))
 }
 
-/// Versions of which faults are known.
+/// Driver and board releases, with the faults that are known of them.
 fn known_faults(tree: &Sysroot, snapshot: &Snapshot) -> Vec<Reason> {
     let mut seen = Vec::new();
     if let Some(release) = snapshot.release {

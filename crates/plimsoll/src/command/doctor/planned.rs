@@ -1,4 +1,4 @@
-//! Plan of the program that was run, if it is llama.cpp's and its model is readable.
+//! Plan of the diagnosed program, if its command line is llama.cpp's and its model can be read.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -10,8 +10,9 @@ use plimsoll_planner::{Engine, EngineKind, Plan};
 
 use super::super::plan::made;
 
-/// Adds the plan's sums to the reasons and its hints before the general ones.
+/// Adds the plan's sums to the reasons, and puts its hints before the general ones.
 pub(super) fn add(diagnosis: &mut Diagnosis, command: &[OsString]) {
+    // Only causes that depend on the model and its flags; a plan says nothing about a driver fault.
     let helps = matches!(
         diagnosis.cause,
         Cause::ModelTooLarge | Cause::KvCacheTooLarge | Cause::ComputeBufferTooLarge | Cause::PoolGrowth
@@ -30,6 +31,7 @@ fn plan(command: &[OsString]) -> Option<Plan> {
         .iter()
         .map(|word| word.to_str().map(str::to_owned))
         .collect::<Option<_>>()?;
+    // The newest formulas: starting the program again only for its version is not worth the wait.
     let engine = Engine {
         kind: EngineKind::LlamaCpp,
         build: None,

@@ -1,5 +1,5 @@
-//! A process that lives: what it holds on each card and on the host, under which limits, and the end of its
-//! log where that is a file.
+//! Evidence about a running process: memory on each card and on the host, limits, and the end of its log
+//! file.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom};
@@ -11,10 +11,11 @@ use plimsoll_doctor::{Reader, Source};
 use super::log::feed;
 use super::{Error, Findings};
 
-/// Bytes of the end of its log that are read.
+/// Bytes read from the end of its log.
 const LOG_END: u64 = 4 << 20;
-/// Lines of `/proc/PID/status` that matter.
+/// Lines of `/proc/PID/status` that are printed.
 const STATUS: [&str; 5] = ["VmRSS", "VmLck", "VmPin", "VmSwap", "RssAnon"];
+// Files of `/proc` have a size of 0, so only a limit on the reading bounds memory.
 const MOST: u64 = 1 << 20;
 
 pub(super) fn look(pid: u32) -> Result<Findings, Error> {
@@ -32,12 +33,14 @@ pub(super) fn look(pid: u32) -> Result<Findings, Error> {
     seen.extend(limit(pid));
     seen.extend(chosen_cards(pid));
     seen.extend(held(pid, &mut reader));
+    // stderr first: llama.cpp, vLLM and PyTorch all log there. Both are often the same file.
     for descriptor in [2, 1] {
         if let Some(log) = log_end(pid, descriptor) {
             feed(&mut reader, Source::Log, log).map_err(fail)?;
             break;
         }
     }
+    // The command line comes after the log, as `--context` does, and never counts as a log line.
     reader.feed(Source::Context, words.as_bytes());
     reader.feed(Source::Context, b"\n");
     Ok(Findings {
@@ -65,7 +68,7 @@ fn limit(pid: u32) -> Option<Reason> {
     Some(Reason::new("locked_memory", text))
 }
 
-/// CUDA reads it once, so what it was started with is what counts.
+/// The cards chosen in its environment. CUDA reads the variable once, so the value at the start is in force.
 fn chosen_cards(pid: u32) -> Option<Reason> {
     let environment = read(pid, "environ").ok()?;
     let chosen = environment
@@ -77,7 +80,7 @@ fn chosen_cards(pid: u32) -> Option<Reason> {
     ))
 }
 
-/// Lists its memory on the cards, and its neighbours there.
+/// Its memory on the cards, and that of the other processes there.
 fn held(pid: u32, reader: &mut Reader) -> Vec<Reason> {
     let cards = plimsoll_probe::look().cards;
     let mut seen = Vec::new();
@@ -103,9 +106,10 @@ fn held(pid: u32, reader: &mut Reader) -> Vec<Reason> {
     seen
 }
 
-/// The end of what it writes to, where that is a file.
+/// The end of the file that a descriptor writes to; `None` if it is no regular file.
 fn log_end(pid: u32, descriptor: u32) -> Option<File> {
     let path: PathBuf = format!("/proc/{pid}/fd/{descriptor}").into();
+    // Reading a pipe or a terminal would take its data away from the real reader.
     if !fs::metadata(&path).ok()?.is_file() {
         return None;
     }

@@ -1,9 +1,9 @@
-//! A program that is run and watched: `plimsoll run` puts guard into it, this listens to what it prints.
+//! Diagnosis of a program that is run: `plimsoll run` preloads guard, this module reads the output.
 //!
-//! DECISION: the program is a child of `plimsoll run`, so that signals, exit codes and guard are as there.
-//! Its stdout and stderr are pipes, copied byte for byte as they come; a program that colours only a terminal
-//! will not colour. SIGINT reaches it from the terminal by itself, and is ours to survive, because the
-//! verdict comes after the end.
+//! DECISION: the program is a child of `plimsoll run`, so that signals, exit codes and guard work as they do
+//! there. Its stdout and stderr are pipes, copied byte for byte as they arrive. A program that colours only a
+//! terminal prints no colours. The terminal itself sends SIGINT to the program. This process ignores the
+//! signal, because the verdict comes after the end.
 
 use std::ffi::OsString;
 use std::io::{self, Read, Write};
@@ -23,11 +23,11 @@ use serde_json::Value;
 use super::{Error, Findings};
 
 const BLOCK: usize = 1 << 16;
-/// The folder of the report is called so, and then by its owner.
+/// Name prefix of the report's folder, before the owner's process id.
 const FOLDER: &str = "plimsoll-doctor-";
-/// Largest context of a program, which guard does not count.
+/// Upper bound of a program's own context, which guard does not count.
 const CONTEXT: Bytes = Bytes::mib(700);
-/// Less than this is a desktop's remainder.
+/// Smallest use by other processes that is reported; a desktop holds less.
 const NEIGHBOUR: Bytes = Bytes::gib(1);
 
 pub(super) fn watch(command: &[OsString]) -> Result<Findings, Error> {
@@ -52,7 +52,7 @@ pub(super) fn watch(command: &[OsString]) -> Result<Findings, Error> {
     Ok(found(reader, status, report.as_ref()))
 }
 
-/// Copies both streams and reads them, until both are closed.
+/// Copies both streams and feeds the reader, until both are closed.
 fn listen(child: &mut Child) -> Reader {
     let (sender, heard) = channel::<Vec<u8>>();
     let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
@@ -66,6 +66,7 @@ fn listen(child: &mut Child) -> Reader {
             let sender = sender.clone();
             scope.spawn(move || copy(stderr, io::stderr(), &sender));
         }
+        // The loop below ends when the last sender is gone, that is, when both streams have closed.
         drop(sender);
         for block in heard {
             reader.feed(Source::Log, &block);
@@ -74,7 +75,7 @@ fn listen(child: &mut Child) -> Reader {
     reader
 }
 
-/// Passes on what comes at once, and hands over whole lines, so that the two streams do not mix within one.
+/// Copies each block at once, but gives the reader whole lines, so that lines of the two streams do not mix.
 fn copy(mut from: impl Read, mut to: impl Write, heard: &Sender<Vec<u8>>) {
     let mut block = vec![0; BLOCK];
     let mut line = Vec::new();
@@ -85,12 +86,13 @@ fn copy(mut from: impl Read, mut to: impl Write, heard: &Sender<Vec<u8>>) {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
             Err(_) => break,
         };
-        // A reader such as `head` may close the pipe; the program is still diagnosed.
+        // A closed reader ends only the copy; the diagnosis still needs the rest of the output.
         let _ = to.write_all(&block[..length]).and_then(|()| to.flush());
         line.extend_from_slice(&block[..length]);
         // Only whole lines are handed on, but each read is passed through at once: progress bars have no line
         // feed.
         let whole = memchr::memrchr(b'\n', &line).map_or(0, |at| at + 1);
+        // Progress bars write megabytes without a line feed; a full block is handed on as it is.
         if whole > 0 || line.len() > BLOCK {
             let rest = line.split_off(if whole > 0 { whole } else { line.len() });
             let _ = heard.send(std::mem::replace(&mut line, rest));
@@ -114,9 +116,10 @@ fn found(mut reader: Reader, status: ExitStatus, report: Option<&Value>) -> Find
     seen.extend(refused.as_ref().map(Refused::reason));
     let code = status
         .code()
+        // As a shell reports a signal, and as the help text promises.
         .unwrap_or_else(|| 128 + status.signal().unwrap_or_default());
     Findings {
-        // A program that succeeded has recovered from whatever it logged.
+        // A program that succeeded has handled the errors in its output.
         reader: if status.success() && refused.is_none() {
             Reader::new()
         } else {
@@ -127,7 +130,7 @@ fn found(mut reader: Reader, status: ExitStatus, report: Option<&Value>) -> Find
     }
 }
 
-/// The last refusal of the report of `plimsoll run` (plimsoll.run/1).
+/// The last refused allocation in the report of `plimsoll run` (plimsoll.run/1).
 fn last_refusal(report: &Value) -> Option<Refused> {
     let cards = report["cards"].as_array()?;
     cards.iter().find_map(|card| {
@@ -163,7 +166,7 @@ fn last_refusal(report: &Value) -> Option<Refused> {
     })
 }
 
-/// While it lives, what the terminal sends to all does not end this process.
+/// Ignores the terminal's SIGINT and SIGQUIT in this process while it lives.
 struct Deaf(#[expect(dead_code, reason = "it listens while it lives")] tokio::runtime::Runtime);
 
 impl Deaf {
@@ -174,7 +177,7 @@ impl Deaf {
             .build()?;
         {
             let _inside = runtime.enter();
-            // An installed handler stays, and signals that are not awaited are dropped.
+            // Tokio never removes an installed handler, and it drops a signal for which no stream exists.
             let _ = signal(SignalKind::interrupt())?;
             let _ = signal(SignalKind::quit())?;
         }

@@ -1,10 +1,10 @@
-//! `plimsoll plan --check PID|URL`: what was planned beside what a running engine really took.
+//! `plimsoll plan --check PID|URL`: comparison of a plan with the memory of a running engine.
 //!
-//! DECISION: a process is planned again from its own command line and environment, as if it were not there
-//! yet, and compared with what the driver says it holds, or its resident memory where it computes on the CPU.
-//! An engine is somewhere between what it takes once loaded and what it takes at full depth, so only what
-//! lies outside of that by more than the margin is off. A daemon of ours is asked for what it claimed and
-//! measured itself.
+//! DECISION: a process is planned again from its own command line and environment, with its memory counted as
+//! free. The plan is compared with the driver's figure for the process, or with its resident memory if it
+//! computes on the CPU. An engine takes something between its size once loaded and its size at full depth, so
+//! only values outside that range by more than the margin are off. A daemon of ours is asked for its claims
+//! and its own measurements.
 
 mod listener;
 mod process;
@@ -25,7 +25,7 @@ use super::{Arguments, Error};
 use crate::check::{CARD_MARGIN, Check, Checked, HOST_MARGIN, Row, Said, margin};
 use crate::screen;
 
-/// For a whole answer.
+/// Time limit of a whole answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 #[derive(Debug, thiserror::Error)]
@@ -63,7 +63,7 @@ pub(crate) enum CheckError {
     NothingMeasured(String),
 }
 
-/// Target of the check.
+/// The subject of the check.
 #[derive(Clone, Debug)]
 enum Checkable {
     Process(u32),
@@ -71,6 +71,7 @@ enum Checkable {
 }
 
 fn checkable(text: &str) -> Result<Checkable, CheckError> {
+    // A bare number is a process id: an address always has a scheme here, so the two cannot be confused.
     if let Ok(pid) = text.parse() {
         return Ok(Checkable::Process(pid));
     }
@@ -79,6 +80,7 @@ fn checkable(text: &str) -> Result<Checkable, CheckError> {
         .ok()
         .filter(|_| text.starts_with("http://"));
     let target = target.ok_or_else(|| CheckError::Target(text.to_owned()))?;
+    // The process behind the port is measured through this machine's driver and `/proc`.
     if !target.is_here() {
         return Err(CheckError::NotLocal(text.to_owned()));
     }
@@ -91,6 +93,7 @@ pub(super) fn run(arguments: &Arguments, text: &str) -> Result<ExitCode, Error> 
         Checkable::Server(target) => served(arguments, &target)?,
     };
     let rows = || models.iter().flat_map(|model| &model.cards);
+    // Rows without a measurement count as right; without this a check of nothing would succeed.
     let measured = rows().any(|row| row.measured.is_some());
     if !measured {
         let why = match models.iter().find_map(|model| model.pid) {
@@ -115,8 +118,9 @@ pub(super) fn run(arguments: &Arguments, text: &str) -> Result<ExitCode, Error> 
     Ok(if ok { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// A daemon of ours, else a llama-server.
+/// Checks a daemon of ours, else a llama-server.
 fn served(arguments: &Arguments, target: &Target) -> Result<Vec<Checked>, Error> {
+    // llama-server answers 404 here, so the daemon's own page decides which of the two it is.
     if let Some(status) = get(target, "/api/status")? {
         if arguments.exact.is_some() {
             return Err(CheckError::ExactDaemon(target.clone()).into());
@@ -133,7 +137,7 @@ fn served(arguments: &Arguments, target: &Target) -> Result<Vec<Checked>, Error>
     Ok(vec![checked])
 }
 
-/// The JSON at a path; `None` where the server has no such page or it is no JSON.
+/// The JSON at a path; `None` where the server has no such page, or the page is no JSON.
 fn get(target: &Target, path: &'static str) -> Result<Option<Value>, CheckError> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -154,7 +158,7 @@ fn get(target: &Target, path: &'static str) -> Result<Option<Value>, CheckError>
     }
 }
 
-/// Compares a daemon's claim for each running model with its own measurement.
+/// Claims of a daemon for each running model, beside its measurements.
 fn claimed(asked: Option<Bytes>, status: &Value) -> Vec<Checked> {
     let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
     let bytes = |value: &Value| value.as_u64().map(Bytes::new);
@@ -163,6 +167,7 @@ fn claimed(asked: Option<Bytes>, status: &Value) -> Vec<Checked> {
         let seen = measured.iter().find(|share| share["card"] == claim["card"]);
         let peak = bytes(&claim["bytes"])?;
         let measured = seen.and_then(|share| bytes(&share["bytes"]));
+        // Resident memory includes the program and its libraries, so the host has a wider margin than a card.
         let kind = if id.as_str() == plimsoll_probe::HOST_CARD {
             HOST_MARGIN
         } else {
@@ -186,6 +191,7 @@ fn claimed(asked: Option<Bytes>, status: &Value) -> Vec<Checked> {
     list(&status["models"])
         .into_iter()
         .map(model)
+        // A model that is not loaded has no claim, and so nothing to compare.
         .filter(|checked| !checked.cards.is_empty())
         .collect()
 }

@@ -1,9 +1,9 @@
-//! `plimsoll plan --exact`: the same answers from an engine that was asked.
+//! `plimsoll plan --exact`: plans confirmed by the engine itself.
 //!
-//! DECISION: what is printed was said by the engine: the plan of the flags as they are, and every context,
-//! micro-batch or layer count that is found, with the step above it. An engine is asked so many times and no
-//! more; what is not known by then is an error or left out, never guessed. How many runs it took is told on
-//! stderr.
+//! DECISION: every printed value comes from the engine: the plan of the given flags, and every context,
+//! micro-batch or layer count that is found, with the step above it. The number of engine runs is limited. A
+//! value that is not known by then is an error or is left out, never guessed. The number of runs is printed
+//! on stderr.
 
 use std::io::Write;
 use std::path::Path;
@@ -18,16 +18,16 @@ use plimsoll_planner::{Engine, Plan, PlanRequest, fit};
 
 use super::{Arguments, Error, Models};
 
-/// Runs for the largest context of a plan, of which two are mostly enough, and what a person waits without
-/// wondering.
+/// Runs for the largest context of a plan. Two mostly suffice; five seconds is a wait that needs no progress
+/// line.
 const PLAN: (u32, Duration) = (16, Duration::from_secs(5));
-/// Runs of one direction of `--fit`, with what it becomes if something else changes.
+/// Runs for one direction of `--fit`, with its trade-offs.
 const DIRECTION: (u32, Duration) = (64, Duration::from_secs(300));
-/// Contexts on a page, and thereby steps of its slider.
+/// Contexts on a page, which are the steps of its slider.
 const POINTS: u32 = 32;
 const PAGE: (u32, Duration) = (POINTS + 8, Duration::from_secs(300));
 
-/// An engine that was asked for the flags as they are.
+/// An engine and its answer for the given flags.
 pub(super) struct Asking<'a> {
     oracle: Oracle,
     options: &'a Options,
@@ -36,13 +36,14 @@ pub(super) struct Asking<'a> {
     engine: Engine,
     program: Program,
     cards: &'a [Card],
-    /// The largest context by the closed forms.
+    /// The largest context by the formulas.
     guess: Option<u64>,
     said: Transcript,
 }
 
 impl<'a> Asking<'a> {
-    /// Asks, and beside it for the contexts at the border that the closed forms see.
+    /// Asks the engine about the flags, and at the same time about contexts near the border that the formulas
+    /// predict.
     pub(super) fn open(
         arguments: &Arguments,
         named: Option<&Path>,
@@ -58,10 +59,11 @@ impl<'a> Asking<'a> {
             None => oracle.engine(options, cards)?.unwrap_or(Engine::LLAMA_CPP),
         };
         let request = models.request(&wish, engine, program, cards);
-        // What the formulas refuse is the engine's to refuse, in its own words.
+        // A failure of the formulas is ignored: the engine will refuse the flags in its own words.
         let guess = plimsoll_planner::plan(&request)
             .ok()
             .and_then(|plan| plan.largest_context);
+        // Runs of the engine are independent, so the likely contexts are asked in parallel with the first.
         let likely = match guess.filter(|_| arguments.fit.is_none()) {
             Some(guess) => fit::likely_contexts(&request, guess),
             None => Vec::new(),
@@ -81,7 +83,7 @@ impl<'a> Asking<'a> {
         })
     }
 
-    /// The plan of these flags, and no search.
+    /// Plans these flags without a search.
     pub(super) fn once(
         arguments: &Arguments,
         named: Option<&Path>,
@@ -117,6 +119,7 @@ impl<'a> Asking<'a> {
         let asked = self.asked(PLAN)?;
         let largest = fit::confirmed_context(&request, &asked, self.guess);
         match asked.failure() {
+            // A spent budget leaves the largest context open; the plan of the flags is complete without it.
             None | Some(ExactError::Spent { .. }) => {}
             Some(error) => return Err(error.into()),
         }
@@ -125,6 +128,7 @@ impl<'a> Asking<'a> {
 
     pub(super) fn fit(&self, directions: &[Dimension]) -> Result<Fit, Error> {
         let (runs, time) = DIRECTION;
+        // Each direction gets the full number of runs, so that the order of the directions does not matter.
         let count = u32::try_from(directions.len().max(1)).unwrap_or(u32::MAX);
         let asked = self.asked((runs.saturating_mul(count), time * count))?;
         let fit = fit::fit(&self.request(), &asked, directions)?;
@@ -134,12 +138,13 @@ impl<'a> Asking<'a> {
         }
     }
 
-    /// Returns the memory at each context of the page.
+    /// Memory of each context, for the page.
     pub(super) fn course(&self, plan: &Plan) -> Result<Vec<Point>, Error> {
         let asked = self.asked(PAGE)?;
         let besides: Vec<u64> = plan.largest_context.into_iter().collect();
         let points = fit::course(&self.request(), &asked, POINTS.into(), &besides);
         match asked.failure() {
+            // A page with missing contexts would show a gap, so here a spent budget is an error.
             None => Ok(points),
             Some(error) => Err(error.into()),
         }
@@ -150,7 +155,7 @@ impl<'a> Asking<'a> {
     }
 }
 
-/// Says what the answers cost.
+/// Prints the number of engine runs.
 fn tell(oracle: &Oracle) -> Result<(), Error> {
     let mut stderr = anstream::stderr().lock();
     Ok(writeln!(stderr, "asked {}: {}", oracle.name(), oracle.tally())?)

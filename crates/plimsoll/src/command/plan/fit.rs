@@ -1,8 +1,8 @@
-//! `plimsoll plan --fit`: the largest that fits, as flags to paste.
+//! `plimsoll plan --fit`: the largest values that fit, as flags to paste.
 //!
-//! On stdout one command line for each direction asked for, and nothing else, so that `llama-server
-//! $(plimsoll plan --fit ctx -- -m model.gguf)` works; on stderr why it is that and no more. Exits 1 where a
-//! direction has no answer.
+//! Stdout has one command line for each requested direction and nothing else, so that `llama-server
+//! $(plimsoll plan --fit ctx -- -m model.gguf)` works. Stderr has the reasons. Exits 1 if a direction has no
+//! answer.
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -17,7 +17,7 @@ use super::exact::Asking;
 use super::{Arguments, Error, Models};
 use crate::screen;
 
-/// Directions, in the order in which they were asked for.
+/// Requested directions, in their order.
 #[derive(Clone, Debug)]
 pub(crate) struct Directions(Vec<Dimension>);
 
@@ -53,6 +53,7 @@ pub(super) fn run(arguments: &Arguments, directions: &Directions, cards: &[Card]
     let answered = fit
         .answers
         .iter()
+        // A direction that the model does not have (experts of a dense model) is no failure.
         .all(|answer| !answer.applicable || answer.change.is_some());
     Ok(if answered {
         ExitCode::SUCCESS
@@ -93,27 +94,30 @@ fn print(arguments: &Arguments, options: &Options, fit: &Fit) -> Result<(), Erro
     Ok(())
 }
 
-/// The whole command line with an answer in it.
+/// The whole command line with an answer applied.
 fn argv(options: &Options, answer: &Answer) -> Result<Option<Vec<String>>, Error> {
     let line = |change| Ok(edited(options, std::slice::from_ref(change))?.to_argv());
     answer.change.as_ref().map(line).transpose()
 }
 
-/// As it serialises, each answer with its whole command line.
+/// The serialised answers, each with its whole command line.
 fn json(options: &Options, fit: &Fit) -> Result<Value, Error> {
     let mut value = serde_json::to_value(fit)?;
     for (at, answer) in fit.answers.iter().enumerate() {
+        // A program should not have to rebuild the command line from the change.
         value["answers"][at]["argv"] = json!(argv(options, answer)?);
     }
     Ok(value)
 }
 
-/// A word as a shell takes it.
+/// Quotes a word for a POSIX shell.
 fn quoted(word: &str) -> String {
+    // Words of these characters mean the same in every shell; anything else is quoted.
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./,:=@%+".contains(c);
     if !word.is_empty() && word.chars().all(plain) {
         word.to_owned()
     } else {
+        // Nothing is special between single quotes but the quote itself, which must stand outside of them.
         format!("'{}'", word.replace('\'', r"'\''"))
     }
 }

@@ -53,6 +53,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     } else {
         write!(stdout, "{}", screen::advice(&advice))?;
     }
+    // Without a budget `fits` is not known, and advice alone is a success.
     Ok(if advice.fits == Some(false) {
         ExitCode::FAILURE
     } else {

@@ -22,6 +22,7 @@ pub(crate) struct Arguments {
 
 pub(super) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     let run = &arguments.run;
+    // RMM's format, because other replay tools read it too.
     let text = generate(&run.model, &run.run(), &run.card)?.to_csv();
     match &arguments.out {
         Some(path) => fs::write(path, text).map_err(|error| Error::Write {

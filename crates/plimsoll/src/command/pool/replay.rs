@@ -1,4 +1,4 @@
-//! `plimsoll pool replay`: one trace over several policies.
+//! `plimsoll pool replay`: one trace replayed over several allocator policies.
 //!
 //! Exits 0 if every policy completes, 1 if one does not, 2 if the trace cannot be read.
 
@@ -16,6 +16,7 @@ use super::Error;
 use crate::replay::Replay;
 use crate::screen;
 
+// A trace is parsed in memory; 1 GiB of RMM's log is about 20 million requests.
 const LARGEST_FILE: u64 = 1 << 30;
 const USUAL: [PolicyKind; 8] = [
     PolicyKind::Plimsoll,
@@ -83,6 +84,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
 fn read(arguments: &Arguments) -> Result<Trace, Error> {
     let path = &arguments.file;
     let file = bytes_of(path)?;
+    // A record begins with a magic number, so the format is known from the content and not from the name.
     if Trace::is_record(&file) {
         let asked = arguments.card.zip(arguments.pool);
         let asked = asked.map(|(card, pool)| Asked { card, pool });
@@ -105,6 +107,8 @@ fn bytes_of(path: &Path) -> Result<Vec<u8>, Error> {
     let mut bytes = Vec::new();
     let file = File::open(path).map_err(failed)?;
     let read = file
+        // One byte more than allowed tells a file that is too large from one that just fits. A pipe has no
+        // size to ask for, so the size of the file is not used.
         .take(LARGEST_FILE + 1)
         .read_to_end(&mut bytes)
         .map_err(failed)?;

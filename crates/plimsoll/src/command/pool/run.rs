@@ -5,7 +5,7 @@ use plimsoll_pool::generate::{Card, Engine, Outputs, Run, Shape};
 
 use crate::replay::advice::CacheType;
 
-/// First build that reserves the copies of a quantised cache (PR 23907); see `planner::Engine`.
+/// First build that reserves the copies of a quantised cache (llama.cpp PR 23907); see `planner::Engine`.
 const RESERVES_SINCE: u32 = 9400;
 
 #[derive(Clone, Debug, Args)]
@@ -105,8 +105,11 @@ fn engine(text: &str) -> Result<Engine, String> {
     if text == "ik" {
         return Ok(Engine::Ik);
     }
+    // Both spellings are in use: archives are named `llama-b9000`, tags `b9000`.
     let build = text.strip_prefix("llama-").unwrap_or(text).strip_prefix('b');
     match build.and_then(|build| build.parse::<u32>().ok()) {
+        // Builds differ in one point that the trace shows: copies of the cache in the pool or in the compute
+        // buffer.
         Some(build) if build < RESERVES_SINCE => Ok(Engine::Copying),
         Some(_) => Ok(Engine::Reserving),
         None => Err("write ik, or a build of llama.cpp as llama-b9000 or b10605".to_owned()),

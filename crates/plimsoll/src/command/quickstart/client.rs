@@ -1,4 +1,4 @@
-//! Asks a model something, the way any client does: over HTTP.
+//! HTTP client of the tour: one chat request, as any client sends it.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -12,9 +12,9 @@ use serde_json::{Value, json};
 use tokio::net::TcpStream;
 use tokio::task::spawn_local;
 
-/// An answer is short, so that the tour is.
+/// Tokens of an answer, few enough that the tour stays short.
 const TOKENS: u32 = 16;
-/// The same answer each time.
+/// Fixed seed, so that every tour shows the same answers.
 const SEED: u32 = 3;
 
 #[derive(Debug, thiserror::Error)]
@@ -32,7 +32,7 @@ pub(crate) enum AskError {
     Parse(#[from] serde_json::Error),
 }
 
-/// Answer and its latency.
+/// An answer and its response time.
 #[derive(Debug)]
 pub(super) struct Answer {
     pub(super) status: StatusCode,
@@ -41,31 +41,34 @@ pub(super) struct Answer {
 }
 
 impl Answer {
-    /// Text of the answer.
+    /// Text of the model's reply.
     pub(super) fn text(&self) -> Option<&str> {
         self.body["choices"][0]["message"]["content"].as_str()
     }
 }
 
-/// The body of a chat with one question; what the tour sends and the curl line shows.
+/// Body of a chat request with one question, used by the tour and its curl line.
 pub(super) fn chat(model: &str, question: &str) -> Value {
     json!({ "model": model, "messages": [{ "role": "user", "content": question }], "max_tokens": TOKENS, "seed": SEED })
 }
 
 pub(super) async fn ask(address: SocketAddr, model: &str, question: &str) -> Result<Answer, AskError> {
+    // The clock includes the connection and the wait for loading: that is the time that a user sees.
     let start = Instant::now();
     let connected = TcpStream::connect(address).await;
     let stream = connected.map_err(|error| AskError::Connect { address, error })?;
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
-    // How the connection ends is told by the answer.
+    // A broken connection shows as an error of the request below.
     let connection = spawn_local(async move { drop(connection.await) });
     let request = Request::post("/v1/chat/completions")
+        // hyper's low-level client adds no Host header, which HTTP/1.1 requires.
         .header(header::HOST, address.to_string())
         .header(header::CONTENT_TYPE, "application/json")
         .body(Full::new(Bytes::from(chat(model, question).to_string())))?;
     let answer = sender.send_request(request).await?;
     let status = answer.status();
     let body = answer.into_body().collect().await?.to_bytes();
+    // The body is complete, and without this the connection would stay open for a next request.
     connection.abort();
     Ok(Answer {
         status,

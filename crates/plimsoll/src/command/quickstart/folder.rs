@@ -1,6 +1,6 @@
-//! The tour's own folder: two models that answer in words, and the configuration that serves them.
+//! Folder of the tour: two tiny models, and the configuration that serves them.
 //!
-//! Everything is the same on every run, so a second run finds it all there. Files appear whole or not at all.
+//! Contents are the same on every run, so a second run reuses them. Files are written whole or not at all.
 
 use std::fs;
 use std::io;
@@ -13,14 +13,14 @@ use plimsoll_planner::{Engine, Plan};
 
 use crate::command::plan;
 
-/// One thread is plenty for models of this size, and leaves the machine to its other users. Old prompts are
-/// not kept: up to 8 GiB of them, which no plan counts, have no place in a budget of a few MiB.
+/// One thread is enough for models of this size, and leaves the other cores free. `--cache-ram 0` disables
+/// the prompt cache: up to 8 GiB, which no plan counts, would break a budget of a few MiB.
 const FLAGS: &str = "--threads 1 --cache-ram 0";
 /// Context of each conversation, in tokens.
 const CONTEXT: u32 = 2048;
-/// So many conversations at once that their cache alone is many times the budget.
+/// Number of conversations of the model that never fits: their cache alone is many times the budget.
 const CROWD: u32 = 256;
-/// A planned host is big enough for everything until the budget is known.
+/// Size of the host that the plans assume until the budget is known.
 const AMPLE: Bytes = Bytes::gib(64);
 
 #[derive(Debug, thiserror::Error)]
@@ -40,17 +40,17 @@ pub(crate) enum FolderError {
 pub(super) struct Member {
     pub(super) name: &'static str,
     pub(super) file: String,
-    /// Conversations at once, each with a context of its own.
+    /// Concurrent conversations, each with a context of its own.
     pub(super) slots: u32,
 }
 
-/// The folder, filled.
+/// The folder with its files.
 #[derive(Debug)]
 pub(super) struct Folder {
     pub(super) config: PathBuf,
-    /// Two that fit one at a time.
+    /// Two models, of which only one fits at a time.
     pub(super) pair: [Member; 2],
-    /// One that never fits.
+    /// A model that never fits.
     pub(super) giant: Member,
 }
 
@@ -60,6 +60,7 @@ impl Folder {
             path: path.to_owned(),
             error,
         };
+        // Relative paths in a configuration start at the current folder, which a later `serve` may not share.
         let path = std::path::absolute(path).map_err(failed)?;
         fs::create_dir_all(&path).map_err(failed)?;
         let member = |name, file: &str, slots| {
@@ -70,11 +71,13 @@ impl Folder {
         let folder = Self {
             config: path.join("plimsoll.toml"),
             pair: [member("alpha", "alpha.gguf", 1)?, member("beta", "beta.gguf", 1)?],
+            // The same file as the first model: the refusal follows from the number of conversations alone.
             giant: member("alpha-crowd", "alpha.gguf", CROWD)?,
         };
         for (member, model) in folder.pair.iter().zip(models()) {
             write_model(Path::new(&member.file), &model)?;
         }
+        // The configuration is last: when it exists, the models that it names exist too.
         write_configuration(&folder.config, &folder.configuration())?;
         Ok(folder)
     }
@@ -89,7 +92,7 @@ impl Folder {
         head.to_owned() + &tables.collect::<String>()
     }
 
-    /// Room for the larger of the two and half of it beside: never for both.
+    /// Budget for one and a half of the larger model: enough for each, never for both.
     pub(super) fn budget(&self, engine: Engine) -> Result<Card, FolderError> {
         let mut largest = Bytes::ZERO;
         for member in &self.pair {
@@ -107,7 +110,7 @@ impl Member {
 
     fn table(&self) -> String {
         let Self { name, file, .. } = self;
-        // a JSON string is a TOML string
+        // A JSON string is also a TOML basic string, so quotes and backslashes in the path are escaped.
         let file = serde_json::Value::from(file.as_str());
         format!(
             "\n[models.{name}]\nmodel = {file}\nflags = \"{}\"\n",
@@ -123,7 +126,7 @@ impl Member {
     }
 }
 
-/// Two models of different depth, so that lists and plans tell them apart.
+/// Two models of different depth, so that listings and plans show different sizes.
 fn models() -> [TinyModel; 2] {
     let alpha = TinyModel {
         name: "alpha",
@@ -151,7 +154,7 @@ fn card(total: Bytes) -> Card {
     }
 }
 
-/// Writes the model unless the file is there already; an older Plimsoll may have written another one.
+/// Writes the model unless an identical file exists; an older Plimsoll may have written a different one.
 fn write_model(path: &Path, model: &TinyModel) -> Result<(), FolderError> {
     let file = model.file();
     // The length first: a file of the same name may be a real model of many GiB.
@@ -168,7 +171,7 @@ fn write_configuration(path: &Path, text: &str) -> Result<(), FolderError> {
     whole(path, |path| fs::write(path, text).map_err(unwritten(path)))
 }
 
-/// Writes beside the place and moves there, so that what is there is whole.
+/// Writes to a temporary name and renames, so that a reader never sees half a file.
 fn whole(path: &Path, write: impl FnOnce(&Path) -> Result<(), FolderError>) -> Result<(), FolderError> {
     let partial = path.with_extension("partial");
     write(&partial)?;

@@ -1,4 +1,4 @@
-//! Lines of the tour on stderr: stdout carries the address alone, as with `serve`.
+//! Output of the tour on stderr; stdout carries the address alone, as with `serve`.
 
 use std::fmt::Display;
 use std::io::Write;
@@ -6,10 +6,10 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Interval of progress lines during a long step.
+/// Interval of progress lines in a long step.
 const SIGN_OF_LIFE: Duration = Duration::from_secs(5);
 
-/// Prints one line or several; a closed stderr does not stop the tour.
+/// Prints one or more lines; a closed stderr does not stop the tour.
 pub(super) fn say(text: impl Display) {
     let _ = writeln!(anstream::stderr().lock(), "{text}");
 }
@@ -19,19 +19,20 @@ pub(super) fn title(text: impl Display) {
     say(format_args!("\n── {text}"));
 }
 
-/// Says a text of several lines, set off from the rest.
+/// Prints a text of several lines, indented.
 pub(super) fn quote(text: &str) {
     for line in text.lines() {
         say(format_args!("   {line}").to_string().trim_end());
     }
 }
 
-/// Does something that may take long, and says every few seconds that it goes on.
+/// Runs a long step, and prints a progress line every few seconds.
 pub(super) fn patiently<T>(work: impl FnOnce() -> T) -> T {
     let (done, ended) = mpsc::channel::<()>();
     thread::scope(|scope| {
         scope.spawn(move || {
             let start = Instant::now();
+            // Waiting on the channel instead of sleeping ends the thread at once when the work is done.
             while ended.recv_timeout(SIGN_OF_LIFE) == Err(RecvTimeoutError::Timeout) {
                 say(format_args!(
                     "   still at it after {} s",
@@ -40,6 +41,7 @@ pub(super) fn patiently<T>(work: impl FnOnce() -> T) -> T {
             }
         });
         let result = work();
+        // Before the scope ends: the scope joins the thread, which waits for this end of the channel.
         drop(done);
         result
     })

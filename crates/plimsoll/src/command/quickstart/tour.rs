@@ -1,4 +1,4 @@
-//! The tour itself: four questions, and what the daemon did about each.
+//! Steps of the tour: four questions, and the daemon's reaction to each.
 
 use std::net::SocketAddr;
 
@@ -13,7 +13,7 @@ use super::talk::{quote, say, title};
 
 const QUESTION: &str = "What does a load line tell a captain?";
 
-/// Asks the pair, then the giant, and tells what came of it.
+/// Asks both models, then the one that never fits, and reports the outcomes.
 pub(super) async fn tell(daemon: &DaemonHandle, address: SocketAddr, folder: &Folder) -> Result<(), Error> {
     let [alpha, beta] = &folder.pair;
     title(format_args!("you ask {}, which is not loaded", alpha.name));
@@ -29,6 +29,7 @@ pub(super) async fn tell(daemon: &DaemonHandle, address: SocketAddr, folder: &Fo
 }
 
 async fn asked(daemon: &DaemonHandle, address: SocketAddr, member: &Member) -> Result<(), Error> {
+    // An answer does not say which models were stopped for it; comparing two snapshots does.
     let before = daemon.snapshot();
     let answer = put(address, member).await?;
     let after = daemon.snapshot();
@@ -59,6 +60,7 @@ async fn refused(address: SocketAddr, giant: &Member) -> Result<(), Error> {
     ));
     let answer = put(address, giant).await?;
     let error = &answer.body["error"];
+    // 413 says that no eviction could help. A 503 would ask the client to retry, which never succeeds here.
     if answer.status != http::StatusCode::PAYLOAD_TOO_LARGE {
         return Err(unexpected(giant, &answer));
     }
@@ -87,18 +89,21 @@ fn unexpected(member: &Member, answer: &Answer) -> Error {
         said: message
             .as_str()
             .map_or_else(|| answer.body.to_string(), str::to_owned),
+        // The files are the only state of an earlier run that this one reuses.
         hint: "if a file in the folder was changed, delete the folder and run quickstart again",
     }
 }
 
-/// Those that were loaded and are not any more.
+/// Models that were loaded before and are not now.
 fn leavers<'a>(before: &'a Snapshot, after: &Snapshot) -> Vec<&'a ModelView> {
     let gone = |model: &&ModelView| model.state == State::Ready && !is_ready(after, &model.name);
     before.models.iter().filter(gone).collect()
 }
 
 fn departure(before: &Snapshot, after: &Snapshot, leaver: &ModelView, newcomer: &Member) -> String {
+    // The claim exists only once the model is admitted, so it is read from the later snapshot.
     let need = claim(after, newcomer.name);
+    // Free memory before the eviction is the number that explains it.
     let free: Bytes = before.cards.iter().map(|card| card.free).sum();
     let capacity: Bytes = before.cards.iter().map(|card| card.capacity).sum();
     format!(
@@ -136,7 +141,7 @@ fn claim(snapshot: &Snapshot, name: &str) -> Bytes {
         .sum()
 }
 
-/// The tree as it came over HTTP, the root first.
+/// Prints a reason tree as received over HTTP, the root first.
 fn quote_reason(reason: &serde_json::Value, depth: usize) {
     let text = reason["text"].as_str().unwrap_or_default();
     quote(&format!("{:indent$}{text}", "", indent = depth * 2));
@@ -145,13 +150,13 @@ fn quote_reason(reason: &serde_json::Value, depth: usize) {
     }
 }
 
-/// Sizes of this tour with one decimal: whole MiB would not add up.
+/// Formats a size with one decimal: the models are so small that whole MiB would not add up.
 pub(super) fn size(bytes: Bytes) -> String {
     let tenths = bytes.get().saturating_mul(10) / (1 << 20);
     format!("{}.{} MiB", tenths / 10, tenths % 10)
 }
 
-/// Prints the next steps.
+/// Prints the commands to continue with.
 pub(super) fn hand_over(address: SocketAddr, folder: &Folder, budget: &Card) {
     let model = folder.pair[0].name;
     title("now it is yours; Ctrl-C ends it");
@@ -161,6 +166,7 @@ pub(super) fn hand_over(address: SocketAddr, folder: &Folder, budget: &Card) {
     ));
     quote(&format!("the models: {}", folder.config.display()));
     quote(&format!(
+        // `kind=host` makes the budget a limit on host memory, as in the tour, on a machine with GPUs too.
         "the same without the tour: plimsoll serve {} --card name={},kind=host,total={}B",
         folder.config.display(),
         budget.name,

@@ -1,4 +1,4 @@
-//! `plimsoll reclaim --card`: processes on the card, their answers, and the verdict.
+//! `plimsoll reclaim --card`: processes that hold the card, memory that they gave back, and the verdict.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -24,6 +24,7 @@ pub(super) fn run(arguments: &Arguments, card: &str) -> Result<ExitCode, Error> 
     } else {
         write!(stdout, "{}", told(&wish, &outcome))?;
     }
+    // A dry run succeeds if the idle memory would suffice, so scripts can test before they ask.
     let is_met = outcome.short(&wish).is_zero() || wish.dry_run && outcome.is_reachable(&wish);
     Ok(if is_met {
         ExitCode::SUCCESS
@@ -37,7 +38,7 @@ fn wish(arguments: &Arguments, name: &str) -> Result<CardWish, Error> {
     let uuid = find(name, &machine.cards)?;
     let mut cards = machine.cards.into_iter();
     let card = cards.find(|card| card.uuid.as_ref() == Some(&uuid));
-    // A UUID alone selects a card that the driver does not show, but its free memory is unknown then.
+    // `find` accepts a UUID where the driver shows no card; but then the free memory is not known.
     let (Some(card), Some(uuid)) = (card, Uuid::read(&uuid)) else {
         let card = name.to_owned();
         return Err(CardError::NoCards { card }.into());
@@ -70,6 +71,7 @@ fn answer(wish: &CardWish, outcome: &CardOutcome) -> Value {
         "before": { "free": outcome.before },
         "asked": outcome.asked.iter().map(json::asked).collect::<Vec<_>>(),
         "idle_under_guard": outcome.neighbours.iter().map(json::neighbour).collect::<Vec<_>>(),
+        // Read again from the driver: a neighbour may take what another one gave back.
         "after": { "free": outcome.after },
     })
 }
@@ -93,6 +95,7 @@ fn told(wish: &CardWish, outcome: &CardOutcome) -> String {
         "enough" if outcome.asked.is_empty() => "enough: nothing to do\n".to_owned(),
         "enough" => "enough\n".to_owned(),
         "reachable" => "not enough now; what lies idle is enough, and its holders can be asked\n".to_owned(),
+        // Only guard can release another process's pool; a process without it can only be ended.
         _ if outcome.asked.is_empty() && outcome.neighbours.is_empty() => {
             format!("not enough: {short} short, and nobody who holds the card runs under guard\n")
         }

@@ -1,4 +1,4 @@
-//! The answer for programs: `plimsoll.reclaim/1`.
+//! JSON of a reclaim (`plimsoll.reclaim/1`).
 
 use plimsoll_host::{Planned, Verdict};
 use plimsoll_reclaim::{Asked, Hands, Held, Measure, Neighbour, Outcome, Taken, Wish};
@@ -17,6 +17,7 @@ pub(super) fn answer(wish: &Wish, outcome: &Outcome) -> Value {
         "taken": outcome.taken.iter().map(taken).collect::<Vec<_>>(),
         "withheld": outcome.last.withheld.iter().map(withheld).collect::<Vec<_>>(),
         "after": measure(&outcome.after),
+        // Files that could not be read make the prediction weaker; a script can decide to run with sudo.
         "unseen": outcome.after.snapshot.unseen.iter().map(|(path, _)| path).collect::<Vec<_>>(),
         "idle_under_guard": outcome.idle().map(neighbour).collect::<Vec<_>>(),
     })
@@ -46,6 +47,7 @@ fn measure(measure: &Measure) -> Value {
         "whole": measure.ground.pieces.map(|pieces| pieces.whole),
         "blocks": blocks.map(|blocks| (0..blocks.orders()).map(|order| blocks.blocks(order)).collect::<Vec<_>>()),
         "files": measure.files.iter().map(|file| json!({
+            // JSON has no bytes that are not UTF-8; a lossy path is better than a failed report.
             "path": file.path.to_string_lossy(),
             "length": file.length,
             "cached": file.cached,
@@ -67,6 +69,7 @@ fn planned(planned: &Planned) -> Value {
 fn taken(taken: &Taken) -> Value {
     let mut value = planned(&taken.planned);
     value["seconds"] = json!(taken.took.as_secs_f64());
+    // Signed: free memory can fall during a step, because other processes go on allocating.
     value["freed"] = json!(i64::try_from(taken.freed).ok());
     value["joined"] = json!(i64::try_from(taken.joined).ok());
     if !taken.asked.is_empty() {
@@ -105,6 +108,7 @@ fn held(held: &Held) -> Value {
 
 fn withheld(step: &Planned) -> Value {
     let mut value = planned(step);
+    // With `Hands::None` this is the command that the user must run as root by hand.
     value["command"] = json!(Hands::None.command(step.step));
     value
 }

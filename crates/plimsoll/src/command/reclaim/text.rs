@@ -1,4 +1,4 @@
-//! The answer for people: before, what was done and what came of it, after, the verdict.
+//! Text of a reclaim: memory before, steps and their results, memory after, verdict.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use plimsoll_base::Bytes;
 use plimsoll_host::{BuddyInfo, Planned, Unseen, Verdict};
 use plimsoll_reclaim::{Asked, FileCache, Hands, Measure, Neighbour, Outcome, Taken, Wish};
 
-/// The whole answer.
+/// The whole text.
 pub(super) fn told(wish: &Wish, outcome: &Outcome) -> String {
     let mut text = format!("need    {}\n", need(wish));
     text += &measure("before", wish, &outcome.before);
@@ -23,6 +23,7 @@ pub(super) fn told(wish: &Wish, outcome: &Outcome) -> String {
     for taken in &outcome.taken {
         text += &done(wish, taken);
     }
+    // Without a step nothing has changed, and a second measurement would only show noise.
     if !outcome.taken.is_empty() {
         text += &measure("after", wish, &outcome.after);
         text += &orders(&outcome.before, &outcome.after);
@@ -47,6 +48,7 @@ fn measure(name: &str, wish: &Wish, measure: &Measure) -> String {
         allowance.now,
         allowance.attainable
     );
+    // Large blocks matter only for a contiguous need; otherwise the figure would distract.
     if wish.goal.order.is_some() {
         let _ = write!(text, "; {} in such blocks", measure.whole());
     }
@@ -122,6 +124,7 @@ fn orders(before: &Measure, after: &Measure) -> String {
     let (Some(before), Some(after)) = (&before.snapshot.blocks, &after.snapshot.blocks) else {
         return String::new();
     };
+    // Eleven orders of eight characters fit a line of 100.
     let row = |name: &str, cell: &dyn Fn(usize) -> String| {
         let cells: String = (0..before.orders().max(after.orders()))
             .map(|order| format!("{:>8}", cell(order)))
@@ -153,13 +156,15 @@ fn verdict(wish: &Wish, outcome: &Outcome) -> String {
     text + "\n"
 }
 
-/// Lists the holders of memory that no step can free.
+/// Users of the memory that no step can free.
 fn holders(measure: &Measure) -> String {
     let memory = &measure.snapshot.memory;
     let named = [
         ("programs' own memory", memory.anonymous),
         ("shared memory", memory.shmem),
+        // Mapped pages are in use by a program, so drop_caches leaves them.
         ("page cache that somebody has mapped", memory.mapped),
+        // Only dentries and inodes can be dropped; this part stays until its owner frees it.
         ("the kernel's unreclaimable slab", memory.slab_unreclaimable),
         ("NvMap", memory.nvmap_used),
     ];
@@ -168,6 +173,7 @@ fn holders(measure: &Measure) -> String {
         .filter_map(|(name, bytes)| {
             Some(format!(
                 "{name} {}",
+                // Every machine has a few KiB in each class; only a MiB or more explains a shortage.
                 bytes.filter(|bytes| *bytes >= Bytes::mib(1))?
             ))
         })
@@ -178,7 +184,7 @@ fn holders(measure: &Measure) -> String {
     format!("\n        held by {}", said.join(", "))
 }
 
-/// Lists withheld steps, unreadable files and neighbours' idle memory.
+/// Withheld steps, unreadable files, and idle memory of other processes.
 fn not_done(wish: &Wish, outcome: &Outcome) -> String {
     let mut text = String::new();
     for planned in &outcome.last.withheld {
@@ -199,6 +205,7 @@ fn not_done(wish: &Wish, outcome: &Outcome) -> String {
         .snapshot
         .unseen
         .iter()
+        // A file that does not exist on this kernel is no reason to run as root.
         .filter(|(_, why)| *why == Unseen::Forbidden);
     let hidden: Vec<String> = hidden.map(|(path, _)| format!("/{path}")).collect();
     if !hidden.is_empty() && !outcome.is_enough() {
@@ -210,7 +217,7 @@ fn not_done(wish: &Wish, outcome: &Outcome) -> String {
     text
 }
 
-/// A neighbour that may be asked.
+/// A process under guard that can be asked.
 pub(super) fn holds(neighbour: &Neighbour) -> String {
     format!(
         "note: {} holds {}, {} of it idle in its pools under guard\n",
@@ -220,7 +227,7 @@ pub(super) fn holds(neighbour: &Neighbour) -> String {
     )
 }
 
-/// A neighbour that was.
+/// A process under guard that was asked, with its answer.
 pub(super) fn asked(asked: &Asked) -> String {
     let (before, after) = (&asked.neighbour.held, &asked.after);
     let said = if asked.answered {
@@ -255,6 +262,7 @@ fn seconds(took: Duration) -> String {
 }
 
 fn signed(difference: i128) -> String {
+    // `Bytes` is unsigned, so the sign is printed separately.
     let size = Bytes::new(u64::try_from(difference.unsigned_abs()).unwrap_or(u64::MAX));
     format!("{}{size}", if difference < 0 { '-' } else { '+' })
 }

@@ -16,6 +16,7 @@ pub(super) fn markdown(mut program: Command) -> String {
 fn write_below(parent: &Command, level: usize, out: &mut String) -> fmt::Result {
     let shown = parent
         .get_subcommands()
+        // clap adds a `help` subcommand to every level; it documents nothing of ours.
         .filter(|command| !command.is_hide_set() && command.get_name() != "help");
     for command in shown {
         write_command(command, level, out)?;
@@ -31,6 +32,7 @@ fn write_command(command: &Command, level: usize, out: &mut String) -> fmt::Resu
         writeln!(out, "{about}.")?;
     }
     let usage = command.clone().render_usage().to_string();
+    // clap aligns further usage lines below the word `Usage`, which the Markdown block leaves out.
     let usage = usage
         .trim_start_matches("Usage: ")
         .lines()
@@ -67,6 +69,7 @@ fn spelling(argument: &Arg) -> String {
         .collect::<Vec<_>>()
         .join(" ");
     let Some(long) = argument.get_long() else {
+        // A `|` ends a cell of a Markdown table, also inside a code span.
         return value.replace('|', "\\|");
     };
     let short = argument
@@ -96,6 +99,7 @@ fn meaning(argument: &Arg) -> String {
         .iter()
         .map(|value| format!("`{}`", value.to_string_lossy()))
         .collect();
+    // A flag has the default `false`, which would only puzzle the reader.
     if argument.get_action().takes_values() && !defaults.is_empty() && !text.contains("[default") {
         text += &format!(" [default: {}]", defaults.join(", "));
     }

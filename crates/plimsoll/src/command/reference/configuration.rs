@@ -54,6 +54,7 @@ fn kind(schema: &Value, property: &Value) -> String {
         let name = name.rsplit('/').next().unwrap_or(name);
         return referenced(&schema["$defs"][name], name);
     }
+    // schemars writes an optional type as `anyOf` of the type and null; the first is the type.
     if let Some(choices) = property["anyOf"].as_array() {
         return choices
             .first()
@@ -65,6 +66,7 @@ fn kind(schema: &Value, property: &Value) -> String {
         Value::Array(several) => several
             .iter()
             .filter_map(Value::as_str)
+            // Every key is optional, so the reference leaves `null` out of the types.
             .find(|one| *one != "null")
             .unwrap_or_default()
             .to_owned(),
@@ -88,6 +90,7 @@ fn referenced(definition: &Value, name: &str) -> String {
         return values(choices, |choice| choice["const"].as_str());
     }
     match name {
+        // These types parse from strings, so the schema knows only that they are strings.
         "Size" => "size, e.g. `6GiB`".to_owned(),
         "Length" => "duration, e.g. `90s`".to_owned(),
         "Words" => "string or list of strings".to_owned(),

@@ -1,11 +1,11 @@
-//! Selection of cards by PCI order, UUID (or its prefix), or name (or a part of it).
+//! Selection of cards by PCI bus order number, by UUID or its beginning, or by name or a part of it.
 
 use std::str::FromStr;
 
 use plimsoll_base::{Bytes, Card, ParseBytesError};
 use plimsoll_wire::options::Uuid;
 
-/// One `--card` option: `CARD` or `CARD=SIZE`.
+/// A requested card: `CARD` or `CARD=SIZE`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Wanted {
     card: String,
@@ -27,7 +27,7 @@ impl FromStr for Wanted {
     }
 }
 
-/// A card that is there.
+/// A selected card.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Chosen {
     pub(super) uuid: String,
@@ -46,12 +46,13 @@ pub(crate) enum CardError {
     NoCards { card: String },
 }
 
-/// Finds each card that is wanted. Where the machine shows none, a whole UUID is believed.
+/// Finds each requested card. Where the machine shows no card, a complete UUID is accepted.
 pub(super) fn choose(wanted: &[Wanted], present: Option<&[Card]>) -> Result<Vec<Chosen>, CardError> {
     let present = present.unwrap_or_default();
     let mut chosen: Vec<Chosen> = Vec::with_capacity(wanted.len());
     for (index, one) in wanted.iter().enumerate() {
         let uuid = find(&one.card, present)?;
+        // Two budgets for one card would contradict each other, and CUDA rejects a repeated UUID.
         if let Some(before) = chosen.iter().position(|other| other.uuid == uuid) {
             return Err(CardError::Twice {
                 card: wanted[index].card.clone(),
@@ -66,7 +67,7 @@ pub(super) fn choose(wanted: &[Wanted], present: Option<&[Card]>) -> Result<Vec<
     Ok(chosen)
 }
 
-/// The cards that the program will see, each with no more free than its budget.
+/// The cards that the program will see, with free memory limited to the budget.
 pub(super) fn seen(chosen: &[Chosen], machine: &[Card], usual: Option<Bytes>) -> Vec<Card> {
     let within = |card: &Card, budget: Option<Bytes>| Card {
         free: budget.or(usual).map_or(card.free, |budget| budget.min(card.free)),
@@ -83,8 +84,9 @@ pub(super) fn seen(chosen: &[Chosen], machine: &[Card], usual: Option<Bytes>) ->
     found.collect()
 }
 
-/// The UUID of the card that is meant.
+/// The UUID of the card with this number, UUID or name.
 pub(in crate::command) fn find(name: &str, present: &[Card]) -> Result<String, CardError> {
+    // In a sandbox without NVML the program may still reach the card through CUDA.
     if present.is_empty() {
         let whole = Uuid::read(name).map(|_| name.to_owned());
         return whole.ok_or_else(|| CardError::NoCards {
@@ -99,6 +101,8 @@ pub(in crate::command) fn find(name: &str, present: &[Card]) -> Result<String, C
     let number = name.parse::<usize>().ok();
     let numbered = number.and_then(|number| present.get(number));
     let found = match number {
+        // A number is never part of a name: `4090` must not select the card by its name on one machine and by
+        // its number on another.
         Some(_) => uuids(numbered.into_iter().collect()),
         None if name.starts_with("GPU-") => {
             by(&|card| card.uuid.as_deref().is_some_and(|uuid| uuid.starts_with(name)))
@@ -107,6 +111,7 @@ pub(in crate::command) fn find(name: &str, present: &[Card]) -> Result<String, C
             let exact = by(&|card| card.name.eq_ignore_ascii_case(name));
             let lower = name.to_ascii_lowercase();
             let part = || by(&|card| !lower.is_empty() && card.name.to_ascii_lowercase().contains(&lower));
+            // An exact name wins, because `NVIDIA H100` is also a part of `NVIDIA H100 NVL`.
             if exact.is_empty() { part() } else { exact }
         }
     };

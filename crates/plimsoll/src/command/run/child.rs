@@ -1,9 +1,9 @@
-//! The program from its start to its end: signals go in, pages are read, and the end is repeated.
+//! Supervision of the program: signals are passed on, guard's pages are read, and the end is repeated.
 //!
-//! A terminal sends SIGINT and SIGQUIT to the whole foreground group, so the program has them already, and
-//! many a server takes a second SIGINT for impatience. They are passed on only where we are not in the
-//! foreground of a terminal. A signal that we were started with ignored (`nohup`) stays ignored, for the
-//! program too.
+//! A terminal sends SIGINT and SIGQUIT to the whole foreground group, so the program has them already. Many
+//! servers take a second SIGINT as a demand to quit at once. The two are therefore passed on only if we are
+//! not in the foreground of a terminal. A signal that was ignored at our start (`nohup`) stays ignored, for
+//! the program too.
 
 use std::ffi::{OsStr, OsString};
 use std::future::poll_fn;
@@ -24,9 +24,9 @@ use tokio::time::{MissedTickBehavior, interval};
 
 use super::{Error, OWN_FAILURE};
 
-/// Time between two looks at the pages.
+/// Interval between readings of the pages.
 const PERIOD: Duration = Duration::from_millis(100);
-/// Signals that are forwarded, besides those the terminal sends to the whole group.
+/// Signals that are passed on, besides those of the terminal.
 const PASSED_ON: [Signal; 6] = [
     Signal::TERM,
     Signal::HUP,
@@ -37,7 +37,7 @@ const PASSED_ON: [Signal; 6] = [
 ];
 const FROM_TERMINAL: [Signal; 2] = [Signal::INT, Signal::QUIT];
 
-/// End of the program.
+/// Exit code or signal of the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::command) enum End {
     Code(u8),
@@ -47,14 +47,15 @@ pub(in crate::command) enum End {
 impl End {
     fn of(status: ExitStatus) -> Self {
         match (status.code(), status.signal()) {
+            // wait(2) passes on only the low eight bits of an exit status.
             (Some(code), _) => Self::Code(u8::try_from(code & 0xff).unwrap_or(OWN_FAILURE)),
             (None, Some(signal)) => Self::Signal(signal),
             (None, None) => Self::Code(OWN_FAILURE),
         }
     }
 
-    /// Ends as the program did. Handlers of ours are gone only with this program itself, so a signal is
-    /// raised by what it becomes (`plimsoll raise-signal`).
+    /// Ends as the program did. Rust's own signal handlers are reset only by exec, so another program raises
+    /// the signal (`plimsoll raise-signal`).
     pub(in crate::command) fn repeat(self) -> ExitCode {
         match self {
             Self::Code(code) => ExitCode::from(code),
@@ -69,8 +70,8 @@ impl End {
     }
 }
 
-/// Starts the program and tells its number; returns its end, and what the pages and the ledger of all its
-/// processes said.
+/// Starts the program and reports its process id. Returns its end, and the record of the pages and the ledger
+/// of all its processes.
 pub(in crate::command) async fn follow(
     program: &Path,
     (name, arguments): (&OsStr, &[OsString]),
@@ -79,10 +80,12 @@ pub(in crate::command) async fn follow(
     started: impl FnOnce(u32),
 ) -> Result<(End, Record), Error> {
     let mut record = Record::default();
+    // Before the program starts: a signal in between would end this process and leave the program behind.
     let mut signals = Signals::listen()?;
     let mut child = process::Command::new(program)
         .arg0(name)
         .args(arguments)
+        // The environment was read earlier and changed since; inheriting would add removed variables again.
         .env_clear()
         .envs(environment.iter())
         .spawn()
@@ -93,7 +96,7 @@ pub(in crate::command) async fn follow(
     child.id().map(started);
     let pid = child.id().and_then(|pid| Pid::from_raw(i32::try_from(pid).ok()?));
     let mut looks = interval(PERIOD);
-    // After a SIGSTOP one reading is enough; the page holds peaks.
+    // After SIGSTOP the default would make up for all missed ticks with a burst of readings.
     looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let status = loop {
         tokio::select! {
@@ -102,11 +105,12 @@ pub(in crate::command) async fn follow(
             _ = looks.tick() => look(pages, &mut record),
         }
     };
+    // Once more: the last allocations and refusals happen within the last interval.
     look(pages, &mut record);
     Ok((End::of(status), record))
 }
 
-/// Reads the pages and answers requests for room: no neighbour here could make any.
+/// Reads the pages, and answers every waiting request for room: no other process here could make any.
 fn look(folder: &Path, record: &mut Record) {
     let pages = read_pages(folder);
     for page in &pages {
@@ -117,7 +121,7 @@ fn look(folder: &Path, record: &mut Record) {
     record.see(&pages, read_tree(folder));
 }
 
-/// The child is not reaped yet while this runs, so the number is its own.
+/// Passes a signal on. The child is not reaped yet while this runs, so its process id is still its own.
 fn pass_on(child: Option<Pid>, signal: Signal) {
     let has_it = FROM_TERMINAL.contains(&signal) && is_in_foreground();
     if let Some(child) = child.filter(|_| !has_it) {
@@ -126,11 +130,12 @@ fn pass_on(child: Option<Pid>, signal: Signal) {
 }
 
 fn is_in_foreground() -> bool {
+    // `/dev/tty` and not stdin: the program may read from a pipe in the foreground of a terminal.
     let terminal = fs::File::open("/dev/tty");
     terminal.is_ok_and(|terminal| tcgetpgrp(terminal).is_ok_and(|group| group == getpgrp()))
 }
 
-/// The signals that are passed on.
+/// Streams of the signals that are passed on.
 struct Signals(Vec<(Signal, unix::Signal)>);
 
 impl Signals {
@@ -160,7 +165,7 @@ impl Signals {
     }
 }
 
-/// The signals that this process was started to ignore, a bit each.
+/// The signals that were ignored at the start of this process, one bit each.
 fn ignored() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
@@ -169,7 +174,7 @@ fn ignored() -> u64 {
 }
 
 fn is_in(mask: u64, signal: Signal) -> bool {
-    // Signal n is bit n-1 of `SigIgn` (proc_pid_status(5)).
+    // Signals count from 1, and signal N is bit N - 1 of the mask.
     let bit = u32::try_from(signal.as_raw() - 1).unwrap_or(0);
     mask.checked_shr(bit).unwrap_or(0) & 1 == 1
 }

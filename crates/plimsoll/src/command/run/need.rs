@@ -1,9 +1,9 @@
-//! Planned demand of a program on each card, where its memory can be planned.
+//! Planned demand of the program on its cards, if its memory can be planned.
 //!
-//! With `--spill` guard lets overflow what is asked for first, if it knows what is still to come
-//! (`guard/src/policy/room.rs`). A program of llama.cpp says that in its flags, so it is planned as under
-//! `serve`: on the cards that it sees, each with no more free than its budget, which is what it will be told.
-//! What stands in the way is said in one line, and the program runs as it would without a plan.
+//! With `--spill`, guard lets the first allocations overflow if it knows the demand still to come
+//! (`guard/src/policy/room.rs`). The flags of a llama.cpp program determine that demand, so it is planned as
+//! under `serve`: on the cards that it sees, each with no more free memory than its budget. A failed plan is
+//! reported in one line, and the program runs without a plan.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -34,8 +34,8 @@ pub(super) enum Error {
     Plan(#[from] plan::Error),
 }
 
-/// Plans `program` with these arguments on these cards, which it sees in this order if they are `ordered`;
-/// `None` if it is no program whose memory is known.
+/// Plans `program` with these arguments. `ordered` says that it sees the cards in this order. Returns `None`
+/// if it is no program whose memory is known.
 pub(super) fn planned(
     program: &Path,
     arguments: &[OsString],
@@ -61,6 +61,7 @@ fn plan(
     if cards.is_empty() {
         return Err(Error::NoCard);
     }
+    // Cards of one kind are interchangeable, so their order changes no plan.
     let differ = cards.iter().any(|card| card.name != cards[0].name);
     if differ
         && !ordered
@@ -68,11 +69,13 @@ fn plan(
     {
         return Err(Error::Order);
     }
+    // Lossy conversion would plan another file than the one that the program opens.
     let words = arguments.iter().map(|word| word.to_str().map(str::to_owned));
     let words: Vec<String> = words.collect::<Option<_>>().ok_or(Error::Text)?;
     let variables: BTreeMap<String, String> = std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
         .collect();
+    // As in llama.cpp: an argument overrides the environment variable of the same option.
     let flags = || Ok(Options::from_argv(&words)?.merged_over(&Options::from_env(variables)?));
     let wish = flags()
         .and_then(|flags| flags.wish(kind))
@@ -80,7 +83,7 @@ fn plan(
     Ok(plan::wished(&wish, engine_of(program), kind, cards)?)
 }
 
-/// An engine that does not say what it is is planned as the newest that the formulas know.
+/// Identifies the engine; an unknown one is planned with the newest formulas.
 fn engine_of(program: &Path) -> Engine {
     let program = EngineProgram {
         path: program.to_owned(),

@@ -1,4 +1,4 @@
-//! Summary at the end of a run: one line a card, and the same as JSON.
+//! Summary of a run: one line for each card, and the same as JSON.
 
 use std::ffi::OsString;
 use std::fmt::Write;
@@ -17,12 +17,12 @@ const REASONS: [Refusal; 4] = [Refusal::Budget, Refusal::Driver, Refusal::Spill,
 
 pub(super) struct Summary<'a> {
     pub(super) command: &'a [OsString],
-    /// The machine's, to name them.
+    /// Cards of the machine, for their names.
     pub(super) cards: Vec<Card>,
     pub(super) record: Record,
     pub(super) trace: Option<PathBuf>,
     pub(super) end: End,
-    /// True if it might have spilled and its total demand was unknown.
+    /// True if it could spill, but its demand could not be planned.
     pub(super) unplanned: bool,
 }
 
@@ -44,6 +44,7 @@ impl Summary<'_> {
         }
         match self.record.disarmed() {
             0 => {}
+            // Their allocations are missing in every figure, so this must not go unmentioned.
             1 => lines.push("guard disarmed itself in one process, which ran unguarded".to_owned()),
             n => lines.push(format!(
                 "guard disarmed itself in {n} processes, which ran unguarded"
@@ -52,10 +53,11 @@ impl Summary<'_> {
         lines
     }
 
-    /// Returns a hint for the next run, if early allocations need not have stayed on the card.
+    /// Hint for the next run, if the first allocations should have overflowed instead of the last.
     fn hint(&self, cards: &[CardRecord]) -> Option<String> {
         let spilled = cards.iter().filter(|card| !card.spilled.is_zero());
         let most = spilled.map(|card| card.asked).max().filter(|_| self.unplanned)?;
+        // Rounded up: a need that is a byte too small would let the last allocation overflow again.
         let most = most.get().div_ceil(1 << 20);
         Some(format!(
             "hint: with --need {most}MiB what is asked for first overflows, not what is asked for last"
@@ -69,6 +71,7 @@ impl Summary<'_> {
             let _ = write!(line, " of a budget of {budget}");
         }
         let _ = write!(line, ", reserved {}, spilled {}", card.reserved, card.spilled);
+        // One process is the usual case; the number matters because they share one budget.
         if card.processes > 1 {
             let _ = write!(line, ", in {} processes", card.processes);
         }
@@ -79,10 +82,11 @@ impl Summary<'_> {
         line
     }
 
-    /// By its name, with its number where there are others of that name.
+    /// Name of the card, with its number if other cards share the name.
     fn label(&self, card: &CardRecord) -> String {
         match named(&self.cards, &card.uuid.to_string()) {
             Some((number, found)) => {
+                // Machines with eight equal cards are common, and the name alone would not tell them apart.
                 let namesakes = self.cards.iter().filter(|other| other.name == found.name);
                 match namesakes.count() {
                     1 => found.name.clone(),
@@ -144,7 +148,7 @@ fn refused_json(refused: &Refused) -> Value {
     })
 }
 
-/// ` (2 by the budget, 1 by the driver; the largest asked for 512 MiB)`
+/// Formats the refusals of a card: ` (2 by the budget, 1 by the driver; the largest asked for 512 MiB)`.
 fn reasons(card: &CardRecord) -> String {
     let counts = REASONS.iter().filter_map(|why| match card.refused_for(*why) {
         0 => None,

@@ -1,4 +1,4 @@
-//! Settings that could be changed, and the saving of each.
+//! Changes of a run that may reduce its pool, and the saving of each.
 
 use std::cmp::Reverse;
 
@@ -7,11 +7,11 @@ use plimsoll_pool::generate::{Engine, Run};
 
 use super::{CacheType, Cost, Pool, Question};
 
-/// Contexts are advised in steps of this many tokens.
+/// Step of advised contexts, in tokens.
 const STEP: u64 = 1024;
 
-/// Changes that save: those that reach the budget first, a shorter context last of them, then by what they
-/// save.
+/// Hints that save memory. Those that meet the budget come first, a shorter context last among them, then by
+/// saving.
 pub(super) fn hints(question: &Question, cost: Cost) -> Vec<Hint> {
     let mut worth: Vec<(bool, Bytes, Advice)> = levers(question)
         .into_iter()
@@ -19,6 +19,7 @@ pub(super) fn hints(question: &Question, cost: Cost) -> Vec<Hint> {
         .chain(shorter(question, cost))
         .collect();
     worth.sort_by_key(|(fits, saves, advice)| {
+        // A shorter context takes a capability away; every other change only costs speed or precision.
         let shorter = matches!(advice, Advice::ShrinkContext(_));
         (!fits, shorter, Reverse(*saves))
     });
@@ -28,7 +29,7 @@ pub(super) fn hints(question: &Question, cost: Cost) -> Vec<Hint> {
         .collect()
 }
 
-/// Settings of one flag, the mildest first.
+/// Settings of one flag, the least intrusive first.
 type Lever = Vec<(Advice, Question)>;
 
 fn levers(question: &Question) -> Vec<Lever> {
@@ -68,12 +69,14 @@ fn unquantised(question: &Question) -> Lever {
     if question.kv == CacheType::F16 {
         return Vec::new();
     }
+    // An f16 cache needs no copies: the pool loses them, and the cache itself grows.
     let changed = with(question, |run| run.cache = CacheType::F16.cache());
     let kv = CacheType::F16;
     vec![(Advice::QuantiseCache(kv.name), Question { kv, ..changed })]
 }
 
 fn micro_batches(question: &Question) -> Lever {
+    // Powers of two only: each candidate is generated and replayed, which takes time for a deep context.
     let smaller = [2048, 1024, 512, 256, 128]
         .into_iter()
         .filter(|&tokens| tokens < question.run.micro_batch);
@@ -116,7 +119,7 @@ fn with(question: &Question, change: impl FnOnce(&mut Run)) -> Question {
     Question { run, ..*question }
 }
 
-/// The first setting that reaches the budget, else the one that saves most; none if none saves.
+/// The first setting that meets the budget, else the one with the largest saving; `None` if none saves.
 fn mildest(question: &Question, before: Cost, lever: Lever) -> Option<(bool, Bytes, Advice)> {
     let mut best: Option<(bool, Bytes, Advice)> = None;
     for (advice, changed) in lever {
@@ -134,17 +137,18 @@ fn mildest(question: &Question, before: Cost, lever: Lever) -> Option<(bool, Byt
     best
 }
 
-/// Returns whether a change reaches the budget and its total saving, if it saves.
+/// Returns whether a change meets the budget, and its total saving; `None` if it saves nothing.
 fn worth(question: &Question, before: Cost, changed: &Question) -> Option<(bool, Bytes)> {
     let after = changed.cost().ok()??;
     let saves = (before.pool + before.elsewhere).checked_sub(after.pool + after.elsewhere)?;
+    // The budget is for the pool; memory elsewhere may be exchanged for it one to one.
     let room = question.budget.map(|budget| budget + before.elsewhere);
     let fits = room.is_some_and(|room| after.pool + after.elsewhere <= room);
-    // less than a granule is no advice
+    // The driver maps granules of 2 MiB, so a smaller saving frees nothing on the card.
     (saves >= Bytes::mib(2) && after.pool < before.pool).then_some((fits, saves))
 }
 
-/// The largest context that fits, where there is a budget.
+/// The largest context that meets the budget, if there is one.
 fn shorter(question: &Question, before: Cost) -> Option<(bool, Bytes, Advice)> {
     let budget = question.budget.filter(|&budget| budget < before.pool)?;
     let at = |steps: u64| {
@@ -154,7 +158,7 @@ fn shorter(question: &Question, before: Cost) -> Option<(bool, Bytes, Advice)> {
     };
     let (mut fits, mut too_long) = (0, question.run.context.div_ceil(STEP));
     let mut found = None;
-    // Bisection: the pool grows with the context, so what fits is a prefix.
+    // The pool never shrinks with a deeper context, so a binary search finds the border.
     while too_long - fits > 1 {
         let middle = fits + (too_long - fits) / 2;
         match at(middle) {

@@ -1,8 +1,8 @@
-//! Memory of the engine on its card at one moment, by the driver and by guard.
+//! Memory of an engine on its card at one moment, by the driver and by guard.
 //!
-//! The driver's figure is looked up by process through the NVML helper; the engine's allocations and its
-//! context at creation are on guard's page. All of them change only while the engine works, and it is sampled
-//! while idle.
+//! The driver's figure is looked up by process id, through a child process that holds the driver's library.
+//! The engine's requests and the size of its context at opening are on guard's page. All of it changes only
+//! while the engine works, and it is read while the engine is idle.
 
 use plimsoll_base::Bytes;
 use plimsoll_probe::Reading;
@@ -14,17 +14,17 @@ use super::{MeasureError, Run};
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Look {
-    /// All that it holds, by the driver.
+    /// Memory that the engine holds, by the driver.
     pub(super) used: Bytes,
     counted: Counted,
 }
 
-/// Counters of guard's pages.
+/// Figures of guard's pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Counted {
-    /// Allocations of the engine.
+    /// Memory that the engine asked for.
     asked: Bytes,
-    /// Its contexts as they were opened; zero where NVML did not tell guard.
+    /// Sum of its contexts at opening; zero where NVML gave guard no figure.
     opened: Bytes,
 }
 
@@ -38,14 +38,16 @@ impl Run<'_> {
         let counted = Counted::of(here).ok_or(MeasureError::NotOnCard)?;
         let used = match self.named(&reading) {
             Some(used) => used,
+            // Only with `--alone`: on a shared card the difference would include other processes.
             None if self.rig.alone => self.difference(&reading).ok_or(MeasureError::FreeUnknown)?,
             None => return Err(MeasureError::Nameless),
         };
         Ok(Look { used, counted })
     }
 
-    /// Returns the driver's figure for the engine's processes.
+    /// Memory of the engine's processes by the driver; `None` where it names none of them.
     fn named(&self, reading: &Reading) -> Option<Bytes> {
+        // The engine may be a wrapper script whose child holds the card.
         let family = plimsoll_probe::family(self.child.pid());
         let ours = reading
             .holders
@@ -55,18 +57,19 @@ impl Run<'_> {
         (!used.is_empty()).then(|| used.into_iter().sum())
     }
 
-    /// Returns the drop of free memory since the start.
+    /// Decrease of free memory since before the start.
     fn difference(&self, reading: &Reading) -> Option<Bytes> {
         Some(self.free?.saturating_sub(reading.free_on(&self.card.id)?))
     }
 }
 
 impl Counted {
-    /// The sum over the processes that asked for something; `None` if there is none.
+    /// The sum over the processes that allocated on the card; `None` if there is none.
     fn of<'a>(cards: impl Iterator<Item = &'a CardSnapshot>) -> Option<Self> {
         cards
             .filter(|card| card.allocations > 0)
             .map(|card| Self {
+                // Guard counts the measured context into `allocated`, so that a budget covers it.
                 asked: Bytes::new(card.allocated.saturating_sub(card.context)),
                 opened: Bytes::new(card.context),
             })
@@ -78,7 +81,7 @@ impl Counted {
 }
 
 impl Look {
-    /// Context, modules and handles: what the engine holds and never asked for.
+    /// Context, modules and handles: memory that the engine holds and never asked for.
     pub(super) fn context(self) -> Result<Bytes, MeasureError> {
         let (used, asked) = (self.used, self.counted.asked);
         match used > asked {
@@ -87,8 +90,8 @@ impl Look {
         }
     }
 
-    /// The part of the context that was there as it was opened; `None` where guard could not measure it, or
-    /// counted more than the whole, as with a neighbour that came at that moment.
+    /// The size of the context at opening. `None` where guard could not measure it, or measured more than the
+    /// whole, as it does if another process allocates at that moment.
     pub(super) fn opened(self) -> Option<Bytes> {
         let opened = self.counted.opened;
         let whole = self.context().ok()?;

@@ -9,8 +9,10 @@ use tokio::time::timeout;
 
 use super::MeasureError;
 
-/// A driver that starts for the first time takes long.
+/// Time for the engine to load. Without persistence mode the driver initialises the card first, which takes
+/// many seconds.
 const READY_WITHIN: Duration = Duration::from_secs(60);
+// llama-server names the cause of a failed start within its last few lines.
 const LAST_LINES: usize = 5;
 
 pub(super) async fn ready(events: &mut Receiver<ChildEvent>, log: &Log) -> Result<(), MeasureError> {
@@ -19,6 +21,7 @@ pub(super) async fn ready(events: &mut Receiver<ChildEvent>, log: &Log) -> Resul
             match events.recv().await {
                 Some(ChildEvent::Ready(_)) => return Ok(()),
                 Some(ChildEvent::Ended(ended)) => return Err(why(ended)),
+                // The launcher has dropped the channel: no end event will follow, so no log lines are known.
                 None => return Err(MeasureError::Ended(String::new())),
                 Some(_) => {}
             }
@@ -39,13 +42,15 @@ pub(super) async fn ready(events: &mut Receiver<ChildEvent>, log: &Log) -> Resul
 }
 
 fn why(ended: Ended) -> MeasureError {
+    // Another process can bind the port between `free_port` and the engine's bind; only that failure is
+    // retried.
     match post_mortem("the engine", &ended, None).sign {
         Some(Sign::PortTaken) => MeasureError::PortTaken,
         _ => MeasureError::Ended(tail(ended.last_lines)),
     }
 }
 
-/// Waits until the engine has exited, so that the next measurement begins on a free card.
+/// Waits until the engine has ended and its card is free for the next measurement.
 pub(super) async fn ended(events: &mut Receiver<ChildEvent>) {
     while let Some(event) = events.recv().await {
         if matches!(event, ChildEvent::Ended(_)) {

@@ -1,13 +1,13 @@
-//! Process that listens on a port: the socket's inode in `/proc/net/tcp`, then its holder in `/proc/PID/fd`.
+//! Process that listens on a port: the socket's inode in `/proc/net/tcp`, then the process that has it open.
 //!
-//! Only processes of the same user can be told; others keep their descriptors to themselves.
+//! Only processes of the same user are found: the kernel hides the descriptors of others.
 
 use std::fs;
 
 /// `TCP_LISTEN`, as `/proc/net/tcp` writes it.
 const LISTENING: &str = "0A";
 
-/// A dual-stack listener is in the table of IPv6 alone, so both are read.
+/// Tables to search. A dual-stack listener on every address is in the IPv6 table only.
 const TABLES: [&str; 2] = ["/proc/net/tcp", "/proc/net/tcp6"];
 
 pub(super) fn listener(port: u16) -> Option<u32> {
@@ -18,9 +18,11 @@ pub(super) fn listener(port: u16) -> Option<u32> {
 
 /// The inode of the socket that listens on a port.
 fn inode(table: &str, port: u16) -> Option<&str> {
+    // The kernel writes ports as four upper-case hexadecimal digits (`tcp4_seq_show`).
     let port = format!("{port:04X}");
     table.lines().skip(1).find_map(|line| {
         let fields: Vec<&str> = line.split_whitespace().collect();
+        // The last colon: an IPv6 address is written without colons of its own, as 32 digits.
         let local = fields.get(1)?.rsplit(':').next()?;
         let listens = local == port && fields.get(3) == Some(&LISTENING);
         listens.then(|| fields.get(9).copied()).flatten()

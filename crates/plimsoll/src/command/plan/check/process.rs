@@ -1,4 +1,4 @@
-//! A process planned again from its own words, and measured.
+//! Plan and measurement of a running process, from its command line and environment.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,9 +15,10 @@ use super::super::{Arguments, Error, wished};
 use super::CheckError;
 use crate::check::{CARD_MARGIN, Checked, HOST_MARGIN, Row, Said, margin};
 
-/// Plans what a process was started with and measures what it took.
+/// Plans the program with the flags it was started with, and measures what it holds.
 pub(super) fn checked(arguments: &Arguments, pid: u32) -> Result<Checked, Error> {
     let started = Started::read(pid)?;
+    // Flags after `--` win: a wrapper may hide some from the command line, and the user can add them.
     let options = Options::from_argv(&arguments.flags)?.merged_over(&started.options()?);
     let program = started.program().unwrap_or(arguments.program);
     let options = started.reachable(&options);
@@ -40,7 +41,8 @@ pub(super) fn checked(arguments: &Arguments, pid: u32) -> Result<Checked, Error>
     })
 }
 
-/// Plans by formula what a process was started with, on the cards that it sees, as if it were not there yet.
+/// Plans by formula, with the flags of a running process, on the cards that it sees and as if it were not
+/// there.
 pub(in crate::command) fn again(pid: u32, engine: Engine) -> Result<Plan, Error> {
     let started = Started::read(pid)?;
     let options = started.reachable(&started.options()?);
@@ -53,6 +55,7 @@ fn rows(arguments: &Arguments, plan: &Plan, cards: &[Card], reading: &Reading, f
     let row = |(card, planned): (&Card, &CardPlan)| {
         let (measured, kind) = match card.kind {
             CardKind::Host => (
+                // The process itself, not its children: pages shared after fork would count twice in a sum.
                 family.first().and_then(|&pid| plimsoll_probe::resident(pid)),
                 HOST_MARGIN,
             ),
@@ -74,7 +77,7 @@ fn rows(arguments: &Arguments, plan: &Plan, cards: &[Card], reading: &Reading, f
     cards.iter().zip(&plan.cards).map(row).collect()
 }
 
-/// Bytes of a card that a process and its children hold; `None` where the driver names none of them.
+/// Memory of a card that a process and its children hold; `None` where the driver names none of them.
 fn held(card: &Card, reading: &Reading, family: &[u32]) -> Option<Bytes> {
     let ours = |holder: &&plimsoll_probe::Holder| holder.card == card.id && family.contains(&holder.pid);
     let used: Vec<Bytes> = reading
@@ -86,7 +89,7 @@ fn held(card: &Card, reading: &Reading, family: &[u32]) -> Option<Bytes> {
     (!used.is_empty()).then(|| used.into_iter().sum())
 }
 
-/// Returns the planned sizes that an engine reports too.
+/// Planned figures that an engine reports too.
 fn planned(plan: &Plan, wish: &Wish) -> Vec<Said> {
     let said = |name, planned| Said {
         name,
@@ -100,7 +103,7 @@ fn planned(plan: &Plan, wish: &Wish) -> Vec<Said> {
     all
 }
 
-/// Puts what `/props` says beside what was planned.
+/// Fills in the engine's own figures from `/props`.
 pub(super) fn compare(said: &mut Vec<Said>, props: &Value) {
     let slots = props["total_slots"].as_u64();
     let each = props["default_generation_settings"]["n_ctx"].as_u64();
@@ -109,7 +112,7 @@ pub(super) fn compare(said: &mut Vec<Said>, props: &Value) {
             .find(|said| said.name == name)
             .map(|said| said.planned)
     };
-    // a slot has the whole of a shared context, or its part
+    // A slot reports the whole of a unified cache (`--kv-unified`), or its part of a divided one.
     let whole = planned("context", said);
     let context = each.map(|each| match (slots, whole) {
         (Some(slots), Some(whole)) if each.saturating_mul(slots) == whole => whole,
@@ -135,6 +138,7 @@ impl Started {
         if words.is_empty() {
             return Err(CheckError::NoCommand(pid));
         }
+        // The environment is readable by its owner only; the command line alone still gives a plan.
         let variables = strings(pid, "environ").unwrap_or_default();
         let pair = |variable: String| {
             variable
@@ -148,8 +152,7 @@ impl Started {
         })
     }
 
-    /// The flags that are known among its words, over those of its environment. A wrapper's own words are
-    /// left aside.
+    /// The known flags of its command line, over those of its environment. A wrapper's own words are skipped.
     fn options(&self) -> Result<Options, Error> {
         let words = self.words.get(1..).unwrap_or_default();
         let (known, _) = Options::known_in(words, |index| Origin::Argument(index + 1));
@@ -162,7 +165,7 @@ impl Started {
         Program::from_name(Path::new(self.words.first()?).file_name()?.to_str()?)
     }
 
-    /// Its program, or the script that its program runs, if that is an engine by its name.
+    /// Its program, or the script that its program runs, if the name is an engine's.
     fn engine(&self) -> Option<PathBuf> {
         let program = fs::read_link(format!("/proc/{}/exe", self.pid)).ok();
         let words = self
@@ -177,7 +180,7 @@ impl Started {
         program.into_iter().chain(words).find(named)
     }
 
-    /// The flags with every model file named as it is reached from here.
+    /// The flags, with every model file named as it is reached from this process.
     fn reachable(&self, options: &Options) -> Options {
         let files = [Effect::Model, Effect::Draft, Effect::Projector];
         let reached = options.settings().iter().cloned().map(|mut setting| {
@@ -189,15 +192,16 @@ impl Started {
         reached.collect()
     }
 
-    /// A file of the process, by its own working directory.
+    /// A path of the process, resolved in its working directory.
     fn path(&self, name: &str) -> String {
         if Path::new(name).is_absolute() {
             return name.to_owned();
         }
+        // `/proc/PID/cwd` also leads into the mount namespace of a container, where the plain path would not.
         format!("/proc/{}/cwd/{name}", self.pid)
     }
 
-    /// The cards that the process sees, as they were before it took anything.
+    /// The cards that the process sees, with the memory that it holds counted as free.
     fn cards(&self, reading: &Reading, family: &[u32]) -> Vec<Card> {
         let visible = self
             .variables
@@ -207,7 +211,7 @@ impl Started {
         let mut cards = plimsoll_probe::visible(machine.cards, visible.map(|(_, value)| value.as_str()));
         for card in &mut cards {
             let own = held(card, reading, family).unwrap_or_default();
-            // The plan is made as if the process were not there, so its own memory counts as free.
+            // The process holds its memory already; without this it would not fit beside itself.
             card.free = (card.free + own).min(card.total);
         }
         if cards.is_empty() {
@@ -217,7 +221,7 @@ impl Started {
     }
 }
 
-/// The strings of a file of `/proc`, each of which a zero ends.
+/// The zero-terminated strings of a file of `/proc`.
 fn strings(pid: u32, file: &'static str) -> Result<Vec<String>, CheckError> {
     let bytes = fs::read(format!("/proc/{pid}/{file}"));
     let bytes = bytes.map_err(|error| CheckError::ReadProcess { pid, file, error })?;
@@ -225,7 +229,7 @@ fn strings(pid: u32, file: &'static str) -> Result<Vec<String>, CheckError> {
         .split(|&byte| byte == 0)
         .map(|word| String::from_utf8_lossy(word).into_owned())
         .collect();
-    // The file ends in a zero byte, so the last field is empty.
+    // The file ends with a zero byte, which leaves an empty word behind the last one.
     words.pop();
     Ok(words)
 }
