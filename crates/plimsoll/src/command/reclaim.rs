@@ -142,9 +142,9 @@ impl Arguments {
         if let Some(config) = &self.config {
             files.extend(models_of(config)?);
         }
-        // `--file` and `--config` may name the same model, whose cached pages must not be counted twice.
+        // A sharded model names its files several times, and `--file` and `--config` may overlap. Cached
+        // pages must not be counted twice.
         files.sort();
-        // Sharded models name the same files several times.
         files.dedup();
         Ok(Wish {
             goal: Goal {

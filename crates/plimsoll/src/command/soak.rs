@@ -287,7 +287,6 @@ impl Progress {
             return;
         }
         self.told = Some(Instant::now());
-        // `\r` and erase-to-end redraw the line on a terminal; a log gets lines of its own.
         let (lead, end) = if self.on_terminal {
             // A line that is shorter than the one before would leave its tail; `ESC [ K` erases to the end of
             // the line.

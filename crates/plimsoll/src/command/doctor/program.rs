@@ -92,7 +92,7 @@ fn copy(mut from: impl Read, mut to: impl Write, heard: &Sender<Vec<u8>>) {
         // Only whole lines are handed on, but each read is passed through at once: progress bars have no line
         // feed.
         let whole = memchr::memrchr(b'\n', &line).map_or(0, |at| at + 1);
-        // Progress bars write megabytes without a line feed; a full block is handed on as it is.
+        // A line longer than a block is handed on unfinished, which bounds the memory.
         if whole > 0 || line.len() > BLOCK {
             let rest = line.split_off(if whole > 0 { whole } else { line.len() });
             let _ = heard.send(std::mem::replace(&mut line, rest));
