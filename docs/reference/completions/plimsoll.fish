@@ -130,8 +130,8 @@ complete -c plimsoll -n "__fish_plimsoll_using_subcommand pool; and __fish_seen_
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand pool; and __fish_seen_subcommand_from help" -f -a "gen" -d 'Generate the trace of an engine\'s run-time pool while a prompt grows'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand pool; and __fish_seen_subcommand_from help" -f -a "advise" -d 'Show the size of an engine\'s run-time pool, its causes, and flags that make it smaller'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand pool; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand quickstart" -l folder -d 'Where the models and their configuration go [default: quickstart in Plimsoll\'s own directory]' -r -F
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand quickstart" -l listen -d 'Where to listen; another port is taken where this one is in use' -r
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand quickstart" -l folder -d 'Folder of the models and their configuration [default: quickstart in Plimsoll\'s own directory]' -r -F
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand quickstart" -l listen -d 'Address to listen on; another port is taken if this one is in use' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand quickstart" -l once -d 'End after the tour instead of serving on'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand quickstart" -s h -l help -d 'Print help'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand reclaim" -l need -d 'Memory that will be allocated, e.g. 5GiB' -r

@@ -32,10 +32,10 @@ const LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALH
 
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// Where the models and their configuration go [default: quickstart in Plimsoll's own directory]
+    /// Folder of the models and their configuration [default: quickstart in Plimsoll's own directory]
     #[arg(long, value_name = "DIR")]
     folder: Option<PathBuf>,
-    /// Where to listen; another port is taken where this one is in use
+    /// Address to listen on; another port is taken if this one is in use
     #[arg(long, value_name = "ADDRESS", default_value_t = LISTEN)]
     listen: SocketAddr,
     /// End after the tour instead of serving on
