@@ -1,18 +1,17 @@
 //! ggml's C structures, as far as a backend and its loader share them.
 //!
-//! DECISION: own declarations, field by field in ggml's order. Tables of functions that only the engine calls
-//! are lists of addresses in the order of their slots: which slot is which is measured in the engine at hand
-//! (`probe.rs`), and so is every offset below. The two interface versions differ in the table of buffer
-//! types, of which version 3 has two slots more.
-//! Source: `ggml-backend-impl.h, ggml-backend.h, ggml.h, ggml-impl.h @ b8799, b10605` (version 2), `@ ggml
-//! 0.26.0` (version 3).
+//! DECISION: own declarations, field by field in ggml's order. A table of functions that only the engine
+//! calls is a list of addresses in the order of its slots. `probe.rs` measures the meaning of each slot in
+//! the running engine, and every offset below. The two interface versions differ in the table of buffer
+//! types, which has two more slots in version 3. Source: `ggml-backend-impl.h, ggml-backend.h, ggml.h,
+//! ggml-impl.h @ b8799, b10605` (version 2), `@ ggml 0.26.0` (version 3).
 
 use core::ffi::{c_char, c_int, c_void};
 use core::ptr::{null, null_mut};
 
-/// The address of a function, or none where it is left out.
+/// Address of a function; null for a slot that is left out.
 pub(crate) type Function = *const c_void;
-/// A structure of the engine's, or of ours, of which the other side only keeps the address.
+/// Address of a structure that the other side only stores and passes back.
 pub(crate) type Handle = *mut c_void;
 
 pub(crate) const DIMENSIONS: usize = 4;
@@ -62,7 +61,7 @@ impl Tensor {
     };
 }
 
-/// The front of `struct ggml_cgraph`.
+/// The first fields of `struct ggml_cgraph`.
 #[repr(C)]
 pub(crate) struct Graph {
     pub(crate) size: c_int,
@@ -88,8 +87,7 @@ pub(crate) struct Buffer {
     pub(crate) usage: c_int,
 }
 
-/// `struct ggml_backend_buffer_type`: its table is followed by the device and a context. Room for the longer
-/// version.
+/// `struct ggml_backend_buffer_type`: the table, then the device and a context. Sized for the longer version.
 pub(crate) const BUFFER_TYPE_SLOTS_2: usize = 6;
 pub(crate) const BUFFER_TYPE_SLOTS_3: usize = 8;
 #[repr(C)]
@@ -125,8 +123,7 @@ pub(crate) struct Device {
     pub(crate) context: Handle,
 }
 
-/// `struct ggml_backend_dev_props`. The last capability is not in the older builds, where it lies in the
-/// padding.
+/// `struct ggml_backend_dev_props`. Older builds lack the last capability; it lies in their padding.
 #[repr(C)]
 pub(crate) struct Properties {
     pub(crate) name: *const c_char,

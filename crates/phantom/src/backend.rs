@@ -14,7 +14,7 @@ use crate::memory;
 use crate::phantom::{self, CardState};
 use plimsoll_nostd::lock::Lock;
 
-/// Any that no other backend has.
+/// GUID of the backend; different from that of every other.
 static GUID: [u8; 16] = *b"plimsoll phantom";
 
 struct State {

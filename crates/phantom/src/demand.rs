@@ -1,14 +1,14 @@
 //! Pool demand of one node of the engine's graph.
 //!
-//! DECISION: the requests are made from the tensors themselves, in the order in which the scopes of ggml's
-//! functions make and leave them: `Some(bytes)` takes a block, `None` gives the last one back. Which of
-//! ggml's functions a node goes to is decided here, by its operands (`product`, `attention`, `order`); what
-//! quantised products and attention then ask for is `plimsoll_pool::demand`'s to say, which plans and made
-//! traces ask too. What ggml runs as one kernel asks once (`fusion`). Where a size is known to CUB or to the
-//! occupancy of a compiled kernel only, it is an estimate, and counted as one ([`Requests::estimated`]).
+//! DECISION: the requests are derived from the tensors themselves, in the order in which the scopes in ggml's
+//! functions open and close: `Some(bytes)` takes a block, `None` gives the last one back. This module chooses
+//! ggml's function for a node by its operands (`product`, `attention`, `order`). The requests of quantised
+//! products and attention come from `plimsoll_pool::demand`, which plans and synthetic traces use too.
+//! Operations that ggml fuses into one kernel ask once (`fusion`). A size that only CUB or the occupancy of a
+//! compiled kernel determines is an estimate, and is counted as one ([`Requests::estimated`]).
 //!
-//! The third generation is taken to ask as b10605 does; it differs in sorting, top-k, convolutions and sparse
-//! attention.
+//! The third generation is assumed to ask as b10605 does; it differs in sorting, top-k, convolutions and
+//! sparse attention.
 
 use alloc::vec::Vec;
 
@@ -26,7 +26,7 @@ mod product;
 #[cfg(test)]
 mod tests;
 
-/// No tensor has more values; with fewer, no sum below passes the end of `u64`.
+/// Bound on the values of a tensor, which keeps every sum below within `u64`.
 const MOST_VALUES: u64 = 1 << 40;
 
 /// Requests of one or more operations, in order.
@@ -50,8 +50,8 @@ impl Requests {
         self.cublas = 0;
     }
 
-    /// Takes a block, which is given back by [`Requests::give`]; returns how many were taken: none where
-    /// nothing is needed.
+    /// Takes a block, to be given back by [`Requests::give`]. Returns the number of blocks taken: 0 for an
+    /// empty request.
     fn take(&mut self, bytes: u64) -> usize {
         if bytes == 0 {
             return 0;
@@ -64,7 +64,7 @@ impl Requests {
         self.steps.extend(core::iter::repeat_n(None, blocks));
     }
 
-    /// Blocks that are taken in order and given back in reverse. Sizes of 0 stand for what is not needed.
+    /// Takes blocks in order and gives them back in reverse. Sizes of 0 are skipped.
     fn group(&mut self, sizes: &[u64]) {
         let taken = sizes.iter().map(|&bytes| self.take(bytes)).sum();
         self.give(taken);
@@ -76,7 +76,7 @@ impl Requests {
     }
 }
 
-/// Adds what one operation asks for.
+/// Adds the requests of one operation.
 pub(crate) fn of(rules: Rules, op: View<'_>, requests: &mut Requests) {
     let sources = (0..SOURCES).filter_map(|index| op.source(index));
     if op.elements() == 0 || sources.chain([op]).any(|operand| operand.extent() > MOST_VALUES) {

@@ -13,10 +13,10 @@
 //! | `cells` | the most cells of cache that an attention of the graph saw: the depth |
 //! | `live` | the most bytes lent at once, so far |
 //! | `legacy`, `vmm` | bytes that each pool holds |
-//! | `legacy_driver` | what the driver gives for `legacy`: large requests in whole 2 MiB, small ones packed into 2 MiB |
+//! | `legacy_driver` | driver memory for `legacy`: large requests in whole 2 MiB, small ones share 2 MiB |
 //! | `graphs` | graphs so far |
 //! | `estimated` | requests so far whose size is an estimate |
-//! | `cublas` | products so far that cuBLAS does: the first takes its workspace and modules, which no pool counts |
+//! | `cublas` | cuBLAS products so far: the first loads a workspace and modules, which no pool counts |
 
 use alloc::collections::BTreeSet;
 use alloc::string::String;

@@ -28,7 +28,7 @@ pub(crate) fn registry(version: Version) -> Registry {
     }
 }
 
-/// A device that does not yet know its card.
+/// A device that is not linked to its card yet.
 pub(crate) fn unlinked() -> Device {
     const TABLE: [Function; DEVICE_SLOTS] = [null(); DEVICE_SLOTS];
     let mut device = Device {
@@ -79,7 +79,7 @@ unsafe extern "C" fn device_at(registry: *mut Registry, index: usize) -> *mut De
     card.map_or(null_mut(), |card| (&raw const card.device).cast_mut())
 }
 
-/// The functions that CUDA offers here are about computing.
+/// Always null: the functions that CUDA offers here concern computation only.
 extern "C" fn procedure(_: *mut Registry, _: *const c_char) -> Function {
     null()
 }
@@ -101,7 +101,8 @@ unsafe extern "C" fn description(device: *mut Device) -> *const c_char {
     unsafe { card_of(device) }.map_or(c"CUDA".as_ptr(), |state| state.card.name.as_ptr())
 }
 
-/// Free is what the card was said to have less the buffers on it: what else a process takes is not mirrored.
+/// Free memory: the configured amount less the buffers on the card. Other memory of the process is not
+/// mirrored.
 fn memory_of(state: &CardState) -> (usize, usize) {
     let free = state.card.free.saturating_sub(state.used.load(Relaxed));
     let size = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
@@ -115,7 +116,7 @@ unsafe extern "C" fn free_and_total(device: *mut Device, free: *mut usize, total
     unsafe { (*free, *total) = sizes };
 }
 
-/// A card that has the host's memory is told apart since b10605.
+/// True where ggml reports an integrated GPU, as it does since b10605.
 fn is_integrated(state: &CardState) -> bool {
     state.card.integrated && !state.rules.engine.copies()
 }
@@ -177,7 +178,7 @@ unsafe extern "C" fn supports_op(device: *mut Device, op: *const Tensor) -> bool
     on_this_card(op, state, phantom) && support::supports(op, state.rules)
 }
 
-/// True if no source of it lies on another card.
+/// True if no source of the operation lies on another card.
 fn on_this_card(op: View<'_>, state: &CardState, phantom: &Phantom) -> bool {
     let sources = op.raw().src.iter().filter(|source| !source.is_null());
     // SAFETY: sources of a live tensor are live; a buffer they name is one of the engine's, made or kept by

@@ -1,9 +1,9 @@
-//! Types and operations of tensors, by their names.
+//! Tensor types and operations, identified by their names in the engine.
 //!
-//! DECISION: their numbers differ between builds, so each number that is met is asked its name, once, and the
-//! answer is kept. What is not in the lists below is `Other`: an operation that the CUDA backend does not
-//! know, a type that it does not multiply.
-//! Source: `ggml.c:GGML_OP_NAME, GGML_UNARY_OP_NAME, GGML_GLU_OP_NAME, type_traits @ b10605`.
+//! DECISION: their numbers differ between builds, so the name of each number is looked up once and cached. A
+//! name that is missing from the lists below is `Other`: an operation that the CUDA backend does not know, or
+//! a type that it does not multiply. Source: `ggml.c:GGML_OP_NAME, GGML_UNARY_OP_NAME, GGML_GLU_OP_NAME,
+//! type_traits @ b10605`.
 
 use core::ffi::{CStr, c_char, c_int};
 use core::sync::atomic::Ordering::Relaxed;
@@ -11,7 +11,7 @@ use core::sync::atomic::{AtomicU8, AtomicU64};
 
 use crate::engine::{self, Functions};
 
-/// An enum whose values are known by names.
+/// Declares an enum whose values are found by their names in the engine.
 macro_rules! named {
     ($(#[$about:meta])* $kind:ident { $($value:ident = $name:literal,)* }) => {
         $(#[$about])*
@@ -26,7 +26,7 @@ macro_rules! named {
                 Self::Other
             }
 
-            /// The one at a place of `ALL`.
+            /// The variant at an index of `ALL`.
             fn at(place: u8) -> Self {
                 Self::ALL.get(usize::from(place)).copied().unwrap_or(Self::Other)
             }
@@ -95,15 +95,15 @@ named! {
 /// Memory layout of a type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Layout {
-    /// Values in a block.
+    /// Values per block.
     pub(crate) block: u64,
-    /// Bytes of a block.
+    /// Bytes per block.
     pub(crate) size: u64,
     pub(crate) quantised: bool,
 }
 
 const UNKNOWN: u8 = u8::MAX;
-/// More than any build has; numbers beyond are not asked about.
+/// Bound above the numbers of every build; larger numbers are not looked up.
 const MOST: usize = 256;
 
 type Known = [AtomicU8; MOST];
@@ -112,7 +112,7 @@ static TYPES: Known = [const { AtomicU8::new(UNKNOWN) }; MOST];
 static UNARIES: Known = [const { AtomicU8::new(UNKNOWN) }; MOST];
 static GLUS: Known = [const { AtomicU8::new(UNKNOWN) }; MOST];
 
-/// The place that is kept for a number, or that its name has.
+/// The cached index for a number, or the index of its name in the engine.
 fn known(
     kept: &Known,
     number: c_int,
@@ -138,7 +138,7 @@ fn known(
 }
 
 impl Op {
-    /// The operation of this number, which comes from a tensor and so is one of the engine's.
+    /// The operation with this number, which comes from a tensor and so is valid in the engine.
     pub(crate) fn of(number: c_int) -> Self {
         // SAFETY: a number of the engine's own.
         Self::at(known(
@@ -186,7 +186,7 @@ impl Type {
     }
 }
 
-/// Layouts by the numbers of their types, packed; 0 where not asked yet.
+/// Layouts by type number, packed; 0 for those not looked up yet.
 static LAYOUTS: [AtomicU64; MOST] = [const { AtomicU64::new(0) }; MOST];
 
 impl Layout {
@@ -196,7 +196,7 @@ impl Layout {
         quantised: false,
     };
 
-    /// Layout of the type with this number, by the engine.
+    /// Layout of the type with this number, as the engine reports it.
     pub(crate) fn of(number: c_int) -> Self {
         let kept = usize::try_from(number)
             .ok()
@@ -248,7 +248,7 @@ pub(crate) mod known {
 
     use super::*;
 
-    /// Block, bytes of a block, whether quantised.
+    /// Values per block, bytes per block, and true if quantised.
     const LAYOUT: &[(Type, u64, u64, bool)] = &[
         (Type::F32, 1, 4, false),
         (Type::F16, 1, 2, false),

@@ -1,19 +1,19 @@
 //! `libplimsoll_phantom.so`: a ggml backend that claims to be CUDA and mirrors only its sizes.
 //!
 //! An unmodified llama.cpp that finds it in `GGML_BACKEND_PATH` builds its own graphs and allocates its own
-//! buffers for cards that need not exist: what it then says of its memory is what it would say with those
-//! cards. Device memory is a range of addresses that cannot be touched; the host's buffers are real. Nothing
-//! is computed: results are zeros.
+//! buffers for cards that need not exist. It therefore logs the memory figures that it would log with those
+//! cards. Device memory is a range of addresses that cannot be touched; host buffers are real. Nothing is
+//! computed: results are zeros.
 //!
-//! The plugin finds its engine (`engine`), measures which interface it speaks (`probe`), and declines with
-//! one line on stderr whatever it does not know. Sizes and refusals follow ggml's CUDA backend of the
-//! engine's own generation (`generation`): `attention`, `support`, `memory`. While the engine replays a
-//! prompt, `demand` says what each operation would ask of the run-time pool and `depth` runs the pools of
-//! `plimsoll-pool` on it. What was seen goes to a file of JSON lines (`report`).
+//! The plugin finds its engine (`engine`), measures the interface version (`probe`), and declines unknown
+//! engines with one line on stderr. Sizes and refusals follow ggml's CUDA backend of the engine's own
+//! generation (`generation`): `attention`, `support`, `memory`. While the engine replays a prompt, `demand`
+//! derives each operation's requests to the run-time pool, and `depth` runs the pools of `plimsoll-pool` on
+//! them. Observations go to a file of JSON lines (`report`).
 //!
-//! Mirrored are NVIDIA's cards. ROCm, MUSA, Vulkan and row split of old builds are not.
+//! NVIDIA's cards are mirrored. ROCm, MUSA, Vulkan and the row split of old builds are not.
 //!
-//! The artefact is built with the profile `guard` (panic = abort), and is then `no_std`: it needs libc and
+//! The library is built with the profile `guard` (panic = abort), and is then `no_std`: it needs libc and
 //! nothing else.
 #![cfg_attr(panic = "abort", no_std)]
 

@@ -8,7 +8,7 @@ use crate::abi::Tensor;
 use crate::kinds::{Glu, Layout, Op, Type, known};
 use crate::tensor::View;
 
-/// The card of the recordings, under a build that reserves the copies.
+/// Rules of the recorded card, an H200, under a build that reserves the copies behind the result.
 pub(crate) const H200: Rules = Rules {
     capability: 900,
     processors: 132,
@@ -44,14 +44,14 @@ pub(crate) fn operation(op: Op, kind: Type, ne: [i64; 4], sources: &[&Tensor]) -
     made
 }
 
-/// A gated activation.
+/// A gated activation (GLU).
 pub(crate) fn gated(glu: Glu, ne: [i64; 4], sources: &[&Tensor]) -> Tensor {
     let mut made = operation(Op::Glu, Type::F32, ne, sources);
     made.op_params[0] = known::glu(glu);
     made
 }
 
-/// The same with two dimensions swapped, as ggml permutes.
+/// The same tensor with two dimensions swapped, as `ggml_permute` does.
 pub(crate) fn swapped(mut tensor: Tensor, a: usize, b: usize) -> Tensor {
     tensor.ne.swap(a, b);
     tensor.nb.swap(a, b);
@@ -72,7 +72,7 @@ pub(crate) struct Operands {
 }
 
 impl Operands {
-    /// Heads of `width` values; a cache of `cells`.
+    /// Operands with heads of `width` values and a cache of `cells`.
     pub(crate) fn new(cache: Type, width: [i64; 2], heads: [i64; 2], tokens: i64, cells: i64) -> Self {
         let [wide_k, wide_v] = width;
         let [heads, shared] = heads;
@@ -95,7 +95,7 @@ impl Operands {
     }
 }
 
-/// A tensor all of whose sources are missing.
+/// A tensor without any sources.
 pub(crate) fn orphan(op: Op) -> Tensor {
     let mut made = operation(op, Type::F32, [64, 4, 1, 1], &[]);
     made.src = [null_mut(); crate::abi::SOURCES];

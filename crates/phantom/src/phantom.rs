@@ -1,7 +1,8 @@
 //! State of the plugin in one process: its cards, behind one registry.
 //!
-//! DECISION: made once, at the first call of the loader, and never freed: the engine keeps addresses of all
-//! of it. Where something does not fit, the plugin declines for good, and has said why in one line.
+//! DECISION: created at the first call of the loader and never freed, because the engine keeps addresses of
+//! all of it. If anything does not fit, the plugin declines for the life of the process, after one line on
+//! stderr.
 
 use alloc::boxed::Box;
 use alloc::string::{String, ToString};
@@ -31,7 +32,7 @@ pub(crate) struct Phantom {
     pub(crate) report: Report,
     pub(crate) registry: Registry,
     pub(crate) host_memory: BufferType,
-    /// Never moved: their addresses are the engine's.
+    /// Pinned: the engine keeps their addresses.
     pub(crate) cards: Vec<CardState>,
 }
 
@@ -40,16 +41,16 @@ unsafe impl Sync for Phantom {}
 // SAFETY: as above.
 unsafe impl Send for Phantom {}
 
-/// One card, and what ggml knows of it.
+/// One card, with the structures through which ggml knows it.
 pub(crate) struct CardState {
     pub(crate) index: usize,
     pub(crate) card: Card,
     pub(crate) rules: Rules,
-    /// Bytes of the buffers on it.
+    /// Bytes in buffers on the card.
     pub(crate) used: AtomicU64,
     pub(crate) memory: BufferType,
     pub(crate) device: Device,
-    /// From how many tokens on a weight in host memory is taken to the card.
+    /// Batch size from which a weight in host memory is copied to the card.
     pub(crate) offload_from: u64,
     pub(crate) id: CString,
 }
@@ -62,7 +63,7 @@ enum Made {
 
 static PHANTOM: Lock<Made> = Lock::new(Made::NotYet);
 
-/// The plugin; none where it declines.
+/// The plugin's state; `None` where the plugin declines.
 pub(crate) fn get() -> Option<&'static Phantom> {
     let mut made = PHANTOM.hold();
     if matches!(*made, Made::NotYet) {
@@ -112,7 +113,7 @@ fn make() -> Result<&'static Phantom, String> {
     Ok(link(engine, version, generation, report, cards))
 }
 
-/// Makes everything that the engine will point at, and has it point at each other.
+/// Builds every structure that the engine will point at, and links them to each other.
 fn link(
     engine: &'static Engine,
     version: Version,
@@ -177,7 +178,7 @@ fn missing(missing: Missing) -> String {
     }
 }
 
-/// An environment variable, if it is set to something.
+/// An environment variable; `None` if it is unset or empty.
 pub(crate) fn variable(name: &str) -> Option<String> {
     let name = CString::new(name).ok()?;
     // SAFETY: a C string; ggml's loader reads the environment in the same way.

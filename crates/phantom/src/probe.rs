@@ -1,11 +1,11 @@
 //! Interface version of the engine, measured in the engine itself.
 //!
-//! DECISION: no version number is taken on trust. The engine's own accessors
-//! (`ggml_backend_buft_get_alignment` and so on) are called with objects whose tables hold, in each slot, a
-//! function that notes the slot's number: that is the slot that this engine reads. Version 2 reads the
-//! alignment from slot 2, version 3 from slot 3; whatever does not fit one of the two in every slot and
-//! offset that we rely on is declined, with the place named. Tensors and graphs are made by the engine and
-//! read back through our declarations. A loader of another version ignores us by its own check
+//! DECISION: no version number is trusted. The engine's own accessors (`ggml_backend_buft_get_alignment` and
+//! so on) are called with probe objects, whose tables hold in each slot a function that records the slot's
+//! number. The recorded slot is the one that this engine reads. Version 2 reads the alignment from slot 2,
+//! version 3 from slot 3. An engine that matches neither version in every slot and offset used here is
+//! declined, and the message names the mismatch. Tensors and graphs are made by the engine and read back
+//! through this crate's declarations. A loader of another version ignores the plugin by its own check
 //! (`api_version`). Source of the versions: `ggml-backend-impl.h:GGML_BACKEND_API_VERSION`, 2 @ b8799 and
 //! b10605, 3 @ ggml 0.26.0.
 
@@ -24,7 +24,7 @@ use tables::devices;
 mod objects;
 mod tables;
 
-/// `GGML_BACKEND_API_VERSION`, as far as it is known.
+/// Known values of `GGML_BACKEND_API_VERSION`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Version {
     Two,
@@ -48,16 +48,17 @@ impl Version {
     }
 }
 
-/// The slot whose function was called last.
+/// Slot of the probe function that was called last.
 static CALLED: AtomicUsize = AtomicUsize::new(usize::MAX);
 
-/// Notes its slot's number, whatever it is called with. Not 0 is returned: ggml takes no object for none.
+/// Records its slot's number, whatever the arguments are. Returns a value other than 0, since ggml aborts on
+/// a null object.
 extern "C" fn slot<const N: usize>() -> usize {
     CALLED.store(N, Relaxed);
     1
 }
 
-/// The slot that the engine reads when it is asked something; none of the probes' if it calls no slot.
+/// The slot that the engine reads in this call; none if it calls no probe function.
 fn called<T>(ask: impl FnOnce() -> T) -> usize {
     CALLED.store(usize::MAX, Relaxed);
     ask();
@@ -92,7 +93,7 @@ impl Findings {
     }
 }
 
-/// The version that the engine speaks, or what is not as in any that is known.
+/// The interface version of the engine, or the first measurement that fits no known version.
 pub(crate) fn version(engine: &Functions) -> Result<Version, String> {
     let version = buffer_types(engine)?;
     devices(engine)?;

@@ -27,9 +27,9 @@ use crate::say::say;
 
 pub(crate) struct Report {
     file: c_int,
-    /// Requests to the run-time pools, in the columns of RAPIDS RMM's log; closed if none is asked for.
+    /// Pool requests in the columns of RAPIDS RMM's log; closed unless a trace is configured.
     trace: c_int,
-    /// Numbers the blocks of the trace.
+    /// Number of the next block in the trace.
     block: AtomicU64,
 }
 
@@ -61,7 +61,7 @@ impl Report {
         }
     }
 
-    /// Writes requests of one stream to the trace: blocks taken, and the last one given back.
+    /// Writes the requests of one stream to the trace; `None` frees the block that was taken last.
     pub(crate) fn requests(&self, stream: u64, steps: &[Option<u64>]) {
         if self.trace < 0 {
             return;

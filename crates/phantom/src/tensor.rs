@@ -13,7 +13,7 @@ use crate::kinds::{Layout, Op, Type};
 pub(crate) struct View<'a>(&'a Tensor);
 
 impl<'a> View<'a> {
-    /// The tensor that the engine points at, if it points at one.
+    /// View of the tensor at this address; `None` for a null pointer.
     ///
     /// # Safety
     /// Null, or a live tensor of the engine's that is not changed while the view is used, as are its sources.
@@ -57,12 +57,12 @@ impl<'a> View<'a> {
         self.0.view_offs
     }
 
-    /// True if both views are of one tensor.
+    /// True if both views are of the same tensor.
     pub(crate) fn is(self, other: Self) -> bool {
         core::ptr::eq(self.0, other.0)
     }
 
-    /// Values in a dimension.
+    /// Length of a dimension.
     pub(crate) fn ne(self, dimension: usize) -> u64 {
         self.0
             .ne
@@ -70,7 +70,7 @@ impl<'a> View<'a> {
             .map_or(0, |&ne| u64::try_from(ne).unwrap_or(0))
     }
 
-    /// Bytes from one value of a dimension to the next.
+    /// Stride of a dimension in bytes.
     pub(crate) fn nb(self, dimension: usize) -> u64 {
         self.0
             .nb
@@ -94,7 +94,7 @@ impl<'a> View<'a> {
         (0..DIMENSIONS).map(|d| self.ne(d)).fold(1, u64::saturating_mul)
     }
 
-    /// Values, were no dimension empty.
+    /// Product of all lengths, with an empty dimension counted as 1.
     pub(crate) fn extent(self) -> u64 {
         (0..DIMENSIONS)
             .map(|d| self.ne(d).max(1))
@@ -119,13 +119,12 @@ impl<'a> View<'a> {
         (from..DIMENSIONS).map(stretch).fold(first, u64::saturating_add)
     }
 
-    /// Rows follow each other without gaps.
+    /// True if rows follow each other without gaps.
     pub(crate) fn is_contiguous(self) -> bool {
         self.is_contiguous_from(0, DIMENSIONS)
     }
 
-    /// The first `until` dimensions follow each other without gaps, but that those up to `from` may have
-    /// them.
+    /// True if the first `until` dimensions are contiguous, apart from gaps in those up to `from`.
     pub(crate) fn is_contiguous_from(self, from: usize, until: usize) -> bool {
         let layout = self.layout();
         if self.ne(0) != layout.block && self.nb(0) != layout.size {
@@ -151,7 +150,7 @@ impl<'a> View<'a> {
     }
 }
 
-/// Bytes of a row of so many values.
+/// Bytes of a row of this many values.
 pub(crate) fn row_size(layout: Layout, values: u64) -> u64 {
     (values / layout.block).saturating_mul(layout.size)
 }

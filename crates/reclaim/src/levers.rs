@@ -103,7 +103,6 @@ fn take_under(root: &Path, name: &str) -> Result<(), TakeStepError> {
         // drop_caches frees clean pages only (Documentation/admin-guide/sysctl/vm.rst), so dirty pages are
         // written first.
         Step::WriteAndDropPageCache => {
-            // Dirty pages cannot be dropped; `drop_caches` skips them (fs/drop_caches.c).
             rustix::fs::sync();
             write(root, DROP_CACHES, "1")
         }

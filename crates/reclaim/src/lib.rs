@@ -127,7 +127,6 @@ pub fn reclaim(tree: &Sysroot, wish: &Wish) -> Result<Outcome, ReclaimError> {
     }
     let mut outcome = judge(tree, wish)?;
     let mut tried = Tried::default();
-    // Every step is planned at most once, so the loop ends after at most one pass over all steps.
     while let Some(planned) = outcome.last.steps.first().cloned() {
         // A step is tried once, so the loop ends even where a step frees nothing.
         tried.add(planned.step);

@@ -105,8 +105,6 @@ impl StreamParser {
     }
 
     fn take(&mut self, line: &[u8], after: Duration) -> Result<(), Failure> {
-        // llama-server sends an error after the first token as an `error:` field, without an event of its
-        // own.
         let Some(data) = line.trim_ascii_end().strip_prefix(b"data:") else {
             // llama-server sends an error during a stream as an `error:` line instead of a `data:` line.
             return match line.strip_prefix(b"error:") {

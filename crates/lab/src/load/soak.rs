@@ -123,7 +123,6 @@ impl Soaking<'_> {
         let mut clients: Vec<Client> = clients.collect();
         let (mut saved, mut answered) = (None::<Instant>, Instant::now());
         // Created outside the loop: a signal between two rounds would be missed otherwise.
-        // After a stall, missed ticks are skipped instead of being made up in a burst.
         let (mut stop, mut feel) = (pin!(stopped()), interval(FEEL_EVERY));
         // A stalled machine must not be sampled in a burst: equal readings would weigh several times.
         feel.set_missed_tick_behavior(MissedTickBehavior::Skip);

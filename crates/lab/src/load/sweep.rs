@@ -83,7 +83,6 @@ pub async fn sweep(
         before: warm.before.clone(),
         ..Sweep::default()
     };
-    // Ascending: pools only grow, so a deep prompt first would hide the cost of the others.
     let mut depths = depths.to_vec();
     // Ascending depths: a deep prompt first would leave its memory behind for the shallow ones.
     depths.sort_unstable();

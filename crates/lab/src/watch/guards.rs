@@ -76,7 +76,7 @@ impl Guards {
                 look.push(figure, pace, bytes >> 10);
             }
         }
-        // The page keeps its last refusals in a ring, so each look sees older ones again.
+        // The page keeps its last refusals, so each look sees older ones again.
         let news = page.ooms().filter(|oom| oom.sequence > *told).collect::<Vec<_>>();
         *told = news.iter().map(|oom| oom.sequence).max().unwrap_or(*told);
         news.into_iter()

@@ -111,7 +111,6 @@ impl Processes {
         sized.sort_unstable_by_key(|(pages, _)| std::cmp::Reverse(*pages));
         // A tree always has room for one more, so that a long-running child started late is still followed.
         let room = MOST.saturating_sub(self.followed.len());
-        // At least one for a tree, so that a new child of the program is followed in any case.
         for (_, pid) in sized.into_iter().take(room.max(usize::from(self.root.is_some()))) {
             self.followed.insert(pid, Followed::new(pid));
         }

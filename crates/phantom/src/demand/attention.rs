@@ -1,4 +1,4 @@
-//! Pool demand of flash attention, and whether its size is known.
+//! Pool demand of flash attention, exact or estimated.
 
 use plimsoll_pool::demand::Rules;
 use plimsoll_pool::demand::attention::Kernel;

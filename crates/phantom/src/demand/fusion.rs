@@ -1,7 +1,7 @@
-//! Products that ggml runs as one kernel and that ask the pool once.
+//! Matrix multiplications that ggml fuses into one kernel, which asks the pool once.
 //!
-//! For one token, the products with gate and up in front of a gated activation are one kernel, with their
-//! biases and scales. It is the only fusion that changes what is asked for. Source:
+//! For a single token, the gate and up products in front of a gated activation run as one kernel, with their
+//! biases and scales. No other fusion changes the requests. Source:
 //! `ggml-cuda.cu:ggml_cuda_should_fuse_mul_mat, ggml_cuda_should_fuse_mul_mat_vec_q @ b8799, b10605`.
 
 use plimsoll_pool::demand::Capability;
@@ -9,10 +9,10 @@ use plimsoll_pool::demand::Capability;
 use crate::kinds::{Glu, Op};
 use crate::tensor::View;
 
-/// Between a product and its activation lie a scale and a bias at most.
+/// Most operations between a product and its activation: a scale and a bias.
 const BETWEEN: usize = 2;
 
-/// Of the two products in front of an activation, the one that asks for nothing.
+/// The product of a fused pair that asks the pool for nothing.
 pub(crate) fn spared<'a>(activation: View<'a>, capability: Capability) -> Option<View<'a>> {
     const PASCAL: Capability = 600;
     let known = matches!(

@@ -1,5 +1,6 @@
-//! Matrix multiplications: choice of ggml's function. What quantised ones ask for is
-//! `plimsoll_pool::demand`'s to say; what cuBLAS asks for is in `cublas`.
+//! Pool demand of matrix multiplications: the choice of ggml's function.
+//!
+//! The requests of quantised products come from `plimsoll_pool::demand`, those of cuBLAS from `cublas`.
 //!
 //! Source: `ggml-cuda.cu:ggml_cuda_mul_mat, ggml_cuda_mul_mat_id @ b8799, b10605`;
 //! `mmvq.cu:ggml_cuda_should_use_mmvq, get_mmvq_mmid_max_batch`; `mmf.cu:ggml_cuda_should_use_mmf`,

@@ -160,7 +160,7 @@ pub(crate) unsafe fn is_on_card(tensor: *const Tensor) -> bool {
     buffer.is_some_and(|buffer| card_of_type(buffer.buffer_type).is_some())
 }
 
-/// Copies between cards are the cards' own; others go through the host.
+/// Copies a tensor between two cards; every other copy goes through the host.
 unsafe extern "C" fn copy_tensor(_: *mut Buffer, from: *const Tensor, _: *mut Tensor) -> bool {
     // SAFETY: the engine passes a live tensor.
     unsafe { is_on_card(from) }

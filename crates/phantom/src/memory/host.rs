@@ -19,7 +19,7 @@ pub(super) extern "C" fn is_host(_: Handle) -> bool {
     true
 }
 
-/// The CPU's.
+/// The CPU backend's buffer type.
 pub(super) extern "C" fn host_alignment(_: Handle) -> usize {
     let Some(phantom) = phantom::get() else {
         return ALIGNMENT;
@@ -29,7 +29,7 @@ pub(super) extern "C" fn host_alignment(_: Handle) -> usize {
     unsafe { (functions.ggml_backend_buft_get_alignment)((functions.ggml_backend_cpu_buffer_type)()) }
 }
 
-/// As CUDA does it: a buffer of the CPU's over our own memory, under our name.
+/// Allocates a CPU buffer over the plugin's own memory and renames it, as ggml's CUDA backend does.
 pub(super) extern "C" fn host_allocate(memory: Handle, size: usize) -> *mut Buffer {
     let Some(phantom) = phantom::get() else {
         return null_mut();
@@ -54,7 +54,7 @@ pub(super) extern "C" fn host_allocate(memory: Handle, size: usize) -> *mut Buff
     buffer
 }
 
-/// The memory of the host's buffers, by its start: their context is the CPU's, which is the start.
+/// Mapped memory of the host buffers, by its start address, which is also the context of the CPU's buffer.
 static HOST: Lock<BTreeMap<usize, Range>> = Lock::new(BTreeMap::new());
 
 fn keep_for_free(start: usize, range: Range) {

@@ -18,7 +18,7 @@ pub(super) struct Range {
 static NUMBER: AtomicU64 = AtomicU64::new(0);
 
 impl Range {
-    /// Maps a range; none where the address space, or a limit on it, has not got that much.
+    /// Maps a range; `None` where the address space or a limit on it is too small.
     pub(super) fn map(size: usize, protection: c_int, card: Option<&'static CardState>) -> Option<Self> {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
         // SAFETY: a new mapping at an address of the kernel's choice.

@@ -119,7 +119,7 @@ pub(super) fn devices(engine: &Functions) -> Result<(), String> {
     findings.done()
 }
 
-/// Bytes of the properties that the engine clears before it asks for them.
+/// Number of bytes of the properties that the engine clears before it asks the device for them.
 fn properties(engine: &Functions, device: *mut Device) -> usize {
     const MARK: u8 = 0xa5;
     let mut room = [u64::from_ne_bytes([MARK; 8]); 32];

@@ -1,4 +1,4 @@
-//! Products by cuBLAS: copies of the operands in a type that it multiplies.
+//! Pool demand of cuBLAS products: copies of the operands in a type that cuBLAS multiplies.
 //!
 //! Source: `ggml-cuda.cu:ggml_cuda_op_mul_mat, ggml_cuda_op_mul_mat_cublas,
 //! ggml_cuda_mul_mat_batched_cublas_impl @ b8799`, `ggml_cuda_mul_mat_cublas, ggml_cuda_mul_mat_cublas_impl @
