@@ -1,10 +1,10 @@
-//! Spilling: allocations whose front lies on the card and whose rest lies in host memory.
+//! Spilling: allocations whose first part lies on the card and whose rest lies in host memory.
 //!
 //! DECISION: only the part that does not fit is spilled, not the whole request: one range of addresses, of
-//! which the card reads the tail over the bus. [`crate::policy::room`] decides which requests are divided. A
+//! which the card reads the tail over the bus. [`crate::policy::room`] decides which requests are split. A
 //! small request costs a granule of host memory and is touched often, so large ones leave some room on the
-//! card for it; where that is used up too, the small one is spilled all the same, because a program that is
-//! refused four bytes dies of it. The kind of host memory is chosen for each card by
+//! card for small ones. When that room is used up, a small request is spilled too: a program that is refused
+//! four bytes would end. The kind of host memory is chosen for each card by
 //! [`crate::policy::placement`] and tried out by [`probe`].
 
 pub(crate) mod copy_border;

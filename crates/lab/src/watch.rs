@@ -1,6 +1,6 @@
 //! Memory recordings of a machine and of a program.
 //!
-//! DECISION: files of `/proc` stay open and are read again from the start. Processes are searched only after
+//! DECISION: files of `/proc` stay open and are read again from the start. The process list is rescanned only after
 //! the kernel has reported a new pid, and each tick is one write. A measurement therefore takes some tens of
 //! microseconds, and a SIGKILL loses only the current sample. The cards are read through the sampler process,
 //! as everywhere else.

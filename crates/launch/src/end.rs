@@ -1,4 +1,4 @@
-//! Causes of a child's end, and the kernel's count of out-of-memory kills.
+//! Reasons why a child process exited, and the kernel's count of out-of-memory kills.
 
 use std::fs;
 

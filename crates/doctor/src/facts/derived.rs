@@ -1,5 +1,5 @@
-//! Conclusions from several facts: the refusal that ended the load, the sizes of card and weights, memory
-//! taken before the start.
+//! Facts derived from several facts of a log: the allocation failure that ended the load, the sizes of card
+//! and weights, memory in use before the start.
 
 use plimsoll_base::Bytes;
 

@@ -1,8 +1,8 @@
 //! Hooks of batched copies: each copy is split at the borders that it would cross, on drivers that refuse
 //! such a copy.
 //!
-//! A batch has sets of attributes, each from a first copy on, so the first pieces of those copies take their
-//! place. A failure is reported with the number of the program's copy. Batches of boxes
+//! Each set of attributes of a batch applies from the copy at a given index on. After a split that index points
+//! to the first piece of the copy. An error reports the index of the program's own copy. Batches of boxes
 //! (`cuMemcpy3DBatchAsync`) are passed on unchanged.
 
 use alloc::vec::Vec;

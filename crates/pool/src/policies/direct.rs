@@ -1,8 +1,8 @@
 //! Direct policy: every request is a request to the device.
 //!
-//! DECISION: it waits for the card before it frees, as `cudaFree` does, and keeps what a graph has seen until
-//! the graph is gone. Nothing is cached and nothing is lost but granules: the baseline for the other
-//! policies.
+//! DECISION: it waits for the card before it frees, as `cudaFree` does, and keeps memory that a graph has
+//! captured until the graph is destroyed. Nothing is cached, and the only overhead is rounding up to the
+//! granularity: the baseline for the other policies.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;

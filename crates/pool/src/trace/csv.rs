@@ -2,8 +2,8 @@
 //!
 //! DECISION: `Thread,Time,Action,Pointer,Size,Stream`, one step a line, in the order of the file: the time is
 //! ignored, because RMM's clock does not separate the steps of one microsecond. Pointers and streams are
-//! hexadecimal. Line ends may be CRLF. Memory is bounded by the input, a line by its six fields; the first
-//! faulty line ends the reading, with its number and the expected form. Source:
+//! hexadecimal. Line ends may be CRLF. Memory use is proportional to the input. Each line has six
+//! fields; the first malformed line ends the reading with its number and the expected form. Source:
 //! `cpp/include/rmm/mr/logging_resource_adaptor.hpp @ rmm 5d50a37`.
 
 use alloc::string::{String, ToString};

@@ -1,8 +1,8 @@
 //! Summary of the guard pages of a program and its descendants over their whole life.
 //!
-//! Peaks are the page's own and exact. Processes of one program have theirs at times of their own, so what
-//! they took together at a time is the ledger's word. Where they share none, and of what pools held and what
-//! was spilled, the sum of peaks is told, which is at least that.
+//! The peak of a process comes from its guard page and is exact. Processes peak at different times, so the
+//! peak of all together comes from the shared ledger. Where there is no ledger, and for pools and spilled
+//! bytes, the sum of the peaks is reported, which is an upper bound.
 
 use std::collections::BTreeMap;
 

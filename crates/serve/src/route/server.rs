@@ -1,4 +1,4 @@
-//! Dispatch of requests: API keys, origins, and the route to an engine or to an answer of this server.
+//! Dispatch of requests: API keys, origins, and routing to an engine or to a built-in endpoint.
 
 use std::borrow::Cow;
 use std::convert::Infallible;

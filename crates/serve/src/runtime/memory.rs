@@ -1,9 +1,9 @@
 //! Readings of the cards, on their way to the scheduler.
 //!
-//! The sampler's thread reads the cards; here its readings become events. A run's own memory is told apart
-//! from that of other processes by process group, as every engine leads one of its own, and by what
-//! extensions measure. Host memory is measured only for runs of unknown need, because resident pages of a
-//! shared library are not what a plan predicts.
+//! The sampler's thread reads the cards; here its readings become events. The memory of a run is told from
+//! that of other processes by process group, because each engine leads one of its own, and by guard's pages.
+//! Host memory is measured only for runs without a plan: resident memory includes pages of shared libraries,
+//! which a plan does not count.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;

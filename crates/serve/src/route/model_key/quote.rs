@@ -1,9 +1,9 @@
-//! Finds where a JSON string is closed, without stopping at the quotes that are escaped in it.
+//! Search for the closing quote of a JSON string, past the escaped quotes in it.
 //!
 //! Ordinary text has an escaped quote every few dozen bytes. A search that stops at each of them spends its
-//! time on starting anew: 0.22 ms for a prompt of 2 MB with memchr, a fifth of the request. So a block is
-//! asked one question that the compiler turns into vector instructions, whether a quote in it may close the
-//! string; only a block that may is looked at byte by byte.
+//! time restarting: 0.22 ms for a prompt of 2 MB with memchr, a fifth of the request. So each block gets one
+//! test that the compiler vectorises: can a quote in it close the string? Only blocks that pass are scanned
+//! byte by byte.
 
 use std::mem;
 
