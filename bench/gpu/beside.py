@@ -174,7 +174,7 @@ def measure(session, build, until, options):
         ballast.stop()
     result["complete"] = all({"schema", "skipped"} & result["parts"].get(name, {}).keys() for name in parts)
     session.keep("beside", result)
-    # One file, because a lent machine gives few back.
+    # One file: the pages are small and many.
     with tarfile.open(f"{session.out}/pages.tar.gz", "w:gz") as pages:
         pages.add(session.pages, "pages")
     return result

@@ -1,4 +1,4 @@
-"""Rehearses run.py on a machine without a card, and checks what it writes: a lease is too dear for a slip of the pen.
+"""Rehearses run.py on a machine without a card, and checks what it writes, so that no mistake costs time on a card.
 
 usage: dry_run.py --plimsoll PROGRAM                 the matrix, small, which needs neither guard nor a driver: some seconds
        dry_run.py --target FOLDER                    every part, with guard over a libcuda that only counts: a minute (`cargo build -p plimsoll
@@ -56,7 +56,7 @@ def surroundings(folder, target, cards=1):
 
 
 def run(environment, *words, script="run.py"):
-    """One command as on a lent card; its output, shown."""
+    """One command as on a GPU machine; its output, shown."""
     done = subprocess.run([sys.executable, f"{HERE}/{script}", *words], env=environment, stdout=subprocess.PIPE, text=True, timeout=560)
     print(done.stdout, end="", flush=True)
     assert done.returncode == 0, f"{script} {' '.join(words)} ended with {done.returncode}"

@@ -2,8 +2,8 @@
 
 An archive `engines/NAME.tar.*` holds `bin/` of a CUDA build; a source `source/NAME.tar.xz` holds `llama.cpp/`. A source whose archive is
 there, too, is not built. Two builds side by side took 283 s of 32 cores, so one after the other the first is there after half of that, and the
-card measures while the second is made. What is built is packed for the way home, in parts that a lent machine gives back, one engine a command because
-64 MiB come back: so no second lease has to build both.
+card measures while the second is made. What is built is packed into $OUT in parts, one engine a command, so that another
+machine need not build both.
 """
 
 import glob

@@ -1,4 +1,4 @@
-"""What every measurement on a lent card needs: an engine in its own process, with and without guard, and the card's own word.
+"""Shared parts of every measurement on a card: an engine in its own process, with and without guard, and the card's own word.
 
 The guard is asked by its environment alone, as `plimsoll run` does it, so that a measurement of guard measures nothing else.
 """

@@ -4,7 +4,7 @@ usage: run.py --out FOLDER [--seconds 520] [--have FOLDER]... [--parts matrix-b1
        run.py --table FOLDER            prints the table of results that are there
        run.py --golden FOLDER --engine TEXT --card SPEC --date DATE   writes FOLDER/h200-matrix-BUILD.json for data/measured
        run.py --lane 0 ... & run.py --lane 1 --parts ... & wait      two cards, each with a command of its own: the first builds the engines
-It lies in a bundle of `cargo xtask gpu bundle`; README.md beside it has the commands of a lease. Needs python3 alone; a part that needs
+It lies in a bundle of `cargo xtask gpu bundle`; README.md beside it has the commands. Needs python3 alone; a part that needs
 PyTorch or a C compiler says so where they are not there. Parts run in the order of their worth, each within its share of the time and as soon as its engine
 is there; what is done is not done again. No setting of the card is touched.
 """

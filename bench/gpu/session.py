@@ -1,7 +1,7 @@
 """What the parts of `run.py` share: the bundle's programs, models made once, the cards as they are, and results that outlive a cut.
 
-All results lie in one file, `results.json`, written anew (and moved into place) whenever a part has something more: a lent machine
-gives eight files back, and a command that is cut off keeps what was written. A copy stays in the folder of work, so that the next command on the
+All results lie in one file, `results.json`, written anew (and moved into place) whenever a part has something more, so that a command
+that is cut off keeps what was written. A copy stays in the folder of work, so that the next command on the
 same machine goes on from there; `--have` names the results of an earlier machine. Two commands may run side by side over one folder of work, each
 with a card of its own (a lane): models and engines are shared, results and logs are not.
 """

@@ -1,4 +1,4 @@
-//! What `cargo xtask gpu bundle` takes to a lent GPU, run without one: the scripts, their order, and what they write.
+//! The scripts of `cargo xtask gpu bundle`, run without a GPU: their order, and what they write.
 //!
 //! The engine is a double that says what llama.cpp says of its buffers and listens nowhere; the plans are real. The parts that need guard
 //! and a driver are rehearsed by hand (`bench/gpu/README.md`), because they take a minute.
