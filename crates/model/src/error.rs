@@ -8,11 +8,11 @@ pub enum ModelError {
     #[error(transparent)]
     Key(#[from] GgufError),
 
-    #[error("the header has no key `{key}`; the file is no model or was converted incompletely")]
+    #[error("the header has no key `{key}`; the file is not a model, or was not fully converted")]
     MissingKey { key: String },
 
     #[error(
-        "the header states {layers} layers, {nextn_layers} of them for next tokens; llama.cpp takes 1 to 512"
+        "the header states {layers} layers, {nextn_layers} of them for next-token prediction; llama.cpp accepts 1 to 512"
     )]
     Layers { layers: u32, nextn_layers: u32 },
 

@@ -51,7 +51,7 @@ complete -c plimsoll -n "__fish_plimsoll_using_subcommand calibrate" -l alone -d
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand calibrate" -l json -d 'Print the measurements as JSON (plimsoll.calibration/1)'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand calibrate" -s h -l help -d 'Print help'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand doctor" -l pid -d 'Examine a running process' -r
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand doctor" -l context -d 'Further facts: command line, card, memory, what helped; repeatable' -r
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand doctor" -l context -d 'Further details: command line, card, memory, what helped; repeatable' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand doctor" -l sysroot -d 'Read /proc, /sys and /etc from a captured tree instead of this machine' -r -F
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand doctor" -l json -d 'Print the verdict as JSON (plimsoll.diagnosis/1)'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand doctor" -s h -l help -d 'Print help'
@@ -132,11 +132,11 @@ complete -c plimsoll -n "__fish_plimsoll_using_subcommand pool; and __fish_seen_
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand pool; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand quickstart" -l folder -d 'Folder of the models and their configuration [default: quickstart in Plimsoll\'s own directory]' -r -F
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand quickstart" -l listen -d 'Address to listen on; another port is taken if this one is in use' -r
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand quickstart" -l once -d 'End after the tour instead of serving on'
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand quickstart" -l once -d 'Exit after the tour instead of continuing to serve'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand quickstart" -s h -l help -d 'Print help'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand reclaim" -l need -d 'Memory that will be allocated, e.g. 5GiB' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand reclaim" -l contiguous -d 'Require blocks of at least 2^ORDER pages; 9 is a huge page of 2 MiB with 4 KiB pages' -r
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand reclaim" -l card -d 'Free memory on this card (number, UUID or name) instead of the host; only guarded processes are asked' -r
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand reclaim" -l card -d 'Reclaim memory on this card (number, UUID or name) instead of the host; only guarded processes can release any' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand reclaim" -l file -d 'Model file whose page cache may go first; one file of a split set stands for all; repeatable' -r -F
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand reclaim" -l config -d 'Configuration of `plimsoll serve`; stands for all its model files' -r -F
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand reclaim" -l gate -d 'Memory that the driver allocates from: free now, or available to the kernel. By default what is known of this machine\'s driver' -r -f -a "free\t''

@@ -39,7 +39,7 @@ pub enum Failure {
     Event(String),
     #[error("no answer in time")]
     Late,
-    #[error("the answer makes no sense: {0}")]
+    #[error("the server's answer is invalid: {0}")]
     Malformed(&'static str),
 }
 

@@ -55,7 +55,7 @@ pub enum InstallError {
     #[error("python3 -m venv failed:\n{said}")]
     MakeVenv { said: String },
     #[error(
-        "cannot fetch xllamacpp {RELEASE} from the package index:\n{said}\nhint: it needs Python 3.10 or later on x86-64 or aarch64 with glibc, and a way to PyPI (pip's own proxy and index settings apply)"
+        "cannot fetch xllamacpp {RELEASE} from the package index:\n{said}\nhint: it needs Python 3.10 or later on x86-64 or aarch64 with glibc, and access to PyPI (pip's own proxy and index settings apply)"
     )]
     FetchWheel { said: String },
     #[error("xllamacpp {RELEASE} does not load on this machine:\n{said}")]

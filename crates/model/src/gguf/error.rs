@@ -67,11 +67,11 @@ pub enum GgufError {
     #[error("{place} at byte {offset} makes the header longer than {needed} bytes, which no model needs")]
     HeaderTooLong { place: String, offset: u64, needed: u64 },
 
-    #[error("the file starts with `{found}`, not with `GGUF`; this is no GGUF file")]
+    #[error("not a GGUF file: it starts with `{found}` instead of `GGUF`")]
     Magic { found: String },
 
     #[error(
-        "GGUF version {version} is not read here, only 2 and 3; convert the model again with a current llama.cpp"
+        "GGUF version {version} is not supported, only 2 and 3; convert the model again with a current llama.cpp"
     )]
     Version { version: u32 },
 

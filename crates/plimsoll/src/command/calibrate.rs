@@ -55,10 +55,10 @@ pub(crate) enum Error {
     )]
     NoCard(Vec<String>),
     #[error(
-        "the driver does not tell its version, without which nothing is kept\nhint: see what `nvidia-smi` says"
+        "cannot read the driver's version, and nothing is saved without it\nhint: check that `nvidia-smi` works"
     )]
     NoDriver,
-    #[error("the driver did not say which cards there are\nhint: see whether `nvidia-smi` answers")]
+    #[error("the driver did not list its cards\nhint: check that `nvidia-smi` works")]
     Silent,
     #[error(
         "no place to keep the table: neither XDG_CONFIG_HOME nor HOME is set\nhint: name a file with --write"

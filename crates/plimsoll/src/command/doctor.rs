@@ -48,7 +48,7 @@ pub(crate) struct Arguments {
     /// Examine a running process
     #[arg(long, conflicts_with_all = ["command", "sysroot"])]
     pid: Option<u32>,
-    /// Further facts: command line, card, memory, what helped; repeatable
+    /// Further details: command line, card, memory, what helped; repeatable
     #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
     context: Vec<String>,
     /// Read /proc, /sys and /etc from a captured tree instead of this machine

@@ -38,7 +38,7 @@ pub(crate) struct Arguments {
     /// Address to listen on; another port is taken if this one is in use
     #[arg(long, value_name = "ADDRESS", default_value_t = LISTEN)]
     listen: SocketAddr,
-    /// End after the tour instead of serving on
+    /// Exit after the tour instead of continuing to serve
     #[arg(long)]
     once: bool,
 }

@@ -192,7 +192,8 @@ fn reason(question: &Question, cost: Option<Cost>, growth: Bytes) -> Reason {
         .fact("needs", pool)
         .fact("context", context)
         .because(
-            Reason::new("pool_live", format!("at most {live} of it are in use at once")).fact("live", live),
+            Reason::new("pool_live", format!("at most {live} of it is in use at any time"))
+                .fact("live", live),
         );
     if !growth.is_zero() {
         reason = reason.because(grows(question, growth));
