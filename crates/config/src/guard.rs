@@ -6,7 +6,7 @@
 //! are `None`, so that a model's own settings override the server's defaults one by one.
 
 use plimsoll_base::Bytes;
-use plimsoll_wire::options::{CardRule, Contexts, GgmlPoolMode as Pool, GuardOptions as Options, Uuid};
+use plimsoll_wire::options::{CardRule, Contexts, GgmlPoolMode, GuardOptions, Uuid};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -40,7 +40,7 @@ pub struct GuardWish {
     pub need: Option<Bytes>,
     /// With `spill`: bytes of the budget that are reserved for smaller requests.
     pub keep: Option<Bytes>,
-    pub pool: Option<Pool>,
+    pub pool: Option<GgmlPoolMode>,
     pub on_oom_managed: Option<bool>,
     pub hide_vmm: Option<bool>,
     pub contexts: Option<Contexts>,
@@ -87,9 +87,9 @@ impl GuardWish {
             ("spill", _) => self.spill = Some(size()?),
             ("need", _) => self.need = Some(size()?),
             ("keep", _) => self.keep = Some(size()?),
-            ("pool", Some("ours")) => self.pool = Some(Pool::Ours),
-            ("pool", Some("managed")) => self.pool = Some(Pool::Managed),
-            ("pool", Some("leave")) => self.pool = Some(Pool::Leave),
+            ("pool", Some("ours")) => self.pool = Some(GgmlPoolMode::Ours),
+            ("pool", Some("managed")) => self.pool = Some(GgmlPoolMode::Managed),
+            ("pool", Some("leave")) => self.pool = Some(GgmlPoolMode::Leave),
             ("on-oom", Some("managed")) => self.on_oom_managed = Some(true),
             ("hide-vmm", None) => self.hide_vmm = Some(true),
             ("contexts", Some("leave")) => self.contexts = Some(Contexts::Leave),
@@ -151,8 +151,8 @@ impl GuardWish {
     }
 
     /// The line for guard itself. `cards` are those of the plan.
-    pub fn options(&self, cards: &[GuardedCard]) -> Options {
-        let mut options = Options::NONE;
+    pub fn options(&self, cards: &[GuardedCard]) -> GuardOptions {
+        let mut options = GuardOptions::NONE;
         // The claim is not known here; cards of the plan carry it in their own rules below.
         options.budget = self.budget_for(None).map(Bytes::get);
         options.contexts = self.contexts.unwrap_or_default();
@@ -238,6 +238,6 @@ mod tests {
             line,
             "card=GPU-00112233-4455-6677-8899-aabbccddeeff:7:9 contexts=refuse reclaim wait=2"
         );
-        assert_eq!(Options::read(&line).unwrap().to_string(), line);
+        assert_eq!(GuardOptions::read(&line).unwrap().to_string(), line);
     }
 }

@@ -13,7 +13,7 @@ use plimsoll_base::Bytes;
 use plimsoll_probe::guard::{ask_for_idle, page_folders, read_page, read_pages};
 use plimsoll_probe::process::name;
 use plimsoll_wire::options::Uuid;
-use plimsoll_wire::page::{CardSnapshot, PageSnapshot as Snapshot, PageState as State};
+use plimsoll_wire::page::{CardSnapshot, PageSnapshot, PageState};
 
 /// Default time for neighbours to answer: many decode steps of a busy model.
 pub const PATIENCE: Duration = Duration::from_secs(2);
@@ -82,9 +82,9 @@ pub fn ask(neighbours: Vec<Neighbour>, cards: &[Uuid], patience: Duration) -> Ve
 }
 
 impl Neighbour {
-    fn of(folder: &Path, page: &Snapshot, cards: &[Uuid]) -> Option<Self> {
+    fn of(folder: &Path, page: &PageSnapshot, cards: &[Uuid]) -> Option<Self> {
         let held = Held::on(page, cards);
-        let is_one = page.state == State::Armed && !held.allocated.is_zero();
+        let is_one = page.state == PageState::Armed && !held.allocated.is_zero();
         Some(Self {
             pid: page.pid,
             // The page of a dead process stays in its folder until it is removed, so the process must exist
@@ -100,13 +100,13 @@ impl Neighbour {
         self.folder == folder
     }
 
-    fn page(&self) -> Option<Snapshot> {
+    fn page(&self) -> Option<PageSnapshot> {
         read_page(&self.folder, self.pid)
     }
 }
 
 impl Held {
-    fn on(page: &Snapshot, cards: &[Uuid]) -> Self {
+    fn on(page: &PageSnapshot, cards: &[Uuid]) -> Self {
         let sum =
             |of: fn(&CardSnapshot) -> u64| meant(page, cards).map(|(_, card)| Bytes::new(of(card))).sum();
         Self {
@@ -118,7 +118,7 @@ impl Held {
 }
 
 /// The cards of a page that were asked for, with their index in the page.
-fn meant<'a>(page: &'a Snapshot, cards: &'a [Uuid]) -> impl Iterator<Item = (usize, &'a CardSnapshot)> {
+fn meant<'a>(page: &'a PageSnapshot, cards: &'a [Uuid]) -> impl Iterator<Item = (usize, &'a CardSnapshot)> {
     let there = page.cards().iter().enumerate();
     there.filter(|(_, card)| cards.is_empty() || cards.contains(&Uuid(card.uuid)))
 }
@@ -153,7 +153,7 @@ impl Question {
         question
     }
 
-    fn is_answered(&self, page: &Snapshot) -> bool {
+    fn is_answered(&self, page: &PageSnapshot) -> bool {
         let answered = |(index, number): &(usize, u32)| {
             page.cards()
                 .get(*index)

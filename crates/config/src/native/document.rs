@@ -6,7 +6,7 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use plimsoll_base::Bytes;
-use plimsoll_wire::options::{Contexts, GgmlPoolMode as Pool};
+use plimsoll_wire::options::{Contexts, GgmlPoolMode};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use toml::Spanned;
@@ -201,9 +201,9 @@ impl From<Guard> for GuardWish {
             need: guard.need.map(Into::into),
             keep: guard.keep.map(Into::into),
             pool: guard.pool.map(|pool| match pool {
-                PoolChoice::Ours => Pool::Ours,
-                PoolChoice::Managed => Pool::Managed,
-                PoolChoice::Leave => Pool::Leave,
+                PoolChoice::Ours => GgmlPoolMode::Ours,
+                PoolChoice::Managed => GgmlPoolMode::Managed,
+                PoolChoice::Leave => GgmlPoolMode::Leave,
             }),
             on_oom_managed: guard.on_oom.map(|OnOom::Managed| true),
             hide_vmm: guard.hide_vmm,

@@ -8,7 +8,7 @@ use plimsoll_base::Bytes;
 use plimsoll_probe::guard::{page_folders, read_pages};
 use plimsoll_probe::process::name;
 use plimsoll_telemetry::record::{Figure, Group, Look, Pace, Unit};
-use plimsoll_wire::page::{OomSnapshot, PageSnapshot as Snapshot, Refusal};
+use plimsoll_wire::page::{OomSnapshot, PageSnapshot, Refusal};
 
 /// Interval between searches for folders of guard pages.
 const SEARCH_EVERY: Duration = Duration::from_secs(5);
@@ -40,7 +40,7 @@ impl Guards {
             self.folders = page_folders();
             self.searched = Some(Instant::now());
         }
-        let pages: Vec<Snapshot> = self
+        let pages: Vec<PageSnapshot> = self
             .folders
             .iter()
             .flat_map(|folder| read_pages(folder))
@@ -48,7 +48,7 @@ impl Guards {
         pages.iter().flat_map(|page| self.look_at(page, look)).collect()
     }
 
-    fn look_at(&mut self, page: &Snapshot, look: &mut Look) -> Vec<String> {
+    fn look_at(&mut self, page: &PageSnapshot, look: &mut Look) -> Vec<String> {
         // The name is kept: a refusal is often the last act of a process that is gone at the next look.
         let (name, told) = self
             .seen

@@ -29,7 +29,7 @@ use plimsoll_probe::guard::{PAGES, Preload, preload, unreachable};
 use plimsoll_probe::library::FindLibraryError;
 use plimsoll_probe::{Machine, Sampler, StartSamplerError, library};
 use plimsoll_wire::env as names;
-use plimsoll_wire::options::{Contexts, GuardOptions as Options, Uuid};
+use plimsoll_wire::options::{Contexts, GuardOptions, Uuid};
 use tokio::runtime;
 use tokio::time::timeout;
 
@@ -248,7 +248,7 @@ fn needs(
     }
 }
 
-fn options(arguments: &Arguments, chosen: &[Chosen], needs: &[Need]) -> Options {
+fn options(arguments: &Arguments, chosen: &[Chosen], needs: &[Need]) -> GuardOptions {
     let wish = GuardWish {
         budget: arguments.budget,
         contexts: match (arguments.strict_cards, arguments.report_cards) {

@@ -3,7 +3,7 @@
 use clap::{Args, ValueEnum};
 use plimsoll_base::Bytes;
 use plimsoll_config::GuardWish;
-use plimsoll_wire::options::GgmlPoolMode as Pool;
+use plimsoll_wire::options::GgmlPoolMode;
 
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "When an allocation does not fit")]
@@ -66,9 +66,9 @@ impl Rungs {
             need: self.need,
             keep: self.keep,
             pool: self.pool.map(|pool| match pool {
-                PoolChoice::Ours => Pool::Ours,
-                PoolChoice::Managed => Pool::Managed,
-                PoolChoice::Leave => Pool::Leave,
+                PoolChoice::Ours => GgmlPoolMode::Ours,
+                PoolChoice::Managed => GgmlPoolMode::Managed,
+                PoolChoice::Leave => GgmlPoolMode::Leave,
             }),
             on_oom_managed: self.on_oom.map(|OnOom::Managed| true),
             hide_vmm: said(self.hide_vmm),

@@ -22,7 +22,7 @@ use plimsoll_probe::library::GUARD;
 use plimsoll_probe::process::{Process, command_line};
 use plimsoll_probe::{Sampler, StartSamplerError};
 use plimsoll_telemetry::record::Source;
-use plimsoll_wire::options::GuardOptions as Options;
+use plimsoll_wire::options::GuardOptions;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::oneshot;
 use tokio::{runtime, time};
@@ -242,7 +242,7 @@ fn guarded(folder: &OwnedFolder) -> (Environment, Vec<String>) {
         Ok(library) => {
             let with = Preload {
                 library: &library,
-                options: &Options::default(),
+                options: &GuardOptions::default(),
                 pages: folder.path(),
                 trace: None,
             };

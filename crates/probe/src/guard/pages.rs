@@ -9,7 +9,7 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 
 use plimsoll_base::Bytes;
-use plimsoll_wire::page::{Page, PageSnapshot as Snapshot};
+use plimsoll_wire::page::{Page, PageSnapshot};
 use plimsoll_wire::tree::{FILE, TreeSnapshot, budget_word};
 use rustix::fs::OFlags;
 
@@ -18,17 +18,17 @@ const MOST: usize = 1024;
 const EXTENSION: &str = "page";
 
 /// Reads every page of `folder`, in no order.
-pub fn read_pages(folder: &Path) -> Vec<Snapshot> {
+pub fn read_pages(folder: &Path) -> Vec<PageSnapshot> {
     pids(folder).filter_map(|pid| read_page(folder, pid)).collect()
 }
 
 /// Reads the page of one process; `None` if it has none, or none that can be read.
-pub fn read_page(folder: &Path, pid: u32) -> Option<Snapshot> {
+pub fn read_page(folder: &Path, pid: u32) -> Option<PageSnapshot> {
     let mut bytes = [0; Page::SIZE];
     let file = open(File::options().read(true), &path(folder, pid)).ok()?;
     // The process goes on writing meanwhile, so counters of one snapshot may be a moment apart.
     file.read_exact_at(&mut bytes, 0).ok()?;
-    Snapshot::read(&bytes).ok()
+    PageSnapshot::read(&bytes).ok()
 }
 
 /// Reads what the ledger of `folder` says of its cards; `None` if no process of the tree has been on one.

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use plimsoll_launch::Environment;
 use plimsoll_wire::env as names;
-use plimsoll_wire::options::GuardOptions as Options;
+use plimsoll_wire::options::GuardOptions;
 
 const LD_PRELOAD: &str = "LD_PRELOAD";
 
@@ -13,7 +13,7 @@ const LD_PRELOAD: &str = "LD_PRELOAD";
 #[derive(Clone, Copy, Debug)]
 pub struct Preload<'a> {
     pub library: &'a Path,
-    pub options: &'a Options,
+    pub options: &'a GuardOptions,
     /// The folder of the pages.
     pub pages: &'a Path,
     /// The folder of traces, if they are wanted.
@@ -45,7 +45,7 @@ mod tests {
 
     #[test]
     fn guard_comes_first_and_what_was_preloaded_stays() {
-        let options = Options::read("budget=7 reuse").unwrap();
+        let options = GuardOptions::read("budget=7 reuse").unwrap();
         let guard = Preload {
             library: Path::new("/lib/guard.so"),
             options: &options,

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use plimsoll_base::Bytes;
 use plimsoll_wire::options::Uuid;
-use plimsoll_wire::page::{CardSnapshot, OomSnapshot, PageSnapshot as Snapshot, PageState as State, Refusal};
+use plimsoll_wire::page::{CardSnapshot, OomSnapshot, PageSnapshot, PageState, Refusal};
 use plimsoll_wire::tree::{TreeCardSnapshot, TreeSnapshot, key};
 
 /// Refusals that are kept of one process.
@@ -17,7 +17,7 @@ const MOST_REFUSALS: usize = 4096;
 /// One process.
 #[derive(Clone, Debug)]
 struct Process {
-    state: State,
+    state: PageState,
     pools: u32,
     pinned: u64,
     cards: Vec<CardSnapshot>,
@@ -67,7 +67,7 @@ pub struct Refused {
 
 impl Record {
     /// Takes what the pages say now, and the ledger beside them.
-    pub fn see(&mut self, pages: &[Snapshot], tree: Option<TreeSnapshot>) {
+    pub fn see(&mut self, pages: &[PageSnapshot], tree: Option<TreeSnapshot>) {
         // The last ledger stays: its file goes with the last process.
         self.tree = tree.or(self.tree.take());
         for page in pages {
@@ -84,12 +84,12 @@ impl Record {
 
     /// Processes that have begun to use a card.
     pub fn armed(&self) -> usize {
-        self.count(State::Armed)
+        self.count(PageState::Armed)
     }
 
     /// Processes in which guard gave up.
     pub fn disarmed(&self) -> usize {
-        self.count(State::Disarmed)
+        self.count(PageState::Disarmed)
     }
 
     /// Pools of the program that guard served in its stead.
@@ -103,7 +103,7 @@ impl Record {
         pinned.map(Bytes::new).sum()
     }
 
-    fn count(&self, state: State) -> usize {
+    fn count(&self, state: PageState) -> usize {
         let in_state = self.processes.values().filter(|process| process.state == state);
         in_state.count()
     }
@@ -134,7 +134,7 @@ impl Record {
 }
 
 impl Process {
-    fn see(&mut self, page: &Snapshot) {
+    fn see(&mut self, page: &PageSnapshot) {
         self.state = page.state;
         // Maxima, because a page is written while it is read.
         self.pools = self.pools.max(page.pools);

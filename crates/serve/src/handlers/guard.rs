@@ -27,7 +27,7 @@ use plimsoll_probe::folder::OwnedFolder;
 use plimsoll_probe::guard::{PAGES, Preload, preload, read_pages};
 use plimsoll_scheduler::{Effect, Event, ModelId, RunId};
 use plimsoll_wire::options::Uuid;
-use plimsoll_wire::page::{CardSnapshot, PageSnapshot as Snapshot};
+use plimsoll_wire::page::{CardSnapshot, PageSnapshot};
 
 use self::budgets::PendingRequest;
 use crate::runtime::{EngineRun, Extension, Runtime};
@@ -265,7 +265,7 @@ fn means() -> Result<(PathBuf, OwnedFolder), String> {
 
 impl GuardedRun {
     /// Pages of its processes that are still alive.
-    fn live(&self) -> Vec<Snapshot> {
+    fn live(&self) -> Vec<PageSnapshot> {
         let mut pages = read_pages(&self.pages);
         pages.retain(|page| is_alive(page.pid));
         pages

@@ -25,7 +25,7 @@ use plimsoll_planner::Engine;
 use plimsoll_probe::Sampler;
 use plimsoll_probe::folder::OwnedFolder;
 use plimsoll_probe::guard::{PAGES, Preload, preload};
-use plimsoll_wire::options::GuardOptions as Options;
+use plimsoll_wire::options::GuardOptions;
 use serde_json::json;
 use tokio::sync::mpsc::Receiver;
 
@@ -257,7 +257,7 @@ impl Rig {
         let usual = std::env::vars_os().filter(|(name, _)| !name.to_string_lossy().starts_with("LLAMA_"));
         let visible = Visible::Cards(card.uuid.iter().cloned().collect());
         let mut environment = child_environment(usual, &[], &visible, None, None);
-        let mut options = Options::NONE;
+        let mut options = GuardOptions::NONE;
         // A budget makes guard measure the context; a whole card is never refused.
         options.budget = Some(card.total.get());
         let guard = Preload {
