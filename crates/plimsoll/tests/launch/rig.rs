@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use plimsoll_base::Bytes;
 use plimsoll_launch::{
-    Child, ChildEvent, ChildSpec, Ended, Environment, Launcher, Log, Readiness, StopWay, Visible,
+    Child, ChildEnded, ChildEvent, ChildSpec, Environment, Launcher, Log, Readiness, StopWay, Visible,
     child_environment, free_port,
 };
 use tokio::sync::mpsc;
@@ -133,7 +133,7 @@ impl Running {
     }
 
     /// Waits for the end, which must be the last event.
-    pub(crate) async fn ended(&mut self) -> Ended {
+    pub(crate) async fn ended(&mut self) -> ChildEnded {
         loop {
             if let ChildEvent::Ended(ended) = self.next().await {
                 assert_eq!(timeout(LIMIT, self.events.recv()).await.unwrap(), None);

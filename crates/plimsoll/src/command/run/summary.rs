@@ -5,28 +5,28 @@ use std::fmt::Write;
 use std::path::PathBuf;
 
 use plimsoll_base::{Bytes, Card};
-use plimsoll_probe::guard::{CardRecord, Record, Refused};
+use plimsoll_probe::guard::{CardRecord, GuardRefusal, Record};
 use plimsoll_wire::page::Refusal;
 use serde_json::{Value, json};
 
-use super::child::End;
+use super::child::ChildEnd;
 use super::{named, say};
 
 const SCHEMA: &str = "plimsoll.run/1";
 const REASONS: [Refusal; 4] = [Refusal::Budget, Refusal::Driver, Refusal::Spill, Refusal::Context];
 
-pub(super) struct Summary<'a> {
+pub(super) struct RunSummary<'a> {
     pub(super) command: &'a [OsString],
     /// Cards of the machine, for their names.
     pub(super) cards: Vec<Card>,
     pub(super) record: Record,
     pub(super) trace: Option<PathBuf>,
-    pub(super) end: End,
+    pub(super) end: ChildEnd,
     /// True if it could spill, but its demand could not be planned.
     pub(super) unplanned: bool,
 }
 
-impl Summary<'_> {
+impl RunSummary<'_> {
     pub(super) fn print(&self) {
         self.lines().iter().for_each(|line| say(line));
     }
@@ -107,8 +107,8 @@ impl Summary<'_> {
             "schema": SCHEMA,
             "command": command,
             "exit": match self.end {
-                End::Code(code) => json!({ "code": code }),
-                End::Signal(signal) => json!({ "signal": signal }),
+                ChildEnd::Code(code) => json!({ "code": code }),
+                ChildEnd::Signal(signal) => json!({ "signal": signal }),
             },
             "processes": self.record.armed(),
             "disarmed": self.record.disarmed(),
@@ -137,7 +137,7 @@ impl Summary<'_> {
     }
 }
 
-fn refused_json(refused: &Refused) -> Value {
+fn refused_json(refused: &GuardRefusal) -> Value {
     json!({
         "pid": refused.pid,
         "reason": word(refused.why),
