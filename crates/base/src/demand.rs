@@ -86,7 +86,7 @@ pub trait MemoryModel: fmt::Debug + Send + Sync {
     /// Bytes on these cards by depth; or the reason why depth is not tracked, as text.
     fn curve(&self, _cards: &[Card]) -> Result<Curve, String> {
         // Only a plan knows the growth; a declared size is a constant.
-        Err("how its need grows with depth is not known".to_owned())
+        Err("the growth of its memory with context depth is unknown".to_owned())
     }
 
     /// The reduced context, where the requested one is too large for these cards.
@@ -116,9 +116,9 @@ impl MemoryModel for DeclaredSize {
             return match self.0.is_zero() {
                 true => Ok(Vec::new()),
                 // Without a card, even a declared size has nowhere to go; zero is an engine on the CPU.
-                false => {
-                    Err(Reason::new("no_card", "it needs a card and there is none").fact("need", self.0))
-                }
+                false => Err(
+                    Reason::new("no_card", "it needs a GPU, and this machine has none").fact("need", self.0),
+                ),
             };
         };
         let mut rest = self.0;
@@ -145,7 +145,7 @@ impl MemoryModel for UnknownSize {
             [card] => Ok(vec![(card.id.clone(), card.free)]),
             _ => Err(Reason::new(
                 "unknown_need",
-                "what it takes is not known, so it gets exactly one card to itself",
+                "its memory need is unknown, so it gets one whole card exclusively",
             )),
         }
     }

@@ -95,7 +95,10 @@ impl CommandWords {
     }
 }
 
-const UNCLOSED: Complaint = ("a quote is not closed", "close it, or put a backslash before it");
+const UNCLOSED: Complaint = (
+    "a quotation mark is not closed",
+    "close it, or put a backslash before it",
+);
 
 #[cfg(test)]
 mod tests {
@@ -126,11 +129,13 @@ mod tests {
         for (text, message) in [
             (
                 "a 'b",
-                "the command cannot be split: a quote is not closed; close it, or put a backslash before it",
+                "the command cannot be split: a quotation mark is not closed; close it, or put a backslash \
+                    before it",
             ),
             (
                 "a \"b\\",
-                "the command cannot be split: a quote is not closed; close it, or put a backslash before it",
+                "the command cannot be split: a quotation mark is not closed; close it, or put a backslash \
+                    before it",
             ),
             (
                 " \n# c\n",

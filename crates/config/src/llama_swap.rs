@@ -35,25 +35,25 @@ const READ: [&str; 10] = [
 
 /// Keys that have no effect here, and why.
 const WITHOUT_EFFECT: [(&str, &str); 16] = [
-    ("startPort", "ports are given by the system"),
+    ("startPort", "the operating system assigns the ports"),
     ("logLevel", "`RUST_LOG` chooses what is logged"),
     ("logRequests", "`RUST_LOG` chooses what is logged"),
     ("logTimeFormat", "`RUST_LOG` chooses what is logged"),
-    ("logToStdout", "what a model prints is kept with the model"),
-    ("metricsMaxInMemory", "`/metrics` needs no bound"),
+    ("logToStdout", "each model's output is kept in its own log"),
+    ("metricsMaxInMemory", "`/metrics` needs no size limit"),
     ("captureBuffer", "requests are not recorded"),
     ("store", "requests are not recorded"),
-    ("performance", "cards are always watched"),
+    ("performance", "GPU memory is always monitored"),
     ("ui", "remove it"),
     ("upstream", "remove it"),
     (
         "sendLoadingState",
-        "loading is told in the status, not in answers",
+        "loading progress appears in the status, not in answers",
     ),
-    ("includeAliasesInList", "aliases are part of each model's entry"),
+    ("includeAliasesInList", "aliases belong to each model's entry"),
     ("profiles", "give each model its own name"),
     ("selectors", "give each model its own name"),
-    ("peers", "other machines are not asked"),
+    ("peers", "requests are not forwarded to other machines"),
 ];
 
 /// Reads a file.
@@ -72,7 +72,7 @@ pub(super) fn parse(
         YamlTree::Map(pairs) => pairs,
         YamlTree::Null => Vec::new(),
         YamlTree::Scalar(_) | YamlTree::List(_) => {
-            return Err(reader.fault(root.line, "the file is no map", "write `models:`"));
+            return Err(reader.fault(root.line, "the file is not a YAML mapping", "write `models:`"));
         }
     };
     for pair in &mut pairs {
@@ -275,7 +275,7 @@ impl LlamaSwapReader<'_> {
         // Newer releases have groups below `routing.router.settings`, older ones at the top level.
         for parent in [Some(global), settings].into_iter().flatten() {
             if let Some(matrix) = parent.get("matrix") {
-                let text = "`matrix` has no effect: models run together when their memory fits";
+                let text = "`matrix` has no effect: models run together whenever they fit in memory";
                 self.warn(matrix.line, text.to_owned(), "`pin` keeps a model loaded");
             }
             for group in parent
@@ -317,7 +317,7 @@ impl LlamaSwapReader<'_> {
         self.warn(
             group.line,
             text,
-            "models run together when their memory fits, and the idle make room",
+            "models run together whenever they fit in memory, and idle models are evicted first",
         );
         Ok(())
     }

@@ -130,8 +130,8 @@ fn launch(
         return Err(ConfigError::new(
             at,
             ConfigProblem::ReadLine {
-                why: "the command takes no `${PORT}`, so nobody knows where it listens",
-                remedy: "pass `${PORT}` to it, or say `proxy = \"http://127.0.0.1:…\"`",
+                why: "the command does not use `${PORT}`, so its port is unknown",
+                remedy: "pass `${PORT}` to it, or set `proxy = \"http://127.0.0.1:…\"`",
             },
         ));
     }
@@ -184,8 +184,11 @@ fn flags(
         .iter()
         .filter(|setting| setting.flag.effect == FlagClass::Router)
     {
-        let text = format!("{} is ours to set and is left out", setting.flag.name());
-        warnings.push(Warning::new(setting.origin.clone(), text).hint("say it under [serve]"));
+        let text = format!(
+            "Plimsoll sets {} itself, so this one is ignored",
+            setting.flag.name()
+        );
+        warnings.push(Warning::new(setting.origin.clone(), text).hint("set it under [serve]"));
     }
     // The daemon chooses address and port of its children.
     options.retain(|setting| setting.flag.effect != FlagClass::Router);

@@ -72,7 +72,7 @@ fn last_of_each(file: &Arc<str>, sections: Vec<Section>, warnings: &mut Vec<Warn
         section.name = assemble::canonical_name(&raw);
         // The grammar takes the name up to `]`, blanks included; a request for it would have to carry them.
         if section.name.ends_with([' ', '\t']) {
-            let text = format!("the name of the section ends in a blank: `{}`", section.name);
+            let text = format!("the section name ends with a space: `{}`", section.name);
             warnings.push(
                 Warning::new(FlagOrigin::file(file, section.line), text).hint("write `]` right after it"),
             );
@@ -94,12 +94,10 @@ fn last_of_each(file: &Arc<str>, sections: Vec<Section>, warnings: &mut Vec<Warn
             (&*before, &section)
         };
         let text = format!(
-            "the section [{}] is lost: that on line {} replaces it",
+            "the section [{}] has no effect: the section of the same name on line {} replaces it",
             lost.name, wins.line
         );
-        warnings.push(
-            Warning::new(FlagOrigin::file(file, lost.line), text).hint("put all its settings into one"),
-        );
+        warnings.push(Warning::new(FlagOrigin::file(file, lost.line), text).hint("merge the two sections"));
         if raw >= *raw_before {
             (*raw_before, *before) = (raw, section);
         }

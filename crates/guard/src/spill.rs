@@ -203,7 +203,7 @@ fn hand_out(index: CardIndex, range: SpillRange) -> DevicePointer {
             },
         );
         say_some!(
-            "card {}: {} overflow: {} of it on the card, {} in {}",
+            "card {}: {} overflowed: {} of it is on the card, {} in {}",
             index.number(),
             ByteSize(range.asked),
             ByteSize(range.head),

@@ -26,7 +26,7 @@ impl Flash {
     /// A layer in host memory would attend on a card, or the other way round.
     pub(super) const MOVED: Self = Self {
         on: false,
-        missing: Some("a layer in host memory would attend on a card"),
+        missing: Some("a layer in host memory would compute its attention on a card"),
     };
 
     /// True where the host computes attention, because a card has no kernel for it.

@@ -27,9 +27,9 @@ fn loss_of(advice: &Advice) -> (u64, &'static str) {
     match advice {
         Advice::WindowedCache => (
             1,
-            "tokens outside the window are processed again where a prompt returns to them",
+            "tokens outside the window are processed again when a prompt returns to them",
         ),
-        Advice::FreeCard { .. } => (1, "other processes must give it up"),
+        Advice::FreeCard { .. } => (1, "other processes must release it"),
         Advice::FlashAttention | Advice::DivideLayers(_) => (1, "nothing"),
         Advice::QuantiseCache("q8_0") => (2, "hardly any precision"),
         Advice::NoOpOffload => (2, "prompts are slower where weights are in host memory"),

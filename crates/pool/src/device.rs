@@ -54,7 +54,7 @@ impl OutOfMemory {
 impl fmt::Display for OutOfMemory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { asked, free } = self;
-        write!(f, "{asked} bytes were asked for and {free} are free")
+        write!(f, "{asked} bytes were requested and {free} are free")
     }
 }
 

@@ -94,11 +94,11 @@ pub struct ReclaimOutcome {
 
 #[derive(Debug, thiserror::Error)]
 pub enum ReclaimError {
-    #[error("/proc/meminfo does not say how much is free and available, so nothing can be decided")]
+    #[error("/proc/meminfo does not show how much is free and available, so nothing can be decided")]
     Measure,
-    #[error("this kernel has blocks of order 0 to {last}, and none of order {order}")]
+    #[error("this kernel has blocks of order 0 to {last}, not {order}")]
     Order { order: usize, last: usize },
-    #[error("free blocks cannot be seen: /proc/buddyinfo is missing")]
+    #[error("the free blocks are unknown: /proc/buddyinfo is missing")]
     Blocks,
     #[error(transparent)]
     OpenModel(#[from] OpenModelError),

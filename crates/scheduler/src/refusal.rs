@@ -123,8 +123,10 @@ pub(crate) fn too_deep(depths: &DepthRefusal) -> RequestRefusal {
     let tokens = depths.depth.tokens(depths.slots);
     let fits = depths.fits.unwrap_or(0).min(depths.slots.full);
     let name = depths.name;
-    let text =
-        format!("{name} may reach {tokens} tokens with this request, and its cards have memory for {fits}");
+    let text = format!(
+        "{name} would reach up to {tokens} tokens with this request, and its cards have memory for \
+            {fits}"
+    );
     // If empty cards could hold that depth, only others' memory is in the way, and a retry may succeed.
     let crowded_out = depths.needs.iter().all(|need| {
         let account = depths.ledger.account(&need.card);

@@ -392,7 +392,10 @@ fn busy_and_new_runs_are_waited_for_and_pinned_ones_are_not() {
         panic!("a pinned model is counted on to go");
     };
     assert!(never.crowded_out);
-    assert_eq!(never.hints[0].to_string(), "free memory that others hold on a");
+    assert_eq!(
+        never.hints[0].to_string(),
+        "free memory that other processes hold on a"
+    );
 }
 
 #[test]

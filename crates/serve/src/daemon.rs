@@ -62,7 +62,8 @@ pub enum DaemonError {
     #[error(transparent)]
     Config(#[from] ConfigureError),
     #[error(
-        "no memory to serve from: no card answers and /proc/meminfo cannot be read; describe one with --card name=…,total=…"
+        "no memory to serve from: no GPU answers and /proc/meminfo cannot be read; describe a card with \
+            --card name=…,total=…"
     )]
     NoCard,
     #[error(transparent)]
@@ -196,7 +197,7 @@ impl Daemon {
             setup.config.display()
         );
         if runtime.count() == 0 {
-            tracing::warn!("it contains no model; add one and send SIGHUP");
+            tracing::warn!("it configures no model; add one and send SIGHUP");
         }
         // Surveys read headers from disk; requests need not wait for them.
         tokio::task::spawn_local(Rc::clone(&runtime).introduce());

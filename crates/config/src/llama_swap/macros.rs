@@ -33,7 +33,7 @@ impl Macros {
             return Ok(Self::default());
         };
         let Some(pairs) = node.pairs() else {
-            let (why, remedy) = ("`macros` is no map", "write `name: value` under it");
+            let (why, remedy) = ("`macros` is not a YAML mapping", "write `name: value` under it");
             return Err(ConfigError::new(
                 FlagOrigin::file(file, node.line),
                 ConfigProblem::ReadLine { why, remedy },
@@ -59,7 +59,7 @@ impl Macros {
                 return fail("has a reserved name", "choose another");
             }
             let YamlTree::Scalar(value) = &pair.value.tree else {
-                return fail("is no text, number or truth", "write one value");
+                return fail("is not a string, number or boolean", "write one value");
             };
             let entry = Macro::new(&pair.key, value);
             // A cycle over several macros cannot expand: each is substituted once, last declared first.
@@ -94,7 +94,7 @@ impl Macros {
                     break;
                 }
                 *text = replaced(text, slug, value).ok_or_else(|| {
-                    let (why, remedy) = ("makes a text longer than 64 KiB", "shorten what it stands for");
+                    let (why, remedy) = ("expands to more than 64 KiB", "shorten its value");
                     let name = name.clone();
                     ConfigError::new(
                         FlagOrigin::file(file, line),

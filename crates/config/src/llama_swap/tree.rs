@@ -150,7 +150,7 @@ impl<'de> Visitor<'de> for YamlReader {
     fn visit_str<E: Error>(self, value: &str) -> Result<YamlTree, E> {
         // Checked while reading: an alias repeats the text without costing a node of the budget.
         if value.len() > LONGEST {
-            return Err(E::custom("a text is longer than 16 KiB; shorten it"));
+            return Err(E::custom("a string is longer than 16 KiB; shorten it"));
         }
         Ok(YamlTree::Scalar(value.to_owned()))
     }

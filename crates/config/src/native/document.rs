@@ -218,7 +218,7 @@ impl From<GuardTable> for GuardSettings {
 
 /// Arguments: a list, or one line split as a shell splits it.
 #[derive(Debug, Deserialize, JsonSchema)]
-#[serde(untagged, expecting = "a line of text or a list of texts")]
+#[serde(untagged, expecting = "a string or a list of strings")]
 pub(super) enum WordList {
     Line(String),
     List(Vec<String>),
@@ -236,7 +236,7 @@ impl TryFrom<String> for Length {
     fn try_from(text: String) -> Result<Self, String> {
         // A newtype with TryFrom, so that serde reports the line of a bad value.
         let length = duration::parse(&text).map(Self);
-        length.ok_or_else(|| format!("`{text}` is no length of time; write {}", duration::EXPECTED))
+        length.ok_or_else(|| format!("`{text}` is not a duration; write {}", duration::EXPECTED))
     }
 }
 

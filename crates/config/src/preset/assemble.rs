@@ -41,7 +41,10 @@ pub(super) fn options(
 }
 
 fn lost(file: &Arc<str>, lost: &PresetLine, wins: &PresetLine) -> Warning {
-    let text = format!("`{}` loses to `{}` on line {}", lost.key, wins.key, wins.line);
+    let text = format!(
+        "`{}` is overridden by `{}` on line {}",
+        lost.key, wins.key, wins.line
+    );
     Warning::new(FlagOrigin::file(file, lost.line), text).hint("keep one of them")
 }
 
@@ -65,7 +68,7 @@ fn setting(
     };
     if found.flag.known == KnownFlag::Ik {
         let text = format!(
-            "`{}` is known to ik_llama.cpp only; llama-server refuses it",
+            "`{}` exists only in ik_llama.cpp; llama-server rejects it",
             line.key
         );
         warnings.push(Warning::new(origin.clone(), text));
@@ -126,10 +129,10 @@ fn dropped(origin: &FlagOrigin, found: FoundFlag, line: &PresetLine) -> Option<W
         "dedup-cache-models" => say(format!("`{}` has no effect here", line.key), "remove it"),
         _ if found.flag.effect == FlagClass::Router => say(
             format!(
-                "`{}` has no effect in a section: it belongs to the router",
+                "`{}` has no effect in a section: it is a setting of the router",
                 line.key
             ),
-            "give it to `plimsoll serve`",
+            "pass it to `plimsoll serve`",
         ),
         _ => None,
     }
@@ -265,7 +268,10 @@ fn seconds(options: &Options, name: &str, least: i64, warnings: &mut Vec<Warning
         // `std::stoi` throws beyond an int, and llama-server then keeps its default.
         Ok(count @ 0..=0x7fff_ffff) => Some(Duration::from_secs(count.unsigned_abs())),
         _ => {
-            let text = format!("`{}` is no number of seconds; the default stands", quoted(text));
+            let text = format!(
+                "`{}` is not a number of seconds; the default is used",
+                quoted(text)
+            );
             warnings.push(Warning::new(setting.origin.clone(), text));
             None
         }

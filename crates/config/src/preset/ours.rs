@@ -150,8 +150,8 @@ fn unknown(file: &Arc<str>, line: &PresetLine) -> ConfigError {
     let near = known.filter_map(|name| Some((distance_within(&line.key, name, name.len() / 2)?, name)));
     let problem = if OF_SERVER.contains(&line.key.as_str()) {
         ConfigProblem::ReadLine {
-            why: "this setting of ours is the server's, not a model's",
-            remedy: "put it before the first section or into [*]",
+            why: "this Plimsoll setting applies to the server, not to a model",
+            remedy: "move it before the first section or into [*]",
         }
     } else {
         ConfigProblem::FindKey {

@@ -68,7 +68,7 @@ hooks! {
         (address: DevicePointer, size: usize, offset: usize, handle: AllocationHandle, flags: u64) calls real
     {
         if reservations::beyond(address, bytes(size)) {
-            say_some!("{} at {address:#x} lie beyond the addresses that the driver gave", ByteSize(bytes(size)));
+            say_some!("{} at {address:#x} are outside the addresses that the driver reserved", ByteSize(bytes(size)));
             return OUT_OF_MEMORY;
         }
         let result = real(address, size, offset, handle, flags);
@@ -103,7 +103,7 @@ hooks! {
             .find(|given| real(address, usize::try_from(*given).unwrap_or(0), alignment, hint, flags) == SUCCESS);
         let Some(given) = given else { return result };
         reservations::remember(*address, bytes(size), given);
-        say_some!("{} of addresses were refused, and {} given instead", ByteSize(bytes(size)), ByteSize(given));
+        say_some!("a reservation of {} of addresses was refused; {} were reserved instead", ByteSize(bytes(size)), ByteSize(given));
         SUCCESS
     }
 

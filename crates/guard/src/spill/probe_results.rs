@@ -56,7 +56,7 @@ pub(super) fn crossing(index: CardIndex, place: SpillPlace, matters: bool) -> Op
 pub(super) fn say(index: CardIndex, place: SpillPlace) {
     if of(index).hold().say_once() {
         say!(
-            "card {}: what does not fit goes to {}",
+            "card {}: allocations that do not fit go to {}",
             index.number(),
             place.name()
         );

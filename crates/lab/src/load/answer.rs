@@ -89,7 +89,7 @@ impl StreamParser {
         self.line.extend_from_slice(rest);
         // Checked after each feed, so a server that never ends its line cannot fill the memory.
         match self.line.len() > MOST_EVENT {
-            true => Err(LoadFailure::Malformed("an event without end")),
+            true => Err(LoadFailure::Malformed("an event that never ends")),
             false => Ok(()),
         }
     }
@@ -121,7 +121,7 @@ impl StreamParser {
             return Ok(());
         }
         let event: Value =
-            serde_json::from_slice(data).map_err(|_| LoadFailure::Malformed("an event that is no JSON"))?;
+            serde_json::from_slice(data).map_err(|_| LoadFailure::Malformed("an event that is not JSON"))?;
         // Other servers, and newer builds of llama-server, send the error as an ordinary event.
         if !event["error"].is_null() {
             return Err(LoadFailure::Event(told(&event["error"])));

@@ -84,7 +84,7 @@ pub struct Beside {
 
 #[derive(Debug, thiserror::Error)]
 pub enum BesideError {
-    #[error("{target} fails by itself, before anything is beside it: {failure}")]
+    #[error("{target} fails alone, before the second program starts: {failure}")]
     Alone { target: String, failure: String },
     #[error("cannot start the second program: {0}")]
     Start(#[from] io::Error),
@@ -103,7 +103,7 @@ impl Beside {
         let mut first = self.try_in(StartOrder::ServerFirst, server, figures).await?;
         if first.server.recovered == Some(false) {
             // A second run would measure the damage of the first one.
-            let note = "the other order was not tried: the server does not answer any more";
+            let note = "the other order was not tried: the server no longer answers";
             first.notes.push(note.to_owned());
             return Ok(vec![first]);
         }
@@ -227,7 +227,11 @@ impl Beside {
 /// Unloads the model, if the server supports that.
 async fn step_back(server: &LoadTarget) -> Option<String> {
     if !server.is_plimsoll {
-        return Some("the server keeps its model, so that only its requests come second; behind plimsoll the model does".to_owned());
+        return Some(
+            "the server keeps its model loaded, so only its requests come second; behind Plimsoll \
+            the model is loaded second too"
+                .to_owned(),
+        );
     }
     let unloaded = server
         .post("/models/unload", &json!({ "model": server.model }), SOON)
@@ -236,7 +240,7 @@ async fn step_back(server: &LoadTarget) -> Option<String> {
     sleep(UNLOADED).await;
     unloaded
         .err()
-        .map(|failure| format!("the model could not be unloaded before: {failure}"))
+        .map(|failure| format!("the model could not be unloaded first: {failure}"))
 }
 
 /// Waits until the program has its memory. Returns a note if it never took any.
@@ -250,7 +254,7 @@ async fn come_up(
     while start.elapsed() < UP_WITHIN {
         if program.ends_within(LOOK).await {
             return Ok(Some(
-                "the program ended before the server was asked for anything".to_owned(),
+                "the program ended before the first request to the server".to_owned(),
             ));
         }
         let taken = figures.taken().await;
@@ -269,7 +273,7 @@ async fn come_up(
     }
     let seconds = UP_WITHIN.as_secs();
     Ok(Some(format!(
-        "the program took no memory of a card within {seconds} s; the server was asked then"
+        "the program allocated no GPU memory within {seconds} s; requests to the server started then"
     )))
 }
 

@@ -89,9 +89,9 @@ pub struct SoakVerdict<'a> {
 pub enum StateError {
     #[error("cannot read the state `{}`: {error}", path.display())]
     Read { path: PathBuf, error: io::Error },
-    #[error("`{}` is no state of a soak: {error}; name another file, or remove it to begin anew", path.display())]
+    #[error("`{}` is not a saved soak test: {error}; name another file, or remove it to start again", path.display())]
     Parse { path: PathBuf, error: serde_json::Error },
-    #[error("`{}` belongs to {before}, and this is {now}; name another file, or remove it to begin anew", path.display())]
+    #[error("`{}` belongs to {before}, and this is {now}; name another file, or remove it to start again", path.display())]
     Other {
         path: PathBuf,
         before: String,

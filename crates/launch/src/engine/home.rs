@@ -10,7 +10,8 @@ use std::path::PathBuf;
 #[derive(Debug, thiserror::Error)]
 pub enum HomeError {
     #[error(
-        "no place to install to: none of PLIMSOLL_HOME, XDG_DATA_HOME and HOME is set\nhint: set PLIMSOLL_HOME to a directory"
+        "nowhere to install: none of PLIMSOLL_HOME, XDG_DATA_HOME and HOME is set\nhint: set PLIMSOLL_HOME \
+            to a directory"
     )]
     Choose,
     #[error("PLIMSOLL_HOME {} is relative\nhint: give an absolute path", .0.display())]

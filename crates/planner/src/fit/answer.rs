@@ -136,7 +136,7 @@ pub(super) struct FitQuestion<'a, P> {
 }
 
 /// The text of an answer after the price model has stopped answering.
-const OPEN: &str = "not known: the engine was not asked often enough";
+const OPEN: &str = "unknown: the engine was not run often enough";
 
 /// Cache types from the best to the smallest.
 const CACHE_TYPES: [TensorType; 3] = [types::F16, types::Q8_0, types::Q4_0];
@@ -381,7 +381,7 @@ fn text(scale: &FitScale, best: Option<u64>, cards: &[CardLine], next: Option<&N
     let failing = |next: &NextStep| {
         let words = scale.words(next.value);
         match (&next.card, next.short) {
-            (Some(card), Some(short)) => format!("{words} would be {short} too much on {card}"),
+            (Some(card), Some(short)) => format!("{words} would exceed {card} by {short}"),
             _ => format!("the engine refuses {words}"),
         }
     };

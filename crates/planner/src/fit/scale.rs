@@ -54,11 +54,11 @@ impl FitScale {
                 let step = CELLS * reserve.streams;
                 let trained = u64::from(hyper.context_train) * reserve.streams;
                 let (most, end) = if trained >= reserve.context {
-                    (trained, "the model was trained for no more")
+                    (trained, "the model was not trained for more")
                 } else {
                     (
                         reserve.context,
-                        "it is what was asked for, and more than the model was trained for",
+                        "it is the requested context, which is more than the model was trained for",
                     )
                 };
                 scale(1..=most.div_ceil(step).max(1), step, reserve.context, end)
@@ -66,7 +66,7 @@ impl FitScale {
             Dimension::MicroBatch => {
                 // The engine cuts a micro-batch to the context.
                 let most = LARGEST_MICRO_BATCH.min(reserve.context).div_ceil(TILE).max(1);
-                let end = "larger ones gain nothing or are cut by the context";
+                let end = "larger ones gain nothing or are limited by the context";
                 scale(1..=most, TILE, reserve.micro_batch, end)
             }
             Dimension::Slots => {

@@ -61,7 +61,7 @@ pub(super) fn answer<P: CostModel>(question: &FitQuestion<'_, P>) -> FitAnswer {
     }
     let text = match tightest {
         Some(division) => format!(
-            "no division fits; `{}` misses least, {} on its tightest card",
+            "no division fits; `{}` comes closest, {} short on its tightest card",
             division.change().flags().join(" "),
             plimsoll_base::Bytes::new(division.worst().unsigned_abs()),
         ),

@@ -329,7 +329,7 @@ fn write_to(path: &Path, text: &str) -> Result<(), Error> {
 
 /// Reads a duration such as `90s`, `30m`, `8h`, `500ms` or `2d`; a number alone is seconds.
 pub(super) fn time(text: &str) -> Result<Duration, String> {
-    let wrong = || format!("`{text}` is no time; write 500ms, 90s, 30m, 8h or 2d");
+    let wrong = || format!("`{text}` is not a duration; write 500ms, 90s, 30m, 8h or 2d");
     let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (number, unit) = text.split_at(end);
     let number: u64 = number.parse().map_err(|_| wrong())?;

@@ -1,7 +1,7 @@
 //! `plimsoll watch`: recordings of memory, of a program or of the whole machine; `watch show` reads them.
 //!
 //! A program is started as by `plimsoll run`, under guard if the library is found, and its exit code or
-//! signal becomes ours. A process or the machine is watched until the process ends, the time is over, or
+//! signal becomes ours. A process or the machine is watched until the process ends, the recording time is over, or
 //! Ctrl-C is pressed.
 
 mod show;
@@ -160,7 +160,7 @@ async fn ended(process: Option<MeasuredProcess>, limit: Option<Duration>) -> io:
     Ok(tokio::select! {
         _ = interrupt.recv() => "stopped by hand",
         _ = terminate.recv() => "stopped by a signal",
-        () = over => "the time is over",
+        () = over => "the recording time is over",
         () = gone => "the process ended",
     })
 }

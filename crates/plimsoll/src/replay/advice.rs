@@ -186,7 +186,7 @@ fn reason(question: &AdviceQuestion, cost: Option<Cost>, growth: Bytes) -> Reaso
     let Some(Cost { pool, live, .. }) = cost else {
         return Reason::new(
             "pool_aborts",
-            "no budget is enough: the pool's addresses are used up",
+            "no budget is enough: the pool runs out of addresses",
         );
     };
     let said = format!("the run-time pool takes {pool} for a prompt of {context} tokens");
@@ -203,7 +203,7 @@ fn reason(question: &AdviceQuestion, cost: Option<Cost>, growth: Bytes) -> Reaso
     let stranded = pool.saturating_sub(live);
     // Up to a tenth is rounding of blocks and granules, which no flag changes.
     if stranded > live.scaled(1, 10) {
-        let said = format!("{stranded} are blocks that were outgrown and are kept");
+        let said = format!("{stranded} are outgrown blocks that the pool keeps");
         reason = reason.because(Reason::new("pool_strands", said).fact("stranded", stranded));
     }
     match question.budget.and_then(|budget| pool.checked_sub(budget)) {

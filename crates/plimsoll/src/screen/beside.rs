@@ -68,8 +68,8 @@ impl BesideReport<'_> {
     pub(crate) fn html(&self) -> String {
         let mut page = ReportPage::new(&format!("{} beside a second program", self.model));
         let text = match self.finds_a_failure() {
-            true => "Not both got on",
-            false => "Both got on, whoever came first",
+            true => "One of the two failed",
+            false => "Both worked in either order",
         };
         page.verdict(text, self.finds_a_failure());
         page.text(&format!("Server: {}", self.target));
@@ -126,8 +126,8 @@ fn write_served(server: &Served, out: &mut String) -> fmt::Result {
         write_diagnosis(&serde_json::to_value(diagnosis).unwrap_or_default(), out)?;
     }
     match server.recovered {
-        Some(true) => writeln!(out, "    it answered again once the program was gone"),
-        Some(false) => writeln!(out, "    it did not answer once the program was gone"),
+        Some(true) => writeln!(out, "    it answered again after the program ended"),
+        Some(false) => writeln!(out, "    it did not answer after the program ended"),
         None => Ok(()),
     }
 }

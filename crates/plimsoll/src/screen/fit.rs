@@ -14,11 +14,7 @@ pub(crate) fn fit(fit: &Fit) -> String {
 
 fn write(fit: &Fit, out: &mut String) -> fmt::Result {
     let verdict = if fit.fits { "fits" } else { "does not fit" };
-    writeln!(
-        out,
-        "{}, {}: {verdict} as it is asked for",
-        fit.model, fit.engine.kind
-    )?;
+    writeln!(out, "{}, {}: {verdict} as requested", fit.model, fit.engine.kind)?;
     for answer in &fit.answers {
         write_answer(answer, out)?;
     }

@@ -148,7 +148,7 @@ mod tests {
         let refused = policy.allocate(&mut device, 2 << 20, STREAM).unwrap_err();
         assert_eq!(
             refused.to_string(),
-            "2097152 bytes were asked for and 1048576 are free"
+            "2097152 bytes were requested and 1048576 are free"
         );
         assert_eq!(device.violations(), &[]);
     }

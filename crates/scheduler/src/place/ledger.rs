@@ -143,11 +143,11 @@ impl Account {
 /// Refusal of a claim: the caller decided on figures that no longer hold.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ClaimError {
-    #[error("{card} has {free} free and the claim is {asked}; place the model again")]
+    #[error("{card} has {free} free and the claim is {asked}; choose cards again")]
     OverCommit { card: CardId, asked: Bytes, free: Bytes },
     #[error("{card} is not in the ledger; place the model on cards that are")]
     NoSuchCard { card: CardId },
-    #[error("the run has a claim already; release it before claiming again")]
+    #[error("the run already has a claim; release it first")]
     AlreadyClaimed,
 }
 
@@ -156,7 +156,7 @@ pub enum ClaimError {
 pub enum AuditError {
     #[error("{card}: one run has two claims")]
     Twice { card: CardId },
-    #[error("{card}: a run that has the card to itself is shared")]
+    #[error("{card}: an exclusive run shares the card")]
     Company { card: CardId },
     #[error("{card}: {granted} was granted and the limit is {limit}")]
     OverGranted {

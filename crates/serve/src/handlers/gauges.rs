@@ -51,7 +51,7 @@ const DEPTHS: [DepthGauge; 4] = [
     ),
     (
         "plimsoll_depth_full_tokens",
-        "Depth of a model at most",
+        "Largest depth of a model",
         |depth| depth.full,
     ),
     (

@@ -77,6 +77,6 @@ fn report(runtime: &Runtime, model: ModelId, gave: &[AskedNeighbour]) {
     });
     let each = each.collect::<Vec<_>>().join(", ");
     let all: Bytes = gave.iter().map(|asked| asked.gave).sum();
-    tracing::info!("asked for {name}: guarded processes released {all} of idle memory: {each}");
+    tracing::info!("to make room for {name}, guarded processes released {all} of idle memory: {each}");
     runtime.events.neighbours_gave(name, all);
 }

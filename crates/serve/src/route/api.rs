@@ -174,7 +174,7 @@ pub(crate) fn index() -> String {
         .map(|route| format!("  {}\n", route.path))
         .collect::<String>();
     format!(
-        "plimsoll {}: an OpenAI-compatible server. Send requests to /v1/…; what can be looked at is\n{paths}",
+        "plimsoll {}: an OpenAI-compatible server. Send requests to /v1/…; these paths can be read:\n{paths}",
         env!("CARGO_PKG_VERSION")
     )
 }

@@ -293,13 +293,13 @@ fn too_large(limits: &Limits) -> HttpProblem {
 }
 
 fn too_many() -> HttpProblem {
-    let message = "the bodies of the requests in flight fill the memory set aside for them";
+    let message = "the memory reserved for request bodies is full";
     HttpProblem::new(StatusCode::SERVICE_UNAVAILABLE, "bodies_too_large", message)
         .retry_after(Duration::from_secs(1))
 }
 
 fn too_slow() -> HttpProblem {
-    let message = "the request body came too slowly";
+    let message = "the request body arrived too slowly";
     HttpProblem::new(StatusCode::REQUEST_TIMEOUT, "body_too_slow", message)
 }
 

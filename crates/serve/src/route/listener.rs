@@ -2,7 +2,7 @@
 //!
 //! One task per connection on the one thread; its requests run inside it. At the bound the longest idle
 //! connection makes room for a newcomer, and where none is idle the slowest request body. A shutdown lets
-//! requests in flight finish, closes idle connections at once, and ends what is left when the time is over.
+//! requests in flight finish, closes idle connections at once, and ends what is left when the time limit is reached.
 
 use std::cell::RefCell;
 use std::future::Future;
@@ -40,7 +40,8 @@ pub enum Listen {
     #[error("cannot listen on {address}: {error}")]
     Bind { address: SocketAddr, error: io::Error },
     #[error(
-        "{0} can be reached from other machines, and no API key is set; hint: set one in the configuration, or say --open if everybody on the network may use it"
+        "{0} can be reached from other machines, and no API key is set; hint: set [serve] api-keys = \
+            [\"…\"] in the configuration, or pass --open to admit everyone on the network"
     )]
     Exposed(SocketAddr),
 }

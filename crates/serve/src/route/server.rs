@@ -279,7 +279,7 @@ fn named_in_body(head: &Parts, received: &mut Received) -> Option<(ModelKey, Wri
 fn no_route<P: super::model_service::Pass>(path: &str, missing: RouteMissing) -> Reply<P> {
     match missing {
         RouteMissing::Path => {
-            let message = format!("there is nothing at {path}");
+            let message = format!("no such path: {path}");
             reply::problem(&HttpProblem::new(StatusCode::NOT_FOUND, "no_route", message))
         }
         RouteMissing::Method(methods) => {
@@ -308,9 +308,9 @@ fn foreign_page() -> HttpProblem {
 }
 
 fn foreign_host() -> HttpProblem {
-    let message = "this server is asked by a name that is not this machine's";
+    let message = "the Host header does not name this machine";
     HttpProblem::new(StatusCode::FORBIDDEN, "foreign_host", message).hint(Hint::new(Advice::Other(
-        "ask localhost, or allow the name with --allow-origin http://NAME:PORT".to_owned(),
+        "use localhost, or allow the name with --allow-origin http://NAME:PORT".to_owned(),
     )))
 }
 

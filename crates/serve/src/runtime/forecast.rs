@@ -184,13 +184,13 @@ fn verdict(
 fn need(entry: &ConfiguredModel, cards: &[Card], demand: &dyn MemoryModel) -> String {
     // A number would be made up.
     if demand.alone() {
-        return "need unknown: it gets a card to itself until it is measured".to_owned();
+        return "need unknown: the model gets a card exclusively until its memory is measured".to_owned();
     }
     let said = match (entry.memory.is_some(), demand.lowered_context()) {
         (true, _) => "declared".to_owned(),
         (false, None) => "planned".to_owned(),
         (false, Some(context)) => {
-            format!("planned, with a context lowered to {context}: its own fits on no card")
+            format!("planned with its context lowered to {context}: the configured context fits on no card")
         }
     };
     // One card is enough for a figure; more would need a plan for every set.

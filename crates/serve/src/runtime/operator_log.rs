@@ -101,7 +101,8 @@ impl Runtime {
         if let Some(context) = context.filter(|_| before != context) {
             let name = &self.entry(model).name;
             tracing::warn!(
-                "{name} does not fit with its own context; it gets the largest that fits (-c {context})"
+                "{name} does not fit with its configured context; it gets the largest that fits (-c \
+                    {context})"
             );
         }
     }

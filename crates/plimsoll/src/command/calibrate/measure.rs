@@ -53,27 +53,31 @@ pub(super) enum MeasureError {
     #[error("{0}")]
     Rig(RigError),
     #[error(
-        "the engine ended before it was ready; it said last:\n{0}\nhint: try it by hand; a build without CUDA, or a card without free memory, does this"
+        "the engine ended before it was ready; its last lines were:\n{0}\nhint: try it by hand; a build \
+            without CUDA, or a card without free memory, does this"
     )]
     Ended(String),
     #[error(
-        "somebody else took the engine's port, again and again\nhint: try again when the machine is less busy"
+        "another process took the engine's port each time\nhint: try again when the machine is less busy"
     )]
     PortTaken,
-    #[error("the engine was not ready within {seconds} s; it said last:\n{last}")]
+    #[error("the engine was not ready within {seconds} s; its last lines were:\n{last}")]
     Late { seconds: u64, last: String },
     #[error(
-        "the engine took nothing of the card\nhint: it must be a build with CUDA; name another with --engine"
+        "the engine allocated no memory on the card\nhint: it must be a build with CUDA; name another with \
+            --engine"
     )]
     NotOnCard,
     #[error(
-        "the driver names no process of the engine, as in a container whose processes it numbers otherwise\nhint: start the container with --pid=host, or say --alone if nobody else uses the card"
+        "the driver does not list the engine's process, as in a container with its own PID namespace\nhint: \
+            start the container with --pid=host, or pass --alone if nothing else uses the card"
     )]
     Nameless,
-    #[error("the driver does not say what is free on the card\nhint: leave --alone out")]
+    #[error("the driver does not report the card's free memory\nhint: omit --alone")]
     FreeUnknown,
     #[error(
-        "the driver counts {used} for the engine, and guard {asked} that it asked for\nhint: try again when nobody else uses the card"
+        "the driver counts {used} for the engine, and guard counts counts {asked} of allocations\nhint: try \
+            again when nothing else uses the card"
     )]
     Less { used: Bytes, asked: Bytes },
 }
@@ -190,7 +194,7 @@ impl MeasuringSetup {
         let (context, opened) = (loaded.context()?, loaded.opened());
         if opened.is_none() {
             tracing::warn!(
-                "{}: the context as it is opened is not measured: NVML did not tell guard",
+                "{}: the new context was not measured: NVML gave guard no figure",
                 run.card.name
             );
         }
@@ -198,7 +202,10 @@ impl MeasuringSetup {
         let cublas = match run.prompt().await {
             Ok(()) => Some(self.cublas(run.card, loaded, run.look().await?)?),
             Err(failure) => {
-                tracing::warn!("{}: what cuBLAS adds is not measured: {failure}", run.card.name);
+                tracing::warn!(
+                    "{}: the memory of cuBLAS was not measured: {failure}",
+                    run.card.name
+                );
                 None
             }
         };

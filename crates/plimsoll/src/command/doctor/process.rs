@@ -106,7 +106,7 @@ fn held(pid: u32, reader: &mut LogReader) -> Vec<Reason> {
     seen
 }
 
-/// The end of the file that a descriptor writes to; `None` if it is no regular file.
+/// The end of the file that a descriptor writes to; `None` if it is not a regular file.
 fn log_end(pid: u32, descriptor: u32) -> Option<File> {
     let path: PathBuf = format!("/proc/{pid}/fd/{descriptor}").into();
     // Reading a pipe or a terminal would take its data away from the real reader.

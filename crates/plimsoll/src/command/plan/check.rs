@@ -32,7 +32,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 pub(crate) enum CheckError {
     #[error("`{0}` is neither a process nor an address; give a number or http://127.0.0.1:8080")]
     Target(String),
-    #[error("`{0}` is not on this machine; only loopback addresses are asked")]
+    #[error("`{0}` is not on this machine; only loopback addresses are allowed")]
     NotLocal(String),
     #[error("cannot read /proc/{pid}/{file}: {error}")]
     ReadProcess {
@@ -52,7 +52,7 @@ pub(crate) enum CheckError {
     Answer { target: Target, path: &'static str },
     #[error("cannot start a client: {0}")]
     Client(io::Error),
-    #[error("no process of ours listens at {0}; give its PID")]
+    #[error("no process of this user listens at {0}; give its PID")]
     NoListener(Target),
     #[error(
         "{0} is a plimsoll serve, whose own claims are compared; no engine is asked\nhint: leave --exact out, or give the PID of \
@@ -97,8 +97,8 @@ pub(super) fn run(arguments: &Arguments, text: &str) -> Result<ExitCode, Error> 
     let measured = rows().any(|row| row.measured.is_some());
     if !measured {
         let why = match models.iter().find_map(|model| model.pid) {
-            Some(pid) => format!("the driver names no bytes of process {pid} on the cards of its plan"),
-            None => "the daemon has seen nothing of its models' memory".to_owned(),
+            Some(pid) => format!("the driver reports no memory of process {pid} on the planned cards"),
+            None => "the daemon has not measured its models' memory".to_owned(),
         };
         return Err(CheckError::NothingMeasured(why).into());
     }

@@ -27,7 +27,8 @@ const AMPLE: Bytes = Bytes::gib(64);
 pub(crate) enum FolderError {
     #[error("cannot make the folder {}: {error}\nhint: choose another with --folder", path.display())]
     Make { path: PathBuf, error: io::Error },
-    #[error("the folder {} has a name that a configuration cannot carry\nhint: choose another with --folder", .0.display())]
+    #[error("the name of the folder {} cannot be written in a configuration file\nhint: choose another with \
+        --folder", .0.display())]
     Name(PathBuf),
     #[error("cannot write {}: {error}\nhint: free some space, or choose another place with --folder", path.display())]
     Write { path: PathBuf, error: io::Error },

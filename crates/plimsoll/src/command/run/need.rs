@@ -22,10 +22,11 @@ pub(super) type Need = (String, Bytes);
 
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Error {
-    #[error("no card is seen here")]
+    #[error("no GPU is visible")]
     NoCard,
     #[error(
-        "the cards differ, and CUDA counts them in an order of its own; name them with --card, or set CUDA_DEVICE_ORDER=PCI_BUS_ID"
+        "the cards differ, and CUDA numbers them in its own order; name them with --card, or set \
+            CUDA_DEVICE_ORDER=PCI_BUS_ID"
     )]
     Order,
     #[error("an argument is not text")]

@@ -41,7 +41,7 @@ async fn give_back(runtime: Rc<Runtime>, load: Load) {
             runtime.events.page_cache_dropped(&name, bytes);
         }
         // It is a saving only, so a failure is no news for the operator.
-        Err(why) => tracing::debug!("the page cache of {name} stays: {why}"),
+        Err(why) => tracing::debug!("the page cache of {name} is kept: {why}"),
     }
 }
 
@@ -83,7 +83,7 @@ impl Load {
         }
         let files = files::of(&wish);
         if files.is_empty() {
-            return Err("its files are not here".to_owned());
+            return Err("its files are not on this machine".to_owned());
         }
         let files = not_among(files, &files::identities(&self.others));
         if files.is_empty() {

@@ -230,7 +230,7 @@ fn last_limit(need: Bytes, allowance: &Allowance) -> Option<&Reason> {
 fn gained(taken: &TakenStep) -> String {
     let size = Bytes::new(u64::try_from(taken.freed.unsigned_abs()).unwrap_or(u64::MAX));
     match taken.freed < 0 {
-        true => format!("{size} less free, because others took more meanwhile"),
+        true => format!("{size} less free, because other processes allocated more meanwhile"),
         false => format!("{size} more free"),
     }
 }

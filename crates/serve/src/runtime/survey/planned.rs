@@ -131,7 +131,10 @@ impl MemoryModel for PlannedModel {
     /// that is too small.
     fn on(&self, cards: &[Card]) -> Result<Vec<(CardId, Bytes)>, Reason> {
         if cards.is_empty() {
-            return Err(Reason::new("no_card", "it needs a card and there is none"));
+            return Err(Reason::new(
+                "no_card",
+                "it needs a GPU, and this machine has none",
+            ));
         }
         let plan = self.plan(cards)?;
         if self.too_large == TooLarge::LimitDepth
