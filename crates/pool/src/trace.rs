@@ -86,9 +86,10 @@ impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Live => f.write_str("the block is live and is allocated again"),
-            Self::NotLive => {
-                f.write_str("the block is freed and is not live; a trace has to begin with its program")
-            }
+            Self::NotLive => f.write_str(
+                "the block is freed but was never allocated; a trace must start when the \
+                    program starts",
+            ),
             Self::OtherSize { allocated } => write!(f, "the block was allocated with {allocated} bytes"),
             Self::TooLarge => write!(f, "no card has a block of more than {LARGEST} bytes"),
             Self::TooMany => write!(f, "there are more than {MOST_BLOCKS} blocks; cut the trace"),

@@ -33,7 +33,7 @@ enum ReferenceDocument {
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
-    #[error("there is no shell `{0}`; write bash, zsh, fish, elvish or powershell")]
+    #[error("`{0}` is not a supported shell; write bash, zsh, fish, elvish or powershell")]
     Shell(String),
     #[error("there is no subcommand `{0}`; `plimsoll --help` lists them")]
     Subcommand(String),

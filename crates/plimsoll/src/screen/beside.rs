@@ -87,7 +87,7 @@ impl BesideReport<'_> {
             // Folded: a traceback of PyTorch is long, and the diagnosis above usually explains it.
             if !encounter.program.last_lines.is_empty() {
                 page.folded(
-                    "what the program printed last",
+                    "last lines of the program's output",
                     &encounter.program.last_lines.join("\n"),
                 );
             }

@@ -76,7 +76,7 @@ pub(super) enum MeasureError {
     #[error("the driver does not report the card's free memory\nhint: omit --alone")]
     FreeUnknown,
     #[error(
-        "the driver counts {used} for the engine, and guard counts counts {asked} of allocations\nhint: try \
+        "the driver counts {used} for the engine, and guard counts {asked} of allocations\nhint: try \
             again when nothing else uses the card"
     )]
     Less { used: Bytes, asked: Bytes },

@@ -48,15 +48,15 @@ pub(crate) enum CheckError {
         path: &'static str,
         failure: LoadFailure,
     },
-    #[error("{target}{path} does not answer as a llama-server does: no JSON")]
+    #[error("the answer of {target}{path} is not JSON, so it is not a llama-server")]
     Answer { target: Target, path: &'static str },
     #[error("cannot start a client: {0}")]
     Client(io::Error),
     #[error("no process of this user listens at {0}; give its PID")]
     NoListener(Target),
     #[error(
-        "{0} is a plimsoll serve, whose own claims are compared; no engine is asked\nhint: leave --exact out, or give the PID of \
-         one of its engines"
+        "{0} is a plimsoll serve: its claims are compared, so --exact does not apply\nhint: omit --exact, \
+            or give the PID of one of its engines"
     )]
     ExactDaemon(Target),
     #[error("nothing is measured: {0}")]

@@ -55,7 +55,7 @@ async fn asked(daemon: &DaemonHandle, address: SocketAddr, member: &Member) -> R
 
 async fn refused(address: SocketAddr, giant: &Member) -> Result<(), Error> {
     title(format_args!(
-        "you ask {}, the same file set up for {} conversations at once",
+        "you ask {}: the same file, configured for {} conversations at once",
         giant.name, giant.slots
     ));
     let answer = put(address, giant).await?;
@@ -112,7 +112,8 @@ fn departure(
     let free: Bytes = before.cards.iter().map(|card| card.free).sum();
     let capacity: Bytes = before.cards.iter().map(|card| card.capacity).sum();
     format!(
-        "{} needs {}, of the budget's {} only {} is free:\n{} is idle and was used least recently, so it is stopped",
+        "{} needs {}, of the budget's {} only {} is free:\n{} is idle and least recently used, so it is \
+            stopped",
         newcomer.name,
         size(need),
         size(capacity),

@@ -192,7 +192,7 @@ fn not_done(wish: &ReclaimRequest, outcome: &ReclaimOutcome) -> String {
     for planned in &outcome.last.withheld {
         let _ = writeln!(
             text,
-            "withheld {}: {}; it needs root\n        {}\nhint: {}",
+            "withheld {}: {}; it requires root\n        {}\nhint: {}",
             planned.step.name(),
             predicted(planned),
             planned.reason.text,
@@ -298,7 +298,7 @@ mod tests {
         let said = told(&wish, &judge(&Sysroot::captured(&tree).unwrap(), &wish).unwrap());
         for part in [
             "not enough: the steps that would suffice were not taken\n",
-            "withheld drop-page-cache: predicted to free 104672 MiB; it needs root\n",
+            "withheld drop-page-cache: predicted to free 104672 MiB; it requires root\n",
             "reclaim-step drop-page-cache\n",
             "--with sudo",
         ] {

@@ -42,7 +42,7 @@ pub(crate) enum CardError {
     Ambiguous { card: String, several: String },
     #[error("`{card}` and `{other}` are the same card; name it once")]
     Twice { card: String, other: String },
-    #[error("there is no card `{card}`: no NVIDIA card is seen here; `plimsoll plan` says why")]
+    #[error("there is no card `{card}`: no NVIDIA card is visible; `plimsoll doctor` says why")]
     NoCards { card: String },
 }
 
