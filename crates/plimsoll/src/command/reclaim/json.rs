@@ -1,4 +1,4 @@
-//! JSON of a reclaim (`plimsoll.reclaim/1`).
+//! Result of `plimsoll reclaim` as JSON (`plimsoll.reclaim/1`).
 
 use plimsoll_host::{Planned, Verdict};
 use plimsoll_reclaim::{Asked, Hands, Held, Measure, Neighbour, Outcome, Taken, Wish};
