@@ -5,9 +5,9 @@
 //! rules are sure but the words contradict them, the verdict is less sure. Only the rules judge logs above 64
 //! KiB and engines that died under `serve`, because a running engine's log lines are not a problem report.
 //!
-//! The table `classifier/words.tsv` is made by `bench/text/train.py` from 1132 public reports whose cause is
-//! named in their threads. Each row is a word with its inverse document frequency and its weight for each
-//! cause. The reports' texts are not in the repository; `bench/text/reports.tsv` has the cause and the
+//! The table `classifier/words.tsv` is made by `bench/likeness/train.py` from 1132 public reports whose cause
+//! is named in their threads. Each row is a word with its inverse document frequency and its weight for each
+//! cause. The reports' texts are not in the repository; `bench/likeness/reports.tsv` has the cause and the
 //! address of those whose address was noted. The same reports give the same table.
 
 use std::collections::{BTreeMap, HashMap};

@@ -7,7 +7,7 @@
 //! DECISION: only printed formats have rules. To support a line that a program prints, add it to a table of
 //! `formats/`, with the log or source that shows it. A number belongs into [`Facts`], a conclusion from
 //! numbers into `rules/`. Prose has no rules; the classifier learns it from labelled reports
-//! (`bench/text/train.py`). Word lists for prose were tried and did not work on new reports
+//! (`bench/likeness/train.py`). Word lists for prose were tried and did not work on new reports
 //! (`bench/RESULTS.md`).
 //!
 //! DECISION: an uncertain result is shown as uncertain. Each verdict has its evidence lines, its confidence
