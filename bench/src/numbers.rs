@@ -1,4 +1,4 @@
-//! Percentiles, and the small random generator that orders the targets of a round.
+//! Percentiles, and the random generator that orders the targets of a round.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! How each program is started: the only place that knows their configurations.
+//! Start of each measured program, with its configuration.
 
 use std::fs;
 use std::net::SocketAddr;

@@ -1,4 +1,5 @@
-//! Start-up: from the spawn of `plimsoll serve` to its first healthy answer, and what it holds while idle.
+//! Start-up time, from the spawn of `plimsoll serve` to its first healthy response, and its memory while
+//! idle.
 
 use std::thread;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! GPUs and host memory that models can be placed on.
+//! GPUs, and the host's memory, on which models can be placed. Both are called cards.
 
 use std::fmt;
 use std::sync::Arc;

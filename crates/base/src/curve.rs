@@ -1,13 +1,13 @@
-//! Memory curves: bytes of a run on each card by depth of its context.
+//! Memory curves: bytes of an engine run on each card as a function of context depth.
 //!
-//! DECISION: a curve is a table of steps, not a formula: the legacy pool grows in stairs, the pool with
-//! virtual memory in a line, and an engine that is asked under the phantom answers with points. Between two
-//! steps the upper one counts, so a curve never promises less than its source. A pool is a high-water mark,
-//! so a curve never falls.
+//! DECISION: a curve is a table of steps, not a formula. Memory of the legacy pool grows in steps, that of
+//! the pool with virtual memory linearly, and an engine run under the phantom backend gives single points.
+//! Between two steps the upper one counts, so a curve is never below its source. A pool never shrinks, so a
+//! curve never falls.
 //!
-//! The depth of a run follows from its [`Slots`]. With a unified cache the tokens of all slots add up. With a
-//! cache per slot the deepest counts once for every busy slot, because the engine attends to all of them in
-//! one batch.
+//! The depth of a run follows from its [`Slots`]. With a unified cache, the tokens of all slots add up. With
+//! a cache per slot, the deepest slot's tokens count once for every busy slot, because the engine computes
+//! attention for all of them in one batch.
 
 use serde::Serialize;
 

@@ -1,8 +1,8 @@
-//! Memory demand of a model on a set of cards.
+//! Memory demand of a model on a given set of cards.
 //!
-//! A demand is a function, not a number: planned models answer with their plan for exactly these cards,
-//! declared ones divide the user's figure, and a model of unknown size takes one whole card. A demand states
-//! the size only; the ledger checks that it is free, so a demand never refuses for size.
+//! A demand is a function, not a number. For a planned model it is the plan for exactly these cards; for a
+//! declared size, that size divided over them; for a model of unknown size, one whole card. A demand only
+//! states sizes; the ledger of claims checks whether they are free.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! Ends of engine processes, as the diagnosis reports them to the scheduler.
+//! Kinds of ends of an engine process, as the diagnosis reports them to the scheduler.
 
 use crate::{Bytes, Reason};
 

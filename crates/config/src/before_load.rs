@@ -1,4 +1,4 @@
-//! Reclaim before a load: the setting `reclaim-before-load`.
+//! The setting `reclaim-before-load`: freeing of host memory before a model is loaded.
 
 use schemars::JsonSchema;
 use serde::Deserialize;

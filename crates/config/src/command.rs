@@ -1,8 +1,8 @@
-//! Splitting of command lines into arguments, as a POSIX shell does it: without variables, globs and pipes.
+//! Splitter of command lines into arguments, like a POSIX shell but without variables, globs and pipes.
 //!
 //! Lines that start with `#` are comments, and a backslash at the end of a line continues it, as in
-//! llama-swap (`internal/config/commands.go: SanitizeCommand @ v250`). There the quotes need not be closed;
-//! here they must.
+//! llama-swap (`internal/config/commands.go: SanitizeCommand @ v250`). Unlike there, an unclosed quote is an
+//! error.
 
 use super::failure::ConfigProblem;
 

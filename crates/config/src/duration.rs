@@ -1,4 +1,4 @@
-//! Durations in configuration files: `90s`, `10m`, `1h30m`, `500ms`; a bare number is seconds.
+//! Parser of durations in configuration files: `90s`, `10m`, `1h30m`, `500ms`; a bare number is seconds.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Flags of llama-server in a command of the user's own.
+//! llama-server flags found in a command that the user configured.
 
 use plimsoll_flags::table::FlagClass;
 use plimsoll_flags::{FlagOrigin, Options, ProgramKind, Warning};

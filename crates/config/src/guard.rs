@@ -1,9 +1,12 @@
-//! Guard settings of one program: from `plimsoll run`, from a model's own settings, from the flags of
+//! Guard settings of one program: from `plimsoll run`, from a model's own settings, or from the flags of
 //! `serve`.
 //!
-//! DECISION: an engine under `serve` is counted by default, and nothing is enforced. A plan that is a few MiB
-//! short must not kill an engine that fits its card; `budget` enforces the claim. Settings that are not given
-//! are `None`, so that a model's own settings override the server's defaults one by one.
+//! Guard is the preloaded library that counts and limits GPU memory.
+//!
+//! DECISION: under `serve`, guard counts an engine's memory by default and enforces nothing, because a plan
+//! that is a few MiB too low must not kill an engine that fits its card. The setting `budget` enforces the
+//! engine's claim. Settings that are not given are `None`, so that a model's own settings override the
+//! server's defaults one by one.
 
 use plimsoll_base::Bytes;
 use plimsoll_wire::options::{CardRule, Contexts, GgmlPoolMode, GuardOptions, Uuid};

@@ -1,9 +1,9 @@
-//! llama-swap's YAML, read as llama-swap reads it (`internal/config @ v250`).
+//! Reader of llama-swap's YAML configuration, with llama-swap's own meaning (`internal/config @ v250`).
 //!
-//! Models, macros, aliases, times, keys and preloading mean the same here. Groups, matrix and profiles do
-//! not: they say by hand which models fit together, and here memory decides that; of them only `persistent`
-//! stays, as a pin. Whatever has no effect is named in a warning with its line; llama-swap itself is silent
-//! about a key it does not know.
+//! Models, macros, aliases, times, keys and preloading mean the same as in llama-swap. Groups, matrix and
+//! profiles list the models that fit together; here memory decides that, so only their `persistent` is used,
+//! as a pin. Every setting without effect gets a warning with its line; llama-swap itself ignores unknown
+//! keys silently.
 
 mod macros;
 mod model;

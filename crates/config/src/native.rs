@@ -1,7 +1,7 @@
-//! Plimsoll's own TOML format, the only one with every setting.
+//! Reader of Plimsoll's own TOML format, the only one with every setting.
 //!
-//! The structs are the format: they read the file, and the JSON schema that editors use is drawn from the
-//! same (`docs/reference/config.schema.json`). A key that is not theirs is an error with its line, never
+//! The structs in `document` define the format: they are used to read the file and to generate the JSON
+//! schema for editors (`docs/reference/config.schema.json`). An unknown key is an error with its line, never
 //! ignored.
 
 mod document;

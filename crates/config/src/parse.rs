@@ -1,4 +1,5 @@
-//! Reading of a configuration file in any of the three formats, and the checks that all of them share.
+//! Entry point for reading a configuration file in any of the three formats, and the checks that all formats
+//! share.
 
 use std::collections::HashMap;
 use std::sync::Arc;

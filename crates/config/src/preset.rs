@@ -1,10 +1,10 @@
-//! llama-server's `--models-preset` file, with its grammar and its precedence.
+//! Reader of llama-server's `--models-preset` file, with llama-server's grammar and precedence.
 //!
-//! What llama-server makes of a file we make of it too, and say so where that is not what the file seems to
-//! ask (`common/preset.cpp`, `tools/server/server-models.cpp @ b10605`). Three things differ on purpose: a
-//! section without a model is refused, where llama-server starts a second router that never answers; a
-//! `sleep-idle-seconds` unloads the whole process, card context included; and settings of our own stand in
-//! comments, `;plimsoll: key = value`, so that one file starts both.
+//! A file means the same here as in llama-server; a warning is given if that differs from what the file seems
+//! to say (`common/preset.cpp`, `tools/server/server-models.cpp @ b10605`). Three things differ on purpose. A
+//! section without a model is refused, because llama-server would start a second router that never answers.
+//! `sleep-idle-seconds` unloads the whole process, including its CUDA context. Plimsoll's own settings are
+//! written in comments, `;plimsoll: key = value`, so that the same file works with both programs.
 
 mod assemble;
 mod grammar;

@@ -1,8 +1,8 @@
-//! The parsed configuration: models, their launch commands, server settings and warnings.
+//! Parsed configuration: models, their launch commands, server settings and warnings.
 //!
-//! All three formats are read into it: llama-server's `--models-preset` INI, llama-swap's YAML and our own
-//! TOML. A setting that is not honoured is a [`Warning`], never silence. Entries compare without their place
-//! in the file, so that a reload restarts only models that changed.
+//! All three formats (llama-server's INI, llama-swap's YAML, Plimsoll's TOML) are read into it. A setting
+//! that has no effect becomes a [`Warning`]. Entries are compared without their position in the file, so that
+//! a reload restarts only models that changed.
 
 use std::fmt;
 use std::net::SocketAddr;

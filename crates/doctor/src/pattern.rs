@@ -1,4 +1,4 @@
-//! The kinds of printed line that the doctor knows.
+//! Kinds of log lines that the doctor recognises.
 
 macro_rules! patterns {
     ($($(#[$about:meta])* $name:ident,)*) => {

@@ -1,4 +1,4 @@
-//! Coarse meaning of an engine's line for the scheduler, and the shape of an abort.
+//! Coarse meaning of an engine's log line for the scheduler, and the form of ggml's abort messages.
 
 use plimsoll_base::Stage;
 

@@ -1,4 +1,4 @@
-//! Errors in flags: the place, the fault and the remedy.
+//! Errors in llama-server flags: the place, the fault and the remedy.
 
 use super::origin::FlagOrigin;
 

@@ -1,8 +1,9 @@
-//! Flags as they were given: an ordered list of settings, each knowing its row of the table and where it
-//! stood.
+//! llama-server flags as given: an ordered list of settings, each with its row of the flag table and its
+//! place.
 //!
-//! Order and repetition are kept, because llama-server lets the last `-c` win but adds up every `-ot`. What
-//! the settings mean together is [`Wish`](super::Wish); what they look like on a command line is `to_argv`.
+//! Order and repetition are kept, because in llama-server the last `-c` wins but every `-ot` counts.
+//! [`Wish`](super::Wish) holds the resulting parameters; `to_argv` writes the settings as a command line
+//! again.
 
 mod meaning;
 mod read;

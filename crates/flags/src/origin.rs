@@ -1,4 +1,4 @@
-//! Places of settings, which every error and warning names.
+//! Place of a setting (file and line, argument, or variable), which every error and warning names.
 
 use std::fmt;
 use std::sync::Arc;

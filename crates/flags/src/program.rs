@@ -1,4 +1,4 @@
-//! Programs of an engine: their defaults differ, and so does the memory they reserve.
+//! Programs of an engine, such as llama-server and llama-cli, whose defaults and memory differ.
 
 /// The program of the engine that runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

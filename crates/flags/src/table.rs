@@ -1,8 +1,9 @@
-//! Table of llama-server's flags: one row for a flag, with every spelling, its variable, and its setter.
+//! Table of llama-server's flags: one row for each flag, with all its spellings, its environment variable,
+//! and its setter.
 //!
 //! The rows mirror `common/arg.cpp: common_params_parser_init @ b10605` for the server, in its order, plus
-//! what older builds and ik_llama.cpp knew. Parsing, writing, the preset INI and the memory plan all read
-//! this one table, so a flag is known everywhere or nowhere.
+//! flags of older builds and of ik_llama.cpp. Parsing, writing, the preset INI and the memory plan all use
+//! this one table.
 //!
 //! To add a flag, write a row in `table/rows.rs`. If memory depends on it, give the row a setter, and add the
 //! field that it sets with its default to [`Wish`]. A test sets every row with a setter and expects a change.

@@ -1,4 +1,4 @@
-//! Warnings about settings that another program would read differently, each with its place.
+//! Warnings about settings that have another effect than written, each with its place.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! Clocks of the kernel, in nanoseconds.
+//! Kernel clocks, in nanoseconds.
 
 fn read(clock: libc::clockid_t) -> u64 {
     let mut time = libc::timespec {

@@ -1,11 +1,11 @@
-//! Contexts of the process: their cards, their size, and whether the plan allows them there.
+//! CUDA contexts of the process: their cards, their size, and whether the plan allows them there.
 //!
-//! A context takes some hundred MiB of a card before the program has allocated anything, so it counts against
-//! the budget. The driver tells a card's free bytes only to a process with a context there, so the first one
-//! is measured with NVML: by the process's own entry, or else by the difference in used bytes.
+//! A context takes some hundred MiB of a card before the program allocates anything, so it counts against the
+//! budget. The driver reports a card's free memory only to a process with a context there. So the first
+//! context is measured with NVML: from the process's own entry, or else from the difference in used bytes.
 //!
-//! DECISION: only a card with a budget is measured. Without a budget nothing depends on the figure, the
-//! daemon asks NVML itself, and a program that asked for nothing does not get NVML loaded into it.
+//! DECISION: only contexts on a card with a budget are measured. Without a budget nothing depends on the
+//! figure, the daemon reads NVML itself, and guard should not load NVML into a program that does not need it.
 
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};

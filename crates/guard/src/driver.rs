@@ -1,9 +1,9 @@
-//! The real functions of libcuda.so.1 and libnvidia-ml.so.1, never guard's own hooks.
+//! Addresses of the real functions in libcuda.so.1 and libnvidia-ml.so.1, as opposed to guard's hooks.
 //!
-//! Each is a [`Slot`]: a name, and the address that libc's own `dlsym` found for it in the library that the
-//! program has loaded. Guard never loads libcuda itself. Once a function of it was looked up the library
-//! stays loaded, so that an address can be called without a lock. A function that a driver does not have
-//! answers as the driver would: "not found".
+//! Each is a [`Slot`]: a name, and the address that libc's own `dlsym` found in the library that the program
+//! loaded. Guard never loads libcuda itself. After the first look-up the library stays loaded, so an address
+//! can be called without a lock. Calling a function that the driver lacks returns the driver's "not found"
+//! error.
 
 use core::ffi::{CStr, c_int, c_void};
 use core::ptr::null_mut;

@@ -1,4 +1,6 @@
-//! Lines on stderr, by one `write(2)` each: no buffer that a fork would double, no lock, no allocation.
+//! Messages on stderr, each written by one `write(2)` call.
+//!
+//! There is no buffer (a fork would duplicate it), no lock and no allocation.
 
 use core::fmt::{self, Write};
 use core::sync::atomic::AtomicU32;

@@ -1,4 +1,4 @@
-//! GuardOptions of this process, read from `PLIMSOLL_GUARD`.
+//! Options of guard for this process, read from `PLIMSOLL_GUARD`.
 
 use alloc::boxed::Box;
 use core::ptr::null_mut;

@@ -1,4 +1,4 @@
-//! Text in a buffer of fixed size, for paths and lines that must not allocate.
+//! Fixed-size text buffer for paths and messages, which must not allocate.
 
 use core::ffi::CStr;
 use core::fmt::{self, Write};

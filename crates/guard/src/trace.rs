@@ -1,9 +1,9 @@
-//! Trace of memory events: one file for each process, and nothing unless `PLIMSOLL_GUARD_TRACE` is set.
+//! Trace file of memory events, one for each process, written if `PLIMSOLL_GUARD_TRACE` is set.
 //!
-//! DECISION: one record is one `write(2)` to a file opened for append. That costs a microsecond, and there is
-//! no buffer to lose when the process is killed and no lock for which a slow disk would make every thread
-//! wait. Two threads may write in another order than their times say; events of one block never do. The first
-//! record that cannot be written ends the trace.
+//! DECISION: each record is one `write(2)` to a file opened for append. It takes a microsecond. There is no
+//! buffer to lose when the process is killed, and no lock on which threads would wait for a slow disk.
+//! Records of two threads may be out of order by time; events of one block never are. The first record that
+//! cannot be written ends the trace.
 
 use core::ffi::{CStr, c_int};
 use core::fmt::Write;

@@ -1,8 +1,8 @@
-//! Limits of control groups, both versions.
+//! Memory limits of control groups (cgroup v1 and v2).
 //!
-//! A limit of any group above a process counts. Page cache that the group itself could drop (`inactive_file`)
-//! is not held against it. Newer NvMap charges GPU memory to its group, so a container's limit then binds
-//! CUDA memory too.
+//! A limit of any group above the process counts. Page cache that the group itself could drop
+//! (`inactive_file`) does not count as used. Newer NvMap versions charge GPU memory to the process's group,
+//! so a container's limit then limits CUDA memory too.
 
 use plimsoll_base::Bytes;
 

@@ -1,7 +1,7 @@
-//! `/proc/pagetypeinfo`, which only root may read: free blocks by migrate type.
+//! Parser of `/proc/pagetypeinfo` (readable by root only): free blocks by migrate type.
 //!
 //! Compaction moves movable pages only. A page block with unmovable pages never becomes a large free block,
-//! so compaction can join only free pages in movable blocks.
+//! so compaction can only join free pages in movable blocks.
 
 use plimsoll_base::Bytes;
 

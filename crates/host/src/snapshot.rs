@@ -1,7 +1,7 @@
-//! Snapshot of a machine's memory state, from the live system or a captured tree of its files.
+//! Snapshot of a machine's memory state, from the live system or from captured copies of its files.
 //!
-//! DECISION: files come through [`Tree`], so this crate does no input. Files that could not be read are kept
-//! with path and reason, so that "missing" and "not permitted" stay distinct.
+//! DECISION: the files are read through the trait [`Tree`], so this crate does no input itself. Files that
+//! could not be read are recorded with path and reason, so that "missing" and "not permitted" stay distinct.
 
 use plimsoll_base::Bytes;
 

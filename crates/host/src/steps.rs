@@ -1,10 +1,10 @@
-//! Choice of reclaim steps: the mildest recipe that lets a request of a known size succeed, or none.
+//! Choice of reclaim steps: the mildest sequence that lets a request of a known size succeed, or none.
 //!
-//! DECISION: a closed list of recipes, mildest first. Each is simulated; the first that reaches the goal is
-//! chosen, and if none does nothing is done, because a step that cannot help only costs. Predictions of free
-//! memory are exact but for concurrent changes. Predictions of large blocks are upper bounds, because pinned
-//! pages are not visible. The acting side therefore takes one step, measures again and asks again, with the
-//! steps that were tried.
+//! DECISION: the possible sequences form a fixed list, mildest first. Each is simulated, and the first that
+//! reaches the goal is chosen. If none does, nothing is done, because a step that cannot help only has costs.
+//! Predictions of free memory are exact except for concurrent changes. Predictions of large blocks are upper
+//! bounds, because pinned pages are not visible. So the caller takes one step, measures again and calls this
+//! module again with the steps already tried.
 
 mod baseline;
 mod simulation;

@@ -1,7 +1,7 @@
-//! Memory of a tegrastats line, JetPack 4 to 7 and Thor.
+//! Parser of the memory field in a tegrastats line, for JetPack 4 to 7 and Thor.
 //!
-//! The other fields have changed order, spelling and number from release to release; `RAM used/total` has
-//! stayed, with and without root. `MB` and `kB` mean MiB and KiB.
+//! Other fields have changed order, spelling and number between releases; `RAM used/total` has stayed the
+//! same, with and without root. `MB` and `kB` mean MiB and KiB.
 
 use plimsoll_base::Bytes;
 

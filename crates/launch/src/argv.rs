@@ -1,5 +1,6 @@
-//! Per-child secrets and stop commands: an API key of its own, and the process number in a command that stops
-//! it. The rest of the command line comes from the configuration (`Launch::command_line`).
+//! API keys for child processes, and the user's own stop commands with the child's process number filled in.
+//!
+//! The rest of a child's command line comes from the configuration (`Launch::command_line`).
 
 use std::fs::File;
 use std::io::{self, Read};

@@ -1,7 +1,8 @@
-//! One child from its start to its end: a state machine with a single owner.
+//! Handle of a child process (an engine) from its start to its end.
 //!
-//! The owner is a task ([`supervisor`]); what others hold is [`Child`], which gives orders, and a stream of
-//! [`ChildEvent`]s that exactly one `Ended` closes. Dropping [`Child`] kills the group.
+//! One task, the supervisor, owns the process. Other code holds a [`Child`], which sends orders to that task,
+//! and a stream of [`ChildEvent`]s that ends with exactly one `Ended`. Dropping [`Child`] kills the process
+//! group.
 
 use std::time::Duration;
 

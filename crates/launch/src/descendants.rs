@@ -1,12 +1,13 @@
-//! Processes that an engine started, and their end.
+//! Processes that an engine started (its descendants), and how they are killed with it.
 //!
-//! DECISION: the process group is not enough, because a program may open a session of its own (`setsid`, as
-//! daemons and some workers do). Three properties find the others: the trampoline makes the engine a child
-//! subreaper, so that orphans stay in its tree while it lives; it puts the engine's number into the
-//! environment ([`CHILD_MARK`]), which is inherited and outlives the engine; and where the daemon's cgroup
-//! (v2) is delegated, the engine gets a cgroup of its own, which nothing leaves and `cgroup.kill` ends at
-//! once. Out of reach is a program that leaves session and environment, where there is no cgroup, and
-//! outlives an engine that died by itself.
+//! DECISION: killing the process group is not enough, because a program may open its own session (`setsid`),
+//! as daemons and some workers do. Three properties find the remaining processes. (1) The trampoline, a small
+//! program that runs before the engine, makes the engine a child subreaper, so orphans stay in its process
+//! tree while it lives. (2) The trampoline sets the environment variable [`CHILD_MARK`] to the engine's
+//! process number; descendants inherit it, and it survives the engine. (3) If the daemon's cgroup (v2) is
+//! delegated, each engine gets its own cgroup, which no process can leave and which `cgroup.kill` ends at
+//! once. One case remains: without cgroups, a program that leaves both session and environment and outlives
+//! an engine that died by itself.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;

@@ -1,9 +1,8 @@
-//! Engines: which program runs a model.
+//! Search for the engine program that runs a model.
 //!
-//! Decision: an engine is any program with llama-server's command line; nothing is linked. It is looked for
-//! in the order configured command, `llama-server` on PATH, and the CPU engine of our own installing, so that
-//! a user's own build always wins. The installed one is the same kind of thing as the others: an executable
-//! called `llama-server`.
+//! DECISION: an engine is any program with llama-server's command line; no engine code is linked. The search
+//! order is the configured command, `llama-server` on PATH, then the CPU engine that Plimsoll installed, so
+//! that a user's own build always wins. The installed engine is also an executable called `llama-server`.
 
 mod home;
 mod identity;

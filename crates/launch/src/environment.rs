@@ -1,10 +1,10 @@
-//! The environment of a child: what it inherits, what it must not see, and what isolates it.
+//! Environment variables of a child process: the inherited ones, the removed ones, and those that isolate it
+//! to its cards.
 //!
-//! DECISION: a child inherits the daemon's environment, `LLAMA_ARG_*` included, as llama-server's own router
-//! has it (defaults for every model; its arguments win). Not passed on are the daemon's API key, what
-//! switches router mode on in a child, and what belongs to the daemon's own supervisor. The model's own
-//! variables come next, and isolation last: a pin is read from the configuration by the planner, never by the
-//! driver.
+//! DECISION: a child inherits the daemon's environment, `LLAMA_ARG_*` included, because llama-server's own
+//! router does the same. Removed are the daemon's API key, variables that switch a child to router mode, and
+//! variables meant for the daemon's own supervisor. The model's own variables are set next. The variables
+//! that hide other cards are set last, so that a model's variables cannot undo the isolation.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};

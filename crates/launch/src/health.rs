@@ -1,7 +1,8 @@
-//! HTTP health checks of engines: readiness where no channel reports it, and life where the log is in doubt.
+//! HTTP health checks of engines: readiness for engines that do not report it, and liveness after a
+//! suspicious log line.
 //!
-//! A GET on the loopback, twenty milliseconds apart at first and never more than a quarter second, so that a
-//! ready model is not left waiting for the next whole second. A listener of another user is never asked.
+//! The check is a GET on the loopback. The pause between two checks grows from 20 ms to at most 250 ms, so
+//! that a ready model is noticed soon. A port on which another user's process listens gets no request.
 
 use std::future::Future;
 use std::net::Ipv4Addr;

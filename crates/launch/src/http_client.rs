@@ -1,8 +1,8 @@
-//! A small HTTP/1.1 client with one kept connection.
+//! Small HTTP/1.1 client that keeps one connection open.
 //!
-//! Requests go out one after another. A kept connection that the server has closed meanwhile is replaced
-//! once; an error on a fresh connection is the caller's. TLS, redirects and proxies are not supported: every
-//! server that Plimsoll asks is its own or was named by address.
+//! Requests are sent one after another. If the server has closed the kept connection, the request is sent
+//! once more on a new one; an error on a new connection goes to the caller. TLS, redirects and proxies are
+//! not supported, because Plimsoll only calls its own servers and those that the user names by address.
 
 use bytes::Bytes;
 use http::{HeaderValue, Request, Response, header};

@@ -1,11 +1,10 @@
-//! Card isolation: the cards that a child sees, and the numbers by which it knows them.
+//! Card isolation: the cards that a child process sees, and the numbers that it uses for them.
 //!
-//! A child's cards are named by UUID in `CUDA_VISIBLE_DEVICES`, so it counts them from 0 in that order. A
-//! configuration with `-dev CUDA1` or `--main-gpu 1` counts all cards in the order of the PCI bus. These
-//! numbers are rewritten here: names of devices and buffers by the child's own count, `--main-gpu` and
-//! `--tensor-split` along `-dev` where that is given, as llama.cpp takes them (`llama.cpp:
-//! llama_prepare_model_devices @ b10605`). Flags and their variables are one command line, in which the flag
-//! wins.
+//! `CUDA_VISIBLE_DEVICES` names a child's cards by UUID, so the child numbers them from 0 in that order. The
+//! user's flags (`-dev CUDA1`, `--main-gpu 1`) number all cards in PCI bus order. This module rewrites the
+//! flags: names of devices and buffers to the child's numbers, and `--main-gpu` and `--tensor-split` to
+//! positions in `-dev` if that is given, as llama.cpp reads them (`llama.cpp: llama_prepare_model_devices @
+//! b10605`). Flags and their environment variables are handled together; a flag overrides its variable.
 
 use super::environment::Environment;
 

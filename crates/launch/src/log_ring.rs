@@ -1,8 +1,8 @@
 //! Ring buffer of a child's last log lines.
 //!
-//! Bounded by bytes, both pipes merged in the order in which they were read. A log may feed another one (all
-//! children into the daemon's), and a file. Subscribers that are too slow lose lines, never the child its
-//! time.
+//! Its size is bounded in bytes, and it holds stdout and stderr merged in the order in which they were read.
+//! Each line can also go to a second log (such as the daemon's, which collects all children) and to a file. A
+//! subscriber that is too slow loses lines but never delays the child.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;

@@ -1,10 +1,10 @@
-//! Owners of the sockets that listen on an engine's port.
+//! Owner check of the socket that listens on an engine's port.
 //!
 //! DECISION: a port number is public (`/proc/PID/cmdline`, `/proc/net/tcp`) and free until the engine binds
-//! it, so another user of the machine may bind it first and would be sent prompts and the engine's key. A
-//! listener is trusted if it belongs to this user or to root (root reads our memory anyway, and docker's
-//! userland proxy runs as root), or if a process of the engine's group holds it. An engine behind a NAT rule
-//! of a container has no listener here.
+//! it. So another user could bind it first and would receive prompts and the engine's key. A listener is
+//! trusted if it belongs to this user, to root (root can read our memory anyway, and docker's userland proxy
+//! runs as root), or to a process in the engine's group. An engine behind a container's NAT rule has no
+//! listener on this host.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr};

@@ -1,4 +1,5 @@
-//! A running child process: its pidfd tells of its end, its group takes signals, and dropping it ends it.
+//! A running child process: its pidfd reports its end, its group receives signals, and dropping the handle
+//! kills the group.
 
 use std::io;
 use std::os::fd::OwnedFd;

@@ -1,7 +1,8 @@
-//! The launcher: one thread that forks, sweeps and reaps every child.
+//! Launcher thread, which forks, kills and reaps every child process.
 //!
-//! It lives as long as a [`Launcher`] or a child does; when it ends, the kernel kills what is left. Spawning
-//! blocks (the forking thread waits for the exec), which is why the request path must not do it.
+//! It lives as long as a [`Launcher`] handle or a child; when it ends, the kernel kills the remaining
+//! children. Spawning blocks the calling thread until the exec, so it runs here and not on the thread that
+//! serves requests.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};

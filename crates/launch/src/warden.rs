@@ -1,7 +1,8 @@
-//! The daemon's end of the warden (see `command/warden.rs`).
+//! Client of the warden, a helper process that kills all engines when the daemon dies (see
+//! `command/warden.rs`).
 //!
-//! It only remembers; the killing is done by the helper process. A warden that died is replaced and told
-//! everything again, so that no child is ever without one for longer than a spawn.
+//! This side only keeps the list of process groups and sends it to the helper. A warden that died is replaced
+//! and gets the whole list again.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;

@@ -1,4 +1,4 @@
-//! Hyper-parameters, in the field's words; names and meaning follow `llama-hparams.h @ b10605`.
+//! Hyper-parameters of a model; names and meaning follow `llama-hparams.h @ b10605`.
 
 /// A quantity that most models state once and some state for each layer.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,8 +1,8 @@
-//! Models as their GGUF headers describe them: tensors and hyper-parameters.
+//! Models as described by their GGUF headers: tensors and hyper-parameters.
 //!
-//! A header is hostile input. It is read by bounds-checked slices, never copied whole, and the weights behind
-//! it are never touched: a model of a terabyte is known from a few megabytes. The way: [`gguf::Header::read`]
-//! for each file of [`split::siblings`], then [`Model::from_headers`].
+//! A header is hostile input. It is read through bounds-checked slices and never copied whole, and the
+//! weights are never read; for a model of a terabyte, a few megabytes are enough. To read a model, call
+//! [`gguf::Header::read`] for each file of [`split::siblings`], then [`Model::from_headers`].
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods, clippy::disallowed_types))]
 

@@ -1,4 +1,4 @@
-//! Tensors and the element types of ggml.
+//! Tensors of a model and their ggml element types.
 
 use plimsoll_base::Bytes;
 

@@ -1,8 +1,9 @@
-//! Table of measured driver contexts, which `plimsoll calibrate` writes.
+//! Table of measured CUDA context sizes, written by `plimsoll calibrate`.
 //!
-//! DECISION: a row belongs to a kind of card, a driver and a build of an engine, because nothing else decides these bytes.
-//! A plan takes the row of its build, else the first row of its engine, which is nearer than any published value, and
-//! names the build and the driver that were measured. A reader of the table sorts the rows of the current driver first.
+//! DECISION: a row holds for one card model, driver version and engine build, because the sizes depend on
+//! nothing else. A plan uses the row of its engine build. Without such a row it uses the first row of the
+//! same engine, which is closer than any published value, and names the build and driver that were measured.
+//! The reader sorts rows of the current driver first.
 
 use plimsoll_base::Bytes;
 use serde::{Deserialize, Serialize};

@@ -1,7 +1,8 @@
-//! Sum of all memory terms of one request, at any context.
+//! Sum of all memory terms of a plan, for any context length.
 //!
-//! Layout, weights and driver context do not depend on the context and are computed once. Searches for the largest
-//! context and for advice plan the rest again at each step, and never interpolate.
+//! Device layout, weights and driver context do not depend on the context length and are computed once.
+//! Searches for the largest context and for advice compute the remaining terms again at each step and never
+//! interpolate.
 
 mod engine_context;
 mod pools;

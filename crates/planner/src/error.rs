@@ -1,4 +1,4 @@
-//! Errors for requests that every engine would refuse.
+//! Errors for plan requests that every engine would refuse.
 
 /// The reason why a request cannot be planned.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

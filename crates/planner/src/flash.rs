@@ -1,9 +1,10 @@
-//! Resolution of `-fa`: flash attention on or off, and the reason.
+//! Flash attention on or off (`-fa`), and the reason.
 //!
-//! Mirrors `llama-context.cpp: resolve_fused_ops` and `fattn.cu: ggml_cuda_get_best_fattn_kernel @ b10605`. With `-fa
-//! auto`, one layer whose card lacks a kernel for its head size and cache type turns flash attention off for all layers,
-//! and the whole KQ matrix appears in the compute buffer. A quantised V cache needs flash attention: it then stays on, and
-//! layers without a kernel attend in host memory. ik_llama.cpp has kernels of its own, which are not listed here.
+//! Mirrors `llama-context.cpp: resolve_fused_ops` and `fattn.cu: ggml_cuda_get_best_fattn_kernel @ b10605`.
+//! With `-fa auto`, one layer whose card has no kernel for its head size and cache type turns flash attention
+//! off for all layers; the whole KQ matrix then adds to the compute buffer. A quantised V cache requires
+//! flash attention, so it stays on and layers without a kernel compute attention in host memory. ik_llama.cpp
+//! has other kernels, which are not listed here.
 
 use plimsoll_flags::{FlashAttention, ModelParams};
 use plimsoll_model::{HyperParameters, Model, TensorType};

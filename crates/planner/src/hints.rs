@@ -1,9 +1,9 @@
-//! Advice for a request that does not fit; every piece of advice is weighed by planning with it.
+//! Advice for a request that does not fit; each piece of advice is planned to find out what it saves.
 //!
-//! DECISION: advice is given only where the plan does not fit, and only if it saves something on the cards that are short.
-//! Sufficient advice comes first, then the order is bytes saved per loss, by the one table of losses below. Where no
-//! single change is enough, pairs are tried, the cheapest first. A change with a size (context, layers) gets the mildest
-//! size that is enough.
+//! DECISION: advice is given only if the plan does not fit, and only if it saves memory on the cards that
+//! lack it. Sufficient advice comes first; the rest is ordered by bytes saved per loss, from the table of
+//! losses below. If no single change is enough, pairs of changes are tried, the cheapest first. A change with
+//! a size (context, layers) gets the smallest size that is enough.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;

@@ -1,8 +1,9 @@
-//! Cards that the flags name.
+//! Cards that llama.cpp's flags name, such as `-dev`, `-mg` and `-ts`.
 //!
-//! Flags number all cards of the machine. With `-dev`, the flags `-mg` and `-ts` count along its list instead
-//! (`llama.cpp: llama_prepare_model_devices @ b10605`). A list, a main card and shares given by hand name exactly the cards
-//! of the model. A buffer or a draft model on a card only requires that card. `-mg` without `-sm none` decides nothing.
+//! Flags number all cards of the machine. With `-dev`, however, `-mg` and `-ts` are positions in its list
+//! (`llama.cpp: llama_prepare_model_devices @ b10605`). A device list, a main card with `-sm none`, or
+//! explicit shares name exactly the cards of the model. A buffer or a draft model on a card only requires
+//! that this card is among them. `-mg` without `-sm none` has no effect.
 
 use plimsoll_flags::{ModelParams, SplitMode};
 

@@ -1,7 +1,7 @@
-//! Differences between engine builds that change the memory a plan counts.
+//! Differences between engine builds that change planned memory.
 //!
-//! DECISION: builds are compared here and nowhere else; every other file asks for one named quirk. For most changes the
-//! first build is not known, only that b8799 lacks them and b10605 has them. They share one threshold.
+//! DECISION: only this file compares build numbers; every other file reads one named quirk. For most changes
+//! the first build is unknown: b8799 lacks them and b10605 has them. These share one threshold.
 
 use plimsoll_base::Bytes;
 use plimsoll_flags::ProgramKind;

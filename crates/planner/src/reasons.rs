@@ -1,4 +1,4 @@
-//! Reasons of a plan: one tree for each card, and the limits of its numbers.
+//! Explanation of a plan: one tree of reasons for each card, and the limits of its numbers.
 
 mod ik;
 

@@ -1,7 +1,8 @@
-//! Sizes that the engine settles before it allocates anything.
+//! Sizes that the engine determines before it allocates memory: context, batches, sequences, outputs.
 //!
-//! Mirrors `llama-context.cpp: llama_context::llama_context` and `sched_reserve @ b10605`, and for llama-server the
-//! defaults in `tools/server/server.cpp` and `server_output_limits`. All later terms are functions of these sizes.
+//! Mirrors `llama-context.cpp: llama_context::llama_context` and `sched_reserve @ b10605`, and for
+//! llama-server the defaults in `tools/server/server.cpp` and `server_output_limits`. All later terms are
+//! functions of these sizes.
 
 use plimsoll_flags::{Parallel, ProgramKind};
 use plimsoll_model::{Model, Pooling};

@@ -1,4 +1,5 @@
-//! Replay of a trace over several policies: reserves, failures and bookkeeping times.
+//! Replay of an allocation trace under several allocator policies: reserved memory, failures, and time per
+//! call.
 
 use plimsoll_base::Bytes;
 use plimsoll_pool::replay::{

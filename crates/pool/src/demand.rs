@@ -1,12 +1,14 @@
-//! Pool demand of the operations of ggml's CUDA backend: bytes of each request, in order.
+//! Memory that each operation of ggml's CUDA backend requests from its pool: the bytes of each request, in
+//! order.
 //!
-//! DECISION: one home for these formulas, as functions of plain numbers. The phantom backend (which sees real
-//! graphs), the generator ([`generate`](crate::generate), which knows a model's shape) and the planner (which
-//! reads a model's header) all call them, so that they cannot disagree. An operation's blocks are one
-//! [`Group`]: allocated in order, freed in reverse. Sums and products saturate, so that no operand overflows.
+//! DECISION: these formulas are in one place, as functions of plain numbers. The phantom backend (which gets
+//! real graphs), the generator ([`generate`](crate::generate), which gets a model's shape) and the planner
+//! (which gets a model's header) all call them, so their results cannot differ. The blocks of one operation
+//! form a [`Group`]: allocated in order, freed in reverse. Sums and products saturate, so no operand
+//! overflows.
 //!
-//! Which kernel runs, and so which blocks are needed, follows from the card and the engine's build
-//! ([`Rules`]). Each file names its sources as `file:function @ build`.
+//! The card and the engine's build ([`Rules`]) determine which kernel runs, and so which blocks are needed.
+//! Each file names its sources as `file:function @ build`.
 
 pub mod attention;
 pub mod latent;

@@ -1,12 +1,12 @@
-//! Interface between a policy and a card.
+//! Interface between an allocator policy and a card.
 //!
-//! DECISION: one trait whose methods are the driver's functions one to one, in plain numbers. Memory comes in
-//! two ways: whole allocations (`cuMemAlloc`), which every card has, and a region (`cuMemAddressReserve`,
-//! `cuMemCreate`, `cuMemMap`), an address range that is backed with memory piece by piece, which only cards
-//! with virtual memory management have. Events are the only notion of time: a policy gives nothing back that
-//! the card may still be using, and it has no clock.
+//! DECISION: one trait whose methods correspond one to one to driver functions, with plain numbers as
+//! arguments. Memory comes in two forms. Whole allocations (`cuMemAlloc`) are available on every card. A
+//! region (`cuMemAddressReserve`, `cuMemCreate`, `cuMemMap`) is an address range that gets memory piece by
+//! piece, only on cards with virtual memory management. Events replace a clock: a policy releases nothing
+//! that the card may still be using.
 //!
-//! Addresses are numbers, never pointers: a policy computes, it touches no memory.
+//! Addresses are numbers, never pointers: a policy computes with them and accesses no memory.
 
 use core::fmt;
 

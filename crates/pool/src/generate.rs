@@ -1,10 +1,10 @@
-//! Trace generator: the requests of an engine to its run-time pool while a prompt grows, without card and
-//! model.
+//! Trace generator: the requests that an engine would make to its run-time pool while it processes a prompt,
+//! without card and model.
 //!
-//! DECISION: one device, one stream, one group of blocks for each operation, allocated in order and freed in
-//! reverse, as the engine's scopes do it. Which operations there are follows from the shapes of a model's
-//! matrices, the micro-batch and the cells in use; what each asks for is in [`demand`](crate::demand).
-//! Checked against two traces recorded on an H200, step by step, and against figures published by others
+//! DECISION: one device and one stream. Each operation has one group of blocks, allocated in order and freed
+//! in reverse, like the scopes of the engine's code. The operations follow from the shapes of a model's
+//! matrices, the micro-batch and the cells in use; [`demand`](crate::demand) computes what each one requests.
+//! The result was checked step by step against two traces recorded on an H200, and against published figures
 //! (`tests/traces/generate.rs`).
 
 use core::fmt;

@@ -1,10 +1,9 @@
 //! Interface of an allocator policy.
 //!
-//! DECISION: the shape of RAPIDS RMM's `device_memory_resource`, with calls for captured graphs. The device
-//! is lent to every call instead of being owned, so that several policies (one for each stream, say) share
-//! one card, and so that a policy stays a plain value that can be compared, cloned and replayed. Freeing is
-//! an act of the CPU: work that uses the block may still be in flight, in the order of the stream that is
-//! named.
+//! DECISION: the interface is that of RAPIDS RMM's `device_memory_resource`, with calls for captured graphs.
+//! The device is passed to every call instead of being owned. So several policies (for example one for each
+//! stream) can share one card, and a policy stays a plain value that can be compared, cloned and replayed. A
+//! free happens on the CPU: work that uses the block may still be running, in the order of the given stream.
 
 use crate::device::{Address, CapturedGraph, OutOfMemory, PoolDevice, Stream};
 

@@ -1,10 +1,10 @@
-//! Replay of a trace over a policy on a simulated card.
+//! Replay of an allocation trace with a policy on a simulated card.
 //!
-//! DECISION: a replay is one pass that stops where the original would have died. A caller that measures the
-//! time of the bookkeeping passes a [`Watch`] with its own clock, whose calls lie outside of the measured
-//! time. Whole allocations are counted as they were asked for (a card rounds large ones up to 2 MiB, small
-//! ones share such a piece), mapped pieces in granules of 2 MiB. Work is done at once: the order of a
-//! recorded program's streams is in the trace, its times are not.
+//! DECISION: a replay is one pass that stops where the original allocator would have failed. To measure the
+//! policy's own time, a caller passes a [`Watch`] with its own clock, whose calls are outside the measured
+//! time. Whole allocations are counted in their requested size (a card rounds large ones up to 2 MiB, and
+//! small ones share a piece of 2 MiB); mapped pieces are counted in granules of 2 MiB. Work finishes at once,
+//! because a trace has the order of a program's streams but not their times.
 
 use alloc::vec::Vec;
 use core::fmt;

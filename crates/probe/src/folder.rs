@@ -1,8 +1,9 @@
-//! A folder for what is shared with children: in memory, readable by this user only, gone with its owner.
+//! Private folder shared with child processes: in memory, readable by this user only, and removed after its
+//! owner's end.
 //!
-//! Its owner holds a lock on a file in it for as long as it lives. The kernel lets go of the lock however the
-//! owner ends, so a folder whose lock is free has no owner, and the next one sweeps it, unless a process that
-//! writes a page in it has outlived the owner.
+//! The owner holds a lock on a file in the folder. The kernel releases the lock however the owner ends, so a
+//! folder whose lock is free has no owner, and the next process that creates a folder removes it. It is kept
+//! if a process that writes a guard page in it still runs.
 
 use std::fs::{self, DirBuilder, File};
 use std::io;

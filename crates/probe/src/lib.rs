@@ -1,13 +1,14 @@
-//! Looks at the machine and its files, and changes nothing.
+//! Readings of a machine's GPUs, memory, processes and files; this crate does not change them.
 //!
-//! Cards come through NVML, the host's memory through `/proc` and cgroups.
+//! GPUs are read through NVML, the host's memory through `/proc` and cgroups.
 //!
-//! Nothing here opens a CUDA context, so looking costs no byte of a card's memory. A missing library means no
-//! cards, never an error; what a driver does not tell stays unknown and is noted in words.
+//! No CUDA context is opened, so a reading takes none of a card's memory. If the driver's library is missing,
+//! the result is no cards, not an error. Values that a driver does not report stay unknown and are mentioned
+//! in a note.
 //!
-//! The driver's libraries stay out of the daemon: `nvmlInit` itself maps libcuda (seen with driver 580.159.04
-//! on an H200), and a call into a sick driver may never return. So the daemon asks a small process, `plimsoll
-//! look`, through a [`Sampler`]; only short-lived commands call [`look`] themselves.
+//! The daemon does not load the driver's libraries: `nvmlInit` maps libcuda (seen with driver 580.159.04 on
+//! an H200), and a call into a faulty driver may never return. Instead the daemon uses a [`Sampler`], which
+//! gets readings from a helper process, `plimsoll look`. Only short-lived commands call [`look`] themselves.
 // The foreign calls are in `nvml-wrapper` and `rustix`.
 #![forbid(unsafe_code)]
 

@@ -1,8 +1,8 @@
-//! Paths of the shared libraries that come with the program.
+//! Paths of the shared libraries that come with Plimsoll (guard and phantom).
 //!
-//! Each has a variable that names another one (empty for none). Else it is looked for beside the program, in
-//! `../lib/plimsoll/` of an installation, and in `../guard/` of a build tree, where cargo's profile `guard`
-//! puts it.
+//! An environment variable can name another path (or none, if empty). Otherwise the search covers the
+//! program's own folder, `../lib/plimsoll/` of an installation, and `../guard/` of a build tree, which
+//! cargo's profile `guard` fills.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;

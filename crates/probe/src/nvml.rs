@@ -1,10 +1,10 @@
-//! Cards through NVML, loaded when first asked for.
+//! Reader of GPUs through NVML, which is loaded at the first use.
 //!
-//! Traps that this file knows: `nvml-wrapper` asks only `nvmlDeviceGetMemoryInfo_v2`, which old drivers lack
-//! and which counts the driver's own reserve neither as free nor as used; Tegra and GB10 answer "not
-//! supported" or a total of 0 and share the host's memory; a process may be in the compute and the graphics
-//! list. A card in MIG mode offers CUDA its instances only; we do not place on those yet and leave the card
-//! out, with a note.
+//! It handles several special cases. `nvml-wrapper` calls only `nvmlDeviceGetMemoryInfo_v2`, which old
+//! drivers lack and which counts the driver's own reserve neither as free nor as used. Tegra and GB10 report
+//! "not supported" or a total of 0 and share the host's memory. A process may be in both the compute and the
+//! graphics list. A card in MIG mode offers CUDA only its instances; placement on these is not supported, so
+//! the card is left out with a note.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;

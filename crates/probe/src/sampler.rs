@@ -1,9 +1,9 @@
-//! Reads the cards while the daemon serves, on a thread of its own: a question to the driver may take
-//! milliseconds.
+//! Thread that reads the cards for the daemon, because a call to the driver may take milliseconds.
 //!
-//! The thread asks the lookout process; where the machine has no card it reads the host itself. After an
-//! engine's end the driver gives its bytes back late (half a second is usual, `ollama` waits up to five), so
-//! a newcomer that starts at once runs out of memory that is on its way. [`Sampler::returned`] waits for it.
+//! The thread uses the helper process `plimsoll look`; on a machine without a GPU it reads the host's memory
+//! itself. After an engine's end the driver frees its memory late (usually half a second; `ollama` waits up
+//! to five seconds), so an engine that starts at once could run out of memory. [`Sampler::returned`] waits
+//! until the memory is free.
 
 use std::ffi::{OsStr, OsString};
 use std::sync::mpsc;

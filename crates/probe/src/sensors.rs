@@ -1,4 +1,4 @@
-//! Temperature, clock and throttling of the cards, from NVML.
+//! Temperature, clock and throttling of the GPUs, read from NVML.
 
 use nvml_wrapper::Device;
 use nvml_wrapper::bitmasks::device::ThrottleReasons;

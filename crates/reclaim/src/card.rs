@@ -1,4 +1,4 @@
-//! Reclaim of idle memory on one card, whether discrete or integrated, from guarded processes only.
+//! Reclaim of idle memory on one card, discrete or integrated, from guarded processes only.
 
 use std::time::Duration;
 

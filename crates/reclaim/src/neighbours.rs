@@ -1,9 +1,9 @@
-//! Guarded neighbour processes: their memory, and requests to release what is idle.
+//! Other guarded processes: their memory, and requests to release the idle part.
 //!
-//! DECISION: a request is written to the neighbour's guard page, and guard answers it at the process's next
-//! driver call. No process is stopped or signalled and no work is lost, but a process without driver calls
-//! does not answer. All neighbours are therefore asked at once and get a bounded time. The amount released is
-//! read from each neighbour's own page, before and after.
+//! DECISION: a request is written to the other process's guard page, a shared-memory file, and guard acts on
+//! it at the process's next driver call. No process is stopped or signalled and no work is lost, but a
+//! process without driver calls does not answer. So all processes get the request at once, and a limited
+//! time. The released amount is read from each process's own page, before and after.
 
 use std::path::{Path, PathBuf};
 use std::thread;

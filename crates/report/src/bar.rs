@@ -1,6 +1,8 @@
-//! Memory of a card as one bar: the terms in order of allocation, up to the load line and beyond it.
+//! Bar chart of a card's memory: the terms in order of allocation, up to the card's limit (the load line) and
+//! beyond it.
 //!
-//! DECISION: a term is told apart by letter and hatch in pictures and by glyph in text, as well as by colour.
+//! DECISION: each term is marked by letter and hatch in pictures and by a character in text, in addition to
+//! colour.
 
 use std::fmt::{self, Write};
 

@@ -1,8 +1,9 @@
-//! Charts of series over a common axis.
+//! Charts of series over a common axis, as SVG.
 //!
-//! DECISION: a chart's vertical scale runs from its lowest to its highest value where the caller asks for it,
-//! because 2 MiB of growth on 140 GiB are what a soak looks for; both ends are labelled. Series are told
-//! apart by name and shape besides colour, and marks carry their text as a tooltip. No script, no network.
+//! DECISION: if the caller requests it, a chart's vertical scale runs from its lowest to its highest value,
+//! with both ends labelled, because a soak test looks for growth of 2 MiB on 140 GiB. Series are
+//! distinguished by name and shape in addition to colour, and marks have their text as a tooltip. No script,
+//! no network.
 
 mod svg;
 

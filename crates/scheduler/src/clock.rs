@@ -1,4 +1,4 @@
-//! The scheduler's clock: the current time and the next wake-up that the driver was asked for.
+//! The scheduler's clock: the current time and the next wake-up that the driver has to deliver.
 
 use super::time::Moment;
 

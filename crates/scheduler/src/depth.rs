@@ -1,7 +1,7 @@
-//! Depth of a request: the tokens of its prompt and of the longest answer to it.
+//! Depth of a request: the tokens of its prompt plus the longest answer that it allows.
 //!
-//! A prompt has at most as many tokens as bytes, whatever the vocabulary, so an upper bound costs no more
-//! than a look at the body. The bound is tried first; the engine counts tokens only if the bound does not
+//! A prompt has at most as many tokens as its body has bytes, for any vocabulary. So an upper bound follows
+//! from the body alone. The bound is tried first; the engine counts the tokens only if the bound does not
 //! fit.
 
 use plimsoll_base::Slots;

@@ -1,4 +1,4 @@
-//! Inputs of the scheduler, as the driver observed them.
+//! Inputs of the scheduler: events that the driver observed.
 
 use std::sync::Arc;
 

@@ -1,8 +1,9 @@
-//! Failure record of a model: back-off between loads, and the memory that failures proved missing.
+//! Failure record of a model: back-off between loads, and memory that failed loads showed to be missing from
+//! its claim.
 //!
-//! The first crash of an engine that had served is forgiven: the next request starts it again at once. Every
-//! other failure doubles the wait, from 1 s to 60 s, during which requests are refused with the cause. A run
-//! that was ready for a minute clears the record.
+//! The first crash of an engine that had served requests causes no wait: the next request starts the engine
+//! again at once. Every other failure doubles the wait, from 1 s to 60 s; during it, requests are refused
+//! with the cause of the failure. A run that stays ready for a minute clears the record.
 
 use std::time::Duration;
 

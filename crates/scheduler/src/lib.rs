@@ -1,23 +1,24 @@
-//! Scheduler of models on cards: admission, placement, eviction and the order of requests.
+//! Scheduler of models on GPUs: admission, placement, eviction and the order of requests.
 //!
-//! The scheduler does no I/O: [`Scheduler::on_event`] takes an event and the time, and returns the actions
-//! that follow. One driver owns it, without a lock, and every read that gates a change happens inside it. The
-//! driver starts and stops engines, passes requests on, reads cards, and reports the outcome as events.
+//! The scheduler does no I/O. [`Scheduler::on_event`] takes an event and the time, and returns the actions
+//! that follow. One driver owns it, so it needs no lock. The driver starts and stops engines, passes requests
+//! on, reads the cards, and reports the results as events.
 //!
-//! No model is stopped for another before the other is known to load (surveyed) and to fit once the victims
-//! are gone (placed). A victim drains: it finishes the requests in flight and takes no new ones. Waiting is
-//! bounded: after the patience of the settings the oldest queued model gets its victims even if traffic keeps
-//! them busy, and its need is reserved for it. Where cards share the host's memory, the largest model loads
-//! first until then.
+//! A model is evicted for a new one only if the new one was surveyed (it can load) and placed (it fits once
+//! the evicted ones are gone). An evicted model drains: it finishes the requests in flight and takes no new
+//! ones. Waiting is bounded by a setting, the patience: after it, the oldest waiting model may evict busy
+//! models too, and its memory is reserved for it. Where cards share the host's memory, the largest waiting
+//! model loads first until the patience has passed.
 //!
-//! Where an engine's memory grows with depth, a request is admitted only if the run's claim covers the depth
-//! that it may reach; else the claim is raised, or the request waits, or is refused if that depth can never
-//! be had. The part of a claim that no admitted request can use is available to waiting models.
+//! A claim is the memory that one engine run may take on a card. Where an engine's memory grows with depth, a
+//! request is admitted only if the run's claim covers the depth that the request may reach. Otherwise the
+//! claim is raised, or the request waits, or it is refused if the depth can never fit. The part of a claim
+//! that no admitted request can use is available to waiting models.
 //!
-//! A load is decided on a reading of the cards that was taken for it, because other processes allocate
-//! without asking.
+//! Each load is decided on a reading of the cards taken for it, because other processes may allocate memory
+//! at any time.
 //!
-//! The life of a model, from its first request to the return of its memory:
+//! The example follows a model from its first request until its memory is free again:
 //!
 //! ```
 //! use std::sync::Arc;

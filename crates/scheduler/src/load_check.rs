@@ -1,4 +1,4 @@
-//! Comparison of free memory with the ledger after a load.
+//! Comparison of a run's claim with the card memory that its load really took.
 
 use plimsoll_base::{Bytes, CardId};
 use serde::Serialize;

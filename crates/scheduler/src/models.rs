@@ -1,7 +1,7 @@
-//! All models by number.
+//! Table of all models by number.
 //!
-//! The number of waiting models and the need to report states follow every change here, so that no caller can
-//! forget them.
+//! The table keeps the count of waiting models, and the models whose state has to be reported, up to date at
+//! every change.
 
 mod run;
 mod slot;

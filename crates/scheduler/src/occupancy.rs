@@ -1,9 +1,10 @@
-//! Depth of a run, and the memory that it takes.
+//! KV cache depth of a run, in tokens, and the memory that this depth takes.
 //!
-//! A request in flight counts with the most tokens that it may reach. With one cache for all slots, so do the
-//! tokens that idle slots keep. The engine alone chooses the slot of the next request, so the smallest kept
-//! sequence is assumed to go; what remains is never less than what is really there. A pool is a high-water
-//! mark: a depth once reached stays. A request that ended counts with the tokens that it reported, if it did.
+//! A request in flight counts with the most tokens that it may reach. If all slots share one cache, tokens
+//! kept in idle slots count too. The engine chooses the slot of the next request by itself and discards what
+//! the slot kept; the estimate assumes that it discards the smallest kept sequence, so the result is never
+//! too low. A memory pool never shrinks, so the deepest depth so far keeps its memory. A finished request
+//! counts with the tokens that it reported, if it reported any.
 
 use plimsoll_base::{Bytes, CardId, Curve, Share, Slots};
 

@@ -1,4 +1,5 @@
-//! The ledger, its last reading, and the reasons to look at waiting models again.
+//! The ledger with its last reading of the cards, and a record of changes after which waiting models must be
+//! placed again.
 
 use std::time::Duration;
 

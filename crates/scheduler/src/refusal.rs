@@ -1,4 +1,4 @@
-//! Texts of refusals.
+//! Messages, causes and retry times of refused requests.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Runs with a process, and runs whose memory the driver has not returned yet.
+//! Runs that have a process, and ended runs whose memory the driver has not freed yet.
 
 use std::collections::{BTreeMap, BTreeSet};
 

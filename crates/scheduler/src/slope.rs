@@ -1,9 +1,10 @@
-//! Growth of a model's memory per token of depth, as observed.
+//! Observed growth of a model's memory per token of depth.
 //!
-//! An engine's claim stands from the start, but a run-time pool grows with the deepest sequence so far. Two
-//! samples of one run, after answers of different depth, give a slope. It holds for the range between them
-//! and is shown with it. The first sample follows an answer, so that what an engine loads lazily does not
-//! count as growth. Depths close together say nothing: memory comes in pieces of 2 MiB and more.
+//! An engine's claim is known from its start, but a pool that the engine fills while it runs grows with the
+//! deepest sequence so far. Two samples of one run, taken after answers of different depth, give a slope. The
+//! slope is valid for the range between the two depths and is reported with it. The first sample follows an
+//! answer, so that memory which the engine allocates lazily does not count as growth. Two depths that are
+//! close together give no slope, because memory grows in pieces of 2 MiB and more.
 
 use plimsoll_base::{Bytes, RunId};
 use serde::Serialize;

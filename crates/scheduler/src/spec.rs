@@ -1,4 +1,4 @@
-//! Configuration of a model's admission, and settings that hold for all models.
+//! Configuration of a model's admission, and settings for all models.
 
 use std::time::Duration;
 

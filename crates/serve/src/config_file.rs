@@ -1,4 +1,4 @@
-//! Configuration file, and the key files that it names.
+//! Reader of `plimsoll serve`'s configuration file and of the API key files that it names.
 
 use std::io;
 use std::path::{Path, PathBuf};

@@ -1,8 +1,8 @@
-//! Composition of the daemon: configuration, runtime, extensions, listener and signals.
+//! Composition of the `serve` daemon: configuration, runtime, extensions, listener and signals.
 //!
-//! SIGTERM and SIGINT drain: no new request is taken, answers in flight finish, every engine ends. A second
-//! signal ends them at once, at any time. SIGHUP reads the configuration again; an error in the new one is
-//! logged and the old one stays.
+//! SIGTERM and SIGINT drain the daemon: it accepts no new request, finishes the answers in flight and then
+//! stops every engine. A second signal stops them at once. SIGHUP reloads the configuration; if the new one
+//! has an error, the error is logged and the old one stays in force.
 
 mod cards;
 mod descriptors;

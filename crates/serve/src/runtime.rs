@@ -1,9 +1,10 @@
-//! Driver of the scheduler: reports events to it and carries out its effects.
+//! Driver of the scheduler: it submits events to the scheduler and carries out the effects that the scheduler
+//! returns.
 //!
-//! Everything here lives on one thread. [`Runtime::submit`] takes an event, asks the scheduler and carries
-//! the effects out before it returns; whatever takes time (a survey, an engine, a wait for memory) continues
-//! as a task and comes back as an event. So there is no lock, and all decisions are the scheduler's. Guard,
-//! reclaim and metrics are [`Extension`]s, which the daemon registers.
+//! All of it runs on one thread, so there is no lock. [`Runtime::submit`] passes an event to the scheduler
+//! and carries out the effects before it returns. Work that takes time, such as a survey of a model or an
+//! engine's start, continues as a task and reports its result as another event. Guard, reclaim and metrics
+//! are [`Extension`]s, which the daemon registers.
 
 mod admission;
 mod extension;

@@ -1,14 +1,14 @@
 //! Options of guard: one line of words in [`crate::env::GUARD`], written by `plimsoll run` and `plimsoll
 //! serve`.
 //!
-//! Every word is an option that is off without it, so that with an empty line guard only counts:
+//! Each word switches something on, so with an empty line guard only counts:
 //!
 //! - `card=GPU-<uuid>[:[BUDGET][:NEED]]`: a card of the plan with its budget and its need in bytes; may be
 //!   repeated.
 //! - `budget=BYTES`, `need=BYTES`: for every card without figures of its own.
 //! - `contexts=report|refuse`: for contexts on a card that no `card=` names.
-//! - `reuse`, `chunk=BYTES`, `reclaim`, `wait=SECONDS`, `spill=BYTES`, `keep=BYTES`, `on-oom=managed`: rungs
-//!   of the ladder.
+//! - `reuse`, `chunk=BYTES`, `reclaim`, `wait=SECONDS`, `spill=BYTES`, `keep=BYTES`, `on-oom=managed`: steps
+//!   that guard tries, in its order, when an allocation is refused (the ladder).
 //! - `pool=ours|managed`: treatment of ggml's legacy pool.
 //! - `hide-vmm`: report cards without virtual memory management.
 

@@ -1,12 +1,12 @@
-//! Page of a guarded process: a small shared file with its figures and its refusals.
+//! Page of a guarded process: a small shared-memory file with its memory figures and its refused allocations.
 //!
-//! Guard maps the file and works on it with atomics alone; the daemon reads it with `pread` as a
-//! [`PageSnapshot`]. A request for idle memory is an aligned four-byte `pwrite` at [`Page::ask_offset`]. The
-//! budget is not on the page: it belongs to all processes of the [tree](crate::tree).
+//! Guard maps the file and changes it with atomics only; the daemon reads it with `pread` as a
+//! [`PageSnapshot`]. A request to release idle memory is an aligned four-byte `pwrite` at
+//! [`Page::ask_offset`]. The budget is not on the page, because it belongs to all processes of the
+//! [tree](crate::tree).
 //!
-//! DECISION: no process waits for a lock of another one, so that a process that is killed at any instruction
-//! blocks no other. Figures of one snapshot may be a few allocations apart from each other; each is true by
-//! itself.
+//! DECISION: no process waits for another one's lock, so a process that is killed at any instruction blocks
+//! no other. The figures of one snapshot may be a few allocations apart; each of them is correct.
 
 use core::mem::{offset_of, size_of};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};

@@ -1,9 +1,9 @@
 //! Trace format of guard: 32 bytes for each memory event of a program.
 //!
 //! A file is one [`TraceHeader`] and then [`TraceRecord`]s in the order of the events, little-endian, one
-//! file for each process. Blocks are named by an id that is never used twice, not by their address: a trace
-//! reveals nothing of the program's data, and two traces of the same run are equal. A torn last record (the
-//! process was killed) is recognised by its length.
+//! file for each process. Blocks are identified by a number that is never reused, not by their address. So a
+//! trace reveals nothing of the program's data, and two traces of the same run are equal. An incomplete last
+//! record (the process was killed) is recognised by its length.
 
 use core::mem::{offset_of, size_of};
 

@@ -1,4 +1,4 @@
-//! What the driver tells about a pointer.
+//! Attributes of a pointer, as the driver reports them.
 
 use crate::abi::{Context, DevicePtr, Host, In, Out, Pool};
 use crate::call::driver;

@@ -1,4 +1,4 @@
-//! Making and ending regions: the common part of all calls that allocate and free.
+//! Creation and end of memory regions: the common part of all calls that allocate and free.
 
 use std::ops::Range;
 

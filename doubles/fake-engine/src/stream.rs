@@ -1,4 +1,4 @@
-//! Server-sent events: one chunk and one write an event, as llama-server sends them.
+//! Server-sent events: one chunk and one write for each event, as in llama-server.
 
 use std::io;
 

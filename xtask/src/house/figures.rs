@@ -1,4 +1,4 @@
-//! The figures of the table, each with its unit and its bound.
+//! Figures of the measurement table, each with its unit and its bound.
 
 use super::survey::{CrateSurvey, Survey};
 

@@ -1,4 +1,4 @@
-//! The measured table as aligned text and as JSON.
+//! Measurement table as aligned text and as JSON.
 
 use std::fmt::Write as _;
 

@@ -1,4 +1,4 @@
-//! Nextest's JUnit report.
+//! Reader of nextest's JUnit report.
 
 use std::fs;
 use std::io;

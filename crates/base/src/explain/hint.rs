@@ -1,4 +1,4 @@
-//! Advice: a closed list, so that text and JSON never drift apart.
+//! Hints for the user, from a fixed list of kinds of advice, so that text and JSON always agree.
 
 use std::fmt;
 

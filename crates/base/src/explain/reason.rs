@@ -1,4 +1,4 @@
-//! The tree that every decision leaves behind.
+//! Tree of reasons that every decision produces: statements, their values, and their causes.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -1,4 +1,4 @@
-//! Provenance: every number that is shown says where it came from.
+//! Source of a number, such as a formula, a measurement or the driver. Every number that is shown has one.
 
 use std::borrow::Cow;
 use std::fmt;

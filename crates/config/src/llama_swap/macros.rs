@@ -1,8 +1,8 @@
-//! llama-swap's macros: `${name}` in any value (`internal/config/macros.go @ v250`).
+//! Macros of llama-swap's YAML: `${name}` in any value (`internal/config/macros.go @ v250`).
 //!
-//! They are put in from the last declared to the first, each once, so a macro may use those before it. A
-//! model's own win over the global ones, in their place. `${PORT}` and `${PID}` stay: they are known at the
-//! start only.
+//! Macros are replaced from the last declared to the first, each once, so a macro may use those declared
+//! before it. A model's own macro replaces a global one of the same name, in its position. `${PORT}` and
+//! `${PID}` are left in place, because their values exist only once the engine starts.
 
 use std::sync::Arc;
 

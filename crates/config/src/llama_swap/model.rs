@@ -1,4 +1,4 @@
-//! One model entry of llama-swap's YAML.
+//! Reader of one model entry of llama-swap's YAML.
 
 use std::time::Duration;
 

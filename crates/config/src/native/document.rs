@@ -1,4 +1,4 @@
-//! The format itself, as serde and schemars see it.
+//! Structs of Plimsoll's TOML format, for serde (reading) and schemars (JSON schema).
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;

@@ -1,4 +1,5 @@
-//! Preset sections as entries: keys become flags, reserved keys are dropped, names are made canonical.
+//! Conversion of preset sections to model entries: keys become flags, reserved keys are dropped, names are
+//! made canonical.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

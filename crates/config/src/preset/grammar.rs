@@ -1,9 +1,9 @@
-//! The grammar of a preset file: lines to sections (`common/preset.cpp: parse_ini_from_file @ b10605`).
+//! Grammar of a preset file: from lines to sections (`common/preset.cpp: parse_ini_from_file @ b10605`).
 //!
-//! It is no common INI. A value ends at the first `;` or `#`, quotes or not; quotes and backslashes are plain
-//! characters; nothing but a comment may be indented; a section written twice is the second one only.
-//! llama.cpp lets a section's name run over line ends to the next `]`, which swallows settings: that alone we
-//! refuse.
+//! The grammar differs from ordinary INI files. A value ends at the first `;` or `#`, even inside quotes;
+//! quotes and backslashes are plain characters; only comments may be indented; of a section written twice,
+//! only the second counts. One difference from llama.cpp is on purpose: llama.cpp lets a section's name
+//! continue over line ends to the next `]`, which would hide settings. Here this is an error.
 
 use std::sync::Arc;
 

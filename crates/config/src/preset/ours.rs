@@ -1,7 +1,7 @@
-//! Our own settings in a preset: `;plimsoll: key = value`, a comment to llama-server.
+//! Plimsoll's own settings in a preset file: `;plimsoll: key = value`, a comment for llama-server.
 //!
-//! Those of the server stand before the first section or in `[*]`; those of a model in its section, or in
-//! `[*]` for all.
+//! Settings of the server are written before the first section or in `[*]`; settings of a model in its
+//! section, or in `[*]` for all models.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Types of the facts.
+//! Types of the facts that are read from a log.
 
 use plimsoll_base::Bytes;
 use serde::Serialize;

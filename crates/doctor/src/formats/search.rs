@@ -1,8 +1,8 @@
 //! Search for all phrases of the tables at once.
 //!
-//! DECISION: one Aho-Corasick automaton over the raw bytes, as a DFA: one table look-up per byte, whatever
-//! the text, so a line that is full of phrases costs no more than any other. The automaton of some 700
-//! phrases takes a few MiB and is built on first use.
+//! DECISION: one Aho-Corasick automaton (a DFA) runs over the raw bytes with one table look-up per byte. So a
+//! line full of phrases takes no longer than any other. The automaton for some 700 phrases takes a few MiB
+//! and is built on first use.
 
 use std::sync::LazyLock;
 

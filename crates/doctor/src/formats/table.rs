@@ -1,4 +1,4 @@
-//! The rows of all phrase tables, parsed once.
+//! Rows of all phrase tables, parsed once.
 
 use std::sync::LazyLock;
 

@@ -1,4 +1,4 @@
-//! Verdicts on dead engines.
+//! Tests of the verdict on dead engines.
 
 use std::time::Duration;
 

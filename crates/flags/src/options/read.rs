@@ -1,8 +1,8 @@
-//! Flags from a command line and from the environment, by llama.cpp's own rules
+//! Reader of llama-server flags from a command line or the environment, by llama.cpp's own rules
 //! (`common/arg.cpp: common_params_parse_ex @ b10605`).
 //!
-//! One thing is added: a `-fa` without a value, as builds before the value existed took it. Values are read
-//! later, when a [`Wish`](crate::Wish) is made of them: a command line is kept as it was typed.
+//! One form is added: `-fa` without a value, as older builds accepted it. Values are interpreted later, when
+//! a [`Wish`](crate::Wish) is built, so a command line is stored as it was typed.
 
 use std::collections::HashMap;
 

@@ -1,6 +1,7 @@
-//! Live blocks of device memory, by address or handle.
+//! Table of live device memory blocks, by address or handle.
 //!
-//! An address leaves the map before the driver frees it: afterwards another thread may be given the same one.
+//! An address is removed before the driver frees it, because afterwards another thread may get the same
+//! address.
 
 use core::sync::atomic::Ordering::Relaxed;
 

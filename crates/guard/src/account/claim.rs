@@ -1,5 +1,7 @@
-//! One request for device memory: claimed of the budget, passed to the driver, and returned if the driver
-//! refuses.
+//! Budget claim for one device memory request.
+//!
+//! The bytes are claimed from the budget, the request is passed to the driver, and the claim is returned if
+//! the driver refuses.
 
 use plimsoll_wire::page::Refusal;
 

@@ -1,4 +1,4 @@
-//! Bytes of this process in host memory, bounded by `spill=BYTES` and by what the host has available.
+//! Count of this process's bytes in host memory, limited by `spill=BYTES` and by the host's available memory.
 
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;

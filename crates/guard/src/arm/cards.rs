@@ -1,4 +1,4 @@
-//! Enumeration of the cards, when guard arms itself.
+//! Enumeration of the CUDA devices when guard arms itself.
 
 use core::sync::atomic::Ordering::{Relaxed, Release};
 

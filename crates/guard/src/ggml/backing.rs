@@ -1,9 +1,10 @@
-//! Memory of a served pool: the driver as a [`plimsoll_pool::Device`], within the budget.
+//! Memory source of a served pool: the CUDA driver as a [`plimsoll_pool::Device`], within the budget.
 //!
-//! DECISION: every byte is claimed of the budget before the driver is asked, and charged to the card as it is
-//! mapped. A refusal goes to the policy, which gives back what it holds idle; only when that does not help is
-//! the request made once more with the ladder behind it ([`Backing::insist`]). Calls are made in the pool's
-//! own context and in relaxed capture mode, so that none becomes part of a capture.
+//! DECISION: every byte is claimed from the budget before the driver is called, and charged to the card when
+//! it is mapped. If the claim or the driver refuses, the pool's policy first releases its idle memory. Only
+//! if that does not help is the request made again with the ladder, guard's sequence of remedies
+//! ([`Backing::insist`]). Calls are made in the pool's own context and in relaxed capture mode, so that none
+//! becomes part of a stream capture.
 
 use alloc::collections::BTreeMap;
 use core::sync::atomic::Ordering;

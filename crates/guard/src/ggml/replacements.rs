@@ -1,7 +1,7 @@
-//! Replacements of the methods of ggml's legacy pool.
+//! Replacement functions for the methods of ggml's legacy pool.
 //!
-//! The prototypes are those of the class by the C++ ABI: a method is a function whose first argument is the
-//! object. Nothing may unwind out of here, and nothing does: guard is built with panic = abort.
+//! Their prototypes follow the C++ ABI: a method is a function whose first argument is the object. No panic
+//! can unwind into C++ code, because guard is built with panic = abort.
 
 use core::ffi::c_void;
 use core::mem::transmute;

@@ -1,4 +1,4 @@
-//! Hooks of contexts: opened, refused and destroyed.
+//! Hooks of CUDA contexts: opened, refused and destroyed.
 
 use core::ffi::{c_int, c_uint, c_void};
 

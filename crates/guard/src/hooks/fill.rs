@@ -1,4 +1,4 @@
-//! Hooks of memsets, which are split as copies are (see [`super::copy`]).
+//! Hooks of memsets, which are split at the border of a spilled range like copies (see [`super::copy`]).
 //!
 //! A border is a multiple of any element's size, so no element is split.
 

@@ -1,6 +1,7 @@
 //! Hooks of virtual memory management: physical memory, its handles and its mappings.
 //!
-//! Only memory on a card is counted. Memory of handles that came from another process is counted there.
+//! Only memory on a card is counted. If a handle was imported from another process, that other process counts
+//! the memory.
 
 use core::ffi::{c_int, c_uchar, c_ushort, c_void};
 

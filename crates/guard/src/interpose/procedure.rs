@@ -1,9 +1,9 @@
-//! `cuGetProcAddress`, by which every CUDA runtime finds the driver's functions.
+//! Replacement of `cuGetProcAddress`, with which every CUDA runtime finds the driver's functions.
 //!
 //! DECISION: the driver answers first, for the caller's version and flags, and its address is replaced if
-//! guard has a hook for it. On all known drivers that address is `dlsym`'s. Should it be another one, the ABI
-//! follows from name and version as cuda.h documents it, up to the newest version whose ABIs were checked;
-//! beyond it the driver's own function stays, and that is reported.
+//! guard has a hook for it. On all known drivers that address equals the one from `dlsym`. If it differs, the
+//! ABI follows from name and version as documented in cuda.h, up to the newest version whose ABIs were
+//! checked. Beyond that version the driver's own function stays, and this is reported.
 
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};

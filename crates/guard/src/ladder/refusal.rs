@@ -1,7 +1,8 @@
-//! Report of a refused request: on the page for the daemon, in the trace, and on stderr.
+//! Report of a refused allocation: on the page for the daemon, in the trace, and on stderr.
 //!
-//! A program that is refused regularly (PyTorch asks, flushes and asks again) would fill its log, so after
-//! the first few only the powers of two are written to stderr.
+//! Some programs are refused regularly: PyTorch allocates, flushes its cache and allocates again. Their logs
+//! would fill up, so after the first eight refusals only the 16th, 32nd, 64th and so on are written to
+//! stderr.
 
 use core::sync::atomic::Ordering::Relaxed;
 

@@ -1,9 +1,9 @@
-//! Rung 1: idle memory of pools.
+//! Rung 1 of the ladder: idle memory of pools.
 //!
-//! The driver's own pools (`cudaMallocAsync`) keep what was freed into them and can release it. Pools that
-//! guard serves itself can as well; they stand above the ladder, because they climb it, and enter their trim
-//! here with [`also_trim`]. A program's own cache is out of reach, but programs that have one (PyTorch, ggml
-//! since #22155) flush it themselves at OUT_OF_MEMORY, and ask again.
+//! The driver's own pools (`cudaMallocAsync`) keep freed memory and can release it. So can the pools that
+//! guard serves itself; their code is above the ladder because it calls the ladder, so it registers its trim
+//! function here with [`also_trim`]. Guard cannot free a program's own cache, but programs with one (PyTorch,
+//! ggml since #22155) flush it at OUT_OF_MEMORY and allocate again.
 
 use plimsoll_nostd::lock::Lock;
 

@@ -1,7 +1,7 @@
-//! Exponential backoff between attempts: from one millisecond to a hundred, within a limit.
+//! Exponential backoff between attempts: from 1 ms to 100 ms, within a limit.
 //!
-//! A neighbour that exits gives its memory back within milliseconds, and an eviction takes a second. The
-//! short first waits serve the one, and the long later ones keep the other from costing a thousand attempts.
+//! A process that exits frees its memory within milliseconds, so the first waits are short. An eviction takes
+//! a second, so the later waits are long.
 
 use core::time::Duration;
 

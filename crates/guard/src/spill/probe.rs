@@ -1,9 +1,9 @@
-//! Probe of a place for spilled bytes: tried out once per card, at its first spill.
+//! Probe of one kind of host memory for spilled bytes, run once per card at its first spill.
 //!
-//! A granule of the place is mapped behind a granule of the card; a memset, a kernel and a copy cross the
-//! border, and the bytes that come back are compared. If the crossing is refused, both halves are tried
-//! alone. Everything runs in a stream of its own that waits for no other, so that a busy program is not held
-//! up.
+//! A granule of host memory is mapped behind a granule of the card. A memset, a kernel and a copy cross the
+//! border between them, and the bytes are read back and compared. If crossing the border is refused, the two
+//! halves are tried separately. The probe uses its own stream, which waits for no other, so a busy program is
+//! not delayed.
 
 use alloc::vec;
 use core::ffi::{c_uint, c_void};

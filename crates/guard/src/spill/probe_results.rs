@@ -1,4 +1,4 @@
-//! Results of the probes of each card's places, and when a probe runs.
+//! Probe results for each card and kind of host memory; a missing result starts the probe.
 
 use plimsoll_nostd::lock::Lock;
 use plimsoll_wire::page::CARDS;

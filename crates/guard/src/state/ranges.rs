@@ -1,7 +1,7 @@
-//! Ranges that guard allocated in place of the driver, found by any address inside them.
+//! Address ranges that guard allocated instead of the driver, found by any address inside them.
 //!
-//! DECISION: a sorted list under one lock. A program has few of them (they are what did not fit), and while
-//! there are none the question "is this address one of ours" is answered without the lock.
+//! DECISION: a sorted list under one lock. A program has only a few such ranges, and while there are none, an
+//! address is checked without the lock.
 
 use alloc::vec::Vec;
 use core::sync::atomic::AtomicUsize;

@@ -1,4 +1,4 @@
-//! The latest refusals, as the page keeps them.
+//! Record of the latest refused allocations on the page.
 
 use core::sync::atomic::Ordering::{Relaxed, Release};
 

@@ -1,4 +1,4 @@
-//! Files that processes share: opening, allocating and mapping them.
+//! Files shared between processes: opening, allocating and mapping them.
 
 use core::ffi::{CStr, c_int};
 use core::ptr::null_mut;

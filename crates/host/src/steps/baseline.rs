@@ -1,4 +1,4 @@
-//! Figures of a snapshot that the choice of reclaim steps is based on.
+//! Figures of a snapshot on which the choice of reclaim steps is based.
 
 use plimsoll_base::Bytes;
 

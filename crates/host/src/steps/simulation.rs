@@ -1,4 +1,4 @@
-//! Simulation of reclaim steps: predicted memory after each.
+//! Simulation of reclaim steps: the predicted memory after each step.
 
 use plimsoll_base::{Bytes, Reason};
 

@@ -1,3 +1,5 @@
+//! Tests of the choice of reclaim steps.
+
 use proptest::prelude::*;
 
 use super::super::AllowanceGate;

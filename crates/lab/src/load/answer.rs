@@ -1,4 +1,4 @@
-//! Parser of streamed chat completions: first-token time, speed, and the server's own figures.
+//! Parser of streamed chat completions: time to the first token, speed, and the server's own figures.
 
 use std::time::Duration;
 

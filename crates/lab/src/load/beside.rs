@@ -1,11 +1,12 @@
 //! Coexistence test: a second program on the same cards as the server, started in both orders.
 //!
-//! DECISION: first the server is under load when the program starts; then the program has its memory when the
-//! server is asked. Behind plimsoll the model is unloaded in between, so that it really comes second. Any
-//! other server keeps its model, and the report says so. The program counts as started once it prints
-//! something, or once the memory in use on the cards has grown and settled. A fixed wait would let a slow
-//! import of PyTorch come last. A failure before the other side is present is reported as the failing side's
-//! own. After the program's end the server is asked once more, which tells a temporary shortage from a crash.
+//! DECISION: in the first order, the server is under load when the program starts. In the second, the program
+//! holds its memory before the server gets a request. If the server is plimsoll, its model is unloaded in
+//! between, so that it really comes second; any other server keeps its model, and the report says so. The
+//! program counts as started once it prints something, or once the memory in use on the cards has grown and
+//! settled. With a fixed wait, a slow import of PyTorch would make the program come last. A failure before
+//! the other side has started counts as the failing side's own. After the program's end the server gets one
+//! more request, which distinguishes a temporary shortage from a crash.
 
 use std::io;
 use std::pin::pin;

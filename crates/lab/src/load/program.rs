@@ -1,10 +1,10 @@
 //! Second program of a coexistence test.
 //!
-//! It runs under `plimsoll doctor`, so that guard sees its refused allocations and its end gets a diagnosis.
+//! It runs under `plimsoll doctor`, so that guard records refused allocations and its end is diagnosed.
 //!
-//! DECISION: its output goes to stderr, so that doctor's stdout holds the verdict alone. Without guard's
-//! library the program runs bare, and only its own output is diagnosed. It has its own process group, which
-//! is killed with it.
+//! DECISION: its output goes to stderr, so that doctor's stdout has only the verdict. If guard's library is
+//! missing, the program runs without it, and only its output is diagnosed. The program has its own process
+//! group; killing the program kills the whole group.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;

@@ -1,4 +1,4 @@
-//! Error responses of a server: OpenAI's error object, with plimsoll's tree of reasons.
+//! Error responses of a server: OpenAI's error object, and plimsoll's tree of reasons in it.
 
 use std::fmt;
 

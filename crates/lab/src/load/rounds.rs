@@ -1,4 +1,4 @@
-//! Load rounds: a fixed set of requests, shared among the clients, with nothing in flight at the end.
+//! Load rounds: a fixed set of requests, divided among the clients, with none in flight at the end.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};

@@ -1,4 +1,4 @@
-//! Depth sweep: time and memory of prompts of growing length.
+//! Depth sweep: time and memory for prompts of growing length.
 
 use std::time::Duration;
 

@@ -1,9 +1,10 @@
-//! The task that owns a child: it reads lines and states, follows orders, and kills a child that is late or
-//! stuck.
+//! Supervisor task of a child process: it reads the child's output, follows orders, and kills a child that is
+//! late or stuck.
 //!
-//! DECISION: words never kill a serving child. Engines log what clients send (a malformed JSON body, a
-//! grammar, a prompt), so a line that looks like an abort only starts a check: the child is killed if a fresh
-//! health request gets no answer. While it loads no client has sent anything, and the line is believed.
+//! DECISION: a log line never causes the kill of a child that serves requests. Engines log text that clients
+//! send (malformed JSON, a grammar, a prompt), so a line that looks like an abort only starts a health check;
+//! the child is killed if that gets no answer. During a load no client has sent anything yet, so such a line
+//! is trusted.
 
 use std::future::Future;
 use std::pin::Pin;

@@ -1,7 +1,8 @@
-//! The folders that hold installed engines.
+//! Folders that hold installed engines.
 //!
-//! Decision: one directory, `$PLIMSOLL_HOME`, else `$XDG_DATA_HOME/plimsoll`, else `~/.local/share/plimsoll`.
-//! An empty or relative XDG_DATA_HOME counts as not set, as its specification asks.
+//! DECISION: all are below one folder: `$PLIMSOLL_HOME`, else `$XDG_DATA_HOME/plimsoll`, else
+//! `~/.local/share/plimsoll`. An empty or relative XDG_DATA_HOME counts as not set, as its specification
+//! requires.
 
 use std::env;
 use std::ffi::OsString;

@@ -1,11 +1,10 @@
-//! Identity of an engine program: its kind and its build.
+//! Identity of an engine program: its kind (llama.cpp, ik_llama.cpp) and its build number.
 //!
-//! Decision: ask the program itself (`--version`, at most five seconds), because the name of a file says
-//! nothing and a plan depends on the build. Three spellings are known: `version: 10605 (abc)` of llama.cpp
-//! and ik_llama.cpp, and `version: 0.6.0-dev (build 11549, commit abc)` of llama.cpp since 2026. The first is
-//! ambiguous, so a program that uses it is also asked for its `--help`: only ik_llama.cpp repacks at run
-//! time. A build that was not stamped (0 or 1) is not known. Answers are kept for as long as the file does
-//! not change.
+//! DECISION: the program is run with `--version`, for at most five seconds, because a file name proves
+//! nothing and a plan depends on the build. Both engines print `version: 10605 (abc)`; llama.cpp since 2026
+//! prints `version: 0.6.0-dev (build 11549, commit abc)`. The first form is ambiguous, so such a program is
+//! also run with `--help`: only ik_llama.cpp has a flag to repack weights at run time. Build numbers 0 and 1
+//! mean an unstamped build, whose number is unknown. The result is kept until the file changes.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

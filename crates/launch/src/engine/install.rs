@@ -1,9 +1,9 @@
-//! Installs the CPU engine: PyPI's xllamacpp in a venv of its own, and an adapter called `llama-server`.
+//! Installer of the CPU engine: xllamacpp from PyPI in a Python venv, with an adapter called `llama-server`.
 //!
-//! Decision: one pinned release, its wheels pinned by hash, no dependency, nothing compiled, nothing outside
-//! [`Home`]. The directory is built beside its place and renamed into it, so that what is there is whole; a
-//! lock file keeps two installers apart. The adapter is compared byte for byte on every install, so that a
-//! newer Plimsoll replaces an older one's without fetching anything.
+//! DECISION: one release is pinned, its wheels by hash. The installer adds no dependency, compiles nothing
+//! and writes nothing outside [`Home`]. The folder is built under a temporary name and then renamed, so an
+//! installed engine is always complete. A lock file excludes a second installer. Every install compares the
+//! adapter byte for byte, so a newer Plimsoll replaces the adapter of an older one without a download.
 
 use std::fs::{self, File, Permissions};
 use std::io;

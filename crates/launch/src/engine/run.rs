@@ -1,7 +1,7 @@
-//! Runs a helper program to its end, within a time limit, and keeps what it said.
+//! Runner for short helper programs: it applies a time limit and captures the output.
 //!
-//! Decision: both streams go into one unlinked file, so that a program that writes a lot cannot block on a
-//! pipe and a grandchild that keeps the pipe open cannot make us wait.
+//! DECISION: stdout and stderr both go into one unlinked file. So a program that writes a lot cannot block on
+//! a pipe, and a grandchild that keeps its output open cannot delay the caller.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};

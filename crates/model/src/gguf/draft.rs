@@ -1,7 +1,7 @@
-//! Writer of GGUF headers, for the tiny models, synthetic models and tests.
+//! Writer of GGUF headers for tiny models, synthetic models and tests.
 //!
-//! A draft is a header to be. It writes versions 2 and 3 in both byte orders, and lays tensors out as the
-//! reader demands; the data behind the header is the caller's to write or to leave as a hole.
+//! It writes versions 2 and 3 in both byte orders, and places tensors as the reader requires. The caller
+//! writes the tensor data after the header, or leaves a hole in the file.
 
 use plimsoll_base::Bytes;
 

@@ -1,4 +1,4 @@
-//! Errors of a header, with the byte offset and the element that was being read.
+//! Errors of a GGUF header, with the byte offset and the element that was being read.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! Gaps of a partial header: the parts that an excerpt leaves out.
+//! Gaps of a partial GGUF header: the parts that an excerpt leaves out.
 
 /// Bytes of the file that were left out.
 #[derive(Debug)]

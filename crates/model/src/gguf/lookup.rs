@@ -1,5 +1,4 @@
-//! Lookup of keys. A number may have any width that holds it: converters differ, and what counts is the
-//! value.
+//! Lookup of keys in a GGUF header. A number may be stored in any width, because converters differ.
 
 use super::error::{GgufError, shortened};
 use super::{Array, GgufEntry, GgufValue, Header};

@@ -1,4 +1,4 @@
-//! Values of keys. Numbers are widened on reading; arrays stay where they are.
+//! Values of GGUF keys. Numbers are widened when read; arrays stay in the file's bytes until they are used.
 
 use std::fmt;
 

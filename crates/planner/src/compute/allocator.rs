@@ -1,8 +1,8 @@
-//! Graph allocator of the engine, without memory: the peak size of each buffer.
+//! Simulation of ggml's graph allocator: the peak size of each buffer, without allocating memory.
 //!
-//! Mirrors `ggml-alloc.c: ggml_dyn_tallocr_alloc, ggml_dyn_tallocr_free_bytes, ggml_gallocr_alloc_graph_impl @ b10605`.
-//! Memory comes from the best fitting free block and is freed at its last use; a result reuses the memory of a dying
-//! source with the same layout. The order of operations decides the peak, so it is not a sum with a closed form.
+//! Mirrors `ggml-alloc.c: ggml_dyn_tallocr_alloc, ggml_dyn_tallocr_free_bytes, ggml_gallocr_alloc_graph_impl
+//! @ b10605`. A tensor gets the best-fitting free block and frees it at its last use; a result may reuse the
+//! memory of a source of the same layout that is not used again. The order of operations determines the peak.
 
 use super::graph::{Id, OpGraph, OpKind};
 use crate::layout::TensorDevice;

@@ -1,6 +1,8 @@
-//! Graph of ik_llama.cpp's latent attention: keys and values restored in passes of heads, or absorbed in steps.
+//! Graph of latent attention (MLA) in ik_llama.cpp.
 //!
-//! Mirrors the sizes of `graphs/build_deepseek2.cpp: build_deepseek2_layer_attention` (8337e4cd).
+//! Keys and values are either restored from the latent vectors, a group of heads at a time, or the key matrix
+//! is absorbed into the queries. Mirrors the sizes of `graphs/build_deepseek2.cpp:
+//! build_deepseek2_layer_attention` (8337e4cd).
 
 use super::decoder::{Decoder, WEIGHT};
 use super::graph::{F16, Id, OpKind};

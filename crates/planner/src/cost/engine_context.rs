@@ -1,4 +1,4 @@
-//! One context of the engine, with everything about it that does not depend on the context length.
+//! One context of the engine (a `llama_context`), with everything that does not depend on the context length.
 
 use std::ops::Range;
 

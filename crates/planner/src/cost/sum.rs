@@ -1,4 +1,4 @@
-//! Running sums over the contexts of one process.
+//! Running sums of memory terms over the engine contexts of one process.
 
 use plimsoll_base::{Bytes, Source};
 

@@ -1,4 +1,5 @@
-//! Best value of each dimension, the reason why no more fits, and its trades against other changes.
+//! Result of the search in one dimension: the largest value that fits, the reason why no more fits, and
+//! alternatives under other changes.
 
 use plimsoll_base::{Bytes, Card, CardId, Fact, Hint};
 use plimsoll_model::{TensorType, types};

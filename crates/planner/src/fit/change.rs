@@ -1,7 +1,8 @@
-//! One change of a request: its effect on a wish, and the engine's flags for it.
+//! One change of a plan request: its effect on the parsed flags ([`Wish`]) and its command-line flags.
 //!
-//! DECISION: every search and every piece of advice is made of these changes, so that the closed forms, which read a
-//! [`Wish`], and the engine, which reads a command line, answer the same question. A test compares the two.
+//! DECISION: every search and every piece of advice consists of these changes. So the planner's formulas,
+//! which read a [`Wish`], and the engine, which reads a command line, evaluate the same settings. A test
+//! compares the two.
 
 use plimsoll_base::Advice;
 use plimsoll_flags::{FlagError, FlashAttention, GpuLayers, ModelParams, Options, Parallel, SplitMode};

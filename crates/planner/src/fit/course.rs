@@ -1,4 +1,4 @@
-//! Costs of a series of contexts, for charts; every point is planned.
+//! Planned memory for a series of context lengths, for charts; every point is planned in full.
 
 use super::change::{RequestChange, saturated};
 use super::price::CostModel;

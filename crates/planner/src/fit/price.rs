@@ -1,8 +1,8 @@
-//! Price model of a search: the closed forms, or the engine itself.
+//! Price model of a search: the memory of each card for a changed request.
 //!
-//! DECISION: searching knows nothing of formulas. It asks one question, [`Price::price`]: the terms on each card with these
-//! changes. [`Formulas`] answers from the closed forms; `plan --exact` answers by running the engine, so that its
-//! searches find their results in the engine's own numbers.
+//! DECISION: the search does not depend on formulas. It calls one function, [`Price::price`], which returns
+//! the memory terms on each card after some changes. [`Formulas`] implements it with the planner's formulas.
+//! `plan --exact` implements it by running the engine, so its searches use the engine's own figures.
 
 use plimsoll_base::{Bytes, Card};
 

@@ -1,4 +1,4 @@
-//! Scales of the numeric dimensions: range, step, and the change that a number stands for.
+//! Scale of a numeric search dimension: its range, its step, and the change that a number stands for.
 
 use std::ops::RangeInclusive;
 

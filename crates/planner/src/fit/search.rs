@@ -1,10 +1,11 @@
-//! Search for the largest number that fits, with as few questions as possible.
+//! Search for the largest number that fits, with as few evaluations as possible.
 //!
-//! DECISION: a question may cost 100 ms (a run of the engine). A search therefore starts at a guess where there is one, and
-//! continues where a straight line between two known ends crosses zero; every other step halves, which bounds the
-//! search. The result was itself priced, and so was the number above it, which does not fit. Memory is not always
-//! monotone in slots or micro-batches (best-fit allocators, contexts rounded per slot), so a few numbers above the
-//! result are priced as well, and the search continues from there if one of them fits.
+//! DECISION: one evaluation may take 100 ms, because it may run the engine. So the search starts at a guess
+//! if there is one. It then continues at the zero of a straight line between a value that fits and one that
+//! does not; every other step halves the interval, which bounds the search. The result was itself evaluated,
+//! and so was the next number, which does not fit. Memory does not always grow with slots or micro-batches
+//! (best-fit allocators, contexts rounded per slot). So a few numbers above the result are evaluated too, and
+//! the search continues from there if one of them fits.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;

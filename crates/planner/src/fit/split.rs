@@ -1,7 +1,8 @@
-//! Best division of the layers over the cards: as few cards as possible, with the most free memory on the tightest.
+//! Search for the best split of a model's layers over the cards.
 //!
-//! The cards with the most free memory come first. Starting from the engine's own division by free memory, layers move
-//! from the tightest card to the roomiest for as long as the tightest gains.
+//! It uses as few cards as possible, those with the most free memory first. It starts from the engine's own
+//! split by free memory and moves layers from the card with the least memory left to the one with the most,
+//! as long as that improves the minimum.
 
 use plimsoll_base::CardKind;
 use plimsoll_flags::GpuLayers;

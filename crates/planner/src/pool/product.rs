@@ -1,4 +1,4 @@
-//! Pool demand of the model's matrix multiplications.
+//! Pool memory of the model's matrix multiplications.
 
 use plimsoll_model::{Model, Tensor, TensorType};
 use plimsoll_pool::demand::product::{self, Matrix, ProductKind};

@@ -1,10 +1,10 @@
-//! `plimsoll calibrate`: measurement of the CUDA context, kept for later plans.
+//! `plimsoll calibrate`: measurement of the CUDA context's memory, stored for later plans.
 //!
-//! The engine of `serve` runs a tiny model on one card of each kind. The driver reports what the process
-//! holds. Less what the process asked for, as counted by guard, that is the context with its modules and
-//! graphs. Guard also measures the context at the moment it is opened. Memory that a prompt adds, less the
-//! run-time pool, is the first use of cuBLAS. Exits 0 if every kind of card was measured, 1 if one was not, 2
-//! if there is nothing to measure.
+//! It runs a tiny model on one card of each kind, with the engine that `serve` would use. Context, modules
+//! and graphs are what the driver reports for the process minus what the process requested, as counted by
+//! guard, the preloaded library. Guard also measures the context when it is opened. The memory that a first
+//! prompt adds, minus the run-time pool, is cuBLAS's. Exits 0 if every kind of card was measured, 1 if one
+//! was not, 2 if there is nothing to measure.
 
 mod measure;
 mod subject;

@@ -1,8 +1,7 @@
-//! `plimsoll plan`: memory of a model on each card, and whether it fits. Opens no GPU; starts an engine only
-//! for `--exact`.
+//! `plimsoll plan`: memory of a model on each card, and whether it fits.
 //!
-//! Exits 0 if the model fits, 1 if it does not, 2 for bad input. The plan is on stdout, everything else on
-//! stderr.
+//! It opens no GPU and starts an engine only for `--exact`. Exits 0 if the model fits, 1 if it does not, 2
+//! for bad input. The plan is on stdout, everything else on stderr.
 
 pub(crate) mod check;
 mod exact;

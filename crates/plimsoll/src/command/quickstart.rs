@@ -1,7 +1,7 @@
-//! `plimsoll quickstart`: a tour of the daemon on a fresh machine.
+//! `plimsoll quickstart`: tour of the daemon on a fresh machine.
 //!
-//! Nothing is staged. The engine is a real llama.cpp, the daemon is that of `serve`, and the budget follows
-//! from the plans. Evictions are read from the daemon's own state. Only the models are small.
+//! Only the models are unusual: they are tiny. The engine is a real llama.cpp, the daemon is that of `serve`,
+//! the memory budget is computed from the plans, and reported evictions are read from the daemon's own state.
 
 mod client;
 mod folder;

@@ -1,6 +1,7 @@
-//! `plimsoll reference`: documents generated from the command line and the configuration schema (hidden).
+//! `plimsoll reference`: documents generated from the command line and the configuration schema (hidden
+//! command).
 //!
-//! `cargo xtask docs` writes them into `docs/reference`, and fails in CI where they are stale.
+//! `cargo xtask docs` writes them into `docs/reference`; CI fails if they are out of date.
 
 mod commands;
 mod configuration;

@@ -1,7 +1,8 @@
-//! `plimsoll soak`: load on a server to find memory leaks; `--beside` starts a second program beside it.
+//! `plimsoll soak`: load test of a server that finds memory leaks; `--beside` runs a second program on the
+//! same card.
 //!
-//! Exits 0 if no leak was found, 1 if one was found or the load broke off, 2 for bad input. The report is on
-//! stdout, progress on stderr.
+//! Exits 0 if no leak was found, 1 if one was found or the load stopped early, 2 for bad input. The report is
+//! on stdout, progress on stderr.
 
 use std::fs;
 use std::io::{self, IsTerminal, Write};

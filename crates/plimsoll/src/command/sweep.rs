@@ -1,4 +1,4 @@
-//! `plimsoll sweep`: memory and speed of a server over prompt depth, beside the plan.
+//! `plimsoll sweep`: memory and speed of a server at several prompt depths, compared with the plan.
 //!
 //! Exits 0 if every depth was answered, 1 if one was not, 2 for bad input.
 

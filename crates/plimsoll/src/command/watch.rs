@@ -1,8 +1,9 @@
-//! `plimsoll watch`: recordings of memory, of a program or of the whole machine; `watch show` reads them.
+//! `plimsoll watch`: recording of the memory of a program or of the whole machine; `watch show` displays
+//! recordings.
 //!
-//! A program is started as by `plimsoll run`, under guard if the library is found, and its exit code or
-//! signal becomes ours. A process or the machine is watched until the process ends, the recording time is over, or
-//! Ctrl-C is pressed.
+//! A program is started as by `plimsoll run`, under guard if the library is found, and `watch` ends with its
+//! exit code or signal. A running process or the machine is recorded until the process ends, the time limit
+//! passes, or Ctrl-C is pressed.
 
 mod show;
 

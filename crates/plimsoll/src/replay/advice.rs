@@ -1,8 +1,8 @@
-//! Size of an engine's run-time pool, its causes, and changes that reduce it.
+//! Size of an engine's run-time memory pool, its causes, and changes that reduce it.
 //!
-//! DECISION: nothing is estimated. The given run and every change of it are generated and replayed. Advice is
-//! every change that reduces the sum, including its cost elsewhere (a larger cache, copies in the compute
-//! buffer). With a budget, changes that meet it come first.
+//! DECISION: nothing is estimated. An allocation trace is generated and replayed for the given run and for
+//! every change of it. A change becomes advice if it reduces the total memory, its cost elsewhere included (a
+//! larger cache, copies in the compute buffer). With a budget, changes that meet it come first.
 
 use plimsoll_base::{Bytes, Hint, Reason};
 use plimsoll_pool::generate::{

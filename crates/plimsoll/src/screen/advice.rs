@@ -1,4 +1,4 @@
-//! Advice on a run-time pool as text.
+//! Advice on a run-time memory pool as text.
 
 use std::fmt::{self, Write};
 

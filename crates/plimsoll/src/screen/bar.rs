@@ -1,4 +1,4 @@
-//! Memory bars of a plan's cards.
+//! Bar charts of the memory of a plan's cards.
 
 use plimsoll_base::Bytes;
 use plimsoll_planner::{CardPlan, Plan, PlanTerm, Terms};

@@ -1,4 +1,4 @@
-//! Report of a server and a second program on one card: as text, JSON and page.
+//! Report of a second program started on a server's card (`soak --beside`): as text, JSON and HTML page.
 
 use std::fmt::{self, Write};
 

@@ -1,4 +1,5 @@
-//! Text of `--fit`: for each direction the answer and its reason, then the answers under other settings.
+//! Text of `plan --fit`: the answer for each direction with its reason, then the answers under other
+//! settings.
 
 use std::fmt::{self, Write};
 

@@ -1,4 +1,4 @@
-//! Report of a recording of `plimsoll watch`: as text, page and CSV.
+//! Report of a recording made by `plimsoll watch`: as text, HTML page and CSV.
 
 use std::fmt::{self, Write as _};
 use std::io;

@@ -1,4 +1,4 @@
-//! Report of a soak: as text, JSON and page.
+//! Report of a soak, a load test for memory leaks: as text, JSON and HTML page.
 
 use std::fmt::{self, Write};
 use std::time::Duration;

@@ -1,8 +1,8 @@
-//! Hard budget, shared by any number of devices.
+//! Hard memory budget, shared by any number of devices.
 //!
-//! DECISION: bytes are taken from the budget before the driver is asked and given back after it has taken
-//! them, by compare-and-swap: two threads can never pass the limit together, not even for a moment. Relaxed
-//! order is enough, because the numbers guard nothing but themselves.
+//! DECISION: bytes are taken from the budget before the driver is called, and returned after the driver has
+//! freed them, by compare-and-swap. So two threads can never exceed the limit together, not even for a
+//! moment. Relaxed memory order is enough, because no other data depends on these numbers.
 
 use alloc::collections::BTreeMap;
 use core::ops::Deref;

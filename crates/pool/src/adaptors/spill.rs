@@ -1,10 +1,10 @@
-//! Overflow of a policy into host memory.
+//! Overflow of a policy's memory into host memory.
 //!
-//! DECISION: the policy is asked first as if there were no host, so that it gives back what it holds idle
-//! before anything is spilled. Only a request that is refused even so is made again, over a view of the
-//! device that fills the card and takes the rest from the host: a piece of a region gets a head on the card
-//! and a tail on the host, an allocation goes to the host whole. Nothing is spilled while a graph is
-//! captured, and no more than a limit.
+//! DECISION: the policy is first called with the card alone, so that it releases its idle memory before
+//! anything is spilled. Only if it still refuses is the request repeated with a device that fills the card
+//! and takes the rest from the host. A piece of a region then gets a head on the card and a tail on the host;
+//! a whole allocation goes to the host. Nothing is spilled during a graph capture, and never more than a
+//! limit.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;

@@ -1,7 +1,7 @@
-//! Trace of a policy: the requests to it, and its requests to the driver.
+//! Trace of a policy: the requests to it, and its own requests to the driver.
 //!
-//! DECISION: this crate has no clock, so the sink says what time it is. Blocks and pieces of memory are named
-//! by numbers that are never used twice, as [`plimsoll_wire::trace`] wants it.
+//! DECISION: this crate has no clock, so the sink supplies the time. Blocks and pieces of memory are
+//! identified by numbers that are never reused, as [`plimsoll_wire::trace`] requires.
 
 use alloc::collections::BTreeMap;
 

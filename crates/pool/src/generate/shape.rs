@@ -1,7 +1,7 @@
-//! Shapes of models, as far as the pool depends on them.
+//! Shapes of models, reduced to what determines the pool.
 //!
-//! The figures are the public models' own. Gemma-4-31B: the heads from a log in llama.cpp issue 22748;
-//! embedding and number of heads are assumed.
+//! The figures are those of the public models. For Gemma-4-31B, the heads are from a log in llama.cpp issue
+//! 22748; embedding and number of heads are assumed.
 
 /// A model. Latent attention ([`Latent`]) stands alone: its products are larger than all else.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,8 +1,8 @@
-//! Direct policy: every request is a request to the device.
+//! Direct policy: every request goes to the device, without caching.
 //!
-//! DECISION: it waits for the card before it frees, as `cudaFree` does, and keeps memory that a graph has
-//! captured until the graph is destroyed. Nothing is cached, and the only overhead is rounding up to the
-//! granularity: the baseline for the other policies.
+//! DECISION: like `cudaFree`, it waits for the card before it frees, and it keeps memory that a graph has
+//! captured until the graph is destroyed. Its only overhead is rounding up to the granularity, so it is the
+//! baseline for the other policies.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;

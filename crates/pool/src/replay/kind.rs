@@ -1,4 +1,4 @@
-//! Policies by name.
+//! Allocator policies by name.
 
 use alloc::boxed::Box;
 use alloc::string::{String, ToString};

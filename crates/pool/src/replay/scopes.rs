@@ -1,4 +1,6 @@
-//! A policy on an unlimited card, driven by the scopes of an engine's operations.
+//! Replay of an engine's operations with a policy on an unlimited card.
+//!
+//! Each operation allocates its blocks in order and frees them in reverse, like scopes in the engine's code.
 
 use alloc::vec::Vec;
 

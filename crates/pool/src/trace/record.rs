@@ -1,9 +1,9 @@
-//! Traces as guard writes them: a header and records of 32 bytes (`plimsoll_wire::trace`).
+//! Reader of guard's allocation traces: a header and records of 32 bytes (`plimsoll_wire::trace`).
 //!
 //! DECISION: a file holds the requests of a whole process, to the driver and to every served pool, on every
-//! card. A replay is about one of them: the chosen one, or else the one with the most allocations. Events
-//! that move no block (maps, graphs, waits) are left out. A torn last record is cut off; any other fault ends
-//! the reading with its offset. Memory is bounded by the input.
+//! card. A replay uses those to one allocator: the chosen one, or else the one with the most allocations.
+//! Events that move no block (maps, graphs, waits) are left out. An incomplete last record is dropped; any
+//! other fault ends the reading with its offset. Memory use is bounded by the input.
 
 use alloc::collections::BTreeMap;
 use core::fmt;

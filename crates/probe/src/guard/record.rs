@@ -1,7 +1,7 @@
 //! Summary of the guard pages of a program and its descendants over their whole life.
 //!
-//! The peak of a process comes from its guard page and is exact. Processes peak at different times, so the
-//! peak of all together comes from the shared ledger. Where there is no ledger, and for pools and spilled
+//! The peak of a process is on its guard page and is exact. Processes reach their peaks at different times,
+//! so the peak of all together comes from the shared ledger. Without a ledger, and for pools and spilled
 //! bytes, the sum of the peaks is reported, which is an upper bound.
 
 use std::collections::BTreeMap;

@@ -1,4 +1,4 @@
-//! State of one model: configuration, queue, run, and its way to memory.
+//! State of one model: configuration, request queue, run, and progress towards memory for its next run.
 
 use std::sync::Arc;
 

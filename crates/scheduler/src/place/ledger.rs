@@ -1,12 +1,13 @@
-//! Ledger of claims on cards.
+//! Ledger of claims: how much memory each run may take on each card.
 //!
-//! A claim is the memory that a run may take, not the memory that it has taken. It is granted only if it
-//! fits, stands until the driver has the bytes back, and is raised when the run is measured to take more. A
-//! claim on a whole card (need unknown) becomes the measured memory once the run is ready.
+//! A claim is the memory that a run may take, not the memory that it has taken. The ledger grants a claim
+//! only if it fits. The claim stands until the driver reports the memory as free again, and it is raised if
+//! the run is measured to take more. A run of unknown need claims a whole card until it is ready; then the
+//! measured memory replaces the claim.
 //!
-//! Memory of other processes cannot be read, only bounded: the driver reports the memory in use on a card,
-//! and an own run that is not measured (loading, or just ended) may account for nothing of it or for its
-//! whole claim. The last estimate is kept as far as the new reading allows.
+//! The memory of other processes can only be estimated. The driver reports the memory in use on a card; an
+//! own run that is not measured (loading, or just ended) may have taken none of its claim or all of it. Each
+//! new reading limits this estimate, and the last estimate is kept within the new limits.
 
 use std::sync::Arc;
 

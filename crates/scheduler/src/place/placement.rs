@@ -1,9 +1,9 @@
-//! Choice between cards: best fit, and the runs that would have to stop.
+//! Choice of cards for a model: best fit, and the runs that would have to stop.
 //!
-//! Every usable set of cards is judged by the cost of getting the model there: none, waiting for runs that
-//! leave anyway, stopping idle runs, waiting for busy ones, or not possible now. The cheapest way wins; among
-//! equals the fewest cards, then the fewest and least recently used victims, then the tightest fit. No run is
-//! stopped while the model fits somewhere.
+//! For every usable set of cards, the cost of placing the model there is determined: nothing, waiting for
+//! runs that are ending anyway, stopping idle runs, waiting for busy runs, or impossible now. The cheapest
+//! set wins. Ties are broken by fewest cards, then by fewest and least recently used runs to stop, then by
+//! tightest fit. No run is stopped while the model fits somewhere without that.
 
 use plimsoll_base::{Bytes, Card, CardId, Hint, MemoryModel, NamedDemand, Placement, Reason, RunId, Share};
 

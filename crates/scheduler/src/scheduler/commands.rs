@@ -1,4 +1,4 @@
-//! Commands of the operator: a new configuration, a model to load or unload, the end of the daemon.
+//! Operator's commands: a new configuration, loading or unloading a model, and the daemon's shutdown.
 
 use super::Scheduler;
 use crate::effect::{RequestRefusal, SchedulerEffect};

@@ -1,9 +1,9 @@
-//! Search for room: which runs stop for which waiting model.
+//! Search for room: the choice of runs to stop for each waiting model.
 //!
-//! Waiting models are looked at oldest first, or in the order of [`crate::state::turns`]. A model that cannot
-//! start yet and has waited longer than the patience reserves its need against younger ones; until then they
-//! may pass it if they take nothing from it. Each search starts from nothing: victims are chosen anew, but
-//! runs that leave already stay the cheapest victims, so that decisions do not flutter.
+//! Waiting models are handled oldest first, or in the order of [`crate::state::turns`]. A model that cannot
+//! start yet and has waited longer than the patience reserves the memory that it needs; before that, younger
+//! models may start first if they take nothing from it. Each search chooses the runs to stop anew, but runs
+//! that are already ending remain the cheapest choice, so decisions do not alternate.
 
 use plimsoll_base::{Placement, RunId};
 

@@ -1,10 +1,10 @@
 //! Growth of a run's claim for a deeper request.
 //!
-//! A run whose next request needs more memory waits in one line with the models that want to load, and by the
-//! same rules: free memory is taken first, then the slack of other runs, then idle runs stop, the fewest that
-//! suffice, and after the patience busy ones drain. Its own requests in flight may end first. A depth that
-//! the run could have on empty slots, but not beside what idle slots keep, is reached by restarting the
-//! engine once it is idle. A depth that it can never have is refused at once.
+//! A run whose next request needs more memory waits together with the models that want to load, under the
+//! same rules. Free memory is used first, then the unused part of other runs' claims. Then the fewest idle
+//! runs that suffice are stopped, and after the patience busy runs are drained. The run's own requests in
+//! flight may end first. If the depth fits only without the tokens that idle slots keep, the engine is
+//! restarted once it is idle. A depth that can never fit is refused at once.
 
 use plimsoll_base::{Bytes, CardId, Placement, RunId, Share};
 

@@ -1,4 +1,4 @@
-//! Way of a model to a run: survey, room (in [`super::eviction`]), start.
+//! Steps that bring a model to a run: survey, search for room (in [`super::eviction`]), and start.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Readings of the cards: measured memory of runs, free memory, and conclusions from both.
+//! Handling of memory readings: measured memory of runs, free memory of cards, and what follows from both.
 
 use std::sync::Arc;
 

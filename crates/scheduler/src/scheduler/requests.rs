@@ -1,4 +1,4 @@
-//! Life of a request: it arrives, may wait, is sent to a run, and ends exactly once.
+//! Life cycle of a request: it arrives, may wait, is sent to a run, and ends exactly once.
 
 use plimsoll_base::{Reason, RunId};
 

@@ -1,4 +1,4 @@
-//! Requests of runs for a larger budget, which wait for other runs to stop.
+//! Budget requests of running engines that wait for other runs to stop.
 
 use plimsoll_base::{Bytes, CardId, RunId};
 

@@ -1,4 +1,4 @@
-//! Memory that a run needs for a deeper request, and where it may come from.
+//! Memory that a run lacks for a deeper request, and the runs whose memory could supply it.
 
 use plimsoll_base::{Bytes, Card, CardId, Placement, RunId, Share};
 

@@ -1,4 +1,4 @@
-//! Snapshot of models and cards, for `/running`, `/models` and the screens.
+//! Snapshot of models and cards, for `/running`, `/models` and status displays.
 
 use std::time::Duration;
 

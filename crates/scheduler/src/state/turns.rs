@@ -1,11 +1,12 @@
-//! Order of the models that wait for memory.
+//! Order in which waiting models get memory.
 //!
-//! Usually the oldest comes first. DECISION: where cards share the host's memory the largest need comes
-//! first, while memory is least filled and least fragmented: files that each load reads stay in the page
-//! cache, in the way of the next. Age still bounds it: a model that has waited for the patience comes before
-//! all that have not, the oldest first, so that no model is passed for longer than that. A turn waits until
-//! models that are being surveyed are known too, no longer than the patience. Preloads, for which no client
-//! waits, come last and one after another.
+//! Usually the model that has waited longest comes first.
+//!
+//! DECISION: where cards share the host's memory, the largest need comes first, while memory is emptiest and
+//! least fragmented. Each load leaves the files it read in the page cache, which obstructs later loads. A
+//! model that has waited longer than the patience comes before all that have not, oldest first, so the wait
+//! stays bounded. The largest model also waits, at most for the patience, until the models that are being
+//! surveyed have a known need. Preloads, for which no client waits, come last and one after another.
 
 use std::cmp::Reverse;
 

@@ -1,4 +1,5 @@
-//! Gauges of claims, depths and guarded memory, for `/metrics`.
+//! Prometheus gauges for `/metrics`: memory claimed on each card, context depths, and memory counted by
+//! guard.
 
 use std::rc::Rc;
 

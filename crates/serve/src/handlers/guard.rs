@@ -1,13 +1,16 @@
-//! Guard around engines: preloading, memory pages, budgets.
+//! Engines under guard: the preloaded library, its memory pages and its budgets.
 //!
-//! DECISION: every engine on a CUDA card is started under guard, which counts and refuses nothing unless the
-//! model's settings or `serve`'s flags say so: measured memory is then exact, and an engine that the plan
-//! underestimated survives. Without the library the engine runs unguarded, which is logged once. A page knows
-//! nothing of allocations that bypass guard, nor, without a budget, of the CUDA context. Memory that neither
-//! the page nor the driver attributes to a run counts as that of other processes.
+//! A guard page is a small shared-memory file in which the guard library records a process's allocations.
 //!
-//! A claim is the memory that a run may take, so a smaller measurement does not lower it: growth is still to
-//! come.
+//! DECISION: every engine on a CUDA card is started with guard preloaded, so that its memory is measured
+//! exactly. Guard only counts; it refuses an allocation only if the model's settings or `serve`'s flags say
+//! so, because an engine that the plan underestimated should survive. If the library is missing, the engine
+//! runs without it and this is logged once. A page does not include allocations that bypass guard nor,
+//! without a budget, the CUDA context. Memory that neither a page nor the driver attributes to an engine
+//! counts as memory of other processes.
+//!
+//! A claim is the memory that an engine run may take. A measurement below the claim does not lower it,
+//! because the engine may still grow.
 
 mod budgets;
 mod refusals;

@@ -1,9 +1,9 @@
-//! The routes, as one table.
+//! Table of HTTP routes.
 //!
-//! Engines' routes are those of llama-server b10605 (`tools/server/server.cpp`), each named once; what else
-//! comes under `/v1/` is taken to name its model in the body like all of them do, so that other
-//! OpenAI-compatible engines work too. The rest is our own surface, in the shapes of llama-server's router
-//! and of llama-swap.
+//! The routes of engines are those of llama-server b10605 (`tools/server/server.cpp`). Any other path under
+//! `/v1/` is proxied too, on the assumption that its body names the model, so that other OpenAI-compatible
+//! engines work. The remaining routes are the daemon's own, with JSON shapes taken from llama-server's router
+//! and from llama-swap.
 
 use http::Method;
 

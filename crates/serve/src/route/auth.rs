@@ -1,8 +1,8 @@
-//! API keys.
+//! API key check of requests.
 //!
-//! Taken from `Authorization: Bearer`, from `Authorization: Basic` (the password, as llama-swap does) or from
-//! `x-api-key` (as Anthropic's clients send it). Comparing takes the same time whichever byte differs, and
-//! every key is compared, so the time tells nothing but the length of what the client sent itself.
+//! The key is read from `Authorization: Bearer`, from `Authorization: Basic` (the password, as in llama-swap)
+//! or from `x-api-key` (sent by Anthropic's clients). Each comparison takes the same time wherever the keys
+//! differ, and every configured key is compared. So response times reveal nothing about the keys.
 
 use std::cell::RefCell;
 use std::hint::black_box;

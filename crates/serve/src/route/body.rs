@@ -1,13 +1,14 @@
-//! Request bodies, read whole before a model is asked for.
+//! Request bodies, read whole before a model is chosen.
 //!
-//! Three bounds: the size of one body, the memory of all bodies, and a pace. The pace is a credit of time: it
-//! runs down with the clock, grows with each byte and is capped, so that a large prompt over a slow line
-//! passes and a body whose last byte is withheld does not. Where all bodies fill their memory the slowest
-//! unfinished one is dropped, never the newcomer. The model's name is looked for while the bytes arrive.
+//! Three limits apply: the size of one body, the memory of all bodies together, and the pace of arrival. The
+//! pace is a time credit: it decreases with the clock, increases with each byte and has a maximum. A large
+//! prompt over a slow line passes; a body whose client withholds the last byte does not. When all bodies
+//! together reach the memory limit, the slowest unfinished one is dropped, never the newest. The model's name
+//! is searched for while bytes arrive.
 //!
-//! DECISION: pieces are copied together unless they nearly fill hyper's read buffer. A kept slice holds that
-//! whole buffer, so a client that sends small segments would make one counted byte cost several (measured:
-//! 4.8).
+//! DECISION: pieces are copied together unless they nearly fill hyper's read buffer. A piece that is kept
+//! uncopied keeps that whole buffer alive, so small segments would cost several times the bytes counted
+//! (measured: 4.8 times).
 
 use std::cell::{Cell, RefCell};
 use std::future::Future;

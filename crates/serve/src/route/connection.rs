@@ -1,8 +1,9 @@
-//! State of one client's connection: idle, in use, or stalled.
+//! State of a client's connection: idle, in use, or stalled.
 //!
-//! Three things end a connection from this side: it is the longest idle one where a newcomer needs its place,
-//! it has shown no API key and stays idle, or its client has taken nothing of an answer for too long. The
-//! last one matters most: the answer holds a model, and with it the memory that others wait for.
+//! The server closes a connection in three cases. It is the longest idle one and a new client needs its
+//! place; it has sent no API key and stays idle; or its client has read nothing of an answer for too long.
+//! The last case matters most, because an unfinished answer keeps its model busy, and other models may wait
+//! for that memory.
 
 use std::cell::{Cell, RefCell};
 use std::io::{self, IoSlice};

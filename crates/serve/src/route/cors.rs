@@ -1,9 +1,9 @@
-//! Origins of web pages, and the host names by which this server may be asked.
+//! Checks of web origins and host names (CORS and DNS rebinding).
 //!
-//! A browser sends a page's requests to loopback without asking, so "only loopback" does not keep pages out.
-//! By default pages from this machine are answered and others are not; a request that changes something and
-//! comes from a page that is not allowed is refused outright, because a browser carries simple requests out
-//! even when it hides the answer.
+//! A browser sends a web page's requests to loopback without asking the user, so listening on loopback alone
+//! does not protect the server from web pages. By default, pages from this machine are allowed and others are
+//! not. A request that changes something and comes from a page that is not allowed is refused before it has
+//! any effect, because a browser sends simple requests even if it then hides the answer from the page.
 
 use http::Uri;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};

@@ -1,7 +1,7 @@
-//! Event streams of model states and scheduler snapshots.
+//! Event streams of model states and of scheduler snapshots.
 //!
-//! Two feeds: the events of llama-server's router for its clients (`/models/sse`), and the whole snapshot of
-//! the scheduler for our own screens. No event is built without a listener.
+//! `/models/sse` sends the events of llama-server's router for its clients. The second feed sends whole
+//! scheduler snapshots to Plimsoll's own screens. No event is built while no client listens.
 
 use bytes::Bytes;
 use plimsoll_base::Bytes as Size;

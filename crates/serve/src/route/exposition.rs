@@ -1,4 +1,4 @@
-//! Prometheus' text format, as much of it as counters, gauges and histograms need.
+//! Writer of Prometheus' text format: counters, gauges and histograms.
 
 use std::fmt::{self, Write};
 use std::time::Duration;

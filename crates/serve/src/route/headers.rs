@@ -1,8 +1,9 @@
-//! Header lines that pass between client and engine, in both directions.
+//! HTTP headers that are passed between client and engine, in both directions.
 //!
-//! Hop-by-hop lines end here (RFC 9110 §7.6.1). The client's key is ours and is replaced by the engine's own.
-//! `Accept-Encoding` is dropped so that streams come as they are; `Origin` and CORS answers are this server's
-//! business, not the engine's. Everything else, `traceparent` among it, passes untouched.
+//! Hop-by-hop headers are removed (RFC 9110 §7.6.1). The client's API key belongs to this server and is
+//! replaced by the engine's own key. `Accept-Encoding` is removed so that engines do not compress streams.
+//! `Origin` and CORS headers are handled by this server and never reach the engine. All other headers, such
+//! as `traceparent`, pass unchanged.
 
 use std::collections::HashSet;
 

@@ -1,8 +1,9 @@
-//! The listener: a bounded number of connections, and their end.
+//! HTTP listener with a bounded number of connections, and its shutdown.
 //!
-//! One task per connection on the one thread; its requests run inside it. At the bound the longest idle
-//! connection makes room for a newcomer, and where none is idle the slowest request body. A shutdown lets
-//! requests in flight finish, closes idle connections at once, and ends what is left when the time limit is reached.
+//! Each connection is one task, and its requests run inside that task. At the bound, a new connection
+//! replaces the longest idle one or, if none is idle, the connection with the slowest request body. A
+//! shutdown closes idle connections at once, lets requests in flight finish, and closes the remaining ones
+//! when the time limit passes.
 
 use std::cell::RefCell;
 use std::future::Future;

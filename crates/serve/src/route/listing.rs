@@ -1,4 +1,5 @@
-//! A model as the listings show it, in the shapes that llama-server's router and llama-swap made common.
+//! JSON entry of one model in `/v1/models` and `/running`, in the shapes of llama-server's router and
+//! llama-swap.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Log lines as plain text: the last ones, and then, for a stream, each new one.
+//! Log lines of models as plain text: the most recent ones and, for a stream, each new one.
 
 use std::sync::Arc;
 

@@ -1,9 +1,9 @@
-//! The top-level `"model"` of a JSON body.
+//! Search for the top-level `"model"` key in a JSON request body.
 //!
-//! The engine parses the body anyway; to route it only one string is needed. The body is walked while it
-//! arrives, to its end, because the last key wins, as in nlohmann::json, whose reading is the one that
-//! counts. A last `"model"` that is no string counts as none. Malformed JSON is the engine's to report, as
-//! long as a model was found to ask.
+//! To route a request, only the model's name is needed; the engine parses the body anyway. The search reads
+//! the body as it arrives, up to its end, because the last of several keys counts, as in the engine's JSON
+//! library (nlohmann::json). If the last `"model"` is not a string, the body names no model. Malformed JSON
+//! is left for the engine to report, provided that a model was found to send it to.
 
 use std::ops::Range;
 

@@ -1,7 +1,8 @@
-//! The interface between the HTTP side and the owner of the models.
+//! Interface between the HTTP server and the owner of the models.
 //!
-//! The owner decides about loads, queues and evictions; the data plane moves bytes. It learns where an
-//! engine listens only from a [`Pass`], and while it holds the pass the engine stays.
+//! The owner ([`Harbor`]) decides about loads, queues and evictions. The HTTP server gets an engine's address
+//! only from a [`Pass`], the permission to send one request. While the HTTP server holds a pass, the owner
+//! does not stop that engine.
 
 use std::future::Future;
 use std::pin::Pin;

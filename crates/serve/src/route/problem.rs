@@ -1,8 +1,8 @@
-//! Error bodies of the API.
+//! Error responses of the HTTP API.
 //!
-//! One shape for every case, which OpenAI's and llama-server's clients both read:
-//! `{"error":{"message","type","code","param","reason","hints"}}`. `reason` is the tree the decision left
-//! behind, the same that the command line prints.
+//! All errors have one JSON shape, which clients of OpenAI and of llama-server both read:
+//! `{"error":{"message","type","code","param","reason","hints"}}`. `reason` is the tree of causes that was
+//! built with the decision; the command line prints the same tree.
 
 use std::borrow::Cow;
 use std::time::Duration;

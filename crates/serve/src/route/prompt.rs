@@ -1,10 +1,12 @@
-//! Depth of a request: a bound from its body, or the engine's own count of tokens.
+//! Context depth of a request: an upper bound from its body, or the engine's own token count.
 //!
-//! DECISION: a body has at least as many bytes as its prompt has tokens, whatever the vocabulary and the
-//! escapes, so that its length is a bound for nothing; only the limit of the answer has to be read. A chat
-//! template adds words of its own, for which an allowance is made; where it prints tools, nothing is bounded.
-//! An exact count is the engine's own: its `/apply-template`, then its `/tokenize`. What cannot be told stays
-//! unknown, and counts as all that a slot has.
+//! The depth is the number of tokens that the request may occupy in the KV cache.
+//!
+//! DECISION: a prompt never has more tokens than its body has bytes, for any vocabulary and any JSON escapes.
+//! So the body's length is already an upper bound, and only the limit on the answer's length has to be read.
+//! A chat template adds its own text, for which an allowance is added; if it prints tools, the bound is
+//! unknown. The exact count comes from the engine's `/apply-template` and `/tokenize`. An unknown depth
+//! counts as the whole context of a slot.
 
 use std::borrow::Cow;
 

@@ -1,8 +1,8 @@
-//! The proxy: a request is sent to its engine, and the answer streamed back.
+//! HTTP proxy: sends a request to its engine and streams the answer back.
 //!
-//! Until that first byte nothing has reached the client, so nothing is lost: a stale connection is replaced,
-//! and an engine that died hands the request back to the owner, which may give it another try. From the first
-//! byte on the answer is the client's and is never sent twice.
+//! Until the first byte of the answer arrives, the client has received nothing, so the request can be sent
+//! again: a stale connection is replaced, and if the engine died, the owner of the models may allow another
+//! attempt. After the first byte, the request is never sent again.
 
 use bytes::Bytes;
 use http::header::{CONTENT_ENCODING, CONTENT_LENGTH};

@@ -1,4 +1,4 @@
-//! Query parameters and percent-encoded paths: `?model=…&autoload=…`.
+//! Decoder of query parameters and percent-encoded paths, such as `?model=…&autoload=…`.
 
 use std::borrow::Cow;
 

@@ -1,7 +1,7 @@
-//! A request body as it came: a list of chunks, never joined.
+//! Request body as a list of chunks (a rope) that is never joined.
 //!
-//! A prompt may be megabytes. Joining the chunks would copy all of it once more, so searches in a body
-//! work across the seams, and a change to it (see `rewrite`) is a change to the list.
+//! A prompt may be megabytes long, and joining its chunks would copy all of it. So searches work across the
+//! borders of chunks, and a change (see `rewrite`) edits the list of chunks.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;

@@ -1,4 +1,5 @@
-//! Dispatch of requests: API keys, origins, and routing to an engine or to a built-in endpoint.
+//! Dispatch of HTTP requests: checks of API keys and origins, then routing to an engine or to a built-in
+//! endpoint.
 
 use std::borrow::Cow;
 use std::convert::Infallible;

@@ -1,8 +1,8 @@
-//! Server-sent events that stay whole when their engine dies.
+//! Server-sent events that stay well-formed when their engine dies.
 //!
-//! Complete events pass at once and untouched. The bytes of an event whose end has not come yet are held
-//! back, so that at any moment the client stands between two events, and a last `error` event can follow. An
-//! engine writes an event in one piece, so in the ordinary case nothing is ever held.
+//! Complete events pass to the client at once and unchanged. The bytes of an incomplete event are held back
+//! until its end arrives. So the client is always between two events, and a final `error` event can follow at
+//! any time. An engine normally writes each event in one piece, so normally nothing is held back.
 
 use std::collections::VecDeque;
 

@@ -1,8 +1,9 @@
-//! An engine's answer on its way to the client.
+//! Stream of an engine's answer to the client.
 //!
-//! Bytes pass as they came. A stream of events that breaks ends in an `error` event ([`EventGuard`]); any
-//! other body that breaks takes the client's connection down with it, because a shortened answer under a 200
-//! would be a lie. The pass is held until the last byte.
+//! Bytes pass unchanged. If an event stream breaks, it ends in an `error` event ([`EventGuard`]). If any
+//! other body breaks, the client's connection is closed, because the client would take a shortened answer
+//! with status 200 for a complete one. The stream holds its pass, the permission to use the engine, until the
+//! last byte.
 
 use std::collections::VecDeque;
 use std::fmt;

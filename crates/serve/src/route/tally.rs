@@ -1,4 +1,4 @@
-//! Request counters, and the metrics page that shows them beside the scheduler's numbers.
+//! Request counters, and the `/metrics` page that shows them together with the scheduler's figures.
 
 use std::cell::RefCell;
 use std::time::Duration;

@@ -1,8 +1,8 @@
-//! Token counts of an answer, read from its end.
+//! Token counts of an answer, read from its last bytes.
 //!
-//! Engines say it at the end: OpenAI's `usage`, llama-server's `timings`. The bytes pass through untouched;
-//! only the last few kilobytes are kept a moment longer and searched when the answer is over. What is not
-//! found stays unknown.
+//! Engines report the counts at the end of an answer: OpenAI's `usage` or llama-server's `timings`. The bytes
+//! pass to the client unchanged; a copy of the last few kilobytes is kept and searched when the answer ends.
+//! If no count is found, it stays unknown.
 
 use bytes::Bytes;
 use memchr::memmem;

@@ -1,10 +1,10 @@
-//! One engine's address and its idle connections.
+//! Connection pool to one engine: its address and its idle connections.
 //!
-//! A connection has no task of its own: the task that waits for an answer drives the connection that brings
-//! it. That saves two wake-ups a request, and it makes cancelling free: dropping the answer drops the
-//! connection, and a closed connection is how an engine learns that its client has left. The price is that an
-//! idle connection is not watched. It is looked at when it is taken, newest first, and a request that dies on
-//! a reused connection before a byte came back is sent again on a fresh one.
+//! A connection has no task of its own: the task that waits for an answer also drives the connection. This
+//! saves two wake-ups for each request and makes cancelling free: dropping the answer closes the connection,
+//! and the engine stops its work when its client's connection closes. The drawback is that idle connections
+//! are not watched. They are checked when taken, newest first, and a request that fails on a reused
+//! connection before the first byte of the answer is sent again on a new connection.
 
 use std::cell::RefCell;
 use std::fmt;

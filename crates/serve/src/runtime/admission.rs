@@ -1,7 +1,8 @@
 //! Admission of a request: it arrives, waits, is sent or refused, and ends exactly once.
 //!
-//! Dropping ends it in every case: a dropped ticket leaves the queue, a dropped pass is finished. So a client
-//! that disconnects at any moment leaves nothing behind.
+//! A waiting request holds a ticket; an admitted one holds a pass. Dropping the ticket removes the request
+//! from the queue, and dropping the pass finishes the request. So a client that disconnects at any moment
+//! leaves nothing behind.
 
 use std::pin::Pin;
 use std::rc::Rc;

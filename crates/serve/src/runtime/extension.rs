@@ -1,7 +1,7 @@
-//! Extensions of the runtime: guard, memory reclaim, metrics, and questions to other processes.
+//! Interface of the runtime's extensions: guard, memory reclaim, metrics, and requests to other processes.
 //!
-//! The runtime starts engines, passes requests and reads cards. It knows its extensions only by this trait;
-//! the daemon registers them at start. Every hook has a default that does nothing.
+//! The runtime starts engines, passes requests and reads cards; it calls extensions only through this trait.
+//! The daemon registers them at start. Every hook has a default that does nothing.
 
 use std::pin::Pin;
 use std::rc::Rc;

@@ -1,9 +1,9 @@
-//! Forecast for the operator at start, after a reload, and for `serve --check`: memory of each card, need of
-//! each model, and models that can never run here.
+//! Forecast of memory for the operator: free memory of each card, need of each model, and models that can
+//! never run here.
 //!
-//! Reading headers takes time, so this runs beside the first requests and delays none. Every load is surveyed
-//! anew: a model that is refused here shows as failed until a client asks for it, and is then refused by the
-//! same arithmetic.
+//! It is logged at start and after a reload, and printed by `serve --check`. It runs at the same time as the
+//! first requests and delays none. Each load surveys its model again: a model that the forecast shows as
+//! failed is refused by the same calculation when a client requests it.
 
 use std::rc::Rc;
 use std::sync::Arc;

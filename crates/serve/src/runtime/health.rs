@@ -1,4 +1,4 @@
-//! Health check of an engine on a fresh connection.
+//! Health check of an engine over a new connection.
 
 use std::rc::Rc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Start of an engine: command line, environment and cards.
+//! Start of an engine process: its command line, environment and cards.
 
 use std::ffi::OsString;
 use std::path::PathBuf;

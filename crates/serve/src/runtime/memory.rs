@@ -1,9 +1,9 @@
-//! Readings of the cards, on their way to the scheduler.
+//! Memory readings of the cards, passed to the scheduler as events.
 //!
-//! The sampler's thread reads the cards; here its readings become events. The memory of a run is told from
-//! that of other processes by process group, because each engine leads one of its own, and by guard's pages.
-//! Host memory is measured only for runs without a plan: resident memory includes pages of shared libraries,
-//! which a plan does not count.
+//! A sampler thread reads the cards. Each engine leads its own process group, so a run's memory is
+//! distinguished from that of other processes by process group and by guard's memory pages. Host memory is
+//! measured only for runs without a plan, because resident memory includes pages of shared libraries, which a
+//! plan does not count.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;

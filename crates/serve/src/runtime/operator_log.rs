@@ -1,7 +1,8 @@
 //! Log for the operator: one line on stderr for each action that takes or frees memory.
 //!
-//! Lines begin with the action and the model, so that `grep alpha` is its history. They are made from the
-//! effects and reasons of the scheduler. Requests are not logged: `/metrics` counts them.
+//! Each line begins with the action and the model's name, so `grep alpha` shows the history of model `alpha`.
+//! The lines are made from the scheduler's effects and reasons. Requests are not logged; `/metrics` counts
+//! them.
 
 use std::cell::RefCell;
 use std::time::Duration;

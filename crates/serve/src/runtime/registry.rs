@@ -1,7 +1,7 @@
-//! Models of the configuration by number and name, and the changes of a reload.
+//! Registry of the configured models by number and name, and of the changes that a reload makes.
 //!
-//! A number is never reused: a model that leaves the configuration keeps its number, so that a late event
-//! never concerns another model.
+//! A number is never reused. A model that leaves the configuration keeps its number, so that a late event
+//! cannot refer to the wrong model.
 
 use std::collections::HashMap;
 use std::rc::Rc;

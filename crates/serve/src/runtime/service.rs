@@ -1,4 +1,4 @@
-//! The runtime as the HTTP side uses it.
+//! Implementation of the HTTP server's [`Harbor`] interface by the runtime.
 
 use std::rc::Rc;
 

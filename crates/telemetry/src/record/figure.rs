@@ -1,4 +1,4 @@
-//! Figures: the numbers that a record follows.
+//! Figures of a recording: the numbers that it follows over time.
 
 use std::fmt;
 

@@ -1,7 +1,7 @@
-//! Frames and the numbers in them.
+//! Frames of a recording and the encoding of numbers in them.
 //!
-//! A file is [`MAGIC`] and then frames: the length of kind and payload as a varint, kind, payload, and the
-//! CRC-32 of both, little-endian. A varint has seven bits a byte, the lowest first.
+//! A file is [`MAGIC`] followed by frames. A frame is the length of kind and payload as a varint, the kind,
+//! the payload, and the CRC-32 of both, little-endian. A varint has seven bits a byte, the lowest first.
 
 use crc32fast::hash as crc32;
 

@@ -1,4 +1,4 @@
-//! Summary of a record: the range of every figure, large moves, log lines and snapshots.
+//! Summary of a recording: the range of every figure, large changes, log lines and snapshots of system files.
 
 use plimsoll_base::Bytes;
 use serde::Serialize;

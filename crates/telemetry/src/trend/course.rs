@@ -1,4 +1,4 @@
-//! Downsampling of a figure for plots: lowest, highest and last value of each, whatever the length.
+//! Downsampling of a figure for plots: lowest, highest and last value of each time span, in bounded memory.
 
 use serde::{Deserialize, Serialize};
 

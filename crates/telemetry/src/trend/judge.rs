@@ -1,4 +1,4 @@
-//! The verdict on a series.
+//! Verdict of the leak test on a series of samples.
 
 use plimsoll_base::Bytes;
 use serde::Serialize;

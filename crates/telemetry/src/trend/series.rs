@@ -1,4 +1,4 @@
-//! Samples of one figure, in bounded memory for a load of any length.
+//! Samples of one figure, in bounded memory for a load test of any length.
 
 use plimsoll_base::Bytes;
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,4 @@
-//! Identity of the process that owns a slot.
+//! Identity of the process that owns a slot of the budget ledger.
 
 /// One more than the largest process number of 64-bit Linux (`PID_MAX_LIMIT`, include/linux/threads.h @ linux
 /// 6.1).

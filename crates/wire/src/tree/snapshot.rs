@@ -1,4 +1,5 @@
-//! Snapshot of a ledger's cards, read from its bytes, and the offset at which a budget is written.
+//! Snapshot of the cards in a budget ledger, read from its bytes, and the offset at which a budget is
+//! written.
 
 use core::mem::{offset_of, size_of};
 

@@ -1,3 +1,5 @@
+//! Tests of the lexer.
+
 use super::*;
 
 fn texts(source: &str) -> Vec<&str> {

@@ -1,3 +1,5 @@
+//! Tests of the reader of items.
+
 use super::super::lexer::lex;
 use super::*;
 

@@ -1,4 +1,4 @@
-//! The end of a child: orders to stop, and what is collected once it is gone.
+//! End of a child process: orders to stop it, and collection of its last output and exit status.
 
 use std::time::Duration;
 

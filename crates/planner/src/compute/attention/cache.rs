@@ -1,4 +1,5 @@
-//! Keys and values that attention reads: the cache of a layer, after the batch is stored in it, or the batch itself.
+//! Keys and values that attention reads: a layer's KV cache after the batch is stored in it or, in encoders,
+//! the batch itself.
 //!
 //! Mirrors `llama-kv-cache.cpp: get_k, get_v, cpy_k, cpy_v @ b10605`.
 

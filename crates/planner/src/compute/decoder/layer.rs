@@ -1,4 +1,5 @@
-//! One layer of a graph: mixer, feed-forward, and the residual sums around both.
+//! One layer of the graph: attention or its replacement (the mixer), the feed-forward network, and the
+//! residual sums.
 
 use plimsoll_model::Model;
 

@@ -1,4 +1,4 @@
-//! Parts of a layer: norms, products with weights, and the weights themselves.
+//! Parts of a layer in the graph: norms, products with weights, and the weight tensors.
 
 use plimsoll_model::Tensor;
 

@@ -1,7 +1,8 @@
-//! Evidence about a machine, live or captured: cards and their processes, memory and its limits, known
-//! faults.
+//! Evidence about a machine, live or from captured files: cards, their processes, memory, limits, known
+//! driver faults.
 //!
-//! The rules read the text of the files as evidence. The printed facts are separate, each with its number.
+//! The diagnosis rules read the text of the files. The figures that are printed next to the verdict are
+//! collected separately.
 
 use plimsoll_base::{Bytes, Reason};
 use plimsoll_doctor::{LineSource, LogReader};

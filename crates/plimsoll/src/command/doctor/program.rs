@@ -1,9 +1,9 @@
-//! Diagnosis of a program that is run: `plimsoll run` preloads guard, this module reads the output.
+//! Diagnosis of a program that `plimsoll doctor` runs, with guard preloaded and its output read.
 //!
-//! DECISION: the program is a child of `plimsoll run`, so that signals, exit codes and guard work as they do
-//! there. Its stdout and stderr are pipes, copied byte for byte as they arrive. A program that colours only a
-//! terminal prints no colours. The terminal itself sends SIGINT to the program. This process ignores the
-//! signal, because the verdict comes after the end.
+//! DECISION: the program is a child of `plimsoll run`, so signals, exit codes and guard work as they do
+//! there. Its stdout and stderr are pipes, copied byte for byte as they arrive; a program that prints colours
+//! only on a terminal prints none. The terminal itself sends SIGINT to the program. This process ignores that
+//! signal, because the verdict is printed after the program's end.
 
 use std::ffi::OsString;
 use std::io::{self, Read, Write};

@@ -1,10 +1,10 @@
 //! `plimsoll plan --check PID|URL`: comparison of a plan with the memory of a running engine.
 //!
-//! DECISION: a process is planned again from its own command line and environment, with its memory counted as
-//! free. The plan is compared with the driver's figure for the process, or with its resident memory if it
-//! computes on the CPU. An engine takes something between its size once loaded and its size at full depth, so
-//! only values outside that range by more than the margin are off. A daemon of ours is asked for its claims
-//! and its own measurements.
+//! DECISION: the process is planned again from its own command line and environment, with the memory that it
+//! holds counted as free. The plan is compared with the driver's figure for the process, or with its resident
+//! memory if it computes on the CPU. A running engine holds between its size once loaded and its size at full
+//! depth, so only values outside that range by more than the margin count as deviations. A `plimsoll serve`
+//! daemon is queried for its claims and its own measurements instead.
 
 mod listener;
 mod process;

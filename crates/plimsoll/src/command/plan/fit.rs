@@ -1,8 +1,8 @@
 //! `plimsoll plan --fit`: the largest values that fit, as flags to paste.
 //!
-//! Stdout has one command line for each requested direction and nothing else, so that `llama-server
-//! $(plimsoll plan --fit ctx -- -m model.gguf)` works. Stderr has the reasons. Exits 1 if a direction has no
-//! answer.
+//! Stdout has one command line for each requested direction (context, slots, layers …) and nothing else, so
+//! that `llama-server $(plimsoll plan --fit ctx -- -m model.gguf)` works. Stderr has the reasons. Exits 1 if
+//! a direction has no answer.
 
 use std::io::Write;
 use std::process::ExitCode;

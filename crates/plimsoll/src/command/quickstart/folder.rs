@@ -1,6 +1,6 @@
-//! Folder of the tour: two tiny models, and the configuration that serves them.
+//! Folder of the quickstart tour: two tiny models, and the configuration that serves them.
 //!
-//! Contents are the same on every run, so a second run reuses them. Files are written whole or not at all.
+//! Every run has the same contents, so a second run reuses the files. A file is written whole or not at all.
 
 use std::fs;
 use std::io;

@@ -1,4 +1,4 @@
-//! Output of the tour on stderr; stdout carries the address alone, as with `serve`.
+//! Output of the quickstart tour on stderr; stdout has only the address, as with `serve`.
 
 use std::fmt::Display;
 use std::io::Write;

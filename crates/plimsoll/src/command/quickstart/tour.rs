@@ -1,4 +1,4 @@
-//! Steps of the tour: four questions, and the daemon's reaction to each.
+//! Steps of the quickstart tour: four chat requests, and the daemon's reaction to each.
 
 use std::net::SocketAddr;
 

@@ -1,4 +1,5 @@
-//! `plimsoll reclaim --card`: processes that hold the card, memory that they gave back, and the verdict.
+//! `plimsoll reclaim --card`: processes that hold memory of a card, the memory that they released, and the
+//! verdict.
 
 use std::fmt::Write as _;
 use std::io::Write as _;

@@ -1,4 +1,4 @@
-//! JSON of a reclaim (`plimsoll.reclaim/1`).
+//! Result of `plimsoll reclaim` as JSON (`plimsoll.reclaim/1`).
 
 use plimsoll_host::{PlannedStep, StepVerdict};
 use plimsoll_reclaim::{

@@ -1,4 +1,4 @@
-//! Text of a reclaim: memory before, steps and their results, memory after, verdict.
+//! Result of `plimsoll reclaim` as text: memory before, the steps and their results, memory after, verdict.
 
 use std::fmt::Write;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Selection of cards by PCI bus order number, by UUID or its beginning, or by name or a part of it.
+//! Selection of cards by number (in PCI bus order), by UUID or its beginning, or by name or a part of it.
 
 use std::str::FromStr;
 

@@ -1,4 +1,4 @@
-//! Summary of a run: one line for each card, and the same as JSON.
+//! Summary of a `plimsoll run`: one line for each card, and the same as JSON.
 
 use std::ffi::OsString;
 use std::fmt::Write;

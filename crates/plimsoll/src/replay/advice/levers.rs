@@ -1,4 +1,4 @@
-//! Changes of a run that may reduce its pool, and the saving of each.
+//! Changes of an engine run that may reduce its memory pool, and the saving of each.
 
 use std::cmp::Reverse;
 

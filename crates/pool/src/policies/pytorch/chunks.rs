@@ -1,4 +1,4 @@
-//! Chunks of all segments, by address, and the idle ones by size.
+//! Chunks of PyTorch's segments by address, and the idle chunks by size.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;

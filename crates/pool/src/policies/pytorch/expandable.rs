@@ -1,4 +1,4 @@
-//! Expandable segments: one range of addresses for each stream and kind, backed by pages.
+//! Expandable segments of PyTorch: one address range for each stream and kind, filled with pages.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;

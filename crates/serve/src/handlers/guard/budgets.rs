@@ -1,4 +1,5 @@
-//! Budgets of guarded engines: requests for more, and changes of claims.
+//! Memory budgets of guarded engines: engines' requests for a larger budget, and updates after a claim
+//! changes.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;

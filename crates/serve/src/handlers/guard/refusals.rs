@@ -1,4 +1,4 @@
-//! The last allocation that guard refused an engine, for the diagnosis of its death.
+//! The last allocation that guard refused to an engine, used to diagnose why the engine died.
 
 use std::path::Path;
 use std::time::Duration;

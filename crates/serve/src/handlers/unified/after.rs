@@ -1,9 +1,9 @@
-//! Page cache after a load: that of the model's files is dropped.
+//! Removal of a model's files from the page cache after its load.
 //!
-//! DECISION: it is kept if the engine maps its files and computes with weights that stayed on the host, for
-//! it reads these from the cache. The flags tell whether any did, and the engine's own report of fewer layers
-//! on the card counts more. Mapped pages stay in any case (the input embeddings, of which a row is read for
-//! each token). It is also kept if another engine reads the same file.
+//! DECISION: the page cache is kept if the engine maps its files and computes with weights that stayed on the
+//! host, because it reads them from the cache. The flags show whether any weights stay on the host; an engine
+//! log that reports fewer layers on the card overrides the flags. Pages that a process maps stay in any case,
+//! such as those of the input embeddings. The cache is also kept if another engine reads the same file.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;

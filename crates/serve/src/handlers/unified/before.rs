@@ -1,11 +1,11 @@
-//! Reclaim before a load: the work of `plimsoll reclaim --need`, if the machine does not allow the model's
-//! need now.
+//! Memory reclaim before a load: the same steps as `plimsoll reclaim --need`, taken if the machine lacks the
+//! memory that the model needs.
 //!
-//! DECISION: the need is the run's claim and the claims of runs that are still loading, since memory that
-//! these have yet to take looks free; so it is an upper bound. Loads are prepared one at a time, in the order
-//! in which they start. The load begins whatever the outcome: a plan is a prediction, and the engine has the
-//! last word. The steps taken are then added to a failure as a hint. The daemon takes no step that needs root
-//! by itself, even as root.
+//! DECISION: the need is an upper bound: the run's claim plus the claims of runs that are still loading,
+//! whose memory still looks free. Loads are prepared one at a time, in the order in which they start. The
+//! load starts even if reclaim freed too little, because a plan is only a prediction. If the load then fails,
+//! the error lists the steps taken as a hint. The daemon never takes a step that needs root by itself, even
+//! when it runs as root.
 
 use std::path::PathBuf;
 use std::rc::Rc;

@@ -1,7 +1,7 @@
-//! Reads a JSON object from its beginning, chunk by chunk, for the sake of one key.
+//! Incremental reader of a JSON object, chunk by chunk, that looks for one key.
 //!
-//! This is no parser: it walks the text once, jumps over strings a block at a time and over nested values by
-//! counting brackets, and builds nothing.
+//! It is not a full parser and builds no values. It reads the text once, skips strings a block at a time, and
+//! skips nested values by counting brackets.
 
 use memchr::memchr;
 

@@ -1,7 +1,7 @@
-//! The few fields of a body that say how deep its request goes.
+//! Fields of a JSON request body that determine the request's context depth.
 //!
-//! Of several limits the largest counts, because engines differ in which of them wins. A body that is not
-//! understood has no limit.
+//! If a body sets several limits on the answer's length, the largest counts, because engines differ in which
+//! one they apply. A body that cannot be parsed has no limit.
 
 use std::borrow::Cow;
 use std::fmt;

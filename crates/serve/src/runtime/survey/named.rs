@@ -1,8 +1,8 @@
-//! Cards named by a model's flags, and a demand that is restricted to them.
+//! Cards that a model's flags name (`device`, `main-gpu`, `tensor-split`), and placement restricted to them.
 //!
-//! The user numbers all cards that are served from; the engine numbers those that it gets. So names are
-//! resolved here, before placement, and the plan uses the flags as the engine will read them, with rewritten
-//! numbers.
+//! In the user's flags, card numbers count all served cards; an engine counts only the cards that it gets. So
+//! the names are resolved before placement, and the plan uses the flags with the numbers that the engine will
+//! see.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

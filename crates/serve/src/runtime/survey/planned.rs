@@ -1,8 +1,8 @@
-//! Demand by plan, and the handling of models that are too large.
+//! Memory need of a model from its plan, and the handling of models that are too large for the cards.
 //!
-//! DECISION: a context is lowered once, for empty cards: an engine keeps its context for life, so that the
-//! free memory at its start must not determine it. A limited depth follows free memory, because a claim can
-//! be raised later.
+//! DECISION: a context that is too large is lowered once, to fit empty cards. An engine keeps its context
+//! size until it ends, so the free memory at its start must not determine the size. A depth limit does follow
+//! free memory, because a claim can be raised later.
 
 use plimsoll_base::{Bytes, Card, CardId, Curve, Hint, MemoryModel, NamedDemand, Reason};
 use plimsoll_config::{ConfiguredModel, TooLarge};

@@ -1,4 +1,4 @@
-//! Plan and measurement of a running process, from its command line and environment.
+//! Plan and measured memory of a running process, from its command line and environment.
 
 use std::fs;
 use std::path::{Path, PathBuf};
