@@ -24,7 +24,7 @@ pub enum SchedulerEvent {
     /// The answer is complete, or it broke off after the client had seen part of it. `tokens` counts the
     /// prompt and the answer together, where the engine reported them.
     Finished { request: RequestId, tokens: Option<u64> },
-    /// The answer to [`super::Effect::MeasureDepth`]; `None` if the engine went away meanwhile.
+    /// The answer to [`super::SchedulerEffect::MeasureDepth`]; `None` if the engine went away meanwhile.
     DepthMeasured {
         request: RequestId,
         run: RunId,
@@ -35,9 +35,9 @@ pub enum SchedulerEvent {
     ForecastFailed { model: ModelId, reason: Reason },
     /// The engine closed the connection before the client saw a byte of the answer.
     Bounced { request: RequestId, client: ClientId },
-    /// The answer to [`super::Effect::CheckHealth`].
+    /// The answer to [`super::SchedulerEffect::CheckHealth`].
     HealthChecked { run: RunId, health: Health },
-    /// The answer to [`super::Effect::Survey`].
+    /// The answer to [`super::SchedulerEffect::Survey`].
     Surveyed {
         model: ModelId,
         result: Result<Arc<dyn MemoryModel>, Reason>,
@@ -47,20 +47,20 @@ pub enum SchedulerEvent {
     Progressed { run: RunId, measured: bool },
     /// The engine takes requests.
     Ready { run: RunId },
-    /// The engine's process is gone. After an end for want of memory, send a fresh [`Event::CardsRead`]
+    /// The engine's process is gone. After an end for want of memory, send a fresh [`SchedulerEvent::CardsRead`]
     /// first.
     Ended { run: RunId, end: End },
-    /// The answer to [`super::Effect::AwaitMemory`]: the driver has the bytes back, or the wait timed out.
+    /// The answer to [`super::SchedulerEffect::AwaitMemory`]: the driver has the bytes back, or the wait timed out.
     MemoryReturned { run: RunId },
-    /// The answer to [`super::Effect::AskNeighbours`], whatever they gave.
+    /// The answer to [`super::SchedulerEffect::AskNeighbours`], whatever they gave.
     NeighboursAsked { model: ModelId },
-    /// Memory that the driver reports for the run. Send it before the [`Event::CardsRead`] of the same
+    /// Memory that the driver reports for the run. Send it before the [`SchedulerEvent::CardsRead`] of the same
     /// reading.
     Measured { run: RunId, used: Vec<(CardId, Bytes)> },
     /// An answer of this many tokens is complete, and the run used this much of its cards then.
     GrowthObserved { run: RunId, tokens: u64, used: Bytes },
     /// The run is about to be refused `asked` bytes on the card; with them it would hold `wanted` there. The
-    /// scheduler answers with [`super::Effect::AnswerBudget`], unless the run ends first.
+    /// scheduler answers with [`super::SchedulerEffect::AnswerBudget`], unless the run ends first.
     BudgetRequested {
         run: RunId,
         card: CardId,
@@ -76,7 +76,7 @@ pub enum SchedulerEvent {
     LoadWanted { model: ModelId },
     /// An operator wants the model gone. Requests in flight finish.
     UnloadWanted { model: ModelId },
-    /// The time of [`super::Effect::WakeAt`] has come; harmless at any other time.
+    /// The time of [`super::SchedulerEffect::WakeAt`] has come; harmless at any other time.
     Tick,
     /// The daemon is to end.
     Shutdown,

@@ -1,4 +1,4 @@
-//! Implementation of the HTTP server's [`Harbor`] interface by the runtime.
+//! Implementation of the HTTP server's [`ModelService`] interface by the runtime.
 
 use std::rc::Rc;
 
