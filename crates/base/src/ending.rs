@@ -1,4 +1,5 @@
-//! Kinds of ends of an engine process, as the diagnosis reports them to the scheduler.
+//! Kinds of ends of an engine process (such as a crash or an out-of-memory error), as the diagnosis reports
+//! them to the scheduler.
 
 use crate::{Bytes, Reason};
 

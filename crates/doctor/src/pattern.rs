@@ -1,4 +1,5 @@
-//! Kinds of log lines that the doctor recognises.
+//! Kinds of log lines that the doctor recognises. Each phrase of the tables in `formats/` belongs to one
+//! kind.
 
 macro_rules! patterns {
     ($($(#[$about:meta])* $name:ident,)*) => {

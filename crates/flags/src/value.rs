@@ -1,4 +1,4 @@
-//! Values of flags as written, and llama.cpp's words for on and off.
+//! Values of llama-server's flags as written, and llama.cpp's words for on and off.
 
 /// The value that a flag was given.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,4 +1,5 @@
-//! Hooks: functions that guard substitutes for the driver's, one file for each part of the driver's API.
+//! Hooks: functions that guard (this library) substitutes for the driver's, one file for each part of the
+//! driver's API.
 //!
 //! DECISION: from each declaration, the macro `hooks!` generates the export, the pointer to the real function
 //! in `real` (see [`crate::driver`]) and the row of the table in [`crate::interpose`]. So a hook cannot be

@@ -1,4 +1,4 @@
-//! Self-contained HTML pages.
+//! Writer of self-contained HTML pages.
 
 use std::fmt::Write;
 

@@ -1,4 +1,4 @@
-//! The scheduler's clock: the current time and the next wake-up that the driver has to deliver.
+//! The scheduler's clock: the current time, and the next wake-up requested from its driver.
 
 use super::time::Moment;
 

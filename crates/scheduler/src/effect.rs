@@ -1,4 +1,5 @@
-//! Outputs of the scheduler: actions for the driver, and refusals of requests.
+//! Outputs of the scheduler (effects): actions for its driver, such as starting an engine, and refusals of
+//! requests.
 
 use std::time::Duration;
 

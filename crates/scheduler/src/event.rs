@@ -1,4 +1,5 @@
-//! Inputs of the scheduler: events that the driver observed.
+//! Inputs of the scheduler (events), such as an arrived request or an ended engine, as its driver observed
+//! them.
 
 use std::sync::Arc;
 

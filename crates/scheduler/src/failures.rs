@@ -1,9 +1,10 @@
-//! Failure record of a model: back-off between loads, and memory that failed loads showed to be missing from
-//! its claim.
+//! Failure record of a model: wait between loads (back-off), and memory that failed loads showed to be
+//! missing from its claim.
 //!
-//! The first crash of an engine that had served requests causes no wait: the next request starts the engine
-//! again at once. Every other failure doubles the wait, from 1 s to 60 s; during it, requests are refused
-//! with the cause of the failure. A run that stays ready for a minute clears the record.
+//! A claim is the memory that a run of the model may take. The first crash of an engine that had served
+//! requests causes no wait: the next request starts the engine again at once. Every other failure doubles the
+//! wait, from 1 s to 60 s; during it, requests are refused with the cause of the failure. A run that stays
+//! ready for a minute clears the record.
 
 use std::time::Duration;
 

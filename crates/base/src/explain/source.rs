@@ -1,4 +1,4 @@
-//! Source of a number, such as a formula, a measurement or the driver. Every number that is shown has one.
+//! Source of a displayed number, such as a formula, a measurement or the driver.
 
 use std::borrow::Cow;
 use std::fmt;

@@ -1,4 +1,4 @@
-//! Tests of the verdict on dead engines.
+//! Tests of the verdict on dead engines: exit status, last log lines and guard's record.
 
 use std::time::Duration;
 

@@ -1,11 +1,11 @@
 //! Takeover of a vtable: its slots are replaced, checked and restored.
 //!
-//! DECISION: guard changes the vtable's slots and not the symbols. In builds without virtual memory
-//! management, g++ devirtualises calls: it compares the slot with the address of `alloc` and runs an inlined
-//! copy if they are equal. With another address in the slot the comparison fails, and the call reaches guard.
-//! A substituted symbol would change both sides of the comparison and never be called. A slot is one aligned
-//! word, so a concurrent call gets either the old or the new function. `alloc` is changed last and restored
-//! first, so every block that guard allocates is also freed by guard.
+//! DECISION: guard (this library) changes the vtable's slots and not the symbols. In builds without virtual
+//! memory management, g++ devirtualises calls: it compares the slot with the address of `alloc` and runs an
+//! inlined copy if they are equal. With another address in the slot the comparison fails, and the call
+//! reaches guard. A substituted symbol would change both sides of the comparison and never be called. A slot
+//! is one aligned word, so a concurrent call gets either the old or the new function. `alloc` is changed last
+//! and restored first, so every block that guard allocates is also freed by guard.
 //!
 //! A takeover starts on probation: the first `alloc` must have plausible arguments, and one of guard's blocks
 //! must be freed within [`PROBATION`] allocations. Otherwise `alloc` is restored, and this is reported.

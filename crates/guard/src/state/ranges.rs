@@ -1,4 +1,5 @@
-//! Address ranges that guard allocated instead of the driver, found by any address inside them.
+//! Address ranges that guard (this library) allocated instead of the driver, found by any address inside
+//! them.
 //!
 //! DECISION: a sorted list under one lock. A program has only a few such ranges, and while there are none, an
 //! address is checked without the lock.

@@ -1,4 +1,4 @@
-//! Figures of a snapshot on which the choice of reclaim steps is based.
+//! Figures of a memory snapshot on which the choice of reclaim steps is based.
 
 use plimsoll_base::Bytes;
 

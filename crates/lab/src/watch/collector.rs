@@ -1,4 +1,4 @@
-//! Collector of one sample: cards, machine, processes, guard pages and kernel log.
+//! Collector of one sample of a recording: cards, machine, processes, guard's figures and kernel log.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,5 @@
-//! One context of the engine (a `llama_context`), with everything that does not depend on the context length.
+//! One context of the engine (llama.cpp's `llama_context`): the model's, or that of a draft model. It holds
+//! everything that does not depend on the context length.
 
 use std::ops::Range;
 

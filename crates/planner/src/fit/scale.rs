@@ -1,4 +1,5 @@
-//! Scale of a numeric search dimension: its range, its step, and the change that a number stands for.
+//! Scale of a numeric search dimension, such as the context: its range, its step, and the change of flags
+//! that a number stands for.
 
 use std::ops::RangeInclusive;
 

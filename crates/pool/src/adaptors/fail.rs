@@ -1,4 +1,4 @@
-//! Fault injection: a device that refuses chosen requests.
+//! Fault injection for tests: a device that refuses chosen requests for memory.
 
 use crate::device::{Address, Device, Event, OutOfMemory, Stream};
 use crate::simulated::Faults;

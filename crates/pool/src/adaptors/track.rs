@@ -1,4 +1,4 @@
-//! Live and peak bytes by tag, such as an operation or a layer.
+//! Adaptor that counts an allocator policy's live and peak bytes by tag, such as an operation or a layer.
 
 use alloc::collections::BTreeMap;
 

@@ -1,4 +1,5 @@
-//! State of one model: configuration, request queue, run, and progress towards memory for its next run.
+//! State of one model: its configuration, request queue and run, and its progress towards memory for the next
+//! run.
 
 use std::sync::Arc;
 

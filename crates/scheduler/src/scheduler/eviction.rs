@@ -1,9 +1,9 @@
 //! Search for room: the choice of runs to stop for each waiting model.
 //!
-//! Waiting models are handled oldest first, or in the order of [`crate::state::turns`]. A model that cannot
-//! start yet and has waited longer than the patience reserves the memory that it needs; before that, younger
-//! models may start first if they take nothing from it. Each search chooses the runs to stop anew, but runs
-//! that are already ending remain the cheapest choice, so decisions do not alternate.
+//! Waiting models are handled oldest first, or in the order of [`crate::state::turns`]. After the patience (a
+//! setting), a model that cannot start yet reserves the memory that it needs; before that, younger models may
+//! start first if they take nothing from it. Each search chooses the runs to stop anew, but runs that are
+//! already ending remain the cheapest choice, so decisions do not alternate.
 
 use plimsoll_base::{Placement, RunId};
 

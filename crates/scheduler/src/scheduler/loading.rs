@@ -1,4 +1,5 @@
-//! Steps that bring a model to a run: survey, search for room (in [`super::eviction`]), and start.
+//! Steps from a wanted model to a started engine: survey (its files and memory need), search for room (in
+//! [`super::eviction`]), and start.
 
 use std::sync::Arc;
 

@@ -1,4 +1,5 @@
-//! Handling of memory readings: measured memory of runs, free memory of cards, and what follows from both.
+//! Handling of memory readings: measured memory of engine runs, free memory of cards, and the conclusions
+//! from both.
 
 use std::sync::Arc;
 

@@ -1,4 +1,5 @@
-//! Life cycle of a request: it arrives, may wait, is sent to a run, and ends exactly once.
+//! Life cycle of a request in the scheduler: it arrives, may wait, is sent to an engine run, and ends exactly
+//! once.
 
 use plimsoll_base::{Reason, RunId};
 

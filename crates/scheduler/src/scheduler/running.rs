@@ -1,4 +1,4 @@
-//! Life cycle of a run: loading, ready, draining, stopping, ended, memory returned.
+//! Life cycle of a run, one engine process: loading, ready, draining, stopping, ended, memory returned.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Budget requests of running engines that wait for other runs to stop.
+//! Requests of running engines for a larger memory budget, while they wait for other runs to stop.
 
 use plimsoll_base::{Bytes, CardId, RunId};
 

@@ -1,4 +1,5 @@
-//! Memory that a run lacks for a deeper request, and the runs whose memory could supply it.
+//! Memory that a run lacks for a deeper request (one with more tokens), and the runs whose memory could
+//! supply it.
 
 use plimsoll_base::{Bytes, Card, CardId, Placement, RunId, Share};
 

@@ -1,4 +1,4 @@
-//! Standing of each run: its readiness to stop for another model.
+//! Readiness of each engine run to stop for another model (its standing), from already ending to pinned.
 
 use std::collections::BTreeSet;
 

@@ -4,9 +4,10 @@
 //!
 //! DECISION: where cards share the host's memory, the largest need comes first, while memory is emptiest and
 //! least fragmented. Each load leaves the files it read in the page cache, which obstructs later loads. A
-//! model that has waited longer than the patience comes before all that have not, oldest first, so the wait
-//! stays bounded. The largest model also waits, at most for the patience, until the models that are being
-//! surveyed have a known need. Preloads, for which no client waits, come last and one after another.
+//! model that has waited longer than the patience (a setting) comes before all that have not, oldest first,
+//! so the wait stays bounded. The largest model also waits, at most for the patience, until the models that
+//! are being surveyed have a known need. Preloads, for which no client waits, come last and one after
+//! another.
 
 use std::cmp::Reverse;
 

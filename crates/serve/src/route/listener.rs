@@ -1,9 +1,9 @@
-//! HTTP listener with a bounded number of connections, and its shutdown.
+//! HTTP listener with a limited number of connections, and its shutdown.
 //!
-//! Each connection is one task, and its requests run inside that task. At the bound, a new connection
-//! replaces the longest idle one or, if none is idle, the connection with the slowest request body. A
-//! shutdown closes idle connections at once, lets requests in flight finish, and closes the remaining ones
-//! when the time limit passes.
+//! Each connection is one task, and its requests run inside that task. When the limit is reached, a new
+//! connection replaces the longest idle one or, if none is idle, the connection with the slowest request
+//! body. A shutdown closes idle connections at once, lets requests in flight finish, and closes the remaining
+//! ones when the time limit passes.
 
 use std::cell::RefCell;
 use std::future::Future;

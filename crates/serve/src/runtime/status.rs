@@ -1,4 +1,4 @@
-//! Status of each model for listings, counters and logs.
+//! Status of each model for listings, counters and logs: its current run, its log and its load counters.
 
 use std::cell::RefCell;
 use std::collections::HashMap;

@@ -1,4 +1,4 @@
-//! Header of a recording: machine, program and start time.
+//! Header of a memory recording: machine, program and start time.
 
 use plimsoll_base::Bytes;
 use serde::{Deserialize, Serialize};

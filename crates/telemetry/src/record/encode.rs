@@ -1,4 +1,4 @@
-//! Encoder of a recording: samples in, bytes out. The caller writes them.
+//! Encoder of a memory recording: samples in, bytes out. The caller writes them.
 
 use std::collections::HashMap;
 

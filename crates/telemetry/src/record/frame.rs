@@ -1,4 +1,4 @@
-//! Frames of a recording and the encoding of numbers in them.
+//! Frames of a memory recording and the encoding of numbers in them.
 //!
 //! A file is [`MAGIC`] followed by frames. A frame is the length of kind and payload as a varint, the kind,
 //! the payload, and the CRC-32 of both, little-endian. A varint has seven bits a byte, the lowest first.

@@ -1,4 +1,4 @@
-//! Reader of a recording: an iterator over its entries, in constant memory.
+//! Reader of a memory recording: an iterator over its entries, in constant memory.
 
 use serde::Serialize;
 

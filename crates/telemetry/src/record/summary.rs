@@ -1,4 +1,5 @@
-//! Summary of a recording: the range of every figure, large changes, log lines and snapshots of system files.
+//! Summary of a memory recording: the range of every figure, large changes, log lines and snapshots of system
+//! files.
 
 use plimsoll_base::Bytes;
 use serde::Serialize;

@@ -1,4 +1,4 @@
-//! Increments of held memory between equal blocks of samples.
+//! Increments of held memory between equal blocks of samples, on which the leak test is based.
 
 use super::series::Point;
 

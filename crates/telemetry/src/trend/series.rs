@@ -1,4 +1,4 @@
-//! Samples of one figure, in bounded memory for a load test of any length.
+//! Memory samples of a load test for one figure, in bounded memory whatever the length of the test.
 
 use plimsoll_base::Bytes;
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,4 @@
-//! Snapshot of a guard page, read from its bytes.
+//! Snapshot of a guard page (the shared-memory file of a guarded process), read from its bytes.
 
 use core::fmt;
 use core::mem::{offset_of, size_of};

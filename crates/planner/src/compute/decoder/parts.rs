@@ -1,4 +1,4 @@
-//! Parts of a layer in the graph: norms, products with weights, and the weight tensors.
+//! Parts of a layer in the compute graph: norms, products with weights, and the weight tensors.
 
 use plimsoll_model::Tensor;
 

@@ -1,4 +1,4 @@
-//! Chunks of PyTorch's segments by address, and the idle chunks by size.
+//! Chunks of PyTorch's segments: index by address, and of the idle chunks by size.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;

@@ -1,5 +1,5 @@
-//! Memory budgets of guarded engines: engines' requests for a larger budget, and updates after a claim
-//! changes.
+//! Memory budgets of engines under guard: engines' requests for a larger budget, and updates after the
+//! scheduler changes a claim.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
