@@ -2,7 +2,7 @@
 //!
 //! A demand is a function, not a number. For a planned model it is the plan for exactly these cards; for a
 //! declared size, that size divided over them; for a model of unknown size, one whole card. A demand only
-//! states sizes; the ledger of claims checks whether they are free.
+//! states sizes; the scheduler's ledger checks whether they are free.
 
 use std::fmt;
 

@@ -5,8 +5,8 @@
 //!
 //! DECISION: under `serve`, guard counts an engine's memory by default and enforces nothing, because a plan
 //! that is a few MiB too low must not kill an engine that fits its card. The setting `budget` enforces the
-//! engine's claim. Settings that are not given are `None`, so that a model's own settings override the
-//! server's defaults one by one.
+//! memory that the scheduler granted to the engine. Settings that are not given are `None`, so that a model's
+//! own settings override the server's defaults one by one.
 
 use plimsoll_base::Bytes;
 use plimsoll_wire::options::{CardRule, Contexts, GgmlPoolMode, GuardOptions, Uuid};

@@ -1,8 +1,8 @@
 //! Device layout: placement of layers and tensors on cards and the host.
 //!
-//! Mirrors `llama-model.cpp: load_tensors`, `llama-model-loader.cpp: create_tensor` and `common/arg.cpp`
-//! (`-ot`, `--cpu-moe`, `--n-cpu-moe`) `@ b10605`. Without `-ts` the engine splits by the memory that is free
-//! when it loads, so the layout depends on other processes' memory on the cards.
+//! The code mirrors `llama-model.cpp: load_tensors`, `llama-model-loader.cpp: create_tensor` and
+//! `common/arg.cpp` (`-ot`, `--cpu-moe`, `--n-cpu-moe`) `@ b10605`. Without `-ts` the engine splits by the
+//! memory that is free when it loads, so the layout depends on other processes' memory on the cards.
 //!
 //! Patterns of `-ot` are ECMAScript regular expressions that are searched in the tensor's name. Only their
 //! regular part is supported here, which is matched in linear time; back-references and look-around are

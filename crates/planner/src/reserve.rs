@@ -1,6 +1,6 @@
 //! Sizes that the engine determines before it allocates memory: context, batches, sequences, outputs.
 //!
-//! Mirrors `llama-context.cpp: llama_context::llama_context` and `sched_reserve @ b10605`, and for
+//! The code mirrors `llama-context.cpp: llama_context::llama_context` and `sched_reserve @ b10605`, and for
 //! llama-server the defaults in `tools/server/server.cpp` and `server_output_limits`. All later terms are
 //! functions of these sizes.
 

@@ -1,4 +1,4 @@
-//! Other guarded processes: their memory, and requests to release the idle part.
+//! Other processes under guard (the preloaded library): their memory, and requests to release the idle part.
 //!
 //! DECISION: a request is written to the other process's guard page, a shared-memory file, and guard acts on
 //! it at the process's next driver call. No process is stopped or signalled and no work is lost, but a

@@ -1,5 +1,5 @@
-//! The ledger of memory claims with its last reading of the cards, and a record of changes after which
-//! waiting models must be placed again.
+//! The ledger of claims (the memory that each run may take) with its last reading of the cards, and a record
+//! of changes after which waiting models must be placed again.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! Options of guard: one line of words in [`crate::env::GUARD`], written by `plimsoll run` and `plimsoll
-//! serve`.
+//! Options of guard, the preloaded library: one line of words in [`crate::env::GUARD`], written by `plimsoll
+//! run` and `plimsoll serve`.
 //!
 //! Each word switches something on, so with an empty line guard only counts:
 //!

@@ -1,7 +1,7 @@
 //! Page of a guarded process: a small shared-memory file with its memory figures and its refused allocations.
 //!
-//! Guard maps the file and changes it with atomics only; the daemon reads it with `pread` as a
-//! [`PageSnapshot`]. A request to release idle memory is an aligned four-byte `pwrite` at
+//! Guard, the preloaded library, maps the file and changes it with atomics only; the daemon reads it with
+//! `pread` as a [`PageSnapshot`]. A request to release idle memory is an aligned four-byte `pwrite` at
 //! [`Page::ask_offset`]. The budget is not on the page, because it belongs to all processes of the
 //! [tree](crate::tree).
 //!

@@ -1,4 +1,4 @@
-//! Trace format of guard: 32 bytes for each memory event of a program.
+//! Trace format of guard, the preloaded library: 32 bytes for each memory event of a program.
 //!
 //! A file is one [`TraceHeader`] and then [`TraceRecord`]s in the order of the events, little-endian, one
 //! file for each process. Blocks are identified by a number that is never reused, not by their address. So a

@@ -4,7 +4,7 @@
 //! number of frees, while no block is live, the clock is read, and once a second the policy trims. A trim
 //! releases memory that was idle during several trims, so memory that every prompt needs is not unmapped and
 //! mapped again in between. A program that makes no calls keeps its memory until another process requests it
-//! through the page.
+//! through guard's shared-memory file (the page).
 
 /// Frees between two readings of the clock: one evaluation of a model makes a few hundred.
 const FREES: u32 = 512;

@@ -1,4 +1,5 @@
-//! Split of a copy at the border between the device part and the host part of a spilled range.
+//! Split of a copy at the border between the device part and the host part of a spilled range (device memory
+//! followed by host memory).
 //!
 //! A copy of any dimension is a box of bytes, rows and slices. Each side of it (source, destination) maps a
 //! position in the box to an address. The box is divided along its slowest dimension first, until each piece

@@ -1,4 +1,5 @@
-//! Collector of one sample of a recording: cards, machine, processes, guard's figures and kernel log.
+//! Collector of one sample of a recording: cards, machine, processes, figures of guard (the preloaded
+//! library) and kernel log.
 
 use std::path::PathBuf;
 

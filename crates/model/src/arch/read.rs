@@ -1,5 +1,5 @@
-//! Reader of the hyper-parameters that all architectures share. Mirrors `llama-model.cpp: load_hparams @
-//! b10605`.
+//! Reader of the hyper-parameters that all architectures share. The code mirrors `llama-model.cpp:
+//! load_hparams @ b10605`.
 
 use super::keys::Keys;
 use super::{Rotates, Traits, layers, traits};

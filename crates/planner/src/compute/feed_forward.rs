@@ -1,6 +1,6 @@
 //! Feed-forward half of a layer in the graph: dense, or a mixture of experts.
 //!
-//! Mirrors `llama-graph.cpp: build_ffn, build_moe_ffn @ b10605`.
+//! The code mirrors `llama-graph.cpp: build_ffn, build_moe_ffn @ b10605`.
 
 use super::decoder::{BIAS, Decoder, WEIGHT};
 use super::graph::{I32, Id};

@@ -1,7 +1,7 @@
 //! Graph of operations: sizes, sources, views and devices of its tensors, without any arithmetic.
 //!
-//! Mirrors `ggml.c: ggml_build_forward_expand` and the shapes of its operations `@ b10605`. It has only as
-//! many kinds of operations as memory allocation and device placement must distinguish.
+//! The code mirrors `ggml.c: ggml_build_forward_expand` and the shapes of its operations `@ b10605`. It has
+//! only as many kinds of operations as memory allocation and device placement must distinguish.
 
 use std::num::NonZeroU32;
 

@@ -1,6 +1,6 @@
 //! Input tensors of a graph: positions, cache rows and masks, recurrent states to copy, and rows to output.
 //!
-//! Mirrors `llama-graph.cpp: build_inp_pos, build_inp_out_ids, build_attn_inp_kv_impl,
+//! The code mirrors `llama-graph.cpp: build_inp_pos, build_inp_out_ids, build_attn_inp_kv_impl,
 //! build_attn_inp_no_cache, build_rs_inp_impl @ b10605`.
 
 use plimsoll_model::TensorType;

@@ -1,4 +1,5 @@
-//! Reader of guard's allocation traces: a header and records of 32 bytes (`plimsoll_wire::trace`).
+//! Reader of allocation traces written by guard, the preloaded library: a header and records of 32 bytes
+//! (`plimsoll_wire::trace`).
 //!
 //! DECISION: a file holds the requests of a whole process, to the driver and to every served pool, on every
 //! card. A replay uses those to one allocator: the chosen one, or else the one with the most allocations.

@@ -1,8 +1,9 @@
-//! Summary of the guard pages of a program and its descendants over their whole life.
+//! Summary of the guarded memory of a program and its descendants over their whole life.
 //!
-//! The peak of a process is on its guard page and is exact. Processes reach their peaks at different times,
-//! so the peak of all together comes from the shared ledger. Without a ledger, and for pools and spilled
-//! bytes, the sum of the peaks is reported, which is an upper bound.
+//! The peak of a process is on its page, a shared-memory file written by guard (the preloaded library), and
+//! is exact. Processes reach their peaks at different times, so the peak of all together comes from the
+//! shared ledger. Without a ledger, and for pools and for bytes spilled to host memory, the sum of the peaks
+//! is reported, which is an upper bound.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,5 @@
-//! State of one run, an engine process from start to end: its phase, requests in flight, depth and health.
+//! State of one run, an engine process from start to end: its phase, requests in flight, tokens in use
+//! (depth) and health.
 
 use std::sync::Arc;
 use std::time::Duration;

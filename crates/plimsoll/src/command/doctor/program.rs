@@ -1,4 +1,5 @@
-//! Diagnosis of a program that `plimsoll doctor` runs, with guard preloaded and its output read.
+//! Diagnosis of a program that `plimsoll doctor` runs, with the library guard preloaded and the program's
+//! output read.
 //!
 //! DECISION: the program is a child of `plimsoll run`, so signals, exit codes and guard work as they do
 //! there. Its stdout and stderr are pipes, copied byte for byte as they arrive; a program that prints colours

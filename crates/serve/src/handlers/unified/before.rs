@@ -1,11 +1,11 @@
 //! Memory reclaim before a load: the same steps as `plimsoll reclaim --need`, taken if the machine lacks the
 //! memory that the model needs.
 //!
-//! DECISION: the need is an upper bound: the run's claim plus the claims of runs that are still loading,
-//! whose memory still looks free. Loads are prepared one at a time, in the order in which they start. The
-//! load starts even if reclaim freed too little, because a plan is only a prediction. If the load then fails,
-//! the error lists the steps taken as a hint. The daemon never takes a step that needs root by itself, even
-//! when it runs as root.
+//! DECISION: the need is an upper bound: the memory that the run may take (its claim) plus the claims of runs
+//! that are still loading, whose memory still looks free. Loads are prepared one at a time, in the order in
+//! which they start. The load starts even if reclaim freed too little, because a plan is only a prediction.
+//! If the load then fails, the error lists the steps taken as a hint. The daemon never takes a step that
+//! needs root by itself, even when it runs as root.
 
 use std::path::PathBuf;
 use std::rc::Rc;

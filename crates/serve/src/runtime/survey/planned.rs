@@ -1,8 +1,8 @@
 //! Memory need of a model from its plan, and the handling of models that are too large for the cards.
 //!
 //! DECISION: a context that is too large is lowered once, to fit empty cards. An engine keeps its context
-//! size until it ends, so the free memory at its start must not determine the size. A depth limit does follow
-//! free memory, because a claim can be raised later.
+//! size until it ends, so the free memory at its start must not determine the size. A limit on the tokens in
+//! use (depth) does follow free memory, because the memory that a run may take can be raised later.
 
 use plimsoll_base::{Bytes, Card, CardId, Curve, Demand, Hint, Named, Reason};
 use plimsoll_config::{Entry, TooLarge};
