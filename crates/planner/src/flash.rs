@@ -15,11 +15,11 @@ use super::layout::{DeviceLayout, TensorDevice};
 use super::quirks::EngineQuirks;
 use super::request::{EngineKind, PlanRequest};
 
-/// On or off, and why.
+/// Flash attention on or off, and the reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Flash {
     pub(super) on: bool,
-    /// The reason why a card has no kernel. Flash attention that stays on is then computed by the host.
+    /// Reason why a card has no kernel. If flash attention stays on, the host computes it.
     pub(super) missing: Option<&'static str>,
 }
 
@@ -30,7 +30,7 @@ impl Flash {
         missing: Some("a layer in host memory would attend on a card"),
     };
 
-    /// True where the host computes attention, because a card has no kernel for it.
+    /// True if the host computes attention, because a card has no kernel for it.
     pub(super) fn is_on_host(&self) -> bool {
         self.on && self.missing.is_some()
     }

@@ -17,7 +17,7 @@ use super::layout::{DeviceBytes, DeviceLayout, TensorDevice};
 use super::reserve::Reserve;
 use super::weights::{CARD_ALIGNMENT, HOST_ALIGNMENT, row_padding};
 
-/// The types and the shape of a cache.
+/// Element types and layout of a KV cache.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CacheKind {
     pub(super) key: TensorType,

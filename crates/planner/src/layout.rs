@@ -18,7 +18,7 @@ use super::error::PlanError;
 use super::named::cuda_number;
 use super::request::{EngineKind, PlanRequest};
 
-/// The device of a tensor or an operation: a card, by its number in the layout, or host memory.
+/// Device of a tensor or an operation: a card, by its number in the layout, or host memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum TensorDevice {
     Card(u16),
@@ -125,7 +125,7 @@ impl DeviceLayout {
         layer.copied().unwrap_or(self.output)
     }
 
-    /// True where weights of a layer may lie elsewhere than the layer.
+    /// True if weights of a layer may be on another device than the layer.
     pub(super) fn is_scattered(&self) -> bool {
         !self.overrides.is_empty() || self.experts_on_host > 0
     }

@@ -13,7 +13,7 @@ use serde::Serialize;
 /// Tokens between two samples at least.
 const APART: u64 = 256;
 
-/// An observed slope, and the range of depths that it was observed over.
+/// An observed slope, and the range of depths for which it was observed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct ObservedGrowth {
     pub bytes_per_token: Bytes,
@@ -28,7 +28,7 @@ struct GrowthSample {
     used: Bytes,
 }
 
-/// Samples of a model's run, and the slope that they gave.
+/// Samples of a model's run, and the slope that follows from them.
 #[derive(Debug, Default)]
 pub(crate) struct GrowthTracker {
     run: Option<RunId>,
@@ -38,8 +38,8 @@ pub(crate) struct GrowthTracker {
 }
 
 impl GrowthTracker {
-    /// Takes the memory of the run after an answer of this depth. The slope of an earlier run stands until
-    /// this one gives another.
+    /// Records the memory of the run after an answer of this depth. The slope of an earlier run is kept until
+    /// this run gives another.
     pub(crate) fn sample(&mut self, run: RunId, tokens: u64, used: Bytes) {
         if self.run != Some(run) {
             // Each run has a pool of its own, which starts empty.

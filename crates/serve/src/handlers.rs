@@ -18,19 +18,19 @@ use self::neighbours::Neighbours;
 use self::unified::Unified;
 use crate::runtime::Extension;
 
-/// Settings of the extensions.
+/// Settings of the runtime's extensions.
 #[derive(Debug)]
 pub(crate) struct ExtensionSettings {
     /// Guard's settings for models that have none of their own.
     pub(crate) guard: GuardWish,
-    /// Time that other processes get to release idle memory; zero asks none.
+    /// Time that other processes get to release idle memory; zero sends no requests.
     pub(crate) ask: Duration,
     /// Action before a load, if cards share the host's memory; None if they do not.
     pub(crate) unified: Option<ReclaimBeforeLoad>,
 }
 
-/// Creates all extensions for these cards. The flag says that other processes can be asked to release idle
-/// memory.
+/// Creates all extensions for these cards. The flag says that other processes can be requested to release
+/// idle memory.
 pub(crate) fn all<'a>(
     settings: ExtensionSettings,
     cards: impl Iterator<Item = &'a Card>,

@@ -18,7 +18,7 @@ pub enum HomeError {
     Relative(PathBuf),
 }
 
-/// The directory that Plimsoll owns.
+/// Folder for everything that Plimsoll installs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Home(PathBuf);
 

@@ -9,7 +9,7 @@ use super::graph::{Id, OpGraph, OpKind};
 use crate::layout::TensorDevice;
 use crate::weights::{CARD_ALIGNMENT, HOST_ALIGNMENT};
 
-/// Free memory of one buffer, by offset; the last block has no end.
+/// Free memory of one buffer, by offset; the last block is unbounded.
 #[derive(Debug)]
 struct Heap {
     alignment: u64,
@@ -238,7 +238,7 @@ impl<'a> Allocator<'a> {
         state.settled = true;
     }
 
-    /// A source that dies here and whose memory fits: its only remaining reader is `id`.
+    /// A source whose memory the result may take over: it fits, and `id` is its only remaining reader.
     fn reusable(&self, id: Id) -> Option<Id> {
         let node = self.graph.node(id);
         if !matches!(node.kind, OpKind::InPlace | OpKind::Rope) {

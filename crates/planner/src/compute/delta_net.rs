@@ -13,7 +13,7 @@ use super::recurrent::Carried;
 /// Tokens of a chunk without the kernel.
 const CHUNK: u64 = 64;
 
-/// DeltaHeads and their length; keys may have fewer heads than values.
+/// Numbers and length of a delta net's heads; keys may have fewer heads than values.
 #[derive(Clone, Copy)]
 struct DeltaHeads {
     length: u64,

@@ -10,13 +10,13 @@ use super::decoder::Decoder;
 use super::graph::Id;
 use super::model_layers::Layer;
 
-/// A layer's states, and the result of reading those that the batch continues from.
+/// A layer's states, and the rows from which the batch continues.
 pub(super) struct Carried {
     pub(super) states: Id,
     pub(super) current: Id,
 }
 
-/// The sizes of a scan over states, read off the layer's tensors.
+/// Sizes of a scan over states, taken from the layer's tensors.
 #[derive(Clone, Copy)]
 pub(super) struct ScanSizes {
     pub(super) inner: u64,

@@ -12,7 +12,7 @@ use crate::layout::TensorDevice;
 /// `GGML_OP_OFFLOAD_MIN_BATCH`: with fewer rows, copying a weight to a card takes longer than using it on the host.
 const OFFLOAD_MIN_BATCH: u64 = 32;
 
-/// The devices that the scheduler places operations on, and the flags that it follows.
+/// The devices to which operations are assigned, and the flags that affect the assignment.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct BackendSet {
     pub(super) devices: usize,

@@ -9,7 +9,7 @@ use crate::outcome::{Growth, HostTerms, Term};
 use crate::request::Engine;
 use crate::{architecture, compute};
 
-/// Bytes of all contexts so far.
+/// Bytes of all contexts added so far.
 pub(super) struct TermSums {
     pub(super) cards: Vec<CardSum>,
     pub(super) host_weights: Bytes,

@@ -7,7 +7,7 @@
 
 use plimsoll_base::{Bytes, RunId};
 
-/// A run that could stop, and the memory that this would free on each card of the deficits.
+/// A run that could stop, and the memory that this would free on each card that lacks memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct EvictionCandidate {
     pub(crate) run: RunId,

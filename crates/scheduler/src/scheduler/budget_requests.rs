@@ -50,7 +50,7 @@ impl Scheduler {
         }
     }
 
-    /// Raises the claim as far as the ledger has room, which may be less than was asked for.
+    /// Raises the claim as far as the ledger has room, which may be less than requested.
     fn grant(&mut self, request: &BudgetRequest) {
         let BudgetRequest {
             run, card, wanted, ..

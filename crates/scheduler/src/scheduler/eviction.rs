@@ -118,8 +118,9 @@ impl Scheduler {
         false
     }
 
-    /// True while guarded processes are asked for idle memory. They are asked once in each search for room,
-    /// before another model is stopped and before a model is refused for memory that they hold.
+    /// True while guarded processes are requested to release idle memory. This happens once in each search
+    /// for room, before another model is stopped and before a model is refused because of memory that they
+    /// hold.
     fn asks_neighbours(&mut self, id: ModelId, verdict: &PlacementVerdict) -> bool {
         let could_help = match verdict {
             PlacementVerdict::Fits(_) | PlacementVerdict::Later => false,
@@ -146,8 +147,8 @@ impl Scheduler {
         }
     }
 
-    /// Lowers claims of other runs, as far as `placement` lacks room beside what is reserved for older
-    /// models.
+    /// Lowers claims of other runs as far as `placement` lacks memory, after subtracting the memory reserved
+    /// for older models.
     pub(super) fn take_slack(
         &mut self,
         except: Option<ModelId>,

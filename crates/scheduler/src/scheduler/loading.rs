@@ -41,7 +41,7 @@ impl Scheduler {
         }
     }
 
-    /// The order of waiting models may have changed.
+    /// Marks that the order of waiting models may have changed.
     pub(super) fn turns_changed(&mut self) {
         if self.settings.largest_first {
             self.mark_dirty();

@@ -13,7 +13,7 @@ use crate::models::ModelSlot;
 use crate::occupancy::Occupancy;
 use crate::time::{ModelId, RequestId};
 
-/// Next step for the front of a queue.
+/// Next step for the first request of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DepthGate {
     Open,

@@ -18,7 +18,7 @@ use crate::models::{ModelSlot, RoomSearch, RunState, Seeking};
 use crate::place::{DemandCache, PlacementQuery, need};
 use crate::time::{ModelId, Moment};
 
-/// Place of a waiting model in the order.
+/// Position of a waiting model in the order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Turn {
     pub(crate) model: ModelId,
@@ -33,7 +33,7 @@ pub(crate) struct Turn {
     due: Moment,
 }
 
-/// Purpose of the memory that a model waits for.
+/// Purpose for which a model waits for memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum TurnGoal {
     /// More depth for a running model.
@@ -84,7 +84,7 @@ impl StateRef<'_> {
         }
     }
 
-    /// True if the turn has to wait, although it comes before others.
+    /// True if the turn has to wait although it precedes others.
     pub(crate) fn is_postponed(self, turn: &Turn) -> bool {
         if turn.size.is_none() || turn.overdue {
             return false;

@@ -18,7 +18,7 @@ pub(super) struct Gauges {
     guard: Rc<Guard>,
 }
 
-/// One model on one card.
+/// Figures of guard for one model on one card.
 struct GuardRow {
     model: String,
     card: String,

@@ -24,7 +24,7 @@ use crate::runtime::{BeforeLoad, EngineRun, Extension, Runtime};
 pub(super) struct Unified {
     guard: Rc<Guard>,
     reclaim: ReclaimBeforeLoad,
-    /// Time that guarded processes get to release idle memory; zero asks none.
+    /// Time that guarded processes get to release idle memory; zero sends no requests.
     ask: Duration,
     /// One load reclaims at a time: the steps of two would free each other's memory.
     reclaiming: Arc<tokio::sync::Mutex<()>>,

@@ -46,7 +46,7 @@ pub(crate) struct Server<H: Harbor> {
     pub(crate) settings: Settings,
     pub(crate) bodies: BodyBudget,
     pub(crate) tally: Tally,
-    /// The name of this machine, by which browsers of the local network may ask.
+    /// Name of this machine, which browsers of the local network may use for it.
     hostname: String,
 }
 

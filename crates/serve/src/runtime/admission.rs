@@ -31,7 +31,7 @@ pub(super) enum Answer {
     },
 }
 
-/// A request that waits.
+/// A request that waits for admission.
 struct Ticket {
     runtime: Rc<Runtime>,
     request: RequestId,
@@ -151,7 +151,7 @@ impl Drop for Ticket {
     }
 }
 
-/// The right to send one request to one run.
+/// Permission to send one request to one run.
 pub(crate) struct RunPass {
     runtime: Rc<Runtime>,
     request: RequestId,

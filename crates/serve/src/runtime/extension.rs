@@ -17,7 +17,7 @@ use super::Runtime;
 use super::run::EngineRun;
 use crate::route::Exposition;
 
-/// Work of an extension before a load; dropped if the run is stopped meanwhile.
+/// Work of an extension before a load; dropped if the run is stopped in the meantime.
 pub(crate) type BeforeLoad = Pin<Box<dyn Future<Output = ()>>>;
 
 pub(crate) trait Extension {

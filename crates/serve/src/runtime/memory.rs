@@ -37,7 +37,8 @@ pub(super) async fn read_for_load(runtime: Rc<Runtime>) {
     runtime.read_cards().await;
 }
 
-/// Answers the scheduler's AwaitMemory: most of the run's memory has to be free on top of what was free.
+/// Carries out the scheduler's AwaitMemory: most of the run's memory has to become free, in addition to the
+/// memory that was free before.
 pub(super) async fn await_return(runtime: Rc<Runtime>, run: RunId, taken: Vec<Share>) {
     runtime.await_free(&runtime.expected_back(&taken)).await;
     runtime.submit(Event::MemoryReturned { run });

@@ -14,7 +14,7 @@ use crate::route::{Exposition, Kind};
 #[derive(Debug, Default)]
 pub(crate) struct ModelStatus {
     pub(super) state: Option<State>,
-    /// The context that it gets instead of its own, since the last survey.
+    /// Context that the model gets instead of its own, since the last survey.
     pub(super) lowered: Option<u64>,
     /// The run that is up, or the last one.
     pub(super) run: Option<Rc<EngineRun>>,

@@ -14,7 +14,7 @@ use crate::compute::model_layers::Layer;
 use crate::kv;
 use crate::layout::TensorDevice;
 
-/// The cache of a layer as attention reads it.
+/// Views of a layer's KV cache that attention reads.
 pub(super) struct CacheViews {
     pub(super) key: Id,
     pub(super) value: Id,

@@ -24,7 +24,7 @@ use tokio::task::spawn_blocking;
 use super::{Unified, files};
 use crate::runtime::{EngineRun, Runtime, in_a_line};
 
-/// Reclaim for one load.
+/// Reclaim of memory for one load.
 pub(super) struct ReclaimJob {
     turn: Arc<tokio::sync::Mutex<()>>,
     hands: Hands,
@@ -81,7 +81,7 @@ pub(super) async fn reclaim_for(runtime: Rc<Runtime>, run: Rc<EngineRun>, job: R
     });
 }
 
-/// Input of the work, which is done on another thread.
+/// Input of the reclaim, which runs on another thread.
 struct Question {
     need: Bytes,
     /// Models with page cache that may be dropped.
@@ -190,7 +190,7 @@ pub(super) fn hint_at_reclaim(runtime: &Runtime, run: &EngineRun, end: &End) {
     }
 }
 
-/// The steps taken, in a line.
+/// The steps taken, as one line of text.
 fn done(need: Bytes, outcome: &Outcome) -> String {
     let mut text = format!("{need} were needed ({})", outcome.before.allowance.reason.text);
     for taken in &outcome.taken {
@@ -230,7 +230,7 @@ fn gained(taken: &Taken) -> String {
     }
 }
 
-/// The steps taken, for event streams.
+/// The steps taken, as an event for event streams.
 fn event(need: Bytes, outcome: &Outcome) -> Value {
     let measured = |measure: &plimsoll_reclaim::Measure| json!({ "free": measure.free(), "allowed": measure.allowance.now });
     let taken = outcome.taken.iter().map(|taken| {

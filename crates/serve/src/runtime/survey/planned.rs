@@ -25,7 +25,7 @@ pub(super) struct Planned {
     /// All cards that are served from, which the flags number.
     pub(super) machine: Vec<Card>,
     pub(super) too_large: TooLarge,
-    /// The context that it gets instead of the one that it asks for.
+    /// Context that the model gets instead of the one in its flags.
     pub(super) lowered: Option<u64>,
     pub(super) contexts: Vec<MeasuredContext>,
 }
@@ -122,8 +122,8 @@ fn sets(entry: &Entry, named: &Named, machine: &[Card]) -> Vec<Vec<Card>> {
 }
 
 impl Demand for Planned {
-    /// Plans for these cards. Without a card a plan needs no card memory, but that is no remedy for a card
-    /// that is too small.
+    /// Plans for these cards. Without a card, a plan needs no card memory, but that does not help where a
+    /// card is too small.
     fn on(&self, cards: &[Card]) -> Result<Vec<(CardId, Bytes)>, Reason> {
         if cards.is_empty() {
             return Err(Reason::new("no_card", "it needs a card and there is none"));
