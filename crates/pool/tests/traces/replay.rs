@@ -1,4 +1,4 @@
-//! Replays against what real pools were seen to do, and against the published figures of others.
+//! Tests of replays against recordings of real pools and published figures.
 
 use plimsoll_pool::generate::{Cache, Card, Engine, Outputs, Run, Shape, generate};
 use plimsoll_pool::replay::{Cause, PolicyKind, UNLIMITED, Unwatched, replay, smallest_budget};
