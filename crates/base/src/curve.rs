@@ -14,7 +14,7 @@ use serde::Serialize;
 use super::card::{CardId, Share};
 use crate::Bytes;
 
-/// Slots of an engine, and the way they share its cache.
+/// Slots (parallel sequences) of an engine, and how they share its KV cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Slots {
     /// Requests that it works on at once.
@@ -40,7 +40,7 @@ struct Step {
     bytes: Vec<Bytes>,
 }
 
-/// Bytes by depth.
+/// Memory of a run on each card as a function of depth, the tokens in use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Curve {
     pub slots: Slots,

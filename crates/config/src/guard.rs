@@ -15,7 +15,7 @@ use serde::Deserialize;
 
 use super::duration;
 
-/// Guard's mode: not loaded, counting, or enforcing.
+/// Mode of guard: not loaded, counting, or enforcing a budget.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum GuardMode {
@@ -27,7 +27,7 @@ pub enum GuardMode {
     Budget,
 }
 
-/// Guard settings; `None` is "not given".
+/// Settings of guard; `None` means "not given".
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GuardWish {
     pub mode: Option<GuardMode>,
@@ -49,7 +49,7 @@ pub struct GuardWish {
     pub contexts: Option<Contexts>,
 }
 
-/// A card of the plan, as it is passed to guard.
+/// A card of the plan, in the form passed to guard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GuardedCard {
     pub uuid: Uuid,

@@ -209,7 +209,7 @@ fn words(words: &Words, origin: impl Fn() -> Origin) -> Result<Vec<String>, Conf
     }
 }
 
-/// Line numbers of the file.
+/// Line numbers for positions in the file.
 struct Lines<'a> {
     file: &'a Arc<str>,
     text: &'a str,

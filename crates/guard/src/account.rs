@@ -16,7 +16,7 @@ pub(crate) mod spilled;
 
 use crate::driver::{AllocationHandle, DevicePointer};
 
-/// Substitutes that guard may answer a request with, other than the driver's own memory for it.
+/// Memory that guard may return for a request instead of ordinary device memory.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Substitute {
     Nothing,

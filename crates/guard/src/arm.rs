@@ -23,7 +23,7 @@ use crate::{process, settings, trace};
 
 mod cards;
 
-/// The flag in the page that a fork empties.
+/// The flag in a memory page that a fork empties.
 #[derive(Debug)]
 struct ArmedFlag {
     armed: AtomicBool,

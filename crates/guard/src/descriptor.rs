@@ -11,7 +11,7 @@ use core::mem::zeroed;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicBool, AtomicU64};
 
-/// The file behind a descriptor: device and inode; zeroes for a descriptor that was closed.
+/// Identity of the file behind a descriptor: device and inode; zeroes for a closed descriptor.
 #[derive(Debug)]
 pub(crate) struct FileIdentity {
     device: AtomicU64,

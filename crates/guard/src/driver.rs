@@ -15,7 +15,8 @@ pub(crate) mod loader;
 
 pub(crate) use functions::*;
 
-/// `CUresult` and `nvmlReturn_t`. A number and no enum: a newer driver may return codes that we do not know.
+/// `CUresult` and `nvmlReturn_t`. It is a number and not an enum, because a newer driver may return unknown
+/// codes.
 pub(crate) type CuResult = i32;
 /// `CUdeviceptr`.
 pub(crate) type DevicePointer = u64;
@@ -38,7 +39,7 @@ pub(crate) const INVALID_VALUE: CuResult = 1;
 pub(crate) const OUT_OF_MEMORY: CuResult = 2;
 pub(crate) const NOT_SUPPORTED: CuResult = 801;
 
-/// A library that guard interposes.
+/// A library whose functions guard interposes.
 #[derive(Debug)]
 pub(crate) struct DriverLibrary {
     soname: &'static CStr,
@@ -84,7 +85,7 @@ impl DriverLibrary {
     }
 }
 
-/// A function of a library, looked up at its first call.
+/// A library function, looked up at its first call.
 #[derive(Debug)]
 pub(crate) struct Slot {
     library: &'static DriverLibrary,

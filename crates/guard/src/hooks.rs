@@ -28,10 +28,10 @@ use core::ffi::c_void;
 
 use crate::driver::Slot;
 
-/// A function of any prototype.
+/// Function pointer of any prototype.
 pub(crate) type HookFunction = unsafe extern "C" fn();
 
-/// One hook.
+/// A hook: the function's name, guard's function, and the real one.
 #[derive(Debug)]
 pub(crate) struct Hook {
     /// Name of the export, with the suffix of its ABI.

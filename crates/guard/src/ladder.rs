@@ -31,7 +31,7 @@ use crate::{settings, spill};
 
 pub(crate) use idle_request::answer;
 
-/// A request that was refused once.
+/// An allocation request that was refused once.
 struct RefusedRequest<'a> {
     card: CardIndex,
     size: u64,

@@ -14,7 +14,7 @@ use plimsoll_base::{Bytes, Reason};
 use self::simulation::Simulation;
 pub use baseline::{Ground, Pieces};
 
-/// Something that can be done, from the mildest on.
+/// A step that frees memory, from the mildest on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Step {
     /// `posix_fadvise(POSIX_FADV_DONTNEED)` on the model's files: drops their page cache only.
@@ -35,7 +35,7 @@ pub enum Step {
     DropSlab,
 }
 
-/// The request that has to succeed.
+/// The memory request that has to succeed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Goal {
     pub need: Bytes,
@@ -43,7 +43,7 @@ pub struct Goal {
     pub order: Option<usize>,
 }
 
-/// Privileges of the acting side.
+/// Privileges for taking steps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Powers {
     /// Steps that only root may take.
@@ -52,7 +52,7 @@ pub struct Powers {
     pub force: bool,
 }
 
-/// A step of the course and what it is predicted to do.
+/// A chosen step and its predicted effect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Planned {
     pub step: Step,
@@ -77,7 +77,7 @@ pub enum Verdict {
     },
 }
 
-/// The chosen steps.
+/// The chosen steps, in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Course {
     pub verdict: Verdict,
@@ -193,7 +193,7 @@ pub fn course(ground: &Ground, goal: Goal, powers: Powers, tried: &Tried) -> Cou
     }
 }
 
-/// Steps that were taken, as far as taking them again would bring nothing.
+/// Steps that were taken and would gain nothing if taken again.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tried(Vec<Step>);
 

@@ -22,7 +22,7 @@ const SONAME: i64 = 14;
 const GNU_HASH: i64 = 0x6fff_fef5;
 const FUNCTION: u8 = 2;
 
-/// A mapped object, as long as the callback of `dl_iterate_phdr` runs.
+/// A mapped object, valid during the callback of `dl_iterate_phdr`.
 #[derive(Debug)]
 pub struct ElfImage<'a> {
     base: usize,

@@ -26,7 +26,7 @@ pub const AMPERE: Capability = 800;
 pub const ADA: Capability = 890;
 pub const BLACKWELL: Capability = 1200;
 
-/// The engine, as far as its pool is concerned, in order of time.
+/// Engine builds that differ in their pool requests, oldest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Engine {
     /// ik_llama.cpp: copies a quantised cache in the pool; turns the latent cache back into keys and values.
@@ -47,7 +47,7 @@ impl Engine {
     }
 }
 
-/// Card and engine, which decide which kernels run.
+/// Card and engine build, which determine the kernels that run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rules {
     pub capability: Capability,
@@ -56,7 +56,7 @@ pub struct Rules {
     pub engine: Engine,
 }
 
-/// Blocks of one operation: allocated in order and freed in reverse. A size of 0 is no request.
+/// Sizes of the blocks of one operation: allocated in order and freed in reverse. A size of 0 means no block.
 pub type Group<const N: usize> = [u64; N];
 
 /// The saturating product of many factors.

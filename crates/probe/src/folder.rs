@@ -21,7 +21,7 @@ const MOST: u32 = 1000;
 /// A folder this young may be about to be locked.
 const YOUNG: Duration = Duration::from_secs(60);
 
-/// A folder of this process's own. Dropping it removes it.
+/// Private folder of this process. Dropping it removes it.
 #[derive(Debug)]
 pub struct OwnedFolder {
     path: PathBuf,

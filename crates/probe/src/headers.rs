@@ -109,7 +109,7 @@ fn wrong_in(path: &Path) -> impl Fn(GgufError) -> ReadModelError {
     }
 }
 
-/// The head of a file, long enough for its header.
+/// Beginning of a file, long enough to contain its header.
 #[derive(Debug)]
 pub struct Window {
     path: PathBuf,

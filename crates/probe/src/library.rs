@@ -27,7 +27,7 @@ pub const PHANTOM: Library = Library {
     chore: "cargo xtask guard",
 };
 
-/// A library that comes with the program.
+/// A shared library that comes with Plimsoll.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Library {
     title: &'static str,
@@ -39,7 +39,7 @@ pub struct Library {
 /// Seen from the folder of the program.
 const FOLDERS: [&str; 3] = ["", "../lib/plimsoll", "../guard"];
 
-/// There is no library that can be preloaded.
+/// Error: the library was not found.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FindLibraryError {
     #[error(

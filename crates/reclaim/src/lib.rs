@@ -30,7 +30,7 @@ pub use card::{CardOutcome, CardWish, reclaim_on};
 pub use levers::{Hands, TakeStepError, UNIT, take_as_root, unit};
 pub use neighbours::{Asked, Held, Neighbour, PATIENCE, ask, neighbours};
 
-/// The memory goal, and the means allowed to reach it.
+/// The memory to free, and the permitted means.
 #[derive(Debug)]
 pub struct Wish {
     pub goal: Goal,
@@ -47,7 +47,7 @@ pub struct Wish {
     pub dry_run: bool,
 }
 
-/// The guarded processes that may be asked to release idle memory.
+/// Guarded processes that may be requested to release idle memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Whom {
     Everybody,
@@ -56,7 +56,7 @@ pub enum Whom {
     Nobody,
 }
 
-/// State of the machine at one moment, as far as it matters for the goal.
+/// State of the machine at one moment, reduced to what matters for the goal.
 #[derive(Clone, Debug)]
 pub struct Measure {
     pub snapshot: Snapshot,

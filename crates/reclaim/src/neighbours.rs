@@ -20,7 +20,7 @@ pub const PATIENCE: Duration = Duration::from_secs(2);
 /// Interval between two reads of the pages.
 const NAP: Duration = Duration::from_millis(5);
 
-/// A guarded process that holds memory on the cards in question.
+/// A guarded process that holds memory on the given cards.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Neighbour {
     pub pid: u32,
@@ -29,7 +29,7 @@ pub struct Neighbour {
     folder: PathBuf,
 }
 
-/// Memory of a process on the cards in question.
+/// Memory of a process on the given cards.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Held {
     pub allocated: Bytes,
@@ -39,7 +39,7 @@ pub struct Held {
     pub idle: Bytes,
 }
 
-/// The result of asking one neighbour, with its state before.
+/// Result of a request to one process, with its state before.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Asked {
     pub neighbour: Neighbour,

@@ -6,7 +6,7 @@ use crate::{CHART_STYLE, escaped};
 
 const STYLE: &str = include_str!("page.css");
 
-/// A page being written.
+/// HTML page that is being written.
 #[derive(Debug)]
 pub struct Page(String);
 

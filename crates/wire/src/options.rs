@@ -17,7 +17,7 @@ use core::str::SplitAsciiWhitespace;
 
 use crate::page::CARDS;
 
-/// The options of one process tree.
+/// Guard's options for one process tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GuardOptions {
     cards: [Option<CardRule>; CARDS],
@@ -48,7 +48,7 @@ pub struct GuardOptions {
     pub hide_vmm: bool,
 }
 
-/// A card of the plan.
+/// Budget and need of one card of the plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CardRule {
     pub uuid: [u8; 16],
@@ -78,7 +78,7 @@ pub enum GgmlPoolMode {
     Managed,
 }
 
-/// A word that cannot be read.
+/// Error: an option of guard cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OptionsError<'a> {
     Unknown { word: &'a str },

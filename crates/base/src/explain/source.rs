@@ -5,7 +5,7 @@ use std::fmt;
 
 use serde::{Serialize, Serializer};
 
-/// The origin of a number.
+/// Source of a number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Source {
     /// Read from the model file's header.

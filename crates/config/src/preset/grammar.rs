@@ -11,7 +11,7 @@ use plimsoll_flags::{Origin, Warning, quoted};
 
 use crate::failure::{ConfigError, Problem};
 
-/// A section: `[name]`, or what stands before the first.
+/// A section: `[name]`, or the lines before the first section.
 #[derive(Debug)]
 pub(super) struct Section {
     /// As written, blanks at its end included.

@@ -18,7 +18,7 @@ use plimsoll_nostd::elf::ElfImage;
 const PT_LOAD: u32 = 1;
 const PT_GNU_RELRO: u32 = 0x6474_e552;
 
-/// A loaded object, for as long as the loader's lock is held.
+/// A loaded object, valid while the loader's lock is held.
 pub(super) struct MappedObject<'a> {
     pub(super) bias: usize,
     /// The path it was loaded from; empty for the executable itself.

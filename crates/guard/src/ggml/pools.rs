@@ -41,7 +41,7 @@ const ALIGNMENT: usize = 256;
 /// The one stream that a pool object is for, whichever that is.
 const STREAM: Stream = Stream(0);
 
-/// An entry of the table.
+/// Entry of the pool table.
 #[derive(Debug)]
 pub(super) struct PoolEntry {
     /// The object that it serves; 0 for a free entry.
@@ -52,7 +52,7 @@ pub(super) struct PoolEntry {
     served: Lock<Option<ServedPool>>,
 }
 
-/// A policy with its memory.
+/// A pool policy with its memory.
 #[derive(Debug)]
 pub(crate) struct ServedPool {
     policy: Ours,

@@ -25,7 +25,7 @@ const HEAD: usize = 2;
 /// Copies of ggml that one process may have loaded.
 const COPIES: usize = 8;
 
-/// Address of the replacement of a method; 0 for none.
+/// Function that returns the address of a method's replacement; 0 for none.
 pub(super) type ReplacementOf = fn(ClassPart) -> usize;
 
 /// The methods in the order in which their slots are changed.
@@ -36,7 +36,7 @@ const ORDER: [ClassPart; 4] = [
     ClassPart::Alloc,
 ];
 
-/// A vtable whose slots lead to guard.
+/// A vtable whose slots were replaced by guard's functions.
 #[derive(Debug)]
 pub(super) struct Takeover {
     /// First word of the objects of the class; 0 for a free entry.
@@ -47,8 +47,7 @@ pub(super) struct Takeover {
     slots: [VtableSlot; 4],
 }
 
-/// A slot by its address, 0 if the class has none, with the function that was in it and the one that replaces
-/// it.
+/// A slot by its address (0 if the class has none), with its original and its replacing function.
 #[derive(Debug)]
 struct VtableSlot {
     place: AtomicUsize,

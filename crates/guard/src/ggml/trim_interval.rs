@@ -10,7 +10,7 @@
 const FREES: u32 = 512;
 const SECONDS: i64 = 1;
 
-/// Frees since the last reading of the clock, and the second of the last trim.
+/// Number of frees since the clock was read, and the second of the last trim.
 #[derive(Debug, Default)]
 pub(super) struct TrimInterval {
     frees: u32,

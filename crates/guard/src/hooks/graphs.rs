@@ -20,7 +20,7 @@ type Exec = *mut c_void;
 /// `CUgraphNode`.
 type GraphNode = *mut c_void;
 
-/// The head of `CUgraphNodeParams`: the kind of node, and for a child its graph.
+/// First fields of `CUgraphNodeParams`: the kind of node and, for a child graph, the graph.
 #[repr(C)]
 struct NodeParameters {
     kind: c_int,

@@ -10,7 +10,7 @@ use plimsoll_nostd::lock::Lock;
 use crate::account::pools;
 use crate::state::CardIndex;
 
-/// Releases the idle memory of one kind of pools on a card, and returns how many bytes that was.
+/// Function that releases the idle memory of one kind of pool on a card and returns the number of bytes.
 pub(crate) type TrimPools = fn(CardIndex) -> u64;
 
 static OTHER_POOLS: Lock<Option<TrimPools>> = Lock::new(None);

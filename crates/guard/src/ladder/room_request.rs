@@ -24,7 +24,7 @@ const SILENT: Duration = Duration::from_millis(20);
 
 static WAS_SILENT: AtomicBool = AtomicBool::new(false);
 
-/// An open request.
+/// A request to the daemon that is not answered yet.
 #[derive(Debug)]
 pub(super) struct RoomRequest {
     number: u64,

@@ -38,7 +38,7 @@ const PART: u64 = 64;
 /// A smaller request costs more, in granules and bus traffic, than the room that it would make.
 pub(crate) const LARGE: u64 = 8 << 20;
 
-/// Room of a card, by the budget and by the driver, and the bytes that will still be asked of it.
+/// Room of a card within budget and driver limits, and the bytes that are still to be requested.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CardRoom {
     /// The whole budget, and its unclaimed part.

@@ -15,7 +15,7 @@ use crate::state::ranges::{SpillPlace, SpillRange};
 use crate::state::{CardIndex, card, ledger};
 use crate::trace;
 
-/// Specification of a range.
+/// Parameters of a range to build.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WantedRange {
     pub(crate) card: CardIndex,

@@ -32,7 +32,7 @@ mod real {
 const PTX: &str = concat!(include_str!("touch.ptx"), "\0");
 const THREADS: c_uint = 256;
 
-/// The kernel, loaded into the calling thread's context.
+/// Test kernel, loaded into the calling thread's context.
 #[derive(Debug)]
 pub(super) struct TouchKernel {
     module: *mut c_void,

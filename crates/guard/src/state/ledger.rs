@@ -33,7 +33,7 @@ const SWEEPS: u64 = 10_000_000;
 /// Attempts of a claim that collides with others: each is over in well under a microsecond.
 const TRIES: u32 = 64;
 
-/// This process's part of a ledger.
+/// This process's slot in a ledger.
 #[derive(Debug)]
 struct LedgerSeat {
     tree: &'static TreeLedger,

@@ -10,7 +10,7 @@ use core::sync::atomic::Ordering::{Acquire, Release};
 
 use plimsoll_nostd::lock::Lock;
 
-/// Memory that holds spilled bytes.
+/// Kind of host memory that holds spilled bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SpillPlace {
     /// Host memory of this NUMA node, mapped behind the device part.
@@ -39,7 +39,7 @@ impl SpillPlace {
     }
 }
 
-/// One allocation of the program's, made by guard.
+/// An allocation of the program that guard built.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SpillRange {
     pub(crate) base: u64,

@@ -28,8 +28,7 @@ pub struct Ground {
     pub pieces: Option<Pieces>,
 }
 
-/// Free memory as blocks of one order see it, without the contiguous pool and without what the zones keep
-/// back.
+/// Free memory in blocks of at least one order, without the contiguous pool (CMA) and the zones' reserves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pieces {
     pub order: usize,

@@ -71,7 +71,7 @@ pub struct CardStats {
     pub slowed: BTreeMap<String, u64>,
 }
 
-/// A figure with its verdict.
+/// A figure with the verdict of the leak test.
 #[derive(Clone, Debug, Serialize)]
 pub struct Judged<'a> {
     pub name: &'a str,

@@ -15,7 +15,7 @@ use super::processes::Processes;
 /// Sensors are read in one sample out of this many.
 const SENSORS_EVERY: u64 = 4;
 
-/// The target of a recording.
+/// Object of a recording: a process or the machine.
 #[derive(Clone, Debug, Default)]
 pub struct Subject {
     /// Root of a process tree; without one, the largest processes of the machine are followed.

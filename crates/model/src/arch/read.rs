@@ -96,7 +96,7 @@ fn factor(keys: &Keys<'_, '_>, key: &str) -> Option<f64> {
     }
 }
 
-/// The lengths of a head.
+/// Lengths of an attention head's key, value and rotary part.
 #[derive(Default)]
 struct Lengths {
     key: u32,

@@ -13,7 +13,7 @@ use super::error::{GgufError, Place};
 use super::gap::{Gap, Run};
 use crate::Dialect;
 
-/// A header as far as it was taken in.
+/// Partial header, as far as it was read.
 #[derive(Debug)]
 pub struct Excerpt {
     file_length: u64,

@@ -11,7 +11,7 @@ use serde::Serialize;
 
 mod levers;
 
-/// A run whose pool is to be judged.
+/// An engine run whose pool is to be assessed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Question {
     pub(crate) shape: Shape,
@@ -23,7 +23,7 @@ pub(crate) struct Question {
     pub(crate) budget: Option<Bytes>,
 }
 
-/// Pool of the engine, or ours in its place.
+/// The engine's own pool, or Plimsoll's instead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pool {
     Legacy,
@@ -96,7 +96,7 @@ pub(crate) struct PoolAdvice {
     pub(crate) hints: Vec<Hint>,
 }
 
-/// Cost of a run: its pool, and the memory that a change trades for it.
+/// Cost of a run: its pool, and the memory that a change costs elsewhere.
 #[derive(Clone, Copy, Debug)]
 struct Cost {
     pool: Bytes,

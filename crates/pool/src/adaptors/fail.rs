@@ -3,7 +3,7 @@
 use crate::device::{Address, Device, Event, OutOfMemory, Stream};
 use crate::simulated::Faults;
 
-/// Refuses the requests that its faults name; everything else goes to the device.
+/// Device that refuses the requests named by its faults and passes all others on.
 #[derive(Clone, Debug)]
 pub struct Failing<D> {
     device: D,

@@ -11,7 +11,7 @@ use plimsoll_wire::trace::{TraceKind, TraceRecord};
 use crate::device::{Address, Device, Event, Graph, OutOfMemory, Stream};
 use crate::policy::{Block, Policy, Trim};
 
-/// Destination of records.
+/// Destination of trace records.
 pub trait Sink {
     /// Nanoseconds since the trace began.
     fn now(&mut self) -> u64;
@@ -160,7 +160,7 @@ impl<S: Sink> Pen<S> {
     }
 }
 
-/// The device, with a pen.
+/// The device, with a recorder of its calls.
 struct Recorder<'a, S> {
     device: &'a mut dyn Device,
     pen: &'a mut Pen<S>,

@@ -14,7 +14,7 @@ use plimsoll_wire::trace::{MAGIC, TraceHeader, TraceKind, TraceRecord, VERSION};
 use super::{Builder, Fault, Trace};
 use crate::device::Stream;
 
-/// Allocator to which requests went.
+/// Choice of the allocator whose requests are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Asked {
     /// In the process's own order.
@@ -32,7 +32,7 @@ impl fmt::Display for Asked {
     }
 }
 
-/// A trace that cannot be read.
+/// Error: a trace cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecordError {
     /// Offset of the fault in the file.
@@ -40,7 +40,7 @@ pub struct RecordError {
     pub fault: RecordFault,
 }
 
-/// Fault of a record or of the header.
+/// Fault of a record or of the trace's header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecordFault {
     Header,

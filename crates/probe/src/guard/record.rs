@@ -15,7 +15,7 @@ use plimsoll_wire::tree::{TreeCardSnapshot, TreeSnapshot, key};
 /// Refusals that are kept of one process.
 const MOST_REFUSALS: usize = 4096;
 
-/// One process.
+/// Memory figures of one process.
 #[derive(Clone, Debug)]
 struct Process {
     state: PageState,
@@ -25,14 +25,14 @@ struct Process {
     refusals: BTreeMap<u64, OomSnapshot>,
 }
 
-/// All processes that had a page.
+/// Memory figures of all processes that had a page.
 #[derive(Clone, Debug, Default)]
 pub struct Record {
     processes: BTreeMap<u32, Process>,
     tree: Option<TreeSnapshot>,
 }
 
-/// One card, over all processes.
+/// Memory figures of one card, over all processes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CardRecord {
     pub uuid: Uuid,
@@ -55,7 +55,7 @@ pub struct CardRecord {
     tree: Option<TreeCardSnapshot>,
 }
 
-/// One refusal on it.
+/// A refused allocation on a card.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refused {
     pub pid: u32,

@@ -108,7 +108,7 @@ pub(super) fn wide(number: usize) -> u64 {
     u64::try_from(number).unwrap_or(u64::MAX)
 }
 
-/// Bytes that are read from the front.
+/// Remaining bytes of the input.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Input<'a>(pub(super) &'a [u8]);
 

@@ -2,7 +2,7 @@
 
 use super::series::Point;
 
-/// The difference between two neighbouring blocks.
+/// Difference between two neighbouring blocks of samples.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Increment {
     /// Bytes more, or fewer.

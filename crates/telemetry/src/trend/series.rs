@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 /// taken.
 const MOST: usize = 4096;
 
-/// One look: how many requests had been answered, and what was held.
+/// One sample: the number of answered requests, and the memory held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Point {
     pub at: u64,
@@ -31,7 +31,7 @@ impl Step {
     }
 }
 
-/// Looks in the order in which they were taken.
+/// Samples in the order in which they were taken.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Series {
     points: Vec<Point>,

@@ -47,7 +47,7 @@ const WORDS: usize = 200;
 // More than one, so that the decode graph of a single token runs as well as the prompt's.
 const ANSWER_TOKENS: u32 = 8;
 
-/// Reasons for which a card was not measured.
+/// Reason why a card could not be measured.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum MeasureError {
     #[error("{0}")]
@@ -78,7 +78,7 @@ pub(super) enum MeasureError {
     Less { used: Bytes, asked: Bytes },
 }
 
-/// Failures that stop every measurement.
+/// Failure that prevents every measurement.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum RigError {
     #[error("cannot make a folder for the model and guard's pages: {0}")]
@@ -105,7 +105,7 @@ pub(super) struct Measured {
     pub(super) cublas: Option<Bytes>,
 }
 
-/// Engine, guard, sampler and folder that every measurement uses.
+/// Engine, guard, sampler and folder shared by all measurements.
 #[derive(Debug)]
 pub(super) struct Rig {
     program: EngineProgram,

@@ -167,7 +167,7 @@ fn last_refusal(report: &Value) -> Option<Refused> {
     })
 }
 
-/// Ignores the terminal's SIGINT and SIGQUIT in this process while it lives.
+/// Ignores the terminal's SIGINT and SIGQUIT in this process while it exists.
 struct Deaf(#[expect(dead_code, reason = "it listens while it lives")] tokio::runtime::Runtime);
 
 impl Deaf {

@@ -64,7 +64,7 @@ pub(crate) enum CheckError {
     NothingMeasured(String),
 }
 
-/// The subject of the check.
+/// Object to check: a process or a server.
 #[derive(Clone, Debug)]
 enum Checkable {
     Process(u32),

@@ -136,7 +136,7 @@ fn is_in_foreground() -> bool {
     terminal.is_ok_and(|terminal| tcgetpgrp(terminal).is_ok_and(|group| group == getpgrp()))
 }
 
-/// Streams of the signals that are passed on.
+/// Streams of the signals that are passed on to the program.
 struct Signals(Vec<(Signal, unix::Signal)>);
 
 impl Signals {

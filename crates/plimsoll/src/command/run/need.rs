@@ -18,7 +18,7 @@ use plimsoll_wire::env as names;
 
 use crate::command::plan;
 
-/// Planned demand on a card without its context: UUID and bytes.
+/// Planned memory on a card without the CUDA context: UUID and bytes.
 pub(super) type Need = (String, Bytes);
 
 #[derive(Debug, thiserror::Error)]

@@ -126,7 +126,7 @@ pub(super) fn compare(said: &mut Vec<Said>, props: &Value) {
     });
 }
 
-/// Command line and environment of a process.
+/// Command line and environment of a running process.
 struct Started {
     pid: u32,
     words: Vec<String>,
