@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 /// The expected form, for messages.
-pub(crate) const EXPECTED: &str = "a length of time such as 90s, 10m or 1h30m";
+pub(crate) const EXPECTED: &str = "a duration such as 90s, 10m or 1h30m";
 
 /// Reads a length of time; `None` if it is none, or longer than a century.
 pub(crate) fn parse(text: &str) -> Option<Duration> {

@@ -26,7 +26,7 @@ mod table;
 mod torch;
 mod vllm;
 
-use crate::facts::{Facts, Quote, Source};
+use crate::facts::{Facts, LineSource, Quote};
 use crate::line::clean;
 use crate::pattern::Pattern;
 
@@ -53,7 +53,7 @@ const NAMED: usize = 1 << 14;
 
 /// Reads a short report for numbers that stand without a known phrase: series of readings, chosen cards,
 /// names with sizes.
-pub(crate) fn read_report(facts: &mut Facts, source: Source, report: &[u8]) {
+pub(crate) fn read_report(facts: &mut Facts, source: LineSource, report: &[u8]) {
     let lines: Vec<_> = report.split(|byte| *byte == b'\n').map(clean).collect();
     let text = lines.join("\n");
     readings::read(facts, source, &text);
@@ -61,7 +61,7 @@ pub(crate) fn read_report(facts: &mut Facts, source: Source, report: &[u8]) {
     figures::read(facts, source, &text);
     smi::read_processes(facts, source, &text);
     // A description is written about the failure, so a name in it is meant.
-    if source == Source::Context || report.len() <= NAMED {
+    if source == LineSource::Context || report.len() <= NAMED {
         names::read(facts, &text);
     }
 }

@@ -2,18 +2,18 @@
 
 use std::fmt;
 
-use super::origin::Origin;
+use super::origin::FlagOrigin;
 
 /// Warning: a setting in the file has another effect than written, here or in its own program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Warning {
-    pub origin: Origin,
+    pub origin: FlagOrigin,
     pub text: String,
     pub hint: Option<String>,
 }
 
 impl Warning {
-    pub fn new(origin: Origin, text: impl Into<String>) -> Self {
+    pub fn new(origin: FlagOrigin, text: impl Into<String>) -> Self {
         Self {
             origin,
             text: text.into(),

@@ -74,9 +74,7 @@ pub(crate) fn look() {
 fn report_nothing() {
     static SAID: AtomicBool = AtomicBool::new(false);
     if !SAID.swap(true, Relaxed) {
-        say!(
-            "no ggml legacy pool is loaded so far, or its symbols are stripped; what there is stays as it is"
-        );
+        say!("no ggml legacy pool is loaded yet, or its symbols are stripped; pools are not replaced");
     }
 }
 
@@ -94,13 +92,13 @@ fn search(counts: LoadCounts, search: &mut ClassSearch) {
         match takeover::take(vtable, &found.methods, replacements::of) {
             Ok(()) => {}
             Err(TakeoverError::UnknownShape) => {
-                say!("ggml's legacy pool has another shape than guard knows; it stays as it is")
+                say!("ggml's legacy pool has an unknown layout; it is not replaced")
             }
             Err(TakeoverError::NotWritable) => {
-                say!("the vtable of ggml's legacy pool cannot be written to; it stays as it is")
+                say!("the vtable of ggml's legacy pool cannot be written; the pool is not replaced")
             }
             Err(TakeoverError::TooMany) => {
-                say!("too many copies of ggml are loaded; this one's pool stays as it is")
+                say!("too many copies of ggml are loaded; the pool of this copy is not replaced")
             }
         }
     }

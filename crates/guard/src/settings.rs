@@ -43,7 +43,7 @@ pub(crate) fn read() -> bool {
         return false;
     };
     let Ok(line) = line.to_str() else {
-        say!("{} is not text; this process runs unguarded", env::GUARD);
+        say!("{} is not valid UTF-8; this process runs unguarded", env::GUARD);
         return false;
     };
     match GuardOptions::read(line) {

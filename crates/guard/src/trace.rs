@@ -61,7 +61,7 @@ pub(crate) fn open() {
     let started = clock::now();
     let header = TraceHeader::new(process, page().count.load(Relaxed), started, clock::unix());
     if file < 0 || !put(file, &header.to_bytes()) {
-        say!("cannot write the trace {path}.{process}; there will be none");
+        say!("cannot write the trace {path}.{process}; no trace is written");
         return;
     }
     IDENTITY.remember(file);
@@ -114,7 +114,7 @@ fn record(file: i32, kind: TraceKind, event: TraceEvent) {
     // The number may mean another file by now, which is not ours to write to (see `descriptor`).
     let written = IDENTITY.is(file) && put(file, &record.to_bytes());
     if !written && FILE.swap(CLOSED, AcqRel) != CLOSED {
-        say!("cannot write to the trace any more; it ends here");
+        say!("writing to the trace failed; the trace ends here");
     }
 }
 

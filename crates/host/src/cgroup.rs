@@ -29,7 +29,7 @@ impl CgroupLimit {
 
 /// File names of one version of the cgroup interface.
 #[derive(Clone, Copy)]
-struct Version {
+struct CgroupVersion {
     mount: &'static str,
     limit: &'static str,
     usage: &'static str,
@@ -37,13 +37,13 @@ struct Version {
     cache: &'static str,
 }
 
-const V2: Version = Version {
+const V2: CgroupVersion = CgroupVersion {
     mount: "sys/fs/cgroup",
     limit: "memory.max",
     usage: "memory.current",
     cache: "inactive_file",
 };
-const V1: Version = Version {
+const V1: CgroupVersion = CgroupVersion {
     mount: "sys/fs/cgroup/memory",
     limit: "memory.limit_in_bytes",
     usage: "memory.usage_in_bytes",
@@ -64,7 +64,7 @@ pub fn limits(own_groups: &str, mut read: impl FnMut(&str) -> Option<String>) ->
 }
 
 /// `0::/user.slice` or `4:memory:/docker/1`.
-fn memory_group(line: &str) -> Option<(Version, &str)> {
+fn memory_group(line: &str) -> Option<(CgroupVersion, &str)> {
     let mut fields = line.splitn(3, ':');
     let (_, controllers, path) = (fields.next()?, fields.next()?, fields.next()?);
     match controllers {
@@ -92,7 +92,7 @@ fn upwards(mount: &str, path: &str) -> Vec<String> {
     (0..=names.len()).rev().map(folder).collect()
 }
 
-impl Version {
+impl CgroupVersion {
     fn limit_of(self, group: &str, read: &mut impl FnMut(&str) -> Option<String>) -> Option<CgroupLimit> {
         let mut number =
             |name: &str| Some(Bytes::new(read(&format!("{group}/{name}"))?.trim().parse().ok()?));

@@ -105,7 +105,7 @@ impl fmt::Display for Release {
 
 /// Error: a text contains no release number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("no release of Jetson Linux; write it as R36.4.7")]
+#[error("not a release of Jetson Linux; write it as R36.4.7")]
 pub struct ParseReleaseError;
 
 /// Reads `R36.4.7`, `36.4.7`, `r36.5` and `36.4`.

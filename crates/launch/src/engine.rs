@@ -12,9 +12,9 @@ mod run;
 use std::env;
 use std::path::{Path, PathBuf};
 
-pub use self::home::{Home, HomeError};
+pub use self::home::{EngineHome, HomeError};
 pub use self::identity::{IdentityError, identify};
-pub use self::install::{InstallError, RELEASE, Step, install, installed};
+pub use self::install::{InstallError, InstallStep, RELEASE, install, installed};
 
 /// The name that llama.cpp and its family give their server.
 const LLAMA_SERVER: &str = "llama-server";
@@ -22,7 +22,7 @@ const LLAMA_SERVER: &str = "llama-server";
 /// Place in which an engine was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Origin {
+pub enum EngineOrigin {
     Configured,
     SearchPath,
     Installed,
@@ -32,7 +32,7 @@ pub enum Origin {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EngineProgram {
     pub path: PathBuf,
-    pub origin: Origin,
+    pub origin: EngineOrigin,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -53,11 +53,11 @@ pub fn find(configured: Option<&Path>) -> Result<EngineProgram, EngineError> {
         let path = resolve(command).ok_or_else(|| EngineError::RunConfigured(command.to_owned()))?;
         return Ok(EngineProgram {
             path,
-            origin: Origin::Configured,
+            origin: EngineOrigin::Configured,
         });
     }
     on_search_path()
-        .or(installed(&Home::from_environment()?))
+        .or(installed(&EngineHome::from_environment()?))
         .ok_or(EngineError::Find)
 }
 
@@ -65,7 +65,7 @@ pub fn find(configured: Option<&Path>) -> Result<EngineProgram, EngineError> {
 pub fn on_search_path() -> Option<EngineProgram> {
     resolve(Path::new(LLAMA_SERVER)).map(|path| EngineProgram {
         path,
-        origin: Origin::SearchPath,
+        origin: EngineOrigin::SearchPath,
     })
 }
 
@@ -106,7 +106,7 @@ mod tests {
     fn a_configured_name_is_looked_up_on_the_search_path() {
         let program = find(Some(Path::new("sh"))).unwrap();
         assert!(program.path.is_absolute() && program.path.ends_with("sh"));
-        assert_eq!(program.origin, Origin::Configured);
+        assert_eq!(program.origin, EngineOrigin::Configured);
     }
 
     #[test]

@@ -6,7 +6,7 @@
 //! requires flash attention, so it stays on and layers without a kernel compute attention in host memory.
 //! ik_llama.cpp has other kernels, which are not listed here.
 
-use plimsoll_flags::{FlashAttention, Wish};
+use plimsoll_flags::{FlashAttention, ModelParams};
 use plimsoll_model::{HyperParameters, Model, TensorType};
 
 use super::compute::ModelLayers;
@@ -27,7 +27,7 @@ impl Flash {
     /// A layer in host memory would attend on a card, or the other way round.
     pub(super) const MOVED: Self = Self {
         on: false,
-        missing: Some("a layer in host memory would attend on a card"),
+        missing: Some("a layer in host memory would compute its attention on a card"),
     };
 
     /// True if the host computes attention, because a card has no kernel for it.
@@ -72,7 +72,7 @@ pub(super) fn resolve(
     Ok(Flash { on, missing })
 }
 
-fn missing_kernel(model: &Model, layout: &DeviceLayout, wish: &Wish) -> Option<&'static str> {
+fn missing_kernel(model: &Model, layout: &DeviceLayout, wish: &ModelParams) -> Option<&'static str> {
     let on_card = |layer: &u32| matches!(layout.layer(*layer), TensorDevice::Card(_));
     (0..model.hyper.layers)
         .filter(|layer| model.hyper.attends(*layer) && on_card(layer))
@@ -118,18 +118,22 @@ pub(super) fn unsupported(
 
 #[cfg(test)]
 mod tests {
-    use plimsoll_flags::Program;
+    use plimsoll_flags::ProgramKind;
     use plimsoll_model::gguf::Header;
     use plimsoll_model::{Dialect, types};
 
     use super::*;
-    use crate::Engine;
+    use crate::EngineBuild;
 
-    fn resolved(wish: &Wish, change: impl Fn(&mut Model)) -> Result<Flash, PlanError> {
-        resolved_by(Engine::LLAMA_CPP, wish, change)
+    fn resolved(wish: &ModelParams, change: impl Fn(&mut Model)) -> Result<Flash, PlanError> {
+        resolved_by(EngineBuild::LLAMA_CPP, wish, change)
     }
 
-    fn resolved_by(engine: Engine, wish: &Wish, change: impl Fn(&mut Model)) -> Result<Flash, PlanError> {
+    fn resolved_by(
+        engine: EngineBuild,
+        wish: &ModelParams,
+        change: impl Fn(&mut Model),
+    ) -> Result<Flash, PlanError> {
         let draft = plimsoll_specimens::shape("l8").unwrap().files(1).remove(0);
         let bytes = draft.header();
         let length = u64::try_from(bytes.len()).unwrap() + draft.data_length().get();
@@ -142,7 +146,7 @@ mod tests {
             projector: None,
             wish,
             engine,
-            program: Program::LlamaServer,
+            program: ProgramKind::LlamaServer,
             cards: &cards,
             contexts: &[],
         };
@@ -150,11 +154,11 @@ mod tests {
         resolve(&request, &model, &layout)
     }
 
-    fn with_cache(key: &str, value: &str) -> Wish {
-        Wish {
+    fn with_cache(key: &str, value: &str) -> ModelParams {
+        ModelParams {
             cache_key: types::by_name(key).unwrap(),
             cache_value: types::by_name(value).unwrap(),
-            ..Wish::of(Program::LlamaServer)
+            ..ModelParams::of(ProgramKind::LlamaServer)
         }
     }
 
@@ -180,7 +184,7 @@ mod tests {
             let flash = resolved(&with_cache(key, value), |_| {}).unwrap();
             assert!(flash.on && flash.missing.is_some(), "{key} {value}");
         }
-        let off = Wish {
+        let off = ModelParams {
             flash_attention: FlashAttention::Off,
             ..with_cache("q8_0", "q8_0")
         };
@@ -190,9 +194,9 @@ mod tests {
     /// `quantized V cache was requested, but this requires Flash Attention @ b8799`.
     #[test]
     fn an_older_engine_refuses_it_instead() {
-        let older = Engine {
+        let older = EngineBuild {
             build: Some(8799),
-            ..Engine::LLAMA_CPP
+            ..EngineBuild::LLAMA_CPP
         };
         let error = resolved_by(older, &with_cache("q8_0", "q4_0"), |_| {}).unwrap_err();
         assert!(error.to_string().contains("different types"), "{error}");

@@ -5,7 +5,7 @@
 //! explicit shares name exactly the cards of the model. A buffer or a draft model on a card only requires
 //! that this card is among them. `-mg` without `-sm none` has no effect.
 
-use plimsoll_flags::{SplitMode, Wish};
+use plimsoll_flags::{ModelParams, SplitMode};
 
 use super::error::PlanError;
 
@@ -18,7 +18,7 @@ pub struct NamedCards {
 }
 
 /// Returns the cards that `wish` names on a machine with this many.
-pub fn named(wish: &Wish, cards: usize) -> Result<NamedCards, PlanError> {
+pub fn named(wish: &ModelParams, cards: usize) -> Result<NamedCards, PlanError> {
     if cards == 0 {
         return Ok(NamedCards::default());
     }
@@ -49,7 +49,7 @@ pub fn named(wish: &Wish, cards: usize) -> Result<NamedCards, PlanError> {
 }
 
 /// The cards of the model itself; `None` where the flags leave that open.
-fn chosen(wish: &Wish, list: Option<&[usize]>, cards: usize) -> Result<Option<Vec<usize>>, PlanError> {
+fn chosen(wish: &ModelParams, list: Option<&[usize]>, cards: usize) -> Result<Option<Vec<usize>>, PlanError> {
     match (wish.split_mode, wish.main_gpu, list) {
         (_, _, Some([])) => Ok(Some(Vec::new())),
         // The engine's main card is the first of its list.
@@ -102,13 +102,13 @@ fn there(number: usize, cards: usize) -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
-    use plimsoll_flags::{Options, Program};
+    use plimsoll_flags::{Options, ProgramKind};
 
     use super::*;
 
     fn names(line: &str) -> Result<NamedCards, PlanError> {
         let argv: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
-        let wish = Options::from_argv(&argv).unwrap().wish(Program::LlamaServer);
+        let wish = Options::from_argv(&argv).unwrap().wish(ProgramKind::LlamaServer);
         named(&wish.unwrap(), 4)
     }
 
@@ -144,8 +144,8 @@ mod tests {
     fn an_absent_card_is_refused_by_name() {
         for (line, words) in [
             ("-dev CUDA4", "-dev names `CUDA4`, but there are 4 cards"),
-            ("-sm none -mg 4", "-mg 4 is no card: there are 4"),
-            ("-dev CUDA1 -sm none -mg 1", "-mg 1 is no card: there are 1"),
+            ("-sm none -mg 4", "-mg 4 is not a card: there are 4"),
+            ("-dev CUDA1 -sm none -mg 1", "-mg 1 is not a card: there are 1"),
             ("-ot exps=CUDA9", "`CUDA9`, which is no buffer here"),
         ] {
             let error = names(line).unwrap_err().to_string();

@@ -6,12 +6,12 @@ use serde::{Serialize, Serializer};
 
 /// One memory term of the sum, with the source of its number. `None` is unknown.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Term {
+pub struct PlanTerm {
     pub bytes: Option<Bytes>,
     pub source: Source,
 }
 
-impl Term {
+impl PlanTerm {
     pub fn new(bytes: Bytes, source: Source) -> Self {
         Self {
             bytes: Some(bytes),
@@ -33,7 +33,7 @@ impl Term {
 }
 
 /// Serialises as the integer alone, `null` if unknown; the sources have separate keys.
-impl Serialize for Term {
+impl Serialize for PlanTerm {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         // The sources are in the reasons; the document has one number for each term.
         self.bytes.serialize(serializer)
@@ -43,22 +43,22 @@ impl Serialize for Term {
 /// Memory terms on one card.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Terms {
-    pub weights: Term,
-    pub kv: Term,
-    pub compute: Term,
+    pub weights: PlanTerm,
+    pub kv: PlanTerm,
+    pub compute: PlanTerm,
     /// Run-time pool at full depth.
-    pub pool: Term,
+    pub pool: PlanTerm,
     /// Driver context, modules, cuBLAS.
-    pub context: Term,
+    pub context: PlanTerm,
 }
 
 /// Memory terms in host memory.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct HostTerms {
-    pub weights: Term,
-    pub kv: Term,
-    pub compute: Term,
-    pub output: Term,
+    pub weights: PlanTerm,
+    pub kv: PlanTerm,
+    pub compute: PlanTerm,
+    pub output: PlanTerm,
 }
 
 /// Memory of the model on one card.
@@ -97,7 +97,7 @@ pub struct HostPlan {
 
 /// Growth of memory with depth (tokens in use).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct Growth {
+pub struct DepthGrowth {
     /// Bytes of cache that one more token of context costs, over all cards.
     pub bytes_per_token: Bytes,
     /// Bytes of run-time pool that one more token of depth costs; 0 where the pool does not grow.
@@ -121,7 +121,7 @@ pub struct Plan {
     pub context: u64,
     pub cards: Vec<CardPlan>,
     pub host: HostPlan,
-    pub growth: Growth,
+    pub growth: DepthGrowth,
     /// The largest context that fits where this plan puts it; `None` if not even the smallest does.
     pub largest_context: Option<u64>,
     pub fits: bool,

@@ -4,9 +4,9 @@
 //! the first build is unknown: b8799 lacks them and b10605 has them. These share one threshold.
 
 use plimsoll_base::Bytes;
-use plimsoll_flags::Program;
+use plimsoll_flags::ProgramKind;
 
-use super::request::{Engine, EngineKind, PlanRequest};
+use super::request::{EngineBuild, EngineKind, PlanRequest};
 
 /// First build that counts as recent: the f16 copy of a quantised cache is in the compute buffer (PR 23907) and
 /// llama-server reserves only the logits that it can need (PR 23861). Both merged between b9305 and b9893.
@@ -53,13 +53,13 @@ pub(super) struct EngineQuirks {
     /// (`server-context.cpp: process_single_task @ b10605`); the first such build is not known.
     pub(super) keeps_idle_slots: bool,
     /// The generation of the run-time pool.
-    pub(super) pool: plimsoll_pool::demand::Engine,
+    pub(super) pool: plimsoll_pool::demand::DemandRules,
 }
 
 impl EngineQuirks {
     pub(super) fn of(request: &PlanRequest<'_>) -> Self {
-        use plimsoll_pool::demand::Engine as PoolEngine;
-        let (Engine { kind, build }, wish) = (request.engine, request.wish);
+        use plimsoll_pool::demand::DemandRules as PoolEngine;
+        let (EngineBuild { kind, build }, wish) = (request.engine, request.wish);
         let ik = kind == EngineKind::IkLlamaCpp;
         // An engine without a build number is taken for the newest that was compared.
         let since = |first: u32| !ik && build.is_none_or(|build| build >= first);
@@ -77,7 +77,7 @@ impl EngineQuirks {
             is_lean: ik,
             fuses_experts: ik && wish.fused_experts != Some(false),
             shares_batch: ik,
-            pins_norms: request.program != Program::LlamaFitParams,
+            pins_norms: request.program != ProgramKind::LlamaFitParams,
             // Without a host cache there is nowhere to save an idle slot to.
             keeps_idle_slots: !since(NEWEST_COMPARED) || wish.host_cache == Some(Bytes::ZERO),
             pool: match kind {

@@ -4,7 +4,7 @@
 //! it because they reserve different amounts of memory for the same flags.
 
 use plimsoll_base::Card;
-use plimsoll_flags::{Program, Wish};
+use plimsoll_flags::{ModelParams, ProgramKind};
 use plimsoll_model::Model;
 use serde::{Deserialize, Serialize};
 
@@ -31,12 +31,12 @@ impl EngineKind {
 
 /// The engine to plan for. Without a build number, the newest that the formulas cover: b10605.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Engine {
+pub struct EngineBuild {
     pub kind: EngineKind,
     pub build: Option<u32>,
 }
 
-impl Engine {
+impl EngineBuild {
     pub const LLAMA_CPP: Self = Self {
         kind: EngineKind::LlamaCpp,
         build: None,
@@ -49,9 +49,9 @@ pub struct PlanRequest<'a> {
     pub model: &'a Model,
     pub draft: Option<&'a Model>,
     pub projector: Option<&'a Model>,
-    pub wish: &'a Wish,
-    pub engine: Engine,
-    pub program: Program,
+    pub wish: &'a ModelParams,
+    pub engine: EngineBuild,
+    pub program: ProgramKind,
     pub cards: &'a [Card],
     /// Measured driver contexts, which are preferred to the published values.
     pub contexts: &'a [MeasuredContext],

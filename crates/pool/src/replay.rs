@@ -12,7 +12,7 @@ use core::fmt;
 use crate::device::{Address, OutOfMemory};
 use crate::policy::{Block, Broken, Policy};
 use crate::simulated::Simulated;
-use crate::trace::{Step, Trace};
+use crate::trace::{Trace, TraceStep};
 
 mod kind;
 mod samples;
@@ -46,9 +46,9 @@ impl Watch for Unwatched {
 
 /// Result of a replay.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Outcome {
+pub struct ReplayOutcome {
     /// `None` where the trace was replayed to its end.
-    pub failure: Option<Failure>,
+    pub failure: Option<ReplayFailure>,
     pub peak_reserved: u64,
     /// Sizes of granted driver requests, in order.
     pub driver_sizes: Vec<u64>,
@@ -58,7 +58,7 @@ pub struct Outcome {
     pub samples: Vec<Sample>,
 }
 
-impl Outcome {
+impl ReplayOutcome {
     pub const SAMPLES: usize = 512;
 
     pub fn completed(&self) -> bool {
@@ -77,7 +77,7 @@ pub struct Sample {
 
 /// Failure at which a replay stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Failure {
+pub struct ReplayFailure {
     pub step: usize,
     /// Bytes live and reserved at that moment.
     pub live: u64,
@@ -96,7 +96,7 @@ pub enum Cause {
     Broken(Broken),
 }
 
-impl fmt::Display for Failure {
+impl fmt::Display for ReplayFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "request {}: ", self.step + 1)?;
         match self.cause {
@@ -116,7 +116,7 @@ impl fmt::Display for Failure {
 }
 
 /// Replays `trace` over a new policy of this kind, on a card with `budget` bytes.
-pub fn replay(trace: &Trace, kind: PolicyKind, budget: u64, watch: &mut impl Watch) -> Outcome {
+pub fn replay(trace: &Trace, kind: PolicyKind, budget: u64, watch: &mut impl Watch) -> ReplayOutcome {
     let mut device = Simulated::new(budget, kind.granule());
     let mut policy = kind.policy();
     let mut pass = ReplayPass {
@@ -127,7 +127,7 @@ pub fn replay(trace: &Trace, kind: PolicyKind, budget: u64, watch: &mut impl Wat
     };
     let failure = pass.run(trace, watch);
     let samples = pass.samples.finish();
-    Outcome {
+    ReplayOutcome {
         failure,
         peak_reserved: device.peak_reserved(),
         driver_sizes: device.driver_sizes().to_vec(),
@@ -187,7 +187,7 @@ struct ReplayPass<'a> {
 }
 
 impl ReplayPass<'_> {
-    fn run(&mut self, trace: &Trace, watch: &mut impl Watch) -> Option<Failure> {
+    fn run(&mut self, trace: &Trace, watch: &mut impl Watch) -> Option<ReplayFailure> {
         for (step, &request) in trace.steps().iter().enumerate() {
             let cause = match self.step(request, watch) {
                 Err(cause) => Some(cause),
@@ -196,7 +196,7 @@ impl ReplayPass<'_> {
             let (live, reserved) = (self.policy.live(), self.policy.reserved());
             self.samples.add(Sample { step, live, reserved });
             if let Some(cause) = cause {
-                return Some(Failure {
+                return Some(ReplayFailure {
                     step,
                     live,
                     reserved,
@@ -207,9 +207,9 @@ impl ReplayPass<'_> {
         None
     }
 
-    fn step(&mut self, step: Step, watch: &mut impl Watch) -> Result<(), Cause> {
+    fn step(&mut self, step: TraceStep, watch: &mut impl Watch) -> Result<(), Cause> {
         match step {
-            Step::Allocate { block, size, stream } => {
+            TraceStep::Allocate { block, size, stream } => {
                 // Only the policy is timed, neither the trace nor the sampling.
                 watch.begin();
                 let allocated = self.policy.allocate(self.device, size, stream);
@@ -222,7 +222,7 @@ impl ReplayPass<'_> {
                     *place = allocated;
                 }
             }
-            Step::Free { block, stream } => {
+            TraceStep::Free { block, stream } => {
                 let block = self.place(block).map_or(NO_BLOCK, |place| *place);
                 watch.begin();
                 self.policy.deallocate(self.device, block, stream);

@@ -24,7 +24,7 @@ const LONG: Duration = Duration::from_millis(50);
 
 /// A process, identified so that a later one with the same number is not mistaken for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Process {
+pub struct MeasuredProcess {
     pub pid: u32,
     /// In clock ticks since the machine started.
     started: u64,
@@ -32,12 +32,12 @@ pub struct Process {
 
 /// Method of reading a process's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Gauge {
+pub enum ProcessGauge {
     Rollup,
     Counters,
 }
 
-impl Process {
+impl MeasuredProcess {
     /// Returns the process with this number; a zombie is none.
     pub fn find(pid: u32) -> Option<Self> {
         let stat = proc_of(pid)?.stat().ok()?;
@@ -78,20 +78,20 @@ impl Process {
     }
 
     /// The way to read this tree: exact unless that takes long.
-    pub fn gauge(&self) -> Gauge {
+    pub fn gauge(&self) -> ProcessGauge {
         let start = Instant::now();
-        let read = self.held(Gauge::Rollup);
+        let read = self.held(ProcessGauge::Rollup);
         match read.is_some() && start.elapsed() < LONG {
-            true => Gauge::Rollup,
-            false => Gauge::Counters,
+            true => ProcessGauge::Rollup,
+            false => ProcessGauge::Counters,
         }
     }
 
     /// The private memory of the tree; `None` once it is gone or may not be seen.
-    pub fn held(&self, gauge: Gauge) -> Option<Bytes> {
+    pub fn held(&self, gauge: ProcessGauge) -> Option<Bytes> {
         let held = |pid: u32| match gauge {
-            Gauge::Rollup => rollup(pid),
-            Gauge::Counters => counters(pid),
+            ProcessGauge::Rollup => rollup(pid),
+            ProcessGauge::Counters => counters(pid),
         };
         // The number may have gone to another process while it was read.
         let first = held(self.pid).filter(|_| self.lives())?;
@@ -176,7 +176,7 @@ mod tests {
     #[test]
     fn who_listens_is_found_by_its_port() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let found = Process::listening_on(listener.local_addr().unwrap().port()).unwrap();
+        let found = MeasuredProcess::listening_on(listener.local_addr().unwrap().port()).unwrap();
         assert_eq!(found.pid, std::process::id());
         assert!(found.lives() && found.tree()[0] == found.pid);
     }
@@ -192,8 +192,8 @@ mod tests {
             .unwrap();
         let mut first = [0];
         child.stdout.as_mut().unwrap().read_exact(&mut first).unwrap();
-        let process = Process::find(child.id()).unwrap();
-        let held = [Gauge::Rollup, Gauge::Counters].map(|gauge| process.held(gauge).unwrap());
+        let process = MeasuredProcess::find(child.id()).unwrap();
+        let held = [ProcessGauge::Rollup, ProcessGauge::Counters].map(|gauge| process.held(gauge).unwrap());
         child.kill().unwrap();
         child.wait().unwrap();
         for held in held {
@@ -204,10 +204,10 @@ mod tests {
     #[test]
     fn a_process_that_is_gone_holds_nothing() {
         let mut child = Command::new("sleep").arg("100").spawn().unwrap();
-        let process = Process::find(child.id()).unwrap();
+        let process = MeasuredProcess::find(child.id()).unwrap();
         assert!(tree(std::process::id()).contains(&child.id()));
         child.kill().unwrap();
         child.wait().unwrap();
-        assert!(!process.lives() && process.held(Gauge::Rollup).is_none());
+        assert!(!process.lives() && process.held(ProcessGauge::Rollup).is_none());
     }
 }

@@ -7,7 +7,7 @@
 
 mod svg;
 
-use plimsoll_telemetry::trend::Course;
+use plimsoll_telemetry::trend::TrendCourse;
 
 /// Left edge of the plot, in pixels: room for the labels of the scale.
 pub const PLOT_LEFT: u64 = 124;
@@ -27,7 +27,7 @@ pub struct Chart {
     pub y: (u64, u64),
     pub x_ticks: Vec<(u64, String)>,
     pub y_ticks: Vec<(u64, String)>,
-    pub series: Vec<Series>,
+    pub series: Vec<ChartSeries>,
     /// Horizontal limits with their labels: a budget, a load line.
     pub limits: Vec<(u64, String)>,
     pub marks: Vec<Mark>,
@@ -38,11 +38,11 @@ pub struct Chart {
 
 /// A series of points, in ascending order of x.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Series {
+pub struct ChartSeries {
     pub name: String,
     /// Class of its colour in the style sheet.
     pub class: String,
-    pub shape: Shape,
+    pub shape: ChartShape,
     pub points: Vec<(u64, u64)>,
     /// Lower edge of an area; empty for the bottom of the plot.
     pub base: Vec<(u64, u64)>,
@@ -50,7 +50,7 @@ pub struct Series {
 
 /// Drawing style of a series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Shape {
+pub enum ChartShape {
     Line,
     Area,
     /// An area with the hatch of its class over it.
@@ -70,7 +70,7 @@ pub struct Mark {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyRow {
     /// Class and shape of the swatch; none for a row of text alone.
-    pub swatch: Option<(String, Shape)>,
+    pub swatch: Option<(String, ChartShape)>,
     pub text: String,
 }
 
@@ -80,7 +80,7 @@ impl Chart {
     /// `until` is the least right end of the axis. Returns `None` where no course holds a value.
     pub fn of_courses(
         title: &str,
-        courses: &[(String, &Course)],
+        courses: &[(String, &TrendCourse)],
         until: u64,
         ends: (&str, &str),
         text: &dyn Fn(u64) -> String,
@@ -95,8 +95,8 @@ impl Chart {
         // At least one unit wide: a course of a single moment has no range to scale by.
         let x = (from, last.max(until).max(from + 1));
         let y = (
-            drawn().filter_map(Course::lowest).min()?,
-            drawn().filter_map(Course::highest).max()?,
+            drawn().filter_map(TrendCourse::lowest).min()?,
+            drawn().filter_map(TrendCourse::highest).max()?,
         );
         let mut y_ticks = vec![(y.1, text(y.1))];
         // A flat course has one label, because two would be printed over each other.
@@ -122,7 +122,7 @@ impl Chart {
         Some(chart)
     }
 
-    fn push_course(&mut self, name: &str, course: &Course, class: &str, text: &dyn Fn(u64) -> String) {
+    fn push_course(&mut self, name: &str, course: &TrendCourse, class: &str, text: &dyn Fn(u64) -> String) {
         let buckets = course.buckets();
         let Some(last) = buckets.last() else { return };
         let stepped = |of: fn(&plimsoll_telemetry::trend::Bucket) -> u64| {
@@ -134,10 +134,10 @@ impl Chart {
                 .map(|(bucket, is_start)| (if is_start { bucket.from } else { bucket.until }, of(bucket)));
             points.collect::<Vec<_>>()
         };
-        self.series.push(Series {
+        self.series.push(ChartSeries {
             name: name.to_owned(),
             class: format!("band {class}"),
-            shape: Shape::Area,
+            shape: ChartShape::Area,
             points: stepped(|bucket| bucket.highest),
             base: stepped(|bucket| bucket.lowest),
         });
@@ -146,13 +146,13 @@ impl Chart {
         line.push((self.x.1, last.last));
         let class = format!("line {class}");
         self.key.push(KeyRow {
-            swatch: Some((class.clone(), Shape::Line)),
+            swatch: Some((class.clone(), ChartShape::Line)),
             text: format!("{name}: {}", text(last.last)),
         });
-        self.series.push(Series {
+        self.series.push(ChartSeries {
             name: name.to_owned(),
             class,
-            shape: Shape::Line,
+            shape: ChartShape::Line,
             points: line,
             base: Vec::new(),
         });
@@ -191,7 +191,7 @@ mod tests {
 
     #[test]
     fn both_ends_are_labelled_and_hostile_names_are_escaped() {
-        let mut course = Course::default();
+        let mut course = TrendCourse::default();
         for at in 0..10 {
             course.push(at, 100 + at);
         }
@@ -220,7 +220,7 @@ mod tests {
     fn nothing_is_no_chart_and_one_value_is_a_flat_line() {
         let text = |value: u64| value.to_string();
         assert!(Chart::of_courses("", &[], 0, ("", ""), &text).is_none());
-        let mut course = Course::default();
+        let mut course = TrendCourse::default();
         course.push(7, u64::MAX);
         let chart = Chart::of_courses("", &[(String::new(), &course)], 0, ("", ""), &text).unwrap();
         assert!(chart.svg().contains(&u64::MAX.to_string()));

@@ -8,7 +8,7 @@ use plimsoll_base::Slots;
 
 /// Depth of a request: its tokens in the KV cache, as far as they are known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Depth {
+pub struct RequestDepth {
     /// Tokens of all its prompts, or an upper bound; `None` if unbounded.
     pub prompt: Option<u64>,
     /// Tokens of each answer at most; `None` if the request sets no limit.
@@ -19,7 +19,7 @@ pub struct Depth {
     pub exact: bool,
 }
 
-impl Depth {
+impl RequestDepth {
     /// A request that does not use the cache.
     pub const NOTHING: Self = Self {
         prompt: Some(0),
@@ -69,8 +69,8 @@ mod tests {
         answer: None,
     };
 
-    fn depth(prompt: u64, answer: Option<u64>, answers: u64) -> Depth {
-        Depth {
+    fn depth(prompt: u64, answer: Option<u64>, answers: u64) -> RequestDepth {
+        RequestDepth {
             prompt: Some(prompt),
             answer,
             answers,
@@ -84,13 +84,13 @@ mod tests {
         assert_eq!(depth(100, Some(50), 3).tokens(&SLOTS), 250);
         assert_eq!(depth(900, Some(500), 1).tokens(&SLOTS), 1000);
         assert_eq!(depth(9000, Some(500), 9).tokens(&SLOTS), 3000);
-        assert_eq!(Depth::NOTHING.tokens(&SLOTS), 0);
+        assert_eq!(RequestDepth::NOTHING.tokens(&SLOTS), 0);
     }
 
     #[test]
     fn without_a_limit_an_answer_takes_what_the_slot_has_or_the_engines_own_limit() {
         assert_eq!(depth(100, None, 1).tokens(&SLOTS), 1000);
-        assert_eq!(Depth::UNKNOWN.tokens(&SLOTS), 1000);
+        assert_eq!(RequestDepth::UNKNOWN.tokens(&SLOTS), 1000);
         let limited = Slots {
             answer: Some(20),
             ..SLOTS
@@ -102,7 +102,7 @@ mod tests {
     fn only_a_counted_prompt_is_said_to_overflow() {
         assert!(depth(1000, None, 1).overflows(&SLOTS));
         assert!(!depth(999, None, 1).overflows(&SLOTS));
-        let bound = Depth {
+        let bound = RequestDepth {
             exact: false,
             ..depth(1000, None, 1)
         };

@@ -10,7 +10,7 @@ use super::time::{ModelId, Moment, RequestId};
 
 /// Action for the driver. Effects must be carried out in their order.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Effect {
+pub enum SchedulerEffect {
     /// Find out whether the model can load at all, and its need: engine, files, header, plan. Answer with
     /// [`super::Event::Surveyed`].
     Survey { model: ModelId },
@@ -28,7 +28,7 @@ pub enum Effect {
     /// Answer the request with a refusal, which ends it.
     Refuse {
         request: RequestId,
-        refusal: Box<Refusal>,
+        refusal: Box<RequestRefusal>,
     },
     /// Check on a fresh connection that the engine answers. Answer with HealthChecked within two seconds.
     CheckHealth { run: RunId },
@@ -52,7 +52,7 @@ pub enum Effect {
     /// The run's claim on a card changed. Its enforcement has to follow before the next effect.
     ClaimChanged { run: RunId, share: Share },
     /// For listings and event streams.
-    StateChanged { model: ModelId, state: State },
+    StateChanged { model: ModelId, state: ModelState },
     /// Send [`super::Event::Tick`] at this time. Only the latest one counts.
     WakeAt(Moment),
     /// After Shutdown: no engine is left.
@@ -69,7 +69,7 @@ pub enum Stopping {
 /// State of a model, as shown to clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum State {
+pub enum ModelState {
     Unloaded,
     /// Being surveyed, or waiting for memory.
     Queued,
@@ -84,8 +84,8 @@ pub enum State {
 
 /// Refusal that ends a request without an answer.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Refusal {
-    pub kind: RefusalKind,
+pub struct RequestRefusal {
+    pub kind: RequestRefusalKind,
     /// Time after which a retry makes sense.
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "seconds")]
     pub retry_after: Option<Duration>,
@@ -102,7 +102,7 @@ fn seconds<S: serde::Serializer>(wait: &Option<Duration>, serializer: S) -> Resu
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum RefusalKind {
+pub enum RequestRefusalKind {
     /// It does not fit on the cards it may use, even if they were empty.
     NeverFits,
     /// The request may go deeper than its model ever can on these cards.

@@ -3,15 +3,15 @@
 
 use std::sync::Arc;
 
-use plimsoll_base::{Bytes, CardId, Demand, End, Reason, RunId};
+use plimsoll_base::{Bytes, CardId, End, MemoryModel, Reason, RunId};
 
-use super::depth::Depth;
+use super::depth::RequestDepth;
 use super::spec::ModelSpec;
 use super::time::{ClientId, ModelId, Moment, RequestId};
 
 /// Input from the driver. Events about runs and requests that have ended are ignored.
 #[derive(Clone, Debug)]
-pub enum Event {
+pub enum SchedulerEvent {
     /// The configuration was read, at start or again. Carries the differences to the one before.
     Configured(Vec<(ModelId, ConfigChange)>),
     /// A request arrived. It is refused if it still waits at `deadline`.
@@ -29,7 +29,7 @@ pub enum Event {
     DepthMeasured {
         request: RequestId,
         run: RunId,
-        depth: Option<Depth>,
+        depth: Option<RequestDepth>,
     },
     /// A check of the model's files, without a request, found that it cannot run. The reason is shown until a
     /// client requests the model.
@@ -41,7 +41,7 @@ pub enum Event {
     /// The answer to [`super::Effect::Survey`].
     Surveyed {
         model: ModelId,
-        result: Result<Arc<dyn Demand>, Reason>,
+        result: Result<Arc<dyn MemoryModel>, Reason>,
     },
     /// The engine is still loading. `measured` progress (a percentage) restarts the load timeout; mere output
     /// extends it to ten times its length at most.

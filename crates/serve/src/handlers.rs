@@ -10,10 +10,10 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use plimsoll_base::Card;
-use plimsoll_config::{GuardWish, ReclaimBeforeLoad};
+use plimsoll_config::{GuardSettings, ReclaimBeforeLoad};
 
 use self::gauges::Gauges;
-use self::guard::Guard;
+use self::guard::GuardHandler;
 use self::neighbours::Neighbours;
 use self::unified::Unified;
 use crate::runtime::Extension;
@@ -22,7 +22,7 @@ use crate::runtime::Extension;
 #[derive(Debug)]
 pub(crate) struct ExtensionSettings {
     /// Guard's settings for models that have none of their own.
-    pub(crate) guard: GuardWish,
+    pub(crate) guard: GuardSettings,
     /// Time that other processes get to release idle memory; zero sends no requests.
     pub(crate) ask: Duration,
     /// Action before a load, if cards share the host's memory; None if they do not.
@@ -35,7 +35,7 @@ pub(crate) fn all<'a>(
     settings: ExtensionSettings,
     cards: impl Iterator<Item = &'a Card>,
 ) -> (Vec<Rc<dyn Extension>>, bool) {
-    let guard = Rc::new(Guard::new(settings.guard, cards.map(|card| card.kind)));
+    let guard = Rc::new(GuardHandler::new(settings.guard, cards.map(|card| card.kind)));
     // Without the library no process is guarded, so none could answer.
     let asks = guard.is_available() && !settings.ask.is_zero();
     let mut extensions: Vec<Rc<dyn Extension>> = vec![

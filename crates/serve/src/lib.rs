@@ -11,6 +11,6 @@ mod route;
 mod runtime;
 
 pub use config_file::{Config, ReadConfigError};
-pub use daemon::{Check, Daemon, DaemonError, DaemonHandle, Setup};
+pub use daemon::{ConfigCheck, Daemon, DaemonError, DaemonHandle, Setup};
 pub use route::Listen;
 pub use runtime::{ConfigureError, Forecast, UnknownCard, widest};

@@ -320,17 +320,16 @@ impl fmt::Display for OptionsError<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let variable = crate::env::GUARD;
         match self {
-            Self::Unknown { word } => write!(f, "{variable} has a word that is no option: `{word}`"),
+            Self::Unknown { word } => write!(f, "{variable} contains `{word}`, which is not an option"),
             Self::Number { word } => write!(f, "{variable}: `{word}` needs a whole number"),
             Self::Uuid { word } => write!(
                 f,
                 "{variable}: `{word}` needs a card's UUID, as GPU-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx"
             ),
             Self::Choice { word, choices } => write!(f, "{variable}: `{word}` is none of {choices}"),
-            Self::TooManyCards { word } => write!(
-                f,
-                "{variable}: `{word}` is one card more than the {CARDS} there is room for"
-            ),
+            Self::TooManyCards { word } => {
+                write!(f, "{variable}: `{word}` exceeds the limit of {CARDS} cards")
+            }
         }
     }
 }
@@ -386,10 +385,7 @@ mod tests {
     #[test]
     fn a_wrong_word_is_named() {
         let said = |line: &str| GuardOptions::read(line).unwrap_err().to_string();
-        assert_eq!(
-            said("reuse frob=1"),
-            "PLIMSOLL_GUARD has a word that is no option: `frob=1`"
-        );
+        assert_eq!(said("reuse frob=1"), "PLIMSOLL_GUARD contains `frob=1`");
         assert_eq!(
             said("spill=1G"),
             "PLIMSOLL_GUARD: `spill=1G` needs a whole number"

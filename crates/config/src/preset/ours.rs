@@ -6,14 +6,14 @@
 use std::sync::Arc;
 
 use plimsoll_flags::table::distance_within;
-use plimsoll_flags::{Origin, quoted, truth};
+use plimsoll_flags::{FlagOrigin, quoted, truth};
 
-use super::grammar::Line;
-use super::{ConfigError, Entry, Launch, Problem};
+use super::grammar::PresetLine;
+use super::{ConfigError, ConfigProblem, ConfiguredModel, Launch};
 use crate::before_load::ReclaimBeforeLoad;
 use crate::depth::TooLarge;
 use crate::duration;
-use crate::guard::GuardWish;
+use crate::guard::GuardSettings;
 use crate::roster::ServeSettings;
 
 const OF_SERVER: [&str; 6] = [
@@ -43,9 +43,9 @@ const OF_MODEL: [&str; 13] = [
 /// Takes what is the server's; returns the rest, which holds for models.
 pub(super) fn of_server<'a>(
     file: &Arc<str>,
-    lines: &'a [Line],
+    lines: &'a [PresetLine],
     serve: &mut ServeSettings,
-) -> Result<Vec<&'a Line>, ConfigError> {
+) -> Result<Vec<&'a PresetLine>, ConfigError> {
     let mut rest = Vec::new();
     for line in lines {
         match line.key.as_str() {
@@ -75,7 +75,11 @@ pub(super) fn of_server<'a>(
 }
 
 /// Sets one key of a model.
-pub(super) fn apply(file: &Arc<str>, line: &Line, entry: &mut Entry) -> Result<(), ConfigError> {
+pub(super) fn apply(
+    file: &Arc<str>,
+    line: &PresetLine,
+    entry: &mut ConfiguredModel,
+) -> Result<(), ConfigError> {
     match line.key.as_str() {
         "memory" => {
             let memory = line
@@ -116,7 +120,8 @@ pub(super) fn apply(file: &Arc<str>, line: &Line, entry: &mut Entry) -> Result<(
             }
         }
         "guard" => {
-            let wish = GuardWish::read(&line.value).ok_or_else(|| bad(file, line, GuardWish::EXPECTED))?;
+            let wish =
+                GuardSettings::read(&line.value).ok_or_else(|| bad(file, line, GuardSettings::EXPECTED))?;
             // Line by line, so that `[*]` gives defaults.
             entry.guard = wish.or(&entry.guard);
         }
@@ -130,43 +135,43 @@ pub(super) fn apply(file: &Arc<str>, line: &Line, entry: &mut Entry) -> Result<(
     Ok(())
 }
 
-fn bad(file: &Arc<str>, line: &Line, expected: &'static str) -> ConfigError {
-    let problem = Problem::ReadValue {
+fn bad(file: &Arc<str>, line: &PresetLine, expected: &'static str) -> ConfigError {
+    let problem = ConfigProblem::ReadValue {
         key: line.key.clone(),
         value: quoted(&line.value),
         expected,
     };
-    ConfigError::new(Origin::file(file, line.line), problem)
+    ConfigError::new(FlagOrigin::file(file, line.line), problem)
 }
 
-fn unknown(file: &Arc<str>, line: &Line) -> ConfigError {
+fn unknown(file: &Arc<str>, line: &PresetLine) -> ConfigError {
     // Both lists, since the misspelt key may belong to either place.
     let known = OF_MODEL.into_iter().chain(OF_SERVER);
     let near = known.filter_map(|name| Some((distance_within(&line.key, name, name.len() / 2)?, name)));
     let problem = if OF_SERVER.contains(&line.key.as_str()) {
-        Problem::ReadLine {
-            why: "this setting of ours is the server's, not a model's",
-            remedy: "put it before the first section or into [*]",
+        ConfigProblem::ReadLine {
+            why: "this Plimsoll setting applies to the server, not to a model",
+            remedy: "move it before the first section or into [*]",
         }
     } else {
-        Problem::FindKey {
+        ConfigProblem::FindKey {
             key: quoted(&line.key),
             place: "`;plimsoll:`".to_owned(),
             nearest: near.min().map(|(_, name)| name.to_owned()),
         }
     };
-    ConfigError::new(Origin::file(file, line.line), problem)
+    ConfigError::new(FlagOrigin::file(file, line.line), problem)
 }
 
-fn length(file: &Arc<str>, line: &Line) -> Result<std::time::Duration, ConfigError> {
+fn length(file: &Arc<str>, line: &PresetLine) -> Result<std::time::Duration, ConfigError> {
     duration::parse(&line.value).ok_or_else(|| bad(file, line, duration::EXPECTED))
 }
 
-fn switch(file: &Arc<str>, line: &Line) -> Result<bool, ConfigError> {
+fn switch(file: &Arc<str>, line: &PresetLine) -> Result<bool, ConfigError> {
     truth(&line.value).ok_or_else(|| bad(file, line, "on or off"))
 }
 
-fn words(file: &Arc<str>, line: &Line) -> Result<Vec<String>, ConfigError> {
+fn words(file: &Arc<str>, line: &PresetLine) -> Result<Vec<String>, ConfigError> {
     let words: Vec<String> = line.value.split_whitespace().map(str::to_owned).collect();
     if words.is_empty() {
         return Err(bad(

@@ -7,7 +7,7 @@ use core::ffi::{c_int, c_uchar, c_ushort, c_void};
 
 use crate::account::Substitute;
 use crate::account::claim::ClaimOutcome;
-use crate::account::physical::{self, Residence};
+use crate::account::physical::{self, BackingMemory};
 use crate::driver::{AllocationHandle, DevicePointer, OUT_OF_MEMORY, SUCCESS};
 use crate::hooks::hooks;
 use crate::hooks::memory::bytes;
@@ -44,8 +44,8 @@ hooks! {
         let Some(index) = index.filter(|_| !handle.is_null()) else { return ask() };
         let outcome = ladder::ask(index, bytes(size), Substitute::Memory(handle, bytes(size)), ask);
         match outcome {
-            ClaimOutcome::Given => physical::created(*handle, index, bytes(size), Residence::Card),
-            ClaimOutcome::Elsewhere => physical::created(*handle, index, bytes(size), Residence::Host),
+            ClaimOutcome::Given => physical::created(*handle, index, bytes(size), BackingMemory::Card),
+            ClaimOutcome::Elsewhere => physical::created(*handle, index, bytes(size), BackingMemory::Host),
             ClaimOutcome::Failed(_) => {}
         }
         outcome.code()
@@ -69,7 +69,7 @@ hooks! {
         (address: DevicePointer, size: usize, offset: usize, handle: AllocationHandle, flags: u64) calls real
     {
         if reservations::beyond(address, bytes(size)) {
-            say_some!("{} at {address:#x} lie beyond the addresses that the driver gave", ByteSize(bytes(size)));
+            say_some!("{} at {address:#x} are outside the addresses that the driver reserved", ByteSize(bytes(size)));
             return OUT_OF_MEMORY;
         }
         let result = real(address, size, offset, handle, flags);
@@ -104,7 +104,7 @@ hooks! {
             .find(|given| real(address, usize::try_from(*given).unwrap_or(0), alignment, hint, flags) == SUCCESS);
         let Some(given) = given else { return result };
         reservations::remember(*address, bytes(size), given);
-        say_some!("{} of addresses were refused, and {} given instead", ByteSize(bytes(size)), ByteSize(given));
+        say_some!("a reservation of {} of addresses was refused; {} were reserved instead", ByteSize(bytes(size)), ByteSize(given));
         SUCCESS
     }
 

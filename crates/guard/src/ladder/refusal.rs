@@ -48,9 +48,9 @@ fn on_stderr(request: &RefusedRequest<'_>, free: u64, times: u32) {
         Siblings::of(ledger::others(request.card)),
     );
     let why = match request.refusal {
-        Refusal::Budget => "the budget does not have it",
-        Refusal::Driver => "the driver does not have it",
-        Refusal::Spill => "neither the card nor what may be spilled has it",
+        Refusal::Budget => "it exceeds the budget",
+        Refusal::Driver => "the driver refused it",
+        Refusal::Spill => "neither the card nor the spill limit has room for it",
         Refusal::Context => "the card is not in the plan",
     };
     if budget == UNLIMITED {

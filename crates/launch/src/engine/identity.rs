@@ -12,10 +12,10 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 use std::{fs, io};
 
-use plimsoll_planner::{Engine, EngineKind};
+use plimsoll_planner::{EngineBuild, EngineKind};
 
 use super::EngineProgram;
-use super::run::{Ended, run};
+use super::run::{ProgramEnded, run};
 
 const LIMIT: Duration = Duration::from_secs(5);
 /// Flag that only ik_llama.cpp has (`common/common.cpp: gpt_params_print_usage`).
@@ -25,9 +25,9 @@ const UNSTAMPED: u32 = 1;
 
 /// Kind and build that a program reports.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Identity {
+pub struct EngineIdentity {
     /// Kind and build, in the form that a plan needs.
-    pub engine: Engine,
+    pub engine: EngineBuild,
     /// Its version line as printed.
     pub version: String,
 }
@@ -43,8 +43,8 @@ pub enum IdentityError {
 }
 
 /// Asks the program which engine it is.
-pub fn identify(program: &EngineProgram) -> Result<Identity, IdentityError> {
-    static KNOWN: Mutex<Vec<(Stamp, Identity)>> = Mutex::new(Vec::new());
+pub fn identify(program: &EngineProgram) -> Result<EngineIdentity, IdentityError> {
+    static KNOWN: Mutex<Vec<(Stamp, EngineIdentity)>> = Mutex::new(Vec::new());
     let ask = |source| IdentityError::Ask {
         path: program.path.clone(),
         source,
@@ -82,7 +82,7 @@ impl Stamp {
     }
 }
 
-fn ask_program(path: &Path) -> Result<Identity, IdentityError> {
+fn ask_program(path: &Path) -> Result<EngineIdentity, IdentityError> {
     let answer = ask(path, "--version")?;
     let Some(version) = version_line(&answer.said) else {
         return Err(IdentityError::Parse {
@@ -96,17 +96,17 @@ fn ask_program(path: &Path) -> Result<Identity, IdentityError> {
     } else {
         EngineKind::LlamaCpp
     };
-    let engine = Engine {
+    let engine = EngineBuild {
         kind,
         build: version.build,
     };
-    Ok(Identity {
+    Ok(EngineIdentity {
         engine,
         version: version.line.to_owned(),
     })
 }
 
-fn ask(path: &Path, flag: &str) -> Result<Ended, IdentityError> {
+fn ask(path: &Path, flag: &str) -> Result<ProgramEnded, IdentityError> {
     let ended = run(Command::new(path).arg(flag), LIMIT).map_err(|source| IdentityError::Ask {
         path: path.to_owned(),
         source,
@@ -154,7 +154,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     use super::*;
-    use crate::engine::Origin;
+    use crate::engine::EngineOrigin;
 
     fn look_alike(directory: &Path, script: &str) -> EngineProgram {
         let path = directory.join("llama-server");
@@ -163,7 +163,7 @@ mod tests {
         file.set_permissions(fs::Permissions::from_mode(0o755)).unwrap();
         EngineProgram {
             path,
-            origin: Origin::Configured,
+            origin: EngineOrigin::Configured,
         }
     }
 
@@ -207,7 +207,7 @@ mod tests {
         let identity = identify(&look_alike(directory.path(), ik)).unwrap();
         assert_eq!(
             identity.engine,
-            Engine {
+            EngineBuild {
                 kind: EngineKind::IkLlamaCpp,
                 build: Some(4848)
             }

@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use plimsoll_flags::{FlashAttention, Wish};
+use plimsoll_flags::{FlashAttention, ModelParams};
 use plimsoll_model::{Model, Tensor};
 
 use crate::compute::{self, ModelLayers};
@@ -74,8 +74,8 @@ impl<'a> EngineContext<'a> {
 }
 
 /// The flags for a draft model, converted to flags of an ordinary model.
-pub(crate) fn draft_wish(wish: &Wish) -> Wish {
-    Wish {
+pub(crate) fn draft_wish(wish: &ModelParams) -> ModelParams {
+    ModelParams {
         gpu_layers: wish.draft_gpu_layers,
         cache_key: wish.draft_cache_key,
         cache_value: wish.draft_cache_value,

@@ -5,8 +5,8 @@
 
 use plimsoll_base::Bytes;
 
-use super::line::{self, BufferKind, EngineLogLine, Place};
-use super::refusal::Refusal;
+use super::line::{self, BufferKind, BufferPlace, EngineLogLine};
+use super::refusal::EngineRefusal;
 
 /// More buffers than any engine has: one for each device, cache and context.
 const MOST_BUFFERS: usize = 4096;
@@ -15,8 +15,8 @@ const MOST_COMPLAINTS: usize = 32;
 
 /// One buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Buffer {
-    pub place: Place,
+pub struct EngineBuffer {
+    pub place: BufferPlace,
     pub kind: BufferKind,
     pub bytes: Bytes,
     /// The context or projector that it belongs to, counted from 1; 0 is before any.
@@ -26,7 +26,7 @@ pub struct Buffer {
 /// The memory in a log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Transcript {
-    buffers: Vec<Buffer>,
+    buffers: Vec<EngineBuffer>,
     complaints: Vec<String>,
     parts: u32,
     context: Option<u64>,
@@ -71,7 +71,7 @@ impl Transcript {
                 self.add(place, BufferKind::Compute, compute);
                 self.coarse = true;
                 // The host's row comes last.
-                self.ready |= place == Place::Host;
+                self.ready |= place == BufferPlace::Host;
             }
             EngineLogLine::Reserved => self.reserved = true,
             EngineLogLine::Begins => self.parts = self.parts.saturating_add(1),
@@ -91,14 +91,14 @@ impl Transcript {
         }
     }
 
-    fn add(&mut self, place: Place, kind: BufferKind, bytes: Bytes) {
-        let buffer = Buffer {
+    fn add(&mut self, place: BufferPlace, kind: BufferKind, bytes: Bytes) {
+        let buffer = EngineBuffer {
             place,
             kind,
             bytes,
             part: self.parts,
         };
-        let same = |old: &&mut Buffer| (old.place, old.kind, old.part) == (place, kind, buffer.part);
+        let same = |old: &&mut EngineBuffer| (old.place, old.kind, old.part) == (place, kind, buffer.part);
         let again = self.buffers.iter_mut().find(same);
         // Only compute buffers are reserved again; other buffers of one kind are several.
         if let Some(old) = again.filter(|_| kind == BufferKind::Compute) {
@@ -118,13 +118,13 @@ impl Transcript {
         self.reserved || self.ready
     }
 
-    pub fn buffers(&self) -> &[Buffer] {
+    pub fn buffers(&self) -> &[EngineBuffer] {
         &self.buffers
     }
 
     /// The sum of the buffers of one purpose in one place.
-    pub fn sum(&self, place: Place, kind: BufferKind) -> Bytes {
-        let of = |buffer: &&Buffer| (buffer.place, buffer.kind) == (place, kind);
+    pub fn sum(&self, place: BufferPlace, kind: BufferKind) -> Bytes {
+        let of = |buffer: &&EngineBuffer| (buffer.place, buffer.kind) == (place, kind);
         self.buffers.iter().filter(of).map(|buffer| buffer.bytes).sum()
     }
 
@@ -167,7 +167,7 @@ impl Transcript {
     }
 
     /// The cause, for an engine that ended before it was ready.
-    pub fn refusal(&self) -> Refusal {
-        Refusal::from_complaints(&self.complaints)
+    pub fn refusal(&self) -> EngineRefusal {
+        EngineRefusal::from_complaints(&self.complaints)
     }
 }

@@ -6,7 +6,7 @@
 
 use plimsoll_base::{Bytes, Card};
 
-use super::change::{Change, changed};
+use super::change::{RequestChange, changed};
 use crate::cost::{self, PlanCalculator, RequestCost};
 use crate::error::PlanError;
 use crate::outcome::{HostTerms, Terms};
@@ -14,13 +14,13 @@ use crate::request::PlanRequest;
 
 /// Memory terms of a model on every card and on the host.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Priced {
+pub struct PlanPrice {
     /// One entry for each card, in the order of the cards.
     pub cards: Vec<Terms>,
     pub host: HostTerms,
 }
 
-impl Priced {
+impl PlanPrice {
     pub fn peak(&self, card: usize) -> Bytes {
         self.cards.get(card).map_or(Bytes::ZERO, cost::peak)
     }
@@ -54,16 +54,16 @@ pub(super) fn headroom(card: &Card, terms: &Terms) -> i64 {
 }
 
 /// Computes the memory of a request with changes. An error is a refusal by the engine.
-pub trait Price {
+pub trait CostModel {
     type Error: std::fmt::Display;
 
-    fn price(&self, changes: &[Change], cards: &[Card]) -> Result<Priced, Self::Error>;
+    fn price(&self, changes: &[RequestChange], cards: &[Card]) -> Result<PlanPrice, Self::Error>;
 
     /// Announces the next questions on the request's cards, which an implementation may answer in parallel.
-    fn foresee(&self, _questions: &[Vec<Change>]) {}
+    fn foresee(&self, _questions: &[Vec<RequestChange>]) {}
 
     /// Quick estimate of free memory after these changes; only a starting point for the search.
-    fn estimate(&self, _changes: &[Change]) -> Option<i64> {
+    fn estimate(&self, _changes: &[RequestChange]) -> Option<i64> {
         None
     }
 
@@ -75,12 +75,12 @@ pub trait Price {
 
 /// The default price model: the planner's formulas.
 #[derive(Clone, Copy, Debug)]
-pub struct Formulas<'a>(pub PlanRequest<'a>);
+pub struct ClosedForms<'a>(pub PlanRequest<'a>);
 
-impl Price for Formulas<'_> {
+impl CostModel for ClosedForms<'_> {
     type Error = PlanError;
 
-    fn price(&self, changes: &[Change], cards: &[Card]) -> Result<Priced, PlanError> {
+    fn price(&self, changes: &[RequestChange], cards: &[Card]) -> Result<PlanPrice, PlanError> {
         let wish = changed(self.0.wish, changes);
         let request = PlanRequest {
             wish: &wish,
@@ -93,7 +93,7 @@ impl Price for Formulas<'_> {
     }
 }
 
-impl From<RequestCost> for Priced {
+impl From<RequestCost> for PlanPrice {
     fn from(cost: RequestCost) -> Self {
         Self {
             cards: cost.cards,

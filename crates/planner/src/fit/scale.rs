@@ -6,7 +6,7 @@ use std::ops::RangeInclusive;
 use plimsoll_flags::GpuLayers;
 
 use super::answer::Dimension;
-use super::change::{Change, saturated};
+use super::change::{RequestChange, saturated};
 use super::search::{FitBound, Foresee, LargestSearch, smallest};
 use crate::request::PlanRequest;
 use crate::reserve::{CELLS, MOST_SEQUENCES, Reserve};
@@ -55,11 +55,11 @@ impl FitScale {
                 let step = CELLS * reserve.streams;
                 let trained = u64::from(hyper.context_train) * reserve.streams;
                 let (most, end) = if trained >= reserve.context {
-                    (trained, "the model was trained for no more")
+                    (trained, "the model was not trained for more")
                 } else {
                     (
                         reserve.context,
-                        "it is what was asked for, and more than the model was trained for",
+                        "it is the requested context, which is more than the model was trained for",
                     )
                 };
                 scale(1..=most.div_ceil(step).max(1), step, reserve.context, end)
@@ -67,7 +67,7 @@ impl FitScale {
             Dimension::MicroBatch => {
                 // The engine cuts a micro-batch to the context.
                 let most = LARGEST_MICRO_BATCH.min(reserve.context).div_ceil(TILE).max(1);
-                let end = "larger ones gain nothing or are cut by the context";
+                let end = "larger ones gain nothing or are limited by the context";
                 scale(1..=most, TILE, reserve.micro_batch, end)
             }
             Dimension::Slots => {
@@ -97,17 +97,17 @@ impl FitScale {
     }
 
     /// Converts a number of steps to the change of flags.
-    pub(super) fn change(&self, steps: u64) -> Change {
+    pub(super) fn change(&self, steps: u64) -> RequestChange {
         let value = saturated(self.value(steps));
         match self.dimension {
-            Dimension::Context => Change::Context(value),
-            Dimension::MicroBatch => Change::micro_batch(value, self.batch),
-            Dimension::Slots => Change::Slots {
+            Dimension::Context => RequestChange::Context(value),
+            Dimension::MicroBatch => RequestChange::micro_batch(value, self.batch),
+            Dimension::Slots => RequestChange::Slots {
                 slots: value,
                 context: Some(saturated(steps.saturating_mul(self.per_slot))),
             },
-            Dimension::Layers => Change::Layers(value),
-            Dimension::Experts | Dimension::Cache | Dimension::Split => Change::ExpertsOnHost(value),
+            Dimension::Layers => RequestChange::Layers(value),
+            Dimension::Experts | Dimension::Cache | Dimension::Split => RequestChange::ExpertsOnHost(value),
         }
     }
 

@@ -5,7 +5,7 @@
 //! the blocks requested from the driver on an H200.
 
 use plimsoll_pool::GgmlLegacy;
-use plimsoll_pool::demand::{Group, Rules};
+use plimsoll_pool::demand::{DemandGroup, Rules};
 use plimsoll_pool::replay::{GRANULE, Scopes};
 
 use super::attention::AttentionPool;
@@ -18,7 +18,7 @@ const STEPS: u64 = 4096;
 /// All driver blocks that the pool holds. `first` is allocated before any prompt. `products` are the matrix
 /// multiplications of a whole micro-batch, which reuse their blocks in every later one.
 pub(super) fn blocks(
-    first: [Group<5>; 2],
+    first: [DemandGroup<5>; 2],
     products: Vec<product::ProductBlocks>,
     attention: AttentionPool,
     rules: Rules,
@@ -32,11 +32,11 @@ pub(super) fn blocks(
 }
 
 fn replayed(
-    first: [Group<5>; 2],
+    first: [DemandGroup<5>; 2],
     mut products: Vec<product::ProductBlocks>,
     tokens: u64,
     cells: u64,
-    attention: impl Fn(u64) -> [Group<5>; 2],
+    attention: impl Fn(u64) -> [DemandGroup<5>; 2],
 ) -> Scopes<GgmlLegacy> {
     let mut pool = Scopes::new(GgmlLegacy::default(), GRANULE);
     first.iter().for_each(|group| pool.group(group));
@@ -67,7 +67,7 @@ mod tests {
         vec![of_width(14_336), of_width(4096), of_width(4096)]
     }
 
-    fn first(attention: [u64; 5]) -> [Group<5>; 2] {
+    fn first(attention: [u64; 5]) -> [DemandGroup<5>; 2] {
         [[9216, 0, 0, 0, 0], attention]
     }
 

@@ -27,7 +27,7 @@ use serde::Serialize;
 use tokio::runtime;
 use tokio::task::LocalSet;
 
-use self::measure::{MeasureError, Rig, RigError};
+use self::measure::{MeasureError, MeasuringSetup, RigError};
 
 use crate::report::ExitStatus;
 
@@ -152,7 +152,7 @@ async fn calibrated(arguments: &Arguments) -> Result<Calibration, Error> {
     let driver = machine.driver.clone().ok_or(Error::NoDriver)?;
     let program = reachable(engine::find(arguments.engine.as_deref())?)?;
     let identity = engine::identify(&program)?;
-    let rig = Rig::new(
+    let rig = MeasuringSetup::new(
         program,
         identity.engine,
         library::GUARD.find()?,

@@ -15,13 +15,13 @@ use std::process::ExitCode;
 use clap::Args;
 use plimsoll_base::{Bytes, Card, CardId};
 use plimsoll_exact::ExactError;
-use plimsoll_flags::{FlagError, Options, Program, Wish};
+use plimsoll_flags::{FlagError, ModelParams, Options, ProgramKind};
 use plimsoll_model::{Dialect, Model};
-use plimsoll_planner::{Engine, EngineKind, MeasuredContext, Plan, PlanError, PlanRequest};
+use plimsoll_planner::{EngineBuild, EngineKind, MeasuredContext, Plan, PlanError, PlanRequest};
 use plimsoll_probe::contexts;
 use plimsoll_probe::headers::{ReadModelError, read_model};
 
-use self::exact::Asking;
+use self::exact::ExactQuery;
 use crate::report::ExitStatus;
 use crate::screen;
 
@@ -39,7 +39,7 @@ pub(crate) struct Arguments {
     /// Search for the largest value that fits: ctx, ub, np, kv, split, ngl, moe, several with commas, or all.
     /// Prints flags to paste on stdout, and the reasons on stderr
     #[arg(long, value_name = "WHAT", num_args = 0..=1, default_missing_value = "all", value_parser = fit::directions)]
-    fit: Option<fit::Directions>,
+    fit: Option<fit::FitDirections>,
     /// Compare the plan with the memory of a running engine: a process id, or the address of a llama-server
     /// or plimsoll serve on this machine
     #[arg(long, value_name = "PID|URL", conflicts_with_all = ["fit", "svg", "html"])]
@@ -58,10 +58,10 @@ pub(crate) struct Arguments {
     /// Engine, with its build if known: llama.cpp, llama.cpp@10605, ik_llama.cpp. By default llama.cpp, or the engine that
     /// --exact asks
     #[arg(long, value_parser = engine)]
-    engine: Option<Engine>,
+    engine: Option<EngineBuild>,
     /// Program of the engine that will run: llama-server, llama-fit-params, llama-cli, library
     #[arg(long, default_value = "llama-server", value_parser = program)]
-    program: Program,
+    program: ProgramKind,
     /// Ask the engine itself, without a GPU: the named llama-server, or the one that `serve` would use; with
     /// --check the running one
     #[arg(long, value_name = "ENGINE", num_args = 0..=1, require_equals = true)]
@@ -118,7 +118,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     }
     let options = Options::from_argv(&arguments.flags)?;
     let asking = match &arguments.exact {
-        Some(named) => Some(Asking::open(arguments, named.as_deref(), &options, &cards)?),
+        Some(named) => Some(ExactQuery::open(arguments, named.as_deref(), &options, &cards)?),
         None => None,
     };
     let plan = match &asking {
@@ -176,7 +176,7 @@ fn page(arguments: &Arguments, options: &Options, plan: &Plan, cards: &[Card]) -
     let besides: Vec<u64> = plan.largest_context.into_iter().collect();
     let points = plimsoll_planner::fit::course(
         &request,
-        &plimsoll_planner::fit::Formulas(request),
+        &plimsoll_planner::fit::ClosedForms(request),
         POINTS,
         &besides,
     );
@@ -184,8 +184,8 @@ fn page(arguments: &Arguments, options: &Options, plan: &Plan, cards: &[Card]) -
 }
 
 impl Arguments {
-    fn engine(&self) -> Engine {
-        self.engine.unwrap_or(Engine::LLAMA_CPP)
+    fn engine(&self) -> EngineBuild {
+        self.engine.unwrap_or(EngineBuild::LLAMA_CPP)
     }
 
     /// The cards as seen by a program that is held to a budget.
@@ -214,15 +214,20 @@ impl Arguments {
 /// Plans the memory of an engine with these flags on these cards.
 pub(super) fn made(
     words: &[String],
-    engine: Engine,
-    program: Program,
+    engine: EngineBuild,
+    program: ProgramKind,
     cards: &[Card],
 ) -> Result<Plan, Error> {
     wished(&Options::from_argv(words)?.wish(program)?, engine, program, cards)
 }
 
 /// The same for flags that have been read.
-pub(super) fn wished(wish: &Wish, engine: Engine, program: Program, cards: &[Card]) -> Result<Plan, Error> {
+pub(super) fn wished(
+    wish: &ModelParams,
+    engine: EngineBuild,
+    program: ProgramKind,
+    cards: &[Card],
+) -> Result<Plan, Error> {
     let models = Models::read(wish, engine)?;
     Ok(plimsoll_planner::plan(
         &models.request(wish, engine, program, cards),
@@ -240,9 +245,9 @@ struct Models {
 impl Models {
     fn request<'a>(
         &'a self,
-        wish: &'a Wish,
-        engine: Engine,
-        program: Program,
+        wish: &'a ModelParams,
+        engine: EngineBuild,
+        program: ProgramKind,
         cards: &'a [Card],
     ) -> PlanRequest<'a> {
         PlanRequest {
@@ -257,7 +262,7 @@ impl Models {
         }
     }
 
-    fn read(wish: &Wish, engine: Engine) -> Result<Self, Error> {
+    fn read(wish: &ModelParams, engine: EngineBuild) -> Result<Self, Error> {
         let dialect = match engine.kind {
             EngineKind::LlamaCpp => Dialect::Ggml,
             EngineKind::IkLlamaCpp => Dialect::Ik,
@@ -306,7 +311,7 @@ fn told_apart(described: &[Card]) -> Vec<Card> {
     cards
 }
 
-fn engine(text: &str) -> Result<Engine, String> {
+fn engine(text: &str) -> Result<EngineBuild, String> {
     let (name, build) = text
         .split_once('@')
         .map_or((text, None), |(name, build)| (name, Some(build)));
@@ -322,17 +327,17 @@ fn engine(text: &str) -> Result<Engine, String> {
             .parse()
             .map_err(|_| format!("`{build}` is no build; write llama.cpp@10605"))
     };
-    Ok(Engine {
+    Ok(EngineBuild {
         kind,
         build: build.map(number).transpose()?,
     })
 }
 
-fn program(name: &str) -> Result<Program, String> {
-    Program::from_name(name).ok_or_else(|| {
+fn program(name: &str) -> Result<ProgramKind, String> {
+    ProgramKind::from_name(name).ok_or_else(|| {
         format!(
             "`{name}` is no program whose memory is known; known are {}",
-            Program::NAMES
+            ProgramKind::NAMES
         )
     })
 }

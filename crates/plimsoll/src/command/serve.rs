@@ -9,15 +9,15 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use plimsoll_base::{Bytes, Card};
-use plimsoll_config::{GuardMode, GuardWish, ReclaimBeforeLoad};
+use plimsoll_config::{GuardMode, GuardSettings, ReclaimBeforeLoad};
 use plimsoll_launch::PLIMSOLL;
 use plimsoll_scheduler::place::Ledger;
 use plimsoll_serve::Listen;
 use plimsoll_serve::widest;
-use plimsoll_serve::{Check, Daemon, DaemonError, Setup};
+use plimsoll_serve::{ConfigCheck, Daemon, DaemonError, Setup};
 use tokio::runtime::{self, LocalOptions};
 
-use super::rungs::Rungs;
+use super::rungs::OomLadder;
 
 use crate::report::ExitStatus;
 
@@ -65,7 +65,7 @@ pub(crate) struct Arguments {
     /// Guard mode for engines on CUDA cards, unless the model's section sets one: observe counts memory,
     /// budget also refuses allocations beyond the claim [default: observe]
     #[arg(long, value_name = "MODE")]
-    guard: Option<Guard>,
+    guard: Option<GuardChoice>,
     /// Milliseconds to wait for guarded processes to release cached memory before evicting or refusing a
     /// model; 0 disables [default: 500]
     #[arg(long, value_name = "MILLISECONDS", value_parser = clap::value_parser!(u64).range(..=3_600_000))]
@@ -79,11 +79,11 @@ pub(crate) struct Arguments {
     #[arg(long = "allow-origin", value_name = "ORIGIN")]
     origins: Vec<String>,
     #[command(flatten)]
-    rungs: Rungs,
+    rungs: OomLadder,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
-enum Guard {
+enum GuardChoice {
     Off,
     Observe,
     Budget,
@@ -149,11 +149,11 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Error> {
         reserve,
         engine,
         log_file,
-        guard: GuardWish {
+        guard: GuardSettings {
             mode: guard.map(|guard| match guard {
-                Guard::Off => GuardMode::Off,
-                Guard::Observe => GuardMode::Observe,
-                Guard::Budget => GuardMode::Budget,
+                GuardChoice::Off => GuardMode::Off,
+                GuardChoice::Observe => GuardMode::Observe,
+                GuardChoice::Budget => GuardMode::Budget,
             }),
             ..rungs.wish()
         },
@@ -163,7 +163,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Error> {
     };
     // `--check` ends at once, so it needs no restart for the allocator.
     if check {
-        return on_one_thread(async { Ok(print_check(&Check::of(setup).await?)) });
+        return on_one_thread(async { Ok(print_check(&ConfigCheck::of(setup).await?)) });
     }
     fix_allocator_thresholds();
     on_one_thread(async {
@@ -175,7 +175,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Error> {
 }
 
 /// Prints one line for each card and each model on stdout.
-fn print_check(check: &Check) -> ExitCode {
+fn print_check(check: &ConfigCheck) -> ExitCode {
     let mut stdout = anstream::stdout().lock();
     let mut say = |line: String| {
         // A closed stdout must not change the exit status.
@@ -224,7 +224,7 @@ fn fix_allocator_thresholds() {
     again.arg0(arguments.next().unwrap_or_else(|| "plimsoll".into()));
     // Without the restart the daemon works too, but keeps more memory.
     let error = again.args(arguments).envs(THRESHOLDS).exec();
-    tracing::debug!("the allocator's thresholds stay as they are: {error}");
+    tracing::debug!("the allocator's thresholds are unchanged: {error}");
 }
 
 /// Runs the daemon's one thread.

@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use plimsoll_lab::load::{
-    Beside, BesideError, Failure, Figures, Limit, Round, Server, Settings, SoakError, State, StateError,
-    Target, Yardstick, soak, stopped,
+    Beside, BesideError, Figures, LoadFailure, LoadTarget, Round, RouterState, SoakError, SoakLimit,
+    SoakSettings, StateError, Target, WordLength, soak, stopped,
 };
 use plimsoll_probe::{Sampler, StartSamplerError};
 use serde_json::Value;
@@ -100,7 +100,7 @@ pub(crate) enum Error {
     #[error(transparent)]
     Sampler(#[from] StartSamplerError),
     #[error("cannot list the models of {target}: {failure}")]
-    Meet { target: String, failure: Failure },
+    Meet { target: String, failure: LoadFailure },
     #[error(transparent)]
     State(#[from] StateError),
     #[error(transparent)]
@@ -189,8 +189,8 @@ async fn held(arguments: &Arguments) -> Result<Rendered, Error> {
     let named = arguments.target.to_string();
     let (server, figures) = meet(arguments).await?;
     let state = match &arguments.resume {
-        Some(path) => State::resume(path, named, server.model.clone())?,
-        None => State::new(named, server.model.clone()),
+        Some(path) => RouterState::resume(path, named, server.model.clone())?,
+        None => RouterState::new(named, server.model.clone()),
     };
     let settings = settings(arguments);
     // Resumed state counts towards the limit, so the progress line shows the whole soak and not this run.
@@ -211,7 +211,7 @@ async fn held(arguments: &Arguments) -> Result<Rendered, Error> {
 }
 
 /// Asks the server for its models, and finds its process.
-async fn meet(arguments: &Arguments) -> Result<(Server, Figures), Error> {
+async fn meet(arguments: &Arguments) -> Result<(LoadTarget, Figures), Error> {
     let sampler = Sampler::start()?;
     // A wrong process id would show flat memory, which looks like a server without a leak.
     if let Some(pid) = arguments.pid.filter(|_| server_is_gone(arguments.pid)) {
@@ -219,7 +219,7 @@ async fn meet(arguments: &Arguments) -> Result<(Server, Figures), Error> {
     }
     let target = arguments.target.clone();
     let named = target.to_string();
-    let server = Server::meet(
+    let server = LoadTarget::meet(
         target,
         arguments.api_key.clone(),
         arguments.model.clone(),
@@ -234,17 +234,17 @@ async fn meet(arguments: &Arguments) -> Result<(Server, Figures), Error> {
 }
 
 fn server_is_gone(pid: Option<u32>) -> bool {
-    pid.is_some_and(|pid| plimsoll_probe::process::Process::find(pid).is_none())
+    pid.is_some_and(|pid| plimsoll_probe::process::MeasuredProcess::find(pid).is_none())
 }
 
-fn settings(arguments: &Arguments) -> Settings {
+fn settings(arguments: &Arguments) -> SoakSettings {
     // With a time limit alone, the default number of requests would end the soak early.
     let requests = match arguments.time {
         Some(_) => arguments.requests,
         None => arguments.requests.or(Some(REQUESTS)),
     };
-    Settings {
-        limit: Limit {
+    SoakSettings {
+        limit: SoakLimit {
             time: arguments.time,
             requests,
         },
@@ -253,7 +253,7 @@ fn settings(arguments: &Arguments) -> Settings {
             answer: arguments.answer,
             requests: arguments.round,
             fresh: arguments.fresh,
-            yardstick: Yardstick::default(),
+            yardstick: WordLength::default(),
         },
         clients: usize::from(arguments.clients),
         patience: arguments.patience,
@@ -265,13 +265,13 @@ fn settings(arguments: &Arguments) -> Settings {
 /// Progress on stderr: a line that is rewritten on a terminal, or a line at each interval in a log.
 #[derive(Debug)]
 struct Progress {
-    limit: Limit,
+    limit: SoakLimit,
     told: Option<Instant>,
     on_terminal: bool,
 }
 
 impl Progress {
-    fn new(limit: Limit) -> Self {
+    fn new(limit: SoakLimit) -> Self {
         Self {
             limit,
             told: None,
@@ -279,7 +279,7 @@ impl Progress {
         }
     }
 
-    fn tell(&mut self, state: &State) {
+    fn tell(&mut self, state: &RouterState) {
         let every = match self.on_terminal {
             true => EVERY_ON_TERMINAL,
             false => EVERY_IN_LOG,
@@ -330,7 +330,7 @@ fn write_to(path: &Path, text: &str) -> Result<(), Error> {
 
 /// Reads a duration such as `90s`, `30m`, `8h`, `500ms` or `2d`; a number alone is seconds.
 pub(super) fn time(text: &str) -> Result<Duration, String> {
-    let wrong = || format!("`{text}` is no time; write 500ms, 90s, 30m, 8h or 2d");
+    let wrong = || format!("`{text}` is not a duration; write 500ms, 90s, 30m, 8h or 2d");
     let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (number, unit) = text.split_at(end);
     let number: u64 = number.parse().map_err(|_| wrong())?;

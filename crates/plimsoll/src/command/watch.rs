@@ -15,12 +15,12 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use plimsoll_doctor::Exit;
-use plimsoll_lab::watch::{Collector, RecordError, Recording, Subject, about};
+use plimsoll_lab::watch::{Collector, Recording, RecordingError, WatchTarget, about};
 use plimsoll_launch::Environment;
 use plimsoll_probe::folder::OwnedFolder;
 use plimsoll_probe::guard::{PAGES, Preload, preload};
 use plimsoll_probe::library::GUARD;
-use plimsoll_probe::process::{Process, command_line};
+use plimsoll_probe::process::{MeasuredProcess, command_line};
 use plimsoll_probe::{Sampler, StartSamplerError};
 use plimsoll_telemetry::record::Source;
 use plimsoll_wire::options::GuardOptions;
@@ -28,7 +28,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::oneshot;
 use tokio::{runtime, time};
 
-use super::run::child::{self, End};
+use super::run::child::{self, ChildEnd};
 use super::run::{self, program};
 use super::soak::time as read_time;
 
@@ -70,7 +70,7 @@ pub(crate) enum Error {
     #[error(transparent)]
     Run(#[from] run::Error),
     #[error(transparent)]
-    Record(#[from] RecordError),
+    Record(#[from] RecordingError),
     #[error(transparent)]
     Show(#[from] show::Error),
     #[error(transparent)]
@@ -117,9 +117,9 @@ async fn attached(arguments: &Arguments) -> Result<ExitCode, Error> {
     // Found before the recording begins; the start time guards against a reused process id.
     let process = arguments
         .pid
-        .map(|pid| Process::find(pid).ok_or(Error::Process { pid }))
+        .map(|pid| MeasuredProcess::find(pid).ok_or(Error::Process { pid }))
         .transpose()?;
-    let subject = Subject {
+    let subject = WatchTarget {
         root: arguments.pid,
         pages: None,
     };
@@ -137,7 +137,7 @@ async fn attached(arguments: &Arguments) -> Result<ExitCode, Error> {
 }
 
 /// Resolves with the reason when the recording must end.
-async fn ended(process: Option<Process>, limit: Option<Duration>) -> io::Result<&'static str> {
+async fn ended(process: Option<MeasuredProcess>, limit: Option<Duration>) -> io::Result<&'static str> {
     // Handlers instead of the default action, so that Ctrl-C still writes the end of the record.
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;
@@ -161,7 +161,7 @@ async fn ended(process: Option<Process>, limit: Option<Duration>) -> io::Result<
     Ok(tokio::select! {
         _ = interrupt.recv() => "stopped by hand",
         _ = terminate.recv() => "stopped by a signal",
-        () = over => "the time is over",
+        () = over => "the recording time is over",
         () = gone => "the process ended",
     })
 }
@@ -187,7 +187,7 @@ async fn started(arguments: &Arguments) -> Result<ExitCode, Error> {
         let Ok(pid) = told.await else {
             return std::future::pending().await;
         };
-        let subject = Subject {
+        let subject = WatchTarget {
             root: Some(pid),
             pages: Some(folder.path().to_owned()),
         };
@@ -216,7 +216,7 @@ async fn started(arguments: &Arguments) -> Result<ExitCode, Error> {
             failed = recording.go_on(&mut collector, arguments.every), if failure.is_none() => failure = failed.err(),
         }
     }
-    let end = end.unwrap_or(End::Code(0));
+    let end = end.unwrap_or(ChildEnd::Code(0));
     if let Some(failure) = failure {
         // A recording that cannot be written must not end the user's program.
         say(&failure.to_string());
@@ -229,10 +229,10 @@ async fn started(arguments: &Arguments) -> Result<ExitCode, Error> {
     Ok(end.repeat())
 }
 
-fn exit(end: End) -> Exit {
+fn exit(end: ChildEnd) -> Exit {
     match end {
-        End::Code(code) => Exit::Code(i32::from(code)),
-        End::Signal(signal) => Exit::Signal(signal),
+        ChildEnd::Code(code) => Exit::Code(i32::from(code)),
+        ChildEnd::Signal(signal) => Exit::Signal(signal),
     }
 }
 
@@ -257,7 +257,7 @@ fn guarded(folder: &OwnedFolder) -> (Environment, Vec<String>) {
 
 async fn begin(
     arguments: &Arguments,
-    subject: Subject,
+    subject: WatchTarget,
     command: Vec<String>,
     mut notes: Vec<String>,
 ) -> Result<(Collector, Recording), Error> {

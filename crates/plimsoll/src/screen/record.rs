@@ -9,7 +9,7 @@ use plimsoll_telemetry::record::{
 };
 
 use super::soak::lasted;
-use plimsoll_report::Page;
+use plimsoll_report::ReportPage;
 use plimsoll_report::{Chart, MOST_LINES, Mark};
 
 /// Rows of a table in the text.
@@ -97,7 +97,7 @@ impl<'a> RecordReport<'a> {
             Some(end) => end.clone(),
             // A record is written sample by sample; a machine that crashes leaves the last one half-written.
             None if *torn_bytes > 0 => {
-                format!("the record breaks off ({torn_bytes} bytes of an unfinished sample left out)")
+                format!("the recording ends in an unfinished sample ({torn_bytes} bytes are ignored)")
             }
             None => "the record breaks off".to_owned(),
         };
@@ -148,10 +148,10 @@ impl<'a> RecordReport<'a> {
             ]
         });
         vec![
-            ("cards, and what guard saw", peaks.collect()),
+            ("cards, and memory counted by guard", peaks.collect()),
             ("the machine", machine.collect()),
             ("who grew", grew.take(2 * MOST_ROWS).collect()),
-            ("what moved at once", self.moves()),
+            ("memory that was allocated or freed in one step", self.moves()),
         ]
     }
 
@@ -196,7 +196,7 @@ impl<'a> RecordReport<'a> {
     }
 
     pub(crate) fn html(&self) -> String {
-        let mut page = Page::new("What plimsoll watched");
+        let mut page = ReportPage::new("What plimsoll watched");
         let ran_out = self
             .summary
             .events
@@ -205,7 +205,10 @@ impl<'a> RecordReport<'a> {
             .count();
         let verdict = match ran_out {
             0 => self.title(),
-            count => format!("{}. Memory ran out: {count} lines say so", self.title()),
+            count => format!(
+                "{}. Memory ran out, according to {count} lines of output",
+                self.title()
+            ),
         };
         page.verdict(&verdict, ran_out > 0);
         for note in &self.summary.about.notes {
@@ -227,7 +230,7 @@ impl<'a> RecordReport<'a> {
         page.finish()
     }
 
-    fn write_said(&self, page: &mut Page) {
+    fn write_said(&self, page: &mut ReportPage) {
         if self.summary.events.is_empty() {
             return;
         }

@@ -51,7 +51,7 @@ fn write(replay: &Replay, out: &mut String) -> fmt::Result {
     if replay.refused > 0 {
         writeln!(
             out,
-            "{} requests were refused when it was recorded, and are left out",
+            "{} requests that were refused during recording are left out",
             replay.refused
         )?;
     }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use plimsoll_base::Bytes;
 use plimsoll_launch::{
-    Child, ChildEvent, ChildSpec, Ended, Environment, Launcher, Log, Readiness, StopWay, Visible,
+    Child, ChildEnded, ChildEvent, ChildSpec, Environment, Launcher, Log, Readiness, StopWay, Visible,
     child_environment, free_port,
 };
 use tokio::sync::mpsc;
@@ -134,7 +134,7 @@ impl Running {
     }
 
     /// Waits for the end, which must be the last event.
-    pub(crate) async fn ended(&mut self) -> Ended {
+    pub(crate) async fn ended(&mut self) -> ChildEnded {
         loop {
             if let ChildEvent::Ended(ended) = self.next().await {
                 assert_eq!(timeout(LIMIT, self.events.recv()).await.unwrap(), None);

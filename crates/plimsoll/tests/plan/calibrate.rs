@@ -141,7 +141,7 @@ fn what_a_context_takes_is_measured_kept_and_planned_with() {
         stdout,
         format!(
             "Fake 8G: a context takes 64 MiB (64 MiB as it is opened), the first use of cuBLAS adds 0 B (llama.cpp@10605, driver 550.54.15)\n\
-             kept in {}, for plan and serve\n",
+             saved in {}, for plan and serve\n",
             table.display()
         )
     );

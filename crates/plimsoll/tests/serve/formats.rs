@@ -159,7 +159,7 @@ fn engines_elsewhere_are_refused_with_the_line() {
     );
     assert_eq!(status, Some(2));
     assert!(
-        said.contains("a.toml:2: `proxy` is no port of this machine's loopback"),
+        said.contains("a.toml:2: `proxy` must be a port on the loopback address of this machine"),
         "{said}"
     );
 }

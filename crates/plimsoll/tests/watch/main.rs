@@ -183,7 +183,7 @@ fn a_csv_has_a_row_for_each_sample_and_a_cell_for_each_figure() {
     let csv = shown(&record, &["--csv"]).stdout;
     let csv = String::from_utf8(csv).unwrap();
     let summary = summary(&record, &[]);
-    assert_eq!(summary["end"], "the time is over");
+    assert_eq!(summary["end"], "the recording time is over");
     assert_eq!(
         u64::try_from(csv.lines().count()).unwrap(),
         summary["samples"].as_u64().unwrap() + 1

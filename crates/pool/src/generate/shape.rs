@@ -6,7 +6,7 @@
 /// Shape of a model. For a layer with latent attention ([`Latent`]), a trace contains only that attention,
 /// because its products are the largest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Shape {
+pub struct ModelShape {
     pub name: &'static str,
     pub layers: u64,
     pub embedding: u64,
@@ -17,14 +17,14 @@ pub struct Shape {
     /// Width of the feed-forward part, of one expert where there are several.
     pub feed_forward: u64,
     pub vocabulary: u64,
-    pub experts: Option<Experts>,
-    pub window: Option<Window>,
+    pub experts: Option<ExpertShape>,
+    pub window: Option<WindowShape>,
     pub latent: Option<Latent>,
 }
 
 /// Numbers of a mixture of experts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Experts {
+pub struct ExpertShape {
     pub count: u64,
     /// For each token.
     pub used: u64,
@@ -32,7 +32,7 @@ pub struct Experts {
 
 /// Sliding-window layers, which attend to the last tokens only, between layers that attend to all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Window {
+pub struct WindowShape {
     pub tokens: u64,
     /// Every n-th layer sees all tokens.
     pub global_every: u64,
@@ -58,7 +58,7 @@ pub(super) struct KvHeads {
     pub(super) window: Option<u64>,
 }
 
-impl Shape {
+impl ModelShape {
     const PLAIN: Self = Self {
         name: "",
         layers: 0,
@@ -100,7 +100,7 @@ impl Shape {
         kv_heads: 4,
         feed_forward: 768,
         vocabulary: 151_936,
-        experts: Some(Experts { count: 128, used: 8 }),
+        experts: Some(ExpertShape { count: 128, used: 8 }),
         ..Self::PLAIN
     };
 
@@ -113,7 +113,7 @@ impl Shape {
         head_size: 256,
         feed_forward: 15_360,
         vocabulary: 262_144,
-        window: Some(Window {
+        window: Some(WindowShape {
             tokens: 1024,
             global_every: 6,
             global_kv_heads: 8,
@@ -131,7 +131,7 @@ impl Shape {
         head_size: 256,
         feed_forward: 21_504,
         vocabulary: 262_144,
-        window: Some(Window {
+        window: Some(WindowShape {
             tokens: 1024,
             global_every: 6,
             global_kv_heads: 4,

@@ -9,7 +9,7 @@
 use alloc::string::{String, ToString};
 use core::fmt::{self, Write};
 
-use super::{Builder, Fault, Step, Trace};
+use super::{Builder, Fault, Trace, TraceStep};
 use crate::device::Stream;
 
 const HEADER: &str = "Thread,Time,Action,Pointer,Size,Stream";
@@ -165,13 +165,13 @@ pub(super) fn written(trace: &Trace) -> String {
     let mut sizes = alloc::vec![0; usize::try_from(trace.blocks).unwrap_or_default()];
     for (time, step) in trace.steps.iter().enumerate() {
         let (action, block, stream) = match *step {
-            Step::Allocate { block, size, stream } => {
+            TraceStep::Allocate { block, size, stream } => {
                 if let Some(place) = usize::try_from(block).ok().and_then(|at| sizes.get_mut(at)) {
                     *place = size;
                 }
                 ("allocate", block, stream)
             }
-            Step::Free { block, stream } => ("free", block, stream),
+            TraceStep::Free { block, stream } => ("free", block, stream),
         };
         let size = usize::try_from(block).ok().and_then(|at| sizes.get(at)).copied();
         // Writing to a string cannot fail. Numbers from 1: a null pointer is no block.
@@ -210,7 +210,7 @@ mod tests {
         );
         assert_eq!(
             trace.steps()[1],
-            Step::Free {
+            TraceStep::Free {
                 block: 0,
                 stream: Stream(2)
             }

@@ -4,9 +4,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use plimsoll_base::{Bytes, CardId, Demand, Placement, Reason, RunId};
+use plimsoll_base::{Bytes, CardId, MemoryModel, Placement, Reason, RunId};
 
-use crate::effect::State;
+use crate::effect::ModelState;
 use crate::load_check::LoadCheck;
 use crate::occupancy::Occupancy;
 use crate::time::{ClientId, Moment, RequestId};
@@ -21,7 +21,7 @@ const SUSPECT_CLIENTS: usize = 3;
 pub(crate) struct RunState {
     pub(crate) id: RunId,
     pub(crate) phase: RunPhase,
-    pub(crate) demand: Arc<dyn Demand>,
+    pub(crate) demand: Arc<dyn MemoryModel>,
     pub(crate) placement: Placement,
     in_flight: u32,
     /// Its depth; or the reason why that is not tracked.
@@ -87,7 +87,7 @@ pub(crate) enum Drain {
 impl RunState {
     pub(crate) fn new(
         id: RunId,
-        demand: Arc<dyn Demand>,
+        demand: Arc<dyn MemoryModel>,
         placement: Placement,
         occupancy: Result<Occupancy, String>,
         phase: RunPhase,
@@ -114,13 +114,15 @@ impl RunState {
         }
     }
 
-    pub(crate) fn state(&self) -> State {
+    pub(crate) fn state(&self) -> ModelState {
         match self.phase {
-            RunPhase::Loading { .. } => State::Loading,
+            RunPhase::Loading { .. } => ModelState::Loading,
             // A suspect run is shown like a draining one: it takes no new requests.
-            RunPhase::Ready { .. } if self.draining.is_some() || self.suspect.is_some() => State::Draining,
-            RunPhase::Ready { .. } => State::Ready,
-            RunPhase::Stopping { .. } => State::Stopping,
+            RunPhase::Ready { .. } if self.draining.is_some() || self.suspect.is_some() => {
+                ModelState::Draining
+            }
+            RunPhase::Ready { .. } => ModelState::Ready,
+            RunPhase::Stopping { .. } => ModelState::Stopping,
         }
     }
 

@@ -20,7 +20,7 @@ pub fn allowance(need: Bytes) -> Bytes {
 
 /// Memory that one run may take on one card.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Claim {
+pub struct LedgerClaim {
     pub run: RunId,
     pub holder: Arc<str>,
     pub bytes: Bytes,
@@ -37,7 +37,7 @@ pub struct Account {
     budget: Option<Bytes>,
     reserve: Bytes,
     foreign: Bytes,
-    claims: Vec<Claim>,
+    claims: Vec<LedgerClaim>,
 }
 
 impl Account {
@@ -69,7 +69,7 @@ impl Account {
         self.budget
     }
 
-    pub fn claims(&self) -> &[Claim] {
+    pub fn claims(&self) -> &[LedgerClaim] {
         &self.claims
     }
 
@@ -118,7 +118,7 @@ impl Account {
         (others().map(|claim| claim.bytes).sum(), used.saturating_sub(own))
     }
 
-    fn claim_of(&mut self, run: RunId) -> Option<&mut Claim> {
+    fn claim_of(&mut self, run: RunId) -> Option<&mut LedgerClaim> {
         self.claims.iter_mut().find(|claim| claim.run == run)
     }
 
@@ -144,11 +144,11 @@ impl Account {
 /// Refusal of a claim, because the figures that the caller used have changed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ClaimError {
-    #[error("{card} has {free} free and the claim is {asked}; place the model again")]
+    #[error("{card} has {free} free and the claim is {asked}; choose cards again")]
     OverCommit { card: CardId, asked: Bytes, free: Bytes },
     #[error("{card} is not in the ledger; place the model on cards that are")]
     NoSuchCard { card: CardId },
-    #[error("the run has a claim already; release it before claiming again")]
+    #[error("the run already has a claim; release it first")]
     AlreadyClaimed,
 }
 
@@ -157,7 +157,7 @@ pub enum ClaimError {
 pub enum AuditError {
     #[error("{card}: one run has two claims")]
     Twice { card: CardId },
-    #[error("{card}: a run that has the card to itself is shared")]
+    #[error("{card}: an exclusive run shares the card")]
     Company { card: CardId },
     #[error("{card}: {granted} was granted and the limit is {limit}")]
     OverGranted {
@@ -220,7 +220,7 @@ impl Ledger {
         for account in &mut self.accounts {
             let bytes = placement.on(&account.card.id);
             if !bytes.is_zero() {
-                account.claims.push(Claim {
+                account.claims.push(LedgerClaim {
                     run,
                     holder: holder.clone(),
                     bytes,
@@ -246,7 +246,7 @@ impl Ledger {
             // CUDA opens a context on every visible card that a program touches, so a run may use cards that
             // it was not given. This memory was never granted, and the audit does not count it.
             } else if !bytes.is_zero() {
-                account.claims.push(Claim {
+                account.claims.push(LedgerClaim {
                     run,
                     holder: holder.clone(),
                     bytes,
@@ -331,7 +331,7 @@ impl Ledger {
         self.shares(run, |claim| claim.measured)
     }
 
-    fn shares(&self, run: RunId, bytes: impl Fn(&Claim) -> Option<Bytes>) -> Vec<Share> {
+    fn shares(&self, run: RunId, bytes: impl Fn(&LedgerClaim) -> Option<Bytes>) -> Vec<Share> {
         let of_run = self.accounts.iter().filter_map(|account| {
             let claim = account.claims.iter().find(|claim| claim.run == run)?;
             Some(Share::new(account.card.id.clone(), bytes(claim)?))

@@ -6,7 +6,7 @@
 //! of a deep one, but then the deep one might wait for ever. Only requests that do not use the KV cache may
 //! go ahead.
 
-use plimsoll_base::{Card, Demand, Placement, RunId};
+use plimsoll_base::{Card, MemoryModel, Placement, RunId};
 
 use super::StateRef;
 use crate::models::ModelSlot;
@@ -32,7 +32,7 @@ impl StateRef<'_> {
     pub(crate) fn occupancy(
         self,
         id: ModelId,
-        demand: &dyn Demand,
+        demand: &dyn MemoryModel,
         placement: &Placement,
     ) -> Result<Occupancy, String> {
         let slot = self.model(id).ok_or("the model is gone")?;

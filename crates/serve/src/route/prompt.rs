@@ -14,7 +14,7 @@ use bytes::Bytes;
 use http::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
 use http::{Method, Request, StatusCode, Uri};
 use memchr::memmem;
-use plimsoll_scheduler::Depth;
+use plimsoll_scheduler::RequestDepth;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::json;
@@ -22,12 +22,12 @@ use serde_json::json;
 use super::headers;
 use super::limits::Limits;
 use super::rope::Rope;
-use super::stream::Source;
+use super::stream::StreamSource;
 use super::upstream::Upstream;
 
 mod asked;
 
-use self::asked::Asked;
+use self::asked::PromptParameters;
 
 /// Tokens that a chat template may add to the text of the body: its own system prompt and its marks.
 const TEMPLATE: u64 = 1024;
@@ -44,7 +44,7 @@ const MEDIA: [&[u8]; 5] = [
 
 /// Way in which a route uses the KV cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Use {
+enum CacheUse {
     Nothing,
     /// A prompt without an answer.
     Reads,
@@ -58,39 +58,39 @@ enum Use {
 
 /// The parts of a request that determine its depth.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Prompt<'a> {
+pub(crate) struct RequestPrompt<'a> {
     pub(crate) method: &'a Method,
     pub(crate) path: &'a str,
     pub(crate) body: &'a Rope,
 }
 
-impl Prompt<'_> {
+impl RequestPrompt<'_> {
     /// A bound, from the body alone.
-    pub(crate) fn bound(&self) -> Depth {
+    pub(crate) fn bound(&self) -> RequestDepth {
         let length = u64::try_from(self.body.len()).unwrap_or(u64::MAX);
         let works = use_of(self.method, self.path);
         let prompt = match works {
-            Use::Nothing => return Depth::NOTHING,
-            Use::Unknown => return Depth::UNKNOWN,
+            CacheUse::Nothing => return RequestDepth::NOTHING,
+            CacheUse::Unknown => return RequestDepth::UNKNOWN,
             // An embedding reads its whole input and writes nothing.
-            Use::Reads => {
-                return Depth {
+            CacheUse::Reads => {
+                return RequestDepth {
                     prompt: Some(length),
                     answer: Some(0),
                     answers: 1,
                     exact: true,
                 };
             }
-            Use::Completes => length,
-            Use::Chats | Use::Converses => length.saturating_add(TEMPLATE),
+            CacheUse::Completes => length,
+            CacheUse::Chats | CacheUse::Converses => length.saturating_add(TEMPLATE),
         };
         let text = self.text();
-        let asked = Asked::read(&text);
+        let asked = PromptParameters::read(&text);
         let answers = asked.answers();
         // Templates print tools in a form of their own, and a picture takes tokens that its bytes do not
         // bound.
         let bounded = !shows_media(&text) && !asked.has_tools();
-        Depth {
+        RequestDepth {
             prompt: bounded.then(|| prompt.saturating_mul(answers)),
             answer: asked.limit(),
             answers,
@@ -99,11 +99,11 @@ impl Prompt<'_> {
     }
 
     /// The engine's count; `None` if it does not answer.
-    pub(crate) async fn count(&self, upstream: &Upstream, limits: &Limits) -> Option<Depth> {
+    pub(crate) async fn count(&self, upstream: &Upstream, limits: &Limits) -> Option<RequestDepth> {
         let text = self.text();
-        let asked = Asked::read(&text);
+        let asked = PromptParameters::read(&text);
         let prompt = match use_of(self.method, self.path) {
-            Use::Chats => {
+            CacheUse::Chats => {
                 // The body as it came: the route takes a chat request and prints it through the template.
                 let body = Rope::from(Bytes::copy_from_slice(&text));
                 let answer = ask(upstream, "/apply-template", body, limits).await?;
@@ -117,7 +117,7 @@ impl Prompt<'_> {
         let answer = ask(upstream, "/tokenize", Rope::from(Bytes::from(body)), limits).await?;
         let tokens = serde_json::from_slice::<Tokens>(&answer).ok()?.tokens.len();
         let tokens = u64::try_from(tokens).unwrap_or(u64::MAX);
-        Some(Depth {
+        Some(RequestDepth {
             prompt: Some(tokens.saturating_mul(asked.answers())),
             answer: asked.limit(),
             answers: asked.answers(),
@@ -145,20 +145,20 @@ struct Tokens {
     tokens: Vec<IgnoredAny>,
 }
 
-fn use_of(method: &Method, path: &str) -> Use {
+fn use_of(method: &Method, path: &str) -> CacheUse {
     // GET never starts a prompt in llama-server.
     if method.is_safe() {
-        return Use::Nothing;
+        return CacheUse::Nothing;
     }
     // llama-server serves most routes with and without `/v1`.
     match path.strip_prefix("/v1").unwrap_or(path) {
-        "/chat/completions" => Use::Chats,
-        "/messages" | "/responses" => Use::Converses,
-        "/completions" | "/completion" | "/infill" => Use::Completes,
-        "/embeddings" | "/embedding" | "/rerank" | "/reranking" => Use::Reads,
-        "/tokenize" | "/detokenize" | "/apply-template" | "/props" | "/lora-adapters" => Use::Nothing,
-        path if path.ends_with("/input_tokens") || path.ends_with("/count_tokens") => Use::Nothing,
-        _ => Use::Unknown,
+        "/chat/completions" => CacheUse::Chats,
+        "/messages" | "/responses" => CacheUse::Converses,
+        "/completions" | "/completion" | "/infill" => CacheUse::Completes,
+        "/embeddings" | "/embedding" | "/rerank" | "/reranking" => CacheUse::Reads,
+        "/tokenize" | "/detokenize" | "/apply-template" | "/props" | "/lora-adapters" => CacheUse::Nothing,
+        path if path.ends_with("/input_tokens") || path.ends_with("/count_tokens") => CacheUse::Nothing,
+        _ => CacheUse::Unknown,
     }
 }
 
@@ -202,7 +202,7 @@ async fn exchange(
     head.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     *request.headers_mut() = headers::to_engine(&head, upstream);
     let (head, body) = wire.send(request).await.ok()?.into_parts();
-    let mut source = Source { wire, body };
+    let mut source = StreamSource { wire, body };
     let Ok(Some(answer)) = source.rest(LONGEST_COUNT).await else {
         return Some(None);
     };
@@ -216,9 +216,9 @@ mod tests {
     use super::*;
     use crate::route::rope::tests::rope_of;
 
-    fn bound(path: &str, body: &str) -> Depth {
+    fn bound(path: &str, body: &str) -> RequestDepth {
         let body = rope_of(body.as_bytes(), &[7]);
-        let prompt = Prompt {
+        let prompt = RequestPrompt {
             method: &Method::POST,
             path,
             body: &body,
@@ -291,17 +291,17 @@ mod tests {
             "/v1/chat/completions/input_tokens",
             "/props",
         ] {
-            assert_eq!(bound(path, "{}"), Depth::NOTHING, "{path}");
+            assert_eq!(bound(path, "{}"), RequestDepth::NOTHING, "{path}");
         }
         for path in ["/slots/0", "/v1/audio/transcriptions", "/v1/made/up"] {
-            assert_eq!(bound(path, "{}"), Depth::UNKNOWN, "{path}");
+            assert_eq!(bound(path, "{}"), RequestDepth::UNKNOWN, "{path}");
         }
-        let got = Prompt {
+        let got = RequestPrompt {
             method: &Method::GET,
             path: "/slots",
             body: &Rope::default(),
         };
-        assert_eq!(got.bound(), Depth::NOTHING);
+        assert_eq!(got.bound(), RequestDepth::NOTHING);
         assert_eq!(bound("/v1/embeddings", r#"{"input":"abc"}"#).answer, Some(0));
     }
 

@@ -15,13 +15,13 @@ use bytes::Bytes;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 
 use super::connection::StallLimit;
-use super::harbor::Pass;
-use super::problem::Problem;
-use super::sse::{Dialect, EventGuard};
-use super::tokens::Tail;
+use super::model_service::Pass;
+use super::problem::HttpProblem;
+use super::sse::{EventDialect, EventGuard};
+use super::tokens::PromptTail;
 use super::upstream::Wire;
 
-type Fate = Pin<Box<dyn Future<Output = Problem>>>;
+type Fate = Pin<Box<dyn Future<Output = HttpProblem>>>;
 
 /// The engine closed the connection within an answer that cannot be ended correctly.
 #[derive(Debug, thiserror::Error)]
@@ -29,14 +29,14 @@ type Fate = Pin<Box<dyn Future<Output = Problem>>>;
 pub(crate) struct BrokenAnswer(hyper::Error);
 
 pub(crate) struct Relay<P: Pass> {
-    source: Option<Source>,
+    source: Option<StreamSource>,
     /// Held until the answer is over.
     pass: Option<P>,
     /// Pieces that may go to the client and have not yet.
     ready: VecDeque<Bytes>,
-    guard: Option<(EventGuard, Dialect)>,
+    guard: Option<(EventGuard, EventDialect)>,
     /// Last bytes of the answer, kept if its depth is tracked.
-    tail: Option<Tail>,
+    tail: Option<PromptTail>,
     /// Set when the engine broke off; the future returns the reason.
     fate: Option<Fate>,
     stall_limit: StallLimit,
@@ -44,12 +44,12 @@ pub(crate) struct Relay<P: Pass> {
 
 /// An engine's answer that is being read: its body, and the connection that delivers it.
 #[derive(Debug)]
-pub(crate) struct Source {
+pub(crate) struct StreamSource {
     pub(crate) wire: Wire,
     pub(crate) body: Incoming,
 }
 
-impl Source {
+impl StreamSource {
     /// Polls the body first, because that makes the connection read on.
     pub(crate) fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<hyper::Result<Frame<Bytes>>>> {
         if let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(context) {
@@ -80,7 +80,7 @@ impl Source {
     }
 }
 
-impl Source {
+impl StreamSource {
     /// Collects the whole body; `None` where it is longer than `most` bytes.
     pub(crate) async fn rest(&mut self, most: usize) -> hyper::Result<Option<Vec<u8>>> {
         let mut whole = Vec::new();
@@ -100,8 +100,8 @@ impl Source {
 impl<P: Pass> Relay<P> {
     /// Relays `source`, whose first piece `first` was read already. With a dialect, the answer is an event
     /// stream and is guarded as such.
-    pub(crate) fn new(source: Source, pass: P, first: Bytes, dialect: Option<Dialect>) -> Self {
-        let tail = pass.counts_tokens().then(Tail::default);
+    pub(crate) fn new(source: StreamSource, pass: P, first: Bytes, dialect: Option<EventDialect>) -> Self {
+        let tail = pass.counts_tokens().then(PromptTail::default);
         let stall_limit = pass.stall_limit();
         let mut relay = Self {
             source: Some(source),
@@ -149,7 +149,7 @@ impl<P: Pass> Relay<P> {
         if let (Some(source), Some(pass)) = (self.source.take(), self.pass.take()) {
             // First, because `finished` may let the next request in, which then finds an idle connection.
             pass.upstream().give_back(source.wire);
-            pass.finished(self.tail.as_ref().and_then(Tail::tokens));
+            pass.finished(self.tail.as_ref().and_then(PromptTail::tokens));
         }
         // The engine ended the stream itself, so an event without its blank line still belongs to the client.
         if let Some((guard, _)) = &mut self.guard {

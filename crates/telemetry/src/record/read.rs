@@ -74,7 +74,7 @@ pub enum Entry {
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReadRecordError {
-    #[error("this is no record of `plimsoll watch`: it does not begin with its name")]
+    #[error("this is not a recording of `plimsoll watch`: its first bytes differ")]
     Name,
     #[error("this record is of version {found}, and this plimsoll reads version 1; use a newer one")]
     Version { found: u8 },

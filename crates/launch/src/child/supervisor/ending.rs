@@ -10,7 +10,7 @@ use tokio::process::{ChildStderr, ChildStdout};
 use tokio::time::{Instant, timeout};
 
 use super::{Phase, Supervisor};
-use crate::child::{ChildEvent, Ended};
+use crate::child::{ChildEnded, ChildEvent};
 use crate::end::{EndCause, kernel_oom_kills};
 use crate::lines::Lines;
 use crate::log_ring::{Log, LogSource};
@@ -88,7 +88,7 @@ impl Supervisor {
         // Before the pipes are read to their end: only the sweep closes their last copies.
         let exit = process.bury().await.unwrap_or(Exit::Unknown);
         let _ = timeout(DRAIN_WITHIN, drain(&mut stdout, &mut stderr, &log)).await;
-        let ended = Ended {
+        let ended = ChildEnded {
             exit,
             cause,
             was_ready,

@@ -15,13 +15,13 @@ use std::time::Duration;
 use bytes::Bytes as Body;
 use http::Method;
 use plimsoll_base::{Bytes, Card};
-use plimsoll_lab::load::{Client, Failure, Target};
+use plimsoll_lab::load::{Client, LoadFailure, Target};
 use plimsoll_launch::engine::EngineProgram;
 use plimsoll_launch::{
     Child, ChildEvent, ChildSpec, Environment, LaunchError, Launcher, Log, Readiness, StopWay, Visible,
     child_environment, free_port,
 };
-use plimsoll_planner::Engine;
+use plimsoll_planner::EngineBuild;
 use plimsoll_probe::Sampler;
 use plimsoll_probe::folder::OwnedFolder;
 use plimsoll_probe::guard::{PAGES, Preload, preload};
@@ -29,7 +29,7 @@ use plimsoll_wire::options::GuardOptions;
 use serde_json::json;
 use tokio::sync::mpsc::Receiver;
 
-use self::look::Look;
+use self::look::CalibrationLook;
 use self::wait::{ended, ready};
 use super::subject::{self, SubjectError};
 
@@ -53,27 +53,31 @@ pub(super) enum MeasureError {
     #[error("{0}")]
     Rig(RigError),
     #[error(
-        "the engine ended before it was ready; it said last:\n{0}\nhint: try it by hand; a build without CUDA, or a card without free memory, does this"
+        "the engine ended before it was ready; its last lines were:\n{0}\nhint: try it by hand; a build \
+            without CUDA, or a card without free memory, does this"
     )]
     Ended(String),
     #[error(
-        "somebody else took the engine's port, again and again\nhint: try again when the machine is less busy"
+        "another process took the engine's port each time\nhint: try again when the machine is less busy"
     )]
     PortTaken,
-    #[error("the engine was not ready within {seconds} s; it said last:\n{last}")]
+    #[error("the engine was not ready within {seconds} s; its last lines were:\n{last}")]
     Late { seconds: u64, last: String },
     #[error(
-        "the engine took nothing of the card\nhint: it must be a build with CUDA; name another with --engine"
+        "the engine allocated no memory on the card\nhint: it must be a build with CUDA; name another with \
+            --engine"
     )]
     NotOnCard,
     #[error(
-        "the driver names no process of the engine, as in a container whose processes it numbers otherwise\nhint: start the container with --pid=host, or say --alone if nobody else uses the card"
+        "the driver does not list the engine's process, as in a container with its own PID namespace\nhint: \
+            start the container with --pid=host, or pass --alone if nothing else uses the card"
     )]
     Nameless,
-    #[error("the driver does not say what is free on the card\nhint: leave --alone out")]
+    #[error("the driver does not report the card's free memory\nhint: omit --alone")]
     FreeUnknown,
     #[error(
-        "the driver counts {used} for the engine, and guard {asked} that it asked for\nhint: try again when nobody else uses the card"
+        "the driver counts {used} for the engine, and guard counts {asked} of allocations\nhint: try \
+            again when nothing else uses the card"
     )]
     Less { used: Bytes, asked: Bytes },
 }
@@ -107,9 +111,9 @@ pub(super) struct Measured {
 
 /// Engine, guard, sampler and folder shared by all measurements.
 #[derive(Debug)]
-pub(super) struct Rig {
+pub(super) struct MeasuringSetup {
     program: EngineProgram,
-    engine: Engine,
+    engine: EngineBuild,
     guard: PathBuf,
     sampler: Sampler,
     launcher: Launcher,
@@ -119,8 +123,8 @@ pub(super) struct Rig {
 }
 
 /// A running engine on one card.
-struct Run<'a> {
-    rig: &'a Rig,
+struct CalibrationRun<'a> {
+    rig: &'a MeasuringSetup,
     card: &'a Card,
     pages: PathBuf,
     child: Child,
@@ -128,10 +132,10 @@ struct Run<'a> {
     free: Option<Bytes>,
 }
 
-impl Rig {
+impl MeasuringSetup {
     pub(super) fn new(
         program: EngineProgram,
-        engine: Engine,
+        engine: EngineBuild,
         guard: PathBuf,
         sampler: Sampler,
         alone: bool,
@@ -181,7 +185,7 @@ impl Rig {
 
     async fn measured(
         &self,
-        run: &Run<'_>,
+        run: &CalibrationRun<'_>,
         events: &mut Receiver<ChildEvent>,
     ) -> Result<Measured, MeasureError> {
         ready(events, run.child.log()).await?;
@@ -190,7 +194,7 @@ impl Rig {
         let (context, opened) = (loaded.context()?, loaded.opened());
         if opened.is_none() {
             tracing::warn!(
-                "{}: the context as it is opened is not measured: NVML did not tell guard",
+                "{}: the new context was not measured: NVML gave guard no figure",
                 run.card.name
             );
         }
@@ -198,7 +202,10 @@ impl Rig {
         let cublas = match run.prompt().await {
             Ok(()) => Some(self.cublas(run.card, loaded, run.look().await?)?),
             Err(failure) => {
-                tracing::warn!("{}: what cuBLAS adds is not measured: {failure}", run.card.name);
+                tracing::warn!(
+                    "{}: the memory of cuBLAS was not measured: {failure}",
+                    run.card.name
+                );
                 None
             }
         };
@@ -210,7 +217,12 @@ impl Rig {
     }
 
     /// Memory that the prompt added permanently, less the planned size of the run-time pool.
-    fn cublas(&self, card: &Card, loaded: Look, asked: Look) -> Result<Bytes, MeasureError> {
+    fn cublas(
+        &self,
+        card: &Card,
+        loaded: CalibrationLook,
+        asked: CalibrationLook,
+    ) -> Result<Bytes, MeasureError> {
         let pool = subject::pool(&self.model, self.engine, card)?;
         Ok(asked.used.saturating_sub(loaded.used).saturating_sub(pool))
     }
@@ -219,7 +231,7 @@ impl Rig {
         &'a self,
         card: &'a Card,
         free: Option<Bytes>,
-    ) -> Result<(Run<'a>, Receiver<ChildEvent>), RigError> {
+    ) -> Result<(CalibrationRun<'a>, Receiver<ChildEvent>), RigError> {
         let port = free_port().map_err(RigError::Port)?;
         // The port makes the folder unique per attempt, so pages of a failed attempt are not read again.
         let part = format!("{}-{port}", card.id);
@@ -239,7 +251,7 @@ impl Rig {
             stop: StopWay::Terminate,
         };
         let (child, events) = self.launcher.spawn(spec, Log::new(&card.name, LOG)).await?;
-        let run = Run {
+        let run = CalibrationRun {
             rig: self,
             card,
             pages,
@@ -271,9 +283,9 @@ impl Rig {
     }
 }
 
-impl Run<'_> {
+impl CalibrationRun<'_> {
     /// A prompt that uses cuBLAS, and a few tokens of an answer.
-    async fn prompt(&self) -> Result<(), Failure> {
+    async fn prompt(&self) -> Result<(), LoadFailure> {
         let target = Target {
             host: "127.0.0.1".to_owned(),
             port: self.child.port(),

@@ -20,10 +20,10 @@ use serde_json::Value;
 
 pub(in crate::command) use self::process::again;
 
-use plimsoll_lab::load::{Client, Failure, Target};
+use plimsoll_lab::load::{Client, LoadFailure, Target};
 
 use super::{Arguments, Error};
-use crate::check::{CARD_MARGIN, Check, Checked, HOST_MARGIN, Row, Said, margin};
+use crate::check::{CARD_MARGIN, Check, Checked, HOST_MARGIN, ReportedFigure, Row, margin};
 use crate::screen;
 
 /// Time limit of a whole answer.
@@ -33,7 +33,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 pub(crate) enum CheckError {
     #[error("`{0}` is neither a process nor an address; give a number or http://127.0.0.1:8080")]
     Target(String),
-    #[error("`{0}` is not on this machine; only loopback addresses are asked")]
+    #[error("`{0}` is not on this machine; only loopback addresses are allowed")]
     NotLocal(String),
     #[error("cannot read /proc/{pid}/{file}: {error}")]
     ReadProcess {
@@ -47,17 +47,17 @@ pub(crate) enum CheckError {
     Ask {
         target: Target,
         path: &'static str,
-        failure: Failure,
+        failure: LoadFailure,
     },
-    #[error("{target}{path} does not answer as a llama-server does: no JSON")]
+    #[error("the answer of {target}{path} is not JSON, so it is not a llama-server")]
     Answer { target: Target, path: &'static str },
     #[error("cannot start a client: {0}")]
     Client(io::Error),
-    #[error("no process of ours listens at {0}; give its PID")]
+    #[error("no process of this user listens at {0}; give its PID")]
     NoListener(Target),
     #[error(
-        "{0} is a plimsoll serve, whose own claims are compared; no engine is asked\nhint: leave --exact out, or give the PID of \
-         one of its engines"
+        "{0} is a plimsoll serve: its claims are compared, so --exact does not apply\nhint: omit --exact, \
+            or give the PID of one of its engines"
     )]
     ExactDaemon(Target),
     #[error("nothing is measured: {0}")]
@@ -98,12 +98,12 @@ pub(super) fn run(arguments: &Arguments, text: &str) -> Result<ExitCode, Error> 
     let measured = rows().any(|row| row.measured.is_some());
     if !measured {
         let why = match models.iter().find_map(|model| model.pid) {
-            Some(pid) => format!("the driver names no bytes of process {pid} on the cards of its plan"),
-            None => "the daemon has seen nothing of its models' memory".to_owned(),
+            Some(pid) => format!("the driver reports no memory of process {pid} on the planned cards"),
+            None => "the daemon has not measured its models' memory".to_owned(),
         };
         return Err(CheckError::NothingMeasured(why).into());
     }
-    let agrees = |said: &Said| said.planned == said.engine;
+    let agrees = |said: &ReportedFigure| said.planned == said.engine;
     let ok = rows().all(|row| row.ok) && models.iter().flat_map(|model| &model.said).all(agrees);
     let check = Check {
         schema: "plimsoll.check/1",
@@ -150,7 +150,7 @@ fn get(target: &Target, path: &'static str) -> Result<Option<Value>, CheckError>
     };
     match tokio::task::LocalSet::new().block_on(&runtime, asked) {
         Ok(answer) => Ok(Some(answer)),
-        Err(Failure::Status { .. } | Failure::Malformed(_)) => Ok(None),
+        Err(LoadFailure::Status { .. } | LoadFailure::Malformed(_)) => Ok(None),
         Err(failure) => Err(CheckError::Ask {
             target: target.clone(),
             path,

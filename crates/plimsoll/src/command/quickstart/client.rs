@@ -28,7 +28,7 @@ pub(crate) enum AskError {
     Exchange(#[from] hyper::Error),
     #[error("cannot write the request: {0}")]
     Write(#[from] http::Error),
-    #[error("the answer is no JSON: {0}")]
+    #[error("the answer is not JSON: {0}")]
     Parse(#[from] serde_json::Error),
 }
 

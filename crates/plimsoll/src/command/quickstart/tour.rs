@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use plimsoll_base::{Bytes, Card};
-use plimsoll_scheduler::{ModelView, Snapshot, State};
+use plimsoll_scheduler::{ModelState, ModelView, SchedulerSnapshot};
 use plimsoll_serve::DaemonHandle;
 
 use super::Error;
@@ -21,7 +21,7 @@ pub(super) async fn tell(daemon: &DaemonHandle, address: SocketAddr, folder: &Fo
     title(format_args!("you ask {} again", alpha.name));
     asked(daemon, address, alpha).await?;
     title(format_args!(
-        "you ask {}, and there is no room beside {}",
+        "you ask {}, and it does not fit beside {}",
         beta.name, alpha.name
     ));
     asked(daemon, address, beta).await?;
@@ -55,7 +55,7 @@ async fn asked(daemon: &DaemonHandle, address: SocketAddr, member: &Member) -> R
 
 async fn refused(address: SocketAddr, giant: &Member) -> Result<(), Error> {
     title(format_args!(
-        "you ask {}, the same file set up for {} conversations at once",
+        "you ask {}: the same file, configured for {} conversations at once",
         giant.name, giant.slots
     ));
     let answer = put(address, giant).await?;
@@ -95,19 +95,25 @@ fn unexpected(member: &Member, answer: &Answer) -> Error {
 }
 
 /// Models that were loaded before and are not now.
-fn leavers<'a>(before: &'a Snapshot, after: &Snapshot) -> Vec<&'a ModelView> {
-    let gone = |model: &&ModelView| model.state == State::Ready && !is_ready(after, &model.name);
+fn leavers<'a>(before: &'a SchedulerSnapshot, after: &SchedulerSnapshot) -> Vec<&'a ModelView> {
+    let gone = |model: &&ModelView| model.state == ModelState::Ready && !is_ready(after, &model.name);
     before.models.iter().filter(gone).collect()
 }
 
-fn departure(before: &Snapshot, after: &Snapshot, leaver: &ModelView, newcomer: &Member) -> String {
+fn departure(
+    before: &SchedulerSnapshot,
+    after: &SchedulerSnapshot,
+    leaver: &ModelView,
+    newcomer: &Member,
+) -> String {
     // The claim exists only once the model is admitted, so it is read from the later snapshot.
     let need = claim(after, newcomer.name);
     // Free memory before the eviction is the number that explains it.
     let free: Bytes = before.cards.iter().map(|card| card.free).sum();
     let capacity: Bytes = before.cards.iter().map(|card| card.capacity).sum();
     format!(
-        "{} needs {}, of the budget's {} only {} is free:\n{} is idle and was used least recently, so it is stopped",
+        "{} needs {}, of the budget's {} only {} is free:\n{} is idle and least recently used, so it is \
+            stopped",
         newcomer.name,
         size(need),
         size(capacity),
@@ -116,7 +122,7 @@ fn departure(before: &Snapshot, after: &Snapshot, leaver: &ModelView, newcomer: 
     )
 }
 
-fn holders(snapshot: &Snapshot) -> String {
+fn holders(snapshot: &SchedulerSnapshot) -> String {
     let line = |card: &plimsoll_scheduler::CardView| {
         let holders: Vec<String> = card
             .holders
@@ -128,12 +134,12 @@ fn holders(snapshot: &Snapshot) -> String {
     snapshot.cards.iter().map(line).collect::<Vec<_>>().join("\n")
 }
 
-fn is_ready(snapshot: &Snapshot, name: &str) -> bool {
+fn is_ready(snapshot: &SchedulerSnapshot, name: &str) -> bool {
     let mut models = snapshot.models.iter();
-    models.any(|model| model.name == name && model.state == State::Ready)
+    models.any(|model| model.name == name && model.state == ModelState::Ready)
 }
 
-fn claim(snapshot: &Snapshot, name: &str) -> Bytes {
+fn claim(snapshot: &SchedulerSnapshot, name: &str) -> Bytes {
     let models = snapshot.models.iter().filter(|model| model.name == name);
     models
         .flat_map(|model| &model.claim)
@@ -159,7 +165,7 @@ pub(super) fn size(bytes: Bytes) -> String {
 /// Prints the commands to continue with.
 pub(super) fn hand_over(address: SocketAddr, folder: &Folder, budget: &Card) {
     let model = folder.pair[0].name;
-    title("now it is yours; Ctrl-C ends it");
+    title("the server keeps running; Ctrl-C stops it");
     quote(&format!(
         "curl http://{address}/v1/chat/completions -H 'content-type: application/json' -d '{}'",
         chat(model, "hello")
@@ -167,7 +173,7 @@ pub(super) fn hand_over(address: SocketAddr, folder: &Folder, budget: &Card) {
     quote(&format!("the models: {}", folder.config.display()));
     quote(&format!(
         // `kind=host` makes the budget a limit on host memory, as in the tour, on a machine with GPUs too.
-        "the same without the tour: plimsoll serve {} --card name={},kind=host,total={}B",
+        "to start it again without the tour: plimsoll serve {} --card name={},kind=host,total={}B",
         folder.config.display(),
         budget.name,
         budget.total.get()

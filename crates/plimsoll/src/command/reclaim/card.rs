@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::io::Write as _;
 use std::process::ExitCode;
 
-use plimsoll_reclaim::{CardOutcome, CardWish, reclaim_on};
+use plimsoll_reclaim::{CardOutcome, CardRequest, reclaim_on};
 use plimsoll_wire::options::Uuid;
 use serde_json::{Value, json};
 
@@ -34,7 +34,7 @@ pub(super) fn run(arguments: &Arguments, card: &str) -> Result<ExitCode, Error> 
     })
 }
 
-fn wish(arguments: &Arguments, name: &str) -> Result<CardWish, Error> {
+fn wish(arguments: &Arguments, name: &str) -> Result<CardRequest, Error> {
     let machine = plimsoll_probe::look();
     let uuid = find(name, &machine.cards)?;
     let mut cards = machine.cards.into_iter();
@@ -44,7 +44,7 @@ fn wish(arguments: &Arguments, name: &str) -> Result<CardWish, Error> {
         let card = name.to_owned();
         return Err(CardError::NoCards { card }.into());
     };
-    Ok(CardWish {
+    Ok(CardRequest {
         card,
         uuid,
         need: arguments.need.unwrap_or_default(),
@@ -53,7 +53,7 @@ fn wish(arguments: &Arguments, name: &str) -> Result<CardWish, Error> {
     })
 }
 
-fn verdict(wish: &CardWish, outcome: &CardOutcome) -> &'static str {
+fn verdict(wish: &CardRequest, outcome: &CardOutcome) -> &'static str {
     match (outcome.short(wish).is_zero(), wish.dry_run) {
         (true, _) => "enough",
         (false, true) if outcome.is_reachable(wish) => "reachable",
@@ -61,7 +61,7 @@ fn verdict(wish: &CardWish, outcome: &CardOutcome) -> &'static str {
     }
 }
 
-fn answer(wish: &CardWish, outcome: &CardOutcome) -> Value {
+fn answer(wish: &CardRequest, outcome: &CardOutcome) -> Value {
     json!({
         "schema": "plimsoll.reclaim/1",
         "card": wish.uuid.to_string(),
@@ -77,7 +77,7 @@ fn answer(wish: &CardWish, outcome: &CardOutcome) -> Value {
     })
 }
 
-fn told(wish: &CardWish, outcome: &CardOutcome) -> String {
+fn told(wish: &CardRequest, outcome: &CardOutcome) -> String {
     let mut text = format!(
         "need    {} on {}\nbefore  {} free\n",
         wish.need, wish.card.name, outcome.before
@@ -93,12 +93,14 @@ fn told(wish: &CardWish, outcome: &CardOutcome) -> String {
     }
     let short = outcome.short(wish);
     text += &match verdict(wish, outcome) {
-        "enough" if outcome.asked.is_empty() => "enough: nothing to do\n".to_owned(),
+        "enough" if outcome.asked.is_empty() => "enough memory is free: nothing to do\n".to_owned(),
         "enough" => "enough\n".to_owned(),
-        "reachable" => "not enough now; what lies idle is enough, and its holders can be asked\n".to_owned(),
+        "reachable" => "not enough now; the idle memory of guarded programs is enough, and they can be \
+            asked to release it\n"
+            .to_owned(),
         // Only guard can release another process's pool; a process without it can only be ended.
         _ if outcome.asked.is_empty() && outcome.neighbours.is_empty() => {
-            format!("not enough: {short} short, and nobody who holds the card runs under guard\n")
+            format!("not enough: {short} short, and no process on the card runs under guard\n")
         }
         _ => format!("not enough: {short} short\n"),
     };

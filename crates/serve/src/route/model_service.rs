@@ -9,19 +9,19 @@ use std::pin::Pin;
 use std::rc::Rc;
 
 use plimsoll_launch::Log;
-use plimsoll_scheduler::{ClientId, ModelId, Snapshot};
+use plimsoll_scheduler::{ClientId, ModelId, SchedulerSnapshot};
 
 use super::connection::StallLimit;
 use super::events::Events;
 use super::exposition::Exposition;
-use super::listing::Listing;
-use super::problem::Problem;
-use super::prompt::Prompt;
+use super::listing::ModelListing;
+use super::problem::HttpProblem;
+use super::prompt::RequestPrompt;
 use super::upstream::Upstream;
 
 /// Options that a request sets about its model.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Wish {
+pub(crate) struct RouteOptions {
     /// `?autoload=`: whether a model that is not running may be loaded for this; `None` leaves it to the
     /// configuration.
     pub(crate) autoload: Option<bool>,
@@ -29,7 +29,7 @@ pub(crate) struct Wish {
     pub(crate) client: ClientId,
 }
 
-pub(crate) trait Harbor: 'static {
+pub(crate) trait ModelService: 'static {
     type Pass: Pass;
 
     /// Finds a model by its name or by an alias.
@@ -43,14 +43,14 @@ pub(crate) trait Harbor: 'static {
     fn admit(
         self: Rc<Self>,
         model: ModelId,
-        wish: Wish,
-        prompt: Prompt<'_>,
-    ) -> impl Future<Output = Result<Self::Pass, Problem>>;
+        wish: RouteOptions,
+        prompt: RequestPrompt<'_>,
+    ) -> impl Future<Output = Result<Self::Pass, HttpProblem>>;
 
     /// All models, in the order in which they are listed.
     fn models(&self) -> Vec<ModelId>;
 
-    fn listing(&self, model: ModelId) -> Listing;
+    fn listing(&self, model: ModelId) -> ModelListing;
 
     /// Loads a model without a request; it is known not to run.
     fn load(&self, model: ModelId);
@@ -59,9 +59,9 @@ pub(crate) trait Harbor: 'static {
     fn unload(&self, model: ModelId);
 
     /// Reads the configuration again.
-    fn reload(&self) -> Result<(), Problem>;
+    fn reload(&self) -> Result<(), HttpProblem>;
 
-    fn snapshot(&self) -> Snapshot;
+    fn snapshot(&self) -> SchedulerSnapshot;
 
     fn events(&self) -> &Events;
 
@@ -92,9 +92,9 @@ pub(crate) trait Pass: Unpin + Sized + 'static {
 
     /// Ends an attempt in which the engine closed the connection before a byte of its answer reached the
     /// client. The result is a new pass for another attempt, or the error for the client.
-    fn bounced(self, prompt: Prompt<'_>) -> impl Future<Output = Result<Self, Problem>>;
+    fn bounced(self, prompt: RequestPrompt<'_>) -> impl Future<Output = Result<Self, HttpProblem>>;
 
     /// Ends a request whose engine broke off in the middle of its answer. The result is the error for the
     /// client. It should come soon, because the client waits for the last event of its stream.
-    fn broke(self) -> Pin<Box<dyn Future<Output = Problem>>>;
+    fn broke(self) -> Pin<Box<dyn Future<Output = HttpProblem>>>;
 }
