@@ -1,4 +1,4 @@
-//! Implementation of [`Harbor`], through which the HTTP server admits requests and lists models, by the
+//! Implementation of [`ModelService`], through which the HTTP server admits requests and lists models, by the
 //! runtime.
 
 use std::rc::Rc;
