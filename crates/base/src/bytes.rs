@@ -143,7 +143,7 @@ impl fmt::Debug for Bytes {
     }
 }
 
-/// A size that could not be read.
+/// Error: a text is not a size.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{text}` is not a size; write a number with B, KiB, MiB, GiB or TiB, e.g. 24GiB or 24576MiB")]
 pub struct ParseBytesError {

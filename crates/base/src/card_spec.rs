@@ -8,7 +8,7 @@ use std::str::FromStr;
 use super::card::{Card, CardId, CardKind, Counting};
 use crate::{Bytes, ParseBytesError};
 
-/// A description that cannot be read.
+/// Error: a card description cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CardSpecError {
     #[error(

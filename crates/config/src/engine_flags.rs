@@ -1,4 +1,4 @@
-//! llama-server flags found in a command that the user configured.
+//! llama-server flags found in a command that the user configured; the model's memory is planned from them.
 
 use plimsoll_flags::table::FlagClass;
 use plimsoll_flags::{FlagOrigin, Options, ProgramKind, Warning};

@@ -2,7 +2,7 @@
 
 use plimsoll_flags::{FlagError, FlagOrigin, FlagProblem};
 
-/// A configuration that cannot be used, as `FILE:LINE: what; remedy`.
+/// Error in a configuration, printed as `FILE:LINE: what; remedy`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{origin}: {problem}")]
 pub struct ConfigError {
@@ -22,7 +22,7 @@ impl From<FlagError> for ConfigError {
     }
 }
 
-/// A fault of a configuration.
+/// Fault of a configuration.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConfigProblem {
     #[error("the format of the file is not known; name it .ini, .yaml, .yml or .toml")]

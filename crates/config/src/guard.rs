@@ -5,8 +5,8 @@
 //!
 //! DECISION: under `serve`, guard counts an engine's memory by default and enforces nothing, because a plan
 //! that is a few MiB too low must not kill an engine that fits its card. The setting `budget` enforces the
-//! engine's claim. Settings that are not given are `None`, so that a model's own settings override the
-//! server's defaults one by one.
+//! memory that the scheduler granted to the engine. Settings that are not given are `None`, so that a model's
+//! own settings override the server's defaults one by one.
 
 use plimsoll_base::Bytes;
 use plimsoll_wire::options::{CardRule, Contexts, GgmlPoolMode, GuardOptions, Uuid};
@@ -15,7 +15,7 @@ use serde::Deserialize;
 
 use super::duration;
 
-/// Guard's mode: not loaded, counting, or enforcing.
+/// Mode of guard: not loaded, counting, or enforcing a budget.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum GuardMode {
@@ -27,7 +27,7 @@ pub enum GuardMode {
     Budget,
 }
 
-/// Guard settings; `None` is "not given".
+/// Settings of guard; `None` means "not given".
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GuardSettings {
     pub mode: Option<GuardMode>,
@@ -49,7 +49,7 @@ pub struct GuardSettings {
     pub contexts: Option<Contexts>,
 }
 
-/// A card of the plan, as it is passed to guard.
+/// A card of the plan, in the form passed to guard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GuardedCard {
     pub uuid: Uuid,

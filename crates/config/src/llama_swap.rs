@@ -115,7 +115,7 @@ pub(super) fn parse(
     Ok(reader.roster)
 }
 
-/// Global defaults of models.
+/// Global default settings of models.
 struct Defaults {
     ttl: Option<Duration>,
     load_timeout: Duration,

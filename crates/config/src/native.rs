@@ -212,7 +212,7 @@ fn words(words: &WordList, origin: impl Fn() -> FlagOrigin) -> Result<Vec<String
     }
 }
 
-/// Line numbers of the file.
+/// Line numbers for positions in the file.
 struct LineIndex<'a> {
     file: &'a Arc<str>,
     text: &'a str,

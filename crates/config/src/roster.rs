@@ -16,7 +16,7 @@ use super::before_load::ReclaimBeforeLoad;
 use super::depth::TooLarge;
 use super::guard::GuardSettings;
 
-/// The contents of a configuration file, whatever its format.
+/// Contents of a configuration file of any format.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Configuration {
     pub serve: ServeSettings,
@@ -57,7 +57,7 @@ impl fmt::Debug for ServeSettings {
     }
 }
 
-/// A model that can be asked for.
+/// A model that clients can request, with its settings.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ConfiguredModel {
     pub name: String,
@@ -131,7 +131,8 @@ impl ConfiguredModel {
     }
 }
 
-/// The place of an entry. Any two are equal, so that entries compare by what they ask for.
+/// Position of an entry in its file. All positions compare as equal, so that entries are compared by their
+/// settings.
 #[derive(Clone, Debug)]
 pub struct ConfiguredPlacement(pub FlagOrigin);
 
@@ -150,7 +151,7 @@ impl Deref for ConfiguredPlacement {
     }
 }
 
-/// The launch command of a model.
+/// Launch command of a model.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Launch {
     /// llama-server with these flags. Host, port and alias are ours to set.

@@ -1,4 +1,4 @@
-//! llama-swap's YAML.
+//! Tests of the reader of llama-swap's YAML.
 
 #![allow(clippy::unwrap_used)]
 

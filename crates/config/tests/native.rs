@@ -1,4 +1,4 @@
-//! Our own TOML.
+//! Tests of the reader of Plimsoll's own TOML format.
 
 #![allow(clippy::unwrap_used)]
 

@@ -1,4 +1,5 @@
-//! llama-server's preset files: every row here was observed on llama-server b10605.
+//! Tests of the reader of llama-server's preset files. Every expected result was observed on llama-server
+//! b10605.
 
 #![allow(clippy::unwrap_used)]
 

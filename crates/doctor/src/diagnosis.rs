@@ -32,7 +32,7 @@ pub(super) const MOST_INDIRECT: f64 = 0.79;
 const MOST_ALSO: usize = 3;
 const MOST_QUOTES: usize = 8;
 
-/// A cause that was considered.
+/// A possible cause with its confidence.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct DiagnosisCandidate {
     pub cause: Cause,
@@ -40,7 +40,7 @@ pub struct DiagnosisCandidate {
     pub confidence: f64,
 }
 
-/// The likeliest cause with its evidence.
+/// The most likely cause with its evidence.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Diagnosis {
     pub cause: Cause,

@@ -14,7 +14,7 @@ use super::sizes::after;
 
 const MOST_EVIDENCE: usize = 6;
 
-/// The sign of some lines, with the lines that show it.
+/// Cause read from some lines, with the lines that show it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LastLinesFinding {
     pub sign: CauseSign,

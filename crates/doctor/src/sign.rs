@@ -2,7 +2,8 @@
 
 use plimsoll_base::Stage;
 
-/// Cause of an engine's end, as far as a single line tells. The order is the weight among several lines.
+/// Cause of an engine's end, as far as a single line shows it. Among several lines, the greatest value
+/// counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum CauseSign {
     /// The card's memory ran out.

@@ -30,7 +30,7 @@ const CACHE_TYPES: [TensorType; 9] = [
 /// `llama_max_devices`.
 const MOST_DEVICES: usize = 16;
 
-/// A flag's value, and the names for an error about it.
+/// A flag's value, with the names needed for an error message.
 #[derive(Debug)]
 pub struct GivenFlag<'a> {
     pub(crate) flag: &'static str,

@@ -12,7 +12,7 @@ use super::origin::FlagOrigin;
 use super::table::Flag;
 use super::value::FlagValue;
 
-/// One flag with its value.
+/// One flag with its value and its place.
 #[derive(Clone, Debug)]
 pub struct Setting {
     pub flag: &'static Flag,
@@ -27,7 +27,7 @@ impl PartialEq for Setting {
     }
 }
 
-/// Flags in the order they were given.
+/// Flags in the order in which they were given.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Options {
     settings: Vec<Setting>,

@@ -35,7 +35,7 @@ pub enum FlagArity {
     TwoValues,
 }
 
-/// The class of a flag, for code that treats some flags apart.
+/// Class of a flag, for code that treats some flags specially.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FlagClass {
     None,
@@ -77,7 +77,7 @@ pub enum KnownFlag {
     Preset,
 }
 
-/// One row: a flag with all its spellings.
+/// One row of the table: a flag with all its spellings.
 #[derive(Debug)]
 pub struct Flag {
     /// In llama.cpp's order; the last is the one to write, the first sorts.

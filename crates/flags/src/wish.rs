@@ -33,7 +33,7 @@ pub enum SplitMode {
     Tensor,
 }
 
-/// `-np`: how many requests at once.
+/// `-np`: the number of parallel requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Parallel {
     /// Not given: llama-server takes 4 with a unified cache, other programs 1.

@@ -1,4 +1,5 @@
-//! Arming: the moment from which guard acts in a process, and the rule that it never acts in a forked child.
+//! Arming: the moment from which guard (this library) acts in a process, and the rule that it never acts in a
+//! forked child.
 //!
 //! Guard acts after the first successful `cuInit` of a process with `PLIMSOLL_GUARD` set. Every hook reads a
 //! flag in a memory page that the kernel empties in a forked child (MADV_WIPEONFORK). So the test takes two
@@ -22,7 +23,7 @@ use crate::{process, settings, trace};
 
 mod cards;
 
-/// The flag in the page that a fork empties.
+/// The flag in a memory page that a fork empties.
 #[derive(Debug)]
 struct ArmedFlag {
     armed: AtomicBool,

@@ -1,4 +1,5 @@
-//! ggml's legacy pool (`ggml_cuda_pool_leg`), whose methods guard replaces through the class's vtable.
+//! ggml's legacy pool (`ggml_cuda_pool_leg`), whose methods guard (this library) replaces through the class's
+//! vtable.
 //!
 //! DECISION: guard never reads the pool's objects; `this` is only used as a key. Each object gets its own
 //! pool policy ([`plimsoll_pool::Ours`]) over memory of its card ([`backing`]). Blocks are reused only in the

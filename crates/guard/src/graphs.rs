@@ -1,4 +1,5 @@
-//! Begin and end of stream captures and CUDA graphs, reported to the pools that guard serves.
+//! Begin and end of stream captures and CUDA graphs, reported to ggml's pools that guard (this library)
+//! serves.
 //!
 //! DECISION: the pools are notified before a capture begins, and guard's own waits end first. So between the
 //! driver's begin and end of a capture, no pool releases memory and guard waits for nothing.

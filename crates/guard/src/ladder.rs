@@ -2,12 +2,13 @@
 //!
 //! DECISION: the rungs are ordered by their cost to the program. First comes memory that is free already:
 //! ranges that the program freed and whose work is done, and idle memory of pools (`reuse`). Then the memory
-//! is assembled from smaller pieces (`chunk`). Then guard waits: for the daemon to make room (`reclaim`) or
-//! for another process (`wait`). Then speed is lost: the part that does not fit goes to host memory
-//! (`spill`), or the whole becomes managed memory (`on-oom=managed`). If all fail, the program gets exactly
-//! CUDA_ERROR_OUT_OF_MEMORY, and the reason is recorded on the page. A rung whose option is not set is
-//! skipped. Nothing is tried during a stream capture, because waiting, freeing and mapping would invalidate
-//! it. The ladder itself holds no lock; a caller may (see `ggml::pools`).
+//! is assembled from smaller pieces (`chunk`). Then guard (this library) waits: for the daemon to make room
+//! (`reclaim`) or for another process (`wait`). Then speed is lost: the part that does not fit goes to host
+//! memory (`spill`), or the whole becomes managed memory (`on-oom=managed`). If all fail, the program gets
+//! exactly CUDA_ERROR_OUT_OF_MEMORY, and the reason is recorded on the page, a shared-memory file for the
+//! daemon. A rung whose option is not set is skipped. Nothing is tried during a stream capture, because
+//! waiting, freeing and mapping would invalidate it. The ladder itself holds no lock; a caller may (see
+//! `ggml::pools`).
 
 use core::time::Duration;
 
@@ -30,7 +31,7 @@ use crate::{settings, spill};
 
 pub(crate) use idle_request::answer;
 
-/// A request that was refused once.
+/// An allocation request that was refused once.
 struct RefusedRequest<'a> {
     card: CardIndex,
     size: u64,

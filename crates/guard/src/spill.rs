@@ -112,7 +112,7 @@ pub(crate) fn managed(index: CardIndex, size: u64, advice: ManagedAdvice) -> Res
     ))
 }
 
-/// Failure of one place.
+/// Failure to use one kind of host memory.
 enum SpillError {
     /// More bytes would be in host memory than may be.
     Limit,

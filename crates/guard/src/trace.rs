@@ -22,7 +22,7 @@ use crate::state::{CardIndex, page};
 use crate::text::Text;
 use crate::{clock, process};
 
-/// Fields of a record, without kind and time.
+/// Fields of a trace record, without kind and time.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct TraceEvent {
     pub(crate) card: u8,
@@ -135,7 +135,7 @@ pub(crate) fn number() -> u64 {
     NEXT.fetch_add(1, Relaxed)
 }
 
-/// Dense numbers for handles, in the order of their first use.
+/// Consecutive numbers for handles, in the order of their first use.
 #[derive(Debug)]
 struct DenseNumbers {
     known: AddressMap<u16>,

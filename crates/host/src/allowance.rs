@@ -10,7 +10,7 @@ use plimsoll_base::{Bytes, Reason};
 
 use super::{Chip, Driver, HostSnapshot, Release};
 
-/// The memory that a driver's request is served from.
+/// The kernel figure that limits a driver's request: free or available memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum AllowanceGate {
     /// Free memory only: page cache counts as used.
@@ -29,7 +29,7 @@ pub struct Allowance {
     pub reason: Reason,
 }
 
-/// One limit.
+/// One limit on allocatable memory, with its reason.
 struct AllowanceBound {
     bytes: Bytes,
     /// Dropping page cache raises it.

@@ -9,13 +9,13 @@ use plimsoll_base::Bytes;
 
 use super::fields::{self, MOST_ORDERS, MOST_ZONES};
 
-/// The free blocks of all zones.
+/// Free memory blocks of all zones.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BuddyInfo {
     pub zones: Vec<ZoneBlocks>,
 }
 
-/// Free blocks of 2^order pages in a zone; the index is the order.
+/// Free blocks of a zone; the index is the order, and a block has 2^order pages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ZoneBlocks {
     pub node: u32,

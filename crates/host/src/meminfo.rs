@@ -8,7 +8,7 @@ use plimsoll_base::Bytes;
 
 use super::fields;
 
-/// Fields of the file; `None` for one that is absent or no number.
+/// Fields of `/proc/meminfo`; `None` for one that is absent or not a number.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MemInfo {
     pub total: Option<Bytes>,

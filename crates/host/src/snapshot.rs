@@ -7,7 +7,7 @@ use plimsoll_base::Bytes;
 
 use super::{BuddyInfo, CgroupLimit, Chip, Driver, MemInfo, PageTypeInfo, Release, ZoneInfo, cgroup, nvmap};
 
-/// Files by their paths from the root of the tree, without a leading slash.
+/// Source of files by their paths from the root, without a leading slash.
 pub trait ProcTree {
     fn read(&self, path: &str) -> Result<Vec<u8>, Unseen>;
     /// The names in a folder; none if there is no such folder.
@@ -16,7 +16,7 @@ pub trait ProcTree {
     fn page(&self) -> Option<Bytes>;
 }
 
-/// Reasons for an unread file.
+/// Reason why a file was not read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unseen {
     Missing,

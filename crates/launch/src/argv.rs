@@ -12,8 +12,9 @@ use super::spawn::ChildSpec;
 
 /// Returns a key for one child: 128 random bits in hexadecimal.
 ///
-/// It keeps other users of the machine from talking to a child past the daemon. It goes into the environment
-/// (`LLAMA_API_KEY`), which only the owner can read, never onto the command line, which everybody can.
+/// The key prevents other users of the machine from accessing an engine without the daemon. It is passed in
+/// the environment (`LLAMA_API_KEY`), which only the owner can read, never on the command line, which is
+/// public.
 pub fn random_key() -> io::Result<String> {
     let mut bits = [0_u8; 16];
     // The kernel's generator: /dev/urandom needs no crate and never waits once the machine is up.

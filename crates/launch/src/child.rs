@@ -17,11 +17,11 @@ mod supervisor;
 
 pub(super) use self::supervisor::supervise;
 
-/// A change in a child's life.
+/// Change in the state of a child process.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ChildEvent {
-    /// It loads; the payload is llama-server's `{"stages", "current", "value"}`, null where all we know is
-    /// that it still writes lines. May be skipped under load.
+    /// The child is loading. The payload is llama-server's `{"stages", "current", "value"}`, or null if only
+    /// log output shows that the child makes progress. May be skipped under load.
     Progress(Value),
     /// It takes requests; the payload is its own entry of `/v1/models`, null where it has none.
     Ready(Value),
@@ -31,21 +31,21 @@ pub enum ChildEvent {
     Ended(ChildEnded),
 }
 
-/// All that is known of a child's end.
+/// Everything known about a child's end.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ChildEnded {
     pub exit: Exit,
     pub cause: EndCause,
-    /// True if it had ever taken requests.
+    /// True if it was ready for requests at any time.
     pub was_ready: bool,
     pub ran: Duration,
-    /// The kernel killed some process for want of memory while this one ran.
+    /// The kernel's out-of-memory killer killed some process while this one ran.
     pub kernel_oom_kill: bool,
     /// Of the stage in which it died: those since it was ready, if it ever was.
     pub last_lines: Vec<String>,
 }
 
-/// A running child. Dropping it kills the child and all it started.
+/// Handle of a running child. Dropping it kills the child and all processes that it started.
 #[derive(Debug)]
 pub struct Child {
     pid: u32,

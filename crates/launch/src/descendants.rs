@@ -25,7 +25,7 @@ const CGROUPS: &str = "/sys/fs/cgroup";
 /// Rounds of a sweep. A process that forks faster than it is killed is met again in the next round.
 const ROUNDS: usize = 8;
 
-/// A process of the machine with what tells whose descendant it is.
+/// A process of the machine, with the properties that show its ancestry.
 #[derive(Debug)]
 struct SeenProcess {
     process: Process,
@@ -52,7 +52,8 @@ fn seen() -> Vec<SeenProcess> {
         .collect()
 }
 
-/// Returns the processes of the engine whose group is `leader`: group, tree and mark.
+/// Returns the processes of the engine whose group is `leader`, found by group, process tree and environment
+/// mark.
 fn of(leader: i32) -> Vec<SeenProcess> {
     let mut others = seen();
     let mut found: Vec<SeenProcess> = Vec::new();
@@ -90,8 +91,8 @@ pub(super) fn sockets_of(leader: u32) -> BTreeSet<u64> {
         .collect()
 }
 
-/// Kills every process of the engine whose group is `leader`, sessions of their own included. The leader
-/// itself may be a zombie; it must be unreaped, so that its number is its own.
+/// Kills every process of the engine whose group is `leader`, including those in other sessions. The leader
+/// itself may be a zombie; it must not have been reaped, so that its number is not reused.
 pub fn sweep(leader: u32) {
     let Ok(leader) = i32::try_from(leader) else { return };
     for _ in 0..ROUNDS {
@@ -118,12 +119,12 @@ fn kill(one: &SeenProcess) {
     }
 }
 
-/// A cgroup of one engine, where the daemon may make one.
+/// The cgroup of one engine, if the daemon may create one.
 #[derive(Debug)]
 pub(super) struct ChildCgroup(PathBuf);
 
 impl ChildCgroup {
-    /// Moves the process `leader` into a cgroup of its own below the daemon's; `None` where that is not
+    /// Moves the process `leader` into a new cgroup below the daemon's; `None` if the daemon's is not
     /// delegated.
     pub(super) fn enclose(leader: u32) -> Option<Self> {
         let own = fs::read_to_string("/proc/self/cgroup").ok()?;

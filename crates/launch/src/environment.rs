@@ -46,7 +46,7 @@ const NOT_INHERITED: &[&str] = &[
     "MALLOC_TRIM_THRESHOLD_",
 ];
 
-/// The variable that ggml-vulkan reads (`ggml-vulkan.cpp: ggml_vk_instance_init @ b10605`); an empty list is
+/// Variable that ggml-vulkan reads (`ggml-vulkan.cpp: ggml_vk_instance_init @ b10605`); an empty list selects
 /// no card.
 const VULKAN: &str = "GGML_VK_VISIBLE_DEVICES";
 /// Variables of the other runtimes, each with the value that hides every card.
@@ -59,7 +59,7 @@ const OTHER_RUNTIMES: &[(&str, &str)] = &[
     ("ONEAPI_DEVICE_SELECTOR", "*:cpu"),
 ];
 
-/// A whole environment, sorted by name.
+/// All environment variables of a process, sorted by name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Environment(BTreeMap<OsString, OsString>);
 
@@ -91,8 +91,8 @@ impl FromIterator<(OsString, OsString)> for Environment {
 
 /// Returns the environment of a child of a daemon with the environment `daemon`.
 ///
-/// `own` are the model's variables. `control_port` is given for a llama-server, which then reports its state;
-/// `key` is the key it shall ask for, in the environment so that `ps` does not show it.
+/// `own` are the model's variables. `control_port` is set for a llama-server, which then reports its state.
+/// `key` is the API key that the child requires of its clients; the environment hides it from `ps`.
 pub fn child_environment(
     daemon: impl IntoIterator<Item = (OsString, OsString)>,
     own: &[(String, String)],

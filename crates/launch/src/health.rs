@@ -17,11 +17,12 @@ use super::http_client::HttpClient;
 use super::port_owner::PortOwner;
 use super::spawn::Readiness;
 
-/// llama-server reports within milliseconds; a build without the channel is asked by HTTP after this time.
+/// Time after which a build without the control channel is checked by HTTP; llama-server reports within
+/// milliseconds.
 const SILENT_CHANNEL: Duration = Duration::from_millis(250);
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_millis(250);
-/// A child that accepts and stays silent is asked again.
+/// Time limit of one check; a child that accepts the connection but does not answer is checked again.
 const ANSWER_WITHIN: Duration = Duration::from_secs(2);
 const HEALTH: &str = "/health";
 
@@ -33,7 +34,7 @@ pub(super) enum Announced {
     Stranger(u32),
 }
 
-/// A wait for the readiness of a child that does not report it.
+/// Future that waits for the readiness of a child that does not report it.
 pub(super) type Announcement = Pin<Box<dyn Future<Output = Announced>>>;
 
 pub(super) fn announcement(readiness: &Readiness, port: u16, group: u32) -> Announcement {
@@ -47,7 +48,7 @@ pub(super) fn announcement(readiness: &Readiness, port: u16, group: u32) -> Anno
     }
 }
 
-/// Returns once `path` of the child on `port` answers 200; asks for ever otherwise.
+/// Returns once `path` of the child on `port` answers 200; repeats the check until then.
 async fn until_ready(owner: PortOwner, port: u16, path: String) -> Announced {
     let mut pause = FIRST_PAUSE;
     loop {

@@ -13,7 +13,7 @@ use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 
-/// A request that got no answer.
+/// Error of a request that got no answer.
 #[derive(Debug, thiserror::Error)]
 pub enum HttpClientError {
     #[error("cannot connect to {server}")]
@@ -28,7 +28,7 @@ pub enum HttpClientError {
     Body { most: usize },
 }
 
-/// A client of one server. Dropping it closes the connection.
+/// Client of one server. Dropping it closes the connection.
 #[derive(Debug)]
 pub struct HttpClient {
     host: String,
@@ -57,8 +57,8 @@ impl HttpClient {
         }
     }
 
-    /// Sends `request`, whose URI is a path, and returns the answer's head. The body must be read to its end
-    /// before the next request; otherwise call [`HttpClient::disconnect`].
+    /// Sends `request`, whose URI is a path, and returns the head of the answer. The body must be read to its
+    /// end before the next request; otherwise call [`HttpClient::disconnect`].
     pub async fn send(
         &mut self,
         request: Request<Full<Bytes>>,

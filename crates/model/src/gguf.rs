@@ -50,7 +50,7 @@ const VOCABULARY: &str = "tokenizer.";
 const SMALLEST_KEY: u64 = 8 + 1 + 4 + 1;
 const SMALLEST_TENSOR: u64 = 8 + 4 + 4 + 8;
 
-/// A key with its value.
+/// A GGUF key with its value.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct GgufEntry<'a> {
     pub key: &'a str,
@@ -61,7 +61,7 @@ pub struct GgufEntry<'a> {
     pub offset: u64,
 }
 
-/// A tensor as listed.
+/// A tensor's entry in a GGUF header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TensorInfo<'a> {
     pub name: &'a str,
@@ -73,7 +73,7 @@ pub struct TensorInfo<'a> {
     pub bytes: Bytes,
 }
 
-/// The header of one file.
+/// Header of one GGUF file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Header<'a> {
     pub version: u32,

@@ -9,7 +9,7 @@ use std::collections::HashSet;
 use super::gguf::Header;
 use super::{ModelError, Tensor};
 
-/// The name of one file of a set.
+/// Name of one file of a split model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SplitName<'a> {
     pub prefix: &'a str,

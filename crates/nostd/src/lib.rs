@@ -1,4 +1,5 @@
-//! Replacement for the parts of `std` that guard and phantom need inside other programs' processes.
+//! Replacement for the parts of `std` that the libraries guard and phantom need inside other programs'
+//! processes.
 //!
 //! - [`lock`]: a futex lock of four bytes that allocates nothing and registers nothing.
 //! - [`elf`]: a reader of objects that the dynamic loader has already mapped.

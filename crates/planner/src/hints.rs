@@ -65,7 +65,7 @@ pub(super) fn hints<P: CostModel>(request: &PlanRequest<'_>, price: &P, asked: &
     hints
 }
 
-/// Changes that were priced together, and their effect.
+/// Changes that were planned together, and their effect.
 #[derive(Clone, Debug)]
 struct Remedy {
     changes: Vec<RequestChange>,
@@ -104,7 +104,7 @@ impl Remedy {
     }
 }
 
-/// A change with a size, from 0 (none) to `end`.
+/// A change with a variable size, from 0 (none) to `end`.
 struct SizedChange {
     end: u64,
     /// It moves whole tensors, so memory does not follow a straight line.

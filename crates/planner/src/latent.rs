@@ -23,7 +23,7 @@ const SMALLEST_PASS: u64 = 128;
 /// More heads than any model has.
 const MOST_HEADS: u64 = 1 << 10;
 
-/// The form in which a layer caches a token.
+/// Form in which a layer caches a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LatentCache {
     Heads,
@@ -31,7 +31,7 @@ pub(super) enum LatentCache {
     VectorAndTransposed,
 }
 
-/// The sizes and the mode of one model's latent attention.
+/// Sizes and mode of one model's latent attention.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct LatentAttention {
     pub(super) sizes: Mla,
@@ -42,7 +42,7 @@ pub(super) struct LatentAttention {
 }
 
 impl LatentAttention {
-    /// `None` for other engines, and for models whose attention is not latent.
+    /// Latent attention of a model; `None` for other engines, and for models without it.
     pub(super) fn of(request: &PlanRequest<'_>, model: &Model) -> Option<Self> {
         if request.engine.kind != EngineKind::IkLlamaCpp {
             return None;

@@ -9,7 +9,7 @@ use plimsoll_flags::{ModelParams, SplitMode};
 
 use super::error::PlanError;
 
-/// Cards that flags name, as positions among the machine's, lowest first.
+/// Cards that flags name, as positions in the machine's list, lowest first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NamedCards {
     pub cards: Vec<usize>,
@@ -78,7 +78,7 @@ fn shared(shares: &[f32], cards: usize) -> Option<Vec<usize>> {
     (!given.is_empty()).then_some(given)
 }
 
-/// The cards behind device names; `none` and devices of other backends name none of them.
+/// Card numbers for a list of device names; `none` and devices of other backends give none.
 fn listed(names: &[String], cards: usize) -> Result<Vec<usize>, PlanError> {
     // Another backend may have that device, so its name is no error here.
     let find = |name: &String| {

@@ -1,4 +1,5 @@
-//! Reports of plans, replays, load tests and recordings. The functions here only format values.
+//! Reports of plans, replays, load tests and recordings. The functions here only format values that other
+//! modules computed.
 
 // One module per report; what several reports share is in the `report` crate.
 mod advice;

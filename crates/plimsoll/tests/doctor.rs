@@ -1,4 +1,4 @@
-//! `plimsoll doctor` as a process: where it reads from, what it prints, and the status with which it ends.
+//! Tests of `plimsoll doctor` as a process: its input, its output, and its exit status.
 
 #[path = "pages/hand_written.rs"]
 mod hand_written;

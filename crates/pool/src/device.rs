@@ -10,7 +10,7 @@
 
 use core::fmt;
 
-/// A position in the address space of a card, in bytes.
+/// Position in a card's address space, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Address(pub u64);
 
@@ -22,20 +22,20 @@ impl Address {
     }
 }
 
-/// A queue of work on a card, executed in order. The number is the caller's (a handle, an index).
+/// A queue of work on a card that is executed in order. The caller chooses the number (a handle, an index).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Stream(pub u64);
 
-/// A point in a stream, behind all the work that was submitted before it.
+/// A point in a stream, after all the work submitted before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DeviceEvent(pub u64);
 
-/// A captured graph and all that is instantiated from it. Addresses that were in use while it was captured
-/// are baked into it.
+/// A captured graph and everything instantiated from it. It contains the addresses that were in use during
+/// its capture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CapturedGraph(pub u64);
 
-/// A refusal by the card, or by a budget on it.
+/// Refusal of memory by the card, or by a budget on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OutOfMemory {
     /// Bytes of the request that was refused, as the device counts them.
@@ -60,7 +60,7 @@ impl fmt::Display for OutOfMemory {
 
 impl core::error::Error for OutOfMemory {}
 
-/// A card's memory and its order of work.
+/// Interface to a card: its memory and the order of its work.
 pub trait PoolDevice {
     /// Granule of every allocation and every piece of a region; a power of two.
     fn granule(&self) -> u64;

@@ -30,14 +30,14 @@ const MOST_STEPS: usize = 1 << 24;
 /// Bound on the context, beyond any engine's; with it the formulas stay far from the end of `u64`.
 const LONGEST: u64 = 1 << 26;
 
-/// The type of the KV cache. All quantised ones are copied to f16 alike.
+/// Type of the KV cache. All quantised types are copied to f16 in the same way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CacheShape {
     F16,
     Quantised,
 }
 
-/// Tokens of a prompt with an output.
+/// Tokens of a prompt for which the engine computes an output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outputs {
     /// The last one, as in a server: after its attention the last layer computes one token only.
@@ -46,7 +46,7 @@ pub enum Outputs {
     Layers,
 }
 
-/// A run of an engine.
+/// An engine run for which a trace is generated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GeneratedRun {
     pub engine: DemandRules,
@@ -86,7 +86,7 @@ impl GeneratedRun {
     }
 }
 
-/// A run for which no trace can be made.
+/// Reason why no trace can be generated for a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GenerateError {
     Context {
@@ -170,7 +170,7 @@ fn cells(tokens: u64) -> u64 {
     tokens.next_multiple_of(CELLS)
 }
 
-/// The operations of one run.
+/// Generator of one run's operations.
 struct Operations<'a> {
     shape: &'a ModelShape,
     run: &'a GeneratedRun,
@@ -276,7 +276,7 @@ fn tiled(width: u64, rows: u64) -> product::Matrix {
     }
 }
 
-/// Groups of blocks: allocated in order, freed in reverse.
+/// Builder of a trace from groups of blocks, which are allocated in order and freed in reverse.
 #[derive(Default)]
 struct Groups {
     builder: Builder,

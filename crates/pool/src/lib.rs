@@ -6,7 +6,8 @@
 //! with another. [`Direct`] is the simplest policy and the baseline of all measurements. [`Simulated`] is a
 //! device with a given size, streams, events and graphs, which records every broken rule.
 //!
-//! The crate needs only `alloc`, because guard loads it into arbitrary programs.
+//! The crate needs only `alloc`, because the library guard, which contains it, is preloaded into arbitrary
+//! programs.
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
 

@@ -7,7 +7,7 @@
 
 use crate::device::{Address, CapturedGraph, OutOfMemory, PoolDevice, Stream};
 
-/// A range that a policy handed out.
+/// Range of memory that a policy handed out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Block {
     pub address: Address,
@@ -22,7 +22,7 @@ impl Block {
     }
 }
 
-/// Extent of [`Policy::trim`].
+/// Extent of [`Policy::trim`]: which idle memory is released.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Trim {
     /// Memory that has not been needed for a while and whose work is done. Never waits; a later trim gives
@@ -32,7 +32,7 @@ pub enum Trim {
     All,
 }
 
-/// Condition under which the original aborts its process.
+/// Condition under which the original allocator aborts its process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Broken {
     /// A block was freed that was not the last one allocated.
@@ -41,7 +41,7 @@ pub enum Broken {
     AddressesUsedUp,
 }
 
-/// Hands out and takes back ranges of device memory.
+/// Allocator policy: it hands out ranges of device memory and takes them back.
 pub trait Policy {
     /// Hands out a range of at least `size` bytes for use on `stream`, aligned to 256 bytes. No two live
     /// blocks overlap, and work submitted to `stream` from now on meets no work of the range's former users.

@@ -66,7 +66,7 @@ impl ReplayOutcome {
     }
 }
 
-/// The most bytes that were live and reserved in a part of the trace.
+/// Peaks of live and reserved bytes in one part of the trace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sample {
     /// The last step of the part.
@@ -75,7 +75,7 @@ pub struct Sample {
     pub reserved: u64,
 }
 
-/// End of a replay that stopped early.
+/// Failure at which a replay stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReplayFailure {
     pub step: usize,
@@ -85,7 +85,7 @@ pub struct ReplayFailure {
     pub cause: Cause,
 }
 
-/// Cause of an early end.
+/// Cause of a failed replay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
     /// The policy refused so many bytes.

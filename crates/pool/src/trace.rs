@@ -67,7 +67,7 @@ impl Trace {
     }
 }
 
-/// A step that cannot have happened.
+/// Error: a step that cannot have happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// A block that is live was allocated again.
@@ -97,7 +97,7 @@ impl fmt::Display for Fault {
     }
 }
 
-/// Builds a trace from steps that name blocks as their source does.
+/// Builder of a trace from steps whose blocks are named as in their source.
 #[derive(Debug, Default)]
 pub(crate) struct Builder {
     trace: Trace,

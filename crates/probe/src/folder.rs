@@ -3,7 +3,7 @@
 //!
 //! The owner holds a lock on a file in the folder. The kernel releases the lock however the owner ends, so a
 //! folder whose lock is free has no owner, and the next process that creates a folder removes it. It is kept
-//! if a process that writes a guard page in it still runs.
+//! if a process under guard still writes its page (its memory figures) in it.
 
 use std::fs::{self, DirBuilder, File};
 use std::io;
@@ -21,7 +21,7 @@ const MOST: u32 = 1000;
 /// A folder this young may be about to be locked.
 const YOUNG: Duration = Duration::from_secs(60);
 
-/// A folder of this process's own. Dropping it removes it.
+/// Private folder of this process. Dropping it removes it.
 #[derive(Debug)]
 pub struct OwnedFolder {
     path: PathBuf,

@@ -37,7 +37,7 @@ pub use resident::{family, resident};
 pub use sampler::{Sampler, StartSamplerError};
 pub use sensors::Sensors;
 
-/// The machine at one moment.
+/// State of a machine at one moment.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Machine {
     /// In the order of the PCI bus, as an engine counts them under `CUDA_DEVICE_ORDER=PCI_BUS_ID`; only those
@@ -54,14 +54,14 @@ pub struct Machine {
     pub notes: Vec<String>,
 }
 
-/// Free memory of each card now, and the holders of the rest.
+/// Free memory of each card now, and the processes that hold the rest.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reading {
     pub free: Vec<(CardId, Bytes)>,
     pub holders: Vec<Holder>,
 }
 
-/// A process with memory on a card.
+/// A process that holds memory of a card.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Holder {
     pub card: CardId,

@@ -47,7 +47,7 @@ pub fn answer_questions(questions: impl BufRead, mut answers: impl Write) -> io:
     Ok(())
 }
 
-/// The asking side.
+/// Client of the helper process.
 #[derive(Debug)]
 pub(super) struct CardReader {
     child: Child,

@@ -19,13 +19,13 @@ use plimsoll_wire::env as names;
 use super::visible::keep_visible;
 use super::{Holder, Machine, Reading, Sensors, sensors, unified};
 
-/// An open NVML, or none with the reason.
+/// An open NVML library, or the reason why there is none.
 #[derive(Debug)]
 pub(super) struct NvmlSource {
     library: Result<Nvml, String>,
 }
 
-/// A card's memory as the driver reports it.
+/// Memory of a card, as reported by the driver.
 enum Memory {
     Own { total: Bytes, free: Bytes },
     Unified,

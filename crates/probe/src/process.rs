@@ -22,7 +22,7 @@ const MOST_DESCRIPTORS: usize = 65_536;
 /// A walk of the page tables that takes longer disturbs the process that is measured.
 const LONG: Duration = Duration::from_millis(50);
 
-/// A process that is not mistaken for a later one with its number.
+/// A process, identified so that a later one with the same number is not mistaken for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MeasuredProcess {
     pub pid: u32,
@@ -30,7 +30,7 @@ pub struct MeasuredProcess {
     started: u64,
 }
 
-/// The way in which a process's memory is read.
+/// Method of reading a process's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProcessGauge {
     Rollup,

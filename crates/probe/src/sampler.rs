@@ -35,7 +35,7 @@ const STILL: Duration = Duration::from_millis(500);
 #[error("cannot start the thread that reads the cards: {0}")]
 pub struct StartSamplerError(#[source] io::Error);
 
-/// A handle of the reading thread; clones share it, and it ends with the last one.
+/// Handle of the thread that reads the cards; clones share it, and the thread ends with the last one.
 #[derive(Clone, Debug)]
 pub struct Sampler {
     questions: mpsc::Sender<SampleQuestion>,
@@ -138,7 +138,7 @@ impl Reading {
     }
 }
 
-/// The thread's own side.
+/// State of the thread itself.
 struct SamplerThread {
     plimsoll: OsString,
     lookout: Option<CardReader>,

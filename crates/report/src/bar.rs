@@ -22,7 +22,7 @@ const LEGEND_COLUMN: u64 = 160;
 /// Narrower segments have no room for their letter.
 const LETTER_ROOM: f64 = 16.0;
 
-/// Look of a term, in every form of a report.
+/// Name and appearance of a memory term: letter, colour class, character and hatch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TermStyle {
     pub name: &'static str,
@@ -59,14 +59,14 @@ const fn term(
     }
 }
 
-/// One term with its size.
+/// One memory term with its size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Segment {
     pub style: TermStyle,
     pub bytes: Bytes,
 }
 
-/// One card.
+/// Memory bar of one card.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bar {
     /// Name for screen readers.

@@ -16,7 +16,7 @@ pub const PLOT_WIDTH: u64 = 620;
 /// Lines in one chart; more cannot be told apart.
 pub const MOST_LINES: usize = 8;
 
-/// One chart.
+/// A chart of several series.
 #[derive(Clone, Debug)]
 pub struct Chart {
     pub title: String,
@@ -36,7 +36,7 @@ pub struct Chart {
     pub key: Vec<KeyRow>,
 }
 
-/// One series of points, in ascending order of x.
+/// A series of points, in ascending order of x.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChartSeries {
     pub name: String,
@@ -48,7 +48,7 @@ pub struct ChartSeries {
     pub base: Vec<(u64, u64)>,
 }
 
-/// Shape that draws a series.
+/// Drawing style of a series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChartShape {
     Line,
@@ -57,7 +57,7 @@ pub enum ChartShape {
     Hatched,
 }
 
-/// A vertical line with a tooltip.
+/// Vertical line with a tooltip.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mark {
     pub at: u64,
@@ -66,7 +66,7 @@ pub struct Mark {
     pub id: Option<String>,
 }
 
-/// One row of the key at the right of the plot.
+/// One row of the legend at the right of the plot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyRow {
     /// Class and shape of the swatch; none for a row of text alone.

@@ -11,7 +11,7 @@ use plimsoll_base::{Bytes, CardId, Curve, Share, Slots};
 use super::slope::ObservedGrowth;
 use super::time::RequestId;
 
-/// Depth of one run.
+/// Depth of one run (its tokens in the KV cache), request by request.
 #[derive(Debug)]
 pub(crate) struct Occupancy {
     planned: Curve,
@@ -119,7 +119,7 @@ impl Occupancy {
         on_card.map_or(Bytes::ZERO, |share| share.bytes)
     }
 
-    /// Takes the measured memory of the run. What it exceeds the curve by is missing from the curve at every
+    /// Records the measured memory of the run. The excess over the curve is added to the curve at every
     /// depth.
     pub(crate) fn measured(&mut self, used: &[(CardId, Bytes)]) {
         let expected = self.curve.at(self.admitted());
@@ -132,8 +132,8 @@ impl Occupancy {
         }
     }
 
-    /// Takes an observed slope. With several slots an answer reports fewer tokens than the pool had to hold,
-    /// so only a steeper slope than planned is believed.
+    /// Records an observed slope. With several slots an answer reports fewer tokens than the pool had to
+    /// hold, so a slope counts only if it is steeper than planned.
     pub(crate) fn learned(&mut self, growth: ObservedGrowth) {
         let ObservedGrowth {
             bytes_per_token,

@@ -103,7 +103,7 @@ pub(crate) fn no_placement(never: NoPlacement) -> RequestRefusal {
     }
 }
 
-/// A request that goes deeper than its run ever can.
+/// Figures of a request that is deeper than its run can ever be.
 pub(crate) struct DepthRefusal<'a> {
     pub(crate) name: &'a str,
     pub(crate) depth: RequestDepth,

@@ -140,7 +140,7 @@ impl Scheduler {
         self.state().idle_runs()
     }
 
-    /// The reason why `run` was told to stop; None if it is unknown, or the run does not stop any more.
+    /// Reason why `run` was stopped; `None` if it is unknown, or if the run is no longer stopping.
     pub fn stop_reason(&self, run: RunId, now: Moment) -> Option<Reason> {
         self.at(now).stop_reason(run)
     }
@@ -179,7 +179,7 @@ impl Scheduler {
         }
     }
 
-    /// Memory may have become free, or a model began or ceased to wait.
+    /// Marks that memory may have become free, or that a model began or ended waiting.
     fn mark_dirty(&mut self) {
         // Nothing to search while no model waits; every model that begins to wait marks it again.
         if self.models.waiting() > 0 {

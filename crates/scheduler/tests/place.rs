@@ -1,4 +1,4 @@
-//! The ledger and the choice between cards, from outside.
+//! Tests of the ledger of claims and of the choice between cards, through the public interface.
 #![allow(clippy::unwrap_used, reason = "the helpers of tests are tests")]
 
 use std::sync::Arc;

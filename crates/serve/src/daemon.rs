@@ -35,14 +35,14 @@ const LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALH
 /// A process at work calls its driver every few milliseconds; a load is not delayed for one that does not.
 const ASK: Duration = Duration::from_millis(500);
 
-/// Settings of the command line; all others are in the configuration.
+/// Command-line settings of `serve`; all others are in the configuration.
 #[derive(Clone, Debug)]
 pub struct Setup {
     pub config: PathBuf,
     pub listen: Option<SocketAddr>,
     /// Other machines may use it without a key.
     pub open: bool,
-    /// Budgets on cards and descriptions of cards; empty for all cards that are there.
+    /// Budgets on cards and descriptions of cards; empty means all cards of the machine.
     pub cards: Vec<Card>,
     pub reserve: Option<Bytes>,
     pub engine: Option<PathBuf>,
@@ -53,7 +53,7 @@ pub struct Setup {
     pub ask: Option<Duration>,
     /// Action before a load, if cards share the host's memory.
     pub reclaim_before_load: Option<ReclaimBeforeLoad>,
-    /// Origins of web pages that may use the server beside those of this machine; `*` for all.
+    /// Origins of web pages that may use the server, in addition to those of this machine; `*` for all.
     pub origins: Vec<String>,
 }
 
@@ -78,7 +78,7 @@ pub enum DaemonError {
     Signals(#[source] std::io::Error),
 }
 
-/// Result of `serve --check`: the actions of `serve` with a configuration, without taking them.
+/// Result of `serve --check`: what `serve` would do with a configuration.
 #[derive(Debug)]
 pub struct ConfigCheck {
     pub cards: Vec<plimsoll_scheduler::CardLimit>,
@@ -116,7 +116,7 @@ fn sampler(cards: &[Card]) -> Result<Sampler, StartSamplerError> {
     }
 }
 
-/// A handle on a running daemon, for programs that run it in their own process.
+/// Handle on a running daemon, for programs that run it in their own process.
 #[derive(Clone)]
 pub struct DaemonHandle(Rc<Runtime>);
 

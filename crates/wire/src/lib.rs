@@ -2,7 +2,7 @@
 //!
 //! - [`mod@env`]: names of environment variables.
 //! - [`control`]: llama-server's control channel.
-//! - [`options`]: the line of options for guard.
+//! - [`options`]: the line of options for guard, the preloaded library.
 //! - [`page`]: the shared file in which a guarded process reports its figures.
 //! - [`tree`]: the shared ledger in which all processes of one command claim their budget. It includes the
 //!   claim algorithm, which is lock-free and tested with loom.

@@ -1,5 +1,5 @@
-//! Options of guard: one line of words in [`crate::env::GUARD`], written by `plimsoll run` and `plimsoll
-//! serve`.
+//! Options of guard, the preloaded library: one line of words in [`crate::env::GUARD`], written by `plimsoll
+//! run` and `plimsoll serve`.
 //!
 //! Each word switches something on, so with an empty line guard only counts:
 //!
@@ -17,7 +17,7 @@ use core::str::SplitAsciiWhitespace;
 
 use crate::page::CARDS;
 
-/// The options of one process tree.
+/// Guard's options for one process tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GuardOptions {
     cards: [Option<CardRule>; CARDS],
@@ -48,7 +48,7 @@ pub struct GuardOptions {
     pub hide_vmm: bool,
 }
 
-/// A card of the plan.
+/// Budget and need of one card of the plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CardRule {
     pub uuid: [u8; 16],
@@ -78,7 +78,7 @@ pub enum GgmlPoolMode {
     Managed,
 }
 
-/// A word that cannot be read.
+/// Error: an option of guard cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OptionsError<'a> {
     Unknown { word: &'a str },

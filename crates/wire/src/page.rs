@@ -1,7 +1,7 @@
 //! Page of a guarded process: a small shared-memory file with its memory figures and its refused allocations.
 //!
-//! Guard maps the file and changes it with atomics only; the daemon reads it with `pread` as a
-//! [`PageSnapshot`]. A request to release idle memory is an aligned four-byte `pwrite` at
+//! Guard, the preloaded library, maps the file and changes it with atomics only; the daemon reads it with
+//! `pread` as a [`PageSnapshot`]. A request to release idle memory is an aligned four-byte `pwrite` at
 //! [`Page::ask_offset`]. The budget is not on the page, because it belongs to all processes of the
 //! [tree](crate::tree).
 //!
@@ -39,7 +39,7 @@ pub enum PageState {
     Disarmed = 2,
 }
 
-/// Reason of a refusal.
+/// Reason why guard refused an allocation.
 #[repr(u32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Refusal {
@@ -65,7 +65,7 @@ impl Refusal {
     }
 }
 
-/// The whole page.
+/// Layout of a guard page.
 #[repr(C)]
 #[derive(Debug)]
 pub struct Page {
@@ -99,7 +99,7 @@ pub struct Page {
     pub pinned_peak: AtomicU64,
 }
 
-/// One card as the process uses it, in bytes.
+/// Memory figures of the process on one card, in bytes.
 #[repr(C)]
 #[derive(Debug)]
 pub struct PageCard {
@@ -131,7 +131,8 @@ pub struct PageCard {
     pub answered: AtomicU32,
 }
 
-/// One refusal. `sequence` is written last; a reader skips an entry with another number than it expects.
+/// Record of one refused allocation. `sequence` is written last; a reader skips a record with an unexpected
+/// number.
 #[repr(C)]
 #[derive(Debug)]
 pub struct Oom {

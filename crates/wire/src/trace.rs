@@ -1,4 +1,4 @@
-//! Trace format of guard: 32 bytes for each memory event of a program.
+//! Trace format of guard, the preloaded library: 32 bytes for each memory event of a program.
 //!
 //! A file is one [`TraceHeader`] and then [`TraceRecord`]s in the order of the events, little-endian, one
 //! file for each process. Blocks are identified by a number that is never reused, not by their address. So a
@@ -12,7 +12,7 @@ pub const MAGIC: [u8; 8] = *b"PLIMTRCE";
 /// Grows with every change of the layout or of the kinds; a reader refuses an unknown version.
 pub const VERSION: u32 = 2;
 
-/// The head of a trace, 64 bytes.
+/// Header of a trace file, 64 bytes.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TraceHeader {
@@ -30,7 +30,7 @@ pub struct TraceHeader {
     pub reserved: [u8; 24],
 }
 
-/// One event.
+/// Record of one memory event, 32 bytes.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TraceRecord {
@@ -55,7 +55,7 @@ pub struct TraceRecord {
     pub thread: u16,
 }
 
-/// Kind of an event.
+/// Kind of a memory event.
 #[repr(u8)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum TraceKind {

@@ -41,7 +41,7 @@ pub const SLOTS: usize = match (cfg!(loom), cfg!(miri)) {
 /// Cards of a slot; loom counts atomics.
 const PLACES: usize = if cfg!(loom) { 1 } else { CARDS };
 
-/// The whole ledger.
+/// Layout of the budget ledger.
 #[repr(C)]
 #[derive(Debug)]
 pub struct TreeLedger {
@@ -51,7 +51,7 @@ pub struct TreeLedger {
     slots: [ProcessSlot; SLOTS],
 }
 
-/// A card; processes may number it differently.
+/// Budget and peak of one card; processes may number the card differently.
 #[repr(C)]
 #[derive(Debug, Default)]
 struct TreeCard {
@@ -63,7 +63,7 @@ struct TreeCard {
     peak: AtomicU64,
 }
 
-/// The slot of one process.
+/// Slot of one process in the ledger.
 #[repr(C, align(64))]
 #[derive(Debug)]
 struct ProcessSlot {
@@ -74,7 +74,7 @@ struct ProcessSlot {
     shares: [CardShare; PLACES],
 }
 
-/// One process's bytes of one card.
+/// Bytes of one process on one card.
 #[repr(C)]
 #[derive(Debug, Default)]
 struct CardShare {
@@ -88,7 +88,7 @@ struct CardShare {
 /// is the first to refuse.
 const MOST: u64 = 1 << 48;
 
-/// Result of a claim.
+/// Result of a claim on the budget.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClaimResult {
     Granted,

@@ -1,4 +1,4 @@
-//! Structs of Plimsoll's TOML format, for serde (reading) and schemars (JSON schema).
+//! Structs that define Plimsoll's TOML configuration format, for serde (reading) and schemars (JSON schema).
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;

@@ -1,5 +1,6 @@
-//! Conversion of preset sections to model entries: keys become flags, reserved keys are dropped, names are
-//! made canonical.
+//! Conversion of the sections of a llama-server preset file to model entries.
+//!
+//! Keys become flags, keys that llama-server reserves are dropped, and names are made canonical.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -11,7 +11,7 @@ use plimsoll_flags::{FlagOrigin, Warning, quoted};
 
 use crate::failure::{ConfigError, ConfigProblem};
 
-/// A section: `[name]`, or what stands before the first.
+/// A section: `[name]`, or the lines before the first section.
 #[derive(Debug)]
 pub(super) struct Section {
     /// As written, blanks at its end included.

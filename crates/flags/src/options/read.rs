@@ -51,7 +51,7 @@ impl Options {
     }
 }
 
-/// An iterator over the settings of a command line.
+/// Iterator over the settings of a command line.
 struct ArgumentReader<'a, F> {
     argv: &'a [String],
     origin: F,

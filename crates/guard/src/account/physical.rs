@@ -16,7 +16,7 @@ use crate::driver::{AllocationHandle, DevicePointer};
 use crate::state::{CardIndex, ledger};
 use crate::trace::{self, TraceEvent};
 
-/// Memory that stands behind a handle.
+/// Place of a handle's memory: card or host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BackingMemory {
     Card,
@@ -99,7 +99,7 @@ pub(crate) fn shared(handle: AllocationHandle, address: Option<DevicePointer>) {
     }
 }
 
-/// A handle that is about to be released; goes to [`released`] or [`kept`].
+/// A handle that is being released; pass it to [`released`] or [`kept`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct HandleRelease {
     handle: AllocationHandle,

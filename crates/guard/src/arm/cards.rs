@@ -1,4 +1,5 @@
-//! Enumeration of the CUDA devices when guard arms itself.
+//! Enumeration of the CUDA devices when guard (this library) starts to act in a process, and their entry on
+//! the process's page, the shared-memory file with its figures.
 
 use core::sync::atomic::Ordering::{Relaxed, Release};
 

@@ -32,7 +32,7 @@ mod real {
     }
 }
 
-/// The driver, as one pool uses it.
+/// Access to the driver for one pool.
 #[derive(Debug)]
 pub(super) struct Backing {
     card: CardIndex,

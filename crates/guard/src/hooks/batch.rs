@@ -14,7 +14,7 @@ use crate::hooks::hooks;
 use crate::policy::copy_split::{CopyBox, CopySide, split};
 use crate::spill::copy_border;
 
-/// The arrays of a batch as the driver takes them.
+/// Arrays of a batch, as the driver takes them.
 #[derive(Clone, Copy, Debug)]
 struct CopyBatch {
     to: *const DevicePointer,
@@ -26,7 +26,7 @@ struct CopyBatch {
     kinds: usize,
 }
 
-/// The pieces of a batch.
+/// Pieces of a batch after the split.
 #[derive(Debug, Default)]
 struct BatchPieces {
     to: Vec<DevicePointer>,

@@ -12,7 +12,7 @@ use crate::hooks::hooks;
 use crate::policy::copy_split::{CopyBox, CopySide, split};
 use crate::spill::copy_border;
 
-/// A pointer to the program's memory: passed on, never followed.
+/// Pointer to the program's memory, passed on without being dereferenced.
 type HostPointer = u64;
 
 /// CU_MEMORYTYPE_DEVICE and CU_MEMORYTYPE_UNIFIED: the sides of a copy that can be in a spilled range.
@@ -41,7 +41,7 @@ struct Copy2DSide {
     pitch: u64,
 }
 
-/// `CUDA_MEMCPY3D_v2`, and `CUDA_MEMCPY3D_PEER`, which has contexts where this has nothing.
+/// `CUDA_MEMCPY3D_v2`, and `CUDA_MEMCPY3D_PEER`, which has contexts in the reserved fields.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Copy3D {

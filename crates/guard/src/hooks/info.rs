@@ -80,7 +80,7 @@ hooks! {
     }
 }
 
-/// Budget of a card, as queries see it.
+/// Budget of a card, for the answers to memory queries.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BudgetLimit {
     budget: u64,

@@ -1,4 +1,4 @@
-//! Hook of `cuInit`, after which guard arms itself.
+//! Hook of `cuInit`, after which guard (this library) arms itself.
 //!
 //! The hook must work before guard is armed, so it is written by hand instead of being declared with
 //! `hooks!`.

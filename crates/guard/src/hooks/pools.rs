@@ -19,7 +19,7 @@ use crate::{ladder, spill};
 
 /// CU_STREAM_PER_THREAD.
 const THREAD_STREAM: usize = 2;
-/// `CUmemPoolProps`, as far as we look.
+/// First fields of `CUmemPoolProps`.
 #[repr(C)]
 #[derive(Debug)]
 pub(crate) struct PoolProperties {

@@ -4,7 +4,7 @@
 //! never tried again, so the number of refusals is at most the logarithm of the size. Pieces are whole
 //! granules. If a piece of `floor` bytes is refused, the driver has no memory left.
 
-/// The remaining bytes of a range, and the size of the next piece.
+/// Remaining bytes of a range, and the size of the next piece.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PieceSizes {
     left: u64,

@@ -1,5 +1,5 @@
-//! Construction of a spilled range: reserved addresses, device memory in as few pieces as possible, then host
-//! memory.
+//! Construction of a spilled range (one allocation with a part in host memory): reserved addresses, device
+//! memory in as few pieces as possible, then host memory.
 //!
 //! An incomplete range belongs to a [`RangeDraft`], which undoes everything when it is dropped. So no error
 //! path leaks memory, addresses or budget.
@@ -15,7 +15,7 @@ use crate::state::ranges::{SpillPlace, SpillRange};
 use crate::state::{CardIndex, card, ledger};
 use crate::trace;
 
-/// Specification of a range.
+/// Parameters of a range to build.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WantedRange {
     pub(crate) card: CardIndex,

@@ -1,4 +1,5 @@
-//! Probe results for each card and kind of host memory; a missing result starts the probe.
+//! Results of testing, for each card, the kinds of host memory for spilled bytes; a missing result starts the
+//! test (see [`super::probe`]).
 
 use plimsoll_nostd::lock::Lock;
 use plimsoll_wire::page::CARDS;

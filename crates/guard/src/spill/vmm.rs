@@ -1,4 +1,5 @@
-//! The driver's virtual memory functions that guard needs; each leaves nothing behind when it fails.
+//! The driver's virtual memory functions that guard (this library) needs; each leaves nothing behind when it
+//! fails.
 //!
 //! DECISION: a handle is released as soon as it is mapped. The mapping keeps the memory and unmapping frees
 //! it, so guard stores only the mapping. Access is set for each mapping, because a host part may get fewer

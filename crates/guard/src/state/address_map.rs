@@ -12,7 +12,7 @@ use plimsoll_nostd::lock::Lock;
 /// A power of two; 64 locks of 32 bytes are half a page.
 const SHARDS: usize = 64;
 
-/// A map from 64-bit keys, for values that are copied out.
+/// Map from 64-bit keys to values, which are returned as copies.
 #[derive(Debug)]
 pub(crate) struct AddressMap<T> {
     shards: [Lock<BTreeMap<u64, T>>; SHARDS],

@@ -12,7 +12,7 @@ use core::sync::atomic::{AtomicU32, Ordering::AcqRel, Ordering::Acquire};
 use plimsoll_nostd::lock::Lock;
 use plimsoll_pool::CapturedGraph;
 
-/// A CUgraph or a CUgraphExec, which never have the same address while both live.
+/// Handle of a CUgraph or CUgraphExec; two live ones never have the same address.
 pub(crate) type GraphHandle = usize;
 
 #[derive(Debug, Default)]

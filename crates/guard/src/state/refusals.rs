@@ -1,4 +1,5 @@
-//! Record of the latest refused allocations on the page.
+//! Record of the latest refused allocations on the process's page, the shared-memory file that the daemon
+//! reads.
 
 use core::sync::atomic::Ordering::{Relaxed, Release};
 

@@ -1,4 +1,5 @@
-//! Files shared between processes: opening, allocating and mapping them.
+//! Files that guard (this library) shares with other processes, such as the budget ledger: opening,
+//! allocating and mapping them.
 
 use core::ffi::{CStr, c_int};
 use core::ptr::null_mut;

@@ -1,4 +1,4 @@
-//! Contexts on cards that the plan does not name.
+//! Tests of CUDA contexts on cards that the plan does not name.
 
 use plimsoll_wire::page::Refusal;
 

@@ -1,4 +1,4 @@
-//! ggml's legacy pool, taken over in every way that ggml is loaded.
+//! Tests of the takeover of ggml's legacy pool, for every way in which ggml can be loaded.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};

@@ -5,7 +5,7 @@ use plimsoll_base::{Bytes, Reason};
 use super::super::AllowanceGate;
 use super::{Baseline, PlannedStep, ReclaimGoal, ReclaimStep};
 
-/// The ground as it is predicted to be after some steps.
+/// Predicted memory figures after some steps.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Simulation {
     ground: Baseline,

@@ -34,7 +34,7 @@ const MOST_VERDICT: u64 = 1 << 20;
 /// Time to drain the pipes after the end, since children of the program may keep them open.
 const SOON: Duration = Duration::from_secs(1);
 
-/// The end of the program.
+/// End of the second program, with its diagnosis.
 #[derive(Clone, Debug)]
 pub struct Ending {
     pub failed: bool,
@@ -47,7 +47,7 @@ pub struct Ending {
     pub lasted: Duration,
 }
 
-/// A running program. Dropping it kills it and everything that it started.
+/// The second program while it runs. Dropping it kills it and everything that it started.
 pub(super) struct NeighbourProgram {
     child: Child,
     group: Option<Pid>,

@@ -18,7 +18,7 @@ const WORDS: [&str; 32] = [
 /// Length of [`WORDS`].
 const WORD_COUNT: u32 = 32;
 
-/// A prompt, described by its size.
+/// Description of a prompt by its size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct LoadPrompt {
     /// Approximate tokens of the prompt, including the chat template.
@@ -37,7 +37,7 @@ pub(super) struct LoadRequest {
     pub body: Bytes,
 }
 
-/// Size of the words in a server's tokens.
+/// Tokens per word of the prompts in a server's vocabulary.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct WordLength {
     per_word: f64,

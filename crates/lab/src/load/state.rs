@@ -73,7 +73,7 @@ pub struct CardStats {
     pub slowed: BTreeMap<String, u64>,
 }
 
-/// A figure with its verdict.
+/// A figure with the verdict of the leak test.
 #[derive(Clone, Debug, Serialize)]
 pub struct SoakVerdict<'a> {
     pub name: &'a str,

@@ -23,10 +23,10 @@ const IK_FLAG: &str = "--run-time-repack";
 /// The commit of builds outside a git checkout.
 const UNSTAMPED: u32 = 1;
 
-/// The kind and build that a program reports.
+/// Kind and build that a program reports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EngineIdentity {
-    /// Kind and build, as a plan wants them.
+    /// Kind and build, in the form that a plan needs.
     pub engine: EngineBuild,
     /// Its version line as printed.
     pub version: String,
@@ -63,7 +63,7 @@ pub fn identify(program: &EngineProgram) -> Result<EngineIdentity, IdentityError
     Ok(identity)
 }
 
-/// The properties of a file that make a stored answer valid.
+/// Properties of a program file; while they are the same, the stored result is valid.
 #[derive(Debug, PartialEq, Eq)]
 struct Stamp {
     path: PathBuf,

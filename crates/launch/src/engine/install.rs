@@ -70,7 +70,7 @@ pub enum InstallError {
     },
 }
 
-/// Returns the installed CPU engine, if it is there.
+/// Returns the installed CPU engine, if there is one.
 pub fn installed(home: &EngineHome) -> Option<EngineProgram> {
     let path = place(home).join(LLAMA_SERVER);
     path.is_file().then_some(EngineProgram {
@@ -79,7 +79,7 @@ pub fn installed(home: &EngineHome) -> Option<EngineProgram> {
     })
 }
 
-/// Installs the CPU engine, or brings what is there up to date.
+/// Installs the CPU engine, or updates an installed one.
 pub fn install(
     home: &EngineHome,
     mut progress: impl FnMut(InstallStep),
@@ -143,7 +143,7 @@ fn lock(engines: &Path, progress: &mut impl FnMut(InstallStep)) -> Result<File, 
     Ok(file)
 }
 
-/// Builds the whole engine beside its place and renames it there.
+/// Builds the whole engine in a temporary folder and renames it to its final place.
 fn build(place: &Path, adapter: &[u8], progress: &mut impl FnMut(InstallStep)) -> Result<(), InstallError> {
     let scratch = beside(place, ".partial");
     // What an installation that was cut off left behind.

@@ -8,7 +8,7 @@ use plimsoll_base::Bytes;
 use super::{DEFAULT_ALIGNMENT, ValueType};
 use crate::TensorType;
 
-/// A value to write. Numbers are the bits of their type, so that one form serves all.
+/// A value to write. A number is stored as the bits of its type, so that one form serves all types.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Datum {
     Number(ValueType, u64),
@@ -47,7 +47,7 @@ impl From<&str> for Datum {
     }
 }
 
-/// A tensor to list.
+/// Entry of a tensor to write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DraftTensor {
     pub name: String,
@@ -66,7 +66,7 @@ impl DraftTensor {
     }
 }
 
-/// A header to be.
+/// Content of a GGUF header to write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DraftHeader {
     pub version: u32,

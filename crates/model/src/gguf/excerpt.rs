@@ -13,7 +13,7 @@ use super::error::{GgufError, GgufPlace};
 use super::gap::{Gap, GapRun};
 use crate::Dialect;
 
-/// A header as far as it was taken in.
+/// Partial header, as far as it was read.
 #[derive(Debug)]
 pub struct Excerpt {
     file_length: u64,

@@ -30,7 +30,7 @@ const UNKNOWN: u32 = 2;
 const CONTROL: u32 = 3;
 const BYTE: u32 = 6;
 
-/// A token as `tokenizer.ggml.*` describes it.
+/// A token with its properties in `tokenizer.ggml.*`.
 #[derive(Clone, Debug)]
 pub struct Token {
     pub text: String,

@@ -54,7 +54,8 @@ pub(crate) struct ModelLayers<'a> {
     pub(super) output: TensorDevice,
     pub(super) devices: usize,
     pub(super) copies: u64,
-    /// Every device runs the kernel of the gated delta net; unset until the first graph asks, and the same at any context.
+    /// True if every device has the kernel of the gated delta net; unset until the first graph needs it, and
+    /// the same for any context.
     pub(super) fuses: OnceCell<bool>,
     /// The last graph, whose memory the next one reuses.
     spare: RefCell<OpGraph>,
@@ -137,7 +138,7 @@ impl<'a> ModelLayers<'a> {
         on_card(&self.output) && self.blocks.iter().all(|block| on_card(&block.place))
     }
 
-    /// Layers on the host, beside a card that could compute them.
+    /// True if a layer is on the host although a card could compute it.
     pub(crate) fn reaches_host(&self) -> bool {
         self.devices > 0 && self.layer_devices.contains(&TensorDevice::Host)
     }

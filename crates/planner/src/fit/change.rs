@@ -8,7 +8,7 @@ use plimsoll_base::Advice;
 use plimsoll_flags::{FlagError, FlashAttention, GpuLayers, ModelParams, Options, Parallel, SplitMode};
 use plimsoll_model::TensorType;
 
-/// A change of one flag, or of flags that belong together.
+/// Change of one flag, or of flags that belong together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RequestChange {
     Context(u32),

@@ -12,7 +12,7 @@ use crate::error::PlanError;
 use crate::outcome::{HostTerms, Terms};
 use crate::request::PlanRequest;
 
-/// Terms of a model on every card and on the host.
+/// Memory terms of a model on every card and on the host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlanPrice {
     /// One entry for each card, in the order of the cards.
@@ -53,7 +53,7 @@ pub(super) fn headroom(card: &Card, terms: &Terms) -> i64 {
     beyond(card, cost::peak(terms))
 }
 
-/// Prices a request with changes. An error is a refusal by the engine.
+/// Computes the memory of a request with changes. An error is a refusal by the engine.
 pub trait CostModel {
     type Error: std::fmt::Display;
 
@@ -73,7 +73,7 @@ pub trait CostModel {
     }
 }
 
-/// The default price model: the closed forms.
+/// The default price model: the planner's formulas.
 #[derive(Clone, Copy, Debug)]
 pub struct ClosedForms<'a>(pub PlanRequest<'a>);
 

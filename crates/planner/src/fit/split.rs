@@ -14,7 +14,7 @@ use super::price::{CostModel, PlanPrice, headroom};
 /// Moves of layers before a division is final.
 const MOVES: usize = 48;
 
-/// A division that was priced.
+/// A split of the layers over cards, with its planned memory.
 struct Division {
     numbers: Vec<usize>,
     /// Their positions among the request's cards.

@@ -24,7 +24,7 @@ const MANY_CELLS: u64 = 4096;
 const BLOCKS_OF_HEADS: u64 = 2;
 const BLOCKS_OF_VECTORS: u64 = 1;
 
-/// Latent attention of one layer to a micro-batch.
+/// Pool memory for the latent attention of one layer over a micro-batch.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LatentPool {
     pub(super) latent: LatentAttention,

@@ -110,7 +110,7 @@ struct Calibration {
     written: Option<PathBuf>,
 }
 
-/// A kind of card that was not measured.
+/// A kind of card that could not be measured, with the reason.
 #[derive(Debug, Serialize)]
 struct Failed {
     card: String,

@@ -85,7 +85,7 @@ impl ExitStatus for Error {
     }
 }
 
-/// Evidence for the rules, facts to print beside the verdict, and an exit status that replaces the verdict's.
+/// Evidence for the rules, facts to print with the verdict, and an exit status that replaces the verdict's.
 struct Findings {
     reader: LogReader,
     seen: Vec<Reason>,

@@ -129,7 +129,7 @@ struct EngineListing<'a> {
     engines: &'a [Row<'a>],
 }
 
-/// One engine of the listing.
+/// One engine of the list.
 #[derive(Serialize)]
 struct Row<'a> {
     path: &'a Path,

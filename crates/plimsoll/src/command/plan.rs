@@ -234,7 +234,7 @@ pub(super) fn wished(
     )?)
 }
 
-/// The models that a wish names, read by their headers, and the measured sizes of contexts.
+/// The models that the flags name, read from their headers, and the measured sizes of contexts.
 struct Models {
     main: Model,
     draft: Option<Model>,

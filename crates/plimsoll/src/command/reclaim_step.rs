@@ -1,4 +1,5 @@
-//! `plimsoll reclaim-step`: one privileged step of a reclaim, for sudo or a systemd unit (hidden command).
+//! `plimsoll reclaim-step`: one privileged step of `plimsoll reclaim`, for sudo or a systemd unit (hidden
+//! command).
 
 use std::process::ExitCode;
 

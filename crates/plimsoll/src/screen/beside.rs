@@ -10,7 +10,7 @@ use plimsoll_report::ReportPage;
 /// Number of output lines shown if no cause is found.
 const LAST_LINES: usize = 5;
 
-/// The outcome of a second program beside a server, in both orders.
+/// Report of a coexistence test of a server and a second program, in both orders.
 #[derive(Debug)]
 pub(crate) struct BesideReport<'a> {
     pub(crate) target: String,

@@ -1,5 +1,5 @@
-//! Text of `plan --fit`: the answer for each direction with its reason, then the answers under other
-//! settings.
+//! Text output of `plimsoll plan --fit`: the answer for each direction with its reason, then the answers
+//! under other settings.
 
 use std::fmt::{self, Write};
 

@@ -1,4 +1,4 @@
-//! Table of a replay under several allocator policies.
+//! Table of an allocation trace's replay under several allocator policies.
 
 use std::fmt::{self, Write};
 

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use plimsoll_report::{Chart, charts};
 
-/// Figures of the plan of the server's own flags, summed over its cards.
+/// Planned memory from the server's own flags, summed over its cards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SweepPlan {
     pub(crate) loaded: Bytes,

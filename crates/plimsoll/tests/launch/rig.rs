@@ -1,4 +1,5 @@
-//! What the tests share: a launcher inside a runtime, specs of children, and a look at the process table.
+//! Shared setup of the launch tests: a launcher inside a runtime, descriptions of children, and the process
+//! table.
 
 use std::ffi::OsString;
 use std::future::Future;

@@ -1,4 +1,5 @@
-//! `plimsoll calibrate`: an engine's double under the real guard, over doubles of the driver and of NVML, and what plans make of it.
+//! Tests of `plimsoll calibrate` with a fake engine under the real guard, a fake driver and a fake NVML, and
+//! of plans with its results.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, symlink};

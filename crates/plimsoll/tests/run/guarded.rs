@@ -1,4 +1,4 @@
-//! Programs that take memory of a card, under the real guard library and over a driver of the test's own.
+//! Tests of programs that allocate card memory, under the real guard library and a fake driver.
 
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;

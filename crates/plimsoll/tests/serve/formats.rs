@@ -1,4 +1,4 @@
-//! The three formats of configuration, each to the same end, and what is said of those that are wrong.
+//! Tests of the three configuration formats: the same model is served from each, and errors are reported.
 
 use std::path::Path;
 use std::process::Command;

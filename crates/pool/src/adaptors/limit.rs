@@ -10,7 +10,7 @@ use core::ops::Deref;
 use crate::device::{Address, DeviceEvent, OutOfMemory, PoolDevice, Stream};
 use crate::sync::{AtomicU64, Ordering::Relaxed};
 
-/// A limit in bytes, and the bytes that are taken.
+/// A limit in bytes, and the number of bytes taken.
 #[derive(Debug)]
 pub struct Budget {
     limit: AtomicU64,
@@ -59,7 +59,7 @@ impl Budget {
     }
 }
 
-/// A device within a budget, which is borrowed or shared. Memory of the host is not counted.
+/// A device within a budget, which is borrowed or shared. Host memory is not counted.
 #[derive(Debug)]
 pub struct Limited<D, B> {
     device: D,

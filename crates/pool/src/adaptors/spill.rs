@@ -12,7 +12,7 @@ use alloc::vec::Vec;
 use crate::device::{Address, CapturedGraph, DeviceEvent, OutOfMemory, PoolDevice, Stream};
 use crate::policy::{Block, Policy, Trim};
 
-/// A policy that may overflow. Every call to the policy must go through this adaptor.
+/// A policy whose memory may overflow to the host. Every call to the policy must go through this adaptor.
 #[derive(Clone, Debug)]
 pub struct Spilled<P> {
     policy: P,
@@ -125,7 +125,7 @@ impl HostShare {
     }
 }
 
-/// The device, with the host behind it while it is open.
+/// The device during an overflow: the card, then the host's memory.
 struct Overflow<'a> {
     device: &'a mut dyn PoolDevice,
     host: &'a mut HostShare,

@@ -11,7 +11,7 @@ use plimsoll_wire::trace::{TraceKind, TraceRecord};
 use crate::device::{Address, CapturedGraph, DeviceEvent, OutOfMemory, PoolDevice, Stream};
 use crate::policy::{Block, Policy, Trim};
 
-/// Destination of records.
+/// Destination of trace records.
 pub trait Sink {
     /// Nanoseconds since the trace began.
     fn now(&mut self) -> u64;
@@ -165,7 +165,7 @@ impl<S: Sink> Pen<S> {
     }
 }
 
-/// The device, with a pen.
+/// The device, with a recorder of its calls.
 struct Recorder<'a, S> {
     device: &'a mut dyn PoolDevice,
     pen: &'a mut Pen<S>,

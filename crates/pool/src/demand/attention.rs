@@ -22,7 +22,7 @@ pub enum Kernel {
     Matrix,
 }
 
-/// Type of the values in the cache.
+/// Element type of the KV cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AttentionType {
     F16,
@@ -32,7 +32,7 @@ pub enum AttentionType {
     Quantised,
 }
 
-/// A call of flash attention for which ggml has a kernel.
+/// Parameters of a flash attention call for which ggml has a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Call {
     /// Values of a head of Q and K, and of V.

@@ -22,7 +22,7 @@ const ROUNDING: u64 = 256;
 /// Blocks that are searched one by one before the map.
 const RECENT: usize = 64;
 
-/// Differences between builds, and proposals.
+/// Differences between builds of ggml, and proposed changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GgmlLegacyOptions {
     /// A new block is this many percent of what is asked for: 105, and 200 in PR 22193.
@@ -40,21 +40,21 @@ impl Default for GgmlLegacyOptions {
     }
 }
 
-/// A block of the driver; of size 0 for an empty slot.
+/// A block obtained from the driver; size 0 means an empty slot.
 #[derive(Clone, Copy, Debug, Default)]
 struct LegacyBlock {
     address: Address,
     size: u64,
 }
 
-/// A block that is handed out.
+/// A block that was handed out.
 #[derive(Clone, Copy, Debug)]
 struct LiveBlock {
     held: LegacyBlock,
     asked: u64,
 }
 
-/// The pool.
+/// Model of ggml's legacy pool.
 #[derive(Clone, Debug)]
 pub struct GgmlLegacy {
     options: GgmlLegacyOptions,

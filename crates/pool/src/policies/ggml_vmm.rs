@@ -14,7 +14,7 @@ use crate::policy::{Block, Broken, Policy, Trim};
 const ADDRESSES: u64 = 1 << 35;
 const ALIGNMENT: u64 = 128;
 
-/// A block that is handed out.
+/// A block that was handed out.
 #[derive(Clone, Copy, Debug)]
 struct VmmBlock {
     address: Address,
@@ -22,7 +22,7 @@ struct VmmBlock {
     asked: u64,
 }
 
-/// The pool.
+/// Model of ggml's pool on virtual memory.
 #[derive(Clone, Debug, Default)]
 pub struct GgmlVmm {
     region: Option<Address>,

@@ -29,7 +29,7 @@ use slots::SlotSet;
 /// Alignment and rounding of blocks: as `cudaMalloc` aligns.
 const ALIGNMENT: u64 = 256;
 
-/// Settings of the policy.
+/// Settings of Plimsoll's policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OursOptions {
     /// Use of virtual memory management where the device has it. Without it, every block is an allocation of
@@ -48,7 +48,7 @@ impl Default for OursOptions {
     }
 }
 
-/// The policy. See the module.
+/// Plimsoll's allocator policy. See the module.
 #[derive(Clone, Debug, Default)]
 pub struct Ours {
     options: OursOptions,
@@ -60,7 +60,7 @@ pub struct Ours {
     live: u64,
 }
 
-/// Memory of one stream.
+/// Memory for one stream.
 #[derive(Clone, Debug)]
 struct StreamLane {
     stream: Stream,

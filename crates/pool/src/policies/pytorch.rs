@@ -37,7 +37,7 @@ pub enum PytorchMode {
     Expandable,
 }
 
-/// The allocator.
+/// Model of PyTorch's caching allocator.
 #[derive(Clone, Debug, Default)]
 pub struct Pytorch {
     mode: PytorchMode,

@@ -16,7 +16,7 @@ use crate::policy::{Block, Policy, Trim};
 
 const ALIGNMENT: u64 = 256;
 
-/// An idle block, or one that is handed out.
+/// A block that is idle or was handed out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct RmmBlock {
     address: Address,
@@ -25,8 +25,8 @@ struct RmmBlock {
     head: bool,
 }
 
-/// Idle blocks by address, and by size with the lowest address first. RMM searches a list; what it finds is
-/// the same.
+/// Idle blocks by address and by size, with the lowest address first. RMM searches a list with the same
+/// result.
 #[derive(Clone, Debug, Default)]
 struct Idle {
     pieces: BTreeMap<Address, RmmBlock>,
@@ -76,7 +76,7 @@ impl Idle {
     }
 }
 
-/// The pool.
+/// Model of RMM's pool.
 #[derive(Clone, Debug, Default)]
 pub struct RmmPool {
     maximum: Option<u64>,

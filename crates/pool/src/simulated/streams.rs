@@ -22,7 +22,7 @@ pub(super) struct Streams {
     graphs: BTreeMap<CapturedGraph, Vec<AddressRange>>,
 }
 
-/// Work in flight.
+/// Submitted work that is not finished.
 #[derive(Clone, Copy, Debug)]
 struct WorkInFlight {
     range: AddressRange,

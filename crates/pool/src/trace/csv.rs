@@ -16,7 +16,7 @@ const HEADER: &str = "Thread,Time,Action,Pointer,Size,Stream";
 /// Characters of a faulty field that an error shows.
 const SHOWN: usize = 40;
 
-/// A line that cannot be read.
+/// Error: a line of the log cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CsvError {
     /// Counted from 1.
@@ -24,7 +24,7 @@ pub struct CsvError {
     pub fault: CsvFault,
 }
 
-/// Fault of a line.
+/// Fault of a log line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CsvFault {
     Header { found: String },

@@ -1,4 +1,5 @@
-//! Reader of guard's allocation traces: a header and records of 32 bytes (`plimsoll_wire::trace`).
+//! Reader of allocation traces written by guard, the preloaded library: a header and records of 32 bytes
+//! (`plimsoll_wire::trace`).
 //!
 //! DECISION: a file holds the requests of a whole process, to the driver and to every served pool, on every
 //! card. A replay uses those to one allocator: the chosen one, or else the one with the most allocations.
@@ -13,7 +14,7 @@ use plimsoll_wire::trace::{MAGIC, TraceHeader, TraceKind, TraceRecord, VERSION};
 use super::{Builder, Fault, Trace};
 use crate::device::Stream;
 
-/// Allocator to which requests went.
+/// Choice of the allocator whose requests are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RecordedRequest {
     /// In the process's own order.
@@ -31,7 +32,7 @@ impl fmt::Display for RecordedRequest {
     }
 }
 
-/// A trace that cannot be read.
+/// Error: a trace cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TraceRecordError {
     /// Offset of the fault in the file.
@@ -39,7 +40,7 @@ pub struct TraceRecordError {
     pub fault: RecordFault,
 }
 
-/// Fault of a record or of the header.
+/// Fault of a record or of the trace's header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecordFault {
     Header,

@@ -20,7 +20,7 @@ const ENTRIES: usize = 56;
 const INTERPRETER: u32 = 3;
 const CLASS_64: u8 = 2;
 
-/// Reasons for a program that guard cannot reach.
+/// Reason why guard cannot be preloaded into a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unreachable {
     Static,

@@ -51,7 +51,7 @@ pub(super) struct GuardHandler {
     guarded: RefCell<HashMap<RunId, Rc<GuardedRun>>>,
 }
 
-/// A run with a guarded process.
+/// Run of an engine under guard.
 #[derive(Debug)]
 pub(super) struct GuardedRun {
     pages: PathBuf,
@@ -77,7 +77,7 @@ impl GuardHandler {
         }
     }
 
-    /// True if processes can be guarded, and can be asked through their pages.
+    /// True if processes can be started under guard, and can be sent requests through their pages.
     pub(super) fn is_available(&self) -> bool {
         self.means.is_ok()
     }
@@ -131,8 +131,8 @@ impl GuardHandler {
         })
     }
 
-    /// Options for these cards. A card that is only described has no UUID to name it by; then one budget
-    /// holds for every card.
+    /// Options of guard for these cards. A card that is only described has no UUID by which an option could
+    /// name it; then one budget holds for every card.
     fn options(
         &self,
         wish: &GuardSettings,
@@ -168,7 +168,7 @@ impl GuardHandler {
         options
     }
 
-    /// Memory that the engine will ask of these cards, each of which shows it at most its budget.
+    /// Memory that the engine will request on these cards, each of which shows it at most its budget.
     fn needs(
         &self,
         model: ModelId,
@@ -308,7 +308,8 @@ impl Drop for GuardedRun {
     }
 }
 
-/// The card that a page means: by its UUID, or the run's only one if cards are described without.
+/// The card that a page's entry stands for: by its UUID or, if cards are described without one, the run's
+/// only card.
 fn card_of(runtime: &Runtime, run: &EngineRun, card: &CardSnapshot) -> Option<CardId> {
     let named = runtime.settings.cards().find(|known| {
         let uuid = known.uuid.as_deref().and_then(Uuid::read);

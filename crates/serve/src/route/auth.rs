@@ -21,8 +21,8 @@ const BASIC: GeneralPurpose = GeneralPurpose::new(
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
-/// The keys that open this server; none means that it is open. Clones share them, so that a reload replaces
-/// them everywhere.
+/// The API keys of this server; without keys, every request is accepted. Clones share them, so that a reload
+/// replaces them everywhere.
 #[derive(Clone, Default)]
 pub(crate) struct ApiKeys(Rc<RefCell<Vec<String>>>);
 

@@ -28,28 +28,27 @@ use super::model_key::ModelKeySearch;
 use super::problem::HttpProblem;
 use super::rope::Rope;
 
-/// The most that one read of a client's connection takes, and the size of the blocks that pieces are copied
-/// into. It is glibc's threshold for `mmap` as well (see `command/serve.rs`), so that a freed block goes back
-/// to the kernel.
+/// Largest read from a client's connection, and the size of the blocks that pieces are copied into. It equals
+/// glibc's threshold for `mmap` (see `command/serve.rs`), so that a freed block goes back to the kernel.
 pub(crate) const READ_BUFFER: usize = 128 * 1024;
 /// A piece of at least this size is kept as it came: four fifths of the buffer that it holds.
 const KEPT: usize = READ_BUFFER / 5 * 4;
 /// The time over which the pace of an unfinished body is compared with that of others.
 const RECENT: Duration = Duration::from_secs(1);
 
-/// The memory of all bodies held right now, over all connections.
+/// Memory of all request bodies held now, over all connections.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct BodyBudget(Rc<BodyTotals>);
 
 #[derive(Debug, Default)]
 struct BodyTotals {
     held: Cell<u64>,
-    /// Of it what bodies hold that were told to go and are not gone yet.
+    /// The part of it held by bodies that were told to end and have not ended yet.
     dropped: Cell<u64>,
     unfinished: RefCell<Vec<Weak<Upload>>>,
 }
 
-/// A body that is still arriving.
+/// A request body that is still arriving.
 #[derive(Debug)]
 struct Upload {
     began: Instant,
@@ -62,7 +61,7 @@ struct Upload {
     is_dropped: Cell<bool>,
 }
 
-/// A body, which counts as held until it is dropped.
+/// A complete request body, which counts as held until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Received {
     pub(crate) rope: Rope,
@@ -247,8 +246,8 @@ impl<'a> BodyReader<'a> {
         }
     }
 
-    /// Grows the block by a quarter of the whole body at least, so that what is reserved stays near what is
-    /// counted.
+    /// Grows the block by at least a quarter of the whole body, so that the reserved memory stays close to
+    /// the counted memory.
     fn reserve(&mut self, more: usize) {
         let filled = self.gathered.len();
         if self.gathered.capacity() - filled < more {

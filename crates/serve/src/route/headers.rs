@@ -47,7 +47,7 @@ const CORS: [HeaderName; 6] = [
     header::ACCESS_CONTROL_MAX_AGE,
 ];
 
-/// Returns the head that goes to the engine.
+/// Returns the headers of the request to the engine.
 pub(crate) fn to_engine(client: &HeaderMap, upstream: &Upstream) -> HeaderMap {
     let mut headers = HeaderMap::with_capacity(client.len() + 2);
     headers.insert(header::HOST, upstream.host().clone());
@@ -65,7 +65,7 @@ pub(crate) fn to_engine(client: &HeaderMap, upstream: &Upstream) -> HeaderMap {
     headers
 }
 
-/// Cuts the engine's head down to what goes to the client.
+/// Removes headers of the engine's answer that do not go to the client.
 pub(crate) fn to_client(headers: &mut HeaderMap) {
     let named: Vec<HeaderName> = connection_tokens(headers)
         .filter_map(|token| token.parse().ok())

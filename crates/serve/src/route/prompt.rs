@@ -29,11 +29,11 @@ mod asked;
 
 use self::asked::PromptParameters;
 
-/// Tokens that a chat template may add beside what the body holds: a system prompt of its own, and its marks.
+/// Tokens that a chat template may add to the text of the body: its own system prompt and its marks.
 const TEMPLATE: u64 = 1024;
-/// The answer to a count lists every token; more is no answer.
+/// Limit on the answer to a token count, which lists every token.
 const LONGEST_COUNT: usize = 256 * 1024 * 1024;
-/// Content types of a message's parts that are no text.
+/// Content types of message parts that are not text.
 const MEDIA: [&[u8]; 5] = [
     b"\"image_url\"",
     b"\"input_image\"",
@@ -42,7 +42,7 @@ const MEDIA: [&[u8]; 5] = [
     b"\"input_file\"",
 ];
 
-/// The use that a route makes of the cache.
+/// Way in which a route uses the KV cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum CacheUse {
     Nothing,
@@ -56,7 +56,7 @@ enum CacheUse {
     Unknown,
 }
 
-/// A request as far as its depth goes.
+/// The parts of a request that determine its depth.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RequestPrompt<'a> {
     pub(crate) method: &'a Method,
@@ -162,7 +162,7 @@ fn use_of(method: &Method, path: &str) -> CacheUse {
     }
 }
 
-/// A key or a type that names media; within a text the quotes are escaped, so that it is not taken for one.
+/// True if a key or a type names media. Quotes within a text are escaped, so text does not match.
 fn shows_media(text: &[u8]) -> bool {
     MEDIA.iter().any(|word| memmem::find(text, word).is_some()) || escapes_letters(text)
 }

@@ -46,7 +46,7 @@ pub(crate) struct HttpServer<H: ModelService> {
     pub(crate) settings: HttpSettings,
     pub(crate) bodies: BodyBudget,
     pub(crate) tally: TokenTally,
-    /// The name of this machine, by which browsers of the local network may ask.
+    /// Name of this machine, which browsers of the local network may use for it.
     hostname: String,
 }
 

@@ -33,7 +33,7 @@ pub(super) enum AdmissionAnswer {
     },
 }
 
-/// A request that waits.
+/// A request that waits for admission.
 struct AdmissionTicket {
     runtime: Rc<Runtime>,
     request: RequestId,
@@ -153,7 +153,7 @@ impl Drop for AdmissionTicket {
     }
 }
 
-/// The right to send one request to one run.
+/// Permission to send one request to one run.
 pub(crate) struct RunPass {
     runtime: Rc<Runtime>,
     request: RequestId,

@@ -17,7 +17,7 @@ use super::Runtime;
 use super::operator_log::{in_a_line, label};
 use super::survey::look;
 
-/// Forecast of one model.
+/// Forecast for one model: its need, and whether it can run.
 #[derive(Clone, Debug)]
 pub struct Forecast {
     pub name: String,

@@ -28,7 +28,7 @@ use crate::route::{StallLimit, Upstream};
 const STOP_WITHIN: Duration = Duration::from_secs(10);
 /// Ports tried for one start.
 const PORTS: u32 = 3;
-/// The verdict on a run that ended as it was asked to.
+/// Verdict on a run that ended on request.
 const EXPECTED: EngineVerdict = EngineVerdict {
     sign: None,
     end: End::Expected,

@@ -1,4 +1,5 @@
-//! Implementation of the HTTP server's [`ModelService`] interface by the runtime.
+//! Implementation of [`ModelService`], through which the HTTP server admits requests and lists models, by the
+//! runtime.
 
 use std::rc::Rc;
 

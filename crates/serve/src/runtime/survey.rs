@@ -124,7 +124,8 @@ fn planned(
     }))
 }
 
-/// An engine that does not identify itself is planned as the newest one that the formulas know.
+/// Engine for the plan. One that does not identify itself is planned as the newest build that the formulas
+/// cover.
 fn engine_of(program: &str) -> EngineBuild {
     let program = EngineProgram {
         path: program.into(),

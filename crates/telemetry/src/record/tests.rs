@@ -1,4 +1,4 @@
-//! Tests of recordings: reading back, incomplete and damaged files, redaction, and the size of a day.
+//! Tests of memory recordings: reading back, incomplete and damaged files, redaction, and the size of a day.
 
 use plimsoll_base::Bytes;
 

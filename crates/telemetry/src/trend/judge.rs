@@ -21,7 +21,7 @@ const LEAST_STEP: Bytes = Bytes::kib(256);
 /// A step is so many times what the figure usually moves by.
 const STANDS_OUT: f64 = 8.0;
 
-/// Thresholds for a leak.
+/// Thresholds of the leak test.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TrendTest {
     /// Accepted rate of false alarms, over all figures of one load.
@@ -42,7 +42,7 @@ impl Default for TrendTest {
     }
 }
 
-/// Behaviour of a figure under load.
+/// Verdict on a figure under load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TrendGrowth {
@@ -56,7 +56,7 @@ pub enum TrendGrowth {
     Unknown,
 }
 
-/// The verdict, and what it rests on. Slopes are bytes per request.
+/// Verdict of the leak test with its evidence. Slopes are in bytes per request.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Trend {
     pub growth: TrendGrowth,
@@ -127,7 +127,7 @@ impl Trend {
     pub const LEAST_LOOKS: usize = BLOCKS[BLOCKS.len() - 1] * WARM_UP / (WARM_UP - 1) + 1;
 }
 
-/// A series seen in a number of blocks.
+/// Result of the test for one number of blocks.
 struct StepEvidence {
     increments: Vec<Increment>,
     rising: usize,

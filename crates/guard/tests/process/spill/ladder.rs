@@ -1,4 +1,4 @@
-//! Each rung by itself, and the order in which they are climbed.
+//! Tests of each remedy for a refused allocation (rung of the ladder), and of their order.
 
 use plimsoll_wire::page::Refusal;
 

@@ -1,8 +1,8 @@
 //! Measurement of an engine on one card: start under guard, readings after the load and after a prompt, end.
 //!
-//! Guard measures a context only if a budget depends on it. So the engine gets a budget that never limits it:
-//! the whole card. Memory that the driver adds to the context later is computed as the process's total minus
-//! what it requested.
+//! Guard, the preloaded library, measures a context only if a budget depends on it. So the engine gets a
+//! budget that never limits it: the whole card. Memory that the driver adds to the context later is computed
+//! as the process's total minus what it requested.
 
 mod look;
 mod wait;
@@ -47,7 +47,7 @@ const WORDS: usize = 200;
 // More than one, so that the decode graph of a single token runs as well as the prompt's.
 const ANSWER_TOKENS: u32 = 8;
 
-/// Reasons for which a card was not measured.
+/// Reason why a card could not be measured.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum MeasureError {
     #[error("{0}")]
@@ -82,7 +82,7 @@ pub(super) enum MeasureError {
     Less { used: Bytes, asked: Bytes },
 }
 
-/// Failures that stop every measurement.
+/// Failure that prevents every measurement.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum RigError {
     #[error("cannot make a folder for the model and guard's pages: {0}")]
@@ -109,7 +109,7 @@ pub(super) struct Measured {
     pub(super) cublas: Option<Bytes>,
 }
 
-/// Engine, guard, sampler and folder that every measurement uses.
+/// Engine, guard, sampler and folder shared by all measurements.
 #[derive(Debug)]
 pub(super) struct MeasuringSetup {
     program: EngineProgram,

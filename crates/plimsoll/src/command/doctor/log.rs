@@ -1,4 +1,4 @@
-//! Log reader for a file or a pipe: one pass, in blocks, in bounded memory.
+//! Reader of a log for `plimsoll doctor`, from a file or a pipe: one pass, in blocks, in bounded memory.
 
 use std::fs::File;
 use std::io::{self, Read};

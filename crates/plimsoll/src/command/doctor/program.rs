@@ -1,4 +1,5 @@
-//! Diagnosis of a program that `plimsoll doctor` runs, with guard preloaded and its output read.
+//! Diagnosis of a program that `plimsoll doctor` runs, with the library guard preloaded and the program's
+//! output read.
 //!
 //! DECISION: the program is a child of `plimsoll run`, so signals, exit codes and guard work as they do
 //! there. Its stdout and stderr are pipes, copied byte for byte as they arrive; a program that prints colours
@@ -166,7 +167,7 @@ fn last_refusal(report: &Value) -> Option<RefusedAllocation> {
     })
 }
 
-/// Ignores the terminal's SIGINT and SIGQUIT in this process while it lives.
+/// Ignores the terminal's SIGINT and SIGQUIT in this process while it exists.
 struct Deaf(#[expect(dead_code, reason = "it listens while it lives")] tokio::runtime::Runtime);
 
 impl Deaf {

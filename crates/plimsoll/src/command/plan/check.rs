@@ -2,9 +2,10 @@
 //!
 //! DECISION: the process is planned again from its own command line and environment, with the memory that it
 //! holds counted as free. The plan is compared with the driver's figure for the process, or with its resident
-//! memory if it computes on the CPU. A running engine holds between its size once loaded and its size at full
-//! depth, so only values outside that range by more than the margin count as deviations. A `plimsoll serve`
-//! daemon is queried for its claims and its own measurements instead.
+//! memory if it computes on the CPU. A running engine holds between its size once loaded and its size with a
+//! full context, so only values outside that range by more than the margin count as deviations. A `plimsoll
+//! serve` daemon is queried for the memory that it granted to each run (claims) and its own measurements
+//! instead.
 
 mod listener;
 mod process;
@@ -63,7 +64,7 @@ pub(crate) enum CheckError {
     NothingMeasured(String),
 }
 
-/// The subject of the check.
+/// Object to check: a process or a server.
 #[derive(Clone, Debug)]
 enum Checkable {
     Process(u32),

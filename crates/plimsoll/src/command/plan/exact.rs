@@ -27,7 +27,7 @@ const DIRECTION: (u32, Duration) = (64, Duration::from_secs(300));
 const POINTS: u32 = 32;
 const PAGE: (u32, Duration) = (POINTS + 8, Duration::from_secs(300));
 
-/// An engine and its answer for the given flags.
+/// An engine, with its result for the given flags.
 pub(super) struct ExactQuery<'a> {
     oracle: Oracle,
     options: &'a Options,

@@ -17,7 +17,7 @@ use super::exact::ExactQuery;
 use super::{Arguments, Error, Models};
 use crate::screen;
 
-/// Requested directions, in their order.
+/// Requested search dimensions, in their order.
 #[derive(Clone, Debug)]
 pub(crate) struct FitDirections(Vec<Dimension>);
 

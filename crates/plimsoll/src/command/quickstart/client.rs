@@ -32,7 +32,7 @@ pub(crate) enum AskError {
     Parse(#[from] serde_json::Error),
 }
 
-/// An answer and its response time.
+/// A chat answer and its response time.
 #[derive(Debug)]
 pub(super) struct Answer {
     pub(super) status: StatusCode,

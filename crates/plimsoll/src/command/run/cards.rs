@@ -1,4 +1,5 @@
-//! Selection of cards by number (in PCI bus order), by UUID or its beginning, or by name or a part of it.
+//! Selection of the cards named by `plimsoll run --card`: by number (in PCI bus order), by UUID or its
+//! beginning, or by name or a part of it.
 
 use std::str::FromStr;
 

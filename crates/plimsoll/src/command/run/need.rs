@@ -1,10 +1,10 @@
 //! Planned memory of the program on its cards, if its memory can be planned.
 //!
-//! With `--spill`, guard puts allocations beyond the budget into host memory. If guard has the total that is
-//! still to come, it can choose the first allocations for that (`guard/src/policy/room.rs`). For a llama.cpp
-//! program the flags determine the total, so it is planned as under `serve`: on the cards that the program
-//! sees, each with no more free memory than its budget. If planning fails, one line reports it and the
-//! program runs without a plan.
+//! With `--spill`, guard (the preloaded library) puts allocations beyond the budget into host memory. If
+//! guard has the total that is still to come, it can choose the first allocations for that
+//! (`guard/src/policy/room.rs`). For a llama.cpp program the flags determine the total, so it is planned as
+//! under `serve`: on the cards that the program sees, each with no more free memory than its budget. If
+//! planning fails, one line reports it and the program runs without a plan.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -18,7 +18,7 @@ use plimsoll_wire::env as names;
 
 use crate::command::plan;
 
-/// Planned demand on a card without its context: UUID and bytes.
+/// Planned memory on a card without the CUDA context: UUID and bytes.
 pub(super) type Need = (String, Bytes);
 
 #[derive(Debug, thiserror::Error)]

@@ -46,7 +46,7 @@ struct DeviceSlot {
     pins: u32,
 }
 
-/// Slots that a graph has seen.
+/// Slots that a captured graph uses.
 #[derive(Clone, Debug)]
 struct SlotCapture {
     graph: CapturedGraph,

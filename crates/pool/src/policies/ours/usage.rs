@@ -20,7 +20,7 @@ pub(super) struct RegionUsage {
     pins: Vec<GraphPin>,
 }
 
-/// A graph has seen everything below `high`.
+/// Memory pinned by a graph: everything below `high`.
 #[derive(Clone, Copy, Debug)]
 struct GraphPin {
     graph: CapturedGraph,

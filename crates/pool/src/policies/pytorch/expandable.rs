@@ -7,7 +7,7 @@ use super::chunks::{ChunkKind, ChunkMap, ChunkState};
 use super::{LARGE_SEGMENT, SMALL_SEGMENT};
 use crate::device::{Address, OutOfMemory, PoolDevice, Stream};
 
-/// SegmentRanges, and the pages that are mapped in them.
+/// Address ranges of expandable segments, and the pages mapped in them.
 #[derive(Clone, Debug, Default)]
 pub(super) struct SegmentRanges {
     ranges: Vec<SegmentRange>,

@@ -1,4 +1,4 @@
-//! Test setup: a `ModelService` with one model, and an engine scripted by the test.
+//! Test setup for the HTTP server: a `ModelService` with one model, and an engine scripted by the test.
 
 use std::cell::{Cell, RefCell};
 use std::future::Future;

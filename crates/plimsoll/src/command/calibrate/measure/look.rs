@@ -19,7 +19,7 @@ pub(super) struct CalibrationLook {
     counted: Counted,
 }
 
-/// Figures of guard's pages.
+/// Figures from guard's page.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Counted {
     /// Memory that the engine asked for.

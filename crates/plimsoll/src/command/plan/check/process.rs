@@ -1,4 +1,5 @@
-//! Plan and measured memory of a running process, from its command line and environment.
+//! Planned and measured memory of a running process, for `plimsoll plan --check`. The plan is made from its
+//! command line and environment.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -125,7 +126,7 @@ pub(super) fn compare(said: &mut Vec<ReportedFigure>, props: &Value) {
     });
 }
 
-/// Command line and environment of a process.
+/// Command line and environment of a running process.
 struct Started {
     pid: u32,
     words: Vec<String>,
