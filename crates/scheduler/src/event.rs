@@ -48,7 +48,7 @@ pub enum SchedulerEvent {
     Progressed { run: RunId, measured: bool },
     /// The engine takes requests.
     Ready { run: RunId },
-    /// The engine's process has ended. If it ran out of memory, send a fresh [`Event::CardsRead`] first.
+    /// The engine's process has ended. If it ran out of memory, send a fresh [`SchedulerEvent::CardsRead`] first.
     Ended { run: RunId, end: End },
     /// The answer to [`super::SchedulerEffect::AwaitMemory`]: the driver has the bytes back, or the wait timed out.
     MemoryReturned { run: RunId },
