@@ -59,7 +59,7 @@ pub struct GuardedCard {
 }
 
 impl GuardSettings {
-    /// Words that [`GuardWish::read`] takes, for messages.
+    /// Words that [`GuardSettings::read`] takes, for messages.
     pub const EXPECTED: &'static str = "off, observe or budget[=SIZE], then any of reuse, chunk=SIZE, reclaim, wait=TIME, spill=SIZE, need=SIZE, keep=SIZE, \
                                         pool=ours|managed|leave, on-oom=managed, hide-vmm, contexts=leave|report|refuse";
 

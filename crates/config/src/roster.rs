@@ -64,7 +64,7 @@ pub struct ConfiguredModel {
     pub aliases: Vec<String>,
     pub tags: Vec<String>,
     pub launch: Launch,
-    /// Variables set for this child only, as written; [`Entry::environment`] knows the port.
+    /// Variables set for this child only, as written; [`ConfiguredModel::environment`] knows the port.
     pub env: Vec<(String, String)>,
     /// Declared memory; overrides the plan.
     pub memory: Option<Bytes>,

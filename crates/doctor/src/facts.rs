@@ -25,7 +25,7 @@ const MOST_HOLDERS: usize = 256;
 /// Cards, Xids, choices, zones and readings.
 const MOST_OTHERS: usize = 64;
 
-/// All facts that a [`Reader`](super::Reader) found.
+/// All facts that a [`LogReader`](super::LogReader) found.
 #[derive(Clone, Debug, Default)]
 pub struct Facts {
     lines: BTreeMap<Pattern, Sighting>,

@@ -2,7 +2,7 @@
 //! place.
 //!
 //! Order and repetition are kept, because in llama-server the last `-c` wins but every `-ot` counts.
-//! [`Wish`](super::Wish) holds the resulting parameters; `to_argv` writes the settings as a command line
+//! [`ModelParams`](super::ModelParams) holds the resulting parameters; `to_argv` writes the settings as a command line
 //! again.
 
 mod meaning;

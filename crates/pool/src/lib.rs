@@ -1,7 +1,7 @@
 //! GPU memory allocator policies as pure offset arithmetic over an abstract device: no CUDA, no I/O, no
 //! clock.
 //!
-//! A [`Policy`] hands out ranges of memory that it got from a [`Device`]. Its interface is that of RAPIDS
+//! A [`Policy`] hands out ranges of memory that it got from a [`PoolDevice`]. Its interface is that of RAPIDS
 //! RMM's `device_memory_resource`, so policies can be stacked, and a trace recorded with one can be replayed
 //! with another. [`Direct`] is the simplest policy and the baseline of all measurements. [`Simulated`] is a
 //! device with a given size, streams, events and graphs, which records every broken rule.

@@ -54,7 +54,7 @@ pub struct ReplayOutcome {
     pub driver_sizes: Vec<u64>,
     /// Broken rules of the card, which a real one would have punished later.
     pub violations: usize,
-    /// The course of it, in at most [`Outcome::SAMPLES`] parts.
+    /// The course of it, in at most [`ReplayOutcome::SAMPLES`] parts.
     pub samples: Vec<Sample>,
 }
 

@@ -12,7 +12,7 @@ use super::time::{ModelId, Moment, RequestId};
 #[derive(Clone, Debug, PartialEq)]
 pub enum SchedulerEffect {
     /// Find out whether the model can load at all, and its need: engine, files, header, plan. Answer with
-    /// [`super::Event::Surveyed`].
+    /// [`super::SchedulerEvent::Surveyed`].
     Survey { model: ModelId },
     /// Read the cards: a load is about to be decided. Answer with Measured and CardsRead, in any case after a
     /// few seconds.
@@ -53,7 +53,7 @@ pub enum SchedulerEffect {
     ClaimChanged { run: RunId, share: Share },
     /// For listings and event streams.
     StateChanged { model: ModelId, state: ModelState },
-    /// Send [`super::Event::Tick`] at this time. Only the latest one counts.
+    /// Send [`super::SchedulerEvent::Tick`] at this time. Only the latest one counts.
     WakeAt(Moment),
     /// After Shutdown: no engine is left.
     Drained,

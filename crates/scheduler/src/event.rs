@@ -25,7 +25,7 @@ pub enum SchedulerEvent {
     /// The answer is complete, or it broke off after the client had received part of it. `tokens` counts
     /// prompt and answer together, if the engine reported them.
     Finished { request: RequestId, tokens: Option<u64> },
-    /// The answer to [`super::Effect::MeasureDepth`]; `None` if the engine went away meanwhile.
+    /// The answer to [`super::SchedulerEffect::MeasureDepth`]; `None` if the engine went away meanwhile.
     DepthMeasured {
         request: RequestId,
         run: RunId,
@@ -36,9 +36,9 @@ pub enum SchedulerEvent {
     ForecastFailed { model: ModelId, reason: Reason },
     /// The engine closed the connection before the client saw a byte of the answer.
     Bounced { request: RequestId, client: ClientId },
-    /// The answer to [`super::Effect::CheckHealth`].
+    /// The answer to [`super::SchedulerEffect::CheckHealth`].
     HealthChecked { run: RunId, health: Health },
-    /// The answer to [`super::Effect::Survey`].
+    /// The answer to [`super::SchedulerEffect::Survey`].
     Surveyed {
         model: ModelId,
         result: Result<Arc<dyn MemoryModel>, Reason>,
@@ -48,19 +48,19 @@ pub enum SchedulerEvent {
     Progressed { run: RunId, measured: bool },
     /// The engine takes requests.
     Ready { run: RunId },
-    /// The engine's process has ended. If it ran out of memory, send a fresh [`Event::CardsRead`] first.
+    /// The engine's process has ended. If it ran out of memory, send a fresh [`SchedulerEvent::CardsRead`] first.
     Ended { run: RunId, end: End },
-    /// The answer to [`super::Effect::AwaitMemory`]: the driver has the bytes back, or the wait timed out.
+    /// The answer to [`super::SchedulerEffect::AwaitMemory`]: the driver has the bytes back, or the wait timed out.
     MemoryReturned { run: RunId },
-    /// The answer to [`super::Effect::AskNeighbours`], whatever they gave.
+    /// The answer to [`super::SchedulerEffect::AskNeighbours`], whatever they gave.
     NeighboursAsked { model: ModelId },
-    /// Memory that the driver reports for the run. Send it before the [`Event::CardsRead`] of the same
+    /// Memory that the driver reports for the run. Send it before the [`SchedulerEvent::CardsRead`] of the same
     /// reading.
     Measured { run: RunId, used: Vec<(CardId, Bytes)> },
     /// An answer of this many tokens is complete, and the run used this much of its cards then.
     GrowthObserved { run: RunId, tokens: u64, used: Bytes },
     /// The run is about to be refused `asked` bytes on the card; with them it would hold `wanted` bytes
-    /// there. The scheduler answers with [`super::Effect::AnswerBudget`], unless the run ends first.
+    /// there. The scheduler answers with [`super::SchedulerEffect::AnswerBudget`], unless the run ends first.
     BudgetRequested {
         run: RunId,
         card: CardId,
@@ -76,7 +76,7 @@ pub enum SchedulerEvent {
     LoadWanted { model: ModelId },
     /// An operator requests that the model be unloaded. Requests in flight finish.
     UnloadWanted { model: ModelId },
-    /// The time of [`super::Effect::WakeAt`] has come. A tick at any other time has no effect.
+    /// The time of [`super::SchedulerEffect::WakeAt`] has come. A tick at any other time has no effect.
     Tick,
     /// The daemon is to end.
     Shutdown,

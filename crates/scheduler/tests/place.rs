@@ -252,7 +252,7 @@ fn the_tightest_card_that_fits_is_taken() {
     );
 }
 
-/// 9 GiB, divided as [`Declared`] does it, on the cards that its flags name.
+/// 9 GiB, divided as [`DeclaredSize`] does it, on the cards that its flags name.
 #[derive(Debug)]
 struct OnNamed(NamedDemand);
 

@@ -2,7 +2,7 @@
 //! (`common/arg.cpp: common_params_parse_ex @ b10605`).
 //!
 //! One form is added: `-fa` without a value, as older builds accepted it. Values are interpreted later, when
-//! a [`Wish`](crate::Wish) is built, so a command line is stored as it was typed.
+//! a [`ModelParams`](crate::ModelParams) is built, so a command line is stored as it was typed.
 
 use std::collections::HashMap;
 

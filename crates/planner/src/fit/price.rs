@@ -1,7 +1,7 @@
 //! Price model of a search: the memory of each card for a changed request.
 //!
-//! DECISION: the search does not depend on formulas. It calls one function, [`Price::price`], which returns
-//! the memory terms on each card after some changes. [`Formulas`] implements it with the planner's formulas.
+//! DECISION: the search does not depend on formulas. It calls one function, [`CostModel::price`], which returns
+//! the memory terms on each card after some changes. [`ClosedForms`] implements it with the planner's formulas.
 //! `plan --exact` implements it by running the engine, so its searches use the engine's own figures.
 
 use plimsoll_base::{Bytes, Card};
@@ -35,7 +35,7 @@ impl PlanPrice {
     }
 }
 
-/// [`Priced::slack`] of these peaks.
+/// [`PlanPrice::slack`] of these peaks.
 pub fn slack_of(cards: &[Card], peaks: impl Iterator<Item = Bytes>) -> i64 {
     let headrooms = cards.iter().zip(peaks).map(|(card, peak)| beyond(card, peak));
     // Missing bytes are summed, because moving work from one short card to another gains nothing.
