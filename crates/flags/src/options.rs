@@ -2,8 +2,8 @@
 //! place.
 //!
 //! Order and repetition are kept, because in llama-server the last `-c` wins but every `-ot` counts.
-//! [`ModelParams`](super::ModelParams) holds the resulting parameters; `to_argv` writes the settings as a command line
-//! again.
+//! [`ModelParams`](super::ModelParams) holds the resulting parameters; `to_argv` writes the settings as a
+//! command line again.
 
 mod meaning;
 mod read;

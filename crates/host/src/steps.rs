@@ -1,4 +1,5 @@
-//! Choice of reclaim steps: the mildest sequence that lets a request of a known size succeed, or none.
+//! Choice of steps that free host memory (reclaim): the mildest sequence that lets a request of a known size
+//! succeed, or none.
 //!
 //! DECISION: the possible sequences form a fixed list, mildest first. Each is simulated, and the first that
 //! reaches the goal is chosen. If none does, nothing is done, because a step that cannot help only has costs.

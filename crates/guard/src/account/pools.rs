@@ -2,7 +2,7 @@
 //!
 //! DECISION: guard (this library) counts whole pools and not their blocks. A freed block goes back to its
 //! pool, and the driver returns the pool's memory at a later synchronisation, which guard does not see. So
-//! the card is charged with the driver's own figure of what each pool has reserved. The figure is read again
+//! the card is charged with the driver's own figure for each pool's reserved memory. The figure is read again
 //! after every call that may change it, and before a request is refused.
 
 use alloc::vec::Vec;

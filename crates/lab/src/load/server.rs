@@ -1,4 +1,4 @@
-//! Server under test: its model, its build and its process.
+//! Server under load test: its model, its build and its process.
 
 use std::time::Duration;
 

@@ -1,4 +1,5 @@
-//! State of a soak test: the observations that are saved, resumed, judged and plotted.
+//! State of a soak test (a long load test for memory leaks): the observations that are saved, resumed, judged
+//! and plotted.
 
 use std::collections::BTreeMap;
 use std::fs;
