@@ -173,7 +173,7 @@ impl Facts {
         self.refusals.retain(|refusal| refusal.attempt != attempt);
     }
 
-    /// The refusal of this load whose line stands at most `lines` before `quote`.
+    /// The refusal of this load whose line is at most `lines` before `quote`.
     pub(crate) fn recent_refusal(&mut self, quote: &Quote, lines: u64) -> Option<&mut FailedAllocation> {
         let attempt = self.progress.attempt;
         self.refusals.last_mut().filter(|last| {

@@ -41,8 +41,8 @@ struct RefusedRequest<'a> {
     ask: &'a mut dyn FnMut() -> CuResult,
 }
 
-/// Asks the driver for `size` bytes by `ask`, within the budget of the card, and climbs the ladder after a
-/// refusal.
+/// Requests `size` bytes from the driver through `ask`, within the budget of the card, and climbs the ladder
+/// after a refusal.
 pub(crate) fn ask(
     index: CardIndex,
     size: u64,

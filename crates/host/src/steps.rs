@@ -219,8 +219,8 @@ pub fn course(ground: &Baseline, goal: ReclaimGoal, powers: Privileges, tried: &
 pub struct FutileSteps(Vec<ReclaimStep>);
 
 impl FutileSteps {
-    /// Remembers that `step` was taken. What drops more has done what drops less would do; what frees memory
-    /// makes it worth while to compact once more.
+    /// Records that `step` was taken, and the steps that it makes unnecessary: a step that drops more has
+    /// also done what a smaller one would. A step that frees memory makes another compaction worthwhile.
     pub fn add(&mut self, step: ReclaimStep) {
         let done: &[ReclaimStep] = match step {
             ReclaimStep::AdviseFiles => &[ReclaimStep::AdviseFiles],

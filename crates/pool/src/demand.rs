@@ -35,8 +35,8 @@ pub enum DemandRules {
     Copying,
     /// llama.cpp since then (b10605): the copies are in the compute buffer.
     Reserving,
-    /// Interface version 3 of ggml's backends (ggml 0.26.0). It asks as b10605 does, but chooses some kernels
-    /// otherwise.
+    /// Interface version 3 of ggml's backends (ggml 0.26.0). Its requests are those of b10605, but it chooses
+    /// some kernels differently.
     Third,
 }
 

@@ -28,7 +28,7 @@ pub struct LoadTarget {
 }
 
 impl LoadTarget {
-    /// Connects, and asks for the model list if no model is given.
+    /// Connects, and reads the model list if no model is given.
     pub async fn meet(
         target: Target,
         key: Option<String>,

@@ -248,7 +248,7 @@ impl RouterState {
         self.failures.values().map(|(count, _)| count).sum()
     }
 
-    /// Every figure with its verdict. Growth below `negligible` is no leak.
+    /// Every figure with its verdict. Growth below `negligible` does not count as a leak.
     pub fn judged(&self, negligible: f64) -> Vec<SoakVerdict<'_>> {
         // The number of figures corrects for testing several at once: one of many looks like a leak by
         // chance.

@@ -113,7 +113,7 @@ impl RmmPool {
         }
     }
 
-    /// Takes over what other streams have freed, behind their work.
+    /// Takes over blocks that other streams have freed, after their work.
     fn take_over(&mut self, device: &mut dyn PoolDevice, stream: Stream) {
         if device.capturing(stream) {
             return;

@@ -216,7 +216,7 @@ impl MeasuringSetup {
         })
     }
 
-    /// Memory that the prompt added permanently, less the planned size of the run-time pool.
+    /// Memory that the prompt added permanently, minus the planned size of the run-time pool.
     fn cublas(
         &self,
         card: &Card,
