@@ -80,8 +80,8 @@ pub trait PoolDevice {
     /// it in flight.
     fn free(&mut self, address: Address);
 
-    /// Reserves `size` bytes of addresses without memory. `None` where the card has no virtual memory
-    /// management or too few addresses: that is no lack of memory.
+    /// Reserves `size` bytes of addresses without memory. `None` if the card has no virtual memory management
+    /// or too few addresses; this is not a lack of memory.
     fn reserve(&mut self, _size: u64) -> Option<Address> {
         None
     }
@@ -100,7 +100,7 @@ pub trait PoolDevice {
     /// with no work on it in flight. The addresses stay set aside and may be backed again.
     fn unmap(&mut self, _at: Address, _size: u64) {}
 
-    /// Gives the addresses of a region back, of which nothing is backed: exactly the address and size of one
+    /// Releases the addresses of a region without mapped memory: exactly the address and size of one
     /// `reserve`.
     fn release(&mut self, _at: Address, _size: u64) {}
 
@@ -119,7 +119,8 @@ pub trait PoolDevice {
     /// Releases an event.
     fn forget(&mut self, event: DeviceEvent);
 
-    /// True if a stream's work is being captured into a graph. Then none of the five calls above may name it,
-    /// and nothing may be freed or unmapped; what is allocated or mapped meanwhile is not part of the graph.
+    /// True if a stream's work is being captured into a graph. Then none of the five calls above may use it,
+    /// and nothing may be freed or unmapped; memory allocated or mapped in the meantime is not part of the
+    /// graph.
     fn capturing(&self, stream: Stream) -> bool;
 }

@@ -96,7 +96,7 @@ pub enum GenerateError {
         tokens: u64,
     },
     TooLong,
-    /// llama.cpp has no kernel for it (llama-context.cpp refuses it at start).
+    /// llama.cpp has no kernel for this combination (llama-context.cpp refuses it at start).
     QuantisedWithoutFlashAttention,
     Step(Fault),
 }
@@ -284,7 +284,7 @@ struct Groups {
 }
 
 impl Groups {
-    /// Adds one group; sizes of 0 are no requests.
+    /// Adds one group; sizes of 0 are left out.
     fn group(&mut self, sizes: &[u64]) -> Result<(), GenerateError> {
         const STREAM: Stream = Stream(0);
         // Checked for each group: a run is bounded by its formulas, not by its input alone.

@@ -25,8 +25,8 @@ impl Block {
 /// Extent of [`Policy::trim`]: which idle memory is released.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Trim {
-    /// Memory that has not been needed for a while and whose work is done. Never waits; a later trim gives
-    /// back the rest.
+    /// Memory that was not used for a while and whose work is done. Never waits; a later trim releases the
+    /// rest.
     Idle,
     /// Everything that is not live: waits until the card is done with it. For memory pressure.
     All,
@@ -60,10 +60,10 @@ pub trait Policy {
     /// Safe means: the card is done with it, no graph has seen it, and nothing is being captured.
     fn trim(&mut self, device: &mut dyn PoolDevice, trim: Trim) -> u64;
 
-    /// From now on `graph` is being captured: what is live now and what is handed out until `capture_end`
-    /// stays backed at its address until `graph_destroyed`. Captures may overlap. What is freed meanwhile may
-    /// be handed out again on its stream, as always: a launch of the graph overwrites it, as work that was
-    /// submitted to the stream would.
+    /// Begins the capture of `graph`: blocks that are live now or handed out until `capture_end` keep their
+    /// memory at their address until `graph_destroyed`. Captures may overlap. A block freed in the meantime
+    /// may be reused on its stream as usual: a launch of the graph overwrites it, like work that was
+    /// submitted to the stream.
     fn capture_begin(&mut self, _graph: CapturedGraph) {}
 
     /// The capture has ended. The graph may be launched any number of times from now on.
@@ -80,7 +80,7 @@ pub trait Policy {
     /// Bytes that the policy holds of the device, in use or idle.
     fn reserved(&self) -> u64;
 
-    /// Bytes of the blocks that are handed out, as they were asked for.
+    /// Requested bytes of the blocks that are handed out.
     fn live(&self) -> u64;
 
     /// The reason why the policy cannot go on and refuses everything, if there is one.

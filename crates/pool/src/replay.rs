@@ -136,9 +136,9 @@ pub fn replay(trace: &Trace, kind: PolicyKind, budget: u64, watch: &mut impl Wat
     }
 }
 
-/// The smallest budget with which the policy replays the trace to its end, to a thousandth of what is live or
-/// a granule, found by halving; `None` where no budget helps. A policy may fail with more than it completes
-/// with: what is returned was seen to be enough.
+/// The smallest budget with which the policy completes the trace, found by halving, to a thousandth of the
+/// live bytes or a granule; `None` if no budget suffices. A policy may fail with a larger budget than one
+/// that suffices; the result was tested.
 pub fn smallest_budget(trace: &Trace, kind: PolicyKind) -> Option<u64> {
     let unlimited = replay(trace, kind, UNLIMITED, &mut Unwatched);
     if !unlimited.completed() {

@@ -55,7 +55,8 @@ impl Trace {
         self.peak_live
     }
 
-    /// Requests that the recorded allocator refused. They are no steps, since nothing was allocated.
+    /// Number of requests that the recorded allocator refused. They are not steps, because nothing was
+    /// allocated.
     pub fn refused(&self) -> u64 {
         self.refused
     }
@@ -106,7 +107,7 @@ pub(crate) struct Builder {
 }
 
 impl Builder {
-    /// Adds an allocation; a request for 0 bytes is no step.
+    /// Adds an allocation; a request for 0 bytes is left out.
     pub(crate) fn allocate(&mut self, name: u64, size: u64, stream: Stream) -> Result<(), Fault> {
         if size == 0 {
             return Ok(());
@@ -132,7 +133,7 @@ impl Builder {
         Ok(())
     }
 
-    /// Frees a block; `size` where the source has one. A size of 0 frees what was no step either.
+    /// Frees a block; `size` is set if the source has it. A size of 0 frees a request that was left out.
     pub(crate) fn free(&mut self, name: u64, size: Option<u64>, stream: Stream) -> Result<(), Fault> {
         if size == Some(0) {
             return Ok(());

@@ -48,7 +48,7 @@ pub struct Machine {
     /// True where the cards share the host's memory (Jetson, GB10): a byte on a card is a byte less for the
     /// host.
     pub unified: bool,
-    /// The version of NVIDIA's driver, where it tells.
+    /// Version of NVIDIA's driver, if known.
     pub driver: Option<String>,
     /// Readings that failed, and their reasons, for people.
     pub notes: Vec<String>,
@@ -65,9 +65,9 @@ pub struct Reading {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Holder {
     pub card: CardId,
-    /// In the driver's eyes, which inside a container may not be ours.
+    /// Process number as the driver reports it, which may differ inside a container.
     pub pid: u32,
-    /// `None` where the driver does not say.
+    /// `None` if the driver does not report it.
     pub used: Option<Bytes>,
     /// From `/proc/PID/comm`, where that can be read.
     pub name: Option<String>,

@@ -62,7 +62,7 @@ impl NvmlSource {
         machine
     }
 
-    /// Reads what changes. Cards that do not answer are left out.
+    /// Reads the values that change. Cards that do not answer are left out.
     pub(super) fn reading(&self) -> Reading {
         let mut reading = Reading::default();
         if let Ok(nvml) = &self.library {
@@ -183,7 +183,7 @@ fn read_device(device: &Device<'_>, reading: &mut Reading) {
     reading.holders.extend(holders(device, &card));
 }
 
-/// Every process once, with the larger of what the two lists say of it.
+/// Every process once, with the larger of its values in the two lists.
 fn holders(device: &Device<'_>, card: &CardId) -> Vec<Holder> {
     let compute = device.running_compute_processes().unwrap_or_default();
     let graphics = device.running_graphics_processes().unwrap_or_default();

@@ -4,7 +4,7 @@ use std::fs;
 
 use plimsoll_base::Bytes;
 
-/// Descendants that are looked at; more is no engine.
+/// Maximum number of descendants that are counted.
 const MOST: usize = 256;
 
 /// Returns the resident bytes of `leader` and its descendants; `None` once the leader is gone.

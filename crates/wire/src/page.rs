@@ -91,7 +91,7 @@ pub struct Page {
     /// Number of refusals; the next one goes to `ooms[oom_count % OOMS]`.
     pub oom_count: AtomicU64,
     pub ooms: [Oom; OOMS],
-    /// Bytes that were given back at [`PageCard::ask`] so far, of all cards.
+    /// Bytes released so far on requests in `ask`, over all cards.
     pub given_back: AtomicU64,
     /// Host memory that the program has pinned or registered.
     pub pinned: AtomicU64,
@@ -125,7 +125,8 @@ pub struct PageCard {
     pub reserved_peak: AtomicU64,
     /// The most that `spilled` has been.
     pub spilled_peak: AtomicU64,
-    /// A new number asks guard to give back idle memory of pools on this card. Written by the asking process.
+    /// Request number, written by the requesting process: a new number requests guard to release idle memory
+    /// of pools on this card.
     pub ask: AtomicU32,
     /// The last number that guard has answered, written once the memory is given back.
     pub answered: AtomicU32,
@@ -181,7 +182,7 @@ impl Page {
         }
     }
 
-    /// Offset of the four bytes by which idle memory of a card is requested; `None` if a page has no such
+    /// Offset of the four bytes with which idle memory of a card is requested; `None` if a page has no such
     /// card.
     pub const fn ask_offset(card: usize) -> Option<usize> {
         if card < CARDS {
@@ -227,7 +228,7 @@ impl PageCard {
         }
     }
 
-    /// Adds `size` bytes to what the process holds.
+    /// Adds `size` bytes to the memory that the process holds.
     pub fn add(&self, size: u64) {
         // By the value that this addition made: a load behind it could miss a peak that another thread has
         // already left.

@@ -38,8 +38,8 @@ pub struct TraceRecord {
     pub time: u64,
     /// The block or graph that the event is about; 0 for none. Never an address.
     pub id: u64,
-    /// Bytes asked for (`Alloc`, `Oom`), moved (`Map`, `Unmap`, `Spill`) or given back (`Free`), pinned or no
-    /// longer pinned.
+    /// Bytes requested (`Alloc`, `Oom`), moved (`Map`, `Unmap`, `Spill`) or released (`Free`), pinned or
+    /// unpinned.
     pub size: u64,
     /// One of [`TraceKind`].
     pub kind: u8,
@@ -72,18 +72,18 @@ pub enum TraceKind {
     GraphLaunch = 7,
     /// A wait for the whole card.
     Sync = 8,
-    /// A request was refused; `detail` says why.
+    /// A request was refused; `detail` is the reason.
     Oom = 9,
     /// Bytes of a block were placed in host memory.
     Spill = 10,
-    /// Host memory was pinned; the card is no part of it.
+    /// Host memory was pinned; no card is involved.
     Pin = 11,
     /// Host memory was unpinned.
     Unpin = 12,
 }
 
 impl TraceKind {
-    /// The kind with this code, if this version knows it.
+    /// The kind with this code; `None` if this version does not define it.
     pub const fn of(code: u8) -> Option<Self> {
         Some(match code {
             1 => Self::Alloc,

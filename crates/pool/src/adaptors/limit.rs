@@ -52,8 +52,8 @@ impl Budget {
         self.limit.load(Relaxed).saturating_sub(self.taken())
     }
 
-    /// Changes the limit. What is taken stays taken; if that is more, nothing more is granted until it is
-    /// less.
+    /// Changes the limit. Bytes already taken stay taken; if they exceed the limit, nothing more is granted
+    /// until they fall below it.
     pub fn set_limit(&self, limit: u64) {
         self.limit.store(limit, Relaxed);
     }

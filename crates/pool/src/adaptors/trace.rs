@@ -55,7 +55,7 @@ impl<P: Policy, S: Sink> Traced<P, S> {
         &mut self.pen.sink
     }
 
-    /// Runs an act of the policy over a device that writes down what is asked of it.
+    /// Runs a call of the policy with a device that records its own calls.
     fn over<'a, T>(
         &'a mut self,
         device: &'a mut dyn PoolDevice,

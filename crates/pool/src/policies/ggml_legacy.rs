@@ -25,9 +25,9 @@ const RECENT: usize = 64;
 /// Differences between builds of ggml, and proposed changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GgmlLegacyOptions {
-    /// A new block is this many percent of what is asked for: 105, and 200 in PR 22193.
+    /// Size of a new block in percent of the request: 105, and 200 in PR 22193.
     pub growth: u64,
-    /// Frees everything idle when the driver refuses, and asks once more.
+    /// Frees all idle blocks when the driver refuses, then tries once more.
     pub flush: bool,
 }
 

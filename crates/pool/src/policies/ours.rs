@@ -115,7 +115,7 @@ impl Ours {
         self.lanes.len() - 1
     }
 
-    /// Repeats a refused request after every lane has given back what is idle.
+    /// Repeats a refused request after every lane has released its idle memory.
     #[cold]
     fn insist(
         &mut self,

@@ -3,8 +3,8 @@
 //! DECISION: the model makes RMM's decisions but does not reproduce its speed. Each stream has a list of idle
 //! blocks, joined with their neighbours inside one driver allocation. A request takes the smallest block that
 //! is large enough and splits it. If a stream has none, it takes blocks that other streams have freed, with
-//! an event. Then the pool doubles or, if a maximum is set, grows by half of what is left, and halves the
-//! growth as long as the driver refuses. Nothing goes back to the driver before the pool ends. Source:
+//! an event. Then the pool doubles or, if a maximum is set, grows by half of the remaining memory, and halves
+//! the growth as long as the driver refuses. Nothing goes back to the driver before the pool ends. Source:
 //! `cpp/src/mr/detail/pool_memory_resource_impl.cpp, cpp/include/rmm/mr/detail/coalescing_free_list.hpp,
 //! stream_ordered_memory_resource.hpp @ rmm 06ddb24`.
 
@@ -113,7 +113,7 @@ impl RmmPool {
         }
     }
 
-    /// Takes over what other streams have freed, behind their work.
+    /// Takes over blocks that other streams have freed, after their work.
     fn take_over(&mut self, device: &mut dyn PoolDevice, stream: Stream) {
         if device.capturing(stream) {
             return;

@@ -52,7 +52,7 @@ impl<P: Policy> Scopes<P> {
         }
     }
 
-    /// Takes blocks in order and gives them back in reverse. Sizes of 0 are no requests.
+    /// Allocates blocks in order and frees them in reverse. Sizes of 0 are left out.
     pub fn group(&mut self, sizes: &[u64]) {
         let before = self.lent.len();
         for &bytes in sizes.iter().filter(|&&bytes| bytes > 0) {

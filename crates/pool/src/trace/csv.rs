@@ -82,7 +82,8 @@ impl Trace {
     }
 }
 
-/// The lines without their ends; nothing after the last end is no line, but an empty file has one.
+/// The lines without their ends. An empty rest after the last line end is not a line, but an empty file has
+/// one line.
 fn lines(text: &[u8]) -> impl Iterator<Item = &[u8]> {
     // Only one newline: an empty line in the middle of a file is damage and must be reported.
     let text = text.strip_suffix(b"\n").unwrap_or(text);

@@ -54,7 +54,7 @@ pub enum RecordFault {
         found: u8,
     },
     Step(Fault),
-    /// The trace has no request to this allocator.
+    /// The trace contains no request to this allocator.
     NotAsked(RecordedRequest),
 }
 

@@ -228,7 +228,7 @@ impl SlotSet {
         freed
     }
 
-    /// Frees what is idle, and waits for the card if there is something.
+    /// Frees all idle slots; waits for the card if there are any.
     pub(super) fn trim_all(&mut self, device: &mut dyn PoolDevice, stream: Stream) -> u64 {
         if !self.slots.iter().any(DeviceSlot::may_go) || !finish(device, stream) {
             return 0;
