@@ -8,8 +8,8 @@
 //! kernel cannot give its process number to another process.
 #![forbid(unsafe_code)]
 
-/// This very program, to be started again. The link is resolved at that moment, so an upgrade that replaces
-/// the file does no harm.
+/// Path of this program, for starting it again. The link is resolved at each start, so an upgrade that
+/// replaces the file does no harm.
 pub const PLIMSOLL: &str = "/proc/self/exe";
 
 mod argv;

@@ -27,7 +27,7 @@ use super::warden::Warden;
 pub enum Readiness {
     /// llama-server's own router channel: state lines on stdout, commands on stdin.
     Control,
-    /// This path answers 200.
+    /// The child is ready when this path answers 200.
     Health { path: String },
     /// The child counts as ready as soon as it runs.
     Immediate,
@@ -119,7 +119,7 @@ impl Launcher {
         Self::start_with(Path::new(super::PLIMSOLL))
     }
 
-    /// The same with the trampoline and the warden of another `plimsoll` program, for tests.
+    /// Like [`Self::start`], with the trampoline and the warden of another `plimsoll` program, for tests.
     pub fn start_with(plimsoll: &Path) -> Result<Self, LaunchError> {
         let warden = Warden::start(plimsoll.as_os_str()).map_err(LaunchError::StartWarden)?;
         let (requests, inbox) = mpsc::channel();
@@ -170,7 +170,7 @@ impl Launcher {
         answer.await.unwrap_or(Err(io::ErrorKind::BrokenPipe.into()))
     }
 
-    /// The same for a child whose status is not needed.
+    /// Kills the group of a child and reaps it, without returning its status.
     pub(super) fn abandon(&self, child: std::process::Child) {
         self.send_bury(child, None);
     }

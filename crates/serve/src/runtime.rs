@@ -84,7 +84,7 @@ impl RuntimeSettings {
         self.scheduler.cards.iter().map(|limit| &limit.card)
     }
 
-    /// The same, each with the memory that it would have for models if it were empty.
+    /// The served cards, each with the memory that it would have for models if it were empty.
     fn served(&self) -> Vec<Card> {
         forecast::served(&Ledger::new(self.scheduler.cards.clone()))
     }

@@ -28,7 +28,7 @@ const UNSTAMPED: u32 = 1;
 pub struct EngineIdentity {
     /// Kind and build, in the form that a plan needs.
     pub engine: EngineBuild,
-    /// Its version line as printed.
+    /// The version line as the program prints it.
     pub version: String,
 }
 

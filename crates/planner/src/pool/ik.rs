@@ -17,7 +17,7 @@ use crate::latent::LatentAttention;
 /// Columns of queries for each block of the attention kernel (`fattn-new-mma.cu:
 /// ggml_cuda_flash_attn_ext_mma_f16_switch_ncols1`).
 const COLUMNS: u64 = 64;
-/// From this many cells on there are twice as many blocks.
+/// Number of cells from which on there are twice as many blocks.
 const MANY_CELLS: u64 = 4096;
 /// Blocks that a processor holds at once. Registers decide: 185 of 128 threads for whole heads and 255 of 256 threads for
 /// latent vectors (`cuobjdump -res-usage` of `fattn-new-mma.cu`, nvcc 13.0, sm_90).
@@ -81,7 +81,7 @@ impl LatentPool {
         (constant, sum(self.pass(cells, 1)).saturating_sub(constant))
     }
 
-    /// The cache in f16 where it is of another type.
+    /// Bytes of the cache's f16 copy, if the cache has another type.
     fn copied(&self, cells: u64) -> Bytes {
         let row = self.latent.rank() + self.latent.rope();
         match self.key.name {

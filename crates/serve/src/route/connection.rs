@@ -22,7 +22,7 @@ use super::limits::Limits;
 
 /// A client that takes nothing of its answer for this long is given up.
 const STALL: Duration = Duration::from_secs(60);
-/// Interval at which the limit of a stalled answer is read again, because it may be shortened meanwhile.
+/// Interval at which the limit of a stalled answer is read again, because it may have been shortened.
 const GLANCE: Duration = Duration::from_millis(500);
 /// Size of a client's send buffer. The kernel reports room only once a third of it is free, so with a buffer
 /// of megabytes a client that reads slowly would look like one that does not read.

@@ -19,11 +19,11 @@ pub(crate) struct ModelListing {
     /// The model answers requests but is not listed.
     pub(crate) unlisted: bool,
     pub(crate) state: ModelState,
-    /// The engine's command line; empty before the first start where it depends on the placement.
+    /// The engine's command line; empty before the first start if it depends on the placement.
     pub(crate) arguments: Vec<String>,
     /// The section of the preset that it came from, as INI.
     pub(crate) preset: Option<String>,
-    /// The exit code of the last run where it failed, or 128 and the signal.
+    /// Exit code of the last run if it failed, or 128 plus the signal.
     pub(crate) exit_code: Option<i32>,
     /// The engine's own description of the model, once it runs.
     pub(crate) meta: Option<Value>,
@@ -56,7 +56,7 @@ impl ModelListing {
         !matches!(self.state, ModelState::Unloaded | ModelState::Failed)
     }
 
-    /// As in llama-server's `/v1/models` (`server-models.cpp:get_router_models @ b10605`).
+    /// The entry as in llama-server's `/v1/models` (`server-models.cpp:get_router_models @ b10605`).
     pub(crate) fn as_model(&self, created: u64) -> Value {
         let mut status = json!({ "value": status(self.state), "args": masked(&self.arguments) });
         if let Some(preset) = &self.preset {
@@ -95,7 +95,7 @@ impl ModelListing {
         model
     }
 
-    /// As in llama-swap's `/running`.
+    /// The entry as in llama-swap's `/running`.
     pub(crate) fn as_running(&self) -> Value {
         let state = match self.state {
             ModelState::Unloaded | ModelState::Failed => "stopped",

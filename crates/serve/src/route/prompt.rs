@@ -52,7 +52,7 @@ enum CacheUse {
     Chats,
     /// A chat in another dialect, which the engine's template route does not take.
     Converses,
-    /// Not known.
+    /// The use of the cache is unknown.
     Unknown,
 }
 

@@ -44,7 +44,7 @@ const CROWDED_AT_MOST: Duration = Duration::from_secs(1);
 /// No descriptor is left, in this process or in the whole system.
 const EMFILE: i32 = Errno::MFILE.raw_os_error();
 const ENFILE: i32 = Errno::NFILE.raw_os_error();
-/// Until one may be free again.
+/// Pause before the next attempt, until a descriptor may be free again.
 const BREATH: Duration = Duration::from_millis(20);
 
 pub(crate) struct Upstream {
@@ -86,7 +86,7 @@ impl Upstream {
         self
     }
 
-    /// Only processes of this group, or of this user, may listen where the engine does.
+    /// Restricts the address to listeners of this process group or of this user.
     pub(crate) fn of_group(mut self, group: u32) -> Self {
         self.owner = Some(PortOwner::new(self.address.port(), group));
         self

@@ -26,7 +26,7 @@ const DEATH_WITHIN: Duration = Duration::from_secs(1);
 pub(super) enum AdmissionAnswer {
     Go(Rc<EngineRun>),
     Refused(Box<RequestRefusal>),
-    /// It needs the depth of the request first.
+    /// The scheduler needs the depth of the request first.
     MeasureDepth {
         run: Rc<EngineRun>,
         exact: bool,

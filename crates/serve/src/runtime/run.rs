@@ -44,7 +44,7 @@ pub(crate) struct EngineRun {
     pub(crate) log: Log,
     /// Time that clients of this run may take nothing of their answers.
     pub(super) stall_limit: StallLimit,
-    /// Its address, with idle connections to it; dropped with the process.
+    /// The engine's address, with idle connections to it; dropped with the process.
     upstream: RefCell<Option<Rc<Upstream>>>,
     /// The child's own entry of `/v1/models`.
     about: OnceCell<Value>,
@@ -98,7 +98,7 @@ impl EngineRun {
         let _ = self.orders.send(how);
     }
 
-    /// Its connections; None until it is ready and after it has ended.
+    /// Connections to the engine; `None` until it is ready and after it has ended.
     pub(crate) fn upstream(&self) -> Option<Rc<Upstream>> {
         self.upstream.borrow().clone()
     }
@@ -117,7 +117,7 @@ impl EngineRun {
         self.arguments.borrow().clone()
     }
 
-    /// Its exit code, or 128 and the signal; None while it runs.
+    /// Exit code of the engine, or 128 plus the signal; `None` while it runs.
     pub(super) fn exit_code(&self) -> Option<i32> {
         self.exit_code.get()
     }
@@ -135,7 +135,7 @@ impl EngineRun {
         &self.placement
     }
 
-    /// Its lines that the log still has.
+    /// Log lines of this run that the log still holds.
     pub(crate) fn lines(&self) -> Vec<Arc<LogLine>> {
         // The log is shared by all runs of the model, and may have dropped old lines.
         let own = self.log.pushed().saturating_sub(self.older_lines);
@@ -212,7 +212,7 @@ pub(super) async fn live(runtime: Rc<Runtime>, run: Rc<EngineRun>) {
     });
 }
 
-/// Lets extensions prepare the load; breaks off if the run is stopped meanwhile.
+/// Lets extensions prepare the load; stops early if the run is stopped in the meantime.
 async fn prepare(
     runtime: &Rc<Runtime>,
     run: &Rc<EngineRun>,
