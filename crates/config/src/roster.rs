@@ -25,7 +25,7 @@ pub struct Configuration {
     pub warnings: Vec<Warning>,
 }
 
-/// Settings of the server itself; `None` where the file does not set one.
+/// Settings of the server itself; `None` if the file does not set one.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct ServeSettings {
     pub listen: Option<SocketAddr>,

@@ -128,7 +128,7 @@ pub(super) fn processors(card: &Card) -> u64 {
     published(card).processors
 }
 
-/// False where the context is only assumed.
+/// False if the context is only assumed.
 pub(super) fn is_known(request: &PlanRequest<'_>, card: &Card) -> bool {
     measured(request, card).is_some() || is_published(published(card))
 }

@@ -45,7 +45,7 @@ pub struct Machine {
     pub cards: Vec<Card>,
     /// The host's memory as a card, for engines that compute on the CPU.
     pub host: Option<Card>,
-    /// True where the cards share the host's memory (Jetson, GB10): a byte on a card is a byte less for the
+    /// True if the cards share the host's memory (Jetson, GB10): a byte on a card is a byte less for the
     /// host.
     pub unified: bool,
     /// Version of NVIDIA's driver, if known.

@@ -129,7 +129,7 @@ impl Sampler {
 }
 
 impl Reading {
-    /// Free memory of `card`; `None` where it does not answer.
+    /// Free memory of `card`; `None` if it does not answer.
     pub fn free_on(&self, card: &CardId) -> Option<Bytes> {
         self.free
             .iter()

@@ -95,7 +95,7 @@ pub struct TradeOff {
 pub struct FitAnswer {
     pub dimension: Dimension,
     pub asked: Fact,
-    /// False where the dimension does not exist for this model or machine.
+    /// False if the dimension does not exist for this model or machine.
     pub applicable: bool,
     /// The best value; `None` if none fits in this dimension.
     pub best: Option<Fact>,

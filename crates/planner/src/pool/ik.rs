@@ -110,7 +110,7 @@ pub(super) fn halves(tensor: &Tensor, columns: u64) -> Bytes {
     Bytes::new(4 * halves) * tensor.shape[1] * columns
 }
 
-/// True where a type has a kernel for tiles (`mmq.cu: ggml_cuda_should_use_mmq`), as few interleaved types do.
+/// True if a type has a kernel for tiles (`mmq.cu: ggml_cuda_should_use_mmq`), as few interleaved types do.
 pub(super) fn has_tiles(name: &str) -> bool {
     const INTERLEAVED: [&str; 7] = [
         "iq1_s_r4",

@@ -45,7 +45,7 @@ impl CalibrationRun<'_> {
         Ok(CalibrationLook { used, counted })
     }
 
-    /// Memory of the engine's processes by the driver; `None` where it names none of them.
+    /// Memory of the engine's processes by the driver; `None` if it names none of them.
     fn named(&self, reading: &Reading) -> Option<Bytes> {
         // The engine may be a wrapper script whose child holds the card.
         let family = plimsoll_probe::family(self.child.pid());
@@ -90,7 +90,7 @@ impl CalibrationLook {
         }
     }
 
-    /// The size of the context at opening. `None` where guard could not measure it, or measured more than the
+    /// The size of the context at opening. `None` if guard could not measure it, or measured more than the
     /// whole, as it does if another process allocates at that moment.
     pub(super) fn opened(self) -> Option<Bytes> {
         let opened = self.counted.opened;

@@ -78,7 +78,7 @@ fn rows(arguments: &Arguments, plan: &Plan, cards: &[Card], reading: &Reading, f
     cards.iter().zip(&plan.cards).map(row).collect()
 }
 
-/// Memory of a card that a process and its children hold; `None` where the driver names none of them.
+/// Memory of a card that a process and its children hold; `None` if the driver names none of them.
 fn held(card: &Card, reading: &Reading, family: &[u32]) -> Option<Bytes> {
     let ours = |holder: &&plimsoll_probe::Holder| holder.card == card.id && family.contains(&holder.pid);
     let used: Vec<Bytes> = reading
