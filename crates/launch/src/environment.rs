@@ -2,8 +2,8 @@
 //! to its cards.
 //!
 //! DECISION: a child inherits the daemon's environment, `LLAMA_ARG_*` included, because llama-server's own
-//! router does the same. Removed are the daemon's API key, variables that switch a child to router mode, and
-//! variables meant for the daemon's own supervisor. The model's own variables are set next. The variables
+//! router does the same. The daemon's API key, variables that switch a child to router mode, and variables
+//! meant for the daemon's own supervisor are removed. The model's own variables are set next. The variables
 //! that hide other cards are set last, so that a model's variables cannot undo the isolation.
 
 use std::collections::BTreeMap;
