@@ -1,5 +1,5 @@
-//! Outputs of the scheduler (effects): actions for its driver, such as starting an engine, and refusals of
-//! requests.
+//! Outputs of the scheduler (effects): actions for its caller (the driver), such as starting an engine, and
+//! refusals of requests.
 
 use std::time::Duration;
 

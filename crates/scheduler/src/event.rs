@@ -1,5 +1,5 @@
-//! Inputs of the scheduler (events), such as an arrived request or an ended engine, as its driver observed
-//! them.
+//! Inputs of the scheduler (events), such as an arrived request or an ended engine, as observed by its caller
+//! (the driver).
 
 use std::sync::Arc;
 
