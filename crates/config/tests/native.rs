@@ -188,7 +188,7 @@ fn what_is_wrong_is_told_with_its_line_and_a_remedy() {
         ),
         (
             "[models.a]\nmodel='m'\n[models.b]\nmodel='n'\naliases=['a']\n",
-            "plimsoll.toml:3: the name `a` is taken by `a` at plimsoll.toml:1; names and aliases must be \
+            "plimsoll.toml:3: the name `a` is already used by `a` at plimsoll.toml:1; names and aliases must be \
                 unique",
         ),
     ] {
@@ -209,7 +209,7 @@ fn what_is_ours_to_set_is_left_out_of_flags_with_a_word() {
     assert_eq!(
         warnings,
         [
-            "plimsoll.toml:3: --port itself, so this one is ignored; set it under [serve]",
+            "plimsoll.toml:3: Plimsoll sets --port, so this one is ignored; set it under [serve]",
             "plimsoll.toml:3: llama-server reads `8k` after --ctx-size as 8; write the number in full",
         ]
     );
