@@ -9,6 +9,7 @@ use plimsoll_doctor::Exit;
 use serde_json::Value;
 use tokio::sync::mpsc;
 
+use super::address::EngineAddress;
 use super::end::EndCause;
 use super::log_ring::Log;
 
@@ -48,7 +49,7 @@ pub struct Ended {
 #[derive(Debug)]
 pub struct Child {
     pid: u32,
-    port: u16,
+    address: EngineAddress,
     log: Log,
     orders: mpsc::UnboundedSender<Order>,
 }
@@ -64,8 +65,8 @@ impl Child {
         self.pid
     }
 
-    pub fn port(&self) -> u16 {
-        self.port
+    pub fn address(&self) -> &EngineAddress {
+        &self.address
     }
 
     pub fn log(&self) -> &Log {

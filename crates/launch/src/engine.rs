@@ -14,7 +14,7 @@ use std::env;
 use std::path::{Path, PathBuf};
 
 pub use self::home::{Home, HomeError};
-pub use self::identity::{IdentityError, identify};
+pub use self::identity::{IdentityError, identify, is_shell_script, takes_socket};
 pub use self::install::{InstallError, RELEASE, Step, install, installed};
 
 /// The name that llama.cpp and its family give their server.

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use plimsoll_base::{Bytes, Card};
 use plimsoll_config::{GuardWish, ReclaimBeforeLoad};
-use plimsoll_launch::{LaunchError, Launcher, LogFile};
+use plimsoll_launch::{EngineUser, EngineUserError, LaunchError, Launcher, LogFile, inherited};
 use plimsoll_probe::{Machine, Sampler, StartSamplerError};
 use plimsoll_scheduler::Snapshot;
 use tokio::net::TcpListener;
@@ -67,6 +67,8 @@ pub enum DaemonError {
     NoCard,
     #[error(transparent)]
     Listen(#[from] Listen),
+    #[error(transparent)]
+    EngineUser(#[from] EngineUserError),
     #[error(transparent)]
     Launcher(#[from] LaunchError),
     #[error(transparent)]
@@ -307,6 +309,14 @@ fn settings(
         ask: setup.ask.unwrap_or(ASK),
         unified: unified.then_some(reclaim_before_load),
     };
+    let engine_user = serve.engine_user.as_deref().map(EngineUser::find).transpose()?;
+    let (inherited, kept) = inherited(std::env::vars_os(), &serve.pass_env);
+    if !kept.is_empty() {
+        tracing::info!(
+            "engines do not inherit {}; `pass-env` passes them on",
+            kept.join(", ")
+        );
+    }
     let settings = RuntimeSettings {
         config: setup.config.clone(),
         serve: serve.clone(),
@@ -316,6 +326,8 @@ fn settings(
         engine: chosen.or(serve.engine.clone()),
         wait: serve.wait.unwrap_or(WAIT),
         log_file: log_file.transpose()?,
+        engine_user,
+        inherited,
     };
     Ok((settings, extensions))
 }

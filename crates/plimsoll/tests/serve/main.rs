@@ -16,6 +16,7 @@ mod neighbours;
 mod operator;
 #[path = "../pages/real.rs"]
 mod real;
+mod sockets;
 mod storm;
 mod surface;
 mod trust_answers;

@@ -101,6 +101,8 @@ fn connection_tokens(headers: &HeaderMap) -> impl Iterator<Item = &str> {
 
 #[cfg(test)]
 mod tests {
+    use plimsoll_launch::EngineAddress;
+
     use super::*;
 
     fn map(lines: &[(&'static str, &'static str)]) -> HeaderMap {
@@ -112,7 +114,7 @@ mod tests {
 
     #[test]
     fn the_engine_sees_its_own_host_and_key_and_no_hop_by_hop_line() {
-        let upstream = Upstream::new(([127, 0, 0, 1], 4242).into()).with_key("child");
+        let upstream = Upstream::new(EngineAddress::Port(4242)).with_key("child");
         let client = map(&[
             ("host", "plimsoll"),
             ("authorization", "Bearer mine"),
