@@ -248,6 +248,8 @@ impl Starter<'_> {
             program,
         } = started;
         self.run.pid.set(Some(child.pid()));
+        // An attempt before this one may have ended.
+        self.run.exit_code.set(None);
         loop {
             tokio::select! {
                 event = events.recv() => match event {
