@@ -223,17 +223,19 @@ impl Daemon {
             ..
         } = self;
         let (drained, listening) = oneshot::channel();
+        let ending = Rc::clone(&server);
         let end = async {
             while signals.next().await == Order::Reload {
                 reload(&runtime, &config);
             }
+            ending.end_feeds();
             tokio::select! {
                 // From here on no engine is left, and only connections are open.
                 () = runtime.shut_down() => drop(drained.send(signals)),
                 () = signals.insisted() => tracing::warn!("ending at once; engines are killed"),
             }
         };
-        // Connections may outlive the last engine: event streams, and clients that read slowly.
+        // Connections of clients that read slowly may outlive the last engine.
         let insisted = async {
             match listening.await {
                 Ok(mut signals) => signals.insisted().await,

@@ -3,4 +3,5 @@
 mod formats;
 mod hostile;
 mod logs;
+mod long_lines;
 mod told;

@@ -15,12 +15,14 @@ use http_body_util::BodyExt;
 use hyper::body::{Body, Incoming};
 use plimsoll_base::{Advice, Hint};
 use plimsoll_scheduler::ModelId;
+use tokio::sync::watch;
 
 use super::api::{self, Action, Missing};
 use super::auth::Keys;
 use super::body::{BodyBudget, Received, receive};
 use super::connection::ClientConnection;
 use super::cors::Origins;
+use super::feed::Ending;
 use super::harbor::{Harbor, Wish};
 use super::limits::Limits;
 use super::model_key::Named;
@@ -45,6 +47,7 @@ pub(crate) struct Server<H: Harbor> {
     pub(crate) settings: Settings,
     pub(crate) bodies: BodyBudget,
     pub(crate) tally: Tally,
+    is_ending: watch::Sender<bool>,
     /// The name of this machine, by which browsers of the local network may ask.
     hostname: String,
 }
@@ -56,6 +59,7 @@ impl<H: Harbor> Server<H> {
             settings,
             bodies: BodyBudget::default(),
             tally: Tally::default(),
+            is_ending: watch::Sender::new(false),
             // Without one only `localhost`, addresses and allowed origins are left.
             hostname: std::fs::read_to_string("/proc/sys/kernel/hostname")
                 .unwrap_or_default()
@@ -126,6 +130,15 @@ impl<H: Harbor> Server<H> {
             Action::Upstream => self.upstream(found.rest, head, body).await,
             Action::EngineOr(own) | Action::Own(own) => self.own(own, found.rest, &head, body).await,
         }
+    }
+
+    /// Ends all feeds: their watchers would keep a server that drains waiting.
+    pub(crate) fn end_feeds(&self) {
+        self.is_ending.send_replace(true);
+    }
+
+    pub(crate) fn ending(&self) -> Ending {
+        Ending::new(self.is_ending.subscribe())
     }
 
     /// Sends a request to the engine of the model that it names.
