@@ -9,6 +9,7 @@ mod home;
 mod identity;
 mod install;
 mod run;
+mod vulkan;
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -16,6 +17,7 @@ use std::path::{Path, PathBuf};
 pub use self::home::{Home, HomeError};
 pub use self::identity::{IdentityError, identify, is_shell_script, takes_socket};
 pub use self::install::{InstallError, RELEASE, Step, install, installed};
+pub use self::vulkan::{vulkan_cards, vulkan_numbers};
 
 /// The name that llama.cpp and its family give their server.
 const LLAMA_SERVER: &str = "llama-server";

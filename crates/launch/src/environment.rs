@@ -196,7 +196,7 @@ const NOT_INHERITED: &[&str] = &[
 
 /// The variable that ggml-vulkan reads (`ggml-vulkan.cpp: ggml_vk_instance_init @ b10605`); an empty list is
 /// no card.
-const VULKAN: &str = "GGML_VK_VISIBLE_DEVICES";
+pub(super) const VULKAN: &str = "GGML_VK_VISIBLE_DEVICES";
 /// Variables of the other runtimes, each with the value that hides every card.
 const OTHER_RUNTIMES: &[(&str, &str)] = &[
     // ROCr takes an empty list for no device.
@@ -222,6 +222,17 @@ impl Environment {
 
     pub fn remove(&mut self, name: &str) {
         self.0.remove(OsStr::new(name));
+    }
+
+    /// Shows the cards with these numbers of Vulkan's.
+    pub fn show_to_vulkan(&mut self, numbers: &[usize]) {
+        let numbers: Vec<String> = numbers.iter().map(usize::to_string).collect();
+        self.set(VULKAN, numbers.join(","));
+    }
+
+    /// True unless no card is shown to Vulkan.
+    pub fn shows_vulkan(&self) -> bool {
+        self.get(VULKAN).is_none_or(|value| !value.is_empty())
     }
 
     pub fn iter(&self) -> impl Iterator<Item = (&OsStr, &OsStr)> {
@@ -307,8 +318,8 @@ pub fn child_environment(
 /// Hides every card from the runtimes that do not read CUDA's variable.
 ///
 /// DECISION: cards are chosen by NVML's UUIDs, which only CUDA understands. Vulkan counts cards in an order
-/// of its loader's own, so an index chosen here could name a neighbour's card. Users of a Vulkan build name
-/// the card in the model's own variables, and that choice is kept.
+/// of its loader's own; its numbers are asked of the engine ([`Environment::show_to_vulkan`]), or named in the
+/// model's own variables, and that choice is kept.
 fn hide_other_runtimes(environment: &mut Environment, chose_vulkan: bool) {
     environment.set(names::CUDA_DEVICE_ORDER, "PCI_BUS_ID");
     for (name, nothing) in OTHER_RUNTIMES {

@@ -19,7 +19,7 @@ use plimsoll_planner::{Engine, EngineKind};
 use super::EngineProgram;
 use super::run::{Ended, run};
 
-const LIMIT: Duration = Duration::from_secs(5);
+pub(super) const LIMIT: Duration = Duration::from_secs(5);
 /// Flag that only ik_llama.cpp has (`common/common.cpp: gpt_params_print_usage`).
 const IK_FLAG: &str = "--run-time-repack";
 /// The ending by which llama-server knows a Unix socket (`arg.cpp: --host @ b10605`).
@@ -73,9 +73,9 @@ pub fn is_shell_script(program: &Path) -> bool {
 }
 
 /// Answers of programs, each valid for as long as the file does not change.
-type Answers<T> = Mutex<Vec<(Stamp, T)>>;
+pub(super) type Answers<T> = Mutex<Vec<(Stamp, T)>>;
 
-fn remembered<T: Clone>(
+pub(super) fn remembered<T: Clone>(
     known: &Answers<T>,
     path: &Path,
     ask: impl FnOnce(&Path) -> Result<T, IdentityError>,
@@ -99,7 +99,7 @@ fn remembered<T: Clone>(
 
 /// The properties of a file that make a stored answer valid.
 #[derive(Debug, PartialEq, Eq)]
-struct Stamp {
+pub(super) struct Stamp {
     path: PathBuf,
     modified: SystemTime,
     size: u64,

@@ -186,3 +186,60 @@ fn what_a_killed_daemon_leaves_is_swept_by_the_next() {
     proxy(&next);
     assert!(!whole.exists());
 }
+
+#[test]
+fn an_engine_inherits_what_engines_read_and_no_secret_of_the_daemons_shell() {
+    let daemon = socketed()
+        .variable("AWS_SECRET_ACCESS_KEY", "s3cret")
+        .variable("MY_TOKEN", "passed")
+        .variable("HF_HOME", "/models")
+        .config("")
+        .start();
+    chat(daemon.address, "m");
+    let environ = |daemon: &Daemon| {
+        let pid = daemon.engines()[0];
+        String::from_utf8_lossy(&std::fs::read(format!("/proc/{pid}/environ")).expect("it runs")).into_owned()
+    };
+    let seen = environ(&daemon);
+    assert!(seen.contains("HF_HOME=/models"), "{seen}");
+    assert!(!seen.contains("s3cret") && !seen.contains("MY_TOKEN"), "{seen}");
+    daemon.told("engines do not inherit");
+    drop(daemon);
+    let daemon = preset(&fake_engine().to_string_lossy(), ";plimsoll: pass-env = MY_*\n")
+        .variable("MY_TOKEN", "passed")
+        .start();
+    chat(daemon.address, "m");
+    assert!(environ(&daemon).contains("MY_TOKEN=passed"));
+}
+
+/// A place that another user may enter: the build folder may be closed to it.
+fn engine_for_everybody() -> (tempfile::TempDir, PathBuf) {
+    let folder = tempfile::tempdir_in("/var").expect("root may write there");
+    std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o755)).expect("it is ours");
+    let engine = folder.path().join("fake-engine");
+    std::fs::copy(fake_engine(), &engine).expect("there is room");
+    (folder, engine)
+}
+
+#[test]
+fn engines_run_as_the_user_that_the_configuration_names() {
+    if !rustix::process::getuid().is_root() {
+        let refused = preset("true", ";plimsoll: engine-user = nobody\n").refused();
+        assert!(
+            refused.contains("only root can start engines as another user"),
+            "{refused}"
+        );
+        return;
+    }
+    let (_folder, engine) = engine_for_everybody();
+    let daemon = preset(&engine.to_string_lossy(), ";plimsoll: engine-user = nobody\n").start();
+    let socket = socket_of(&daemon);
+    let owner = |path: &std::path::Path| std::fs::metadata(path).expect("it is there").uid();
+    assert_eq!((owner(&socket), owner(socket.parent().unwrap())), (65534, 65534));
+    let pid = daemon.engines()[0];
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("it runs");
+    assert!(status.contains("Uid:\t65534\t65534\t65534"), "{status}");
+    assert!(status.contains("NoNewPrivs:\t1"), "{status}");
+    let unknown = preset("true", ";plimsoll: engine-user = no-such-user\n").refused();
+    assert!(unknown.contains("there is no such user"), "{unknown}");
+}

@@ -45,6 +45,8 @@ struct Privacy {
     folder: Option<PrivateFolder>,
     /// It can listen on a socket in its folder.
     socket: bool,
+    /// Vulkan's numbers of its cards, where it computes with Vulkan alone.
+    vulkan: Vec<usize>,
 }
 
 impl Starter<'_> {
@@ -53,7 +55,10 @@ impl Starter<'_> {
         let entry = &self.run.entry;
         let engine = engine_command(entry, self.runtime.settings.engine.as_deref())
             .map_err(|error| unstartable(&entry.name, &error))?;
-        let privacy = self.privacy(&engine).await;
+        let privacy = Privacy {
+            vulkan: self.vulkan(&engine).await?,
+            ..self.privacy(&engine).await
+        };
         let (spec, key) = self.spec(&engine, &privacy)?;
         let spawned = self.runtime.launcher.spawn(spec, self.run.log.clone()).await;
         let (child, events) = spawned.map_err(|error| unstartable(&entry.name, &error))?;
@@ -104,7 +109,45 @@ impl Starter<'_> {
             program,
             folder,
             socket,
+            vulkan: Vec::new(),
         }
+    }
+
+    /// Finds out Vulkan's numbers of the run's cards; none for an engine that does not compute with Vulkan.
+    async fn vulkan(&self, engine: &[String]) -> Result<Vec<usize>, Reason> {
+        let entry = &self.run.entry;
+        let Launch::LlamaServer { program, .. } = &entry.launch else {
+            return Ok(Vec::new());
+        };
+        let environment = self.environment(0, None);
+        let cards = self.cards();
+        // The user has chosen, or there is no card to choose.
+        let is_chosen = environment.shows_vulkan() || cards.is_empty();
+        let (false, [word]) = (is_chosen, program.as_deref().unwrap_or(engine)) else {
+            return Ok(Vec::new());
+        };
+        let path = std::env::var_os("PATH");
+        let Ok(found) = find_program(word.as_ref(), None, path.as_deref()) else {
+            return Ok(Vec::new());
+        };
+        let asked = tokio::task::spawn_blocking(move || engine::vulkan_cards(&found, &environment)).await;
+        let Ok(Ok(shown)) = asked else {
+            return Ok(Vec::new());
+        };
+        let names: Vec<&str> = cards.iter().map(|card| card.name.as_str()).collect();
+        if shown.is_empty() {
+            return Ok(Vec::new());
+        }
+        engine::vulkan_numbers(&shown, &names).ok_or_else(|| {
+            let why = format!(
+                "the engine computes with Vulkan, and its numbers of {} cannot be told from others ({}); set \
+                 GGML_VK_VISIBLE_DEVICES in the model's `env`",
+                names.join(", "),
+                shown.join(", ")
+            );
+            let cause = Reason::new("vulkan_card_unknown", why);
+            Reason::new("unstartable", format!("{} could not be started", entry.name)).because(cause)
+        })
     }
 
     fn spec(&self, engine: &[String], privacy: &Privacy) -> Result<(ChildSpec, Option<String>), Reason> {
@@ -128,6 +171,9 @@ impl Starter<'_> {
             line.extend(["--ctx-size".to_owned(), context.to_string()]);
         }
         let mut environment = self.environment(port, key.as_deref());
+        if !privacy.vulkan.is_empty() {
+            environment.show_to_vulkan(&privacy.vulkan);
+        }
         self.renumber(&mut line, &mut environment);
         for extension in &self.runtime.extensions {
             extension.prepare(self.run, &self.cards(), &mut environment);
