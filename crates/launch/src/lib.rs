@@ -36,7 +36,7 @@ mod warden;
 
 pub use address::{EngineAddress, EngineIo, EngineStream, free_port};
 pub use argv::random_key;
-pub use child::{Child, ChildEvent, Ended};
+pub use child::{Child, ChildEnded, ChildEvent};
 pub use confinement::{
     Confinement, EngineUser, EngineUserError, UserNumbers, become_user, enter_private_tmp, forbid_core_dumps,
     forbid_new_privileges,
@@ -48,7 +48,7 @@ pub use http_client::{HttpClient, HttpClientError, collect_body};
 pub use isolation::{Visible, renumber};
 pub use log_file::LogFile;
 pub use log_ring::{Log, LogLine, LogSource};
-pub use port_owner::{Listener, PortOwner, listener_on};
+pub use port_owner::{ListenerOwner, PortOwner, listener_on};
 pub use post_mortem::post_mortem;
 pub use spawn::{ChildSpec, LaunchError, Launcher, Readiness, StopWay, find_program};
 pub use stderr_queue::{FlushStderr, StderrQueue};

@@ -21,12 +21,12 @@ use tokio::sync::Semaphore;
 use super::headers;
 use super::limits::Limits;
 use super::rope::Rope;
-use super::stream::Source;
+use super::stream::StreamSource;
 use super::upstream::Upstream;
 
 mod asked;
 
-use self::asked::Asked;
+use self::asked::PromptParameters;
 
 /// Tokens that a chat template may add beside what the body holds: a system prompt of its own, and its marks.
 const TEMPLATE: u64 = 1024;
@@ -49,7 +49,7 @@ const MEDIA: [&[u8]; 5] = [
 
 /// The use that a route makes of the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Use {
+enum CacheUse {
     Nothing,
     /// A prompt without an answer.
     Reads,
@@ -63,13 +63,13 @@ enum Use {
 
 /// A request as far as its depth goes.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Prompt<'a> {
+pub(crate) struct RequestPrompt<'a> {
     pub(crate) method: &'a Method,
     pub(crate) path: &'a str,
     pub(crate) body: &'a Rope,
 }
 
-impl Prompt<'_> {
+impl RequestPrompt<'_> {
     /// A bound, from the body alone.
     pub(crate) async fn bound(&self) -> Depth {
         let (works, body) = (use_of(self.method, self.path), self.body.clone());
@@ -92,7 +92,7 @@ impl Prompt<'_> {
         let (works, body) = (use_of(self.method, self.path), self.body.clone());
         let (prompt, counted) = off_thread(size, move || {
             let text = text(&body);
-            let asked = Asked::read(&text);
+            let asked = PromptParameters::read(&text);
             (
                 asked.prompt().map(str::to_owned),
                 (asked.limit(), asked.answers()),
@@ -100,7 +100,7 @@ impl Prompt<'_> {
         })
         .await?;
         let prompt = match works {
-            Use::Chats => {
+            CacheUse::Chats => {
                 // The body as it came: the route takes a chat request and prints it through the template.
                 let answer = ask(upstream, "/apply-template", self.body.clone(), limits).await?;
                 let read = move || serde_json::from_slice::<Templated>(&answer).ok();
@@ -135,13 +135,13 @@ async fn off_thread<T: Send + 'static>(size: usize, work: impl FnOnce() -> T + S
     }
 }
 
-fn bound_of(body: &Rope, works: Use) -> Depth {
+fn bound_of(body: &Rope, works: CacheUse) -> Depth {
     let length = u64::try_from(body.len()).unwrap_or(u64::MAX);
     let prompt = match works {
-        Use::Nothing => return Depth::NOTHING,
-        Use::Unknown => return Depth::UNKNOWN,
+        CacheUse::Nothing => return Depth::NOTHING,
+        CacheUse::Unknown => return Depth::UNKNOWN,
         // An embedding reads its whole input and writes nothing.
-        Use::Reads => {
+        CacheUse::Reads => {
             return Depth {
                 prompt: Some(length),
                 answer: Some(0),
@@ -149,11 +149,11 @@ fn bound_of(body: &Rope, works: Use) -> Depth {
                 exact: true,
             };
         }
-        Use::Completes => length,
-        Use::Chats | Use::Converses => length.saturating_add(TEMPLATE),
+        CacheUse::Completes => length,
+        CacheUse::Chats | CacheUse::Converses => length.saturating_add(TEMPLATE),
     };
     let text = text(body);
-    let asked = Asked::read(&text);
+    let asked = PromptParameters::read(&text);
     let answers = asked.answers();
     // Templates print tools in a form of their own, and a picture takes tokens that its bytes do not bound.
     let bounded = !shows_media(&text) && !asked.has_tools();
@@ -184,20 +184,20 @@ struct Tokens {
     tokens: Vec<IgnoredAny>,
 }
 
-fn use_of(method: &Method, path: &str) -> Use {
+fn use_of(method: &Method, path: &str) -> CacheUse {
     // GET never starts a prompt in llama-server.
     if method.is_safe() {
-        return Use::Nothing;
+        return CacheUse::Nothing;
     }
     // llama-server serves most routes with and without `/v1`.
     match path.strip_prefix("/v1").unwrap_or(path) {
-        "/chat/completions" => Use::Chats,
-        "/messages" | "/responses" => Use::Converses,
-        "/completions" | "/completion" | "/infill" => Use::Completes,
-        "/embeddings" | "/embedding" | "/rerank" | "/reranking" => Use::Reads,
-        "/tokenize" | "/detokenize" | "/apply-template" | "/props" | "/lora-adapters" => Use::Nothing,
-        path if path.ends_with("/input_tokens") || path.ends_with("/count_tokens") => Use::Nothing,
-        _ => Use::Unknown,
+        "/chat/completions" => CacheUse::Chats,
+        "/messages" | "/responses" => CacheUse::Converses,
+        "/completions" | "/completion" | "/infill" => CacheUse::Completes,
+        "/embeddings" | "/embedding" | "/rerank" | "/reranking" => CacheUse::Reads,
+        "/tokenize" | "/detokenize" | "/apply-template" | "/props" | "/lora-adapters" => CacheUse::Nothing,
+        path if path.ends_with("/input_tokens") || path.ends_with("/count_tokens") => CacheUse::Nothing,
+        _ => CacheUse::Unknown,
     }
 }
 
@@ -241,7 +241,7 @@ async fn exchange(
     head.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     *request.headers_mut() = headers::to_engine(&head, upstream);
     let (head, body) = wire.send(request).await.ok()?.into_parts();
-    let mut source = Source { wire, body };
+    let mut source = StreamSource { wire, body };
     let Ok(Some(answer)) = source.rest(LONGEST_COUNT).await else {
         return Some(None);
     };
@@ -352,7 +352,7 @@ mod tests {
         let port = engine.local_addr().unwrap().port();
         let upstream = Upstream::new(plimsoll_launch::EngineAddress::Port(port));
         let body = Rope::from(Bytes::from(format!(r#"{{"prompt":"{}"}}"#, "x".repeat(size))));
-        let prompt = Prompt {
+        let prompt = RequestPrompt {
             method: &Method::POST,
             path: "/completion",
             body: &body,
