@@ -1,4 +1,5 @@
-//! The environment of a child: what it inherits, what it must not see, and what isolates it.
+//! Environment variables of a child process: the inherited ones, the removed ones, and those that isolate it
+//! to its cards.
 //!
 //! DECISION: a child inherits of the daemon's environment what an engine, its runtimes and its downloads read
 //! ([`PASSED`]), `LLAMA_ARG_*` included, as llama-server's own router has it (defaults for every model; its
@@ -194,7 +195,7 @@ const NOT_INHERITED: &[&str] = &[
     "MALLOC_TRIM_THRESHOLD_",
 ];
 
-/// The variable that ggml-vulkan reads (`ggml-vulkan.cpp: ggml_vk_instance_init @ b10605`); an empty list is
+/// Variable that ggml-vulkan reads (`ggml-vulkan.cpp: ggml_vk_instance_init @ b10605`); an empty list selects
 /// no card.
 pub(super) const VULKAN: &str = "GGML_VK_VISIBLE_DEVICES";
 /// Variables of the other runtimes, each with the value that hides every card.
@@ -207,7 +208,7 @@ const OTHER_RUNTIMES: &[(&str, &str)] = &[
     ("ONEAPI_DEVICE_SELECTOR", "*:cpu"),
 ];
 
-/// A whole environment, sorted by name.
+/// All environment variables of a process, sorted by name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Environment(BTreeMap<OsString, OsString>);
 
@@ -278,8 +279,8 @@ pub fn inherited(
 
 /// Returns the environment of a child of a daemon with the environment `daemon`.
 ///
-/// `own` are the model's variables. `control_port` is given for a llama-server, which then reports its state;
-/// `key` is the key it shall ask for, in the environment so that `ps` does not show it.
+/// `own` are the model's variables. `control_port` is set for a llama-server, which then reports its state.
+/// `key` is the API key that the child requires of its clients; the environment hides it from `ps`.
 pub fn child_environment(
     daemon: impl IntoIterator<Item = (OsString, OsString)>,
     own: &[(String, String)],

@@ -1,9 +1,10 @@
-//! The task that owns a child: it reads lines and states, follows orders, and kills a child that is late or
-//! stuck.
+//! Supervisor task of a child process: it reads the child's output, follows orders, and kills a child that is
+//! late or stuck.
 //!
-//! DECISION: words never kill a serving child. Engines log what clients send (a malformed JSON body, a
-//! grammar, a prompt), so a line that looks like an abort only starts a check: the child is killed if a fresh
-//! health request gets no answer. While it loads no client has sent anything, and the line is believed.
+//! DECISION: a log line never causes the kill of a child that serves requests. Engines log text that clients
+//! send (malformed JSON, a grammar, a prompt), so a line that looks like an abort only starts a health check;
+//! the child is killed if that gets no answer. During a load no client has sent anything yet, so such a line
+//! is trusted.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -111,13 +112,14 @@ struct Supervisor {
     phase: Phase,
     cause: EndCause,
     was_ready: bool,
-    /// It has spoken on the control channel, so it will hear there too.
+    /// The child has written to the control channel, so it also reads it.
     has_channel: bool,
     started: Instant,
     last_sign: Instant,
     /// The moment at which a loading child reported that it cannot go on.
     gave_up: Option<Instant>,
-    /// The health check of a serving child whose line looks like an abort; its result is whether it answers.
+    /// Health check of a serving child after a line that looks like an abort; its result is whether the child
+    /// answers.
     doubt: Option<Pin<Box<dyn Future<Output = bool>>>>,
     /// Number of lines in the log when the present stage began.
     stage_began: u64,
@@ -308,7 +310,7 @@ fn taken_by(uid: u32) -> String {
     format!("Address already in use (by a process of user {uid})")
 }
 
-/// Waits for a future that may be absent. It is taken out when it is done, since it must not be polled again.
+/// Waits for a future that may be absent. A finished future is removed, because it must not be polled again.
 async fn pending_or<T>(future: &mut Option<Pin<Box<dyn Future<Output = T>>>>) -> T {
     match future {
         Some(running) => {

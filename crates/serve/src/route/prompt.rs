@@ -1,10 +1,12 @@
-//! Depth of a request: a bound from its body, or the engine's own count of tokens.
+//! Context depth of a request: an upper bound from its body, or the engine's own token count.
 //!
-//! DECISION: a body has at least as many bytes as its prompt has tokens, whatever the vocabulary and the
-//! escapes, so that its length is a bound for nothing; only the limit of the answer has to be read. A chat
-//! template adds words of its own, for which an allowance is made; where it prints tools, nothing is bounded.
-//! An exact count is the engine's own: its `/apply-template`, then its `/tokenize`. What cannot be told stays
-//! unknown, and counts as all that a slot has.
+//! The depth is the number of tokens that the request may occupy in the KV cache.
+//!
+//! DECISION: a prompt never has more tokens than its body has bytes, for any vocabulary and any JSON escapes.
+//! So the body's length is already an upper bound, and only the limit on the answer's length has to be read.
+//! A chat template adds its own text, for which an allowance is added; if it prints tools, the bound is
+//! unknown. The exact count comes from the engine's `/apply-template` and `/tokenize`. An unknown depth
+//! counts as the whole context of a slot.
 
 use std::borrow::Cow;
 
@@ -12,7 +14,7 @@ use bytes::Bytes;
 use http::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
 use http::{Method, Request, StatusCode, Uri};
 use memchr::memmem;
-use plimsoll_scheduler::Depth;
+use plimsoll_scheduler::RequestDepth;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::json;
@@ -28,7 +30,7 @@ mod asked;
 
 use self::asked::PromptParameters;
 
-/// Tokens that a chat template may add beside what the body holds: a system prompt of its own, and its marks.
+/// Tokens that a chat template may add to the text of the body: its own system prompt and its marks.
 const TEMPLATE: u64 = 1024;
 /// A larger body holds more tokens than any context.
 const MOST_COUNTED: usize = 8 * 1024 * 1024;
@@ -47,7 +49,7 @@ const MEDIA: [&[u8]; 5] = [
     b"\"input_file\"",
 ];
 
-/// The use that a route makes of the cache.
+/// Way in which a route uses the KV cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum CacheUse {
     Nothing,
@@ -61,7 +63,7 @@ enum CacheUse {
     Unknown,
 }
 
-/// A request as far as its depth goes.
+/// The parts of a request that determine its depth.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RequestPrompt<'a> {
     pub(crate) method: &'a Method,
@@ -71,15 +73,15 @@ pub(crate) struct RequestPrompt<'a> {
 
 impl RequestPrompt<'_> {
     /// A bound, from the body alone.
-    pub(crate) async fn bound(&self) -> Depth {
+    pub(crate) async fn bound(&self) -> RequestDepth {
         let (works, body) = (use_of(self.method, self.path), self.body.clone());
         off_thread(body.len(), move || bound_of(&body, works))
             .await
-            .unwrap_or(Depth::UNKNOWN)
+            .unwrap_or(RequestDepth::UNKNOWN)
     }
 
     /// The engine's count; `None` if it does not answer, or for a prompt that no context holds.
-    pub(crate) async fn count(&self, upstream: &Upstream, limits: &Limits) -> Option<Depth> {
+    pub(crate) async fn count(&self, upstream: &Upstream, limits: &Limits) -> Option<RequestDepth> {
         let size = self.body.len();
         if size > MOST_COUNTED {
             return None;
@@ -118,7 +120,7 @@ impl RequestPrompt<'_> {
         let tokens = off_thread(size, read).await??.tokens.len();
         let tokens = u64::try_from(tokens).unwrap_or(u64::MAX);
         let (answer, answers) = counted;
-        Some(Depth {
+        Some(RequestDepth {
             prompt: Some(tokens.saturating_mul(answers)),
             answer,
             answers,
@@ -135,14 +137,14 @@ async fn off_thread<T: Send + 'static>(size: usize, work: impl FnOnce() -> T + S
     }
 }
 
-fn bound_of(body: &Rope, works: CacheUse) -> Depth {
+fn bound_of(body: &Rope, works: CacheUse) -> RequestDepth {
     let length = u64::try_from(body.len()).unwrap_or(u64::MAX);
     let prompt = match works {
-        CacheUse::Nothing => return Depth::NOTHING,
-        CacheUse::Unknown => return Depth::UNKNOWN,
+        CacheUse::Nothing => return RequestDepth::NOTHING,
+        CacheUse::Unknown => return RequestDepth::UNKNOWN,
         // An embedding reads its whole input and writes nothing.
         CacheUse::Reads => {
-            return Depth {
+            return RequestDepth {
                 prompt: Some(length),
                 answer: Some(0),
                 answers: 1,
@@ -157,7 +159,7 @@ fn bound_of(body: &Rope, works: CacheUse) -> Depth {
     let answers = asked.answers();
     // Templates print tools in a form of their own, and a picture takes tokens that its bytes do not bound.
     let bounded = !shows_media(&text) && !asked.has_tools();
-    Depth {
+    RequestDepth {
         prompt: bounded.then(|| prompt.saturating_mul(answers)),
         answer: asked.limit(),
         answers,
@@ -201,7 +203,7 @@ fn use_of(method: &Method, path: &str) -> CacheUse {
     }
 }
 
-/// A key or a type that names media; within a text the quotes are escaped, so that it is not taken for one.
+/// True if a key or a type names media. Quotes within a text are escaped, so text does not match.
 fn shows_media(text: &[u8]) -> bool {
     MEDIA.iter().any(|word| memmem::find(text, word).is_some()) || escapes_letters(text)
 }
@@ -255,7 +257,7 @@ mod tests {
     use super::*;
     use crate::route::rope::tests::rope_of;
 
-    fn bound(path: &str, body: &str) -> Depth {
+    fn bound(path: &str, body: &str) -> RequestDepth {
         let body = rope_of(body.as_bytes(), &[7]);
         bound_of(&body, use_of(&Method::POST, path))
     }
@@ -325,14 +327,14 @@ mod tests {
             "/v1/chat/completions/input_tokens",
             "/props",
         ] {
-            assert_eq!(bound(path, "{}"), Depth::NOTHING, "{path}");
+            assert_eq!(bound(path, "{}"), RequestDepth::NOTHING, "{path}");
         }
         for path in ["/slots/0", "/v1/audio/transcriptions", "/v1/made/up"] {
-            assert_eq!(bound(path, "{}"), Depth::UNKNOWN, "{path}");
+            assert_eq!(bound(path, "{}"), RequestDepth::UNKNOWN, "{path}");
         }
         assert_eq!(
             bound_of(&Rope::default(), use_of(&Method::GET, "/slots")),
-            Depth::NOTHING
+            RequestDepth::NOTHING
         );
         assert_eq!(bound("/v1/embeddings", r#"{"input":"abc"}"#).answer, Some(0));
     }

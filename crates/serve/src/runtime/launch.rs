@@ -1,4 +1,4 @@
-//! Start of an engine: command line, environment and cards.
+//! Start of an engine process: its command line, environment and cards.
 
 use std::cell::Cell;
 use std::ffi::OsString;
@@ -20,7 +20,7 @@ use super::Runtime;
 use super::private_folder::{PrivateFolder, hand_over};
 use super::run::EngineRun;
 
-/// A run to start.
+/// Everything needed to start one run.
 pub(super) struct Starter<'a> {
     pub(super) runtime: &'a Rc<Runtime>,
     pub(super) run: &'a Rc<EngineRun>,
@@ -239,7 +239,7 @@ impl Starter<'_> {
         };
         let all = self.all_cards();
         for words in renumber(line, environment, &all, &own) {
-            let note = format!("left out `{words}`: it names a card that this model may not use");
+            let note = format!("omitted `{words}`: it names a card that this model may not use");
             self.run.log.push(LogSource::Plimsoll, note);
         }
     }
@@ -318,7 +318,7 @@ impl Runtime {
     }
 }
 
-/// The program of a model that gives only flags: its own, the configured one, or what is installed.
+/// The program for a model that gives only flags: its own, the configured one, or the installed one.
 pub(crate) fn engine_command(
     entry: &ConfiguredModel,
     configured: Option<&[String]>,
@@ -368,7 +368,7 @@ fn stop_way(launch: &Launch) -> StopWay {
     }
 }
 
-/// A run that could not be started, with what failed.
+/// Reason for a run that could not be started, with the error.
 pub(crate) fn unstartable(model: &str, error: &dyn std::error::Error) -> Reason {
     let cause = Reason::new("launch_failed", error.to_string());
     Reason::new("unstartable", format!("{model} could not be started")).because(cause)
