@@ -156,7 +156,12 @@ pub fn enter_private_tmp<'a>(
     command: impl IntoIterator<Item = &'a OsStr>,
 ) -> io::Result<bool> {
     let own = folder.to_string_lossy().into_owned();
-    let names_tmp = |word: &OsStr| word.to_string_lossy().replace(&own, "").contains("/tmp/");
+    let lies_there = |path: PathBuf| TMP.iter().any(|tmp| path.starts_with(tmp)) && !path.starts_with(folder);
+    let names_tmp = |word: &OsStr| {
+        // By its own words, or by a link.
+        word.to_string_lossy().replace(&own, "").contains("/tmp/")
+            || fs::canonicalize(word).is_ok_and(lies_there)
+    };
     if command.into_iter().any(names_tmp) || Path::new(MPS).exists() {
         return Ok(false);
     }
@@ -245,7 +250,16 @@ mod tests {
     #[test]
     fn a_command_that_names_a_file_below_tmp_keeps_the_machines() {
         let folder = Path::new("/tmp/plimsoll-engine-1-0/1");
-        for word in ["/tmp/model.gguf", "--model=/tmp/m.gguf", "/var/tmp/m"] {
+        let elsewhere = tempfile::tempdir_in("/var")
+            .or_else(|_| tempfile::tempdir())
+            .unwrap();
+        let (model, link) = (
+            tempfile::NamedTempFile::new_in("/tmp").unwrap(),
+            elsewhere.path().join("link"),
+        );
+        std::os::unix::fs::symlink(model.path(), &link).unwrap();
+        let link = link.to_str().unwrap();
+        for word in ["/tmp/model.gguf", "--model=/tmp/m.gguf", "/var/tmp/m", link] {
             assert!(!enter_private_tmp(folder, [OsStr::new(word)]).unwrap(), "{word}");
         }
     }

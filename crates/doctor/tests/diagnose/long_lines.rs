@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use plimsoll_doctor::{Reader, Source};
+use plimsoll_doctor::{LineSource, LogReader};
 
 const SIZE: usize = 128 << 10;
 
@@ -11,8 +11,8 @@ fn cost(words: &str) -> Duration {
     let line = words.repeat(SIZE / words.len());
     let once = || {
         let begun = Instant::now();
-        let mut reader = Reader::new();
-        reader.feed(Source::Log, line.as_bytes());
+        let mut reader = LogReader::new();
+        reader.feed(LineSource::Log, line.as_bytes());
         drop(reader);
         begun.elapsed()
     };
