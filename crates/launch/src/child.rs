@@ -10,6 +10,7 @@ use plimsoll_doctor::Exit;
 use serde_json::Value;
 use tokio::sync::mpsc;
 
+use super::address::EngineAddress;
 use super::end::EndCause;
 use super::log_ring::Log;
 
@@ -49,7 +50,7 @@ pub struct ChildEnded {
 #[derive(Debug)]
 pub struct Child {
     pid: u32,
-    port: u16,
+    address: EngineAddress,
     log: Log,
     orders: mpsc::UnboundedSender<StopOrder>,
 }
@@ -65,8 +66,8 @@ impl Child {
         self.pid
     }
 
-    pub fn port(&self) -> u16 {
-        self.port
+    pub fn address(&self) -> &EngineAddress {
+        &self.address
     }
 
     pub fn log(&self) -> &Log {

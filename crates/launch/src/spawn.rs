@@ -16,7 +16,9 @@ use std::sync::mpsc;
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
 use tokio::sync::oneshot;
 
+use super::address::EngineAddress;
 use super::child::{self, Child, ChildEvent};
+use super::confinement::Confinement;
 use super::descendants::{self, ChildCgroup};
 use super::log_ring::Log;
 use super::process::ProcessHandle;
@@ -54,9 +56,10 @@ pub struct ChildSpec {
     /// The whole environment; nothing else is inherited.
     pub environment: super::Environment,
     pub directory: Option<PathBuf>,
-    pub port: u16,
+    pub address: EngineAddress,
     pub readiness: Readiness,
     pub stop: StopWay,
+    pub confinement: Confinement,
 }
 
 /// Reasons why a child could not be started.
@@ -244,7 +247,9 @@ impl Parent {
         let mut command = Command::new(&self.plimsoll);
         command
             .arg("exec-child")
-            .args(["--parent", &std::process::id().to_string(), "--"])
+            .args(["--parent", &std::process::id().to_string()])
+            .args(spec.confinement.arguments())
+            .arg("--")
             .arg(&spec.program)
             .args(&spec.arguments)
             // The spec's environment is the whole one: the daemon's own key must not leak into it.

@@ -16,13 +16,16 @@ use crate::duration;
 use crate::guard::GuardSettings;
 use crate::roster::ServeSettings;
 
-const OF_SERVER: [&str; 6] = [
+const OF_SERVER: [&str; 9] = [
     "listen",
     "patience",
     "wait",
     "engine",
     "api-key-file",
     "reclaim-before-load",
+    "engine-ports",
+    "engine-user",
+    "pass-env",
 ];
 const OF_MODEL: [&str; 13] = [
     "memory",
@@ -68,6 +71,9 @@ pub(super) fn of_server<'a>(
                 let choice = choice.ok_or_else(|| bad(file, line, ReclaimBeforeLoad::EXPECTED))?;
                 serve.reclaim_before_load = Some(choice);
             }
+            "engine-ports" => serve.engine_ports = switch(file, line)?,
+            "engine-user" => serve.engine_user = Some(line.value.clone()),
+            "pass-env" => serve.pass_env.extend(words(file, line)?),
             _ => rest.push(line),
         }
     }

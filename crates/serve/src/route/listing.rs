@@ -33,6 +33,7 @@ pub(crate) struct ModelListing {
     pub(crate) ttl: Option<Duration>,
     /// The engine's address.
     pub(crate) address: Option<String>,
+    pub(crate) pid: Option<u32>,
 }
 
 #[derive(Clone, Debug)]
@@ -109,7 +110,8 @@ impl ModelListing {
             "description": self.description,
             "state": state,
             "cmd": masked(&self.arguments).join(" "),
-            "proxy": self.address.as_ref().map(|address| format!("http://{address}")),
+            "proxy": self.address,
+            "pid": self.pid,
             // For llama-swap 0 means that time alone never unloads the model.
             "ttl": self.ttl.map_or(0, |ttl| ttl.as_secs()),
         });
@@ -172,7 +174,8 @@ pub(crate) mod tests {
             modalities: Modalities::default(),
             memory: None,
             ttl: Some(Duration::from_secs(300)),
-            address: Some("127.0.0.1:4000".to_owned()),
+            address: Some("http://127.0.0.1:4000".to_owned()),
+            pid: Some(4001),
         }
     }
 
@@ -214,7 +217,7 @@ pub(crate) mod tests {
             listing("a", ModelState::Loading).as_running(),
             json!({
                 "model": "a", "name": "a", "description": "", "state": "starting",
-                "cmd": "llama-server -c 4096", "proxy": "http://127.0.0.1:4000", "ttl": 300,
+                "cmd": "llama-server -c 4096", "proxy": "http://127.0.0.1:4000", "pid": 4001, "ttl": 300,
             })
         );
     }

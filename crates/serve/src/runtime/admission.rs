@@ -98,7 +98,7 @@ impl AdmissionTicket {
         // Enlisted before the count, because a refusal at the deadline comes by the same channel.
         self.answer = enlist(&self.runtime, self.request);
         let depth = match exact {
-            false => Some(prompt.bound()),
+            false => Some(prompt.bound().await),
             true => tokio::select! {
                 // The deadline may pass while the engine counts.
                 answer = &mut self.answer => return answer,
