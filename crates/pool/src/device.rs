@@ -44,13 +44,6 @@ pub struct OutOfMemory {
     pub free: u64,
 }
 
-impl OutOfMemory {
-    /// The device has no memory of that kind.
-    const fn none(asked: u64) -> Self {
-        Self { asked, free: 0 }
-    }
-}
-
 impl fmt::Display for OutOfMemory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { asked, free } = self;
@@ -71,12 +64,7 @@ pub trait Device {
     /// Takes a range that is backed from the start.
     fn allocate(&mut self, size: u64) -> Result<Address, OutOfMemory>;
 
-    /// Takes a range of the host's memory that the card can use in place, if slower.
-    fn allocate_host(&mut self, size: u64) -> Result<Address, OutOfMemory> {
-        Err(OutOfMemory::none(size))
-    }
-
-    /// Gives an allocation of either kind back: exactly an address that was returned, once, with no work on
+    /// Gives an allocation back: exactly an address that was returned, once, with no work on
     /// it in flight.
     fn free(&mut self, address: Address);
 
@@ -88,16 +76,11 @@ pub trait Device {
 
     /// Maps memory to a piece of a region: whole granules, none of them mapped.
     fn map(&mut self, _at: Address, size: u64) -> Result<(), OutOfMemory> {
-        Err(OutOfMemory::none(size))
+        Err(OutOfMemory { asked: size, free: 0 })
     }
 
-    /// Maps host memory to a piece of a region.
-    fn map_host(&mut self, _at: Address, size: u64) -> Result<(), OutOfMemory> {
-        Err(OutOfMemory::none(size))
-    }
-
-    /// Takes the memory from a piece of a region: exactly the address and size of one `map` or `map_host`,
-    /// with no work on it in flight. The addresses stay set aside and may be backed again.
+    /// Takes the memory from a piece of a region: exactly the address and size of one `map`, with no work on
+    /// it in flight. The addresses stay set aside and may be backed again.
     fn unmap(&mut self, _at: Address, _size: u64) {}
 
     /// Gives the addresses of a region back, of which nothing is backed: exactly the address and size of one

@@ -3,9 +3,13 @@
 //! prints the times.
 #![allow(clippy::print_stdout, clippy::unwrap_used)]
 
+#[path = "simulated/card.rs"]
+mod simulated;
+
 use std::time::Instant;
 
-use plimsoll_pool::{Block, Ours, OursOptions, Policy, Simulated, Stream};
+use plimsoll_pool::{Block, Ours, OursOptions, Policy, Stream};
+use simulated::Simulated;
 
 const PROMISE: u64 = 60;
 const STREAM: Stream = Stream(7);

@@ -4,10 +4,14 @@
 //! one, `data/traces`, always.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
+#[path = "simulated/card.rs"]
+mod simulated;
+
 use std::collections::HashMap;
 use std::path::Path;
 
-use plimsoll_pool::{Block, Ours, OursOptions, Policy, Simulated, Stream, Trim};
+use plimsoll_pool::{Block, Ours, OursOptions, Policy, Stream, Trim};
+use simulated::Simulated;
 
 const GRANULE: u64 = 2 << 20;
 const CARD: u64 = 141 << 30;

@@ -128,7 +128,7 @@ impl Policy for Direct {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Simulated;
+    use crate::simulated::Simulated;
 
     const STREAM: Stream = Stream(0);
 

@@ -3,9 +3,8 @@
 //! DECISION: the model makes RMM's decisions and does not have its speed. Each stream has a list of idle
 //! blocks, joined with their neighbours inside one allocation of the driver; the smallest that is large
 //! enough is taken, split, and the rest stays idle. A stream that finds nothing takes what other streams have
-//! freed, behind an event. Then the pool doubles, or grows by half of what is left where a maximum is set,
-//! and tries half as much as long as the driver refuses. Nothing goes back to the driver before the pool
-//! ends.
+//! freed, behind an event. Then the pool doubles (it has no maximum here), and tries half as much as long as
+//! the driver refuses. Nothing goes back to the driver before the pool ends.
 //! Source: `cpp/src/mr/detail/pool_memory_resource_impl.cpp,
 //! cpp/include/rmm/mr/detail/coalescing_free_list.hpp, stream_ordered_memory_resource.hpp @ rmm 06ddb24`.
 
@@ -80,7 +79,6 @@ impl Idle {
 /// The pool.
 #[derive(Clone, Debug, Default)]
 pub struct RmmPool {
-    maximum: Option<u64>,
     idle: BTreeMap<Stream, Idle>,
     lent: BTreeMap<Address, (RmmBlock, u64)>,
     upstream: Vec<Address>,
@@ -89,14 +87,6 @@ pub struct RmmPool {
 }
 
 impl RmmPool {
-    /// A pool that holds no more than `maximum` bytes.
-    pub fn with_maximum(maximum: u64) -> Self {
-        Self {
-            maximum: Some(maximum),
-            ..Self::default()
-        }
-    }
-
     fn piece(&mut self, device: &mut dyn Device, size: u64, stream: Stream) -> Result<RmmBlock, OutOfMemory> {
         if let Some(piece) = self.idle.entry(stream).or_default().take(size) {
             return Ok(piece);
@@ -138,7 +128,7 @@ impl RmmPool {
             asked: size,
             free: device.available(),
         };
-        let mut attempt = self.growth(size);
+        let mut attempt = size.max(self.reserved);
         while attempt >= size {
             match device.allocate(attempt) {
                 Ok(address) => {
@@ -161,15 +151,6 @@ impl RmmPool {
             attempt = (attempt / 2).next_multiple_of(ALIGNMENT).max(size);
         }
         Err(refused)
-    }
-
-    fn growth(&self, size: u64) -> u64 {
-        let Some(maximum) = self.maximum else {
-            return size.max(self.reserved);
-        };
-        let left = maximum.saturating_sub(self.reserved).next_multiple_of(ALIGNMENT);
-        // size_to_grow: half of what is left to the maximum, or nothing if the request does not fit at all.
-        if size > left { 0 } else { size.max(left / 2) }
     }
 }
 
@@ -225,10 +206,7 @@ impl Policy for RmmPool {
             device.forget(event);
         }
         self.upstream.drain(..).for_each(|address| device.free(address));
-        *self = Self {
-            maximum: self.maximum,
-            ..Self::default()
-        };
+        *self = Self::default();
     }
 
     fn reserved(&self) -> u64 {
@@ -279,17 +257,6 @@ mod tests {
         pool.allocate(&mut device, 1024, STREAM).unwrap();
         assert_eq!(device.driver_sizes(), [5120, 2560]);
         assert!(pool.allocate(&mut device, 2048, STREAM).is_err());
-    }
-
-    #[test]
-    fn a_maximum_holds_and_is_approached_by_halves() {
-        let mut device = Simulated::new(1 << 30, 256);
-        let mut pool = RmmPool::with_maximum(1 << 20);
-        pool.allocate(&mut device, 256, STREAM).unwrap();
-        assert_eq!(pool.reserved(), 1 << 19);
-        assert!(pool.allocate(&mut device, (1 << 19) + 1, STREAM).is_err());
-        pool.allocate(&mut device, 1 << 19, STREAM).unwrap();
-        assert_eq!(pool.reserved(), 1 << 20);
     }
 
     #[test]

@@ -3,9 +3,9 @@
 use alloc::vec::Vec;
 
 use super::GRANULE;
+use super::card::ReplayCard;
 use crate::device::Stream;
 use crate::policy::{Block, Policy};
-use crate::simulated::Simulated;
 
 const STREAM: Stream = Stream(0);
 /// More memory than any card has.
@@ -16,7 +16,7 @@ const LARGE: u64 = 1 << 20;
 #[derive(Debug)]
 pub struct Scopes<P> {
     policy: P,
-    device: Simulated,
+    device: ReplayCard,
     lent: Vec<Block>,
     live: u64,
 }
@@ -26,7 +26,7 @@ impl<P: Policy> Scopes<P> {
     pub fn new(policy: P, granule: u64) -> Self {
         Self {
             policy,
-            device: Simulated::new(ENDLESS, granule),
+            device: ReplayCard::new(ENDLESS, granule),
             lent: Vec::new(),
             live: 0,
         }
@@ -65,11 +65,6 @@ impl<P: Policy> Scopes<P> {
         &self.policy
     }
 
-    /// Sizes of driver requests, in order.
-    pub fn driver_sizes(&self) -> &[u64] {
-        self.device.driver_sizes()
-    }
-
     /// The most bytes lent at once.
     pub fn live(&self) -> u64 {
         self.live
@@ -97,7 +92,7 @@ mod tests {
         scopes.group(&[1024, 0, 2048]);
         scopes.group(&[512]);
         assert_eq!((scopes.live(), scopes.policy().live()), (3072, 0));
-        assert_eq!(scopes.driver_sizes().len(), 2);
+        assert_eq!(scopes.device.driver_sizes().len(), 2);
     }
 
     #[test]

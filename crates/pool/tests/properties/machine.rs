@@ -1,6 +1,8 @@
 //! A program, a policy and a card, and the laws that hold between them after every act.
 
-use plimsoll_pool::{Address, Block, Device, Faults, Graph, Policy, Simulated, Stream, Trim};
+use plimsoll_pool::{Address, Block, Device, Graph, Policy, Stream, Trim};
+
+use crate::simulated::{Faults, Simulated};
 
 use crate::program::Act;
 

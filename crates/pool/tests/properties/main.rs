@@ -10,11 +10,14 @@
 mod machine;
 mod mutants;
 mod program;
+#[path = "../simulated/card.rs"]
+mod simulated;
 
 use machine::{GRANULE, Machine, card};
-use plimsoll_pool::{Block, Direct, Ours, OursOptions, Policy, Simulated, Stream, Trim};
+use plimsoll_pool::{Block, Direct, Ours, OursOptions, Policy, Stream, Trim};
 use program::{Act, program, stack};
 use proptest::prelude::*;
+use simulated::Simulated;
 
 const MIB: u64 = 1 << 20;
 

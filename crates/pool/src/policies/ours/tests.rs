@@ -1,5 +1,5 @@
 use super::*;
-use crate::{Simulated, Violation};
+use crate::simulated::{Simulated, Violation};
 
 const MIB: u64 = 1 << 20;
 const GRANULE: u64 = 2 * MIB;

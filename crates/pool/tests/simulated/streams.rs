@@ -3,10 +3,9 @@
 //! Work on a stream starts when the work before it has ended and ends when its duration is over. An event is
 //! the time at which the work before it ends.
 
-use alloc::collections::BTreeMap;
-use alloc::vec::Vec;
+use std::collections::BTreeMap;
 
-use crate::device::{Event, Graph, Stream};
+use plimsoll_pool::{Event, Graph, Stream};
 
 /// Addresses `start..end`.
 type AddressRange = (u64, u64);

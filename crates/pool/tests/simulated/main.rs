@@ -1,5 +1,11 @@
-use super::*;
-use crate::device::{Device, OutOfMemory};
+//! The simulated card counts, refuses, and finds every broken rule.
+
+#[path = "card.rs"]
+mod simulated;
+
+use plimsoll_pool::{Address, Block, Device, Graph, OutOfMemory, Stream};
+
+use simulated::{Faults, Latency, Simulated, Violation};
 
 const A: Stream = Stream(1);
 const B: Stream = Stream(2);
