@@ -2,7 +2,8 @@
 //!
 //! DECISION: `hooks!` makes of each declaration the export, the real function in `real` (see
 //! [`crate::driver`]) and the row of the table in [`crate::interpose`], so that no hook can be reached in one
-//! way and missed in another. Before guard is armed a hook calls the real function and nothing else.
+//! way and missed in another. Before guard is armed a hook calls the real function and nothing else, but for those that find
+//! functions and `cuInit` itself.
 
 pub(crate) mod arrays;
 pub(crate) mod batch;
@@ -50,12 +51,24 @@ impl Hook {
     }
 }
 
-/// Declares hooks: `fn SYMBOL / TWIN = "NAME" since VERSION (arguments) calls REAL { body }`.
+pub(crate) use crate::arm::armed;
+
+/// Condition of the hooks that act before guard is armed.
+pub(crate) const fn always() -> bool {
+    true
+}
+
+/// Declares hooks: `fn SYMBOL / TWIN = "NAME" since VERSION (arguments) calls REAL { body }`. They act once guard is
+/// armed; with `in LIBRARY when always` from the start.
 ///
 /// The body may call `REAL`, the real function of the symbol or of the twin that was called. With `calls
 /// (REAL, PER_THREAD)` it also knows whether it is the twin.
 macro_rules! hooks {
-    (in $library:ident; $(
+    (in $library:ident; $($hooks:tt)*) => {
+        $crate::hooks::hooks! { in $library when armed; $($hooks)* }
+    };
+
+    (in $library:ident when $active:ident; $(
         fn $symbol:ident $(/ $twin:ident)? = $name:literal since $since:literal
             $arguments:tt calls $names:tt $body:block
     )*) => {
@@ -71,8 +84,8 @@ macro_rules! hooks {
         }
 
         $(
-            $crate::hooks::hooks!(@export $symbol $arguments false $names $body);
-            $($crate::hooks::hooks!(@export $twin $arguments true $names $body);)?
+            $crate::hooks::hooks!(@export $active $symbol $arguments false $names $body);
+            $($crate::hooks::hooks!(@export $active $twin $arguments true $names $body);)?
         )*
 
         pub(crate) const TABLE: &[$crate::hooks::Hook] = &[
@@ -81,11 +94,11 @@ macro_rules! hooks {
         ];
     };
 
-    (@export $symbol:ident $arguments:tt $twin:literal $real:ident $body:block) => {
-        $crate::hooks::hooks!(@export $symbol $arguments $twin ($real, _twin) $body);
+    (@export $active:ident $symbol:ident $arguments:tt $twin:literal $real:ident $body:block) => {
+        $crate::hooks::hooks!(@export $active $symbol $arguments $twin ($real, _twin) $body);
     };
 
-    (@export $symbol:ident ($($argument:ident: $type:ty),* $(,)?) $twin:literal ($real:ident, $per_thread:ident) $body:block) => {
+    (@export $active:ident $symbol:ident ($($argument:ident: $type:ty),* $(,)?) $twin:literal ($real:ident, $per_thread:ident) $body:block) => {
         /// # Safety
         /// As the driver asks of its callers.
         #[cfg_attr(not(test), unsafe(no_mangle))]
@@ -94,7 +107,7 @@ macro_rules! hooks {
             // SAFETY: the program calls us as it would call the driver; what it promises the driver, it
             // promises us.
             unsafe {
-                if !$crate::arm::armed() {
+                if !$crate::hooks::$active() {
                     return real::$symbol($($argument),*);
                 }
                 #[allow(unused_variables, reason = "a hook need not call what it stands for")]

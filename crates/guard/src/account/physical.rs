@@ -14,7 +14,7 @@ use plimsoll_nostd::lock::Lock;
 use super::spilled;
 use crate::driver::{AllocationHandle, DevicePointer};
 use crate::state::{CardIndex, ledger};
-use crate::trace::{self, TraceEvent};
+use crate::trace::{self, TraceEvent, TraceKind};
 
 /// Memory that stands behind a handle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,12 +76,7 @@ pub(crate) fn created(handle: AllocationHandle, index: CardIndex, size: u64, res
         physical.memories.insert(id, memory);
         physical.handles.insert(handle, id);
     }
-    let event = TraceEvent {
-        id,
-        size,
-        ..TraceEvent::on(index)
-    };
-    trace::emit(trace::TraceKind::Map, event);
+    TraceEvent::on(index).of(id, size).emit(TraceKind::Map);
 }
 
 /// Counts one more reference to a handle: it was imported from this process, or retained from an address.
@@ -223,12 +218,7 @@ fn settle(id: u64) {
             spilled::give(gone.card, gone.size);
         }
     }
-    let event = TraceEvent {
-        id,
-        size: gone.size,
-        ..TraceEvent::on(gone.card)
-    };
-    trace::emit(trace::TraceKind::Unmap, event);
+    TraceEvent::on(gone.card).of(id, gone.size).emit(TraceKind::Unmap);
 }
 
 impl PhysicalTable {

@@ -60,11 +60,6 @@ impl Pinned {
     }
 
     fn tell(self, kind: TraceKind) {
-        let event = TraceEvent {
-            id: self.id,
-            size: self.size,
-            ..TraceEvent::default()
-        };
-        trace::emit(kind, event);
+        TraceEvent::default().of(self.id, self.size).emit(kind);
     }
 }

@@ -14,6 +14,7 @@ use crate::driver::{self, CuResult, CuStream, DevicePointer, MemoryPool, SUCCESS
 use crate::driver_guard::current_card;
 use crate::hooks::hooks;
 use crate::hooks::memory::{bytes, release};
+use crate::spill::vmm::Location;
 use crate::state::{CardIndex, ledger};
 use crate::{ladder, spill};
 
@@ -26,22 +27,6 @@ pub(crate) struct PoolProperties {
     kind: c_int,
     handles: c_int,
     location: Location,
-}
-
-/// `CUmemLocation`.
-#[repr(C)]
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Location {
-    pub(crate) kind: c_int,
-    pub(crate) id: c_int,
-}
-
-impl Location {
-    /// The card, if it is one.
-    pub(crate) fn card(self) -> Option<CardIndex> {
-        const DEVICE: c_int = 1;
-        (self.kind == DEVICE).then(|| CardIndex::of(self.id)).flatten()
-    }
 }
 
 hooks! {
@@ -86,7 +71,7 @@ hooks! {
         (pool: *mut MemoryPool, properties: *const PoolProperties) calls real
     {
         let result = real(pool, properties);
-        if result == SUCCESS && let Some(index) = (*properties).location.card() {
+        if result == SUCCESS && let Some(index) = (*properties).location.index() {
             pools::meet(*pool, index);
         }
         result

@@ -2,7 +2,7 @@
 //!
 //! Only memory on a card is counted. Memory of handles that came from another process is counted there.
 
-use core::ffi::{c_int, c_uchar, c_ushort, c_void};
+use core::ffi::{c_int, c_void};
 
 use crate::account::Substitute;
 use crate::account::claim::ClaimOutcome;
@@ -10,36 +10,20 @@ use crate::account::physical::{self, Residence};
 use crate::driver::{AllocationHandle, DevicePointer, OUT_OF_MEMORY, SUCCESS};
 use crate::hooks::hooks;
 use crate::hooks::memory::bytes;
-use crate::hooks::pools::Location;
 use crate::say::say_some;
+use crate::spill::vmm::VmmProperties;
 use crate::state::reservations;
 use crate::text::ByteSize;
 use crate::{ladder, settings};
-
-/// `CUmemAllocationProp`.
-#[repr(C)]
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct AllocationProperties {
-    pub(crate) kind: c_int,
-    pub(crate) handles: c_int,
-    pub(crate) location: Location,
-    pub(crate) security: *mut c_void,
-    pub(crate) compression: c_uchar,
-    pub(crate) direct: c_uchar,
-    pub(crate) usage: c_ushort,
-    pub(crate) reserved: [c_uchar; 4],
-}
-
-const _: () = assert!(size_of::<AllocationProperties>() == 32);
 
 hooks! {
     in CUDA;
 
     fn cuMemCreate = "cuMemCreate" since 10020
-        (handle: *mut AllocationHandle, size: usize, properties: *const AllocationProperties, flags: u64) calls real
+        (handle: *mut AllocationHandle, size: usize, properties: *const VmmProperties, flags: u64) calls real
     {
         let ask = &mut || real(handle, size, properties, flags);
-        let index = properties.as_ref().and_then(|properties| properties.location.card());
+        let index = properties.as_ref().and_then(|properties| properties.location.index());
         let Some(index) = index.filter(|_| !handle.is_null()) else { return ask() };
         let outcome = ladder::ask(index, bytes(size), Substitute::Memory(handle, bytes(size)), ask);
         match outcome {

@@ -150,7 +150,7 @@ fn records(file: &[u8]) -> impl Iterator<Item = (usize, TraceRecord)> {
 
 fn busiest(file: &[u8]) -> Asked {
     let mut allocations: BTreeMap<Asked, u64> = BTreeMap::new();
-    for (_, record) in records(file).filter(|(_, record)| record.kind == TraceKind::Alloc as u8) {
+    for (_, record) in records(file).filter(|(_, record)| record.kind == TraceKind::Alloc.code()) {
         let of = Asked {
             card: record.card,
             pool: record.pool,
@@ -194,7 +194,7 @@ mod tests {
             time: 0,
             id,
             size,
-            kind: kind as u8,
+            kind: kind.code(),
             card: 0,
             pool,
             detail: 0,
