@@ -118,8 +118,8 @@ pub(super) fn unsupported(
 #[cfg(test)]
 mod tests {
     use plimsoll_flags::Program;
+    use plimsoll_model::Dialect;
     use plimsoll_model::gguf::Header;
-    use plimsoll_model::{Dialect, types};
 
     use super::*;
     use crate::Engine;
@@ -150,9 +150,13 @@ mod tests {
     }
 
     fn with_cache(key: &str, value: &str) -> Wish {
+        let named = |name: &str| {
+            let mut types = (0..64).filter_map(|id| Dialect::Ggml.tensor_type(id));
+            types.find(|kind| kind.name == name).unwrap()
+        };
         Wish {
-            cache_key: types::by_name(key).unwrap(),
-            cache_value: types::by_name(value).unwrap(),
+            cache_key: named(key),
+            cache_value: named(value),
             ..Wish::of(Program::LlamaServer)
         }
     }

@@ -8,8 +8,6 @@
 //!
 //! Addresses are numbers, never pointers: a policy computes, it touches no memory.
 
-use core::fmt;
-
 /// A position in the address space of a card, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Address(pub u64);
@@ -36,22 +34,14 @@ pub struct Event(pub u64);
 pub struct Graph(pub u64);
 
 /// A refusal by the card, or by a budget on it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{asked} bytes were asked for and {free} are free")]
 pub struct OutOfMemory {
     /// Bytes of the request that was refused, as the device counts them.
     pub asked: u64,
     /// Bytes that could be had when it was refused.
     pub free: u64,
 }
-
-impl fmt::Display for OutOfMemory {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { asked, free } = self;
-        write!(f, "{asked} bytes were asked for and {free} are free")
-    }
-}
-
-impl core::error::Error for OutOfMemory {}
 
 /// A card's memory and its order of work.
 pub trait Device {
@@ -101,6 +91,15 @@ pub trait Device {
 
     /// Releases an event.
     fn forget(&mut self, event: Event);
+
+    /// Waits for the submitted work of a stream. False if that failed, and nothing may be given back.
+    fn finish(&mut self, stream: Stream) -> bool {
+        let event = self.record(stream);
+        self.wait(event);
+        let done = self.done(event);
+        self.forget(event);
+        done
+    }
 
     /// True if a stream's work is being captured into a graph. Then none of the five calls above may name it,
     /// and nothing may be freed or unmapped; what is allocated or mapped meanwhile is not part of the graph.

@@ -21,7 +21,7 @@ pub mod trace;
 
 pub use device::{Address, Device, Event, Graph, OutOfMemory, Stream};
 pub use policies::*;
-pub use policy::{Block, Broken, Policy, Trim};
+pub use policy::{Block, Broken, Policy, ServedPolicy, Trim};
 
 // Unit tests check policies on the card that `tests` use, which names this crate as they do.
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! Interface of an allocator policy.
 //!
-//! DECISION: the shape of RAPIDS RMM's `device_memory_resource`, with calls for captured graphs. The device
+//! DECISION: the shape of RAPIDS RMM's `device_memory_resource`, and beside it what a program's pool needs (trims,
+//! captured graphs, an end), which the models of other allocators do not have. The device
 //! is lent to every call instead of being owned, so that several policies (one for each stream, say) share
 //! one card, and so that a policy stays a plain value that can be compared, cloned and replayed. Freeing is
 //! an act of the CPU: work that uses the block may still be in flight, in the order of the stream that is
@@ -34,11 +35,12 @@ pub enum Trim {
 }
 
 /// Condition under which the original aborts its process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum Broken {
-    /// A block was freed that was not the last one allocated.
+    #[error("a block was freed that was not the last one allocated")]
     OutOfOrder,
-    /// The reserved addresses are used up, though the card may have memory left.
+    /// The card may have memory left.
+    #[error("its range of addresses is used up")]
     AddressesUsedUp,
 }
 
@@ -52,27 +54,6 @@ pub trait Policy {
     /// it, and work on other streams is done with it or ordered before `stream`. Foreign blocks are ignored.
     fn deallocate(&mut self, device: &mut dyn Device, block: Block, stream: Stream);
 
-    /// Gives idle memory back to the device, as far as that is safe, and returns how many bytes that was.
-    /// Safe means: the card is done with it, no graph has seen it, and nothing is being captured.
-    fn trim(&mut self, device: &mut dyn Device, trim: Trim) -> u64;
-
-    /// From now on `graph` is being captured: what is live now and what is handed out until `capture_end`
-    /// stays backed at its address until `graph_destroyed`. Captures may overlap. What is freed meanwhile may
-    /// be handed out again on its stream, as always: a launch of the graph overwrites it, as work that was
-    /// submitted to the stream would.
-    fn capture_begin(&mut self, _graph: Graph) {}
-
-    /// The capture has ended. The graph may be launched any number of times from now on.
-    fn capture_end(&mut self, _graph: Graph) {}
-
-    /// Neither the graph nor anything instantiated from it exists any longer. Unknown graphs are ignored; a
-    /// capture that was broken off ends with this, too.
-    fn graph_destroyed(&mut self, _graph: Graph) {}
-
-    /// Gives everything back, live or pinned or not. The caller has waited for the card, and no work uses the
-    /// memory any more. The policy is as new afterwards.
-    fn close(&mut self, device: &mut dyn Device);
-
     /// Bytes that the policy holds of the device, in use or idle.
     fn reserved(&self) -> u64;
 
@@ -83,4 +64,28 @@ pub trait Policy {
     fn broken(&self) -> Option<Broken> {
         None
     }
+}
+
+/// A policy that serves the pool of a program: it gives memory back, and knows of captured graphs.
+pub trait ServedPolicy: Policy {
+    /// Gives idle memory back to the device, as far as that is safe, and returns how many bytes that was.
+    /// Safe means: the card is done with it, no graph has seen it, and nothing is being captured.
+    fn trim(&mut self, device: &mut dyn Device, trim: Trim) -> u64;
+
+    /// From now on `graph` is being captured: what is live now and what is handed out until `capture_end`
+    /// stays backed at its address until `graph_destroyed`. Captures may overlap. What is freed meanwhile may
+    /// be handed out again on its stream, as always: a launch of the graph overwrites it, as work that was
+    /// submitted to the stream would.
+    fn capture_begin(&mut self, graph: Graph);
+
+    /// The capture has ended. The graph may be launched any number of times from now on.
+    fn capture_end(&mut self, graph: Graph);
+
+    /// Neither the graph nor anything instantiated from it exists any longer. Unknown graphs are ignored; a
+    /// capture that was broken off ends with this, too.
+    fn graph_destroyed(&mut self, graph: Graph);
+
+    /// Gives everything back, live or pinned or not. The caller has waited for the card, and no work uses the
+    /// memory any more. The policy is as new afterwards.
+    fn close(&mut self, device: &mut dyn Device);
 }

@@ -104,12 +104,7 @@ impl fmt::Display for Failure {
                 "{size} bytes were refused: {by}, with {} live and {} reserved",
                 self.live, self.reserved
             ),
-            Cause::Broken(Broken::OutOfOrder) => {
-                f.write_str("a block was freed that was not the last one allocated; the program aborts")
-            }
-            Cause::Broken(Broken::AddressesUsedUp) => {
-                f.write_str("its range of addresses is used up; the program aborts")
-            }
+            Cause::Broken(broken) => write!(f, "{broken}; the program aborts"),
         }
     }
 }

@@ -8,7 +8,6 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
-use std::fs;
 
 use nvml_wrapper::enums::device::UsedGpuMemory;
 use nvml_wrapper::error::NvmlError;
@@ -17,7 +16,7 @@ use plimsoll_base::{Bytes, Card, CardId, CardKind, Counting};
 use plimsoll_wire::env as names;
 
 use super::visible::keep_visible;
-use super::{Holder, Machine, Reading, Sensors, sensors, unified};
+use super::{Holder, Machine, Reading, Sensors, process, sensors, unified};
 
 /// An open NVML, or none with the reason.
 #[derive(Debug)]
@@ -204,9 +203,7 @@ fn holders(device: &Device<'_>, card: &CardId) -> Vec<Holder> {
             used,
             // Inside a container the driver still counts by the host's numbers, so there may be no such
             // process here.
-            name: fs::read_to_string(format!("/proc/{pid}/comm"))
-                .ok()
-                .map(|name| name.trim_end().to_owned()),
+            name: process::name(pid),
         })
         .collect()
 }

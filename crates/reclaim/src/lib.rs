@@ -27,7 +27,7 @@ pub use self::cache::advise;
 pub use cache::{FileCache, OpenModelError, files_of};
 pub use card::{CardOutcome, CardWish, reclaim_on};
 pub use levers::{Hands, TakeStepError, UNIT, take_as_root, unit};
-pub use neighbours::{Asked, Held, Neighbour, PATIENCE, ask, neighbours};
+pub use neighbours::{Asked, Held, Neighbour, ask, neighbours};
 
 /// The memory goal, and the means allowed to reach it.
 #[derive(Debug)]

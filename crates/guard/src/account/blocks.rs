@@ -1,6 +1,4 @@
 //! Live blocks of device memory, by address or handle.
-//!
-//! An address leaves the map before the driver frees it: afterwards another thread may be given the same one.
 
 use core::sync::atomic::Ordering::Relaxed;
 

@@ -4,7 +4,7 @@
 //! less for the card. Pinned memory is counted and never refused: its limit is the kernel's. What guard pins
 //! for a spilled range counts as spilled instead.
 
-use crate::driver::{CuResult, SUCCESS};
+use crate::driver::CuResult;
 use crate::driver_guard::context;
 use crate::state::address_map::AddressMap;
 use crate::state::page;
@@ -34,18 +34,9 @@ pub(crate) fn pinned(address: u64, size: u64) {
     PINNED.insert(address, pinned);
 }
 
-/// Unpins the memory at this address through `real`. An unknown address is passed on.
+/// Unpins the memory at this address through `real`.
 pub(crate) fn unpin(address: u64, real: impl FnOnce() -> CuResult) -> CuResult {
-    let Some(pinned) = PINNED.remove(address) else {
-        return real();
-    };
-    let result = real();
-    if result == SUCCESS {
-        pinned.gone();
-    } else {
-        PINNED.insert(address, pinned);
-    }
-    result
+    PINNED.free(address, real, Pinned::gone)
 }
 
 /// Forgets what was pinned in a context that is destroyed.

@@ -20,7 +20,7 @@ use alloc::vec::Vec;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize};
 
-use plimsoll_pool::{Address, Block, Graph, Ours, OursOptions, Policy, Stream, Trim};
+use plimsoll_pool::{Address, Block, Graph, Ours, OursOptions, Policy, ServedPolicy, Stream, Trim};
 
 use plimsoll_nostd::lock::Lock;
 

@@ -13,7 +13,7 @@ use crate::account::pools;
 use crate::driver::{self, CuResult, CuStream, DevicePointer, MemoryPool, SUCCESS};
 use crate::driver_guard::current_card;
 use crate::hooks::hooks;
-use crate::hooks::memory::{bytes, release};
+use crate::hooks::memory::bytes;
 use crate::spill::vmm::Location;
 use crate::state::{CardIndex, ledger};
 use crate::{ladder, spill};
@@ -62,7 +62,8 @@ hooks! {
         if capturing(stream, per_thread) {
             return real(pointer, stream);
         }
-        let result = release(pointer, stream.addr(), || real(pointer, stream));
+        let gone = |block: DeviceBlock| block.gone(stream.addr());
+        let result = BLOCKS.free(pointer, || real(pointer, stream), gone);
         ladder::answer();
         result
     }

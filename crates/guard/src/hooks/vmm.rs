@@ -35,17 +35,7 @@ hooks! {
     }
 
     fn cuMemRelease = "cuMemRelease" since 10020 (handle: AllocationHandle) calls real {
-        // Before the driver: it may give the same handle value to another thread at once.
-        let leaving = physical::leaving(handle);
-        let result = real(handle);
-        if let Some(leaving) = leaving {
-            if result == SUCCESS {
-                physical::released(leaving);
-            } else {
-                physical::kept(leaving);
-            }
-        }
-        result
+        physical::release(handle, || real(handle))
     }
 
     fn cuMemMap = "cuMemMap" since 10020
@@ -97,15 +87,7 @@ hooks! {
     }
 
     fn cuMemUnmap = "cuMemUnmap" since 10020 (address: DevicePointer, size: usize) calls real {
-        // Before the driver, for the same reason as in cuMemRelease.
-        let mappings = physical::unmapping(address, bytes(size));
-        let result = real(address, size);
-        if result == SUCCESS {
-            physical::unmapped(mappings);
-        } else {
-            physical::remapped(mappings);
-        }
-        result
+        physical::unmap(address, bytes(size), || real(address, size))
     }
 
     fn cuMemRetainAllocationHandle = "cuMemRetainAllocationHandle" since 11000

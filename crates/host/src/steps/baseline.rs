@@ -2,7 +2,7 @@
 
 use plimsoll_base::Bytes;
 
-use super::super::buddyinfo::block;
+use super::super::buddyinfo::{block, free_from};
 use super::super::{Allowance, Gate, MigrateType, Snapshot, ZoneBlocks};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -130,11 +130,6 @@ impl Pieces {
         self.whole += whole;
         self.loose += loose.min(usable.saturating_sub(whole));
     }
-}
-
-fn free_from(counts: &[u64], order: usize, page: Bytes) -> Bytes {
-    let blocks = counts.iter().enumerate().skip(order);
-    blocks.map(|(order, count)| block(order, page) * *count).sum()
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use crate::device::{Address, Device, OutOfMemory, Stream};
-use crate::policy::{Block, Policy, Trim};
+use crate::policy::{Block, Policy};
 
 const SLOTS: usize = 256;
 /// Excess from which a block is not used: `best_diff = 1ull << 36` in the original.
@@ -140,7 +140,7 @@ impl GgmlLegacy {
         let address = match device.allocate(ahead) {
             Err(_) if self.options.flush => {
                 // cudaFree synchronises the device.
-                settle(device, stream);
+                device.finish(stream);
                 self.flush(device);
                 device.allocate(ahead)?
             }
@@ -177,13 +177,6 @@ impl GgmlLegacy {
     }
 }
 
-/// Waits for the submitted work of a stream, as `cudaFree` does implicitly.
-fn settle(device: &mut dyn Device, stream: Stream) {
-    let event = device.record(stream);
-    device.wait(event);
-    device.forget(event);
-}
-
 impl Policy for GgmlLegacy {
     fn allocate(&mut self, device: &mut dyn Device, size: u64, stream: Stream) -> Result<Block, OutOfMemory> {
         let held = match self.take(size) {
@@ -208,23 +201,9 @@ impl Policy for GgmlLegacy {
             *empty = lent.held;
             return;
         }
-        settle(device, stream);
+        device.finish(stream);
         device.free(lent.held.address);
         self.reserved -= lent.held.size;
-    }
-
-    /// Nothing: the original cannot trim.
-    fn trim(&mut self, _: &mut dyn Device, _: Trim) -> u64 {
-        0
-    }
-
-    fn close(&mut self, device: &mut dyn Device) {
-        settle(device, Stream::default());
-        self.flush(device);
-        for lent in self.lent.iter().chain(self.older.values()) {
-            device.free(lent.held.address);
-        }
-        *self = Self::new(self.options);
     }
 
     fn reserved(&self) -> u64 {
@@ -302,15 +281,5 @@ mod tests {
                 "it waits for the card before it gives anything back"
             );
         }
-    }
-
-    #[test]
-    fn closing_gives_everything_back() {
-        let mut device = Simulated::new(1 << 30, 256);
-        let mut pool = GgmlLegacy::default();
-        take_and_return(&mut pool, &mut device, &[512, 1024]);
-        pool.allocate(&mut device, 4096, STREAM).unwrap();
-        pool.close(&mut device);
-        assert_eq!((pool.reserved(), pool.live(), device.reserved()), (0, 0, 0));
     }
 }

@@ -12,7 +12,7 @@
 use alloc::vec::Vec;
 
 use crate::device::{Address, Device, Graph, OutOfMemory, Stream};
-use crate::policy::{Block, Policy, Trim};
+use crate::policy::{Block, Policy, ServedPolicy, Trim};
 
 mod blocks;
 mod growth;
@@ -197,6 +197,16 @@ impl Policy for Ours {
         }
     }
 
+    fn reserved(&self) -> u64 {
+        self.lanes.iter().map(Lane::reserved).sum()
+    }
+
+    fn live(&self) -> u64 {
+        self.live
+    }
+}
+
+impl ServedPolicy for Ours {
     fn trim(&mut self, device: &mut dyn Device, trim: Trim) -> u64 {
         self.settle(device);
         // Freeing and unmapping would become part of a capture or invalidate it.
@@ -227,28 +237,11 @@ impl Policy for Ours {
         self.lanes.drain(..).for_each(|lane| lane.close(device));
         *self = Self::new(self.options);
     }
-
-    fn reserved(&self) -> u64 {
-        self.lanes.iter().map(Lane::reserved).sum()
-    }
-
-    fn live(&self) -> u64 {
-        self.live
-    }
 }
 
 /// Bytes of a block for a request; `None` on overflow.
 fn rounded(asked: u64) -> Option<u64> {
     asked.max(1).checked_next_multiple_of(ALIGNMENT)
-}
-
-/// Waits for the submitted work of a stream. False if that failed, and nothing may be given back.
-fn finish(device: &mut dyn Device, stream: Stream) -> bool {
-    let event = device.record(stream);
-    device.wait(event);
-    let done = device.done(event);
-    device.forget(event);
-    done
 }
 
 /// Calls the same method of either tier.

@@ -4,7 +4,7 @@
 //! blocks, joined with their neighbours inside one allocation of the driver; the smallest that is large
 //! enough is taken, split, and the rest stays idle. A stream that finds nothing takes what other streams have
 //! freed, behind an event. Then the pool doubles (it has no maximum here), and tries half as much as long as
-//! the driver refuses. Nothing goes back to the driver before the pool ends.
+//! the driver refuses. Nothing ever goes back to the driver.
 //! Source: `cpp/src/mr/detail/pool_memory_resource_impl.cpp,
 //! cpp/include/rmm/mr/detail/coalescing_free_list.hpp, stream_ordered_memory_resource.hpp @ rmm 06ddb24`.
 
@@ -12,7 +12,7 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
 use crate::device::{Address, Device, OutOfMemory, Stream};
-use crate::policy::{Block, Policy, Trim};
+use crate::policy::{Block, Policy};
 
 const ALIGNMENT: u64 = 256;
 
@@ -81,7 +81,6 @@ impl Idle {
 pub struct RmmPool {
     idle: BTreeMap<Stream, Idle>,
     lent: BTreeMap<Address, (RmmBlock, u64)>,
-    upstream: Vec<Address>,
     reserved: u64,
     live: u64,
 }
@@ -132,9 +131,6 @@ impl RmmPool {
         while attempt >= size {
             match device.allocate(attempt) {
                 Ok(address) => {
-                    // RMM returns whole allocations of the driver at its end, whatever became of their
-                    // blocks.
-                    self.upstream.push(address);
                     self.reserved += attempt;
                     return Ok(RmmBlock {
                         address,
@@ -191,22 +187,6 @@ impl Policy for RmmPool {
             self.idle.entry(stream).or_default().insert(piece);
             self.live -= asked;
         }
-    }
-
-    /// Nothing: RMM's pool cannot trim.
-    fn trim(&mut self, _: &mut dyn Device, _: Trim) -> u64 {
-        0
-    }
-
-    fn close(&mut self, device: &mut dyn Device) {
-        let streams: Vec<Stream> = self.idle.keys().copied().collect();
-        for stream in streams {
-            let event = device.record(stream);
-            device.wait(event);
-            device.forget(event);
-        }
-        self.upstream.drain(..).for_each(|address| device.free(address));
-        *self = Self::default();
     }
 
     fn reserved(&self) -> u64 {
@@ -271,7 +251,6 @@ mod tests {
         device.launch(Stream(2), 100, &[again]);
         assert_eq!(device.violations(), []);
         pool.deallocate(&mut device, again, Stream(2));
-        pool.close(&mut device);
-        assert_eq!((device.reserved(), device.violations().len()), (0, 0));
+        assert_eq!((device.reserved(), device.violations().len()), (4096, 0));
     }
 }

@@ -65,6 +65,11 @@ impl<P: Policy> Scopes<P> {
         &self.policy
     }
 
+    /// Sizes of driver requests, in order.
+    pub fn driver_sizes(&self) -> &[u64] {
+        self.device.driver_sizes()
+    }
+
     /// The most bytes lent at once.
     pub fn live(&self) -> u64 {
         self.live
@@ -92,7 +97,7 @@ mod tests {
         scopes.group(&[1024, 0, 2048]);
         scopes.group(&[512]);
         assert_eq!((scopes.live(), scopes.policy().live()), (3072, 0));
-        assert_eq!(scopes.device.driver_sizes().len(), 2);
+        assert_eq!(scopes.driver_sizes().len(), 2);
     }
 
     #[test]

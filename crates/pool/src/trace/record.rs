@@ -31,56 +31,35 @@ impl fmt::Display for Asked {
     }
 }
 
-/// A trace that cannot be read.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A trace that cannot be read, and the offset of the fault in the file.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("offset {offset}: {fault}")]
 pub struct RecordError {
-    /// Offset of the fault in the file.
     pub offset: usize,
     pub fault: RecordFault,
 }
 
 /// Fault of a record or of the header.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RecordFault {
+    #[error("this is no trace; record one with plimsoll run --trace FILE")]
     Header,
-    Version {
-        found: u32,
-    },
-    RecordSize {
-        found: u32,
-    },
-    Kind {
-        found: u8,
-    },
+    #[error(
+        "the trace has version {found} and this program reads {VERSION}; use the program that recorded it"
+    )]
+    Version { found: u32 },
+    #[error(
+        "records have {found} bytes where {} are wanted; the header is damaged",
+        TraceRecord::SIZE
+    )]
+    RecordSize { found: u32 },
+    #[error("no event has the number {found}; the trace is damaged")]
+    Kind { found: u8 },
+    #[error("{0}")]
     Step(Fault),
-    /// The trace has no request to this allocator.
+    #[error("the trace has no request to {0}; leave the choice out")]
     NotAsked(Asked),
 }
-
-impl fmt::Display for RecordError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "offset {}: ", self.offset)?;
-        match &self.fault {
-            RecordFault::Header => f.write_str("this is no trace; record one with plimsoll run --trace FILE"),
-            RecordFault::Version { found } => write!(
-                f,
-                "the trace has version {found} and this program reads {VERSION}; use the program that recorded it"
-            ),
-            RecordFault::RecordSize { found } => write!(
-                f,
-                "records have {found} bytes where {} are wanted; the header is damaged",
-                TraceRecord::SIZE
-            ),
-            RecordFault::Kind { found } => write!(f, "no event has the number {found}; the trace is damaged"),
-            RecordFault::Step(fault) => fault.fmt(f),
-            RecordFault::NotAsked(asked) => {
-                write!(f, "the trace has no request to {asked}; leave the choice out")
-            }
-        }
-    }
-}
-
-impl core::error::Error for RecordError {}
 
 impl Trace {
     /// True if a file begins with the magic number of guard's traces.

@@ -1,6 +1,6 @@
 //! A program, a policy and a card, and the laws that hold between them after every act.
 
-use plimsoll_pool::{Address, Block, Device, Graph, Policy, Stream, Trim};
+use plimsoll_pool::{Address, Block, Device, Graph, ServedPolicy, Stream, Trim};
 
 use crate::simulated::{Faults, Simulated};
 
@@ -45,7 +45,7 @@ fn law(holds: bool, broken: impl FnOnce() -> String) -> Result<(), String> {
     if holds { Ok(()) } else { Err(broken()) }
 }
 
-impl<P: Policy> Machine<P> {
+impl<P: ServedPolicy> Machine<P> {
     pub(crate) fn new(policy: P, device: Simulated) -> Self {
         Self {
             policy,

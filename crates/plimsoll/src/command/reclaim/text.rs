@@ -273,7 +273,7 @@ mod tests {
 
     use plimsoll_host::Goal;
     use plimsoll_probe::sysroot::Sysroot;
-    use plimsoll_reclaim::{PATIENCE, Whom, judge};
+    use plimsoll_reclaim::{Whom, judge};
 
     use super::*;
 
@@ -289,7 +289,7 @@ mod tests {
             files: Vec::new(),
             hands: Hands::None,
             whom: Whom::Everybody,
-            patience: PATIENCE,
+            patience: std::time::Duration::from_secs(2),
             force: false,
             dry_run: false,
         };

@@ -7,8 +7,8 @@
 
 use super::mapping::RegionMapping;
 use super::recent_use::PendingTrim;
+use super::rounded;
 use super::usage::RegionUsage;
-use super::{finish, rounded};
 use crate::device::{Address, Device, Graph, OutOfMemory, Stream};
 use crate::policy::Trim;
 
@@ -111,7 +111,7 @@ impl Region {
 
     /// Gives back what is idle, and waits for the card if there is something.
     pub(super) fn trim_all(&mut self, device: &mut dyn Device, stream: Stream) -> u64 {
-        if !self.any(Trim::All) || !finish(device, stream) {
+        if !self.any(Trim::All) || !device.finish(stream) {
             return 0;
         }
         self.unmap(device, Trim::All)

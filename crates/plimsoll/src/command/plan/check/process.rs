@@ -24,7 +24,7 @@ pub(super) fn checked(arguments: &Arguments, pid: u32) -> Result<Checked, Error>
     let options = started.reachable(&options);
     let wish = options.wish(program)?;
     let reading = plimsoll_probe::read();
-    let family = plimsoll_probe::family(pid);
+    let family = plimsoll_probe::process::tree(pid);
     let cards = arguments.described_or(|| started.cards(&reading, &family))?;
     let plan = match &arguments.exact {
         Some(named) => {
@@ -47,7 +47,7 @@ pub(in crate::command) fn again(pid: u32, engine: Engine) -> Result<Plan, Error>
     let started = Started::read(pid)?;
     let options = started.reachable(&started.options()?);
     let program = started.program().unwrap_or(Program::LlamaServer);
-    let cards = started.cards(&plimsoll_probe::read(), &plimsoll_probe::family(pid));
+    let cards = started.cards(&plimsoll_probe::read(), &plimsoll_probe::process::tree(pid));
     wished(&options.wish(program)?, engine, program, &cards)
 }
 
