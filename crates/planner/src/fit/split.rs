@@ -4,11 +4,11 @@
 //! from the tightest card to the roomiest for as long as the tightest gains.
 
 use plimsoll_base::CardKind;
-use plimsoll_flags::GpuLayers;
 
 use super::answer::{Answer, Dimension, FitQuestion, inapplicable, nothing, spare};
 use super::change::{Change, saturated};
 use super::price::{Price, Priced, headroom};
+use crate::layout::wanted_layers;
 
 /// Moves of layers before a division is final.
 const MOVES: usize = 48;
@@ -143,11 +143,8 @@ fn priced<P: Price>(
 
 /// Layers on cards, including the output.
 fn active_layers<P>(question: &FitQuestion<'_, P>) -> u32 {
-    let all = question.request.model.hyper.layers.saturating_add(1);
-    match question.request.wish.gpu_layers {
-        GpuLayers::Auto | GpuLayers::All => all,
-        GpuLayers::Count(layers) => layers.min(all),
-    }
+    let layers = question.request.model.hyper.layers;
+    wanted_layers(question.request.wish, layers).min(layers.saturating_add(1))
 }
 
 /// Whole layers in proportion to `weights`, at least one each.

@@ -9,7 +9,6 @@
 //! Source: `ggml-cuda.cu:ggml_cuda_pool_leg @ b8799`; `flush`: the same @ b10605 (PR 22155).
 
 use alloc::collections::BTreeMap;
-use alloc::vec::Vec;
 
 use crate::device::{Address, Device, OutOfMemory, Stream};
 use crate::policy::{Block, Policy};
@@ -18,8 +17,6 @@ const SLOTS: usize = 256;
 /// Excess from which a block is not used: `best_diff = 1ull << 36` in the original.
 const MISFIT: u64 = 1 << 36;
 const ROUNDING: u64 = 256;
-/// Blocks that are searched one by one before the map.
-const RECENT: usize = 64;
 
 /// Differences between builds, and proposals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,11 +55,8 @@ struct Lent {
 pub struct GgmlLegacy {
     options: GgmlLegacyOptions,
     slots: [LegacyBlock; SLOTS],
-    /// The original hands the block's size to its caller and gets it back; here the last ones lent are found
-    /// first.
-    lent: Vec<Lent>,
-    /// Blocks that have been lent for longer.
-    older: BTreeMap<Address, Lent>,
+    /// The original hands the block's size to its caller and gets it back.
+    lent: BTreeMap<Address, Lent>,
     reserved: u64,
     live: u64,
 }
@@ -78,8 +72,7 @@ impl GgmlLegacy {
         Self {
             options,
             slots: [LegacyBlock::default(); SLOTS],
-            lent: Vec::new(),
-            older: BTreeMap::new(),
+            lent: BTreeMap::new(),
             reserved: 0,
             live: 0,
         }
@@ -157,24 +150,6 @@ impl GgmlLegacy {
             self.reserved -= held.size;
         }
     }
-
-    fn lend(&mut self, lent: Lent) {
-        // Programs that keep many blocks would make the search quadratic; the model must not be slower than
-        // its original.
-        if self.lent.len() == RECENT {
-            let older = self.lent.drain(..RECENT / 2);
-            self.older.extend(older.map(|lent| (lent.held.address, lent)));
-        }
-        self.lent.push(lent);
-    }
-
-    /// Takes a lent block back. Scopes end in reverse order, so it is nearly always the last one.
-    fn returned(&mut self, address: Address) -> Option<Lent> {
-        match self.lent.iter().rposition(|lent| lent.held.address == address) {
-            Some(at) => Some(self.lent.remove(at)),
-            None => self.older.remove(&address),
-        }
-    }
 }
 
 impl Policy for GgmlLegacy {
@@ -183,7 +158,7 @@ impl Policy for GgmlLegacy {
             Some(held) => held,
             None => self.grow(device, size, stream)?,
         };
-        self.lend(Lent { held, asked: size });
+        self.lent.insert(held.address, Lent { held, asked: size });
         self.live += size;
         Ok(Block {
             address: held.address,
@@ -192,7 +167,7 @@ impl Policy for GgmlLegacy {
     }
 
     fn deallocate(&mut self, device: &mut dyn Device, block: Block, stream: Stream) {
-        let Some(lent) = self.returned(block.address) else {
+        let Some(lent) = self.lent.remove(&block.address) else {
             return;
         };
         self.live -= lent.asked;
@@ -219,6 +194,7 @@ impl Policy for GgmlLegacy {
 mod tests {
     use super::*;
     use crate::simulated::Simulated;
+    use alloc::vec::Vec;
 
     const STREAM: Stream = Stream(0);
 

@@ -245,11 +245,17 @@ fn rounded(asked: u64) -> Option<u64> {
 }
 
 /// Calls the same method of either tier.
-macro_rules! of_tier {
+macro_rules! in_tier {
     ($lane:expr, $tier:ident => $act:expr) => {
-        match $lane.tier {
-            Tier::Region(ref mut $tier) => $act,
-            Tier::Slots(ref mut $tier) => $act,
+        match &$lane.tier {
+            Tier::Region($tier) => $act,
+            Tier::Slots($tier) => $act,
+        }
+    };
+    (mut $lane:expr, $tier:ident => $act:expr) => {
+        match &mut $lane.tier {
+            Tier::Region($tier) => $act,
+            Tier::Slots($tier) => $act,
         }
     };
 }
@@ -269,52 +275,43 @@ impl Lane {
 
     /// Frees a block; returns its requested bytes if it is live and of this lane.
     fn deallocate(&mut self, address: Address) -> Option<u64> {
-        of_tier!(self, tier => tier.deallocate(address))
+        in_tier!(mut self, tier => tier.deallocate(address))
     }
 
     fn trim(&mut self, device: &mut dyn Device, trim: Trim) -> u64 {
-        of_tier!(self, tier => match trim {
+        in_tier!(mut self, tier => match trim {
             Trim::Idle => tier.trim_idle(device, self.stream),
             Trim::All => tier.trim_all(device, self.stream),
         })
     }
 
     fn capture_begin(&mut self, graph: Graph) {
-        of_tier!(self, tier => tier.capture_begin(graph));
+        in_tier!(mut self, tier => tier.capture_begin(graph));
     }
 
     fn capture_end(&mut self, graph: Graph) {
-        of_tier!(self, tier => tier.capture_end(graph));
+        in_tier!(mut self, tier => tier.capture_end(graph));
     }
 
     fn graph_destroyed(&mut self, graph: Graph) {
-        of_tier!(self, tier => tier.graph_destroyed(graph));
+        in_tier!(mut self, tier => tier.graph_destroyed(graph));
     }
 
     fn close(mut self, device: &mut dyn Device) {
-        of_tier!(self, tier => tier.close(device));
+        in_tier!(mut self, tier => tier.close(device));
     }
 
     fn owns(&self, address: Address) -> bool {
-        match &self.tier {
-            Tier::Region(region) => region.owns(address),
-            Tier::Slots(slots) => slots.owns(address),
-        }
+        in_tier!(self, tier => tier.owns(address))
     }
 
     /// Requested bytes of the block at this address, if it is live and of this lane.
     fn asked(&self, address: Address) -> Option<u64> {
-        match &self.tier {
-            Tier::Region(region) => region.asked(address),
-            Tier::Slots(slots) => slots.asked(address),
-        }
+        in_tier!(self, tier => tier.asked(address))
     }
 
     fn reserved(&self) -> u64 {
-        match &self.tier {
-            Tier::Region(region) => region.reserved(),
-            Tier::Slots(slots) => slots.reserved(),
-        }
+        in_tier!(self, tier => tier.reserved())
     }
 }
 
