@@ -19,8 +19,8 @@ mod roster;
 
 pub use before_load::ReclaimBeforeLoad;
 pub use depth::TooLarge;
-pub use failure::{ConfigError, Problem};
-pub use guard::{GuardMode, GuardWish, GuardedCard};
+pub use failure::{ConfigError, ConfigProblem};
+pub use guard::{GuardMode, GuardSettings, GuardedCard};
 pub use native::schema;
 pub use parse::parse;
-pub use roster::{Entry, Launch, PID, PORT, Placement, Roster, ServeSettings};
+pub use roster::{ConfiguredModel, ConfiguredPlacement, Launch, PID, PORT, Roster, ServeSettings};

@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use std::sync::LazyLock;
 
 use super::failure::FlagError;
-use super::given::Given;
+use super::given::GivenFlag;
 use super::value::Value;
 use super::wish::Wish;
 
@@ -22,7 +22,7 @@ pub use rows::FLAGS;
 
 /// Arguments that follow a flag on the command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Takes {
+pub enum FlagArity {
     Nothing,
     /// Nothing, but there is a negative spelling too.
     Switch,
@@ -36,7 +36,7 @@ pub enum Takes {
 
 /// The class of a flag, for code that treats some flags apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Effect {
+pub enum FlagClass {
     None,
     Model,
     /// A model that is fetched first: a repository or an address.
@@ -61,11 +61,11 @@ pub enum Effect {
 }
 
 /// Writes a flag's value into the parameters that it sets.
-pub type Setter = fn(&mut Wish, &Given<'_>) -> Result<(), FlagError>;
+pub type Setter = fn(&mut Wish, &GivenFlag<'_>) -> Result<(), FlagError>;
 
 /// Engines that accept a flag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Known {
+pub enum KnownFlag {
     /// llama-server b10605.
     Today,
     /// Older llama-servers; what to write instead today.
@@ -83,11 +83,11 @@ pub struct Flag {
     pub names: &'static [&'static str],
     pub negations: &'static [&'static str],
     pub env: Option<&'static str>,
-    pub takes: Takes,
-    pub effect: Effect,
+    pub takes: FlagArity,
+    pub effect: FlagClass,
     /// `None` for a flag on which no memory depends.
     pub setter: Option<Setter>,
-    pub known: Known,
+    pub known: KnownFlag,
 }
 
 /// Rows are equal if they are the same row.
@@ -123,7 +123,7 @@ impl Flag {
 
 /// A spelling found in the table.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Found {
+pub struct FoundFlag {
     pub flag: &'static Flag,
     /// The spelling as the table has it.
     pub spelling: &'static str,
@@ -132,7 +132,7 @@ pub struct Found {
 }
 
 /// Looks an argument up. As llama.cpp does, `_` counts as `-` in a long flag.
-pub fn by_argument(argument: &str) -> Option<Found> {
+pub fn by_argument(argument: &str) -> Option<FoundFlag> {
     // `common_params_parse_ex @ b10605` replaces underscores in long flags only.
     if argument.starts_with("--") && argument.contains('_') {
         return ARGUMENTS.get(argument.replace('_', "-").as_str()).copied();
@@ -142,13 +142,13 @@ pub fn by_argument(argument: &str) -> Option<Found> {
 
 /// Looks a key of a preset INI up: a spelling without its dashes, or a variable
 /// (`common/preset.cpp: get_map_key_opt`).
-pub fn by_key(key: &str) -> Option<Found> {
+pub fn by_key(key: &str) -> Option<FoundFlag> {
     KEYS.get(key).copied()
 }
 
-fn spellings(flag: &'static Flag) -> impl Iterator<Item = Found> {
+fn spellings(flag: &'static Flag) -> impl Iterator<Item = FoundFlag> {
     let found = move |negative| {
-        move |&spelling: &&'static str| Found {
+        move |&spelling: &&'static str| FoundFlag {
             flag,
             spelling,
             negative,
@@ -160,16 +160,16 @@ fn spellings(flag: &'static Flag) -> impl Iterator<Item = Found> {
         .chain(flag.negations.iter().map(found(true)))
 }
 
-static ARGUMENTS: LazyLock<HashMap<&'static str, Found>> = LazyLock::new(|| {
+static ARGUMENTS: LazyLock<HashMap<&'static str, FoundFlag>> = LazyLock::new(|| {
     // Preset keys are no flags: llama-server refuses them on a command line.
-    let on_a_line = FLAGS.iter().filter(|flag| flag.known != Known::Preset);
+    let on_a_line = FLAGS.iter().filter(|flag| flag.known != KnownFlag::Preset);
     on_a_line
         .flat_map(spellings)
         .map(|found| (found.spelling, found))
         .collect()
 });
 
-static KEYS: LazyLock<HashMap<String, Found>> = LazyLock::new(|| {
+static KEYS: LazyLock<HashMap<String, FoundFlag>> = LazyLock::new(|| {
     let mut keys = HashMap::new();
     for flag in FLAGS {
         let variables = flag.env.map(str::to_owned).into_iter().chain(flag.negative_env());
@@ -177,7 +177,7 @@ static KEYS: LazyLock<HashMap<String, Found>> = LazyLock::new(|| {
             // The negative variable is a key too, but llama.cpp reads its value as if it were the positive
             // one.
             let spelling = flag.env.unwrap_or_default();
-            let found = Found {
+            let found = FoundFlag {
                 flag,
                 spelling,
                 negative: false,
@@ -196,7 +196,7 @@ pub fn nearest(argument: &str) -> Option<&'static str> {
     let typed = argument.trim_start_matches('-');
     let all = FLAGS
         .iter()
-        .filter(|flag| flag.known == Known::Today)
+        .filter(|flag| flag.known == KnownFlag::Today)
         .flat_map(spellings);
     all.filter(|found| long == found.spelling.starts_with("--"))
         .filter_map(|found| {
@@ -244,7 +244,8 @@ mod tests {
         let ours: BTreeSet<String> = FLAGS
             .iter()
             .filter(|flag| {
-                matches!(flag.known, Known::Today | Known::Preset) || NAMES.contains(&flag.names.join(" "))
+                matches!(flag.known, KnownFlag::Today | KnownFlag::Preset)
+                    || NAMES.contains(&flag.names.join(" "))
             })
             .map(|flag| {
                 let spellings = spellings(flag).map(|found| found.spelling);
@@ -268,7 +269,7 @@ mod tests {
     fn only_a_switch_has_a_negative_spelling() {
         for flag in FLAGS {
             assert_eq!(
-                flag.takes == Takes::Switch,
+                flag.takes == FlagArity::Switch,
                 !flag.negations.is_empty(),
                 "{}",
                 flag.name()
@@ -291,7 +292,7 @@ mod tests {
         assert!(by_key("no-mmap").unwrap().negative);
         assert!(by_key("LLAMA_ARG_NO_MMAP").is_some());
         assert!(by_key("ctx_size").is_none());
-        assert_eq!(by_key("load-on-startup").unwrap().flag.known, Known::Preset);
+        assert_eq!(by_key("load-on-startup").unwrap().flag.known, KnownFlag::Preset);
     }
 
     #[test]

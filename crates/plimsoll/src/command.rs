@@ -7,7 +7,7 @@ use plimsoll_launch::{FlushStderr, StderrQueue};
 use plimsoll_reclaim::TakeStepError;
 use tracing_subscriber::EnvFilter;
 
-use crate::report::{ExitStatus, Report};
+use crate::report::{ErrorReport, ExitStatus};
 
 pub(crate) mod calibrate;
 pub(crate) mod doctor;
@@ -96,20 +96,20 @@ pub fn main() -> ExitCode {
         _ => "info",
     });
     let result = match command {
-        Command::Calibrate(arguments) => calibrate::run(&arguments).map_err(Report::from),
-        Command::Doctor(arguments) => doctor::run(&arguments).map_err(Report::from),
-        Command::Engine(arguments) => engine::run(arguments).map_err(Report::from),
-        Command::Plan(arguments) => plan::run(&arguments).map_err(Report::from),
-        Command::Pool(arguments) => pool::run(&arguments).map_err(Report::from),
-        Command::Quickstart(arguments) => quickstart::run(arguments).map_err(Report::from),
-        Command::Reclaim(arguments) => reclaim::run(&arguments).map_err(Report::from),
-        Command::ReclaimStep(arguments) => reclaim_step::run(&arguments).map_err(Report::from),
-        Command::Reference(arguments) => reference::run(&arguments).map_err(Report::from),
-        Command::Run(arguments) => run::run(&arguments).map_err(Report::from),
-        Command::Serve(arguments) => serve::run(arguments).map_err(Report::from),
-        Command::Soak(arguments) => soak::run(&arguments).map_err(Report::from),
-        Command::Sweep(arguments) => sweep::run(&arguments).map_err(Report::from),
-        Command::Watch(arguments) => watch::run(&arguments).map_err(Report::from),
+        Command::Calibrate(arguments) => calibrate::run(&arguments).map_err(ErrorReport::from),
+        Command::Doctor(arguments) => doctor::run(&arguments).map_err(ErrorReport::from),
+        Command::Engine(arguments) => engine::run(arguments).map_err(ErrorReport::from),
+        Command::Plan(arguments) => plan::run(&arguments).map_err(ErrorReport::from),
+        Command::Pool(arguments) => pool::run(&arguments).map_err(ErrorReport::from),
+        Command::Quickstart(arguments) => quickstart::run(arguments).map_err(ErrorReport::from),
+        Command::Reclaim(arguments) => reclaim::run(&arguments).map_err(ErrorReport::from),
+        Command::ReclaimStep(arguments) => reclaim_step::run(&arguments).map_err(ErrorReport::from),
+        Command::Reference(arguments) => reference::run(&arguments).map_err(ErrorReport::from),
+        Command::Run(arguments) => run::run(&arguments).map_err(ErrorReport::from),
+        Command::Serve(arguments) => serve::run(arguments).map_err(ErrorReport::from),
+        Command::Soak(arguments) => soak::run(&arguments).map_err(ErrorReport::from),
+        Command::Sweep(arguments) => sweep::run(&arguments).map_err(ErrorReport::from),
+        Command::Watch(arguments) => watch::run(&arguments).map_err(ErrorReport::from),
         Command::RaiseSignal(arguments) => return raise_signal::run(&arguments),
         Command::ExecChild(arguments) => return exec_child::run(&arguments),
         Command::Look(arguments) => return look::run(&arguments),

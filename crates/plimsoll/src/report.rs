@@ -22,12 +22,12 @@ pub(crate) trait ExitStatus: Error {
 
 /// A failure on its way to stderr.
 #[derive(Debug)]
-pub(crate) struct Report {
+pub(crate) struct ErrorReport {
     error: Box<dyn Error>,
     status: u8,
 }
 
-impl<E: ExitStatus + 'static> From<E> for Report {
+impl<E: ExitStatus + 'static> From<E> for ErrorReport {
     fn from(error: E) -> Self {
         let status = error.status();
         Self {
@@ -37,7 +37,7 @@ impl<E: ExitStatus + 'static> From<E> for Report {
     }
 }
 
-impl Report {
+impl ErrorReport {
     /// Prints the error and its causes, innermost last, and returns the status to exit with.
     pub(crate) fn print(&self) -> ExitCode {
         // A reader such as `head` closes the pipe when it has enough; that is no error.

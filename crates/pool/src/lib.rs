@@ -19,7 +19,7 @@ mod policy;
 pub mod replay;
 pub mod trace;
 
-pub use device::{Address, Device, Event, Graph, OutOfMemory, Stream};
+pub use device::{Address, CapturedGraph, Device, DeviceEvent, OutOfMemory, Stream};
 pub use policies::*;
 pub use policy::{Block, Broken, Policy, ServedPolicy, Trim};
 

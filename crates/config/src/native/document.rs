@@ -14,22 +14,22 @@ use toml::Spanned;
 use crate::before_load::ReclaimBeforeLoad;
 use crate::depth::TooLarge;
 use crate::duration;
-use crate::guard::{GuardMode, GuardWish};
+use crate::guard::{GuardMode, GuardSettings};
 
 /// Plimsoll's configuration.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 #[schemars(title = "Plimsoll configuration")]
-pub(super) struct Document {
+pub(super) struct ConfigDocument {
     #[serde(default)]
     pub(super) serve: Serve,
     #[serde(default)]
-    pub(super) engine: Engine,
+    pub(super) engine: EngineTable,
     /// The models, by name.
     #[serde(default)]
-    #[schemars(with = "BTreeMap<String, Model>")]
+    #[schemars(with = "BTreeMap<String, ModelTable>")]
     // Names are spanned to point at a model's header.
-    pub(super) models: BTreeMap<Spanned<String>, Model>,
+    pub(super) models: BTreeMap<Spanned<String>, ModelTable>,
 }
 
 /// The server itself.
@@ -56,31 +56,31 @@ pub(super) struct Serve {
 /// The program for models that give flags.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
-pub(super) struct Engine {
+pub(super) struct EngineTable {
     /// The program, with its first arguments if it takes any. Default: `llama-server`.
-    #[schemars(with = "Option<Words>")]
-    pub(super) command: Option<Spanned<Words>>,
+    #[schemars(with = "Option<WordList>")]
+    pub(super) command: Option<Spanned<WordList>>,
 }
 
 /// A model: either `model` and `flags` for llama-server, or `cmd` for any program that speaks the OpenAI
 /// protocol.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
-pub(super) struct Model {
+pub(super) struct ModelTable {
     /// Path of the GGUF file.
     pub(super) model: Option<String>,
     /// llama-server's flags.
-    #[schemars(with = "Option<Words>")]
-    pub(super) flags: Option<Spanned<Words>>,
+    #[schemars(with = "Option<WordList>")]
+    pub(super) flags: Option<Spanned<WordList>>,
     /// The llama-server for this model, where it differs from `[engine]`.
-    #[schemars(with = "Option<Words>")]
-    pub(super) program: Option<Spanned<Words>>,
+    #[schemars(with = "Option<WordList>")]
+    pub(super) program: Option<Spanned<WordList>>,
     /// A whole command; `${PORT}` stands for the port it is to listen on.
-    #[schemars(with = "Option<Words>")]
-    pub(super) cmd: Option<Spanned<Words>>,
+    #[schemars(with = "Option<WordList>")]
+    pub(super) cmd: Option<Spanned<WordList>>,
     /// Command that stops it instead of a signal; may contain `${PID}` and `${PORT}`.
-    #[schemars(with = "Option<Words>")]
-    pub(super) stop: Option<Spanned<Words>>,
+    #[schemars(with = "Option<WordList>")]
+    pub(super) stop: Option<Spanned<WordList>>,
     /// Address on which a `cmd` listens. Default: `http://127.0.0.1:${PORT}`.
     pub(super) proxy: Option<String>,
     /// The path that answers 200 once a `cmd` is ready, or `none`. Default: `/health`.
@@ -153,9 +153,9 @@ pub(super) struct Guard {
     /// set by hand instead of `need`.
     pub(super) keep: Option<Size>,
     /// ggml's legacy pool: served by guard's own policy, made of managed memory, or left alone.
-    pub(super) pool: Option<PoolChoice>,
+    pub(super) pool: Option<PoolName>,
     /// `managed`: serve a failed allocation from managed memory.
-    pub(super) on_oom: Option<OnOom>,
+    pub(super) on_oom: Option<OnOomName>,
     /// Report to the engine that its cards have no virtual memory management.
     pub(super) hide_vmm: Option<bool>,
     /// Contexts on cards that are not the model's.
@@ -164,7 +164,7 @@ pub(super) struct Guard {
 
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub(super) enum PoolChoice {
+pub(super) enum PoolName {
     Ours,
     Managed,
     Leave,
@@ -172,7 +172,7 @@ pub(super) enum PoolChoice {
 
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub(super) enum OnOom {
+pub(super) enum OnOomName {
     Managed,
 }
 
@@ -184,7 +184,7 @@ pub(super) enum ContextsChoice {
     Refuse,
 }
 
-impl From<Guard> for GuardWish {
+impl From<Guard> for GuardSettings {
     fn from(guard: Guard) -> Self {
         let seconds = |length: Length| {
             // Rounded up: guard waits in whole seconds, and 0 would not wait.
@@ -201,11 +201,11 @@ impl From<Guard> for GuardWish {
             need: guard.need.map(Into::into),
             keep: guard.keep.map(Into::into),
             pool: guard.pool.map(|pool| match pool {
-                PoolChoice::Ours => GgmlPoolMode::Ours,
-                PoolChoice::Managed => GgmlPoolMode::Managed,
-                PoolChoice::Leave => GgmlPoolMode::Leave,
+                PoolName::Ours => GgmlPoolMode::Ours,
+                PoolName::Managed => GgmlPoolMode::Managed,
+                PoolName::Leave => GgmlPoolMode::Leave,
             }),
-            on_oom_managed: guard.on_oom.map(|OnOom::Managed| true),
+            on_oom_managed: guard.on_oom.map(|OnOomName::Managed| true),
             hide_vmm: guard.hide_vmm,
             contexts: guard.contexts.map(|contexts| match contexts {
                 ContextsChoice::Leave => Contexts::Leave,
@@ -219,7 +219,7 @@ impl From<Guard> for GuardWish {
 /// Arguments: a list, or one line split as a shell splits it.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(untagged, expecting = "a line of text or a list of texts")]
-pub(super) enum Words {
+pub(super) enum WordList {
     Line(String),
     List(Vec<String>),
 }

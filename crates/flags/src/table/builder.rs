@@ -1,46 +1,46 @@
 //! Builders of the flag table's rows, and what their setters do to a field.
 
-use super::{Effect, Flag, Known, Setter, Takes};
+use super::{Flag, FlagArity, FlagClass, KnownFlag, Setter};
 use crate::failure::FlagError;
 
-pub(super) const fn row(names: &'static [&'static str], takes: Takes) -> Flag {
+pub(super) const fn row(names: &'static [&'static str], takes: FlagArity) -> Flag {
     Flag {
         names,
         negations: &[],
         env: None,
         takes,
         // Most flags concern sampling, logging or threads; a row states only what differs.
-        effect: Effect::None,
+        effect: FlagClass::None,
         setter: None,
-        known: Known::Today,
+        known: KnownFlag::Today,
     }
 }
 
 pub(super) const fn bare(names: &'static [&'static str]) -> Flag {
-    row(names, Takes::Nothing)
+    row(names, FlagArity::Nothing)
 }
 
 pub(super) const fn value(names: &'static [&'static str]) -> Flag {
-    row(names, Takes::Value)
+    row(names, FlagArity::Value)
 }
 
 pub(super) const fn number(names: &'static [&'static str]) -> Flag {
-    row(names, Takes::Number)
+    row(names, FlagArity::Number)
 }
 
 pub(super) const fn two_values(names: &'static [&'static str]) -> Flag {
-    row(names, Takes::TwoValues)
+    row(names, FlagArity::TwoValues)
 }
 
 pub(super) const fn switch(names: &'static [&'static str], negations: &'static [&'static str]) -> Flag {
-    let mut flag = row(names, Takes::Switch);
+    let mut flag = row(names, FlagArity::Switch);
     flag.negations = negations;
     flag
 }
 
 pub(super) const fn bundle(names: &'static [&'static str]) -> Flag {
     // The spelling selects the bundle, so all bundles share one setter.
-    let flag = bare(names).does(Effect::Bundle);
+    let flag = bare(names).does(FlagClass::Bundle);
     flag.sets(|wish, given| {
         wish.take_bundle(given.flag);
         Ok(())
@@ -53,7 +53,7 @@ impl Flag {
         self
     }
 
-    pub(super) const fn does(mut self, effect: Effect) -> Self {
+    pub(super) const fn does(mut self, effect: FlagClass) -> Self {
         self.effect = effect;
         self
     }
@@ -64,17 +64,17 @@ impl Flag {
     }
 
     pub(super) const fn removed(mut self, instead: &'static str) -> Self {
-        self.known = Known::Before(instead);
+        self.known = KnownFlag::Before(instead);
         self
     }
 
     pub(super) const fn ik(mut self) -> Self {
-        self.known = Known::Ik;
+        self.known = KnownFlag::Ik;
         self
     }
 
     pub(super) const fn preset_only(mut self) -> Self {
-        self.known = Known::Preset;
+        self.known = KnownFlag::Preset;
         self
     }
 }

@@ -3,7 +3,7 @@
 use plimsoll_model::Pooling;
 
 use super::builder::{add, bare, bundle, number, put, put_if, raise, row, switch, two_values, value};
-use super::{Effect, Flag, Takes};
+use super::{Flag, FlagArity, FlagClass};
 use crate::wish::FlashAttention;
 
 /// Every flag known.
@@ -54,7 +54,7 @@ pub static FLAGS: &[Flag] = &[
         .sets(|wish, given| put(&mut wish.unified_cache, Ok(Some(given.on())))),
     switch(&["--cache-idle-slots"], &["--no-cache-idle-slots"]).env("LLAMA_ARG_CACHE_IDLE_SLOTS"),
     switch(&["--context-shift"], &["--no-context-shift"]).env("LLAMA_ARG_CONTEXT_SHIFT"),
-    row(&["-fa", "--flash-attn"], Takes::OptionalValue)
+    row(&["-fa", "--flash-attn"], FlagArity::OptionalValue)
         .env("LLAMA_ARG_FLASH_ATTN")
         .sets(|wish, given| put(&mut wish.flash_attention, given.flash_attention())),
     // Sampling runs on the host, except with `--backend-sampling`, which adds nodes to the graph.
@@ -132,11 +132,11 @@ pub static FLAGS: &[Flag] = &[
     // The projector is a second model beside the first.
     value(&["-mm", "--mmproj"])
         .env("LLAMA_ARG_MMPROJ")
-        .does(Effect::Projector)
+        .does(FlagClass::Projector)
         .sets(|wish, given| put(&mut wish.projector, given.text().map(Some))),
     value(&["-mmu", "--mmproj-url"])
         .env("LLAMA_ARG_MMPROJ_URL")
-        .does(Effect::Projector)
+        .does(FlagClass::Projector)
         .sets(|wish, given| put(&mut wish.projector, given.text().map(Some))),
     switch(&["--mmproj-auto"], &["--no-mmproj", "--no-mmproj-auto"])
         .env("LLAMA_ARG_MMPROJ_AUTO")
@@ -175,12 +175,12 @@ pub static FLAGS: &[Flag] = &[
     // Placement of layers and tensors on cards.
     value(&["-dev", "--device"])
         .env("LLAMA_ARG_DEVICE")
-        .does(Effect::Devices)
+        .does(FlagClass::Devices)
         .sets(|wish, given| put(&mut wish.devices, given.names())),
     bare(&["--list-devices"]),
     value(&["-ot", "--override-tensor"])
         .env("LLAMA_ARG_OVERRIDE_TENSOR")
-        .does(Effect::Overrides)
+        .does(FlagClass::Overrides)
         .sets(|wish, given| add(&mut wish.overrides, given.overrides())),
     bare(&["-cmoe", "--cpu-moe"])
         .env("LLAMA_ARG_CPU_MOE")
@@ -199,11 +199,11 @@ pub static FLAGS: &[Flag] = &[
         .sets(|wish, given| put(&mut wish.tensor_split, given.proportions())),
     number(&["-mg", "--main-gpu"])
         .env("LLAMA_ARG_MAIN_GPU")
-        .does(Effect::MainGpu)
+        .does(FlagClass::MainGpu)
         .sets(|wish, given| put(&mut wish.main_gpu, given.natural().map(Some))),
     value(&["-fit", "--fit"])
         .env("LLAMA_ARG_FIT")
-        .does(Effect::Fit)
+        .does(FlagClass::Fit)
         .sets(|wish, given| put(&mut wish.fit, given.truth())),
     value(&["-fitt", "--fit-target"]).env("LLAMA_ARG_FIT_TARGET"),
     number(&["-fitc", "--fit-ctx"])
@@ -215,45 +215,45 @@ pub static FLAGS: &[Flag] = &[
         .sets(|wish, given| put(&mut wish.op_offload, Ok(given.on()))),
     // Adapters are loaded beside the weights they change.
     value(&["--lora"])
-        .does(Effect::Adapters)
+        .does(FlagClass::Adapters)
         .sets(|wish, given| add(&mut wish.adapters, given.fields())),
     value(&["--lora-scaled"])
-        .does(Effect::ScaledAdapters)
+        .does(FlagClass::ScaledAdapters)
         .sets(|wish, given| add(&mut wish.adapters, given.scaled_files())),
     value(&["--control-vector"])
-        .does(Effect::ControlVectors)
+        .does(FlagClass::ControlVectors)
         .sets(|wish, given| add(&mut wish.control_vectors, given.fields())),
     value(&["--control-vector-scaled"])
-        .does(Effect::ControlVectors)
+        .does(FlagClass::ControlVectors)
         .sets(|wish, given| add(&mut wish.control_vectors, given.fields())),
     two_values(&["--control-vector-layer-range"]),
     // Addresses, names and keys belong to the router; Plimsoll sets them for its children.
     value(&["-a", "--alias"])
         .env("LLAMA_ARG_ALIAS")
-        .does(Effect::Router),
+        .does(FlagClass::Router),
     value(&["--tags"]).env("LLAMA_ARG_TAGS"),
     // Sources of the model.
     value(&["-m", "--model"])
         .env("LLAMA_ARG_MODEL")
-        .does(Effect::Model)
+        .does(FlagClass::Model)
         .sets(|wish, given| put(&mut wish.model, given.text().map(Some))),
     value(&["-mu", "--model-url"])
         .env("LLAMA_ARG_MODEL_URL")
-        .does(Effect::Remote)
+        .does(FlagClass::Remote)
         .sets(|wish, given| put(&mut wish.remote, given.text().map(Some))),
     value(&["-dr", "--docker-repo"])
         .env("LLAMA_ARG_DOCKER_REPO")
-        .does(Effect::Remote)
+        .does(FlagClass::Remote)
         .sets(|wish, given| put(&mut wish.remote, given.text().map(Some))),
     value(&["-hf", "-hfr", "--hf-repo"])
         .env("LLAMA_ARG_HF_REPO")
-        .does(Effect::Remote)
+        .does(FlagClass::Remote)
         .sets(|wish, given| put(&mut wish.remote, given.text().map(Some))),
     value(&["-hff", "--hf-file"]).env("LLAMA_ARG_HF_FILE"),
     value(&["-hft", "--hf-token"]).env("HF_TOKEN"),
     number(&["--embd-normalize"]),
-    value(&["--host"]).env("LLAMA_ARG_HOST").does(Effect::Router),
-    number(&["--port"]).env("LLAMA_ARG_PORT").does(Effect::Router),
+    value(&["--host"]).env("LLAMA_ARG_HOST").does(FlagClass::Router),
+    number(&["--port"]).env("LLAMA_ARG_PORT").does(FlagClass::Router),
     bare(&["--reuse-port"]).env("LLAMA_ARG_REUSE_PORT"),
     value(&["--path"]).env("LLAMA_ARG_STATIC_PATH"),
     value(&["--cors-origins"]).env("LLAMA_ARG_CORS_ORIGINS"),
@@ -283,16 +283,16 @@ pub static FLAGS: &[Flag] = &[
             put(&mut wish.embeddings, Ok(true))?;
             put(&mut wish.pooling, Ok(Some(Pooling::Rank)))
         }),
-    value(&["--api-key"]).env("LLAMA_API_KEY").does(Effect::Router),
+    value(&["--api-key"]).env("LLAMA_API_KEY").does(FlagClass::Router),
     value(&["--api-key-file"])
         .env("LLAMA_ARG_API_KEY_FILE")
-        .does(Effect::Router),
+        .does(FlagClass::Router),
     value(&["--ssl-key-file"])
         .env("LLAMA_ARG_SSL_KEY_FILE")
-        .does(Effect::Router),
+        .does(FlagClass::Router),
     value(&["--ssl-cert-file"])
         .env("LLAMA_ARG_SSL_CERT_FILE")
-        .does(Effect::Router),
+        .does(FlagClass::Router),
     value(&["--chat-template-kwargs"]).env("LLAMA_ARG_CHAT_TEMPLATE_KWARGS"),
     number(&["-to", "--timeout"]).env("LLAMA_ARG_TIMEOUT"),
     number(&["--sse-ping-interval"]).env("LLAMA_ARG_SSE_PING_INTERVAL"),
@@ -307,16 +307,16 @@ pub static FLAGS: &[Flag] = &[
     // Options of llama-server's own router, which Plimsoll replaces.
     value(&["--models-dir"])
         .env("LLAMA_ARG_MODELS_DIR")
-        .does(Effect::Router),
+        .does(FlagClass::Router),
     value(&["--models-preset"])
         .env("LLAMA_ARG_MODELS_PRESET")
-        .does(Effect::Router),
+        .does(FlagClass::Router),
     number(&["--models-max"])
         .env("LLAMA_ARG_MODELS_MAX")
-        .does(Effect::Router),
+        .does(FlagClass::Router),
     switch(&["--models-autoload"], &["--no-models-autoload"])
         .env("LLAMA_ARG_MODELS_AUTOLOAD")
-        .does(Effect::Router),
+        .does(FlagClass::Router),
     // Chat templates and reasoning: text only.
     switch(&["--jinja"], &["--no-jinja"]).env("LLAMA_ARG_JINJA"),
     value(&["--reasoning-format"]).env("LLAMA_ARG_THINK"),
@@ -345,7 +345,7 @@ pub static FLAGS: &[Flag] = &[
     // Speculative decoding: the draft model has a cache and a compute buffer of its own.
     value(&["--spec-draft-hf", "-hfd", "-hfrd", "--hf-repo-draft"])
         .env("LLAMA_ARG_SPEC_DRAFT_HF_REPO")
-        .does(Effect::DraftRemote)
+        .does(FlagClass::DraftRemote)
         .sets(|wish, given| put(&mut wish.draft_remote, given.text().map(Some))),
     number(&["--spec-draft-threads", "-td", "--threads-draft"]),
     number(&["--spec-draft-threads-batch", "-tbd", "--threads-batch-draft"]),
@@ -365,7 +365,7 @@ pub static FLAGS: &[Flag] = &[
         .env("LLAMA_ARG_SPEC_DRAFT_CACHE_TYPE_V")
         .sets(|wish, given| put(&mut wish.draft_cache_value, given.cache_type())),
     value(&["--spec-draft-override-tensor", "-otd", "--override-tensor-draft"])
-        .does(Effect::DraftOverrides)
+        .does(FlagClass::DraftOverrides)
         .sets(|wish, given| add(&mut wish.draft_overrides, given.overrides())),
     bare(&["--spec-draft-cpu-moe", "-cmoed", "--cpu-moe-draft"])
         .env("LLAMA_ARG_SPEC_DRAFT_CPU_MOE")
@@ -390,7 +390,7 @@ pub static FLAGS: &[Flag] = &[
     )
     .env("LLAMA_ARG_SPEC_DRAFT_BACKEND_SAMPLING"),
     value(&["--spec-draft-device", "-devd", "--device-draft"])
-        .does(Effect::DraftDevices)
+        .does(FlagClass::DraftDevices)
         .sets(|wish, given| put(&mut wish.draft_devices, given.names())),
     value(&[
         "--spec-draft-ngl",
@@ -402,11 +402,11 @@ pub static FLAGS: &[Flag] = &[
     .sets(|wish, given| put(&mut wish.draft_gpu_layers, given.layers())),
     value(&["--spec-draft-model", "-md", "--model-draft"])
         .env("LLAMA_ARG_SPEC_DRAFT_MODEL")
-        .does(Effect::Draft)
+        .does(FlagClass::Draft)
         .sets(|wish, given| put(&mut wish.draft_model, given.text().map(Some))),
     value(&["--spec-type"])
         .env("LLAMA_ARG_SPEC_TYPE")
-        .does(Effect::Speculation)
+        .does(FlagClass::Speculation)
         .sets(|wish, given| add(&mut wish.speculation, given.speculation())),
     // N-gram drafts reuse tokens of the prompt: no model, no memory on a card.
     number(&["--spec-ngram-mod-n-min"]),

@@ -1,7 +1,7 @@
 //! The flags that stand for several: a model from the net and how to run it
 //! (`common/arg.cpp: --fim-qwen-*, --gpt-oss-*, … @ b10605`).
 
-use super::{Parallel, Wish};
+use super::{ModelParams, Parallel};
 
 struct Bundle {
     name: &'static str,
@@ -94,7 +94,7 @@ static BUNDLES: [Bundle; 11] = [
     ),
 ];
 
-impl Wish {
+impl ModelParams {
     pub(crate) fn take_bundle(&mut self, name: &str) {
         let Some(bundle) = BUNDLES.iter().find(|bundle| bundle.name == name) else {
             return;

@@ -12,8 +12,8 @@ use serde_json::Value;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use super::answer::{Answer, Failure, StreamParser};
-use super::refused::Refused;
+use super::answer::{LoadAnswer, LoadFailure, StreamParser};
+use super::refused::LoadRefusals;
 use super::target::Target;
 
 /// Size limit of a response that is not streamed.
@@ -43,17 +43,17 @@ impl Client {
     }
 
     /// Sends a request and reads the stream to its end.
-    pub async fn ask(&mut self, body: Bytes) -> Result<Answer, Failure> {
+    pub async fn ask(&mut self, body: Bytes) -> Result<LoadAnswer, LoadFailure> {
         let patience = self.patience;
         let answer = timeout(patience, self.stream(body)).await;
         // HTTP/1.1 cannot skip the rest of a response, so a connection with an unread one cannot be reused.
         if !matches!(answer, Ok(Ok(_))) {
             self.connection = None;
         }
-        answer.unwrap_or(Err(Failure::Late))
+        answer.unwrap_or(Err(LoadFailure::Late))
     }
 
-    async fn stream(&mut self, body: Bytes) -> Result<Answer, Failure> {
+    async fn stream(&mut self, body: Bytes) -> Result<LoadAnswer, LoadFailure> {
         let start = Instant::now();
         let mut response = self.send(Method::POST, "/v1/chat/completions", body).await?;
         if !response.status().is_success() {
@@ -61,7 +61,7 @@ impl Client {
         }
         let mut coming = StreamParser::default();
         while let Some(frame) = response.frame().await {
-            let frame = frame.map_err(|_| Failure::Broken)?;
+            let frame = frame.map_err(|_| LoadFailure::Broken)?;
             if let Some(bytes) = frame.data_ref() {
                 coming.feed(bytes, start.elapsed())?;
             }
@@ -70,7 +70,7 @@ impl Client {
     }
 
     /// Reads a small response as JSON.
-    pub async fn json(&mut self, method: Method, path: &str, body: Bytes) -> Result<Value, Failure> {
+    pub async fn json(&mut self, method: Method, path: &str, body: Bytes) -> Result<Value, LoadFailure> {
         let patience = self.patience;
         let read = async {
             let response = self.send(method, path, body).await?;
@@ -78,9 +78,9 @@ impl Client {
                 return Err(refusal(response).await);
             }
             let bytes = collected(response).await?;
-            serde_json::from_slice(&bytes).map_err(|_| Failure::Malformed("no JSON"))
+            serde_json::from_slice(&bytes).map_err(|_| LoadFailure::Malformed("no JSON"))
         };
-        let read = timeout(patience, read).await.unwrap_or(Err(Failure::Late));
+        let read = timeout(patience, read).await.unwrap_or(Err(LoadFailure::Late));
         if read.is_err() {
             self.connection = None;
         }
@@ -88,7 +88,12 @@ impl Client {
     }
 
     /// Sends on the kept connection, or on a new one if the server has closed it.
-    async fn send(&mut self, method: Method, path: &str, body: Bytes) -> Result<Response<Incoming>, Failure> {
+    async fn send(
+        &mut self,
+        method: Method,
+        path: &str,
+        body: Bytes,
+    ) -> Result<Response<Incoming>, LoadFailure> {
         let mut is_fresh = false;
         loop {
             let mut connection = match self.connection.take().filter(|kept| !kept.is_closed()) {
@@ -114,8 +119,8 @@ impl Client {
                 // again.
                 Err(_) if !is_fresh => {}
                 // On a fresh connection the same error means that the server died with the request.
-                Err(error) if error.is_incomplete_message() => return Err(Failure::Broken),
-                Err(error) => return Err(Failure::Connect(error.to_string())),
+                Err(error) if error.is_incomplete_message() => return Err(LoadFailure::Broken),
+                Err(error) => return Err(LoadFailure::Connect(error.to_string())),
             }
         }
     }
@@ -137,8 +142,8 @@ impl Client {
         request
     }
 
-    async fn connect(&self) -> Result<SendRequest<Full<Bytes>>, Failure> {
-        let failed = |error: &dyn std::fmt::Display| Failure::Connect(error.to_string());
+    async fn connect(&self) -> Result<SendRequest<Full<Bytes>>, LoadFailure> {
+        let failed = |error: &dyn std::fmt::Display| LoadFailure::Connect(error.to_string());
         // Connecting has its own limit: the patience for an answer is minutes, since it may include a model
         // load.
         let stream = timeout(
@@ -147,7 +152,7 @@ impl Client {
         );
         let stream = stream
             .await
-            .map_err(|_| Failure::Late)?
+            .map_err(|_| LoadFailure::Late)?
             .map_err(|error| failed(&error))?;
         // Nagle's algorithm would delay a small request behind the server's delayed ACK by up to 40 ms.
         stream.set_nodelay(true).map_err(|error| failed(&error))?;
@@ -162,15 +167,15 @@ impl Client {
     }
 }
 
-async fn refusal(response: Response<Incoming>) -> Failure {
+async fn refusal(response: Response<Incoming>) -> LoadFailure {
     let status = response.status().as_u16();
     let body = collected(response).await.unwrap_or_default();
-    let refused = Box::new(Refused::read(&body));
-    Failure::Status { status, refused }
+    let refused = Box::new(LoadRefusals::read(&body));
+    LoadFailure::Status { status, refused }
 }
 
-async fn collected(response: Response<Incoming>) -> Result<Bytes, Failure> {
+async fn collected(response: Response<Incoming>) -> Result<Bytes, LoadFailure> {
     let limited = http_body_util::Limited::new(response.into_body(), MOST_BODY);
-    let body = limited.collect().await.map_err(|_| Failure::Broken)?;
+    let body = limited.collect().await.map_err(|_| LoadFailure::Broken)?;
     Ok(body.to_bytes())
 }

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use clap::{Args, Subcommand};
 use plimsoll_launch::engine;
 use plimsoll_launch::engine::{
-    EngineError, EngineProgram, Home, HomeError, InstallError, Origin, RELEASE, Step,
+    EngineError, EngineOrigin, EngineProgram, Home, HomeError, InstallError, InstallStep, RELEASE,
 };
 use serde::Serialize;
 
@@ -85,7 +85,7 @@ fn list(json: bool) -> Result<(), Error> {
         .collect();
     let rows: Vec<Row> = found.iter().map(Row::of).collect();
     if json {
-        return print_json(&Listing {
+        return print_json(&EngineListing {
             schema: "plimsoll.engines/1",
             engines: &rows,
         });
@@ -105,13 +105,13 @@ fn list(json: bool) -> Result<(), Error> {
 }
 
 /// Prints the next step of the installation on stderr; a failed write does not stop the installation.
-pub(super) fn report(step: Step, to: &mut impl Write) {
+pub(super) fn report(step: InstallStep, to: &mut impl Write) {
     let _ = match step {
-        Step::WaitForOther => writeln!(to, "another installation is running, waiting for it"),
-        Step::MakeVenv => writeln!(to, "making a Python environment"),
-        Step::FetchWheel => writeln!(to, "fetching xllamacpp {RELEASE} from PyPI (34 MB)"),
-        Step::WriteAdapter => writeln!(to, "writing the llama-server adapter"),
-        Step::AlreadyThere => writeln!(to, "the engine is already there"),
+        InstallStep::WaitForOther => writeln!(to, "another installation is running, waiting for it"),
+        InstallStep::MakeVenv => writeln!(to, "making a Python environment"),
+        InstallStep::FetchWheel => writeln!(to, "fetching xllamacpp {RELEASE} from PyPI (34 MB)"),
+        InstallStep::WriteAdapter => writeln!(to, "writing the llama-server adapter"),
+        InstallStep::AlreadyThere => writeln!(to, "the engine is already there"),
     };
 }
 
@@ -124,7 +124,7 @@ fn show_path(program: &EngineProgram, json: bool) -> Result<(), Error> {
 }
 
 #[derive(Serialize)]
-struct Listing<'a> {
+struct EngineListing<'a> {
     schema: &'static str,
     engines: &'a [Row<'a>],
 }
@@ -133,7 +133,7 @@ struct Listing<'a> {
 #[derive(Serialize)]
 struct Row<'a> {
     path: &'a Path,
-    origin: Origin,
+    origin: EngineOrigin,
     kind: Option<&'static str>,
     build: Option<u32>,
     /// Its version line, unchanged.
@@ -162,9 +162,9 @@ impl<'a> Row<'a> {
 
     fn line(&self) -> String {
         let origin = match self.origin {
-            Origin::Configured => "configured",
-            Origin::SearchPath => "on PATH",
-            Origin::Installed => "installed",
+            EngineOrigin::Configured => "configured",
+            EngineOrigin::SearchPath => "on PATH",
+            EngineOrigin::Installed => "installed",
         };
         let build = self
             .build

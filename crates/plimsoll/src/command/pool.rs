@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 use plimsoll_pool::generate::GenerateError;
-use plimsoll_pool::trace::{CsvError, RecordError};
+use plimsoll_pool::trace::{CsvError, TraceRecordError};
 
 use crate::report::ExitStatus;
 
@@ -41,7 +41,7 @@ pub(crate) enum Error {
     #[error("`{path}`: {error}")]
     Csv { path: PathBuf, error: CsvError },
     #[error("`{path}`: {error}")]
-    Record { path: PathBuf, error: RecordError },
+    Record { path: PathBuf, error: TraceRecordError },
     #[error("cannot generate the trace: {0}")]
     Generate(#[from] GenerateError),
     #[error("cannot write `{path}`: {error}")]

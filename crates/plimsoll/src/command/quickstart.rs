@@ -17,7 +17,7 @@ use clap::Args;
 use plimsoll_base::Card;
 use plimsoll_launch::engine;
 use plimsoll_launch::engine::{EngineProgram, Home, HomeError, InstallError};
-use plimsoll_planner::Engine;
+use plimsoll_planner::EngineBuild;
 use plimsoll_serve::Listen;
 use plimsoll_serve::{Daemon, DaemonError, Setup};
 
@@ -73,7 +73,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Error> {
     let home = Home::from_environment()?;
     let engine = install(&home)?;
     // An engine that prints no version still runs the tour; its plan uses the newest formulas.
-    let identity = engine::identify(&engine).map_or(Engine::LLAMA_CPP, |identity| identity.engine);
+    let identity = engine::identify(&engine).map_or(EngineBuild::LLAMA_CPP, |identity| identity.engine);
     title("two models, small enough to be made here");
     let folder = Folder::make(&arguments.folder.unwrap_or_else(|| home.quickstart()))?;
     for member in &folder.pair {
@@ -96,7 +96,7 @@ fn install(home: &Home) -> Result<EngineProgram, Error> {
     Ok(engine)
 }
 
-fn show_plans(folder: &Folder, engine: Engine, budget: &Card) -> Result<(), Error> {
+fn show_plans(folder: &Folder, engine: EngineBuild, budget: &Card) -> Result<(), Error> {
     title(format_args!(
         "the plan: what each will take, read from its header before anything starts; the budget is {}",
         tour::size(budget.total)
@@ -119,7 +119,7 @@ fn setup(folder: &Folder, engine: EngineProgram, budget: &Card, listen: SocketAd
         log_file: None,
         ask: None,
         reclaim_before_load: None,
-        guard: plimsoll_config::GuardWish::default(),
+        guard: plimsoll_config::GuardSettings::default(),
         origins: Vec::new(),
     }
 }

@@ -11,10 +11,12 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use plimsoll_base::Bytes;
 use plimsoll_config::Launch;
-use plimsoll_flags::{FlagError, Program};
-use plimsoll_host::{Goal, Verdict};
+use plimsoll_flags::{FlagError, ProgramKind};
+use plimsoll_host::{ReclaimGoal, StepVerdict};
 use plimsoll_probe::sysroot::{OpenSysrootError, Sysroot};
-use plimsoll_reclaim::{Hands, Outcome, ReclaimError, Whom, Wish, files_of, reclaim, unit};
+use plimsoll_reclaim::{
+    NeighbourSelection, ReclaimError, ReclaimOutcome, ReclaimRequest, RootSteps, files_of, reclaim, unit,
+};
 use plimsoll_serve::{Config, ReadConfigError};
 
 use super::run::cards::CardError;
@@ -132,12 +134,12 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
 }
 
 /// Returns true if the goal is met, or with `--dry-run` would be.
-fn is_met(wish: &Wish, outcome: &Outcome) -> bool {
-    outcome.is_enough() || wish.dry_run && outcome.last.verdict == Verdict::Reachable
+fn is_met(wish: &ReclaimRequest, outcome: &ReclaimOutcome) -> bool {
+    outcome.is_enough() || wish.dry_run && outcome.last.verdict == StepVerdict::Reachable
 }
 
 impl Arguments {
-    fn wish(&self) -> Result<Wish, Error> {
+    fn wish(&self) -> Result<ReclaimRequest, Error> {
         let mut files: Vec<PathBuf> = self.files.iter().flat_map(|path| files_of(path)).collect();
         if let Some(config) = &self.config {
             files.extend(models_of(config)?);
@@ -146,8 +148,8 @@ impl Arguments {
         // pages must not be counted twice.
         files.sort();
         files.dedup();
-        Ok(Wish {
-            goal: Goal {
+        Ok(ReclaimRequest {
+            goal: ReclaimGoal {
                 need: self.need.unwrap_or_default(),
                 order: self.contiguous,
             },
@@ -157,7 +159,7 @@ impl Arguments {
             }),
             files,
             hands: self.hands(),
-            whom: Whom::Everybody,
+            whom: NeighbourSelection::Everybody,
             patience: self.patience(),
             force: self.force,
             // Steps on a captured tree would act on this machine, not on the captured one.
@@ -169,13 +171,13 @@ impl Arguments {
         Duration::from_secs(self.wait)
     }
 
-    fn hands(&self) -> Hands {
+    fn hands(&self) -> RootSteps {
         match self.with {
-            Some(Helper::Sudo) => Hands::Sudo,
-            Some(Helper::Systemd) => Hands::Systemd,
+            Some(Helper::Sudo) => RootSteps::Sudo,
+            Some(Helper::Systemd) => RootSteps::Systemd,
             // Root needs no helper, and sudo or systemd may be missing in a container.
-            None if rustix::process::geteuid().is_root() => Hands::Own,
-            None => Hands::None,
+            None if rustix::process::geteuid().is_root() => RootSteps::Own,
+            None => RootSteps::None,
         }
     }
 }
@@ -190,7 +192,7 @@ fn models_of(config: &Path) -> Result<Vec<PathBuf>, Error> {
             Launch::Command { options, .. } => options,
         };
         let wish = options
-            .map(|options| options.wish(Program::LlamaServer))
+            .map(|options| options.wish(ProgramKind::LlamaServer))
             .transpose();
         let wish = wish.map_err(|error| Error::Flags {
             model: entry.name,

@@ -2,12 +2,12 @@
 
 use clap::{Args, ValueEnum};
 use plimsoll_base::Bytes;
-use plimsoll_config::GuardWish;
+use plimsoll_config::GuardSettings;
 use plimsoll_wire::options::GgmlPoolMode;
 
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "When an allocation does not fit")]
-pub(crate) struct Rungs {
+pub(crate) struct OomLadder {
     /// Free what guard's own pools hold idle, then retry
     #[arg(long)]
     reuse: bool,
@@ -53,11 +53,11 @@ enum PoolChoice {
     Leave,
 }
 
-impl Rungs {
-    pub(crate) fn wish(&self) -> GuardWish {
+impl OomLadder {
+    pub(crate) fn wish(&self) -> GuardSettings {
         // An absent flag must be `None`, not `Some(false)`, which would override the configuration file.
         let said = |flag: bool| flag.then_some(true);
-        GuardWish {
+        GuardSettings {
             reuse: said(self.reuse),
             chunk: self.chunk,
             reclaim: said(self.reclaim),
@@ -73,7 +73,7 @@ impl Rungs {
             on_oom_managed: self.on_oom.map(|OnOom::Managed| true),
             hide_vmm: said(self.hide_vmm),
             // Budget, mode and contexts come from other options, which `run` and `serve` define differently.
-            ..GuardWish::default()
+            ..GuardSettings::default()
         }
     }
 }

@@ -9,15 +9,15 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use plimsoll_base::{Bytes, Card};
-use plimsoll_config::{GuardMode, GuardWish, ReclaimBeforeLoad};
+use plimsoll_config::{GuardMode, GuardSettings, ReclaimBeforeLoad};
 use plimsoll_launch::PLIMSOLL;
 use plimsoll_scheduler::place::Ledger;
 use plimsoll_serve::Listen;
 use plimsoll_serve::widest;
-use plimsoll_serve::{Check, Daemon, DaemonError, Setup};
+use plimsoll_serve::{ConfigCheck, Daemon, DaemonError, Setup};
 use tokio::runtime::{self, LocalOptions};
 
-use super::rungs::Rungs;
+use super::rungs::OomLadder;
 
 use crate::report::ExitStatus;
 
@@ -79,7 +79,7 @@ pub(crate) struct Arguments {
     #[arg(long = "allow-origin", value_name = "ORIGIN")]
     origins: Vec<String>,
     #[command(flatten)]
-    rungs: Rungs,
+    rungs: OomLadder,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -149,7 +149,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Error> {
         reserve,
         engine,
         log_file,
-        guard: GuardWish {
+        guard: GuardSettings {
             mode: guard.map(|guard| match guard {
                 Guard::Off => GuardMode::Off,
                 Guard::Observe => GuardMode::Observe,
@@ -163,7 +163,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Error> {
     };
     // `--check` ends at once, so it needs no restart for the allocator.
     if check {
-        return on_one_thread(async { Ok(print_check(&Check::of(setup).await?)) });
+        return on_one_thread(async { Ok(print_check(&ConfigCheck::of(setup).await?)) });
     }
     fix_allocator_thresholds();
     on_one_thread(async {
@@ -175,7 +175,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Error> {
 }
 
 /// Prints one line for each card and each model on stdout.
-fn print_check(check: &Check) -> ExitCode {
+fn print_check(check: &ConfigCheck) -> ExitCode {
     let mut stdout = anstream::stdout().lock();
     let mut say = |line: String| {
         // A closed stdout must not change the exit status.

@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use plimsoll_lab::load::{
-    Beside, BesideError, Failure, Figures, Limit, Round, Server, Settings, SoakError, State, StateError,
-    Target, Yardstick, soak, stopped,
+    Beside, BesideError, Figures, LoadFailure, LoadTarget, Round, SoakError, SoakLimit, SoakSettings, State,
+    StateError, Target, WordLength, soak, stopped,
 };
 use plimsoll_probe::{Sampler, StartSamplerError};
 use serde_json::Value;
@@ -99,7 +99,7 @@ pub(crate) enum Error {
     #[error(transparent)]
     Sampler(#[from] StartSamplerError),
     #[error("cannot list the models of {target}: {failure}")]
-    Meet { target: String, failure: Failure },
+    Meet { target: String, failure: LoadFailure },
     #[error(transparent)]
     State(#[from] StateError),
     #[error(transparent)]
@@ -210,7 +210,7 @@ async fn held(arguments: &Arguments) -> Result<Rendered, Error> {
 }
 
 /// Asks the server for its models, and finds its process.
-async fn meet(arguments: &Arguments) -> Result<(Server, Figures), Error> {
+async fn meet(arguments: &Arguments) -> Result<(LoadTarget, Figures), Error> {
     let sampler = Sampler::start()?;
     // A wrong process id would show flat memory, which looks like a server without a leak.
     if let Some(pid) = arguments.pid.filter(|_| server_is_gone(arguments.pid)) {
@@ -218,7 +218,7 @@ async fn meet(arguments: &Arguments) -> Result<(Server, Figures), Error> {
     }
     let target = arguments.target.clone();
     let named = target.to_string();
-    let server = Server::meet(
+    let server = LoadTarget::meet(
         target,
         arguments.api_key.clone(),
         arguments.model.clone(),
@@ -236,14 +236,14 @@ fn server_is_gone(pid: Option<u32>) -> bool {
     pid.is_some_and(|pid| plimsoll_probe::process::Process::find(pid).is_none())
 }
 
-fn settings(arguments: &Arguments) -> Settings {
+fn settings(arguments: &Arguments) -> SoakSettings {
     // With a time limit alone, the default number of requests would end the soak early.
     let requests = match arguments.time {
         Some(_) => arguments.requests,
         None => arguments.requests.or(Some(REQUESTS)),
     };
-    Settings {
-        limit: Limit {
+    SoakSettings {
+        limit: SoakLimit {
             time: arguments.time,
             requests,
         },
@@ -252,7 +252,7 @@ fn settings(arguments: &Arguments) -> Settings {
             answer: arguments.answer,
             requests: arguments.round,
             fresh: arguments.fresh,
-            yardstick: Yardstick::default(),
+            yardstick: WordLength::default(),
         },
         clients: usize::from(arguments.clients),
         patience: arguments.patience,
@@ -264,13 +264,13 @@ fn settings(arguments: &Arguments) -> Settings {
 /// Progress on stderr: a line that is rewritten on a terminal, or a line at each interval in a log.
 #[derive(Debug)]
 struct Progress {
-    limit: Limit,
+    limit: SoakLimit,
     told: Option<Instant>,
     on_terminal: bool,
 }
 
 impl Progress {
-    fn new(limit: Limit) -> Self {
+    fn new(limit: SoakLimit) -> Self {
         Self {
             limit,
             told: None,

@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use clap::Args;
 use plimsoll_base::Bytes;
-use plimsoll_lab::load::{Depth, Failure, Figures, Server, Sweep, Target, sweep, warm_up};
-use plimsoll_planner::{CardPlan, Engine, EngineKind};
+use plimsoll_lab::load::{Figures, LoadFailure, LoadTarget, Sweep, SweepDepth, Target, sweep, warm_up};
+use plimsoll_planner::{CardPlan, EngineBuild, EngineKind};
 use plimsoll_probe::{Sampler, StartSamplerError};
 use tokio::runtime;
 use tokio::task::LocalSet;
@@ -19,7 +19,7 @@ use tokio::task::LocalSet;
 use super::plan::check::again;
 use super::soak::time;
 use crate::report::ExitStatus;
-use crate::screen::{Planned, SweepReport, sweep_head, sweep_row};
+use crate::screen::{SweepPlan, SweepReport, sweep_head, sweep_row};
 
 // A bound against typing errors; the server itself refuses depths beyond its context.
 const MOST_DEPTH: u64 = 4 << 20;
@@ -60,7 +60,7 @@ pub(crate) enum Error {
     #[error(transparent)]
     Sampler(#[from] StartSamplerError),
     #[error("{target} does not answer: {failure}")]
-    Ask { target: String, failure: Failure },
+    Ask { target: String, failure: LoadFailure },
     #[error("cannot write `{}`: {error}", path.display())]
     Draw { path: PathBuf, error: io::Error },
     #[error("cannot start, or write to stdout: {0}")]
@@ -93,13 +93,13 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     Ok(ExitCode::from(u8::from(failed)))
 }
 
-async fn swept(arguments: &Arguments) -> Result<(Server, Sweep, Option<Planned>), Error> {
+async fn swept(arguments: &Arguments) -> Result<(LoadTarget, Sweep, Option<SweepPlan>), Error> {
     let failed = |failure| Error::Ask {
         target: arguments.target.to_string(),
         failure,
     };
     let sampler = Sampler::start()?;
-    let server = Server::meet(
+    let server = LoadTarget::meet(
         arguments.target.clone(),
         arguments.api_key.clone(),
         arguments.model.clone(),
@@ -122,7 +122,7 @@ async fn swept(arguments: &Arguments) -> Result<(Server, Sweep, Option<Planned>)
         };
     };
     tell(&sweep_head());
-    let mut told = |depth: &Depth| tell(&sweep_row(depth, planned));
+    let mut told = |depth: &SweepDepth| tell(&sweep_row(depth, planned));
     let sweep = sweep(
         &server,
         &warm,
@@ -136,14 +136,14 @@ async fn swept(arguments: &Arguments) -> Result<(Server, Sweep, Option<Planned>)
 }
 
 /// Plan from the flags of a llama-server; `None` if its process cannot be read.
-fn planned(pid: u32, build: Option<u32>) -> Option<Planned> {
-    let engine = Engine {
+fn planned(pid: u32, build: Option<u32>) -> Option<SweepPlan> {
+    let engine = EngineBuild {
         kind: EngineKind::LlamaCpp,
         build,
     };
     let plan = again(pid, engine).ok()?;
     let sum = |of: fn(&CardPlan) -> Bytes| plan.cards.iter().map(of).sum();
-    Some(Planned {
+    Some(SweepPlan {
         loaded: sum(|card| card.loaded),
         peak: sum(|card| card.peak),
         context: plan.context,

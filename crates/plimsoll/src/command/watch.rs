@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use plimsoll_doctor::Exit;
-use plimsoll_lab::watch::{Collector, RecordError, Recording, Subject, about};
+use plimsoll_lab::watch::{Collector, Recording, RecordingError, WatchTarget, about};
 use plimsoll_launch::Environment;
 use plimsoll_probe::folder::OwnedFolder;
 use plimsoll_probe::guard::{PAGES, Preload, preload};
@@ -69,7 +69,7 @@ pub(crate) enum Error {
     #[error(transparent)]
     Run(#[from] run::Error),
     #[error(transparent)]
-    Record(#[from] RecordError),
+    Record(#[from] RecordingError),
     #[error(transparent)]
     Show(#[from] show::Error),
     #[error(transparent)]
@@ -118,7 +118,7 @@ async fn attached(arguments: &Arguments) -> Result<ExitCode, Error> {
         .pid
         .map(|pid| Process::find(pid).ok_or(Error::Process { pid }))
         .transpose()?;
-    let subject = Subject {
+    let subject = WatchTarget {
         root: arguments.pid,
         pages: None,
     };
@@ -186,7 +186,7 @@ async fn started(arguments: &Arguments) -> Result<ExitCode, Error> {
         let Ok(pid) = told.await else {
             return std::future::pending().await;
         };
-        let subject = Subject {
+        let subject = WatchTarget {
             root: Some(pid),
             pages: Some(folder.path().to_owned()),
         };
@@ -256,7 +256,7 @@ fn guarded(folder: &OwnedFolder) -> (Environment, Vec<String>) {
 
 async fn begin(
     arguments: &Arguments,
-    subject: Subject,
+    subject: WatchTarget,
     command: Vec<String>,
     mut notes: Vec<String>,
 ) -> Result<(Collector, Recording), Error> {

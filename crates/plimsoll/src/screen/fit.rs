@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Write};
 
-use plimsoll_planner::fit::{Answer, Dimension, Fit, Trade};
+use plimsoll_planner::fit::{Dimension, Fit, FitAnswer, TradeOff};
 
 /// Renders the whole text, with a final line feed.
 pub(crate) fn fit(fit: &Fit) -> String {
@@ -28,7 +28,7 @@ fn write(fit: &Fit, out: &mut String) -> fmt::Result {
     Ok(())
 }
 
-fn write_answer(answer: &Answer, out: &mut String) -> fmt::Result {
+fn write_answer(answer: &FitAnswer, out: &mut String) -> fmt::Result {
     writeln!(out, "{:<6} {}", answer.dimension.name(), answer.text)?;
     // One line suffices where no change of the settings helps.
     let helps = answer.best.is_some() || answer.trades.iter().any(|trade| trade.best.is_some());
@@ -38,7 +38,7 @@ fn write_answer(answer: &Answer, out: &mut String) -> fmt::Result {
     Ok(())
 }
 
-fn best(trade: &Trade) -> String {
+fn best(trade: &TradeOff) -> String {
     let Some(best) = trade.best else {
         return "nothing fits".to_owned();
     };

@@ -5,7 +5,7 @@
 
 use alloc::collections::BTreeMap;
 
-use crate::device::{Address, Device, OutOfMemory, Stream};
+use crate::device::{Address, OutOfMemory, PoolDevice, Stream};
 use crate::policy::{Block, Policy};
 
 #[derive(Clone, Debug, Default)]
@@ -17,7 +17,7 @@ pub struct Direct {
 }
 
 impl Policy for Direct {
-    fn allocate(&mut self, device: &mut dyn Device, size: u64, _: Stream) -> Result<Block, OutOfMemory> {
+    fn allocate(&mut self, device: &mut dyn PoolDevice, size: u64, _: Stream) -> Result<Block, OutOfMemory> {
         let address = device.allocate(size)?;
         // As the driver counts it, so that figures of policies with and without regions can be compared.
         let reserved = size.max(1).next_multiple_of(device.granule());
@@ -27,7 +27,7 @@ impl Policy for Direct {
         Ok(Block { address, size })
     }
 
-    fn deallocate(&mut self, device: &mut dyn Device, block: Block, stream: Stream) {
+    fn deallocate(&mut self, device: &mut dyn PoolDevice, block: Block, stream: Stream) {
         if let Some((asked, reserved)) = self.held.remove(&block.address) {
             device.finish(stream);
             device.free(block.address);

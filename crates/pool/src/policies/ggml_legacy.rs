@@ -10,7 +10,7 @@
 
 use alloc::collections::BTreeMap;
 
-use crate::device::{Address, Device, OutOfMemory, Stream};
+use crate::device::{Address, OutOfMemory, PoolDevice, Stream};
 use crate::policy::{Block, Policy};
 
 const SLOTS: usize = 256;
@@ -45,7 +45,7 @@ struct LegacyBlock {
 
 /// A block that is handed out.
 #[derive(Clone, Copy, Debug)]
-struct Lent {
+struct LiveBlock {
     held: LegacyBlock,
     asked: u64,
 }
@@ -56,7 +56,7 @@ pub struct GgmlLegacy {
     options: GgmlLegacyOptions,
     slots: [LegacyBlock; SLOTS],
     /// The original hands the block's size to its caller and gets it back.
-    lent: BTreeMap<Address, Lent>,
+    lent: BTreeMap<Address, LiveBlock>,
     reserved: u64,
     live: u64,
 }
@@ -81,7 +81,7 @@ impl GgmlLegacy {
     /// A pool that holds idle blocks already: its slots in order, the first one first.
     pub fn holding(
         options: GgmlLegacyOptions,
-        device: &mut dyn Device,
+        device: &mut dyn PoolDevice,
         sizes: &[u64],
     ) -> Result<Self, OutOfMemory> {
         let mut pool = Self::new(options);
@@ -119,7 +119,7 @@ impl GgmlLegacy {
 
     fn grow(
         &mut self,
-        device: &mut dyn Device,
+        device: &mut dyn PoolDevice,
         size: u64,
         stream: Stream,
     ) -> Result<LegacyBlock, OutOfMemory> {
@@ -143,7 +143,7 @@ impl GgmlLegacy {
         Ok(LegacyBlock { address, size: ahead })
     }
 
-    fn flush(&mut self, device: &mut dyn Device) {
+    fn flush(&mut self, device: &mut dyn PoolDevice) {
         for slot in self.slots.iter_mut().filter(|slot| slot.size > 0) {
             let held = core::mem::take(slot);
             device.free(held.address);
@@ -153,12 +153,17 @@ impl GgmlLegacy {
 }
 
 impl Policy for GgmlLegacy {
-    fn allocate(&mut self, device: &mut dyn Device, size: u64, stream: Stream) -> Result<Block, OutOfMemory> {
+    fn allocate(
+        &mut self,
+        device: &mut dyn PoolDevice,
+        size: u64,
+        stream: Stream,
+    ) -> Result<Block, OutOfMemory> {
         let held = match self.take(size) {
             Some(held) => held,
             None => self.grow(device, size, stream)?,
         };
-        self.lent.insert(held.address, Lent { held, asked: size });
+        self.lent.insert(held.address, LiveBlock { held, asked: size });
         self.live += size;
         Ok(Block {
             address: held.address,
@@ -166,7 +171,7 @@ impl Policy for GgmlLegacy {
         })
     }
 
-    fn deallocate(&mut self, device: &mut dyn Device, block: Block, stream: Stream) {
+    fn deallocate(&mut self, device: &mut dyn PoolDevice, block: Block, stream: Stream) {
         let Some(lent) = self.lent.remove(&block.address) else {
             return;
         };

@@ -13,7 +13,7 @@
 
 use alloc::collections::BTreeSet;
 
-use crate::device::{Address, Device, OutOfMemory, Stream};
+use crate::device::{Address, OutOfMemory, PoolDevice, Stream};
 use crate::policy::{Block, Policy};
 
 mod chunks;
@@ -59,7 +59,7 @@ impl Pytorch {
     /// An idle chunk of at least `size` bytes, from the driver if it has to be.
     fn find(
         &mut self,
-        device: &mut dyn Device,
+        device: &mut dyn PoolDevice,
         size: u64,
         kind: ChunkKind,
         stream: Stream,
@@ -77,7 +77,7 @@ impl Pytorch {
 
     fn grow(
         &mut self,
-        device: &mut dyn Device,
+        device: &mut dyn PoolDevice,
         size: u64,
         kind: ChunkKind,
         stream: Stream,
@@ -110,7 +110,7 @@ impl Pytorch {
     }
 
     /// Gives back every segment or page that is idle, once the card is done.
-    fn release(&mut self, device: &mut dyn Device) -> u64 {
+    fn release(&mut self, device: &mut dyn PoolDevice) -> u64 {
         // cudaFree is not permitted during a capture.
         if self.streams.iter().any(|&stream| device.capturing(stream)) {
             return 0;
@@ -135,7 +135,7 @@ impl Pytorch {
 impl Policy for Pytorch {
     fn allocate(
         &mut self,
-        device: &mut dyn Device,
+        device: &mut dyn PoolDevice,
         asked: u64,
         stream: Stream,
     ) -> Result<Block, OutOfMemory> {
@@ -167,7 +167,7 @@ impl Policy for Pytorch {
     }
 
     /// Returns the block to the stream of its allocation, whatever stream this is.
-    fn deallocate(&mut self, _: &mut dyn Device, block: Block, _: Stream) {
+    fn deallocate(&mut self, _: &mut dyn PoolDevice, block: Block, _: Stream) {
         if let Some(asked) = self.chunks.lent(block.address) {
             self.chunks.set(block.address, ChunkState::Idle);
             // Joined at once, as in free_block; freed blocks of other streams stay apart by their stream.

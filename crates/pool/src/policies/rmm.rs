@@ -11,7 +11,7 @@
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
-use crate::device::{Address, Device, OutOfMemory, Stream};
+use crate::device::{Address, OutOfMemory, PoolDevice, Stream};
 use crate::policy::{Block, Policy};
 
 const ALIGNMENT: u64 = 256;
@@ -86,7 +86,12 @@ pub struct RmmPool {
 }
 
 impl RmmPool {
-    fn piece(&mut self, device: &mut dyn Device, size: u64, stream: Stream) -> Result<RmmBlock, OutOfMemory> {
+    fn piece(
+        &mut self,
+        device: &mut dyn PoolDevice,
+        size: u64,
+        stream: Stream,
+    ) -> Result<RmmBlock, OutOfMemory> {
         if let Some(piece) = self.idle.entry(stream).or_default().take(size) {
             return Ok(piece);
         }
@@ -99,7 +104,7 @@ impl RmmPool {
     }
 
     /// Takes over what other streams have freed, behind their work.
-    fn take_over(&mut self, device: &mut dyn Device, stream: Stream) {
+    fn take_over(&mut self, device: &mut dyn PoolDevice, stream: Stream) {
         if device.capturing(stream) {
             return;
         }
@@ -122,7 +127,7 @@ impl RmmPool {
         }
     }
 
-    fn expand(&mut self, device: &mut dyn Device, size: u64) -> Result<RmmBlock, OutOfMemory> {
+    fn expand(&mut self, device: &mut dyn PoolDevice, size: u64) -> Result<RmmBlock, OutOfMemory> {
         let mut refused = OutOfMemory {
             asked: size,
             free: device.available(),
@@ -153,7 +158,7 @@ impl RmmPool {
 impl Policy for RmmPool {
     fn allocate(
         &mut self,
-        device: &mut dyn Device,
+        device: &mut dyn PoolDevice,
         asked: u64,
         stream: Stream,
     ) -> Result<Block, OutOfMemory> {
@@ -182,7 +187,7 @@ impl Policy for RmmPool {
         })
     }
 
-    fn deallocate(&mut self, _: &mut dyn Device, block: Block, stream: Stream) {
+    fn deallocate(&mut self, _: &mut dyn PoolDevice, block: Block, stream: Stream) {
         if let Some((piece, asked)) = self.lent.remove(&block.address) {
             self.idle.entry(stream).or_default().insert(piece);
             self.live -= asked;

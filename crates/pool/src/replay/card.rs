@@ -5,7 +5,7 @@
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
-use crate::device::{Address, Device, Event, OutOfMemory, Stream};
+use crate::device::{Address, DeviceEvent, OutOfMemory, PoolDevice, Stream};
 
 /// Start of the regions, far above the allocations, as on a card.
 const REGIONS: u64 = 1 << 48;
@@ -67,7 +67,7 @@ impl ReplayCard {
     }
 }
 
-impl Device for ReplayCard {
+impl PoolDevice for ReplayCard {
     fn granule(&self) -> u64 {
         self.granule
     }
@@ -108,19 +108,19 @@ impl Device for ReplayCard {
         self.addresses += size;
     }
 
-    fn record(&mut self, _: Stream) -> Event {
-        Event(0)
+    fn record(&mut self, _: Stream) -> DeviceEvent {
+        DeviceEvent(0)
     }
 
-    fn done(&mut self, _: Event) -> bool {
+    fn done(&mut self, _: DeviceEvent) -> bool {
         true
     }
 
-    fn wait(&mut self, _: Event) {}
+    fn wait(&mut self, _: DeviceEvent) {}
 
-    fn order(&mut self, _: Stream, _: Event) {}
+    fn order(&mut self, _: Stream, _: DeviceEvent) {}
 
-    fn forget(&mut self, _: Event) {}
+    fn forget(&mut self, _: DeviceEvent) {}
 
     fn capturing(&self, _: Stream) -> bool {
         false

@@ -5,14 +5,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use plimsoll_pool::{Address, Block, Device, Graph, OutOfMemory, Policy, ServedPolicy, Stream, Trim};
+use plimsoll_pool::{
+    Address, Block, CapturedGraph, OutOfMemory, Policy, PoolDevice, ServedPolicy, Stream, Trim,
+};
 
 use crate::simulated::Simulated;
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Naive {
     held: BTreeMap<Address, NaiveBlock>,
-    capturing: BTreeSet<Graph>,
+    capturing: BTreeSet<CapturedGraph>,
     reserved: u64,
     live: u64,
 }
@@ -23,12 +25,12 @@ struct NaiveBlock {
     reserved: u64,
     /// The stream that may still use it, once it was given back.
     idle: Option<Stream>,
-    graphs: BTreeSet<Graph>,
+    graphs: BTreeSet<CapturedGraph>,
 }
 
 impl Naive {
     /// Frees blocks that were given back and that no graph has seen.
-    fn sweep(&mut self, device: &mut dyn Device) -> u64 {
+    fn sweep(&mut self, device: &mut dyn PoolDevice) -> u64 {
         // A wait for the card, which every free needs, would invalidate the capture.
         if !self.capturing.is_empty() {
             return 0;
@@ -45,7 +47,7 @@ impl Naive {
             .sum()
     }
 
-    fn free(&mut self, device: &mut dyn Device, address: Address, stream: Stream) -> u64 {
+    fn free(&mut self, device: &mut dyn PoolDevice, address: Address, stream: Stream) -> u64 {
         device.finish(stream);
         device.free(address);
         let reserved = self.held.remove(&address).map_or(0, |held| held.reserved);
@@ -55,7 +57,7 @@ impl Naive {
 }
 
 impl Policy for Naive {
-    fn allocate(&mut self, device: &mut dyn Device, size: u64, _: Stream) -> Result<Block, OutOfMemory> {
+    fn allocate(&mut self, device: &mut dyn PoolDevice, size: u64, _: Stream) -> Result<Block, OutOfMemory> {
         let address = device.allocate(size)?;
         // As the driver counts it, so that figures of policies with and without regions can be compared.
         let reserved = size.max(1).next_multiple_of(device.granule());
@@ -73,7 +75,7 @@ impl Policy for Naive {
         Ok(Block { address, size })
     }
 
-    fn deallocate(&mut self, device: &mut dyn Device, block: Block, stream: Stream) {
+    fn deallocate(&mut self, device: &mut dyn PoolDevice, block: Block, stream: Stream) {
         if let Some(held) = self.held.get_mut(&block.address)
             && held.idle.is_none()
         {
@@ -93,29 +95,29 @@ impl Policy for Naive {
 }
 
 impl ServedPolicy for Naive {
-    fn trim(&mut self, device: &mut dyn Device, _: Trim) -> u64 {
+    fn trim(&mut self, device: &mut dyn PoolDevice, _: Trim) -> u64 {
         self.sweep(device)
     }
 
-    fn capture_begin(&mut self, graph: Graph) {
+    fn capture_begin(&mut self, graph: CapturedGraph) {
         self.capturing.insert(graph);
         for held in self.held.values_mut().filter(|held| held.idle.is_none()) {
             held.graphs.insert(graph);
         }
     }
 
-    fn capture_end(&mut self, graph: Graph) {
+    fn capture_end(&mut self, graph: CapturedGraph) {
         self.capturing.remove(&graph);
     }
 
-    fn graph_destroyed(&mut self, graph: Graph) {
+    fn graph_destroyed(&mut self, graph: CapturedGraph) {
         self.capturing.remove(&graph);
         for held in self.held.values_mut() {
             held.graphs.remove(&graph);
         }
     }
 
-    fn close(&mut self, device: &mut dyn Device) {
+    fn close(&mut self, device: &mut dyn PoolDevice) {
         // The caller has waited for the card.
         for &address in self.held.keys() {
             device.free(address);
@@ -128,7 +130,7 @@ impl ServedPolicy for Naive {
 fn what_a_graph_has_seen_is_kept_until_the_graph_is_gone() {
     let mut device = Simulated::new(1 << 20, 512);
     let mut policy = Naive::default();
-    let graph = Graph(7);
+    let graph = CapturedGraph(7);
     device.begin_capture(Stream(0), graph);
     policy.capture_begin(graph);
     let block = policy.allocate(&mut device, 100, Stream(0)).unwrap();

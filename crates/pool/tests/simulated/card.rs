@@ -9,7 +9,7 @@
 
 #![allow(dead_code, reason = "every test program uses a part of the card")]
 
-use plimsoll_pool::{Address, Block, Event, Graph, Stream};
+use plimsoll_pool::{Address, Block, CapturedGraph, DeviceEvent, Stream};
 
 // The parts of the card; this file has the controls for tests.
 mod driver;
@@ -66,13 +66,16 @@ pub(crate) enum Violation {
         second: Stream,
     },
     /// Work, of a graph or not, touches memory that is not there.
-    Unbacked { address: Address, graph: Option<Graph> },
+    Unbacked {
+        address: Address,
+        graph: Option<CapturedGraph>,
+    },
     /// A call that breaks a capture in progress.
     DuringCapture { call: &'static str },
     /// An event was used after it was forgotten.
-    NoEvent { event: Event },
+    NoEvent { event: DeviceEvent },
     /// A graph was launched that was never captured, or is destroyed.
-    NoGraph { graph: Graph },
+    NoGraph { graph: CapturedGraph },
 }
 
 /// The device. `Simulated::new` has virtual memory management; see [`Simulated::without_virtual_memory`].
@@ -194,7 +197,7 @@ impl Simulated {
         }
     }
 
-    pub(crate) fn begin_capture(&mut self, stream: Stream, graph: Graph) {
+    pub(crate) fn begin_capture(&mut self, stream: Stream, graph: CapturedGraph) {
         self.streams.begin_capture(stream, graph);
     }
 
@@ -203,18 +206,24 @@ impl Simulated {
     }
 
     /// Submits a graph again: it uses every address that was used while it was captured.
-    pub(crate) fn launch_graph(&mut self, graph: Graph, stream: Stream, microseconds: u64) {
+    pub(crate) fn launch_graph(&mut self, graph: CapturedGraph, stream: Stream, microseconds: u64) {
         match self.streams.graph(graph) {
             Some(ranges) => self.run(stream, microseconds, &ranges, Some(graph)),
             None => self.violate(Violation::NoGraph { graph }),
         }
     }
 
-    pub(crate) fn destroy_graph(&mut self, graph: Graph) {
+    pub(crate) fn destroy_graph(&mut self, graph: CapturedGraph) {
         self.streams.destroy_graph(graph);
     }
 
-    fn run(&mut self, stream: Stream, microseconds: u64, ranges: &[(u64, u64)], graph: Option<Graph>) {
+    fn run(
+        &mut self,
+        stream: Stream,
+        microseconds: u64,
+        ranges: &[(u64, u64)],
+        graph: Option<CapturedGraph>,
+    ) {
         for &(start, end) in ranges {
             let address = Address(start);
             if !self.memory.backed(start, end) {

@@ -8,10 +8,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use plimsoll_base::{Bytes, Card};
-use plimsoll_flags::{FlagError, Options, Program};
+use plimsoll_flags::{FlagError, Options, ProgramKind};
 use plimsoll_model::tiny::TinyModel;
 use plimsoll_model::{Dialect, types};
-use plimsoll_planner::{Engine, EngineKind, MeasuredContext, PlanError, PlanRequest};
+use plimsoll_planner::{EngineBuild, EngineKind, MeasuredContext, PlanError, PlanRequest};
 use plimsoll_probe::headers::{ReadModelError, read_model};
 
 /// Enough for the prompt, however its tokens are counted.
@@ -57,7 +57,7 @@ pub(super) fn flags(model: &Path) -> Vec<String> {
 }
 
 /// The model's run-time pool as planned, without cuBLAS.
-pub(super) fn pool(model: &Path, engine: Engine, card: &Card) -> Result<Bytes, SubjectError> {
+pub(super) fn pool(model: &Path, engine: EngineBuild, card: &Card) -> Result<Bytes, SubjectError> {
     let dialect = match engine.kind {
         EngineKind::LlamaCpp => Dialect::Ggml,
         EngineKind::IkLlamaCpp => Dialect::Ik,
@@ -79,9 +79,9 @@ pub(super) fn pool(model: &Path, engine: Engine, card: &Card) -> Result<Bytes, S
         model: &read_model(model, dialect)?,
         draft: None,
         projector: None,
-        wish: &Options::from_argv(&flags(model))?.wish(Program::LlamaServer)?,
+        wish: &Options::from_argv(&flags(model))?.wish(ProgramKind::LlamaServer)?,
         engine,
-        program: Program::LlamaServer,
+        program: ProgramKind::LlamaServer,
         cards: std::slice::from_ref(card),
         contexts: &[without],
     })?;
@@ -100,7 +100,7 @@ mod tests {
         write(&path).unwrap();
         assert!(std::fs::metadata(&path).unwrap().len() < 32 << 20);
         let card: Card = "name=H200,total=143771MiB,free=140000MiB,cc=9.0".parse().unwrap();
-        let granules = pool(&path, Engine::LLAMA_CPP, &card).unwrap();
+        let granules = pool(&path, EngineBuild::LLAMA_CPP, &card).unwrap();
         assert!(
             granules >= Bytes::mib(2) && granules <= Bytes::mib(12),
             "{granules}"

@@ -19,10 +19,10 @@ use serde_json::Value;
 
 pub(in crate::command) use self::process::again;
 
-use plimsoll_lab::load::{Client, Failure, Target};
+use plimsoll_lab::load::{Client, LoadFailure, Target};
 
 use super::{Arguments, Error};
-use crate::check::{CARD_MARGIN, Check, Checked, HOST_MARGIN, Row, Said, margin};
+use crate::check::{CARD_MARGIN, Check, Checked, HOST_MARGIN, ReportedFigure, Row, margin};
 use crate::screen;
 
 /// Time limit of a whole answer.
@@ -46,7 +46,7 @@ pub(crate) enum CheckError {
     Ask {
         target: Target,
         path: &'static str,
-        failure: Failure,
+        failure: LoadFailure,
     },
     #[error("{target}{path} does not answer as a llama-server does: no JSON")]
     Answer { target: Target, path: &'static str },
@@ -102,7 +102,7 @@ pub(super) fn run(arguments: &Arguments, text: &str) -> Result<ExitCode, Error> 
         };
         return Err(CheckError::NothingMeasured(why).into());
     }
-    let agrees = |said: &Said| said.planned == said.engine;
+    let agrees = |said: &ReportedFigure| said.planned == said.engine;
     let ok = rows().all(|row| row.ok) && models.iter().flat_map(|model| &model.said).all(agrees);
     let check = Check {
         schema: "plimsoll.check/1",
@@ -149,7 +149,7 @@ fn get(target: &Target, path: &'static str) -> Result<Option<Value>, CheckError>
     };
     match tokio::task::LocalSet::new().block_on(&runtime, asked) {
         Ok(answer) => Ok(Some(answer)),
-        Err(Failure::Status { .. } | Failure::Malformed(_)) => Ok(None),
+        Err(LoadFailure::Status { .. } | LoadFailure::Malformed(_)) => Ok(None),
         Err(failure) => Err(CheckError::Ask {
             target: target.clone(),
             path,

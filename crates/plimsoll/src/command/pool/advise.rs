@@ -10,7 +10,7 @@ use plimsoll_base::Bytes;
 
 use super::Error;
 use super::run::RunArguments;
-use crate::replay::advice::{Pool, Question, advise};
+use crate::replay::advice::{AdviceQuestion, Pool, advise};
 use crate::screen;
 
 #[derive(Debug, Args)]
@@ -36,7 +36,7 @@ enum PoolName {
 
 pub(super) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     let run = &arguments.run;
-    let advice = advise(&Question {
+    let advice = advise(&AdviceQuestion {
         shape: run.model,
         run: run.run(),
         card: run.card,

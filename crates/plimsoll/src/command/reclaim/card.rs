@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::io::Write as _;
 use std::process::ExitCode;
 
-use plimsoll_reclaim::{CardOutcome, CardWish, reclaim_on};
+use plimsoll_reclaim::{CardOutcome, CardRequest, reclaim_on};
 use plimsoll_wire::options::Uuid;
 use serde_json::{Value, json};
 
@@ -33,7 +33,7 @@ pub(super) fn run(arguments: &Arguments, card: &str) -> Result<ExitCode, Error> 
     })
 }
 
-fn wish(arguments: &Arguments, name: &str) -> Result<CardWish, Error> {
+fn wish(arguments: &Arguments, name: &str) -> Result<CardRequest, Error> {
     let machine = plimsoll_probe::look();
     let uuid = find(name, &machine.cards)?;
     let mut cards = machine.cards.into_iter();
@@ -43,7 +43,7 @@ fn wish(arguments: &Arguments, name: &str) -> Result<CardWish, Error> {
         let card = name.to_owned();
         return Err(CardError::NoCards { card }.into());
     };
-    Ok(CardWish {
+    Ok(CardRequest {
         card,
         uuid,
         need: arguments.need.unwrap_or_default(),
@@ -52,7 +52,7 @@ fn wish(arguments: &Arguments, name: &str) -> Result<CardWish, Error> {
     })
 }
 
-fn verdict(wish: &CardWish, outcome: &CardOutcome) -> &'static str {
+fn verdict(wish: &CardRequest, outcome: &CardOutcome) -> &'static str {
     match (outcome.short(wish).is_zero(), wish.dry_run) {
         (true, _) => "enough",
         (false, true) if outcome.is_reachable(wish) => "reachable",
@@ -60,7 +60,7 @@ fn verdict(wish: &CardWish, outcome: &CardOutcome) -> &'static str {
     }
 }
 
-fn answer(wish: &CardWish, outcome: &CardOutcome) -> Value {
+fn answer(wish: &CardRequest, outcome: &CardOutcome) -> Value {
     json!({
         "schema": "plimsoll.reclaim/1",
         "card": wish.uuid.to_string(),
@@ -76,7 +76,7 @@ fn answer(wish: &CardWish, outcome: &CardOutcome) -> Value {
     })
 }
 
-fn told(wish: &CardWish, outcome: &CardOutcome) -> String {
+fn told(wish: &CardRequest, outcome: &CardOutcome) -> String {
     let mut text = format!(
         "need    {} on {}\nbefore  {} free\n",
         wish.need, wish.card.name, outcome.before

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use super::chunks::{ChunkKind, ChunkMap, ChunkState};
 use super::{LARGE_SEGMENT, SMALL_SEGMENT};
-use crate::device::{Address, Device, OutOfMemory, Stream};
+use crate::device::{Address, OutOfMemory, PoolDevice, Stream};
 
 /// SegmentRanges, and the pages that are mapped in them.
 #[derive(Clone, Debug, Default)]
@@ -33,7 +33,7 @@ impl SegmentRanges {
     pub(super) fn grow(
         &mut self,
         chunks: &mut ChunkMap,
-        device: &mut dyn Device,
+        device: &mut dyn PoolDevice,
         reserved: &mut u64,
         size: u64,
         kind: ChunkKind,
@@ -91,7 +91,7 @@ impl SegmentRanges {
     fn reserve(
         &mut self,
         chunks: &mut ChunkMap,
-        device: &mut dyn Device,
+        device: &mut dyn PoolDevice,
         reserved: u64,
         kind: ChunkKind,
         stream: Stream,
@@ -108,7 +108,7 @@ impl SegmentRanges {
     /// Maps page by page; a refusal takes back what this call has mapped.
     fn map(
         &mut self,
-        device: &mut dyn Device,
+        device: &mut dyn PoolDevice,
         reserved: &mut u64,
         at: Address,
         size: u64,
@@ -129,7 +129,7 @@ impl SegmentRanges {
         Ok(())
     }
 
-    fn unmap(&mut self, device: &mut dyn Device, reserved: &mut u64, at: Address) {
+    fn unmap(&mut self, device: &mut dyn PoolDevice, reserved: &mut u64, at: Address) {
         if let Some(size) = self.pages.remove(&at) {
             device.unmap(at, size);
             *reserved -= size;
@@ -137,7 +137,7 @@ impl SegmentRanges {
     }
 
     /// Unmaps the whole pages of every idle chunk.
-    pub(super) fn release(&mut self, chunks: &mut ChunkMap, device: &mut dyn Device, reserved: &mut u64) {
+    pub(super) fn release(&mut self, chunks: &mut ChunkMap, device: &mut dyn PoolDevice, reserved: &mut u64) {
         for (at, size) in chunks.idle() {
             let end = at.offset(size);
             let inside =
