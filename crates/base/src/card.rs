@@ -1,4 +1,4 @@
-//! GPUs and host memory that models can be placed on.
+//! GPUs, and the host's memory, on which models can be placed. Both are called cards.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::Bytes;
 
-/// Identifier of a card within one machine: its UUID where it has one, else its given name.
+/// Identifier of a card within one machine: its UUID if it has one, else the name given to it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CardId(Arc<str>);
 
@@ -39,7 +39,7 @@ impl<'de> Deserialize<'de> for CardId {
     }
 }
 
-/// The kind of memory that a card stands for.
+/// Kind of memory that a card stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum CardKind {
@@ -49,7 +49,7 @@ pub enum CardKind {
     Host,
 }
 
-/// A card: what it is, what it has, and what is free on it now.
+/// A GPU, or the host's memory, with its properties and its free memory now.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Card {
     pub id: CardId,
@@ -71,7 +71,7 @@ pub struct Card {
     pub counting: Counting,
 }
 
-/// The accounting of a process's memory on a card.
+/// Way in which a process's memory on a card is counted: by the driver or by guard.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Counting {
@@ -106,7 +106,7 @@ impl Card {
     }
 }
 
-/// A card and how much of it may be used.
+/// A card, and the part of it that may be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CardLimit {
     pub card: Card,

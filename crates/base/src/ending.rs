@@ -1,15 +1,16 @@
-//! Ends of engine processes, as the diagnosis reports them to the scheduler.
+//! Kinds of ends of an engine process (such as a crash or an out-of-memory error), as the diagnosis reports
+//! them to the scheduler.
 
 use crate::{Bytes, Reason};
 
-/// The phase in which memory ran out.
+/// Phase of an engine in which memory ran out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
     Loading,
     Serving,
 }
 
-/// The end of an engine process.
+/// Kind of an engine process's end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum End {
     /// It was asked to stop and did, or ended by itself with success.

@@ -1,4 +1,4 @@
-//! Flags of llama-server in a command of the user's own.
+//! llama-server flags found in a command that the user configured; the model's memory is planned from them.
 
 use plimsoll_flags::table::FlagClass;
 use plimsoll_flags::{FlagOrigin, Options, ProgramKind, Warning};
@@ -10,7 +10,7 @@ pub(crate) fn engine_flags(argv: &[String], at: &FlagOrigin, warnings: &mut Vec<
     let program = argv.iter().position(|argument| is_llama_server(argument))?;
     let (mut options, unknown) = Options::known_in(&argv[program + 1..], |_| at.clone());
     for error in unknown {
-        let text = format!("{}: its memory is planned without it", error.problem);
+        let text = format!("{}: the plan ignores this flag", error.problem);
         warnings.push(Warning::new(error.origin, text));
     }
     // Address, port and keys are the user's own business in a command of theirs.

@@ -1,8 +1,8 @@
-//! The parsed configuration: models, their launch commands, server settings and warnings.
+//! Parsed configuration: models, their launch commands, server settings and warnings.
 //!
-//! All three formats are read into it: llama-server's `--models-preset` INI, llama-swap's YAML and our own
-//! TOML. A setting that is not honoured is a [`Warning`], never silence. Entries compare without their place
-//! in the file, so that a reload restarts only models that changed.
+//! All three formats (llama-server's INI, llama-swap's YAML, Plimsoll's TOML) are read into it. A setting
+//! that has no effect becomes a [`Warning`]. Entries are compared without their position in the file, so that
+//! a reload restarts only models that changed.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -16,12 +16,12 @@ use super::before_load::ReclaimBeforeLoad;
 use super::depth::TooLarge;
 use super::guard::GuardSettings;
 
-/// The contents of a configuration file, whatever its format.
+/// Contents of a configuration file of any format.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Configuration {
     pub serve: ServeSettings,
     /// In the order of the file.
-    pub models: Vec<Entry>,
+    pub models: Vec<ConfiguredModel>,
     pub warnings: Vec<Warning>,
 }
 
@@ -57,14 +57,14 @@ impl fmt::Debug for ServeSettings {
     }
 }
 
-/// A model that can be asked for.
+/// A model that clients can request, with its settings.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Entry {
+pub struct ConfiguredModel {
     pub name: String,
     pub aliases: Vec<String>,
     pub tags: Vec<String>,
     pub launch: Launch,
-    /// Variables set for this child only, as written; [`Entry::environment`] knows the port.
+    /// Variables set for this child only, as written; [`ConfiguredModel::environment`] knows the port.
     pub env: Vec<(String, String)>,
     /// Declared memory; overrides the plan.
     pub memory: Option<Bytes>,
@@ -93,7 +93,7 @@ pub struct Entry {
     pub origin: ConfiguredPlacement,
 }
 
-impl Entry {
+impl ConfiguredModel {
     /// An entry with all settings at their defaults.
     pub fn new(name: String, origin: FlagOrigin) -> Self {
         Self {
@@ -131,7 +131,8 @@ impl Entry {
     }
 }
 
-/// The place of an entry. Any two are equal, so that entries compare by what they ask for.
+/// Position of an entry in its file. All positions compare as equal, so that entries are compared by their
+/// settings.
 #[derive(Clone, Debug)]
 pub struct ConfiguredPlacement(pub FlagOrigin);
 
@@ -150,7 +151,7 @@ impl Deref for ConfiguredPlacement {
     }
 }
 
-/// The launch command of a model.
+/// Launch command of a model.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Launch {
     /// llama-server with these flags. Host, port and alias are ours to set.

@@ -1,8 +1,9 @@
-//! Flags as they were given: an ordered list of settings, each knowing its row of the table and where it
-//! stood.
+//! llama-server flags as given: an ordered list of settings, each with its row of the flag table and its
+//! place.
 //!
-//! Order and repetition are kept, because llama-server lets the last `-c` win but adds up every `-ot`. What
-//! the settings mean together is [`Wish`](super::Wish); what they look like on a command line is `to_argv`.
+//! Order and repetition are kept, because in llama-server the last `-c` wins but every `-ot` counts.
+//! [`ModelParams`](super::ModelParams) holds the resulting parameters; `to_argv` writes the settings as a command line
+//! again.
 
 mod meaning;
 mod read;
@@ -11,7 +12,7 @@ use super::origin::FlagOrigin;
 use super::table::Flag;
 use super::value::FlagValue;
 
-/// One flag with its value.
+/// One flag with its value and its place.
 #[derive(Clone, Debug)]
 pub struct Setting {
     pub flag: &'static Flag,
@@ -26,7 +27,7 @@ impl PartialEq for Setting {
     }
 }
 
-/// Flags in the order they were given.
+/// Flags in the order in which they were given.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Options {
     settings: Vec<Setting>,

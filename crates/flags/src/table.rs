@@ -1,19 +1,20 @@
-//! Table of llama-server's flags: one row for a flag, with every spelling, its variable, and its setter.
+//! Table of llama-server's flags: one row for each flag, with all its spellings, its environment variable,
+//! and its setter.
 //!
 //! The rows mirror `common/arg.cpp: common_params_parser_init @ b10605` for the server, in its order, plus
-//! what older builds and ik_llama.cpp knew. Parsing, writing, the preset INI and the memory plan all read
-//! this one table, so a flag is known everywhere or nowhere.
+//! flags of older builds and of ik_llama.cpp. Parsing, writing, the preset INI and the memory plan all use
+//! this one table.
 //!
 //! To add a flag, write a row in `table/rows.rs`. If memory depends on it, give the row a setter, and add the
-//! field that it sets with its default to [`Wish`]. A test sets every row with a setter and expects a change.
+//! field that it sets with its default to [`ModelParams`]. A test sets every row with a setter and expects a change.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
 use super::failure::FlagError;
 use super::given::GivenFlag;
-use super::value::Value;
-use super::wish::Wish;
+use super::value::FlagValue;
+use super::wish::ModelParams;
 
 mod builder;
 mod rows;
@@ -34,7 +35,7 @@ pub enum FlagArity {
     TwoValues,
 }
 
-/// The class of a flag, for code that treats some flags apart.
+/// Class of a flag, for code that treats some flags specially.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FlagClass {
     None,
@@ -61,7 +62,7 @@ pub enum FlagClass {
 }
 
 /// Writes a flag's value into the parameters that it sets.
-pub type Setter = fn(&mut Wish, &GivenFlag<'_>) -> Result<(), FlagError>;
+pub type Setter = fn(&mut ModelParams, &GivenFlag<'_>) -> Result<(), FlagError>;
 
 /// Engines that accept a flag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,7 +77,7 @@ pub enum KnownFlag {
     Preset,
 }
 
-/// One row: a flag with all its spellings.
+/// One row of the table: a flag with all its spellings.
 #[derive(Debug)]
 pub struct Flag {
     /// In llama.cpp's order; the last is the one to write, the first sorts.
@@ -100,9 +101,9 @@ impl PartialEq for Flag {
 
 impl Flag {
     /// The spelling to write for a value.
-    pub fn spelling(&self, value: &Value) -> Option<&'static str> {
+    pub fn spelling(&self, value: &FlagValue) -> Option<&'static str> {
         let names = match value {
-            Value::Switch(false) => self.negations,
+            FlagValue::Switch(false) => self.negations,
             _ => self.names,
         };
         names.last().copied()

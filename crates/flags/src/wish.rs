@@ -1,6 +1,6 @@
-//! The part of a command line that memory depends on, with the engine's defaults filled in.
+//! Model parameters that memory depends on, taken from a command line, with the engine's defaults filled in.
 //!
-//! Defaults are llama-server's (`common/common.h: common_params @ b10605`), not those of the C API, which
+//! The defaults are those of llama-server (`common/common.h: common_params @ b10605`). Those of the C API
 //! differ (`swa_full`).
 
 mod bundle;
@@ -33,7 +33,7 @@ pub enum SplitMode {
     Tensor,
 }
 
-/// `-np`: how many requests at once.
+/// `-np`: the number of parallel requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Parallel {
     /// Not given: llama-server takes 4 with a unified cache, other programs 1.

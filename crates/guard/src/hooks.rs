@@ -1,4 +1,5 @@
-//! Hooks: the functions that guard puts in place of the driver's, one file for each part of the driver's API.
+//! Hooks: functions that guard (this library) substitutes for the driver's, one file for each part of the
+//! driver's API.
 //!
 //! DECISION: `hooks!` makes of each declaration the export, the real function in `real` (see
 //! [`crate::driver`]) and the row of the table in [`crate::interpose`], so that no hook can be reached in one
@@ -27,10 +28,10 @@ use core::ffi::c_void;
 
 use crate::driver::Slot;
 
-/// A function of any prototype.
+/// Function pointer of any prototype.
 pub(crate) type HookFunction = unsafe extern "C" fn();
 
-/// One hook.
+/// A hook: the function's name, guard's function, and the real one.
 #[derive(Debug)]
 pub(crate) struct Hook {
     /// Name of the export, with the suffix of its ABI.

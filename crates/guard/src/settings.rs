@@ -1,4 +1,4 @@
-//! GuardOptions of this process, read from `PLIMSOLL_GUARD`.
+//! Options of guard (this library) for this process, read from `PLIMSOLL_GUARD`.
 
 use alloc::boxed::Box;
 use core::ptr::null_mut;
@@ -43,7 +43,7 @@ pub(crate) fn read() -> bool {
         return false;
     };
     let Ok(line) = line.to_str() else {
-        say!("{} is not text; this process runs unguarded", env::GUARD);
+        say!("{} is not valid UTF-8; this process runs unguarded", env::GUARD);
         return false;
     };
     match GuardOptions::read(line) {

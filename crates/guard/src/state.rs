@@ -1,4 +1,4 @@
-//! Tables and counters of this process, without decisions and without calls into the driver.
+//! Tables and counters of this process, without decisions and without driver calls.
 //!
 //! Cards are numbered as the program numbers them. Locks are held for a look-up only.
 
@@ -21,7 +21,7 @@ pub(crate) use page::{create, page};
 
 use crate::driver::DeviceOrdinal;
 
-/// Number of a card that has a place on the page.
+/// Number of a card that has an entry on the page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CardIndex(u8);
 

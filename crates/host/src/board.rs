@@ -1,4 +1,5 @@
-//! Chips with unified memory, from the device tree's `compatible` and the driver's name of the GPU.
+//! Chips whose GPU shares the host's memory, recognised by the device tree's `compatible` and by the driver's
+//! name of the GPU.
 
 /// Longer texts are no name.
 const LONGEST: usize = 4096;

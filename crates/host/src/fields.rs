@@ -1,5 +1,5 @@
-//! Elements that several formats share: `key value unit`, `Node 0, zone Normal`, and limits on how much is
-//! read.
+//! Parsers for elements that several `/proc` formats share (`key value unit`, `Node 0, zone Normal`), and
+//! limits on their input.
 
 use plimsoll_base::Bytes;
 

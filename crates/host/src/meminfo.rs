@@ -1,14 +1,14 @@
-//! `/proc/meminfo`.
+//! Parser of `/proc/meminfo`.
 //!
-//! Every value says `kB` and means KiB. `Cma*` is there only in kernels with a contiguous pool, `NvMap*` only
-//! in those of Jetson before Thor. `MemAvailable` counts page cache that can be dropped, and free pages of
-//! the contiguous pool, which a driver's request cannot have.
+//! Every value is labelled `kB` and means KiB. `Cma*` is present only in kernels with a contiguous pool
+//! (CMA), `NvMap*` only in those of Jetson before Thor. `MemAvailable` includes page cache that can be
+//! dropped, and free pages of the contiguous pool, which a driver's request cannot use.
 
 use plimsoll_base::Bytes;
 
 use super::fields;
 
-/// Fields of the file; `None` for one that is absent or no number.
+/// Fields of `/proc/meminfo`; `None` for one that is absent or not a number.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MemInfo {
     pub total: Option<Bytes>,

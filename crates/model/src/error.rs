@@ -1,4 +1,4 @@
-//! Headers that can be read, but make no model.
+//! Errors for headers that can be read but do not describe a valid model.
 
 use super::gguf::{GgufError, ValueType};
 

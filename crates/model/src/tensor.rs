@@ -1,13 +1,13 @@
-//! Tensors and the element types of ggml.
+//! Tensors of a model and their ggml element types.
 
 use plimsoll_base::Bytes;
 
 use super::gguf::TensorInfo;
 
-/// An element type: its number in the file, name, and block geometry.
+/// Element type: its number in the file, its name, and its block sizes.
 ///
-/// A plain value rather than an enum, so that a type table is one table and an engine's own types
-/// (ik_llama.cpp) are rows of another.
+/// It is a plain value and not an enum, so that an engine's own types (ik_llama.cpp) are rows of a second
+/// table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct TensorType {
     pub id: u32,
@@ -36,7 +36,7 @@ impl TensorType {
     }
 }
 
-/// A tensor as the header lists it.
+/// A tensor as listed in the header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tensor {
     pub name: String,

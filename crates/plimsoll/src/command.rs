@@ -1,4 +1,4 @@
-//! Subcommands, one file each: clap arguments in, an exit code out. Only this module prints.
+//! Subcommands of `plimsoll`, one file each: from clap arguments to an exit status. Only this module prints.
 
 use std::process::ExitCode;
 

@@ -1,5 +1,5 @@
-//! Reports of plans, replays, load tests and recordings. The functions here format values; they decide and
-//! print nothing.
+//! Reports of plans, replays, load tests and recordings. The functions here only format values that other
+//! modules computed.
 
 // One module per report; what several reports share is in the `report` crate.
 mod advice;

@@ -1,12 +1,12 @@
-//! Interface between a policy and a card.
+//! Interface between an allocator policy and a card.
 //!
-//! DECISION: one trait whose methods are the driver's functions one to one, in plain numbers. Memory comes in
-//! two ways: whole allocations (`cuMemAlloc`), which every card has, and a region (`cuMemAddressReserve`,
-//! `cuMemCreate`, `cuMemMap`), an address range that is backed with memory piece by piece, which only cards
-//! with virtual memory management have. Events are the only notion of time: a policy gives nothing back that
-//! the card may still be using, and it has no clock.
+//! DECISION: one trait whose methods correspond one to one to driver functions, with plain numbers as
+//! arguments. Memory comes in two forms. Whole allocations (`cuMemAlloc`) are available on every card. A
+//! region (`cuMemAddressReserve`, `cuMemCreate`, `cuMemMap`) is an address range that gets memory piece by
+//! piece, only on cards with virtual memory management. Events replace a clock: a policy releases nothing
+//! that the card may still be using.
 //!
-//! Addresses are numbers, never pointers: a policy computes, it touches no memory.
+//! Addresses are numbers, never pointers: a policy computes with them and accesses no memory.
 
 /// A position in the address space of a card, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -20,16 +20,16 @@ impl Address {
     }
 }
 
-/// A queue of work on a card, executed in order. The number is the caller's (a handle, an index).
+/// A queue of work on a card that is executed in order. The caller chooses the number (a handle, an index).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Stream(pub u64);
 
-/// A point in a stream, behind all the work that was submitted before it.
+/// A point in a stream, after all the work submitted before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DeviceEvent(pub u64);
 
-/// A captured graph and all that is instantiated from it. Addresses that were in use while it was captured
-/// are baked into it.
+/// A captured graph and everything instantiated from it. It contains the addresses that were in use during
+/// its capture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CapturedGraph(pub u64);
 
@@ -77,7 +77,7 @@ pub trait Device {
     /// `reserve`.
     fn release(&mut self, _at: Address, _size: u64) {}
 
-    /// Records an event behind the submitted work of a stream. Every event ends in one [`Device::forget`].
+    /// Records an event behind the submitted work of a stream. Every event ends in one [`PoolDevice::forget`].
     fn record(&mut self, stream: Stream) -> DeviceEvent;
 
     /// True if all the work before an event is done. Never waits.

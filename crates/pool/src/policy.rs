@@ -9,7 +9,7 @@
 
 use crate::device::{Address, CapturedGraph, OutOfMemory, PoolDevice, Stream};
 
-/// A range that a policy handed out.
+/// Range of memory that a policy handed out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Block {
     pub address: Address,
@@ -24,11 +24,11 @@ impl Block {
     }
 }
 
-/// Extent of [`Policy::trim`].
+/// Extent of [`Policy::trim`]: which idle memory is released.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Trim {
-    /// Memory that has not been needed for a while and whose work is done. Never waits; a later trim gives
-    /// back the rest.
+    /// Memory that was not used for a while and whose work is done. Never waits; a later trim releases the
+    /// rest.
     Idle,
     /// Everything that is not live: waits until the card is done with it. For memory pressure.
     All,
@@ -44,7 +44,7 @@ pub enum Broken {
     AddressesUsedUp,
 }
 
-/// Hands out and takes back ranges of device memory.
+/// Allocator policy: it hands out ranges of device memory and takes them back.
 pub trait Policy {
     /// Hands out a range of at least `size` bytes for use on `stream`, aligned to 256 bytes. No two live
     /// blocks overlap, and work submitted to `stream` from now on meets no work of the range's former users.

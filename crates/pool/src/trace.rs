@@ -1,10 +1,10 @@
 //! Allocation traces: the requests of a program to its allocator, in order.
 //!
 //! DECISION: a trace holds steps, not addresses. Logs name blocks by pointers, which are used again after a
-//! free; a `Builder` gives every block a number of its own, so that a replay needs an array and no map, and
+//! free. A `Builder` gives every block its own number, so a replay needs an array instead of a map, and
 //! rejects impossible steps (a block freed twice, two blocks at one address). Readers and the generator build
-//! traces with it, so no input makes an inconsistent trace. Blocks that are never freed are allowed: a log
-//! may end anywhere.
+//! traces with it, so no input makes an inconsistent trace. Blocks that are never freed are allowed, because
+//! a log may end anywhere.
 
 use alloc::collections::BTreeMap;
 use alloc::string::String;
@@ -54,7 +54,8 @@ impl Trace {
         self.peak_live
     }
 
-    /// Requests that the recorded allocator refused. They are no steps, since nothing was allocated.
+    /// Number of requests that the recorded allocator refused. They are not steps, because nothing was
+    /// allocated.
     pub fn refused(&self) -> u64 {
         self.refused
     }
@@ -90,7 +91,7 @@ pub(crate) struct Builder {
 }
 
 impl Builder {
-    /// Adds an allocation; a request for 0 bytes is no step.
+    /// Adds an allocation; a request for 0 bytes is left out.
     pub(crate) fn allocate(&mut self, name: u64, size: u64, stream: Stream) -> Result<(), Fault> {
         if size == 0 {
             return Ok(());
@@ -116,7 +117,7 @@ impl Builder {
         Ok(())
     }
 
-    /// Frees a block; `size` where the source has one. A size of 0 frees what was no step either.
+    /// Frees a block; `size` is set if the source has it. A size of 0 frees a request that was left out.
     pub(crate) fn free(&mut self, name: u64, size: Option<u64>, stream: Stream) -> Result<(), Fault> {
         if size == Some(0) {
             return Ok(());

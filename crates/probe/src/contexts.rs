@@ -1,8 +1,8 @@
-//! The user's table of measured contexts, which `plimsoll calibrate` writes and every plan reads.
+//! The user's file of measured CUDA context sizes, written by `plimsoll calibrate` and read by every plan.
 //!
-//! DECISION: one file of the user's configuration, `$XDG_CONFIG_HOME/plimsoll/contexts.toml`, else
-//! `~/.config/plimsoll/contexts.toml`: it is worth keeping, small, and meant to be read by people. A plan
-//! goes on without a table that cannot be read, and reports it; `calibrate` refuses to write over one.
+//! DECISION: the file is `$XDG_CONFIG_HOME/plimsoll/contexts.toml`, else `~/.config/plimsoll/contexts.toml`,
+//! in the user's configuration because it is worth keeping, small, and readable. If it cannot be read, a plan
+//! reports that and continues without it; `calibrate` refuses to overwrite it.
 
 use std::path::{Path, PathBuf};
 use std::{env, fs, io};

@@ -1,8 +1,9 @@
-//! A folder for what is shared with children: in memory, readable by this user only, gone with its owner.
+//! Private folder shared with child processes: in memory, readable by this user only, and removed after its
+//! owner's end.
 //!
-//! Its owner holds a lock on a file in it for as long as it lives. The kernel lets go of the lock however the
-//! owner ends, so a folder whose lock is free has no owner, and the next one sweeps it, unless a process that
-//! writes a page in it has outlived the owner.
+//! The owner holds a lock on a file in the folder. The kernel releases the lock however the owner ends, so a
+//! folder whose lock is free has no owner, and the next process that creates a folder removes it. It is kept
+//! if a process under guard still writes its page (its memory figures) in it.
 
 use std::fs::{self, DirBuilder, File};
 use std::io;
@@ -20,7 +21,7 @@ const MOST: u32 = 1000;
 /// A folder this young may be about to be locked.
 const YOUNG: Duration = Duration::from_secs(60);
 
-/// A folder of this process's own. Dropping it removes it.
+/// Private folder of this process. Dropping it removes it.
 #[derive(Debug)]
 pub struct OwnedFolder {
     path: PathBuf,

@@ -1,4 +1,4 @@
-//! Host memory that a child and what it started hold: their resident pages, mapped model files included.
+//! Resident host memory of a child process and its descendants, mapped model files included.
 
 use std::fs;
 

@@ -1,6 +1,8 @@
-//! Memory of a card as one bar: the terms in order of allocation, up to the load line and beyond it.
+//! Bar chart of a card's memory: the terms in order of allocation, up to the card's limit (the load line) and
+//! beyond it.
 //!
-//! DECISION: a term is told apart by letter and hatch in pictures and by glyph in text, as well as by colour.
+//! DECISION: each term is marked by letter and hatch in pictures and by a character in text, in addition to
+//! colour.
 
 use std::fmt::{self, Write};
 
@@ -20,7 +22,7 @@ const LEGEND_COLUMN: u64 = 160;
 /// Narrower segments have no room for their letter.
 const LETTER_ROOM: f64 = 16.0;
 
-/// Look of a term, in every form of a report.
+/// Name and appearance of a memory term: letter, colour class, character and hatch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TermStyle {
     pub name: &'static str,
@@ -57,14 +59,14 @@ const fn term(
     }
 }
 
-/// One term with its size.
+/// One memory term with its size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Segment {
     pub style: TermStyle,
     pub bytes: Bytes,
 }
 
-/// One card.
+/// Memory bar of one card.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bar {
     /// Name for screen readers.

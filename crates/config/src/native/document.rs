@@ -1,4 +1,4 @@
-//! The format itself, as serde and schemars see it.
+//! Structs that define Plimsoll's TOML configuration format, for serde (reading) and schemars (JSON schema).
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -113,7 +113,7 @@ pub(super) struct ModelTable {
     /// The model name in requests to the program, where it differs from this one.
     pub(super) upstream_name: Option<String>,
     /// Guard settings, for CUDA cards; defaults are those of `plimsoll serve`.
-    pub(super) guard: Guard,
+    pub(super) guard: GuardTable,
     /// Handling where it fits on no card at its full context.
     pub(super) too_large: TooLarge,
     /// For models whose memory grows with depth: a request waits, or is refused, if the depth that it may
@@ -130,7 +130,7 @@ fn yes() -> bool {
 /// Guard: preloaded into the model's engine, it counts the engine's GPU memory and enforces these settings.
 #[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
-pub(super) struct Guard {
+pub(super) struct GuardTable {
     /// `off`: not loaded. `observe`: it counts. `budget`: it refuses what passes the model's claim. Default:
     /// `observe`.
     pub(super) mode: Option<GuardMode>,
@@ -184,8 +184,8 @@ pub(super) enum ContextsChoice {
     Refuse,
 }
 
-impl From<Guard> for GuardSettings {
-    fn from(guard: Guard) -> Self {
+impl From<GuardTable> for GuardSettings {
+    fn from(guard: GuardTable) -> Self {
         let seconds = |length: Length| {
             // Rounded up: guard waits in whole seconds, and 0 would not wait.
             u32::try_from(Duration::from(length).as_millis().div_ceil(1000)).unwrap_or(u32::MAX)
@@ -218,7 +218,7 @@ impl From<Guard> for GuardSettings {
 
 /// Arguments: a list, or one line split as a shell splits it.
 #[derive(Debug, Deserialize, JsonSchema)]
-#[serde(untagged, expecting = "a line of text or a list of texts")]
+#[serde(untagged, expecting = "a string or a list of strings")]
 pub(super) enum WordList {
     Line(String),
     List(Vec<String>),
@@ -236,7 +236,7 @@ impl TryFrom<String> for Length {
     fn try_from(text: String) -> Result<Self, String> {
         // A newtype with TryFrom, so that serde reports the line of a bad value.
         let length = duration::parse(&text).map(Self);
-        length.ok_or_else(|| format!("`{text}` is no length of time; write {}", duration::EXPECTED))
+        length.ok_or_else(|| format!("`{text}` is not a duration; write {}", duration::EXPECTED))
     }
 }
 

@@ -1,4 +1,4 @@
-//! Host memory in logs: `/proc/meminfo`, `/proc/buddyinfo` and the table of `free`.
+//! Reader of host memory figures in logs: `/proc/meminfo`, `/proc/buddyinfo` and the output of `free`.
 
 use plimsoll_base::Bytes;
 use plimsoll_host::BuddyInfo;

@@ -1,7 +1,7 @@
-//! Sizes by name: parameters and quantisation of a model, memory of a card or a board.
+//! Sizes derived from names: parameters and quantisation of a model, memory of a card or a board.
 //!
-//! DECISION: names are the weakest of all numbers and only fill in for printed ones. A name that is sold with
-//! several sizes (A100, V100, RTX 4060 Ti) has none here.
+//! DECISION: sizes from names are the least reliable, so they are used only if no size was printed. A card
+//! name that is sold with several memory sizes (A100, V100, RTX 4060 Ti) gives no size.
 
 use plimsoll_base::Bytes;
 

@@ -1,4 +1,4 @@
-//! Series of readings in a short report: one quantity again and again, one per line or in a row.
+//! Series of readings in a short report: the same quantity several times, one per line or in one line.
 
 use plimsoll_base::Bytes;
 

@@ -1,4 +1,5 @@
-//! The rows of all phrase tables, parsed once.
+//! Parsed phrase tables. Each row is a phrase that programs print, the kind of line that it marks, and its
+//! evidence.
 
 use std::sync::LazyLock;
 

@@ -1,4 +1,5 @@
-//! Rules for card memory that ggml was refused: its purpose, and its size against the buffers before it.
+//! Rules for card memory that was refused to ggml: its purpose, and its size compared with the buffers before
+//! it.
 
 use plimsoll_base::Bytes;
 

@@ -1,8 +1,8 @@
-//! Rules for PyTorch's refusal: requested X, total T, free F, live A, idle in the allocator R, held by other
-//! processes O.
+//! Rules for PyTorch's out-of-memory error.
 //!
-//! The allocator frees its idle blocks and tries again before it reports, so what is still idle lies in
-//! pieces.
+//! The error has the requested size, the card's total and free memory, the live and idle memory of the
+//! allocator, and the memory of other processes. The allocator frees its idle blocks and tries again before
+//! it reports the error. So memory that is still idle is in blocks that are too small.
 
 use plimsoll_base::Bytes;
 

@@ -8,7 +8,7 @@ use crate::state::address_map::AddressMap;
 use crate::state::{CardIndex, card, ledger};
 use crate::trace::{self, TraceEvent, TraceKind};
 
-/// A live block.
+/// A live block of device memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct DeviceBlock {
     pub(crate) card: CardIndex,
@@ -49,7 +49,7 @@ impl DeviceBlock {
     }
 }
 
-/// The way in which a block was allocated, which decides how it is counted.
+/// Way in which a block was allocated, which determines how it is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BlockKind {
     /// `cuMemAlloc`, `cuMemAllocPitch`.

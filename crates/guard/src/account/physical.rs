@@ -1,8 +1,8 @@
-//! Physical memory of `cuMemCreate`, with its handles and mappings.
+//! Physical memory from `cuMemCreate`, with its handles and mappings.
 //!
 //! The card gets the memory back when no handle and no mapping is left. Handles can be retained from an
-//! address, mapped many times and released while mapped. So memory is counted under a number of its own: the
-//! driver may reuse a released handle's value for new memory while the old one is still mapped.
+//! address, mapped many times, and released while mapped. So each memory is counted under its own number:
+//! while the memory is still mapped, the driver may reuse a released handle's value for other memory.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -16,7 +16,7 @@ use crate::driver::{AllocationHandle, CuResult, DevicePointer, SUCCESS};
 use crate::state::{CardIndex, ledger};
 use crate::trace::{self, TraceEvent, TraceKind};
 
-/// Memory that stands behind a handle.
+/// Place of a handle's memory: card or host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BackingMemory {
     Card,

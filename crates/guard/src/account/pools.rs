@@ -1,9 +1,9 @@
-//! Memory that the driver's stream-ordered pools (`cudaMallocAsync`) have reserved.
+//! Memory reserved by the driver's stream-ordered pools (`cudaMallocAsync`).
 //!
-//! DECISION: pools are counted and not their blocks. A block goes back to its pool, and the driver returns
-//! the pool's memory at some synchronisation that guard does not see. So the card is charged with the
-//! driver's own figure for what each pool has reserved, which is read again after every call that may change
-//! it and before a request is refused.
+//! DECISION: guard (this library) counts whole pools and not their blocks. A freed block goes back to its
+//! pool, and the driver returns the pool's memory at a later synchronisation, which guard does not see. So
+//! the card is charged with the driver's own figure of what each pool has reserved. The figure is read again
+//! after every call that may change it, and before a request is refused.
 
 use alloc::vec::Vec;
 use core::ptr::with_exposed_provenance_mut;

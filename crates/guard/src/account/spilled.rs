@@ -1,4 +1,5 @@
-//! Bytes of this process in host memory, bounded by `spill=BYTES` and by what the host has available.
+//! Count of this process's spilled bytes: memory that was requested on a card and placed in host memory. It
+//! is limited by `spill=BYTES` and by the host's available memory.
 
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;

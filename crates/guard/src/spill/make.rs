@@ -1,8 +1,8 @@
-//! Construction of a spilled range: addresses, a head on the card in as few pieces as the driver gives, a
-//! tail in host memory.
+//! Construction of a spilled range (one allocation with a part in host memory): reserved addresses, device
+//! memory in as few pieces as possible, then host memory.
 //!
-//! An incomplete range belongs to a [`RangeDraft`], which takes everything back when it is dropped, so that
-//! no error path leaks memory, addresses or budget.
+//! An incomplete range belongs to a [`RangeDraft`], which undoes everything when it is dropped. So no error
+//! path leaks memory, addresses or budget.
 
 use alloc::vec::Vec;
 
@@ -15,7 +15,7 @@ use crate::state::ranges::{SpillPlace, SpillRange};
 use crate::state::{CardIndex, card, ledger};
 use crate::trace;
 
-/// Specification of a range.
+/// Parameters of a range to build.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WantedRange {
     pub(crate) card: CardIndex,

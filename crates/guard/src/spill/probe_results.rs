@@ -1,4 +1,5 @@
-//! Results of the probes of each card's places, and when a probe runs.
+//! Results of testing, for each card, the kinds of host memory for spilled bytes; a missing result starts the
+//! test (see [`super::probe`]).
 
 use plimsoll_nostd::lock::Lock;
 use plimsoll_wire::page::CARDS;
@@ -56,7 +57,7 @@ pub(super) fn crossing(index: CardIndex, place: SpillPlace, matters: bool) -> Op
 pub(super) fn say(index: CardIndex, place: SpillPlace) {
     if of(index).hold().say_once() {
         say!(
-            "card {}: what does not fit goes to {}",
+            "card {}: allocations that do not fit go to {}",
             index.number(),
             place.name()
         );

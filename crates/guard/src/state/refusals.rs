@@ -1,4 +1,5 @@
-//! The latest refusals, as the page keeps them.
+//! Record of the latest refused allocations on the process's page, the shared-memory file that the daemon
+//! reads.
 
 use core::sync::atomic::Ordering::{Relaxed, Release};
 

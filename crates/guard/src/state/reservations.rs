@@ -1,8 +1,8 @@
-//! Address reservations that were granted smaller than the program asked.
+//! Address reservations that were granted smaller than the program requested.
 //!
-//! llama.cpp's VMM pool reserves 32 GiB of addresses whatever it needs. On Tegra the driver refuses that
-//! while tens of GiB are free (llama.cpp #29142). A smaller reservation serves the program as well until it
-//! outgrows it; then a mapping beyond the granted addresses is out of memory, which is the truth.
+//! llama.cpp's VMM pool always reserves 32 GiB of addresses. On Tegra the driver refuses that even when tens
+//! of GiB are free (llama.cpp #29142). A smaller reservation is enough until the program outgrows it; then a
+//! mapping beyond it fails with out of memory.
 
 use alloc::vec::Vec;
 use core::sync::atomic::AtomicUsize;

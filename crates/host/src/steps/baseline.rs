@@ -1,4 +1,4 @@
-//! Figures of a snapshot that the choice of reclaim steps is based on.
+//! Figures of a memory snapshot on which the choice of reclaim steps is based.
 
 use plimsoll_base::Bytes;
 
@@ -28,8 +28,7 @@ pub struct Baseline {
     pub pieces: Option<OrderBlocks>,
 }
 
-/// Free memory as blocks of one order see it, without the contiguous pool and without what the zones keep
-/// back.
+/// Free memory in blocks of at least one order, without the contiguous pool (CMA) and the zones' reserves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OrderBlocks {
     pub order: usize,

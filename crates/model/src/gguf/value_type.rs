@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// The types a value can have.
+/// Type of a GGUF value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ValueType {
     U8,

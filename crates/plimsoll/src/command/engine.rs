@@ -1,4 +1,4 @@
-//! `plimsoll engine`: engines on this machine, and the installation of one for the CPU.
+//! `plimsoll engine`: list of the engines on this machine, and installation of one for the CPU.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use clap::{Args, Subcommand};
 use plimsoll_launch::engine;
 use plimsoll_launch::engine::{
-    EngineError, EngineOrigin, EngineProgram, Home, HomeError, InstallError, InstallStep, RELEASE,
+    EngineError, EngineHome, EngineOrigin, EngineProgram, HomeError, InstallError, InstallStep, RELEASE,
 };
 use serde::Serialize;
 
@@ -66,7 +66,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Error> {
 
 fn install(json: bool) -> Result<(), Error> {
     // Steps go to stderr: stdout carries only the path, so that `$(plimsoll engine install)` works.
-    let program = engine::install(&Home::from_environment()?, |step| {
+    let program = engine::install(&EngineHome::from_environment()?, |step| {
         report(step, &mut anstream::stderr())
     })?;
     show_path(&program, json)
@@ -77,7 +77,7 @@ fn path(json: bool) -> Result<(), Error> {
 }
 
 fn list(json: bool) -> Result<(), Error> {
-    let home = Home::from_environment()?;
+    let home = EngineHome::from_environment()?;
     // The order in which `find` looks, so the first line of the list is the engine that would be used.
     let found: Vec<_> = [engine::on_search_path(), engine::installed(&home)]
         .into_iter()
@@ -129,7 +129,7 @@ struct EngineListing<'a> {
     engines: &'a [Row<'a>],
 }
 
-/// One engine of the listing.
+/// One engine of the list.
 #[derive(Serialize)]
 struct Row<'a> {
     path: &'a Path,

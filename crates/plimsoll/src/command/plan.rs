@@ -1,8 +1,7 @@
-//! `plimsoll plan`: memory of a model on each card, and whether it fits. Opens no GPU; starts an engine only
-//! for `--exact`.
+//! `plimsoll plan`: memory of a model on each card, and whether it fits.
 //!
-//! Exits 0 if the model fits, 1 if it does not, 2 for bad input. The plan is on stdout, everything else on
-//! stderr.
+//! It opens no GPU and starts an engine only for `--exact`. Exits 0 if the model fits, 1 if it does not, 2
+//! for bad input. The plan is on stdout, everything else on stderr.
 
 pub(crate) mod check;
 mod exact;
@@ -16,9 +15,9 @@ use std::process::ExitCode;
 use clap::Args;
 use plimsoll_base::{Bytes, Card, CardId};
 use plimsoll_exact::ExactError;
-use plimsoll_flags::{FlagError, ModelParams, Options, Program};
+use plimsoll_flags::{FlagError, ModelParams, Options, ProgramKind};
 use plimsoll_model::{Dialect, Model};
-use plimsoll_planner::{Engine, EngineKind, MeasuredContext, Plan, PlanError, PlanRequest};
+use plimsoll_planner::{EngineBuild, EngineKind, MeasuredContext, Plan, PlanError, PlanRequest};
 use plimsoll_probe::contexts;
 use plimsoll_probe::headers::{ReadModelError, read_model};
 
@@ -59,10 +58,10 @@ pub(crate) struct Arguments {
     /// Engine, with its build if known: llama.cpp, llama.cpp@10605, ik_llama.cpp. By default llama.cpp, or the engine that
     /// --exact asks
     #[arg(long, value_parser = engine)]
-    engine: Option<Engine>,
+    engine: Option<EngineBuild>,
     /// Program of the engine that will run: llama-server, llama-fit-params, llama-cli, library
     #[arg(long, default_value = "llama-server", value_parser = program)]
-    program: Program,
+    program: ProgramKind,
     /// Ask the engine itself, without a GPU: the named llama-server, or the one that `serve` would use; with
     /// --check the running one
     #[arg(long, value_name = "ENGINE", num_args = 0..=1, require_equals = true)]
@@ -185,8 +184,8 @@ fn page(arguments: &Arguments, options: &Options, plan: &Plan, cards: &[Card]) -
 }
 
 impl Arguments {
-    fn engine(&self) -> Engine {
-        self.engine.unwrap_or(Engine::LLAMA_CPP)
+    fn engine(&self) -> EngineBuild {
+        self.engine.unwrap_or(EngineBuild::LLAMA_CPP)
     }
 
     /// The cards as seen by a program that is held to a budget.
@@ -215,8 +214,8 @@ impl Arguments {
 /// Plans the memory of an engine with these flags on these cards.
 pub(super) fn made(
     words: &[String],
-    engine: Engine,
-    program: Program,
+    engine: EngineBuild,
+    program: ProgramKind,
     cards: &[Card],
 ) -> Result<Plan, Error> {
     wished(&Options::from_argv(words)?.wish(program)?, engine, program, cards)
@@ -225,8 +224,8 @@ pub(super) fn made(
 /// The same for flags that have been read.
 pub(super) fn wished(
     wish: &ModelParams,
-    engine: Engine,
-    program: Program,
+    engine: EngineBuild,
+    program: ProgramKind,
     cards: &[Card],
 ) -> Result<Plan, Error> {
     let models = Models::read(wish, engine)?;
@@ -235,7 +234,7 @@ pub(super) fn wished(
     )?)
 }
 
-/// The models that a wish names, read by their headers, and the measured sizes of contexts.
+/// The models that the flags name, read from their headers, and the measured sizes of contexts.
 struct Models {
     main: Model,
     draft: Option<Model>,
@@ -247,8 +246,8 @@ impl Models {
     fn request<'a>(
         &'a self,
         wish: &'a ModelParams,
-        engine: Engine,
-        program: Program,
+        engine: EngineBuild,
+        program: ProgramKind,
         cards: &'a [Card],
     ) -> PlanRequest<'a> {
         PlanRequest {
@@ -263,7 +262,7 @@ impl Models {
         }
     }
 
-    fn read(wish: &ModelParams, engine: Engine) -> Result<Self, Error> {
+    fn read(wish: &ModelParams, engine: EngineBuild) -> Result<Self, Error> {
         let dialect = match engine.kind {
             EngineKind::LlamaCpp => Dialect::Ggml,
             EngineKind::IkLlamaCpp => Dialect::Ik,
@@ -312,7 +311,7 @@ fn told_apart(described: &[Card]) -> Vec<Card> {
     cards
 }
 
-fn engine(text: &str) -> Result<Engine, String> {
+fn engine(text: &str) -> Result<EngineBuild, String> {
     let (name, build) = text
         .split_once('@')
         .map_or((text, None), |(name, build)| (name, Some(build)));
@@ -328,17 +327,17 @@ fn engine(text: &str) -> Result<Engine, String> {
             .parse()
             .map_err(|_| format!("`{build}` is no build; write llama.cpp@10605"))
     };
-    Ok(Engine {
+    Ok(EngineBuild {
         kind,
         build: build.map(number).transpose()?,
     })
 }
 
-fn program(name: &str) -> Result<Program, String> {
-    Program::from_name(name).ok_or_else(|| {
+fn program(name: &str) -> Result<ProgramKind, String> {
+    ProgramKind::from_name(name).ok_or_else(|| {
         format!(
             "`{name}` is no program whose memory is known; known are {}",
-            Program::NAMES
+            ProgramKind::NAMES
         )
     })
 }

@@ -1,7 +1,8 @@
 //! `plimsoll reclaim`: memory that can be allocated on a unified-memory machine, and the least intrusive
 //! steps that free more.
 //!
-//! Exits 0 if there is enough (with `--dry-run`: if there would be), 1 if there is not, 2 for bad input.
+//! Exits 0 if there is enough memory (with `--dry-run`: if there would be), 1 if there is not, 2 for bad
+//! input.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -53,7 +54,7 @@ pub(crate) struct Arguments {
     /// Memory that the driver allocates from: free now, or available to the kernel. By default what is known
     /// of this machine's driver
     #[arg(long, value_name = "WHICH")]
-    gate: Option<Gate>,
+    gate: Option<ReclaimGate>,
     /// Helper for the steps that need root: sudo without a password, or the systemd unit of --print-unit
     #[arg(long, value_name = "HELPER")]
     with: Option<Helper>,
@@ -72,7 +73,7 @@ pub(crate) struct Arguments {
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
-enum Gate {
+enum ReclaimGate {
     Free,
     Available,
 }
@@ -154,8 +155,8 @@ impl Arguments {
                 order: self.contiguous,
             },
             gate: self.gate.map(|gate| match gate {
-                Gate::Free => plimsoll_host::Gate::Free,
-                Gate::Available => plimsoll_host::Gate::Available,
+                ReclaimGate::Free => plimsoll_host::AllowanceGate::Free,
+                ReclaimGate::Available => plimsoll_host::AllowanceGate::Available,
             }),
             files,
             hands: self.hands(),

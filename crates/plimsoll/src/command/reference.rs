@@ -1,6 +1,7 @@
-//! `plimsoll reference`: documents generated from the command line and the configuration schema (hidden).
+//! `plimsoll reference`: documents generated from the command line and the configuration schema (hidden
+//! command).
 //!
-//! `cargo xtask docs` writes them into `docs/reference`, and fails in CI where they are stale.
+//! `cargo xtask docs` writes them into `docs/reference`; CI fails if they are out of date.
 
 mod commands;
 mod configuration;
@@ -17,13 +18,13 @@ use crate::report::ExitStatus;
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     /// Document to print
-    document: Document,
+    document: ReferenceDocument,
     /// Shell of the completions, or subcommand of the man page
     name: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
-enum Document {
+enum ReferenceDocument {
     Markdown,
     Man,
     Completions,
@@ -33,7 +34,7 @@ enum Document {
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
-    #[error("there is no shell `{0}`; write bash, zsh, fish, elvish or powershell")]
+    #[error("`{0}` is not a supported shell; write bash, zsh, fish, elvish or powershell")]
     Shell(String),
     #[error("there is no subcommand `{0}`; `plimsoll --help` lists them")]
     Subcommand(String),
@@ -52,11 +53,11 @@ impl ExitStatus for Error {
 pub(super) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     let name = arguments.name.as_deref().unwrap_or_default();
     let document = match arguments.document {
-        Document::Markdown => commands::markdown(Cli::command()).into_bytes(),
-        Document::Man => man(name)?,
-        Document::Completions => completions(name)?,
-        Document::Configuration => configuration::markdown(&plimsoll_config::schema())?.into_bytes(),
-        Document::Schema => plimsoll_config::schema().into_bytes(),
+        ReferenceDocument::Markdown => commands::markdown(Cli::command()).into_bytes(),
+        ReferenceDocument::Man => man(name)?,
+        ReferenceDocument::Completions => completions(name)?,
+        ReferenceDocument::Configuration => configuration::markdown(&plimsoll_config::schema())?.into_bytes(),
+        ReferenceDocument::Schema => plimsoll_config::schema().into_bytes(),
     };
     anstream::stdout().lock().write_all(&document)?;
     Ok(ExitCode::SUCCESS)

@@ -65,7 +65,7 @@ pub(crate) struct Arguments {
     /// Guard mode for engines on CUDA cards, unless the model's section sets one: observe counts memory,
     /// budget also refuses allocations beyond the claim [default: observe]
     #[arg(long, value_name = "MODE")]
-    guard: Option<Guard>,
+    guard: Option<GuardChoice>,
     /// Milliseconds to wait for guarded processes to release cached memory before evicting or refusing a
     /// model; 0 disables [default: 500]
     #[arg(long, value_name = "MILLISECONDS", value_parser = clap::value_parser!(u64).range(..=3_600_000))]
@@ -83,7 +83,7 @@ pub(crate) struct Arguments {
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
-enum Guard {
+enum GuardChoice {
     Off,
     Observe,
     Budget,
@@ -151,9 +151,9 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Error> {
         log_file,
         guard: GuardSettings {
             mode: guard.map(|guard| match guard {
-                Guard::Off => GuardMode::Off,
-                Guard::Observe => GuardMode::Observe,
-                Guard::Budget => GuardMode::Budget,
+                GuardChoice::Off => GuardMode::Off,
+                GuardChoice::Observe => GuardMode::Observe,
+                GuardChoice::Budget => GuardMode::Budget,
             }),
             ..rungs.wish()
         },
@@ -224,7 +224,7 @@ fn fix_allocator_thresholds() {
     again.arg0(arguments.next().unwrap_or_else(|| "plimsoll".into()));
     // Without the restart the daemon works too, but keeps more memory.
     let error = again.args(arguments).envs(THRESHOLDS).exec();
-    tracing::debug!("the allocator's thresholds stay as they are: {error}");
+    tracing::debug!("the allocator's thresholds are unchanged: {error}");
 }
 
 /// Runs the daemon's one thread.

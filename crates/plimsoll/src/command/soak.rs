@@ -1,7 +1,8 @@
-//! `plimsoll soak`: load on a server to find memory leaks; `--beside` starts a second program beside it.
+//! `plimsoll soak`: load test of a server that finds memory leaks; `--beside` runs a second program on the
+//! same card.
 //!
-//! Exits 0 if no leak was found, 1 if one was found or the load broke off, 2 for bad input. The report is on
-//! stdout, progress on stderr.
+//! Exits 0 if no leak was found, 1 if one was found or the load stopped early, 2 for bad input. The report is
+//! on stdout, progress on stderr.
 
 use std::fs;
 use std::io::{self, IsTerminal, Write};
@@ -11,8 +12,8 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use plimsoll_lab::load::{
-    Beside, BesideError, Figures, LoadFailure, LoadTarget, Round, SoakError, SoakLimit, SoakSettings, State,
-    StateError, Target, WordLength, soak, stopped,
+    Beside, BesideError, Figures, LoadFailure, LoadTarget, Round, RouterState, SoakError, SoakLimit,
+    SoakSettings, StateError, Target, WordLength, soak, stopped,
 };
 use plimsoll_probe::{Sampler, StartSamplerError};
 use serde_json::Value;
@@ -188,8 +189,8 @@ async fn held(arguments: &Arguments) -> Result<Rendered, Error> {
     let named = arguments.target.to_string();
     let (server, figures) = meet(arguments).await?;
     let state = match &arguments.resume {
-        Some(path) => State::resume(path, named, server.model.clone())?,
-        None => State::new(named, server.model.clone()),
+        Some(path) => RouterState::resume(path, named, server.model.clone())?,
+        None => RouterState::new(named, server.model.clone()),
     };
     let settings = settings(arguments);
     // Resumed state counts towards the limit, so the progress line shows the whole soak and not this run.
@@ -233,7 +234,7 @@ async fn meet(arguments: &Arguments) -> Result<(LoadTarget, Figures), Error> {
 }
 
 fn server_is_gone(pid: Option<u32>) -> bool {
-    pid.is_some_and(|pid| plimsoll_probe::process::Process::find(pid).is_none())
+    pid.is_some_and(|pid| plimsoll_probe::process::MeasuredProcess::find(pid).is_none())
 }
 
 fn settings(arguments: &Arguments) -> SoakSettings {
@@ -278,7 +279,7 @@ impl Progress {
         }
     }
 
-    fn tell(&mut self, state: &State) {
+    fn tell(&mut self, state: &RouterState) {
         let every = match self.on_terminal {
             true => EVERY_ON_TERMINAL,
             false => EVERY_IN_LOG,
@@ -329,7 +330,7 @@ fn write_to(path: &Path, text: &str) -> Result<(), Error> {
 
 /// Reads a duration such as `90s`, `30m`, `8h`, `500ms` or `2d`; a number alone is seconds.
 pub(super) fn time(text: &str) -> Result<Duration, String> {
-    let wrong = || format!("`{text}` is no time; write 500ms, 90s, 30m, 8h or 2d");
+    let wrong = || format!("`{text}` is not a duration; write 500ms, 90s, 30m, 8h or 2d");
     let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (number, unit) = text.split_at(end);
     let number: u64 = number.parse().map_err(|_| wrong())?;

@@ -1,8 +1,9 @@
-//! `plimsoll watch`: recordings of memory, of a program or of the whole machine; `watch show` reads them.
+//! `plimsoll watch`: recording of the memory of a program or of the whole machine; `watch show` displays
+//! recordings.
 //!
-//! A program is started as by `plimsoll run`, under guard if the library is found, and its exit code or
-//! signal becomes ours. A process or the machine is watched until the process ends, the time is over, or
-//! Ctrl-C is pressed.
+//! A program is started as by `plimsoll run`, under guard if the library is found, and `watch` ends with its
+//! exit code or signal. A running process or the machine is recorded until the process ends, the time limit
+//! passes, or Ctrl-C is pressed.
 
 mod show;
 
@@ -19,7 +20,7 @@ use plimsoll_launch::Environment;
 use plimsoll_probe::folder::OwnedFolder;
 use plimsoll_probe::guard::{PAGES, Preload, preload};
 use plimsoll_probe::library::GUARD;
-use plimsoll_probe::process::{Process, command_line};
+use plimsoll_probe::process::{MeasuredProcess, command_line};
 use plimsoll_probe::{Sampler, StartSamplerError};
 use plimsoll_telemetry::record::Source;
 use plimsoll_wire::options::GuardOptions;
@@ -27,7 +28,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::oneshot;
 use tokio::{runtime, time};
 
-use super::run::child::{self, End};
+use super::run::child::{self, ChildEnd};
 use super::run::{self, program};
 use super::soak::time as read_time;
 
@@ -116,7 +117,7 @@ async fn attached(arguments: &Arguments) -> Result<ExitCode, Error> {
     // Found before the recording begins; the start time guards against a reused process id.
     let process = arguments
         .pid
-        .map(|pid| Process::find(pid).ok_or(Error::Process { pid }))
+        .map(|pid| MeasuredProcess::find(pid).ok_or(Error::Process { pid }))
         .transpose()?;
     let subject = WatchTarget {
         root: arguments.pid,
@@ -136,7 +137,7 @@ async fn attached(arguments: &Arguments) -> Result<ExitCode, Error> {
 }
 
 /// Resolves with the reason when the recording must end.
-async fn ended(process: Option<Process>, limit: Option<Duration>) -> io::Result<&'static str> {
+async fn ended(process: Option<MeasuredProcess>, limit: Option<Duration>) -> io::Result<&'static str> {
     // Handlers instead of the default action, so that Ctrl-C still writes the end of the record.
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;
@@ -160,7 +161,7 @@ async fn ended(process: Option<Process>, limit: Option<Duration>) -> io::Result<
     Ok(tokio::select! {
         _ = interrupt.recv() => "stopped by hand",
         _ = terminate.recv() => "stopped by a signal",
-        () = over => "the time is over",
+        () = over => "the recording time is over",
         () = gone => "the process ended",
     })
 }
@@ -215,7 +216,7 @@ async fn started(arguments: &Arguments) -> Result<ExitCode, Error> {
             failed = recording.go_on(&mut collector, arguments.every), if failure.is_none() => failure = failed.err(),
         }
     }
-    let end = end.unwrap_or(End::Code(0));
+    let end = end.unwrap_or(ChildEnd::Code(0));
     if let Some(failure) = failure {
         // A recording that cannot be written must not end the user's program.
         say(&failure.to_string());
@@ -228,10 +229,10 @@ async fn started(arguments: &Arguments) -> Result<ExitCode, Error> {
     Ok(end.repeat())
 }
 
-fn exit(end: End) -> Exit {
+fn exit(end: ChildEnd) -> Exit {
     match end {
-        End::Code(code) => Exit::Code(i32::from(code)),
-        End::Signal(signal) => Exit::Signal(signal),
+        ChildEnd::Code(code) => Exit::Code(i32::from(code)),
+        ChildEnd::Signal(signal) => Exit::Signal(signal),
     }
 }
 

@@ -1,4 +1,5 @@
-//! `plimsoll serve` as a process, in front of fake engines: what clients see, and that nothing is left behind.
+//! Tests of `plimsoll serve` as a process with fake engines: the client's view, and that nothing is left
+//! behind.
 
 mod daemon;
 mod depth;

@@ -16,7 +16,7 @@ use crate::policy::{Block, Policy};
 
 const ALIGNMENT: u64 = 256;
 
-/// An idle block, or one that is handed out.
+/// A block that is idle or was handed out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct RmmBlock {
     address: Address,
@@ -25,8 +25,8 @@ struct RmmBlock {
     head: bool,
 }
 
-/// Idle blocks by address, and by size with the lowest address first. RMM searches a list; what it finds is
-/// the same.
+/// Idle blocks by address and by size, with the lowest address first. RMM searches a list with the same
+/// result.
 #[derive(Clone, Debug, Default)]
 struct Idle {
     pieces: BTreeMap<Address, RmmBlock>,
@@ -76,7 +76,7 @@ impl Idle {
     }
 }
 
-/// The pool.
+/// Model of RMM's pool.
 #[derive(Clone, Debug, Default)]
 pub struct RmmPool {
     idle: BTreeMap<Stream, Idle>,
@@ -103,7 +103,7 @@ impl RmmPool {
         }
     }
 
-    /// Takes over what other streams have freed, behind their work.
+    /// Takes over blocks that other streams have freed, after their work.
     fn take_over(&mut self, device: &mut dyn PoolDevice, stream: Stream) {
         if device.capturing(stream) {
             return;

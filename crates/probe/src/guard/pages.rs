@@ -1,7 +1,9 @@
-//! The pages of a folder and the ledger beside them: read as snapshots, written eight bytes at a time.
+//! Reader and writer of the shared-memory files of guard, the preloaded library.
 //!
-//! Both are written by processes that may be anything, so they are input: what is no page is skipped, and a
-//! folder is read up to a limit.
+//! A page has the figures of one guarded process; the ledger next to the pages has the memory budget of all.
+//! Both are read as snapshots and changed eight bytes at a time. Arbitrary programs can write to these files,
+//! so they are treated as input: a file that is not a valid page is skipped, and only a limited number of
+//! files is read from a folder.
 
 use std::fs::{self, File};
 use std::io;

@@ -1,4 +1,4 @@
-//! Environment variables that preload guard and set its options.
+//! Environment variables that preload the library guard into a child process and set its options.
 
 use std::ffi::OsString;
 use std::path::Path;

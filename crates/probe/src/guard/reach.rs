@@ -1,8 +1,8 @@
-//! Programs that the loader does not preload anything into, as far as their files show it.
+//! Detection of programs into which the loader cannot preload a library.
 //!
-//! A program without an interpreter is loaded by the kernel alone, and one that runs with more rights than
-//! its caller's ignores `LD_PRELOAD`. What such a program starts is guarded all the same, so this is a note,
-//! never a refusal. Only ELF files of this machine's own kind are judged.
+//! A program without an interpreter is loaded by the kernel alone, and a program with more rights than its
+//! caller ignores `LD_PRELOAD`. Processes that such a program starts are guarded all the same, so the result
+//! is a note and never a refusal. Only ELF files for this machine's architecture are checked.
 
 use std::fmt;
 use std::fs::File;
@@ -20,7 +20,7 @@ const ENTRIES: usize = 56;
 const INTERPRETER: u32 = 3;
 const CLASS_64: u8 = 2;
 
-/// Reasons for a program that guard cannot reach.
+/// Reason why guard cannot be preloaded into a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unreachable {
     Static,

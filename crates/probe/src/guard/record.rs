@@ -1,8 +1,9 @@
-//! Summary of the guard pages of a program and its descendants over their whole life.
+//! Summary of the guarded memory of a program and its descendants over their whole life.
 //!
-//! The peak of a process comes from its guard page and is exact. Processes peak at different times, so the
-//! peak of all together comes from the shared ledger. Where there is no ledger, and for pools and spilled
-//! bytes, the sum of the peaks is reported, which is an upper bound.
+//! The peak of a process is on its page, a shared-memory file written by guard (the preloaded library), and
+//! is exact. Processes reach their peaks at different times, so the peak of all together comes from the
+//! shared ledger. Without a ledger, and for pools and for bytes spilled to host memory, the sum of the peaks
+//! is reported, which is an upper bound.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +15,7 @@ use plimsoll_wire::tree::{TreeCardSnapshot, TreeSnapshot, key};
 /// Refusals that are kept of one process.
 const MOST_REFUSALS: usize = 4096;
 
-/// One process.
+/// Memory figures of one process.
 #[derive(Clone, Debug)]
 struct GuardedProcess {
     state: PageState,
@@ -24,14 +25,14 @@ struct GuardedProcess {
     refusals: BTreeMap<u64, OomSnapshot>,
 }
 
-/// All processes that had a page.
+/// Memory figures of all processes that had a page.
 #[derive(Clone, Debug, Default)]
 pub struct Record {
     processes: BTreeMap<u32, GuardedProcess>,
     tree: Option<TreeSnapshot>,
 }
 
-/// One card, over all processes.
+/// Memory figures of one card, over all processes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CardRecord {
     pub uuid: Uuid,
@@ -54,7 +55,7 @@ pub struct CardRecord {
     tree: Option<TreeCardSnapshot>,
 }
 
-/// One refusal on it.
+/// A refused allocation on a card.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GuardRefusal {
     pub pid: u32,

@@ -1,4 +1,4 @@
-//! The verdict on a series.
+//! Verdict of the leak test on a series of samples.
 
 use plimsoll_base::Bytes;
 use serde::Serialize;
@@ -21,7 +21,7 @@ const LEAST_STEP: Bytes = Bytes::kib(256);
 /// A step is so many times what the figure usually moves by.
 const STANDS_OUT: f64 = 8.0;
 
-/// Thresholds for a leak.
+/// Thresholds of the leak test.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TrendTest {
     /// Accepted rate of false alarms, over all figures of one load.
@@ -42,10 +42,10 @@ impl Default for TrendTest {
     }
 }
 
-/// Behaviour of a figure under load.
+/// Verdict on a figure under load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Growth {
+pub enum TrendGrowth {
     /// It grows with the requests, and as fast at the end as before.
     Leak,
     /// It still grows, but ever slower: a longer load will tell.
@@ -56,10 +56,10 @@ pub enum Growth {
     Unknown,
 }
 
-/// The verdict, and what it rests on. Slopes are bytes per request.
+/// Verdict of the leak test with its evidence. Slopes are in bytes per request.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Trend {
-    pub growth: Growth,
+    pub growth: TrendGrowth,
     pub slope: f64,
     /// With 99 %.
     pub slope_low: f64,
@@ -92,10 +92,10 @@ pub fn judge(points: &[TrendPoint], judging: &TrendTest) -> Trend {
     let (slope_low, slope_high) = interval(&slopes, MISS).unwrap_or_default();
     let growth = match chance <= judging.false_alarms {
         // Not significant, however steep it looks.
-        false => Growth::Flat,
-        true if !sight.lasts() || slope < judging.negligible => Growth::Flat,
-        true if sight.slows_down() => Growth::Settling,
-        true => Growth::Leak,
+        false => TrendGrowth::Flat,
+        true if !sight.lasts() || slope < judging.negligible => TrendGrowth::Flat,
+        true if sight.slows_down() => TrendGrowth::Settling,
+        true => TrendGrowth::Leak,
     };
     Trend {
         growth,
@@ -112,7 +112,7 @@ pub fn judge(points: &[TrendPoint], judging: &TrendTest) -> Trend {
 impl Trend {
     fn unknown(looks: usize) -> Self {
         Self {
-            growth: Growth::Unknown,
+            growth: TrendGrowth::Unknown,
             slope: 0.0,
             slope_low: 0.0,
             slope_high: 0.0,
@@ -127,7 +127,7 @@ impl Trend {
     pub const LEAST_LOOKS: usize = BLOCKS[BLOCKS.len() - 1] * WARM_UP / (WARM_UP - 1) + 1;
 }
 
-/// A series seen in a number of blocks.
+/// Result of the test for one number of blocks.
 struct StepEvidence {
     increments: Vec<Increment>,
     rising: usize,

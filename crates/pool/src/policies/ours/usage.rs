@@ -1,8 +1,8 @@
-//! Use of a region: live blocks, recent use, and memory that graphs have seen.
+//! Use of a region: live blocks, recent use, and memory that graphs use.
 //!
-//! DECISION: memory that a graph has seen is pinned as one prefix, up to the highest address that was live
-//! during its capture. For stack-like traffic that is exactly what the graph can touch, and it costs one
-//! number for each graph. A block counts as used when it is freed; until then it is live.
+//! DECISION: the memory of a graph is pinned as one prefix of the region, up to the highest address that was
+//! live during its capture. For stack-like use this is exactly the memory that the graph can access, and it
+//! takes one number for each graph. A block counts as recently used when it is freed; until then it is live.
 
 use alloc::vec::Vec;
 
@@ -20,7 +20,7 @@ pub(super) struct RegionUsage {
     pins: Vec<GraphPin>,
 }
 
-/// A graph has seen everything below `high`.
+/// Memory pinned by a graph: everything below `high`.
 #[derive(Clone, Copy, Debug)]
 struct GraphPin {
     graph: CapturedGraph,

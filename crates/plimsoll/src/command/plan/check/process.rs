@@ -1,11 +1,12 @@
-//! Plan and measurement of a running process, from its command line and environment.
+//! Planned and measured memory of a running process, for `plimsoll plan --check`. The plan is made from its
+//! command line and environment.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use plimsoll_base::{Bytes, Card, CardKind};
 use plimsoll_flags::table::FlagClass;
-use plimsoll_flags::{FlagOrigin, ModelParams, Options, Parallel, ProgramKind, Value as SettingValue};
+use plimsoll_flags::{FlagOrigin, FlagValue as SettingValue, ModelParams, Options, Parallel, ProgramKind};
 use plimsoll_planner::{CardPlan, EngineBuild, Plan};
 use plimsoll_probe::Reading;
 use serde_json::Value;
@@ -125,7 +126,7 @@ pub(super) fn compare(said: &mut Vec<ReportedFigure>, props: &Value) {
     });
 }
 
-/// Command line and environment of a process.
+/// Command line and environment of a running process.
 struct Started {
     pid: u32,
     words: Vec<String>,
