@@ -43,7 +43,7 @@ impl<'de> Deserialize<'de> for CardId {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum CardKind {
-    /// An NVIDIA card with memory of its own.
+    /// An NVIDIA card with its own memory.
     Cuda,
     /// The host's memory, for engines that compute on the CPU.
     Host,
@@ -56,10 +56,11 @@ pub struct Card {
     pub kind: CardKind,
     /// The product name: `NVIDIA H200`.
     pub name: String,
-    /// `GPU-…`; what `CUDA_VISIBLE_DEVICES` gets. None for a card that the user only described.
+    /// UUID such as `GPU-…`, as used in `CUDA_VISIBLE_DEVICES`. `None` for a card that the user only
+    /// described.
     pub uuid: Option<String>,
     pub total: Bytes,
-    /// Free memory when the driver was last asked; equals `total` for a budget that the user gives.
+    /// Free memory at the last reading of the driver; equals `total` for a budget that the user gives.
     pub free: Bytes,
     /// Compute capability, e.g. (9, 0).
     pub compute_capability: Option<(u32, u32)>,
@@ -100,7 +101,7 @@ impl Card {
         }
     }
 
-    /// True if a configuration that says `name` means this card.
+    /// True if the name in a configuration refers to this card.
     pub fn answers_to(&self, name: &str) -> bool {
         self.id.as_str() == name || self.uuid.as_deref() == Some(name) || self.name == name
     }

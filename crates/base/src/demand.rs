@@ -28,7 +28,7 @@ pub struct Placement {
 }
 
 impl Placement {
-    /// Bytes of the placement on `card`; zero where it has no share.
+    /// Bytes of the placement on `card`; zero if it has no share.
     pub fn on(&self, card: &CardId) -> Bytes {
         let on_card = self.shares.iter().filter(|share| share.card == *card);
         on_card.map(|share| share.bytes).sum()
@@ -67,13 +67,13 @@ static NO_NAMES: NamedDemand = NamedDemand {
 
 /// Memory need of a model, as a function of the cards that it gets.
 pub trait MemoryModel: fmt::Debug + Send + Sync {
-    /// Returns what the model would take on these cards, each at its peak.
+    /// Returns the peak memory that the model would take on each of these cards.
     ///
-    /// `free` of each card is what the model could have there at best. The error says why the model cannot
-    /// run on this set at all, whatever is free; that it is too small is not such a reason.
+    /// `free` of each card is the most that the model could get there. An error means that the model cannot
+    /// run on this set of cards at all, whatever memory is free; too little memory is not an error.
     fn on(&self, cards: &[Card]) -> Result<Vec<(CardId, Bytes)>, Reason>;
 
-    /// The cards that it names itself; it is asked about no set that does not suit them.
+    /// The cards that the model's own flags name; [`Self::on`] is called only for sets that match them.
     fn named(&self) -> &NamedDemand {
         &NO_NAMES
     }

@@ -13,7 +13,7 @@ pub enum Stage {
 /// Kind of an engine process's end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum End {
-    /// It was asked to stop and did, or ended by itself with success.
+    /// It stopped on request, or ended by itself with success.
     // Exit status 0, or any end after we sent a signal: neither is a failure of the model.
     Expected,
     Crashed {

@@ -25,7 +25,7 @@ impl ReclaimBeforeLoad {
     /// Words that [`ReclaimBeforeLoad::read`] takes, for messages.
     pub const EXPECTED: &'static str = "off, user, sudo or systemd";
 
-    /// Reads one word; `None` if it is none of ours.
+    /// Reads one word; `None` if it is unknown.
     pub fn read(word: &str) -> Option<Self> {
         match word {
             "off" => Some(Self::Off),

@@ -23,7 +23,7 @@ pub enum GuardMode {
     Off,
     /// It counts, and refuses nothing.
     Observe,
-    /// It refuses what would pass the model's claim, or the budget that is given.
+    /// It refuses allocations beyond the model's claim or the given budget.
     Budget,
 }
 
@@ -63,7 +63,7 @@ impl GuardSettings {
     pub const EXPECTED: &'static str = "off, observe or budget[=SIZE], then any of reuse, chunk=SIZE, reclaim, wait=TIME, spill=SIZE, need=SIZE, keep=SIZE, \
                                         pool=ours|managed|leave, on-oom=managed, hide-vmm, contexts=leave|report|refuse";
 
-    /// Reads a line of words; `None` if one of them is no word of ours.
+    /// Reads a line of words; `None` if one of them is unknown.
     pub fn read(line: &str) -> Option<Self> {
         // Unknown words fail the whole line: a misspelt `spill` must not start an engine without it.
         let mut wish = Self::default();

@@ -33,7 +33,7 @@ const READ: [&str; 10] = [
     "unloadTimeout",
 ];
 
-/// Keys that have no effect here, and why.
+/// Keys without effect here, and the reason.
 const WITHOUT_EFFECT: [(&str, &str); 16] = [
     ("startPort", "the operating system assigns the ports"),
     ("logLevel", "`RUST_LOG` chooses what is logged"),

@@ -147,8 +147,8 @@ fn launch(
     })
 }
 
-/// A model that gives flags only: llama-server's own rules hold, and what is ours to set may not be among
-/// them.
+/// A model that gives only flags: llama-server's own rules apply, and flags that Plimsoll sets itself are
+/// refused.
 fn flags(
     lines: &LineIndex<'_>,
     entry: &ConfiguredModel,

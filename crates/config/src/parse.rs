@@ -13,9 +13,9 @@ use super::{llama_swap, native, preset};
 /// The longest file that is read: a thousand models with long commands are a fraction of it.
 const LONGEST: usize = 1 << 20;
 
-/// Reads a configuration file of any of the three formats, told apart by the extension of its name.
+/// Reads a configuration file in any of the three formats, which the file extension determines.
 ///
-/// `env` looks a variable of the environment up, for `${env.NAME}` in llama-swap's YAML.
+/// `env` looks up an environment variable, for `${env.NAME}` in llama-swap's YAML.
 pub fn parse(
     file_name: &str,
     text: &str,
@@ -40,7 +40,8 @@ pub fn parse(
     Ok(roster)
 }
 
-/// No text of a file may hold what no command line can; and no file be larger than any real one.
+/// Error for a file that contains characters impossible on a command line, or that is larger than any real
+/// one.
 fn unreadable(text: &str) -> Option<(&'static str, &'static str)> {
     if text.len() > LONGEST {
         return Some(("it is longer than 1 MiB", "split it"));

@@ -64,7 +64,7 @@ pub struct ConfiguredModel {
     pub aliases: Vec<String>,
     pub tags: Vec<String>,
     pub launch: Launch,
-    /// Variables set for this child only, as written; [`ConfiguredModel::environment`] knows the port.
+    /// Environment variables for this child only, as written; [`Self::environment`] inserts the port.
     pub env: Vec<(String, String)>,
     /// Declared memory; overrides the plan.
     pub memory: Option<Bytes>,
@@ -123,7 +123,7 @@ impl ConfiguredModel {
         }
     }
 
-    /// Returns the variables of the child that got `port`: `${PORT}` may stand in their values too.
+    /// Returns the environment variables of the child on `port`; their values may contain `${PORT}` too.
     pub fn environment(&self, port: u16) -> Vec<(String, String)> {
         let set = self.env.iter();
         set.map(|(name, value)| (name.clone(), with_port(value, port)))
@@ -154,13 +154,13 @@ impl Deref for ConfiguredPlacement {
 /// Launch command of a model.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Launch {
-    /// llama-server with these flags. Host, port and alias are ours to set.
+    /// llama-server with these flags. Plimsoll sets host, port and alias.
     LlamaServer {
         /// The program, if not [`ServeSettings::engine`].
         program: Option<Vec<String>>,
         options: Options,
     },
-    /// Any program that speaks the OpenAI protocol on a port of its own.
+    /// Any program that serves the OpenAI protocol on its own port.
     Command {
         /// With `${PORT}` unexpanded.
         argv: Vec<String>,
@@ -232,7 +232,7 @@ impl Launch {
             .flatten()
     }
 
-    /// Returns the path that answers 200 once the child is ready; `None` if it is not to be asked.
+    /// Returns the path that answers 200 once the child is ready; `None` if no check is wanted.
     pub fn check(&self) -> Option<&str> {
         match self {
             // llama-server answers 503 there while it loads.
@@ -241,7 +241,7 @@ impl Launch {
         }
     }
 
-    /// The flags, if it is a llama-server: what its memory is planned from.
+    /// The flags of a llama-server, for the memory plan; `None` for another program.
     pub fn options(&self) -> Option<&Options> {
         match self {
             Self::LlamaServer { options, .. } => Some(options),

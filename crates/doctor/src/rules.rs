@@ -43,7 +43,7 @@ pub(super) enum EvidenceWeight {
     Fair,
     /// Worth a word.
     Weak,
-    /// Alone it names a guess; beside another of its kind it names nothing.
+    /// Alone, it makes the cause a guess; with another of its kind, it decides nothing.
     Hint,
 }
 

@@ -70,7 +70,7 @@ fn is_abort(line: &str) -> bool {
     is_path && is_line && (asserts || ABORTS.contains(&message))
 }
 
-/// The path up to `extension`, and what follows its colon.
+/// The path up to `extension`, and the text after its colon.
 fn split_behind<'a>(line: &'a str, extension: &str) -> Option<(&'a str, &'a str)> {
     line.split_once(&format!("{extension}:"))
 }

@@ -35,7 +35,7 @@ fn meant(nearest: Option<&str>) -> String {
     )
 }
 
-/// Shortens what is quoted in a message, so that hostile input does not fill a log.
+/// Shortens a quoted text in a message, so that hostile input does not fill a log.
 pub fn quoted(text: &str) -> String {
     // A line of a terminal; a flag may hold megabytes of JSON.
     const LONGEST: usize = 120;

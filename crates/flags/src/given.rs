@@ -138,7 +138,8 @@ impl GivenFlag<'_> {
         }
     }
 
-    /// Separated by runs of `,` and `/`, as the regex there does; nothing may stand before the first.
+    /// Numbers separated by runs of `,` and `/`, as in llama.cpp's regular expression; no separator may
+    /// precede the first.
     pub(crate) fn proportions(&self) -> Result<Vec<f32>, FlagError> {
         let text = self.text()?;
         // The regex of llama.cpp ignores separators at the end, but not before the first field.

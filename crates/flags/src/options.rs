@@ -2,8 +2,8 @@
 //! place.
 //!
 //! Order and repetition are kept, because in llama-server the last `-c` wins but every `-ot` counts.
-//! [`ModelParams`](super::ModelParams) holds the resulting parameters; `to_argv` writes the settings as a command line
-//! again.
+//! [`ModelParams`](super::ModelParams) holds the resulting parameters; `to_argv` writes the settings as a
+//! command line again.
 
 mod meaning;
 mod read;
@@ -20,7 +20,7 @@ pub struct Setting {
     pub origin: FlagOrigin,
 }
 
-/// Equal if they ask for the same, wherever they were written.
+/// Settings are equal if flag and value are equal, whatever their place.
 impl PartialEq for Setting {
     fn eq(&self, other: &Self) -> bool {
         self.flag == other.flag && self.value == other.value
@@ -69,7 +69,7 @@ impl Options {
         }
     }
 
-    /// Lays these settings over others: what is set here replaces every setting of the same flag there.
+    /// Merges these settings over others: a setting here replaces every setting of the same flag there.
     #[must_use]
     pub fn merged_over(mut self, base: &Self) -> Self {
         let below = base.settings.iter();

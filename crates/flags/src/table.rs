@@ -6,7 +6,8 @@
 //! this one table.
 //!
 //! To add a flag, write a row in `table/rows.rs`. If memory depends on it, give the row a setter, and add the
-//! field that it sets with its default to [`ModelParams`]. A test sets every row with a setter and expects a change.
+//! field that it sets with its default to [`ModelParams`]. A test sets every row with a setter and expects a
+//! change.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -69,7 +70,7 @@ pub type Setter = fn(&mut ModelParams, &GivenFlag<'_>) -> Result<(), FlagError>;
 pub enum KnownFlag {
     /// llama-server b10605.
     Today,
-    /// Older llama-servers; what to write instead today.
+    /// Older llama-servers; the text names today's replacement.
     Before(&'static str),
     /// ik_llama.cpp's llama-server.
     Ik,
@@ -109,12 +110,12 @@ impl Flag {
         names.last().copied()
     }
 
-    /// The spelling by which people know it.
+    /// The best-known spelling.
     pub fn name(&self) -> &'static str {
         self.names.last().copied().unwrap_or_default()
     }
 
-    /// The variable that says no, which llama.cpp derives from the one that says yes.
+    /// The variable that switches the flag off; llama.cpp derives its name from the one that switches it on.
     pub fn negative_env(&self) -> Option<String> {
         let env = self.env.filter(|_| !self.negations.is_empty())?;
         // `common_arg::get_value_from_env` derives the name in the same way.

@@ -53,7 +53,7 @@ pub struct BufferOverride {
 #[derive(Clone, Debug, PartialEq)]
 pub struct ModelParams {
     pub model: Option<String>,
-    /// The source of a model that is no local file: a Hugging Face or Docker repository, or an address.
+    /// Source of a model that is not a local file: a Hugging Face or Docker repository, or an address.
     pub remote: Option<String>,
     pub draft_model: Option<String>,
     pub draft_remote: Option<String>,
@@ -87,10 +87,10 @@ pub struct ModelParams {
     /// `--cpu-moe` is `u32::MAX` layers, `--n-cpu-moe N` is N.
     pub experts_on_host: u32,
     pub embeddings: bool,
-    /// `--pooling`, and `--rerank`; `None` is as the file says.
+    /// `--pooling`, and `--rerank`; `None` means the setting in the model file.
     pub pooling: Option<Pooling>,
     pub mmap: bool,
-    /// `--fit`: the engine may shrink context and layers to what is free.
+    /// `--fit`: the engine may reduce context and layers to the free memory.
     pub fit: bool,
     /// `--fit-ctx`: but not the context below this.
     pub fit_context: u32,

@@ -1,4 +1,4 @@
-//! Clocks of the kernel, and sleeping.
+//! Readings of the kernel's monotonic and real-time clocks, and sleeping.
 
 use core::ptr::null_mut;
 use core::time::Duration;

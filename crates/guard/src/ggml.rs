@@ -63,7 +63,8 @@ pub(crate) fn managed() -> bool {
     settings::options().pool == GgmlPoolMode::Managed && managed::inside()
 }
 
-/// Looks for the class, if that was asked for and objects were loaded or unloaded since the last time.
+/// Searches for the class, if an option requests it and objects were loaded or unloaded since the last
+/// search.
 pub(crate) fn look() {
     if settings::options().pool != GgmlPoolMode::Leave {
         mapped_objects::locked(|counts| search(counts, &mut SEARCH.hold()));

@@ -33,7 +33,7 @@ pub(crate) fn end(stream: usize, made: Option<GraphHandle>) -> Option<CapturedGr
     Some(graph)
 }
 
-/// `to` does now what `from` does, and nothing else.
+/// Records that the graph `to` now does the work of `from` and nothing else.
 pub(crate) fn replace(from: GraphHandle, to: GraphHandle) {
     unpin(&captures::replace(from, to));
 }

@@ -1,10 +1,10 @@
 //! Hooks: functions that guard (this library) substitutes for the driver's, one file for each part of the
 //! driver's API.
 //!
-//! DECISION: `hooks!` makes of each declaration the export, the real function in `real` (see
-//! [`crate::driver`]) and the row of the table in [`crate::interpose`], so that no hook can be reached in one
-//! way and missed in another. Before guard is armed a hook calls the real function and nothing else, but for those that find
-//! functions and `cuInit` itself.
+//! DECISION: from each declaration, the macro `hooks!` generates the export, the pointer to the real function
+//! in `real` (see [`crate::driver`]) and the row of the table in [`crate::interpose`]. So a hook cannot be
+//! present in one of the three and missing in another. Until guard is armed, a hook only calls the real
+//! function; the exceptions are `cuInit` itself and the hooks that look functions up.
 
 pub(crate) mod arrays;
 pub(crate) mod batch;

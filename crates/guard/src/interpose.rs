@@ -120,7 +120,7 @@ unsafe fn named(name: *const c_char) -> Option<&'static Hook> {
     None
 }
 
-/// The hooks that `cuGetProcAddress` knows by this name, with or without the suffix of an ABI.
+/// The hooks for this name in `cuGetProcAddress`, with or without the suffix of an ABI.
 fn variants(name: &[u8]) -> impl Iterator<Item = &'static Hook> {
     all().filter(move |hook| hook.name.as_bytes() == name || hook.symbol.as_bytes() == name)
 }

@@ -1,6 +1,6 @@
 //! Ladder: the sequence of remedies (rungs) for an allocation that the budget or the driver refused.
 //!
-//! DECISION: the rungs are ordered by their cost to the program. First comes memory that is free already:
+//! DECISION: the rungs are ordered by their cost to the program. First, memory that is free already is used:
 //! ranges that the program freed and whose work is done, and idle memory of pools (`reuse`). Then the memory
 //! is assembled from smaller pieces (`chunk`). Then guard (this library) waits: for the daemon to make room
 //! (`reclaim`) or for another process (`wait`). Then speed is lost: the part that does not fit goes to host
@@ -41,8 +41,8 @@ struct RefusedRequest<'a> {
     ask: &'a mut dyn FnMut() -> CuResult,
 }
 
-/// Asks the driver for `size` bytes by `ask`, within the budget of the card, and climbs the ladder after a
-/// refusal.
+/// Requests `size` bytes from the driver through `ask`, within the budget of the card, and climbs the ladder
+/// after a refusal.
 pub(crate) fn ask(
     index: CardIndex,
     size: u64,

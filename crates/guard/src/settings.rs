@@ -13,7 +13,7 @@ use crate::say::say;
 
 static OPTIONS: AtomicPtr<GuardOptions> = AtomicPtr::new(null_mut());
 
-/// True if the environment asks for guard at all; read once.
+/// True if the environment enables guard; read once.
 pub(crate) fn wanted() -> bool {
     const UNREAD: u32 = 0;
     const NO: u32 = 1;

@@ -61,7 +61,7 @@ pub(crate) fn card(index: CardIndex) -> &'static PageCard {
     &page.cards[index.place()]
 }
 
-/// The UUID of a card, as the driver told it when guard armed itself.
+/// The UUID of a card, as the driver reported it when guard armed itself.
 pub(crate) fn uuid(card: &PageCard) -> [u8; 16] {
     let mut uuid = [0; 16];
     for (half, place) in uuid.chunks_exact_mut(8).zip(&card.uuid) {

@@ -62,7 +62,7 @@ static FILE: AtomicI32 = AtomicI32::new(CLOSED);
 static IDENTITY: FileIdentity = FileIdentity::new();
 static STARTED: AtomicU64 = AtomicU64::new(0);
 
-/// Begins the trace, if one is asked for.
+/// Begins the trace, if one is configured.
 pub(crate) fn open() {
     let Some(path) = process::variable(env::GUARD_TRACE).and_then(|path| path.to_str().ok()) else {
         return;

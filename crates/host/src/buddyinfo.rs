@@ -24,7 +24,7 @@ pub struct ZoneBlocks {
 }
 
 impl BuddyInfo {
-    /// Reads it; lines that are no zone's are skipped.
+    /// Parses the file; lines that do not describe a zone are skipped.
     pub fn read(text: &str) -> Self {
         Self {
             zones: fields::lines(text).filter_map(zone).take(MOST_ZONES).collect(),

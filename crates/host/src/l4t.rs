@@ -56,7 +56,7 @@ impl Release {
         Self { major, minor, patch }
     }
 
-    /// Reads the file, whose first line is `# R36 (release), REVISION: 4.7, GCID: …, BOARD: …`.
+    /// Parses the file, whose first line is `# R36 (release), REVISION: 4.7, GCID: …, BOARD: …`.
     pub fn read(text: &str) -> Option<Self> {
         let line = text.lines().take(16).find(|line| line.contains("REVISION:"))?;
         let (head, tail) = line.split_once("REVISION:")?;

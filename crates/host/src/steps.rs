@@ -1,4 +1,5 @@
-//! Choice of reclaim steps: the mildest sequence that lets a request of a known size succeed, or none.
+//! Choice of steps that free host memory (reclaim): the mildest sequence that lets a request of a known size
+//! succeed, or none.
 //!
 //! DECISION: the possible sequences form a fixed list, mildest first. Each is simulated, and the first that
 //! reaches the goal is chosen. If none does, nothing is done, because a step that cannot help only has costs.
@@ -218,8 +219,8 @@ pub fn course(ground: &Baseline, goal: ReclaimGoal, powers: Privileges, tried: &
 pub struct FutileSteps(Vec<ReclaimStep>);
 
 impl FutileSteps {
-    /// Remembers that `step` was taken. What drops more has done what drops less would do; what frees memory
-    /// makes it worth while to compact once more.
+    /// Records that `step` was taken, and the steps that it makes unnecessary: a step that drops more has
+    /// also done what a smaller one would. A step that frees memory makes another compaction worthwhile.
     pub fn add(&mut self, step: ReclaimStep) {
         let done: &[ReclaimStep] = match step {
             ReclaimStep::AdviseFiles => &[ReclaimStep::AdviseFiles],

@@ -64,9 +64,9 @@ pub struct Recurrent {
     pub rolling: u64,
     /// `n_embd_s`: elements (F32) of the recurrent state of one layer and sequence.
     pub state: u64,
-    /// True where a recurrent layer attends as well, and so keeps a cache beside its state (Falcon-H1).
+    /// True if a recurrent layer also has attention, and so a cache in addition to its state (Falcon-H1).
     pub attends: bool,
-    /// `ssm_dt_b_c_rms`: what a scan reads is normed, by no weight (FalconMamba).
+    /// `ssm_dt_b_c_rms`: the inputs of a scan are normed without a weight (FalconMamba).
     pub bare_norms: bool,
 }
 
@@ -159,8 +159,8 @@ pub struct HyperParameters {
     pub pooling: Option<Pooling>,
     /// `causal_attn`: false where a batch is attended to in both directions.
     pub causal: bool,
-    /// False for an architecture that this table does not know, or whose cache it does not describe: sizes
-    /// follow from the keys that most architectures share, and may be wrong.
+    /// False for an architecture without a row in the table, or whose cache the table does not describe:
+    /// sizes follow from the keys that most architectures share, and may be wrong.
     pub known: bool,
 }
 

@@ -19,7 +19,7 @@ pub struct SplitName<'a> {
 }
 
 impl<'a> SplitName<'a> {
-    /// Takes a path or a name apart; `None` if it is not that of a file of a set.
+    /// Parses a path or a name; `None` if it is not a file of a split model.
     pub fn parse(path: &'a str) -> Option<Self> {
         let rest = path.strip_suffix(".gguf")?;
         let (rest, count) = rest.rsplit_once("-of-")?;

@@ -16,7 +16,7 @@ pub struct TensorType {
     pub block: u64,
     /// Bytes of a block.
     pub size: u64,
-    /// Bytes that a row has beside its blocks; only some of ik_llama.cpp's types have any.
+    /// Bytes of a row in addition to its blocks; only some of ik_llama.cpp's types have any.
     pub row_extra: u64,
 }
 
@@ -27,7 +27,7 @@ impl TensorType {
         self.block > 1
     }
 
-    /// `ggml_row_size`: bytes of `elements` in a row; `None` if they are no whole number of blocks.
+    /// `ggml_row_size`: bytes of `elements` in a row; `None` if they are not a whole number of blocks.
     pub fn row(self, elements: u64) -> Option<Bytes> {
         elements
             // ggml stores no partial block: a row of another length is of another type.
@@ -52,8 +52,8 @@ pub struct Tensor {
 }
 
 impl Tensor {
-    /// The tensor that `info` lists in the file of this number. What its name says is read once: plans ask it
-    /// of every tensor again and again.
+    /// The tensor that `info` lists in the file of this number. Its name is parsed once, because plans need
+    /// the result for every tensor repeatedly.
     pub(super) fn listed(info: &TensorInfo<'_>, file: u16) -> Self {
         Self {
             name: info.name.to_owned(),

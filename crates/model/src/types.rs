@@ -17,12 +17,12 @@ pub enum Dialect {
     /// llama.cpp, and all that follow it.
     #[default]
     Ggml,
-    /// ik_llama.cpp, whose own types start at 133.
+    /// ik_llama.cpp, whose additional types start at 133.
     Ik,
 }
 
 impl Dialect {
-    /// The type that `id` stands for in a file; `None` for a number that this engine does not know.
+    /// The type with this number in a file; `None` if the engine does not define the number.
     pub fn tensor_type(self, id: u32) -> Option<TensorType> {
         let row = |table: &[TensorType]| table.iter().find(|row| row.id == id).copied();
         match self {

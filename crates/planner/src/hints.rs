@@ -1,4 +1,4 @@
-//! Advice for a request that does not fit; each piece of advice is planned to find out what it saves.
+//! Advice for a request that does not fit; each piece of advice is planned to determine its saving.
 //!
 //! DECISION: advice is given only if the plan does not fit, and only if it saves memory on the cards that
 //! lack it. Sufficient advice comes first; the rest is ordered by bytes saved per loss, from the table of

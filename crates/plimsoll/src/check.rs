@@ -28,7 +28,7 @@ pub(crate) struct Checked {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) pid: Option<u32>,
     pub(crate) cards: Vec<Row>,
-    /// Figures that the engine reports, beside the planned ones.
+    /// Figures that the engine reports, with the planned ones.
     pub(crate) said: Vec<ReportedFigure>,
 }
 

@@ -13,6 +13,7 @@ mod plan;
 mod record;
 mod replay;
 mod soak;
+mod status;
 mod sweep;
 
 pub(crate) use advice::advice;
@@ -26,4 +27,5 @@ pub(crate) use plan::plan;
 pub(crate) use record::{RecordReport, csv};
 pub(crate) use replay::replay;
 pub(crate) use soak::{SoakReport, lasted};
+pub(crate) use status::status;
 pub(crate) use sweep::{SweepPlan, SweepReport, sweep_head, sweep_row};

@@ -4,7 +4,7 @@
 //! DECISION: these formulas are in one place, as functions of plain numbers. The phantom, a ggml backend
 //! without a GPU (which gets real graphs), the generator ([`generate`](crate::generate), which gets a model's
 //! shape) and the planner (which gets a model's header) all call them, so their results cannot differ. The
-//! blocks of one operation form a [`Group`]: allocated in order, freed in reverse. Sums and products
+//! blocks of one operation form a [`DemandGroup`]: allocated in order, freed in reverse. Sums and products
 //! saturate, so no operand overflows.
 //!
 //! The card and the engine's build ([`Rules`]) determine which kernel runs, and so which blocks are needed.
@@ -35,8 +35,8 @@ pub enum DemandRules {
     Copying,
     /// llama.cpp since then (b10605): the copies are in the compute buffer.
     Reserving,
-    /// Interface version 3 of ggml's backends (ggml 0.26.0). It asks as b10605 does, but chooses some kernels
-    /// otherwise.
+    /// Interface version 3 of ggml's backends (ggml 0.26.0). Its requests are those of b10605, but it chooses
+    /// some kernels differently.
     Third,
 }
 

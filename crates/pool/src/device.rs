@@ -8,7 +8,7 @@
 //!
 //! Addresses are numbers, never pointers: a policy computes with them and accesses no memory.
 
-/// A position in the address space of a card, in bytes.
+/// Position in a card's address space, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Address(pub u64);
 
@@ -33,9 +33,9 @@ pub struct DeviceEvent(pub u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CapturedGraph(pub u64);
 
-/// A refusal by the card, or by a budget on it.
+/// Refusal of memory by the card, or by a budget on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{asked} bytes were asked for and {free} are free")]
+#[error("{asked} bytes were requested and {free} are free")]
 pub struct OutOfMemory {
     /// Bytes of the request that was refused, as the device counts them.
     pub asked: u64,
@@ -43,8 +43,8 @@ pub struct OutOfMemory {
     pub free: u64,
 }
 
-/// A card's memory and its order of work.
-pub trait Device {
+/// Interface to a card: its memory and the order of its work.
+pub trait PoolDevice {
     /// Granule of every allocation and every piece of a region; a power of two.
     fn granule(&self) -> u64;
 
@@ -58,8 +58,8 @@ pub trait Device {
     /// it in flight.
     fn free(&mut self, address: Address);
 
-    /// Reserves `size` bytes of addresses without memory. `None` where the card has no virtual memory
-    /// management or too few addresses: that is no lack of memory.
+    /// Reserves `size` bytes of addresses without memory. `None` if the card has no virtual memory management
+    /// or too few addresses; this is not a lack of memory.
     fn reserve(&mut self, _size: u64) -> Option<Address> {
         None
     }
@@ -73,7 +73,7 @@ pub trait Device {
     /// it in flight. The addresses stay set aside and may be backed again.
     fn unmap(&mut self, _at: Address, _size: u64) {}
 
-    /// Gives the addresses of a region back, of which nothing is backed: exactly the address and size of one
+    /// Releases the addresses of a region without mapped memory: exactly the address and size of one
     /// `reserve`.
     fn release(&mut self, _at: Address, _size: u64) {}
 
@@ -101,7 +101,8 @@ pub trait Device {
         done
     }
 
-    /// True if a stream's work is being captured into a graph. Then none of the five calls above may name it,
-    /// and nothing may be freed or unmapped; what is allocated or mapped meanwhile is not part of the graph.
+    /// True if a stream's work is being captured into a graph. Then none of the calls above may use it,
+    /// and nothing may be freed or unmapped; memory allocated or mapped in the meantime is not part of the
+    /// graph.
     fn capturing(&self, stream: Stream) -> bool;
 }

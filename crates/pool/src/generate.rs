@@ -84,7 +84,7 @@ impl GeneratedRun {
     }
 }
 
-/// A run for which no trace can be made.
+/// Reason why no trace can be generated for a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GenerateError {
     #[error("a context of {tokens} tokens; give 1 to {LONGEST}")]
@@ -95,7 +95,7 @@ pub enum GenerateError {
         "the trace has more than {MOST_STEPS} steps; shorten the context or the answers, or enlarge the micro-batch"
     )]
     TooLong,
-    /// llama.cpp has no kernel for it (llama-context.cpp refuses it at start).
+    /// llama.cpp has no kernel for this combination (llama-context.cpp refuses it at start).
     #[error("a quantised V cache needs flash attention; switch it on or take f16")]
     QuantisedWithoutFlashAttention,
     #[error("{0}")]
@@ -266,7 +266,7 @@ struct Groups {
 }
 
 impl Groups {
-    /// Adds one group; sizes of 0 are no requests.
+    /// Adds one group; sizes of 0 are left out.
     fn group(&mut self, sizes: &[u64]) -> Result<(), GenerateError> {
         const STREAM: Stream = Stream(0);
         // Checked for each group: a run is bounded by its formulas, not by its input alone.

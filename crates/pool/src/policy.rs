@@ -1,11 +1,10 @@
 //! Interface of an allocator policy.
 //!
-//! DECISION: the shape of RAPIDS RMM's `device_memory_resource`, and beside it what a program's pool needs (trims,
-//! captured graphs, an end), which the models of other allocators do not have. The device
-//! is lent to every call instead of being owned, so that several policies (one for each stream, say) share
-//! one card, and so that a policy stays a plain value that can be compared, cloned and replayed. Freeing is
-//! an act of the CPU: work that uses the block may still be in flight, in the order of the stream that is
-//! named.
+//! DECISION: the interface is that of RAPIDS RMM's `device_memory_resource`. A second trait has what the pool
+//! of a program also needs (trims, captured graphs, an end) and the models of other allocators do not have.
+//! The device is passed to every call instead of being owned. So several policies (for example one for each
+//! stream) can share one card, and a policy stays a plain value that can be compared, cloned and replayed. A
+//! free happens on the CPU: work that uses the block may still be running, in the order of the given stream.
 
 use crate::device::{Address, CapturedGraph, OutOfMemory, PoolDevice, Stream};
 
@@ -34,7 +33,7 @@ pub enum Trim {
     All,
 }
 
-/// Condition under which the original aborts its process.
+/// Condition under which the original allocator aborts its process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum Broken {
     #[error("a block was freed that was not the last one allocated")]
@@ -62,7 +61,7 @@ pub trait Policy {
     /// Bytes that the policy holds of the device, in use or idle.
     fn reserved(&self) -> u64;
 
-    /// Bytes of the blocks that are handed out, as they were asked for.
+    /// Requested bytes of the blocks that are handed out.
     fn live(&self) -> u64;
 
     /// The reason why the policy cannot go on and refuses everything, if there is one.
@@ -77,10 +76,10 @@ pub trait ServedPolicy: Policy {
     /// Safe means: the card is done with it, no graph has seen it, and nothing is being captured.
     fn trim(&mut self, device: &mut dyn PoolDevice, trim: Trim) -> u64;
 
-    /// From now on `graph` is being captured: what is live now and what is handed out until `capture_end`
-    /// stays backed at its address until `graph_destroyed`. Captures may overlap. What is freed meanwhile may
-    /// be handed out again on its stream, as always: a launch of the graph overwrites it, as work that was
-    /// submitted to the stream would.
+    /// Begins the capture of `graph`: blocks that are live now or handed out until `capture_end` keep their
+    /// memory at their address until `graph_destroyed`. Captures may overlap. A block freed in the meantime
+    /// may be reused on its stream as usual: a launch of the graph overwrites it, like work that was
+    /// submitted to the stream.
     fn capture_begin(&mut self, graph: CapturedGraph);
 
     /// The capture has ended. The graph may be launched any number of times from now on.

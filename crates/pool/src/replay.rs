@@ -1,4 +1,4 @@
-//! Replay of a trace over a policy, on a card that only counts.
+//! Replay of an allocation trace with a policy on a card that only counts.
 //!
 //! DECISION: a replay is one pass that stops where the original allocator would have failed. To measure the
 //! policy's own time, a caller passes a [`Watch`] with its own clock, whose calls are outside the measured
@@ -53,7 +53,7 @@ pub struct ReplayOutcome {
     pub peak_reserved: u64,
     /// Sizes of granted driver requests, in order.
     pub driver_sizes: Vec<u64>,
-    /// The course of it, in at most [`Outcome::SAMPLES`] parts.
+    /// The course of it, in at most [`ReplayOutcome::SAMPLES`] parts.
     pub samples: Vec<Sample>,
 }
 
@@ -110,7 +110,7 @@ impl fmt::Display for ReplayFailure {
 }
 
 /// Replays `trace` over a new policy of this kind, on a card with `budget` bytes.
-pub fn replay(trace: &Trace, kind: PolicyKind, budget: u64, watch: &mut impl Watch) -> Outcome {
+pub fn replay(trace: &Trace, kind: PolicyKind, budget: u64, watch: &mut impl Watch) -> ReplayOutcome {
     let mut device = ReplayCard::new(budget, kind.granule());
     let mut policy = kind.policy();
     let mut pass = ReplayPass {

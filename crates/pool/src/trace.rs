@@ -67,12 +67,12 @@ impl Trace {
     }
 }
 
-/// A step that cannot have happened.
+/// Error: a step that cannot have happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
     #[error("the block is live and is allocated again")]
     Live,
-    #[error("the block is freed and is not live; a trace has to begin with its program")]
+    #[error("the block is freed but was never allocated; a trace must start when the program starts")]
     NotLive,
     #[error("the block was allocated with {allocated} bytes")]
     OtherSize { allocated: u64 },
@@ -82,7 +82,7 @@ pub enum Fault {
     TooMany,
 }
 
-/// Builds a trace from steps that name blocks as their source does.
+/// Builder of a trace from steps whose blocks are named as in their source.
 #[derive(Debug, Default)]
 pub(crate) struct Builder {
     trace: Trace,

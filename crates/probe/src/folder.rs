@@ -16,7 +16,7 @@ use rustix::process::getuid;
 use crate::guard::{PAGES, pids};
 
 const LOCK: &str = "owner";
-/// Folders of one process, of which there is one or, in tests, a few.
+/// Maximum number of folders of one process; usually there is one.
 const MOST: u32 = 1000;
 /// A folder this young may be about to be locked.
 const YOUNG: Duration = Duration::from_secs(60);
@@ -29,7 +29,7 @@ pub struct OwnedFolder {
 }
 
 impl OwnedFolder {
-    /// Makes one whose name starts with `prefix`, after sweeping what dead owners left under such names.
+    /// Creates a folder whose name starts with `prefix`, after removing those of dead owners with such names.
     pub fn create(prefix: &str) -> io::Result<Self> {
         let bases = bases();
         let mut result = Err(io::ErrorKind::NotFound.into());
@@ -56,7 +56,7 @@ impl OwnedFolder {
         &self.path
     }
 
-    /// Makes a folder inside, for one child and what it starts.
+    /// Creates a folder inside, for one child and the processes that it starts.
     pub fn part(&self, name: &str) -> io::Result<PathBuf> {
         let path = self.path.join(name);
         private().create(&path)?;

@@ -31,7 +31,7 @@ pub(super) enum CardQuery {
     Sensors,
 }
 
-/// Answers questions until `questions` ends: what `plimsoll look` does.
+/// Answers requests until the input ends; this is the work of `plimsoll look`.
 pub fn answer_questions(questions: impl BufRead, mut answers: impl Write) -> io::Result<()> {
     let source = NvmlSource::open();
     for line in questions.lines() {

@@ -19,16 +19,16 @@ use tokio::time::{Instant, sleep, timeout};
 use super::lookout::{CardQuery, CardReader};
 use super::{Machine, Reading, Sensors};
 
-/// A driver that does not answer in this time says nothing.
+/// Time limit for the driver's answer.
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
-/// A driver that hangs for longer is asked by another process. NVML's first call after a boot may take 10 s
-/// where persistence mode is off.
+/// Time after which a new helper process replaces one whose driver call hangs. NVML's first call after a boot
+/// may take 10 s without persistence mode.
 const DRIVER_WITHIN: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_millis(25);
 /// The longest wait for bytes to come back.
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
-/// Cards on which nothing has changed for this long have given back what they will: an engine that died while
-/// it loaded never had all that it was promised.
+/// Time without change after which the cards have released all that they will: an engine that died during its
+/// load never held its whole claim.
 const STILL: Duration = Duration::from_millis(500);
 
 #[derive(Debug, thiserror::Error)]

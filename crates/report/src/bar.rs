@@ -19,7 +19,7 @@ const MARGIN: u64 = 24;
 const ROW: u64 = 132;
 /// Distance of two entries of a legend: six of them fill a bar, and `W weights 143771 MiB` fits into one.
 const LEGEND_COLUMN: u64 = 160;
-/// Narrower segments have no room for their letter.
+/// Minimum width of a segment that shows its letter.
 const LETTER_ROOM: f64 = 16.0;
 
 /// Name and appearance of a memory term: letter, colour class, character and hatch.
@@ -72,7 +72,7 @@ pub struct Bar {
     /// Name for screen readers.
     pub label: String,
     pub segments: Vec<Segment>,
-    /// Size of the card, where the load line stands.
+    /// Size of the card, which is the position of the load line.
     pub total: Bytes,
     /// Size that the whole width stands for; at least `total`.
     pub full: Bytes,

@@ -13,7 +13,7 @@ use plimsoll_telemetry::trend::TrendCourse;
 pub const PLOT_LEFT: u64 = 124;
 /// Width of the plot, in pixels.
 pub const PLOT_WIDTH: u64 = 620;
-/// Lines in one chart; more cannot be told apart.
+/// Maximum number of lines in one chart; more could not be distinguished.
 pub const MOST_LINES: usize = 8;
 
 /// A chart of several series.

@@ -60,7 +60,7 @@ pub enum SchedulerEvent {
     /// An answer of this many tokens is complete, and the run used this much of its cards then.
     GrowthObserved { run: RunId, tokens: u64, used: Bytes },
     /// The run is about to be refused `asked` bytes on the card; with them it would hold `wanted` bytes
-    /// there. The scheduler answers with [`super::Effect::AnswerBudget`], unless the run ends first.
+    /// there. The scheduler answers with [`super::SchedulerEffect::AnswerBudget`], unless the run ends first.
     BudgetRequested {
         run: RunId,
         card: CardId,
@@ -76,7 +76,7 @@ pub enum SchedulerEvent {
     LoadWanted { model: ModelId },
     /// An operator requests that the model be unloaded. Requests in flight finish.
     UnloadWanted { model: ModelId },
-    /// The time of [`super::Effect::WakeAt`] has come. A tick at any other time has no effect.
+    /// The time of [`super::SchedulerEffect::WakeAt`] has come. A tick at any other time has no effect.
     Tick,
     /// The daemon is to end.
     Shutdown,

@@ -40,7 +40,7 @@ codes! {
 }
 
 codes! {
-    /// Reason of a refusal.
+    /// Reason why guard refused an allocation.
     Refusal: u32 {
         /// The request would have passed the budget.
         Budget = 1,

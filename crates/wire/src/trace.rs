@@ -56,7 +56,7 @@ pub struct TraceRecord {
 }
 
 codes! {
-    /// Kind of an event.
+    /// Kind of a memory event.
     TraceKind: u8 {
         /// A block was handed out.
         Alloc = 1,
@@ -71,11 +71,11 @@ codes! {
         GraphLaunch = 7,
         /// A wait for the whole card.
         Sync = 8,
-        /// A request was refused; `detail` says why.
+        /// A request was refused; `detail` is the reason.
         Oom = 9,
         /// Bytes of a block were placed in host memory.
         Spill = 10,
-        /// Host memory was pinned; the card is no part of it.
+        /// Host memory was pinned; no card is involved.
         Pin = 11,
         /// Host memory was unpinned.
         Unpin = 12,

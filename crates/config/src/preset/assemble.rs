@@ -140,7 +140,7 @@ fn dropped(origin: &FlagOrigin, found: FoundFlag, line: &PresetLine) -> Option<W
     }
 }
 
-/// Values that end up as the opposite of what they say.
+/// Warning for values that have the opposite effect of what they say.
 fn inverted(origin: &FlagOrigin, found: FoundFlag, line: &PresetLine) -> Option<Warning> {
     let on_or_off = matches!(found.flag.takes, FlagArity::Nothing | FlagArity::Switch);
     let variable =

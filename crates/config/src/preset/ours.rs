@@ -40,7 +40,7 @@ const OF_MODEL: [&str; 13] = [
     "depth-admission",
 ];
 
-/// Takes what is the server's; returns the rest, which holds for models.
+/// Applies the settings of the server; returns the rest, which belong to models.
 pub(super) fn of_server<'a>(
     file: &Arc<str>,
     lines: &'a [PresetLine],

@@ -130,7 +130,7 @@ pub(crate) struct TorchRefusal {
 }
 
 impl TorchRefusal {
-    /// A refusal of which only the request is known.
+    /// A refusal with only the requested size.
     pub(crate) fn of(asked: Bytes, quote: &Quote) -> Self {
         Self {
             asked,

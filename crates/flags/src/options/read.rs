@@ -19,7 +19,7 @@ impl Options {
         Self::from_argv_at(argv, |index| FlagOrigin::Argument(index + 1))
     }
 
-    /// Reads a command line whose arguments stand at the places that `origin` tells.
+    /// Reads a command line; `origin` returns the place of each argument.
     pub fn from_argv_at(argv: &[String], origin: impl Fn(usize) -> FlagOrigin) -> Result<Self, FlagError> {
         ArgumentReader {
             argv,
@@ -29,8 +29,8 @@ impl Options {
         .collect()
     }
 
-    /// Reads what it knows of a command line and returns the rest as complaints: for programs that are like a
-    /// llama-server but not ours to judge.
+    /// Reads the known flags of a command line and returns the others as errors, for programs that resemble a
+    /// llama-server.
     pub fn known_in(argv: &[String], origin: impl Fn(usize) -> FlagOrigin) -> (Self, Vec<FlagError>) {
         let mut unknown = Vec::new();
         let known = ArgumentReader {

@@ -1,4 +1,4 @@
-//! Live blocks of device memory, by address or handle.
+//! Table of live device memory blocks, by address or handle.
 
 use core::sync::atomic::Ordering::Relaxed;
 

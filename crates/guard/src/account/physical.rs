@@ -147,7 +147,7 @@ pub(crate) fn pieces_if_spilled(address: DevicePointer, size: u64) -> Option<Vec
     any.then(|| inside.map(|(start, mapping)| (*start, mapping.size)).collect())
 }
 
-/// The card that was asked for the memory at an address, if that memory is spilled.
+/// The card on which the memory at an address was requested, if that memory is spilled.
 pub(crate) fn spilled_at(address: DevicePointer) -> Option<CardIndex> {
     if SPILLED.load(Relaxed) == 0 {
         return None;

@@ -29,7 +29,7 @@ pub(crate) fn take(index: CardIndex, bytes: u64) -> bool {
     taken
 }
 
-/// Counts bytes that may lie in host memory whatever `spill` says.
+/// Counts bytes that may be in host memory regardless of `spill`.
 pub(crate) fn charge(index: CardIndex, bytes: u64) {
     SPILLED.fetch_add(bytes, Relaxed);
     card(index).spilled.fetch_add(bytes, Relaxed);

@@ -9,7 +9,7 @@ use crate::driver::{self, DeviceOrdinal, SUCCESS};
 use crate::say::say;
 use crate::state;
 
-/// Makes the page and enters the cards; false, after a line on stderr, if the driver does not tell their
+/// Creates the page with its cards; false, after a line on stderr, if the driver does not report their
 /// number.
 pub(super) fn enter() -> bool {
     let mut count = 0;

@@ -44,7 +44,7 @@ pub(super) struct Backing {
     pool: u8,
     /// True if a refusal climbs the ladder.
     insist: bool,
-    /// Sizes of what came from `cuMemAlloc`.
+    /// Sizes of allocations from `cuMemAlloc`.
     allocations: BTreeMap<Address, u64>,
     /// Sizes of the mappings.
     mappings: BTreeMap<Address, u64>,
@@ -178,9 +178,9 @@ impl PoolDevice for Backing {
         }
     }
 
-    /// A region asks the budget alone: it maps a few MiB ahead, a driver without them refuses without harm,
-    /// and cuMemGetInfo would cost as much as the map that it saves. Where a refusal climbs the ladder,
-    /// nothing is mapped ahead.
+    /// Free bytes for a region, by the budget alone: a region maps a few MiB ahead, a driver without them
+    /// refuses harmlessly, and cuMemGetInfo would cost as much as the map that it saves. While refusals climb
+    /// the ladder, nothing is mapped ahead.
     fn available(&self) -> u64 {
         match (self.has_regions(), self.insist) {
             (true, true) => 0,

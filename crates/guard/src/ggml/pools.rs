@@ -72,7 +72,7 @@ pub(super) enum PoolEnd {
     Owing,
 }
 
-/// Pools whose objects are gone and whose memory could not be released yet.
+/// Pools whose objects have ended and whose memory could not be released yet.
 static LEFT: Lock<Vec<ServedPool>> = Lock::new(Vec::new());
 
 static POOLS: [PoolEntry; PLACES] = [const { PoolEntry::none() }; PLACES];
@@ -119,8 +119,8 @@ pub(super) fn close(this: usize) -> PoolEnd {
     served.map_or(PoolEnd::Even, ServedPool::close)
 }
 
-/// Gives back what the pools of this card hold idle, and returns how many bytes that was. Skips pools that
-/// are in use now.
+/// Releases the idle memory of this card's pools, and returns the number of bytes. Skips pools that are in
+/// use now.
 fn trim(card: CardIndex) -> u64 {
     // try_hold: this is called on a rung of the ladder, which a pool climbs with its own lock held.
     let held = used().filter_map(|pool| pool.served.try_hold());

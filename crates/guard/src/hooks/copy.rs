@@ -178,7 +178,7 @@ pub(super) fn code(result: Result<(), CuResult>) -> CuResult {
     result.err().unwrap_or(0)
 }
 
-/// For the side of a copy that no range of ours can be on.
+/// For the side of a copy that cannot be in one of guard's ranges.
 const ELSEWHERE: DevicePointer = 0;
 
 hooks! {

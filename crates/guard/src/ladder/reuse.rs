@@ -20,7 +20,7 @@ pub(crate) fn also_trim(trim: TrimPools) {
     *OTHER_POOLS.hold() = Some(trim);
 }
 
-/// Releases what pools hold idle on a card, and returns how many bytes that was.
+/// Releases the idle memory of pools on a card, and returns the number of bytes.
 pub(super) fn give_back(card: CardIndex) -> u64 {
     // Copied out: no lock is held across calls into the driver.
     let others = *OTHER_POOLS.hold();

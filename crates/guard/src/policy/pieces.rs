@@ -26,7 +26,7 @@ impl PieceSizes {
         }
     }
 
-    /// The next piece to ask for; none when the range is complete or the driver has nothing left.
+    /// Size of the next piece to request; `None` when the range is complete or the driver has nothing left.
     pub(crate) fn next(&self) -> Option<u64> {
         let piece = self.piece.min(self.left);
         // The last piece may be smaller than the floor: there is no more to ask for.

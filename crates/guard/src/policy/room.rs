@@ -51,7 +51,7 @@ pub(crate) struct CardRoom {
     pub(crate) spillable: u64,
     /// Bytes that the program holds on the card and in host memory, without its context.
     pub(crate) held: u64,
-    /// Total of its requests, where the plan tells it.
+    /// Total of the program's requests, if the plan provides it.
     pub(crate) need: Option<u64>,
     /// Bytes that larger requests leave to smaller ones, by hand; 0 for none.
     pub(crate) keep: u64,

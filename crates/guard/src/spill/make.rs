@@ -19,7 +19,7 @@ use crate::trace;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WantedRange {
     pub(crate) card: CardIndex,
-    /// Bytes that the program asked for.
+    /// Bytes that the program requested.
     pub(crate) asked: u64,
     /// At most so many of them on the card, in whole granules.
     pub(crate) head: u64,
@@ -33,7 +33,7 @@ pub(crate) struct WantedRange {
 /// Reason why a range was not made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RangeError {
-    /// More bytes would lie in host memory than may.
+    /// The limit on bytes in host memory would be exceeded.
     SpillLimit,
     /// The driver refused, with this code.
     Driver(CuResult),

@@ -65,7 +65,8 @@ static TABLE: Lock<CaptureTable> = Lock::new(CaptureTable {
     seen: Vec::new(),
 });
 
-/// Counted apart from the table, so that the question on every path costs one load.
+/// Number of captures in progress, counted separately from the table, so that the check on every path costs
+/// one load.
 static CAPTURING: AtomicU32 = AtomicU32::new(0);
 
 /// True if any stream of the process is being captured. Then nothing may be waited for or given back.

@@ -24,7 +24,7 @@ pub(crate) enum SpillPlace {
 }
 
 impl SpillPlace {
-    /// True if device memory can stand before it in one range.
+    /// True if device memory can precede it in one range.
     pub(crate) const fn follows_device_memory(self) -> bool {
         matches!(self, Self::Node(_) | Self::Host)
     }
@@ -43,14 +43,14 @@ impl SpillPlace {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SpillRange {
     pub(crate) base: u64,
-    /// Bytes that the program asked for.
+    /// Bytes that the program requested.
     pub(crate) asked: u64,
-    /// Bytes that there are: `asked` in whole granules.
+    /// Size of the range: `asked` in whole granules.
     pub(crate) size: u64,
     /// Bytes on the card, at the front.
     pub(crate) head: u64,
     pub(crate) device: i32,
-    /// The context in which it was asked for, as a number.
+    /// The context in which it was requested, as a number.
     pub(crate) context: usize,
     /// Memory of the rest; none if all is on the card.
     pub(crate) place: Option<SpillPlace>,

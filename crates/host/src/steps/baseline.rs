@@ -24,7 +24,7 @@ pub struct Baseline {
     /// Memory that huge pages could hold temporarily; zero where they are smaller than the blocks wanted, or
     /// not supported.
     pub claimable: Bytes,
-    /// `None` where no order is asked for, or free blocks cannot be seen.
+    /// `None` if no order is requested, or if free blocks are not visible.
     pub pieces: Option<OrderBlocks>,
 }
 
@@ -34,8 +34,8 @@ pub struct OrderBlocks {
     pub order: usize,
     /// In blocks of this order or larger.
     pub whole: Bytes,
-    /// In smaller ones that compaction may join: those in movable page blocks, where the kernel says which
-    /// these are.
+    /// Memory in smaller blocks that compaction may join: those in movable page blocks, if the kernel reports
+    /// them.
     pub loose: Bytes,
     /// The kernel reports types.
     pub by_type: bool,

@@ -113,7 +113,7 @@ impl Beside {
         Ok(vec![first, second])
     }
 
-    /// Runs one round with nothing beside the server. A failure here is the server's own.
+    /// Runs one round with the server alone. A failure here is the server's own.
     async fn alone(&mut self, server: &LoadTarget) -> Result<(), BesideError> {
         let fails = |failure: String| BesideError::Alone {
             target: server.target.to_string(),

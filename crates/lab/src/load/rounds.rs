@@ -1,4 +1,4 @@
-//! Load rounds: a fixed set of requests, divided among the clients, with none in flight at the end.
+//! Rounds of a load test: a fixed set of requests, divided among the clients, with none in flight at the end.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};

@@ -1,4 +1,4 @@
-//! Server under test: its model, its build and its process.
+//! Server under load test: its model, its build and its process.
 
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ pub struct LoadTarget {
 }
 
 impl LoadTarget {
-    /// Connects, and asks for the model list if no model is given.
+    /// Connects, and reads the model list if no model is given.
     pub async fn meet(
         target: Target,
         key: Option<String>,

@@ -1,4 +1,4 @@
-//! Soak test: repeated load rounds with a memory measurement after each.
+//! Soak test, a load test for memory leaks: repeated load rounds with a memory measurement after each.
 
 use std::path::PathBuf;
 use std::pin::pin;

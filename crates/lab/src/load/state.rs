@@ -1,4 +1,5 @@
-//! State of a soak test: the observations that are saved, resumed, judged and plotted.
+//! State of a soak test (a long load test for memory leaks): the observations that are saved, resumed, judged
+//! and plotted.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -247,7 +248,7 @@ impl RouterState {
         self.failures.values().map(|(count, _)| count).sum()
     }
 
-    /// Every figure with its verdict. Growth below `negligible` is no leak.
+    /// Every figure with its verdict. Growth below `negligible` does not count as a leak.
     pub fn judged(&self, negligible: f64) -> Vec<SoakVerdict<'_>> {
         // The number of figures corrects for testing several at once: one of many looks like a leak by
         // chance.

@@ -1,4 +1,4 @@
-//! Depth sweep: time and memory for prompts of growing length.
+//! Depth sweep, a load test that measures time and memory for prompts of growing length.
 
 use std::time::Duration;
 

@@ -57,7 +57,7 @@ pub struct DraftTensor {
 }
 
 impl DraftTensor {
-    /// Bytes of its data; a row that is no whole number of blocks counts as none.
+    /// Bytes of its data; a row that is not a whole number of blocks counts as 0.
     pub fn bytes(&self) -> Bytes {
         let (row, rest) = self.shape.split_first().unwrap_or((&1, &[]));
         // Tests write invalid shapes on purpose, so this must not fail.

@@ -45,8 +45,8 @@ impl Excerpt {
         self.wants.clone()
     }
 
-    /// Takes what was wanted and, in the same piece, what follows it in the file. A piece that is too short
-    /// is the last.
+    /// Takes the bytes requested by [`Self::wants`] and the bytes that follow them in the file. A piece that
+    /// is too short is the last.
     pub fn take(&mut self, piece: &[u8]) {
         let Some(wanted) = self.wants.take() else {
             return;

@@ -1,7 +1,7 @@
 //! Refusals by the engine, with its own error message.
 //!
-//! One cause leaves several error messages, each less specific than the one before. Specific messages are known by their
-//! words; of the others the first counts.
+//! One cause leaves several error messages, each less specific than the one before. Specific messages are
+//! known by their words; of the others the first counts.
 
 use std::fmt;
 

@@ -1,8 +1,9 @@
 //! Price model of a search: the memory of each card for a changed request.
 //!
-//! DECISION: the search does not depend on formulas. It calls one function, [`CostModel::price`], which returns
-//! the memory terms on each card after some changes. [`ClosedForms`] implements it with the planner's formulas.
-//! `plan --exact` implements it by running the engine, so its searches use the engine's own figures.
+//! DECISION: the search does not depend on formulas. It calls one function, [`CostModel::price`], which
+//! returns the memory terms on each card after some changes. [`ClosedForms`] implements it with the planner's
+//! formulas. `plan --exact` implements it by running the engine, so its searches use the engine's own
+//! figures.
 
 use plimsoll_base::{Bytes, Card};
 

@@ -301,7 +301,7 @@ fn whole(path: &Path) -> Result<PathBuf, Error> {
     })
 }
 
-/// Prints one line on stderr; a closed stderr is no failure.
+/// Prints one line on stderr; a closed stderr is ignored.
 fn say(line: &str) {
     use io::Write;
     // The prefix separates our lines from those of the program, which shares stderr.

@@ -25,7 +25,7 @@ pub(crate) struct SweepPlan {
 }
 
 impl SweepPlan {
-    /// Planned memory after a prompt of this depth: the peak less the pool for deeper prompts.
+    /// Planned memory after a prompt of this depth: the peak minus the pool for deeper prompts.
     fn at(&self, tokens: u64) -> Bytes {
         // The plan's peak is at full context; each token below it saves its share of the pool.
         let deeper = self.context.saturating_sub(tokens);

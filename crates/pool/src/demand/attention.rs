@@ -151,7 +151,7 @@ impl Call {
         together
     }
 
-    /// True if K and V are copied to f16 for this kernel, wherever the copies lie.
+    /// True if K and V are copied to f16 for this kernel, in whatever memory.
     pub fn copied(&self, kernel: Kernel) -> [bool; 2] {
         // The vector kernel reads quantised values directly; the others read f16 only.
         let needed = |element| match kernel {

@@ -1,4 +1,4 @@
-//! Shapes of models, reduced to what determines the pool.
+//! Shapes of models, reduced to the figures that determine the pool.
 //!
 //! The figures are those of the public models. For Gemma-4-31B, the heads are from a log in llama.cpp issue
 //! 22748; embedding and number of heads are assumed.
@@ -85,7 +85,7 @@ impl ModelShape {
     pub const M8: Self = Self::dense("m8", [8, 4096, 32, 8, 14_336, 32_000]);
 
     pub const QWEN3_30B_A3B: Self = Self {
-        experts: Some(Experts { count: 128, used: 8 }),
+        experts: Some(ExpertShape { count: 128, used: 8 }),
         ..Self::dense("qwen3-30b-a3b", [48, 2048, 32, 4, 768, 151_936])
     };
 

@@ -101,7 +101,7 @@ impl fmt::Display for PolicyKind {
     }
 }
 
-/// A name that no policy has.
+/// Error: no policy has this name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{}` is no policy; there are {}", name.escape_debug(), PolicyKind::ALL.map(PolicyKind::name).join(", "))]
 pub struct UnknownPolicy {

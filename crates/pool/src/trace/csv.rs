@@ -16,7 +16,7 @@ const HEADER: &str = "Thread,Time,Action,Pointer,Size,Stream";
 /// Characters of a faulty field that an error shows.
 const SHOWN: usize = 40;
 
-/// A line that cannot be read; lines are counted from 1.
+/// Error: a line of the log cannot be read. Lines are counted from 1.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {fault}")]
 pub struct CsvError {
@@ -24,7 +24,7 @@ pub struct CsvError {
     pub fault: CsvFault,
 }
 
-/// Fault of a line.
+/// Fault of a log line.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CsvFault {
     #[error("`{found}` is not the header; the first line has to be `{HEADER}`")]

@@ -32,7 +32,7 @@ impl fmt::Display for RecordedRequest {
     }
 }
 
-/// A trace that cannot be read, and the offset of the fault in the file.
+/// Error: a trace cannot be read; with the offset of the fault in the file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("offset {offset}: {fault}")]
 pub struct TraceRecordError {
@@ -40,7 +40,7 @@ pub struct TraceRecordError {
     pub fault: RecordFault,
 }
 
-/// Fault of a record or of the header.
+/// Fault of a record or of the trace's header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RecordFault {
     #[error("this is no trace; record one with plimsoll run --trace FILE")]

@@ -4,7 +4,7 @@ use plimsoll_pool::generate::{
     CacheShape, DemandRules, GeneratedRun, GeneratorCard, ModelShape, Outputs, generate,
 };
 use plimsoll_pool::replay::{Cause, PolicyKind, UNLIMITED, Unwatched, replay, smallest_budget};
-use plimsoll_pool::trace::{Step, Trace};
+use plimsoll_pool::trace::{Trace, TraceStep};
 use plimsoll_pool::{Broken, GgmlLegacy, GgmlLegacyOptions, Policy, Stream};
 
 use crate::recorded;
@@ -286,10 +286,10 @@ fn checked(trace: &Trace, kind: PolicyKind) -> Vec<u64> {
     let mut blocks = Vec::new();
     for step in trace.steps() {
         match *step {
-            Step::Allocate { size, stream, .. } => {
+            TraceStep::Allocate { size, stream, .. } => {
                 blocks.push(policy.allocate(&mut device, size, stream).unwrap());
             }
-            Step::Free { block, stream } => {
+            TraceStep::Free { block, stream } => {
                 policy.deallocate(&mut device, blocks[usize::try_from(block).unwrap()], stream);
             }
         }

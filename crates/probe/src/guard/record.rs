@@ -44,12 +44,12 @@ pub struct CardRecord {
     /// The most that guard's pools held, and the most that was spilled.
     pub reserved: Bytes,
     pub spilled: Bytes,
-    /// The most that was asked for, on the card and in host memory, without contexts.
+    /// Largest total of requests, on the card and in host memory, without contexts.
     pub asked: Bytes,
     pub allocations: u64,
     /// Processes that took something of it.
     pub processes: usize,
-    /// Refusals ever; `refused` may know fewer of them.
+    /// Number of all refusals; `refused` may list fewer.
     pub refusals: u64,
     pub refused: Vec<GuardRefusal>,
     tree: Option<TreeCardSnapshot>,
@@ -67,7 +67,7 @@ pub struct GuardRefusal {
 }
 
 impl Record {
-    /// Takes what the pages say now, and the ledger beside them.
+    /// Adds the present figures of the pages and of the ledger.
     pub fn see(&mut self, pages: &[PageSnapshot], tree: Option<TreeSnapshot>) {
         // The last ledger stays: its file goes with the last process.
         self.tree = tree.or(self.tree.take());
@@ -93,7 +93,7 @@ impl Record {
         self.count(PageState::Disarmed)
     }
 
-    /// Pools of the program that guard served in its stead.
+    /// Number of the program's pools that guard served instead of it.
     pub fn pools(&self) -> u32 {
         self.processes.values().map(|process| process.pools).sum()
     }
@@ -189,7 +189,7 @@ impl CardRecord {
         }
     }
 
-    /// Of what processes share, what their ledger says.
+    /// Replaces summed figures by those of the shared ledger, where it has them.
     fn together(mut self) -> Self {
         if let Some(tree) = self.tree {
             // The ledger adds all processes up at each moment; the sum of their peaks would be too much.

@@ -1,8 +1,8 @@
 //! Growth of a run's claim (the memory that it may take) for a deeper request.
 //!
 //! Depth is the number of tokens in the KV cache. A run whose next request needs more memory waits together
-//! with the models that want to load, under the same rules. Free memory is used first, then the unused part
-//! of other runs' claims. Then the fewest idle runs that suffice are stopped, and after the patience (a
+//! with the models that wait to be loaded, under the same rules. Free memory is used first, then the unused
+//! part of other runs' claims. Then the fewest idle runs that suffice are stopped, and after the patience (a
 //! setting) busy runs are drained. The run's own requests in flight may end first. If the depth fits only
 //! without the tokens that idle slots keep, the engine is restarted once it is idle. A depth that can never
 //! fit is refused at once.

@@ -3,9 +3,9 @@
 //! A guard page is a small shared-memory file in which the guard library records a process's allocations.
 //!
 //! DECISION: every engine on a CUDA card is started with guard preloaded, so that its memory is measured
-//! exactly. Guard only counts; it refuses an allocation only if the model's settings or `serve`'s flags say
-//! so, because an engine that the plan underestimated should survive. If the library is missing, the engine
-//! runs without it and this is logged once. A page does not include allocations that bypass guard nor,
+//! exactly. Guard only counts; it refuses an allocation only if the model's settings or `serve`'s flags
+//! request it, because an engine that the plan underestimated should survive. If the library is missing, the
+//! engine runs without it and this is logged once. A page does not include allocations that bypass guard nor,
 //! without a budget, the CUDA context. Memory that neither a page nor the driver attributes to an engine
 //! counts as memory of other processes.
 //!

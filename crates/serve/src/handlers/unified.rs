@@ -3,7 +3,7 @@
 //! DECISION: after every load, the page cache of the model's files is dropped, with the exceptions in
 //! [`after`]. The weights are on the card, so no process reads the files again, and drivers on these machines
 //! count page cache as used memory. Freeing memory *before* a load takes page cache that other programs may
-//! want again and may need root, so it is done only if `reclaim-before-load` is set. No model is ever stopped
+//! need again and may need root, so it is done only if `reclaim-before-load` is set. No model is ever stopped
 //! to free page cache: the ledger of claims counts page cache as free memory, as the kernel does.
 
 mod after;

@@ -169,7 +169,7 @@ impl Encoder {
         frame::write(Kind::Shot, &payload, out);
     }
 
-    /// Ends the record in good order, and says how the program ended.
+    /// Ends the recording properly, with the program's exit status.
     pub fn end(&mut self, time_ms: u64, status: &str, out: &mut Vec<u8>) {
         let mut payload = Vec::new();
         self.put_time(time_ms, &mut payload);

@@ -9,7 +9,7 @@ use crc32fast::hash as crc32;
 pub(super) const MAGIC: &[u8; 8] = b"plimrec\x01";
 /// Figures of one record. Beyond, new ones are left out.
 pub(super) const MOST_FIGURES: usize = 8192;
-/// A frame is no longer; a text that is gets cut.
+/// Maximum length of a frame; longer text is cut.
 pub(super) const MOST_FRAME: usize = 1 << 20;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

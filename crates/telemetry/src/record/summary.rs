@@ -9,12 +9,12 @@ use super::figure::{Figure, Group};
 use super::read::{Entry, ReadRecordError, Reader, Source, When};
 use crate::trend::TrendCourse;
 
-/// Lines that are kept, from the beginning; how many there were is told.
+/// Number of lines kept, from the beginning; the total is counted.
 const MOST_EVENTS: usize = 2000;
 /// Files that are kept.
 const MOST_SHOTS: usize = 64;
 const MOST_MOVES: usize = 12;
-/// Changes in one direction that lie no further apart are one move.
+/// Maximum time between changes in one direction that count as one move.
 const ONE_MOVE_MS: u64 = 2000;
 /// Smaller moves are left out.
 const LEAST_MOVE: Bytes = Bytes::mib(16);

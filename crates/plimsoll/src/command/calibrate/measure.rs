@@ -2,7 +2,7 @@
 //!
 //! Guard, the preloaded library, measures a context only if a budget depends on it. So the engine gets a
 //! budget that never limits it: the whole card. Memory that the driver adds to the context later is computed
-//! as the process's total minus what it requested.
+//! as the process's total minus its own requests.
 
 mod look;
 mod wait;
@@ -216,7 +216,7 @@ impl MeasuringSetup {
         })
     }
 
-    /// Memory that the prompt added permanently, less the planned size of the run-time pool.
+    /// Memory that the prompt added permanently, minus the planned size of the run-time pool.
     fn cublas(
         &self,
         card: &Card,

@@ -119,7 +119,7 @@ pub(super) fn run(arguments: &Arguments, text: &str) -> Result<ExitCode, Error> 
     Ok(if ok { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Checks a daemon of ours, else a llama-server.
+/// Checks a `plimsoll serve` daemon, else a llama-server.
 fn served(arguments: &Arguments, target: &Target) -> Result<Vec<Checked>, Error> {
     // llama-server answers 404 here, so the daemon's own page decides which of the two it is.
     if let Some(status) = get(target, "/api/status")? {
@@ -138,7 +138,7 @@ fn served(arguments: &Arguments, target: &Target) -> Result<Vec<Checked>, Error>
     Ok(vec![checked])
 }
 
-/// The JSON at a path; `None` where the server has no such page, or the page is no JSON.
+/// The JSON at a path; `None` if the server has no such path, or the answer is not JSON.
 fn get(target: &Target, path: &'static str) -> Result<Option<Value>, CheckError> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -159,7 +159,7 @@ fn get(target: &Target, path: &'static str) -> Result<Option<Value>, CheckError>
     }
 }
 
-/// Claims of a daemon for each running model, beside its measurements.
+/// Claims of a daemon for each running model, with its measurements.
 fn claimed(asked: Option<Bytes>, status: &Value) -> Vec<Checked> {
     let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
     let bytes = |value: &Value| value.as_u64().map(Bytes::new);

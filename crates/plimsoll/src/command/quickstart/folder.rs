@@ -41,7 +41,7 @@ pub(crate) enum FolderError {
 pub(super) struct Member {
     pub(super) name: &'static str,
     pub(super) file: String,
-    /// Concurrent conversations, each with a context of its own.
+    /// Number of concurrent conversations, each with its own context.
     pub(super) slots: u32,
 }
 

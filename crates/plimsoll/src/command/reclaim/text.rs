@@ -219,7 +219,7 @@ fn not_done(wish: &ReclaimRequest, outcome: &ReclaimOutcome) -> String {
     text
 }
 
-/// A process under guard that can be asked.
+/// Text for a guarded process that can be requested to release memory.
 pub(super) fn holds(neighbour: &Neighbour) -> String {
     format!(
         "note: {} holds {}, {} of it idle in its pools under guard\n",
@@ -229,7 +229,7 @@ pub(super) fn holds(neighbour: &Neighbour) -> String {
     )
 }
 
-/// A process under guard that was asked, with its answer.
+/// Text for a guarded process that was requested to release memory, with its answer.
 pub(super) fn asked(asked: &AskedNeighbour) -> String {
     let (before, after) = (&asked.neighbour.held, &asked.after);
     let said = if asked.answered {

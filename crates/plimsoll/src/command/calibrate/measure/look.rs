@@ -22,7 +22,7 @@ pub(super) struct CalibrationLook {
 /// Figures from guard's page.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Counted {
-    /// Memory that the engine asked for.
+    /// Memory that the engine requested.
     asked: Bytes,
     /// Sum of its contexts at opening; zero where NVML gave guard no figure.
     opened: Bytes,
@@ -81,7 +81,7 @@ impl Counted {
 }
 
 impl CalibrationLook {
-    /// Context, modules and handles: memory that the engine holds and never asked for.
+    /// Memory of context, modules and handles, which the engine holds but did not request.
     pub(super) fn context(self) -> Result<Bytes, MeasureError> {
         let (used, asked) = (self.used, self.counted.asked);
         match used > asked {
