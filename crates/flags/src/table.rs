@@ -4,8 +4,9 @@
 //! what older builds and ik_llama.cpp knew. Parsing, writing, the preset INI and the memory plan all read
 //! this one table, so a flag is known everywhere or nowhere.
 //!
-//! To add a flag, write a row in `table/rows.rs`. If memory depends on it, give the row a setter, and add the
-//! field that it sets with its default to [`Wish`]. A test sets every row with a setter and expects a change.
+//! To add a flag, write a line in `table/flags.txt`. If memory depends on it, write a setter in
+//! `table/setters.rs`, and add the field that it sets with its default to [`Wish`]. A test sets every flag
+//! with a setter and expects a change.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -15,10 +16,11 @@ use super::given::Given;
 use super::value::Value;
 use super::wish::Wish;
 
-mod builder;
-mod rows;
+mod setters;
 
-pub use rows::FLAGS;
+/// Every flag known, in llama.cpp's order.
+pub static FLAGS: LazyLock<Vec<Flag>> =
+    LazyLock::new(|| include_str!("table/flags.txt").lines().filter_map(row).collect());
 
 /// Arguments that follow a flag on the command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,13 +82,15 @@ pub enum Known {
 #[derive(Debug)]
 pub struct Flag {
     /// In llama.cpp's order; the last is the one to write, the first sorts.
-    pub names: &'static [&'static str],
-    pub negations: &'static [&'static str],
+    pub names: Vec<&'static str>,
+    pub negations: Vec<&'static str>,
     pub env: Option<&'static str>,
     pub takes: Takes,
     pub effect: Effect,
     /// `None` for a flag on which no memory depends.
     pub setter: Option<Setter>,
+    /// The flags that a bundle sets, as on a command line.
+    pub stands_for: Option<&'static str>,
     pub known: Known,
 }
 
@@ -102,8 +106,8 @@ impl Flag {
     /// The spelling to write for a value.
     pub fn spelling(&self, value: &Value) -> Option<&'static str> {
         let names = match value {
-            Value::Switch(false) => self.negations,
-            _ => self.names,
+            Value::Switch(false) => &self.negations,
+            _ => &self.names,
         };
         names.last().copied()
     }
@@ -120,6 +124,74 @@ impl Flag {
         Some(env.replace("LLAMA_ARG_", "LLAMA_ARG_NO_"))
     }
 }
+
+/// Reads a line of `flags.txt`; `None` for a comment. A test holds that every other line is a row.
+fn row(line: &'static str) -> Option<Flag> {
+    let (line, known) = match line.split_once(" -- ") {
+        Some((line, instead)) => (line, Known::Before(instead)),
+        None => (line, Known::Today),
+    };
+    let (line, stands_for) = match line.split_once(" = ") {
+        Some((line, flags)) => (line, Some(flags)),
+        None => (line, None),
+    };
+    let mut words = line.split_whitespace();
+    let takes = match words.next()? {
+        "bare" => Takes::Nothing,
+        "switch" => Takes::Switch,
+        "value" => Takes::Value,
+        "optional" => Takes::OptionalValue,
+        "number" => Takes::Number,
+        "two" => Takes::TwoValues,
+        _ => return None,
+    };
+    let mut flag = Flag {
+        names: Vec::new(),
+        negations: Vec::new(),
+        env: None,
+        takes,
+        // Most flags concern sampling, logging or threads; a row states only what differs.
+        effect: Effect::None,
+        setter: None,
+        stands_for,
+        known,
+    };
+    for word in words {
+        match word.split_at(1) {
+            ("!", name) => flag.negations.push(name),
+            ("$", name) => flag.env = Some(name),
+            ("@", "ik") => flag.known = Known::Ik,
+            ("@", "preset") => flag.known = Known::Preset,
+            ("@", name) => flag.effect = EFFECTS.iter().find(|(known, _)| *known == name)?.1,
+            _ => flag.names.push(word),
+        }
+    }
+    let name = flag.name();
+    let setter = setters::SETTERS.iter().find(|(known, _)| *known == name);
+    flag.setter = setter.map(|(_, setter)| *setter);
+    Some(flag)
+}
+
+/// Words of `flags.txt` for the classes of flags.
+const EFFECTS: [(&str, Effect); 17] = [
+    ("model", Effect::Model),
+    ("remote", Effect::Remote),
+    ("projector", Effect::Projector),
+    ("adapters", Effect::Adapters),
+    ("scaled-adapters", Effect::ScaledAdapters),
+    ("control-vectors", Effect::ControlVectors),
+    ("devices", Effect::Devices),
+    ("main-gpu", Effect::MainGpu),
+    ("overrides", Effect::Overrides),
+    ("fit", Effect::Fit),
+    ("draft", Effect::Draft),
+    ("draft-devices", Effect::DraftDevices),
+    ("draft-overrides", Effect::DraftOverrides),
+    ("draft-remote", Effect::DraftRemote),
+    ("speculation", Effect::Speculation),
+    ("bundle", Effect::Bundle),
+    ("router", Effect::Router),
+];
 
 /// A spelling found in the table.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -171,7 +243,7 @@ static ARGUMENTS: LazyLock<HashMap<&'static str, Found>> = LazyLock::new(|| {
 
 static KEYS: LazyLock<HashMap<String, Found>> = LazyLock::new(|| {
     let mut keys = HashMap::new();
-    for flag in FLAGS {
+    for flag in FLAGS.iter() {
         let variables = flag.env.map(str::to_owned).into_iter().chain(flag.negative_env());
         for variable in variables {
             // The negative variable is a key too, but llama.cpp reads its value as if it were the positive
@@ -256,6 +328,16 @@ mod tests {
     }
 
     #[test]
+    fn every_line_is_a_row_and_every_setter_has_one() {
+        let lines = include_str!("table/flags.txt").lines();
+        let lines = lines.filter(|line| !line.is_empty() && !line.starts_with('#'));
+        assert_eq!(FLAGS.len(), lines.count());
+        for (name, _) in setters::SETTERS {
+            assert!(FLAGS.iter().any(|flag| flag.name() == *name), "{name}");
+        }
+    }
+
+    #[test]
     fn no_spelling_means_two_flags() {
         let mut seen = HashMap::new();
         for found in FLAGS.iter().flat_map(spellings) {
@@ -266,7 +348,7 @@ mod tests {
 
     #[test]
     fn only_a_switch_has_a_negative_spelling() {
-        for flag in FLAGS {
+        for flag in FLAGS.iter() {
             assert_eq!(
                 flag.takes == Takes::Switch,
                 !flag.negations.is_empty(),

@@ -3,8 +3,6 @@
 //! Defaults are llama-server's (`common/common.h: common_params @ b10605`), not those of the C API, which
 //! differ (`swa_full`).
 
-mod bundle;
-
 use plimsoll_base::Bytes;
 use plimsoll_model::{Pooling, TensorType, types};
 
