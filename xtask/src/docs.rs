@@ -1,6 +1,7 @@
 //! Documents that `plimsoll` writes about itself: the command-line reference, man page, completions and schema.
 //!
-//! The hidden verb `plimsoll reference KIND` prints each of them. The chore writes them to their places; with
+//! The hidden verb `plimsoll reference KIND` prints most of them; the Markdown pages are made here from the help
+//! texts and the schema. The chore writes them to their places; with
 //! `--check` it writes nothing and fails where a document differs from what the program prints now.
 
 use std::fs;
@@ -9,6 +10,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use crate::guard;
+
+mod commands;
+mod configuration;
 
 /// A generated document, and the words behind `plimsoll` that print it.
 #[derive(Debug, Clone, Copy)]
@@ -20,7 +24,7 @@ struct Document {
 const DOCUMENTS: &[Document] = &[
     Document {
         path: "docs/reference/commands.md",
-        words: &["reference", "markdown"],
+        words: &["commands"],
     },
     Document {
         path: "docs/reference/man/plimsoll.1",
@@ -76,7 +80,7 @@ const DOCUMENTS: &[Document] = &[
     },
     Document {
         path: "docs/reference/configuration.md",
-        words: &["reference", "configuration"],
+        words: &["configuration"],
     },
     Document {
         path: "docs/reference/completions/plimsoll.bash",
@@ -106,6 +110,8 @@ enum DocsError {
     Run { words: String, said: String },
     #[error("`plimsoll {words}` printed something other than UTF-8")]
     Text { words: String },
+    #[error("cannot read the schema: {0}")]
+    Schema(#[from] serde_json::Error),
     #[error("cannot write {}: {error}", path.display())]
     Write { path: PathBuf, error: io::Error },
     #[error("stale: {}; run cargo xtask docs", .0.join(", "))]
@@ -155,8 +161,20 @@ fn build(root: &Path) -> Result<PathBuf, DocsError> {
     }
 }
 
-/// Standard output of `plimsoll` with these words.
+/// A document, by the words of its row.
 fn printed(program: &Path, words: &[&str]) -> Result<String, DocsError> {
+    match words {
+        ["commands"] => commands::markdown(&|words| output(program, &[words, &["--help"]].concat())),
+        ["configuration"] => Ok(configuration::markdown(&output(
+            program,
+            &["reference", "schema"],
+        )?)?),
+        words => output(program, words),
+    }
+}
+
+/// Standard output of `plimsoll` with these words.
+fn output(program: &Path, words: &[&str]) -> Result<String, DocsError> {
     let output = Command::new(program).args(words).output();
     let output = output.map_err(|error| DocsError::Start {
         program: program.to_path_buf(),

@@ -96,7 +96,7 @@ fn entry(
     entry.load_timeout = model.load_timeout.map(Into::into);
     entry.stop_timeout = model.stop_timeout.map(Into::into);
     entry.upstream_name = model.upstream_name;
-    entry.guard = model.guard.into();
+    entry.guard = model.guard;
     entry.too_large = model.too_large;
     entry.depth_admission = model.depth_admission;
     Ok(entry)

@@ -4,6 +4,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use plimsoll_flags::{Origin, quoted};
+use serde::de::value::{Error as ValueError, StrDeserializer};
+use serde::de::{DeserializeOwned, IntoDeserializer};
 
 use super::failure::{ConfigError, Problem};
 use super::roster::{Entry, Roster};
@@ -37,6 +39,12 @@ pub fn parse(
     names_differ(&roster.models)?;
     roster.models.iter().try_for_each(listens_here)?;
     Ok(roster)
+}
+
+/// Reads a setting that is one word; `None` if it is no word of the type.
+pub fn word<T: DeserializeOwned>(text: &str) -> Option<T> {
+    let text: StrDeserializer<'_, ValueError> = text.into_deserializer();
+    T::deserialize(text).ok()
 }
 
 /// No text of a file may hold what no command line can; and no file be larger than any real one.

@@ -4,6 +4,8 @@
 //! once; an error on a fresh connection is the caller's. TLS, redirects and proxies are not supported: every
 //! server that Plimsoll asks is its own or was named by address.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use http::{HeaderValue, Request, Response, header};
 use http_body_util::{BodyExt, Full, Limited};
@@ -12,6 +14,10 @@ use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+/// Time to connect. The answer may take longer: it may wait for a model to load.
+const CONNECT_WITHIN: Duration = Duration::from_secs(10);
 
 /// A request that got no answer.
 #[derive(Debug, thiserror::Error)]
@@ -95,7 +101,12 @@ impl HttpClient {
     }
 
     async fn connect(&self) -> Result<HttpConnection, HttpClientError> {
-        let connected = TcpStream::connect((self.host.as_str(), self.port)).await;
+        let connected = timeout(
+            CONNECT_WITHIN,
+            TcpStream::connect((self.host.as_str(), self.port)),
+        )
+        .await;
+        let connected = connected.unwrap_or_else(|_| Err(std::io::ErrorKind::TimedOut.into()));
         let stream = connected.map_err(|error| HttpClientError::Connect {
             server: format!("{}:{}", self.host, self.port),
             error,

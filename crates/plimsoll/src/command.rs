@@ -4,10 +4,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use plimsoll_launch::{FlushStderr, StderrQueue};
-use plimsoll_reclaim::TakeStepError;
 use tracing_subscriber::EnvFilter;
-
-use crate::report::{ExitStatus, Report};
 
 pub(crate) mod calibrate;
 pub(crate) mod doctor;
@@ -77,9 +74,6 @@ enum Command {
     Warden(warden::Arguments),
 }
 
-impl ExitStatus for quickstart::Error {}
-impl ExitStatus for TakeStepError {}
-
 /// Parses the command line and runs the subcommand.
 pub fn main() -> ExitCode {
     let command = Cli::parse().command;
@@ -96,20 +90,20 @@ pub fn main() -> ExitCode {
         _ => "info",
     });
     let result = match command {
-        Command::Calibrate(arguments) => calibrate::run(&arguments).map_err(Report::from),
-        Command::Doctor(arguments) => doctor::run(&arguments).map_err(Report::from),
-        Command::Engine(arguments) => engine::run(arguments).map_err(Report::from),
-        Command::Plan(arguments) => plan::run(&arguments).map_err(Report::from),
-        Command::Pool(arguments) => pool::run(&arguments).map_err(Report::from),
-        Command::Quickstart(arguments) => quickstart::run(arguments).map_err(Report::from),
-        Command::Reclaim(arguments) => reclaim::run(&arguments).map_err(Report::from),
-        Command::ReclaimStep(arguments) => reclaim_step::run(&arguments).map_err(Report::from),
-        Command::Reference(arguments) => reference::run(&arguments).map_err(Report::from),
-        Command::Run(arguments) => run::run(&arguments).map_err(Report::from),
-        Command::Serve(arguments) => serve::run(arguments).map_err(Report::from),
-        Command::Soak(arguments) => soak::run(&arguments).map_err(Report::from),
-        Command::Sweep(arguments) => sweep::run(&arguments).map_err(Report::from),
-        Command::Watch(arguments) => watch::run(&arguments).map_err(Report::from),
+        Command::Calibrate(arguments) => calibrate::run(&arguments),
+        Command::Doctor(arguments) => doctor::run(&arguments),
+        Command::Engine(arguments) => engine::run(arguments),
+        Command::Plan(arguments) => plan::run(&arguments),
+        Command::Pool(arguments) => pool::run(&arguments),
+        Command::Quickstart(arguments) => quickstart::run(arguments),
+        Command::Reclaim(arguments) => reclaim::run(&arguments),
+        Command::ReclaimStep(arguments) => reclaim_step::run(&arguments),
+        Command::Reference(arguments) => reference::run(&arguments),
+        Command::Run(arguments) => run::run(&arguments),
+        Command::Serve(arguments) => serve::run(arguments),
+        Command::Soak(arguments) => soak::run(&arguments),
+        Command::Sweep(arguments) => sweep::run(&arguments),
+        Command::Watch(arguments) => watch::run(&arguments),
         Command::RaiseSignal(arguments) => return raise_signal::run(&arguments),
         Command::ExecChild(arguments) => return exec_child::run(&arguments),
         Command::Look(arguments) => return look::run(&arguments),

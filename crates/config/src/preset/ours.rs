@@ -14,6 +14,7 @@ use crate::before_load::ReclaimBeforeLoad;
 use crate::depth::TooLarge;
 use crate::duration;
 use crate::guard::GuardWish;
+use crate::parse::word;
 use crate::roster::ServeSettings;
 
 const OF_SERVER: [&str; 6] = [
@@ -64,7 +65,7 @@ pub(super) fn of_server<'a>(
             }
             "api-key-file" => serve.api_key_files.push(line.value.clone()),
             "reclaim-before-load" => {
-                let choice = ReclaimBeforeLoad::read(&line.value);
+                let choice = word(&line.value);
                 let choice = choice.ok_or_else(|| bad(file, line, ReclaimBeforeLoad::EXPECTED))?;
                 serve.reclaim_before_load = Some(choice);
             }
@@ -121,7 +122,7 @@ pub(super) fn apply(file: &Arc<str>, line: &Line, entry: &mut Entry) -> Result<(
             entry.guard = wish.or(&entry.guard);
         }
         "too-large" => {
-            let choice = TooLarge::read(&line.value);
+            let choice = word(&line.value);
             entry.too_large = choice.ok_or_else(|| bad(file, line, TooLarge::EXPECTED))?;
         }
         "depth-admission" => entry.depth_admission = switch(file, line)?,

@@ -79,7 +79,7 @@ impl Server {
             nonce: 0,
         };
         let request = prompt.request(&self.model, Yardstick::default());
-        let answer = self.client(patience).ask(request.body).await;
+        let answer = self.client(patience).ask(request).await;
         answer.map(|_| ())
     }
 
@@ -103,7 +103,7 @@ impl Server {
         let mut client = self.client(patience);
         let mut counts = [None; 2];
         for (count, times) in counts.iter_mut().zip(1..) {
-            let answer = client.ask(probe(&self.model, times).body).await;
+            let answer = client.ask(probe(&self.model, times)).await;
             *count = answer.ok().and_then(|answer| answer.prompt_tokens);
         }
         let [once, twice] = counts;

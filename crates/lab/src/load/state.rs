@@ -10,7 +10,6 @@ use plimsoll_probe::Sensors;
 use plimsoll_telemetry::trend::{Course, Growth, Judging, Point, Series, Step, Trend, judge, steps};
 use serde::{Deserialize, Serialize};
 
-use super::figures::MemorySample;
 use super::rounds::{Tally, median};
 
 const SCHEMA: &str = "plimsoll.soak-state/1";
@@ -197,10 +196,10 @@ impl State {
     }
 
     /// Adds a memory measurement.
-    pub fn see(&mut self, look: MemorySample) {
+    pub fn see(&mut self, look: Vec<(String, Bytes)>) {
         self.looks += 1;
         let at = self.requests;
-        for (name, held) in look.held {
+        for (name, held) in look {
             let place = self.figures.iter().position(|figure| figure.name == name);
             let place = place.unwrap_or_else(|| {
                 self.figures.push(Named {
@@ -309,10 +308,8 @@ pub fn thousands(number: u64) -> f64 {
 mod tests {
     use super::*;
 
-    fn look(bytes: u64) -> MemorySample {
-        MemorySample {
-            held: vec![("host".to_owned(), Bytes::new(bytes))],
-        }
+    fn look(bytes: u64) -> Vec<(String, Bytes)> {
+        vec![("host".to_owned(), Bytes::new(bytes))]
     }
 
     fn state(rounds: u64) -> State {

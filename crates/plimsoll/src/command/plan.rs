@@ -8,22 +8,19 @@ pub(crate) mod check;
 mod exact;
 pub(crate) mod fit;
 
-use std::fs;
-use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
 use plimsoll_base::{Bytes, Card, CardId};
-use plimsoll_exact::ExactError;
-use plimsoll_flags::{FlagError, Options, Program, Wish};
+use plimsoll_flags::{Options, Program, Wish};
 use plimsoll_model::{Dialect, Model};
-use plimsoll_planner::{Engine, EngineKind, MeasuredContext, Plan, PlanError, PlanRequest};
+use plimsoll_planner::{Engine, EngineKind, MeasuredContext, Plan, PlanRequest};
 use plimsoll_probe::contexts;
-use plimsoll_probe::headers::{ReadModelError, read_model};
+use plimsoll_probe::headers::read_model;
 
 use self::exact::Asking;
-use crate::report::ExitStatus;
+use crate::report::{Report, print_as, status, write_file};
 use crate::screen;
 
 #[derive(Debug, Args)]
@@ -75,40 +72,12 @@ pub(crate) struct Arguments {
     flags: Vec<String>,
 }
 
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum Error {
-    #[error(transparent)]
-    Flag(#[from] FlagError),
-    #[error("no model is given\nhint: plimsoll plan -- -m model.gguf")]
-    NoModel,
-    #[error(
-        "this machine shows no card, and the host's memory cannot be read\nhint: describe a card with --card"
-    )]
-    NoCard,
-    #[error(transparent)]
-    Read(#[from] ReadModelError),
-    #[error(transparent)]
-    Plan(#[from] PlanError),
-    #[error(transparent)]
-    Check(#[from] check::CheckError),
-    #[error(transparent)]
-    Exact(#[from] ExactError),
-    #[error("cannot write `{path}`: {error}")]
-    Draw { path: PathBuf, error: io::Error },
-    #[error("cannot write to stdout: {0}")]
-    Print(#[from] io::Error),
-    #[error("cannot write the plan as JSON: {0}")]
-    Json(#[from] serde_json::Error),
+/// Plans. Every failure is a fault of the input, since a plan depends on nothing else.
+pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Report> {
+    planned(arguments).map_err(Report::input)
 }
 
-impl ExitStatus for Error {
-    /// Every failure of a plan is a fault of the input, since a plan depends on nothing else.
-    fn is_input(&self) -> bool {
-        true
-    }
-}
-
-pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
+fn planned(arguments: &Arguments) -> Result<ExitCode, Report> {
     if let Some(target) = &arguments.check {
         return check::run(arguments, target);
     }
@@ -133,43 +102,28 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     };
     // Files before stdout: a plan is printed only if everything that was asked for has been written.
     if let Some(path) = &arguments.svg {
-        fs::write(path, screen::svg(&plan)).map_err(|error| Error::Draw {
-            path: path.clone(),
-            error,
-        })?;
+        write_file(path, screen::svg(&plan))?;
     }
     if let Some(path) = &arguments.html {
         let page = match &asking {
             Some(asking) => screen::html(&plan, &asking.course(&plan)?),
             None => page(arguments, &options, &plan, &cards)?,
         };
-        fs::write(path, page).map_err(|error| Error::Draw {
-            path: path.clone(),
-            error,
-        })?;
+        write_file(path, page)?;
     }
     // On stderr before the plan, because a closed stdout must not hide how often the engine ran.
     if let Some(asking) = &asking {
         asking.tell()?;
     }
-    let mut stdout = anstream::stdout().lock();
-    if arguments.json {
-        writeln!(stdout, "{}", serde_json::to_string_pretty(&plan)?)?;
-    } else {
-        write!(stdout, "{}", screen::plan(&plan))?;
-    }
-    Ok(if plan.fits {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    })
+    print_as(arguments.json, &plan, || screen::plan(&plan))?;
+    Ok(status(plan.fits))
 }
 
 /// Contexts on a page, which are the steps of its slider.
 const POINTS: u64 = 64;
 
 /// The plan as a page, with the planned memory of every context on the slider.
-fn page(arguments: &Arguments, options: &Options, plan: &Plan, cards: &[Card]) -> Result<String, Error> {
+fn page(arguments: &Arguments, options: &Options, plan: &Plan, cards: &[Card]) -> Result<String, Report> {
     let wish = options.wish(arguments.program)?;
     let models = Models::read(&wish, arguments.engine())?;
     let request = models.request(&wish, arguments.engine(), arguments.program, cards);
@@ -198,16 +152,15 @@ impl Arguments {
     }
 
     /// The described cards, else the ones that `others` returns.
-    fn described_or(&self, others: impl FnOnce() -> Vec<Card>) -> Result<Vec<Card>, Error> {
+    fn described_or(&self, others: impl FnOnce() -> Vec<Card>) -> Result<Vec<Card>, Report> {
         let cards = if self.cards.is_empty() {
             others()
         } else {
             told_apart(&self.cards)
         };
-        if cards.is_empty() {
-            Err(Error::NoCard)
-        } else {
-            Ok(cards)
+        match cards.is_empty() {
+            true => Err(no_card()),
+            false => Ok(cards),
         }
     }
 }
@@ -218,12 +171,12 @@ pub(super) fn made(
     engine: Engine,
     program: Program,
     cards: &[Card],
-) -> Result<Plan, Error> {
+) -> Result<Plan, Report> {
     wished(&Options::from_argv(words)?.wish(program)?, engine, program, cards)
 }
 
 /// The same for flags that have been read.
-pub(super) fn wished(wish: &Wish, engine: Engine, program: Program, cards: &[Card]) -> Result<Plan, Error> {
+pub(super) fn wished(wish: &Wish, engine: Engine, program: Program, cards: &[Card]) -> Result<Plan, Report> {
     let models = Models::read(wish, engine)?;
     Ok(plimsoll_planner::plan(
         &models.request(wish, engine, program, cards),
@@ -258,7 +211,7 @@ impl Models {
         }
     }
 
-    fn read(wish: &Wish, engine: Engine) -> Result<Self, Error> {
+    fn read(wish: &Wish, engine: Engine) -> Result<Self, Report> {
         let dialect = match engine.kind {
             EngineKind::LlamaCpp => Dialect::Ggml,
             EngineKind::IkLlamaCpp => Dialect::Ik,
@@ -267,7 +220,11 @@ impl Models {
         Ok(Self {
             // The draft model and the projector are on the same cards, and often decide whether the whole
             // fits.
-            main: read(wish.model.as_ref().ok_or(Error::NoModel)?)?,
+            main: read(
+                wish.model
+                    .as_ref()
+                    .ok_or_else(|| Report::new("no model is given\nhint: plimsoll plan -- -m model.gguf"))?,
+            )?,
             draft: wish.draft_model.as_ref().map(read).transpose()?,
             projector: wish.projector.as_ref().map(read).transpose()?,
             contexts: contexts::measured(),
@@ -276,7 +233,7 @@ impl Models {
 }
 
 /// The described cards, else those of this machine, else its host memory.
-fn cards(described: &[Card]) -> Result<Vec<Card>, Error> {
+fn cards(described: &[Card]) -> Result<Vec<Card>, Report> {
     if !described.is_empty() {
         return Ok(told_apart(described));
     }
@@ -285,7 +242,13 @@ fn cards(described: &[Card]) -> Result<Vec<Card>, Error> {
     if !machine.cards.is_empty() {
         return Ok(machine.cards);
     }
-    machine.host.map(|host| vec![host]).ok_or(Error::NoCard)
+    machine.host.map(|host| vec![host]).ok_or_else(no_card)
+}
+
+fn no_card() -> Report {
+    Report::new(
+        "this machine shows no card, and the host's memory cannot be read\nhint: describe a card with --card",
+    )
 }
 
 /// Cards of one name are numbered: two `name=H200` are `H200` and `H200#2`.

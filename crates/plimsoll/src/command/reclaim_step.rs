@@ -3,7 +3,9 @@
 use std::process::ExitCode;
 
 use clap::Args;
-use plimsoll_reclaim::{TakeStepError, take_as_root};
+use plimsoll_reclaim::take_as_root;
+
+use crate::report::Report;
 
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
@@ -11,7 +13,7 @@ pub(crate) struct Arguments {
     step: String,
 }
 
-pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, TakeStepError> {
+pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Report> {
     // The step is a fixed word, never a path or a command, so a sudoers line for it grants nothing more.
     take_as_root(&arguments.step)?;
     Ok(ExitCode::SUCCESS)

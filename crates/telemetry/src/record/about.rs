@@ -3,7 +3,7 @@
 use plimsoll_base::Bytes;
 use serde::{Deserialize, Serialize};
 
-/// The first frame, as JSON. What a later version adds is ignored by this one, and what is missing is empty.
+/// The first line. What a later version adds is ignored by this one, and what is missing is empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct About {

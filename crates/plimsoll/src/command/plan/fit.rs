@@ -14,7 +14,8 @@ use plimsoll_planner::fit::{Answer, Dimension, Fit, Formulas, edited};
 use serde_json::{Value, json};
 
 use super::exact::Asking;
-use super::{Arguments, Error, Models};
+use super::{Arguments, Models};
+use crate::report::{Report, print, print_as, status};
 use crate::screen;
 
 /// Requested directions, in their order.
@@ -38,7 +39,11 @@ pub(crate) fn directions(text: &str) -> Result<Directions, String> {
         .map(Directions)
 }
 
-pub(super) fn run(arguments: &Arguments, directions: &Directions, cards: &[Card]) -> Result<ExitCode, Error> {
+pub(super) fn run(
+    arguments: &Arguments,
+    directions: &Directions,
+    cards: &[Card],
+) -> Result<ExitCode, Report> {
     let options = Options::from_argv(&arguments.flags)?;
     let fit = match &arguments.exact {
         Some(named) => {
@@ -49,17 +54,13 @@ pub(super) fn run(arguments: &Arguments, directions: &Directions, cards: &[Card]
         }
         None => by_formulas(arguments, directions, &options, cards)?,
     };
-    print(arguments, &options, &fit)?;
+    show(arguments, &options, &fit)?;
     let answered = fit
         .answers
         .iter()
         // A direction that the model does not have (experts of a dense model) is no failure.
         .all(|answer| !answer.applicable || answer.change.is_some());
-    Ok(if answered {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    })
+    Ok(status(answered))
 }
 
 fn by_formulas(
@@ -67,7 +68,7 @@ fn by_formulas(
     directions: &Directions,
     options: &Options,
     cards: &[Card],
-) -> Result<Fit, Error> {
+) -> Result<Fit, Report> {
     let engine = arguments.engine();
     let wish = options.wish(arguments.program)?;
     let models = Models::read(&wish, engine)?;
@@ -75,33 +76,28 @@ fn by_formulas(
     Ok(fit::fit(&request, &Formulas(request), &directions.0)?)
 }
 
-fn print(arguments: &Arguments, options: &Options, fit: &Fit) -> Result<(), Error> {
-    let mut stdout = anstream::stdout().lock();
+fn show(arguments: &Arguments, options: &Options, fit: &Fit) -> Result<(), Report> {
     if arguments.json {
-        return Ok(writeln!(
-            stdout,
-            "{}",
-            serde_json::to_string_pretty(&json(options, fit)?)?
-        )?);
+        return print_as(true, &json(options, fit)?, String::new);
     }
     write!(anstream::stderr().lock(), "{}", screen::fit(fit))?;
     for answer in &fit.answers {
         if let Some(argv) = argv(options, answer)? {
             let words: Vec<String> = argv.iter().map(|word| quoted(word)).collect();
-            writeln!(stdout, "{}", words.join(" "))?;
+            print(words.join(" ") + "\n")?;
         }
     }
     Ok(())
 }
 
 /// The whole command line with an answer applied.
-fn argv(options: &Options, answer: &Answer) -> Result<Option<Vec<String>>, Error> {
+fn argv(options: &Options, answer: &Answer) -> Result<Option<Vec<String>>, Report> {
     let line = |change| Ok(edited(options, std::slice::from_ref(change))?.to_argv());
     answer.change.as_ref().map(line).transpose()
 }
 
 /// The serialised answers, each with its whole command line.
-fn json(options: &Options, fit: &Fit) -> Result<Value, Error> {
+fn json(options: &Options, fit: &Fit) -> Result<Value, Report> {
     let mut value = serde_json::to_value(fit)?;
     for (at, answer) in fit.answers.iter().enumerate() {
         // A program should not have to rebuild the command line from the change.

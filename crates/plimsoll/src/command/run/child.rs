@@ -22,7 +22,8 @@ use tokio::process;
 use tokio::signal::unix::{self, SignalKind};
 use tokio::time::{MissedTickBehavior, interval};
 
-use super::{Error, OWN_FAILURE};
+use super::{NOT_EXECUTABLE, NOT_FOUND, OWN_FAILURE};
+use crate::report::Report;
 
 /// Interval between readings of the pages.
 const PERIOD: Duration = Duration::from_millis(100);
@@ -78,7 +79,7 @@ pub(in crate::command) async fn follow(
     environment: &Environment,
     pages: &Path,
     started: impl FnOnce(u32),
-) -> Result<(End, Record), Error> {
+) -> Result<(End, Record), Report> {
     let mut record = Record::default();
     // Before the program starts: a signal in between would end this process and leave the program behind.
     let mut signals = Signals::listen()?;
@@ -89,9 +90,11 @@ pub(in crate::command) async fn follow(
         .env_clear()
         .envs(environment.iter())
         .spawn()
-        .map_err(|error| Error::Execute {
-            program: program.to_owned(),
-            error,
+        .map_err(|error| {
+            // A script whose interpreter is missing is found on PATH, but execve(2) fails with ENOENT.
+            let is_missing = error.kind() == io::ErrorKind::NotFound;
+            let report = Report::of_file("cannot execute", program)(error);
+            report.with_status(if is_missing { NOT_FOUND } else { NOT_EXECUTABLE })
         })?;
     child.id().map(started);
     let pid = child.id().and_then(|pid| Pid::from_raw(i32::try_from(pid).ok()?));
@@ -100,7 +103,7 @@ pub(in crate::command) async fn follow(
     looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let status = loop {
         tokio::select! {
-            status = child.wait() => break status.map_err(Error::Wait)?,
+            status = child.wait() => break status.map_err(Report::of("cannot wait for the program"))?,
             signal = signals.next() => pass_on(pid, signal),
             _ = looks.tick() => look(pages, &mut record),
         }
@@ -139,7 +142,7 @@ fn is_in_foreground() -> bool {
 struct Signals(Vec<(Signal, unix::Signal)>);
 
 impl Signals {
-    fn listen() -> Result<Self, Error> {
+    fn listen() -> Result<Self, Report> {
         let ignored = ignored();
         let wanted = PASSED_ON.into_iter().chain(FROM_TERMINAL);
         let listened = wanted.filter(|signal| !is_in(ignored, *signal)).map(|signal| {
@@ -149,7 +152,7 @@ impl Signals {
         listened
             .collect::<io::Result<_>>()
             .map(Self)
-            .map_err(Error::Signals)
+            .map_err(Report::of("cannot listen for signals"))
     }
 
     async fn next(&mut self) -> Signal {
