@@ -228,7 +228,7 @@ impl Lines<'_> {
         let problem = unknown_key(message).unwrap_or_else(|| {
             // toml prints the source below its message; the origin names the line already.
             let first = message.lines().next().unwrap_or_default();
-            Problem::ParseToml(quoted(first))
+            Problem::Parse(quoted(first))
         });
         ConfigError::new(origin, problem)
     }

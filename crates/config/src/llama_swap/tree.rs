@@ -59,7 +59,7 @@ impl Node {
                 let first = message.lines().next().unwrap_or_default();
                 Err(ConfigError::new(
                     Origin::file(file, line),
-                    Problem::ParseYaml(quoted(first)),
+                    Problem::Parse(quoted(first)),
                 ))
             }
         }

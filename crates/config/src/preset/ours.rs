@@ -4,16 +4,20 @@
 //! `[*]` for all.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use plimsoll_flags::table::distance_within;
 use plimsoll_flags::{Origin, quoted, truth};
+
+use serde::de::DeserializeOwned;
 
 use super::grammar::Line;
 use super::{ConfigError, Entry, Launch, Problem};
 use crate::before_load::ReclaimBeforeLoad;
 use crate::depth::TooLarge;
 use crate::duration;
-use crate::guard::GuardWish;
+use crate::duration::Length;
+use crate::guard::{GuardWish, Size};
 use crate::parse::word;
 use crate::roster::ServeSettings;
 
@@ -50,13 +54,7 @@ pub(super) fn of_server<'a>(
     let mut rest = Vec::new();
     for line in lines {
         match line.key.as_str() {
-            "listen" => {
-                let listen = line
-                    .value
-                    .parse()
-                    .map_err(|_| bad(file, line, "an address such as 127.0.0.1:8080"))?;
-                serve.listen = Some(listen);
-            }
+            "listen" => serve.listen = Some(read(file, line, "an address such as 127.0.0.1:8080")?),
             "patience" => serve.patience = Some(length(file, line)?),
             "wait" => serve.wait = Some(length(file, line)?),
             "engine" => serve.engine = Some(words(file, line)?),
@@ -65,9 +63,7 @@ pub(super) fn of_server<'a>(
             }
             "api-key-file" => serve.api_key_files.push(line.value.clone()),
             "reclaim-before-load" => {
-                let choice = word(&line.value);
-                let choice = choice.ok_or_else(|| bad(file, line, ReclaimBeforeLoad::EXPECTED))?;
-                serve.reclaim_before_load = Some(choice);
+                serve.reclaim_before_load = Some(read(file, line, ReclaimBeforeLoad::EXPECTED)?);
             }
             _ => rest.push(line),
         }
@@ -78,13 +74,7 @@ pub(super) fn of_server<'a>(
 /// Sets one key of a model.
 pub(super) fn apply(file: &Arc<str>, line: &Line, entry: &mut Entry) -> Result<(), ConfigError> {
     match line.key.as_str() {
-        "memory" => {
-            let memory = line
-                .value
-                .parse()
-                .map_err(|_| bad(file, line, "a size such as 24GiB or 24576MiB"))?;
-            entry.memory = Some(memory);
-        }
+        "memory" => entry.memory = Some(read::<Size>(file, line, "a size such as 24GiB or 24576MiB")?.into()),
         "cards" => {
             let cards = line
                 .value
@@ -121,10 +111,7 @@ pub(super) fn apply(file: &Arc<str>, line: &Line, entry: &mut Entry) -> Result<(
             // Line by line, so that `[*]` gives defaults.
             entry.guard = wish.or(&entry.guard);
         }
-        "too-large" => {
-            let choice = word(&line.value);
-            entry.too_large = choice.ok_or_else(|| bad(file, line, TooLarge::EXPECTED))?;
-        }
+        "too-large" => entry.too_large = read(file, line, TooLarge::EXPECTED)?,
         "depth-admission" => entry.depth_admission = switch(file, line)?,
         _ => return Err(unknown(file, line)),
     }
@@ -159,8 +146,13 @@ fn unknown(file: &Arc<str>, line: &Line) -> ConfigError {
     ConfigError::new(Origin::file(file, line.line), problem)
 }
 
-fn length(file: &Arc<str>, line: &Line) -> Result<std::time::Duration, ConfigError> {
-    duration::parse(&line.value).ok_or_else(|| bad(file, line, duration::EXPECTED))
+fn length(file: &Arc<str>, line: &Line) -> Result<Duration, ConfigError> {
+    read::<Length>(file, line, duration::EXPECTED).map(Into::into)
+}
+
+/// Reads a value by the type that the TOML format has for it.
+fn read<T: DeserializeOwned>(file: &Arc<str>, line: &Line, expected: &'static str) -> Result<T, ConfigError> {
+    word(&line.value).ok_or_else(|| bad(file, line, expected))
 }
 
 fn switch(file: &Arc<str>, line: &Line) -> Result<bool, ConfigError> {
