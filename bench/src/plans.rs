@@ -11,10 +11,10 @@ use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use plimsoll_base::Card;
-use plimsoll_flags::{Options, Program};
+use plimsoll_flags::{Options, ProgramKind};
 use plimsoll_model::gguf::Header;
 use plimsoll_model::{Dialect, Model, split};
-use plimsoll_planner::{Engine, PlanRequest};
+use plimsoll_planner::{EngineBuild, PlanRequest};
 use plimsoll_specimens::{Changes, WriteError};
 
 use crate::numbers::{Shuffle, microseconds, percentile};
@@ -176,14 +176,14 @@ fn inside(subject: &Subject, runs: usize) -> Result<Vec<Duration>, PlansError> {
     };
     let model = read(&subject.file).map_err(wrong)?;
     let options = Options::from_argv(&subject.arguments).map_err(|error| wrong(error.to_string()))?;
-    let program = Program::LlamaServer;
+    let program = ProgramKind::LlamaServer;
     let wish = options.wish(program).map_err(|error| wrong(error.to_string()))?;
     let request = PlanRequest {
         model: &model,
         draft: None,
         projector: None,
         wish: &wish,
-        engine: Engine::LLAMA_CPP,
+        engine: EngineBuild::LLAMA_CPP,
         program,
         cards: &subject.cards,
         contexts: &[],

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use clap::{Parser, Subcommand};
 use plimsoll_base::Bytes;
-use plimsoll_host::{Pieces, Snapshot, Tree, Unseen};
+use plimsoll_host::{HostSnapshot, OrderBlocks, ProcTree, Unseen};
 use rustix::fs::{Advice, fadvise};
 
 const PAGE: u64 = 4096;
@@ -101,16 +101,16 @@ fn fill(path: &Path, order: usize, blocks: u64, within: Duration) -> io::Result<
 
 /// Requests of this order that could be met, as `plimsoll reclaim` counts them.
 fn free_blocks(order: usize) -> io::Result<u64> {
-    let snapshot = Snapshot::gather(&Here);
-    let pieces =
-        Pieces::of(&snapshot, order).ok_or_else(|| io::Error::other("/proc/buddyinfo cannot be read"))?;
+    let snapshot = HostSnapshot::gather(&Here);
+    let pieces = OrderBlocks::of(&snapshot, order)
+        .ok_or_else(|| io::Error::other("/proc/buddyinfo cannot be read"))?;
     Ok(pieces.whole.get() / (snapshot.page.get() << order))
 }
 
 /// The files of this machine.
 struct Here;
 
-impl Tree for Here {
+impl ProcTree for Here {
     fn read(&self, path: &str) -> Result<Vec<u8>, Unseen> {
         fs::read(Path::new("/").join(path)).map_err(|_| Unseen::Unreadable)
     }

@@ -35,7 +35,7 @@ pub struct Slots {
 
 /// Bytes on each card up to this depth.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Step {
+struct CurveStep {
     depth: u64,
     bytes: Vec<Bytes>,
 }
@@ -46,7 +46,7 @@ pub struct Curve {
     pub slots: Slots,
     cards: Vec<CardId>,
     /// Deeper and never smaller; the last is as deep as a run can get.
-    steps: Vec<Step>,
+    steps: Vec<CurveStep>,
 }
 
 impl Curve {
@@ -65,7 +65,7 @@ impl Curve {
                 // A pool does not return memory, so a later step is never below an earlier one.
                 *most = bytes.max(*most);
             }
-            rising.push(Step {
+            rising.push(CurveStep {
                 depth,
                 bytes: most.clone(),
             });
@@ -94,7 +94,7 @@ impl Curve {
     /// The depth for which `held` is enough on every card; `None` if not even for the first step.
     pub fn within(&self, held: impl Fn(&CardId) -> Bytes) -> Option<u64> {
         let held: Vec<Bytes> = self.cards.iter().map(held).collect();
-        let enough = |step: &Step| step.bytes.iter().zip(&held).all(|(need, held)| need <= held);
+        let enough = |step: &CurveStep| step.bytes.iter().zip(&held).all(|(need, held)| need <= held);
         let fitting = self.steps.partition_point(enough);
         // All steps fit, so no depth is too deep.
         if fitting == self.steps.len() {
@@ -135,7 +135,7 @@ impl Curve {
         let scaled = |bytes: Bytes| bytes.scaled(seen.get(), between.get());
         let steeper = seen > between;
         let at_to: Vec<Bytes> = self.at(to).iter().map(|share| share.bytes).collect();
-        let step = |step: &Step| {
+        let step = |step: &CurveStep| {
             let bytes = step.bytes.iter().zip(&first).zip(&at_to);
             let bytes = bytes.map(|((bytes, base), at_to)| {
                 // Beyond the measured range only the planned part may be used for a flatter slope.
@@ -149,7 +149,7 @@ impl Curve {
     }
 }
 
-fn sum(step: &Step) -> Bytes {
+fn sum(step: &CurveStep) -> Bytes {
     step.bytes.iter().copied().sum()
 }
 

@@ -45,14 +45,14 @@ impl Placement {
 
 /// Cards that a model's own flags name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Named {
+pub struct NamedDemand {
     /// It must have these.
     pub cards: Vec<CardId>,
     /// And no others.
     pub only: bool,
 }
 
-impl Named {
+impl NamedDemand {
     /// False for a card that the flags rule out.
     pub fn allows(&self, card: &CardId) -> bool {
         // `--device` rules out all other cards; `--main-gpu` alone does not.
@@ -60,13 +60,13 @@ impl Named {
     }
 }
 
-static NO_NAMES: Named = Named {
+static NO_NAMES: NamedDemand = NamedDemand {
     cards: Vec::new(),
     only: false,
 };
 
 /// Memory need of a model, as a function of the cards it gets.
-pub trait Demand: fmt::Debug + Send + Sync {
+pub trait MemoryModel: fmt::Debug + Send + Sync {
     /// Returns what the model would take on these cards, each at its peak.
     ///
     /// `free` of each card is what the model could have there at best. The error says why the model cannot
@@ -74,7 +74,7 @@ pub trait Demand: fmt::Debug + Send + Sync {
     fn on(&self, cards: &[Card]) -> Result<Vec<(CardId, Bytes)>, Reason>;
 
     /// The cards that it names itself; it is asked about no set that does not suit them.
-    fn named(&self) -> &Named {
+    fn named(&self) -> &NamedDemand {
         &NO_NAMES
     }
 
@@ -107,9 +107,9 @@ pub trait Demand: fmt::Debug + Send + Sync {
 
 /// A size that the user declared. On several cards it is divided in proportion to their free memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Declared(pub Bytes);
+pub struct DeclaredSize(pub Bytes);
 
-impl Demand for Declared {
+impl MemoryModel for DeclaredSize {
     fn on(&self, cards: &[Card]) -> Result<Vec<(CardId, Bytes)>, Reason> {
         let free: Bytes = cards.iter().map(|card| card.free).sum();
         let Some((last, others)) = cards.split_last() else {
@@ -137,9 +137,9 @@ impl Demand for Declared {
 
 /// A model of unknown size: one whole card, exclusively.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Unknown;
+pub struct UnknownSize;
 
-impl Demand for Unknown {
+impl MemoryModel for UnknownSize {
     fn on(&self, cards: &[Card]) -> Result<Vec<(CardId, Bytes)>, Reason> {
         match cards {
             [card] => Ok(vec![(card.id.clone(), card.free)]),
@@ -177,7 +177,7 @@ mod tests {
     #[test]
     fn declared_memory_is_divided_as_free_memory_is_and_loses_no_byte() {
         let cards = [card("a", Bytes::new(100)), card("b", Bytes::new(200))];
-        let shares = Declared(Bytes::new(100)).on(&cards).unwrap();
+        let shares = DeclaredSize(Bytes::new(100)).on(&cards).unwrap();
         assert_eq!(
             shares,
             [
@@ -189,18 +189,18 @@ mod tests {
 
     #[test]
     fn a_need_of_nothing_is_met_without_a_card() {
-        assert_eq!(Declared(Bytes::ZERO).on(&[]), Ok(Vec::new()));
-        assert_eq!(Declared(Bytes::new(1)).on(&[]).unwrap_err().code, "no_card");
+        assert_eq!(DeclaredSize(Bytes::ZERO).on(&[]), Ok(Vec::new()));
+        assert_eq!(DeclaredSize(Bytes::new(1)).on(&[]).unwrap_err().code, "no_card");
     }
 
     #[test]
     fn an_unknown_need_takes_one_whole_card_alone() {
         let cards = [card("a", Bytes::mib(9)), card("b", Bytes::mib(9))];
         assert_eq!(
-            Unknown.on(&cards[..1]),
+            UnknownSize.on(&cards[..1]),
             Ok(vec![(CardId::new("a"), Bytes::mib(9))])
         );
-        assert_eq!(Unknown.on(&cards).unwrap_err().code, "unknown_need");
-        assert!(Unknown.alone());
+        assert_eq!(UnknownSize.on(&cards).unwrap_err().code, "unknown_need");
+        assert!(UnknownSize.alone());
     }
 }

@@ -18,7 +18,7 @@ pub use bytes::{Bytes, ParseBytesError};
 pub use card::{Card, CardId, CardKind, CardLimit, Counting, Share};
 pub use card_spec::CardSpecError;
 pub use curve::{Curve, Slots};
-pub use demand::{Declared, Demand, Named, Placement, RunId, Unknown};
+pub use demand::{DeclaredSize, MemoryModel, NamedDemand, Placement, RunId, UnknownSize};
 pub use ending::{End, Stage};
 pub use explain::{Advice, Fact, Hint, Reason, Source};
 pub use round::round_u64;

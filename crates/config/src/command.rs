@@ -4,12 +4,14 @@
 //! llama-swap (`internal/config/commands.go: SanitizeCommand @ v250`). There the quotes need not be closed;
 //! here they must.
 
-use super::failure::Problem;
+use super::failure::ConfigProblem;
 
 /// Splits a command into its arguments; at least one.
-pub(crate) fn split(text: &str) -> Result<Vec<String>, Problem> {
-    let refused = |(why, remedy)| Problem::SplitCommand { why, remedy };
-    let words = Words::default().read(&without_comments(text)).map_err(refused)?;
+pub(crate) fn split(text: &str) -> Result<Vec<String>, ConfigProblem> {
+    let refused = |(why, remedy)| ConfigProblem::SplitCommand { why, remedy };
+    let words = CommandWords::default()
+        .read(&without_comments(text))
+        .map_err(refused)?;
     if words.is_empty() {
         return Err(refused(("it is empty", "write a program and its arguments")));
     }
@@ -34,7 +36,7 @@ pub(crate) fn without_comments(text: &str) -> String {
 }
 
 #[derive(Default)]
-struct Words {
+struct CommandWords {
     done: Vec<String>,
     /// The word being read; `Some("")` once quotes have opened and closed.
     word: Option<String>,
@@ -42,7 +44,7 @@ struct Words {
 
 type Complaint = (&'static str, &'static str);
 
-impl Words {
+impl CommandWords {
     fn read(mut self, text: &str) -> Result<Vec<String>, Complaint> {
         let mut rest = text.chars();
         while let Some(c) = rest.next() {

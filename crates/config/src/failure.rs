@@ -1,30 +1,30 @@
 //! Configuration errors: the place, the fault and the remedy.
 
-use plimsoll_flags::{FlagError, FlagProblem, Origin};
+use plimsoll_flags::{FlagError, FlagOrigin, FlagProblem};
 
 /// A configuration that cannot be used, as `FILE:LINE: what; remedy`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{origin}: {problem}")]
 pub struct ConfigError {
-    pub origin: Origin,
-    pub problem: Problem,
+    pub origin: FlagOrigin,
+    pub problem: ConfigProblem,
 }
 
 impl ConfigError {
-    pub(crate) fn new(origin: Origin, problem: Problem) -> Self {
+    pub(crate) fn new(origin: FlagOrigin, problem: ConfigProblem) -> Self {
         Self { origin, problem }
     }
 }
 
 impl From<FlagError> for ConfigError {
     fn from(FlagError { origin, problem }: FlagError) -> Self {
-        Self::new(origin, Problem::ReadFlag(problem))
+        Self::new(origin, ConfigProblem::ReadFlag(problem))
     }
 }
 
 /// A fault of a configuration.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Problem {
+pub enum ConfigProblem {
     #[error("the format of the file is not known; name it .ini, .yaml, .yml or .toml")]
     TellFormat,
     #[error("the file cannot be read as text: {why}; {remedy}")]
@@ -61,7 +61,7 @@ pub enum Problem {
     NameModel {
         name: String,
         other: String,
-        first: Origin,
+        first: FlagOrigin,
     },
     #[error("macro `{name}` {why}; {remedy}")]
     ExpandMacro {

@@ -12,12 +12,12 @@ mod tree;
 use std::sync::Arc;
 use std::time::Duration;
 
-use plimsoll_flags::{Origin, Warning, quoted};
+use plimsoll_flags::{FlagOrigin, Warning, quoted};
 
 use self::macros::Macros;
-use self::tree::{Node, Pair, Tree};
-use super::failure::{ConfigError, Problem};
-use super::roster::{Entry, Roster};
+use self::tree::{Node, Pair, YamlTree};
+use super::failure::{ConfigError, ConfigProblem};
+use super::roster::{Configuration, ConfiguredModel};
 
 /// Keys that are read; `macros` and `models` before the others.
 const READ: [&str; 10] = [
@@ -61,17 +61,17 @@ pub(super) fn parse(
     file: &Arc<str>,
     text: &str,
     env: &dyn Fn(&str) -> Option<String>,
-) -> Result<Roster, ConfigError> {
+) -> Result<Configuration, ConfigError> {
     let mut root = Node::parse(file, text)?;
-    let mut reader = Reader {
+    let mut reader = LlamaSwapReader {
         file,
-        roster: Roster::default(),
+        roster: Configuration::default(),
     };
     // The order is llama-swap's: comments out, environment in, macros last.
-    let mut pairs = match std::mem::replace(&mut root.tree, Tree::Null) {
-        Tree::Map(pairs) => pairs,
-        Tree::Null => Vec::new(),
-        Tree::Scalar(_) | Tree::List(_) => {
+    let mut pairs = match std::mem::replace(&mut root.tree, YamlTree::Null) {
+        YamlTree::Map(pairs) => pairs,
+        YamlTree::Null => Vec::new(),
+        YamlTree::Scalar(_) | YamlTree::List(_) => {
             return Err(reader.fault(root.line, "the file is no map", "write `models:`"));
         }
     };
@@ -89,7 +89,7 @@ pub(super) fn parse(
     let macros = Macros::read(file, find("macros").as_ref())?;
     let models = find("models");
     let mut global = Node {
-        tree: Tree::Map(
+        tree: YamlTree::Map(
             pairs
                 .into_iter()
                 .filter(|pair| !matches!(pair.key.as_str(), "macros" | "models"))
@@ -122,34 +122,37 @@ struct Defaults {
     stop_timeout: Duration,
 }
 
-struct Reader<'a> {
+struct LlamaSwapReader<'a> {
     file: &'a Arc<str>,
-    roster: Roster,
+    roster: Configuration,
 }
 
-impl Reader<'_> {
+impl LlamaSwapReader<'_> {
     fn warn(&mut self, line: u32, text: String, hint: &str) {
-        let warning = Warning::new(Origin::file(self.file, line), text);
+        let warning = Warning::new(FlagOrigin::file(self.file, line), text);
         self.roster.warnings.push(warning.hint(hint));
     }
 
     fn fault(&self, line: u32, why: &'static str, remedy: &'static str) -> ConfigError {
-        ConfigError::new(Origin::file(self.file, line), Problem::ReadLine { why, remedy })
+        ConfigError::new(
+            FlagOrigin::file(self.file, line),
+            ConfigProblem::ReadLine { why, remedy },
+        )
     }
 
     fn bad(&self, key: &str, node: &Node, expected: &'static str) -> ConfigError {
         let value = match &node.tree {
-            Tree::Scalar(text) => quoted(text),
-            Tree::Null => "null".to_owned(),
-            Tree::List(_) => "a list".to_owned(),
-            Tree::Map(_) => "a map".to_owned(),
+            YamlTree::Scalar(text) => quoted(text),
+            YamlTree::Null => "null".to_owned(),
+            YamlTree::List(_) => "a list".to_owned(),
+            YamlTree::Map(_) => "a map".to_owned(),
         };
-        let problem = Problem::ReadValue {
+        let problem = ConfigProblem::ReadValue {
             key: key.to_owned(),
             value,
             expected,
         };
-        ConfigError::new(Origin::file(self.file, node.line), problem)
+        ConfigError::new(FlagOrigin::file(self.file, node.line), problem)
     }
 
     fn pairs<'n>(&self, node: &'n Node, key: &str) -> Result<&'n [Pair], ConfigError> {
@@ -160,7 +163,7 @@ impl Reader<'_> {
         match parent.get(key) {
             None => Ok(None),
             Some(Node {
-                tree: Tree::Scalar(text),
+                tree: YamlTree::Scalar(text),
                 ..
             }) => Ok(Some(text)),
             Some(node) => Err(self.bad(key, node, "a text")),
@@ -197,12 +200,12 @@ impl Reader<'_> {
         let Some(node) = parent.get(key) else {
             return Ok(Vec::new());
         };
-        let Tree::List(items) = &node.tree else {
+        let YamlTree::List(items) = &node.tree else {
             return Err(self.bad(key, node, "a list of texts"));
         };
         let text = |item: &Node| match &item.tree {
-            Tree::Scalar(text) => Ok((text.clone(), item.line)),
-            Tree::Null | Tree::List(_) | Tree::Map(_) => Err(self.bad(key, item, "a text")),
+            YamlTree::Scalar(text) => Ok((text.clone(), item.line)),
+            YamlTree::Null | YamlTree::List(_) | YamlTree::Map(_) => Err(self.bad(key, item, "a text")),
         };
         items.iter().map(text).collect()
     }
@@ -230,8 +233,8 @@ impl Reader<'_> {
         for (key, line) in self.texts(global, "apiKeys")? {
             // A macro or variable without a value leaves a blank key behind.
             if key.trim().is_empty() {
-                let problem = Problem::BlankKey { key: "apiKeys" };
-                return Err(ConfigError::new(Origin::file(self.file, line), problem));
+                let problem = ConfigProblem::BlankKey { key: "apiKeys" };
+                return Err(ConfigError::new(FlagOrigin::file(self.file, line), problem));
             }
             if key.contains(char::is_whitespace) {
                 return Err(self.fault(line, "an API key has a blank", "write a key without blanks"));
@@ -341,6 +344,6 @@ impl Reader<'_> {
     }
 }
 
-fn answers_to(entry: &Entry, name: &str) -> bool {
+fn answers_to(entry: &ConfiguredModel, name: &str) -> bool {
     entry.name == name || entry.aliases.iter().any(|alias| alias == name)
 }

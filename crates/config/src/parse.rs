@@ -3,12 +3,12 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use plimsoll_flags::{Origin, quoted};
+use plimsoll_flags::{FlagOrigin, quoted};
 use serde::de::value::{Error as ValueError, StrDeserializer};
 use serde::de::{DeserializeOwned, IntoDeserializer};
 
-use super::failure::{ConfigError, Problem};
-use super::roster::{Entry, Roster};
+use super::failure::{ConfigError, ConfigProblem};
+use super::roster::{Configuration, ConfiguredModel};
 use super::{llama_swap, native, preset};
 
 /// The longest file that is read: a thousand models with long commands are a fraction of it.
@@ -21,12 +21,12 @@ pub fn parse(
     file_name: &str,
     text: &str,
     env: &dyn Fn(&str) -> Option<String>,
-) -> Result<Roster, ConfigError> {
+) -> Result<Configuration, ConfigError> {
     let file: Arc<str> = file_name.into();
-    let refused = |problem| Err(ConfigError::new(Origin::file(&file, 0), problem));
+    let refused = |problem| Err(ConfigError::new(FlagOrigin::file(&file, 0), problem));
     // Before any parser, so that all three formats report it alike.
     if let Some((why, remedy)) = unreadable(text) {
-        return refused(Problem::ReadText { why, remedy });
+        return refused(ConfigProblem::ReadText { why, remedy });
     }
     let extension = file_name.rsplit_once('.').map_or("", |(_, extension)| extension);
     let roster = match extension.to_ascii_lowercase().as_str() {
@@ -34,7 +34,7 @@ pub fn parse(
         "ini" => preset::parse(&file, text)?,
         "yaml" | "yml" => llama_swap::parse(&file, text, env)?,
         "toml" => native::parse(&file, text)?,
-        _ => return refused(Problem::TellFormat),
+        _ => return refused(ConfigProblem::TellFormat),
     };
     names_differ(&roster.models)?;
     roster.models.iter().try_for_each(listens_here)?;
@@ -62,13 +62,13 @@ fn unreadable(text: &str) -> Option<(&'static str, &'static str)> {
 }
 
 /// A name leads to one model: no two models share a name or an alias.
-fn names_differ(models: &[Entry]) -> Result<(), ConfigError> {
-    let mut taken: HashMap<&str, &Entry> = HashMap::new();
+fn names_differ(models: &[ConfiguredModel]) -> Result<(), ConfigError> {
+    let mut taken: HashMap<&str, &ConfiguredModel> = HashMap::new();
     for entry in models {
         // Aliases count as names: a request for one must lead to exactly one model.
         for name in std::iter::once(&entry.name).chain(&entry.aliases) {
             if let Some(other) = taken.insert(name, entry) {
-                let problem = Problem::NameModel {
+                let problem = ConfigProblem::NameModel {
                     name: quoted(name),
                     other: quoted(&other.name),
                     first: other.origin.0.clone(),
@@ -81,8 +81,8 @@ fn names_differ(models: &[Entry]) -> Result<(), ConfigError> {
 }
 
 /// Engines are our children, so they listen on this machine.
-fn listens_here(entry: &Entry) -> Result<(), ConfigError> {
-    let problem = Problem::ReadLine {
+fn listens_here(entry: &ConfiguredModel) -> Result<(), ConfigError> {
+    let problem = ConfigProblem::ReadLine {
         why: "`proxy` is no port of this machine's loopback",
         remedy: "write `http://127.0.0.1:PORT`, without a path",
     };

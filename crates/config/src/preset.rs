@@ -13,12 +13,12 @@ mod ours;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use plimsoll_flags::table::Effect;
-use plimsoll_flags::{Options, Origin, Warning};
+use plimsoll_flags::table::FlagClass;
+use plimsoll_flags::{FlagOrigin, Options, Warning};
 
 use self::grammar::Section;
-use super::failure::{ConfigError, Problem};
-use super::roster::{Entry, Launch, Roster};
+use super::failure::{ConfigError, ConfigProblem};
+use super::roster::{Configuration, ConfiguredModel, Launch};
 
 /// llama.cpp's name for the section before the first header.
 const DEFAULT: &str = "default";
@@ -26,8 +26,8 @@ const DEFAULT: &str = "default";
 const GLOBAL: &str = "*";
 
 /// Reads a preset file.
-pub(super) fn parse(file: &Arc<str>, text: &str) -> Result<Roster, ConfigError> {
-    let mut roster = Roster::default();
+pub(super) fn parse(file: &Arc<str>, text: &str) -> Result<Configuration, ConfigError> {
+    let mut roster = Configuration::default();
     let mut sections = grammar::sections(file, text, &mut roster.warnings)?;
     // Comments before the first header belong to no section, though llama.cpp gives the settings there a
     // name.
@@ -73,8 +73,9 @@ fn last_of_each(file: &Arc<str>, sections: Vec<Section>, warnings: &mut Vec<Warn
         // The grammar takes the name up to `]`, blanks included; a request for it would have to carry them.
         if section.name.ends_with([' ', '\t']) {
             let text = format!("the name of the section ends in a blank: `{}`", section.name);
-            warnings
-                .push(Warning::new(Origin::file(file, section.line), text).hint("write `]` right after it"));
+            warnings.push(
+                Warning::new(FlagOrigin::file(file, section.line), text).hint("write `]` right after it"),
+            );
         }
         let Some(&at) = places.get(&section.name) else {
             places.insert(section.name.clone(), kept.len());
@@ -96,8 +97,9 @@ fn last_of_each(file: &Arc<str>, sections: Vec<Section>, warnings: &mut Vec<Warn
             "the section [{}] is lost: that on line {} replaces it",
             lost.name, wins.line
         );
-        warnings
-            .push(Warning::new(Origin::file(file, lost.line), text).hint("put all its settings into one"));
+        warnings.push(
+            Warning::new(FlagOrigin::file(file, lost.line), text).hint("put all its settings into one"),
+        );
         if raw >= *raw_before {
             (*raw_before, *before) = (raw, section);
         }

@@ -10,15 +10,15 @@ use std::ops::Deref;
 use std::time::Duration;
 
 use plimsoll_base::Bytes;
-use plimsoll_flags::{Options, Origin, Warning};
+use plimsoll_flags::{FlagOrigin, Options, Warning};
 
 use super::before_load::ReclaimBeforeLoad;
 use super::depth::TooLarge;
-use super::guard::GuardWish;
+use super::guard::GuardSettings;
 
 /// The contents of a configuration file, whatever its format.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Roster {
+pub struct Configuration {
     pub serve: ServeSettings,
     /// In the order of the file.
     pub models: Vec<Entry>,
@@ -85,17 +85,17 @@ pub struct Entry {
     /// The child's own name for the model, where it differs.
     pub upstream_name: Option<String>,
     /// Guard settings of this model's own.
-    pub guard: GuardWish,
+    pub guard: GuardSettings,
     /// Handling where its full context does not fit.
     pub too_large: TooLarge,
     /// Requests are admitted by the depth that they may reach.
     pub depth_admission: bool,
-    pub origin: Placement,
+    pub origin: ConfiguredPlacement,
 }
 
 impl Entry {
     /// An entry with all settings at their defaults.
-    pub fn new(name: String, origin: Origin) -> Self {
+    pub fn new(name: String, origin: FlagOrigin) -> Self {
         Self {
             name,
             aliases: Vec::new(),
@@ -115,11 +115,11 @@ impl Entry {
             load_timeout: None,
             stop_timeout: None,
             upstream_name: None,
-            guard: GuardWish::default(),
+            guard: GuardSettings::default(),
             too_large: TooLarge::default(),
             // On by default: sending the request instead risks the engine of every other client.
             depth_admission: true,
-            origin: Placement(origin),
+            origin: ConfiguredPlacement(origin),
         }
     }
 
@@ -133,19 +133,19 @@ impl Entry {
 
 /// The place of an entry. Any two are equal, so that entries compare by what they ask for.
 #[derive(Clone, Debug)]
-pub struct Placement(pub Origin);
+pub struct ConfiguredPlacement(pub FlagOrigin);
 
-impl PartialEq for Placement {
+impl PartialEq for ConfiguredPlacement {
     fn eq(&self, _: &Self) -> bool {
         // A line added at the top of a file moves every entry below it, and none of them has to restart.
         true
     }
 }
 
-impl Deref for Placement {
-    type Target = Origin;
+impl Deref for ConfiguredPlacement {
+    type Target = FlagOrigin;
 
-    fn deref(&self) -> &Origin {
+    fn deref(&self) -> &FlagOrigin {
         &self.0
     }
 }

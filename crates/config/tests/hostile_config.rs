@@ -5,7 +5,7 @@
 
 use std::time::{Duration, Instant};
 
-use plimsoll_flags::{Options, Origin, Program};
+use plimsoll_flags::{FlagOrigin, Options, ProgramKind};
 
 /// A few seconds in either profile.
 const MUTANTS: usize = if cfg!(debug_assertions) { 40_000 } else { 200_000 };
@@ -128,7 +128,7 @@ fn attack(file: &str, seed: &str) -> usize {
             }
             Err(error) => {
                 let message = error.to_string();
-                assert!(matches!(error.origin, Origin::File { .. }), "{message}");
+                assert!(matches!(error.origin, FlagOrigin::File { .. }), "{message}");
                 assert!(message.len() < 1000, "{message}");
             }
         }
@@ -188,7 +188,7 @@ fn no_command_line_panics() {
             .map(|_| words[random.below(words.len())].to_owned())
             .collect();
         if let Ok(options) = Options::from_argv(&argv) {
-            if let Err(error) = options.wish(Program::LlamaServer) {
+            if let Err(error) = options.wish(ProgramKind::LlamaServer) {
                 assert!(error.to_string().starts_with("argument "));
             }
             options.remarks();

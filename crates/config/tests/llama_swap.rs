@@ -4,8 +4,8 @@
 
 use std::time::Duration;
 
-use plimsoll_config::{Launch, Roster};
-use plimsoll_flags::Program;
+use plimsoll_config::{Configuration, Launch};
+use plimsoll_flags::ProgramKind;
 
 fn environment(name: &str) -> Option<String> {
     match name {
@@ -16,11 +16,11 @@ fn environment(name: &str) -> Option<String> {
     }
 }
 
-fn parse(text: &str) -> Result<Roster, String> {
+fn parse(text: &str) -> Result<Configuration, String> {
     plimsoll_config::parse("config.yaml", text, &environment).map_err(|error| error.to_string())
 }
 
-fn roster(text: &str) -> Roster {
+fn roster(text: &str) -> Configuration {
     parse(text).unwrap()
 }
 
@@ -32,7 +32,7 @@ fn warnings(text: &str) -> Vec<String> {
     roster(text).warnings.iter().map(ToString::to_string).collect()
 }
 
-fn argv(roster: &Roster, model: usize) -> Vec<String> {
+fn argv(roster: &Configuration, model: usize) -> Vec<String> {
     match &roster.models[model].launch {
         Launch::Command { argv, .. } => argv.clone(),
         Launch::LlamaServer { .. } => panic!("no command"),
@@ -124,7 +124,7 @@ fn a_llama_server_in_a_command_is_planned_from_its_flags() {
         .launch
         .options()
         .unwrap()
-        .wish(Program::LlamaServer)
+        .wish(ProgramKind::LlamaServer)
         .unwrap();
     assert_eq!(
         (wish.model.as_deref(), wish.context),
@@ -309,7 +309,7 @@ fn keys_of_clients_are_not_shown_when_debugging() {
 #[test]
 fn an_empty_file_is_an_empty_roster() {
     for text in ["", "# nothing\n", "models:\n", "models: {}\n"] {
-        assert_eq!(roster(text), Roster::default(), "{text:?}");
+        assert_eq!(roster(text), Configuration::default(), "{text:?}");
     }
 }
 

@@ -5,14 +5,14 @@
 use std::time::Duration;
 
 use plimsoll_base::Bytes;
-use plimsoll_config::{GuardMode, GuardWish, Launch, ReclaimBeforeLoad, Roster};
-use plimsoll_flags::Program;
+use plimsoll_config::{Configuration, GuardMode, GuardSettings, Launch, ReclaimBeforeLoad};
+use plimsoll_flags::ProgramKind;
 
-fn parse(text: &str) -> Result<Roster, String> {
+fn parse(text: &str) -> Result<Configuration, String> {
     plimsoll_config::parse("plimsoll.toml", text, &|_| None).map_err(|error| error.to_string())
 }
 
-fn roster(text: &str) -> Roster {
+fn roster(text: &str) -> Configuration {
     parse(text).unwrap()
 }
 
@@ -94,7 +94,7 @@ fn every_key_is_read() {
         .launch
         .options()
         .unwrap()
-        .wish(Program::LlamaServer)
+        .wish(ProgramKind::LlamaServer)
         .unwrap();
     assert_eq!(
         (wish.model.as_deref(), wish.context),
@@ -255,7 +255,7 @@ contexts = "refuse"
 "#;
     let wish = roster(text).models[0].guard;
     let words = "budget reclaim wait=2 spill=4GiB pool=ours on-oom=managed contexts=refuse";
-    assert_eq!(Some(wish), GuardWish::read(words));
+    assert_eq!(Some(wish), GuardSettings::read(words));
     assert_eq!(wish.mode(), GuardMode::Budget);
     let wrong = text.replace("\"ours\"", "\"best\"");
     assert!(refusal(&wrong).contains("plimsoll.toml:9"), "{}", refusal(&wrong));

@@ -5,13 +5,13 @@
 use std::time::Duration;
 
 use plimsoll_base::Bytes;
-use plimsoll_config::{Entry, GuardWish, Launch, Roster};
+use plimsoll_config::{Configuration, ConfiguredModel, GuardSettings, Launch};
 
-fn parse(text: &str) -> Result<Roster, String> {
+fn parse(text: &str) -> Result<Configuration, String> {
     plimsoll_config::parse("models.ini", text, &|_| None).map_err(|error| error.to_string())
 }
 
-fn roster(text: &str) -> Roster {
+fn roster(text: &str) -> Configuration {
     parse(text).unwrap()
 }
 
@@ -27,14 +27,14 @@ fn flags_of(settings: &str) -> Vec<String> {
         .collect()
 }
 
-fn argv(entry: &Entry) -> Vec<String> {
+fn argv(entry: &ConfiguredModel) -> Vec<String> {
     match &entry.launch {
         Launch::LlamaServer { options, .. } => options.to_argv(),
         Launch::Command { .. } => panic!("no flags"),
     }
 }
 
-fn names(roster: &Roster) -> Vec<&str> {
+fn names(roster: &Configuration) -> Vec<&str> {
     roster.models.iter().map(|entry| entry.name.as_str()).collect()
 }
 
@@ -425,8 +425,8 @@ fn what_guard_shall_do_is_a_line_of_words_for_all_models_or_for_one() {
     let [a, b] = &roster.models[..] else {
         panic!("two models");
     };
-    assert_eq!(Some(a.guard), GuardWish::read("budget spill=1GiB"));
-    assert_eq!(Some(b.guard), GuardWish::read("observe wait=3s spill=1GiB"));
+    assert_eq!(Some(a.guard), GuardSettings::read("budget spill=1GiB"));
+    assert_eq!(Some(b.guard), GuardSettings::read("observe wait=3s spill=1GiB"));
     let wrong = refusal("[a]\nmodel = m\n;plimsoll: guard = budgett\n");
     assert!(
         wrong.starts_with("models.ini:3: `budgett` is no value for `guard`; write off, observe or budget"),

@@ -17,7 +17,7 @@ use plimsoll_base::Reason;
 
 use super::cause::Cause;
 use super::diagnosis::percent;
-use super::facts::{Quote, Source};
+use super::facts::{LineSource, Quote};
 use super::line::shortened;
 
 const TABLE: &str = include_str!("classifier/words.tsv");
@@ -64,7 +64,7 @@ const MOST_WORDS: usize = 6;
 
 /// A report's text, and the share of each cause.
 pub(super) struct TextClassifier<'a> {
-    report: &'a [(Source, String)],
+    report: &'a [(LineSource, String)],
     /// Weight of each known word in this text (TF-IDF, normalised to length 1).
     counts: BTreeMap<&'static str, f64>,
     /// Probability of each cause.
@@ -73,7 +73,7 @@ pub(super) struct TextClassifier<'a> {
 
 impl<'a> TextClassifier<'a> {
     /// `None` where the text is too short or has another subject.
-    pub(super) fn of(report: &'a [(Source, String)]) -> Option<Self> {
+    pub(super) fn of(report: &'a [(LineSource, String)]) -> Option<Self> {
         let mut counts: BTreeMap<&'static str, f64> = BTreeMap::new();
         let mut is_ours = false;
         for word in report.iter().flat_map(|(_, text)| words(text)) {
@@ -263,8 +263,8 @@ fn words(text: &str) -> impl Iterator<Item = String> {
 mod tests {
     use super::*;
 
-    fn report(text: &str) -> Vec<(Source, String)> {
-        vec![(Source::Log, text.to_owned())]
+    fn report(text: &str) -> Vec<(LineSource, String)> {
+        vec![(LineSource::Log, text.to_owned())]
     }
 
     #[test]

@@ -9,7 +9,7 @@
 //! ones.
 
 use super::classifier::TextClassifier;
-use super::diagnosis::{Candidate, MOST_INDIRECT, TELLING};
+use super::diagnosis::{DiagnosisCandidate, MOST_INDIRECT, TELLING};
 use super::facts::Facts;
 
 /// Rules below this leave the verdict to the classifier, if a cause has a share of [`SHARE`] in it.
@@ -25,9 +25,13 @@ const DOUBTED: f64 = 0.35;
 const PROVEN: f64 = 0.97;
 
 /// Adds the classifier's opinion to the candidates of the rules. True where the classifier decides.
-pub(super) fn combine(candidates: &mut Vec<Candidate>, text: &TextClassifier<'_>, facts: &Facts) -> bool {
+pub(super) fn combine(
+    candidates: &mut Vec<DiagnosisCandidate>,
+    text: &TextClassifier<'_>,
+    facts: &Facts,
+) -> bool {
     let (cause, share) = text.most();
-    let sized = |of: &Candidate| of.cause.is_of_sizes() && facts.is_sized();
+    let sized = |of: &DiagnosisCandidate| of.cause.is_of_sizes() && facts.is_sized();
     // Any size in the log makes a rule better than words, also for causes that other facts decide.
     let against = candidates.first().is_some_and(|first| first.cause != cause) && !facts.is_sized();
     let bound = if against && share >= CLEAR {
@@ -56,7 +60,7 @@ pub(super) fn combine(candidates: &mut Vec<Candidate>, text: &TextClassifier<'_>
     }
     candidates.insert(
         0,
-        Candidate {
+        DiagnosisCandidate {
             cause,
             sub_cause: ruled.and_then(|ruled| ruled.sub_cause),
             confidence: confidence.min(MOST_INDIRECT),

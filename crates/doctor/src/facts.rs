@@ -12,11 +12,11 @@ use plimsoll_base::Bytes;
 use plimsoll_host::{BuddyInfo, Release};
 
 use super::pattern::Pattern;
-use super::refused::Refused;
+use super::refused::RefusedAllocation;
 
 pub(super) use self::derived::is_arena;
 pub(super) use self::kinds::*;
-pub use self::kinds::{Quote, Source};
+pub use self::kinds::{LineSource, Quote};
 
 /// Refusals that are kept of a log.
 const MOST_REFUSALS: usize = 64;
@@ -49,8 +49,8 @@ pub struct Facts {
     model: ModelFacts,
     options: EngineOptions,
     progress: LoadProgress,
-    guard: Option<Refused>,
-    report: Vec<(Source, String)>,
+    guard: Option<RefusedAllocation>,
+    report: Vec<(LineSource, String)>,
 }
 
 /// Access by kind: a shared and an exclusive reference to each group of facts.
@@ -89,9 +89,9 @@ groups! {
     options, options_mut: EngineOptions;
     progress, progress_mut: LoadProgress;
     /// The last refusal on guard's page.
-    guard, guard_mut: Option<Refused>;
+    guard, guard_mut: Option<RefusedAllocation>;
     /// Short reports as text, for the classifier.
-    report, report_mut: Vec<(Source, String)>;
+    report, report_mut: Vec<(LineSource, String)>;
 }
 
 impl Facts {

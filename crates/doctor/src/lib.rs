@@ -33,10 +33,10 @@ mod sizes;
 mod verdict;
 
 pub use cause::{Cause, SubCause};
-pub use diagnosis::{Candidate, Diagnosis, SCHEMA, diagnose};
-pub use facts::{Facts, Quote, Source};
-pub use last_lines::{Finding, read_last_lines};
-pub use reader::Reader;
-pub use refused::Refused;
-pub use sign::{Sign, gives_up};
-pub use verdict::{Death, Exit, Verdict, judge};
+pub use diagnosis::{Diagnosis, DiagnosisCandidate, SCHEMA, diagnose};
+pub use facts::{Facts, LineSource, Quote};
+pub use last_lines::{LastLinesFinding, read_last_lines};
+pub use reader::LogReader;
+pub use refused::RefusedAllocation;
+pub use sign::{CauseSign, gives_up};
+pub use verdict::{EngineDeath, EngineVerdict, Exit, judge};

@@ -11,11 +11,11 @@ mod tests;
 use memchr::{memchr, memchr_iter, memrchr};
 use plimsoll_base::Bytes;
 
-use super::facts::{CardHolder, Facts, LoadStage, Quote, Source};
+use super::facts::{CardHolder, Facts, LineSource, LoadStage, Quote};
 use super::formats::{self, PhraseHit};
 use super::line::{WINDOW, around, shortened};
 use super::pattern::Pattern;
-use super::refused::Refused;
+use super::refused::RefusedAllocation;
 
 /// A line longer than this is read in pieces.
 const PIECE: usize = 1 << 16;
@@ -30,11 +30,11 @@ const SHORT: usize = 1 << 16;
 
 /// Collects facts from any number of sources.
 #[derive(Debug)]
-pub struct Reader {
+pub struct LogReader {
     facts: Facts,
     /// The start of a line whose end has not come yet.
     carry: Vec<u8>,
-    source: Option<Source>,
+    source: Option<LineSource>,
     /// Newlines before the carry.
     lines: u64,
     /// The start of the source, while it may be a short report.
@@ -43,13 +43,13 @@ pub struct Reader {
     read: Vec<u32>,
 }
 
-impl Default for Reader {
+impl Default for LogReader {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl Reader {
+impl LogReader {
     pub fn new() -> Self {
         Self {
             facts: Facts::default(),
@@ -63,7 +63,7 @@ impl Reader {
 
     /// Reads the next bytes of `source`, which may end anywhere. Another source ends the line of the one
     /// before.
-    pub fn feed(&mut self, source: Source, bytes: &[u8]) {
+    pub fn feed(&mut self, source: LineSource, bytes: &[u8]) {
         if self.source != Some(source) {
             self.end_source();
             self.source = Some(source);
@@ -99,7 +99,7 @@ impl Reader {
             name: name.to_owned(),
             used,
             quote: Quote {
-                source: Source::Machine,
+                source: LineSource::Machine,
                 line: 1,
                 text,
             },
@@ -112,7 +112,7 @@ impl Reader {
     }
 
     /// Adds the last refusal on guard's page.
-    pub fn guard(&mut self, refused: &Refused) {
+    pub fn guard(&mut self, refused: &RefusedAllocation) {
         *self.facts.guard_mut() = Some(refused.clone());
     }
 
@@ -135,7 +135,7 @@ impl Reader {
     }
 
     /// Keeps a short report for the classifier, up to two of the largest size.
-    fn keep(&mut self, source: Source, report: &[u8]) {
+    fn keep(&mut self, source: LineSource, report: &[u8]) {
         let kept: usize = self.facts.report().iter().map(|(_, text)| text.len()).sum();
         if kept + report.len() <= 2 * SHORT {
             let text = String::from_utf8_lossy(report).into_owned();
@@ -144,7 +144,7 @@ impl Reader {
     }
 
     /// Reads an endless line up to here and carries on its end alone.
-    fn shorten_carry(&mut self, source: Source) {
+    fn shorten_carry(&mut self, source: LineSource) {
         if self.carry.len() > PIECE {
             let line = std::mem::take(&mut self.carry);
             self.scan(source, &line);
@@ -153,7 +153,7 @@ impl Reader {
     }
 
     /// Looks for phrases in whole lines, or in a piece of one.
-    fn scan(&mut self, source: Source, block: &[u8]) {
+    fn scan(&mut self, source: LineSource, block: &[u8]) {
         // Hits before `done` stand in a part that was read already; newlines are counted up to `counted`.
         let (mut done, mut counted) = (0, 0);
         // A short block cannot repeat a line often enough to matter.

@@ -12,7 +12,7 @@ use plimsoll_wire::page::Refusal;
 const SOON: Duration = Duration::from_secs(10);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refused {
+pub struct RefusedAllocation {
     pub why: Refusal,
     /// Name of the card.
     pub card: String,
@@ -33,7 +33,7 @@ pub struct Refused {
     pub growth: Option<Bytes>,
 }
 
-impl Refused {
+impl RefusedAllocation {
     /// True where the program ended because of it, by the time between them.
     pub(super) fn is_fresh(&self) -> bool {
         self.ago <= SOON && self.why != Refusal::Context

@@ -4,7 +4,7 @@ use plimsoll_base::Stage;
 
 /// Cause of an engine's end, as far as a single line tells. The order is the weight among several lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Sign {
+pub enum CauseSign {
     /// The card's memory ran out.
     CardMemory,
     /// Host memory ran out.
@@ -18,7 +18,7 @@ pub enum Sign {
     ModelFile,
 }
 
-impl Sign {
+impl CauseSign {
     /// The sign of a name in the phrase tables.
     pub(super) fn named(name: &str) -> Option<Self> {
         Some(match name {

@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use plimsoll_doctor::{Diagnosis, Reader, Source, diagnose};
+use plimsoll_doctor::{Diagnosis, LineSource, LogReader, diagnose};
 use serde_json::Value;
 
 struct Case {
@@ -56,11 +56,11 @@ fn text(case: &Value, field: &str) -> String {
 }
 
 fn judged(case: &Value) -> Case {
-    let mut reader = Reader::new();
-    reader.feed(Source::Log, text(case, "log").as_bytes());
-    reader.feed(Source::Context, text(case, "context").as_bytes());
+    let mut reader = LogReader::new();
+    reader.feed(LineSource::Log, text(case, "log").as_bytes());
+    reader.feed(LineSource::Context, text(case, "context").as_bytes());
     reader.feed(
-        Source::Context,
+        LineSource::Context,
         format!("\n{}\n", text(case, "platform")).as_bytes(),
     );
     let id = text(case, "id");

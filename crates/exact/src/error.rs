@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use plimsoll_flags::FlagError;
 use plimsoll_launch::engine::EngineError;
 use plimsoll_planner::PlanError;
-use plimsoll_planner::exact::Refusal;
+use plimsoll_planner::exact::EngineRefusal;
 use plimsoll_probe::guard::Unreachable;
 use plimsoll_probe::headers::ReadModelError;
 use plimsoll_probe::library::FindLibraryError;
@@ -54,7 +54,7 @@ pub enum ExactError {
     )]
     Spent { program: String, runs: u32 },
     #[error(transparent)]
-    Refused(#[from] Refusal),
+    Refused(#[from] EngineRefusal),
     #[error(transparent)]
     Plan(#[from] PlanError),
 }

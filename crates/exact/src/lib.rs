@@ -35,8 +35,8 @@ use plimsoll_base::Card;
 use plimsoll_flags::{Options, Program};
 use plimsoll_launch::engine;
 use plimsoll_launch::engine::EngineProgram;
-use plimsoll_planner::Engine;
-use plimsoll_planner::exact::{Refusal, Transcript};
+use plimsoll_planner::EngineBuild;
+use plimsoll_planner::exact::{EngineRefusal, Transcript};
 use plimsoll_probe::guard::unreachable;
 use plimsoll_probe::library;
 
@@ -59,9 +59,9 @@ pub struct Oracle {
     sockets: Cell<u32>,
     limit: Cell<Option<Limit>>,
     tally: Cell<Tally>,
-    engine: Cell<Option<Engine>>,
+    engine: Cell<Option<EngineBuild>>,
     files: RefCell<Files>,
-    said: RefCell<HashMap<String, Result<Transcript, Refusal>>>,
+    said: RefCell<HashMap<String, Result<Transcript, EngineRefusal>>>,
 }
 
 /// Bounds on further engine runs, in number and in time.
@@ -145,7 +145,7 @@ impl Oracle {
 
     /// The engine's kind and build: from the cached answer if there is one, otherwise from `--version`.
     /// `None` where the engine does not identify itself.
-    pub fn engine(&self, asked: &Options, cards: &[Card]) -> Result<Option<Engine>, ExactError> {
+    pub fn engine(&self, asked: &Options, cards: &[Card]) -> Result<Option<EngineBuild>, ExactError> {
         let question = self.question(asked, cards, Form::Whole)?;
         // Identifying starts the engine once more, so a cached answer is used first.
         if !self.recall(&question.key) {

@@ -1,12 +1,12 @@
 //! Errors in flags: the place, the fault and the remedy.
 
-use super::origin::Origin;
+use super::origin::FlagOrigin;
 
 /// A flag that cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{origin}: {problem}")]
 pub struct FlagError {
-    pub origin: Origin,
+    pub origin: FlagOrigin,
     pub problem: FlagProblem,
 }
 

@@ -10,8 +10,8 @@ use plimsoll_base::Bytes;
 use plimsoll_model::{Pooling, TensorType, types};
 
 use crate::failure::{FlagError, FlagProblem, quoted};
-use crate::origin::Origin;
-use crate::value::{Value, truth};
+use crate::origin::FlagOrigin;
+use crate::value::{FlagValue, truth};
 use crate::wish::{BufferOverride, FlashAttention, GpuLayers, Parallel, SplitMode};
 
 /// `kv_cache_types`.
@@ -32,17 +32,17 @@ const MOST_DEVICES: usize = 16;
 
 /// A flag's value, and the names for an error about it.
 #[derive(Debug)]
-pub struct Given<'a> {
+pub struct GivenFlag<'a> {
     pub(crate) flag: &'static str,
-    pub(crate) value: &'a Value,
-    pub(crate) origin: &'a Origin,
+    pub(crate) value: &'a FlagValue,
+    pub(crate) origin: &'a FlagOrigin,
 }
 
-impl Given<'_> {
+impl GivenFlag<'_> {
     fn error(&self, expected: &'static str) -> FlagError {
         let value = match self.value {
-            Value::Text(text) | Value::Pair(text, _) => quoted(text),
-            Value::Bare | Value::Switch(_) => String::new(),
+            FlagValue::Text(text) | FlagValue::Pair(text, _) => quoted(text),
+            FlagValue::Bare | FlagValue::Switch(_) => String::new(),
         };
         FlagError {
             origin: self.origin.clone(),
@@ -55,13 +55,13 @@ impl Given<'_> {
     }
 
     pub(crate) fn on(&self) -> bool {
-        *self.value != Value::Switch(false)
+        *self.value != FlagValue::Switch(false)
     }
 
     pub(crate) fn text(&self) -> Result<String, FlagError> {
         match self.value {
-            Value::Text(text) => Ok(text.clone()),
-            Value::Bare | Value::Switch(_) | Value::Pair(..) => Err(self.error("a value")),
+            FlagValue::Text(text) => Ok(text.clone()),
+            FlagValue::Bare | FlagValue::Switch(_) | FlagValue::Pair(..) => Err(self.error("a value")),
         }
     }
 
@@ -97,7 +97,7 @@ impl Given<'_> {
     }
 
     pub(crate) fn flash_attention(&self) -> Result<FlashAttention, FlagError> {
-        if *self.value == Value::Bare {
+        if *self.value == FlagValue::Bare {
             return Ok(FlashAttention::On);
         }
         let text = self.text()?;

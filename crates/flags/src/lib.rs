@@ -16,10 +16,10 @@ mod warning;
 mod wish;
 
 pub use failure::{FlagError, FlagProblem, quoted};
-pub use given::Given;
+pub use given::GivenFlag;
 pub use options::{Options, Setting};
-pub use origin::Origin;
-pub use program::Program;
-pub use value::{Value, truth};
+pub use origin::FlagOrigin;
+pub use program::ProgramKind;
+pub use value::{FlagValue, truth};
 pub use warning::Warning;
 pub use wish::{BufferOverride, FlashAttention, GpuLayers, Parallel, SplitMode, Wish};

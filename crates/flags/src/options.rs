@@ -7,16 +7,16 @@
 mod meaning;
 mod read;
 
-use super::origin::Origin;
+use super::origin::FlagOrigin;
 use super::table::Flag;
-use super::value::Value;
+use super::value::FlagValue;
 
 /// One flag with its value.
 #[derive(Clone, Debug)]
 pub struct Setting {
     pub flag: &'static Flag,
-    pub value: Value,
-    pub origin: Origin,
+    pub value: FlagValue,
+    pub origin: FlagOrigin,
 }
 
 /// Equal if they ask for the same, wherever they were written.
@@ -63,8 +63,8 @@ impl Options {
     /// The text of a flag's last setting.
     pub fn text(&self, name: &str) -> Option<&str> {
         match &self.get(name)?.value {
-            Value::Text(text) => Some(text),
-            Value::Bare | Value::Switch(_) | Value::Pair(..) => None,
+            FlagValue::Text(text) => Some(text),
+            FlagValue::Bare | FlagValue::Switch(_) | FlagValue::Pair(..) => None,
         }
     }
 
@@ -98,9 +98,9 @@ impl Options {
             argv.extend(flag.spelling(value).map(str::to_owned));
             match value {
                 // The spelling itself carries the value of a switch.
-                Value::Bare | Value::Switch(_) => {}
-                Value::Text(text) => argv.push(text.clone()),
-                Value::Pair(first, second) => argv.extend([first.clone(), second.clone()]),
+                FlagValue::Bare | FlagValue::Switch(_) => {}
+                FlagValue::Text(text) => argv.push(text.clone()),
+                FlagValue::Pair(first, second) => argv.extend([first.clone(), second.clone()]),
             }
         }
         argv

@@ -7,7 +7,7 @@ use std::sync::Arc;
 ///
 /// Settings and entries compare without it: adding a line at the top of a file changes no model below.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Origin {
+pub enum FlagOrigin {
     /// A line of a file, from 1; 0 is the file as a whole.
     File { name: Arc<str>, line: u32 },
     /// An argument of a command line, counted from 1 as the shell counts `$1`.
@@ -16,7 +16,7 @@ pub enum Origin {
     Environment(Arc<str>),
 }
 
-impl Origin {
+impl FlagOrigin {
     pub fn file(name: &Arc<str>, line: u32) -> Self {
         Self::File {
             name: Arc::clone(name),
@@ -33,7 +33,7 @@ impl Origin {
     }
 }
 
-impl fmt::Display for Origin {
+impl fmt::Display for FlagOrigin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             // Line 0 is the file as a whole: an unreadable text has no line.

@@ -2,7 +2,7 @@
 
 /// The program of the engine that runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Program {
+pub enum ProgramKind {
     #[default]
     LlamaServer,
     LlamaFitParams,
@@ -11,7 +11,7 @@ pub enum Program {
     Library,
 }
 
-impl Program {
+impl ProgramKind {
     /// Reads a program's name, with or without a path.
     pub fn from_name(name: &str) -> Option<Self> {
         match name.rsplit('/').next().unwrap_or(name) {

@@ -12,7 +12,7 @@ use std::collections::HashMap;
 use std::sync::LazyLock;
 
 use super::failure::FlagError;
-use super::given::Given;
+use super::given::GivenFlag;
 use super::value::Value;
 use super::wish::Wish;
 
@@ -24,7 +24,7 @@ pub static FLAGS: LazyLock<Vec<Flag>> =
 
 /// Arguments that follow a flag on the command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Takes {
+pub enum FlagArity {
     Nothing,
     /// Nothing, but there is a negative spelling too.
     Switch,
@@ -38,7 +38,7 @@ pub enum Takes {
 
 /// The class of a flag, for code that treats some flags apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Effect {
+pub enum FlagClass {
     None,
     Model,
     /// A model that is fetched first: a repository or an address.
@@ -63,11 +63,11 @@ pub enum Effect {
 }
 
 /// Writes a flag's value into the parameters that it sets.
-pub type Setter = fn(&mut Wish, &Given<'_>) -> Result<(), FlagError>;
+pub type Setter = fn(&mut Wish, &GivenFlag<'_>) -> Result<(), FlagError>;
 
 /// Engines that accept a flag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Known {
+pub enum KnownFlag {
     /// llama-server b10605.
     Today,
     /// Older llama-servers; what to write instead today.
@@ -85,13 +85,13 @@ pub struct Flag {
     pub names: Vec<&'static str>,
     pub negations: Vec<&'static str>,
     pub env: Option<&'static str>,
-    pub takes: Takes,
-    pub effect: Effect,
+    pub takes: FlagArity,
+    pub effect: FlagClass,
     /// `None` for a flag on which no memory depends.
     pub setter: Option<Setter>,
     /// The flags that a bundle sets, as on a command line.
     pub stands_for: Option<&'static str>,
-    pub known: Known,
+    pub known: KnownFlag,
 }
 
 /// Rows are equal if they are the same row.
@@ -128,8 +128,8 @@ impl Flag {
 /// Reads a line of `flags.txt`; `None` for a comment. A test holds that every other line is a row.
 fn row(line: &'static str) -> Option<Flag> {
     let (line, known) = match line.split_once(" -- ") {
-        Some((line, instead)) => (line, Known::Before(instead)),
-        None => (line, Known::Today),
+        Some((line, instead)) => (line, KnownFlag::Before(instead)),
+        None => (line, KnownFlag::Today),
     };
     let (line, stands_for) = match line.split_once(" = ") {
         Some((line, flags)) => (line, Some(flags)),
@@ -137,12 +137,12 @@ fn row(line: &'static str) -> Option<Flag> {
     };
     let mut words = line.split_whitespace();
     let takes = match words.next()? {
-        "bare" => Takes::Nothing,
-        "switch" => Takes::Switch,
-        "value" => Takes::Value,
-        "optional" => Takes::OptionalValue,
-        "number" => Takes::Number,
-        "two" => Takes::TwoValues,
+        "bare" => FlagArity::Nothing,
+        "switch" => FlagArity::Switch,
+        "value" => FlagArity::Value,
+        "optional" => FlagArity::OptionalValue,
+        "number" => FlagArity::Number,
+        "two" => FlagArity::TwoValues,
         _ => return None,
     };
     let mut flag = Flag {
@@ -151,7 +151,7 @@ fn row(line: &'static str) -> Option<Flag> {
         env: None,
         takes,
         // Most flags concern sampling, logging or threads; a row states only what differs.
-        effect: Effect::None,
+        effect: FlagClass::None,
         setter: None,
         stands_for,
         known,
@@ -160,8 +160,8 @@ fn row(line: &'static str) -> Option<Flag> {
         match word.split_at(1) {
             ("!", name) => flag.negations.push(name),
             ("$", name) => flag.env = Some(name),
-            ("@", "ik") => flag.known = Known::Ik,
-            ("@", "preset") => flag.known = Known::Preset,
+            ("@", "ik") => flag.known = KnownFlag::Ik,
+            ("@", "preset") => flag.known = KnownFlag::Preset,
             ("@", name) => flag.effect = EFFECTS.iter().find(|(known, _)| *known == name)?.1,
             _ => flag.names.push(word),
         }
@@ -173,29 +173,29 @@ fn row(line: &'static str) -> Option<Flag> {
 }
 
 /// Words of `flags.txt` for the classes of flags.
-const EFFECTS: [(&str, Effect); 17] = [
-    ("model", Effect::Model),
-    ("remote", Effect::Remote),
-    ("projector", Effect::Projector),
-    ("adapters", Effect::Adapters),
-    ("scaled-adapters", Effect::ScaledAdapters),
-    ("control-vectors", Effect::ControlVectors),
-    ("devices", Effect::Devices),
-    ("main-gpu", Effect::MainGpu),
-    ("overrides", Effect::Overrides),
-    ("fit", Effect::Fit),
-    ("draft", Effect::Draft),
-    ("draft-devices", Effect::DraftDevices),
-    ("draft-overrides", Effect::DraftOverrides),
-    ("draft-remote", Effect::DraftRemote),
-    ("speculation", Effect::Speculation),
-    ("bundle", Effect::Bundle),
-    ("router", Effect::Router),
+const EFFECTS: [(&str, FlagClass); 17] = [
+    ("model", FlagClass::Model),
+    ("remote", FlagClass::Remote),
+    ("projector", FlagClass::Projector),
+    ("adapters", FlagClass::Adapters),
+    ("scaled-adapters", FlagClass::ScaledAdapters),
+    ("control-vectors", FlagClass::ControlVectors),
+    ("devices", FlagClass::Devices),
+    ("main-gpu", FlagClass::MainGpu),
+    ("overrides", FlagClass::Overrides),
+    ("fit", FlagClass::Fit),
+    ("draft", FlagClass::Draft),
+    ("draft-devices", FlagClass::DraftDevices),
+    ("draft-overrides", FlagClass::DraftOverrides),
+    ("draft-remote", FlagClass::DraftRemote),
+    ("speculation", FlagClass::Speculation),
+    ("bundle", FlagClass::Bundle),
+    ("router", FlagClass::Router),
 ];
 
 /// A spelling found in the table.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Found {
+pub struct FoundFlag {
     pub flag: &'static Flag,
     /// The spelling as the table has it.
     pub spelling: &'static str,
@@ -204,7 +204,7 @@ pub struct Found {
 }
 
 /// Looks an argument up. As llama.cpp does, `_` counts as `-` in a long flag.
-pub fn by_argument(argument: &str) -> Option<Found> {
+pub fn by_argument(argument: &str) -> Option<FoundFlag> {
     // `common_params_parse_ex @ b10605` replaces underscores in long flags only.
     if argument.starts_with("--") && argument.contains('_') {
         return ARGUMENTS.get(argument.replace('_', "-").as_str()).copied();
@@ -214,13 +214,13 @@ pub fn by_argument(argument: &str) -> Option<Found> {
 
 /// Looks a key of a preset INI up: a spelling without its dashes, or a variable
 /// (`common/preset.cpp: get_map_key_opt`).
-pub fn by_key(key: &str) -> Option<Found> {
+pub fn by_key(key: &str) -> Option<FoundFlag> {
     KEYS.get(key).copied()
 }
 
-fn spellings(flag: &'static Flag) -> impl Iterator<Item = Found> {
+fn spellings(flag: &'static Flag) -> impl Iterator<Item = FoundFlag> {
     let found = move |negative| {
-        move |&spelling: &&'static str| Found {
+        move |&spelling: &&'static str| FoundFlag {
             flag,
             spelling,
             negative,
@@ -232,16 +232,16 @@ fn spellings(flag: &'static Flag) -> impl Iterator<Item = Found> {
         .chain(flag.negations.iter().map(found(true)))
 }
 
-static ARGUMENTS: LazyLock<HashMap<&'static str, Found>> = LazyLock::new(|| {
+static ARGUMENTS: LazyLock<HashMap<&'static str, FoundFlag>> = LazyLock::new(|| {
     // Preset keys are no flags: llama-server refuses them on a command line.
-    let on_a_line = FLAGS.iter().filter(|flag| flag.known != Known::Preset);
+    let on_a_line = FLAGS.iter().filter(|flag| flag.known != KnownFlag::Preset);
     on_a_line
         .flat_map(spellings)
         .map(|found| (found.spelling, found))
         .collect()
 });
 
-static KEYS: LazyLock<HashMap<String, Found>> = LazyLock::new(|| {
+static KEYS: LazyLock<HashMap<String, FoundFlag>> = LazyLock::new(|| {
     let mut keys = HashMap::new();
     for flag in FLAGS.iter() {
         let variables = flag.env.map(str::to_owned).into_iter().chain(flag.negative_env());
@@ -249,7 +249,7 @@ static KEYS: LazyLock<HashMap<String, Found>> = LazyLock::new(|| {
             // The negative variable is a key too, but llama.cpp reads its value as if it were the positive
             // one.
             let spelling = flag.env.unwrap_or_default();
-            let found = Found {
+            let found = FoundFlag {
                 flag,
                 spelling,
                 negative: false,
@@ -268,7 +268,7 @@ pub fn nearest(argument: &str) -> Option<&'static str> {
     let typed = argument.trim_start_matches('-');
     let all = FLAGS
         .iter()
-        .filter(|flag| flag.known == Known::Today)
+        .filter(|flag| flag.known == KnownFlag::Today)
         .flat_map(spellings);
     all.filter(|found| long == found.spelling.starts_with("--"))
         .filter_map(|found| {
@@ -316,7 +316,8 @@ mod tests {
         let ours: BTreeSet<String> = FLAGS
             .iter()
             .filter(|flag| {
-                matches!(flag.known, Known::Today | Known::Preset) || NAMES.contains(&flag.names.join(" "))
+                matches!(flag.known, KnownFlag::Today | KnownFlag::Preset)
+                    || NAMES.contains(&flag.names.join(" "))
             })
             .map(|flag| {
                 let spellings = spellings(flag).map(|found| found.spelling);
@@ -350,7 +351,7 @@ mod tests {
     fn only_a_switch_has_a_negative_spelling() {
         for flag in FLAGS.iter() {
             assert_eq!(
-                flag.takes == Takes::Switch,
+                flag.takes == FlagArity::Switch,
                 !flag.negations.is_empty(),
                 "{}",
                 flag.name()
@@ -373,7 +374,7 @@ mod tests {
         assert!(by_key("no-mmap").unwrap().negative);
         assert!(by_key("LLAMA_ARG_NO_MMAP").is_some());
         assert!(by_key("ctx_size").is_none());
-        assert_eq!(by_key("load-on-startup").unwrap().flag.known, Known::Preset);
+        assert_eq!(by_key("load-on-startup").unwrap().flag.known, KnownFlag::Preset);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 /// The value that a flag was given.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Value {
+pub enum FlagValue {
     /// Nothing: the flag alone.
     Bare,
     /// One of an on-off pair: `--mmap` or `--no-mmap`.

@@ -6,7 +6,7 @@
 use plimsoll_base::Bytes;
 use plimsoll_model::{Pooling, TensorType, types};
 
-use super::program::Program;
+use super::program::ProgramKind;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FlashAttention {
@@ -49,7 +49,7 @@ pub struct BufferOverride {
 
 /// Model parameters that memory depends on.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Wish {
+pub struct ModelParams {
     pub model: Option<String>,
     /// The source of a model that is no local file: a Hugging Face or Docker repository, or an address.
     pub remote: Option<String>,
@@ -122,10 +122,10 @@ pub struct Wish {
     pub repack: bool,
 }
 
-impl Wish {
+impl ModelParams {
     /// Defaults of a program. Programs differ in one thing: only llama-server resolves
     /// [`Parallel::Auto`] to 4 slots; the others decode one sequence.
-    pub fn of(program: Program) -> Self {
+    pub fn of(program: ProgramKind) -> Self {
         Self {
             model: None,
             remote: None,
@@ -139,8 +139,10 @@ impl Wish {
             batch: 2048,
             micro_batch: 512,
             parallel: match program {
-                Program::LlamaServer => Parallel::Auto,
-                Program::LlamaFitParams | Program::LlamaCli | Program::Library => Parallel::Count(1),
+                ProgramKind::LlamaServer => Parallel::Auto,
+                ProgramKind::LlamaFitParams | ProgramKind::LlamaCli | ProgramKind::Library => {
+                    Parallel::Count(1)
+                }
             },
             unified_cache: None,
             cache_key: types::F16,

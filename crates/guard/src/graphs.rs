@@ -4,7 +4,7 @@
 //! gives memory back and nothing is waited for between the driver's begin and end. What lives on in which
 //! graph is kept in [`crate::state::captures`].
 
-use plimsoll_pool::Graph;
+use plimsoll_pool::CapturedGraph;
 
 use crate::driver_guard;
 use crate::ggml::pools;
@@ -13,8 +13,8 @@ use crate::trace;
 
 /// Announces a capture on this stream. When this returns, no pool is giving anything back and nothing is
 /// waited for.
-pub(crate) fn begin(stream: usize) -> Graph {
-    let graph = Graph(trace::number());
+pub(crate) fn begin(stream: usize) -> CapturedGraph {
+    let graph = CapturedGraph(trace::number());
     captures::begin(stream, graph);
     pools::each(|pool| pool.capture_begin(graph));
     driver_guard::let_waits_end();
@@ -22,7 +22,7 @@ pub(crate) fn begin(stream: usize) -> Graph {
 }
 
 /// Ends the capture on this stream, with the graph that came of it or without one.
-pub(crate) fn end(stream: usize, made: Option<GraphHandle>) -> Option<Graph> {
+pub(crate) fn end(stream: usize, made: Option<GraphHandle>) -> Option<CapturedGraph> {
     let graph = captures::end(stream, made)?;
     pools::each(|pool| pool.capture_end(graph, made.is_some()));
     // Pools whose objects ended during the capture could not be given back then.
@@ -42,7 +42,7 @@ pub(crate) fn destroyed(handle: GraphHandle) {
     unpin(&captures::forget(handle));
 }
 
-fn unpin(gone: &[Graph]) {
+fn unpin(gone: &[CapturedGraph]) {
     for graph in gone {
         pools::each(|pool| pool.graph_destroyed(*graph));
     }

@@ -27,7 +27,7 @@ pub(crate) use whole::ManagedAdvice;
 use crate::account::{overflow, spilled};
 use crate::driver::{AllocationHandle, CuResult, DeviceOrdinal, DevicePointer, OUT_OF_MEMORY};
 use crate::driver_guard;
-use crate::policy::placement::Crossing;
+use crate::policy::placement::BorderCopies;
 use crate::say::say_some;
 use crate::state::ranges::{self, SpillPlace, SpillRange};
 use crate::state::{CardIndex, card};
@@ -125,8 +125,8 @@ fn behind_device_memory(index: CardIndex, size: u64, place: SpillPlace) -> Resul
     let head = overflow::room(index).head(size, granule);
     match probe_results::crossing(index, place, head > 0) {
         None => return Err(SpillError::Place),
-        Some(Crossing::Split) => copy_border::must_not_be_crossed(),
-        Some(Crossing::Whole | Crossing::Untried) => {}
+        Some(BorderCopies::Split) => copy_border::must_not_be_crossed(),
+        Some(BorderCopies::Whole | BorderCopies::Untried) => {}
     }
     let wanted = WantedRange {
         card: index,

@@ -8,11 +8,11 @@
 
 use plimsoll_base::{Bytes, Reason};
 
-use super::{Chip, Driver, Release, Snapshot};
+use super::{Chip, Driver, HostSnapshot, Release};
 
 /// The memory that a driver's request is served from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Gate {
+pub enum AllowanceGate {
     /// Free memory only: page cache counts as used.
     Free,
     /// Available memory: the kernel reclaims page cache for the request.
@@ -21,7 +21,7 @@ pub enum Gate {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Allowance {
-    pub gate: Gate,
+    pub gate: AllowanceGate,
     pub now: Bytes,
     /// At least `now`.
     pub attainable: Bytes,
@@ -30,7 +30,7 @@ pub struct Allowance {
 }
 
 /// One limit.
-struct Bound {
+struct AllowanceBound {
     bytes: Bytes,
     /// Dropping page cache raises it.
     moves: bool,
@@ -40,12 +40,12 @@ struct Bound {
 
 /// Computes the allocatable memory for `gate`, or for the gate of the machine's driver; `None` where
 /// `/proc/meminfo` lacks the figures.
-pub fn allowance(snapshot: &Snapshot, gate: Option<Gate>) -> Option<Allowance> {
+pub fn allowance(snapshot: &HostSnapshot, gate: Option<AllowanceGate>) -> Option<Allowance> {
     let (known, why) = usual_gate(snapshot);
     let gate = gate.unwrap_or(known);
     let available = available(snapshot)?;
     let mut bounds = vec![available];
-    if gate == Gate::Free {
+    if gate == AllowanceGate::Free {
         bounds.push(free(snapshot)?);
     }
     // debugfs, so only for root; NvMap's figure includes its own caps.
@@ -81,32 +81,32 @@ pub fn allowance(snapshot: &Snapshot, gate: Option<Gate>) -> Option<Allowance> {
 }
 
 /// The gate of this machine's driver, and the evidence for it.
-fn usual_gate(snapshot: &Snapshot) -> (Gate, Reason) {
+fn usual_gate(snapshot: &HostSnapshot) -> (AllowanceGate, Reason) {
     let (gate, text) = match (snapshot.driver(), snapshot.release) {
         (None, _) => (
-            Gate::Available,
+            AllowanceGate::Available,
             "no card here shares the host's memory, and an ordinary request lets the kernel drop page cache"
                 .to_owned(),
         ),
         (Some(Driver::NvidiaUnified), _) => (
-            Gate::Free,
+            AllowanceGate::Free,
             format!(
                 "nvidia.ko on {} counts page cache as used: cudaMemGetInfo says MemFree",
                 snapshot.chip.map_or("this chip", Chip::name)
             ),
         ),
         (Some(Driver::Nvmap), Some(release)) if !release.gives_up_early() => (
-            Gate::Available,
+            AllowanceGate::Available,
             format!("NvMap of {release} lets the kernel drop page cache for its requests"),
         ),
         (Some(Driver::Nvmap), Some(release)) => (
-            Gate::Free,
+            AllowanceGate::Free,
             format!(
                 "NvMap of {release} keeps out of the kernel's OOM path and gives up while page cache is in the way"
             ),
         ),
         (Some(Driver::Nvmap), None) => (
-            Gate::Free,
+            AllowanceGate::Free,
             "which release of Jetson Linux this is cannot be told, so only free memory is counted on"
                 .to_owned(),
         ),
@@ -114,7 +114,7 @@ fn usual_gate(snapshot: &Snapshot) -> (Gate, Reason) {
     (gate, Reason::new("gate", text))
 }
 
-fn available(snapshot: &Snapshot) -> Option<Bound> {
+fn available(snapshot: &HostSnapshot) -> Option<AllowanceBound> {
     let memory = &snapshot.memory;
     let bytes = memory.available_without_cma()?;
     let pool = memory.cma_free.unwrap_or_default();
@@ -131,7 +131,7 @@ fn available(snapshot: &Snapshot) -> Option<Bound> {
     if colouring {
         text += &format!(", less a sixteenth for page colouring on Xavier: {bytes}");
     }
-    Some(Bound {
+    Some(AllowanceBound {
         bytes,
         moves: false,
         name: "what the kernel could make free".to_owned(),
@@ -139,7 +139,7 @@ fn available(snapshot: &Snapshot) -> Option<Bound> {
     })
 }
 
-fn free(snapshot: &Snapshot) -> Option<Bound> {
+fn free(snapshot: &HostSnapshot) -> Option<AllowanceBound> {
     let memory = &snapshot.memory;
     let (free, pool) = (memory.free?, memory.cma_free.unwrap_or_default());
     let (bytes, kept) = match &snapshot.zones {
@@ -157,7 +157,7 @@ fn free(snapshot: &Snapshot) -> Option<Bound> {
     };
     let text =
         format!("{free} are free (MemFree), of which {pool} lie in the contiguous pool and {kept}: {bytes}");
-    Some(Bound {
+    Some(AllowanceBound {
         bytes,
         moves: true,
         name: "free memory".to_owned(),
@@ -165,9 +165,9 @@ fn free(snapshot: &Snapshot) -> Option<Bound> {
     })
 }
 
-fn kernels_word(snapshot: &Snapshot) -> Option<Bound> {
+fn kernels_word(snapshot: &HostSnapshot) -> Option<AllowanceBound> {
     let bytes = snapshot.nvmap_allocatable?;
-    Some(Bound {
+    Some(AllowanceBound {
         bytes,
         moves: false,
         name: "NvMap's own figure".to_owned(),
@@ -180,7 +180,7 @@ fn kernels_word(snapshot: &Snapshot) -> Option<Bound> {
 }
 
 /// A release with the cap, on a board of which its size is known.
-fn cap(snapshot: &Snapshot) -> Option<Bound> {
+fn cap(snapshot: &HostSnapshot) -> Option<AllowanceBound> {
     let release = snapshot.release?;
     let (given, refused) = release.nvmap_fault()?.seen_on(snapshot.memory.total?)?;
     let used = snapshot.memory.nvmap_used.unwrap_or_default();
@@ -192,7 +192,7 @@ fn cap(snapshot: &Snapshot) -> Option<Bound> {
     if !used.is_zero() {
         text += &format!("; {used} are taken (NvMapMemUsed): {bytes}");
     }
-    Some(Bound {
+    Some(AllowanceBound {
         bytes,
         moves: false,
         name: format!("the cap of {release}"),
@@ -202,7 +202,7 @@ fn cap(snapshot: &Snapshot) -> Option<Bound> {
     })
 }
 
-fn cap_of_unknown_size(snapshot: &Snapshot) -> Option<Reason> {
+fn cap_of_unknown_size(snapshot: &HostSnapshot) -> Option<Reason> {
     let release = snapshot.release?;
     let fault = release.nvmap_fault()?;
     let known = snapshot
@@ -230,7 +230,7 @@ fn remedy(release: Release) -> Reason {
 
 /// Limits of containers: of every request where the kernel lets go of cache by itself, and of a driver's
 /// where it is charged.
-fn groups(snapshot: &Snapshot) -> Vec<Bound> {
+fn groups(snapshot: &HostSnapshot) -> Vec<AllowanceBound> {
     // NvMap before that fix allocates outside any memory cgroup.
     let uncharged = |release: Release| !release.gives_up_early();
     if snapshot.driver() == Some(Driver::Nvmap) && snapshot.release.is_some_and(uncharged) {
@@ -245,7 +245,7 @@ fn groups(snapshot: &Snapshot) -> Vec<Bound> {
             "the limit of /{group} is {}, of which {} are in use without page cache: {bytes}",
             limit.limit, limit.used
         );
-        Bound {
+        AllowanceBound {
             bytes,
             moves: false,
             name: format!("the limit of /{group}"),
@@ -267,7 +267,7 @@ mod tests {
         "Node 0, zone Normal\n pages free 792064\n low 10240\n protection: (0, 0)\n nr_free_cma 51200\n";
 
     fn on(files: &[(&str, &str)]) -> Allowance {
-        allowance(&Snapshot::gather(&Written::of(files)), None).unwrap()
+        allowance(&HostSnapshot::gather(&Written::of(files)), None).unwrap()
     }
 
     fn orin(release: &str) -> Allowance {
@@ -289,7 +289,7 @@ mod tests {
         let allowance = orin("36.4.3");
         assert_eq!(
             (allowance.gate, allowance.now),
-            (Gate::Available, Bytes::mib(5440 - 200))
+            (AllowanceGate::Available, Bytes::mib(5440 - 200))
         );
         assert_eq!(allowance.attainable, allowance.now);
     }
@@ -299,7 +299,7 @@ mod tests {
         let allowance = orin("36.5.0");
         assert_eq!(
             (allowance.gate, allowance.now),
-            (Gate::Free, Bytes::mib(3094 - 200 - 40))
+            (AllowanceGate::Free, Bytes::mib(3094 - 200 - 40))
         );
         assert_eq!(allowance.attainable, Bytes::mib(5240));
         assert!(
@@ -329,7 +329,10 @@ mod tests {
         );
         assert_eq!(on(&[("proc/meminfo", MEMINFO), spark]).now, Bytes::mib(2894));
         let server = on(&[("proc/meminfo", MEMINFO)]);
-        assert_eq!((server.gate, server.now), (Gate::Available, Bytes::mib(5240)));
+        assert_eq!(
+            (server.gate, server.now),
+            (AllowanceGate::Available, Bytes::mib(5240))
+        );
     }
 
     #[test]
@@ -359,6 +362,6 @@ mod tests {
             "Max allocatable IOVMM memory: 1048576 bytes\n",
         );
         assert_eq!(on(&[("proc/meminfo", MEMINFO), free_size]).now, Bytes::mib(1));
-        assert_eq!(allowance(&Snapshot::gather(&Written::of(&[])), None), None);
+        assert_eq!(allowance(&HostSnapshot::gather(&Written::of(&[])), None), None);
     }
 }

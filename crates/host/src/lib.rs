@@ -20,14 +20,17 @@ mod steps;
 mod tegrastats;
 mod zoneinfo;
 
-pub use allowance::{Allowance, Gate, allowance};
+pub use allowance::{Allowance, AllowanceGate, allowance};
 pub use board::{Chip, Driver};
 pub use buddyinfo::{BuddyInfo, ZoneBlocks};
 pub use cgroup::CgroupLimit;
 pub use l4t::{NvmapFault, Release};
 pub use meminfo::MemInfo;
 pub use pagetypeinfo::{FreeOfType, MigrateType, PageTypeInfo};
-pub use snapshot::{Snapshot, Tree, Unseen, limits};
-pub use steps::{Course, Goal, Ground, Pieces, Planned, Powers, Step, Tried, Verdict, course};
+pub use snapshot::{HostSnapshot, ProcTree, Unseen, limits};
+pub use steps::{
+    Baseline, FutileSteps, OrderBlocks, PlannedStep, Privileges, ReclaimGoal, ReclaimPlan, ReclaimStep,
+    StepVerdict, course,
+};
 pub use tegrastats::TegraStats;
 pub use zoneinfo::{Zone, ZoneInfo};

@@ -49,7 +49,7 @@ const MOST_GPUS: usize = 64;
 
 impl Snapshot {
     pub fn gather(tree: &impl Tree) -> Self {
-        let mut reader = Reader {
+        let mut reader = SnapshotReader {
             tree,
             unseen: Vec::new(),
         };
@@ -119,12 +119,12 @@ fn page_size(memory: &MemInfo, blocks: Option<&BuddyInfo>) -> Bytes {
     sizes.into_iter().min_by_key(distance).unwrap_or(USUAL)
 }
 
-struct Reader<'a, T> {
+struct SnapshotReader<'a, T> {
     tree: &'a T,
     unseen: Vec<(&'static str, Unseen)>,
 }
 
-impl<T: Tree> Reader<'_, T> {
+impl<T: Tree> SnapshotReader<'_, T> {
     fn bytes(&mut self, path: &'static str) -> Option<Vec<u8>> {
         match self.tree.read(path) {
             Ok(bytes) => Some(bytes),

@@ -13,6 +13,6 @@ mod processes;
 mod recording;
 mod snapshots;
 
-pub use self::collector::{Collector, Subject};
-pub use self::recording::{RecordError, Recording};
+pub use self::collector::{Collector, WatchTarget};
+pub use self::recording::{Recording, RecordingError};
 pub use self::snapshots::about;

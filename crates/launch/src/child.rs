@@ -50,11 +50,11 @@ pub struct Child {
     pid: u32,
     port: u16,
     log: Log,
-    orders: mpsc::UnboundedSender<Order>,
+    orders: mpsc::UnboundedSender<StopOrder>,
 }
 
 #[derive(Debug)]
-enum Order {
+enum StopOrder {
     Stop { within: Duration },
     Kill,
 }
@@ -75,11 +75,11 @@ impl Child {
     /// Asks it to finish; it is killed if it has not left `within` this time. `Ended` follows in either case.
     pub fn stop(&self, within: Duration) {
         // An error means that the supervisor is gone, and it goes only after the child.
-        let _ = self.orders.send(Order::Stop { within });
+        let _ = self.orders.send(StopOrder::Stop { within });
     }
 
     /// Kills it and all it started. `Ended` follows.
     pub fn kill(&self) {
-        let _ = self.orders.send(Order::Kill);
+        let _ = self.orders.send(StopOrder::Kill);
     }
 }

@@ -12,7 +12,7 @@ use serde_json::Value;
 
 /// The content of a state line.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum State {
+pub(super) enum LaunchState {
     /// `{"stages": […], "current": …, "value": 0..1}`.
     Loading(Value),
     /// The child's own entry of `/v1/models`.
@@ -21,24 +21,24 @@ pub(super) enum State {
 }
 
 /// Reads a line of stdout; `None` if it is no state line, or none that we know.
-pub(super) fn state(line: &str) -> Option<State> {
+pub(super) fn state(line: &str) -> Option<LaunchState> {
     #[derive(serde::Deserialize)]
-    struct Line {
+    struct ControlLine {
         state: String,
         #[serde(default)]
         payload: Value,
     }
     // The early builds' words are whole lines; text that only begins so is log.
     match line {
-        EARLY_READY => return Some(State::Ready(Value::Null)),
-        EARLY_SLEEP => return Some(State::Sleeping(Value::Null)),
+        EARLY_READY => return Some(LaunchState::Ready(Value::Null)),
+        EARLY_SLEEP => return Some(LaunchState::Sleeping(Value::Null)),
         _ => {}
     }
-    let Line { state, payload } = serde_json::from_str(line.strip_prefix(STATE_PREFIX)?).ok()?;
+    let ControlLine { state, payload } = serde_json::from_str(line.strip_prefix(STATE_PREFIX)?).ok()?;
     match state.as_str() {
-        "loading" => Some(State::Loading(payload)),
-        "ready" => Some(State::Ready(payload)),
-        "sleeping" => Some(State::Sleeping(payload)),
+        "loading" => Some(LaunchState::Loading(payload)),
+        "ready" => Some(LaunchState::Ready(payload)),
+        "sleeping" => Some(LaunchState::Sleeping(payload)),
         _ => None,
     }
 }
@@ -53,14 +53,14 @@ mod tests {
         let line = |text: &str| format!("{STATE_PREFIX}{text}");
         assert_eq!(
             state(&line(r#"{"state":"loading","payload":{"value":0.5}}"#)),
-            Some(State::Loading(json!({"value": 0.5})))
+            Some(LaunchState::Loading(json!({"value": 0.5})))
         );
         assert_eq!(
             state(&line(r#"{"state":"ready"}"#)),
-            Some(State::Ready(Value::Null))
+            Some(LaunchState::Ready(Value::Null))
         );
-        assert_eq!(state(EARLY_READY), Some(State::Ready(Value::Null)));
-        assert_eq!(state(EARLY_SLEEP), Some(State::Sleeping(Value::Null)));
+        assert_eq!(state(EARLY_READY), Some(LaunchState::Ready(Value::Null)));
+        assert_eq!(state(EARLY_SLEEP), Some(LaunchState::Sleeping(Value::Null)));
         for other in [
             "ready",
             "cmd_child_to_router:ready or not",

@@ -26,14 +26,14 @@ const ROUNDS: usize = 8;
 
 /// A process of the machine with what tells whose descendant it is.
 #[derive(Debug)]
-struct Seen {
+struct SeenProcess {
     process: Process,
     parent: i32,
     group: i32,
     started: u64,
 }
 
-fn seen() -> Vec<Seen> {
+fn seen() -> Vec<SeenProcess> {
     let processes = all_processes().into_iter().flatten().flatten();
     processes
         .filter_map(|process| {
@@ -41,7 +41,7 @@ fn seen() -> Vec<Seen> {
             // A zombie holds nothing and cannot be killed.
             let alive = !matches!(stat.state, 'Z' | 'X');
             let (parent, group, started) = (stat.ppid, stat.pgrp, stat.starttime);
-            alive.then_some(Seen {
+            alive.then_some(SeenProcess {
                 process,
                 parent,
                 group,
@@ -52,14 +52,14 @@ fn seen() -> Vec<Seen> {
 }
 
 /// Returns the processes of the engine whose group is `leader`: group, tree and mark.
-fn of(leader: i32) -> Vec<Seen> {
+fn of(leader: i32) -> Vec<SeenProcess> {
     let mut others = seen();
-    let mut found: Vec<Seen> = Vec::new();
+    let mut found: Vec<SeenProcess> = Vec::new();
     let mut parents = BTreeSet::from([leader]);
     // Repeated until nothing is added: /proc is ordered by number, and a child's may be lower than its
     // parent's.
     loop {
-        let (new, rest): (Vec<Seen>, Vec<Seen>) = others.into_iter().partition(|one| {
+        let (new, rest): (Vec<SeenProcess>, Vec<SeenProcess>) = others.into_iter().partition(|one| {
             let pid = one.process.pid;
             pid == leader || one.group == leader || parents.contains(&one.parent) || is_marked(one, leader)
         });
@@ -72,7 +72,7 @@ fn of(leader: i32) -> Vec<Seen> {
     }
 }
 
-fn is_marked(one: &Seen, leader: i32) -> bool {
+fn is_marked(one: &SeenProcess, leader: i32) -> bool {
     let environment = one.process.environ().unwrap_or_default();
     let mark = environment.get(OsStr::new(CHILD_MARK));
     mark.is_some_and(|mark| *mark == *leader.to_string())
@@ -103,7 +103,7 @@ pub fn sweep(leader: u32) {
 }
 
 /// The descriptor is opened before the start time is read again, so that a reused number is never hit.
-fn kill(one: &Seen) {
+fn kill(one: &SeenProcess) {
     let Some(pid) = Pid::from_raw(one.process.pid) else {
         return;
     };

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 
 pub use self::home::{Home, HomeError};
 pub use self::identity::{IdentityError, identify};
-pub use self::install::{InstallError, RELEASE, Step, install, installed};
+pub use self::install::{InstallError, InstallStep, RELEASE, install, installed};
 
 /// The name that llama.cpp and its family give their server.
 const LLAMA_SERVER: &str = "llama-server";
@@ -23,7 +23,7 @@ const LLAMA_SERVER: &str = "llama-server";
 /// The place in which an engine was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Origin {
+pub enum EngineOrigin {
     Configured,
     SearchPath,
     Installed,
@@ -33,7 +33,7 @@ pub enum Origin {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EngineProgram {
     pub path: PathBuf,
-    pub origin: Origin,
+    pub origin: EngineOrigin,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -54,7 +54,7 @@ pub fn find(configured: Option<&Path>) -> Result<EngineProgram, EngineError> {
         let path = resolve(command).ok_or_else(|| EngineError::RunConfigured(command.to_owned()))?;
         return Ok(EngineProgram {
             path,
-            origin: Origin::Configured,
+            origin: EngineOrigin::Configured,
         });
     }
     on_search_path()
@@ -66,7 +66,7 @@ pub fn find(configured: Option<&Path>) -> Result<EngineProgram, EngineError> {
 pub fn on_search_path() -> Option<EngineProgram> {
     resolve(Path::new(LLAMA_SERVER)).map(|path| EngineProgram {
         path,
-        origin: Origin::SearchPath,
+        origin: EngineOrigin::SearchPath,
     })
 }
 
@@ -107,7 +107,7 @@ mod tests {
     fn a_configured_name_is_looked_up_on_the_search_path() {
         let program = find(Some(Path::new("sh"))).unwrap();
         assert!(program.path.is_absolute() && program.path.ends_with("sh"));
-        assert_eq!(program.origin, Origin::Configured);
+        assert_eq!(program.origin, EngineOrigin::Configured);
     }
 
     #[test]

@@ -57,7 +57,7 @@ pub fn renumber(
     all: &[String],
     own: &[String],
 ) -> Vec<String> {
-    let numbers = Numbers::new(arguments, environment, all, own);
+    let numbers = CardNumbering::new(arguments, environment, all, own);
     let mut dropped = numbers.rewrite_variables(environment);
     let mut kept = Vec::with_capacity(arguments.len());
     let mut rest = std::mem::take(arguments).into_iter();
@@ -81,14 +81,14 @@ pub fn renumber(
 }
 
 /// The child's numbers for the user's.
-struct Numbers {
+struct CardNumbering {
     /// For each card, what the child calls it.
     cards: Vec<Option<usize>>,
     /// For each position of `-dev`, its position among those that the child gets; without `-dev` as `cards`.
     list: Vec<Option<usize>>,
 }
 
-impl Numbers {
+impl CardNumbering {
     fn new(arguments: &[String], environment: &Environment, all: &[String], own: &[String]) -> Self {
         let cards: Vec<Option<usize>> = all
             .iter()
@@ -150,7 +150,7 @@ fn spelling(argument: &str) -> String {
     }
 }
 
-type Rewrite = fn(&str, &Numbers) -> Option<String>;
+type Rewrite = fn(&str, &CardNumbering) -> Option<String>;
 
 fn rewriter(argument: &str) -> Option<Rewrite> {
     let flag = spelling(argument);
@@ -177,7 +177,7 @@ fn device(name: &str, cards: &[Option<usize>]) -> Option<String> {
 }
 
 /// `-dev CUDA1,CUDA3`
-fn devices(value: &str, numbers: &Numbers) -> Option<String> {
+fn devices(value: &str, numbers: &CardNumbering) -> Option<String> {
     let kept: Vec<String> = value
         .split(',')
         .filter_map(|name| device(name.trim(), &numbers.cards))
@@ -187,7 +187,7 @@ fn devices(value: &str, numbers: &Numbers) -> Option<String> {
 }
 
 /// `-ot pattern=CUDA1,pattern=CPU`
-fn buffers(value: &str, numbers: &Numbers) -> Option<String> {
+fn buffers(value: &str, numbers: &CardNumbering) -> Option<String> {
     let kept: Vec<String> = value
         .split(',')
         .filter_map(|pair| match pair.rsplit_once('=') {
@@ -199,7 +199,7 @@ fn buffers(value: &str, numbers: &Numbers) -> Option<String> {
     (!kept.is_empty()).then(|| kept.join(","))
 }
 
-fn main_gpu(value: &str, numbers: &Numbers) -> Option<String> {
+fn main_gpu(value: &str, numbers: &CardNumbering) -> Option<String> {
     match value.trim().parse::<usize>() {
         Ok(number) => numbers
             .list
@@ -213,7 +213,7 @@ fn main_gpu(value: &str, numbers: &Numbers) -> Option<String> {
 }
 
 /// `-ts 3,1,0,2`: one share for each card, in order; llama.cpp separates at commas and slashes.
-fn tensor_split(value: &str, numbers: &Numbers) -> Option<String> {
+fn tensor_split(value: &str, numbers: &CardNumbering) -> Option<String> {
     // llama.cpp separates at `[,/]+`, so empty shares do not count.
     let mut shares: Vec<(usize, &str)> = value
         .split([',', '/'])

@@ -34,7 +34,7 @@ mod stderr_queue;
 mod warden;
 
 pub use argv::random_key;
-pub use child::{Child, ChildEvent, Ended};
+pub use child::{Child, ChildEnded, ChildEvent};
 pub use descendants::{CHILD_MARK, sweep};
 pub use end::EndCause;
 pub use environment::{Environment, child_environment};
@@ -43,7 +43,7 @@ pub use isolation::{Visible, renumber};
 pub use log_file::LogFile;
 pub use log_ring::{Log, LogLine, LogSource};
 pub use port::free_port;
-pub use port_owner::{Listener, PortOwner, listener_on};
+pub use port_owner::{ListenerOwner, PortOwner, listener_on};
 pub use post_mortem::post_mortem;
 pub use spawn::{ChildSpec, LaunchError, Launcher, Readiness, StopWay, find_program};
 pub use stderr_queue::{FlushStderr, StderrQueue};

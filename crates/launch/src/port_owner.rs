@@ -17,7 +17,7 @@ use crate::descendants;
 
 /// A socket that listens on a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Listener {
+pub struct ListenerOwner {
     pub uid: u32,
     pub inode: u64,
 }
@@ -51,7 +51,7 @@ impl PortOwner {
 /// DECISION: the kernel is asked for one socket (`inet_diag.c: inet_diag_find_one_icsk`), as it would look it
 /// up for a connection. Reading `/proc/net/tcp` walks the table of all connections, which takes milliseconds
 /// on the thread that serves.
-pub fn listener_on(address: IpAddr, port: u16) -> io::Result<Option<Listener>> {
+pub fn listener_on(address: IpAddr, port: u16) -> io::Result<Option<ListenerOwner>> {
     let socket = rustix::net::socket_with(
         AddressFamily::NETLINK,
         SocketType::DGRAM,
@@ -99,11 +99,11 @@ fn question(address: IpAddr, port: u16) -> Vec<u8> {
 const TCP: u8 = 6;
 
 /// Reads the answer: a `nlmsghdr` and an `inet_diag_msg`. An error (ENOENT) means that no socket listens.
-fn listener_in(answer: &[u8]) -> Option<Listener> {
+fn listener_in(answer: &[u8]) -> Option<ListenerOwner> {
     let word = |at: usize| Some(u32::from_ne_bytes(answer.get(at..at + 4)?.try_into().ok()?));
     let kind = u16::from_ne_bytes(answer.get(4..6)?.try_into().ok()?);
     // Behind the header: four bytes, the addresses (48), and the timer and queues (12).
-    (kind == BY_FAMILY).then_some(Listener {
+    (kind == BY_FAMILY).then_some(ListenerOwner {
         uid: word(80)?,
         inode: word(84)?.into(),
     })

@@ -12,7 +12,7 @@ use tokio::io::unix::AsyncFd;
 use super::spawn::{LaunchError, Launcher, Spawned, pid_of};
 
 #[derive(Debug)]
-pub(super) struct Process {
+pub(super) struct ProcessHandle {
     /// None only once it was handed over to be buried.
     child: Option<std::process::Child>,
     group: Pid,
@@ -21,7 +21,7 @@ pub(super) struct Process {
     launcher: Launcher,
 }
 
-impl Process {
+impl ProcessHandle {
     pub(super) fn new(spawned: Spawned, launcher: Launcher) -> Result<Self, LaunchError> {
         let Spawned { child, pidfd } = spawned;
         let id = child.id();
@@ -82,7 +82,7 @@ impl Process {
     }
 }
 
-impl Drop for Process {
+impl Drop for ProcessHandle {
     fn drop(&mut self) {
         if let Some(child) = self.child.take() {
             self.launcher.abandon(child);

@@ -18,7 +18,7 @@ use tokio::sync::oneshot;
 use super::child::{self, Child, ChildEvent};
 use super::descendants::{self, ChildCgroup};
 use super::log_ring::Log;
-use super::process::Process;
+use super::process::ProcessHandle;
 use super::warden::Warden;
 
 /// The way in which a child reports that it is ready.
@@ -90,11 +90,11 @@ pub enum LaunchError {
 /// A handle of the launcher thread; clones share it.
 #[derive(Clone, Debug)]
 pub struct Launcher {
-    requests: mpsc::Sender<Request>,
+    requests: mpsc::Sender<SpawnRequest>,
 }
 
 #[derive(Debug)]
-enum Request {
+enum SpawnRequest {
     Spawn {
         spec: Box<ChildSpec>,
         reply: oneshot::Sender<Result<Spawned, LaunchError>>,
@@ -151,7 +151,7 @@ impl Launcher {
     ) -> Result<(Child, tokio::sync::mpsc::Receiver<ChildEvent>), LaunchError> {
         Self::check(&spec)?;
         let (reply, answer) = oneshot::channel();
-        let request = Request::Spawn {
+        let request = SpawnRequest::Spawn {
             spec: Box::new(spec.clone()),
             reply,
         };
@@ -159,7 +159,7 @@ impl Launcher {
             .send(request)
             .map_err(|_| LaunchError::LauncherGone)?;
         let spawned = answer.await.map_err(|_| LaunchError::LauncherGone)??;
-        child::supervise(spec, Process::new(spawned, self.clone())?, log)
+        child::supervise(spec, ProcessHandle::new(spawned, self.clone())?, log)
     }
 
     /// Sweeps the group of a child that has ended (or shall), reaps it and returns its wait status.
@@ -180,7 +180,7 @@ impl Launcher {
         reply: Option<oneshot::Sender<io::Result<std::process::ExitStatus>>>,
     ) {
         // The thread can only be gone when the process ends; then the kernel and the warden do this.
-        let _ = self.requests.send(Request::Bury { child, reply });
+        let _ = self.requests.send(SpawnRequest::Bury { child, reply });
     }
 }
 
@@ -192,11 +192,11 @@ struct Parent {
 }
 
 impl Parent {
-    fn serve(mut self, inbox: &mpsc::Receiver<Request>) {
+    fn serve(mut self, inbox: &mpsc::Receiver<SpawnRequest>) {
         while let Ok(request) = inbox.recv() {
             match request {
-                Request::Spawn { spec, reply } => self.answer_spawn(&spec, reply),
-                Request::Bury { child, reply } => {
+                SpawnRequest::Spawn { spec, reply } => self.answer_spawn(&spec, reply),
+                SpawnRequest::Bury { child, reply } => {
                     let status = self.bury(child);
                     if let Some(reply) = reply {
                         let _ = reply.send(status);

@@ -16,7 +16,7 @@ pub(super) use self::read::read;
 
 /// The rule that tells sliding layers from full ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Pattern {
+enum LayerPattern {
     /// Every n-th layer is full; the file's `sliding_window_pattern` may set another n.
     Every(u32),
     /// The same, with the full layer first in each group.
@@ -32,7 +32,7 @@ enum Pattern {
 
 /// The rule for the width of the window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Window {
+enum WindowPattern {
     /// As the file says; without the key, or with 0, nothing slides.
     Stated,
     /// As the file says, or this.
@@ -62,7 +62,7 @@ enum Recurring {
 /// Properties of an architecture that its keys do not state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Traits {
-    sliding: Option<(Pattern, Window)>,
+    sliding: Option<(LayerPattern, WindowPattern)>,
     recurring: Option<Recurring>,
     /// The main context's cache covers the next-token-prediction layers too.
     nextn_cached: bool,
@@ -106,7 +106,7 @@ const SHARED: Traits = Traits {
 };
 
 impl Traits {
-    const fn slides(pattern: Pattern, window: Window) -> Self {
+    const fn slides(pattern: LayerPattern, window: WindowPattern) -> Self {
         Self {
             sliding: Some((pattern, window)),
             ..SHARED
@@ -166,9 +166,9 @@ fn traits(name: &str) -> (Traits, bool) {
 /// The architectures that the shared keys do not describe whole.
 #[rustfmt::skip]
 const SPECIAL: &[(&[&str], Traits)] = {
-    use Pattern::*;
+    use LayerPattern::*;
     use Recurring::*;
-    use Window::*;
+    use WindowPattern::*;
     &[
         // Sliding windows.
         (&["afmoe", "olmo2"], Traits::slides(Every(4), Stated)),

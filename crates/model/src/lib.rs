@@ -54,12 +54,12 @@ impl Model {
 
 #[cfg(test)]
 mod tests {
-    use super::gguf::{Draft, Header};
+    use super::gguf::{DraftHeader, Header};
     use super::*;
 
     #[test]
     fn a_llama_is_read_from_its_keys() {
-        let mut draft = Draft::default();
+        let mut draft = DraftHeader::default();
         draft.put("general.architecture", "llama");
         draft.put("general.name", "Llama 8B");
         for (key, number) in [

@@ -7,7 +7,7 @@ mod vocabulary;
 mod weights;
 
 use super::TensorType;
-use super::gguf::{Draft, DraftTensor};
+use super::gguf::{DraftHeader, DraftTensor};
 use super::types::F32;
 
 pub use vocabulary::{Token, Vocabulary};
@@ -50,9 +50,9 @@ impl Default for TinyModel {
 
 impl TinyModel {
     /// The header of the model's one file.
-    pub fn header(&self) -> Draft {
+    pub fn header(&self) -> DraftHeader {
         let vocabulary = Vocabulary::words();
-        let mut draft = Draft::default();
+        let mut draft = DraftHeader::default();
         draft.put("general.architecture", "llama");
         draft.put("general.type", "model");
         draft.put("general.name", self.name);

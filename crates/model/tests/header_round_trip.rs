@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 
 use plimsoll_model::Dialect;
-use plimsoll_model::gguf::{Datum, Draft, DraftTensor, Header, Value, ValueType};
+use plimsoll_model::gguf::{Datum, DraftHeader, DraftTensor, Header, Value, ValueType};
 use plimsoll_model::types::{BF16, F16, F32, Q4_K, Q8_0};
 use proptest::prelude::*;
 
@@ -44,7 +44,7 @@ fn draft_tensor() -> impl Strategy<Value = (TensorShape, String)> {
 
 type TensorShape = (plimsoll_model::TensorType, u64, Vec<u64>);
 
-fn any_draft() -> impl Strategy<Value = Draft> {
+fn any_draft() -> impl Strategy<Value = DraftHeader> {
     let entries = prop::collection::btree_map("[a-z.]{1,12}", datum(), 0..12);
     let tensors = prop::collection::vec(draft_tensor(), 0..12);
     (entries, tensors, 2_u32..=3, any::<bool>()).prop_map(|(entries, tensors, version, big_endian)| {
@@ -54,12 +54,12 @@ fn any_draft() -> impl Strategy<Value = Draft> {
             let shape = std::iter::once(blocks * kind.block).chain(rest).collect();
             DraftTensor { name, kind, shape }
         });
-        Draft {
+        DraftHeader {
             version,
             big_endian,
             tensors: tensors.collect(),
             entries: entries.into_iter().collect(),
-            ..Draft::default()
+            ..DraftHeader::default()
         }
     })
 }

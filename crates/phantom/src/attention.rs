@@ -7,7 +7,7 @@
 //! `fattn-common.cuh:ggml_cuda_flash_attn_ext_get_f16_extra_data @ b8799, b10605, ggml 0.26.0`.
 
 use plimsoll_pool::demand::Rules;
-use plimsoll_pool::demand::attention::{Call, Element, Kernel, STRIDE};
+use plimsoll_pool::demand::attention::{AttentionType, Call, Kernel, STRIDE};
 
 use crate::generation::Generation;
 use crate::kinds::Type;
@@ -156,12 +156,12 @@ impl<'a> Attention<'a> {
     }
 }
 
-fn element(operand: View<'_>) -> Element {
+fn element(operand: View<'_>) -> AttentionType {
     match operand.kind() {
-        Type::F16 => Element::F16,
-        Type::F32 => Element::F32,
-        _ if operand.is_quantised() => Element::Quantised,
-        _ => Element::Other,
+        Type::F16 => AttentionType::F16,
+        Type::F32 => AttentionType::F32,
+        _ if operand.is_quantised() => AttentionType::Quantised,
+        _ => AttentionType::Other,
     }
 }
 

@@ -2,7 +2,7 @@
 
 use core::ptr::{from_ref, null_mut};
 
-use plimsoll_pool::demand::{Engine, Rules};
+use plimsoll_pool::demand::{DemandRules, Rules};
 
 use crate::abi::Tensor;
 use crate::kinds::{Glu, Layout, Op, Type, known};
@@ -12,7 +12,7 @@ use crate::tensor::View;
 pub(crate) const H200: Rules = Rules {
     capability: 900,
     processors: 132,
-    engine: Engine::Reserving,
+    engine: DemandRules::Reserving,
 };
 
 /// A contiguous tensor.

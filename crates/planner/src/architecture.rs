@@ -6,7 +6,7 @@
 
 use plimsoll_model::{Model, TensorType};
 
-use crate::request::{Engine, EngineKind};
+use crate::request::{EngineBuild, EngineKind};
 
 /// The point where the rows that need logits are picked out of the batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -154,7 +154,7 @@ const RARER_FROM: u32 = 10_605;
 /// True where the compute term is the engine's own number rather than an estimate.
 pub(super) fn is_compared(
     model: &Model,
-    engine: Engine,
+    engine: EngineBuild,
     key: TensorType,
     rolls_back: bool,
     on_host: bool,
@@ -173,7 +173,7 @@ pub(super) fn is_compared(
 }
 
 /// Not compared: windows beside states (LFM2), and the tensors of early Qwen3-Next and of large Nemotron 3 files.
-fn recurrent_is_compared(model: &Model, engine: Engine) -> bool {
+fn recurrent_is_compared(model: &Model, engine: EngineBuild) -> bool {
     let ends = |role: &str| model.tensors.iter().any(|tensor| tensor.name.ends_with(role));
     // Qwen3-Next with `ssm_in` is a file from before its projections were split.
     let other = ends(".ssm_ba.weight") && ends(".ssm_in.weight") || ends(".ffn_latent_down.weight");

@@ -10,7 +10,7 @@ use std::borrow::Cow;
 use plimsoll_base::{Bytes, Card, Counting, Source};
 
 use super::contexts::{self, MeasuredContext};
-use super::outcome::Term;
+use super::outcome::PlanTerm;
 use super::request::PlanRequest;
 
 struct PublishedContext {
@@ -84,12 +84,12 @@ fn measured<'a>(request: &PlanRequest<'a>, card: &Card) -> Option<&'a MeasuredCo
     contexts::find(request.contexts, &card.name, request.engine)
 }
 
-fn term(bytes: Bytes, source: impl Into<Cow<'static, str>>) -> Term {
-    Term::new(bytes, Source::Calibration(source.into()))
+fn term(bytes: Bytes, source: impl Into<Cow<'static, str>>) -> PlanTerm {
+    PlanTerm::new(bytes, Source::Calibration(source.into()))
 }
 
 /// Driver context and modules on a card that computes.
-pub(super) fn context(request: &PlanRequest<'_>, card: &Card) -> Term {
+pub(super) fn context(request: &PlanRequest<'_>, card: &Card) -> PlanTerm {
     match (card.counting, measured(request, card)) {
         // Guard cannot see the modules that the driver loads lazily into an open context.
         (Counting::Guard, _) => opened_context(request, card),
@@ -100,7 +100,7 @@ pub(super) fn context(request: &PlanRequest<'_>, card: &Card) -> Term {
 
 /// The context as it is opened, which is all of it on a card that the process sees but does not use. Never more than
 /// the context of a card that computes.
-pub(super) fn opened_context(request: &PlanRequest<'_>, card: &Card) -> Term {
+pub(super) fn opened_context(request: &PlanRequest<'_>, card: &Card) -> PlanTerm {
     let row = published(card);
     let Some(measured) = measured(request, card) else {
         return term(row.idle, row.source);

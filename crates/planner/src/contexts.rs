@@ -7,7 +7,7 @@
 use plimsoll_base::Bytes;
 use serde::{Deserialize, Serialize};
 
-use super::request::{Engine, EngineKind};
+use super::request::{EngineBuild, EngineKind};
 
 const SCHEMA: &str = "plimsoll.contexts/2";
 /// Rows of the first schema lack the opened size.
@@ -109,7 +109,7 @@ pub fn prefer(contexts: &mut [MeasuredContext], driver: Option<&str>) {
 pub(super) fn find<'a>(
     contexts: &'a [MeasuredContext],
     card: &str,
-    engine: Engine,
+    engine: EngineBuild,
 ) -> Option<&'a MeasuredContext> {
     let of_engine = |row: &&MeasuredContext| row.is_named(card) && row.engine == engine.kind;
     let mut rows = contexts.iter().filter(of_engine);
@@ -236,7 +236,7 @@ mod tests {
             row("1", Some(7), "2026-01-02"),
         ];
         let build = |rows: &[MeasuredContext], build| {
-            let engine = Engine {
+            let engine = EngineBuild {
                 kind: EngineKind::LlamaCpp,
                 build,
             };
@@ -247,7 +247,7 @@ mod tests {
         assert_eq!(build(&rows, Some(9)), Some(7), "of driver 1 the newest");
         prefer(&mut rows, None);
         assert_eq!(build(&rows, Some(9)), Some(6), "of all the newest");
-        let ik = Engine {
+        let ik = EngineBuild {
             kind: EngineKind::IkLlamaCpp,
             build: Some(6),
         };
@@ -259,7 +259,11 @@ mod tests {
             ("NVIDIA H200 NVL", false),
             ("", false),
         ] {
-            assert_eq!(find(&rows, card, Engine::LLAMA_CPP).is_some(), known, "{card}");
+            assert_eq!(
+                find(&rows, card, EngineBuild::LLAMA_CPP).is_some(),
+                known,
+                "{card}"
+            );
         }
     }
 }

@@ -17,7 +17,7 @@ use self::sum::TermSums;
 use super::error::PlanError;
 use super::flash::Flash;
 use super::latent::LatentAttention;
-use super::outcome::{Growth, HostTerms, Term, Terms};
+use super::outcome::{DepthGrowth, HostTerms, PlanTerm, Terms};
 use super::request::PlanRequest;
 use super::reserve::{Reserve, speculates};
 use super::{calibration, compute, kv, weights};
@@ -47,7 +47,7 @@ pub(super) struct RequestCost {
     /// One entry for each card of the request, in its order.
     pub(super) cards: Vec<Terms>,
     pub(super) host: HostTerms,
-    pub(super) growth: Growth,
+    pub(super) growth: DepthGrowth,
     /// True where the compute term mirrors the engine's graph; false where it is an estimate.
     pub(super) sure: bool,
 }
@@ -202,23 +202,23 @@ impl<'a> PlanCalculator<'a> {
 
     fn terms(&self, index: usize, sum: &TermSums) -> Terms {
         let card = &self.request.cards[index];
-        let none = |source| Term::new(Bytes::ZERO, source);
+        let none = |source| PlanTerm::new(Bytes::ZERO, source);
         if card.kind == CardKind::Host {
             // An engine without cards has its output buffer in the same memory as the compute buffer.
             let host = sum.host_terms();
             return Terms {
                 weights: host.weights,
                 kv: host.kv,
-                compute: Term::new(host.compute.known() + sum.host_output, sum.compute_source()),
+                compute: PlanTerm::new(host.compute.known() + sum.host_output, sum.compute_source()),
                 pool: none(NO_POOL),
                 context: none(NO_CONTEXT),
             };
         }
         let on_card = &sum.cards[index];
         Terms {
-            weights: Term::new(on_card.weights, WEIGHTS),
-            kv: Term::new(on_card.kv, CACHE),
-            compute: Term::new(on_card.compute, sum.compute_source()),
+            weights: PlanTerm::new(on_card.weights, WEIGHTS),
+            kv: PlanTerm::new(on_card.kv, CACHE),
+            compute: PlanTerm::new(on_card.compute, sum.compute_source()),
             pool: on_card.pool.clone().unwrap_or_else(|| none(NO_POOL)),
             context: if self.uses(index) {
                 calibration::context(self.request, card)

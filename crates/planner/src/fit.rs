@@ -21,10 +21,10 @@ pub(super) use self::change::saturated;
 pub(super) use self::outline::QuickEstimate;
 pub(super) use self::search::{LargestSearch, smallest};
 use super::reserve::Reserve;
-pub use answer::{Answer, CardLine, Dimension, Fit, Next, Trade};
+pub use answer::{CardLine, Dimension, Fit, FitAnswer, NextStep, TradeOff};
 pub use change::{Change, edited};
-pub use course::{Point, course};
-pub use price::{Formulas, Price, Priced, slack_of};
+pub use course::{ContextPoint, course};
+pub use price::{ClosedForms, PlanPrice, Price, slack_of};
 
 /// Answers each of `dimensions`, and gives advice where the unchanged request does not fit.
 pub fn fit<P: Price>(
@@ -98,7 +98,7 @@ pub(super) fn largest_context(
     asked: &RequestCost,
 ) -> Option<u64> {
     let most = most_steps(request, asked.reserve.context);
-    let slack = |cost: RequestCost| Priced::from(cost).slack(request.cards);
+    let slack = |cost: RequestCost| PlanPrice::from(cost).slack(request.cards);
     let mut search = LargestSearch::new(1..=most, |steps| calculator.at(steps * CELLS).ok().map(slack));
     if asked.reserve.context.is_multiple_of(CELLS) {
         search.know(asked.reserve.context / CELLS, slack(asked.clone()));

@@ -5,7 +5,7 @@
 //! and the whole KQ matrix appears in the compute buffer. A quantised V cache needs flash attention: it then stays on, and
 //! layers without a kernel attend in host memory. ik_llama.cpp has kernels of its own, which are not listed here.
 
-use plimsoll_flags::{FlashAttention, Wish};
+use plimsoll_flags::{FlashAttention, ModelParams};
 use plimsoll_model::{HyperParameters, Model, TensorType};
 
 use super::compute::ModelLayers;
@@ -71,7 +71,7 @@ pub(super) fn resolve(
     Ok(Flash { on, missing })
 }
 
-fn missing_kernel(model: &Model, layout: &DeviceLayout, wish: &Wish) -> Option<&'static str> {
+fn missing_kernel(model: &Model, layout: &DeviceLayout, wish: &ModelParams) -> Option<&'static str> {
     let on_card = |layer: &u32| matches!(layout.layer(*layer), TensorDevice::Card(_));
     (0..model.hyper.layers)
         .filter(|layer| model.hyper.attends(*layer) && on_card(layer))
@@ -117,18 +117,22 @@ pub(super) fn unsupported(
 
 #[cfg(test)]
 mod tests {
-    use plimsoll_flags::Program;
+    use plimsoll_flags::ProgramKind;
     use plimsoll_model::gguf::Header;
     use plimsoll_model::{Dialect, types};
 
     use super::*;
-    use crate::Engine;
+    use crate::EngineBuild;
 
-    fn resolved(wish: &Wish, change: impl Fn(&mut Model)) -> Result<Flash, PlanError> {
-        resolved_by(Engine::LLAMA_CPP, wish, change)
+    fn resolved(wish: &ModelParams, change: impl Fn(&mut Model)) -> Result<Flash, PlanError> {
+        resolved_by(EngineBuild::LLAMA_CPP, wish, change)
     }
 
-    fn resolved_by(engine: Engine, wish: &Wish, change: impl Fn(&mut Model)) -> Result<Flash, PlanError> {
+    fn resolved_by(
+        engine: EngineBuild,
+        wish: &ModelParams,
+        change: impl Fn(&mut Model),
+    ) -> Result<Flash, PlanError> {
         let draft = plimsoll_specimens::shape("l8").unwrap().files(1).remove(0);
         let bytes = draft.header();
         let length = u64::try_from(bytes.len()).unwrap() + draft.data_length().get();
@@ -141,7 +145,7 @@ mod tests {
             projector: None,
             wish,
             engine,
-            program: Program::LlamaServer,
+            program: ProgramKind::LlamaServer,
             cards: &cards,
             contexts: &[],
         };
@@ -149,11 +153,11 @@ mod tests {
         resolve(&request, &model, &layout)
     }
 
-    fn with_cache(key: &str, value: &str) -> Wish {
-        Wish {
+    fn with_cache(key: &str, value: &str) -> ModelParams {
+        ModelParams {
             cache_key: types::by_name(key).unwrap(),
             cache_value: types::by_name(value).unwrap(),
-            ..Wish::of(Program::LlamaServer)
+            ..ModelParams::of(ProgramKind::LlamaServer)
         }
     }
 
@@ -179,7 +183,7 @@ mod tests {
             let flash = resolved(&with_cache(key, value), |_| {}).unwrap();
             assert!(flash.on && flash.missing.is_some(), "{key} {value}");
         }
-        let off = Wish {
+        let off = ModelParams {
             flash_attention: FlashAttention::Off,
             ..with_cache("q8_0", "q8_0")
         };
@@ -189,9 +193,9 @@ mod tests {
     /// `quantized V cache was requested, but this requires Flash Attention @ b8799`.
     #[test]
     fn an_older_engine_refuses_it_instead() {
-        let older = Engine {
+        let older = EngineBuild {
             build: Some(8799),
-            ..Engine::LLAMA_CPP
+            ..EngineBuild::LLAMA_CPP
         };
         let error = resolved_by(older, &with_cache("q8_0", "q4_0"), |_| {}).unwrap_err();
         assert!(error.to_string().contains("different types"), "{error}");

@@ -37,15 +37,15 @@ mod weights;
 use plimsoll_base::{Card, Reason};
 
 use self::cost::{PlanCalculator, RequestCost};
-use self::fit::Formulas;
+use self::fit::ClosedForms;
 
 pub use contexts::MeasuredContext;
 pub use depth::curve;
 pub use error::PlanError;
 pub use host_weights::computed_on_host;
 pub use named::{NamedCards, named};
-pub use outcome::{CardPlan, EngineInfo, Growth, HostPlan, HostTerms, Plan, Term, Terms};
-pub use request::{Engine, EngineKind, PlanRequest};
+pub use outcome::{CardPlan, DepthGrowth, EngineInfo, HostPlan, HostTerms, Plan, PlanTerm, Terms};
+pub use request::{EngineBuild, EngineKind, PlanRequest};
 
 /// Plans a model on the cards of a request.
 pub fn plan(request: &PlanRequest<'_>) -> Result<Plan, PlanError> {
@@ -71,7 +71,7 @@ fn assemble(
         context: cost.reserve.context,
         cards: cards(request, &cost),
         fits: fit::fits(request, &cost),
-        hints: hints::hints(request, &Formulas(*request), &cost.clone().into()),
+        hints: hints::hints(request, &ClosedForms(*request), &cost.clone().into()),
         host: HostPlan {
             peak: cost.host_peak(),
             terms: cost.host,

@@ -4,7 +4,7 @@
 //! (`llama.cpp: llama_prepare_model_devices @ b10605`). A list, a main card and shares given by hand name exactly the cards
 //! of the model. A buffer or a draft model on a card only requires that card. `-mg` without `-sm none` decides nothing.
 
-use plimsoll_flags::{SplitMode, Wish};
+use plimsoll_flags::{ModelParams, SplitMode};
 
 use super::error::PlanError;
 
@@ -17,7 +17,7 @@ pub struct NamedCards {
 }
 
 /// Returns the cards that `wish` names on a machine with this many.
-pub fn named(wish: &Wish, cards: usize) -> Result<NamedCards, PlanError> {
+pub fn named(wish: &ModelParams, cards: usize) -> Result<NamedCards, PlanError> {
     if cards == 0 {
         return Ok(NamedCards::default());
     }
@@ -48,7 +48,7 @@ pub fn named(wish: &Wish, cards: usize) -> Result<NamedCards, PlanError> {
 }
 
 /// The cards of the model itself; `None` where the flags leave that open.
-fn chosen(wish: &Wish, list: Option<&[usize]>, cards: usize) -> Result<Option<Vec<usize>>, PlanError> {
+fn chosen(wish: &ModelParams, list: Option<&[usize]>, cards: usize) -> Result<Option<Vec<usize>>, PlanError> {
     match (wish.split_mode, wish.main_gpu, list) {
         (_, _, Some([])) => Ok(Some(Vec::new())),
         // The engine's main card is the first of its list.
@@ -101,13 +101,13 @@ fn there(number: usize, cards: usize) -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
-    use plimsoll_flags::{Options, Program};
+    use plimsoll_flags::{Options, ProgramKind};
 
     use super::*;
 
     fn names(line: &str) -> Result<NamedCards, PlanError> {
         let argv: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
-        let wish = Options::from_argv(&argv).unwrap().wish(Program::LlamaServer);
+        let wish = Options::from_argv(&argv).unwrap().wish(ProgramKind::LlamaServer);
         named(&wish.unwrap(), 4)
     }
 

@@ -5,12 +5,12 @@ use serde::{Serialize, Serializer};
 
 /// One term of the sum, with the source of its number. `None` is unknown.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Term {
+pub struct PlanTerm {
     pub bytes: Option<Bytes>,
     pub source: Source,
 }
 
-impl Term {
+impl PlanTerm {
     pub fn new(bytes: Bytes, source: Source) -> Self {
         Self {
             bytes: Some(bytes),
@@ -32,7 +32,7 @@ impl Term {
 }
 
 /// Serialises as the integer alone, `null` where unknown; sources stand beside the terms.
-impl Serialize for Term {
+impl Serialize for PlanTerm {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         // The sources are in the reasons; the document has one number for each term.
         self.bytes.serialize(serializer)
@@ -42,22 +42,22 @@ impl Serialize for Term {
 /// The terms on one card.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Terms {
-    pub weights: Term,
-    pub kv: Term,
-    pub compute: Term,
+    pub weights: PlanTerm,
+    pub kv: PlanTerm,
+    pub compute: PlanTerm,
     /// Run-time pool at full depth.
-    pub pool: Term,
+    pub pool: PlanTerm,
     /// Driver context, modules, cuBLAS.
-    pub context: Term,
+    pub context: PlanTerm,
 }
 
 /// The terms in host memory.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct HostTerms {
-    pub weights: Term,
-    pub kv: Term,
-    pub compute: Term,
-    pub output: Term,
+    pub weights: PlanTerm,
+    pub kv: PlanTerm,
+    pub compute: PlanTerm,
+    pub output: PlanTerm,
 }
 
 /// Memory of the model on one card.

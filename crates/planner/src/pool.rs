@@ -15,14 +15,14 @@ use std::collections::HashSet;
 
 use plimsoll_base::{Bytes, Card, Counting, Source};
 use plimsoll_model::{Model, Tensor, TensorType};
-use plimsoll_pool::demand::{Engine, Rules};
+use plimsoll_pool::demand::{DemandRules, Rules};
 use plimsoll_pool::replay::{GRANULE, driver_takes};
 
 use self::attention::AttentionPool;
 use super::calibration;
 use super::latent::LatentAttention;
 use super::layout::{DeviceLayout, TensorDevice};
-use super::outcome::Term;
+use super::outcome::PlanTerm;
 use super::reserve::Reserve;
 
 /// Compute capability of a card that was described without one: that of the H200.
@@ -32,7 +32,7 @@ const USUAL_CAPABILITY: (u32, u32) = (9, 0);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct RunTimePool {
     /// Bytes at full depth.
-    pub(super) peak: Term,
+    pub(super) peak: PlanTerm,
     /// Bytes that one more token of depth costs.
     pub(super) growth: Bytes,
 }
@@ -41,7 +41,7 @@ pub(super) struct RunTimePool {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PoolInputs {
     pub(super) flash_attention: bool,
-    pub(super) engine: Engine,
+    pub(super) engine: DemandRules,
     pub(super) key: TensorType,
     pub(super) value: TensorType,
     /// Cells at full depth.
@@ -111,12 +111,12 @@ pub(super) fn pool(
         hungriest.max(attention.most(depth.cells)).padded(GRANULE)
     };
     RunTimePool {
-        peak: Term::new(peak + cublas, source(card, depth)),
+        peak: PlanTerm::new(peak + cublas, source(card, depth)),
         growth: attention.growth,
     }
 }
 
-fn rules(card: &Card, engine: Engine) -> Rules {
+fn rules(card: &Card, engine: DemandRules) -> Rules {
     let (major, minor) = card.compute_capability.unwrap_or(USUAL_CAPABILITY);
     Rules {
         capability: major.saturating_mul(100).saturating_add(minor.saturating_mul(10)),

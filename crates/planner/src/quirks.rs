@@ -4,7 +4,7 @@
 //! first build is not known, only that b8799 lacks them and b10605 has them. They share one threshold.
 
 use plimsoll_base::Bytes;
-use plimsoll_flags::Program;
+use plimsoll_flags::ProgramKind;
 
 use super::request::{Engine, EngineKind, PlanRequest};
 
@@ -75,7 +75,7 @@ impl EngineQuirks {
             is_lean: ik,
             fuses_experts: ik && wish.fused_experts != Some(false),
             shares_batch: ik,
-            pins_norms: request.program != Program::LlamaFitParams,
+            pins_norms: request.program != ProgramKind::LlamaFitParams,
             // Without a host cache there is nowhere to save an idle slot to.
             keeps_idle_slots: !since(NEWEST_COMPARED) || wish.host_cache == Some(Bytes::ZERO),
             pool: match kind {

@@ -3,10 +3,10 @@
 mod ik;
 
 use plimsoll_base::{Bytes, Card, CardKind, Reason};
-use plimsoll_flags::{GpuLayers, Program, SplitMode};
+use plimsoll_flags::{GpuLayers, ProgramKind, SplitMode};
 
 use super::cost::{PlanCalculator, RequestCost, peak};
-use super::outcome::{Term, Terms};
+use super::outcome::{PlanTerm, Terms};
 use super::request::PlanRequest;
 use super::{calibration, fit};
 
@@ -49,7 +49,7 @@ fn on_card(request: &PlanRequest<'_>, card: &Card, terms: &Terms, used: bool) ->
 
 /// The terms of a card, the largest first, without those of zero bytes.
 fn term_reasons(terms: &Terms) -> Vec<Reason> {
-    let mut named: Vec<(&'static str, &'static str, &Term)> = vec![
+    let mut named: Vec<(&'static str, &'static str, &PlanTerm)> = vec![
         ("weights", "the weights", &terms.weights),
         ("kv", "the KV cache", &terms.kv),
         ("compute", "the compute buffer", &terms.compute),
@@ -59,7 +59,7 @@ fn term_reasons(terms: &Terms) -> Vec<Reason> {
     // An unknown term stays: it must not look like nothing.
     named.retain(|(_, _, term)| term.bytes.is_none_or(|bytes| !bytes.is_zero()));
     named.sort_by_key(|(_, _, term)| std::cmp::Reverse(term.known()));
-    let reason = |(code, what, term): (&'static str, &'static str, &Term)| {
+    let reason = |(code, what, term): (&'static str, &'static str, &PlanTerm)| {
         let reason = match term.bytes {
             Some(bytes) => Reason::new(code, format!("{what}: {bytes}")).fact("bytes", bytes),
             None => Reason::new(code, format!("{what}: not known")),
@@ -148,7 +148,8 @@ fn beside_the_sum(request: &PlanRequest<'_>) -> Vec<Reason> {
     let wish = request.wish;
     let mut reasons = Vec::new();
     let computes_on_host = request.cards.iter().any(|card| card.kind == CardKind::Host);
-    if computes_on_host && request.program == Program::LlamaServer && wish.host_cache != Some(Bytes::ZERO) {
+    if computes_on_host && request.program == ProgramKind::LlamaServer && wish.host_cache != Some(Bytes::ZERO)
+    {
         let limit = wish
             .host_cache
             .map_or("without limit".to_owned(), |limit| format!("up to {limit}"));

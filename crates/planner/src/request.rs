@@ -4,7 +4,7 @@
 //! the model, because they reserve different amounts for the same flags.
 
 use plimsoll_base::Card;
-use plimsoll_flags::{Program, Wish};
+use plimsoll_flags::{ModelParams, ProgramKind};
 use plimsoll_model::Model;
 use serde::{Deserialize, Serialize};
 
@@ -49,9 +49,9 @@ pub struct PlanRequest<'a> {
     pub model: &'a Model,
     pub draft: Option<&'a Model>,
     pub projector: Option<&'a Model>,
-    pub wish: &'a Wish,
+    pub wish: &'a ModelParams,
     pub engine: Engine,
-    pub program: Program,
+    pub program: ProgramKind,
     pub cards: &'a [Card],
     /// Measured driver contexts, which come before the published values.
     pub contexts: &'a [MeasuredContext],

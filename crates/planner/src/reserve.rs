@@ -3,7 +3,7 @@
 //! Mirrors `llama-context.cpp: llama_context::llama_context` and `sched_reserve @ b10605`, and for llama-server the
 //! defaults in `tools/server/server.cpp` and `server_output_limits`. All later terms are functions of these sizes.
 
-use plimsoll_flags::{Parallel, Program};
+use plimsoll_flags::{Parallel, ProgramKind};
 use plimsoll_model::{Model, Pooling};
 
 use super::quirks::EngineQuirks;
@@ -55,7 +55,7 @@ struct ContextParameters {
 impl Reserve {
     pub(super) fn of_model(request: &PlanRequest<'_>, context: u64) -> Self {
         let wish = request.wish;
-        let server = request.program == Program::LlamaServer;
+        let server = request.program == ProgramKind::LlamaServer;
         let ik = request.engine.kind == EngineKind::IkLlamaCpp;
         let (sequences, unified) = match wish.parallel {
             // llama-server takes 4 slots over one cache where -np is not given (`tools/server/server.cpp @ b10605`).
@@ -82,7 +82,7 @@ impl Reserve {
             // A drafted token is verified by its own row of logits, beside the one that follows.
             asked: (server && !all_rows).then(|| sequences.saturating_mul(1 + draft).max(1)),
             // The C API's default is a full window cache; llama-server's is not (`common.h @ b10605`).
-            full_sliding: wish.full_sliding_cache || ik || request.program == Program::Library,
+            full_sliding: wish.full_sliding_cache || ik || request.program == ProgramKind::Library,
             pooling: wish
                 .pooling
                 .or(request.model.hyper.pooling)

@@ -4,10 +4,10 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
 use plimsoll_base::{Bytes, Card};
-use plimsoll_flags::{Options, Program};
+use plimsoll_flags::{Options, ProgramKind};
 use plimsoll_model::gguf::Header;
 use plimsoll_model::{Dialect, Model};
-use plimsoll_planner::{Engine, EngineKind, PlanRequest, plan};
+use plimsoll_planner::{EngineBuild, EngineKind, PlanRequest, plan};
 use plimsoll_specimens::shape;
 
 /// Llama 3 8B: 4096 wide, 14 336 in its feed-forward part, a vocabulary of 128 256.
@@ -30,12 +30,12 @@ fn pool(capability: &str, build: u32, flags: &str) -> Bytes {
         model: &llama(),
         draft: None,
         projector: None,
-        wish: &options.wish(Program::LlamaServer).unwrap(),
-        engine: Engine {
+        wish: &options.wish(ProgramKind::LlamaServer).unwrap(),
+        engine: EngineBuild {
             kind: EngineKind::LlamaCpp,
             build: Some(build),
         },
-        program: Program::LlamaServer,
+        program: ProgramKind::LlamaServer,
         cards: &[card],
         contexts: &[],
     };

@@ -29,7 +29,7 @@ pub(crate) struct Checked {
     pub(crate) pid: Option<u32>,
     pub(crate) cards: Vec<Row>,
     /// Figures that the engine reports, beside the planned ones.
-    pub(crate) said: Vec<Said>,
+    pub(crate) said: Vec<ReportedFigure>,
 }
 
 /// One card of one engine.
@@ -50,7 +50,7 @@ pub(crate) struct Row {
 
 /// A figure that the engine reports.
 #[derive(Debug, Serialize)]
-pub(crate) struct Said {
+pub(crate) struct ReportedFigure {
     pub(crate) name: &'static str,
     pub(crate) planned: u64,
     pub(crate) engine: u64,

@@ -2,7 +2,7 @@
 
 use plimsoll_base::Bytes;
 use plimsoll_pool::replay::{
-    Cause, Failure, GRANULE, Outcome, PolicyKind, UNLIMITED, Unwatched, replay, smallest_budget,
+    Cause, GRANULE, PolicyKind, ReplayFailure, ReplayOutcome, UNLIMITED, Unwatched, replay, smallest_budget,
 };
 use plimsoll_pool::trace::Trace;
 use serde::{Serialize, Serializer};
@@ -44,7 +44,7 @@ pub(crate) struct Replayed {
     pub(crate) smallest_budget: Option<Bytes>,
     pub(crate) ns_per_op: Option<Times>,
     #[serde(skip)]
-    pub(crate) outcome: Outcome,
+    pub(crate) outcome: ReplayOutcome,
 }
 
 fn by_name<S: Serializer>(kind: &PolicyKind, serializer: S) -> Result<S::Ok, S::Error> {
@@ -103,7 +103,7 @@ fn over(trace: &Trace, policy: PolicyKind, budget: u64) -> Replayed {
 }
 
 /// Describes a failed replay, with readable sizes.
-fn said(failure: &Failure) -> String {
+fn said(failure: &ReplayFailure) -> String {
     // Other causes carry no sizes, and their own text is already readable.
     let Cause::Refused { size, by } = failure.cause else {
         return failure.to_string();

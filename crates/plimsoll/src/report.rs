@@ -18,25 +18,25 @@ const CLOSED_PIPE: u8 = 141;
 /// libraries, where callers tell them apart; here they are only printed. Bad input is marked at the place that
 /// reads it.
 #[derive(Debug)]
-pub(crate) struct Report {
+pub(crate) struct ErrorReport {
     error: Box<dyn Error>,
     status: u8,
 }
 
-impl<E: Error + 'static> From<E> for Report {
+impl<E: Error + 'static> From<E> for ErrorReport {
     fn from(error: E) -> Self {
         let error = Box::new(error);
         Self { error, status: 1 }
     }
 }
 
-impl fmt::Display for Report {
+impl fmt::Display for ErrorReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.error.fmt(f)
     }
 }
 
-impl Report {
+impl ErrorReport {
     /// A failure in words.
     pub(crate) fn new(text: impl Into<String>) -> Self {
         let error = Box::from(text.into());
@@ -110,10 +110,10 @@ struct FailedAct {
 }
 
 /// Writes text to stdout.
-pub(crate) fn print(text: impl AsRef<[u8]>) -> Result<(), Report> {
+pub(crate) fn print(text: impl AsRef<[u8]>) -> Result<(), ErrorReport> {
     let mut stdout = anstream::stdout().lock();
     let written = stdout.write_all(text.as_ref());
-    written.map_err(Report::of("cannot write to stdout"))
+    written.map_err(ErrorReport::of("cannot write to stdout"))
 }
 
 /// Writes a document to stdout: as JSON, or in words.
@@ -121,7 +121,7 @@ pub(crate) fn print_as(
     json: bool,
     document: &impl Serialize,
     words: impl FnOnce() -> String,
-) -> Result<(), Report> {
+) -> Result<(), ErrorReport> {
     match json {
         true => print(serde_json::to_string_pretty(document)? + "\n"),
         false => print(words()),
@@ -129,8 +129,8 @@ pub(crate) fn print_as(
 }
 
 /// Writes a file.
-pub(crate) fn write_file(path: &Path, text: impl AsRef<[u8]>) -> Result<(), Report> {
-    fs::write(path, text).map_err(Report::of_file("cannot write", path))
+pub(crate) fn write_file(path: &Path, text: impl AsRef<[u8]>) -> Result<(), ErrorReport> {
+    fs::write(path, text).map_err(ErrorReport::of_file("cannot write", path))
 }
 
 /// Success where the answer is good, failure where it is not.

@@ -26,4 +26,4 @@ pub(crate) use plan::plan;
 pub(crate) use record::{RecordReport, csv};
 pub(crate) use replay::replay;
 pub(crate) use soak::{SoakReport, lasted};
-pub(crate) use sweep::{Planned, SweepReport, sweep_head, sweep_row};
+pub(crate) use sweep::{SweepPlan, SweepReport, sweep_head, sweep_row};

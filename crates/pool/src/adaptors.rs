@@ -4,7 +4,7 @@
 //! blocks wraps the policy ([`Tracked`]). [`Traced`] and [`Spilled`] concern both: they wrap the policy and
 //! lend it, call by call, a view of the device.
 
-use crate::device::{Address, Device, Event, OutOfMemory, Stream};
+use crate::device::{Address, DeviceEvent, OutOfMemory, PoolDevice, Stream};
 
 /// Forwards the named methods of a wrapper to its `device`.
 macro_rules! forward {
@@ -28,11 +28,11 @@ macro_rules! forward {
     (@unmap) => { fn unmap(&mut self, at: Address, size: u64) { self.device.unmap(at, size); } };
     (@release) => { fn release(&mut self, at: Address, size: u64) { self.device.release(at, size); } };
     (@events) => {
-        fn record(&mut self, stream: Stream) -> Event { self.device.record(stream) }
-        fn done(&mut self, event: Event) -> bool { self.device.done(event) }
-        fn wait(&mut self, event: Event) { self.device.wait(event); }
-        fn order(&mut self, stream: Stream, event: Event) { self.device.order(stream, event); }
-        fn forget(&mut self, event: Event) { self.device.forget(event); }
+        fn record(&mut self, stream: Stream) -> DeviceEvent { self.device.record(stream) }
+        fn done(&mut self, event: DeviceEvent) -> bool { self.device.done(event) }
+        fn wait(&mut self, event: DeviceEvent) { self.device.wait(event); }
+        fn order(&mut self, stream: Stream, event: DeviceEvent) { self.device.order(stream, event); }
+        fn forget(&mut self, event: DeviceEvent) { self.device.forget(event); }
         fn capturing(&self, stream: Stream) -> bool { self.device.capturing(stream) }
     };
 }
@@ -50,7 +50,7 @@ pub use trace::{Sink, Traced};
 pub use track::{Tag, TagUse, Tracked};
 
 /// A borrowed device is a device, so that wrappers can be made for the time of a call.
-impl<D: Device + ?Sized> Device for &mut D {
+impl<D: PoolDevice + ?Sized> PoolDevice for &mut D {
     fn granule(&self) -> u64 {
         (**self).granule()
     }
@@ -81,19 +81,19 @@ impl<D: Device + ?Sized> Device for &mut D {
     fn release(&mut self, at: Address, size: u64) {
         (**self).release(at, size);
     }
-    fn record(&mut self, stream: Stream) -> Event {
+    fn record(&mut self, stream: Stream) -> DeviceEvent {
         (**self).record(stream)
     }
-    fn done(&mut self, event: Event) -> bool {
+    fn done(&mut self, event: DeviceEvent) -> bool {
         (**self).done(event)
     }
-    fn wait(&mut self, event: Event) {
+    fn wait(&mut self, event: DeviceEvent) {
         (**self).wait(event);
     }
-    fn order(&mut self, stream: Stream, event: Event) {
+    fn order(&mut self, stream: Stream, event: DeviceEvent) {
         (**self).order(stream, event);
     }
-    fn forget(&mut self, event: Event) {
+    fn forget(&mut self, event: DeviceEvent) {
         (**self).forget(event);
     }
     fn capturing(&self, stream: Stream) -> bool {

@@ -26,7 +26,7 @@ pub const BLACKWELL: Capability = 1200;
 
 /// The engine, as far as its pool is concerned, in order of time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Engine {
+pub enum DemandRules {
     /// ik_llama.cpp: copies a quantised cache in the pool; turns the latent cache back into keys and values.
     Ik,
     /// llama.cpp before PR 23907 (about b9400; b8799): copies a quantised cache in the pool.
@@ -38,7 +38,7 @@ pub enum Engine {
     Third,
 }
 
-impl Engine {
+impl DemandRules {
     /// True if the f16 copies of a quantised cache come from the pool.
     pub const fn copies(self) -> bool {
         matches!(self, Self::Ik | Self::Copying)
@@ -51,7 +51,7 @@ pub struct Rules {
     pub capability: Capability,
     /// Multiprocessors.
     pub processors: u64,
-    pub engine: Engine,
+    pub engine: DemandRules,
 }
 
 /// Blocks of one operation: allocated in order and freed in reverse. A size of 0 is no request.
@@ -67,5 +67,5 @@ fn times<const N: usize>(factors: [u64; N]) -> u64 {
 const H200: Rules = Rules {
     capability: 900,
     processors: 132,
-    engine: Engine::Copying,
+    engine: DemandRules::Copying,
 };

@@ -28,12 +28,12 @@ pub struct Stream(pub u64);
 
 /// A point in a stream, behind all the work that was submitted before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Event(pub u64);
+pub struct DeviceEvent(pub u64);
 
 /// A captured graph and all that is instantiated from it. Addresses that were in use while it was captured
 /// are baked into it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Graph(pub u64);
+pub struct CapturedGraph(pub u64);
 
 /// A refusal by the card, or by a budget on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,19 +105,19 @@ pub trait Device {
     fn release(&mut self, _at: Address, _size: u64) {}
 
     /// Records an event behind the submitted work of a stream. Every event ends in one [`Device::forget`].
-    fn record(&mut self, stream: Stream) -> Event;
+    fn record(&mut self, stream: Stream) -> DeviceEvent;
 
     /// True if all the work before an event is done. Never waits.
-    fn done(&mut self, event: Event) -> bool;
+    fn done(&mut self, event: DeviceEvent) -> bool;
 
     /// Waits on the CPU until an event is done. Where that fails, the event is not done afterwards, either.
-    fn wait(&mut self, event: Event);
+    fn wait(&mut self, event: DeviceEvent);
 
     /// Has later work of a stream wait, on the card, until an event is done.
-    fn order(&mut self, stream: Stream, event: Event);
+    fn order(&mut self, stream: Stream, event: DeviceEvent);
 
     /// Releases an event.
-    fn forget(&mut self, event: Event);
+    fn forget(&mut self, event: DeviceEvent);
 
     /// True if a stream's work is being captured into a graph. Then none of the five calls above may name it,
     /// and nothing may be freed or unmapped; what is allocated or mapped meanwhile is not part of the graph.

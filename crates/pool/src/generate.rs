@@ -9,7 +9,7 @@
 
 use core::fmt;
 
-pub use crate::demand::Engine;
+pub use crate::demand::DemandRules;
 use crate::demand::{Rules, product};
 use crate::device::Stream;
 use crate::trace::{Builder, Fault, Trace};
@@ -20,8 +20,8 @@ mod latent;
 mod shape;
 
 pub use attention::cell_bytes;
-pub use card::Card;
-pub use shape::{Experts, Latent, Shape, Window};
+pub use card::GeneratorCard;
+pub use shape::{Experts, Latent, ModelShape, WindowShape};
 
 /// Cells in use are rounded up to this: `llama-kv-cache.cpp:get_n_kv @ b10605`.
 const CELLS: u64 = 256;
@@ -32,7 +32,7 @@ const LONGEST: u64 = 1 << 26;
 
 /// The type of the KV cache. All quantised ones are copied to f16 alike.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Cache {
+pub enum CacheShape {
     F16,
     Quantised,
 }
@@ -48,9 +48,9 @@ pub enum Outputs {
 
 /// A run of an engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Run {
-    pub engine: Engine,
-    pub cache: Cache,
+pub struct GeneratedRun {
+    pub engine: DemandRules,
+    pub cache: CacheShape,
     /// Tokens of the prompt.
     pub context: u64,
     /// Tokens that are computed at once: `-ub`.
@@ -68,9 +68,9 @@ pub struct Run {
     pub attention_pass: Option<u64>,
 }
 
-impl Run {
+impl GeneratedRun {
     /// A prompt of `context` tokens at once, in micro-batches of 512, on `engine`.
-    pub const fn prompt(engine: Engine, cache: Cache, context: u64) -> Self {
+    pub const fn prompt(engine: DemandRules, cache: CacheShape, context: u64) -> Self {
         Self {
             engine,
             cache,
@@ -121,7 +121,11 @@ impl fmt::Display for GenerateError {
 impl core::error::Error for GenerateError {}
 
 /// The requests of a run to the pool of one device.
-pub fn generate(shape: &Shape, run: &Run, card: &Card) -> Result<Trace, GenerateError> {
+pub fn generate(
+    shape: &ModelShape,
+    run: &GeneratedRun,
+    card: &GeneratorCard,
+) -> Result<Trace, GenerateError> {
     if run.context == 0 || run.context > LONGEST {
         return Err(GenerateError::Context { tokens: run.context });
     }
@@ -130,7 +134,7 @@ pub fn generate(shape: &Shape, run: &Run, card: &Card) -> Result<Trace, Generate
             tokens: run.micro_batch,
         });
     }
-    if !run.flash_attention && run.cache == Cache::Quantised {
+    if !run.flash_attention && run.cache == CacheShape::Quantised {
         return Err(GenerateError::QuantisedWithoutFlashAttention);
     }
     let mut engine = Operations {
@@ -168,8 +172,8 @@ fn cells(tokens: u64) -> u64 {
 
 /// The operations of one run.
 struct Operations<'a> {
-    shape: &'a Shape,
-    run: &'a Run,
+    shape: &'a ModelShape,
+    run: &'a GeneratedRun,
     rules: Rules,
     groups: Groups,
 }
@@ -268,7 +272,7 @@ fn tiled(width: u64, rows: u64) -> product::Matrix {
     product::Matrix {
         width,
         rows,
-        kind: product::Kind::Tiles,
+        kind: product::ProductKind::Tiles,
     }
 }
 

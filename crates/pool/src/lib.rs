@@ -23,7 +23,7 @@ mod sync;
 pub mod trace;
 
 pub use adaptors::{Budget, Failing, Limited, Sink, Spilled, Tag, TagUse, Traced, Tracked};
-pub use device::{Address, Device, Event, Graph, OutOfMemory, Stream};
+pub use device::{Address, CapturedGraph, Device, DeviceEvent, OutOfMemory, Stream};
 pub use policies::*;
 pub use policy::{Block, Broken, Policy, Trim};
 pub use simulated::{Calls, Faults, Latency, Simulated, Violation};

@@ -6,7 +6,7 @@
 //! an act of the CPU: work that uses the block may still be in flight, in the order of the stream that is
 //! named.
 
-use crate::device::{Address, Device, Graph, OutOfMemory, Stream};
+use crate::device::{Address, CapturedGraph, OutOfMemory, PoolDevice, Stream};
 
 /// A range that a policy handed out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -46,32 +46,37 @@ pub enum Broken {
 pub trait Policy {
     /// Hands out a range of at least `size` bytes for use on `stream`, aligned to 256 bytes. No two live
     /// blocks overlap, and work submitted to `stream` from now on meets no work of the range's former users.
-    fn allocate(&mut self, device: &mut dyn Device, size: u64, stream: Stream) -> Result<Block, OutOfMemory>;
+    fn allocate(
+        &mut self,
+        device: &mut dyn PoolDevice,
+        size: u64,
+        stream: Stream,
+    ) -> Result<Block, OutOfMemory>;
 
     /// Takes a range back that was handed out before and not yet taken back; work on `stream` may still use
     /// it, and work on other streams is done with it or ordered before `stream`. Foreign blocks are ignored.
-    fn deallocate(&mut self, device: &mut dyn Device, block: Block, stream: Stream);
+    fn deallocate(&mut self, device: &mut dyn PoolDevice, block: Block, stream: Stream);
 
     /// Gives idle memory back to the device, as far as that is safe, and returns how many bytes that was.
     /// Safe means: the card is done with it, no graph has seen it, and nothing is being captured.
-    fn trim(&mut self, device: &mut dyn Device, trim: Trim) -> u64;
+    fn trim(&mut self, device: &mut dyn PoolDevice, trim: Trim) -> u64;
 
     /// From now on `graph` is being captured: what is live now and what is handed out until `capture_end`
     /// stays backed at its address until `graph_destroyed`. Captures may overlap. What is freed meanwhile may
     /// be handed out again on its stream, as always: a launch of the graph overwrites it, as work that was
     /// submitted to the stream would.
-    fn capture_begin(&mut self, _graph: Graph) {}
+    fn capture_begin(&mut self, _graph: CapturedGraph) {}
 
     /// The capture has ended. The graph may be launched any number of times from now on.
-    fn capture_end(&mut self, _graph: Graph) {}
+    fn capture_end(&mut self, _graph: CapturedGraph) {}
 
     /// Neither the graph nor anything instantiated from it exists any longer. Unknown graphs are ignored; a
     /// capture that was broken off ends with this, too.
-    fn graph_destroyed(&mut self, _graph: Graph) {}
+    fn graph_destroyed(&mut self, _graph: CapturedGraph) {}
 
     /// Gives everything back, live or pinned or not. The caller has waited for the card, and no work uses the
     /// memory any more. The policy is as new afterwards.
-    fn close(&mut self, device: &mut dyn Device);
+    fn close(&mut self, device: &mut dyn PoolDevice);
 
     /// Bytes that the policy holds of the device, in use or idle.
     fn reserved(&self) -> u64;

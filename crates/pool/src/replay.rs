@@ -12,7 +12,7 @@ use core::fmt;
 use crate::device::{Address, OutOfMemory};
 use crate::policy::{Block, Broken, Policy};
 use crate::simulated::Simulated;
-use crate::trace::{Step, Trace};
+use crate::trace::{Trace, TraceStep};
 
 mod kind;
 mod samples;
@@ -48,7 +48,7 @@ impl Watch for Unwatched {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outcome {
     /// `None` where the trace was replayed to its end.
-    pub failure: Option<Failure>,
+    pub failure: Option<ReplayFailure>,
     pub peak_reserved: u64,
     /// Sizes of granted driver requests, in order.
     pub driver_sizes: Vec<u64>,
@@ -77,7 +77,7 @@ pub struct Sample {
 
 /// End of a replay that stopped early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Failure {
+pub struct ReplayFailure {
     pub step: usize,
     /// Bytes live and reserved at that moment.
     pub live: u64,
@@ -96,7 +96,7 @@ pub enum Cause {
     Broken(Broken),
 }
 
-impl fmt::Display for Failure {
+impl fmt::Display for ReplayFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "request {}: ", self.step + 1)?;
         match self.cause {
@@ -187,7 +187,7 @@ struct ReplayPass<'a> {
 }
 
 impl ReplayPass<'_> {
-    fn run(&mut self, trace: &Trace, watch: &mut impl Watch) -> Option<Failure> {
+    fn run(&mut self, trace: &Trace, watch: &mut impl Watch) -> Option<ReplayFailure> {
         for (step, &request) in trace.steps().iter().enumerate() {
             let cause = match self.step(request, watch) {
                 Err(cause) => Some(cause),
@@ -196,7 +196,7 @@ impl ReplayPass<'_> {
             let (live, reserved) = (self.policy.live(), self.policy.reserved());
             self.samples.add(Sample { step, live, reserved });
             if let Some(cause) = cause {
-                return Some(Failure {
+                return Some(ReplayFailure {
                     step,
                     live,
                     reserved,
@@ -207,9 +207,9 @@ impl ReplayPass<'_> {
         None
     }
 
-    fn step(&mut self, step: Step, watch: &mut impl Watch) -> Result<(), Cause> {
+    fn step(&mut self, step: TraceStep, watch: &mut impl Watch) -> Result<(), Cause> {
         match step {
-            Step::Allocate { block, size, stream } => {
+            TraceStep::Allocate { block, size, stream } => {
                 // Only the policy is timed, neither the trace nor the sampling.
                 watch.begin();
                 let allocated = self.policy.allocate(self.device, size, stream);
@@ -222,7 +222,7 @@ impl ReplayPass<'_> {
                     *place = allocated;
                 }
             }
-            Step::Free { block, stream } => {
+            TraceStep::Free { block, stream } => {
                 let block = self.place(block).map_or(NO_BLOCK, |place| *place);
                 watch.begin();
                 self.policy.deallocate(self.device, block, stream);

@@ -9,7 +9,7 @@
 
 use alloc::vec::Vec;
 
-use crate::device::{Address, Event, Graph, Stream};
+use crate::device::{Address, CapturedGraph, DeviceEvent, Stream};
 use crate::policy::Block;
 
 // The parts of the card; this file has its controls for tests.
@@ -70,13 +70,16 @@ pub enum Violation {
         second: Stream,
     },
     /// Work, of a graph or not, touches memory that is not there.
-    Unbacked { address: Address, graph: Option<Graph> },
+    Unbacked {
+        address: Address,
+        graph: Option<CapturedGraph>,
+    },
     /// A call that breaks a capture in progress.
     DuringCapture { call: &'static str },
     /// An event was used after it was forgotten.
-    NoEvent { event: Event },
+    NoEvent { event: DeviceEvent },
     /// A graph was launched that was never captured, or is destroyed.
-    NoGraph { graph: Graph },
+    NoGraph { graph: CapturedGraph },
 }
 
 /// The device. `Simulated::new` has virtual memory management; see [`Simulated::without_virtual_memory`].
@@ -210,7 +213,7 @@ impl Simulated {
         }
     }
 
-    pub fn begin_capture(&mut self, stream: Stream, graph: Graph) {
+    pub fn begin_capture(&mut self, stream: Stream, graph: CapturedGraph) {
         self.streams.begin_capture(stream, graph);
     }
 
@@ -219,18 +222,24 @@ impl Simulated {
     }
 
     /// Submits a graph again: it uses every address that was used while it was captured.
-    pub fn launch_graph(&mut self, graph: Graph, stream: Stream, microseconds: u64) {
+    pub fn launch_graph(&mut self, graph: CapturedGraph, stream: Stream, microseconds: u64) {
         match self.streams.graph(graph) {
             Some(ranges) => self.run(stream, microseconds, &ranges, Some(graph)),
             None => self.violate(Violation::NoGraph { graph }),
         }
     }
 
-    pub fn destroy_graph(&mut self, graph: Graph) {
+    pub fn destroy_graph(&mut self, graph: CapturedGraph) {
         self.streams.destroy_graph(graph);
     }
 
-    fn run(&mut self, stream: Stream, microseconds: u64, ranges: &[(u64, u64)], graph: Option<Graph>) {
+    fn run(
+        &mut self,
+        stream: Stream,
+        microseconds: u64,
+        ranges: &[(u64, u64)],
+        graph: Option<CapturedGraph>,
+    ) {
         for &(start, end) in ranges {
             let address = Address(start);
             if !self.memory.backed(start, end) {

@@ -17,7 +17,7 @@ mod csv;
 mod record;
 
 pub use csv::{CsvError, CsvFault};
-pub use record::{Asked, RecordError, RecordFault};
+pub use record::{RecordFault, RecordedRequest, TraceRecordError};
 
 /// No card has a block of 256 TiB: a larger size is damage.
 const LARGEST: u64 = 1 << 48;
@@ -26,7 +26,7 @@ const MOST_BLOCKS: u32 = 1 << 30;
 
 /// One request to an allocator. Blocks are numbered from 0 in the order of their allocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum TraceStep {
     Allocate { block: u32, size: u64, stream: Stream },
     Free { block: u32, stream: Stream },
 }
@@ -34,14 +34,14 @@ pub enum Step {
 /// The requests of a program to its allocator.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Trace {
-    steps: Vec<Step>,
+    steps: Vec<TraceStep>,
     blocks: u32,
     peak_live: u64,
     refused: u64,
 }
 
 impl Trace {
-    pub fn steps(&self) -> &[Step] {
+    pub fn steps(&self) -> &[TraceStep] {
         &self.steps
     }
 
@@ -127,7 +127,7 @@ impl Builder {
         self.trace.blocks = block + 1;
         // Kept here, where every step passes, so that no reader of a trace needs a second pass.
         self.trace.peak_live = self.trace.peak_live.max(bytes);
-        self.trace.steps.push(Step::Allocate { block, size, stream });
+        self.trace.steps.push(TraceStep::Allocate { block, size, stream });
         Ok(())
     }
 
@@ -142,7 +142,7 @@ impl Builder {
             return Err(Fault::OtherSize { allocated });
         }
         self.bytes -= allocated;
-        self.trace.steps.push(Step::Free { block, stream });
+        self.trace.steps.push(TraceStep::Free { block, stream });
         Ok(())
     }
 
@@ -179,7 +179,7 @@ mod tests {
         );
         assert_eq!(
             trace.steps()[3],
-            Step::Free {
+            TraceStep::Free {
                 block: 1,
                 stream: STREAM
             }

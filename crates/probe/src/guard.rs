@@ -18,7 +18,7 @@ pub use crate::folder::page_folders;
 pub use pages::{answer_plea, ask_for_idle, read_page, read_pages, read_tree, set_budget};
 pub use preload::{Preload, preload};
 pub use reach::{Unreachable, unreachable};
-pub use record::{CardRecord, Record, Refused};
+pub use record::{CardRecord, GuardRefusal, Record};
 
 /// The folder of the pages is called so, and then by its owner.
 pub const PAGES: &str = "plimsoll-guard-";

@@ -49,8 +49,8 @@ pub fn read_model(path: &Path, dialect: Dialect) -> Result<Model, ReadModelError
 }
 
 /// Reads the heads of all files of the set that `path` is the only or the first file of.
-pub fn read_heads(path: &Path, dialect: Dialect) -> Result<Vec<Window>, ReadModelError> {
-    each_file(path, |path| Window::open(path, dialect))
+pub fn read_heads(path: &Path, dialect: Dialect) -> Result<Vec<HeaderWindow>, ReadModelError> {
+    each_file(path, |path| HeaderWindow::open(path, dialect))
 }
 
 fn each_file<T>(
@@ -111,14 +111,14 @@ fn wrong_in(path: &Path) -> impl Fn(GgufError) -> ReadModelError {
 
 /// The head of a file, long enough for its header.
 #[derive(Debug)]
-pub struct Window {
+pub struct HeaderWindow {
     path: PathBuf,
     length: u64,
     dialect: Dialect,
     bytes: Vec<u8>,
 }
 
-impl Window {
+impl HeaderWindow {
     fn open(path: &Path, dialect: Dialect) -> Result<Self, ReadModelError> {
         let (file, length) = open(path)?;
         let mut window = Self {

@@ -4,7 +4,7 @@
 //! us counts too; its own page cache (`inactive_file`) is treated likewise.
 
 use plimsoll_base::{Bytes, Card, CardId, CardKind, Counting};
-use plimsoll_host::{MemInfo, Tree, limits};
+use plimsoll_host::{MemInfo, ProcTree, limits};
 
 use super::{Machine, Reading};
 use crate::sysroot::Sysroot;
@@ -27,7 +27,7 @@ impl HostMemory {
         Self::of(&Sysroot::live())
     }
 
-    fn of(tree: &impl Tree) -> Option<Self> {
+    fn of(tree: &impl ProcTree) -> Option<Self> {
         let text = tree.read("proc/meminfo").ok()?;
         let kernel = MemInfo::read(&String::from_utf8_lossy(&text));
         let mut memory = Self {

@@ -75,12 +75,12 @@ pub struct Holder {
 /// Looks once. Takes milliseconds, and on the first call of a process the time to load the driver's library.
 pub fn look() -> Machine {
     // Closed again at once: a library that stays loaded keeps its descriptors on the driver's devices.
-    nvml::Source::open().machine()
+    nvml::NvmlSource::open().machine()
 }
 
 /// Reads once the free memory of each card and the holders of the rest.
 pub fn read() -> Reading {
-    nvml::Source::open().reading()
+    nvml::NvmlSource::open().reading()
 }
 
 /// The cards that a process with this `CUDA_VISIBLE_DEVICES` sees.

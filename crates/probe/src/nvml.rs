@@ -21,7 +21,7 @@ use super::{Holder, Machine, Reading, Sensors, sensors, unified};
 
 /// An open NVML, or none with the reason.
 #[derive(Debug)]
-pub(super) struct Source {
+pub(super) struct NvmlSource {
     library: Result<Nvml, String>,
 }
 
@@ -32,7 +32,7 @@ enum Memory {
     Unknown(String),
 }
 
-impl Source {
+impl NvmlSource {
     /// Loads the library; `PLIMSOLL_NVML` names another one, or none if it is empty.
     pub(super) fn open() -> Self {
         let library = match std::env::var_os(names::NVML) {

@@ -32,7 +32,7 @@ pub struct Process {
 
 /// The way in which a process's memory is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Gauge {
+pub enum ProcessGauge {
     Rollup,
     Counters,
 }
@@ -78,20 +78,20 @@ impl Process {
     }
 
     /// The way to read this tree: exact unless that takes long.
-    pub fn gauge(&self) -> Gauge {
+    pub fn gauge(&self) -> ProcessGauge {
         let start = Instant::now();
-        let read = self.held(Gauge::Rollup);
+        let read = self.held(ProcessGauge::Rollup);
         match read.is_some() && start.elapsed() < LONG {
-            true => Gauge::Rollup,
-            false => Gauge::Counters,
+            true => ProcessGauge::Rollup,
+            false => ProcessGauge::Counters,
         }
     }
 
     /// The private memory of the tree; `None` once it is gone or may not be seen.
-    pub fn held(&self, gauge: Gauge) -> Option<Bytes> {
+    pub fn held(&self, gauge: ProcessGauge) -> Option<Bytes> {
         let held = |pid: u32| match gauge {
-            Gauge::Rollup => rollup(pid),
-            Gauge::Counters => counters(pid),
+            ProcessGauge::Rollup => rollup(pid),
+            ProcessGauge::Counters => counters(pid),
         };
         // The number may have gone to another process while it was read.
         let first = held(self.pid).filter(|_| self.lives())?;
@@ -193,7 +193,7 @@ mod tests {
         let mut first = [0];
         child.stdout.as_mut().unwrap().read_exact(&mut first).unwrap();
         let process = Process::find(child.id()).unwrap();
-        let held = [Gauge::Rollup, Gauge::Counters].map(|gauge| process.held(gauge).unwrap());
+        let held = [ProcessGauge::Rollup, ProcessGauge::Counters].map(|gauge| process.held(gauge).unwrap());
         child.kill().unwrap();
         child.wait().unwrap();
         for held in held {
@@ -208,6 +208,6 @@ mod tests {
         assert!(tree(std::process::id()).contains(&child.id()));
         child.kill().unwrap();
         child.wait().unwrap();
-        assert!(!process.lives() && process.held(Gauge::Rollup).is_none());
+        assert!(!process.lives() && process.held(ProcessGauge::Rollup).is_none());
     }
 }

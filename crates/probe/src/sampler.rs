@@ -16,7 +16,7 @@ use serde::de::DeserializeOwned;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::lookout::{Ask, Lookout};
+use super::lookout::{CardQuery, CardReader};
 use super::{Machine, Reading, Sensors};
 
 /// A driver that does not answer in this time says nothing.
@@ -38,11 +38,11 @@ pub struct StartSamplerError(#[source] io::Error);
 /// A handle of the reading thread; clones share it, and it ends with the last one.
 #[derive(Clone, Debug)]
 pub struct Sampler {
-    questions: mpsc::Sender<Question>,
+    questions: mpsc::Sender<SampleQuestion>,
 }
 
 #[derive(Debug)]
-enum Question {
+enum SampleQuestion {
     Machine(oneshot::Sender<Machine>),
     Reading(oneshot::Sender<Reading>),
     Sensors(oneshot::Sender<Vec<Sensors>>),
@@ -56,7 +56,7 @@ impl Sampler {
 
     /// Starts the thread for the host's memory alone.
     pub fn of_host() -> Result<Self, StartSamplerError> {
-        Self::run(Eyes {
+        Self::run(SamplerThread {
             plimsoll: OsString::new(),
             lookout: None,
             no_card: true,
@@ -65,14 +65,14 @@ impl Sampler {
 
     /// The same with the lookout of another `plimsoll` program, for tests.
     pub fn start_with(plimsoll: &OsStr) -> Result<Self, StartSamplerError> {
-        Self::run(Eyes {
+        Self::run(SamplerThread {
             plimsoll: plimsoll.to_owned(),
             lookout: None,
             no_card: false,
         })
     }
 
-    fn run(eyes: Eyes) -> Result<Self, StartSamplerError> {
+    fn run(eyes: SamplerThread) -> Result<Self, StartSamplerError> {
         let (questions, inbox) = mpsc::channel();
         thread::Builder::new()
             .name("sampler".to_owned())
@@ -83,17 +83,17 @@ impl Sampler {
 
     /// Everything about the machine; `None` only if the thread died.
     pub async fn machine(&self) -> Option<Machine> {
-        self.ask(Question::Machine).await
+        self.ask(SampleQuestion::Machine).await
     }
 
     /// Free memory now and the holders of the rest; empty if the thread died.
     pub async fn read(&self) -> Reading {
-        self.ask(Question::Reading).await.unwrap_or_default()
+        self.ask(SampleQuestion::Reading).await.unwrap_or_default()
     }
 
     /// Temperature, clock and load of each card; empty where there is none, or if the thread died.
     pub async fn sensors(&self) -> Vec<Sensors> {
-        self.ask(Question::Sensors).await.unwrap_or_default()
+        self.ask(SampleQuestion::Sensors).await.unwrap_or_default()
     }
 
     /// Waits until each card has at least this much free, nothing moves any more, or five seconds have
@@ -120,7 +120,7 @@ impl Sampler {
         }
     }
 
-    async fn ask<T>(&self, question: impl FnOnce(oneshot::Sender<T>) -> Question) -> Option<T> {
+    async fn ask<T>(&self, question: impl FnOnce(oneshot::Sender<T>) -> SampleQuestion) -> Option<T> {
         let (reply, answer) = oneshot::channel();
         self.questions.send(question(reply)).ok()?;
         // A late answer is dropped: the next question has a channel of its own.
@@ -139,21 +139,21 @@ impl Reading {
 }
 
 /// The thread's own side.
-struct Eyes {
+struct SamplerThread {
     plimsoll: OsString,
-    lookout: Option<Lookout>,
+    lookout: Option<CardReader>,
     /// The machine was seen and has no card.
     no_card: bool,
 }
 
-impl Eyes {
-    fn answer(mut self, inbox: &mpsc::Receiver<Question>) {
+impl SamplerThread {
+    fn answer(mut self, inbox: &mpsc::Receiver<SampleQuestion>) {
         while let Ok(question) = inbox.recv() {
             // A reply fails where the question was given up; its answer is of no use then.
             match question {
-                Question::Machine(reply) => drop(reply.send(self.machine())),
-                Question::Reading(reply) => drop(reply.send(self.reading())),
-                Question::Sensors(reply) => drop(reply.send(self.sensors())),
+                SampleQuestion::Machine(reply) => drop(reply.send(self.machine())),
+                SampleQuestion::Reading(reply) => drop(reply.send(self.reading())),
+                SampleQuestion::Sensors(reply) => drop(reply.send(self.sensors())),
             }
         }
     }
@@ -162,7 +162,7 @@ impl Eyes {
         if self.no_card {
             return Machine::of_host();
         }
-        let machine: Machine = self.ask(Ask::Machine).unwrap_or_else(Machine::of_host);
+        let machine: Machine = self.ask(CardQuery::Machine).unwrap_or_else(Machine::of_host);
         // A machine without a card keeps no process for asking.
         self.no_card = machine.cards.is_empty();
         if self.no_card {
@@ -175,7 +175,7 @@ impl Eyes {
         let seen = if self.no_card {
             None
         } else {
-            self.ask(Ask::Reading)
+            self.ask(CardQuery::Reading)
         };
         // The host needs no driver, and engines on the CPU need its figures.
         seen.unwrap_or_else(|| {
@@ -188,11 +188,11 @@ impl Eyes {
     fn sensors(&mut self) -> Vec<Sensors> {
         match self.no_card {
             true => Vec::new(),
-            false => self.ask(Ask::Sensors).unwrap_or_default(),
+            false => self.ask(CardQuery::Sensors).unwrap_or_default(),
         }
     }
 
-    fn ask<T: DeserializeOwned>(&mut self, question: Ask) -> Option<T> {
+    fn ask<T: DeserializeOwned>(&mut self, question: CardQuery) -> Option<T> {
         match self.try_ask(question) {
             Ok(answer) => Some(answer),
             Err(cause) => {
@@ -204,11 +204,11 @@ impl Eyes {
         }
     }
 
-    fn try_ask<T: DeserializeOwned>(&mut self, question: Ask) -> io::Result<T> {
+    fn try_ask<T: DeserializeOwned>(&mut self, question: CardQuery) -> io::Result<T> {
         let lookout = match &mut self.lookout {
             Some(lookout) => lookout,
             // Started by the first question, so a daemon that asks nothing has no second process.
-            empty => empty.insert(Lookout::start(&self.plimsoll)?),
+            empty => empty.insert(CardReader::start(&self.plimsoll)?),
         };
         lookout.ask(question, DRIVER_WITHIN)
     }

@@ -11,7 +11,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Component, Path, PathBuf};
 
 use plimsoll_base::Bytes;
-use plimsoll_host::{Tree, Unseen};
+use plimsoll_host::{ProcTree, Unseen};
 use rustix::fs::OFlags;
 
 /// More than any file of `/proc` or `/sys` that is asked for; a captured log may be this long.
@@ -74,7 +74,7 @@ impl Sysroot {
     }
 }
 
-impl Tree for Sysroot {
+impl ProcTree for Sysroot {
     fn read(&self, path: &str) -> Result<Vec<u8>, Unseen> {
         self.path(path)
             .and_then(|path| read_file(&path))

@@ -6,7 +6,7 @@
 
 mod svg;
 
-use plimsoll_telemetry::trend::Course;
+use plimsoll_telemetry::trend::TrendCourse;
 
 /// Left edge of the plot, in pixels: room for the labels of the scale.
 pub const PLOT_LEFT: u64 = 124;
@@ -79,7 +79,7 @@ impl Chart {
     /// `until` is the least right end of the axis. Returns `None` where no course holds a value.
     pub fn of_courses(
         title: &str,
-        courses: &[(String, &Course)],
+        courses: &[(String, &TrendCourse)],
         until: u64,
         ends: (&str, &str),
         text: &dyn Fn(u64) -> String,
@@ -94,8 +94,8 @@ impl Chart {
         // At least one unit wide: a course of a single moment has no range to scale by.
         let x = (from, last.max(until).max(from + 1));
         let y = (
-            drawn().filter_map(Course::lowest).min()?,
-            drawn().filter_map(Course::highest).max()?,
+            drawn().filter_map(TrendCourse::lowest).min()?,
+            drawn().filter_map(TrendCourse::highest).max()?,
         );
         let mut y_ticks = vec![(y.1, text(y.1))];
         // A flat course has one label, because two would be printed over each other.
@@ -117,7 +117,7 @@ impl Chart {
         Some(chart)
     }
 
-    fn push_course(&mut self, name: &str, course: &Course, class: &str, text: &dyn Fn(u64) -> String) {
+    fn push_course(&mut self, name: &str, course: &TrendCourse, class: &str, text: &dyn Fn(u64) -> String) {
         let buckets = course.buckets();
         let Some(last) = buckets.last() else { return };
         let stepped = |of: fn(&plimsoll_telemetry::trend::Bucket) -> u64| {
@@ -186,7 +186,7 @@ mod tests {
 
     #[test]
     fn both_ends_are_labelled_and_hostile_names_are_escaped() {
-        let mut course = Course::default();
+        let mut course = TrendCourse::default();
         for at in 0..10 {
             course.push(at, 100 + at);
         }
@@ -215,7 +215,7 @@ mod tests {
     fn nothing_is_no_chart_and_one_value_is_a_flat_line() {
         let text = |value: u64| value.to_string();
         assert!(Chart::of_courses("", &[], 0, ("", ""), &text).is_none());
-        let mut course = Course::default();
+        let mut course = TrendCourse::default();
         course.push(7, u64::MAX);
         let chart = Chart::of_courses("", &[(String::new(), &course)], 0, ("", ""), &text).unwrap();
         assert!(chart.svg().contains(&u64::MAX.to_string()));

@@ -13,8 +13,10 @@ mod page;
 mod table;
 
 pub use self::bar::{BAR_WIDTH, Bar, Segment, TERMS, TermStyle, bars, patterns, ratio};
-pub use self::chart::{Chart, KeyRow, MOST_LINES, Mark, PLOT_LEFT, PLOT_WIDTH, Series, Shape, charts, steps};
-pub use self::page::Page;
+pub use self::chart::{
+    Chart, ChartSeries, ChartShape, KeyRow, MOST_LINES, Mark, PLOT_LEFT, PLOT_WIDTH, charts, steps,
+};
+pub use self::page::ReportPage;
 pub use self::table::aligned;
 
 /// Style of charts and bars, in pages and in standalone pictures.

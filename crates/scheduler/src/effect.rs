@@ -9,7 +9,7 @@ use super::time::{ModelId, Moment, RequestId};
 
 /// An action for the driver. Effects are carried out in the order in which they come.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Effect {
+pub enum SchedulerEffect {
     /// Find out whether the model can load at all, and its need: engine, files, header, plan. Answer with
     /// [`super::Event::Surveyed`].
     Survey { model: ModelId },
@@ -27,7 +27,7 @@ pub enum Effect {
     /// Answer the request with a refusal, which ends it.
     Refuse {
         request: RequestId,
-        refusal: Box<Refusal>,
+        refusal: Box<RequestRefusal>,
     },
     /// Check on a fresh connection that the engine answers. Answer with HealthChecked within two seconds.
     CheckHealth { run: RunId },
@@ -83,8 +83,8 @@ pub enum State {
 
 /// The end of a request without an answer.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Refusal {
-    pub kind: RefusalKind,
+pub struct RequestRefusal {
+    pub kind: RequestRefusalKind,
     /// Time after which a retry makes sense.
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "seconds")]
     pub retry_after: Option<Duration>,
@@ -101,7 +101,7 @@ fn seconds<S: serde::Serializer>(wait: &Option<Duration>, serializer: S) -> Resu
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum RefusalKind {
+pub enum RequestRefusalKind {
     /// It does not fit on the cards it may use, even if they were empty.
     NeverFits,
     /// The request may go deeper than its model ever can on these cards.

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use plimsoll_base::{Bytes, CardId, Demand, End, Reason, RunId};
+use plimsoll_base::{Bytes, CardId, End, MemoryModel, Reason, RunId};
 
-use super::depth::Depth;
+use super::depth::RequestDepth;
 use super::spec::ModelSpec;
 use super::time::{ClientId, ModelId, Moment, RequestId};
 
@@ -28,7 +28,7 @@ pub enum Event {
     DepthMeasured {
         request: RequestId,
         run: RunId,
-        depth: Option<Depth>,
+        depth: Option<RequestDepth>,
     },
     /// A look at the model's files found, without a request, that it cannot run. The reason is shown until a
     /// client asks for it.
@@ -40,7 +40,7 @@ pub enum Event {
     /// The answer to [`super::Effect::Survey`].
     Surveyed {
         model: ModelId,
-        result: Result<Arc<dyn Demand>, Reason>,
+        result: Result<Arc<dyn MemoryModel>, Reason>,
     },
     /// The engine is still loading. `measured` progress (a percentage) restarts the load timeout; mere output
     /// extends it to ten times its length at most.

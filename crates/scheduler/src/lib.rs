@@ -89,13 +89,13 @@ mod spec;
 mod state;
 mod time;
 
-pub use depth::Depth;
-pub use effect::{Effect, Refusal, RefusalKind, State, Stopping};
+pub use depth::RequestDepth;
+pub use effect::{Effect, ModelState, RequestRefusal, RequestRefusalKind, Stopping};
 pub use event::{ConfigChange, Event, Health};
 pub use load_check::{Discrepancy, LoadCheck};
 pub use plimsoll_base::{CardLimit, End, RunId, Stage};
 pub use scheduler::Scheduler;
 pub use slope::ObservedGrowth;
 pub use spec::{ModelSpec, SchedulerSettings};
-pub use state::{CardView, DepthView, HolderView, ModelView, Snapshot};
+pub use state::{CardView, DepthView, HolderView, ModelView, SchedulerSnapshot};
 pub use time::{ClientId, ModelId, Moment, RequestId};

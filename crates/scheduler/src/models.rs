@@ -7,9 +7,9 @@ mod run;
 mod slot;
 
 pub(crate) use run::{Drain, RunPhase, RunState, StartFigure};
-pub(crate) use slot::{DepthWait, ModelSlot, NeighbourQuery, RoomSearch, Seeking};
+pub(crate) use slot::{DepthWait, ModelSlot, NeighbourQuery, RequestedState, RoomSearch};
 
-use super::effect::State;
+use super::effect::ModelState;
 use super::time::ModelId;
 
 #[derive(Debug, Default)]
@@ -61,11 +61,11 @@ impl ModelTable {
     }
 
     /// Moves a model on its way to a run; returns its place before.
-    pub(crate) fn set_seeking(&mut self, id: ModelId, seeking: Seeking) -> Option<Seeking> {
-        let enters = matches!(seeking, Seeking::Room(_));
+    pub(crate) fn set_seeking(&mut self, id: ModelId, seeking: RequestedState) -> Option<RequestedState> {
+        let enters = matches!(seeking, RequestedState::Room(_));
         let slot = self.get_mut(id)?;
         let before = std::mem::replace(&mut slot.seeking, seeking);
-        let leaves = matches!(before, Seeking::Room(_));
+        let leaves = matches!(before, RequestedState::Room(_));
         self.waiting = self.waiting + usize::from(enters) - usize::from(leaves);
         self.states_dirty = true;
         Some(before)
@@ -87,7 +87,7 @@ impl ModelTable {
     }
 
     /// Reports models whose state differs from the one last reported, and drops removed ones without a run.
-    pub(crate) fn report_states(&mut self, mut report: impl FnMut(ModelId, State)) {
+    pub(crate) fn report_states(&mut self, mut report: impl FnMut(ModelId, ModelState)) {
         if !std::mem::take(&mut self.states_dirty) {
             return;
         }

@@ -14,7 +14,7 @@ mod sets;
 
 pub use cache::DemandCache;
 pub(crate) use evict::{EvictionCandidate, smallest};
-pub use ledger::{Account, AuditError, Claim, ClaimError, Ledger, allowance};
+pub use ledger::{Account, AuditError, ClaimError, Ledger, LedgerClaim, allowance};
 pub use placement::{
-    NoPlacement, PlacementQuery, PlacementVerdict, Reservations, Standing, Tenant, need, place,
+    CardStanding, CardTenant, NoPlacement, PlacementQuery, PlacementVerdict, Reservations, need, place,
 };

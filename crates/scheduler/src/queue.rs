@@ -8,7 +8,7 @@ use std::collections::{BTreeSet, HashMap, VecDeque};
 
 use plimsoll_base::RunId;
 
-use super::depth::Depth;
+use super::depth::RequestDepth;
 use super::time::{ModelId, Moment, RequestId};
 
 /// A request that has not ended.
@@ -19,7 +19,7 @@ pub(crate) struct RequestState {
     pub(crate) deadline: Moment,
     /// A run has died under it, or was about to.
     pub(crate) bounced: bool,
-    pub(crate) depth: Option<Depth>,
+    pub(crate) depth: Option<RequestDepth>,
     /// The driver was asked for the depth.
     pub(crate) measuring: bool,
     pub(crate) place: RequestPlace,
@@ -168,7 +168,11 @@ impl Queue {
     }
 
     /// Takes a measured depth. Returns the request, or None if its depth was not being measured.
-    pub(crate) fn depth_measured(&mut self, id: RequestId, depth: Option<Depth>) -> Option<RequestState> {
+    pub(crate) fn depth_measured(
+        &mut self,
+        id: RequestId,
+        depth: Option<RequestDepth>,
+    ) -> Option<RequestState> {
         let request = self.requests.get_mut(&id).filter(|request| request.measuring)?;
         // A depth measured earlier is kept if the engine could not count now.
         request.measuring = false;
@@ -179,9 +183,9 @@ impl Queue {
     /// Settles the depth of a request whose engine does not count tokens: it will not do so next time either.
     pub(crate) fn settle_depth(&mut self, id: RequestId) {
         if let Some(request) = self.requests.get_mut(&id) {
-            request.depth = Some(Depth {
+            request.depth = Some(RequestDepth {
                 exact: true,
-                ..request.depth.unwrap_or(Depth::UNKNOWN)
+                ..request.depth.unwrap_or(RequestDepth::UNKNOWN)
             });
         }
     }

@@ -11,7 +11,7 @@ mod stop_reason;
 mod tenants;
 pub(crate) mod turns;
 
-pub use snapshot::{CardView, DepthView, HolderView, ModelView, Snapshot};
+pub use snapshot::{CardView, DepthView, HolderView, ModelView, SchedulerSnapshot};
 
 pub(crate) use depth_gate::DepthGate;
 

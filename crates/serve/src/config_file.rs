@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use plimsoll_config::{ConfigError, Roster, ServeSettings};
+use plimsoll_config::{ConfigError, Configuration, ServeSettings};
 
 /// An error in the files themselves.
 #[derive(Debug, thiserror::Error)]
@@ -19,7 +19,7 @@ pub enum ReadConfigError {
 /// A configuration with its keys.
 #[derive(Debug)]
 pub struct Config {
-    pub roster: Roster,
+    pub roster: Configuration,
     pub keys: Vec<String>,
 }
 

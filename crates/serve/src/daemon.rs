@@ -14,17 +14,17 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use plimsoll_base::{Bytes, Card};
-use plimsoll_config::{GuardWish, ReclaimBeforeLoad};
+use plimsoll_config::{GuardSettings, ReclaimBeforeLoad};
 use plimsoll_launch::{LaunchError, Launcher, LogFile};
 use plimsoll_probe::{Machine, Sampler, StartSamplerError};
-use plimsoll_scheduler::Snapshot;
+use plimsoll_scheduler::SchedulerSnapshot;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
 
 use crate::config_file::Config;
 use crate::handlers::ExtensionSettings;
-use crate::route::{Harbor, Keys, Limits, Listen, Origins, Server};
+use crate::route::{ApiKeys, HttpServer, Limits, Listen, ModelService, Origins};
 use crate::runtime::{ConfigureError, Forecast, Runtime, RuntimeSettings};
 use crate::{handlers, route, runtime};
 
@@ -48,7 +48,7 @@ pub struct Setup {
     pub engine: Option<PathBuf>,
     pub log_file: Option<PathBuf>,
     /// Guard's settings for models that have none of their own.
-    pub guard: GuardWish,
+    pub guard: GuardSettings,
     /// Time that guarded processes get to release idle memory.
     pub ask: Option<Duration>,
     /// Action before a load, if cards share the host's memory.
@@ -79,12 +79,12 @@ pub enum DaemonError {
 
 /// Result of `serve --check`: the actions of `serve` with a configuration, without taking them.
 #[derive(Debug)]
-pub struct Check {
+pub struct ConfigCheck {
     pub cards: Vec<plimsoll_scheduler::CardLimit>,
     pub models: Vec<Forecast>,
 }
 
-impl Check {
+impl ConfigCheck {
     /// Reads the cards and surveys every model; starts no engine and opens no port.
     pub async fn of(setup: Setup) -> Result<Self, DaemonError> {
         let config = Config::read(&setup.config).map_err(ConfigureError::Read)?;
@@ -95,7 +95,7 @@ impl Check {
             scheduler: settings,
             engine,
             ..
-        } = settings(&setup, &config, machine, Keys::default())?.0;
+        } = settings(&setup, &config, machine, ApiKeys::default())?.0;
         let entries = config.roster.models;
         let cards: Vec<Card> = settings.cards.iter().map(|limit| limit.card.clone()).collect();
         // Before the survey, which would read the headers of models that cannot be placed.
@@ -132,7 +132,7 @@ impl DaemonHandle {
     }
 
     /// Returns models, cards and queues.
-    pub fn snapshot(&self) -> Snapshot {
+    pub fn snapshot(&self) -> SchedulerSnapshot {
         self.0.snapshot()
     }
 }
@@ -142,7 +142,7 @@ pub struct Daemon {
     pub address: SocketAddr,
     config: PathBuf,
     listener: TcpListener,
-    server: Rc<Server<Runtime>>,
+    server: Rc<HttpServer<Runtime>>,
     signals: Signals,
 }
 
@@ -165,7 +165,7 @@ impl Daemon {
         config.warn();
         // Before anything slow, so that a SIGHUP during the start does not end the daemon.
         let signals = Signals::listen()?;
-        let keys = Keys::new(config.keys.clone());
+        let keys = ApiKeys::new(config.keys.clone());
         let listen = setup.listen.or(config.roster.serve.listen).unwrap_or(LISTEN);
         // Bound before the models are read: a second daemon fails at once, and not after starting engines.
         let listener = route::bind(listen, setup.open || !keys.is_empty()).await?;
@@ -189,7 +189,7 @@ impl Daemon {
                 ..Limits::default()
             },
         };
-        let server = Rc::new(Server::new(Rc::clone(&runtime), settings));
+        let server = Rc::new(HttpServer::new(Rc::clone(&runtime), settings));
         tracing::info!(
             "{} of {} at http://{address}",
             counted(runtime.count()),
@@ -222,7 +222,7 @@ impl Daemon {
         } = self;
         let (drained, listening) = oneshot::channel();
         let end = async {
-            while signals.next().await == Order::Reload {
+            while signals.next().await == DaemonOrder::Reload {
                 reload(&runtime, &config);
             }
             tokio::select! {
@@ -270,7 +270,7 @@ fn settings(
     setup: &Setup,
     config: &Config,
     machine: Machine,
-    keys: Keys,
+    keys: ApiKeys,
 ) -> Result<(RuntimeSettings, ExtensionSettings), DaemonError> {
     let serve = &config.roster.serve;
     let unified = machine.unified;
@@ -321,7 +321,7 @@ fn settings(
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Order {
+enum DaemonOrder {
     Reload,
     End,
 }
@@ -342,16 +342,16 @@ impl Signals {
         })
     }
 
-    async fn next(&mut self) -> Order {
+    async fn next(&mut self) -> DaemonOrder {
         tokio::select! {
-            _ = self.term.recv() => Order::End,
-            _ = self.interrupt.recv() => Order::End,
-            _ = self.hangup.recv() => Order::Reload,
+            _ = self.term.recv() => DaemonOrder::End,
+            _ = self.interrupt.recv() => DaemonOrder::End,
+            _ = self.hangup.recv() => DaemonOrder::Reload,
         }
     }
 
     async fn insisted(&mut self) {
         // A reload is ignored from here on: the daemon is ending.
-        while self.next().await != Order::End {}
+        while self.next().await != DaemonOrder::End {}
     }
 }

@@ -10,7 +10,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use plimsoll_base::Card;
-use plimsoll_config::{GuardWish, ReclaimBeforeLoad};
+use plimsoll_config::{GuardSettings, ReclaimBeforeLoad};
 
 use self::gauges::Gauges;
 use self::guard::Guard;
@@ -22,7 +22,7 @@ use crate::runtime::Extension;
 #[derive(Debug)]
 pub(crate) struct ExtensionSettings {
     /// Guard's settings for models that have none of their own.
-    pub(crate) guard: GuardWish,
+    pub(crate) guard: GuardSettings,
     /// Time that other processes get to release idle memory; zero asks none.
     pub(crate) ask: Duration,
     /// Action before a load, if cards share the host's memory; None if they do not.

@@ -21,8 +21,8 @@ mod prompt;
 mod query;
 mod rope;
 
-mod harbor;
 mod headers;
+mod model_service;
 mod proxy;
 mod rewrite;
 mod upstream;
@@ -39,20 +39,20 @@ mod stream;
 mod tally;
 mod tokens;
 
-pub(crate) use auth::Keys;
+pub(crate) use auth::ApiKeys;
 pub(crate) use connection::StallLimit;
 pub(crate) use cors::Origins;
 pub(crate) use events::Events;
-pub(crate) use exposition::{Exposition, Kind};
-pub(crate) use harbor::{Harbor, Pass, Wish};
+pub(crate) use exposition::{Exposition, MetricKind};
 pub(crate) use limits::Limits;
 pub use listener::Listen;
 pub(crate) use listener::{bind, serve};
-pub(crate) use listing::{Listing, Modalities};
-pub(crate) use problem::Problem;
-pub(crate) use prompt::Prompt;
+pub(crate) use listing::{Modalities, ModelListing};
+pub(crate) use model_service::{Harbor, Pass, RouteOptions};
+pub(crate) use problem::HttpProblem;
+pub(crate) use prompt::RequestPrompt;
 pub(crate) use rope::Rope;
-pub(crate) use server::{Server, Settings};
+pub(crate) use server::{HttpServer, HttpSettings};
 pub(crate) use upstream::Upstream;
 
 #[cfg(test)]

@@ -17,6 +17,6 @@ mod judge;
 mod series;
 mod sign;
 
-pub use course::{Bucket, Course};
-pub use judge::{Growth, Judging, Trend, judge, steps};
-pub use series::{Point, Series, Step};
+pub use course::{Bucket, TrendCourse};
+pub use judge::{Trend, TrendGrowth, TrendTest, judge, steps};
+pub use series::{TrendPoint, TrendSeries, TrendStep};

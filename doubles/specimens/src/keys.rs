@@ -1,6 +1,6 @@
 //! The keys of a synthetic model: what llama.cpp refuses to load without, and what memory depends on.
 
-use plimsoll_model::gguf::{Datum, Draft, ValueType};
+use plimsoll_model::gguf::{Datum, DraftHeader, ValueType};
 
 use super::tensors::latent;
 use super::{Family, Recipe};
@@ -18,7 +18,7 @@ impl Family {
 }
 
 pub(super) fn entries(recipe: &Recipe) -> Vec<(String, Datum)> {
-    let mut draft = Draft::default();
+    let mut draft = DraftHeader::default();
     draft.put("general.architecture", recipe.family.architecture());
     draft.put("general.type", "model");
     draft.put("general.name", recipe.name);
@@ -35,7 +35,7 @@ pub(super) fn entries(recipe: &Recipe) -> Vec<(String, Datum)> {
 }
 
 /// The keys of one file of a set. The types are those that `gguf-split` writes and llama.cpp insists on.
-pub(super) fn put_split(draft: &mut Draft, number: u16, count: u16, tensors: usize) {
+pub(super) fn put_split(draft: &mut DraftHeader, number: u16, count: u16, tensors: usize) {
     draft.put("split.no", number);
     draft.put("split.count", count);
     let tensors = u64::try_from(tensors).unwrap_or(u64::MAX);

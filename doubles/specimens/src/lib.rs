@@ -16,7 +16,7 @@ mod zoo;
 
 use plimsoll_base::Bytes;
 use plimsoll_model::TensorType;
-use plimsoll_model::gguf::{Draft, DraftTensor};
+use plimsoll_model::gguf::{DraftHeader, DraftTensor};
 use plimsoll_model::tiny::Vocabulary;
 
 pub use file::{Changes, WriteError, Written, write};
@@ -87,17 +87,17 @@ pub struct Recipe {
 impl Recipe {
     /// The headers of the model's files: one, or as many as asked for, each with tensors of about equal
     /// weight.
-    pub fn files(&self, count: u16) -> Vec<Draft> {
+    pub fn files(&self, count: u16) -> Vec<DraftHeader> {
         let tensors = tensors::list(self);
-        let first = Draft {
+        let first = DraftHeader {
             entries: keys::entries(self),
-            ..Draft::default()
+            ..DraftHeader::default()
         };
         if count <= 1 {
-            return vec![Draft { tensors, ..first }];
+            return vec![DraftHeader { tensors, ..first }];
         }
         let total = tensors.len();
-        let mut files: Vec<Draft> = (0..count).map(|_| Draft::default()).collect();
+        let mut files: Vec<DraftHeader> = (0..count).map(|_| DraftHeader::default()).collect();
         files[0] = first;
         deal(tensors, &mut files);
         for (number, file) in (0_u16..).zip(&mut files) {
@@ -126,7 +126,7 @@ impl Recipe {
 }
 
 /// Deals tensors out in order, a new file whenever one has its share.
-fn deal(tensors: Vec<DraftTensor>, files: &mut [Draft]) {
+fn deal(tensors: Vec<DraftTensor>, files: &mut [DraftHeader]) {
     let total: Bytes = tensors.iter().map(DraftTensor::bytes).sum();
     let count = u64::try_from(files.len()).unwrap_or(1);
     let mut done = Bytes::ZERO;
@@ -154,8 +154,8 @@ mod tests {
 
     fn model(recipe: &Recipe, count: u16) -> Model {
         let drafts = recipe.files(count);
-        let headers: Vec<Vec<u8>> = drafts.iter().map(Draft::header).collect();
-        let read = |(bytes, draft): (_, &Draft)| {
+        let headers: Vec<Vec<u8>> = drafts.iter().map(DraftHeader::header).collect();
+        let read = |(bytes, draft): (_, &DraftHeader)| {
             let bytes: &Vec<u8> = bytes;
             let length = Bytes::new(u64::try_from(bytes.len()).unwrap()) + draft.data_length();
             Header::read(bytes, length.get(), Dialect::Ggml).unwrap()

@@ -12,7 +12,7 @@ mod recurrent;
 mod routed;
 
 use plimsoll_model::TensorType;
-use plimsoll_model::gguf::{Datum, Draft, DraftTensor, ValueType};
+use plimsoll_model::gguf::{Datum, DraftHeader, DraftTensor, ValueType};
 use plimsoll_model::tiny::Vocabulary;
 use plimsoll_model::types::{F32, Q4_K, Q6_K, Q8_0};
 
@@ -87,7 +87,7 @@ pub const SPECIMENS: &[(&str, &str)] = &[
 ];
 
 /// The header of a specimen; `None` for a name that is not in [`SPECIMENS`].
-pub fn specimen(name: &str) -> Option<Draft> {
+pub fn specimen(name: &str) -> Option<DraftHeader> {
     Some(match name {
         "llama-1b" => decoders::llama_1b(),
         "qwen2-7b" => decoders::qwen2_7b(),
@@ -139,7 +139,7 @@ struct Sizes {
 
 /// A header in the making.
 struct Sheet {
-    draft: Draft,
+    draft: DraftHeader,
     architecture: &'static str,
     /// `blk.N.` while a layer is described.
     prefix: String,
@@ -147,7 +147,7 @@ struct Sheet {
 
 impl Sheet {
     fn new(architecture: &'static str, name: &str) -> Self {
-        let mut draft = Draft::default();
+        let mut draft = DraftHeader::default();
         draft.put("general.architecture", architecture);
         draft.put("general.type", "model");
         draft.put("general.name", name);

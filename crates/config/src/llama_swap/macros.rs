@@ -6,10 +6,10 @@
 
 use std::sync::Arc;
 
-use plimsoll_flags::{Origin, quoted};
+use plimsoll_flags::{FlagOrigin, quoted};
 
-use super::tree::{Node, Tree};
-use crate::failure::{ConfigError, Problem};
+use super::tree::{Node, YamlTree};
+use crate::failure::{ConfigError, ConfigProblem};
 
 /// Both bound what hostile macros can cost: each may double what came before.
 const MOST: usize = 256;
@@ -35,8 +35,8 @@ impl Macros {
         let Some(pairs) = node.pairs() else {
             let (why, remedy) = ("`macros` is no map", "write `name: value` under it");
             return Err(ConfigError::new(
-                Origin::file(file, node.line),
-                Problem::ReadLine { why, remedy },
+                FlagOrigin::file(file, node.line),
+                ConfigProblem::ReadLine { why, remedy },
             ));
         };
         let mut macros = Self::default();
@@ -44,8 +44,8 @@ impl Macros {
             let fail = |why, remedy| {
                 let name = quoted(&pair.key);
                 Err(ConfigError::new(
-                    Origin::file(file, pair.line),
-                    Problem::ExpandMacro { name, why, remedy },
+                    FlagOrigin::file(file, pair.line),
+                    ConfigProblem::ExpandMacro { name, why, remedy },
                 ))
             };
             // Each macro may double the text, so their number bounds the work.
@@ -58,7 +58,7 @@ impl Macros {
             if matches!(pair.key.as_str(), "PORT" | "PID" | "MODEL_ID") {
                 return fail("has a reserved name", "choose another");
             }
-            let Tree::Scalar(value) = &pair.value.tree else {
+            let YamlTree::Scalar(value) = &pair.value.tree else {
                 return fail("is no text, number or truth", "write one value");
             };
             let entry = Macro::new(&pair.key, value);
@@ -97,8 +97,8 @@ impl Macros {
                     let (why, remedy) = ("makes a text longer than 64 KiB", "shorten what it stands for");
                     let name = name.clone();
                     ConfigError::new(
-                        Origin::file(file, line),
-                        Problem::ExpandMacro { name, why, remedy },
+                        FlagOrigin::file(file, line),
+                        ConfigProblem::ExpandMacro { name, why, remedy },
                     )
                 })?;
             }
@@ -117,8 +117,8 @@ pub(super) fn expand_environment(
         let fail = |name: &str, why, remedy| {
             let name = format!("env.{}", quoted(name));
             Err(ConfigError::new(
-                Origin::file(file, line),
-                Problem::ExpandMacro { name, why, remedy },
+                FlagOrigin::file(file, line),
+                ConfigProblem::ExpandMacro { name, why, remedy },
             ))
         };
         let mut done = String::new();

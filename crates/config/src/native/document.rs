@@ -11,22 +11,22 @@ use toml::Spanned;
 use crate::before_load::ReclaimBeforeLoad;
 use crate::depth::TooLarge;
 use crate::duration::Length;
-use crate::guard::{GuardWish, Size};
+use crate::guard::{GuardSettings, Size};
 
 /// Plimsoll's configuration.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 #[schemars(title = "Plimsoll configuration")]
-pub(super) struct Document {
+pub(super) struct ConfigDocument {
     #[serde(default)]
     pub(super) serve: Serve,
     #[serde(default)]
-    pub(super) engine: Engine,
+    pub(super) engine: EngineTable,
     /// The models, by name.
     #[serde(default)]
-    #[schemars(with = "BTreeMap<String, Model>")]
+    #[schemars(with = "BTreeMap<String, ModelTable>")]
     // Names are spanned to point at a model's header.
-    pub(super) models: BTreeMap<Spanned<String>, Model>,
+    pub(super) models: BTreeMap<Spanned<String>, ModelTable>,
 }
 
 /// The server itself.
@@ -53,31 +53,31 @@ pub(super) struct Serve {
 /// The program for models that give flags.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
-pub(super) struct Engine {
+pub(super) struct EngineTable {
     /// The program, with its first arguments if it takes any. Default: `llama-server`.
-    #[schemars(with = "Option<Words>")]
-    pub(super) command: Option<Spanned<Words>>,
+    #[schemars(with = "Option<WordList>")]
+    pub(super) command: Option<Spanned<WordList>>,
 }
 
 /// A model: either `model` and `flags` for llama-server, or `cmd` for any program that speaks the OpenAI
 /// protocol.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
-pub(super) struct Model {
+pub(super) struct ModelTable {
     /// Path of the GGUF file.
     pub(super) model: Option<String>,
     /// llama-server's flags.
-    #[schemars(with = "Option<Words>")]
-    pub(super) flags: Option<Spanned<Words>>,
+    #[schemars(with = "Option<WordList>")]
+    pub(super) flags: Option<Spanned<WordList>>,
     /// The llama-server for this model, where it differs from `[engine]`.
-    #[schemars(with = "Option<Words>")]
-    pub(super) program: Option<Spanned<Words>>,
+    #[schemars(with = "Option<WordList>")]
+    pub(super) program: Option<Spanned<WordList>>,
     /// A whole command; `${PORT}` stands for the port it is to listen on.
-    #[schemars(with = "Option<Words>")]
-    pub(super) cmd: Option<Spanned<Words>>,
+    #[schemars(with = "Option<WordList>")]
+    pub(super) cmd: Option<Spanned<WordList>>,
     /// Command that stops it instead of a signal; may contain `${PID}` and `${PORT}`.
-    #[schemars(with = "Option<Words>")]
-    pub(super) stop: Option<Spanned<Words>>,
+    #[schemars(with = "Option<WordList>")]
+    pub(super) stop: Option<Spanned<WordList>>,
     /// Address on which a `cmd` listens. Default: `http://127.0.0.1:${PORT}`.
     pub(super) proxy: Option<String>,
     /// The path that answers 200 once a `cmd` is ready, or `none`. Default: `/health`.
@@ -110,7 +110,7 @@ pub(super) struct Model {
     /// The model name in requests to the program, where it differs from this one.
     pub(super) upstream_name: Option<String>,
     /// Guard settings, for CUDA cards; defaults are those of `plimsoll serve`.
-    pub(super) guard: GuardWish,
+    pub(super) guard: GuardSettings,
     /// Handling where it fits on no card at its full context.
     pub(super) too_large: TooLarge,
     /// For models whose memory grows with depth: a request waits, or is refused, if the depth that it may
@@ -127,7 +127,7 @@ fn yes() -> bool {
 /// Arguments: a list, or one line split as a shell splits it.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(untagged, expecting = "a line of text or a list of texts")]
-pub(super) enum Words {
+pub(super) enum WordList {
     Line(String),
     List(Vec<String>),
 }

@@ -7,9 +7,9 @@
 
 use std::sync::Arc;
 
-use plimsoll_flags::{Origin, Warning, quoted};
+use plimsoll_flags::{FlagOrigin, Warning, quoted};
 
-use crate::failure::{ConfigError, Problem};
+use crate::failure::{ConfigError, ConfigProblem};
 
 /// A section: `[name]`, or what stands before the first.
 #[derive(Debug)]
@@ -18,13 +18,13 @@ pub(super) struct Section {
     pub(super) name: String,
     pub(super) line: u32,
     /// By line.
-    pub(super) settings: Vec<Line>,
+    pub(super) settings: Vec<PresetLine>,
     /// Our own settings, in comments `;plimsoll: key = value`.
-    pub(super) ours: Vec<Line>,
+    pub(super) ours: Vec<PresetLine>,
 }
 
 #[derive(Debug)]
-pub(super) struct Line {
+pub(super) struct PresetLine {
     pub(super) key: String,
     pub(super) value: String,
     pub(super) line: u32,
@@ -43,9 +43,9 @@ pub(super) fn sections(
         ours: Vec::new(),
     }];
     for (line, number) in lines(text).zip(1_u32..) {
-        let at = || Origin::file(file, number);
-        let read =
-            read(line).map_err(|(why, remedy)| ConfigError::new(at(), Problem::ReadLine { why, remedy }))?;
+        let at = || FlagOrigin::file(file, number);
+        let read = read(line)
+            .map_err(|(why, remedy)| ConfigError::new(at(), ConfigProblem::ReadLine { why, remedy }))?;
         // There is always the section before the first header.
         let Some(section) = sections.last_mut() else { break };
         match read {
@@ -58,13 +58,13 @@ pub(super) fn sections(
             }),
             Read::Ours(comment) => section.ours.push(our_setting(comment, number).ok_or_else(|| {
                 let (why, remedy) = ("a setting of ours has no `=`", "write `;plimsoll: key = value`");
-                ConfigError::new(at(), Problem::ReadLine { why, remedy })
+                ConfigError::new(at(), ConfigProblem::ReadLine { why, remedy })
             })?),
             Read::Setting { key, value, cut } => {
                 warnings.extend(
                     suspicion(key, value, cut).map(|(text, hint)| Warning::new(at(), text).hint(hint)),
                 );
-                section.settings.push(Line {
+                section.settings.push(PresetLine {
                     key: key.to_owned(),
                     value: value.to_owned(),
                     line: number,
@@ -170,9 +170,9 @@ fn setting(line: &str) -> Result<Read<'_>, Complaint> {
     })
 }
 
-fn our_setting(comment: &str, line: u32) -> Option<Line> {
+fn our_setting(comment: &str, line: u32) -> Option<PresetLine> {
     let (key, value) = comment.split_once('=')?;
-    Some(Line {
+    Some(PresetLine {
         key: key.trim().to_owned(),
         value: value.trim().to_owned(),
         line,

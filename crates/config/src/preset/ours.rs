@@ -7,17 +7,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use plimsoll_flags::table::distance_within;
-use plimsoll_flags::{Origin, quoted, truth};
+use plimsoll_flags::{FlagOrigin, quoted, truth};
 
 use serde::de::DeserializeOwned;
 
 use super::grammar::Line;
-use super::{ConfigError, Entry, Launch, Problem};
+use super::{ConfigError, ConfigProblem, ConfiguredModel, Launch};
 use crate::before_load::ReclaimBeforeLoad;
 use crate::depth::TooLarge;
 use crate::duration;
 use crate::duration::Length;
-use crate::guard::{GuardWish, Size};
+use crate::guard::{GuardSettings, Size};
 use crate::parse::word;
 use crate::roster::ServeSettings;
 
@@ -72,7 +72,7 @@ pub(super) fn of_server<'a>(
 }
 
 /// Sets one key of a model.
-pub(super) fn apply(file: &Arc<str>, line: &Line, entry: &mut Entry) -> Result<(), ConfigError> {
+pub(super) fn apply(file: &Arc<str>, line: &Line, entry: &mut ConfiguredModel) -> Result<(), ConfigError> {
     match line.key.as_str() {
         "memory" => entry.memory = Some(read::<Size>(file, line, "a size such as 24GiB or 24576MiB")?.into()),
         "cards" => {
@@ -107,7 +107,8 @@ pub(super) fn apply(file: &Arc<str>, line: &Line, entry: &mut Entry) -> Result<(
             }
         }
         "guard" => {
-            let wish = GuardWish::read(&line.value).ok_or_else(|| bad(file, line, GuardWish::EXPECTED))?;
+            let wish =
+                GuardSettings::read(&line.value).ok_or_else(|| bad(file, line, GuardSettings::EXPECTED))?;
             // Line by line, so that `[*]` gives defaults.
             entry.guard = wish.or(&entry.guard);
         }
@@ -119,12 +120,12 @@ pub(super) fn apply(file: &Arc<str>, line: &Line, entry: &mut Entry) -> Result<(
 }
 
 fn bad(file: &Arc<str>, line: &Line, expected: &'static str) -> ConfigError {
-    let problem = Problem::ReadValue {
+    let problem = ConfigProblem::ReadValue {
         key: line.key.clone(),
         value: quoted(&line.value),
         expected,
     };
-    ConfigError::new(Origin::file(file, line.line), problem)
+    ConfigError::new(FlagOrigin::file(file, line.line), problem)
 }
 
 fn unknown(file: &Arc<str>, line: &Line) -> ConfigError {
@@ -132,18 +133,18 @@ fn unknown(file: &Arc<str>, line: &Line) -> ConfigError {
     let known = OF_MODEL.into_iter().chain(OF_SERVER);
     let near = known.filter_map(|name| Some((distance_within(&line.key, name, name.len() / 2)?, name)));
     let problem = if OF_SERVER.contains(&line.key.as_str()) {
-        Problem::ReadLine {
+        ConfigProblem::ReadLine {
             why: "this setting of ours is the server's, not a model's",
             remedy: "put it before the first section or into [*]",
         }
     } else {
-        Problem::FindKey {
+        ConfigProblem::FindKey {
             key: quoted(&line.key),
             place: "`;plimsoll:`".to_owned(),
             nearest: near.min().map(|(_, name)| name.to_owned()),
         }
     };
-    ConfigError::new(Origin::file(file, line.line), problem)
+    ConfigError::new(FlagOrigin::file(file, line.line), problem)
 }
 
 fn length(file: &Arc<str>, line: &Line) -> Result<Duration, ConfigError> {

@@ -6,7 +6,7 @@ use serde::Serialize;
 /// Origin of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Source {
+pub enum LineSource {
     /// The engine's or the kernel's log.
     Log,
     /// The description that came with the log: command line, card, memory.
@@ -20,7 +20,7 @@ pub enum Source {
 /// A line that stands as evidence.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Quote {
-    pub source: Source,
+    pub source: LineSource,
     /// Counted from 1.
     pub line: u64,
     pub text: String,

@@ -7,7 +7,7 @@
 
 use plimsoll_base::Bytes;
 
-use crate::facts::{Facts, Quote, Source, TorchRefusal};
+use crate::facts::{Facts, LineSource, Quote, TorchRefusal};
 use crate::line::shortened;
 use crate::sizes::all;
 
@@ -59,7 +59,7 @@ struct AllocatorFigures {
     quote: Option<Quote>,
 }
 
-pub(super) fn read(facts: &mut Facts, source: Source, text: &str) {
+pub(super) fn read(facts: &mut Facts, source: LineSource, text: &str) {
     let mut figures = AllocatorFigures::default();
     for (line, row) in (1..).zip(text.lines()).filter(|(_, row)| row.len() <= LONGEST) {
         let lower = row.to_ascii_lowercase();
@@ -176,7 +176,7 @@ mod tests {
 
     fn torch(text: &str) -> Option<TorchRefusal> {
         let mut facts = Facts::default();
-        read(&mut facts, Source::Log, text);
+        read(&mut facts, LineSource::Log, text);
         facts.torch().clone()
     }
 

@@ -6,7 +6,7 @@
 
 use plimsoll_base::Bytes;
 
-use crate::facts::{Facts, FailedAllocation, LoadStage, MemoryPlace, Purpose, Quote, Source};
+use crate::facts::{Facts, FailedAllocation, LineSource, LoadStage, MemoryPlace, Purpose, Quote};
 use crate::pattern::Pattern;
 use crate::sizes::{after, all, count_after};
 
@@ -150,7 +150,7 @@ fn refused(
 
 /// A description may repeat the log in other words; the log counts.
 fn is_retold(facts: &Facts, quote: &Quote) -> bool {
-    let described = quote.source == Source::Context;
+    let described = quote.source == LineSource::Context;
     described && (!facts.refusals().is_empty() || facts.torch().is_some())
 }
 

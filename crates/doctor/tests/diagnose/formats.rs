@@ -2,11 +2,11 @@
 //! frameworks, drivers and kernels print, beside the whole logs of `data/logs`. Sizes are ours.
 
 use plimsoll_doctor::Cause::*;
-use plimsoll_doctor::{Cause, Reader, Source, diagnose};
+use plimsoll_doctor::{Cause, LineSource, LogReader, diagnose};
 
 fn cause(text: &str) -> (Cause, f64) {
-    let mut reader = Reader::new();
-    reader.feed(Source::Log, text.as_bytes());
+    let mut reader = LogReader::new();
+    reader.feed(LineSource::Log, text.as_bytes());
     let diagnosis = diagnose(&reader.finish());
     (diagnosis.cause, diagnosis.confidence)
 }

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use plimsoll_doctor::{Cause, Diagnosis, Reader, Source, SubCause, diagnose};
+use plimsoll_doctor::{Cause, Diagnosis, LineSource, LogReader, SubCause, diagnose};
 
 pub(crate) fn logs() -> Vec<(String, Vec<u8>)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../data/logs");
@@ -21,8 +21,8 @@ pub(crate) fn logs() -> Vec<(String, Vec<u8>)> {
 }
 
 fn read(log: &[u8]) -> Diagnosis {
-    let mut reader = Reader::new();
-    reader.feed(Source::Log, log);
+    let mut reader = LogReader::new();
+    reader.feed(LineSource::Log, log);
     diagnose(&reader.finish())
 }
 

@@ -18,7 +18,7 @@ use crate::trace::{self, TraceEvent};
 
 /// Memory that stands behind a handle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Residence {
+pub(crate) enum BackingMemory {
     Card,
     /// Spilled, because the card did not have room for it.
     Host,
@@ -28,7 +28,7 @@ pub(crate) enum Residence {
 #[derive(Clone, Copy, Debug)]
 struct PhysicalMemory {
     card: CardIndex,
-    residence: Residence,
+    residence: BackingMemory,
     size: u64,
     handles: u32,
     mappings: u32,
@@ -58,7 +58,7 @@ static PHYSICAL: Lock<PhysicalTable> = Lock::new(PhysicalTable {
 static SPILLED: AtomicUsize = AtomicUsize::new(0);
 
 /// Enters new memory, which is charged already.
-pub(crate) fn created(handle: AllocationHandle, index: CardIndex, size: u64, residence: Residence) {
+pub(crate) fn created(handle: AllocationHandle, index: CardIndex, size: u64, residence: BackingMemory) {
     // Not the handle: the driver may reuse its value while this memory is still mapped.
     let id = trace::number();
     let memory = PhysicalMemory {
@@ -68,7 +68,7 @@ pub(crate) fn created(handle: AllocationHandle, index: CardIndex, size: u64, res
         handles: 1,
         mappings: 0,
     };
-    if residence == Residence::Host {
+    if residence == BackingMemory::Host {
         SPILLED.fetch_add(1, Relaxed);
     }
     {
@@ -181,7 +181,7 @@ pub(crate) fn pieces_if_spilled(address: DevicePointer, size: u64) -> Option<Vec
     }
     let physical = PHYSICAL.hold();
     let inside = physical.mappings.range(address..address.saturating_add(size));
-    let spilled = |mapping: &Mapping| physical.residence(mapping.id) == Some(Residence::Host);
+    let spilled = |mapping: &Mapping| physical.residence(mapping.id) == Some(BackingMemory::Host);
     let any = inside.clone().any(|(_, mapping)| spilled(mapping));
     any.then(|| inside.map(|(start, mapping)| (*start, mapping.size)).collect())
 }
@@ -193,14 +193,14 @@ pub(crate) fn spilled_at(address: DevicePointer) -> Option<CardIndex> {
     }
     let physical = PHYSICAL.hold();
     let memory = physical.memories.get(&physical.at(address)?)?;
-    (memory.residence == Residence::Host).then_some(memory.card)
+    (memory.residence == BackingMemory::Host).then_some(memory.card)
 }
 
 /// True if a handle's memory is spilled.
 pub(crate) fn is_spilled(handle: AllocationHandle) -> bool {
     let physical = PHYSICAL.hold();
     let id = physical.handles.get(&handle);
-    id.and_then(|id| physical.residence(*id)) == Some(Residence::Host)
+    id.and_then(|id| physical.residence(*id)) == Some(BackingMemory::Host)
 }
 
 /// Returns memory that has neither handles nor mappings.
@@ -217,8 +217,8 @@ fn settle(id: u64) {
         }
     };
     match gone.residence {
-        Residence::Card => ledger::give(gone.card, gone.size),
-        Residence::Host => {
+        BackingMemory::Card => ledger::give(gone.card, gone.size),
+        BackingMemory::Host => {
             SPILLED.fetch_sub(1, Relaxed);
             spilled::give(gone.card, gone.size);
         }
@@ -232,7 +232,7 @@ fn settle(id: u64) {
 }
 
 impl PhysicalTable {
-    fn residence(&self, id: u64) -> Option<Residence> {
+    fn residence(&self, id: u64) -> Option<BackingMemory> {
         self.memories.get(&id).map(|memory| memory.residence)
     }
 

@@ -8,7 +8,7 @@
 use alloc::collections::BTreeMap;
 use core::sync::atomic::Ordering;
 
-use plimsoll_pool::{Address, Device, Event, OutOfMemory, Stream};
+use plimsoll_pool::{Address, Device, DeviceEvent, OutOfMemory, Stream};
 
 use super::fence::StreamFence;
 use crate::account::Substitute;
@@ -233,18 +233,18 @@ impl Device for Backing {
         let _ = self.within(|| vmm::free_addresses(at.0, size));
     }
 
-    fn record(&mut self, _: Stream) -> Event {
+    fn record(&mut self, _: Stream) -> DeviceEvent {
         let fence = self.within(|| StreamFence::record(self.context));
         self.next_fence += 1;
         self.fences.insert(self.next_fence, fence);
-        Event(self.next_fence)
+        DeviceEvent(self.next_fence)
     }
 
-    fn done(&mut self, event: Event) -> bool {
+    fn done(&mut self, event: DeviceEvent) -> bool {
         self.fences.get(&event.0).is_some_and(StreamFence::done)
     }
 
-    fn wait(&mut self, event: Event) {
+    fn wait(&mut self, event: DeviceEvent) {
         let over = self.synchronize();
         if let Some(fence) = self.fences.get_mut(&event.0).filter(|_| over) {
             fence.over();
@@ -252,11 +252,11 @@ impl Device for Backing {
     }
 
     /// Never called, since a pool has one stream; waiting is right for any streams.
-    fn order(&mut self, _: Stream, event: Event) {
+    fn order(&mut self, _: Stream, event: DeviceEvent) {
         self.wait(event);
     }
 
-    fn forget(&mut self, event: Event) {
+    fn forget(&mut self, event: DeviceEvent) {
         self.fences.remove(&event.0);
     }
 

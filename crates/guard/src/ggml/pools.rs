@@ -20,7 +20,7 @@ use alloc::vec::Vec;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize};
 
-use plimsoll_pool::{Address, Block, Graph, Ours, OursOptions, Policy, Stream, Trim};
+use plimsoll_pool::{Address, Block, CapturedGraph, Ours, OursOptions, Policy, Stream, Trim};
 
 use plimsoll_nostd::lock::Lock;
 
@@ -308,18 +308,18 @@ impl ServedPool {
         }
     }
 
-    pub(crate) fn capture_begin(&mut self, graph: Graph) {
+    pub(crate) fn capture_begin(&mut self, graph: CapturedGraph) {
         self.policy.capture_begin(graph);
     }
 
-    pub(crate) fn capture_end(&mut self, graph: Graph, kept: bool) {
+    pub(crate) fn capture_end(&mut self, graph: CapturedGraph, kept: bool) {
         self.policy.capture_end(graph);
         if !kept {
             self.policy.graph_destroyed(graph);
         }
     }
 
-    pub(crate) fn graph_destroyed(&mut self, graph: Graph) {
+    pub(crate) fn graph_destroyed(&mut self, graph: CapturedGraph) {
         self.policy.graph_destroyed(graph);
     }
 }

@@ -6,7 +6,7 @@ use core::ffi::{c_int, c_uchar, c_ushort, c_void};
 
 use crate::account::Substitute;
 use crate::account::claim::ClaimOutcome;
-use crate::account::physical::{self, Residence};
+use crate::account::physical::{self, BackingMemory};
 use crate::driver::{AllocationHandle, DevicePointer, OUT_OF_MEMORY, SUCCESS};
 use crate::hooks::hooks;
 use crate::hooks::memory::bytes;
@@ -43,8 +43,8 @@ hooks! {
         let Some(index) = index.filter(|_| !handle.is_null()) else { return ask() };
         let outcome = ladder::ask(index, bytes(size), Substitute::Memory(handle, bytes(size)), ask);
         match outcome {
-            ClaimOutcome::Given => physical::created(*handle, index, bytes(size), Residence::Card),
-            ClaimOutcome::Elsewhere => physical::created(*handle, index, bytes(size), Residence::Host),
+            ClaimOutcome::Given => physical::created(*handle, index, bytes(size), BackingMemory::Card),
+            ClaimOutcome::Elsewhere => physical::created(*handle, index, bytes(size), BackingMemory::Host),
             ClaimOutcome::Failed(_) => {}
         }
         outcome.code()

@@ -20,7 +20,7 @@ const fn bit(place: SpillPlace) -> u8 {
 
 /// Behaviour of copies at the border between device part and host part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Crossing {
+pub(crate) enum BorderCopies {
     /// There was no room for a device granule to try it with.
     Untried,
     /// The driver copies across the border.
@@ -43,7 +43,7 @@ pub(crate) struct CardFeatures {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ProbeResults {
     refused: u8,
-    proven: Option<(SpillPlace, Crossing)>,
+    proven: Option<(SpillPlace, BorderCopies)>,
     said: bool,
 }
 
@@ -69,12 +69,12 @@ impl ProbeResults {
     }
 
     /// The result for `place`, if it was probed.
-    pub(crate) fn proven(self, place: SpillPlace) -> Option<Crossing> {
+    pub(crate) fn proven(self, place: SpillPlace) -> Option<BorderCopies> {
         let (proven, crossing) = self.proven?;
         (proven == place).then_some(crossing)
     }
 
-    pub(crate) fn prove(&mut self, place: SpillPlace, crossing: Crossing) {
+    pub(crate) fn prove(&mut self, place: SpillPlace, crossing: BorderCopies) {
         self.proven = Some((place, crossing));
     }
 
@@ -144,8 +144,8 @@ mod tests {
     #[test]
     fn a_verdict_is_kept_until_the_place_is_refused() {
         let mut verdicts = ProbeResults::NONE;
-        verdicts.prove(SpillPlace::Host, Crossing::Split);
-        assert_eq!(verdicts.proven(SpillPlace::Host), Some(Crossing::Split));
+        verdicts.prove(SpillPlace::Host, BorderCopies::Split);
+        assert_eq!(verdicts.proven(SpillPlace::Host), Some(BorderCopies::Split));
         assert_eq!(verdicts.proven(SpillPlace::Node(0)), None);
         verdicts.refuse(SpillPlace::Host);
         assert_eq!(verdicts.proven(SpillPlace::Host), None);

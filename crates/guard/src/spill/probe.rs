@@ -13,7 +13,7 @@ use super::make;
 use super::touch::TouchKernel;
 use super::vmm::{self, Location};
 use crate::driver::{CuResult, CuStream, DevicePointer, SUCCESS};
-use crate::policy::placement::Crossing;
+use crate::policy::placement::BorderCopies;
 use crate::state::ranges::SpillPlace;
 use crate::state::{CardIndex, ledger};
 
@@ -120,19 +120,19 @@ impl BorderTrial {
         trial.tail.then_some(trial)
     }
 
-    fn result(&self) -> Option<Crossing> {
+    fn result(&self) -> Option<BorderCopies> {
         let stream = ProbeStream::new()?;
         let border = self.base + self.granule;
         if self.head && stream.reaches(border - TOUCHED, 2 * TOUCHED, 0x5a) {
-            return Some(Crossing::Whole);
+            return Some(BorderCopies::Whole);
         }
         // The driver refuses the crossing. Both halves alone tell whether it refuses the memory, too.
         let tail = stream.reaches(border, TOUCHED, 0xa5);
         let head = !self.head || stream.reaches(border - TOUCHED, TOUCHED, 0x3c);
         match (tail && head, self.head) {
             (false, _) => None,
-            (true, true) => Some(Crossing::Split),
-            (true, false) => Some(Crossing::Untried),
+            (true, true) => Some(BorderCopies::Split),
+            (true, false) => Some(BorderCopies::Untried),
         }
     }
 }
@@ -151,6 +151,6 @@ impl Drop for BorderTrial {
 }
 
 /// Tries whether copies cross from the card's memory into `place`; None if the place cannot be used at all.
-pub(crate) fn probe(card: CardIndex, place: SpillPlace) -> Option<Crossing> {
+pub(crate) fn probe(card: CardIndex, place: SpillPlace) -> Option<BorderCopies> {
     BorderTrial::new(card, place)?.result()
 }

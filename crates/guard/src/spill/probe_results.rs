@@ -6,7 +6,7 @@ use plimsoll_wire::page::CARDS;
 use super::probe;
 use crate::driver::{DeviceOrdinal, attribute, device_attribute};
 use crate::driver_guard;
-use crate::policy::placement::{CardFeatures, Crossing, ProbeResults};
+use crate::policy::placement::{BorderCopies, CardFeatures, ProbeResults};
 use crate::say::say;
 use crate::state::CardIndex;
 use crate::state::ranges::SpillPlace;
@@ -32,14 +32,14 @@ pub(super) fn features(device: DeviceOrdinal) -> CardFeatures {
 
 /// Behaviour of copies at the border to `place` on this card; None if the place cannot be used. Probes at the
 /// first call, and again if the first probe had no room for a device granule and its result matters now.
-pub(super) fn crossing(index: CardIndex, place: SpillPlace, matters: bool) -> Option<Crossing> {
+pub(super) fn crossing(index: CardIndex, place: SpillPlace, matters: bool) -> Option<BorderCopies> {
     let known = get(index).proven(place);
-    if let Some(crossing) = known.filter(|crossing| *crossing != Crossing::Untried || !matters) {
+    if let Some(crossing) = known.filter(|crossing| *crossing != BorderCopies::Untried || !matters) {
         return Some(crossing);
     }
     if driver_guard::device() != Some(index.device()) {
         // The probe needs a context on the card.
-        return Some(Crossing::Untried);
+        return Some(BorderCopies::Untried);
     }
     // Without the lock: a probe makes some twenty calls of the driver. Two threads may probe at once and find
     // the same.

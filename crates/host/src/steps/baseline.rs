@@ -3,11 +3,11 @@
 use plimsoll_base::Bytes;
 
 use super::super::buddyinfo::block;
-use super::super::{Allowance, Gate, MigrateType, Snapshot, ZoneBlocks};
+use super::super::{Allowance, AllowanceGate, HostSnapshot, MigrateType, ZoneBlocks};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ground {
-    pub gate: Gate,
+pub struct Baseline {
+    pub gate: AllowanceGate,
     pub page: Bytes,
     /// Allocatable memory now, and after reclaim.
     pub now: Bytes,
@@ -25,13 +25,13 @@ pub struct Ground {
     /// not supported.
     pub claimable: Bytes,
     /// `None` where no order is asked for, or free blocks cannot be seen.
-    pub pieces: Option<Pieces>,
+    pub pieces: Option<OrderBlocks>,
 }
 
 /// Free memory as blocks of one order see it, without the contiguous pool and without what the zones keep
 /// back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Pieces {
+pub struct OrderBlocks {
     pub order: usize,
     /// In blocks of this order or larger.
     pub whole: Bytes,
@@ -42,11 +42,11 @@ pub struct Pieces {
     pub by_type: bool,
 }
 
-impl Ground {
+impl Baseline {
     /// `files` is how much page cache the files named have, as far as it was seen; `idle` is what pools under
     /// guard hold idle, on a card or not: where cards have memory of their own it is not the host's.
     pub fn of(
-        snapshot: &Snapshot,
+        snapshot: &HostSnapshot,
         allowance: &Allowance,
         order: Option<usize>,
         files: Bytes,
@@ -68,14 +68,14 @@ impl Ground {
             unwritten: memory.unwritten(),
             slab: memory.slab_reclaimable.unwrap_or_default(),
             claimable: huge.map_or(Bytes::ZERO, |size| size * memory.claimable_huge_pages()),
-            pieces: order.and_then(|order| Pieces::of(snapshot, order)),
+            pieces: order.and_then(|order| OrderBlocks::of(snapshot, order)),
         }
     }
 }
 
-impl Pieces {
+impl OrderBlocks {
     /// Reads them; `None` without `/proc/buddyinfo`.
-    pub fn of(snapshot: &Snapshot, order: usize) -> Option<Self> {
+    pub fn of(snapshot: &HostSnapshot, order: usize) -> Option<Self> {
         let blocks = snapshot.blocks.as_ref()?;
         let mut pieces = Self {
             order,
@@ -103,7 +103,7 @@ impl Pieces {
         dropped + completed
     }
 
-    fn add(&mut self, snapshot: &Snapshot, blocks: &ZoneBlocks) {
+    fn add(&mut self, snapshot: &HostSnapshot, blocks: &ZoneBlocks) {
         let page = snapshot.page;
         let is_here = |node: u32, zone: &str| (node, zone) == (blocks.node, blocks.zone.as_str());
         let zones = snapshot.zones.iter().flat_map(|zones| &zones.zones);
@@ -142,8 +142,8 @@ mod tests {
     use super::super::super::{BuddyInfo, MemInfo, PageTypeInfo, ZoneInfo};
     use super::*;
 
-    fn snapshot(types: Option<&str>) -> Snapshot {
-        Snapshot {
+    fn snapshot(types: Option<&str>) -> HostSnapshot {
+        HostSnapshot {
             page: Bytes::kib(4),
             memory: MemInfo::default(),
             blocks: Some(BuddyInfo::read(
@@ -154,13 +154,13 @@ mod tests {
                  Node 0, zone Normal\n pages free 107520\n low 512\n nr_free_cma 25600\n",
             )),
             types: types.map(PageTypeInfo::read),
-            ..Snapshot::empty()
+            ..HostSnapshot::empty()
         }
     }
 
     #[test]
     fn a_zone_that_keeps_its_blocks_back_has_none_to_give() {
-        let pieces = Pieces::of(&snapshot(None), 9).unwrap();
+        let pieces = OrderBlocks::of(&snapshot(None), 9).unwrap();
         // 20 + 200 MiB in Normal, of which 100 MiB are taken to be the pool's; DMA32 has no page above its
         // reserve.
         assert_eq!(pieces.whole, Bytes::mib(120));
@@ -172,10 +172,10 @@ mod tests {
         let types = "Node 0, zone Normal, type Unmovable 25600 0 0 0 0 0 0 0 0 0 0\n\
             Node 0, zone Normal, type Movable 25600 0 0 0 0 0 0 0 0 10 35\n\
             Node 0, zone Normal, type CMA 0 0 0 0 0 0 0 0 0 0 15\n";
-        let pieces = Pieces::of(&snapshot(Some(types)), 9).unwrap();
+        let pieces = OrderBlocks::of(&snapshot(Some(types)), 9).unwrap();
         assert_eq!((pieces.whole, pieces.loose), (Bytes::mib(160), Bytes::mib(100)));
 
         let uncounted = types.replace("Movable 25600", "Movable >100");
-        assert_eq!(Pieces::of(&snapshot(Some(&uncounted)), 9), Some(pieces));
+        assert_eq!(OrderBlocks::of(&snapshot(Some(&uncounted)), 9), Some(pieces));
     }
 }

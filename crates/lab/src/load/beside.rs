@@ -16,12 +16,12 @@ use plimsoll_doctor::Diagnosis;
 use serde_json::json;
 use tokio::time::{sleep, sleep_until};
 
-use super::answer::Failure;
+use super::answer::LoadFailure;
 use super::figures::Figures;
 use super::last_words::LastWords;
-use super::program::{Ending, Program};
-use super::rounds::{Round, Tally, failed_so};
-use super::server::Server;
+use super::program::{Ending, NeighbourProgram};
+use super::rounds::{Round, RoundTally, failed_so};
+use super::server::LoadTarget;
 
 /// Start-up wait where no card is visible and the program prints nothing.
 const LEAD: Duration = Duration::from_secs(3);
@@ -40,15 +40,15 @@ const PAUSE: Duration = Duration::from_millis(200);
 
 /// The side that is present first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Order {
+pub enum StartOrder {
     ServerFirst,
     ProgramFirst,
 }
 
 /// Result of one order.
 #[derive(Clone, Debug)]
-pub struct Encounter {
-    pub order: Order,
+pub struct OrderResult {
+    pub order: StartOrder,
     pub server: Served,
     pub program: Ending,
     pub notes: Vec<String>,
@@ -58,7 +58,7 @@ pub struct Encounter {
 #[derive(Clone, Debug, Default)]
 pub struct Served {
     /// Counts and failures, without the times of single answers.
-    pub tally: Tally,
+    pub tally: RoundTally,
     /// Longest time to a first token, in milliseconds. Behind plimsoll, a request that waits for the
     /// program's memory is late but not refused.
     pub slowest: f64,
@@ -94,26 +94,26 @@ impl Beside {
     /// Runs both orders, one after the other. `told` is called with progress messages.
     pub async fn try_both(
         &mut self,
-        server: &Server,
+        server: &LoadTarget,
         figures: &mut Figures,
         told: &dyn Fn(&str),
-    ) -> Result<Vec<Encounter>, BesideError> {
+    ) -> Result<Vec<OrderResult>, BesideError> {
         self.alone(server).await?;
-        told(Order::ServerFirst.words());
-        let mut first = self.try_in(Order::ServerFirst, server, figures).await?;
+        told(StartOrder::ServerFirst.words());
+        let mut first = self.try_in(StartOrder::ServerFirst, server, figures).await?;
         if first.server.recovered == Some(false) {
             // A second run would measure the damage of the first one.
             let note = "the other order was not tried: the server does not answer any more";
             first.notes.push(note.to_owned());
             return Ok(vec![first]);
         }
-        told(Order::ProgramFirst.words());
-        let second = self.try_in(Order::ProgramFirst, server, figures).await?;
+        told(StartOrder::ProgramFirst.words());
+        let second = self.try_in(StartOrder::ProgramFirst, server, figures).await?;
         Ok(vec![first, second])
     }
 
     /// Runs one round with nothing beside the server. A failure here is the server's own.
-    async fn alone(&mut self, server: &Server) -> Result<(), BesideError> {
+    async fn alone(&mut self, server: &LoadTarget) -> Result<(), BesideError> {
         let fails = |failure: String| BesideError::Alone {
             target: server.target.to_string(),
             failure,
@@ -130,7 +130,7 @@ impl Beside {
     }
 
     /// Repeats a request until it is answered: the program's memory may be released with a delay.
-    async fn answers(&self, server: &Server) -> Result<(), Failure> {
+    async fn answers(&self, server: &LoadTarget) -> Result<(), LoadFailure> {
         let start = Instant::now();
         loop {
             match server.begin(self.patience).await {
@@ -143,27 +143,27 @@ impl Beside {
 
     async fn try_in(
         &self,
-        order: Order,
-        server: &Server,
+        order: StartOrder,
+        server: &LoadTarget,
         figures: &mut Figures,
-    ) -> Result<Encounter, BesideError> {
+    ) -> Result<OrderResult, BesideError> {
         let mut notes = Vec::new();
-        if order == Order::ProgramFirst {
+        if order == StartOrder::ProgramFirst {
             notes.extend(step_back(server).await);
         }
         // Found again in each order: unloading a model ends its process.
         figures.follow(server).await;
         // Read before the start, so that the program's first allocation is seen as growth.
         let before = figures.taken().await;
-        let mut program = Program::start(&self.command)?;
-        if order == Order::ProgramFirst {
+        let mut program = NeighbourProgram::start(&self.command)?;
+        if order == StartOrder::ProgramFirst {
             notes.extend(come_up(&mut program, figures, before).await?);
         }
         let (mut served, program) = self.held(program, server, figures, &mut notes).await?;
         if served.failed() {
             served.recovered = Some(self.answers(server).await.is_ok());
         }
-        Ok(Encounter {
+        Ok(OrderResult {
             order,
             server: served,
             program,
@@ -174,8 +174,8 @@ impl Beside {
     /// Load until the program has ended, or has had its time.
     async fn held(
         &self,
-        mut program: Program,
-        server: &Server,
+        mut program: NeighbourProgram,
+        server: &LoadTarget,
         figures: &mut Figures,
         notes: &mut Vec<String>,
     ) -> Result<(Served, Ending), BesideError> {
@@ -213,7 +213,7 @@ impl Beside {
         }
     }
 
-    async fn round(&self, server: &Server, number: u64) -> Tally {
+    async fn round(&self, server: &LoadTarget, number: u64) -> RoundTally {
         let clients = (0..self.clients).map(|_| server.client(self.patience)).collect();
         let (_, tally) = self.round.hold(clients, &server.model, number, u64::MAX).await;
         // A server that is down refuses at once, and the loop would spin.
@@ -225,7 +225,7 @@ impl Beside {
 }
 
 /// Unloads the model, if the server supports that.
-async fn step_back(server: &Server) -> Option<String> {
+async fn step_back(server: &LoadTarget) -> Option<String> {
     if !server.is_plimsoll {
         return Some("the server keeps its model, so that only its requests come second; behind plimsoll the model does".to_owned());
     }
@@ -241,7 +241,7 @@ async fn step_back(server: &Server) -> Option<String> {
 
 /// Waits until the program has its memory. Returns a note if it never took any.
 async fn come_up(
-    program: &mut Program,
+    program: &mut NeighbourProgram,
     figures: &Figures,
     before: Option<Bytes>,
 ) -> io::Result<Option<String>> {
@@ -274,7 +274,7 @@ async fn come_up(
 }
 
 impl Served {
-    fn add(&mut self, mut tally: Tally) {
+    fn add(&mut self, mut tally: RoundTally) {
         self.slowest = self.slowest.max(tally.slowest().unwrap_or_default());
         // Times of single answers are dropped; a test of an hour would keep too many.
         tally.speeds.clear();
@@ -288,13 +288,13 @@ impl Served {
     }
 }
 
-impl Encounter {
+impl OrderResult {
     pub fn failed(&self) -> bool {
         self.server.failed() || self.program.failed
     }
 }
 
-impl Order {
+impl StartOrder {
     pub fn words(self) -> &'static str {
         match self {
             Self::ServerFirst => "the server first, then the program",

@@ -10,8 +10,8 @@ use plimsoll_launch::{HttpClient, HttpClientError, collect_body};
 use serde_json::Value;
 use tokio::time::timeout;
 
-use super::answer::{Answer, Failure, StreamParser};
-use super::refused::Refused;
+use super::answer::{LoadAnswer, LoadFailure, StreamParser};
+use super::refused::LoadRefusals;
 use super::target::Target;
 
 /// Size limit of a response that is not streamed.
@@ -41,17 +41,17 @@ impl Client {
     }
 
     /// Sends a request and reads the stream to its end.
-    pub async fn ask(&mut self, body: Bytes) -> Result<Answer, Failure> {
+    pub async fn ask(&mut self, body: Bytes) -> Result<LoadAnswer, LoadFailure> {
         let patience = self.patience;
         let answer = timeout(patience, self.stream(body)).await;
         // HTTP/1.1 cannot skip the rest of a response, so a connection with an unread one cannot be reused.
         if !matches!(answer, Ok(Ok(_))) {
             self.http.disconnect();
         }
-        answer.unwrap_or(Err(Failure::Late))
+        answer.unwrap_or(Err(LoadFailure::Late))
     }
 
-    async fn stream(&mut self, body: Bytes) -> Result<Answer, Failure> {
+    async fn stream(&mut self, body: Bytes) -> Result<LoadAnswer, LoadFailure> {
         let start = Instant::now();
         let mut response = self.send(Method::POST, "/v1/chat/completions", body).await?;
         if !response.status().is_success() {
@@ -59,7 +59,7 @@ impl Client {
         }
         let mut coming = StreamParser::default();
         while let Some(frame) = response.frame().await {
-            let frame = frame.map_err(|_| Failure::Broken)?;
+            let frame = frame.map_err(|_| LoadFailure::Broken)?;
             if let Some(bytes) = frame.data_ref() {
                 coming.feed(bytes, start.elapsed())?;
             }
@@ -68,7 +68,7 @@ impl Client {
     }
 
     /// Reads a small response as JSON.
-    pub async fn json(&mut self, method: Method, path: &str, body: Bytes) -> Result<Value, Failure> {
+    pub async fn json(&mut self, method: Method, path: &str, body: Bytes) -> Result<Value, LoadFailure> {
         let patience = self.patience;
         let read = async {
             let response = self.send(method, path, body).await?;
@@ -77,17 +77,22 @@ impl Client {
             }
             let bytes = collect_body(response, MOST_BODY)
                 .await
-                .map_err(|_| Failure::Broken)?;
-            serde_json::from_slice(&bytes).map_err(|_| Failure::Malformed("no JSON"))
+                .map_err(|_| LoadFailure::Broken)?;
+            serde_json::from_slice(&bytes).map_err(|_| LoadFailure::Malformed("no JSON"))
         };
-        let read = timeout(patience, read).await.unwrap_or(Err(Failure::Late));
+        let read = timeout(patience, read).await.unwrap_or(Err(LoadFailure::Late));
         if read.is_err() {
             self.http.disconnect();
         }
         read
     }
 
-    async fn send(&mut self, method: Method, path: &str, body: Bytes) -> Result<Response<Incoming>, Failure> {
+    async fn send(
+        &mut self,
+        method: Method,
+        path: &str,
+        body: Bytes,
+    ) -> Result<Response<Incoming>, LoadFailure> {
         let mut request = Request::new(Full::new(body));
         *request.method_mut() = method;
         // A path alone gives the origin form that HTTP/1.1 servers expect.
@@ -98,18 +103,18 @@ impl Client {
             headers.insert(header::AUTHORIZATION, key.clone());
         }
         self.http.send(request).await.map_err(|error| match error {
-            HttpClientError::Connect { error, .. } => Failure::Connect(error.to_string()),
+            HttpClientError::Connect { error, .. } => LoadFailure::Connect(error.to_string()),
             // The server died with the request.
-            HttpClientError::Exchange(error) if error.is_incomplete_message() => Failure::Broken,
-            HttpClientError::Exchange(error) => Failure::Connect(error.to_string()),
-            HttpClientError::Body { .. } => Failure::Broken,
+            HttpClientError::Exchange(error) if error.is_incomplete_message() => LoadFailure::Broken,
+            HttpClientError::Exchange(error) => LoadFailure::Connect(error.to_string()),
+            HttpClientError::Body { .. } => LoadFailure::Broken,
         })
     }
 }
 
-async fn refusal(response: Response<Incoming>) -> Failure {
+async fn refusal(response: Response<Incoming>) -> LoadFailure {
     let status = response.status().as_u16();
     let body = collect_body(response, MOST_BODY).await.unwrap_or_default();
-    let refused = Box::new(Refused::read(&body));
-    Failure::Status { status, refused }
+    let refused = Box::new(LoadRefusals::read(&body));
+    LoadFailure::Status { status, refused }
 }

@@ -1,10 +1,10 @@
 //! Measurements of a load test: memory of the server and the cards between rounds, card sensors during them.
 
 use plimsoll_base::{Bytes, Card, CardKind};
-use plimsoll_probe::process::{Gauge, Process};
+use plimsoll_probe::process::{MeasuredProcess, ProcessGauge};
 use plimsoll_probe::{Reading, Sampler, Sensors};
 
-use super::server::Server;
+use super::server::LoadTarget;
 
 /// Name of the host memory figure.
 pub(super) const PROCESS: &str = "host memory of the server";
@@ -22,7 +22,7 @@ pub fn is_own(name: &str) -> bool {
 pub struct Figures {
     sampler: Sampler,
     cards: Vec<Card>,
-    process: Option<(Process, Gauge)>,
+    process: Option<(MeasuredProcess, ProcessGauge)>,
 }
 
 impl Figures {
@@ -40,13 +40,13 @@ impl Figures {
         }
     }
 
-    pub fn process(&self) -> Option<Process> {
+    pub fn process(&self) -> Option<MeasuredProcess> {
         self.process.map(|(process, _)| process)
     }
 
     /// Finds the server's process again if it is unknown or has ended. Returns true if the process has
     /// changed.
-    pub async fn follow(&mut self, server: &Server) -> bool {
+    pub async fn follow(&mut self, server: &LoadTarget) -> bool {
         if self.process.is_some_and(|(process, _)| process.lives()) {
             return false;
         }
@@ -56,7 +56,7 @@ impl Figures {
     }
 
     /// One measurement: the memory of each figure, by its name.
-    pub async fn look(&self, server: &Server) -> Vec<(String, Bytes)> {
+    pub async fn look(&self, server: &LoadTarget) -> Vec<(String, Bytes)> {
         let held = self.process.and_then(|(process, gauge)| process.held(gauge));
         let mut look: Vec<_> = held.map(|held| (PROCESS.to_owned(), held)).into_iter().collect();
         // The cards of this machine say nothing about a server on another one.
@@ -67,7 +67,7 @@ impl Figures {
     }
 
     /// Sensor readings of each card, by name.
-    pub async fn feel(&self, server: &Server) -> Vec<(String, Sensors)> {
+    pub async fn feel(&self, server: &LoadTarget) -> Vec<(String, Sensors)> {
         if self.cards.is_empty() || !server.target.is_here() {
             return Vec::new();
         }

@@ -6,8 +6,8 @@
 use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom};
 
-use plimsoll_doctor::{Diagnosis, Reader, Source, diagnose};
-use plimsoll_probe::process::Process;
+use plimsoll_doctor::{Diagnosis, LineSource, LogReader, diagnose};
+use plimsoll_probe::process::MeasuredProcess;
 
 /// Bytes read from the end of the log.
 const MOST: u64 = 1 << 20;
@@ -21,7 +21,7 @@ pub(super) struct LastWords {
 
 impl LastWords {
     /// The log from now on; `None` if the process writes to no readable file.
-    pub(super) fn of(process: Process) -> Option<Self> {
+    pub(super) fn of(process: MeasuredProcess) -> Option<Self> {
         // stderr first: llama.cpp logs there. stdout serves where a wrapper redirected only that.
         let logs = [2, 1].map(|descriptor| format!("/proc/{}/fd/{descriptor}", process.pid));
         let path = logs
@@ -46,8 +46,8 @@ impl LastWords {
 
 /// The diagnosis of a log alone.
 pub(super) fn judged(log: &[u8]) -> Diagnosis {
-    let mut reader = Reader::new();
-    reader.feed(Source::Log, log);
+    let mut reader = LogReader::new();
+    reader.feed(LineSource::Log, log);
     diagnose(&reader.finish())
 }
 

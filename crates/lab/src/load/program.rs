@@ -48,11 +48,11 @@ pub struct Ending {
 }
 
 /// A running program. Dropping it kills it and everything that it started.
-pub(super) struct Program {
+pub(super) struct NeighbourProgram {
     child: Child,
     group: Option<Pid>,
     start: Instant,
-    words: Rc<Words>,
+    words: Rc<ProgramWords>,
     heard: JoinHandle<()>,
     /// Doctor's verdict; `None` where the program runs bare.
     verdict: Option<JoinHandle<Vec<u8>>>,
@@ -60,12 +60,12 @@ pub(super) struct Program {
 
 /// Output of the program so far.
 #[derive(Debug, Default)]
-struct Words {
+struct ProgramWords {
     lines: RefCell<VecDeque<String>>,
     has_spoken: Cell<bool>,
 }
 
-impl Program {
+impl NeighbourProgram {
     pub(super) fn start(command: &str) -> io::Result<Self> {
         // The command follows on its own line, so that it may start with a comment, an assignment or a
         // keyword.
@@ -89,7 +89,7 @@ impl Program {
             // process.
             .process_group(0)
             .spawn()?;
-        let words = Rc::new(Words::default());
+        let words = Rc::new(ProgramWords::default());
         let heard = tokio::task::spawn_local(listen(child.stderr.take(), Rc::clone(&words)));
         // A bare program has nothing on stdout, because the script sends both streams to stderr.
         let verdict = child.stdout.take().filter(|_| guarded);
@@ -163,7 +163,7 @@ impl Program {
     }
 }
 
-impl Drop for Program {
+impl Drop for NeighbourProgram {
     fn drop(&mut self) {
         self.end();
     }
@@ -179,7 +179,7 @@ fn in_words(status: ExitStatus) -> String {
     }
 }
 
-async fn listen(stderr: Option<impl AsyncRead + Unpin>, words: Rc<Words>) {
+async fn listen(stderr: Option<impl AsyncRead + Unpin>, words: Rc<ProgramWords>) {
     let Some(stderr) = stderr else { return };
     let mut lines = BufReader::new(stderr);
     let mut line = Vec::new();

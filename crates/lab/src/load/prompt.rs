@@ -20,7 +20,7 @@ const WORD_COUNT: u32 = 32;
 
 /// A prompt, described by its size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Prompt {
+pub(super) struct LoadPrompt {
     /// Approximate tokens of the prompt, including the chat template.
     pub depth: u64,
     /// Maximum tokens of the answer.
@@ -33,13 +33,13 @@ pub(super) struct Prompt {
 
 /// Size of the words in a server's tokens.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Yardstick {
+pub struct WordLength {
     per_word: f64,
     /// Tokens that the chat template adds.
     around: f64,
 }
 
-impl Default for Yardstick {
+impl Default for WordLength {
     /// For a server that reports no token counts: one token per word.
     fn default() -> Self {
         Self {
@@ -49,7 +49,7 @@ impl Default for Yardstick {
     }
 }
 
-impl Yardstick {
+impl WordLength {
     /// Solves for both figures from the token counts of all words once and twice; `None` if these are
     /// inconsistent.
     pub fn of(once: u64, twice: u64) -> Option<Self> {
@@ -78,8 +78,8 @@ pub(super) fn probe(model: &str, times: usize) -> Bytes {
     request(model, &format!("{} ", WORDS.join(" ")).repeat(times), 1)
 }
 
-impl Prompt {
-    pub(super) fn request(&self, model: &str, yardstick: Yardstick) -> Bytes {
+impl LoadPrompt {
+    pub(super) fn request(&self, model: &str, yardstick: WordLength) -> Bytes {
         request(model, &self.text(yardstick.words(self.depth)), self.answer)
     }
 
@@ -128,7 +128,7 @@ fn request(model: &str, text: &str, answer: u64) -> Bytes {
 mod tests {
     use super::*;
 
-    const PROMPT: Prompt = Prompt {
+    const PROMPT: LoadPrompt = LoadPrompt {
         depth: 100,
         answer: 4,
         number: 1,
@@ -138,7 +138,7 @@ mod tests {
     #[test]
     fn the_same_number_asks_the_same_and_another_one_something_else() {
         assert_eq!(PROMPT.text(100), PROMPT.text(100));
-        assert_ne!(PROMPT.text(100), Prompt { number: 2, ..PROMPT }.text(100));
+        assert_ne!(PROMPT.text(100), LoadPrompt { number: 2, ..PROMPT }.text(100));
         assert_eq!(PROMPT.text(100).split_whitespace().count(), 100);
         let text = PROMPT.text(96);
         for word in WORDS {
@@ -148,18 +148,18 @@ mod tests {
                 "{word}"
             );
         }
-        let fresh = Prompt { nonce: 77, ..PROMPT };
+        let fresh = LoadPrompt { nonce: 77, ..PROMPT };
         assert_eq!(fresh.text(100), format!("77 {}", PROMPT.text(100)));
     }
 
     #[test]
     fn a_depth_is_in_the_tokens_of_the_server() {
-        assert_eq!(Yardstick::default().words(100), 100);
+        assert_eq!(WordLength::default().words(100), 100);
         // 7 tokens a word, and 10 around all of them.
-        let letters = Yardstick::of(10 + 7 * 32, 10 + 14 * 32).unwrap();
+        let letters = WordLength::of(10 + 7 * 32, 10 + 14 * 32).unwrap();
         assert_eq!((letters.words(10 + 700), letters.words(1)), (100, 1));
-        assert_eq!(Yardstick::of(40, 40), None);
-        assert_eq!(Yardstick::of(40, 30), None);
+        assert_eq!(WordLength::of(40, 40), None);
+        assert_eq!(WordLength::of(40, 30), None);
         assert_eq!(WORDS.len(), WORD_COUNT as usize);
     }
 }

@@ -7,9 +7,9 @@ use std::rc::Rc;
 use bytes::Bytes;
 use tokio::task::JoinSet;
 
-use super::answer::{Answer, Failure};
+use super::answer::{Answer, LoadFailure};
 use super::client::Client;
-use super::prompt::{Prompt, Yardstick};
+use super::prompt::{LoadPrompt, WordLength};
 
 /// Number of different texts kept per kind of failure.
 const MOST_TEXTS: usize = 3;
@@ -22,12 +22,12 @@ pub struct Round {
     pub requests: u64,
     /// True to start each prompt with a unique number, so that no prompt cache matches.
     pub fresh: bool,
-    pub yardstick: Yardstick,
+    pub yardstick: WordLength,
 }
 
 /// Results of requests.
 #[derive(Clone, Debug, Default)]
-pub struct Tally {
+pub struct RoundTally {
     pub answered: u64,
     pub failed: BTreeMap<String, (u64, Vec<String>)>,
     pub prompt_tokens: u64,
@@ -50,7 +50,7 @@ impl Round {
                     true => number * self.requests + place + 1,
                     false => 0,
                 };
-                let prompt = Prompt {
+                let prompt = LoadPrompt {
                     depth: *depth,
                     answer: self.answer,
                     number: place,
@@ -68,7 +68,7 @@ impl Round {
         model: &str,
         number: u64,
         most: u64,
-    ) -> (Vec<Client>, Tally) {
+    ) -> (Vec<Client>, RoundTally) {
         let mut waiting = self.requests(model, number);
         waiting.truncate(usize::try_from(most).unwrap_or(usize::MAX));
         // One queue instead of fixed shares: a client with short prompts takes the next request meanwhile.
@@ -78,7 +78,7 @@ impl Round {
             let waiting = Rc::clone(&waiting);
             // Everything runs on one thread, which keeps the load generator cheap and free of locks.
             working.spawn_local(async move {
-                let mut tally = Tally::default();
+                let mut tally = RoundTally::default();
                 loop {
                     let Some(request) = waiting.borrow_mut().pop_front() else {
                         return (client, tally);
@@ -87,7 +87,7 @@ impl Round {
                 }
             });
         }
-        let (mut back, mut all) = (Vec::new(), Tally::default());
+        let (mut back, mut all) = (Vec::new(), RoundTally::default());
         while let Some(done) = working.join_next().await {
             // Only a panic ends a task early. Its results are lost, but the round still ends.
             if let Ok((client, tally)) = done {
@@ -99,8 +99,8 @@ impl Round {
     }
 }
 
-impl Tally {
-    pub fn note(&mut self, outcome: Result<Answer, Failure>) {
+impl RoundTally {
+    pub fn note(&mut self, outcome: Result<Answer, LoadFailure>) {
         match outcome {
             Ok(answer) => self.note_answer(&answer),
             Err(failure) => {

@@ -7,9 +7,9 @@ use http::Method;
 use plimsoll_probe::process::Process;
 use serde_json::Value;
 
-use super::answer::Failure;
+use super::answer::LoadFailure;
 use super::client::Client;
-use super::prompt::{Prompt, Yardstick, probe};
+use super::prompt::{LoadPrompt, WordLength, probe};
 use super::target::Target;
 
 /// Time limit of questions about the server itself.
@@ -34,7 +34,7 @@ impl Server {
         key: Option<String>,
         model: Option<String>,
         pid: Option<u32>,
-    ) -> Result<Self, Failure> {
+    ) -> Result<Self, LoadFailure> {
         let mut server = Self {
             target,
             key,
@@ -46,8 +46,9 @@ impl Server {
         let listed = server.get("/v1/models").await;
         server.model = match model {
             Some(model) => model,
-            None => first_model(&listed?)
-                .ok_or(Failure::Malformed("no model is listed; name one with --model"))?,
+            None => first_model(&listed?).ok_or(LoadFailure::Malformed(
+                "no model is listed; name one with --model",
+            ))?,
         };
         // `/api/version` is Ollama's path; plimsoll answers it with its own name, llama-server with 404.
         server.is_plimsoll = server
@@ -57,11 +58,11 @@ impl Server {
         Ok(server)
     }
 
-    pub async fn get(&self, path: &str) -> Result<Value, Failure> {
+    pub async fn get(&self, path: &str) -> Result<Value, LoadFailure> {
         self.client(SOON).json(Method::GET, path, Bytes::new()).await
     }
 
-    pub async fn post(&self, path: &str, body: &Value, within: Duration) -> Result<Value, Failure> {
+    pub async fn post(&self, path: &str, body: &Value, within: Duration) -> Result<Value, LoadFailure> {
         let body = Bytes::from(body.to_string());
         self.client(within).json(Method::POST, path, body).await
     }
@@ -71,14 +72,14 @@ impl Server {
     }
 
     /// Sends a first request, which loads the model and reports configuration errors at once.
-    pub async fn begin(&self, patience: Duration) -> Result<(), Failure> {
-        let prompt = Prompt {
+    pub async fn begin(&self, patience: Duration) -> Result<(), LoadFailure> {
+        let prompt = LoadPrompt {
             depth: 4,
             answer: 1,
             number: 0,
             nonce: 0,
         };
-        let request = prompt.request(&self.model, Yardstick::default());
+        let request = prompt.request(&self.model, WordLength::default());
         let answer = self.client(patience).ask(request).await;
         answer.map(|_| ())
     }
@@ -99,7 +100,7 @@ impl Server {
 
     /// Measures the size of words in the server's tokens. Falls back to one token per word, for a server that
     /// does not count or has too small a context.
-    pub async fn yardstick(&self, patience: Duration) -> Yardstick {
+    pub async fn yardstick(&self, patience: Duration) -> WordLength {
         let mut client = self.client(patience);
         let mut counts = [None; 2];
         for (count, times) in counts.iter_mut().zip(1..) {
@@ -108,7 +109,7 @@ impl Server {
         }
         let [once, twice] = counts;
         once.zip(twice)
-            .and_then(|(once, twice)| Yardstick::of(once, twice))
+            .and_then(|(once, twice)| WordLength::of(once, twice))
             .unwrap_or_default()
     }
 

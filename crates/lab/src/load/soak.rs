@@ -8,11 +8,11 @@ use tokio::signal;
 use tokio::signal::unix::{self, SignalKind};
 use tokio::time::{Interval, MissedTickBehavior, interval, sleep};
 
-use super::answer::Failure;
+use super::answer::LoadFailure;
 use super::client::Client;
 use super::figures::Figures;
 use super::rounds::Round;
-use super::server::Server;
+use super::server::LoadTarget;
 use super::state::{State, StateError};
 
 /// Time for a server to release memory after an answer.
@@ -25,14 +25,14 @@ const PAUSE: Duration = Duration::from_secs(1);
 
 /// End of the test. Work of a resumed state counts too.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Limit {
+pub struct SoakLimit {
     pub time: Option<Duration>,
     pub requests: Option<u64>,
 }
 
 #[derive(Clone, Debug)]
-pub struct Settings {
-    pub limit: Limit,
+pub struct SoakSettings {
+    pub limit: SoakLimit,
     pub round: Round,
     pub clients: usize,
     /// Time limit of one answer.
@@ -50,13 +50,13 @@ pub enum SoakError {
     First {
         target: String,
         model: String,
-        failure: Failure,
+        failure: LoadFailure,
     },
     #[error(transparent)]
     State(#[from] StateError),
 }
 
-impl Limit {
+impl SoakLimit {
     fn is_reached(&self, state: &State, held: Duration) -> bool {
         self.time.is_some_and(|time| held >= time) || self.requests.is_some_and(|most| state.requests >= most)
     }
@@ -70,8 +70,8 @@ impl Limit {
 /// Runs rounds until the limit, Ctrl-C, or the end of the server. `progress` is called after each round, and
 /// each second during one.
 pub async fn soak(
-    server: &Server,
-    settings: &Settings,
+    server: &LoadTarget,
+    settings: &SoakSettings,
     mut figures: Figures,
     mut state: State,
     progress: &mut dyn FnMut(&State),
@@ -91,7 +91,7 @@ pub async fn soak(
     };
     figures.follow(server).await;
     state.begin_series_of_another(&figures);
-    let mut soaking = Soaking {
+    let mut soaking = SoakRun {
         server,
         figures,
         before: Duration::from_millis(state.held_ms),
@@ -107,8 +107,8 @@ pub async fn soak(
 }
 
 /// A soak test in progress.
-struct Soaking<'a> {
-    server: &'a Server,
+struct SoakRun<'a> {
+    server: &'a LoadTarget,
     figures: Figures,
     state: State,
     start: Instant,
@@ -117,8 +117,8 @@ struct Soaking<'a> {
     progress: &'a mut dyn FnMut(&State),
 }
 
-impl Soaking<'_> {
-    async fn hold(&mut self, settings: &Settings, round: &Round) -> Result<(), StateError> {
+impl SoakRun<'_> {
+    async fn hold(&mut self, settings: &SoakSettings, round: &Round) -> Result<(), StateError> {
         let clients = (0..settings.clients).map(|_| self.server.client(settings.patience));
         let mut clients: Vec<Client> = clients.collect();
         let (mut saved, mut answered) = (None::<Instant>, Instant::now());

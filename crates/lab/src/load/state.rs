@@ -7,10 +7,12 @@ use std::path::{Path, PathBuf};
 
 use plimsoll_base::{Bytes, round_u64};
 use plimsoll_probe::Sensors;
-use plimsoll_telemetry::trend::{Course, Growth, Judging, Point, Series, Step, Trend, judge, steps};
+use plimsoll_telemetry::trend::{
+    Growth, Trend, TrendCourse, TrendPoint, TrendSeries, TrendStep, TrendTest, judge, steps,
+};
 use serde::{Deserialize, Serialize};
 
-use super::rounds::{Tally, median};
+use super::rounds::{RoundTally, median};
 
 const SCHEMA: &str = "plimsoll.soak-state/1";
 const MOST_NOTES: usize = 100;
@@ -18,12 +20,12 @@ const MOST_FIGURES: usize = 64;
 
 /// A measured figure over time.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Named {
+pub struct NamedModel {
     pub name: String,
     /// Judged: points since the server's process last changed.
-    pub series: Series,
+    pub series: TrendSeries,
     /// Plotted: all points, over requests.
-    pub course: Course,
+    pub course: TrendCourse,
 }
 
 /// Results of a soak test so far. `requests` counts those sent.
@@ -39,10 +41,10 @@ pub struct State {
     pub answer_tokens: u64,
     /// Failures by kind: the count, and a few full texts.
     pub failures: BTreeMap<String, (u64, Vec<String>)>,
-    pub figures: Vec<Named>,
+    pub figures: Vec<NamedModel>,
     /// Thousandths of tokens per second of one client, and microseconds to the first token, over requests.
-    pub speed: Course,
-    pub first_token: Course,
+    pub speed: TrendCourse,
+    pub first_token: TrendCourse,
     pub looks: u64,
     /// Card statistics by card name.
     pub cards: BTreeMap<String, CardStats>,
@@ -61,9 +63,9 @@ pub struct CardStats {
     /// Number of readings.
     pub looks: u64,
     /// Over requests, as are the two below.
-    pub celsius: Course,
-    pub megahertz: Course,
-    pub milliwatts: Course,
+    pub celsius: TrendCourse,
+    pub megahertz: TrendCourse,
+    pub milliwatts: TrendCourse,
     /// Maximum clock by the driver.
     pub most_megahertz: Option<u32>,
     /// Number of readings in which the card was throttled, by reason.
@@ -79,7 +81,7 @@ pub struct Judged<'a> {
     pub peak: Bytes,
     #[serde(flatten)]
     pub trend: Trend,
-    pub steps: Vec<Step>,
+    pub steps: Vec<TrendStep>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -167,12 +169,12 @@ impl State {
     /// Starts a new series for every figure, because the process they belong to has ended.
     pub fn begin_series(&mut self) {
         for figure in &mut self.figures {
-            figure.series = Series::default();
+            figure.series = TrendSeries::default();
         }
     }
 
     /// Adds the results of a round.
-    pub fn add(&mut self, mut tally: Tally) {
+    pub fn add(&mut self, mut tally: RoundTally) {
         self.rounds += 1;
         self.requests += tally.answered + tally.failures();
         self.prompt_tokens += tally.prompt_tokens;
@@ -202,15 +204,15 @@ impl State {
         for (name, held) in look {
             let place = self.figures.iter().position(|figure| figure.name == name);
             let place = place.unwrap_or_else(|| {
-                self.figures.push(Named {
+                self.figures.push(NamedModel {
                     name,
-                    series: Series::default(),
-                    course: Course::default(),
+                    series: TrendSeries::default(),
+                    course: TrendCourse::default(),
                 });
                 self.figures.len() - 1
             });
             let figure = &mut self.figures[place];
-            figure.series.push(Point { at, held });
+            figure.series.push(TrendPoint { at, held });
             figure.course.push(at, held.get());
         }
         // Bounds the state file, should figure names change from look to look.
@@ -248,12 +250,12 @@ impl State {
     pub fn judged(&self, negligible: f64) -> Vec<Judged<'_>> {
         // The number of figures corrects for testing several at once: one of many looks like a leak by
         // chance.
-        let judging = Judging {
+        let judging = TrendTest {
             figures: self.figures.len(),
             negligible,
-            ..Judging::default()
+            ..TrendTest::default()
         };
-        let held = |point: Option<&Point>| point.map_or(Bytes::ZERO, |point| point.held);
+        let held = |point: Option<&TrendPoint>| point.map_or(Bytes::ZERO, |point| point.held);
         self.figures
             .iter()
             .map(|figure| {
@@ -315,10 +317,10 @@ mod tests {
     fn state(rounds: u64) -> State {
         let mut state = State::new("http://a:1".to_owned(), "m".to_owned());
         for round in 0..rounds {
-            let mut tally = Tally {
+            let mut tally = RoundTally {
                 answered: 20,
                 speeds: vec![100.0],
-                ..Tally::default()
+                ..RoundTally::default()
             };
             if round >= rounds / 2 {
                 tally.speeds = vec![80.0];

@@ -6,10 +6,10 @@ use bytes::Bytes as Body;
 use plimsoll_base::Bytes;
 use tokio::time::sleep;
 
-use super::answer::{Answer, Failure};
+use super::answer::{LoadAnswer, LoadFailure};
 use super::figures::Figures;
-use super::prompt::{Prompt, Yardstick};
-use super::server::Server;
+use super::prompt::{Prompt, WordLength};
+use super::server::LoadTarget;
 
 /// Time for a server to release memory after an answer.
 const CALM: Duration = Duration::from_millis(200);
@@ -20,7 +20,7 @@ pub struct Depth {
     pub asked: u64,
     /// Prompt tokens by the server's count.
     pub tokens: u64,
-    pub outcome: Result<Speeds, Failure>,
+    pub outcome: Result<Speeds, LoadFailure>,
     /// Memory after the answer.
     pub held: Vec<(String, Bytes)>,
 }
@@ -46,7 +46,7 @@ pub struct Sweep {
 /// A server with its model loaded.
 #[derive(Clone, Debug)]
 pub struct Warm {
-    yardstick: Yardstick,
+    yardstick: WordLength,
     before: Vec<(String, Bytes)>,
     /// The server's process, if visible.
     pub pid: Option<u32>,
@@ -55,7 +55,11 @@ pub struct Warm {
 }
 
 /// Loads the model, and measures memory before the first depth.
-pub async fn warm_up(server: &Server, patience: Duration, figures: &mut Figures) -> Result<Warm, Failure> {
+pub async fn warm_up(
+    server: &LoadTarget,
+    patience: Duration,
+    figures: &mut Figures,
+) -> Result<Warm, LoadFailure> {
     server.begin(patience).await?;
     let yardstick = server.yardstick(patience).await;
     let build = server.build().await;
@@ -71,7 +75,7 @@ pub async fn warm_up(server: &Server, patience: Duration, figures: &mut Figures)
 
 /// Sends one prompt per depth, the shallowest first, until one fails. `told` is called with each result.
 pub async fn sweep(
-    server: &Server,
+    server: &LoadTarget,
     warm: &Warm,
     depths: &[u64],
     (answer, patience): (u64, Duration),
@@ -122,7 +126,7 @@ pub async fn sweep(
     sweep
 }
 
-fn request(server: &Server, yardstick: Yardstick, depth: u64, answer: u64, nonce: u64) -> Body {
+fn request(server: &LoadTarget, yardstick: WordLength, depth: u64, answer: u64, nonce: u64) -> Body {
     let prompt = Prompt {
         depth,
         answer,
@@ -133,7 +137,7 @@ fn request(server: &Server, yardstick: Yardstick, depth: u64, answer: u64, nonce
 }
 
 impl Speeds {
-    fn of(answer: &Answer) -> Self {
+    fn of(answer: &LoadAnswer) -> Self {
         // Cached tokens cost no time; counting them would overstate the speed.
         let fresh = answer
             .prompt_tokens

@@ -17,14 +17,14 @@ use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep, sleep_until};
 
-use super::{Child, ChildEvent, Order};
-use crate::control::State;
+use super::{Child, ChildEvent, StopOrder};
+use crate::control::LaunchState;
 use crate::end::{EndCause, kernel_oom_kills};
 use crate::health::{Announced, Announcement};
 use crate::lines::Lines;
 use crate::log_ring::{Log, LogSource};
 use crate::port_owner::PortOwner;
-use crate::process::Process;
+use crate::process::ProcessHandle;
 use crate::spawn::{ChildSpec, LaunchError, Readiness};
 use crate::{control, health};
 
@@ -43,7 +43,7 @@ const EVENTS: usize = 64;
 /// Starts the task that owns the child.
 pub(crate) fn supervise(
     spec: ChildSpec,
-    mut process: Process,
+    mut process: ProcessHandle,
     log: Log,
 ) -> Result<(Child, mpsc::Receiver<ChildEvent>), LaunchError> {
     let pid = process.id();
@@ -99,11 +99,11 @@ enum Phase {
 
 struct Supervisor {
     spec: ChildSpec,
-    process: Process,
+    process: ProcessHandle,
     stdin: Option<ChildStdin>,
     stdout: Lines<ChildStdout>,
     stderr: Lines<ChildStderr>,
-    orders: mpsc::UnboundedReceiver<Order>,
+    orders: mpsc::UnboundedReceiver<StopOrder>,
     events: mpsc::Sender<ChildEvent>,
     log: Log,
     phase: Phase,
@@ -167,19 +167,20 @@ impl Supervisor {
         }
     }
 
-    async fn change(&mut self, state: State) {
+    async fn change(&mut self, state: LaunchState) {
         match state {
-            State::Loading(progress) => {
+            LaunchState::Loading(progress) => {
                 // Progress may be lost where the owner is slow; states may not.
                 let _ = self.events.try_send(ChildEvent::Progress(progress));
             }
             // A ready line does not prove that the port is the child's: another user's process may have bound
             // it first.
-            State::Ready(payload) => match PortOwner::new(self.spec.port, self.process.id()).stranger() {
+            LaunchState::Ready(payload) => match PortOwner::new(self.spec.port, self.process.id()).stranger()
+            {
                 Some(uid) => self.refuse_port(uid),
                 None => self.become_ready(payload).await,
             },
-            State::Sleeping(payload) => {
+            LaunchState::Sleeping(payload) => {
                 let _ = self.events.send(ChildEvent::Sleeping(payload)).await;
             }
         }
@@ -248,11 +249,11 @@ impl Supervisor {
         self.kill();
     }
 
-    async fn obey(&mut self, order: Option<Order>) {
+    async fn obey(&mut self, order: Option<StopOrder>) {
         match order {
-            Some(Order::Stop { within }) => self.stop(within).await,
+            Some(StopOrder::Stop { within }) => self.stop(within).await,
             // A dropped handle is an order too.
-            Some(Order::Kill) | None => {
+            Some(StopOrder::Kill) | None => {
                 self.cause = EndCause::AskedAndKilled;
                 self.kill();
             }

@@ -19,9 +19,9 @@ pub enum HomeError {
 
 /// The directory that Plimsoll owns.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Home(PathBuf);
+pub struct EngineHome(PathBuf);
 
-impl Home {
+impl EngineHome {
     pub fn from_environment() -> Result<Self, HomeError> {
         Self::choose(|name| env::var_os(name).filter(|value| !value.is_empty()))
     }
@@ -67,8 +67,8 @@ mod tests {
 
     use super::*;
 
-    fn chosen(set: &[(&str, &str)]) -> Result<Home, HomeError> {
-        Home::choose(|name| {
+    fn chosen(set: &[(&str, &str)]) -> Result<EngineHome, HomeError> {
+        EngineHome::choose(|name| {
             set.iter()
                 .find(|(key, _)| *key == name)
                 .map(|(_, value)| value.into())
@@ -78,11 +78,14 @@ mod tests {
     #[test]
     fn our_own_variable_wins_over_the_desktop_one_and_that_over_the_home_directory() {
         let all = [("PLIMSOLL_HOME", "/p"), ("XDG_DATA_HOME", "/x"), ("HOME", "/h")];
-        assert_eq!(chosen(&all).unwrap(), Home::at(Path::new("/p")));
-        assert_eq!(chosen(&all[1..]).unwrap(), Home::at(Path::new("/x/plimsoll")));
+        assert_eq!(chosen(&all).unwrap(), EngineHome::at(Path::new("/p")));
+        assert_eq!(
+            chosen(&all[1..]).unwrap(),
+            EngineHome::at(Path::new("/x/plimsoll"))
+        );
         assert_eq!(
             chosen(&all[2..]).unwrap(),
-            Home::at(Path::new("/h/.local/share/plimsoll"))
+            EngineHome::at(Path::new("/h/.local/share/plimsoll"))
         );
     }
 

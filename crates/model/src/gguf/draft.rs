@@ -68,7 +68,7 @@ impl DraftTensor {
 
 /// A header to be.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Draft {
+pub struct DraftHeader {
     pub version: u32,
     pub big_endian: bool,
     pub alignment: u64,
@@ -76,7 +76,7 @@ pub struct Draft {
     pub tensors: Vec<DraftTensor>,
 }
 
-impl Default for Draft {
+impl Default for DraftHeader {
     fn default() -> Self {
         Self {
             version: 3,
@@ -88,7 +88,7 @@ impl Default for Draft {
     }
 }
 
-impl Draft {
+impl DraftHeader {
     pub fn put(&mut self, key: impl Into<String>, datum: impl Into<Datum>) {
         self.entries.push((key.into(), datum.into()));
     }

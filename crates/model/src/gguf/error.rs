@@ -6,7 +6,7 @@ use super::value_type::ValueType;
 
 /// The element that was being read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Place<'a> {
+pub(super) enum GgufPlace<'a> {
     Magic,
     Version,
     TensorCount,
@@ -20,7 +20,7 @@ pub(super) enum Place<'a> {
     Tensor(&'a str),
 }
 
-impl fmt::Display for Place<'_> {
+impl fmt::Display for GgufPlace<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Magic => f.write_str("the magic number"),

@@ -9,7 +9,7 @@ pub(super) struct Gap {
 
 /// Elements of an array that are being left out.
 #[derive(Debug)]
-pub(super) struct Run {
+pub(super) struct GapRun {
     pub(super) key: String,
     /// Offset of the first in the file.
     pub(super) start: u64,

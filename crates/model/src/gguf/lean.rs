@@ -62,7 +62,7 @@ fn place(span: &Range<u64>) -> Option<Range<usize>> {
 #[cfg(test)]
 mod tests {
     use super::super::tests::two_tensors;
-    use super::super::{Draft, Header};
+    use super::super::{DraftHeader, Header};
     use super::*;
     use crate::{Dialect, Model};
 
@@ -74,10 +74,10 @@ mod tests {
     #[test]
     fn the_words_are_gone_and_everything_else_is_as_it_was() {
         for big_endian in [false, true] {
-            let mut draft = Draft {
+            let mut draft = DraftHeader {
                 big_endian,
                 alignment: 64,
-                ..Draft::default()
+                ..DraftHeader::default()
             };
             draft.put("general.architecture", "bert");
             draft.put("tokenizer.ggml.model", "bert");

@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::VOCABULARY;
 use super::cursor::{Cursor, number};
-use super::error::{GgufError, Place, shortened};
+use super::error::{GgufError, GgufPlace, shortened};
 use super::value_type::ValueType;
 
 /// A value as read.
@@ -78,7 +78,7 @@ impl<'a> Array<'a> {
 
 /// Reads the value of `key`.
 pub(super) fn read<'a>(cursor: &mut Cursor<'a>, key: &'a str) -> Result<(ValueType, Value<'a>), GgufError> {
-    let place = Place::Value(key);
+    let place = GgufPlace::Value(key);
     let kind = read_type(cursor, key)?;
     let value = match kind.width() {
         Some(width) => scalar(kind, cursor.unsigned(width, place)?),
@@ -90,7 +90,7 @@ pub(super) fn read<'a>(cursor: &mut Cursor<'a>, key: &'a str) -> Result<(ValueTy
 
 fn read_type(cursor: &mut Cursor<'_>, key: &str) -> Result<ValueType, GgufError> {
     let offset = cursor.offset();
-    let id = cursor.u32(Place::Value(key))?;
+    let id = cursor.u32(GgufPlace::Value(key))?;
     ValueType::from_id(id).ok_or_else(|| GgufError::ValueType {
         key: shortened(key),
         id,
@@ -99,7 +99,7 @@ fn read_type(cursor: &mut Cursor<'_>, key: &str) -> Result<ValueType, GgufError>
 }
 
 fn read_array<'a>(cursor: &mut Cursor<'a>, key: &str) -> Result<Array<'a>, GgufError> {
-    let place = Place::Value(key);
+    let place = GgufPlace::Value(key);
     let element = read_type(cursor, key)?;
     let count = cursor.u64(place)?;
     let offset = cursor.offset();

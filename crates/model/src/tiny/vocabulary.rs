@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-use crate::gguf::{Datum, Draft, ValueType};
+use crate::gguf::{Datum, DraftHeader, ValueType};
 
 /// The token that ends an answer.
 pub(super) const END: u32 = 2;
@@ -95,7 +95,7 @@ impl Vocabulary {
     }
 
     /// Writes the keys `tokenizer.*`.
-    pub fn put(&self, draft: &mut Draft) {
+    pub fn put(&self, draft: &mut DraftHeader) {
         let texts = self.tokens.iter().map(|token| token.text.clone().into_bytes());
         let scores = self.tokens.iter().map(|token| token.score.to_bits().into());
         let kinds = self.tokens.iter().map(|token| token.kind.into());

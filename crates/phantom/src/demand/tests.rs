@@ -1,13 +1,13 @@
 //! Against what an H200 was seen to ask for (`data/traces`), and against sums worked out from the source.
 
-use plimsoll_pool::demand::Engine;
+use plimsoll_pool::demand::DemandRules;
 
 use super::*;
 use crate::kinds::{Glu, Type};
 use crate::made::{H200 as H200_NEW, Operands, gated, operation, orphan, tensor, view};
 
 const H200: Rules = Rules {
-    engine: Engine::Copying,
+    engine: DemandRules::Copying,
     ..H200_NEW
 };
 

@@ -7,7 +7,7 @@
 use super::decoder::Decoder;
 use super::graph::Id;
 use super::model_layers::Layer;
-use super::recurrent::Carried;
+use super::recurrent::RecurrentState;
 
 /// Tokens of a chunk without the kernel.
 const CHUNK: u64 = 64;
@@ -93,7 +93,7 @@ impl Decoder<'_> {
         block: &Layer<'_>,
         mixed: Id,
         heads: DeltaHeads,
-    ) -> Option<(Id, Carried)> {
+    ) -> Option<(Id, RecurrentState)> {
         let sizes = self.scan_sizes(block)?;
         let (channels, taps) = (sizes.channels, sizes.taps);
         let shape = [channels, self.each(), self.sequences(), 1];
@@ -157,7 +157,7 @@ impl Decoder<'_> {
     }
 
     /// `build_delta_net_fused`: one result holds the outputs and the states after them.
-    fn fused_net(&mut self, block: &Layer<'_>, r: &Recurrence, state: Id, carried: &Carried) -> Id {
+    fn fused_net(&mut self, block: &Layer<'_>, r: &Recurrence, state: Id, carried: &RecurrentState) -> Id {
         let [length, heads, each, sequences] = self.graph.shape(r.value);
         let snapshots = self.snapshots();
         let states = snapshots.saturating_mul(length).saturating_mul(sequences);
@@ -180,7 +180,7 @@ impl Decoder<'_> {
     }
 
     /// `build_delta_net_chunking`.
-    fn chunked_net(&mut self, r: &Recurrence, state: Id, carried: &Carried) -> Id {
+    fn chunked_net(&mut self, r: &Recurrence, state: Id, carried: &RecurrentState) -> Id {
         let [length, heads, each, sequences] = self.graph.shape(r.value);
         let chunks = self.chunks(r);
         let (output, state) = self.over_chunks(&chunks, state);

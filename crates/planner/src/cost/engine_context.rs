@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use plimsoll_flags::{FlashAttention, Wish};
+use plimsoll_flags::{FlashAttention, ModelParams};
 use plimsoll_model::{Model, Tensor};
 
 use crate::compute::{self, ModelLayers};
@@ -73,8 +73,8 @@ impl<'a> EngineContext<'a> {
 }
 
 /// The flags for a draft model, as flags for a model of its own.
-pub(crate) fn draft_wish(wish: &Wish) -> Wish {
-    Wish {
+pub(crate) fn draft_wish(wish: &ModelParams) -> ModelParams {
+    ModelParams {
         gpu_layers: wish.draft_gpu_layers,
         cache_key: wish.draft_cache_key,
         cache_value: wish.draft_cache_value,

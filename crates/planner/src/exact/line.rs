@@ -25,7 +25,7 @@ pub enum BufferKind {
 
 /// The place of a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Place {
+pub enum BufferPlace {
     /// `CUDA0` is 0.
     Card(usize),
     Host,
@@ -34,13 +34,13 @@ pub enum Place {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum EngineLogLine<'a> {
     Buffer {
-        place: Place,
+        place: BufferPlace,
         kind: BufferKind,
         bytes: Bytes,
     },
     /// A row of `llama-fit-params --fit-print`: whole mebibytes, rounded down.
     Row {
-        place: Place,
+        place: BufferPlace,
         weights: Bytes,
         cache: Bytes,
         compute: Bytes,
@@ -197,12 +197,12 @@ fn kind_of(words: &str) -> BufferKind {
 }
 
 /// `CUDA0` is a card; `CUDA_Host`, `CPU`, `CPU_Mapped` and the like are the host's.
-fn place_of(name: &str) -> Option<Place> {
+fn place_of(name: &str) -> Option<BufferPlace> {
     if let Some(number) = name.strip_prefix("CUDA").and_then(|number| number.parse().ok()) {
-        return Some(Place::Card(number));
+        return Some(BufferPlace::Card(number));
     }
     let of_the_host = name == "Host" || name.starts_with("CPU") || name.ends_with("_Host");
-    of_the_host.then_some(Place::Host)
+    of_the_host.then_some(BufferPlace::Host)
 }
 
 /// A decimal number of mebibytes with up to four places, to the nearest byte.

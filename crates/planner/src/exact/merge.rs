@@ -2,11 +2,11 @@
 
 use plimsoll_base::{Bytes, Card, CardKind, Reason, Source};
 
-use super::line::{BufferKind, Place};
+use super::line::{BufferKind, BufferPlace};
 use super::transcript::Transcript;
 use crate::cost::{PlanCalculator, RequestCost};
-use crate::fit::Priced;
-use crate::outcome::{HostTerms, Plan, Term, Terms};
+use crate::fit::PlanPrice;
+use crate::outcome::{HostTerms, Plan, PlanTerm, Terms};
 use crate::request::PlanRequest;
 use crate::{PlanError, assemble, reasons};
 
@@ -37,7 +37,7 @@ pub fn priced(
     request: &PlanRequest<'_>,
     transcript: &Transcript,
     program: &str,
-) -> Result<Priced, PlanError> {
+) -> Result<PlanPrice, PlanError> {
     Ok(merged(request, transcript, &PlanCalculator::new(request)?, program)?.into())
 }
 
@@ -67,9 +67,9 @@ fn merged(
         // The engine numbers only CUDA cards; host memory among the request's cards is none of them.
         let number = request.cards[..index].iter().filter(|card| cuda(card)).count();
         let place = if cuda(card) {
-            Place::Card(number)
+            BufferPlace::Card(number)
         } else {
-            Place::Host
+            BufferPlace::Host
         };
         replace(terms, transcript, place, &source);
     }
@@ -78,10 +78,10 @@ fn merged(
     Ok(cost)
 }
 
-fn replace(terms: &mut Terms, transcript: &Transcript, place: Place, source: &Source) {
+fn replace(terms: &mut Terms, transcript: &Transcript, place: BufferPlace, source: &Source) {
     let said = |kinds: &[BufferKind]| {
         let bytes = kinds.iter().map(|&kind| transcript.sum(place, kind)).sum();
-        Term::new(bytes, source.clone())
+        PlanTerm::new(bytes, source.clone())
     };
     terms.weights = said(&[BufferKind::Weights, BufferKind::Adapter]);
     terms.kv = said(&[BufferKind::Cache]);
@@ -90,16 +90,16 @@ fn replace(terms: &mut Terms, transcript: &Transcript, place: Place, source: &So
 }
 
 fn replace_host(terms: &mut HostTerms, transcript: &Transcript, source: &Source) {
-    let said = |kind| Term::new(transcript.sum(Place::Host, kind), source.clone());
-    let adapters = transcript.sum(Place::Host, BufferKind::Adapter);
-    let other = transcript.sum(Place::Host, BufferKind::Other);
-    terms.weights = Term::new(
-        transcript.sum(Place::Host, BufferKind::Weights) + adapters,
+    let said = |kind| PlanTerm::new(transcript.sum(BufferPlace::Host, kind), source.clone());
+    let adapters = transcript.sum(BufferPlace::Host, BufferKind::Adapter);
+    let other = transcript.sum(BufferPlace::Host, BufferKind::Other);
+    terms.weights = PlanTerm::new(
+        transcript.sum(BufferPlace::Host, BufferKind::Weights) + adapters,
         source.clone(),
     );
     terms.kv = said(BufferKind::Cache);
-    terms.compute = Term::new(
-        transcript.sum(Place::Host, BufferKind::Compute) + other,
+    terms.compute = PlanTerm::new(
+        transcript.sum(BufferPlace::Host, BufferKind::Compute) + other,
         source.clone(),
     );
     terms.output = said(BufferKind::Output);

@@ -5,8 +5,8 @@
 
 use plimsoll_base::Bytes;
 
-use super::line::{self, BufferKind, EngineLogLine, Place};
-use super::refusal::Refusal;
+use super::line::{self, BufferKind, BufferPlace, EngineLogLine};
+use super::refusal::EngineRefusal;
 
 /// More buffers than any engine has: one for each device, cache and context.
 const MOST_BUFFERS: usize = 4096;
@@ -16,7 +16,7 @@ const MOST_COMPLAINTS: usize = 32;
 /// One buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Buffer {
-    pub place: Place,
+    pub place: BufferPlace,
     pub kind: BufferKind,
     pub bytes: Bytes,
     /// The context or projector that it belongs to, counted from 1; 0 is before any.
@@ -71,7 +71,7 @@ impl Transcript {
                 self.add(place, BufferKind::Compute, compute);
                 self.coarse = true;
                 // The host's row comes last.
-                self.ready |= place == Place::Host;
+                self.ready |= place == BufferPlace::Host;
             }
             EngineLogLine::Reserved => self.reserved = true,
             EngineLogLine::Begins => self.parts = self.parts.saturating_add(1),
@@ -91,7 +91,7 @@ impl Transcript {
         }
     }
 
-    fn add(&mut self, place: Place, kind: BufferKind, bytes: Bytes) {
+    fn add(&mut self, place: BufferPlace, kind: BufferKind, bytes: Bytes) {
         let buffer = Buffer {
             place,
             kind,
@@ -123,7 +123,7 @@ impl Transcript {
     }
 
     /// The sum of the buffers of one purpose in one place.
-    pub fn sum(&self, place: Place, kind: BufferKind) -> Bytes {
+    pub fn sum(&self, place: BufferPlace, kind: BufferKind) -> Bytes {
         let of = |buffer: &&Buffer| (buffer.place, buffer.kind) == (place, kind);
         self.buffers.iter().filter(of).map(|buffer| buffer.bytes).sum()
     }
@@ -167,7 +167,7 @@ impl Transcript {
     }
 
     /// The cause, for an engine that ended before it was ready.
-    pub fn refusal(&self) -> Refusal {
-        Refusal::from_complaints(&self.complaints)
+    pub fn refusal(&self) -> EngineRefusal {
+        EngineRefusal::from_complaints(&self.complaints)
     }
 }

@@ -5,8 +5,8 @@
 
 use plimsoll_base::Bytes;
 
-use super::change::{Change, changed};
-use super::price::{Priced, slack_of};
+use super::change::{RequestChange, changed};
+use super::price::{PlanPrice, slack_of};
 use crate::kv::{self, CacheKind};
 use crate::latent::LatentAttention;
 use crate::layout::DeviceLayout;
@@ -22,7 +22,7 @@ pub(crate) struct QuickEstimate<'a> {
 
 impl<'a> QuickEstimate<'a> {
     /// `None` where the request cannot be laid out.
-    pub(crate) fn new(request: &'a PlanRequest<'a>, asked: &Priced) -> Option<Self> {
+    pub(crate) fn new(request: &'a PlanRequest<'a>, asked: &PlanPrice) -> Option<Self> {
         let held = held(request)?;
         let rest = |(card, held): (usize, &Bytes)| asked.peak(card).saturating_sub(*held);
         Some(Self {
@@ -31,7 +31,7 @@ impl<'a> QuickEstimate<'a> {
         })
     }
 
-    pub(crate) fn slack(&self, changes: &[Change]) -> Option<i64> {
+    pub(crate) fn slack(&self, changes: &[RequestChange]) -> Option<i64> {
         let wish = changed(self.request.wish, changes);
         let held = held(&PlanRequest {
             wish: &wish,

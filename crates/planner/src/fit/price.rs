@@ -6,7 +6,7 @@
 
 use plimsoll_base::{Bytes, Card};
 
-use super::change::{Change, changed};
+use super::change::{RequestChange, changed};
 use crate::cost::{self, PlanCalculator, RequestCost};
 use crate::error::PlanError;
 use crate::outcome::{HostTerms, Terms};
@@ -57,13 +57,13 @@ pub(super) fn headroom(card: &Card, terms: &Terms) -> i64 {
 pub trait Price {
     type Error: std::fmt::Display;
 
-    fn price(&self, changes: &[Change], cards: &[Card]) -> Result<Priced, Self::Error>;
+    fn price(&self, changes: &[RequestChange], cards: &[Card]) -> Result<Priced, Self::Error>;
 
     /// Announces the next questions on the request's cards, which an implementation may answer in parallel.
-    fn foresee(&self, _questions: &[Vec<Change>]) {}
+    fn foresee(&self, _questions: &[Vec<RequestChange>]) {}
 
     /// Quick estimate of free memory after these changes; only a starting point for the search.
-    fn estimate(&self, _changes: &[Change]) -> Option<i64> {
+    fn estimate(&self, _changes: &[RequestChange]) -> Option<i64> {
         None
     }
 
@@ -80,7 +80,7 @@ pub struct Formulas<'a>(pub PlanRequest<'a>);
 impl Price for Formulas<'_> {
     type Error = PlanError;
 
-    fn price(&self, changes: &[Change], cards: &[Card]) -> Result<Priced, PlanError> {
+    fn price(&self, changes: &[RequestChange], cards: &[Card]) -> Result<Priced, PlanError> {
         let wish = changed(self.0.wish, changes);
         let request = PlanRequest {
             wish: &wish,

@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 use plimsoll_flags::GpuLayers;
 
 use super::answer::Dimension;
-use super::change::{Change, saturated};
+use super::change::{RequestChange, saturated};
 use super::search::{FitBound, Foresee, LargestSearch, smallest};
 use crate::request::PlanRequest;
 use crate::reserve::{CELLS, MOST_SEQUENCES, Reserve};
@@ -96,17 +96,17 @@ impl FitScale {
     }
 
     /// The change that a number of steps stands for.
-    pub(super) fn change(&self, steps: u64) -> Change {
+    pub(super) fn change(&self, steps: u64) -> RequestChange {
         let value = saturated(self.value(steps));
         match self.dimension {
-            Dimension::Context => Change::Context(value),
-            Dimension::MicroBatch => Change::micro_batch(value, self.batch),
-            Dimension::Slots => Change::Slots {
+            Dimension::Context => RequestChange::Context(value),
+            Dimension::MicroBatch => RequestChange::micro_batch(value, self.batch),
+            Dimension::Slots => RequestChange::Slots {
                 slots: value,
                 context: Some(saturated(steps.saturating_mul(self.per_slot))),
             },
-            Dimension::Layers => Change::Layers(value),
-            Dimension::Experts | Dimension::Cache | Dimension::Split => Change::ExpertsOnHost(value),
+            Dimension::Layers => RequestChange::Layers(value),
+            Dimension::Experts | Dimension::Cache | Dimension::Split => RequestChange::ExpertsOnHost(value),
         }
     }
 

@@ -6,9 +6,9 @@
 use plimsoll_base::CardKind;
 use plimsoll_flags::GpuLayers;
 
-use super::answer::{Answer, Dimension, FitQuestion, inapplicable, nothing, spare};
-use super::change::{Change, saturated};
-use super::price::{Price, Priced, headroom};
+use super::answer::{Dimension, FitAnswer, FitQuestion, inapplicable, nothing, spare};
+use super::change::{RequestChange, saturated};
+use super::price::{CostModel, PlanPrice, headroom};
 
 /// Moves of layers before a division is final.
 const MOVES: usize = 48;
@@ -19,14 +19,14 @@ struct Division {
     /// Their positions among the request's cards.
     positions: Vec<usize>,
     layers: Vec<u32>,
-    priced: Priced,
+    priced: PlanPrice,
     /// Of the cards in use, in their order.
     headrooms: Vec<i64>,
 }
 
 impl Division {
-    fn change(&self) -> Change {
-        Change::Cards {
+    fn change(&self) -> RequestChange {
+        RequestChange::Cards {
             numbers: self.numbers.clone(),
             layers: self.layers.clone(),
         }
@@ -37,7 +37,7 @@ impl Division {
     }
 }
 
-pub(super) fn answer<P: Price>(question: &FitQuestion<'_, P>) -> Answer {
+pub(super) fn answer<P: CostModel>(question: &FitQuestion<'_, P>) -> FitAnswer {
     let request = question.request;
     let cuda: Vec<usize> = (0..request.cards.len())
         .filter(|&card| request.cards[card].kind == CardKind::Cuda)
@@ -70,7 +70,7 @@ pub(super) fn answer<P: Price>(question: &FitQuestion<'_, P>) -> Answer {
     nothing(Dimension::Split, &text)
 }
 
-fn fitting<P: Price>(question: &FitQuestion<'_, P>, division: &Division) -> Answer {
+fn fitting<P: CostModel>(question: &FitQuestion<'_, P>, division: &Division) -> FitAnswer {
     let flags = division.change().flags().join(" ");
     let cards = question.lines(&division.priced);
     let used: Vec<_> = division
@@ -82,7 +82,7 @@ fn fitting<P: Price>(question: &FitQuestion<'_, P>, division: &Division) -> Answ
         1 => "one card is enough".to_owned(),
         count => format!("{count} cards are needed"),
     };
-    Answer {
+    FitAnswer {
         asked: question.request.wish.devices.join(",").into(),
         best: Some(flags.as_str().into()),
         change: Some(division.change()),
@@ -93,7 +93,7 @@ fn fitting<P: Price>(question: &FitQuestion<'_, P>, division: &Division) -> Answ
 }
 
 /// The best division over `count` cards.
-fn best_on<P: Price>(question: &FitQuestion<'_, P>, cuda: &[usize], count: usize) -> Option<Division> {
+fn best_on<P: CostModel>(question: &FitQuestion<'_, P>, cuda: &[usize], count: usize) -> Option<Division> {
     let cards = question.request.cards;
     let mut numbers: Vec<usize> = (0..cuda.len()).collect();
     numbers.sort_by_key(|&number| (std::cmp::Reverse(cards[cuda[number]].free), number));
@@ -119,13 +119,13 @@ fn best_on<P: Price>(question: &FitQuestion<'_, P>, cuda: &[usize], count: usize
     Some(best)
 }
 
-fn priced<P: Price>(
+fn priced<P: CostModel>(
     question: &FitQuestion<'_, P>,
     cuda: &[usize],
     numbers: &[usize],
     layers: Vec<u32>,
 ) -> Option<Division> {
-    let change = Change::Cards {
+    let change = RequestChange::Cards {
         numbers: numbers.to_vec(),
         layers: layers.clone(),
     };

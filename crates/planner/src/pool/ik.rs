@@ -7,7 +7,7 @@ use plimsoll_base::Bytes;
 use plimsoll_model::{Tensor, TensorType};
 use plimsoll_pool::demand::attention::partial_results;
 use plimsoll_pool::demand::latent::{copied, restored};
-use plimsoll_pool::demand::{Engine, Group};
+use plimsoll_pool::demand::{DemandGroup, DemandRules};
 
 use super::sum;
 use crate::latent::LatentAttention;
@@ -55,7 +55,7 @@ impl LatentPool {
     }
 
     /// Blocks of a prompt, operation by operation: one pass and its attention, or the cache's copy and its attention.
-    pub(super) fn groups(&self, cells: u64) -> [Group<5>; 2] {
+    pub(super) fn groups(&self, cells: u64) -> [DemandGroup<5>; 2] {
         let latent = &self.latent;
         if latent.restores(true, self.tokens) {
             let [vectors, matrix, narrow, product] = self.pass(cells, cells);
@@ -67,7 +67,7 @@ impl LatentPool {
     }
 
     /// Blocks of one pass over `depth` cells, with as many heads as fit it at `cells`.
-    fn pass(&self, cells: u64, depth: u64) -> Group<4> {
+    fn pass(&self, cells: u64, depth: u64) -> DemandGroup<4> {
         let heads = self.latent.heads_a_pass(self.heads, cells);
         let length = heads.saturating_mul(self.latent.restored());
         restored(self.latent.rank(), length, self.key.quantised(), depth)
@@ -93,7 +93,7 @@ impl LatentPool {
         // The kernel counts on a power of two of processors, and on twice as many over a deep cache.
         let counted = 1 << self.processors.max(1).ilog2();
         let waves = if cells < MANY_CELLS { counted } else { 2 * counted };
-        Bytes::new(partial_results(Engine::Ik, blocks * waves, COLUMNS, length))
+        Bytes::new(partial_results(DemandRules::Ik, blocks * waves, COLUMNS, length))
     }
 }
 

@@ -16,7 +16,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use plimsoll_base::Reason;
-use plimsoll_doctor::{Diagnosis, Reader, Source, diagnose};
+use plimsoll_doctor::{Diagnosis, LineSource, LogReader, diagnose};
 use plimsoll_probe::sysroot::Sysroot;
 use serde_json::Value;
 
@@ -63,7 +63,7 @@ pub(crate) struct Arguments {
 
 /// Evidence for the rules, facts to print beside the verdict, and an exit status that replaces the verdict's.
 struct Findings {
-    reader: Reader,
+    reader: LogReader,
     seen: Vec<Reason>,
     status: Option<ExitCode>,
 }
@@ -76,9 +76,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Report> {
         (None, None) => machine::look(&Sysroot::of(arguments.sysroot.as_deref()).map_err(Report::input)?),
     };
     for text in &arguments.context {
-        findings.reader.feed(Source::Context, text.as_bytes());
+        findings.reader.feed(LineSource::Context, text.as_bytes());
         // The reader works on whole lines; without the line feed two texts would become one.
-        findings.reader.feed(Source::Context, b"\n");
+        findings.reader.feed(LineSource::Context, b"\n");
     }
     let mut diagnosis = diagnose(&findings.reader.finish());
     // After the rules, because a plan is only made for causes that a smaller setting can fix.

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 use plimsoll_launch::engine;
-use plimsoll_launch::engine::{EngineProgram, Home, Origin, RELEASE, Step};
+use plimsoll_launch::engine::{EngineOrigin, EngineProgram, Home, InstallStep, RELEASE};
 use serde::Serialize;
 use serde_json::json;
 
@@ -85,13 +85,13 @@ fn list(json: bool) -> Result<(), Report> {
 }
 
 /// Prints the next step of the installation on stderr; a failed write does not stop the installation.
-pub(super) fn report(step: Step, to: &mut impl Write) {
+pub(super) fn report(step: InstallStep, to: &mut impl Write) {
     let _ = match step {
-        Step::WaitForOther => writeln!(to, "another installation is running, waiting for it"),
-        Step::MakeVenv => writeln!(to, "making a Python environment"),
-        Step::FetchWheel => writeln!(to, "fetching xllamacpp {RELEASE} from PyPI (34 MB)"),
-        Step::WriteAdapter => writeln!(to, "writing the llama-server adapter"),
-        Step::AlreadyThere => writeln!(to, "the engine is already there"),
+        InstallStep::WaitForOther => writeln!(to, "another installation is running, waiting for it"),
+        InstallStep::MakeVenv => writeln!(to, "making a Python environment"),
+        InstallStep::FetchWheel => writeln!(to, "fetching xllamacpp {RELEASE} from PyPI (34 MB)"),
+        InstallStep::WriteAdapter => writeln!(to, "writing the llama-server adapter"),
+        InstallStep::AlreadyThere => writeln!(to, "the engine is already there"),
     };
 }
 
@@ -107,7 +107,7 @@ fn show_path(program: &EngineProgram, json: bool) -> Result<(), Report> {
 #[derive(Serialize)]
 struct Row<'a> {
     path: &'a Path,
-    origin: Origin,
+    origin: EngineOrigin,
     kind: Option<&'static str>,
     build: Option<u32>,
     /// Its version line, unchanged.
@@ -136,9 +136,9 @@ impl<'a> Row<'a> {
 
     fn line(&self) -> String {
         let origin = match self.origin {
-            Origin::Configured => "configured",
-            Origin::SearchPath => "on PATH",
-            Origin::Installed => "installed",
+            EngineOrigin::Configured => "configured",
+            EngineOrigin::SearchPath => "on PATH",
+            EngineOrigin::Installed => "installed",
         };
         let build = self
             .build

@@ -13,13 +13,13 @@ use std::process::ExitCode;
 
 use clap::Args;
 use plimsoll_base::{Bytes, Card, CardId};
-use plimsoll_flags::{Options, Program, Wish};
+use plimsoll_flags::{ModelParams, Options, Program};
 use plimsoll_model::{Dialect, Model};
 use plimsoll_planner::{Engine, EngineKind, MeasuredContext, Plan, PlanRequest};
 use plimsoll_probe::contexts;
 use plimsoll_probe::headers::read_model;
 
-use self::exact::Asking;
+use self::exact::ExactQuery;
 use crate::report::{Report, print_as, status, write_file};
 use crate::screen;
 
@@ -37,7 +37,7 @@ pub(crate) struct Arguments {
     /// Search for the largest value that fits: ctx, ub, np, kv, split, ngl, moe, several with commas, or all.
     /// Prints flags to paste on stdout, and the reasons on stderr
     #[arg(long, value_name = "WHAT", num_args = 0..=1, default_missing_value = "all", value_parser = fit::directions)]
-    fit: Option<fit::Directions>,
+    fit: Option<fit::FitDirections>,
     /// Compare the plan with the memory of a running engine: a process id, or the address of a llama-server
     /// or plimsoll serve on this machine
     #[arg(long, value_name = "PID|URL", conflicts_with_all = ["fit", "svg", "html"])]
@@ -88,7 +88,7 @@ fn planned(arguments: &Arguments) -> Result<ExitCode, Report> {
     }
     let options = Options::from_argv(&arguments.flags)?;
     let asking = match &arguments.exact {
-        Some(named) => Some(Asking::open(arguments, named.as_deref(), &options, &cards)?),
+        Some(named) => Some(ExactQuery::open(arguments, named.as_deref(), &options, &cards)?),
         None => None,
     };
     let plan = match &asking {
@@ -131,7 +131,7 @@ fn page(arguments: &Arguments, options: &Options, plan: &Plan, cards: &[Card]) -
     let besides: Vec<u64> = plan.largest_context.into_iter().collect();
     let points = plimsoll_planner::fit::course(
         &request,
-        &plimsoll_planner::fit::Formulas(request),
+        &plimsoll_planner::fit::ClosedForms(request),
         POINTS,
         &besides,
     );
@@ -176,7 +176,12 @@ pub(super) fn made(
 }
 
 /// The same for flags that have been read.
-pub(super) fn wished(wish: &Wish, engine: Engine, program: Program, cards: &[Card]) -> Result<Plan, Report> {
+pub(super) fn wished(
+    wish: &ModelParams,
+    engine: Engine,
+    program: Program,
+    cards: &[Card],
+) -> Result<Plan, Report> {
     let models = Models::read(wish, engine)?;
     Ok(plimsoll_planner::plan(
         &models.request(wish, engine, program, cards),
@@ -194,7 +199,7 @@ struct Models {
 impl Models {
     fn request<'a>(
         &'a self,
-        wish: &'a Wish,
+        wish: &'a ModelParams,
         engine: Engine,
         program: Program,
         cards: &'a [Card],
@@ -211,7 +216,7 @@ impl Models {
         }
     }
 
-    fn read(wish: &Wish, engine: Engine) -> Result<Self, Report> {
+    fn read(wish: &ModelParams, engine: Engine) -> Result<Self, Report> {
         let dialect = match engine.kind {
             EngineKind::LlamaCpp => Dialect::Ggml,
             EngineKind::IkLlamaCpp => Dialect::Ik,

@@ -17,7 +17,7 @@ use clap::Args;
 use plimsoll_base::Card;
 use plimsoll_launch::engine;
 use plimsoll_launch::engine::{EngineProgram, Home};
-use plimsoll_planner::Engine;
+use plimsoll_planner::EngineBuild;
 use plimsoll_serve::Listen;
 use plimsoll_serve::{Daemon, DaemonError, Setup};
 
@@ -47,7 +47,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Report> {
     let home = Home::from_environment()?;
     let engine = install(&home)?;
     // An engine that prints no version still runs the tour; its plan uses the newest formulas.
-    let identity = engine::identify(&engine).map_or(Engine::LLAMA_CPP, |identity| identity.engine);
+    let identity = engine::identify(&engine).map_or(EngineBuild::LLAMA_CPP, |identity| identity.engine);
     title("two models, small enough to be made here");
     let folder = Folder::make(&arguments.folder.unwrap_or_else(|| home.quickstart()))?;
     for member in &folder.pair {
@@ -70,7 +70,7 @@ fn install(home: &Home) -> Result<EngineProgram, Report> {
     Ok(engine)
 }
 
-fn show_plans(folder: &Folder, engine: Engine, budget: &Card) -> Result<(), Report> {
+fn show_plans(folder: &Folder, engine: EngineBuild, budget: &Card) -> Result<(), Report> {
     title(format_args!(
         "the plan: what each will take, read from its header before anything starts; the budget is {}",
         tour::size(budget.total)
@@ -93,7 +93,7 @@ fn setup(folder: &Folder, engine: EngineProgram, budget: &Card, listen: SocketAd
         log_file: None,
         ask: None,
         reclaim_before_load: None,
-        guard: plimsoll_config::GuardWish::default(),
+        guard: plimsoll_config::GuardSettings::default(),
         origins: Vec::new(),
     }
 }

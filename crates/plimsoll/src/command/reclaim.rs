@@ -11,10 +11,12 @@ use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use plimsoll_base::Bytes;
 use plimsoll_config::Launch;
-use plimsoll_flags::Program;
-use plimsoll_host::{Gate, Goal, Verdict};
+use plimsoll_flags::ProgramKind;
+use plimsoll_host::{Gate, ReclaimGoal, StepVerdict};
 use plimsoll_probe::sysroot::Sysroot;
-use plimsoll_reclaim::{Hands, Outcome, Whom, Wish, files_of, reclaim, unit};
+use plimsoll_reclaim::{
+    NeighbourSelection, ReclaimOutcome, ReclaimRequest, RootSteps, files_of, reclaim, unit,
+};
 use plimsoll_serve::Config;
 
 use crate::report::{Report, print, print_as, status};
@@ -52,7 +54,7 @@ pub(crate) struct Arguments {
     gate: Option<Gate>,
     /// Helper for the steps that need root: sudo without a password, or the systemd unit of --print-unit
     #[arg(long, value_name = "HELPER", value_parser = helper())]
-    with: Option<Hands>,
+    with: Option<RootSteps>,
     /// Seconds to wait for guarded processes to answer; one that does not call its driver cannot
     #[arg(long, value_name = "SECS", default_value_t = 2, value_parser = clap::value_parser!(u64).range(0..=3600))]
     wait: u64,
@@ -87,12 +89,12 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Report> {
 }
 
 /// Returns true if the goal is met, or with `--dry-run` would be.
-fn is_met(wish: &Wish, outcome: &Outcome) -> bool {
-    outcome.is_enough() || wish.dry_run && outcome.last.verdict == Verdict::Reachable
+fn is_met(wish: &ReclaimRequest, outcome: &ReclaimOutcome) -> bool {
+    outcome.is_enough() || wish.dry_run && outcome.last.verdict == StepVerdict::Reachable
 }
 
 impl Arguments {
-    fn wish(&self) -> Result<Wish, Report> {
+    fn wish(&self) -> Result<ReclaimRequest, Report> {
         let mut files: Vec<PathBuf> = self.files.iter().flat_map(|path| files_of(path)).collect();
         if let Some(config) = &self.config {
             files.extend(models_of(config)?);
@@ -101,15 +103,15 @@ impl Arguments {
         // pages must not be counted twice.
         files.sort();
         files.dedup();
-        Ok(Wish {
-            goal: Goal {
+        Ok(ReclaimRequest {
+            goal: ReclaimGoal {
                 need: self.need.unwrap_or_default(),
                 order: self.contiguous,
             },
             gate: self.gate,
             files,
             hands: self.hands(),
-            whom: Whom::Everybody,
+            whom: NeighbourSelection::Everybody,
             patience: self.patience(),
             force: self.force,
             // Steps on a captured tree would act on this machine, not on the captured one.
@@ -121,12 +123,12 @@ impl Arguments {
         Duration::from_secs(self.wait)
     }
 
-    fn hands(&self) -> Hands {
+    fn hands(&self) -> RootSteps {
         match &self.with {
             Some(hands) => *hands,
             // Root needs no helper, and sudo or systemd may be missing in a container.
-            None if rustix::process::geteuid().is_root() => Hands::Own,
-            None => Hands::None,
+            None if rustix::process::geteuid().is_root() => RootSteps::Own,
+            None => RootSteps::None,
         }
     }
 }
@@ -138,10 +140,10 @@ fn gate() -> impl TypedValueParser<Value = Gate> {
     })
 }
 
-fn helper() -> impl TypedValueParser<Value = Hands> {
+fn helper() -> impl TypedValueParser<Value = RootSteps> {
     PossibleValuesParser::new(["sudo", "systemd"]).map(|word| match word.as_str() {
-        "sudo" => Hands::Sudo,
-        _ => Hands::Systemd,
+        "sudo" => RootSteps::Sudo,
+        _ => RootSteps::Systemd,
     })
 }
 
@@ -155,7 +157,7 @@ fn models_of(config: &Path) -> Result<Vec<PathBuf>, Report> {
             Launch::Command { options, .. } => options,
         };
         let wish = options
-            .map(|options| options.wish(Program::LlamaServer))
+            .map(|options| options.wish(ProgramKind::LlamaServer))
             .transpose();
         let wish = wish.map_err(|error| Report::new(format!("{}: {error}", entry.name)))?;
         let model = wish.and_then(|wish| wish.model).map(PathBuf::from);

@@ -22,7 +22,7 @@ use std::time::Duration;
 
 use clap::Args;
 use plimsoll_base::{Bytes, Card};
-use plimsoll_config::{GuardWish, GuardedCard};
+use plimsoll_config::{GuardSettings, GuardedCard};
 use plimsoll_launch::{Environment, LaunchError, find_program};
 use plimsoll_probe::folder::OwnedFolder;
 use plimsoll_probe::guard::{PAGES, Preload, preload, unreachable};
@@ -32,11 +32,11 @@ use plimsoll_wire::options::{Contexts, GuardOptions, Uuid};
 use tokio::runtime;
 use tokio::time::timeout;
 
-use self::cards::{Chosen, Wanted};
-use self::child::End;
+use self::cards::{Chosen, RequestedCard};
+use self::child::ChildEnd;
 use self::need::Need;
-use self::summary::Summary;
-use super::rungs::Rungs;
+use self::summary::RunSummary;
+use super::rungs::OomLadder;
 
 use crate::report::{Report, write_file};
 
@@ -62,7 +62,7 @@ cannot be executed, 127 if it does not exist. The terminal sends SIGINT and SIGQ
 pub(crate) struct Arguments {
     /// Card that the program may see, by number, UUID or name, with its budget after `=`; repeatable
     #[arg(long = "card", value_name = "CARD[=SIZE]")]
-    cards: Vec<Wanted>,
+    cards: Vec<RequestedCard>,
     /// Budget on each other card, shared by the program and all processes that it starts, e.g. 4GiB
     #[arg(long, value_name = "SIZE")]
     budget: Option<Bytes>,
@@ -79,7 +79,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
     #[command(flatten)]
-    rungs: Rungs,
+    rungs: OomLadder,
     /// Program to run, with its arguments
     #[arg(last = true, required = true, value_name = "COMMAND")]
     command: Vec<OsString>,
@@ -113,7 +113,7 @@ fn ran(arguments: &Arguments) -> Result<ExitCode, Report> {
 }
 
 /// Runs the program to its end.
-async fn guarded(arguments: &Arguments) -> Result<(Summary<'_>, End), Report> {
+async fn guarded(arguments: &Arguments) -> Result<(RunSummary<'_>, ChildEnd), Report> {
     // The likely failures come first, before a folder is made and a program started.
     let library = library::GUARD.find()?;
     let (program, rest) = program(&arguments.command)?;
@@ -171,7 +171,7 @@ async fn guarded(arguments: &Arguments) -> Result<(Summary<'_>, End), Report> {
     if machine.is_none() && !record.cards().is_empty() {
         machine = timeout(NAMES_WITHIN, look).await.ok();
     }
-    let summary = Summary {
+    let summary = RunSummary {
         command: &arguments.command,
         cards: machine.flatten().map_or_else(Vec::new, |machine| machine.cards),
         record,
@@ -227,7 +227,7 @@ fn needs(
 }
 
 fn options(arguments: &Arguments, chosen: &[Chosen], needs: &[Need]) -> GuardOptions {
-    let wish = GuardWish {
+    let wish = GuardSettings {
         budget: arguments.budget,
         contexts: match (arguments.strict_cards, arguments.report_cards) {
             (true, _) => Some(Contexts::Refuse),

@@ -3,12 +3,12 @@
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use plimsoll_base::Bytes;
-use plimsoll_config::{GuardWish, OnOom, PoolChoice, word};
+use plimsoll_config::{GuardSettings, OnOom, PoolChoice, word};
 use serde::de::DeserializeOwned;
 
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "When an allocation does not fit")]
-pub(crate) struct Rungs {
+pub(crate) struct OomLadder {
     /// Free what guard's own pools hold idle, then retry
     #[arg(long)]
     reuse: bool,
@@ -49,11 +49,11 @@ pub(crate) fn words<T: DeserializeOwned + Clone + Send + Sync + 'static>(
     PossibleValuesParser::new(known).try_map(|text| word(&text).ok_or("no word of this option"))
 }
 
-impl Rungs {
-    pub(crate) fn wish(&self) -> GuardWish {
+impl OomLadder {
+    pub(crate) fn wish(&self) -> GuardSettings {
         // An absent flag must be `None`, not `Some(false)`, which would override the configuration file.
         let said = |flag: bool| flag.then_some(true);
-        GuardWish {
+        GuardSettings {
             reuse: said(self.reuse),
             chunk: self.chunk,
             reclaim: said(self.reclaim),
@@ -65,7 +65,7 @@ impl Rungs {
             on_oom: self.on_oom,
             hide_vmm: said(self.hide_vmm),
             // Budget, mode and contexts come from other options, which `run` and `serve` define differently.
-            ..GuardWish::default()
+            ..GuardSettings::default()
         }
     }
 }

@@ -9,15 +9,15 @@ use std::time::Duration;
 
 use clap::Args;
 use plimsoll_base::{Bytes, Card};
-use plimsoll_config::{GuardMode, GuardWish, ReclaimBeforeLoad};
+use plimsoll_config::{GuardMode, GuardSettings, ReclaimBeforeLoad};
 use plimsoll_launch::PLIMSOLL;
 use plimsoll_scheduler::place::Ledger;
 use plimsoll_serve::Listen;
 use plimsoll_serve::widest;
-use plimsoll_serve::{Check, Daemon, DaemonError, Setup};
+use plimsoll_serve::{ConfigCheck, Daemon, DaemonError, Setup};
 use tokio::runtime::{self, LocalOptions};
 
-use super::rungs::{Rungs, words};
+use super::rungs::{OomLadder, words};
 use crate::report::{Report, print, status};
 
 const MORE: &str = "\
@@ -78,7 +78,7 @@ pub(crate) struct Arguments {
     #[arg(long = "allow-origin", value_name = "ORIGIN")]
     origins: Vec<String>,
     #[command(flatten)]
-    rungs: Rungs,
+    rungs: OomLadder,
 }
 
 pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Report> {
@@ -90,7 +90,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Report> {
         reserve: arguments.reserve,
         engine: arguments.engine,
         log_file: arguments.log_file,
-        guard: GuardWish {
+        guard: GuardSettings {
             mode: arguments.guard,
             ..arguments.rungs.wish()
         },
@@ -100,7 +100,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Report> {
     };
     // `--check` ends at once, so it needs no restart for the allocator.
     if arguments.check {
-        return on_one_thread(async { Ok(print_check(&Check::of(setup).await.map_err(of_daemon)?)) });
+        return on_one_thread(async { Ok(print_check(&ConfigCheck::of(setup).await.map_err(of_daemon)?)) });
     }
     fix_allocator_thresholds();
     on_one_thread(async {
@@ -121,7 +121,7 @@ pub(super) fn of_daemon(error: DaemonError) -> Report {
 }
 
 /// Prints one line for each card and each model on stdout.
-fn print_check(check: &Check) -> ExitCode {
+fn print_check(check: &ConfigCheck) -> ExitCode {
     // A closed stdout must not change the exit status.
     let say = |line: String| drop(print(line + "\n"));
     // The ledger of the scheduler computes the limits, so `--check` and admission cannot disagree.

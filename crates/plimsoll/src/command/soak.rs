@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use plimsoll_lab::load::{
-    Beside, Figures, Limit, Round, Server, Settings, State, Target, Yardstick, soak, stopped,
+    Beside, Figures, LoadTarget, Round, SoakLimit, SoakSettings, State, Target, WordLength, soak, stopped,
 };
 use plimsoll_probe::Sampler;
 use plimsoll_probe::process::Process;
@@ -188,7 +188,7 @@ async fn held(arguments: &Arguments) -> Result<Rendered, Report> {
 }
 
 /// Asks the server for its models, and finds its process.
-async fn meet(arguments: &Arguments) -> Result<(Server, Figures), Report> {
+async fn meet(arguments: &Arguments) -> Result<(LoadTarget, Figures), Report> {
     let sampler = Sampler::start()?;
     // A wrong process id would show flat memory, which looks like a server without a leak.
     if let Some(pid) = arguments.pid.filter(|pid| Process::find(*pid).is_none()) {
@@ -198,7 +198,7 @@ async fn meet(arguments: &Arguments) -> Result<(Server, Figures), Report> {
     }
     let target = arguments.target.clone();
     let named = target.to_string();
-    let server = Server::meet(
+    let server = LoadTarget::meet(
         target,
         arguments.api_key.clone(),
         arguments.model.clone(),
@@ -210,14 +210,14 @@ async fn meet(arguments: &Arguments) -> Result<(Server, Figures), Report> {
     Ok((server, Figures::new(sampler).await))
 }
 
-fn settings(arguments: &Arguments) -> Settings {
+fn settings(arguments: &Arguments) -> SoakSettings {
     // With a time limit alone, the default number of requests would end the soak early.
     let requests = match arguments.time {
         Some(_) => arguments.requests,
         None => arguments.requests.or(Some(REQUESTS)),
     };
-    Settings {
-        limit: Limit {
+    SoakSettings {
+        limit: SoakLimit {
             time: arguments.time,
             requests,
         },
@@ -226,7 +226,7 @@ fn settings(arguments: &Arguments) -> Settings {
             answer: arguments.answer,
             requests: arguments.round,
             fresh: arguments.fresh,
-            yardstick: Yardstick::default(),
+            yardstick: WordLength::default(),
         },
         clients: usize::from(arguments.clients),
         patience: arguments.patience,
@@ -238,13 +238,13 @@ fn settings(arguments: &Arguments) -> Settings {
 /// Progress on stderr: a line that is rewritten on a terminal, or a line at each interval in a log.
 #[derive(Debug)]
 struct Progress {
-    limit: Limit,
+    limit: SoakLimit,
     told: Option<Instant>,
     on_terminal: bool,
 }
 
 impl Progress {
-    fn new(limit: Limit) -> Self {
+    fn new(limit: SoakLimit) -> Self {
         Self {
             limit,
             told: None,

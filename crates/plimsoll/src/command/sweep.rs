@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use clap::Args;
 use plimsoll_base::Bytes;
-use plimsoll_lab::load::{Depth, Failure, Figures, Server, Sweep, Target, sweep, warm_up};
-use plimsoll_planner::{CardPlan, Engine, EngineKind};
+use plimsoll_lab::load::{Figures, LoadFailure, LoadTarget, Sweep, SweepDepth, Target, sweep, warm_up};
+use plimsoll_planner::{CardPlan, EngineBuild, EngineKind};
 use plimsoll_probe::Sampler;
 use tokio::runtime;
 use tokio::task::LocalSet;
@@ -18,7 +18,7 @@ use tokio::task::LocalSet;
 use super::plan::check::again;
 use super::soak::time;
 use crate::report::{Report, print_as, status, write_file};
-use crate::screen::{Planned, SweepReport, sweep_head, sweep_row};
+use crate::screen::{SweepPlan, SweepReport, sweep_head, sweep_row};
 
 // A bound against typing errors; the server itself refuses depths beyond its context.
 const MOST_DEPTH: u64 = 4 << 20;
@@ -73,10 +73,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Report> {
     Ok(status(sweep.depths.iter().all(|depth| depth.outcome.is_ok())))
 }
 
-async fn swept(arguments: &Arguments) -> Result<(Server, Sweep, Option<Planned>), Report> {
-    let failed = |failure: Failure| Report::new(format!("{} does not answer: {failure}", arguments.target));
+async fn swept(arguments: &Arguments) -> Result<(LoadTarget, Sweep, Option<SweepPlan>), Report> {
+    let failed =
+        |failure: LoadFailure| Report::new(format!("{} does not answer: {failure}", arguments.target));
     let sampler = Sampler::start()?;
-    let server = Server::meet(
+    let server = LoadTarget::meet(
         arguments.target.clone(),
         arguments.api_key.clone(),
         arguments.model.clone(),
@@ -99,7 +100,7 @@ async fn swept(arguments: &Arguments) -> Result<(Server, Sweep, Option<Planned>)
         };
     };
     tell(&sweep_head());
-    let mut told = |depth: &Depth| tell(&sweep_row(depth, planned));
+    let mut told = |depth: &SweepDepth| tell(&sweep_row(depth, planned));
     let sweep = sweep(
         &server,
         &warm,
@@ -113,14 +114,14 @@ async fn swept(arguments: &Arguments) -> Result<(Server, Sweep, Option<Planned>)
 }
 
 /// Plan from the flags of a llama-server; `None` if its process cannot be read.
-fn planned(pid: u32, build: Option<u32>) -> Option<Planned> {
-    let engine = Engine {
+fn planned(pid: u32, build: Option<u32>) -> Option<SweepPlan> {
+    let engine = EngineBuild {
         kind: EngineKind::LlamaCpp,
         build,
     };
     let plan = again(pid, engine).ok()?;
     let sum = |of: fn(&CardPlan) -> Bytes| plan.cards.iter().map(of).sum();
-    Some(Planned {
+    Some(SweepPlan {
         loaded: sum(|card| card.loaded),
         peak: sum(|card| card.peak),
         context: plan.context,

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use plimsoll_doctor::Exit;
-use plimsoll_lab::watch::{Collector, Recording, Subject, about};
+use plimsoll_lab::watch::{Collector, Recording, WatchTarget, about};
 use plimsoll_launch::Environment;
 use plimsoll_probe::Sampler;
 use plimsoll_probe::folder::OwnedFolder;
@@ -92,7 +92,7 @@ async fn attached(arguments: &Arguments) -> Result<ExitCode, Report> {
         .pid
         .map(|pid| Process::find(pid).ok_or_else(|| Report::new(format!("there is no process {pid}"))))
         .transpose()?;
-    let subject = Subject {
+    let subject = WatchTarget {
         root: arguments.pid,
         pages: None,
     };
@@ -157,7 +157,7 @@ async fn started(arguments: &Arguments) -> Result<ExitCode, Report> {
         let Ok(pid) = told.await else {
             return std::future::pending().await;
         };
-        let subject = Subject {
+        let subject = WatchTarget {
             root: Some(pid),
             pages: Some(folder.path().to_owned()),
         };
@@ -227,7 +227,7 @@ fn guarded(folder: &OwnedFolder) -> (Environment, Vec<String>) {
 
 async fn begin(
     arguments: &Arguments,
-    subject: Subject,
+    subject: WatchTarget,
     command: Vec<String>,
     mut notes: Vec<String>,
 ) -> Result<(Collector, Recording), Report> {

@@ -5,7 +5,9 @@
 //! buffer). With a budget, changes that meet it come first.
 
 use plimsoll_base::{Bytes, Hint, Reason};
-use plimsoll_pool::generate::{Cache, Card, Engine, GenerateError, Run, Shape, cell_bytes, generate};
+use plimsoll_pool::generate::{
+    CacheShape, DemandRules, GenerateError, GeneratedRun, GeneratorCard, ModelShape, cell_bytes, generate,
+};
 use plimsoll_pool::replay::{PolicyKind, smallest_budget};
 use serde::Serialize;
 
@@ -13,10 +15,10 @@ mod levers;
 
 /// A run whose pool is to be judged.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Question {
-    pub(crate) shape: Shape,
-    pub(crate) run: Run,
-    pub(crate) card: Card,
+pub(crate) struct AdviceQuestion {
+    pub(crate) shape: ModelShape,
+    pub(crate) run: GeneratedRun,
+    pub(crate) card: GeneratorCard,
     pub(crate) kv: CacheType,
     pub(crate) pool: Pool,
     /// Memory that is left for the pool.
@@ -71,11 +73,11 @@ impl CacheType {
         },
     ];
 
-    pub(crate) fn cache(self) -> Cache {
+    pub(crate) fn cache(self) -> CacheShape {
         if self == Self::F16 {
-            Cache::F16
+            CacheShape::F16
         } else {
-            Cache::Quantised
+            CacheShape::Quantised
         }
     }
 }
@@ -104,15 +106,15 @@ struct Cost {
     live: Bytes,
 }
 
-impl Question {
+impl AdviceQuestion {
     fn policy(&self) -> PolicyKind {
         match (self.pool, self.run.engine) {
             (Pool::Plimsoll, _) => PolicyKind::Plimsoll,
             (Pool::Vmm, _) => PolicyKind::GgmlVmm,
             // Newer llama.cpp frees the pool's idle buffers and retries when cudaMalloc fails; older builds
             // abort.
-            (Pool::Legacy, Engine::Reserving | Engine::Third) => PolicyKind::GgmlLegacyFlush,
-            (Pool::Legacy, Engine::Ik | Engine::Copying) => PolicyKind::GgmlLegacy,
+            (Pool::Legacy, DemandRules::Reserving | DemandRules::Third) => PolicyKind::GgmlLegacyFlush,
+            (Pool::Legacy, DemandRules::Ik | DemandRules::Copying) => PolicyKind::GgmlLegacy,
         }
     }
 
@@ -137,10 +139,10 @@ impl Question {
     /// Size of the copies of a quantised cache, if the engine keeps them in its compute buffer.
     fn copies(&self) -> Bytes {
         match self.run.engine {
-            Engine::Reserving | Engine::Third => {
-                Bytes::new(cell_bytes(&self.shape, Engine::Copying, self.run.cache)) * self.run.context
+            DemandRules::Reserving | DemandRules::Third => {
+                Bytes::new(cell_bytes(&self.shape, DemandRules::Copying, self.run.cache)) * self.run.context
             }
-            Engine::Ik | Engine::Copying => Bytes::ZERO,
+            DemandRules::Ik | DemandRules::Copying => Bytes::ZERO,
         }
     }
 
@@ -148,7 +150,7 @@ impl Question {
     fn growth(&self, live: Bytes) -> Result<Bytes, GenerateError> {
         // The last quarter only: a sliding window or a fixed part would flatten an average over all tokens.
         let context = self.run.context - self.run.context / 4;
-        let run = Run { context, ..self.run };
+        let run = GeneratedRun { context, ..self.run };
         let before = generate(&self.shape, &run, &self.card)?.peak_live();
         let tokens = (self.run.context - context).max(1);
         Ok(live.saturating_sub(Bytes::new(before)).scaled(1, tokens))
@@ -156,7 +158,7 @@ impl Question {
 }
 
 /// Answers a question by replaying the run and its changes.
-pub(crate) fn advise(question: &Question) -> Result<PoolAdvice, GenerateError> {
+pub(crate) fn advise(question: &AdviceQuestion) -> Result<PoolAdvice, GenerateError> {
     let trace = generate(&question.shape, &question.run, &question.card)?;
     let peak_live = Bytes::new(trace.peak_live());
     // A trace of a deep prompt has millions of steps, and `cost` generates its own.
@@ -179,7 +181,7 @@ pub(crate) fn advise(question: &Question) -> Result<PoolAdvice, GenerateError> {
     })
 }
 
-fn reason(question: &Question, cost: Option<Cost>, growth: Bytes) -> Reason {
+fn reason(question: &AdviceQuestion, cost: Option<Cost>, growth: Bytes) -> Reason {
     let context = question.run.context;
     let Some(Cost { pool, live, .. }) = cost else {
         return Reason::new(
@@ -213,7 +215,7 @@ fn reason(question: &Question, cost: Option<Cost>, growth: Bytes) -> Reason {
     }
 }
 
-fn grows(question: &Question, growth: Bytes) -> Reason {
+fn grows(question: &AdviceQuestion, growth: Bytes) -> Reason {
     // The order matters: a latent cache (DeepSeek) is restored with and without flash attention.
     let what = if question.shape.latent.is_some() {
         "keys and values are restored from the latent cache, layer by layer"

@@ -2,10 +2,10 @@
 
 use std::fmt::{self, Write};
 
-use plimsoll_lab::load::{Encounter, Ending, Served, failed_so};
+use plimsoll_lab::load::{Ending, OrderResult, Served, failed_so};
 use serde_json::{Value, json};
 
-use plimsoll_report::{Page, written};
+use plimsoll_report::{ReportPage, written};
 
 /// Number of output lines shown if no cause is found.
 const LAST_LINES: usize = 5;
@@ -16,12 +16,12 @@ pub(crate) struct BesideReport<'a> {
     pub(crate) target: String,
     pub(crate) model: &'a str,
     pub(crate) command: &'a str,
-    pub(crate) encounters: &'a [Encounter],
+    pub(crate) encounters: &'a [OrderResult],
 }
 
 impl BesideReport<'_> {
     pub(crate) fn finds_a_failure(&self) -> bool {
-        self.encounters.iter().any(Encounter::failed)
+        self.encounters.iter().any(OrderResult::failed)
     }
 
     pub(crate) fn text(&self) -> String {
@@ -63,7 +63,7 @@ impl BesideReport<'_> {
     }
 
     pub(crate) fn html(&self) -> String {
-        let mut page = Page::new(&format!("{} beside a second program", self.model));
+        let mut page = ReportPage::new(&format!("{} beside a second program", self.model));
         let text = match self.finds_a_failure() {
             true => "Not both got on",
             false => "Both got on, whoever came first",
@@ -93,7 +93,7 @@ impl BesideReport<'_> {
     }
 }
 
-fn who_failed(encounter: &Encounter) -> &'static str {
+fn who_failed(encounter: &OrderResult) -> &'static str {
     match (encounter.server.failed(), encounter.program.failed) {
         (false, false) => "both got on",
         (true, false) => "the server failed",

@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Write};
 
-use plimsoll_planner::fit::{Answer, Dimension, Fit, Trade};
+use plimsoll_planner::fit::{Dimension, Fit, FitAnswer, TradeOff};
 use plimsoll_report::written;
 
 /// Renders the whole text, with a final line feed.
@@ -26,7 +26,7 @@ fn write(fit: &Fit, out: &mut String) -> fmt::Result {
     Ok(())
 }
 
-fn write_answer(answer: &Answer, out: &mut String) -> fmt::Result {
+fn write_answer(answer: &FitAnswer, out: &mut String) -> fmt::Result {
     writeln!(out, "{:<6} {}", answer.dimension.name(), answer.text)?;
     // One line suffices where no change of the settings helps.
     let helps = answer.best.is_some() || answer.trades.iter().any(|trade| trade.best.is_some());
@@ -36,7 +36,7 @@ fn write_answer(answer: &Answer, out: &mut String) -> fmt::Result {
     Ok(())
 }
 
-fn best(trade: &Trade) -> String {
+fn best(trade: &TradeOff) -> String {
     let Some(best) = trade.best else {
         return "nothing fits".to_owned();
     };

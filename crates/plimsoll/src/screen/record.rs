@@ -9,7 +9,7 @@ use plimsoll_telemetry::record::{
 };
 
 use super::soak::lasted;
-use plimsoll_report::Page;
+use plimsoll_report::ReportPage;
 use plimsoll_report::{Chart, MOST_LINES, Mark, written};
 
 /// Rows of a table in the text.
@@ -225,7 +225,7 @@ impl<'a> RecordReport<'a> {
     }
 
     pub(crate) fn html(&self) -> String {
-        let mut page = Page::new("What plimsoll watched");
+        let mut page = ReportPage::new("What plimsoll watched");
         let ran_out = self
             .summary
             .events
@@ -256,7 +256,7 @@ impl<'a> RecordReport<'a> {
         page.finish()
     }
 
-    fn write_said(&self, page: &mut Page) {
+    fn write_said(&self, page: &mut ReportPage) {
         if self.summary.events.is_empty() {
             return;
         }

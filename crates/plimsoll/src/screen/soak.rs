@@ -4,23 +4,23 @@ use std::fmt::{self, Write};
 use std::time::Duration;
 
 use plimsoll_base::Bytes;
-use plimsoll_lab::load::{CardStats, Judged, State, failed_so, thousands};
-use plimsoll_telemetry::trend::{Course, Growth};
+use plimsoll_lab::load::{CardStats, RouterState, SoakVerdict, failed_so, thousands};
+use plimsoll_telemetry::trend::{TrendCourse, TrendGrowth};
 use serde_json::{Value, json};
 
-use plimsoll_report::Page;
+use plimsoll_report::ReportPage;
 use plimsoll_report::{Chart, Mark, written};
 
 /// Report of a finished soak.
 #[derive(Debug)]
 pub(crate) struct SoakReport<'a> {
-    state: &'a State,
-    judged: Vec<Judged<'a>>,
+    state: &'a RouterState,
+    judged: Vec<SoakVerdict<'a>>,
 }
 
 impl<'a> SoakReport<'a> {
     /// Judges the figures; growth below `negligible` bytes per request is ignored.
-    pub(crate) fn new(state: &'a State, negligible: f64) -> Self {
+    pub(crate) fn new(state: &'a RouterState, negligible: f64) -> Self {
         Self {
             state,
             judged: state.judged(negligible),
@@ -28,7 +28,7 @@ impl<'a> SoakReport<'a> {
     }
 
     pub(crate) fn finds_a_leak(&self) -> bool {
-        self.judged.iter().any(Judged::is_leak)
+        self.judged.iter().any(SoakVerdict::is_leak)
     }
 
     pub(crate) fn text(&self) -> String {
@@ -140,7 +140,7 @@ impl<'a> SoakReport<'a> {
 
     pub(crate) fn html(&self) -> String {
         let state = self.state;
-        let mut page = Page::new(&format!("{} under load", state.model));
+        let mut page = ReportPage::new(&format!("{} under load", state.model));
         let text = match (self.finds_a_leak(), state.broke_off) {
             (true, _) => "It leaks",
             (false, true) => "The server does not answer any more",
@@ -197,7 +197,7 @@ impl<'a> SoakReport<'a> {
     fn chart(
         &self,
         title: &str,
-        lines: &[(String, &Course)],
+        lines: &[(String, &TrendCourse)],
         marks: Vec<(u64, String)>,
         text: &dyn Fn(u64) -> String,
     ) -> String {
@@ -213,7 +213,7 @@ impl<'a> SoakReport<'a> {
 }
 
 /// Plot of a card sensor: title, course and format.
-type Sensor = (&'static str, fn(&CardStats) -> &Course, fn(u64) -> String);
+type Sensor = (&'static str, fn(&CardStats) -> &TrendCourse, fn(u64) -> String);
 const SENSORS: [Sensor; 3] = [
     ("temperature", |card| &card.celsius, |value| format!("{value} °C")),
     ("clock", |card| &card.megahertz, |value| format!("{value} MHz")),
@@ -226,7 +226,7 @@ fn watts(milliwatts: u64) -> String {
 
 /// Temperatures, clocks and power of a card, in a sentence.
 fn felt(name: &str, card: &CardStats) -> String {
-    let range = |course: &Course| course.lowest().zip(course.highest());
+    let range = |course: &TrendCourse| course.lowest().zip(course.highest());
     let mut parts = Vec::new();
     parts.extend(range(&card.celsius).map(|(low, high)| format!("{low} to {high} °C")));
     let most = card
@@ -251,7 +251,7 @@ fn felt(name: &str, card: &CardStats) -> String {
 }
 
 fn card_stats_json(name: &str, card: &CardStats) -> Value {
-    let range = |course: &Course| {
+    let range = |course: &TrendCourse| {
         let last = course.buckets().last().map(|bucket| bucket.last);
         last.map(|last| json!({ "low": course.lowest(), "high": course.highest(), "last": last }))
     };
@@ -267,7 +267,7 @@ fn card_stats_json(name: &str, card: &CardStats) -> Value {
 }
 
 /// Verdict on one figure, in a sentence.
-fn verdict(figure: &Judged<'_>) -> String {
+fn verdict(figure: &SoakVerdict<'_>) -> String {
     let trend = &figure.trend;
     let course = format!("{} at first, {} at the end", figure.first, figure.last);
     let slope = format!(
@@ -281,17 +281,17 @@ fn verdict(figure: &Judged<'_>) -> String {
         trend.blocks.saturating_sub(1)
     );
     match trend.growth {
-        Growth::Leak => format!(
+        TrendGrowth::Leak => format!(
             "LEAK, {slope}; {rising}, confidence {:.2} %; {course}",
             // Rounded down: 99.996 % must not be printed as certainty.
             (trend.confidence * 1e4).floor() / 100.0
         ),
         // Caches fill at a falling rate; a leak keeps its rate. Only more time tells the two apart.
-        Growth::Settling => {
+        TrendGrowth::Settling => {
             format!("still settling, {slope}, ever slower; hold the load longer to know; {course}")
         }
-        Growth::Flat => format!("flat: {slope}; {rising}; {course}"),
-        Growth::Unknown => format!(
+        TrendGrowth::Flat => format!("flat: {slope}; {rising}; {course}"),
+        TrendGrowth::Unknown => format!(
             "too few looks for a verdict ({} of at least {}); {course}",
             trend.looks,
             plimsoll_telemetry::trend::Trend::LEAST_LOOKS

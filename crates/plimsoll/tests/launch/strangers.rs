@@ -3,7 +3,7 @@
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use plimsoll_doctor::Sign;
+use plimsoll_doctor::CauseSign;
 use plimsoll_launch::{PortOwner, Readiness, free_port, listener_on, post_mortem};
 
 use crate::rig::{eventually, launcher, on_one_thread, shell, start};
@@ -68,6 +68,9 @@ fn another_user_who_takes_the_port_is_never_taken_for_the_engine() {
             .await
             .unwrap();
         assert!(!ended.was_ready);
-        assert_eq!(post_mortem("alpha", &ended, None).sign, Some(Sign::PortTaken));
+        assert_eq!(
+            post_mortem("alpha", &ended, None).sign,
+            Some(CauseSign::PortTaken)
+        );
     });
 }

@@ -1,6 +1,6 @@
 //! Fault injection: a device that refuses chosen requests.
 
-use crate::device::{Address, Device, Event, OutOfMemory, Stream};
+use crate::device::{Address, DeviceEvent, OutOfMemory, PoolDevice, Stream};
 use crate::simulated::Faults;
 
 /// Refuses the requests that its faults name; everything else goes to the device.
@@ -10,7 +10,7 @@ pub struct Failing<D> {
     faults: Faults,
 }
 
-impl<D: Device> Failing<D> {
+impl<D: PoolDevice> Failing<D> {
     pub fn new(device: D, faults: Faults) -> Self {
         Self { device, faults }
     }
@@ -29,7 +29,7 @@ impl<D: Device> Failing<D> {
     }
 }
 
-impl<D: Device> Device for Failing<D> {
+impl<D: PoolDevice> PoolDevice for Failing<D> {
     forward!(granule available allocate_host free reserve map_host unmap release events);
 
     fn allocate(&mut self, size: u64) -> Result<Address, OutOfMemory> {

@@ -7,7 +7,7 @@
 use alloc::collections::BTreeMap;
 use core::ops::Deref;
 
-use crate::device::{Address, Device, Event, OutOfMemory, Stream};
+use crate::device::{Address, DeviceEvent, OutOfMemory, PoolDevice, Stream};
 use crate::sync::{AtomicU64, Ordering::Relaxed};
 
 /// A limit in bytes, and the bytes that are taken.
@@ -70,7 +70,7 @@ pub struct Limited<D, B> {
     pieces: BTreeMap<Address, u64>,
 }
 
-impl<D: Device, B: Deref<Target = Budget>> Limited<D, B> {
+impl<D: PoolDevice, B: Deref<Target = Budget>> Limited<D, B> {
     pub fn new(device: D, budget: B) -> Self {
         Self {
             device,
@@ -102,7 +102,7 @@ impl<D: Device, B: Deref<Target = Budget>> Limited<D, B> {
     }
 }
 
-impl<D: Device, B: Deref<Target = Budget>> Device for Limited<D, B> {
+impl<D: PoolDevice, B: Deref<Target = Budget>> PoolDevice for Limited<D, B> {
     forward!(granule allocate_host reserve map_host release events);
 
     fn available(&self) -> u64 {

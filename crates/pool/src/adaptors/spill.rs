@@ -9,7 +9,7 @@
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
-use crate::device::{Address, Device, Event, Graph, OutOfMemory, Stream};
+use crate::device::{Address, CapturedGraph, DeviceEvent, OutOfMemory, PoolDevice, Stream};
 use crate::policy::{Block, Policy, Trim};
 
 /// A policy that may overflow. Every call to the policy must go through this adaptor.
@@ -17,7 +17,7 @@ use crate::policy::{Block, Policy, Trim};
 pub struct Spilled<P> {
     policy: P,
     host: HostShare,
-    captures: Vec<Graph>,
+    captures: Vec<CapturedGraph>,
 }
 
 /// Blocks and pieces in host memory.
@@ -53,7 +53,12 @@ impl<P: Policy> Spilled<P> {
 }
 
 impl<P: Policy> Policy for Spilled<P> {
-    fn allocate(&mut self, device: &mut dyn Device, size: u64, stream: Stream) -> Result<Block, OutOfMemory> {
+    fn allocate(
+        &mut self,
+        device: &mut dyn PoolDevice,
+        size: u64,
+        stream: Stream,
+    ) -> Result<Block, OutOfMemory> {
         // Closed first: the policy then releases its idle memory before a byte goes to the host.
         let first = self.policy.allocate(&mut self.host.closed(device), size, stream);
         match first {
@@ -64,31 +69,31 @@ impl<P: Policy> Policy for Spilled<P> {
         }
     }
 
-    fn deallocate(&mut self, device: &mut dyn Device, block: Block, stream: Stream) {
+    fn deallocate(&mut self, device: &mut dyn PoolDevice, block: Block, stream: Stream) {
         self.policy
             .deallocate(&mut self.host.closed(device), block, stream);
     }
 
-    fn trim(&mut self, device: &mut dyn Device, trim: Trim) -> u64 {
+    fn trim(&mut self, device: &mut dyn PoolDevice, trim: Trim) -> u64 {
         self.policy.trim(&mut self.host.closed(device), trim)
     }
 
-    fn capture_begin(&mut self, graph: Graph) {
+    fn capture_begin(&mut self, graph: CapturedGraph) {
         self.captures.push(graph);
         self.policy.capture_begin(graph);
     }
 
-    fn capture_end(&mut self, graph: Graph) {
+    fn capture_end(&mut self, graph: CapturedGraph) {
         self.captures.retain(|&open| open != graph);
         self.policy.capture_end(graph);
     }
 
-    fn graph_destroyed(&mut self, graph: Graph) {
+    fn graph_destroyed(&mut self, graph: CapturedGraph) {
         self.captures.retain(|&open| open != graph);
         self.policy.graph_destroyed(graph);
     }
 
-    fn close(&mut self, device: &mut dyn Device) {
+    fn close(&mut self, device: &mut dyn PoolDevice) {
         self.policy.close(&mut self.host.closed(device));
         self.captures.clear();
     }
@@ -103,7 +108,7 @@ impl<P: Policy> Policy for Spilled<P> {
 }
 
 impl HostShare {
-    fn open<'a>(&'a mut self, device: &'a mut dyn Device) -> Overflow<'a> {
+    fn open<'a>(&'a mut self, device: &'a mut dyn PoolDevice) -> Overflow<'a> {
         Overflow {
             device,
             host: self,
@@ -111,7 +116,7 @@ impl HostShare {
         }
     }
 
-    fn closed<'a>(&'a mut self, device: &'a mut dyn Device) -> Overflow<'a> {
+    fn closed<'a>(&'a mut self, device: &'a mut dyn PoolDevice) -> Overflow<'a> {
         Overflow {
             device,
             host: self,
@@ -122,7 +127,7 @@ impl HostShare {
 
 /// The device, with the host behind it while it is open.
 struct Overflow<'a> {
-    device: &'a mut dyn Device,
+    device: &'a mut dyn PoolDevice,
     host: &'a mut HostShare,
     open: bool,
 }
@@ -161,7 +166,7 @@ impl Overflow<'_> {
     }
 }
 
-impl Device for Overflow<'_> {
+impl PoolDevice for Overflow<'_> {
     forward!(granule available allocate_host reserve map_host release events);
 
     fn allocate(&mut self, size: u64) -> Result<Address, OutOfMemory> {
@@ -272,9 +277,9 @@ mod tests {
     fn nothing_is_spilled_while_a_graph_is_captured() {
         let mut device = card();
         let mut policy = policy(true);
-        policy.capture_begin(Graph(1));
+        policy.capture_begin(CapturedGraph(1));
         assert!(policy.allocate(&mut device, 120 * MIB, STREAM).is_err());
-        policy.capture_end(Graph(1));
+        policy.capture_end(CapturedGraph(1));
         assert!(policy.allocate(&mut device, 120 * MIB, STREAM).is_ok());
     }
 }

@@ -8,7 +8,7 @@ use alloc::collections::BTreeMap;
 use plimsoll_wire::page::Refusal;
 use plimsoll_wire::trace::{TraceKind, TraceRecord};
 
-use crate::device::{Address, Device, Event, Graph, OutOfMemory, Stream};
+use crate::device::{Address, CapturedGraph, DeviceEvent, OutOfMemory, PoolDevice, Stream};
 use crate::policy::{Block, Policy, Trim};
 
 /// Destination of records.
@@ -58,8 +58,8 @@ impl<P: Policy, S: Sink> Traced<P, S> {
     /// Runs an act of the policy over a device that writes down what is asked of it.
     fn over<'a, T>(
         &'a mut self,
-        device: &'a mut dyn Device,
-        act: impl FnOnce(&mut P, &mut dyn Device) -> T,
+        device: &'a mut dyn PoolDevice,
+        act: impl FnOnce(&mut P, &mut dyn PoolDevice) -> T,
     ) -> T {
         let pen = &mut self.pen;
         act(&mut self.policy, &mut Recorder { device, pen })
@@ -67,7 +67,12 @@ impl<P: Policy, S: Sink> Traced<P, S> {
 }
 
 impl<P: Policy, S: Sink> Policy for Traced<P, S> {
-    fn allocate(&mut self, device: &mut dyn Device, size: u64, stream: Stream) -> Result<Block, OutOfMemory> {
+    fn allocate(
+        &mut self,
+        device: &mut dyn PoolDevice,
+        size: u64,
+        stream: Stream,
+    ) -> Result<Block, OutOfMemory> {
         let outcome = self.over(device, |policy, device| policy.allocate(device, size, stream));
         match &outcome {
             Ok(block) => {
@@ -81,32 +86,32 @@ impl<P: Policy, S: Sink> Policy for Traced<P, S> {
         outcome
     }
 
-    fn deallocate(&mut self, device: &mut dyn Device, block: Block, stream: Stream) {
+    fn deallocate(&mut self, device: &mut dyn PoolDevice, block: Block, stream: Stream) {
         if let Some(id) = self.pen.blocks.remove(&block.address) {
             self.pen.write(TraceKind::Free, id, block.size, stream);
         }
         self.over(device, |policy, device| policy.deallocate(device, block, stream));
     }
 
-    fn trim(&mut self, device: &mut dyn Device, trim: Trim) -> u64 {
+    fn trim(&mut self, device: &mut dyn PoolDevice, trim: Trim) -> u64 {
         self.over(device, |policy, device| policy.trim(device, trim))
     }
 
-    fn capture_begin(&mut self, graph: Graph) {
+    fn capture_begin(&mut self, graph: CapturedGraph) {
         self.pen.write(TraceKind::CaptureBegin, graph.0, 0, Stream(0));
         self.policy.capture_begin(graph);
     }
 
-    fn capture_end(&mut self, graph: Graph) {
+    fn capture_end(&mut self, graph: CapturedGraph) {
         self.pen.write(TraceKind::CaptureEnd, graph.0, 0, Stream(0));
         self.policy.capture_end(graph);
     }
 
-    fn graph_destroyed(&mut self, graph: Graph) {
+    fn graph_destroyed(&mut self, graph: CapturedGraph) {
         self.policy.graph_destroyed(graph);
     }
 
-    fn close(&mut self, device: &mut dyn Device) {
+    fn close(&mut self, device: &mut dyn PoolDevice) {
         self.over(device, |policy, device| policy.close(device));
         self.pen.blocks.clear();
     }
@@ -162,11 +167,11 @@ impl<S: Sink> Pen<S> {
 
 /// The device, with a pen.
 struct Recorder<'a, S> {
-    device: &'a mut dyn Device,
+    device: &'a mut dyn PoolDevice,
     pen: &'a mut Pen<S>,
 }
 
-impl<S: Sink> Device for Recorder<'_, S> {
+impl<S: Sink> PoolDevice for Recorder<'_, S> {
     forward!(granule available reserve release events);
 
     fn allocate(&mut self, size: u64) -> Result<Address, OutOfMemory> {
@@ -232,8 +237,8 @@ mod tests {
             policy.deallocate(&mut device, block, Stream(5));
         }
         policy.allocate(&mut device, 17 * MIB, Stream(5)).unwrap_err();
-        policy.capture_begin(Graph(9));
-        policy.capture_end(Graph(9));
+        policy.capture_begin(CapturedGraph(9));
+        policy.capture_end(CapturedGraph(9));
         policy.trim(&mut device, Trim::All);
         let records = &policy.sink().0;
         let told: Vec<_> = records

@@ -2,7 +2,7 @@
 
 use alloc::collections::BTreeMap;
 
-use crate::device::{Address, Device, Graph, OutOfMemory, Stream};
+use crate::device::{Address, CapturedGraph, OutOfMemory, PoolDevice, Stream};
 use crate::policy::{Block, Policy, Trim};
 
 /// Purpose of a block in the caller's numbering: an operation, a layer, a caller.
@@ -47,7 +47,12 @@ impl<P: Policy> Tracked<P> {
 }
 
 impl<P: Policy> Policy for Tracked<P> {
-    fn allocate(&mut self, device: &mut dyn Device, size: u64, stream: Stream) -> Result<Block, OutOfMemory> {
+    fn allocate(
+        &mut self,
+        device: &mut dyn PoolDevice,
+        size: u64,
+        stream: Stream,
+    ) -> Result<Block, OutOfMemory> {
         let block = self.policy.allocate(device, size, stream)?;
         let used = self.uses.entry(self.tag).or_default();
         used.live += size;
@@ -58,30 +63,30 @@ impl<P: Policy> Policy for Tracked<P> {
         Ok(block)
     }
 
-    fn deallocate(&mut self, device: &mut dyn Device, block: Block, stream: Stream) {
+    fn deallocate(&mut self, device: &mut dyn PoolDevice, block: Block, stream: Stream) {
         if let Some((tag, size)) = self.blocks.remove(&block.address) {
             self.uses.entry(tag).or_default().live -= size;
         }
         self.policy.deallocate(device, block, stream);
     }
 
-    fn trim(&mut self, device: &mut dyn Device, trim: Trim) -> u64 {
+    fn trim(&mut self, device: &mut dyn PoolDevice, trim: Trim) -> u64 {
         self.policy.trim(device, trim)
     }
 
-    fn capture_begin(&mut self, graph: Graph) {
+    fn capture_begin(&mut self, graph: CapturedGraph) {
         self.policy.capture_begin(graph);
     }
 
-    fn capture_end(&mut self, graph: Graph) {
+    fn capture_end(&mut self, graph: CapturedGraph) {
         self.policy.capture_end(graph);
     }
 
-    fn graph_destroyed(&mut self, graph: Graph) {
+    fn graph_destroyed(&mut self, graph: CapturedGraph) {
         self.policy.graph_destroyed(graph);
     }
 
-    fn close(&mut self, device: &mut dyn Device) {
+    fn close(&mut self, device: &mut dyn PoolDevice) {
         self.policy.close(device);
         self.blocks.clear();
         self.uses.clear();

@@ -5,7 +5,7 @@
 
 /// A model. Latent attention ([`Latent`]) stands alone: its products are larger than all else.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Shape {
+pub struct ModelShape {
     pub name: &'static str,
     pub layers: u64,
     pub embedding: u64,
@@ -17,7 +17,7 @@ pub struct Shape {
     pub feed_forward: u64,
     pub vocabulary: u64,
     pub experts: Option<Experts>,
-    pub window: Option<Window>,
+    pub window: Option<WindowShape>,
     pub latent: Option<Latent>,
 }
 
@@ -31,7 +31,7 @@ pub struct Experts {
 
 /// Layers that see only the last tokens, between layers that see all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Window {
+pub struct WindowShape {
     pub tokens: u64,
     /// Every n-th layer sees all tokens.
     pub global_every: u64,
@@ -57,7 +57,7 @@ pub(super) struct KvHeads {
     pub(super) window: Option<u64>,
 }
 
-impl Shape {
+impl ModelShape {
     const PLAIN: Self = Self {
         name: "",
         layers: 0,
@@ -112,7 +112,7 @@ impl Shape {
         head_size: 256,
         feed_forward: 15_360,
         vocabulary: 262_144,
-        window: Some(Window {
+        window: Some(WindowShape {
             tokens: 1024,
             global_every: 6,
             global_kv_heads: 8,
@@ -130,7 +130,7 @@ impl Shape {
         head_size: 256,
         feed_forward: 21_504,
         vocabulary: 262_144,
-        window: Some(Window {
+        window: Some(WindowShape {
             tokens: 1024,
             global_every: 6,
             global_kv_heads: 4,

@@ -7,13 +7,13 @@
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
-use crate::device::{Address, Device, Graph, OutOfMemory, Stream};
+use crate::device::{Address, CapturedGraph, OutOfMemory, PoolDevice, Stream};
 use crate::policy::{Block, Policy, Trim};
 
 #[derive(Clone, Debug, Default)]
 pub struct Direct {
     held: BTreeMap<Address, DirectBlock>,
-    capturing: BTreeSet<Graph>,
+    capturing: BTreeSet<CapturedGraph>,
     reserved: u64,
     live: u64,
 }
@@ -24,12 +24,12 @@ struct DirectBlock {
     reserved: u64,
     /// The stream that may still use it, once it was given back.
     idle: Option<Stream>,
-    graphs: BTreeSet<Graph>,
+    graphs: BTreeSet<CapturedGraph>,
 }
 
 impl Direct {
     /// Frees blocks that were given back and that no graph has seen.
-    fn sweep(&mut self, device: &mut dyn Device) -> u64 {
+    fn sweep(&mut self, device: &mut dyn PoolDevice) -> u64 {
         // A wait for the card, which every free needs, would invalidate the capture.
         if !self.capturing.is_empty() {
             return 0;
@@ -46,7 +46,7 @@ impl Direct {
             .sum()
     }
 
-    fn free(&mut self, device: &mut dyn Device, address: Address, stream: Stream) -> u64 {
+    fn free(&mut self, device: &mut dyn PoolDevice, address: Address, stream: Stream) -> u64 {
         let event = device.record(stream);
         device.wait(event);
         device.forget(event);
@@ -58,7 +58,7 @@ impl Direct {
 }
 
 impl Policy for Direct {
-    fn allocate(&mut self, device: &mut dyn Device, size: u64, _: Stream) -> Result<Block, OutOfMemory> {
+    fn allocate(&mut self, device: &mut dyn PoolDevice, size: u64, _: Stream) -> Result<Block, OutOfMemory> {
         let address = device.allocate(size)?;
         // As the driver counts it, so that figures of policies with and without regions can be compared.
         let reserved = size.max(1).next_multiple_of(device.granule());
@@ -76,7 +76,7 @@ impl Policy for Direct {
         Ok(Block { address, size })
     }
 
-    fn deallocate(&mut self, device: &mut dyn Device, block: Block, stream: Stream) {
+    fn deallocate(&mut self, device: &mut dyn PoolDevice, block: Block, stream: Stream) {
         if let Some(held) = self.held.get_mut(&block.address)
             && held.idle.is_none()
         {
@@ -86,29 +86,29 @@ impl Policy for Direct {
         }
     }
 
-    fn trim(&mut self, device: &mut dyn Device, _: Trim) -> u64 {
+    fn trim(&mut self, device: &mut dyn PoolDevice, _: Trim) -> u64 {
         self.sweep(device)
     }
 
-    fn capture_begin(&mut self, graph: Graph) {
+    fn capture_begin(&mut self, graph: CapturedGraph) {
         self.capturing.insert(graph);
         for held in self.held.values_mut().filter(|held| held.idle.is_none()) {
             held.graphs.insert(graph);
         }
     }
 
-    fn capture_end(&mut self, graph: Graph) {
+    fn capture_end(&mut self, graph: CapturedGraph) {
         self.capturing.remove(&graph);
     }
 
-    fn graph_destroyed(&mut self, graph: Graph) {
+    fn graph_destroyed(&mut self, graph: CapturedGraph) {
         self.capturing.remove(&graph);
         for held in self.held.values_mut() {
             held.graphs.remove(&graph);
         }
     }
 
-    fn close(&mut self, device: &mut dyn Device) {
+    fn close(&mut self, device: &mut dyn PoolDevice) {
         // The caller has waited for the card.
         for &address in self.held.keys() {
             device.free(address);
@@ -157,7 +157,7 @@ mod tests {
     fn what_a_graph_has_seen_is_kept_until_the_graph_is_gone() {
         let mut device = Simulated::new(1 << 20, 512);
         let mut policy = Direct::default();
-        let graph = Graph(7);
+        let graph = CapturedGraph(7);
         device.begin_capture(STREAM, graph);
         policy.capture_begin(graph);
         let block = policy.allocate(&mut device, 100, STREAM).unwrap();

@@ -11,7 +11,7 @@
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
-use crate::device::{Address, Device, OutOfMemory, Stream};
+use crate::device::{Address, OutOfMemory, PoolDevice, Stream};
 use crate::policy::{Block, Policy, Trim};
 
 const SLOTS: usize = 256;
@@ -48,7 +48,7 @@ struct LegacyBlock {
 
 /// A block that is handed out.
 #[derive(Clone, Copy, Debug)]
-struct Lent {
+struct LiveBlock {
     held: LegacyBlock,
     asked: u64,
 }
@@ -60,9 +60,9 @@ pub struct GgmlLegacy {
     slots: [LegacyBlock; SLOTS],
     /// The original hands the block's size to its caller and gets it back; here the last ones lent are found
     /// first.
-    lent: Vec<Lent>,
+    lent: Vec<LiveBlock>,
     /// Blocks that have been lent for longer.
-    older: BTreeMap<Address, Lent>,
+    older: BTreeMap<Address, LiveBlock>,
     reserved: u64,
     live: u64,
 }
@@ -88,7 +88,7 @@ impl GgmlLegacy {
     /// A pool that holds idle blocks already: its slots in order, the first one first.
     pub fn holding(
         options: GgmlLegacyOptions,
-        device: &mut dyn Device,
+        device: &mut dyn PoolDevice,
         sizes: &[u64],
     ) -> Result<Self, OutOfMemory> {
         let mut pool = Self::new(options);
@@ -126,7 +126,7 @@ impl GgmlLegacy {
 
     fn grow(
         &mut self,
-        device: &mut dyn Device,
+        device: &mut dyn PoolDevice,
         size: u64,
         stream: Stream,
     ) -> Result<LegacyBlock, OutOfMemory> {
@@ -150,7 +150,7 @@ impl GgmlLegacy {
         Ok(LegacyBlock { address, size: ahead })
     }
 
-    fn flush(&mut self, device: &mut dyn Device) {
+    fn flush(&mut self, device: &mut dyn PoolDevice) {
         for slot in self.slots.iter_mut().filter(|slot| slot.size > 0) {
             let held = core::mem::take(slot);
             device.free(held.address);
@@ -158,7 +158,7 @@ impl GgmlLegacy {
         }
     }
 
-    fn lend(&mut self, lent: Lent) {
+    fn lend(&mut self, lent: LiveBlock) {
         // Programs that keep many blocks would make the search quadratic; the model must not be slower than
         // its original.
         if self.lent.len() == RECENT {
@@ -169,7 +169,7 @@ impl GgmlLegacy {
     }
 
     /// Takes a lent block back. Scopes end in reverse order, so it is nearly always the last one.
-    fn returned(&mut self, address: Address) -> Option<Lent> {
+    fn returned(&mut self, address: Address) -> Option<LiveBlock> {
         match self.lent.iter().rposition(|lent| lent.held.address == address) {
             Some(at) => Some(self.lent.remove(at)),
             None => self.older.remove(&address),
@@ -178,19 +178,24 @@ impl GgmlLegacy {
 }
 
 /// Waits for the submitted work of a stream, as `cudaFree` does implicitly.
-fn settle(device: &mut dyn Device, stream: Stream) {
+fn settle(device: &mut dyn PoolDevice, stream: Stream) {
     let event = device.record(stream);
     device.wait(event);
     device.forget(event);
 }
 
 impl Policy for GgmlLegacy {
-    fn allocate(&mut self, device: &mut dyn Device, size: u64, stream: Stream) -> Result<Block, OutOfMemory> {
+    fn allocate(
+        &mut self,
+        device: &mut dyn PoolDevice,
+        size: u64,
+        stream: Stream,
+    ) -> Result<Block, OutOfMemory> {
         let held = match self.take(size) {
             Some(held) => held,
             None => self.grow(device, size, stream)?,
         };
-        self.lend(Lent { held, asked: size });
+        self.lend(LiveBlock { held, asked: size });
         self.live += size;
         Ok(Block {
             address: held.address,
@@ -198,7 +203,7 @@ impl Policy for GgmlLegacy {
         })
     }
 
-    fn deallocate(&mut self, device: &mut dyn Device, block: Block, stream: Stream) {
+    fn deallocate(&mut self, device: &mut dyn PoolDevice, block: Block, stream: Stream) {
         let Some(lent) = self.returned(block.address) else {
             return;
         };
@@ -214,11 +219,11 @@ impl Policy for GgmlLegacy {
     }
 
     /// Nothing: the original cannot trim.
-    fn trim(&mut self, _: &mut dyn Device, _: Trim) -> u64 {
+    fn trim(&mut self, _: &mut dyn PoolDevice, _: Trim) -> u64 {
         0
     }
 
-    fn close(&mut self, device: &mut dyn Device) {
+    fn close(&mut self, device: &mut dyn PoolDevice) {
         settle(device, Stream::default());
         self.flush(device);
         for lent in self.lent.iter().chain(self.older.values()) {

@@ -8,7 +8,7 @@
 
 use alloc::vec::Vec;
 
-use crate::device::{Address, Device, OutOfMemory, Stream};
+use crate::device::{Address, OutOfMemory, PoolDevice, Stream};
 use crate::policy::{Block, Broken, Policy, Trim};
 
 const ADDRESSES: u64 = 1 << 35;
@@ -37,8 +37,8 @@ pub struct GgmlVmm {
 
 impl GgmlVmm {
     /// Maps the region as far as `end`.
-    fn back(&mut self, device: &mut dyn Device, end: u64) -> Result<Address, OutOfMemory> {
-        let refused = |device: &dyn Device| OutOfMemory {
+    fn back(&mut self, device: &mut dyn PoolDevice, end: u64) -> Result<Address, OutOfMemory> {
+        let refused = |device: &dyn PoolDevice| OutOfMemory {
             asked: end,
             free: device.available(),
         };
@@ -64,7 +64,7 @@ impl GgmlVmm {
 }
 
 impl Policy for GgmlVmm {
-    fn allocate(&mut self, device: &mut dyn Device, asked: u64, _: Stream) -> Result<Block, OutOfMemory> {
+    fn allocate(&mut self, device: &mut dyn PoolDevice, asked: u64, _: Stream) -> Result<Block, OutOfMemory> {
         let refused = OutOfMemory {
             asked,
             free: device.available(),
@@ -87,7 +87,7 @@ impl Policy for GgmlVmm {
         Ok(Block { address, size: asked })
     }
 
-    fn deallocate(&mut self, _: &mut dyn Device, block: Block, _: Stream) {
+    fn deallocate(&mut self, _: &mut dyn PoolDevice, block: Block, _: Stream) {
         let Some(at) = self.lent.iter().rposition(|lent| lent.address == block.address) else {
             return;
         };
@@ -101,11 +101,11 @@ impl Policy for GgmlVmm {
     }
 
     /// Nothing: the original cannot trim.
-    fn trim(&mut self, _: &mut dyn Device, _: Trim) -> u64 {
+    fn trim(&mut self, _: &mut dyn PoolDevice, _: Trim) -> u64 {
         0
     }
 
-    fn close(&mut self, device: &mut dyn Device) {
+    fn close(&mut self, device: &mut dyn PoolDevice) {
         let event = device.record(Stream::default());
         device.wait(event);
         device.forget(event);

@@ -11,7 +11,7 @@
 
 use alloc::vec::Vec;
 
-use crate::device::{Address, Device, Graph, OutOfMemory, Stream};
+use crate::device::{Address, CapturedGraph, OutOfMemory, PoolDevice, Stream};
 use crate::policy::{Block, Policy, Trim};
 
 mod blocks;
@@ -51,9 +51,9 @@ impl Default for OursOptions {
 #[derive(Clone, Debug, Default)]
 pub struct Ours {
     options: OursOptions,
-    lanes: Vec<Lane>,
+    lanes: Vec<StreamLane>,
     /// Graphs that are being captured.
-    captures: Vec<Graph>,
+    captures: Vec<CapturedGraph>,
     /// Blocks that were freed on another stream than their lane's while no event could be recorded.
     parked: Vec<(Address, Stream)>,
     live: u64,
@@ -61,7 +61,7 @@ pub struct Ours {
 
 /// Memory of one stream.
 #[derive(Clone, Debug)]
-struct Lane {
+struct StreamLane {
     stream: Stream,
     tier: Tier,
 }
@@ -97,7 +97,7 @@ impl Ours {
     }
 
     #[cold]
-    fn open(&mut self, device: &mut dyn Device, stream: Stream) -> usize {
+    fn open(&mut self, device: &mut dyn PoolDevice, stream: Stream) -> usize {
         let region = self
             .options
             .regions
@@ -106,7 +106,7 @@ impl Ours {
             .flatten()
             .map_or_else(|| Tier::Slots(SlotSet::default()), Tier::Region);
         // A capture may be under way on another stream; its graph may come to use this lane, too.
-        let mut lane = Lane { stream, tier };
+        let mut lane = StreamLane { stream, tier };
         for &graph in &self.captures {
             lane.capture_begin(graph);
         }
@@ -118,7 +118,7 @@ impl Ours {
     #[cold]
     fn insist(
         &mut self,
-        device: &mut dyn Device,
+        device: &mut dyn PoolDevice,
         lane: usize,
         size: u64,
         refused: OutOfMemory,
@@ -133,7 +133,7 @@ impl Ours {
 
     /// Takes back a block that was freed on another stream than its lane's.
     #[cold]
-    fn deallocate_across(&mut self, device: &mut dyn Device, address: Address, stream: Stream) {
+    fn deallocate_across(&mut self, device: &mut dyn PoolDevice, address: Address, stream: Stream) {
         if let Some(asked) = self.asked(address) {
             self.live -= asked;
             self.parked.push((address, stream));
@@ -143,7 +143,7 @@ impl Ours {
 
     /// Returns parked blocks to their lanes, each behind an event, as soon as events can be recorded.
     #[cold]
-    fn settle(&mut self, device: &mut dyn Device) {
+    fn settle(&mut self, device: &mut dyn PoolDevice) {
         let Self {
             lanes,
             captures,
@@ -171,7 +171,12 @@ impl Ours {
 }
 
 impl Policy for Ours {
-    fn allocate(&mut self, device: &mut dyn Device, size: u64, stream: Stream) -> Result<Block, OutOfMemory> {
+    fn allocate(
+        &mut self,
+        device: &mut dyn PoolDevice,
+        size: u64,
+        stream: Stream,
+    ) -> Result<Block, OutOfMemory> {
         if !self.parked.is_empty() {
             self.settle(device);
         }
@@ -187,7 +192,7 @@ impl Policy for Ours {
         Ok(Block { address, size })
     }
 
-    fn deallocate(&mut self, device: &mut dyn Device, block: Block, stream: Stream) {
+    fn deallocate(&mut self, device: &mut dyn PoolDevice, block: Block, stream: Stream) {
         let own = self
             .find(stream)
             .and_then(|lane| self.lanes[lane].deallocate(block.address));
@@ -197,7 +202,7 @@ impl Policy for Ours {
         }
     }
 
-    fn trim(&mut self, device: &mut dyn Device, trim: Trim) -> u64 {
+    fn trim(&mut self, device: &mut dyn PoolDevice, trim: Trim) -> u64 {
         self.settle(device);
         // Freeing and unmapping would become part of a capture or invalidate it.
         if !self.captures.is_empty() || self.lanes.iter().any(|lane| device.capturing(lane.stream)) {
@@ -206,30 +211,30 @@ impl Policy for Ours {
         self.lanes.iter_mut().map(|lane| lane.trim(device, trim)).sum()
     }
 
-    fn capture_begin(&mut self, graph: Graph) {
+    fn capture_begin(&mut self, graph: CapturedGraph) {
         if !self.captures.contains(&graph) {
             self.captures.push(graph);
         }
         self.lanes.iter_mut().for_each(|lane| lane.capture_begin(graph));
     }
 
-    fn capture_end(&mut self, graph: Graph) {
+    fn capture_end(&mut self, graph: CapturedGraph) {
         self.captures.retain(|&open| open != graph);
         self.lanes.iter_mut().for_each(|lane| lane.capture_end(graph));
     }
 
-    fn graph_destroyed(&mut self, graph: Graph) {
+    fn graph_destroyed(&mut self, graph: CapturedGraph) {
         self.captures.retain(|&open| open != graph);
         self.lanes.iter_mut().for_each(|lane| lane.graph_destroyed(graph));
     }
 
-    fn close(&mut self, device: &mut dyn Device) {
+    fn close(&mut self, device: &mut dyn PoolDevice) {
         self.lanes.drain(..).for_each(|lane| lane.close(device));
         *self = Self::new(self.options);
     }
 
     fn reserved(&self) -> u64 {
-        self.lanes.iter().map(Lane::reserved).sum()
+        self.lanes.iter().map(StreamLane::reserved).sum()
     }
 
     fn live(&self) -> u64 {
@@ -243,7 +248,7 @@ fn rounded(asked: u64) -> Option<u64> {
 }
 
 /// Waits for the submitted work of a stream. False if that failed, and nothing may be given back.
-fn finish(device: &mut dyn Device, stream: Stream) -> bool {
+fn finish(device: &mut dyn PoolDevice, stream: Stream) -> bool {
     let event = device.record(stream);
     device.wait(event);
     let done = device.done(event);
@@ -261,10 +266,10 @@ macro_rules! of_tier {
     };
 }
 
-impl Lane {
+impl StreamLane {
     fn allocate(
         &mut self,
-        device: &mut dyn Device,
+        device: &mut dyn PoolDevice,
         size: u64,
         capturing: bool,
     ) -> Result<Address, OutOfMemory> {
@@ -279,26 +284,26 @@ impl Lane {
         of_tier!(self, tier => tier.deallocate(address))
     }
 
-    fn trim(&mut self, device: &mut dyn Device, trim: Trim) -> u64 {
+    fn trim(&mut self, device: &mut dyn PoolDevice, trim: Trim) -> u64 {
         of_tier!(self, tier => match trim {
             Trim::Idle => tier.trim_idle(device, self.stream),
             Trim::All => tier.trim_all(device, self.stream),
         })
     }
 
-    fn capture_begin(&mut self, graph: Graph) {
+    fn capture_begin(&mut self, graph: CapturedGraph) {
         of_tier!(self, tier => tier.capture_begin(graph));
     }
 
-    fn capture_end(&mut self, graph: Graph) {
+    fn capture_end(&mut self, graph: CapturedGraph) {
         of_tier!(self, tier => tier.capture_end(graph));
     }
 
-    fn graph_destroyed(&mut self, graph: Graph) {
+    fn graph_destroyed(&mut self, graph: CapturedGraph) {
         of_tier!(self, tier => tier.graph_destroyed(graph));
     }
 
-    fn close(mut self, device: &mut dyn Device) {
+    fn close(mut self, device: &mut dyn PoolDevice) {
         of_tier!(self, tier => tier.close(device));
     }
 

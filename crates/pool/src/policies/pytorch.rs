@@ -13,7 +13,7 @@
 
 use alloc::collections::BTreeSet;
 
-use crate::device::{Address, Device, OutOfMemory, Stream};
+use crate::device::{Address, OutOfMemory, PoolDevice, Stream};
 use crate::policy::{Block, Policy, Trim};
 
 mod chunks;
@@ -59,7 +59,7 @@ impl Pytorch {
     /// An idle chunk of at least `size` bytes, from the driver if it has to be.
     fn find(
         &mut self,
-        device: &mut dyn Device,
+        device: &mut dyn PoolDevice,
         size: u64,
         kind: ChunkKind,
         stream: Stream,
@@ -77,7 +77,7 @@ impl Pytorch {
 
     fn grow(
         &mut self,
-        device: &mut dyn Device,
+        device: &mut dyn PoolDevice,
         size: u64,
         kind: ChunkKind,
         stream: Stream,
@@ -110,7 +110,7 @@ impl Pytorch {
     }
 
     /// Gives back every segment or page that is idle, once the card is done.
-    fn release(&mut self, device: &mut dyn Device) -> u64 {
+    fn release(&mut self, device: &mut dyn PoolDevice) -> u64 {
         // cudaFree is not permitted during a capture.
         if self.streams.iter().any(|&stream| device.capturing(stream)) {
             return 0;
@@ -129,7 +129,7 @@ impl Pytorch {
         before - self.reserved
     }
 
-    fn settle(&self, device: &mut dyn Device) {
+    fn settle(&self, device: &mut dyn PoolDevice) {
         for &stream in &self.streams {
             let event = device.record(stream);
             device.wait(event);
@@ -141,7 +141,7 @@ impl Pytorch {
 impl Policy for Pytorch {
     fn allocate(
         &mut self,
-        device: &mut dyn Device,
+        device: &mut dyn PoolDevice,
         asked: u64,
         stream: Stream,
     ) -> Result<Block, OutOfMemory> {
@@ -173,7 +173,7 @@ impl Policy for Pytorch {
     }
 
     /// Returns the block to the stream of its allocation, whatever stream this is.
-    fn deallocate(&mut self, _: &mut dyn Device, block: Block, _: Stream) {
+    fn deallocate(&mut self, _: &mut dyn PoolDevice, block: Block, _: Stream) {
         if let Some(asked) = self.chunks.lent(block.address) {
             self.chunks.set(block.address, ChunkState::Idle);
             // Joined at once, as in free_block; freed blocks of other streams stay apart by their stream.
@@ -183,14 +183,14 @@ impl Policy for Pytorch {
     }
 
     /// `torch.cuda.empty_cache`; the allocator gives nothing back by itself.
-    fn trim(&mut self, device: &mut dyn Device, trim: Trim) -> u64 {
+    fn trim(&mut self, device: &mut dyn PoolDevice, trim: Trim) -> u64 {
         match trim {
             Trim::Idle => 0,
             Trim::All => self.release(device),
         }
     }
 
-    fn close(&mut self, device: &mut dyn Device) {
+    fn close(&mut self, device: &mut dyn PoolDevice) {
         for address in self.chunks.all_lent() {
             self.chunks.set(address, ChunkState::Idle);
             self.chunks.join(address);

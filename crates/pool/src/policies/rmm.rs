@@ -12,7 +12,7 @@
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
-use crate::device::{Address, Device, OutOfMemory, Stream};
+use crate::device::{Address, OutOfMemory, PoolDevice, Stream};
 use crate::policy::{Block, Policy, Trim};
 
 const ALIGNMENT: u64 = 256;
@@ -97,7 +97,12 @@ impl RmmPool {
         }
     }
 
-    fn piece(&mut self, device: &mut dyn Device, size: u64, stream: Stream) -> Result<RmmBlock, OutOfMemory> {
+    fn piece(
+        &mut self,
+        device: &mut dyn PoolDevice,
+        size: u64,
+        stream: Stream,
+    ) -> Result<RmmBlock, OutOfMemory> {
         if let Some(piece) = self.idle.entry(stream).or_default().take(size) {
             return Ok(piece);
         }
@@ -110,7 +115,7 @@ impl RmmPool {
     }
 
     /// Takes over what other streams have freed, behind their work.
-    fn take_over(&mut self, device: &mut dyn Device, stream: Stream) {
+    fn take_over(&mut self, device: &mut dyn PoolDevice, stream: Stream) {
         if device.capturing(stream) {
             return;
         }
@@ -133,7 +138,7 @@ impl RmmPool {
         }
     }
 
-    fn expand(&mut self, device: &mut dyn Device, size: u64) -> Result<RmmBlock, OutOfMemory> {
+    fn expand(&mut self, device: &mut dyn PoolDevice, size: u64) -> Result<RmmBlock, OutOfMemory> {
         let mut refused = OutOfMemory {
             asked: size,
             free: device.available(),
@@ -176,7 +181,7 @@ impl RmmPool {
 impl Policy for RmmPool {
     fn allocate(
         &mut self,
-        device: &mut dyn Device,
+        device: &mut dyn PoolDevice,
         asked: u64,
         stream: Stream,
     ) -> Result<Block, OutOfMemory> {
@@ -205,7 +210,7 @@ impl Policy for RmmPool {
         })
     }
 
-    fn deallocate(&mut self, _: &mut dyn Device, block: Block, stream: Stream) {
+    fn deallocate(&mut self, _: &mut dyn PoolDevice, block: Block, stream: Stream) {
         if let Some((piece, asked)) = self.lent.remove(&block.address) {
             self.idle.entry(stream).or_default().insert(piece);
             self.live -= asked;
@@ -213,11 +218,11 @@ impl Policy for RmmPool {
     }
 
     /// Nothing: RMM's pool cannot trim.
-    fn trim(&mut self, _: &mut dyn Device, _: Trim) -> u64 {
+    fn trim(&mut self, _: &mut dyn PoolDevice, _: Trim) -> u64 {
         0
     }
 
-    fn close(&mut self, device: &mut dyn Device) {
+    fn close(&mut self, device: &mut dyn PoolDevice) {
         let streams: Vec<Stream> = self.idle.keys().copied().collect();
         for stream in streams {
             let event = device.record(stream);

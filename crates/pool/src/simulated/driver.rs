@@ -2,7 +2,7 @@
 
 use super::memory::MemoryKind;
 use super::{Simulated, Violation};
-use crate::device::{Address, Device, Event, OutOfMemory, Stream};
+use crate::device::{Address, DeviceEvent, OutOfMemory, PoolDevice, Stream};
 
 impl Simulated {
     /// Checks a return of `start..end`, of any kind of memory.
@@ -24,7 +24,7 @@ impl Simulated {
     }
 
     /// End of the work before an event, if the event exists.
-    fn end_of(&mut self, event: Event) -> Option<u64> {
+    fn end_of(&mut self, event: DeviceEvent) -> Option<u64> {
         let end = self.streams.end_of(event);
         if end.is_none() {
             self.violate(Violation::NoEvent { event });
@@ -66,7 +66,7 @@ impl Simulated {
     }
 }
 
-impl Device for Simulated {
+impl PoolDevice for Simulated {
     fn granule(&self) -> u64 {
         self.memory.granule()
     }
@@ -127,20 +127,20 @@ impl Device for Simulated {
         }
     }
 
-    fn record(&mut self, stream: Stream) -> Event {
+    fn record(&mut self, stream: Stream) -> DeviceEvent {
         self.calls.record += 1;
         self.advance(self.latency.record);
         self.judge_stream("record", stream);
         self.streams.record(stream)
     }
 
-    fn done(&mut self, event: Event) -> bool {
+    fn done(&mut self, event: DeviceEvent) -> bool {
         self.calls.query += 1;
         self.advance(self.latency.query);
         self.end_of(event).is_some_and(|end| end <= self.now())
     }
 
-    fn wait(&mut self, event: Event) {
+    fn wait(&mut self, event: DeviceEvent) {
         self.calls.wait += 1;
         if self.streams.any_capture() {
             self.violate(Violation::DuringCapture { call: "wait" });
@@ -149,14 +149,14 @@ impl Device for Simulated {
         self.advance(until.saturating_sub(self.now()));
     }
 
-    fn order(&mut self, stream: Stream, event: Event) {
+    fn order(&mut self, stream: Stream, event: DeviceEvent) {
         self.calls.order += 1;
         self.judge_stream("order", stream);
         let until = self.end_of(event).unwrap_or_default();
         self.streams.delay(stream, until);
     }
 
-    fn forget(&mut self, event: Event) {
+    fn forget(&mut self, event: DeviceEvent) {
         if !self.streams.forget(event) {
             self.violate(Violation::NoEvent { event });
         }

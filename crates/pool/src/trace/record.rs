@@ -15,14 +15,14 @@ use crate::device::Stream;
 
 /// Allocator to which requests went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Asked {
+pub struct RecordedRequest {
     /// In the process's own order.
     pub card: u8,
     /// 0 is the driver, n the n-th pool that guard serves.
     pub pool: u8,
 }
 
-impl fmt::Display for Asked {
+impl fmt::Display for RecordedRequest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.pool {
             0 => write!(f, "the driver of card {}", self.card),
@@ -33,7 +33,7 @@ impl fmt::Display for Asked {
 
 /// A trace that cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RecordError {
+pub struct TraceRecordError {
     /// Offset of the fault in the file.
     pub offset: usize,
     pub fault: RecordFault,
@@ -54,10 +54,10 @@ pub enum RecordFault {
     },
     Step(Fault),
     /// The trace has no request to this allocator.
-    NotAsked(Asked),
+    NotAsked(RecordedRequest),
 }
 
-impl fmt::Display for RecordError {
+impl fmt::Display for TraceRecordError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "offset {}: ", self.offset)?;
         match &self.fault {
@@ -80,7 +80,7 @@ impl fmt::Display for RecordError {
     }
 }
 
-impl core::error::Error for RecordError {}
+impl core::error::Error for TraceRecordError {}
 
 impl Trace {
     /// True if a file begins with the magic number of guard's traces.
@@ -89,8 +89,8 @@ impl Trace {
     }
 
     /// Reads the requests to one allocator; without a choice those to the one with the most.
-    pub fn from_record(file: &[u8], asked: Option<Asked>) -> Result<Self, RecordError> {
-        header(file).map_err(|fault| RecordError { offset: 0, fault })?;
+    pub fn from_record(file: &[u8], asked: Option<RecordedRequest>) -> Result<Self, TraceRecordError> {
+        header(file).map_err(|fault| TraceRecordError { offset: 0, fault })?;
         let asked = match asked {
             Some(asked) => asked,
             None => busiest(file),
@@ -98,11 +98,11 @@ impl Trace {
         let mut builder = Builder::default();
         let mut heard = false;
         for (offset, record) in records(file) {
-            let of = Asked {
+            let of = RecordedRequest {
                 card: record.card,
                 pool: record.pool,
             };
-            let at = |fault| RecordError { offset, fault };
+            let at = |fault| TraceRecordError { offset, fault };
             let kind = TraceKind::of(record.kind).ok_or(at(RecordFault::Kind { found: record.kind }))?;
             if of == asked {
                 // Frees alone do not count: a source without allocations has no trace to replay.
@@ -111,7 +111,7 @@ impl Trace {
             }
         }
         if !heard && records(file).next().is_some() {
-            return Err(RecordError {
+            return Err(TraceRecordError {
                 offset: TraceHeader::SIZE,
                 fault: RecordFault::NotAsked(asked),
             });
@@ -148,17 +148,17 @@ fn records(file: &[u8]) -> impl Iterator<Item = (usize, TraceRecord)> {
         .zip(records.iter().map(TraceRecord::from_bytes))
 }
 
-fn busiest(file: &[u8]) -> Asked {
-    let mut allocations: BTreeMap<Asked, u64> = BTreeMap::new();
+fn busiest(file: &[u8]) -> RecordedRequest {
+    let mut allocations: BTreeMap<RecordedRequest, u64> = BTreeMap::new();
     for (_, record) in records(file).filter(|(_, record)| record.kind == TraceKind::Alloc as u8) {
-        let of = Asked {
+        let of = RecordedRequest {
             card: record.card,
             pool: record.pool,
         };
         *allocations.entry(of).or_default() += 1;
     }
     let most = allocations.into_iter().max_by_key(|&(_, count)| count);
-    most.map_or(Asked { card: 0, pool: 0 }, |(asked, _)| asked)
+    most.map_or(RecordedRequest { card: 0, pool: 0 }, |(asked, _)| asked)
 }
 
 fn step(kind: TraceKind, record: &TraceRecord, builder: &mut Builder) -> Result<(), Fault> {
@@ -229,7 +229,7 @@ mod tests {
             (trace.steps().len(), trace.peak_live(), trace.refused()),
             (3, 1024, 1)
         );
-        let driver = Some(Asked { card: 0, pool: 0 });
+        let driver = Some(RecordedRequest { card: 0, pool: 0 });
         let trace = Trace::from_record(&recorded(), driver).unwrap();
         assert_eq!((trace.steps().len(), trace.peak_live()), (1, 1 << 20));
     }
@@ -263,7 +263,7 @@ mod tests {
         ] {
             assert!(error.starts_with(said), "{error}");
         }
-        let error = Trace::from_record(&recorded(), Some(Asked { card: 3, pool: 1 })).unwrap_err();
+        let error = Trace::from_record(&recorded(), Some(RecordedRequest { card: 3, pool: 1 })).unwrap_err();
         assert_eq!(
             error.to_string(),
             "offset 64: the trace has no request to pool 1 of card 3; leave the choice out"

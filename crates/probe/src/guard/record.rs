@@ -16,7 +16,7 @@ const MOST_REFUSALS: usize = 4096;
 
 /// One process.
 #[derive(Clone, Debug)]
-struct Process {
+struct GuardedProcess {
     state: PageState,
     pools: u32,
     pinned: u64,
@@ -27,7 +27,7 @@ struct Process {
 /// All processes that had a page.
 #[derive(Clone, Debug, Default)]
 pub struct Record {
-    processes: BTreeMap<u32, Process>,
+    processes: BTreeMap<u32, GuardedProcess>,
     tree: Option<TreeSnapshot>,
 }
 
@@ -50,13 +50,13 @@ pub struct CardRecord {
     pub processes: usize,
     /// Refusals ever; `refused` may know fewer of them.
     pub refusals: u64,
-    pub refused: Vec<Refused>,
+    pub refused: Vec<GuardRefusal>,
     tree: Option<TreeCardSnapshot>,
 }
 
 /// One refusal on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Refused {
+pub struct GuardRefusal {
     pub pid: u32,
     pub why: Refusal,
     pub asked: Bytes,
@@ -71,7 +71,7 @@ impl Record {
         // The last ledger stays: its file goes with the last process.
         self.tree = tree.or(self.tree.take());
         for page in pages {
-            let process = self.processes.entry(page.pid).or_insert_with(|| Process {
+            let process = self.processes.entry(page.pid).or_insert_with(|| GuardedProcess {
                 state: page.state,
                 pools: 0,
                 pinned: 0,
@@ -126,14 +126,16 @@ impl Record {
                 // A refusal names its card by the index in the page of its own process.
                 let here = |oom: &&OomSnapshot| usize::try_from(oom.card).is_ok_and(|at| at == index);
                 let refused = process.refusals.values().filter(here);
-                record.refused.extend(refused.map(|oom| Refused::new(*pid, oom)));
+                record
+                    .refused
+                    .extend(refused.map(|oom| GuardRefusal::new(*pid, oom)));
             }
         }
         cards.into_values().map(CardRecord::together).collect()
     }
 }
 
-impl Process {
+impl GuardedProcess {
     fn see(&mut self, page: &PageSnapshot) {
         self.state = page.state;
         // Maxima, because a page is written while it is read.
@@ -217,7 +219,7 @@ impl CardRecord {
     }
 }
 
-impl Refused {
+impl GuardRefusal {
     pub fn new(pid: u32, oom: &OomSnapshot) -> Self {
         Self {
             pid,

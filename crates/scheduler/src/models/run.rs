@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use plimsoll_base::{Bytes, CardId, Demand, Placement, Reason, RunId};
+use plimsoll_base::{Bytes, CardId, MemoryModel, Placement, Reason, RunId};
 
 use crate::effect::State;
 use crate::load_check::LoadCheck;
@@ -20,7 +20,7 @@ const SUSPECT_CLIENTS: usize = 3;
 pub(crate) struct RunState {
     pub(crate) id: RunId,
     pub(crate) phase: RunPhase,
-    pub(crate) demand: Arc<dyn Demand>,
+    pub(crate) demand: Arc<dyn MemoryModel>,
     pub(crate) placement: Placement,
     in_flight: u32,
     /// Its depth; or the reason why that is not tracked.
@@ -86,7 +86,7 @@ pub(crate) enum Drain {
 impl RunState {
     pub(crate) fn new(
         id: RunId,
-        demand: Arc<dyn Demand>,
+        demand: Arc<dyn MemoryModel>,
         placement: Placement,
         occupancy: Result<Occupancy, String>,
         phase: RunPhase,

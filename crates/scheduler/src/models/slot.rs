@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use plimsoll_base::{Bytes, Demand, RunId};
+use plimsoll_base::{Bytes, MemoryModel, RunId};
 
 use super::run::RunState;
 use crate::effect::State;
@@ -17,7 +17,7 @@ use crate::time::Moment;
 pub(crate) struct ModelSlot {
     pub(crate) name: Arc<str>,
     pub(crate) spec: ModelSpec,
-    pub(in crate::models) seeking: Seeking,
+    pub(in crate::models) seeking: RequestedState,
     /// Set while the next request needs more memory than the run's claim covers.
     pub(in crate::models) depth_wait: Option<DepthWait>,
     pub(crate) run: Option<RunState>,
@@ -37,7 +37,7 @@ pub(crate) struct ModelSlot {
 
 /// Progress of a model without a run towards one.
 #[derive(Debug)]
-pub(crate) enum Seeking {
+pub(crate) enum RequestedState {
     Nothing,
     Survey {
         /// The configuration changed during the survey, so that its result is void.
@@ -49,7 +49,7 @@ pub(crate) enum Seeking {
 /// Search for memory of a model that is known to load.
 #[derive(Debug)]
 pub(crate) struct RoomSearch {
-    pub(crate) demand: Arc<dyn Demand>,
+    pub(crate) demand: Arc<dyn MemoryModel>,
     pub(crate) cache: DemandCache,
     /// Runs that stop for it.
     pub(crate) victims: Vec<RunId>,
@@ -64,7 +64,7 @@ pub(crate) struct RoomSearch {
 }
 
 impl RoomSearch {
-    pub(crate) fn new(demand: Arc<dyn Demand>, since: Moment, after: Vec<RunId>) -> Self {
+    pub(crate) fn new(demand: Arc<dyn MemoryModel>, since: Moment, after: Vec<RunId>) -> Self {
         Self {
             demand,
             cache: DemandCache::default(),
@@ -100,7 +100,7 @@ impl ModelSlot {
             name: spec.name.as_str().into(),
             preload: spec.preload,
             spec,
-            seeking: Seeking::Nothing,
+            seeking: RequestedState::Nothing,
             depth_wait: None,
             run: None,
             line: RequestLine::default(),
@@ -113,20 +113,20 @@ impl ModelSlot {
         }
     }
 
-    pub(crate) fn seeking(&self) -> &Seeking {
+    pub(crate) fn seeking(&self) -> &RequestedState {
         &self.seeking
     }
 
     pub(crate) fn room(&self) -> Option<&RoomSearch> {
         match &self.seeking {
-            Seeking::Room(room) => Some(room),
+            RequestedState::Room(room) => Some(room),
             _ => None,
         }
     }
 
     pub(crate) fn room_mut(&mut self) -> Option<&mut RoomSearch> {
         match &mut self.seeking {
-            Seeking::Room(room) => Some(room),
+            RequestedState::Room(room) => Some(room),
             _ => None,
         }
     }
@@ -134,7 +134,7 @@ impl ModelSlot {
     /// Voids the result of a survey that is under way; returns whether there is one.
     pub(crate) fn void_survey(&mut self) -> bool {
         match &mut self.seeking {
-            Seeking::Survey { stale } => {
+            RequestedState::Survey { stale } => {
                 *stale = true;
                 true
             }
@@ -165,9 +165,9 @@ impl ModelSlot {
             // A run hides the search for the next one: a replaced model drains and is queued at the same
             // time.
             (Some(run), _) => run.state(),
-            (None, Seeking::Survey { .. } | Seeking::Room(_)) => State::Queued,
-            (None, Seeking::Nothing) if self.record.failed => State::Failed,
-            (None, Seeking::Nothing) => State::Unloaded,
+            (None, RequestedState::Survey { .. } | RequestedState::Room(_)) => State::Queued,
+            (None, RequestedState::Nothing) if self.record.failed => State::Failed,
+            (None, RequestedState::Nothing) => State::Unloaded,
         }
     }
 
@@ -183,7 +183,7 @@ impl ModelSlot {
         // It waits in one way at a time: a model that wants depth has a run, one that wants room has none.
         if let Some(wait) = &mut self.depth_wait {
             wait.victims = victims;
-        } else if let Seeking::Room(room) = &mut self.seeking {
+        } else if let RequestedState::Room(room) = &mut self.seeking {
             room.victims = victims;
         }
     }

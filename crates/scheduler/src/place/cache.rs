@@ -5,7 +5,7 @@
 
 use std::cell::RefCell;
 
-use plimsoll_base::{Bytes, Card, CardId, Demand, Reason};
+use plimsoll_base::{Bytes, Card, CardId, MemoryModel, Reason};
 
 type Shares = Result<Vec<(CardId, Bytes)>, Reason>;
 type CardsAsked = Vec<(CardId, Bytes)>;
@@ -18,7 +18,7 @@ const KEPT: usize = 256;
 pub struct DemandCache(RefCell<Vec<(CardsAsked, Shares)>>);
 
 impl DemandCache {
-    pub(super) fn ask(&self, demand: &dyn Demand, cards: &[Card]) -> Shares {
+    pub(super) fn ask(&self, demand: &dyn MemoryModel, cards: &[Card]) -> Shares {
         let question: CardsAsked = cards.iter().map(|card| (card.id.clone(), card.free)).collect();
         let mut kept = self.0.borrow_mut();
         if let Some((_, answer)) = kept.iter().find(|(asked, _)| *asked == question) {
@@ -46,7 +46,7 @@ mod tests {
     #[derive(Debug, Default)]
     struct Counting(AtomicU64);
 
-    impl Demand for Counting {
+    impl MemoryModel for Counting {
         fn on(&self, _: &[Card]) -> Shares {
             self.0.fetch_add(1, Ordering::Relaxed);
             Ok(Vec::new())

@@ -19,7 +19,7 @@ pub fn allowance(need: Bytes) -> Bytes {
 
 /// Memory that one run may take on one card.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Claim {
+pub struct LedgerClaim {
     pub run: RunId,
     pub holder: Arc<str>,
     pub bytes: Bytes,
@@ -36,7 +36,7 @@ pub struct Account {
     budget: Option<Bytes>,
     reserve: Bytes,
     foreign: Bytes,
-    claims: Vec<Claim>,
+    claims: Vec<LedgerClaim>,
 }
 
 impl Account {
@@ -68,7 +68,7 @@ impl Account {
         self.budget
     }
 
-    pub fn claims(&self) -> &[Claim] {
+    pub fn claims(&self) -> &[LedgerClaim] {
         &self.claims
     }
 
@@ -117,7 +117,7 @@ impl Account {
         (others().map(|claim| claim.bytes).sum(), used.saturating_sub(own))
     }
 
-    fn claim_of(&mut self, run: RunId) -> Option<&mut Claim> {
+    fn claim_of(&mut self, run: RunId) -> Option<&mut LedgerClaim> {
         self.claims.iter_mut().find(|claim| claim.run == run)
     }
 
@@ -219,7 +219,7 @@ impl Ledger {
         for account in &mut self.accounts {
             let bytes = placement.on(&account.card.id);
             if !bytes.is_zero() {
-                account.claims.push(Claim {
+                account.claims.push(LedgerClaim {
                     run,
                     holder: holder.clone(),
                     bytes,
@@ -245,7 +245,7 @@ impl Ledger {
             // CUDA opens a context on every visible card that a program touches, so a run may use cards that
             // it was not given. This memory was never granted, and the audit does not count it.
             } else if !bytes.is_zero() {
-                account.claims.push(Claim {
+                account.claims.push(LedgerClaim {
                     run,
                     holder: holder.clone(),
                     bytes,
@@ -330,7 +330,7 @@ impl Ledger {
         self.shares(run, |claim| claim.measured)
     }
 
-    fn shares(&self, run: RunId, bytes: impl Fn(&Claim) -> Option<Bytes>) -> Vec<Share> {
+    fn shares(&self, run: RunId, bytes: impl Fn(&LedgerClaim) -> Option<Bytes>) -> Vec<Share> {
         let of_run = self.accounts.iter().filter_map(|account| {
             let claim = account.claims.iter().find(|claim| claim.run == run)?;
             Some(Share::new(account.card.id.clone(), bytes(claim)?))

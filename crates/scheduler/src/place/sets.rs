@@ -6,14 +6,14 @@
 //! named or no card is there. Cards that the model's own flags name are in every set; if it accepts no
 //! others, that is the only set.
 
-use plimsoll_base::{CardId, CardKind, Named};
+use plimsoll_base::{CardId, CardKind, NamedDemand};
 
 use super::ledger::Ledger;
 
 const EXACT: usize = 6;
 
 /// Returns sets of indices into the ledger's accounts, fewest cards first.
-pub(super) fn candidates(ledger: &Ledger, allowed: &[CardId], named: &Named) -> Vec<Vec<usize>> {
+pub(super) fn candidates(ledger: &Ledger, allowed: &[CardId], named: &NamedDemand) -> Vec<Vec<usize>> {
     let accounts = ledger.accounts();
     let of_kind = |kind: CardKind| -> Vec<usize> {
         let usable = accounts.iter().enumerate().filter(|(_, account)| {
@@ -35,7 +35,7 @@ pub(super) fn candidates(ledger: &Ledger, allowed: &[CardId], named: &Named) -> 
 }
 
 /// Sets that contain all named cards; none if one of these may not be used.
-fn around(ledger: &Ledger, usable: &[usize], named: &Named) -> Vec<Vec<usize>> {
+fn around(ledger: &Ledger, usable: &[usize], named: &NamedDemand) -> Vec<Vec<usize>> {
     let is_named = |index: &usize| named.cards.contains(&ledger.accounts()[*index].card().id);
     let (fixed, others): (Vec<usize>, Vec<usize>) = usable.iter().partition(|index| is_named(index));
     if fixed.len() < named.cards.len() {

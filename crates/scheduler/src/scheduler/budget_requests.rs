@@ -8,7 +8,7 @@
 use plimsoll_base::{Bytes, CardId, RunId};
 
 use super::Scheduler;
-use crate::effect::Effect;
+use crate::effect::SchedulerEffect;
 use crate::models::Drain;
 use crate::state::budgets::BudgetRequest;
 
@@ -38,7 +38,7 @@ impl Scheduler {
                 }
             }
             // Stopping some runs without meeting the request would only cost their next clients a load.
-            None => self.emit(Effect::AnswerBudget { run, claim: None }),
+            None => self.emit(SchedulerEffect::AnswerBudget { run, claim: None }),
         }
     }
 
@@ -55,6 +55,6 @@ impl Scheduler {
             run, card, wanted, ..
         } = request;
         let claim = self.raise(*run, card, *wanted);
-        self.emit(Effect::AnswerBudget { run: *run, claim });
+        self.emit(SchedulerEffect::AnswerBudget { run: *run, claim });
     }
 }

@@ -8,11 +8,11 @@
 use plimsoll_base::{Placement, RunId};
 
 use super::Scheduler;
-use crate::effect::Effect;
-use crate::models::{Drain, ModelSlot, NeighbourQuery, RunState, Seeking};
-use crate::place::{PlacementVerdict, Reservations, Standing};
+use crate::effect::SchedulerEffect;
+use crate::models::{Drain, ModelSlot, NeighbourQuery, RequestedState, RunState};
+use crate::place::{CardStanding, PlacementVerdict, Reservations};
 use crate::state::StateRef;
-use crate::state::turns::{Turn, TurnGoal};
+use crate::state::turns::{QueueTurn, TurnGoal};
 use crate::time::{ModelId, Moment};
 
 /// Searches for one event. Each follows from a change of the one before, and two or three are usual.
@@ -32,18 +32,20 @@ impl Scheduler {
     }
 
     fn search(&mut self) {
-        let mut turns: Vec<Turn> = Vec::new();
+        let mut turns: Vec<QueueTurn> = Vec::new();
         for id in self.models.ids() {
             let Some(slot) = self.models.get(id) else { continue };
             match slot.seeking() {
-                Seeking::Room(room) if slot.wanted() => turns.push(self.state().turn(id, slot, Some(room))),
+                RequestedState::Room(room) if slot.wanted() => {
+                    turns.push(self.state().turn(id, slot, Some(room)))
+                }
                 // All requests for it have left.
-                Seeking::Room(_) => self.set_seeking(id, Seeking::Nothing),
+                RequestedState::Room(_) => self.set_seeking(id, RequestedState::Nothing),
                 _ if slot.depth_wait().is_some() => turns.push(self.state().turn(id, slot, None)),
                 _ => {}
             }
         }
-        turns.sort_unstable_by_key(Turn::key);
+        turns.sort_unstable_by_key(QueueTurn::key);
         let mut reserved = Reservations::default();
         for turn in turns {
             if let Some(due) = turn.postponable(self.clock.now()) {
@@ -113,7 +115,7 @@ impl Scheduler {
         }
         // The periodic reading may be a second old: another process could have filled the card since.
         if self.placements.request_reading(now) {
-            self.emit(Effect::ReadCards);
+            self.emit(SchedulerEffect::ReadCards);
         }
         false
     }
@@ -132,7 +134,7 @@ impl Scheduler {
         };
         if room.neighbours == NeighbourQuery::Before && asks {
             room.neighbours = NeighbourQuery::Pending;
-            self.emit(Effect::AskNeighbours { model: id });
+            self.emit(SchedulerEffect::AskNeighbours { model: id });
             return true;
         }
         room.neighbours == NeighbourQuery::Pending
@@ -200,7 +202,7 @@ impl Scheduler {
                 continue;
             };
             let standing = slot.run.as_ref().map(|run| self.state().standing(slot, run));
-            if matches!(standing, Some(Standing::Idle | Standing::Busy)) {
+            if matches!(standing, Some(CardStanding::Idle | CardStanding::Busy)) {
                 self.drain(id, Drain::Evict);
             }
         }

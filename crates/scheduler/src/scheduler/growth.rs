@@ -9,9 +9,9 @@
 use plimsoll_base::{Bytes, CardId, Placement, RunId, Share};
 
 use super::Scheduler;
-use crate::effect::Effect;
+use crate::effect::SchedulerEffect;
 use crate::models::{DepthWait, Drain, ModelSlot};
-use crate::place::{Reservations, Standing};
+use crate::place::{CardStanding, Reservations};
 use crate::state::depth_need::DepthNeed;
 use crate::time::{ModelId, Moment};
 
@@ -87,8 +87,8 @@ impl Scheduler {
     ) {
         let impatient = since + self.settings.patience;
         let worst = match self.clock.now() < impatient {
-            true => Standing::Idle,
-            false => Standing::Protected,
+            true => CardStanding::Idle,
+            false => CardStanding::Protected,
         };
         let Some(victims) = self.state().sufficient(id, extra, lacking, worst) else {
             self.set_victims(id, Vec::new());
@@ -147,7 +147,7 @@ impl Scheduler {
     /// Tells the driver the run's claim on a card.
     pub(super) fn claim_changed(&mut self, run: RunId, card: &CardId) {
         let share = Share::new(card.clone(), self.state().held_by(run, card));
-        self.emit(Effect::ClaimChanged { run, share });
+        self.emit(SchedulerEffect::ClaimChanged { run, share });
     }
 
     pub(super) fn growth_observed(&mut self, run: RunId, tokens: u64, used: Bytes) {

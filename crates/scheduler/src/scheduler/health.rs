@@ -9,7 +9,7 @@
 use plimsoll_base::RunId;
 
 use super::Scheduler;
-use crate::effect::Effect;
+use crate::effect::SchedulerEffect;
 use crate::event::Health;
 use crate::refusal;
 use crate::time::{ClientId, ModelId, RequestId};
@@ -31,7 +31,7 @@ impl Scheduler {
         if run.suspect.is_some() || run.fails_everybody() {
             self.suspect(request.model, run_id);
         } else if check {
-            self.emit(Effect::CheckHealth { run: run_id });
+            self.emit(SchedulerEffect::CheckHealth { run: run_id });
         }
     }
 

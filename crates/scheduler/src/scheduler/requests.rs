@@ -3,8 +3,8 @@
 use plimsoll_base::{Reason, RunId};
 
 use super::Scheduler;
-use crate::depth::Depth;
-use crate::effect::{Effect, Refusal};
+use crate::depth::RequestDepth;
+use crate::effect::{RequestRefusal, SchedulerEffect};
 use crate::models::{Drain, ModelSlot, RunPhase};
 use crate::queue::{Queue, RequestPlace, RequestState};
 use crate::refusal;
@@ -32,7 +32,7 @@ impl Scheduler {
             run.send(stamp);
             let run = run.id;
             self.queue.insert_sent(id, request, run);
-            return self.emit(Effect::Dispatch { request: id, run });
+            return self.emit(SchedulerEffect::Dispatch { request: id, run });
         }
         // A bound on waiting requests bounds their bodies, which stay in memory while they wait.
         if slot.line.len() >= limit {
@@ -221,13 +221,13 @@ impl Scheduler {
                 occupancy.enter(request, tokens);
             }
         }
-        self.emit(Effect::Dispatch { request, run });
+        self.emit(SchedulerEffect::Dispatch { request, run });
     }
 
     /// Asks the driver for the depth of a request.
     fn measure_depth(&mut self, request: RequestId, run: RunId, exact: bool) {
         if self.queue.begin_measuring(request) {
-            self.emit(Effect::MeasureDepth { request, run, exact });
+            self.emit(SchedulerEffect::MeasureDepth { request, run, exact });
         }
     }
 
@@ -241,7 +241,7 @@ impl Scheduler {
         }
     }
 
-    pub(super) fn depth_measured(&mut self, id: RequestId, run: RunId, depth: Option<Depth>) {
+    pub(super) fn depth_measured(&mut self, id: RequestId, run: RunId, depth: Option<RequestDepth>) {
         let Some(request) = self.queue.depth_measured(id, depth) else {
             return;
         };
@@ -285,7 +285,7 @@ impl Scheduler {
         self.rested(request.model);
     }
 
-    fn no_second_try(&self, request: &RequestState) -> Option<Refusal> {
+    fn no_second_try(&self, request: &RequestState) -> Option<RequestRefusal> {
         if self.closing.is_some() {
             return Some(refusal::shutting_down());
         }
@@ -302,13 +302,13 @@ impl Scheduler {
     }
 
     /// Refuses a request that is in no table any more.
-    pub(super) fn refuse(&mut self, request: RequestId, refusal: Refusal) {
+    pub(super) fn refuse(&mut self, request: RequestId, refusal: RequestRefusal) {
         let refusal = Box::new(refusal);
-        self.emit(Effect::Refuse { request, refusal });
+        self.emit(SchedulerEffect::Refuse { request, refusal });
     }
 
     /// Refuses all queued requests of the model; it is not wanted any more.
-    pub(super) fn refuse_queue(&mut self, model: ModelId, refusal: &Refusal) {
+    pub(super) fn refuse_queue(&mut self, model: ModelId, refusal: &RequestRefusal) {
         let Some(slot) = self.models.get_mut(model) else {
             return;
         };
@@ -325,7 +325,7 @@ impl Scheduler {
     }
 
     /// Refuses the front of a queue.
-    pub(super) fn refuse_front(&mut self, model: ModelId, refusal: Refusal) {
+    pub(super) fn refuse_front(&mut self, model: ModelId, refusal: RequestRefusal) {
         let front = self.models.get(model).and_then(|slot| slot.line.front());
         if let Some(id) = front {
             self.take_request(id);

@@ -5,8 +5,8 @@ use std::time::Duration;
 use plimsoll_base::{CardId, End, Reason, RunId};
 
 use super::Scheduler;
-use crate::effect::{Effect, Stopping};
-use crate::models::{Drain, ModelSlot, RunPhase, RunState, Seeking};
+use crate::effect::{SchedulerEffect, Stopping};
+use crate::models::{Drain, ModelSlot, RequestedState, RunPhase, RunState};
 use crate::refusal;
 use crate::time::{ModelId, Moment};
 
@@ -100,7 +100,7 @@ impl Scheduler {
         run.killed_for = run.killed_for.take().or(reason);
         let run = run.id;
         self.models.mark_states_dirty();
-        self.emit(Effect::Stop { run, how });
+        self.emit(SchedulerEffect::Stop { run, how });
         self.arm(until);
         self.mark_dirty();
     }
@@ -248,7 +248,7 @@ impl Scheduler {
             self.resume_budgets(run);
         } else {
             self.runs.leave(run);
-            self.emit(Effect::AwaitMemory { run, taken });
+            self.emit(SchedulerEffect::AwaitMemory { run, taken });
         }
     }
 
@@ -266,7 +266,7 @@ impl Scheduler {
             return;
         };
         if !slot.void_survey() && slot.room().is_some() {
-            self.set_seeking(id, Seeking::Nothing);
+            self.set_seeking(id, RequestedState::Nothing);
         }
     }
 }

@@ -3,7 +3,7 @@
 //! DECISION: the front of a queue decides for all behind it. A smaller request could often pass a deep one
 //! that waits, but then the deep one might wait for ever. Only requests that do not use the cache pass.
 
-use plimsoll_base::{Card, Demand, Placement, RunId};
+use plimsoll_base::{Card, MemoryModel, Placement, RunId};
 
 use super::StateRef;
 use crate::models::ModelSlot;
@@ -29,7 +29,7 @@ impl StateRef<'_> {
     pub(crate) fn occupancy(
         self,
         id: ModelId,
-        demand: &dyn Demand,
+        demand: &dyn MemoryModel,
         placement: &Placement,
     ) -> Result<Occupancy, String> {
         let slot = self.model(id).ok_or("the model is gone")?;

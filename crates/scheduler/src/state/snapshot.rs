@@ -6,7 +6,7 @@ use plimsoll_base::{Bytes, CardId, Reason, RunId, Share, Slots};
 use serde::Serialize;
 
 use super::StateRef;
-use crate::effect::State;
+use crate::effect::ModelState;
 use crate::load_check::LoadCheck;
 use crate::models::ModelSlot;
 use crate::place::{Account, Ledger};
@@ -25,7 +25,7 @@ pub struct Snapshot {
 pub struct ModelView {
     pub id: ModelId,
     pub name: String,
-    pub state: State,
+    pub state: ModelState,
     pub pinned: bool,
     pub run: Option<RunId>,
     pub in_flight: u32,

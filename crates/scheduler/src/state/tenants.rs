@@ -2,11 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use plimsoll_base::{Declared, Placement, RunId};
+use plimsoll_base::{DeclaredSize, Placement, RunId};
 
 use super::StateRef;
 use crate::models::{ModelSlot, RunPhase, RunState};
-use crate::place::{PlacementQuery, PlacementVerdict, Reservations, Standing, Tenant, place};
+use crate::place::{CardTenant, PlacementQuery, PlacementVerdict, Reservations, Standing, place};
 use crate::time::ModelId;
 
 impl StateRef<'_> {
@@ -23,7 +23,7 @@ impl StateRef<'_> {
         let after = room.after.iter().copied();
         let barred = after.filter(|run| self.runs.holds_memory(*run)).collect();
         let known = slot.record.measured.filter(|_| room.demand.alone());
-        let known = known.map(Declared);
+        let known = known.map(DeclaredSize);
         let query = PlacementQuery {
             name: &slot.name,
             demand: known.as_ref().map_or(&*room.demand, |known| known),
@@ -46,7 +46,7 @@ impl StateRef<'_> {
 
     /// Runs that hold memory, with their standing towards the model `asking`. A run whose own next request
     /// has waited longer does not stop for it, or two waiting models could stop each other for ever.
-    pub(crate) fn tenants(self, asking: ModelId) -> Vec<Tenant> {
+    pub(crate) fn tenants(self, asking: ModelId) -> Vec<CardTenant> {
         // Memory of a run that stops for another model goes to that one.
         let promised = self.victims_of(|id| id != asking);
         let own = self.victims_of(|id| id == asking);
@@ -57,13 +57,13 @@ impl StateRef<'_> {
                 true => Standing::Promised,
                 false => standing,
             };
-        let gone = self.runs.leaving().map(|run| Tenant {
+        let gone = self.runs.leaving().map(|run| CardTenant {
             run,
             standing: standing_of(run, Standing::Leaving),
             // It leaves in any case, so that its order does not matter.
             last_used: 0,
         });
-        let here = self.models.running().map(|(id, slot, run)| Tenant {
+        let here = self.models.running().map(|(id, slot, run)| CardTenant {
             run: run.id,
             standing: match slot.depth_wait().is_some() && age(id) < asked {
                 true => Standing::Promised,

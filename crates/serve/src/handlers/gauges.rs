@@ -4,17 +4,17 @@ use std::rc::Rc;
 
 use plimsoll_base::{Bytes, CardId};
 use plimsoll_probe::guard::read_tree;
-use plimsoll_scheduler::{DepthView, Snapshot};
+use plimsoll_scheduler::{DepthView, SchedulerSnapshot};
 use plimsoll_wire::page::CardSnapshot;
 use plimsoll_wire::tree::{TreeCardSnapshot, key};
 
-use super::guard::Guard;
-use crate::route::{Exposition, Kind};
+use super::guard::GuardHandler;
+use crate::route::{Exposition, MetricKind};
 use crate::runtime::{Extension, Runtime};
 
 #[derive(Debug)]
 pub(super) struct Gauges {
-    guard: Rc<Guard>,
+    guard: Rc<GuardHandler>,
 }
 
 /// One model on one card.
@@ -24,9 +24,9 @@ struct GuardRow {
     held: GuardedMemory,
 }
 
-fn write_claims(page: &mut Exposition, snapshot: &Snapshot) {
+fn write_claims(page: &mut Exposition, snapshot: &SchedulerSnapshot) {
     let name = "plimsoll_claim_bytes";
-    page.family(name, Kind::Gauge, "Memory of a card that a model may take");
+    page.family(name, MetricKind::Gauge, "Memory of a card that a model may take");
     for model in &snapshot.models {
         // Guarded or not: the claim is what the ledger counts.
         for share in &model.claim {
@@ -61,9 +61,9 @@ const DEPTHS: [DepthGauge; 4] = [
     ),
 ];
 
-fn write_depths(page: &mut Exposition, snapshot: &Snapshot) {
+fn write_depths(page: &mut Exposition, snapshot: &SchedulerSnapshot) {
     for (name, help, value) in DEPTHS {
-        page.family(name, Kind::Gauge, help);
+        page.family(name, MetricKind::Gauge, help);
         for model in &snapshot.models {
             if let Some(depth) = &model.depth {
                 page.sample(name, &[("model", &model.name)], value(depth));
@@ -73,7 +73,7 @@ fn write_depths(page: &mut Exposition, snapshot: &Snapshot) {
     let name = "plimsoll_prompt_overflows_total";
     page.family(
         name,
-        Kind::Counter,
+        MetricKind::Counter,
         "Requests whose prompt was counted to be longer than the context",
     );
     for model in &snapshot.models {
@@ -170,7 +170,7 @@ impl Extension for Gauges {
     fn write_metrics(&self, runtime: &Runtime, page: &mut Exposition) {
         let rows = self.rows(runtime);
         for (name, help, value) in GAUGES {
-            page.family(name, Kind::Gauge, help);
+            page.family(name, MetricKind::Gauge, help);
             for row in &rows {
                 // Without a budget there is no figure; a zero would look like an exhausted one.
                 if let Some(bytes) = value(&row.held) {
@@ -179,14 +179,18 @@ impl Extension for Gauges {
             }
         }
         let name = "plimsoll_guard_refusals_total";
-        page.family(name, Kind::Counter, "Requests for memory that guard refused");
+        page.family(
+            name,
+            MetricKind::Counter,
+            "Requests for memory that guard refused",
+        );
         for row in &rows {
             let labels = [("model", row.model.as_str()), ("card", &row.card)];
             // They start again with each process, like every counter of a page.
             page.sample(name, &labels, row.held.refusals);
         }
         let name = "plimsoll_growth_bytes_per_token";
-        page.family(name, Kind::Gauge, "Observed growth per token of depth");
+        page.family(name, MetricKind::Gauge, "Observed growth per token of depth");
         let snapshot = runtime.scheduler_snapshot();
         for model in &snapshot.models {
             if let Some(growth) = model.growth {
@@ -199,7 +203,7 @@ impl Extension for Gauges {
 }
 
 impl Gauges {
-    pub(super) fn new(guard: Rc<Guard>) -> Self {
+    pub(super) fn new(guard: Rc<GuardHandler>) -> Self {
         Self { guard }
     }
 

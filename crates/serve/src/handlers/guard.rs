@@ -19,13 +19,13 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use plimsoll_base::{Bytes, Card, CardId, CardKind, Demand, End};
-use plimsoll_config::{GuardMode, GuardWish, GuardedCard};
-use plimsoll_doctor::Refused;
+use plimsoll_base::{Bytes, Card, CardId, CardKind, End, MemoryModel};
+use plimsoll_config::{GuardMode, GuardSettings, GuardedCard};
+use plimsoll_doctor::RefusedAllocation;
 use plimsoll_launch::Environment;
 use plimsoll_probe::folder::OwnedFolder;
 use plimsoll_probe::guard::{PAGES, Preload, preload, read_pages};
-use plimsoll_scheduler::{Effect, Event, ModelId, RunId};
+use plimsoll_scheduler::{ModelId, RunId, SchedulerEffect, SchedulerEvent};
 use plimsoll_wire::options::Uuid;
 use plimsoll_wire::page::{CardSnapshot, PageSnapshot};
 
@@ -38,13 +38,13 @@ const DEEPER: u64 = 256;
 #[derive(Debug)]
 pub(super) struct Guard {
     /// Settings of models that have none of their own.
-    usual: GuardWish,
+    usual: GuardSettings,
     /// The library and the folder of the pages, or the reason why there are none.
     means: Result<(PathBuf, OwnedFolder), String>,
     warned: Cell<bool>,
     children: Cell<u64>,
     /// Needs of models, for those that may spill.
-    demands: RefCell<HashMap<ModelId, Arc<dyn Demand>>>,
+    demands: RefCell<HashMap<ModelId, Arc<dyn MemoryModel>>>,
     guarded: RefCell<HashMap<RunId, Rc<GuardedRun>>>,
 }
 
@@ -52,14 +52,14 @@ pub(super) struct Guard {
 #[derive(Debug)]
 pub(super) struct GuardedRun {
     pages: PathBuf,
-    wish: GuardWish,
+    wish: GuardSettings,
     pending: RefCell<Option<PendingRequest>>,
     deepest: Cell<u64>,
 }
 
 impl Guard {
     /// Looks for the library; without a card there is nothing to guard.
-    pub(super) fn new(usual: GuardWish, mut cards: impl Iterator<Item = CardKind>) -> Self {
+    pub(super) fn new(usual: GuardSettings, mut cards: impl Iterator<Item = CardKind>) -> Self {
         let means = match cards.any(|kind| kind == CardKind::Cuda) {
             true => means(),
             false => Err("there is no card".to_owned()),
@@ -132,7 +132,7 @@ impl Guard {
     /// holds for every card.
     fn options(
         &self,
-        wish: &GuardWish,
+        wish: &GuardSettings,
         run: &EngineRun,
         cards: &[&Card],
     ) -> plimsoll_wire::options::GuardOptions {
@@ -203,15 +203,15 @@ impl Extension for Guard {
         tokio::task::spawn_local(budgets::watch(self, Rc::clone(runtime)));
     }
 
-    fn on_effect(&self, runtime: &Rc<Runtime>, effect: &Effect) {
+    fn on_effect(&self, runtime: &Rc<Runtime>, effect: &SchedulerEffect) {
         match effect {
-            Effect::AnswerBudget { run, claim } => self.answer_budget(runtime, *run, *claim),
-            Effect::ClaimChanged { run, share } => self.follow_claim(runtime, *run, share),
+            SchedulerEffect::AnswerBudget { run, claim } => self.answer_budget(runtime, *run, *claim),
+            SchedulerEffect::ClaimChanged { run, share } => self.follow_claim(runtime, *run, share),
             _ => {}
         }
     }
 
-    fn surveyed(&self, model: ModelId, demand: &Arc<dyn Demand>) {
+    fn surveyed(&self, model: ModelId, demand: &Arc<dyn MemoryModel>) {
         self.demands.borrow_mut().insert(model, Arc::clone(demand));
     }
 
@@ -242,11 +242,11 @@ impl Extension for Guard {
         let used: Bytes = held.into_iter().map(|(_, bytes)| bytes).sum();
         if !used.is_zero() {
             let run = run.id;
-            runtime.submit(Event::GrowthObserved { run, tokens, used });
+            runtime.submit(SchedulerEvent::GrowthObserved { run, tokens, used });
         }
     }
 
-    fn last_refusal(&self, runtime: &Runtime, run: &EngineRun) -> Option<Refused> {
+    fn last_refusal(&self, runtime: &Runtime, run: &EngineRun) -> Option<RefusedAllocation> {
         refusals::last(runtime, run, self.of(run.id)?.pages())
     }
 

@@ -17,12 +17,12 @@ use std::time::Duration;
 use plimsoll_base::End;
 use plimsoll_config::ReclaimBeforeLoad;
 
-use super::guard::Guard;
+use super::guard::GuardHandler;
 use crate::runtime::{BeforeLoad, EngineRun, Extension, Runtime};
 
 #[derive(Debug)]
 pub(super) struct Unified {
-    guard: Rc<Guard>,
+    guard: Rc<GuardHandler>,
     reclaim: ReclaimBeforeLoad,
     /// Time that guarded processes get to release idle memory; zero asks none.
     ask: Duration,
@@ -31,7 +31,7 @@ pub(super) struct Unified {
 }
 
 impl Unified {
-    pub(super) fn new(guard: Rc<Guard>, reclaim: ReclaimBeforeLoad, ask: Duration) -> Self {
+    pub(super) fn new(guard: Rc<GuardHandler>, reclaim: ReclaimBeforeLoad, ask: Duration) -> Self {
         Self {
             guard,
             reclaim,

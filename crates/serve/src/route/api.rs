@@ -181,24 +181,24 @@ pub(crate) fn index() -> String {
 
 /// A route found, and what its `*` stands for.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Found<'a> {
+pub(crate) struct RouteMatch<'a> {
     pub(crate) action: Action,
     pub(crate) rest: &'a str,
 }
 
 /// Reasons for a request without a route.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Missing {
+pub(crate) enum RouteMissing {
     Path,
     /// The path exists for these methods.
     Method(Vec<Method>),
 }
 
-pub(crate) fn find<'a>(method: &Method, path: &'a str) -> Result<Found<'a>, Missing> {
+pub(crate) fn find<'a>(method: &Method, path: &'a str) -> Result<RouteMatch<'a>, RouteMissing> {
     let fitting = || ROUTES.iter().filter_map(|route| Some((route, route.rest(path)?)));
     // The path may have several rows, one for each method.
     if let Some((route, rest)) = fitting().find(|(route, _)| route.methods.contains(method)) {
-        return Ok(Found {
+        return Ok(RouteMatch {
             action: route.action,
             rest,
         });
@@ -209,9 +209,9 @@ pub(crate) fn find<'a>(method: &Method, path: &'a str) -> Result<Found<'a>, Miss
         .collect();
     methods.dedup();
     Err(if methods.is_empty() {
-        Missing::Path
+        RouteMissing::Path
     } else {
-        Missing::Method(methods)
+        RouteMissing::Method(methods)
     })
 }
 
@@ -278,10 +278,10 @@ mod tests {
             let action = find(&Method::GET, path).unwrap().action;
             assert_eq!(action.changes(&Method::GET, query), changes, "{path}");
         }
-        assert_eq!(find(&Method::GET, "/nowhere"), Err(Missing::Path));
+        assert_eq!(find(&Method::GET, "/nowhere"), Err(RouteMissing::Path));
         assert_eq!(
             find(&Method::GET, "/tokenize"),
-            Err(Missing::Method(vec![Method::POST]))
+            Err(RouteMissing::Method(vec![Method::POST]))
         );
     }
 }

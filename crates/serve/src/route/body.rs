@@ -23,8 +23,8 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
 
 use super::limits::Limits;
-use super::model_key::Search;
-use super::problem::Problem;
+use super::model_key::ModelKeySearch;
+use super::problem::HttpProblem;
 use super::rope::Rope;
 
 /// The most that one read of a client's connection takes, and the size of the blocks that pieces are copied
@@ -65,7 +65,7 @@ struct Upload {
 #[derive(Debug)]
 pub(crate) struct Received {
     pub(crate) rope: Rope,
-    pub(crate) search: Search,
+    pub(crate) search: ModelKeySearch,
     budget: BodyBudget,
     upload: Rc<Upload>,
 }
@@ -147,12 +147,12 @@ pub(crate) async fn receive(
     mut body: Incoming,
     budget: &BodyBudget,
     limits: &Limits,
-) -> Result<Received, Problem> {
+) -> Result<Received, HttpProblem> {
     // A Content-Length beyond the limit is refused before a byte is read.
     if body.size_hint().lower() > limits.body.get() {
         return Err(too_large(limits));
     }
-    let mut reader = Reader::new(budget, limits);
+    let mut reader = BodyReader::new(budget, limits);
     while !body.is_end_stream() {
         let Some(frame) = reader.in_time(body.frame()).await? else {
             break;
@@ -165,7 +165,7 @@ pub(crate) async fn receive(
     Ok(reader.finish())
 }
 
-struct Reader<'a> {
+struct BodyReader<'a> {
     limits: &'a Limits,
     received: Received,
     gathered: Vec<u8>,
@@ -173,7 +173,7 @@ struct Reader<'a> {
     deadline: Instant,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> BodyReader<'a> {
     fn new(budget: &BodyBudget, limits: &'a Limits) -> Self {
         let upload = Rc::new(Upload::new());
         budget.0.unfinished.borrow_mut().push(Rc::downgrade(&upload));
@@ -182,7 +182,7 @@ impl<'a> Reader<'a> {
             deadline: upload.began + limits.body_time,
             received: Received {
                 rope: Rope::default(),
-                search: Search::default(),
+                search: ModelKeySearch::default(),
                 budget: budget.clone(),
                 upload,
             },
@@ -191,7 +191,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Waits for `next`, which is usually there: only a wait starts a timer.
-    async fn in_time<F: Future>(&self, next: F) -> Result<F::Output, Problem> {
+    async fn in_time<F: Future>(&self, next: F) -> Result<F::Output, HttpProblem> {
         let mut next = std::pin::pin!(next);
         if let Some(output) = now_or_never(next.as_mut()).await {
             return Ok(output);
@@ -202,7 +202,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn take(&mut self, data: Bytes) -> Result<(), Problem> {
+    fn take(&mut self, data: Bytes) -> Result<(), HttpProblem> {
         let length = u64::try_from(data.len()).unwrap_or(u64::MAX);
         let (upload, budget) = (&self.received.upload, &self.received.budget);
         if upload.is_dropped.get() {
@@ -287,25 +287,25 @@ async fn now_or_never<F: Future>(mut next: Pin<&mut F>) -> Option<F::Output> {
     .await
 }
 
-fn too_large(limits: &Limits) -> Problem {
+fn too_large(limits: &Limits) -> HttpProblem {
     let message = format!("the request body is larger than {}", limits.body);
-    Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "body_too_large", message)
+    HttpProblem::new(StatusCode::PAYLOAD_TOO_LARGE, "body_too_large", message)
 }
 
-fn too_many() -> Problem {
+fn too_many() -> HttpProblem {
     let message = "the bodies of the requests in flight fill the memory set aside for them";
-    Problem::new(StatusCode::SERVICE_UNAVAILABLE, "bodies_too_large", message)
+    HttpProblem::new(StatusCode::SERVICE_UNAVAILABLE, "bodies_too_large", message)
         .retry_after(Duration::from_secs(1))
 }
 
-fn too_slow() -> Problem {
+fn too_slow() -> HttpProblem {
     let message = "the request body came too slowly";
-    Problem::new(StatusCode::REQUEST_TIMEOUT, "body_too_slow", message)
+    HttpProblem::new(StatusCode::REQUEST_TIMEOUT, "body_too_slow", message)
 }
 
-fn cut_short() -> Problem {
+fn cut_short() -> HttpProblem {
     let message = "the request body ended early or was malformed";
-    Problem::new(StatusCode::BAD_REQUEST, "body_cut_short", message)
+    HttpProblem::new(StatusCode::BAD_REQUEST, "body_cut_short", message)
 }
 
 #[cfg(test)]
@@ -328,7 +328,7 @@ mod tests {
     async fn small_pieces_hold_no_buffers_and_what_is_reserved_stays_near_what_is_counted() {
         let (budget, limits) = (BodyBudget::default(), limits(u64::MAX));
         for size in [1, 700, 1100, 5000, 20_000, KEPT - 1, KEPT] {
-            let mut reader = Reader::new(&budget, &limits);
+            let mut reader = BodyReader::new(&budget, &limits);
             for _ in 0..(2_000_000 / size) {
                 reader.take(piece(size)).unwrap();
                 let (length, block) = (reader.received.rope.len(), &reader.gathered);
@@ -347,12 +347,12 @@ mod tests {
     #[tokio::test]
     async fn the_slowest_unfinished_body_makes_room_and_not_the_newcomer() {
         let (budget, limits) = (BodyBudget::default(), limits(1000));
-        let [mut stalled, mut steady] = [0; 2].map(|_| Reader::new(&budget, &limits));
+        let [mut stalled, mut steady] = [0; 2].map(|_| BodyReader::new(&budget, &limits));
         stalled.take(piece(600)).unwrap();
         steady.take(piece(300)).unwrap();
         tokio::time::sleep(RECENT * 2).await;
         steady.take(piece(50)).unwrap();
-        let mut newcomer = Reader::new(&budget, &limits);
+        let mut newcomer = BodyReader::new(&budget, &limits);
         newcomer.take(piece(100)).unwrap();
         assert!(stalled.received.upload.is_dropped.get());
         assert_eq!(stalled.take(piece(1)).unwrap_err().code, "bodies_too_large");
@@ -367,7 +367,7 @@ mod tests {
     async fn bytes_sent_quickly_buy_no_more_than_twice_the_usual_time() {
         let (budget, mut limits) = (BodyBudget::default(), limits(u64::MAX));
         limits.body_time = Duration::from_millis(200);
-        let mut reader = Reader::new(&budget, &limits);
+        let mut reader = BodyReader::new(&budget, &limits);
         for _ in 0..800 {
             reader.take(piece(READ_BUFFER)).unwrap();
         }

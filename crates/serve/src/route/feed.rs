@@ -24,9 +24,9 @@ impl Default for Feed {
 
 impl Feed {
     /// Starts listening; `first` comes before everything that is published from now on.
-    pub(crate) fn listen(&self, first: Option<Bytes>) -> Listener {
+    pub(crate) fn listen(&self, first: Option<Bytes>) -> FeedListener {
         // A listener that lags is cut off: it cannot make up for a state that it missed.
-        Listener::new(first, self.0.subscribe(), |piece| piece, |_| None)
+        FeedListener::new(first, self.0.subscribe(), |piece| piece, |_| None)
     }
 
     pub(crate) fn publish(&self, piece: &Bytes) {
@@ -43,7 +43,7 @@ impl Feed {
 type Received<T> = Pin<Box<dyn Future<Output = (Receiver<T>, Result<T, RecvError>)>>>;
 
 /// The pieces of a broadcast as they come, after a first one.
-pub(crate) struct Listener<T = Bytes> {
+pub(crate) struct FeedListener<T = Bytes> {
     first: Option<Bytes>,
     next: Received<T>,
     show: fn(T) -> Bytes,
@@ -51,7 +51,7 @@ pub(crate) struct Listener<T = Bytes> {
     missed: fn(u64) -> Option<Bytes>,
 }
 
-impl<T: Clone + 'static> Listener<T> {
+impl<T: Clone + 'static> FeedListener<T> {
     pub(crate) fn new(
         first: Option<Bytes>,
         receiver: Receiver<T>,

@@ -22,9 +22,9 @@ use tokio::sync::{Notify, watch};
 
 use super::body::READ_BUFFER;
 use super::connection::{ClientConnection, ClientStream};
-use super::harbor::Harbor;
 use super::limits::Limits;
-use super::server::Server;
+use super::model_service::ModelService;
+use super::server::HttpServer;
 
 /// Accepting failed for want of descriptors or memory: waiting a little is all that helps.
 const BREATH: Duration = Duration::from_millis(50);
@@ -81,7 +81,7 @@ impl OpenConnections {
     }
 
     /// Makes room for one more connection and waits for it.
-    async fn make_room<H: Harbor>(&self, server: &Server<H>) {
+    async fn make_room<H: ModelService>(&self, server: &HttpServer<H>) {
         let limits = &server.settings.limits;
         let keyless = self.all.borrow().iter().filter(|one| !one.has_key.get()).count();
         // Half of the places stay for clients that have shown a key, however many others come.
@@ -117,9 +117,9 @@ impl Drop for OpenGuard {
 
 /// Serves until `shutdown` is done and the last request has ended or run out of time. Runs in a
 /// `LocalRuntime` or a `LocalSet`.
-pub(crate) async fn serve<H: Harbor>(
+pub(crate) async fn serve<H: ModelService>(
     listener: TcpListener,
-    server: Rc<Server<H>>,
+    server: Rc<HttpServer<H>>,
     shutdown: impl Future<Output = ()>,
 ) {
     let limits = server.settings.limits.clone();
@@ -179,11 +179,11 @@ fn client_of(stream: &TcpStream) -> ClientId {
     ClientId(hasher.finish())
 }
 
-async fn serve_connection<H: Harbor>(
+async fn serve_connection<H: ModelService>(
     stream: TcpStream,
     client: Rc<ClientConnection>,
     builder: &http1::Builder,
-    server: Rc<Server<H>>,
+    server: Rc<HttpServer<H>>,
     mut draining: watch::Receiver<bool>,
 ) {
     let limits = server.settings.limits.clone();

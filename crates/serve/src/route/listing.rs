@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use plimsoll_scheduler::State;
+use plimsoll_scheduler::ModelState;
 use serde_json::{Value, json};
 
 /// Stands for a secret.
@@ -10,14 +10,14 @@ const MASK: &str = "***";
 
 /// A model's entry for the listings.
 #[derive(Clone, Debug)]
-pub(crate) struct Listing {
+pub(crate) struct ModelListing {
     pub(crate) name: String,
     pub(crate) aliases: Vec<String>,
     pub(crate) tags: Vec<String>,
     pub(crate) description: String,
     /// Answers when asked for, but is not shown.
     pub(crate) unlisted: bool,
-    pub(crate) state: State,
+    pub(crate) state: ModelState,
     /// The engine's command line; empty before the first start where it depends on the placement.
     pub(crate) arguments: Vec<String>,
     /// The section of the preset that it came from, as INI.
@@ -50,9 +50,9 @@ impl Default for Modalities {
     }
 }
 
-impl Listing {
+impl ModelListing {
     pub(crate) fn is_running(&self) -> bool {
-        !matches!(self.state, State::Unloaded | State::Failed)
+        !matches!(self.state, ModelState::Unloaded | ModelState::Failed)
     }
 
     /// As in llama-server's `/v1/models` (`server-models.cpp:get_router_models @ b10605`).
@@ -61,7 +61,7 @@ impl Listing {
         if let Some(preset) = &self.preset {
             status["preset"] = json!(preset);
         }
-        if self.state == State::Failed {
+        if self.state == ModelState::Failed {
             status["failed"] = json!(true);
             status["exit_code"] = json!(self.exit_code);
         }
@@ -97,10 +97,10 @@ impl Listing {
     /// As in llama-swap's `/running`.
     pub(crate) fn as_running(&self) -> Value {
         let state = match self.state {
-            State::Unloaded | State::Failed => "stopped",
-            State::Queued | State::Loading => "starting",
-            State::Ready => "ready",
-            State::Draining | State::Stopping => "stopping",
+            ModelState::Unloaded | ModelState::Failed => "stopped",
+            ModelState::Queued | ModelState::Loading => "starting",
+            ModelState::Ready => "ready",
+            ModelState::Draining | ModelState::Stopping => "stopping",
         };
         let mut running = json!({
             "model": self.name,
@@ -144,11 +144,11 @@ fn masked(arguments: &[String]) -> Vec<String> {
 
 /// The words of llama-server's router. It knows no waiting and no stopping: what waits is about to load, and
 /// what stops is still there.
-pub(crate) fn status(state: State) -> &'static str {
+pub(crate) fn status(state: ModelState) -> &'static str {
     match state {
-        State::Unloaded | State::Failed => "unloaded",
-        State::Queued | State::Loading => "loading",
-        State::Ready | State::Draining | State::Stopping => "loaded",
+        ModelState::Unloaded | ModelState::Failed => "unloaded",
+        ModelState::Queued | ModelState::Loading => "loading",
+        ModelState::Ready | ModelState::Draining | ModelState::Stopping => "loaded",
     }
 }
 
@@ -156,8 +156,8 @@ pub(crate) fn status(state: State) -> &'static str {
 pub(crate) mod tests {
     use super::*;
 
-    pub(crate) fn listing(name: &str, state: State) -> Listing {
-        Listing {
+    pub(crate) fn listing(name: &str, state: ModelState) -> ModelListing {
+        ModelListing {
             name: name.to_owned(),
             aliases: vec!["alias".to_owned()],
             tags: Vec::new(),
@@ -178,7 +178,7 @@ pub(crate) mod tests {
     #[test]
     fn a_model_has_the_shape_of_llama_servers_router() {
         assert_eq!(
-            listing("a", State::Ready).as_model(7),
+            listing("a", ModelState::Ready).as_model(7),
             json!({
                 "id": "a", "aliases": ["alias"], "tags": [], "object": "model", "owned_by": "llamacpp",
                 "created": 7, "status": {"value": "loaded", "args": ["llama-server", "-c", "4096"]},
@@ -186,7 +186,7 @@ pub(crate) mod tests {
                 "source": "preset", "can_remove": false,
             })
         );
-        let mut failed = listing("a", State::Failed);
+        let mut failed = listing("a", ModelState::Failed);
         failed.exit_code = Some(137);
         let status = &failed.as_model(7)["status"];
         assert_eq!(
@@ -201,7 +201,7 @@ pub(crate) mod tests {
         let line: Vec<String> = line.split(' ').map(str::to_owned).collect();
         let shown = "vllm --api-key *** --hf-token=*** --max-tokens 5 --api-key-file /k -hft *** -c 1";
         assert_eq!(masked(&line).join(" "), shown);
-        let mut running = listing("a", State::Ready);
+        let mut running = listing("a", ModelState::Ready);
         running.arguments = line;
         assert_eq!(running.as_running()["cmd"], shown);
         assert_eq!(running.as_model(7)["status"]["args"][2], "***");
@@ -210,7 +210,7 @@ pub(crate) mod tests {
     #[test]
     fn a_running_model_has_the_shape_of_llama_swaps() {
         assert_eq!(
-            listing("a", State::Loading).as_running(),
+            listing("a", ModelState::Loading).as_running(),
             json!({
                 "model": "a", "name": "a", "description": "", "state": "starting",
                 "cmd": "llama-server -c 4096", "proxy": "http://127.0.0.1:4000", "ttl": 300,

@@ -10,29 +10,29 @@ use std::ops::Range;
 mod quote;
 mod walk;
 
-use self::walk::Walk;
+use self::walk::KeyWalk;
 
 /// A longer name is not a name of ours.
 const LONGEST_MODEL: usize = 4096;
 /// A model's name, and where its string stands in the body, quotes included.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Named {
+pub(crate) struct ModelKey {
     pub(crate) name: String,
     pub(crate) place: Range<usize>,
 }
 
 /// A search that goes on while the body arrives.
 #[derive(Debug, Default)]
-pub(crate) struct Search(Walk);
+pub(crate) struct ModelKeySearch(KeyWalk);
 
-impl Search {
+impl ModelKeySearch {
     /// Takes the next chunk.
     pub(crate) fn feed(&mut self, chunk: &[u8]) {
         self.0.feed(chunk);
     }
 
     /// Returns the model of the whole body, whose chunks were fed.
-    pub(crate) fn finish(self) -> Option<Named> {
+    pub(crate) fn finish(self) -> Option<ModelKey> {
         self.0.finish()
     }
 }
@@ -46,9 +46,9 @@ mod tests {
     use super::walk::tests::any_json;
     use super::*;
 
-    fn search(text: &str, chunk: usize) -> Option<Named> {
+    fn search(text: &str, chunk: usize) -> Option<ModelKey> {
         let body = rope_of(text.as_bytes(), &[chunk]);
-        let mut search = Search::default();
+        let mut search = ModelKeySearch::default();
         body.chunks().for_each(|chunk| search.feed(chunk));
         search.finish()
     }

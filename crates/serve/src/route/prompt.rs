@@ -20,12 +20,12 @@ use serde_json::json;
 use super::headers;
 use super::limits::Limits;
 use super::rope::Rope;
-use super::stream::Source;
+use super::stream::StreamSource;
 use super::upstream::Upstream;
 
 mod asked;
 
-use self::asked::Asked;
+use self::asked::PromptParameters;
 
 /// Tokens that a chat template may add beside what the body holds: a system prompt of its own, and its marks.
 const TEMPLATE: u64 = 1024;
@@ -42,7 +42,7 @@ const MEDIA: [&[u8]; 5] = [
 
 /// The use that a route makes of the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Use {
+enum CacheUse {
     Nothing,
     /// A prompt without an answer.
     Reads,
@@ -56,22 +56,22 @@ enum Use {
 
 /// A request as far as its depth goes.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Prompt<'a> {
+pub(crate) struct RequestPrompt<'a> {
     pub(crate) method: &'a Method,
     pub(crate) path: &'a str,
     pub(crate) body: &'a Rope,
 }
 
-impl Prompt<'_> {
+impl RequestPrompt<'_> {
     /// A bound, from the body alone.
     pub(crate) fn bound(&self) -> Depth {
         let length = u64::try_from(self.body.len()).unwrap_or(u64::MAX);
         let works = use_of(self.method, self.path);
         let prompt = match works {
-            Use::Nothing => return Depth::NOTHING,
-            Use::Unknown => return Depth::UNKNOWN,
+            CacheUse::Nothing => return Depth::NOTHING,
+            CacheUse::Unknown => return Depth::UNKNOWN,
             // An embedding reads its whole input and writes nothing.
-            Use::Reads => {
+            CacheUse::Reads => {
                 return Depth {
                     prompt: Some(length),
                     answer: Some(0),
@@ -79,11 +79,11 @@ impl Prompt<'_> {
                     exact: true,
                 };
             }
-            Use::Completes => length,
-            Use::Chats | Use::Converses => length.saturating_add(TEMPLATE),
+            CacheUse::Completes => length,
+            CacheUse::Chats | CacheUse::Converses => length.saturating_add(TEMPLATE),
         };
         let text = self.text();
-        let asked = Asked::read(&text);
+        let asked = PromptParameters::read(&text);
         let answers = asked.answers();
         // Templates print tools in a form of their own, and a picture takes tokens that its bytes do not
         // bound.
@@ -99,9 +99,9 @@ impl Prompt<'_> {
     /// The engine's count; `None` if it does not answer.
     pub(crate) async fn count(&self, upstream: &Upstream, limits: &Limits) -> Option<Depth> {
         let text = self.text();
-        let asked = Asked::read(&text);
+        let asked = PromptParameters::read(&text);
         let prompt = match use_of(self.method, self.path) {
-            Use::Chats => {
+            CacheUse::Chats => {
                 // The body as it came: the route takes a chat request and prints it through the template.
                 let body = Rope::from(Bytes::copy_from_slice(&text));
                 let answer = ask(upstream, "/apply-template", body, limits).await?;
@@ -143,20 +143,20 @@ struct Tokens {
     tokens: Vec<IgnoredAny>,
 }
 
-fn use_of(method: &Method, path: &str) -> Use {
+fn use_of(method: &Method, path: &str) -> CacheUse {
     // GET never starts a prompt in llama-server.
     if method.is_safe() {
-        return Use::Nothing;
+        return CacheUse::Nothing;
     }
     // llama-server serves most routes with and without `/v1`.
     match path.strip_prefix("/v1").unwrap_or(path) {
-        "/chat/completions" => Use::Chats,
-        "/messages" | "/responses" => Use::Converses,
-        "/completions" | "/completion" | "/infill" => Use::Completes,
-        "/embeddings" | "/embedding" | "/rerank" | "/reranking" => Use::Reads,
-        "/tokenize" | "/detokenize" | "/apply-template" | "/props" | "/lora-adapters" => Use::Nothing,
-        path if path.ends_with("/input_tokens") || path.ends_with("/count_tokens") => Use::Nothing,
-        _ => Use::Unknown,
+        "/chat/completions" => CacheUse::Chats,
+        "/messages" | "/responses" => CacheUse::Converses,
+        "/completions" | "/completion" | "/infill" => CacheUse::Completes,
+        "/embeddings" | "/embedding" | "/rerank" | "/reranking" => CacheUse::Reads,
+        "/tokenize" | "/detokenize" | "/apply-template" | "/props" | "/lora-adapters" => CacheUse::Nothing,
+        path if path.ends_with("/input_tokens") || path.ends_with("/count_tokens") => CacheUse::Nothing,
+        _ => CacheUse::Unknown,
     }
 }
 
@@ -200,7 +200,7 @@ async fn exchange(
     head.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     *request.headers_mut() = headers::to_engine(&head, upstream);
     let (head, body) = wire.send(request).await.ok()?.into_parts();
-    let mut source = Source { wire, body };
+    let mut source = StreamSource { wire, body };
     let Ok(Some(answer)) = source.rest(LONGEST_COUNT).await else {
         return Some(None);
     };
@@ -216,7 +216,7 @@ mod tests {
 
     fn bound(path: &str, body: &str) -> Depth {
         let body = rope_of(body.as_bytes(), &[7]);
-        let prompt = Prompt {
+        let prompt = RequestPrompt {
             method: &Method::POST,
             path,
             body: &body,
@@ -294,7 +294,7 @@ mod tests {
         for path in ["/slots/0", "/v1/audio/transcriptions", "/v1/made/up"] {
             assert_eq!(bound(path, "{}"), Depth::UNKNOWN, "{path}");
         }
-        let got = Prompt {
+        let got = RequestPrompt {
             method: &Method::GET,
             path: "/slots",
             body: &Rope::default(),

@@ -11,16 +11,16 @@ use http::uri::PathAndQuery;
 use http::{Request, Response, Uri, Version};
 
 use super::body::Received;
-use super::harbor::Pass;
 use super::headers;
 use super::limits::Limits;
-use super::model_key::Named;
-use super::problem::Problem;
-use super::prompt::Prompt;
+use super::model_key::ModelKey;
+use super::model_service::Pass;
+use super::problem::HttpProblem;
+use super::prompt::RequestPrompt;
 use super::rewrite;
 use super::rope::Rope;
-use super::sse::Dialect;
-use super::stream::{Relay, Source};
+use super::sse::EventDialect;
+use super::stream::{Relay, StreamSource};
 use super::upstream::{Upstream, Wire};
 
 /// Fresh connections tried before an engine is given up. On a busy machine one may lie so long between the
@@ -35,14 +35,14 @@ pub(crate) struct ProxyRequest {
     pub(crate) target: PathAndQuery,
     pub(crate) received: Received,
     /// The place of the model's name, and the form in which a name is written there.
-    pub(crate) named: Option<(Named, Written)>,
+    pub(crate) named: Option<(ModelKey, WrittenBytes)>,
     /// True if the head waits for the first byte of the body. Feeds that may stay silent go at once.
     pub(crate) holds_head: bool,
 }
 
 /// The form of a model's name in a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Written {
+pub(crate) enum WrittenBytes {
     Json,
     Plain,
 }
@@ -57,9 +57,9 @@ enum Lost {
 }
 
 /// The beginning of an answer.
-struct Answer {
+struct UpstreamAnswer {
     head: http::response::Parts,
-    source: Source,
+    source: StreamSource,
     first: Bytes,
 }
 
@@ -68,7 +68,7 @@ pub(crate) async fn carry<P: Pass>(
     request: ProxyRequest,
     mut pass: P,
     limits: &Limits,
-) -> Result<Response<Relay<P>>, Problem> {
+) -> Result<Response<Relay<P>>, HttpProblem> {
     loop {
         let upstream = pass.upstream().clone();
         match request.ask(&upstream, limits).await {
@@ -79,8 +79,8 @@ pub(crate) async fn carry<P: Pass>(
 }
 
 impl ProxyRequest {
-    pub(crate) fn prompt(&self) -> Prompt<'_> {
-        Prompt {
+    pub(crate) fn prompt(&self) -> RequestPrompt<'_> {
+        RequestPrompt {
             method: &self.head.method,
             path: self.target.path(),
             body: &self.received.rope,
@@ -88,7 +88,7 @@ impl ProxyRequest {
     }
 
     /// Returns the beginning of the engine's answer; `None` when there is no such engine any more.
-    async fn ask(&self, upstream: &Upstream, limits: &Limits) -> Option<Answer> {
+    async fn ask(&self, upstream: &Upstream, limits: &Limits) -> Option<UpstreamAnswer> {
         // One reused connection at most: where that was stale, the other idle ones probably are too.
         if let Some(wire) = upstream.reuse().await {
             match self.attempt(wire, upstream).await {
@@ -108,18 +108,18 @@ impl ProxyRequest {
         }
     }
 
-    async fn attempt(&self, mut wire: Wire, upstream: &Upstream) -> Result<Answer, Lost> {
+    async fn attempt(&self, mut wire: Wire, upstream: &Upstream) -> Result<UpstreamAnswer, Lost> {
         let response = wire
             .send(self.request(upstream))
             .await
             .map_err(|_| Lost::Unanswered)?;
         let (head, body) = response.into_parts();
-        let mut source = Source { wire, body };
+        let mut source = StreamSource { wire, body };
         let first = match self.holds_head {
             true => source.first().await.map_err(|_| Lost::Died)?,
             false => Bytes::new(),
         };
-        Ok(Answer { head, source, first })
+        Ok(UpstreamAnswer { head, source, first })
     }
 
     fn request(&self, upstream: &Upstream) -> Request<Rope> {
@@ -134,8 +134,8 @@ impl ProxyRequest {
         match (&self.named, upstream.model()) {
             (Some((named, written)), Some(model)) if named.name != model => {
                 let text = match written {
-                    Written::Json => rewrite::json_string(model),
-                    Written::Plain => model.to_owned(),
+                    WrittenBytes::Json => rewrite::json_string(model),
+                    WrittenBytes::Plain => model.to_owned(),
                 };
                 rewrite::splice(&self.received.rope, named.place.clone(), text)
             }
@@ -143,8 +143,8 @@ impl ProxyRequest {
         }
     }
 
-    fn relay<P: Pass>(&self, answer: Answer, pass: P) -> Response<Relay<P>> {
-        let Answer {
+    fn relay<P: Pass>(&self, answer: UpstreamAnswer, pass: P) -> Response<Relay<P>> {
+        let UpstreamAnswer {
             mut head,
             source,
             first,
@@ -159,7 +159,7 @@ impl ProxyRequest {
         if guarded {
             headers::forbid_buffering(&mut head.headers);
         }
-        let dialect = guarded.then(|| Dialect::of(self.target.path()));
+        let dialect = guarded.then(|| EventDialect::of(self.target.path()));
         Response::from_parts(head, Relay::new(source, pass, first, dialect))
     }
 }

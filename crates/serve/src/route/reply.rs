@@ -13,11 +13,11 @@ use hyper::body::{Body, Frame, SizeHint};
 use serde_json::Value;
 
 use super::connection::StallLimit;
-use super::feed::Listener;
-use super::harbor::Pass;
+use super::feed::FeedListener;
 use super::headers;
 use super::logs::LogStream;
-use super::problem::{Problem, whole_seconds};
+use super::model_service::Pass;
+use super::problem::{HttpProblem, whole_seconds};
 use super::stream::{BrokenAnswer, Relay};
 
 const CORP: HeaderName = HeaderName::from_static("cross-origin-resource-policy");
@@ -27,7 +27,7 @@ pub(crate) type Reply<P> = Response<ReplyBody<P>>;
 pub(crate) enum ReplyBody<P: Pass> {
     Whole(Bytes),
     Relay(Relay<P>),
-    Feed(Listener),
+    Feed(FeedListener),
     Log(LogStream),
 }
 
@@ -64,7 +64,7 @@ pub(crate) fn feed<P: Pass>(kind: &'static str, feed: ReplyBody<P>) -> Reply<P> 
     reply
 }
 
-pub(crate) fn problem<P: Pass>(problem: &Problem) -> Reply<P> {
+pub(crate) fn problem<P: Pass>(problem: &HttpProblem) -> Reply<P> {
     let mut reply = text("application/json; charset=utf-8", problem.body());
     *reply.status_mut() = problem.status;
     if let Some(wait) = problem.retry_after {

@@ -24,7 +24,7 @@ pub(crate) fn json_string(name: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::model_key::Search;
+    use super::super::model_key::ModelKeySearch;
     use super::super::rope::tests::rope_of;
     use super::*;
 
@@ -33,7 +33,7 @@ mod tests {
         let text = br#"{"messages":[1, 2],  "model":"alias","x":"\u0041"}"#;
         for size in 1..=text.len() {
             let body = rope_of(text, &[size]);
-            let mut search = Search::default();
+            let mut search = ModelKeySearch::default();
             body.chunks().for_each(|chunk| search.feed(chunk));
             let place = search.finish().unwrap().place;
             let body = splice(&body, place, json_string("a \"real\" name"));

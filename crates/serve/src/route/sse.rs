@@ -10,7 +10,7 @@ use bytes::Bytes;
 use memchr::memrchr2_iter;
 use serde_json::json;
 
-use super::problem::Problem;
+use super::problem::HttpProblem;
 
 /// An event longer than this is let through in pieces; a death within it cannot be told any more.
 const MOST_HELD: usize = 1024 * 1024;
@@ -113,14 +113,14 @@ fn last_event_end(before: [u8; 2], piece: &[u8]) -> Option<usize> {
 
 /// The form of an error event in an API's streams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Dialect {
+pub(crate) enum EventDialect {
     /// `data: {"error":…}`.
     OpenAi,
     /// `event: error` and `data: {"type":"error","error":…}`, as Anthropic's messages and OpenAI's responses.
     Named,
 }
 
-impl Dialect {
+impl EventDialect {
     pub(crate) fn of(path: &str) -> Self {
         match path {
             // The streams of these APIs name every event.
@@ -130,7 +130,7 @@ impl Dialect {
     }
 
     /// Returns the last event of a stream that broke.
-    pub(crate) fn error_event(self, problem: &Problem) -> Bytes {
+    pub(crate) fn error_event(self, problem: &HttpProblem) -> Bytes {
         let body = problem.to_json();
         Bytes::from(match self {
             Self::OpenAi => format!("data: {body}\n\n"),

@@ -14,13 +14,13 @@ use bytes::Bytes;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 
 use super::connection::StallLimit;
-use super::harbor::Pass;
-use super::problem::Problem;
-use super::sse::{Dialect, EventGuard};
-use super::tokens::Tail;
+use super::model_service::Pass;
+use super::problem::HttpProblem;
+use super::sse::{EventDialect, EventGuard};
+use super::tokens::PromptTail;
 use super::upstream::Wire;
 
-type Fate = Pin<Box<dyn Future<Output = Problem>>>;
+type Fate = Pin<Box<dyn Future<Output = HttpProblem>>>;
 
 /// The engine went away within an answer that cannot be ended well.
 #[derive(Debug, thiserror::Error)]
@@ -28,14 +28,14 @@ type Fate = Pin<Box<dyn Future<Output = Problem>>>;
 pub(crate) struct BrokenAnswer(hyper::Error);
 
 pub(crate) struct Relay<P: Pass> {
-    source: Option<Source>,
+    source: Option<StreamSource>,
     /// Held until the answer is over.
     pass: Option<P>,
     /// Pieces that may go to the client and have not yet.
     ready: VecDeque<Bytes>,
-    guard: Option<(EventGuard, Dialect)>,
+    guard: Option<(EventGuard, EventDialect)>,
     /// The end of the answer, where its depth is asked for.
-    tail: Option<Tail>,
+    tail: Option<PromptTail>,
     /// The engine broke; this will say why.
     fate: Option<Fate>,
     stall_limit: StallLimit,
@@ -43,12 +43,12 @@ pub(crate) struct Relay<P: Pass> {
 
 /// An answer being read: its body, and the connection that brings it.
 #[derive(Debug)]
-pub(crate) struct Source {
+pub(crate) struct StreamSource {
     pub(crate) wire: Wire,
     pub(crate) body: Incoming,
 }
 
-impl Source {
+impl StreamSource {
     /// Asks the body first: that is what makes the connection read on.
     pub(crate) fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<hyper::Result<Frame<Bytes>>>> {
         if let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(context) {
@@ -79,7 +79,7 @@ impl Source {
     }
 }
 
-impl Source {
+impl StreamSource {
     /// Collects the whole body; `None` where it is longer than `most` bytes.
     pub(crate) async fn rest(&mut self, most: usize) -> hyper::Result<Option<Vec<u8>>> {
         let mut whole = Vec::new();
@@ -99,8 +99,8 @@ impl Source {
 impl<P: Pass> Relay<P> {
     /// Relays `source`, of which `first` has been read already. With a dialect, it is guarded as a stream of
     /// events.
-    pub(crate) fn new(source: Source, pass: P, first: Bytes, dialect: Option<Dialect>) -> Self {
-        let tail = pass.counts_tokens().then(Tail::default);
+    pub(crate) fn new(source: StreamSource, pass: P, first: Bytes, dialect: Option<EventDialect>) -> Self {
+        let tail = pass.counts_tokens().then(PromptTail::default);
         let stall_limit = pass.stall_limit();
         let mut relay = Self {
             source: Some(source),
@@ -148,7 +148,7 @@ impl<P: Pass> Relay<P> {
         if let (Some(source), Some(pass)) = (self.source.take(), self.pass.take()) {
             // First, because `finished` may let the next request in, which then finds an idle connection.
             pass.upstream().give_back(source.wire);
-            pass.finished(self.tail.as_ref().and_then(Tail::tokens));
+            pass.finished(self.tail.as_ref().and_then(PromptTail::tokens));
         }
         // The engine ended the stream itself, so an event without its blank line still belongs to the client.
         if let Some((guard, _)) = &mut self.guard {

@@ -14,9 +14,9 @@ const DEEPEST: u64 = 1 << 32;
 
 /// The last bytes of an answer.
 #[derive(Debug, Default)]
-pub(super) struct Tail(Vec<u8>);
+pub(super) struct PromptTail(Vec<u8>);
 
-impl Tail {
+impl PromptTail {
     pub(super) fn feed(&mut self, piece: &Bytes) {
         // Copied: a kept piece would hold the whole read buffer that it came in.
         self.0
@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     fn tokens(pieces: &[&str]) -> Option<u64> {
-        let mut tail = Tail::default();
+        let mut tail = PromptTail::default();
         for piece in pieces {
             tail.feed(&Bytes::copy_from_slice(piece.as_bytes()));
         }
@@ -97,7 +97,7 @@ mod tests {
 
     #[test]
     fn little_is_kept_however_long_the_answer() {
-        let mut tail = Tail::default();
+        let mut tail = PromptTail::default();
         for _ in 0..10_000 {
             tail.feed(&Bytes::from_static(b"data: {\"choices\":[]}\n\n"));
         }

@@ -9,12 +9,14 @@ use std::time::Duration;
 
 use http::StatusCode;
 use plimsoll_base::Reason;
-use plimsoll_scheduler::{ClientId, Depth, Event, ModelId, Refusal, RefusalKind, RequestId};
+use plimsoll_scheduler::{
+    ClientId, ModelId, RequestDepth, RequestId, RequestRefusal, RequestRefusalKind, SchedulerEvent,
+};
 use tokio::sync::oneshot;
 
 use super::Runtime;
 use super::run::EngineRun;
-use crate::route::{Limits, Pass, Problem, Prompt, StallLimit, Upstream};
+use crate::route::{HttpProblem, Limits, Pass, RequestPrompt, StallLimit, Upstream};
 
 /// A connection breaks a moment before the death of its process is noticed.
 const DEATH_WITHIN: Duration = Duration::from_secs(1);
@@ -22,7 +24,7 @@ const DEATH_WITHIN: Duration = Duration::from_secs(1);
 /// Answer of the scheduler to a request.
 pub(super) enum Answer {
     Go(Rc<EngineRun>),
-    Refused(Box<Refusal>),
+    Refused(Box<RequestRefusal>),
     /// It needs the depth of the request first.
     MeasureDepth {
         run: Rc<EngineRun>,
@@ -31,7 +33,7 @@ pub(super) enum Answer {
 }
 
 /// A request that waits.
-struct Ticket {
+struct AdmissionTicket {
     runtime: Rc<Runtime>,
     request: RequestId,
     model: ModelId,
@@ -40,7 +42,7 @@ struct Ticket {
     over: bool,
 }
 
-impl Ticket {
+impl AdmissionTicket {
     fn take(runtime: &Rc<Runtime>, request: RequestId, model: ModelId, client: ClientId) -> Self {
         Self {
             runtime: Rc::clone(runtime),
@@ -52,7 +54,7 @@ impl Ticket {
         }
     }
 
-    async fn wait(mut self, prompt: Prompt<'_>) -> Result<RunPass, Problem> {
+    async fn wait(mut self, prompt: RequestPrompt<'_>) -> Result<RunPass, HttpProblem> {
         let mut answer = (&mut self.answer).await;
         // The scheduler may ask twice: for a bound, and for an exact count if that does not fit.
         while let Ok(Answer::MeasureDepth { run, exact }) = answer {
@@ -65,7 +67,7 @@ impl Ticket {
             Ok(Answer::Go(run)) => run,
             Ok(Answer::Refused(mut refusal)) => {
                 runtime.hint(self.model, &mut refusal);
-                return Err(Problem::from(*refusal));
+                return Err(HttpProblem::from(*refusal));
             }
             Ok(Answer::MeasureDepth { .. }) | Err(_) => return Err(shutting_down()),
         };
@@ -90,7 +92,7 @@ impl Ticket {
         &mut self,
         run: &EngineRun,
         exact: bool,
-        prompt: Prompt<'_>,
+        prompt: RequestPrompt<'_>,
     ) -> Result<Answer, oneshot::error::RecvError> {
         // Enlisted before the count, because a refusal at the deadline comes by the same channel.
         self.answer = enlist(&self.runtime, self.request);
@@ -102,7 +104,7 @@ impl Ticket {
                 depth = count(run, prompt) => depth,
             },
         };
-        self.runtime.submit(Event::DepthMeasured {
+        self.runtime.submit(SchedulerEvent::DepthMeasured {
             request: self.request,
             run: run.id,
             depth,
@@ -111,7 +113,7 @@ impl Ticket {
     }
 }
 
-async fn count(run: &EngineRun, prompt: Prompt<'_>) -> Option<Depth> {
+async fn count(run: &EngineRun, prompt: RequestPrompt<'_>) -> Option<RequestDepth> {
     let upstream = run.upstream()?;
     upstream
         .crowd_in(prompt.count(&upstream, &Limits::default()))
@@ -132,18 +134,18 @@ async fn bounce(
     request: RequestId,
     model: ModelId,
     client: ClientId,
-    prompt: Prompt<'_>,
-) -> Result<RunPass, Problem> {
-    let ticket = Ticket::take(&runtime, request, model, client);
-    runtime.submit(Event::Bounced { request, client });
+    prompt: RequestPrompt<'_>,
+) -> Result<RunPass, HttpProblem> {
+    let ticket = AdmissionTicket::take(&runtime, request, model, client);
+    runtime.submit(SchedulerEvent::Bounced { request, client });
     ticket.wait(prompt).await
 }
 
-impl Drop for Ticket {
+impl Drop for AdmissionTicket {
     fn drop(&mut self) {
         if !self.over {
             self.runtime.state.borrow_mut().waiting.remove(&self.request);
-            self.runtime.submit(Event::Abandoned {
+            self.runtime.submit(SchedulerEvent::Abandoned {
                 request: self.request,
             });
         }
@@ -167,13 +169,13 @@ impl Runtime {
         self: Rc<Self>,
         model: ModelId,
         client: ClientId,
-        prompt: Prompt<'_>,
-    ) -> Result<RunPass, Problem> {
+        prompt: RequestPrompt<'_>,
+    ) -> Result<RunPass, HttpProblem> {
         let request = RequestId(self.next_request.replace(self.next_request.get() + 1));
-        let ticket = Ticket::take(&self, request, model, client);
+        let ticket = AdmissionTicket::take(&self, request, model, client);
         // Counted from the end of the upload, not from the connection.
         let deadline = self.now() + self.settings.wait;
-        self.submit(Event::Arrived {
+        self.submit(SchedulerEvent::Arrived {
             request,
             model,
             deadline,
@@ -182,8 +184,8 @@ impl Runtime {
     }
 
     /// Adds hints of extensions to a failed load.
-    fn hint(&self, model: ModelId, refusal: &mut Refusal) {
-        if refusal.kind == RefusalKind::LoadFailed {
+    fn hint(&self, model: ModelId, refusal: &mut RequestRefusal) {
+        if refusal.kind == RequestRefusalKind::LoadFailed {
             // They were collected before the load, which the scheduler knows nothing of.
             let hints = self.statuses.with(model, |status| status.hints.clone());
             refusal.hints.extend(hints);
@@ -228,14 +230,14 @@ impl Pass for RunPass {
                 extension.answered(&self.runtime, &self.run, tokens);
             }
         }
-        self.runtime.submit(Event::Finished {
+        self.runtime.submit(SchedulerEvent::Finished {
             request: self.request,
             tokens,
         });
     }
 
     /// Waits for the death first, so that the request is not sent to the dying run again.
-    async fn bounced(mut self, prompt: Prompt<'_>) -> Result<Self, Problem> {
+    async fn bounced(mut self, prompt: RequestPrompt<'_>) -> Result<Self, HttpProblem> {
         // Reported too early, the bounce would find the run alive and cost a health check.
         let _ = self.fate().await;
         self.over = true;
@@ -249,7 +251,7 @@ impl Pass for RunPass {
         .await
     }
 
-    fn broke(self) -> Pin<Box<dyn Future<Output = Problem>>> {
+    fn broke(self) -> Pin<Box<dyn Future<Output = HttpProblem>>> {
         Box::pin(async move { engine_died(self.fate().await) })
     }
 }
@@ -257,25 +259,25 @@ impl Pass for RunPass {
 impl Drop for RunPass {
     fn drop(&mut self) {
         if !self.over {
-            self.runtime.submit(Event::Abandoned {
+            self.runtime.submit(SchedulerEvent::Abandoned {
                 request: self.request,
             });
         }
     }
 }
 
-fn shutting_down() -> Problem {
-    Problem::new(
+fn shutting_down() -> HttpProblem {
+    HttpProblem::new(
         StatusCode::SERVICE_UNAVAILABLE,
         "shutting_down",
         "the server is shutting down",
     )
 }
 
-fn engine_died(fate: Option<Reason>) -> Problem {
+fn engine_died(fate: Option<Reason>) -> HttpProblem {
     let mut reason = Reason::new("engine_died", "the engine stopped in the middle of its answer");
     if let Some(fate) = fate {
         reason = reason.because(fate);
     }
-    Problem::because(StatusCode::BAD_GATEWAY, reason)
+    HttpProblem::because(StatusCode::BAD_GATEWAY, reason)
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::rc::Rc;
 
 use plimsoll_base::{Card, CardKind, Reason};
-use plimsoll_config::{Entry, Launch};
+use plimsoll_config::{ConfiguredModel, Launch};
 use plimsoll_launch::engine::EngineError;
 use plimsoll_launch::{
     Child, ChildEvent, ChildSpec, Environment, LogSource, Readiness, StopWay, Visible, child_environment,
@@ -143,7 +143,7 @@ impl Runtime {
 
 /// The program of a model that gives only flags: its own, the configured one, or what is installed.
 pub(crate) fn engine_command(
-    entry: &Entry,
+    entry: &ConfiguredModel,
     configured: Option<&[String]>,
 ) -> Result<Vec<String>, EngineError> {
     match &entry.launch {
@@ -165,7 +165,7 @@ pub(crate) fn engine_command(
 
 /// True if the engine is given a key: llama-server reads it from its environment, unless its command line
 /// names one.
-fn takes_key(entry: &Entry) -> bool {
+fn takes_key(entry: &ConfiguredModel) -> bool {
     entry
         .launch
         .options()

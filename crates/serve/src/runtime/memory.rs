@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use plimsoll_base::{Bytes, CardId, CardKind, Share};
 use plimsoll_probe::{Holder, Reading, resident};
-use plimsoll_scheduler::{Event, Moment, RunId};
+use plimsoll_scheduler::{Moment, RunId, SchedulerEvent};
 use rustix::process::{Pid, getpgid};
 
 use super::Runtime;
@@ -40,7 +40,7 @@ pub(super) async fn read_for_load(runtime: Rc<Runtime>) {
 /// Answers the scheduler's AwaitMemory: most of the run's memory has to be free on top of what was free.
 pub(super) async fn await_return(runtime: Rc<Runtime>, run: RunId, taken: Vec<Share>) {
     runtime.await_free(&runtime.expected_back(&taken)).await;
-    runtime.submit(Event::MemoryReturned { run });
+    runtime.submit(SchedulerEvent::MemoryReturned { run });
 }
 
 impl Runtime {
@@ -50,7 +50,7 @@ impl Runtime {
         let taken = self.now();
         let reading = self.sampler.read().await;
         for (run, used) in self.measured(&reading) {
-            self.submit(Event::Measured { run, used });
+            self.submit(SchedulerEvent::Measured { run, used });
         }
         self.take_reading(reading, taken);
     }
@@ -58,7 +58,7 @@ impl Runtime {
     fn take_reading(&self, reading: Reading, taken: Moment) {
         let free = reading.free.clone();
         self.reading.replace(reading);
-        self.submit(Event::CardsRead { free, taken });
+        self.submit(SchedulerEvent::CardsRead { free, taken });
     }
 
     /// Waits until the cards have this much free, or nothing changes any more.

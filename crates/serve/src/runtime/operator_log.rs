@@ -7,7 +7,9 @@ use std::cell::RefCell;
 use std::time::Duration;
 
 use plimsoll_base::{Card, CardId, End, Placement, Reason};
-use plimsoll_scheduler::{Effect, ModelId, ModelView, Moment, Refusal, RunId, Scheduler, State};
+use plimsoll_scheduler::{
+    ModelId, ModelState, ModelView, Moment, RequestRefusal, RunId, Scheduler, SchedulerEffect,
+};
 
 use super::{Runtime, SchedulerState};
 
@@ -22,14 +24,14 @@ pub(super) struct OperatorLog {
 
 impl Runtime {
     /// Logs an effect before it is carried out.
-    pub(super) fn log_effect(&self, effect: &Effect) {
+    pub(super) fn log_effect(&self, effect: &SchedulerEffect) {
         match effect {
-            Effect::Start { model, placement, .. } => self.log_start(*model, placement),
-            Effect::Stop { run, .. } => self.log_stop(*run),
-            Effect::Refuse { refusal, .. } => self.log_refusal(refusal),
-            Effect::StateChanged {
+            SchedulerEffect::Start { model, placement, .. } => self.log_start(*model, placement),
+            SchedulerEffect::Stop { run, .. } => self.log_stop(*run),
+            SchedulerEffect::Refuse { refusal, .. } => self.log_refusal(refusal),
+            SchedulerEffect::StateChanged {
                 model,
-                state: State::Failed,
+                state: ModelState::Failed,
             } => self.log_failure(*model),
             _ => {}
         }
@@ -85,7 +87,7 @@ impl Runtime {
         }
     }
 
-    fn log_refusal(&self, refusal: &Refusal) {
+    fn log_refusal(&self, refusal: &RequestRefusal) {
         if self.operator_log.is_news(&refusal.reason.text, self.now()) {
             tracing::info!("refuse: {}", in_a_line(&refusal.reason));
         }

@@ -11,10 +11,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use plimsoll_base::{Bytes, CardId, End, Placement, Reason, Stage};
-use plimsoll_config::Entry;
-use plimsoll_doctor::{Exit, Sign, Verdict};
+use plimsoll_config::ConfiguredModel;
+use plimsoll_doctor::{CauseSign, EngineVerdict, Exit};
 use plimsoll_launch::{Child, ChildEvent, Log, LogLine, post_mortem};
-use plimsoll_scheduler::{Event, ModelId, RunId, State, Stopping};
+use plimsoll_scheduler::{ModelId, ModelState, RunId, SchedulerEvent, Stopping};
 use serde_json::{Value, json};
 use tokio::sync::{Notify, mpsc};
 
@@ -28,7 +28,7 @@ const STOP_WITHIN: Duration = Duration::from_secs(10);
 /// Ports tried for one start.
 const PORTS: u32 = 3;
 /// The verdict on a run that ended as it was asked to.
-const EXPECTED: Verdict = Verdict {
+const EXPECTED: EngineVerdict = EngineVerdict {
     sign: None,
     end: End::Expected,
     hints: Vec::new(),
@@ -39,7 +39,7 @@ const EXPECTED: Verdict = Verdict {
 pub(crate) struct EngineRun {
     pub(crate) id: RunId,
     pub(crate) model: ModelId,
-    pub(crate) entry: Rc<Entry>,
+    pub(crate) entry: Rc<ConfiguredModel>,
     pub(crate) log: Log,
     /// Time that clients of this run may take nothing of their answers.
     pub(super) stall_limit: StallLimit,
@@ -66,7 +66,7 @@ impl EngineRun {
     pub(super) fn new(
         id: RunId,
         model: ModelId,
-        entry: Rc<Entry>,
+        entry: Rc<ConfiguredModel>,
         log: Log,
         placement: Placement,
     ) -> Rc<Self> {
@@ -181,7 +181,7 @@ pub(super) async fn live(runtime: Rc<Runtime>, run: Rc<EngineRun>) {
     // The port was free when it was chosen; between that and the bind of the engine another process may take
     // it.
     for _ in 1..PORTS {
-        if verdict.sign == Some(Sign::PortTaken) {
+        if verdict.sign == Some(CauseSign::PortTaken) {
             verdict = starter.attempt(&mut orders).await;
         }
     }
@@ -205,7 +205,7 @@ pub(super) async fn live(runtime: Rc<Runtime>, run: Rc<EngineRun>) {
         extension.ended(&runtime, &run, &verdict.end);
     }
     runtime.log_end(&run, &verdict.end);
-    runtime.submit(Event::Ended {
+    runtime.submit(SchedulerEvent::Ended {
         run: run.id,
         end: verdict.end,
     });
@@ -230,10 +230,10 @@ async fn prepare(
 }
 
 impl Starter<'_> {
-    async fn attempt(&self, orders: &mut mpsc::UnboundedReceiver<Stopping>) -> Verdict {
+    async fn attempt(&self, orders: &mut mpsc::UnboundedReceiver<Stopping>) -> EngineVerdict {
         match self.start().await {
             Ok((child, events, key)) => self.follow(child, events, key, orders).await,
-            Err(reason) => Verdict {
+            Err(reason) => EngineVerdict {
                 sign: None,
                 end: End::Unstartable { reason },
                 hints: Vec::new(),
@@ -248,7 +248,7 @@ impl Starter<'_> {
         mut events: mpsc::Receiver<ChildEvent>,
         key: Option<String>,
         orders: &mut mpsc::UnboundedReceiver<Stopping>,
-    ) -> Verdict {
+    ) -> EngineVerdict {
         self.run.pid.set(Some(child.pid()));
         loop {
             tokio::select! {
@@ -297,9 +297,9 @@ impl Starter<'_> {
         self.runtime.log_ready(self.run);
         self.runtime.log_depth(self.run);
         // The upstream is set by now, so that the requests dispatched by this event find it.
-        self.runtime.submit(Event::Ready { run: self.run.id });
+        self.runtime.submit(SchedulerEvent::Ready { run: self.run.id });
         self.runtime
-            .publish(self.run.model, State::Ready, &json!({ "info": about }));
+            .publish(self.run.model, ModelState::Ready, &json!({ "info": about }));
         for extension in &self.runtime.extensions {
             extension.loaded(self.runtime, self.run);
         }
@@ -312,18 +312,21 @@ impl Starter<'_> {
     fn progressed(&self, progress: &Value) {
         // A line of output comes without a payload; only the control channel reports a figure.
         let measured = !progress.is_null();
-        self.runtime.submit(Event::Progressed {
+        self.runtime.submit(SchedulerEvent::Progressed {
             run: self.run.id,
             measured,
         });
-        self.runtime
-            .publish(self.run.model, State::Loading, &json!({ "progress": progress }));
+        self.runtime.publish(
+            self.run.model,
+            ModelState::Loading,
+            &json!({ "progress": progress }),
+        );
     }
 }
 
 /// Drops a shortfall that only the log reports: it may repeat a client's words, and must not raise the
 /// model's claim.
-fn without_shortfall(mut verdict: Verdict) -> Verdict {
+fn without_shortfall(mut verdict: EngineVerdict) -> EngineVerdict {
     if let End::OutOfMemory { shortfall, .. } = &mut verdict.end {
         *shortfall = None;
     }

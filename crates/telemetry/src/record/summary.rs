@@ -6,7 +6,7 @@ use serde::Serialize;
 use super::about::About;
 use super::figure::{Figure, Group};
 use super::read::{Entry, ReadRecordError, Reader, Source, When};
-use crate::trend::Course;
+use crate::trend::TrendCourse;
 
 /// Lines that are kept, from the beginning; how many there were is told.
 const MOST_EVENTS: usize = 2000;
@@ -44,7 +44,7 @@ pub struct Told {
     pub peak: u64,
     pub peak_ms: u64,
     #[serde(skip)]
-    pub course: Course,
+    pub course: TrendCourse,
 }
 
 /// Memory that was taken or given back in one go.
@@ -174,7 +174,7 @@ impl Glance {
                 lowest: value,
                 peak: value,
                 peak_ms: time_ms,
-                course: Course::default(),
+                course: TrendCourse::default(),
             });
             self.under_way.push(None);
             self.summary.figures.len() - 1

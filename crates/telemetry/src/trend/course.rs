@@ -17,7 +17,7 @@ pub struct Bucket {
 
 /// A figure over time.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Course {
+pub struct TrendCourse {
     buckets: Vec<Bucket>,
     /// Values that go into one bucket.
     each: u64,
@@ -25,7 +25,7 @@ pub struct Course {
     filled: u64,
 }
 
-impl Default for Course {
+impl Default for TrendCourse {
     fn default() -> Self {
         Self {
             buckets: Vec::new(),
@@ -35,7 +35,7 @@ impl Default for Course {
     }
 }
 
-impl Course {
+impl TrendCourse {
     /// Takes the value that holds from `at` on.
     pub fn push(&mut self, at: u64, value: u64) {
         if let Some(last) = self.buckets.last_mut().filter(|_| self.filled < self.each) {
@@ -102,7 +102,7 @@ mod tests {
 
     #[test]
     fn no_peak_is_lost_however_long_it_is() {
-        let mut course = Course::default();
+        let mut course = TrendCourse::default();
         for at in 0..172_800 {
             course.push(at, if at == 77_777 { 9 } else { 1 });
         }

@@ -4,7 +4,7 @@ use plimsoll_base::Bytes;
 use serde::Serialize;
 
 use super::blocks::{Increment, increments, middle, wide};
-use super::series::{Point, Step};
+use super::series::{TrendPoint, TrendStep};
 use super::sign::{at_least, float, interval};
 
 /// Numbers of blocks that are tried: many where the figure is fine-grained, few where it moves in granules of
@@ -23,7 +23,7 @@ const STANDS_OUT: f64 = 8.0;
 
 /// Thresholds for a leak.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Judging {
+pub struct TrendTest {
     /// Accepted rate of false alarms, over all figures of one load.
     pub false_alarms: f64,
     /// Number of figures that are judged.
@@ -32,7 +32,7 @@ pub struct Judging {
     pub negligible: f64,
 }
 
-impl Default for Judging {
+impl Default for TrendTest {
     fn default() -> Self {
         Self {
             false_alarms: 0.002,
@@ -73,13 +73,13 @@ pub struct Trend {
 }
 
 /// Judges a series of looks.
-pub fn judge(points: &[Point], judging: &Judging) -> Trend {
+pub fn judge(points: &[TrendPoint], judging: &TrendTest) -> Trend {
     // Caches, lazily loaded kernels and pools grow in the first requests of every server.
     let settled = &points[points.len() / WARM_UP..];
     let figures = float(judging.figures.max(1));
     let found = BLOCKS
         .iter()
-        .filter_map(|blocks| Sight::new(settled, *blocks))
+        .filter_map(|blocks| StepEvidence::new(settled, *blocks))
         // The smallest chance of three block counts; the factor below pays for choosing it.
         .min_by(|a, b| a.chance.total_cmp(&b.chance));
     let Some(sight) = found else {
@@ -128,14 +128,14 @@ impl Trend {
 }
 
 /// A series seen in a number of blocks.
-struct Sight {
+struct StepEvidence {
     increments: Vec<Increment>,
     rising: usize,
     chance: f64,
 }
 
-impl Sight {
-    fn new(points: &[Point], blocks: usize) -> Option<Self> {
+impl StepEvidence {
+    fn new(points: &[TrendPoint], blocks: usize) -> Option<Self> {
         let increments = increments(points, blocks);
         // Fewer samples than blocks.
         if increments.is_empty() {
@@ -172,8 +172,8 @@ fn sorted(increments: &[Increment]) -> Vec<f64> {
 }
 
 /// The largest one-shot changes, in their order: those that stand out from what the figure usually moves by.
-pub fn steps(points: &[Point]) -> Vec<Step> {
-    let all = points.windows(2).map(|pair| Step {
+pub fn steps(points: &[TrendPoint]) -> Vec<TrendStep> {
+    let all = points.windows(2).map(|pair| TrendStep {
         at: pair[1].at,
         from: pair[0].held,
         to: pair[1].held,
@@ -182,8 +182,9 @@ pub fn steps(points: &[Point]) -> Vec<Step> {
     sizes.sort_by(f64::total_cmp);
     // Steps stand out against the figure's own noise, so no absolute threshold fits all.
     let usual = middle(&sizes);
-    let stands_out = |step: &Step| step.size() >= LEAST_STEP && wide(step.size().get()) >= STANDS_OUT * usual;
-    let mut steps: Vec<Step> = all.filter(stands_out).collect();
+    let stands_out =
+        |step: &TrendStep| step.size() >= LEAST_STEP && wide(step.size().get()) >= STANDS_OUT * usual;
+    let mut steps: Vec<TrendStep> = all.filter(stands_out).collect();
     steps.sort_by_key(|step| std::cmp::Reverse(step.size()));
     steps.truncate(MOST_STEPS);
     steps.sort_by_key(|step| step.at);

@@ -1,11 +1,11 @@
 //! Decoders whose layers all attend.
 
-use plimsoll_model::gguf::Draft;
+use plimsoll_model::gguf::DraftHeader;
 use plimsoll_model::types::{F16, F32};
 
 use super::{MOST, SPARED, Sheet, Sizes};
 
-pub(super) fn llama_1b() -> Draft {
+pub(super) fn llama_1b() -> DraftHeader {
     let sizes = Sizes {
         layers: 16,
         context: 131_072,
@@ -30,7 +30,7 @@ pub(super) fn llama_1b() -> Draft {
     sheet.draft
 }
 
-pub(super) fn qwen2_7b() -> Draft {
+pub(super) fn qwen2_7b() -> DraftHeader {
     let sizes = Sizes {
         layers: 28,
         context: 131_072,
@@ -65,7 +65,7 @@ const GEMMA3_4B: Sizes = Sizes {
     head: 256,
 };
 
-pub(super) fn gemma3_4b() -> Draft {
+pub(super) fn gemma3_4b() -> DraftHeader {
     let sizes = GEMMA3_4B;
     let mut sheet = Sheet::decoder("gemma3", "gemma3-4b", sizes, None);
     sheet.key("attention.head_count_kv", sizes.heads_kv);
@@ -88,7 +88,7 @@ fn gemma_layer(sheet: &mut Sheet, sizes: Sizes) {
 }
 
 /// Four streams (AltUp), a low-rank branch (LAuReL) of 64, and 256 numbers a token and layer.
-pub(super) fn gemma3n_e2b() -> Draft {
+pub(super) fn gemma3n_e2b() -> DraftHeader {
     const STREAMS: u32 = 4;
     const LOW_RANK: u32 = 64;
     const PER_LAYER: u32 = 256;
@@ -131,7 +131,7 @@ pub(super) fn gemma3n_e2b() -> Draft {
     sheet.draft
 }
 
-pub(super) fn phi3_mini() -> Draft {
+pub(super) fn phi3_mini() -> DraftHeader {
     let sizes = Sizes {
         layers: 32,
         context: 131_072,
@@ -162,7 +162,7 @@ pub(super) fn phi3_mini() -> Draft {
     sheet.draft
 }
 
-pub(super) fn command_r() -> Draft {
+pub(super) fn command_r() -> DraftHeader {
     let sizes = Sizes {
         layers: 40,
         context: 131_072,

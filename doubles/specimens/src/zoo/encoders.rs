@@ -1,6 +1,6 @@
 //! Models that read and do not write: an embedding model, and the eye of another.
 
-use plimsoll_model::gguf::{Datum, Draft, ValueType};
+use plimsoll_model::gguf::{Datum, DraftHeader, ValueType};
 use plimsoll_model::types::{F16, F32, Q8_0};
 
 use super::Sheet;
@@ -9,7 +9,7 @@ use super::Sheet;
 const MEAN: u32 = 1;
 const TOKEN_TYPES: u32 = 2;
 
-pub(super) fn nomic_embed() -> Draft {
+pub(super) fn nomic_embed() -> DraftHeader {
     const EMBEDDING: u32 = 768;
     const WIDTH: u32 = 3072;
     const VOCABULARY: u32 = 30_528;
@@ -71,7 +71,7 @@ fn encoder(architecture: &'static str, name: &str, sizes: [u32; 6]) -> Sheet {
     sheet
 }
 
-pub(super) fn bge_base() -> Draft {
+pub(super) fn bge_base() -> DraftHeader {
     const EMBEDDING: u32 = 768;
     const WIDTH: u32 = 3072;
     const VOCABULARY: u32 = 30_522;
@@ -106,7 +106,7 @@ pub(super) fn bge_base() -> Draft {
 }
 
 /// Every third layer, from the first on, attends to all; the first has no norm before it.
-pub(super) fn modern_bert() -> Draft {
+pub(super) fn modern_bert() -> DraftHeader {
     const EMBEDDING: u32 = 768;
     const WIDTH: u32 = 1152;
     const VOCABULARY: u32 = 50_368;
@@ -135,7 +135,7 @@ pub(super) fn modern_bert() -> Draft {
 }
 
 /// Every sixth layer attends to all.
-pub(super) fn embedding_gemma() -> Draft {
+pub(super) fn embedding_gemma() -> DraftHeader {
     const EMBEDDING: u32 = 768;
     const WIDTH: u32 = 1152;
     const VOCABULARY: u32 = 262_144;
@@ -179,7 +179,7 @@ pub(super) fn embedding_gemma() -> Draft {
 }
 
 /// SigLIP of 27 layers, 896 by 896 points in patches of 14.
-pub(super) fn gemma3_projector() -> Draft {
+pub(super) fn gemma3_projector() -> DraftHeader {
     const EMBEDDING: u32 = 1152;
     const WIDTH: u32 = 4304;
     const LAYERS: u32 = 27;

@@ -1,6 +1,6 @@
 //! Decoders that attend in a few layers, or in part of each, and carry a state in the rest.
 
-use plimsoll_model::gguf::{Datum, Draft, ValueType};
+use plimsoll_model::gguf::{Datum, DraftHeader, ValueType};
 use plimsoll_model::types::{F32, Q8_0};
 
 use super::recurrent::{State, delta_net, keys, mamba_layer, mamba2_layer};
@@ -13,7 +13,7 @@ fn list_heads(sheet: &mut Sheet, sizes: Sizes, attends: impl Fn(u32) -> bool) {
 }
 
 /// Layers 5, 15, 25 and 35 attend, without positions; embeddings, sums and logits are scaled.
-pub(super) fn granite_h_micro() -> Draft {
+pub(super) fn granite_h_micro() -> DraftHeader {
     let sizes = Sizes {
         layers: 40,
         context: 131_072,
@@ -59,7 +59,7 @@ pub(super) fn granite_h_micro() -> Draft {
 }
 
 /// Layers 7 and 21 attend, without positions.
-pub(super) fn jamba() -> Draft {
+pub(super) fn jamba() -> DraftHeader {
     let sizes = Sizes {
         layers: 28,
         context: 262_144,
@@ -74,7 +74,7 @@ pub(super) fn jamba() -> Draft {
 }
 
 /// Every eighth layer attends, every second one has experts.
-pub(super) fn jamba_mini() -> Draft {
+pub(super) fn jamba_mini() -> DraftHeader {
     const EXPERTS: u32 = 16;
     let sizes = Sizes {
         layers: 32,
@@ -146,7 +146,7 @@ fn nemotron(name: &str, architecture: &'static str, pattern: &str, sizes: Sizes)
     sheet
 }
 
-pub(super) fn nemotron_h() -> Draft {
+pub(super) fn nemotron_h() -> DraftHeader {
     let sizes = Sizes {
         layers: 56,
         context: 131_072,
@@ -181,7 +181,7 @@ pub(super) fn nemotron_h() -> Draft {
     sheet.draft
 }
 
-pub(super) fn nemotron_h_moe() -> Draft {
+pub(super) fn nemotron_h_moe() -> DraftHeader {
     const EXPERTS: u32 = 128;
     const SHARED: u32 = 3712;
     let sizes = Sizes {
@@ -228,7 +228,7 @@ pub(super) fn nemotron_h_moe() -> Draft {
     sheet.draft
 }
 
-pub(super) fn falcon_h1() -> Draft {
+pub(super) fn falcon_h1() -> DraftHeader {
     let sizes = Sizes {
         layers: 24,
         context: 131_072,
@@ -290,7 +290,7 @@ fn lfm2_sheet(architecture: &'static str, name: &str, sizes: Sizes, attending: &
     sheet
 }
 
-pub(super) fn lfm2() -> Draft {
+pub(super) fn lfm2() -> DraftHeader {
     const ATTENDING: &[u32] = &[2, 5, 8, 10, 12, 14];
     let sizes = Sizes {
         layers: 16,
@@ -311,7 +311,7 @@ pub(super) fn lfm2() -> Draft {
     sheet.draft
 }
 
-pub(super) fn lfm2_moe() -> Draft {
+pub(super) fn lfm2_moe() -> DraftHeader {
     const ATTENDING: &[u32] = &[2, 6, 10, 14, 18, 21];
     const EXPERTS: u32 = 32;
     const WIDTH: u32 = 1792;
@@ -380,7 +380,7 @@ const QWEN35_STATE: State = State {
     groups: 16,
 };
 
-pub(super) fn qwen35() -> Draft {
+pub(super) fn qwen35() -> DraftHeader {
     let sizes = Sizes {
         layers: 32,
         context: 262_144,
@@ -400,7 +400,7 @@ pub(super) fn qwen35() -> Draft {
     sheet.draft
 }
 
-pub(super) fn qwen35_moe() -> Draft {
+pub(super) fn qwen35_moe() -> DraftHeader {
     const EXPERTS: u32 = 256;
     const WIDTH: u32 = 512;
     let sizes = Sizes {

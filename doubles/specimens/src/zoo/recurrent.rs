@@ -1,6 +1,6 @@
 //! Decoders whose layers, all or most, keep a state of fixed size.
 
-use plimsoll_model::gguf::Draft;
+use plimsoll_model::gguf::DraftHeader;
 use plimsoll_model::types::{F32, Q8_0};
 
 use super::{MOST, SPARED, Sheet, Sizes};
@@ -46,7 +46,7 @@ pub(super) fn mamba2_layer(sheet: &mut Sheet, embedding: u32, state: State) {
     sheet.tensor("ssm_out.weight", MOST, &[state.inner, embedding]);
 }
 
-pub(super) fn mamba2() -> Draft {
+pub(super) fn mamba2() -> DraftHeader {
     let sizes = Sizes {
         layers: 64,
         context: 1_048_576,
@@ -75,7 +75,7 @@ pub(super) fn mamba2() -> Draft {
 }
 
 /// Layers 5, 15, 25 and 35 attend.
-pub(super) fn granite_h_tiny() -> Draft {
+pub(super) fn granite_h_tiny() -> DraftHeader {
     const EXPERTS: u32 = 64;
     const SHARED: u32 = 1024;
     let sizes = Sizes {
@@ -119,7 +119,7 @@ pub(super) fn granite_h_tiny() -> Draft {
 }
 
 /// Every fourth layer attends, with gated queries; the others are gated delta nets.
-pub(super) fn qwen3_next() -> Draft {
+pub(super) fn qwen3_next() -> DraftHeader {
     const EXPERTS: u32 = 512;
     const WIDTH: u32 = 512;
     let sizes = Sizes {
@@ -188,7 +188,7 @@ pub(super) fn mamba_layer(sheet: &mut Sheet, embedding: u32, state: State, rank:
     sheet.tensor("ssm_out.weight", MOST, &[state.inner, embedding]);
 }
 
-pub(super) fn mamba() -> Draft {
+pub(super) fn mamba() -> DraftHeader {
     const RANK: u32 = 160;
     let sizes = Sizes {
         layers: 64,
@@ -204,7 +204,7 @@ pub(super) fn mamba() -> Draft {
 }
 
 /// Mamba with norms that have no weight.
-pub(super) fn falcon_mamba() -> Draft {
+pub(super) fn falcon_mamba() -> DraftHeader {
     const RANK: u32 = 256;
     let sizes = Sizes {
         layers: 64,

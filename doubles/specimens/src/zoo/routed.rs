@@ -1,12 +1,12 @@
 //! Decoders with routed experts that no recipe covers.
 
-use plimsoll_model::gguf::Draft;
+use plimsoll_model::gguf::DraftHeader;
 use plimsoll_model::types::F32;
 
 use super::{MOST, SPARED, Sheet, Sizes};
 
 /// One dense layer, 45 with experts, and one that predicts the token after next.
-pub(super) fn glm4_air() -> Draft {
+pub(super) fn glm4_air() -> DraftHeader {
     const EXPERTS: u32 = 128;
     const WIDTH: u32 = 1408;
     const TRUNK: u32 = 46;

@@ -14,7 +14,7 @@ use std::time::Duration;
 use bytes::Bytes as Body;
 use http::Method;
 use plimsoll_base::{Bytes, Card};
-use plimsoll_lab::load::{Client, Failure, Target};
+use plimsoll_lab::load::{Client, LoadFailure, Target};
 use plimsoll_launch::engine::EngineProgram;
 use plimsoll_launch::{
     Child, ChildEvent, ChildSpec, Environment, Launcher, Log, Readiness, StopWay, Visible, child_environment,
@@ -28,7 +28,7 @@ use plimsoll_wire::options::GuardOptions;
 use serde_json::json;
 use tokio::sync::mpsc::Receiver;
 
-use self::look::Look;
+use self::look::CalibrationLook;
 use self::wait::{ended, ready};
 use super::subject;
 use crate::report::Report;
@@ -108,7 +108,7 @@ pub(super) struct Rig {
 }
 
 /// A running engine on one card.
-struct Run<'a> {
+struct CalibrationRun<'a> {
     rig: &'a Rig,
     card: &'a Card,
     pages: PathBuf,
@@ -170,7 +170,7 @@ impl Rig {
 
     async fn measured(
         &self,
-        run: &Run<'_>,
+        run: &CalibrationRun<'_>,
         events: &mut Receiver<ChildEvent>,
     ) -> Result<Measured, MeasureError> {
         ready(events, run.child.log()).await?;
@@ -199,7 +199,12 @@ impl Rig {
     }
 
     /// Memory that the prompt added permanently, less the planned size of the run-time pool.
-    fn cublas(&self, card: &Card, loaded: Look, asked: Look) -> Result<Bytes, MeasureError> {
+    fn cublas(
+        &self,
+        card: &Card,
+        loaded: CalibrationLook,
+        asked: CalibrationLook,
+    ) -> Result<Bytes, MeasureError> {
         let pool = subject::pool(&self.model, self.engine, card)?;
         Ok(asked.used.saturating_sub(loaded.used).saturating_sub(pool))
     }
@@ -208,7 +213,7 @@ impl Rig {
         &'a self,
         card: &'a Card,
         free: Option<Bytes>,
-    ) -> Result<(Run<'a>, Receiver<ChildEvent>), Report> {
+    ) -> Result<(CalibrationRun<'a>, Receiver<ChildEvent>), Report> {
         let port = free_port().map_err(Report::of("no port is free on the loopback"))?;
         // The port makes the folder unique per attempt, so pages of a failed attempt are not read again.
         let part = format!("{}-{port}", card.id);
@@ -228,7 +233,7 @@ impl Rig {
             stop: StopWay::Terminate,
         };
         let (child, events) = self.launcher.spawn(spec, Log::new(&card.name, LOG)).await?;
-        let run = Run {
+        let run = CalibrationRun {
             rig: self,
             card,
             pages,
@@ -260,9 +265,9 @@ impl Rig {
     }
 }
 
-impl Run<'_> {
+impl CalibrationRun<'_> {
     /// A prompt that uses cuBLAS, and a few tokens of an answer.
-    async fn prompt(&self) -> Result<(), Failure> {
+    async fn prompt(&self) -> Result<(), LoadFailure> {
         let target = Target {
             host: "127.0.0.1".to_owned(),
             port: self.child.port(),

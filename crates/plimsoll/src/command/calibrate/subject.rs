@@ -7,10 +7,10 @@
 use std::path::Path;
 
 use plimsoll_base::{Bytes, Card};
-use plimsoll_flags::{Options, Program};
+use plimsoll_flags::{Options, ProgramKind};
 use plimsoll_model::tiny::TinyModel;
 use plimsoll_model::{Dialect, types};
-use plimsoll_planner::{Engine, EngineKind, MeasuredContext, PlanRequest};
+use plimsoll_planner::{EngineBuild, EngineKind, MeasuredContext, PlanRequest};
 use plimsoll_probe::headers::read_model;
 
 use crate::report::Report;
@@ -43,7 +43,7 @@ pub(super) fn flags(model: &Path) -> Vec<String> {
 }
 
 /// The model's run-time pool as planned, without cuBLAS.
-pub(super) fn pool(model: &Path, engine: Engine, card: &Card) -> Result<Bytes, Report> {
+pub(super) fn pool(model: &Path, engine: EngineBuild, card: &Card) -> Result<Bytes, Report> {
     let dialect = match engine.kind {
         EngineKind::LlamaCpp => Dialect::Ggml,
         EngineKind::IkLlamaCpp => Dialect::Ik,
@@ -65,9 +65,9 @@ pub(super) fn pool(model: &Path, engine: Engine, card: &Card) -> Result<Bytes, R
         model: &read_model(model, dialect)?,
         draft: None,
         projector: None,
-        wish: &Options::from_argv(&flags(model))?.wish(Program::LlamaServer)?,
+        wish: &Options::from_argv(&flags(model))?.wish(ProgramKind::LlamaServer)?,
         engine,
-        program: Program::LlamaServer,
+        program: ProgramKind::LlamaServer,
         cards: std::slice::from_ref(card),
         contexts: &[without],
     })?;
@@ -86,7 +86,7 @@ mod tests {
         write(&path).unwrap();
         assert!(std::fs::metadata(&path).unwrap().len() < 32 << 20);
         let card: Card = "name=H200,total=143771MiB,free=140000MiB,cc=9.0".parse().unwrap();
-        let granules = pool(&path, Engine::LLAMA_CPP, &card).unwrap();
+        let granules = pool(&path, EngineBuild::LLAMA_CPP, &card).unwrap();
         assert!(
             granules >= Bytes::mib(2) && granules <= Bytes::mib(12),
             "{granules}"

@@ -4,8 +4,8 @@
 //! The rules read the text of the files as evidence. The printed facts are separate, each with its number.
 
 use plimsoll_base::{Bytes, Reason};
-use plimsoll_doctor::{Reader, Source};
-use plimsoll_host::{Snapshot, Tree, allowance};
+use plimsoll_doctor::{LineSource, LogReader};
+use plimsoll_host::{HostSnapshot, ProcTree, allowance};
 use plimsoll_probe::Machine;
 use plimsoll_probe::sysroot::Sysroot;
 
@@ -17,14 +17,14 @@ const FILES: [&str; 3] = ["proc/meminfo", "proc/buddyinfo", "etc/nv_tegra_releas
 const LOGS: &str = "var/log";
 
 pub(super) fn look(tree: &Sysroot) -> Findings {
-    let mut reader = Reader::new();
+    let mut reader = LogReader::new();
     let mut seen = Vec::new();
     if tree.is_live() {
         let machine = plimsoll_probe::look();
         seen.extend(cards(&machine));
         seen.extend(holders(&machine, None, &mut reader));
     }
-    let snapshot = Snapshot::gather(tree);
+    let snapshot = HostSnapshot::gather(tree);
     // Without a driver a live machine has no card whose failure these files could explain.
     if snapshot.driver().is_some() || !tree.is_live() {
         feed(tree, &mut reader);
@@ -39,10 +39,10 @@ pub(super) fn look(tree: &Sysroot) -> Findings {
     }
 }
 
-fn feed(tree: &Sysroot, reader: &mut Reader) {
+fn feed(tree: &Sysroot, reader: &mut LogReader) {
     for path in FILES {
         if let Ok(bytes) = tree.read(path) {
-            reader.feed(Source::Machine, &bytes);
+            reader.feed(LineSource::Machine, &bytes);
         }
     }
     if tree.is_live() {
@@ -50,7 +50,7 @@ fn feed(tree: &Sysroot, reader: &mut Reader) {
     }
     for name in tree.list(LOGS) {
         if let Ok(bytes) = tree.read(&format!("{LOGS}/{name}")) {
-            reader.feed(Source::Log, &bytes);
+            reader.feed(LineSource::Log, &bytes);
         }
     }
 }
@@ -82,7 +82,7 @@ fn cards(machine: &Machine) -> Vec<Reason> {
 
 /// Processes and their memory on each card. The rules report a process that has only a context on a second
 /// card.
-pub(super) fn holders(machine: &Machine, examined: Option<u32>, reader: &mut Reader) -> Vec<Reason> {
+pub(super) fn holders(machine: &Machine, examined: Option<u32>, reader: &mut LogReader) -> Vec<Reason> {
     let mut seen = Vec::new();
     for holder in plimsoll_probe::read().holders {
         let number = machine.cards.iter().position(|card| card.id == holder.card);
@@ -108,7 +108,7 @@ pub(super) fn holders(machine: &Machine, examined: Option<u32>, reader: &mut Rea
 }
 
 /// The amount that can be allocated now, with its arithmetic, and the block sizes of the free memory.
-fn memory(snapshot: &Snapshot) -> Reason {
+fn memory(snapshot: &HostSnapshot) -> Reason {
     let mut memory = match allowance(snapshot, None) {
         Some(allowance) => allowance.reason,
         None => Reason::new("memory", "/proc/meminfo does not say enough"),
@@ -148,7 +148,7 @@ fn locked_limit(tree: &Sysroot) -> Option<Reason> {
 }
 
 /// Driver and board releases, with the faults that are known of them.
-fn known_faults(tree: &Sysroot, snapshot: &Snapshot) -> Vec<Reason> {
+fn known_faults(tree: &Sysroot, snapshot: &HostSnapshot) -> Vec<Reason> {
     let mut seen = Vec::new();
     if let Some(release) = snapshot.release {
         let text = match release.nvmap_fault() {

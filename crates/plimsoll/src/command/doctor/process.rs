@@ -6,7 +6,7 @@ use std::io::{self, Read, Seek, SeekFrom};
 use std::path::PathBuf;
 
 use plimsoll_base::Reason;
-use plimsoll_doctor::{Reader, Source};
+use plimsoll_doctor::{LineSource, LogReader};
 
 use super::Findings;
 use super::log::feed;
@@ -28,7 +28,7 @@ pub(super) fn look(pid: u32) -> Result<Findings, Report> {
     };
     let status = read(pid, "status").map_err(fail)?;
     let words = read(pid, "cmdline").map_err(fail)?.replace('\0', " ");
-    let mut reader = Reader::new();
+    let mut reader = LogReader::new();
     let mut seen = vec![Reason::new("process", format!("{pid}: {}", words.trim()))];
     seen.extend(status.lines().filter_map(|line| {
         let (key, value) = line.split_once(':')?;
@@ -42,13 +42,13 @@ pub(super) fn look(pid: u32) -> Result<Findings, Report> {
     // stderr first: llama.cpp, vLLM and PyTorch all log there. Both are often the same file.
     for descriptor in [2, 1] {
         if let Some(log) = log_end(pid, descriptor) {
-            feed(&mut reader, Source::Log, log).map_err(fail)?;
+            feed(&mut reader, LineSource::Log, log).map_err(fail)?;
             break;
         }
     }
     // The command line comes after the log, as `--context` does, and never counts as a log line.
-    reader.feed(Source::Context, words.as_bytes());
-    reader.feed(Source::Context, b"\n");
+    reader.feed(LineSource::Context, words.as_bytes());
+    reader.feed(LineSource::Context, b"\n");
     Ok(Findings {
         reader,
         seen,

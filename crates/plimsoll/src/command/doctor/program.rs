@@ -14,7 +14,7 @@ use std::time::Duration;
 use std::{fs, thread};
 
 use plimsoll_base::{Bytes, Reason};
-use plimsoll_doctor::{Reader, Refused, Source};
+use plimsoll_doctor::{LineSource, LogReader, RefusedAllocation};
 use plimsoll_launch::PLIMSOLL;
 use plimsoll_probe::folder::OwnedFolder;
 use plimsoll_wire::page::Refusal;
@@ -54,10 +54,10 @@ pub(super) fn watch(command: &[OsString]) -> Result<Findings, Report> {
 }
 
 /// Copies both streams and feeds the reader, until both are closed.
-fn listen(child: &mut Child) -> Reader {
+fn listen(child: &mut Child) -> LogReader {
     let (sender, heard) = channel::<Vec<u8>>();
     let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
-    let mut reader = Reader::new();
+    let mut reader = LogReader::new();
     thread::scope(|scope| {
         if let Some(stdout) = stdout {
             let sender = sender.clone();
@@ -70,7 +70,7 @@ fn listen(child: &mut Child) -> Reader {
         // The loop below ends when the last sender is gone, that is, when both streams have closed.
         drop(sender);
         for block in heard {
-            reader.feed(Source::Log, &block);
+            reader.feed(LineSource::Log, &block);
         }
     });
     reader
@@ -103,7 +103,7 @@ fn copy(mut from: impl Read, mut to: impl Write, heard: &Sender<Vec<u8>>) {
     let _ = heard.send(line);
 }
 
-fn found(mut reader: Reader, status: ExitStatus, report: Option<&Value>) -> Findings {
+fn found(mut reader: LogReader, status: ExitStatus, report: Option<&Value>) -> Findings {
     let refused = report.and_then(last_refusal);
     if let Some(refused) = &refused {
         reader.guard(refused);
@@ -114,7 +114,7 @@ fn found(mut reader: Reader, status: ExitStatus, report: Option<&Value>) -> Find
         (None, signal) => format!("the program was killed by signal {}", signal.unwrap_or_default()),
     };
     let mut seen = vec![Reason::new("end", end)];
-    seen.extend(refused.as_ref().map(Refused::reason));
+    seen.extend(refused.as_ref().map(RefusedAllocation::reason));
     let code = status
         .code()
         // As a shell reports a signal, and as the help text promises.
@@ -122,7 +122,7 @@ fn found(mut reader: Reader, status: ExitStatus, report: Option<&Value>) -> Find
     Findings {
         // A program that succeeded has handled the errors in its output.
         reader: if status.success() && refused.is_none() {
-            Reader::new()
+            LogReader::new()
         } else {
             reader
         },
@@ -132,7 +132,7 @@ fn found(mut reader: Reader, status: ExitStatus, report: Option<&Value>) -> Find
 }
 
 /// The last refused allocation in the report of `plimsoll run` (plimsoll.run/1).
-fn last_refusal(report: &Value) -> Option<Refused> {
+fn last_refusal(report: &Value) -> Option<RefusedAllocation> {
     let cards = report["cards"].as_array()?;
     cards.iter().find_map(|card| {
         let refused = card["refused"].as_array()?.last()?;
@@ -141,7 +141,7 @@ fn last_refusal(report: &Value) -> Option<Refused> {
         let others = size(&card["total"])?
             .saturating_sub(free)
             .saturating_sub(allocated + CONTEXT);
-        Some(Refused {
+        Some(RefusedAllocation {
             why: match refused["reason"].as_str()? {
                 "budget" => Refusal::Budget,
                 "spill" => Refusal::Spill,

@@ -18,10 +18,10 @@ use serde_json::Value;
 
 pub(in crate::command) use self::process::{again, held};
 
-use plimsoll_lab::load::{Client, Failure, Target};
+use plimsoll_lab::load::{Client, LoadFailure, Target};
 
 use super::Arguments;
-use crate::check::{CARD_MARGIN, Check, Checked, HOST_MARGIN, Row, Said, margin};
+use crate::check::{CARD_MARGIN, Check, Checked, HOST_MARGIN, ReportedFigure, Row, margin};
 use crate::report::{Report, print_as, status};
 use crate::screen;
 
@@ -72,7 +72,7 @@ pub(super) fn run(arguments: &Arguments, text: &str) -> Result<ExitCode, Report>
         };
         return Err(Report::new(format!("nothing is measured: {why}")));
     }
-    let agrees = |said: &Said| said.planned == said.engine;
+    let agrees = |said: &ReportedFigure| said.planned == said.engine;
     let ok = rows().all(|row| row.ok) && models.iter().flat_map(|model| &model.said).all(agrees);
     let check = Check {
         schema: "plimsoll.check/1",
@@ -119,7 +119,7 @@ fn get(target: &Target, path: &'static str) -> Result<Option<Value>, Report> {
     };
     match tokio::task::LocalSet::new().block_on(&runtime, asked) {
         Ok(answer) => Ok(Some(answer)),
-        Err(Failure::Status { .. } | Failure::Malformed(_)) => Ok(None),
+        Err(LoadFailure::Status { .. } | LoadFailure::Malformed(_)) => Ok(None),
         Err(failure) => Err(Report::new(format!("cannot ask {target}{path}: {failure}"))),
     }
 }

@@ -11,10 +11,10 @@ use std::time::Duration;
 
 use plimsoll_base::Card;
 use plimsoll_exact::{Asked, ExactError, Oracle};
-use plimsoll_flags::{Options, Program, Wish};
+use plimsoll_flags::{ModelParams, Options, ProgramKind};
 use plimsoll_planner::exact::{Transcript, exact};
-use plimsoll_planner::fit::{Dimension, Fit, Point, edited};
-use plimsoll_planner::{Engine, Plan, PlanRequest, fit};
+use plimsoll_planner::fit::{ContextPoint, Dimension, Fit, edited};
+use plimsoll_planner::{EngineBuild, Plan, PlanRequest, fit};
 
 use super::{Arguments, Models};
 use crate::report::Report;
@@ -29,20 +29,20 @@ const POINTS: u32 = 32;
 const PAGE: (u32, Duration) = (POINTS + 8, Duration::from_secs(300));
 
 /// An engine and its answer for the given flags.
-pub(super) struct Asking<'a> {
+pub(super) struct ExactQuery<'a> {
     oracle: Oracle,
     options: &'a Options,
-    wish: Wish,
+    wish: ModelParams,
     models: Models,
-    engine: Engine,
-    program: Program,
+    engine: EngineBuild,
+    program: ProgramKind,
     cards: &'a [Card],
     /// The largest context by the formulas.
     guess: Option<u64>,
     said: Transcript,
 }
 
-impl<'a> Asking<'a> {
+impl<'a> ExactQuery<'a> {
     /// Asks the engine about the flags, and at the same time about contexts near the border that the formulas
     /// predict.
     pub(super) fn open(
@@ -57,7 +57,7 @@ impl<'a> Asking<'a> {
         let models = Models::read(&wish, arguments.engine())?;
         let engine = match arguments.engine {
             Some(engine) => engine,
-            None => oracle.engine(options, cards)?.unwrap_or(Engine::LLAMA_CPP),
+            None => oracle.engine(options, cards)?.unwrap_or(EngineBuild::LLAMA_CPP),
         };
         let request = models.request(&wish, engine, program, cards);
         // A failure of the formulas is ignored: the engine will refuse the flags in its own words.
@@ -88,7 +88,7 @@ impl<'a> Asking<'a> {
     pub(super) fn once(
         arguments: &Arguments,
         named: Option<&Path>,
-        (options, program): (&Options, Program),
+        (options, program): (&Options, ProgramKind),
         cards: &[Card],
     ) -> Result<Plan, Report> {
         let wish = options.wish(program)?;
@@ -97,7 +97,7 @@ impl<'a> Asking<'a> {
         let said = oracle.ask(options, cards)?;
         let engine = match arguments.engine {
             Some(engine) => engine,
-            None => oracle.engine(options, cards)?.unwrap_or(Engine::LLAMA_CPP),
+            None => oracle.engine(options, cards)?.unwrap_or(EngineBuild::LLAMA_CPP),
         };
         let request = models.request(&wish, engine, program, cards);
         let plan = exact(&request, &said, &oracle.name(), Ok(None))?;
@@ -140,7 +140,7 @@ impl<'a> Asking<'a> {
     }
 
     /// Memory of each context, for the page.
-    pub(super) fn course(&self, plan: &Plan) -> Result<Vec<Point>, Report> {
+    pub(super) fn course(&self, plan: &Plan) -> Result<Vec<ContextPoint>, Report> {
         let asked = self.asked(PAGE)?;
         let besides: Vec<u64> = plan.largest_context.into_iter().collect();
         let points = fit::course(&self.request(), &asked, POINTS.into(), &besides);

@@ -10,22 +10,22 @@ use std::process::ExitCode;
 use plimsoll_base::Card;
 use plimsoll_flags::Options;
 use plimsoll_planner::fit;
-use plimsoll_planner::fit::{Answer, Dimension, Fit, Formulas, edited};
+use plimsoll_planner::fit::{ClosedForms, Dimension, Fit, FitAnswer, edited};
 use serde_json::{Value, json};
 
-use super::exact::Asking;
+use super::exact::ExactQuery;
 use super::{Arguments, Models};
 use crate::report::{Report, print, print_as, status};
 use crate::screen;
 
 /// Requested directions, in their order.
 #[derive(Clone, Debug)]
-pub(crate) struct Directions(Vec<Dimension>);
+pub(crate) struct FitDirections(Vec<Dimension>);
 
 /// Reads `ctx,np` or `all`.
-pub(crate) fn directions(text: &str) -> Result<Directions, String> {
+pub(crate) fn directions(text: &str) -> Result<FitDirections, String> {
     if text == "all" {
-        return Ok(Directions(Dimension::ALL.to_vec()));
+        return Ok(FitDirections(Dimension::ALL.to_vec()));
     }
     let find = |name: &str| {
         Dimension::from_name(name).ok_or_else(|| {
@@ -36,18 +36,18 @@ pub(crate) fn directions(text: &str) -> Result<Directions, String> {
     text.split(',')
         .map(find)
         .collect::<Result<_, _>>()
-        .map(Directions)
+        .map(FitDirections)
 }
 
 pub(super) fn run(
     arguments: &Arguments,
-    directions: &Directions,
+    directions: &FitDirections,
     cards: &[Card],
 ) -> Result<ExitCode, Report> {
     let options = Options::from_argv(&arguments.flags)?;
     let fit = match &arguments.exact {
         Some(named) => {
-            let asking = Asking::open(arguments, named.as_deref(), &options, cards)?;
+            let asking = ExactQuery::open(arguments, named.as_deref(), &options, cards)?;
             let fit = asking.fit(&directions.0)?;
             asking.tell()?;
             fit
@@ -65,7 +65,7 @@ pub(super) fn run(
 
 fn by_formulas(
     arguments: &Arguments,
-    directions: &Directions,
+    directions: &FitDirections,
     options: &Options,
     cards: &[Card],
 ) -> Result<Fit, Report> {
@@ -73,7 +73,7 @@ fn by_formulas(
     let wish = options.wish(arguments.program)?;
     let models = Models::read(&wish, engine)?;
     let request = models.request(&wish, engine, arguments.program, cards);
-    Ok(fit::fit(&request, &Formulas(request), &directions.0)?)
+    Ok(fit::fit(&request, &ClosedForms(request), &directions.0)?)
 }
 
 fn show(arguments: &Arguments, options: &Options, fit: &Fit) -> Result<(), Report> {
@@ -91,7 +91,7 @@ fn show(arguments: &Arguments, options: &Options, fit: &Fit) -> Result<(), Repor
 }
 
 /// The whole command line with an answer applied.
-fn argv(options: &Options, answer: &Answer) -> Result<Option<Vec<String>>, Report> {
+fn argv(options: &Options, answer: &FitAnswer) -> Result<Option<Vec<String>>, Report> {
     let line = |change| Ok(edited(options, std::slice::from_ref(change))?.to_argv());
     answer.change.as_ref().map(line).transpose()
 }

@@ -8,7 +8,7 @@ use clap::{Args, ValueEnum};
 use plimsoll_base::Bytes;
 
 use super::run::RunArguments;
-use crate::replay::advice::{Pool, Question, advise};
+use crate::replay::advice::{AdviceQuestion, Pool, advise};
 use crate::report::{Report, print_as, status};
 use crate::screen;
 
@@ -35,7 +35,7 @@ enum PoolName {
 
 pub(super) fn run(arguments: &Arguments) -> Result<ExitCode, Report> {
     let run = &arguments.run;
-    let advice = advise(&Question {
+    let advice = advise(&AdviceQuestion {
         shape: run.model,
         run: run.run(),
         card: run.card,

@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use clap::Args;
 use plimsoll_base::Bytes;
 use plimsoll_pool::replay::PolicyKind;
-use plimsoll_pool::trace::{Asked, Trace};
+use plimsoll_pool::trace::{RecordedRequest, Trace};
 
 use crate::replay::Replay;
 use crate::report::{Report, print_as, status, write_file};
@@ -75,7 +75,7 @@ fn read(arguments: &Arguments) -> Result<Trace, Report> {
     // A record begins with a magic number, so the format is known from the content and not from the name.
     if Trace::is_record(&file) {
         let asked = arguments.card.zip(arguments.pool);
-        let asked = asked.map(|(card, pool)| Asked { card, pool });
+        let asked = asked.map(|(card, pool)| RecordedRequest { card, pool });
         return Trace::from_record(&file, asked)
             .map_err(|error| Report::new(format!("`{}`: {error}", path.display())));
     }

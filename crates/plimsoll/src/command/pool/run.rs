@@ -1,7 +1,7 @@
 //! Command-line arguments that describe the run behind a generated trace.
 
 use clap::{ArgAction, Args};
-use plimsoll_pool::generate::{Card, Engine, Outputs, Run, Shape};
+use plimsoll_pool::generate::{Card, Engine, ModelShape, Outputs, Run};
 
 use crate::replay::advice::CacheType;
 
@@ -12,7 +12,7 @@ const RESERVES_SINCE: u32 = 9400;
 pub(super) struct RunArguments {
     /// Model: llama3-8b, m8, qwen3-30b-a3b, gemma3-12b, gemma4-31b, deepseek-v3, kimi-k2
     #[arg(long, value_parser = shape)]
-    pub(super) model: Shape,
+    pub(super) model: ModelShape,
     /// Type of the KV cache: f16, q8_0, q5_1, q5_0, q4_1, q4_0
     #[arg(long, default_value = "f16", value_parser = cache_type)]
     pub(super) kv: CacheType,
@@ -73,8 +73,8 @@ fn cache_type(text: &str) -> Result<CacheType, String> {
     one_of(text, CacheType::ALL, |kind| kind.name)
 }
 
-fn shape(text: &str) -> Result<Shape, String> {
-    one_of(text, Shape::ALL, |shape| shape.name)
+fn shape(text: &str) -> Result<ModelShape, String> {
+    one_of(text, ModelShape::ALL, |shape| shape.name)
 }
 
 fn card(text: &str) -> Result<Card, String> {

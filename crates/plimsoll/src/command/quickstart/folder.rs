@@ -7,9 +7,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use plimsoll_base::{Bytes, Card, CardId, CardKind, Counting};
-use plimsoll_flags::Program;
+use plimsoll_flags::ProgramKind;
 use plimsoll_model::tiny::TinyModel;
-use plimsoll_planner::{Engine, Plan};
+use plimsoll_planner::{EngineBuild, Plan};
 
 use crate::command::plan;
 use crate::report::Report;
@@ -87,7 +87,7 @@ impl Folder {
     }
 
     /// Budget for one and a half of the larger model: enough for each, never for both.
-    pub(super) fn budget(&self, engine: Engine) -> Result<Card, Report> {
+    pub(super) fn budget(&self, engine: EngineBuild) -> Result<Card, Report> {
         let mut largest = Bytes::ZERO;
         for member in &self.pair {
             largest = largest.max(member.plan(engine, &card(AMPLE))?.host.peak);
@@ -112,11 +112,16 @@ impl Member {
         )
     }
 
-    pub(super) fn plan(&self, engine: Engine, card: &Card) -> Result<Plan, Report> {
+    pub(super) fn plan(&self, engine: EngineBuild, card: &Card) -> Result<Plan, Report> {
         let flags = self.flags();
         let words = ["--model", &self.file].into_iter().chain(flags.split(' '));
         let words: Vec<String> = words.map(str::to_owned).collect();
-        plan::made(&words, engine, Program::LlamaServer, std::slice::from_ref(card))
+        plan::made(
+            &words,
+            engine,
+            ProgramKind::LlamaServer,
+            std::slice::from_ref(card),
+        )
     }
 }
 
@@ -213,8 +218,8 @@ mod tests {
     fn the_budget_holds_either_of_the_pair_but_not_both_and_never_the_giant() {
         let place = tempfile::tempdir().unwrap();
         let folder = Folder::make(place.path()).unwrap();
-        let card = folder.budget(Engine::LLAMA_CPP).unwrap();
-        let need = |member: &Member| member.plan(Engine::LLAMA_CPP, &card).unwrap().host.peak;
+        let card = folder.budget(EngineBuild::LLAMA_CPP).unwrap();
+        let need = |member: &Member| member.plan(EngineBuild::LLAMA_CPP, &card).unwrap().host.peak;
         let [alpha, beta] = folder.pair.each_ref().map(need);
         assert!(alpha <= card.total && beta <= card.total);
         assert!(alpha + beta > card.total, "{alpha} and {beta} in {}", card.total);

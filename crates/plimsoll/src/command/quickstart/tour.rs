@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use plimsoll_base::{Bytes, Card};
-use plimsoll_scheduler::{ModelView, Snapshot, State};
+use plimsoll_scheduler::{ModelState, ModelView, SchedulerSnapshot};
 use plimsoll_serve::DaemonHandle;
 
 use super::client::{Answer, ask, chat};
@@ -95,12 +95,17 @@ fn unexpected(member: &Member, answer: &Answer) -> Report {
 }
 
 /// Models that were loaded before and are not now.
-fn leavers<'a>(before: &'a Snapshot, after: &Snapshot) -> Vec<&'a ModelView> {
-    let gone = |model: &&ModelView| model.state == State::Ready && !is_ready(after, &model.name);
+fn leavers<'a>(before: &'a SchedulerSnapshot, after: &SchedulerSnapshot) -> Vec<&'a ModelView> {
+    let gone = |model: &&ModelView| model.state == ModelState::Ready && !is_ready(after, &model.name);
     before.models.iter().filter(gone).collect()
 }
 
-fn departure(before: &Snapshot, after: &Snapshot, leaver: &ModelView, newcomer: &Member) -> String {
+fn departure(
+    before: &SchedulerSnapshot,
+    after: &SchedulerSnapshot,
+    leaver: &ModelView,
+    newcomer: &Member,
+) -> String {
     // The claim exists only once the model is admitted, so it is read from the later snapshot.
     let need = claim(after, newcomer.name);
     // Free memory before the eviction is the number that explains it.
@@ -116,7 +121,7 @@ fn departure(before: &Snapshot, after: &Snapshot, leaver: &ModelView, newcomer: 
     )
 }
 
-fn holders(snapshot: &Snapshot) -> String {
+fn holders(snapshot: &SchedulerSnapshot) -> String {
     let line = |card: &plimsoll_scheduler::CardView| {
         let holders: Vec<String> = card
             .holders
@@ -128,12 +133,12 @@ fn holders(snapshot: &Snapshot) -> String {
     snapshot.cards.iter().map(line).collect::<Vec<_>>().join("\n")
 }
 
-fn is_ready(snapshot: &Snapshot, name: &str) -> bool {
+fn is_ready(snapshot: &SchedulerSnapshot, name: &str) -> bool {
     let mut models = snapshot.models.iter();
-    models.any(|model| model.name == name && model.state == State::Ready)
+    models.any(|model| model.name == name && model.state == ModelState::Ready)
 }
 
-fn claim(snapshot: &Snapshot, name: &str) -> Bytes {
+fn claim(snapshot: &SchedulerSnapshot, name: &str) -> Bytes {
     let models = snapshot.models.iter().filter(|model| model.name == name);
     models
         .flat_map(|model| &model.claim)

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::process::ExitCode;
 
-use plimsoll_reclaim::{CardOutcome, CardWish, reclaim_on};
+use plimsoll_reclaim::{CardOutcome, CardRequest, reclaim_on};
 use plimsoll_wire::options::Uuid;
 use serde_json::{Value, json};
 
@@ -20,7 +20,7 @@ pub(super) fn run(arguments: &Arguments, card: &str) -> Result<ExitCode, Report>
     Ok(status(is_met))
 }
 
-fn wish(arguments: &Arguments, name: &str) -> Result<CardWish, Report> {
+fn wish(arguments: &Arguments, name: &str) -> Result<CardRequest, Report> {
     let machine = plimsoll_probe::look();
     let uuid = find(name, &machine.cards)?;
     let mut cards = machine.cards.into_iter();
@@ -30,7 +30,7 @@ fn wish(arguments: &Arguments, name: &str) -> Result<CardWish, Report> {
         let card = name.to_owned();
         return Err(CardError::NoCards { card }.into());
     };
-    Ok(CardWish {
+    Ok(CardRequest {
         card,
         uuid,
         need: arguments.need.unwrap_or_default(),
@@ -39,7 +39,7 @@ fn wish(arguments: &Arguments, name: &str) -> Result<CardWish, Report> {
     })
 }
 
-fn verdict(wish: &CardWish, outcome: &CardOutcome) -> &'static str {
+fn verdict(wish: &CardRequest, outcome: &CardOutcome) -> &'static str {
     match (outcome.short(wish).is_zero(), wish.dry_run) {
         (true, _) => "enough",
         (false, true) if outcome.is_reachable(wish) => "reachable",
@@ -47,7 +47,7 @@ fn verdict(wish: &CardWish, outcome: &CardOutcome) -> &'static str {
     }
 }
 
-fn answer(wish: &CardWish, outcome: &CardOutcome) -> Value {
+fn answer(wish: &CardRequest, outcome: &CardOutcome) -> Value {
     json!({
         "schema": "plimsoll.reclaim/1",
         "card": wish.uuid.to_string(),
@@ -63,7 +63,7 @@ fn answer(wish: &CardWish, outcome: &CardOutcome) -> Value {
     })
 }
 
-fn told(wish: &CardWish, outcome: &CardOutcome) -> String {
+fn told(wish: &CardRequest, outcome: &CardOutcome) -> String {
     let mut text = format!(
         "need    {} on {}\nbefore  {} free\n",
         wish.need, wish.card.name, outcome.before

@@ -4,11 +4,13 @@ use std::fmt::Write;
 use std::time::Duration;
 
 use plimsoll_base::Bytes;
-use plimsoll_host::{BuddyInfo, Planned, Unseen, Verdict};
-use plimsoll_reclaim::{Asked, FileCache, Hands, Measure, Neighbour, Outcome, Taken, Wish};
+use plimsoll_host::{BuddyInfo, PlannedStep, StepVerdict, Unseen};
+use plimsoll_reclaim::{
+    AskedNeighbour, FileCache, Measure, Neighbour, ReclaimOutcome, ReclaimRequest, RootSteps, TakenStep,
+};
 
 /// The whole text.
-pub(super) fn told(wish: &Wish, outcome: &Outcome) -> String {
+pub(super) fn told(wish: &ReclaimRequest, outcome: &ReclaimOutcome) -> String {
     let mut text = format!("need    {}\n", need(wish));
     text += &measure("before", wish, &outcome.before);
     let _ = writeln!(text, "{}", indented(&outcome.before.allowance.reason.to_string()));
@@ -33,14 +35,14 @@ pub(super) fn told(wish: &Wish, outcome: &Outcome) -> String {
     text
 }
 
-fn need(wish: &Wish) -> String {
+fn need(wish: &ReclaimRequest) -> String {
     match wish.goal.order {
         None => wish.goal.need.to_string(),
         Some(order) => format!("{} in blocks of order {order} or larger", wish.goal.need),
     }
 }
 
-fn measure(name: &str, wish: &Wish, measure: &Measure) -> String {
+fn measure(name: &str, wish: &ReclaimRequest, measure: &Measure) -> String {
     let allowance = &measure.allowance;
     let mut text = format!(
         "{name:<7} {} free, {} may be asked for, {} could be made of it",
@@ -66,7 +68,7 @@ fn cached(file: &FileCache) -> String {
     format!("file    {}: {said}\n", file.path.display())
 }
 
-fn would(planned: &Planned) -> String {
+fn would(planned: &PlannedStep) -> String {
     let root = if planned.step.needs_root() {
         " (needs root)"
     } else {
@@ -80,7 +82,7 @@ fn would(planned: &Planned) -> String {
     )
 }
 
-fn predicted(planned: &Planned) -> String {
+fn predicted(planned: &PlannedStep) -> String {
     match (planned.frees.is_zero(), planned.joins.is_zero()) {
         (false, true) => format!("predicted to free {}", planned.frees),
         (true, false) => format!("predicted to add at most {} in such blocks", planned.joins),
@@ -91,7 +93,7 @@ fn predicted(planned: &Planned) -> String {
     }
 }
 
-fn done(wish: &Wish, taken: &Taken) -> String {
+fn done(wish: &ReclaimRequest, taken: &TakenStep) -> String {
     let name = taken.planned.step.name();
     let mut text = format!(
         "step    {name}: {}\n        {}\n",
@@ -140,13 +142,13 @@ fn orders(before: &Measure, after: &Measure) -> String {
     )
 }
 
-fn verdict(wish: &Wish, outcome: &Outcome) -> String {
+fn verdict(wish: &ReclaimRequest, outcome: &ReclaimOutcome) -> String {
     let text = match outcome.last.verdict {
-        Verdict::Enough if outcome.taken.is_empty() => "enough: nothing to do".to_owned(),
-        Verdict::Enough => "enough".to_owned(),
-        Verdict::Reachable if wish.dry_run => "not enough now; predicted to be enough after".to_owned(),
-        Verdict::Reachable => "not enough: what would be enough was not done".to_owned(),
-        Verdict::Beyond { short } => {
+        StepVerdict::Enough if outcome.taken.is_empty() => "enough: nothing to do".to_owned(),
+        StepVerdict::Enough => "enough".to_owned(),
+        StepVerdict::Reachable if wish.dry_run => "not enough now; predicted to be enough after".to_owned(),
+        StepVerdict::Reachable => "not enough: what would be enough was not done".to_owned(),
+        StepVerdict::Beyond { short } => {
             format!(
                 "not enough: nothing that may be done reaches it; {short} short at best{}",
                 holders(&outcome.after)
@@ -185,7 +187,7 @@ fn holders(measure: &Measure) -> String {
 }
 
 /// Withheld steps, unreadable files, and idle memory of other processes.
-fn not_done(wish: &Wish, outcome: &Outcome) -> String {
+fn not_done(wish: &ReclaimRequest, outcome: &ReclaimOutcome) -> String {
     let mut text = String::new();
     for planned in &outcome.last.withheld {
         let _ = writeln!(
@@ -194,7 +196,7 @@ fn not_done(wish: &Wish, outcome: &Outcome) -> String {
             planned.step.name(),
             predicted(planned),
             planned.reason.text,
-            Hands::None.command(planned.step).join(" ")
+            RootSteps::None.command(planned.step).join(" ")
         );
     }
     if !outcome.last.withheld.is_empty() {
@@ -228,7 +230,7 @@ pub(super) fn holds(neighbour: &Neighbour) -> String {
 }
 
 /// A process under guard that was asked, with its answer.
-pub(super) fn asked(asked: &Asked) -> String {
+pub(super) fn asked(asked: &AskedNeighbour) -> String {
     let (before, after) = (&asked.neighbour.held, &asked.after);
     let said = if asked.answered {
         format!("gave back {}", asked.gave)
@@ -271,24 +273,24 @@ fn signed(difference: i128) -> String {
 mod tests {
     use std::path::Path;
 
-    use plimsoll_host::Goal;
+    use plimsoll_host::ReclaimGoal;
     use plimsoll_probe::sysroot::Sysroot;
-    use plimsoll_reclaim::{PATIENCE, Whom, judge};
+    use plimsoll_reclaim::{NeighbourSelection, PATIENCE, judge};
 
     use super::*;
 
     #[test]
     fn an_ordinary_user_hears_what_was_not_done_and_the_command_that_does_it() {
         let tree = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../data/sysroot/gb10");
-        let wish = Wish {
-            goal: Goal {
+        let wish = ReclaimRequest {
+            goal: ReclaimGoal {
                 need: Bytes::gib(13),
                 order: None,
             },
             gate: None,
             files: Vec::new(),
-            hands: Hands::None,
-            whom: Whom::Everybody,
+            hands: RootSteps::None,
+            whom: NeighbourSelection::Everybody,
             patience: PATIENCE,
             force: false,
             dry_run: false,

@@ -7,12 +7,12 @@ use plimsoll_wire::options::Uuid;
 
 /// A requested card: `CARD` or `CARD=SIZE`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Wanted {
+pub(super) struct RequestedCard {
     card: String,
     budget: Option<Bytes>,
 }
 
-impl FromStr for Wanted {
+impl FromStr for RequestedCard {
     type Err = ParseBytesError;
 
     fn from_str(text: &str) -> Result<Self, ParseBytesError> {
@@ -47,7 +47,7 @@ pub(crate) enum CardError {
 }
 
 /// Finds each requested card. Where the machine shows no card, a complete UUID is accepted.
-pub(super) fn choose(wanted: &[Wanted], present: Option<&[Card]>) -> Result<Vec<Chosen>, CardError> {
+pub(super) fn choose(wanted: &[RequestedCard], present: Option<&[Card]>) -> Result<Vec<Chosen>, CardError> {
     let present = present.unwrap_or_default();
     let mut chosen: Vec<Chosen> = Vec::with_capacity(wanted.len());
     for (index, one) in wanted.iter().enumerate() {
@@ -167,7 +167,7 @@ mod tests {
             card("GPU-aa02", "NVIDIA H200"),
             card("GPU-bb03", "NVIDIA L4"),
         ];
-        let wanted: Vec<Wanted> = names.iter().map(|name| name.parse().unwrap()).collect();
+        let wanted: Vec<RequestedCard> = names.iter().map(|name| name.parse().unwrap()).collect();
         let chosen = choose(&wanted, Some(&present))?;
         Ok(chosen.into_iter().map(|card| card.uuid).collect())
     }
@@ -197,11 +197,11 @@ mod tests {
     #[test]
     fn a_budget_stands_behind_the_card_and_a_whole_uuid_needs_no_driver() {
         let uuid = "GPU-00112233-4455-6677-8899-aabbccddeeff";
-        let wanted: Wanted = format!("{uuid}=20GiB").parse().unwrap();
+        let wanted: RequestedCard = format!("{uuid}=20GiB").parse().unwrap();
         let chosen = choose(&[wanted], None).unwrap();
         assert_eq!(chosen[0].uuid, uuid);
         assert_eq!(chosen[0].budget, Some(Bytes::gib(20)));
-        assert!("0=much".parse::<Wanted>().is_err());
+        assert!("0=much".parse::<RequestedCard>().is_err());
         let error = choose(&["0".parse().unwrap()], None).unwrap_err();
         assert!(error.to_string().contains("no NVIDIA card is seen"));
     }

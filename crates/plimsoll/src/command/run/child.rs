@@ -40,12 +40,12 @@ const FROM_TERMINAL: [Signal; 2] = [Signal::INT, Signal::QUIT];
 
 /// Exit code or signal of the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::command) enum End {
+pub(in crate::command) enum ChildEnd {
     Code(u8),
     Signal(i32),
 }
 
-impl End {
+impl ChildEnd {
     fn of(status: ExitStatus) -> Self {
         match (status.code(), status.signal()) {
             // wait(2) passes on only the low eight bits of an exit status.
@@ -79,7 +79,7 @@ pub(in crate::command) async fn follow(
     environment: &Environment,
     pages: &Path,
     started: impl FnOnce(u32),
-) -> Result<(End, Record), Report> {
+) -> Result<(ChildEnd, Record), Report> {
     let mut record = Record::default();
     // Before the program starts: a signal in between would end this process and leave the program behind.
     let mut signals = Signals::listen()?;
@@ -110,7 +110,7 @@ pub(in crate::command) async fn follow(
     };
     // Once more: the last allocations and refusals happen within the last interval.
     look(pages, &mut record);
-    Ok((End::of(status), record))
+    Ok((ChildEnd::of(status), record))
 }
 
 /// Reads the pages, and answers every waiting request for room: no other process here could make any.

@@ -10,9 +10,9 @@ use std::ffi::OsString;
 use std::path::Path;
 
 use plimsoll_base::{Bytes, Card};
-use plimsoll_flags::{Options, Program};
-use plimsoll_launch::engine::{EngineProgram, Origin, identify};
-use plimsoll_planner::{Engine, Plan};
+use plimsoll_flags::{Options, ProgramKind};
+use plimsoll_launch::engine::{EngineOrigin, EngineProgram, identify};
+use plimsoll_planner::{EngineBuild, Plan};
 use plimsoll_wire::env as names;
 
 use crate::command::plan;
@@ -29,7 +29,7 @@ pub(super) fn planned(
     cards: &[Card],
     ordered: bool,
 ) -> Option<Result<Vec<Need>, Report>> {
-    let kind = Program::from_name(program.file_name()?.to_str()?)?;
+    let kind = ProgramKind::from_name(program.file_name()?.to_str()?)?;
     Some(plan(program, kind, arguments, cards, ordered).map(|plan| {
         let asked = cards.iter().zip(&plan.cards);
         asked
@@ -40,7 +40,7 @@ pub(super) fn planned(
 
 fn plan(
     program: &Path,
-    kind: Program,
+    kind: ProgramKind,
     arguments: &[OsString],
     cards: &[Card],
     ordered: bool,
@@ -72,10 +72,10 @@ fn plan(
 }
 
 /// Identifies the engine; an unknown one is planned with the newest formulas.
-fn engine_of(program: &Path) -> Engine {
+fn engine_of(program: &Path) -> EngineBuild {
     let program = EngineProgram {
         path: program.to_owned(),
-        origin: Origin::Configured,
+        origin: EngineOrigin::Configured,
     };
-    identify(&program).map_or(Engine::LLAMA_CPP, |identity| identity.engine)
+    identify(&program).map_or(EngineBuild::LLAMA_CPP, |identity| identity.engine)
 }

@@ -5,11 +5,11 @@ use std::fmt::Write;
 use std::path::PathBuf;
 
 use plimsoll_base::{Bytes, Card};
-use plimsoll_probe::guard::{CardRecord, Record, Refused};
+use plimsoll_probe::guard::{CardRecord, GuardRefusal, Record};
 use plimsoll_wire::page::Refusal;
 use serde_json::{Value, json};
 
-use super::child::End;
+use super::child::ChildEnd;
 use super::{named, say};
 
 const SCHEMA: &str = "plimsoll.run/1";
@@ -21,7 +21,7 @@ pub(super) struct Summary<'a> {
     pub(super) cards: Vec<Card>,
     pub(super) record: Record,
     pub(super) trace: Option<PathBuf>,
-    pub(super) end: End,
+    pub(super) end: ChildEnd,
     /// True if it could spill, but its demand could not be planned.
     pub(super) unplanned: bool,
 }
@@ -107,8 +107,8 @@ impl Summary<'_> {
             "schema": SCHEMA,
             "command": command,
             "exit": match self.end {
-                End::Code(code) => json!({ "code": code }),
-                End::Signal(signal) => json!({ "signal": signal }),
+                ChildEnd::Code(code) => json!({ "code": code }),
+                ChildEnd::Signal(signal) => json!({ "signal": signal }),
             },
             "processes": self.record.armed(),
             "disarmed": self.record.disarmed(),
@@ -137,7 +137,7 @@ impl Summary<'_> {
     }
 }
 
-fn refused_json(refused: &Refused) -> Value {
+fn refused_json(refused: &GuardRefusal) -> Value {
     json!({
         "pid": refused.pid,
         "reason": word(refused.why),

@@ -4,7 +4,7 @@
 //! overlap the interval. That is exact for stack-like traffic, and for any other it keeps too much rather
 //! than too little.
 
-use crate::device::Event;
+use crate::device::DeviceEvent;
 
 /// Calls of `trim` during which a piece must be unused before it is given back, so that memory which only
 /// every other phase of a program needs is not mapped and unmapped in turn.
@@ -66,12 +66,12 @@ impl UseWindows {
 /// The event behind which memory waits for its release, and its age in windows.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PendingTrim {
-    pub(super) event: Event,
+    pub(super) event: DeviceEvent,
     age: usize,
 }
 
 impl PendingTrim {
-    pub(super) fn new(event: Event) -> Self {
+    pub(super) fn new(event: DeviceEvent) -> Self {
         Self { event, age: 0 }
     }
 
@@ -106,7 +106,7 @@ mod tests {
 
     #[test]
     fn an_event_is_given_up_before_the_windows_forget_what_came_after_it() {
-        let mut pending = Some(PendingTrim::new(Event(0)));
+        let mut pending = Some(PendingTrim::new(DeviceEvent(0)));
         let lives = core::iter::from_fn(|| {
             pending = pending.and_then(PendingTrim::older);
             pending

@@ -16,7 +16,7 @@ use alloc::vec::Vec;
 
 use super::recent_use::WINDOWS;
 use super::{finish, growth, rounded};
-use crate::device::{Address, Device, Event, Graph, OutOfMemory, Stream};
+use crate::device::{Address, CapturedGraph, DeviceEvent, OutOfMemory, PoolDevice, Stream};
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct SlotSet {
@@ -30,7 +30,7 @@ pub(super) struct SlotSet {
     /// The clock at the last trims, newest first.
     windows: [u64; WINDOWS],
     /// The event behind which slots wait to be freed, and the clock when it was recorded.
-    pending: Option<(Event, u64)>,
+    pending: Option<(DeviceEvent, u64)>,
     captures: Vec<SlotCapture>,
 }
 
@@ -49,7 +49,7 @@ struct DeviceSlot {
 /// Slots that a graph has seen.
 #[derive(Clone, Debug)]
 struct SlotCapture {
-    graph: Graph,
+    graph: CapturedGraph,
     /// The clock at the begin of the capture, while it lasts.
     began: Option<u64>,
     seen: Vec<Address>,
@@ -64,7 +64,7 @@ impl DeviceSlot {
 impl SlotSet {
     pub(super) fn allocate(
         &mut self,
-        device: &mut dyn Device,
+        device: &mut dyn PoolDevice,
         stream: Stream,
         asked: u64,
         capturing: bool,
@@ -99,7 +99,7 @@ impl SlotSet {
     #[cold]
     fn find_or_take(
         &mut self,
-        device: &mut dyn Device,
+        device: &mut dyn PoolDevice,
         stream: Stream,
         size: u64,
         capturing: bool,
@@ -130,7 +130,7 @@ impl SlotSet {
     }
 
     /// Takes a new slot of `wanted` bytes, or of `size` if that is too much.
-    fn take(&mut self, device: &mut dyn Device, size: u64, wanted: u64) -> Result<usize, OutOfMemory> {
+    fn take(&mut self, device: &mut dyn PoolDevice, size: u64, wanted: u64) -> Result<usize, OutOfMemory> {
         let granule = device.granule();
         let whole = |bytes: u64| bytes.checked_next_multiple_of(granule).unwrap_or(bytes);
         let (size, wanted) = (whole(size), whole(wanted));
@@ -153,7 +153,7 @@ impl SlotSet {
     }
 
     /// Frees the largest idle slots until `bytes` are gained or none is left. Returns whether there was one.
-    fn retire(&mut self, device: &mut dyn Device, stream: Stream, bytes: u64) -> bool {
+    fn retire(&mut self, device: &mut dyn PoolDevice, stream: Stream, bytes: u64) -> bool {
         let mut gained = 0;
         self.slots
             // The largest first: fewest frees for the bytes that are needed. Order has no other meaning in
@@ -170,7 +170,7 @@ impl SlotSet {
         self.free(device, goes) > 0
     }
 
-    fn free(&mut self, device: &mut dyn Device, mut goes: impl FnMut(&DeviceSlot) -> bool) -> u64 {
+    fn free(&mut self, device: &mut dyn PoolDevice, mut goes: impl FnMut(&DeviceSlot) -> bool) -> u64 {
         let before = self.reserved;
         let reserved = &mut self.reserved;
         self.slots.retain(|slot| {
@@ -207,7 +207,7 @@ impl SlotSet {
     }
 
     /// Frees slots that were unused for some windows, once the card is done with them.
-    pub(super) fn trim_idle(&mut self, device: &mut dyn Device, stream: Stream) -> u64 {
+    pub(super) fn trim_idle(&mut self, device: &mut dyn PoolDevice, stream: Stream) -> u64 {
         // Freed before the oldest window: unused for all of them.
         let oldest = self.windows[WINDOWS - 1];
         self.windows.rotate_right(1);
@@ -229,14 +229,14 @@ impl SlotSet {
     }
 
     /// Frees what is idle, and waits for the card if there is something.
-    pub(super) fn trim_all(&mut self, device: &mut dyn Device, stream: Stream) -> u64 {
+    pub(super) fn trim_all(&mut self, device: &mut dyn PoolDevice, stream: Stream) -> u64 {
         if !self.slots.iter().any(DeviceSlot::may_go) || !finish(device, stream) {
             return 0;
         }
         self.free(device, DeviceSlot::may_go)
     }
 
-    pub(super) fn capture_begin(&mut self, graph: Graph) {
+    pub(super) fn capture_begin(&mut self, graph: CapturedGraph) {
         self.clock += 1;
         let began = Some(self.clock);
         match self.captures.iter_mut().find(|capture| capture.graph == graph) {
@@ -250,7 +250,7 @@ impl SlotSet {
     }
 
     /// Pins slots that are live or were freed since the capture began.
-    pub(super) fn capture_end(&mut self, graph: Graph) {
+    pub(super) fn capture_end(&mut self, graph: CapturedGraph) {
         let Some(capture) = self.captures.iter_mut().find(|capture| capture.graph == graph) else {
             return;
         };
@@ -267,7 +267,7 @@ impl SlotSet {
         }
     }
 
-    pub(super) fn graph_destroyed(&mut self, graph: Graph) {
+    pub(super) fn graph_destroyed(&mut self, graph: CapturedGraph) {
         let Some(index) = self.captures.iter().position(|capture| capture.graph == graph) else {
             return;
         };
@@ -279,7 +279,7 @@ impl SlotSet {
         }
     }
 
-    pub(super) fn close(&mut self, device: &mut dyn Device) {
+    pub(super) fn close(&mut self, device: &mut dyn PoolDevice) {
         if let Some((event, _)) = self.pending.take() {
             device.forget(event);
         }

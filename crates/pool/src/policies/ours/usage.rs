@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 
 use super::blocks::BlockStack;
 use super::recent_use::{TouchedRange, UseWindows};
-use crate::device::Graph;
+use crate::device::CapturedGraph;
 use crate::policy::Trim;
 
 #[derive(Clone, Debug)]
@@ -23,7 +23,7 @@ pub(super) struct RegionUsage {
 /// A graph has seen everything below `high`.
 #[derive(Clone, Copy, Debug)]
 struct GraphPin {
-    graph: Graph,
+    graph: CapturedGraph,
     high: u64,
     capturing: bool,
 }
@@ -60,7 +60,7 @@ impl RegionUsage {
         !pinned && rested && self.blocks.idle(start, end)
     }
 
-    pub(super) fn capture_begin(&mut self, graph: Graph) {
+    pub(super) fn capture_begin(&mut self, graph: CapturedGraph) {
         self.mark();
         match self.pins.iter_mut().find(|pin| pin.graph == graph) {
             Some(pin) => pin.capturing = true,
@@ -72,7 +72,7 @@ impl RegionUsage {
         }
     }
 
-    pub(super) fn capture_end(&mut self, graph: Graph) {
+    pub(super) fn capture_end(&mut self, graph: CapturedGraph) {
         self.mark();
         let live = self.blocks.top();
         let open = |pin: &&mut GraphPin| pin.graph == graph && pin.capturing;
@@ -84,7 +84,7 @@ impl RegionUsage {
         }
     }
 
-    pub(super) fn graph_destroyed(&mut self, graph: Graph) {
+    pub(super) fn graph_destroyed(&mut self, graph: CapturedGraph) {
         self.mark();
         self.pins.retain(|pin| pin.graph != graph);
     }

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use super::chunks::{ChunkKind, ChunkMap, ChunkState};
 use super::{LARGE_SEGMENT, SMALL_SEGMENT};
-use crate::device::{Address, Device, OutOfMemory, Stream};
+use crate::device::{Address, OutOfMemory, PoolDevice, Stream};
 
 /// SegmentRanges, and the pages that are mapped in them.
 #[derive(Clone, Debug, Default)]
@@ -34,7 +34,7 @@ impl SegmentRanges {
     pub(super) fn grow(
         &mut self,
         chunks: &mut ChunkMap,
-        device: &mut dyn Device,
+        device: &mut dyn PoolDevice,
         reserved: &mut u64,
         size: u64,
         kind: ChunkKind,
@@ -92,7 +92,7 @@ impl SegmentRanges {
     fn reserve(
         &mut self,
         chunks: &mut ChunkMap,
-        device: &mut dyn Device,
+        device: &mut dyn PoolDevice,
         reserved: u64,
         kind: ChunkKind,
         stream: Stream,
@@ -114,7 +114,7 @@ impl SegmentRanges {
     /// Maps page by page; a refusal takes back what this call has mapped.
     fn map(
         &mut self,
-        device: &mut dyn Device,
+        device: &mut dyn PoolDevice,
         reserved: &mut u64,
         at: Address,
         size: u64,
@@ -135,7 +135,7 @@ impl SegmentRanges {
         Ok(())
     }
 
-    fn unmap(&mut self, device: &mut dyn Device, reserved: &mut u64, at: Address) {
+    fn unmap(&mut self, device: &mut dyn PoolDevice, reserved: &mut u64, at: Address) {
         if let Some(size) = self.pages.remove(&at) {
             device.unmap(at, size);
             *reserved -= size;
@@ -143,7 +143,7 @@ impl SegmentRanges {
     }
 
     /// Unmaps the whole pages of every idle chunk.
-    pub(super) fn release(&mut self, chunks: &mut ChunkMap, device: &mut dyn Device, reserved: &mut u64) {
+    pub(super) fn release(&mut self, chunks: &mut ChunkMap, device: &mut dyn PoolDevice, reserved: &mut u64) {
         for (at, size) in chunks.idle() {
             let end = at.offset(size);
             let inside =
@@ -163,7 +163,7 @@ impl SegmentRanges {
     }
 
     /// Gives the addresses back; nothing is mapped any more.
-    pub(super) fn close(&mut self, device: &mut dyn Device) {
+    pub(super) fn close(&mut self, device: &mut dyn PoolDevice) {
         for range in self.ranges.drain(..) {
             device.release(range.start, range.size);
         }

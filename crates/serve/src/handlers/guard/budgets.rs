@@ -7,10 +7,10 @@ use std::time::Duration;
 use plimsoll_base::{Bytes, CardId, Share};
 use plimsoll_config::GuardMode;
 use plimsoll_probe::guard::{answer_plea, set_budget};
-use plimsoll_scheduler::{Event, RunId};
+use plimsoll_scheduler::{RunId, SchedulerEvent};
 use plimsoll_wire::tree::key;
 
-use super::{Guard, GuardedRun, card_of};
+use super::{GuardHandler, GuardedRun, card_of};
 use crate::runtime::{EngineRun, Runtime};
 
 /// Time between two looks for requests: a process that asks stands still until it is answered.
@@ -27,7 +27,7 @@ pub(super) struct PendingRequest {
 }
 
 /// Looks for requests for as long as the daemon lives.
-pub(super) async fn watch(guard: Rc<Guard>, runtime: Rc<Runtime>) {
+pub(super) async fn watch(guard: Rc<GuardHandler>, runtime: Rc<Runtime>) {
     loop {
         let asking = |run: &Rc<EngineRun>| {
             let guarded = guard.of(run.id)?;
@@ -50,7 +50,7 @@ impl GuardedRun {
     }
 }
 
-impl Guard {
+impl GuardHandler {
     /// Hands a request to the scheduler; one at a time.
     fn take_request(&self, runtime: &Runtime, run: &EngineRun, guarded: &GuardedRun) {
         if guarded.pending.borrow().is_some() {
@@ -80,7 +80,7 @@ impl Guard {
             number,
             card: card.clone(),
         }));
-        runtime.submit(Event::BudgetRequested {
+        runtime.submit(SchedulerEvent::BudgetRequested {
             run: run.id,
             card,
             asked,

@@ -5,10 +5,10 @@ use std::time::Duration;
 use plimsoll_base::Bytes;
 
 use super::stub::*;
-use crate::route::{Keys, Limits, Settings};
+use crate::route::{ApiKeys, HttpSettings, Limits};
 
-fn limited(change: impl FnOnce(&mut Limits)) -> Settings {
-    let mut settings = Settings::default();
+fn limited(change: impl FnOnce(&mut Limits)) -> HttpSettings {
+    let mut settings = HttpSettings::default();
     change(&mut settings.limits);
     settings
 }
@@ -68,7 +68,7 @@ fn the_model_and_autoload_may_stand_in_the_query() {
         assert!(read_request(&mut engine).await.starts_with("GET /slots?model="));
         assert_eq!(
             stage
-                .harbor
+                .service
                 .wishes
                 .borrow()
                 .iter()
@@ -81,9 +81,9 @@ fn the_model_and_autoload_may_stand_in_the_query() {
 
 #[test]
 fn without_a_key_only_health_is_answered() {
-    let settings = Settings {
-        keys: Keys::new(["secret".to_owned()]),
-        ..Settings::default()
+    let settings = HttpSettings {
+        keys: ApiKeys::new(["secret".to_owned()]),
+        ..HttpSettings::default()
     };
     on_stage_with(settings, 0, |stage| async move {
         let refused = ask(&stage, &post("/v1/completions", r#"{"model":"zz"}"#)).await;
@@ -151,7 +151,10 @@ fn a_slow_head_and_a_slow_body_are_cut_off_without_touching_an_engine() {
         );
         let slow = "POST /v1/completions HTTP/1.1\r\nhost: localhost\r\ncontent-length: 99\r\n\r\n{\"model\":\"real\"";
         assert!(ask(&stage, slow).await.starts_with("HTTP/1.1 408 "));
-        assert!(stage.harbor.wishes.borrow().is_empty(), "no engine was asked for");
+        assert!(
+            stage.service.wishes.borrow().is_empty(),
+            "no engine was asked for"
+        );
     });
 }
 

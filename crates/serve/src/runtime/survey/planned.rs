@@ -4,11 +4,11 @@
 //! free memory at its start must not determine it. A limited depth follows free memory, because a claim can
 //! be raised later.
 
-use plimsoll_base::{Bytes, Card, CardId, Curve, Demand, Hint, Named, Reason};
-use plimsoll_config::{Entry, TooLarge};
-use plimsoll_flags::{Options, Program};
+use plimsoll_base::{Bytes, Card, CardId, Curve, Demand, Hint, NamedDemand, Reason};
+use plimsoll_config::{ConfiguredModel, TooLarge};
+use plimsoll_flags::{Options, ProgramKind};
 use plimsoll_model::Model;
-use plimsoll_planner::{Engine, MeasuredContext, Plan, PlanError, PlanRequest};
+use plimsoll_planner::{EngineBuild, MeasuredContext, Plan, PlanError, PlanRequest};
 
 use super::named;
 
@@ -16,12 +16,12 @@ use super::named;
 const LEAST_DEPTH: u64 = 1024;
 
 #[derive(Debug)]
-pub(super) struct Planned {
+pub(super) struct PlannedModel {
     pub(super) model: Model,
     pub(super) draft: Option<Model>,
     pub(super) projector: Option<Model>,
     pub(super) flags: Options,
-    pub(super) engine: Engine,
+    pub(super) engine: EngineBuild,
     /// All cards that are served from, which the flags number.
     pub(super) machine: Vec<Card>,
     pub(super) too_large: TooLarge,
@@ -30,7 +30,7 @@ pub(super) struct Planned {
     pub(super) contexts: Vec<MeasuredContext>,
 }
 
-impl Planned {
+impl PlannedModel {
     fn answer<T>(
         &self,
         cards: &[Card],
@@ -44,7 +44,7 @@ impl Planned {
             projector: self.projector.as_ref(),
             wish: &wish,
             engine: self.engine,
-            program: Program::LlamaServer,
+            program: ProgramKind::LlamaServer,
             cards,
             contexts: &self.contexts,
         };
@@ -81,7 +81,12 @@ impl Planned {
 
     /// Lowers the context to the largest that fits on a set of cards, if its own fits on none and that is at
     /// least `least`.
-    pub(super) fn with_context_that_fits(mut self, entry: &Entry, named: &Named, least: u32) -> Self {
+    pub(super) fn with_context_that_fits(
+        mut self,
+        entry: &ConfiguredModel,
+        named: &NamedDemand,
+        least: u32,
+    ) -> Self {
         let plans: Vec<Plan> = sets(entry, named, &self.machine)
             .iter()
             .filter_map(|cards| self.plan(cards).ok())
@@ -106,7 +111,7 @@ impl Planned {
 }
 
 /// Sets of cards to try a context on: those that the flags name, or each card alone and all together.
-fn sets(entry: &Entry, named: &Named, machine: &[Card]) -> Vec<Vec<Card>> {
+fn sets(entry: &ConfiguredModel, named: &NamedDemand, machine: &[Card]) -> Vec<Vec<Card>> {
     let may_use =
         |card: &&Card| entry.cards.is_empty() || entry.cards.iter().any(|name| card.answers_to(name));
     if !named.cards.is_empty() {
@@ -121,7 +126,7 @@ fn sets(entry: &Entry, named: &Named, machine: &[Card]) -> Vec<Vec<Card>> {
     sets
 }
 
-impl Demand for Planned {
+impl Demand for PlannedModel {
     /// Plans for these cards. Without a card a plan needs no card memory, but that is no remedy for a card
     /// that is too small.
     fn on(&self, cards: &[Card]) -> Result<Vec<(CardId, Bytes)>, Reason> {

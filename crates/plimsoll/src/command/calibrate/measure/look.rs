@@ -10,11 +10,11 @@ use plimsoll_probe::guard::read_pages;
 use plimsoll_wire::options::Uuid;
 use plimsoll_wire::page::CardSnapshot;
 
-use super::{MeasureError, Run};
+use super::{CalibrationRun, MeasureError};
 use crate::command::plan::check::held;
 
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Look {
+pub(super) struct CalibrationLook {
     /// Memory that the engine holds, by the driver.
     pub(super) used: Bytes,
     counted: Counted,
@@ -29,8 +29,8 @@ struct Counted {
     opened: Bytes,
 }
 
-impl Run<'_> {
-    pub(super) async fn look(&self) -> Result<Look, MeasureError> {
+impl CalibrationRun<'_> {
+    pub(super) async fn look(&self) -> Result<CalibrationLook, MeasureError> {
         let reading = self.rig.sampler.read().await;
         let uuid = self.card.uuid.as_deref().and_then(Uuid::read);
         let pages = read_pages(&self.pages);
@@ -45,7 +45,7 @@ impl Run<'_> {
             None if self.rig.alone => self.difference(&reading).ok_or(MeasureError::FreeUnknown)?,
             None => return Err(MeasureError::Nameless),
         };
-        Ok(Look { used, counted })
+        Ok(CalibrationLook { used, counted })
     }
 
     /// Decrease of free memory since before the start.
@@ -71,7 +71,7 @@ impl Counted {
     }
 }
 
-impl Look {
+impl CalibrationLook {
     /// Context, modules and handles: memory that the engine holds and never asked for.
     pub(super) fn context(self) -> Result<Bytes, MeasureError> {
         let (used, asked) = (self.used, self.counted.asked);
@@ -94,9 +94,9 @@ impl Look {
 mod tests {
     use super::*;
 
-    fn look(used: u64, asked: u64, opened: u64) -> Look {
+    fn look(used: u64, asked: u64, opened: u64) -> CalibrationLook {
         let (asked, opened) = (Bytes::mib(asked), Bytes::mib(opened));
-        Look {
+        CalibrationLook {
             used: Bytes::mib(used),
             counted: Counted { asked, opened },
         }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use plimsoll_doctor::Sign;
+use plimsoll_doctor::CauseSign;
 use plimsoll_launch::{ChildEvent, Ended, Log, post_mortem};
 use tokio::sync::mpsc::Receiver;
 use tokio::time::timeout;
@@ -45,7 +45,7 @@ fn why(ended: Ended) -> MeasureError {
     // Another process can bind the port between `free_port` and the engine's bind; only that failure is
     // retried.
     match post_mortem("the engine", &ended, None).sign {
-        Some(Sign::PortTaken) => MeasureError::PortTaken,
+        Some(CauseSign::PortTaken) => MeasureError::PortTaken,
         _ => MeasureError::Ended(tail(ended.last_lines)),
     }
 }

@@ -4,15 +4,15 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use plimsoll_base::{Bytes, Card, CardKind};
-use plimsoll_flags::table::Effect;
-use plimsoll_flags::{Options, Origin, Parallel, Program, Value as SettingValue, Wish};
-use plimsoll_planner::{CardPlan, Engine, Plan};
+use plimsoll_flags::table::FlagClass;
+use plimsoll_flags::{FlagOrigin, ModelParams, Options, Parallel, ProgramKind, Value as SettingValue};
+use plimsoll_planner::{CardPlan, EngineBuild, Plan};
 use plimsoll_probe::Reading;
 use serde_json::Value;
 
-use super::super::exact::Asking;
+use super::super::exact::ExactQuery;
 use super::super::{Arguments, wished};
-use crate::check::{CARD_MARGIN, Checked, HOST_MARGIN, Row, Said, margin};
+use crate::check::{CARD_MARGIN, Checked, HOST_MARGIN, ReportedFigure, Row, margin};
 use crate::report::Report;
 
 /// Plans the program with the flags it was started with, and measures what it holds.
@@ -29,7 +29,7 @@ pub(super) fn checked(arguments: &Arguments, pid: u32) -> Result<Checked, Report
     let plan = match &arguments.exact {
         Some(named) => {
             let named = named.clone().or_else(|| started.engine());
-            Asking::once(arguments, named.as_deref(), (&options, program), &cards)?
+            ExactQuery::once(arguments, named.as_deref(), (&options, program), &cards)?
         }
         None => wished(&wish, arguments.engine(), program, &cards)?,
     };
@@ -43,10 +43,10 @@ pub(super) fn checked(arguments: &Arguments, pid: u32) -> Result<Checked, Report
 
 /// Plans by formula, with the flags of a running process, on the cards that it sees and as if it were not
 /// there.
-pub(in crate::command) fn again(pid: u32, engine: Engine) -> Result<Plan, Report> {
+pub(in crate::command) fn again(pid: u32, engine: EngineBuild) -> Result<Plan, Report> {
     let started = Started::read(pid)?;
     let options = started.reachable(&started.options()?);
-    let program = started.program().unwrap_or(Program::LlamaServer);
+    let program = started.program().unwrap_or(ProgramKind::LlamaServer);
     let cards = started.cards(&plimsoll_probe::read(), &plimsoll_probe::family(pid));
     wished(&options.wish(program)?, engine, program, &cards)
 }
@@ -90,8 +90,8 @@ pub(in crate::command) fn held(card: &Card, reading: &Reading, family: &[u32]) -
 }
 
 /// Planned figures that an engine reports too.
-fn planned(plan: &Plan, wish: &Wish) -> Vec<Said> {
-    let said = |name, planned| Said {
+fn planned(plan: &Plan, wish: &ModelParams) -> Vec<ReportedFigure> {
+    let said = |name, planned| ReportedFigure {
         name,
         planned,
         engine: planned,
@@ -104,10 +104,10 @@ fn planned(plan: &Plan, wish: &Wish) -> Vec<Said> {
 }
 
 /// Fills in the engine's own figures from `/props`.
-pub(super) fn compare(said: &mut Vec<Said>, props: &Value) {
+pub(super) fn compare(said: &mut Vec<ReportedFigure>, props: &Value) {
     let slots = props["total_slots"].as_u64();
     let each = props["default_generation_settings"]["n_ctx"].as_u64();
-    let planned = |name: &str, said: &[Said]| {
+    let planned = |name: &str, said: &[ReportedFigure]| {
         said.iter()
             .find(|said| said.name == name)
             .map(|said| said.planned)
@@ -157,14 +157,14 @@ impl Started {
     /// The known flags of its command line, over those of its environment. A wrapper's own words are skipped.
     fn options(&self) -> Result<Options, Report> {
         let words = self.words.get(1..).unwrap_or_default();
-        let (known, _) = Options::known_in(words, |index| Origin::Argument(index + 1));
+        let (known, _) = Options::known_in(words, |index| FlagOrigin::Argument(index + 1));
         let engine = |(name, _): &&(String, String)| name.starts_with("LLAMA_");
         let set = Options::from_env(self.variables.iter().filter(engine).cloned())?;
         Ok(known.merged_over(&set))
     }
 
-    fn program(&self) -> Option<Program> {
-        Program::from_name(Path::new(self.words.first()?).file_name()?.to_str()?)
+    fn program(&self) -> Option<ProgramKind> {
+        ProgramKind::from_name(Path::new(self.words.first()?).file_name()?.to_str()?)
     }
 
     /// Its program, or the script that its program runs, if the name is an engine's.
@@ -177,14 +177,14 @@ impl Started {
             .map(|word| PathBuf::from(self.path(word)));
         let named = |path: &PathBuf| {
             let name = path.file_name().and_then(|name| name.to_str());
-            path.is_file() && name.is_some_and(|name| Program::from_name(name).is_some())
+            path.is_file() && name.is_some_and(|name| ProgramKind::from_name(name).is_some())
         };
         program.into_iter().chain(words).find(named)
     }
 
     /// The flags, with every model file named as it is reached from this process.
     fn reachable(&self, options: &Options) -> Options {
-        let files = [Effect::Model, Effect::Draft, Effect::Projector];
+        let files = [FlagClass::Model, FlagClass::Draft, FlagClass::Projector];
         let reached = options.settings().iter().cloned().map(|mut setting| {
             if let (true, SettingValue::Text(path)) = (files.contains(&setting.flag.effect), &setting.value) {
                 setting.value = SettingValue::Text(self.path(path));

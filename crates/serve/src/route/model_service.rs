@@ -8,19 +8,19 @@ use std::pin::Pin;
 use std::rc::Rc;
 
 use plimsoll_launch::Log;
-use plimsoll_scheduler::{ClientId, ModelId, Snapshot};
+use plimsoll_scheduler::{ClientId, ModelId, SchedulerSnapshot};
 
 use super::connection::StallLimit;
 use super::events::Events;
 use super::exposition::Exposition;
-use super::listing::Listing;
-use super::problem::Problem;
-use super::prompt::Prompt;
+use super::listing::ModelListing;
+use super::problem::HttpProblem;
+use super::prompt::RequestPrompt;
 use super::upstream::Upstream;
 
 /// Options of a request about its model.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Wish {
+pub(crate) struct RouteOptions {
     /// `?autoload=`: whether a model that is not running may be loaded for this; `None` leaves it to the
     /// configuration.
     pub(crate) autoload: Option<bool>,
@@ -28,7 +28,7 @@ pub(crate) struct Wish {
     pub(crate) client: ClientId,
 }
 
-pub(crate) trait Harbor: 'static {
+pub(crate) trait ModelService: 'static {
     type Pass: Pass;
 
     /// Finds a model by its name or by an alias.
@@ -42,14 +42,14 @@ pub(crate) trait Harbor: 'static {
     fn admit(
         self: Rc<Self>,
         model: ModelId,
-        wish: Wish,
-        prompt: Prompt<'_>,
-    ) -> impl Future<Output = Result<Self::Pass, Problem>>;
+        wish: RouteOptions,
+        prompt: RequestPrompt<'_>,
+    ) -> impl Future<Output = Result<Self::Pass, HttpProblem>>;
 
     /// All models, in the order in which they are listed.
     fn models(&self) -> Vec<ModelId>;
 
-    fn listing(&self, model: ModelId) -> Listing;
+    fn listing(&self, model: ModelId) -> ModelListing;
 
     /// Loads a model without a request; it is known not to run.
     fn load(&self, model: ModelId);
@@ -58,9 +58,9 @@ pub(crate) trait Harbor: 'static {
     fn unload(&self, model: ModelId);
 
     /// Reads the configuration again.
-    fn reload(&self) -> Result<(), Problem>;
+    fn reload(&self) -> Result<(), HttpProblem>;
 
-    fn snapshot(&self) -> Snapshot;
+    fn snapshot(&self) -> SchedulerSnapshot;
 
     fn events(&self) -> &Events;
 
@@ -88,9 +88,9 @@ pub(crate) trait Pass: Unpin + Sized + 'static {
     fn finished(self, tokens: Option<u64>);
 
     /// The engine went away before a byte of its answer reached the client: asks for another try.
-    fn bounced(self, prompt: Prompt<'_>) -> impl Future<Output = Result<Self, Problem>>;
+    fn bounced(self, prompt: RequestPrompt<'_>) -> impl Future<Output = Result<Self, HttpProblem>>;
 
     /// The engine went away in the middle of its answer: asks what to tell the client. Should answer soon;
     /// the client waits for the last event of its stream.
-    fn broke(self) -> Pin<Box<dyn Future<Output = Problem>>>;
+    fn broke(self) -> Pin<Box<dyn Future<Output = HttpProblem>>>;
 }
