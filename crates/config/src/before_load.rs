@@ -1,4 +1,5 @@
-//! Reclaim before a load: the setting `reclaim-before-load`.
+//! The setting `reclaim-before-load`, for machines whose GPU shares the host's memory: freeing of host memory
+//! before a model is loaded.
 
 use schemars::JsonSchema;
 use serde::Deserialize;

@@ -1,4 +1,4 @@
-//! Handling of models that do not fit at their full context: the setting `too-large`.
+//! The setting `too-large`: handling of models that do not fit at their full context.
 
 use schemars::JsonSchema;
 use serde::Deserialize;

@@ -1,4 +1,4 @@
-//! Durations in configuration files: `90s`, `10m`, `1h30m`, `500ms`; a bare number is seconds.
+//! Parser of durations in configuration files: `90s`, `10m`, `1h30m`, `500ms`; a bare number is seconds.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 /// The expected form, for messages.
-pub(crate) const EXPECTED: &str = "a length of time such as 90s, 10m or 1h30m";
+pub(crate) const EXPECTED: &str = "a duration such as 90s, 10m or 1h30m";
 
 /// Reads a length of time; `None` if it is none, or longer than a century.
 pub fn parse(text: &str) -> Option<Duration> {
@@ -52,7 +52,7 @@ impl TryFrom<String> for Length {
     fn try_from(text: String) -> Result<Self, String> {
         // A newtype with TryFrom, so that serde reports the line of a bad value.
         let length = parse(&text).map(Self);
-        length.ok_or_else(|| format!("`{text}` is no length of time; write {}", EXPECTED))
+        length.ok_or_else(|| format!("`{text}` is not a duration; write {}", EXPECTED))
     }
 }
 

@@ -1,9 +1,12 @@
-//! Guard settings of one program: from `plimsoll run`, from a model's own settings, from the flags of
+//! Guard settings of one program: from `plimsoll run`, from a model's own settings, or from the flags of
 //! `serve`.
 //!
-//! DECISION: an engine under `serve` is counted by default, and nothing is enforced. A plan that is a few MiB
-//! short must not kill an engine that fits its card; `budget` enforces the claim. Settings that are not given
-//! are `None`, so that a model's own settings override the server's defaults one by one.
+//! Guard is the preloaded library that counts and limits GPU memory.
+//!
+//! DECISION: under `serve`, guard counts an engine's memory by default and enforces nothing, because a plan
+//! that is a few MiB too low must not kill an engine that fits its card. The setting `budget` enforces the
+//! memory that the scheduler granted to the engine. Settings that are not given are `None`, so that a model's
+//! own settings override the server's defaults one by one.
 
 use plimsoll_base::Bytes;
 use plimsoll_wire::options::{CardRule, Contexts, GgmlPoolMode, GuardOptions, Uuid};
@@ -12,7 +15,7 @@ use serde::{Deserialize, Deserializer};
 
 use super::duration::Length;
 
-/// Guard's mode: not loaded, counting, or enforcing.
+/// Mode of guard: not loaded, counting, or enforcing a budget.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum GuardMode {
@@ -20,7 +23,7 @@ pub enum GuardMode {
     Off,
     /// It counts, and refuses nothing.
     Observe,
-    /// It refuses what would pass the model's claim, or the budget that is given.
+    /// It refuses allocations beyond the model's claim or the given budget.
     Budget,
 }
 
@@ -29,7 +32,7 @@ pub enum GuardMode {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 #[schemars(rename = "Guard")]
-pub struct GuardWish {
+pub struct GuardSettings {
     /// `off`: not loaded. `observe`: it counts. `budget`: it refuses what passes the model's claim. Default:
     /// `observe`.
     pub mode: Option<GuardMode>,
@@ -157,8 +160,8 @@ pub struct GuardedCard {
     pub need: Option<Bytes>,
 }
 
-impl GuardWish {
-    /// Words that [`GuardWish::read`] takes, for messages.
+impl GuardSettings {
+    /// Words that [`GuardSettings::read`] takes, for messages.
     pub const EXPECTED: &'static str = "off, observe or budget[=SIZE], then any of reuse, chunk=SIZE, reclaim, wait=TIME, spill=SIZE, need=SIZE, keep=SIZE, \
                                         pool=ours|managed|leave, on-oom=managed, hide-vmm, contexts=leave|report|refuse";
 
@@ -263,31 +266,34 @@ mod tests {
 
     #[test]
     fn a_line_of_words_is_read_and_a_wrong_word_is_not() {
-        let wish = GuardWish::read("budget reclaim wait=5s spill=1GiB pool=ours").unwrap();
+        let wish = GuardSettings::read("budget reclaim wait=5s spill=1GiB pool=ours").unwrap();
         assert_eq!(wish.mode(), GuardMode::Budget);
         assert_eq!((wish.wait, wish.spill), (Some(5), Some(Bytes::gib(1))));
-        assert_eq!(GuardWish::read("budget=20GiB").unwrap().mode(), GuardMode::Budget);
+        assert_eq!(
+            GuardSettings::read("budget=20GiB").unwrap().mode(),
+            GuardMode::Budget
+        );
         for wrong in ["budgett", "spill", "spill=x", "pool=best", "reuse=1", "wait"] {
-            assert_eq!(GuardWish::read(wrong), None, "{wrong}");
+            assert_eq!(GuardSettings::read(wrong), None, "{wrong}");
         }
     }
 
     #[test]
     fn a_models_own_words_win_over_the_usual_ones() {
-        let usual = GuardWish::read("budget spill=1GiB reuse").unwrap();
-        let wish = GuardWish::read("observe spill=2GiB").unwrap().or(&usual);
+        let usual = GuardSettings::read("budget spill=1GiB reuse").unwrap();
+        let wish = GuardSettings::read("observe spill=2GiB").unwrap().or(&usual);
         assert_eq!(wish.mode(), GuardMode::Observe);
         assert_eq!((wish.spill, wish.reuse), (Some(Bytes::gib(2)), Some(true)));
-        let watched = GuardWish::read("observe")
+        let watched = GuardSettings::read("observe")
             .unwrap()
-            .or(&GuardWish::read("budget=1GiB").unwrap());
+            .or(&GuardSettings::read("budget=1GiB").unwrap());
         assert_eq!(watched.mode(), GuardMode::Observe);
     }
 
     #[test]
     fn a_claim_is_a_budget_only_where_that_is_asked() {
         let claim = Some(Bytes::gib(3));
-        let budget = |line: &str| GuardWish::read(line).unwrap().budget_for(claim);
+        let budget = |line: &str| GuardSettings::read(line).unwrap().budget_for(claim);
         assert_eq!(budget(""), None);
         assert_eq!(budget("budget"), claim);
         assert_eq!(budget("budget=1GiB"), Some(Bytes::gib(1)));
@@ -297,7 +303,7 @@ mod tests {
     #[test]
     fn guard_reads_what_is_written_for_it() {
         let uuid = Uuid::read("GPU-00112233-4455-6677-8899-aabbccddeeff").unwrap();
-        let wish = GuardWish::read("budget reclaim wait=1500ms contexts=refuse").unwrap();
+        let wish = GuardSettings::read("budget reclaim wait=1500ms contexts=refuse").unwrap();
         let card = GuardedCard {
             uuid,
             budget: Some(Bytes::new(7)),

@@ -1,8 +1,8 @@
-//! The parsed configuration: models, their launch commands, server settings and warnings.
+//! Parsed configuration: models, their launch commands, server settings and warnings.
 //!
-//! All three formats are read into it: llama-server's `--models-preset` INI, llama-swap's YAML and our own
-//! TOML. A setting that is not honoured is a [`Warning`], never silence. Entries compare without their place
-//! in the file, so that a reload restarts only models that changed.
+//! All three formats (llama-server's INI, llama-swap's YAML, Plimsoll's TOML) are read into it. A setting
+//! that has no effect becomes a [`Warning`]. Entries are compared without their position in the file, so that
+//! a reload restarts only models that changed.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -16,12 +16,12 @@ use super::before_load::ReclaimBeforeLoad;
 use super::depth::TooLarge;
 use super::guard::GuardSettings;
 
-/// The contents of a configuration file, whatever its format.
+/// Contents of a configuration file of any format.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Configuration {
     pub serve: ServeSettings,
     /// In the order of the file.
-    pub models: Vec<Entry>,
+    pub models: Vec<ConfiguredModel>,
     pub warnings: Vec<Warning>,
 }
 
@@ -57,14 +57,14 @@ impl fmt::Debug for ServeSettings {
     }
 }
 
-/// A model that can be asked for.
+/// A model that clients can request, with its settings.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Entry {
+pub struct ConfiguredModel {
     pub name: String,
     pub aliases: Vec<String>,
     pub tags: Vec<String>,
     pub launch: Launch,
-    /// Variables set for this child only, as written; [`Entry::environment`] knows the port.
+    /// Environment variables for this child only, as written; [`Self::environment`] inserts the port.
     pub env: Vec<(String, String)>,
     /// Declared memory; overrides the plan.
     pub memory: Option<Bytes>,
@@ -93,7 +93,7 @@ pub struct Entry {
     pub origin: ConfiguredPlacement,
 }
 
-impl Entry {
+impl ConfiguredModel {
     /// An entry with all settings at their defaults.
     pub fn new(name: String, origin: FlagOrigin) -> Self {
         Self {
@@ -123,7 +123,7 @@ impl Entry {
         }
     }
 
-    /// Returns the variables of the child that got `port`: `${PORT}` may stand in their values too.
+    /// Returns the environment variables of the child on `port`; their values may contain `${PORT}` too.
     pub fn environment(&self, port: u16) -> Vec<(String, String)> {
         let set = self.env.iter();
         set.map(|(name, value)| (name.clone(), with_port(value, port)))
@@ -131,7 +131,8 @@ impl Entry {
     }
 }
 
-/// The place of an entry. Any two are equal, so that entries compare by what they ask for.
+/// Position of an entry in its file. All positions compare as equal, so that entries are compared by their
+/// settings.
 #[derive(Clone, Debug)]
 pub struct ConfiguredPlacement(pub FlagOrigin);
 
@@ -150,16 +151,16 @@ impl Deref for ConfiguredPlacement {
     }
 }
 
-/// The launch command of a model.
+/// Launch command of a model.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Launch {
-    /// llama-server with these flags. Host, port and alias are ours to set.
+    /// llama-server with these flags. Plimsoll sets host, port and alias.
     LlamaServer {
         /// The program, if not [`ServeSettings::engine`].
         program: Option<Vec<String>>,
         options: Options,
     },
-    /// Any program that speaks the OpenAI protocol on a port of its own.
+    /// Any program that serves the OpenAI protocol on its own port.
     Command {
         /// With `${PORT}` unexpanded.
         argv: Vec<String>,
@@ -231,7 +232,7 @@ impl Launch {
             .flatten()
     }
 
-    /// Returns the path that answers 200 once the child is ready; `None` if it is not to be asked.
+    /// Returns the path that answers 200 once the child is ready; `None` if no check is wanted.
     pub fn check(&self) -> Option<&str> {
         match self {
             // llama-server answers 503 there while it loads.
@@ -240,7 +241,7 @@ impl Launch {
         }
     }
 
-    /// The flags, if it is a llama-server: what its memory is planned from.
+    /// The flags of a llama-server, for the memory plan; `None` for another program.
     pub fn options(&self) -> Option<&Options> {
         match self {
             Self::LlamaServer { options, .. } => Some(options),

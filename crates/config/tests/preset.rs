@@ -1,4 +1,5 @@
-//! llama-server's preset files: every row here was observed on llama-server b10605.
+//! Tests of the reader of llama-server's preset files. Every expected result was observed on llama-server
+//! b10605.
 
 #![allow(clippy::unwrap_used)]
 
@@ -94,7 +95,7 @@ fn an_unknown_key_refuses_the_file() {
         refusal("[a]\nverbose-prompt = on\n")
             .starts_with("models.ini:2: unknown key `verbose-prompt` in [a]")
     );
-    assert!(refusal("[a]\n--ctx-size = 5\n").starts_with("models.ini:2: the line starts with no key"));
+    assert!(refusal("[a]\n--ctx-size = 5\n").starts_with("models.ini:2: the line does not start with a key"));
 }
 
 #[test]
@@ -102,7 +103,7 @@ fn what_llama_server_cannot_parse_is_refused_with_its_line() {
     for (text, message) in [
         (
             "[a]\n model = m",
-            "models.ini:2: the line is indented, which llama-server refuses; remove the blanks before it",
+            "models.ini:2: the line is indented, which llama-server rejects; remove the spaces before it",
         ),
         ("\n [a]\nmodel = m", "models.ini:2: the line is indented"),
         (
@@ -114,10 +115,7 @@ fn what_llama_server_cannot_parse_is_refused_with_its_line() {
             "[a]\nswa-full\n",
             "models.ini:2: the key has no `=`; write `key = value`; a flag without a value is `key = on`",
         ),
-        (
-            "[a] x\n",
-            "models.ini:1: something stands after the name of the section",
-        ),
+        ("[a] x\n", "models.ini:1: there is text after the section name"),
         (
             "[a\nmodel = m\n",
             "models.ini:1: the name of the section is not closed; end it with `]`",
@@ -129,7 +127,7 @@ fn what_llama_server_cannot_parse_is_refused_with_its_line() {
         ),
         (
             "[a]\nmodel = \0",
-            "models.ini: the file cannot be read as text: it holds a zero byte",
+            "models.ini: the file cannot be read as text: it contains a zero byte",
         ),
     ] {
         let refusal = refusal(text);
@@ -174,7 +172,7 @@ fn a_comment_sign_cuts_a_value_and_that_is_said() {
     );
     assert!(
         warnings(text)[0]
-            .starts_with("models.ini:3: `#b\"}` is cut from the value of `chat-template-kwargs`"),
+            .starts_with("models.ini:3: `#b\"}` is not part of the value of `chat-template-kwargs`"),
         "{:?}",
         warnings(text)
     );
@@ -201,7 +199,10 @@ fn of_two_sections_with_one_name_the_second_is_all() {
     assert_eq!(argv(&roster(text).models[0]), ["--model", "n"]);
     assert_eq!(
         warnings(text),
-        ["models.ini:1: the section [a] is lost: that on line 4 replaces it; put all its settings into one"]
+        [
+            "models.ini:1: the section [a] has no effect: the section of the same name on line 4 replaces it; \
+            merge the two sections"
+        ]
     );
 }
 
@@ -222,7 +223,7 @@ fn a_name_loses_leading_blanks_and_its_tag_becomes_canonical() {
     }
     assert_eq!(
         warnings("[a ]\nmodel = m\n"),
-        ["models.ini:1: the name of the section ends in a blank: `a `; write `]` right after it"]
+        ["models.ini:1: the section name ends with a space: `a `; write `]` right after it"]
     );
 }
 
@@ -278,8 +279,8 @@ fn a_truth_that_becomes_its_opposite_is_said() {
 fn a_flag_of_two_values_cannot_stand_in_a_preset() {
     assert_eq!(
         refusal("[a]\nmodel = m\ncontrol-vector-layer-range = 1 2\n"),
-        "models.ini:3: `control-vector-layer-range` takes two values, which a preset cannot give; start the model \
-         by a command instead"
+        "models.ini:3: `control-vector-layer-range` takes two values, which a preset cannot express; start \
+            the model with `command` instead"
     );
 }
 
@@ -335,7 +336,7 @@ fn preset_keys_and_names_go_to_the_entry_not_to_the_child() {
     assert_eq!(bad.models[0].stop_timeout, None);
     assert_eq!(
         bad.warnings[0].to_string(),
-        "models.ini:3: `soon` is no number of seconds; the default stands"
+        "models.ini:3: `soon` is not a number of seconds; the default is used"
     );
 }
 
@@ -343,7 +344,7 @@ fn preset_keys_and_names_go_to_the_entry_not_to_the_child() {
 fn names_and_aliases_differ() {
     assert_eq!(
         refusal("[a]\nmodel = m\n[b]\nmodel = n\nalias = a\n"),
-        "models.ini:3: the name `a` is taken by `a` at models.ini:1; names and aliases must differ"
+        "models.ini:3: the name `a` is taken by `a` at models.ini:1; names and aliases must be unique"
     );
 }
 
@@ -399,11 +400,12 @@ fn a_bad_setting_of_our_own_is_refused() {
         ),
         (
             "[a]\nmodel = m\n;plimsoll: ttl = soon\n",
-            "models.ini:3: `soon` is no value for `ttl`; write a length of time such as 90s, 10m or 1h30m",
+            "models.ini:3: `soon` is no value for `ttl`; write a duration such as 90s, 10m or 1h30m",
         ),
         (
             "[a]\nmodel = m\n;plimsoll: listen = 127.0.0.1:1\n",
-            "models.ini:3: this setting of ours is the server's, not a model's; put it before the first section or into [*]",
+            "models.ini:3: this Plimsoll setting applies to the server, not to a model; move it before the \
+                first section or into [*]",
         ),
         (
             ";plimsoll: reclaim-before-load = yes\n[a]\nmodel = m\n",
@@ -411,7 +413,7 @@ fn a_bad_setting_of_our_own_is_refused() {
         ),
         (
             "[a]\nmodel = m\n;plimsoll: memory 6GiB\n",
-            "models.ini:3: a setting of ours has no `=`; write `;plimsoll: key = value`",
+            "models.ini:3: a Plimsoll setting has no `=`; write `;plimsoll: key = value`",
         ),
     ] {
         assert_eq!(refusal(text), message);

@@ -1,8 +1,9 @@
-//! Coarse meaning of an engine's line for the scheduler, and the shape of an abort.
+//! Coarse meaning of an engine's log line for the scheduler, and the form of ggml's abort messages.
 
 use plimsoll_base::Stage;
 
-/// Cause of an engine's end, as far as a single line tells. The order is the weight among several lines.
+/// Cause of an engine's end, as far as a single line shows it. Among several lines, the greatest value
+/// counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum CauseSign {
     /// The card's memory ran out.
@@ -69,7 +70,7 @@ fn is_abort(line: &str) -> bool {
     is_path && is_line && (asserts || ABORTS.contains(&message))
 }
 
-/// The path up to `extension`, and what follows its colon.
+/// The path up to `extension`, and the text after its colon.
 fn split_behind<'a>(line: &'a str, extension: &str) -> Option<(&'a str, &'a str)> {
     line.split_once(&format!("{extension}:"))
 }

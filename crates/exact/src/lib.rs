@@ -32,7 +32,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use plimsoll_base::Card;
-use plimsoll_flags::{Options, Program};
+use plimsoll_flags::{Options, ProgramKind};
 use plimsoll_launch::engine;
 use plimsoll_launch::engine::EngineProgram;
 use plimsoll_planner::EngineBuild;
@@ -50,7 +50,7 @@ use self::question::Question;
 #[derive(Debug)]
 pub struct Oracle {
     program: EngineProgram,
-    kind: Program,
+    kind: ProgramKind,
     phantom: PathBuf,
     cache: Option<Cache>,
     /// The header form of further questions.
@@ -88,20 +88,20 @@ impl fmt::Display for Tally {
         }
         match self.kept {
             0 => Ok(()),
-            1 => f.write_str(", 1 answer was kept from before"),
-            kept => write!(f, ", {kept} answers were kept from before"),
+            1 => f.write_str(", 1 answer came from the cache"),
+            kept => write!(f, ", {kept} answers came from the cache"),
         }
     }
 }
 
 impl Oracle {
     /// Finds the engine: the named one, otherwise the `llama-server` that the launcher would start.
-    pub fn find(named: Option<&Path>, kind: Program, keeps: bool) -> Result<Self, ExactError> {
+    pub fn find(named: Option<&Path>, kind: ProgramKind, keeps: bool) -> Result<Self, ExactError> {
         let program = match kind {
-            Program::LlamaServer => engine::find(named)?,
-            Program::LlamaFitParams => fit_params(named)?,
-            Program::LlamaCli => return Err(ExactError::Program("llama-cli")),
-            Program::Library => return Err(ExactError::Program("a program on the C API")),
+            ProgramKind::LlamaServer => engine::find(named)?,
+            ProgramKind::LlamaFitParams => fit_params(named)?,
+            ProgramKind::LlamaCli => return Err(ExactError::Program("llama-cli")),
+            ProgramKind::Library => return Err(ExactError::Program("a program on the C API")),
         };
         // The phantom is preloaded, and static or set-user-ID programs ignore LD_PRELOAD (ld.so(8)).
         if let Some(why) = unreachable(&program.path) {

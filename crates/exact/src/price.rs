@@ -1,4 +1,4 @@
-//! Prices of a search, measured by an engine: [`Price`] over an [`Oracle`].
+//! Prices of a search, measured by an engine: [`CostModel`] over an [`Oracle`].
 //!
 //! DECISION: a price is always the engine's own figure. The closed forms, corrected by their error on the
 //! first question, only choose the starting point. Two runs are then mostly enough: one that fits, and the
@@ -11,7 +11,7 @@ use plimsoll_base::{Bytes, Card};
 use plimsoll_flags::Options;
 use plimsoll_planner::PlanRequest;
 use plimsoll_planner::exact::{Transcript, priced};
-use plimsoll_planner::fit::{ClosedForms, PlanPrice, Price, RequestChange, edited, slack_of};
+use plimsoll_planner::fit::{ClosedForms, CostModel, PlanPrice, RequestChange, edited, slack_of};
 
 use super::{ExactError, Oracle};
 
@@ -70,7 +70,7 @@ impl<'a> Asked<'a> {
     }
 }
 
-impl Price for Asked<'_> {
+impl CostModel for Asked<'_> {
     type Error = ExactError;
 
     fn price(&self, changes: &[RequestChange], cards: &[Card]) -> Result<PlanPrice, ExactError> {

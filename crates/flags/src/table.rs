@@ -1,11 +1,12 @@
-//! Table of llama-server's flags: one row for a flag, with every spelling, its variable, and its setter.
+//! Table of llama-server's flags: one row for each flag, with all its spellings, its environment variable,
+//! and its setter.
 //!
 //! The rows mirror `common/arg.cpp: common_params_parser_init @ b10605` for the server, in its order, plus
-//! what older builds and ik_llama.cpp knew. Parsing, writing, the preset INI and the memory plan all read
-//! this one table, so a flag is known everywhere or nowhere.
+//! flags of older builds and of ik_llama.cpp. Parsing, writing, the preset INI and the memory plan all use
+//! this one table.
 //!
 //! To add a flag, write a line in `table/flags.txt`. If memory depends on it, write a setter in
-//! `table/setters.rs`, and add the field that it sets with its default to [`Wish`]. A test sets every flag
+//! `table/setters.rs`, and add the field that it sets with its default to [`ModelParams`]. A test sets every flag
 //! with a setter and expects a change.
 
 use std::collections::HashMap;
@@ -13,8 +14,8 @@ use std::sync::LazyLock;
 
 use super::failure::FlagError;
 use super::given::GivenFlag;
-use super::value::Value;
-use super::wish::Wish;
+use super::value::FlagValue;
+use super::wish::ModelParams;
 
 mod setters;
 
@@ -36,7 +37,7 @@ pub enum FlagArity {
     TwoValues,
 }
 
-/// The class of a flag, for code that treats some flags apart.
+/// Class of a flag, for code that treats some flags specially.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FlagClass {
     None,
@@ -63,14 +64,14 @@ pub enum FlagClass {
 }
 
 /// Writes a flag's value into the parameters that it sets.
-pub type Setter = fn(&mut Wish, &GivenFlag<'_>) -> Result<(), FlagError>;
+pub type Setter = fn(&mut ModelParams, &GivenFlag<'_>) -> Result<(), FlagError>;
 
 /// Engines that accept a flag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KnownFlag {
     /// llama-server b10605.
     Today,
-    /// Older llama-servers; what to write instead today.
+    /// Older llama-servers; the text names today's replacement.
     Before(&'static str),
     /// ik_llama.cpp's llama-server.
     Ik,
@@ -78,7 +79,7 @@ pub enum KnownFlag {
     Preset,
 }
 
-/// One row: a flag with all its spellings.
+/// One row of the table: a flag with all its spellings.
 #[derive(Debug)]
 pub struct Flag {
     /// In llama.cpp's order; the last is the one to write, the first sorts.
@@ -104,20 +105,20 @@ impl PartialEq for Flag {
 
 impl Flag {
     /// The spelling to write for a value.
-    pub fn spelling(&self, value: &Value) -> Option<&'static str> {
+    pub fn spelling(&self, value: &FlagValue) -> Option<&'static str> {
         let names = match value {
-            Value::Switch(false) => &self.negations,
+            FlagValue::Switch(false) => &self.negations,
             _ => &self.names,
         };
         names.last().copied()
     }
 
-    /// The spelling by which people know it.
+    /// The best-known spelling.
     pub fn name(&self) -> &'static str {
         self.names.last().copied().unwrap_or_default()
     }
 
-    /// The variable that says no, which llama.cpp derives from the one that says yes.
+    /// The variable that switches the flag off; llama.cpp derives its name from the one that switches it on.
     pub fn negative_env(&self) -> Option<String> {
         let env = self.env.filter(|_| !self.negations.is_empty())?;
         // `common_arg::get_value_from_env` derives the name in the same way.

@@ -1,5 +1,6 @@
-//! Per-child secrets and stop commands: an API key of its own, and the process number in a command that stops
-//! it. The rest of the command line comes from the configuration (`Launch::command_line`).
+//! API keys for child processes, and the user's own stop commands with the child's process number filled in.
+//!
+//! The rest of a child's command line comes from the configuration (`Launch::command_line`).
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -11,8 +12,9 @@ use super::spawn::ChildSpec;
 
 /// Returns a key for one child: 128 random bits in hexadecimal.
 ///
-/// It keeps other users of the machine from talking to a child past the daemon. It goes into the environment
-/// (`LLAMA_API_KEY`), which only the owner can read, never onto the command line, which everybody can.
+/// The key prevents other users of the machine from accessing an engine without the daemon. It is passed in
+/// the environment (`LLAMA_API_KEY`), which only the owner can read, never on the command line, which is
+/// public.
 pub fn random_key() -> io::Result<String> {
     let mut bits = [0_u8; 16];
     // The kernel's generator: /dev/urandom needs no crate and never waits once the machine is up.

@@ -1,10 +1,10 @@
-//! The environment of a child: what it inherits, what it must not see, and what isolates it.
+//! Environment variables of a child process: the inherited ones, the removed ones, and those that isolate it
+//! to its cards.
 //!
-//! DECISION: a child inherits the daemon's environment, `LLAMA_ARG_*` included, as llama-server's own router
-//! has it (defaults for every model; its arguments win). Not passed on are the daemon's API key, what
-//! switches router mode on in a child, and what belongs to the daemon's own supervisor. The model's own
-//! variables come next, and isolation last: a pin is read from the configuration by the planner, never by the
-//! driver.
+//! DECISION: a child inherits the daemon's environment, `LLAMA_ARG_*` included, because llama-server's own
+//! router does the same. Removed are the daemon's API key, variables that switch a child to router mode, and
+//! variables meant for the daemon's own supervisor. The model's own variables are set next. The variables
+//! that hide other cards are set last, so that a model's variables cannot undo the isolation.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -46,7 +46,7 @@ const NOT_INHERITED: &[&str] = &[
     "MALLOC_TRIM_THRESHOLD_",
 ];
 
-/// The variable that ggml-vulkan reads (`ggml-vulkan.cpp: ggml_vk_instance_init @ b10605`); an empty list is
+/// Variable that ggml-vulkan reads (`ggml-vulkan.cpp: ggml_vk_instance_init @ b10605`); an empty list selects
 /// no card.
 const VULKAN: &str = "GGML_VK_VISIBLE_DEVICES";
 /// Variables of the other runtimes, each with the value that hides every card.
@@ -59,7 +59,7 @@ const OTHER_RUNTIMES: &[(&str, &str)] = &[
     ("ONEAPI_DEVICE_SELECTOR", "*:cpu"),
 ];
 
-/// A whole environment, sorted by name.
+/// All environment variables of a process, sorted by name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Environment(BTreeMap<OsString, OsString>);
 
@@ -91,8 +91,8 @@ impl FromIterator<(OsString, OsString)> for Environment {
 
 /// Returns the environment of a child of a daemon with the environment `daemon`.
 ///
-/// `own` are the model's variables. `control_port` is given for a llama-server, which then reports its state;
-/// `key` is the key it shall ask for, in the environment so that `ps` does not show it.
+/// `own` are the model's variables. `control_port` is set for a llama-server, which then reports its state.
+/// `key` is the API key that the child requires of its clients; the environment hides it from `ps`.
 pub fn child_environment(
     daemon: impl IntoIterator<Item = (OsString, OsString)>,
     own: &[(String, String)],

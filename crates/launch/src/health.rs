@@ -1,7 +1,8 @@
-//! HTTP health checks of engines: readiness where no channel reports it, and life where the log is in doubt.
+//! HTTP health checks of engines: readiness for engines that do not report it, and liveness after a
+//! suspicious log line.
 //!
-//! A GET on the loopback, twenty milliseconds apart at first and never more than a quarter second, so that a
-//! ready model is not left waiting for the next whole second. A listener of another user is never asked.
+//! The check is a GET on the loopback. The pause between two checks grows from 20 ms to at most 250 ms, so
+//! that a ready model is noticed soon. A port on which another user's process listens gets no request.
 
 use std::future::Future;
 use std::net::Ipv4Addr;
@@ -16,11 +17,12 @@ use super::http_client::HttpClient;
 use super::port_owner::PortOwner;
 use super::spawn::Readiness;
 
-/// llama-server reports within milliseconds; a build without the channel is asked by HTTP after this time.
+/// Time after which a build without the control channel is checked by HTTP; llama-server reports within
+/// milliseconds.
 const SILENT_CHANNEL: Duration = Duration::from_millis(250);
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_millis(250);
-/// A child that accepts and stays silent is asked again.
+/// Time limit of one check; a child that accepts the connection but does not answer is checked again.
 const ANSWER_WITHIN: Duration = Duration::from_secs(2);
 const HEALTH: &str = "/health";
 
@@ -32,7 +34,7 @@ pub(super) enum Announced {
     Stranger(u32),
 }
 
-/// A wait for the readiness of a child that does not report it.
+/// Future that waits for the readiness of a child that does not report it.
 pub(super) type Announcement = Pin<Box<dyn Future<Output = Announced>>>;
 
 pub(super) fn announcement(readiness: &Readiness, port: u16, group: u32) -> Announcement {
@@ -46,7 +48,7 @@ pub(super) fn announcement(readiness: &Readiness, port: u16, group: u32) -> Anno
     }
 }
 
-/// Returns once `path` of the child on `port` answers 200; asks for ever otherwise.
+/// Returns once `path` of the child on `port` answers 200; repeats the check until then.
 async fn until_ready(owner: PortOwner, port: u16, path: String) -> Announced {
     let mut pause = FIRST_PAUSE;
     loop {

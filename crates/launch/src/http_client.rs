@@ -1,8 +1,8 @@
-//! A small HTTP/1.1 client with one kept connection.
+//! Small HTTP/1.1 client that keeps one connection open.
 //!
-//! Requests go out one after another. A kept connection that the server has closed meanwhile is replaced
-//! once; an error on a fresh connection is the caller's. TLS, redirects and proxies are not supported: every
-//! server that Plimsoll asks is its own or was named by address.
+//! Requests are sent one after another. If the server has closed the kept connection, the request is sent
+//! once more on a new one; an error on a new connection goes to the caller. TLS, redirects and proxies are
+//! not supported, because Plimsoll only calls its own servers and those that the user names by address.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ use tokio::time::timeout;
 /// Time to connect. The answer may take longer: it may wait for a model to load.
 const CONNECT_WITHIN: Duration = Duration::from_secs(10);
 
-/// A request that got no answer.
+/// Error of a request that got no answer.
 #[derive(Debug, thiserror::Error)]
 pub enum HttpClientError {
     #[error("cannot connect to {server}")]
@@ -34,7 +34,7 @@ pub enum HttpClientError {
     Body { most: usize },
 }
 
-/// A client of one server. Dropping it closes the connection.
+/// Client of one server. Dropping it closes the connection.
 #[derive(Debug)]
 pub struct HttpClient {
     host: String,
@@ -63,8 +63,8 @@ impl HttpClient {
         }
     }
 
-    /// Sends `request`, whose URI is a path, and returns the answer's head. The body must be read to its end
-    /// before the next request; otherwise call [`HttpClient::disconnect`].
+    /// Sends `request`, whose URI is a path, and returns the head of the answer. The body must be read to its
+    /// end before the next request; otherwise call [`HttpClient::disconnect`].
     pub async fn send(
         &mut self,
         request: Request<Full<Bytes>>,

@@ -1,11 +1,11 @@
-//! Starts and ends engines, each in a process group of its own that sees its own cards only.
+//! Start and end of engine processes, each in its own process group that sees only its own cards.
 //!
-//! One thread, the launcher, is the parent of every child for as long as the daemon lives, because a
-//! parent-death signal fires when the forking *thread* ends. Everything else about a child (its lines, its
-//! readiness, its end) belongs to one task on the daemon's single-threaded runtime, so there are no locks.
+//! One thread, the launcher, is the parent of every child while the daemon lives, because a parent-death
+//! signal fires when the forking *thread* ends. Everything else about a child (its output, readiness and end)
+//! belongs to one task on the daemon's single-threaded runtime, so there are no locks.
 //!
-//! A child is reaped only after its whole group was swept: while the leader is still a zombie its number
-//! cannot be taken by a stranger.
+//! A child is reaped only after all processes of its group were killed: while the leader is a zombie, the
+//! kernel cannot give its process number to another process.
 #![forbid(unsafe_code)]
 
 /// This very program, to be started again. The link is resolved at that moment, so an upgrade that replaces

@@ -1,8 +1,9 @@
-//! Ports of children: free ones on the loopback.
+//! Free loopback ports for engines.
 //!
-//! Asking the kernel for one and letting it go leaves a gap in which another program may take it; no engine
-//! takes over a socket, so the gap cannot be closed. A child that lost the race says that it could not bind,
-//! the post-mortem recognises it (`PortTaken`), and the start is tried again with another port.
+//! The kernel assigns a port, which is then released for the engine, so another program may take it in
+//! between. Engines cannot inherit an open socket, so this gap cannot be closed. A child that lost its port
+//! logs that it could not bind; the post-mortem recognises this (`PortTaken`), and the start is repeated with
+//! another port.
 
 use std::io;
 use std::net::{Ipv4Addr, TcpListener};

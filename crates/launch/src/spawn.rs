@@ -1,7 +1,8 @@
-//! The launcher: one thread that forks, sweeps and reaps every child.
+//! Launcher thread, which forks, kills and reaps every child process.
 //!
-//! It lives as long as a [`Launcher`] or a child does; when it ends, the kernel kills what is left. Spawning
-//! blocks (the forking thread waits for the exec), which is why the request path must not do it.
+//! It lives as long as a [`Launcher`] handle or a child; when it ends, the kernel kills the remaining
+//! children. Spawning blocks the calling thread until the exec, so it runs here and not on the thread that
+//! serves requests.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -21,29 +22,29 @@ use super::log_ring::Log;
 use super::process::ProcessHandle;
 use super::warden::Warden;
 
-/// The way in which a child reports that it is ready.
+/// Way in which a child reports that it is ready.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Readiness {
     /// llama-server's own router channel: state lines on stdout, commands on stdin.
     Control,
     /// This path answers 200.
     Health { path: String },
-    /// It is taken to be ready as soon as it runs.
+    /// The child counts as ready as soon as it runs.
     Immediate,
 }
 
-/// The way in which a child is asked to end. SIGKILL to the whole group follows where it does not.
+/// Way in which a child is requested to end. If it does not end, SIGKILL to the whole group follows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StopWay {
     /// The exit command of the control channel.
     ExitCommand,
     /// SIGTERM to the group, as a terminal or an init system would.
     Terminate,
-    /// A command of the user's own; `${PID}` and `${PORT}` stand for the child's.
+    /// A command of the user; `${PID}` and `${PORT}` stand for the child's.
     Command(Vec<String>),
 }
 
-/// Everything it takes to start one child.
+/// Everything needed to start one child.
 #[derive(Clone, Debug)]
 pub struct ChildSpec {
     /// The model, for logs.
@@ -58,7 +59,7 @@ pub struct ChildSpec {
     pub stop: StopWay,
 }
 
-/// Reasons for a child that could not be started.
+/// Reasons why a child could not be started.
 #[derive(Debug, thiserror::Error)]
 pub enum LaunchError {
     #[error("program `{}` was not found; install it, or give its full path", program.display())]
@@ -87,7 +88,7 @@ pub enum LaunchError {
     LauncherGone,
 }
 
-/// A handle of the launcher thread; clones share it.
+/// Handle of the launcher thread; clones share it.
 #[derive(Clone, Debug)]
 pub struct Launcher {
     requests: mpsc::Sender<SpawnRequest>,
@@ -105,7 +106,7 @@ enum SpawnRequest {
     },
 }
 
-/// A child that runs, and what tells of its end.
+/// A started child, and the descriptor that reports its end.
 #[derive(Debug)]
 pub(super) struct Spawned {
     pub(super) child: std::process::Child,
@@ -184,7 +185,7 @@ impl Launcher {
     }
 }
 
-/// The thread's own side.
+/// State of the launcher thread itself.
 struct Parent {
     plimsoll: PathBuf,
     warden: Warden,

@@ -1,12 +1,12 @@
-//! What the writer writes, the reader reads, whatever the keys, values and tensors, in both versions and byte
-//! orders.
+//! Tests that GGUF headers are read as they were written, for any keys, values and tensors, in both versions
+//! and byte orders.
 
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
 use std::collections::BTreeSet;
 
 use plimsoll_model::Dialect;
-use plimsoll_model::gguf::{Datum, DraftHeader, DraftTensor, Header, Value, ValueType};
+use plimsoll_model::gguf::{Datum, DraftHeader, DraftTensor, GgufValue, Header, ValueType};
 use plimsoll_model::types::{BF16, F16, F32, Q4_K, Q8_0};
 use proptest::prelude::*;
 
@@ -65,22 +65,22 @@ fn any_draft() -> impl Strategy<Value = DraftHeader> {
 }
 
 /// What the reader says of a value, as the writer would have it.
-fn written(kind: ValueType, value: Value<'_>) -> Datum {
-    let bits = |value: Value<'_>, kind: ValueType| match value {
-        Value::Unsigned(n) => n,
-        Value::Signed(n) => narrowed(kind, n.cast_unsigned()),
-        Value::Bool(yes) => yes.into(),
-        Value::Float(n) if kind == ValueType::F64 => n.to_bits(),
+fn written(kind: ValueType, value: GgufValue<'_>) -> Datum {
+    let bits = |value: GgufValue<'_>, kind: ValueType| match value {
+        GgufValue::Unsigned(n) => n,
+        GgufValue::Signed(n) => narrowed(kind, n.cast_unsigned()),
+        GgufValue::Bool(yes) => yes.into(),
+        GgufValue::Float(n) if kind == ValueType::F64 => n.to_bits(),
         #[allow(clippy::cast_possible_truncation, reason = "an f64 that came from an f32")]
-        Value::Float(n) => (n as f32).to_bits().into(),
+        GgufValue::Float(n) => (n as f32).to_bits().into(),
         other => panic!("{other:?}"),
     };
     match value {
-        Value::Text(text) => Datum::Text(text.to_vec()),
-        Value::Array(array) if array.element == ValueType::Text => {
+        GgufValue::Text(text) => Datum::Text(text.to_vec()),
+        GgufValue::Array(array) if array.element == ValueType::Text => {
             Datum::Texts(array.texts().unwrap().map(<[u8]>::to_vec).collect())
         }
-        Value::Array(array) => match array.integers() {
+        GgufValue::Array(array) => match array.integers() {
             Some(numbers) => {
                 let low = |number: i128| u64::from_le_bytes(number.to_le_bytes()[..8].try_into().unwrap());
                 Datum::Numbers(

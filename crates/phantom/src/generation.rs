@@ -7,7 +7,7 @@
 //! exported `llama_build_number`). Without one, the operation `col2im_1d` decides, which b8799 lacks and
 //! b10605 has. The report names the evidence. ik_llama.cpp loads no backends, so it never occurs here.
 
-pub(crate) use plimsoll_pool::demand::Engine as Generation;
+pub(crate) use plimsoll_pool::demand::DemandRules as Generation;
 
 use crate::engine::Engine;
 use crate::probe::Version;

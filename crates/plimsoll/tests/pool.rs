@@ -1,4 +1,4 @@
-//! `plimsoll pool` as a program: exit status, JSON, table, picture, advice.
+//! Tests of `plimsoll pool` as a program: exit status, JSON, table, picture, advice.
 #![allow(clippy::unwrap_used)]
 
 use std::fs;

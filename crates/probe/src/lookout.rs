@@ -1,8 +1,8 @@
-//! The process that holds the driver's libraries, and how to ask it.
+//! Helper process that loads the GPU driver's libraries (`plimsoll look`), and its client.
 //!
-//! One question a line on its stdin, one line of JSON on its stdout; it ends with its stdin. If it dies, the
-//! cards are unknown until the next question starts it again. It has a process group of its own: Ctrl-C is
-//! not for it.
+//! Each request is a line on its stdin, each reply one line of JSON on its stdout; it ends when its stdin
+//! closes. If it dies, the cards are unknown until the next request starts it again. It has its own process
+//! group, so that Ctrl-C does not end it.
 
 use std::ffi::OsStr;
 use std::io::{self, BufRead, BufReader, Write};
@@ -31,7 +31,7 @@ pub(super) enum CardQuery {
     Sensors,
 }
 
-/// Answers questions until `questions` ends: what `plimsoll look` does.
+/// Answers requests until the input ends; this is the work of `plimsoll look`.
 pub fn answer_questions(questions: impl BufRead, mut answers: impl Write) -> io::Result<()> {
     let source = NvmlSource::open();
     for line in questions.lines() {
@@ -47,7 +47,7 @@ pub fn answer_questions(questions: impl BufRead, mut answers: impl Write) -> io:
     Ok(())
 }
 
-/// The asking side.
+/// Client of the helper process.
 #[derive(Debug)]
 pub(super) struct CardReader {
     child: Child,

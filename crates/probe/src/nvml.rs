@@ -1,10 +1,10 @@
-//! Cards through NVML, loaded when first asked for.
+//! Reader of GPUs through NVML, which is loaded at the first use.
 //!
-//! Traps that this file knows: `nvml-wrapper` asks only `nvmlDeviceGetMemoryInfo_v2`, which old drivers lack
-//! and which counts the driver's own reserve neither as free nor as used; Tegra and GB10 answer "not
-//! supported" or a total of 0 and share the host's memory; a process may be in the compute and the graphics
-//! list. A card in MIG mode offers CUDA its instances only; we do not place on those yet and leave the card
-//! out, with a note.
+//! It handles several special cases. `nvml-wrapper` calls only `nvmlDeviceGetMemoryInfo_v2`, which old
+//! drivers lack and which counts the driver's own reserve neither as free nor as used. Tegra and GB10 report
+//! "not supported" or a total of 0 and share the host's memory. A process may be in both the compute and the
+//! graphics list. A card in MIG mode offers CUDA only its instances; placement on these is not supported, so
+//! the card is left out with a note.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -19,13 +19,13 @@ use plimsoll_wire::env as names;
 use super::visible::keep_visible;
 use super::{Holder, Machine, Reading, Sensors, sensors, unified};
 
-/// An open NVML, or none with the reason.
+/// An open NVML library, or the reason why there is none.
 #[derive(Debug)]
 pub(super) struct NvmlSource {
     library: Result<Nvml, String>,
 }
 
-/// A card's memory as the driver reports it.
+/// Memory of a card, as reported by the driver.
 enum Memory {
     Own { total: Bytes, free: Bytes },
     Unified,
@@ -62,7 +62,7 @@ impl NvmlSource {
         machine
     }
 
-    /// Reads what changes. Cards that do not answer are left out.
+    /// Reads the values that change. Cards that do not answer are left out.
     pub(super) fn reading(&self) -> Reading {
         let mut reading = Reading::default();
         if let Ok(nvml) = &self.library {
@@ -183,7 +183,7 @@ fn read_device(device: &Device<'_>, reading: &mut Reading) {
     reading.holders.extend(holders(device, &card));
 }
 
-/// Every process once, with the larger of what the two lists say of it.
+/// Every process once, with the larger of its values in the two lists.
 fn holders(device: &Device<'_>, card: &CardId) -> Vec<Holder> {
     let compute = device.running_compute_processes().unwrap_or_default();
     let graphics = device.running_graphics_processes().unwrap_or_default();

@@ -1,9 +1,9 @@
-//! Reads the cards while the daemon serves, on a thread of its own: a question to the driver may take
-//! milliseconds.
+//! Thread that reads the cards for the daemon, because a call to the driver may take milliseconds.
 //!
-//! The thread asks the lookout process; where the machine has no card it reads the host itself. After an
-//! engine's end the driver gives its bytes back late (half a second is usual, `ollama` waits up to five), so
-//! a newcomer that starts at once runs out of memory that is on its way. [`Sampler::returned`] waits for it.
+//! The thread uses the helper process `plimsoll look`; on a machine without a GPU it reads the host's memory
+//! itself. After an engine's end the driver frees its memory late (usually half a second; `ollama` waits up
+//! to five seconds), so an engine that starts at once could run out of memory. [`Sampler::returned`] waits
+//! until the memory is free.
 
 use std::ffi::{OsStr, OsString};
 use std::sync::mpsc;
@@ -19,23 +19,23 @@ use tokio::time::{Instant, sleep, timeout};
 use super::lookout::{CardQuery, CardReader};
 use super::{Machine, Reading, Sensors};
 
-/// A driver that does not answer in this time says nothing.
+/// Time limit for the driver's answer.
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
-/// A driver that hangs for longer is asked by another process. NVML's first call after a boot may take 10 s
-/// where persistence mode is off.
+/// Time after which a new helper process replaces one whose driver call hangs. NVML's first call after a boot
+/// may take 10 s without persistence mode.
 const DRIVER_WITHIN: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_millis(25);
 /// The longest wait for bytes to come back.
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
-/// Cards on which nothing has changed for this long have given back what they will: an engine that died while
-/// it loaded never had all that it was promised.
+/// Time without change after which the cards have released all that they will: an engine that died during its
+/// load never held its whole claim.
 const STILL: Duration = Duration::from_millis(500);
 
 #[derive(Debug, thiserror::Error)]
 #[error("cannot start the thread that reads the cards: {0}")]
 pub struct StartSamplerError(#[source] io::Error);
 
-/// A handle of the reading thread; clones share it, and it ends with the last one.
+/// Handle of the thread that reads the cards; clones share it, and the thread ends with the last one.
 #[derive(Clone, Debug)]
 pub struct Sampler {
     questions: mpsc::Sender<SampleQuestion>,
@@ -138,7 +138,7 @@ impl Reading {
     }
 }
 
-/// The thread's own side.
+/// State of the thread itself.
 struct SamplerThread {
     plimsoll: OsString,
     lookout: Option<CardReader>,

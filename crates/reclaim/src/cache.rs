@@ -1,10 +1,10 @@
 //! Page cache of a model's files: measurement and release.
 //!
-//! DECISION: residency is sampled with `RWF_NOWAIT`, which answers only from the page cache. `mincore` would
-//! need the file mapped, which is unsafe code, and other ways need root. The kernel may start to read a page
-//! that is missing. With the file marked for random access that is one page per sample, at most a few MiB in
-//! all. Each look therefore samples other pages, since the last look's samples are cached now. A hole in a
-//! file counts as cached: it needs no disk read.
+//! DECISION: the cached part is sampled with `RWF_NOWAIT` reads, which are answered only from the page cache.
+//! `mincore` would need the file mapped, which is unsafe code, and other ways need root. The kernel may start
+//! to read a page that is missing; with the file marked for random access this is one page per sample, at
+//! most a few MiB in all. The sampled pages are then cached, so each measurement samples different pages. A
+//! hole in a file counts as cached, because it needs no disk read.
 
 use std::collections::hash_map::RandomState;
 use std::fs::File;
@@ -59,7 +59,7 @@ impl FileCache {
         let about = file.metadata().map_err(fail)?;
         // Opening a device or pipe may succeed, but it has no page cache to give back.
         if !about.is_file() {
-            return Err(fail(io::Error::other("it is no regular file")));
+            return Err(fail(io::Error::other("it is not a regular file")));
         }
         Ok(Self {
             path: path.to_owned(),

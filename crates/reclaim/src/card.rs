@@ -1,4 +1,5 @@
-//! Reclaim of idle memory on one card, whether discrete or integrated, from guarded processes only.
+//! Release of idle memory on one card, discrete or integrated, by guarded processes (those that run with the
+//! guard library).
 
 use std::time::Duration;
 

@@ -1,8 +1,9 @@
-//! Charts of series over a common axis.
+//! Charts of series over a common axis, as SVG.
 //!
-//! DECISION: a chart's vertical scale runs from its lowest to its highest value where the caller asks for it,
-//! because 2 MiB of growth on 140 GiB are what a soak looks for; both ends are labelled. Series are told
-//! apart by name and shape besides colour, and marks carry their text as a tooltip. No script, no network.
+//! DECISION: if the caller requests it, a chart's vertical scale runs from its lowest to its highest value,
+//! with both ends labelled, because a soak test looks for growth of 2 MiB on 140 GiB. Series are
+//! distinguished by name and shape in addition to colour, and marks have their text as a tooltip. No script,
+//! no network.
 
 mod svg;
 
@@ -12,7 +13,7 @@ use plimsoll_telemetry::trend::TrendCourse;
 pub const PLOT_LEFT: u64 = 124;
 /// Width of the plot, in pixels.
 pub const PLOT_WIDTH: u64 = 620;
-/// Lines in one chart; more cannot be told apart.
+/// Maximum number of lines in one chart; more could not be distinguished.
 pub const MOST_LINES: usize = 8;
 
 /// One chart.
@@ -26,7 +27,7 @@ pub struct Chart {
     pub y: (u64, u64),
     pub x_ticks: Vec<(u64, String)>,
     pub y_ticks: Vec<(u64, String)>,
-    pub series: Vec<Series>,
+    pub series: Vec<ChartSeries>,
     /// Horizontal limits with their labels: a budget, a load line.
     pub limits: Vec<(u64, String)>,
     pub marks: Vec<Mark>,
@@ -35,28 +36,28 @@ pub struct Chart {
     pub key: Vec<KeyRow>,
 }
 
-/// One series of points, in ascending order of x.
+/// A series of points, in ascending order of x.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Series {
+pub struct ChartSeries {
     pub name: String,
     /// Class of its colour in the style sheet.
     pub class: String,
-    pub shape: Shape,
+    pub shape: ChartShape,
     pub points: Vec<(u64, u64)>,
     /// Lower edge of an area; empty for the bottom of the plot.
     pub base: Vec<(u64, u64)>,
 }
 
-/// Shape that draws a series.
+/// Drawing style of a series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Shape {
+pub enum ChartShape {
     Line,
     Area,
     /// An area with the hatch of its class over it.
     Hatched,
 }
 
-/// A vertical line with a tooltip.
+/// Vertical line with a tooltip.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mark {
     pub at: u64,
@@ -65,11 +66,11 @@ pub struct Mark {
     pub id: Option<String>,
 }
 
-/// One row of the key at the right of the plot.
+/// One row of the legend at the right of the plot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyRow {
     /// Class and shape of the swatch; none for a row of text alone.
-    pub swatch: Option<(String, Shape)>,
+    pub swatch: Option<(String, ChartShape)>,
     pub text: String,
 }
 
@@ -129,10 +130,10 @@ impl Chart {
                 .map(|(bucket, is_start)| (if is_start { bucket.from } else { bucket.until }, of(bucket)));
             points.collect::<Vec<_>>()
         };
-        self.series.push(Series {
+        self.series.push(ChartSeries {
             name: name.to_owned(),
             class: format!("band {class}"),
-            shape: Shape::Area,
+            shape: ChartShape::Area,
             points: stepped(|bucket| bucket.highest),
             base: stepped(|bucket| bucket.lowest),
         });
@@ -141,13 +142,13 @@ impl Chart {
         line.push((self.x.1, last.last));
         let class = format!("line {class}");
         self.key.push(KeyRow {
-            swatch: Some((class.clone(), Shape::Line)),
+            swatch: Some((class.clone(), ChartShape::Line)),
             text: format!("{name}: {}", text(last.last)),
         });
-        self.series.push(Series {
+        self.series.push(ChartSeries {
             name: name.to_owned(),
             class,
-            shape: Shape::Line,
+            shape: ChartShape::Line,
             points: line,
             base: Vec::new(),
         });

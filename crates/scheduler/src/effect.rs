@@ -1,4 +1,5 @@
-//! Outputs of the scheduler: actions for the driver, and refusals of requests.
+//! Outputs of the scheduler (effects): actions for its driver, such as starting an engine, and refusals of
+//! requests.
 
 use std::time::Duration;
 
@@ -7,11 +8,11 @@ use serde::Serialize;
 
 use super::time::{ModelId, Moment, RequestId};
 
-/// An action for the driver. Effects are carried out in the order in which they come.
+/// Action for the driver. Effects must be carried out in their order.
 #[derive(Clone, Debug, PartialEq)]
 pub enum SchedulerEffect {
     /// Find out whether the model can load at all, and its need: engine, files, header, plan. Answer with
-    /// [`super::Event::Surveyed`].
+    /// [`super::SchedulerEvent::Surveyed`].
     Survey { model: ModelId },
     /// Read the cards: a load is about to be decided. Answer with Measured and CardsRead, in any case after a
     /// few seconds.
@@ -36,8 +37,8 @@ pub enum SchedulerEffect {
     /// Wait until the driver has this much back from a run that ended: its last measured memory, or its claim
     /// if it was never measured. Answer with MemoryReturned, in any case after a few seconds.
     AwaitMemory { run: RunId, taken: Vec<Share> },
-    /// The model does not fit now: ask guarded processes on the cards to release idle memory. Answer with
-    /// NeighboursAsked, in any case after a moment; before it, with CardsRead if any gave something.
+    /// The model does not fit now: request guarded processes on the cards to release idle memory. Always
+    /// answer with NeighboursAsked after a moment; before it, send CardsRead if any of them released memory.
     AskNeighbours { model: ModelId },
     /// Measure the depth of a waiting request: from its body alone or, if `exact`, by asking the run's engine
     /// to count tokens. Answer with DepthMeasured.
@@ -51,8 +52,8 @@ pub enum SchedulerEffect {
     /// The run's claim on a card changed. Its enforcement has to follow before the next effect.
     ClaimChanged { run: RunId, share: Share },
     /// For listings and event streams.
-    StateChanged { model: ModelId, state: State },
-    /// Send [`super::Event::Tick`] at this time. Only the latest one counts.
+    StateChanged { model: ModelId, state: ModelState },
+    /// Send [`super::SchedulerEvent::Tick`] at this time. Only the latest one counts.
     WakeAt(Moment),
     /// After Shutdown: no engine is left.
     Drained,
@@ -68,7 +69,7 @@ pub enum Stopping {
 /// State of a model, as shown to clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum State {
+pub enum ModelState {
     Unloaded,
     /// Being surveyed, or waiting for memory.
     Queued,
@@ -81,7 +82,7 @@ pub enum State {
     Failed,
 }
 
-/// The end of a request without an answer.
+/// Refusal that ends a request without an answer.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct RequestRefusal {
     pub kind: RequestRefusalKind,

@@ -1,11 +1,11 @@
-//! Texts of refusals.
+//! Messages, causes and retry times of refused requests.
 
 use std::time::Duration;
 
 use plimsoll_base::{Advice, Bytes, Card, Hint, Reason, Share, Slots};
 
-use super::depth::Depth;
-use super::effect::{RequestRefusal, RequestRefusalKind, State};
+use super::depth::RequestDepth;
+use super::effect::{ModelState, RequestRefusal, RequestRefusalKind};
 use super::failures::FailureRecord;
 use super::models::{ModelSlot, RequestedState};
 use crate::place::{Ledger, NoPlacement};
@@ -103,10 +103,10 @@ pub(crate) fn no_placement(never: NoPlacement) -> RequestRefusal {
     }
 }
 
-/// A request that goes deeper than its run ever can.
+/// Figures of a request that is deeper than its run can ever be.
 pub(crate) struct DepthRefusal<'a> {
     pub(crate) name: &'a str,
-    pub(crate) depth: Depth,
+    pub(crate) depth: RequestDepth,
     pub(crate) slots: &'a Slots,
     /// Depth that the run could have at best; `None` if not even the first step fits.
     pub(crate) fits: Option<u64>,
@@ -123,8 +123,10 @@ pub(crate) fn too_deep(depths: &DepthRefusal) -> RequestRefusal {
     let tokens = depths.depth.tokens(depths.slots);
     let fits = depths.fits.unwrap_or(0).min(depths.slots.full);
     let name = depths.name;
-    let text =
-        format!("{name} may reach {tokens} tokens with this request, and its cards have memory for {fits}");
+    let text = format!(
+        "{name} would reach up to {tokens} tokens with this request, and its cards have memory for \
+            {fits}"
+    );
     // If empty cards could hold that depth, only others' memory is in the way, and a retry may succeed.
     let crowded_out = depths.needs.iter().all(|need| {
         let account = depths.ledger.account(&need.card);
@@ -151,7 +153,7 @@ pub(crate) fn too_deep(depths: &DepthRefusal) -> RequestRefusal {
 }
 
 /// Parts of a request's depth.
-fn asked(depth: &Depth, slots: &Slots) -> Reason {
+fn asked(depth: &RequestDepth, slots: &Slots) -> Reason {
     let prompt = match depth.prompt {
         Some(prompt) if depth.exact => format!("the prompt has {prompt} tokens"),
         Some(prompt) => format!("the prompt has at most {prompt} tokens"),
@@ -220,7 +222,7 @@ fn held_by_others(ledger: &Ledger, card: &Card) -> Vec<Reason> {
 }
 
 /// A request that would fit instead.
-fn shallower(depth: &Depth, fits: u64) -> Option<Hint> {
+fn shallower(depth: &RequestDepth, fits: u64) -> Option<Hint> {
     let prompt = depth.prompt.unwrap_or(u64::MAX);
     let text = match fits.checked_sub(prompt).map(|room| room / depth.answers.max(1)) {
         Some(room) if room > 0 => format!("limit the answer to {room} tokens (\"max_tokens\": {room})"),
@@ -247,15 +249,15 @@ pub(crate) fn deadline(model: Option<&ModelSlot>, ledger: &Ledger, waited: Durat
 fn still(model: &ModelSlot, ledger: &Ledger) -> Reason {
     // The state tells an operator which wait was too long.
     let text = match (model.state(), model.seeking()) {
-        (State::Queued, RequestedState::Room(_)) => "it still waits for memory that other models hold",
-        (State::Queued, _) => "its files and its engine are still being checked",
-        (State::Loading, _) => "it is still loading",
-        (State::Ready, _) if model.depth_wait().is_some() => {
+        (ModelState::Queued, RequestedState::Room(_)) => "it still waits for memory that other models hold",
+        (ModelState::Queued, _) => "its files and its engine are still being checked",
+        (ModelState::Loading, _) => "it is still loading",
+        (ModelState::Ready, _) if model.depth_wait().is_some() => {
             "the next request needs more memory than the model has now, and waits for it"
         }
-        (State::Ready, _) => "it is busy with as many requests as it takes at once",
-        (State::Draining | State::Stopping, _) => "it is being stopped, and will be started again",
-        (State::Unloaded | State::Failed, _) => "it is not loaded",
+        (ModelState::Ready, _) => "it is busy with as many requests as it takes at once",
+        (ModelState::Draining | ModelState::Stopping, _) => "it is being stopped, and will be started again",
+        (ModelState::Unloaded | ModelState::Failed, _) => "it is not loaded",
     };
     let mut reason = Reason::new("still", text);
     if let Some(deep) = model.depth_wait() {

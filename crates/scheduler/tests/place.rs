@@ -1,11 +1,11 @@
-//! The ledger and the choice between cards, from outside.
+//! Tests of the ledger of claims and of the choice between cards, through the public interface.
 #![allow(clippy::unwrap_used, reason = "the helpers of tests are tests")]
 
 use std::sync::Arc;
 
 use plimsoll_base::{
-    Bytes, Card, CardId, CardKind, Counting, Declared, MemoryModel, NamedDemand, Placement, Reason, RunId,
-    Share, UnknownSize,
+    Bytes, Card, CardId, CardKind, Counting, DeclaredSize, MemoryModel, NamedDemand, Placement, Reason,
+    RunId, Share, UnknownSize,
 };
 use plimsoll_scheduler::CardLimit;
 use plimsoll_scheduler::place::{
@@ -231,8 +231,8 @@ fn tenant(run: u64, standing: CardStanding, last_used: u64) -> CardTenant {
     }
 }
 
-fn declared(gib: u64) -> Declared {
-    Declared(Bytes::gib(gib))
+fn declared(gib: u64) -> DeclaredSize {
+    DeclaredSize(Bytes::gib(gib))
 }
 
 #[test]
@@ -252,7 +252,7 @@ fn the_tightest_card_that_fits_is_taken() {
     );
 }
 
-/// 9 GiB, divided as [`Declared`] does it, on the cards that its flags name.
+/// 9 GiB, divided as [`DeclaredSize`] does it, on the cards that its flags name.
 #[derive(Debug)]
 struct OnNamed(NamedDemand);
 
@@ -392,7 +392,10 @@ fn busy_and_new_runs_are_waited_for_and_pinned_ones_are_not() {
         panic!("a pinned model is counted on to go");
     };
     assert!(never.crowded_out);
-    assert_eq!(never.hints[0].to_string(), "free memory that others hold on a");
+    assert_eq!(
+        never.hints[0].to_string(),
+        "free memory that other processes hold on a"
+    );
 }
 
 #[test]

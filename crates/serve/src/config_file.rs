@@ -1,11 +1,11 @@
-//! Configuration file, and the key files that it names.
+//! Reader of `plimsoll serve`'s configuration file and of the API key files that it names.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
 use plimsoll_config::{ConfigError, Configuration, ServeSettings};
 
-/// An error in the files themselves.
+/// Error in the configuration file, or in a key file that it names.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadConfigError {
     #[error("cannot read the configuration {}: {error}", path.display())]
@@ -16,7 +16,7 @@ pub enum ReadConfigError {
     ReadKeys { path: PathBuf, error: io::Error },
 }
 
-/// A configuration with its keys.
+/// A configuration with the API keys from its key files.
 #[derive(Debug)]
 pub struct Config {
     pub roster: Configuration,

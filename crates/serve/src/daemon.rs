@@ -1,8 +1,8 @@
-//! Composition of the daemon: configuration, runtime, extensions, listener and signals.
+//! Composition of the `serve` daemon: configuration, runtime, extensions, listener and signals.
 //!
-//! SIGTERM and SIGINT drain: no new request is taken, answers in flight finish, every engine ends. A second
-//! signal ends them at once, at any time. SIGHUP reads the configuration again; an error in the new one is
-//! logged and the old one stays.
+//! SIGTERM and SIGINT drain the daemon: it accepts no new request, finishes the answers in flight and then
+//! stops every engine. A second signal stops them at once. SIGHUP reloads the configuration; if the new one
+//! has an error, the error is logged and the old one stays in force.
 
 mod cards;
 mod descriptors;
@@ -35,14 +35,14 @@ const LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALH
 /// A process at work calls its driver every few milliseconds; a load is not delayed for one that does not.
 const ASK: Duration = Duration::from_millis(500);
 
-/// Settings of the command line; all others are in the configuration.
+/// Command-line settings of `serve`; all others are in the configuration.
 #[derive(Clone, Debug)]
 pub struct Setup {
     pub config: PathBuf,
     pub listen: Option<SocketAddr>,
     /// Other machines may use it without a key.
     pub open: bool,
-    /// Budgets on cards and descriptions of cards; empty for all cards that are there.
+    /// Budgets on cards and descriptions of cards; empty means all cards of the machine.
     pub cards: Vec<Card>,
     pub reserve: Option<Bytes>,
     pub engine: Option<PathBuf>,
@@ -53,7 +53,7 @@ pub struct Setup {
     pub ask: Option<Duration>,
     /// Action before a load, if cards share the host's memory.
     pub reclaim_before_load: Option<ReclaimBeforeLoad>,
-    /// Origins of web pages that may use the server beside those of this machine; `*` for all.
+    /// Origins of web pages that may use the server, in addition to those of this machine; `*` for all.
     pub origins: Vec<String>,
 }
 
@@ -62,7 +62,8 @@ pub enum DaemonError {
     #[error(transparent)]
     Config(#[from] ConfigureError),
     #[error(
-        "no memory to serve from: no card answers and /proc/meminfo cannot be read; describe one with --card name=…,total=…"
+        "no memory to serve from: no GPU answers and /proc/meminfo cannot be read; describe a card with \
+            --card name=…,total=…"
     )]
     NoCard,
     #[error(transparent)]
@@ -77,7 +78,7 @@ pub enum DaemonError {
     Signals(#[source] std::io::Error),
 }
 
-/// Result of `serve --check`: the actions of `serve` with a configuration, without taking them.
+/// Result of `serve --check`: what `serve` would do with a configuration.
 #[derive(Debug)]
 pub struct ConfigCheck {
     pub cards: Vec<plimsoll_scheduler::CardLimit>,
@@ -115,7 +116,7 @@ fn sampler(cards: &[Card]) -> Result<Sampler, StartSamplerError> {
     }
 }
 
-/// A handle on a running daemon, for programs that run it in their own process.
+/// Handle on a running daemon, for programs that run it in their own process.
 #[derive(Clone)]
 pub struct DaemonHandle(Rc<Runtime>);
 
@@ -143,7 +144,7 @@ pub struct Daemon {
     config: PathBuf,
     listener: TcpListener,
     server: Rc<HttpServer<Runtime>>,
-    signals: Signals,
+    signals: DaemonSignals,
 }
 
 impl fmt::Debug for Daemon {
@@ -164,7 +165,7 @@ impl Daemon {
         let config = Config::read(&setup.config).map_err(ConfigureError::Read)?;
         config.warn();
         // Before anything slow, so that a SIGHUP during the start does not end the daemon.
-        let signals = Signals::listen()?;
+        let signals = DaemonSignals::listen()?;
         let keys = ApiKeys::new(config.keys.clone());
         let listen = setup.listen.or(config.roster.serve.listen).unwrap_or(LISTEN);
         // Bound before the models are read: a second daemon fails at once, and not after starting engines.
@@ -181,7 +182,7 @@ impl Daemon {
         runtime
             .configure(config.roster.models)
             .map_err(ConfigureError::Card)?;
-        let settings = route::Settings {
+        let settings = route::HttpSettings {
             keys,
             origins: origins(setup.origins),
             limits: Limits {
@@ -196,7 +197,7 @@ impl Daemon {
             setup.config.display()
         );
         if runtime.count() == 0 {
-            tracing::warn!("it contains no model; add one and send SIGHUP");
+            tracing::warn!("it configures no model; add one and send SIGHUP");
         }
         // Surveys read headers from disk; requests need not wait for them.
         tokio::task::spawn_local(Rc::clone(&runtime).introduce());
@@ -326,13 +327,13 @@ enum DaemonOrder {
     End,
 }
 
-struct Signals {
+struct DaemonSignals {
     term: Signal,
     interrupt: Signal,
     hangup: Signal,
 }
 
-impl Signals {
+impl DaemonSignals {
     fn listen() -> Result<Self, DaemonError> {
         let listen = |kind| signal(kind).map_err(DaemonError::Signals);
         Ok(Self {

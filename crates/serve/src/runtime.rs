@@ -1,9 +1,10 @@
-//! Driver of the scheduler: reports events to it and carries out its effects.
+//! Driver of the scheduler: it submits events to the scheduler and carries out the effects that the scheduler
+//! returns.
 //!
-//! Everything here lives on one thread. [`Runtime::submit`] takes an event, asks the scheduler and carries
-//! the effects out before it returns; whatever takes time (a survey, an engine, a wait for memory) continues
-//! as a task and comes back as an event. So there is no lock, and all decisions are the scheduler's. Guard,
-//! reclaim and metrics are [`Extension`]s, which the daemon registers.
+//! All of it runs on one thread, so there is no lock. [`Runtime::submit`] passes an event to the scheduler
+//! and carries out the effects before it returns. Work that takes time, such as a survey (of a model's files
+//! and memory need) or an engine's start, continues as a task and reports its result as another event. Guard
+//! (the library preloaded into engines), reclaim and metrics are [`Extension`]s, which the daemon registers.
 
 mod admission;
 mod extension;
@@ -58,7 +59,7 @@ const WHOLE_LOG: Bytes = Bytes::mib(1);
 /// Time that a client may take nothing of its answer while its model drains for another one.
 const STALL_WHILE_DRAINING: Duration = Duration::from_secs(15);
 
-/// Settings of the runtime beside the models.
+/// Settings of the runtime, without the models.
 #[derive(Debug)]
 pub(crate) struct RuntimeSettings {
     pub(crate) config: PathBuf,
@@ -73,7 +74,7 @@ pub(crate) struct RuntimeSettings {
     pub(crate) engine: Option<Vec<String>>,
     /// Time that a request may wait for its model.
     pub(crate) wait: Duration,
-    /// File for the lines of engines, beside the log in memory.
+    /// File for the log lines of engines, in addition to the log in memory.
     pub(crate) log_file: Option<LogFile>,
 }
 
@@ -89,12 +90,12 @@ impl RuntimeSettings {
     }
 }
 
-/// Checks that the cards named by models are there.
+/// Checks that the cards named by models exist.
 pub(crate) fn check(models: Vec<ConfiguredModel>, cards: &[Card]) -> Result<(), UnknownCard> {
     ModelRegistry::check(models, cards)
 }
 
-/// A configuration that cannot be applied.
+/// Error in a configuration that cannot be applied.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigureError {
     #[error(transparent)]
@@ -124,7 +125,7 @@ pub(crate) struct Runtime {
     log: Log,
 }
 
-/// The scheduler, with the objects behind its numbers.
+/// The scheduler, with the models, runs and requests that its numbers refer to.
 struct SchedulerState {
     scheduler: Scheduler,
     registry: ModelRegistry,
@@ -227,8 +228,8 @@ impl Runtime {
         }
     }
 
-    /// Never submits an event itself, or effects would be carried out in the wrong order: events come back
-    /// from tasks.
+    /// Carries out one effect. It never submits an event itself, because effects would then be carried out in
+    /// the wrong order; events come back from tasks.
     fn carry_out(&self, effect: &SchedulerEffect) {
         self.log_effect(effect);
         match effect {

@@ -1,4 +1,4 @@
-//! File format of `plimsoll watch`: memory figures of a machine over time.
+//! File format of `plimsoll watch` recordings: memory figures of a machine over time.
 //!
 //! DECISION: JSON lines in one gzip stream, `zcat FILE` shows them. Each line is flushed and written with one
 //! call, so a SIGKILL costs at most the sample that was being written. A sample lists only the figures that
@@ -6,8 +6,8 @@
 //! processes come and go. On a machine so busy that a day would exceed 20 MB, slow figures are written less
 //! often ([`Encoder`]), never the fast ones.
 //!
-//! Records come with bug reports from strangers: everything read is bounded, and no content can cause a
-//! panic.
+//! Recordings are attached to bug reports by unknown users: everything read is bounded, and no content can
+//! cause a panic.
 
 mod about;
 mod encode;

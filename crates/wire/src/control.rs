@@ -1,7 +1,7 @@
 //! llama-server's router channel, on a child's stdin and stdout.
 //!
-//! A llama-server with `LLAMA_SERVER_ROUTER_PORT` in its environment reports every change of its state in a
-//! line on stdout, and obeys one command on stdin; end of file on stdin ends it. Source:
+//! A llama-server with `LLAMA_SERVER_ROUTER_PORT` in its environment prints every change of its state as a
+//! line on stdout, and reads one command from stdin; closing stdin ends it. Source:
 //! `tools/server/server-models.cpp @ b10605`.
 
 /// Starts a state line; JSON `{"state":"loading|ready|sleeping|downloading","payload":{…}}` follows.

@@ -1,4 +1,5 @@
-//! The life of the process: bind, load while answering 503, be ready, stop when asked, die when scripted.
+//! Life cycle of the fake engine: bind, answer 503 while loading, become ready, stop on request, die as
+//! scripted.
 
 use std::cell::{Cell, OnceCell};
 use std::io;

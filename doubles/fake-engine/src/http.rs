@@ -1,7 +1,7 @@
-//! Just enough HTTP/1.1 for a benchmark's upstream: keep-alive, lengths, chunks, `100-continue`.
+//! Minimal HTTP/1.1 server for tests and benchmarks: keep-alive, lengths, chunks, `100-continue`.
 //!
-//! One buffer in, one buffer out, one write an answer. The double is the yardstick of the proxy's cost, so it must
-//! not be what is measured.
+//! It uses one input buffer, one output buffer and one write for each answer. Benchmarks compare the proxy
+//! with this server, so its own cost must be small.
 
 use std::fmt::Write as _;
 use std::io;

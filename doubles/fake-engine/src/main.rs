@@ -1,10 +1,10 @@
-//! A llama-server look-alike with timing and faults on request, for tests and benchmarks of `plimsoll serve`.
+//! Fake llama-server with timing and faults on request, for tests and benchmarks of `plimsoll serve`.
 //!
-//! It keeps llama-server's order of events (`tools/server/server.cpp:main @ b10605`): bind, answer 503 while
-//! loading, report on the router channel, become ready, and only then listen to SIGTERM and stdin. A router that
-//! works only because its engine is kinder than llama-server would pass its tests against a simpler double.
+//! It follows llama-server's order of events (`tools/server/server.cpp:main @ b10605`): bind, answer 503
+//! while loading, report on the router channel, become ready, and only then react to SIGTERM and stdin. A
+//! simpler imitation could hide faults of a router that real engines would expose.
 //!
-//! One thread serves everything, so that on a two-core machine the double takes no more than its own core.
+//! One thread serves everything, so that on a two-core machine the fake engine uses at most one core.
 
 #![deny(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! Connections and routes.
+//! Connections and HTTP routes of the fake llama-server.
 
 use std::io;
 use std::rc::Rc;

@@ -1,8 +1,8 @@
-//! `specimen`: writes synthetic models for tests and benchmarks.
+//! `specimen`: program that writes synthetic models for tests and benchmarks.
 //!
-//! The large shapes are a header with a hole behind it: a model of a terabyte takes a few megabytes of disk,
-//! yet any engine loads it and any planner plans it. The tiny shapes have weights that any llama.cpp serves
-//! in milliseconds. `--dense` writes data instead of holes where an engine has to read it.
+//! The large shapes are a header followed by a hole: a model of a terabyte takes a few megabytes of disk, but
+//! any engine loads it and any planner plans it. The tiny shapes have weights that any llama.cpp serves in
+//! milliseconds. `--dense` writes data instead of holes, for engines that read it.
 #![forbid(unsafe_code)]
 
 use std::io::Write;

@@ -1,9 +1,8 @@
-//! One specimen of each further family: the tensors and keys that llama.cpp asks for, with a real model's
-//! numbers.
+//! Specimens: one synthetic model header for each further architecture, with a real model's numbers.
 //!
-//! A [`Recipe`](super::Recipe) describes models that are alike; these have little in common, so each is a
-//! sheet of its own, written down as `src/models/*.cpp: load_arch_hparams, load_arch_tensors @ b10605` reads
-//! it. They are headers only. Planners and engines without a card take them for the model itself.
+//! A [`Recipe`](super::Recipe) describes models that are alike. These have little in common, so each is
+//! written out separately, as `src/models/*.cpp: load_arch_hparams, load_arch_tensors @ b10605` reads it.
+//! They are headers without weights; for planners, and for engines without a card, this is enough.
 
 mod decoders;
 mod encoders;

@@ -1,4 +1,4 @@
-//! The format itself, as serde and schemars see it.
+//! Structs that define Plimsoll's TOML configuration format, for serde (reading) and schemars (JSON schema).
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -126,7 +126,7 @@ fn yes() -> bool {
 
 /// Arguments: a list, or one line split as a shell splits it.
 #[derive(Debug, Deserialize, JsonSchema)]
-#[serde(untagged, expecting = "a line of text or a list of texts")]
+#[serde(untagged, expecting = "a string or a list of strings")]
 pub(super) enum WordList {
     Line(String),
     List(Vec<String>),

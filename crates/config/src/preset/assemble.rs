@@ -1,11 +1,13 @@
-//! Preset sections as entries: keys become flags, reserved keys are dropped, names are made canonical.
+//! Conversion of the sections of a llama-server preset file to model entries.
+//!
+//! Keys become flags, keys that llama-server reserves are dropped, and names are made canonical.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use plimsoll_flags::table::{FlagArity, FoundFlag, KnownFlag};
-use plimsoll_flags::{FlagOrigin, Options, Setting, Value, Warning, quoted, table, truth};
+use plimsoll_flags::{FlagOrigin, FlagValue, Options, Setting, Warning, quoted, table, truth};
 
 use super::grammar::{PresetLine, Section};
 use super::{ConfigError, ConfigProblem, ConfiguredModel, FlagClass, Launch};
@@ -41,7 +43,10 @@ pub(super) fn options(
 }
 
 fn lost(file: &Arc<str>, lost: &PresetLine, wins: &PresetLine) -> Warning {
-    let text = format!("`{}` loses to `{}` on line {}", lost.key, wins.key, wins.line);
+    let text = format!(
+        "`{}` is overridden by `{}` on line {}",
+        lost.key, wins.key, wins.line
+    );
     Warning::new(FlagOrigin::file(file, lost.line), text).hint("keep one of them")
 }
 
@@ -65,7 +70,7 @@ fn setting(
     };
     if found.flag.known == KnownFlag::Ik {
         let text = format!(
-            "`{}` is known to ik_llama.cpp only; llama-server refuses it",
+            "`{}` exists only in ik_llama.cpp; llama-server rejects it",
             line.key
         );
         warnings.push(Warning::new(origin.clone(), text));
@@ -86,9 +91,11 @@ fn setting(
     let value = match found.flag.takes {
         // `key = off` leaves a bare flag out; there is no spelling that turns it off.
         FlagArity::Nothing if truth(&line.value) == Some(false) => return Ok(None),
-        FlagArity::Nothing => Value::Bare,
-        FlagArity::Switch => Value::Switch(switched(found, &line.value)),
-        FlagArity::Value | FlagArity::OptionalValue | FlagArity::Number => Value::Text(line.value.clone()),
+        FlagArity::Nothing => FlagValue::Bare,
+        FlagArity::Switch => FlagValue::Switch(switched(found, &line.value)),
+        FlagArity::Value | FlagArity::OptionalValue | FlagArity::Number => {
+            FlagValue::Text(line.value.clone())
+        }
         FlagArity::TwoValues => {
             let problem = ConfigProblem::PassTwoValues {
                 key: line.key.clone(),
@@ -124,16 +131,16 @@ fn dropped(origin: &FlagOrigin, found: FoundFlag, line: &PresetLine) -> Option<W
         "dedup-cache-models" => say(format!("`{}` has no effect here", line.key), "remove it"),
         _ if found.flag.effect == FlagClass::Router => say(
             format!(
-                "`{}` has no effect in a section: it belongs to the router",
+                "`{}` has no effect in a section: it is a setting of the router",
                 line.key
             ),
-            "give it to `plimsoll serve`",
+            "pass it to `plimsoll serve`",
         ),
         _ => None,
     }
 }
 
-/// Values that end up as the opposite of what they say.
+/// Warning for values that have the opposite effect of what they say.
 fn inverted(origin: &FlagOrigin, found: FoundFlag, line: &PresetLine) -> Option<Warning> {
     let on_or_off = matches!(found.flag.takes, FlagArity::Nothing | FlagArity::Switch);
     let variable =
@@ -144,9 +151,11 @@ fn inverted(origin: &FlagOrigin, found: FoundFlag, line: &PresetLine) -> Option<
         return None;
     }
     let on = found.flag.takes == FlagArity::Nothing || switched(found, &line.value);
-    let name = found
-        .flag
-        .spelling(&if on { Value::Bare } else { Value::Switch(false) })?;
+    let name = found.flag.spelling(&if on {
+        FlagValue::Bare
+    } else {
+        FlagValue::Switch(false)
+    })?;
     let says = matches!(
         line.value.to_ascii_lowercase().as_str(),
         "yes" | "y" | "on" | "true" | "1" | ""
@@ -205,7 +214,7 @@ fn add_model(
             setting.flag.effect,
             FlagClass::Model | FlagClass::Remote | FlagClass::Bundle
         );
-        source && setting.value != Value::Text(String::new())
+        source && setting.value != FlagValue::Text(String::new())
     };
     if options.settings().iter().any(is_source) {
         return Ok(());
@@ -223,7 +232,7 @@ fn add_model(
     warnings.push(Warning::new(origin.clone(), text).hint("write it in the section"));
     options.push(Setting {
         flag: found.flag,
-        value: Value::Text(section.name.clone()),
+        value: FlagValue::Text(section.name.clone()),
         origin: origin.clone(),
     });
     Ok(())
@@ -248,7 +257,7 @@ fn list(text: Option<&str>) -> Vec<String> {
 /// does.
 fn seconds(options: &Options, name: &str, least: i64, warnings: &mut Vec<Warning>) -> Option<Duration> {
     let setting = options.get(name)?;
-    let Value::Text(text) = &setting.value else {
+    let FlagValue::Text(text) = &setting.value else {
         return None;
     };
     let number = text.trim_start();
@@ -261,7 +270,10 @@ fn seconds(options: &Options, name: &str, least: i64, warnings: &mut Vec<Warning
         // `std::stoi` throws beyond an int, and llama-server then keeps its default.
         Ok(count @ 0..=0x7fff_ffff) => Some(Duration::from_secs(count.unsigned_abs())),
         _ => {
-            let text = format!("`{}` is no number of seconds; the default stands", quoted(text));
+            let text = format!(
+                "`{}` is not a number of seconds; the default is used",
+                quoted(text)
+            );
             warnings.push(Warning::new(setting.origin.clone(), text));
             None
         }

@@ -1,7 +1,7 @@
-//! Our own settings in a preset: `;plimsoll: key = value`, a comment to llama-server.
+//! Plimsoll's own settings in a preset file: `;plimsoll: key = value`, a comment for llama-server.
 //!
-//! Those of the server stand before the first section or in `[*]`; those of a model in its section, or in
-//! `[*]` for all.
+//! Settings of the server are written before the first section or in `[*]`; settings of a model in its
+//! section, or in `[*]` for all models.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use plimsoll_flags::{FlagOrigin, quoted, truth};
 
 use serde::de::DeserializeOwned;
 
-use super::grammar::Line;
+use super::grammar::PresetLine;
 use super::{ConfigError, ConfigProblem, ConfiguredModel, Launch};
 use crate::before_load::ReclaimBeforeLoad;
 use crate::depth::TooLarge;
@@ -45,12 +45,12 @@ const OF_MODEL: [&str; 13] = [
     "depth-admission",
 ];
 
-/// Takes what is the server's; returns the rest, which holds for models.
+/// Applies the settings of the server; returns the rest, which belong to models.
 pub(super) fn of_server<'a>(
     file: &Arc<str>,
-    lines: &'a [Line],
+    lines: &'a [PresetLine],
     serve: &mut ServeSettings,
-) -> Result<Vec<&'a Line>, ConfigError> {
+) -> Result<Vec<&'a PresetLine>, ConfigError> {
     let mut rest = Vec::new();
     for line in lines {
         match line.key.as_str() {
@@ -72,7 +72,11 @@ pub(super) fn of_server<'a>(
 }
 
 /// Sets one key of a model.
-pub(super) fn apply(file: &Arc<str>, line: &Line, entry: &mut ConfiguredModel) -> Result<(), ConfigError> {
+pub(super) fn apply(
+    file: &Arc<str>,
+    line: &PresetLine,
+    entry: &mut ConfiguredModel,
+) -> Result<(), ConfigError> {
     match line.key.as_str() {
         "memory" => entry.memory = Some(read::<Size>(file, line, "a size such as 24GiB or 24576MiB")?.into()),
         "cards" => {
@@ -119,7 +123,7 @@ pub(super) fn apply(file: &Arc<str>, line: &Line, entry: &mut ConfiguredModel) -
     Ok(())
 }
 
-fn bad(file: &Arc<str>, line: &Line, expected: &'static str) -> ConfigError {
+fn bad(file: &Arc<str>, line: &PresetLine, expected: &'static str) -> ConfigError {
     let problem = ConfigProblem::ReadValue {
         key: line.key.clone(),
         value: quoted(&line.value),
@@ -128,14 +132,14 @@ fn bad(file: &Arc<str>, line: &Line, expected: &'static str) -> ConfigError {
     ConfigError::new(FlagOrigin::file(file, line.line), problem)
 }
 
-fn unknown(file: &Arc<str>, line: &Line) -> ConfigError {
+fn unknown(file: &Arc<str>, line: &PresetLine) -> ConfigError {
     // Both lists, since the misspelt key may belong to either place.
     let known = OF_MODEL.into_iter().chain(OF_SERVER);
     let near = known.filter_map(|name| Some((distance_within(&line.key, name, name.len() / 2)?, name)));
     let problem = if OF_SERVER.contains(&line.key.as_str()) {
         ConfigProblem::ReadLine {
-            why: "this setting of ours is the server's, not a model's",
-            remedy: "put it before the first section or into [*]",
+            why: "this Plimsoll setting applies to the server, not to a model",
+            remedy: "move it before the first section or into [*]",
         }
     } else {
         ConfigProblem::FindKey {
@@ -147,20 +151,24 @@ fn unknown(file: &Arc<str>, line: &Line) -> ConfigError {
     ConfigError::new(FlagOrigin::file(file, line.line), problem)
 }
 
-fn length(file: &Arc<str>, line: &Line) -> Result<Duration, ConfigError> {
+fn length(file: &Arc<str>, line: &PresetLine) -> Result<Duration, ConfigError> {
     read::<Length>(file, line, duration::EXPECTED).map(Into::into)
 }
 
 /// Reads a value by the type that the TOML format has for it.
-fn read<T: DeserializeOwned>(file: &Arc<str>, line: &Line, expected: &'static str) -> Result<T, ConfigError> {
+fn read<T: DeserializeOwned>(
+    file: &Arc<str>,
+    line: &PresetLine,
+    expected: &'static str,
+) -> Result<T, ConfigError> {
     word(&line.value).ok_or_else(|| bad(file, line, expected))
 }
 
-fn switch(file: &Arc<str>, line: &Line) -> Result<bool, ConfigError> {
+fn switch(file: &Arc<str>, line: &PresetLine) -> Result<bool, ConfigError> {
     truth(&line.value).ok_or_else(|| bad(file, line, "on or off"))
 }
 
-fn words(file: &Arc<str>, line: &Line) -> Result<Vec<String>, ConfigError> {
+fn words(file: &Arc<str>, line: &PresetLine) -> Result<Vec<String>, ConfigError> {
     let words: Vec<String> = line.value.split_whitespace().map(str::to_owned).collect();
     if words.is_empty() {
         return Err(bad(

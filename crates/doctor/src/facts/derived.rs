@@ -1,5 +1,7 @@
-//! Facts derived from several facts of a log: the allocation failure that ended the load, the sizes of card
-//! and weights, memory in use before the start.
+//! Facts derived from other facts of a log.
+//!
+//! Examples are the allocation failure that ended the load, the sizes of card and weights, and the memory in
+//! use before the start.
 
 use plimsoll_base::Bytes;
 

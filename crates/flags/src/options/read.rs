@@ -1,8 +1,8 @@
-//! Flags from a command line and from the environment, by llama.cpp's own rules
+//! Reader of llama-server flags from a command line or the environment, by llama.cpp's own rules
 //! (`common/arg.cpp: common_params_parse_ex @ b10605`).
 //!
-//! One thing is added: a `-fa` without a value, as builds before the value existed took it. Values are read
-//! later, when a [`Wish`](crate::Wish) is made of them: a command line is kept as it was typed.
+//! One form is added: `-fa` without a value, as older builds accepted it. Values are interpreted later, when
+//! a [`ModelParams`](crate::ModelParams) is built, so a command line is stored as it was typed.
 
 use std::collections::HashMap;
 
@@ -11,7 +11,7 @@ use crate::failure::{FlagError, FlagProblem, quoted};
 use crate::origin::FlagOrigin;
 use crate::table;
 use crate::table::{FLAGS, Flag, FlagArity, FoundFlag};
-use crate::value::{Value, truth};
+use crate::value::{FlagValue, truth};
 
 impl Options {
     /// Reads a command line without its program; the first argument is argument 1.
@@ -19,7 +19,7 @@ impl Options {
         Self::from_argv_at(argv, |index| FlagOrigin::Argument(index + 1))
     }
 
-    /// Reads a command line whose arguments stand at the places that `origin` tells.
+    /// Reads a command line; `origin` returns the place of each argument.
     pub fn from_argv_at(argv: &[String], origin: impl Fn(usize) -> FlagOrigin) -> Result<Self, FlagError> {
         ArgumentReader {
             argv,
@@ -29,8 +29,8 @@ impl Options {
         .collect()
     }
 
-    /// Reads what it knows of a command line and returns the rest as complaints: for programs that are like a
-    /// llama-server but not ours to judge.
+    /// Reads the known flags of a command line and returns the others as errors, for programs that resemble a
+    /// llama-server.
     pub fn known_in(argv: &[String], origin: impl Fn(usize) -> FlagOrigin) -> (Self, Vec<FlagError>) {
         let mut unknown = Vec::new();
         let known = ArgumentReader {
@@ -51,7 +51,7 @@ impl Options {
     }
 }
 
-/// An iterator over the settings of a command line.
+/// Iterator over the settings of a command line.
 struct ArgumentReader<'a, F> {
     argv: &'a [String],
     origin: F,
@@ -84,14 +84,14 @@ impl<F: Fn(usize) -> FlagOrigin> ArgumentReader<'_, F> {
             });
         };
         let value = match flag.takes {
-            FlagArity::Nothing => Value::Bare,
-            FlagArity::Switch => Value::Switch(!negative),
+            FlagArity::Nothing => FlagValue::Bare,
+            FlagArity::Switch => FlagValue::Switch(!negative),
             // Older builds had `-fa` without a value, and many scripts still use it.
-            FlagArity::OptionalValue if self.at_a_flag() => Value::Bare,
+            FlagArity::OptionalValue if self.at_a_flag() => FlagValue::Bare,
             FlagArity::Value | FlagArity::OptionalValue | FlagArity::Number => {
-                Value::Text(self.take(spelling, at)?)
+                FlagValue::Text(self.take(spelling, at)?)
             }
-            FlagArity::TwoValues => Value::Pair(self.take(spelling, at)?, self.take(spelling, at)?),
+            FlagArity::TwoValues => FlagValue::Pair(self.take(spelling, at)?, self.take(spelling, at)?),
         };
         Ok(Setting {
             flag,
@@ -141,10 +141,10 @@ fn variable(
     };
     let origin = FlagOrigin::Environment(name.into());
     let value = match (flag.takes, truth(text)) {
-        (FlagArity::Nothing, Some(true)) => Value::Bare,
+        (FlagArity::Nothing, Some(true)) => FlagValue::Bare,
         // A bare flag is set by a true variable only; there is no spelling for "not".
         (FlagArity::Nothing, _) => return Some(Ok(None)),
-        (FlagArity::Switch, Some(on)) => Value::Switch(on),
+        (FlagArity::Switch, Some(on)) => FlagValue::Switch(on),
         (FlagArity::Switch, None) => {
             let problem = FlagProblem::ReadValue {
                 flag: flag.name(),
@@ -153,7 +153,9 @@ fn variable(
             };
             return Some(Err(FlagError { origin, problem }));
         }
-        (FlagArity::Value | FlagArity::OptionalValue | FlagArity::Number, _) => Value::Text(text.to_owned()),
+        (FlagArity::Value | FlagArity::OptionalValue | FlagArity::Number, _) => {
+            FlagValue::Text(text.to_owned())
+        }
         // No variable carries two values in llama.cpp either.
         (FlagArity::TwoValues, _) => return Some(Ok(None)),
     };

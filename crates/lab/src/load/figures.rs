@@ -1,4 +1,5 @@
-//! Measurements of a load test: memory of the server and the cards between rounds, card sensors during them.
+//! Measurements of a load test: memory of the server and the cards between rounds, and card sensors during
+//! rounds.
 
 use plimsoll_base::{Bytes, Card, CardKind};
 use plimsoll_probe::process::{MeasuredProcess, ProcessGauge};
@@ -17,7 +18,7 @@ pub fn is_own(name: &str) -> bool {
     name.starts_with("card ") && name.ends_with(OWN)
 }
 
-/// Measures one server.
+/// Meter of one server's memory.
 #[derive(Debug)]
 pub struct Figures {
     sampler: Sampler,

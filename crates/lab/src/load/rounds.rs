@@ -1,4 +1,4 @@
-//! Load rounds: a fixed set of requests, shared among the clients, with nothing in flight at the end.
+//! Rounds of a load test: a fixed set of requests, divided among the clients, with none in flight at the end.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
@@ -7,14 +7,14 @@ use std::rc::Rc;
 use bytes::Bytes;
 use tokio::task::JoinSet;
 
-use super::answer::{Answer, LoadFailure};
+use super::answer::{LoadAnswer, LoadFailure};
 use super::client::Client;
 use super::prompt::{LoadPrompt, WordLength};
 
 /// Number of different texts kept per kind of failure.
 const MOST_TEXTS: usize = 3;
 
-/// The requests of each round.
+/// Description of the requests in each round.
 #[derive(Clone, Debug)]
 pub struct Round {
     pub depths: Vec<u64>,
@@ -25,7 +25,7 @@ pub struct Round {
     pub yardstick: WordLength,
 }
 
-/// Results of requests.
+/// Results of the requests so far.
 #[derive(Clone, Debug, Default)]
 pub struct RoundTally {
     pub answered: u64,
@@ -100,7 +100,7 @@ impl Round {
 }
 
 impl RoundTally {
-    pub fn note(&mut self, outcome: Result<Answer, LoadFailure>) {
+    pub fn note(&mut self, outcome: Result<LoadAnswer, LoadFailure>) {
         match outcome {
             Ok(answer) => self.note_answer(&answer),
             Err(failure) => {
@@ -114,7 +114,7 @@ impl RoundTally {
         }
     }
 
-    fn note_answer(&mut self, answer: &Answer) {
+    fn note_answer(&mut self, answer: &LoadAnswer) {
         self.answered += 1;
         // Without a count, one event is taken as one token: llama-server streams that way.
         let tokens = answer.answer_tokens.unwrap_or(answer.pieces);
@@ -152,7 +152,7 @@ impl RoundTally {
     }
 }
 
-impl Answer {
+impl LoadAnswer {
     /// Tokens per second after the first one, by the server's own clock if it reports one.
     pub fn speed(&self) -> Option<f64> {
         // The first token's time is mostly prompt processing, so it is left out of both counts.

@@ -1,10 +1,10 @@
-//! Server under test: its model, its build and its process.
+//! Server under load test: its model, its build and its process.
 
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::Method;
-use plimsoll_probe::process::Process;
+use plimsoll_probe::process::MeasuredProcess;
 use serde_json::Value;
 
 use super::answer::LoadFailure;
@@ -17,7 +17,7 @@ const SOON: Duration = Duration::from_secs(30);
 
 /// The server, as found at the start of a test.
 #[derive(Clone, Debug)]
-pub struct Server {
+pub struct LoadTarget {
     pub target: Target,
     pub key: Option<String>,
     pub model: String,
@@ -27,8 +27,8 @@ pub struct Server {
     pub is_plimsoll: bool,
 }
 
-impl Server {
-    /// Connects, and asks for the model list if no model is given.
+impl LoadTarget {
+    /// Connects, and reads the model list if no model is given.
     pub async fn meet(
         target: Target,
         key: Option<String>,
@@ -115,9 +115,9 @@ impl Server {
 
     /// The process to measure: the one given, otherwise the listener of the port; behind plimsoll, the
     /// model's engine.
-    pub async fn process(&self) -> Option<Process> {
+    pub async fn process(&self) -> Option<MeasuredProcess> {
         if let Some(pid) = self.pid {
-            return Process::find(pid);
+            return MeasuredProcess::find(pid);
         }
         if !self.target.is_here() {
             return None;
@@ -128,7 +128,7 @@ impl Server {
         };
         // The search reads the descriptors of all processes, which takes milliseconds and would block the
         // clients.
-        tokio::task::spawn_blocking(move || Process::listening_on(port))
+        tokio::task::spawn_blocking(move || MeasuredProcess::listening_on(port))
             .await
             .ok()
             .flatten()

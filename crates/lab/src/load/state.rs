@@ -1,4 +1,5 @@
-//! State of a soak test: the observations that are saved, resumed, judged and plotted.
+//! State of a soak test (a long load test for memory leaks): the observations that are saved, resumed, judged
+//! and plotted.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -8,7 +9,7 @@ use std::path::{Path, PathBuf};
 use plimsoll_base::{Bytes, round_u64};
 use plimsoll_probe::Sensors;
 use plimsoll_telemetry::trend::{
-    Growth, Trend, TrendCourse, TrendPoint, TrendSeries, TrendStep, TrendTest, judge, steps,
+    Trend, TrendCourse, TrendGrowth, TrendPoint, TrendSeries, TrendStep, TrendTest, judge, steps,
 };
 use serde::{Deserialize, Serialize};
 
@@ -30,7 +31,7 @@ pub struct NamedModel {
 
 /// Results of a soak test so far. `requests` counts those sent.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct State {
+pub struct RouterState {
     schema: String,
     pub target: String,
     pub model: String,
@@ -72,9 +73,9 @@ pub struct CardStats {
     pub slowed: BTreeMap<String, u64>,
 }
 
-/// A figure with its verdict.
+/// A figure with the verdict of the leak test.
 #[derive(Clone, Debug, Serialize)]
-pub struct Judged<'a> {
+pub struct SoakVerdict<'a> {
     pub name: &'a str,
     pub first: Bytes,
     pub last: Bytes,
@@ -88,9 +89,9 @@ pub struct Judged<'a> {
 pub enum StateError {
     #[error("cannot read the state `{}`: {error}", path.display())]
     Read { path: PathBuf, error: io::Error },
-    #[error("`{}` is no state of a soak: {error}; name another file, or remove it to begin anew", path.display())]
+    #[error("`{}` is not a saved soak test: {error}; name another file, or remove it to start again", path.display())]
     Parse { path: PathBuf, error: serde_json::Error },
-    #[error("`{}` belongs to {before}, and this is {now}; name another file, or remove it to begin anew", path.display())]
+    #[error("`{}` belongs to {before}, and this is {now}; name another file, or remove it to start again", path.display())]
     Other {
         path: PathBuf,
         before: String,
@@ -100,7 +101,7 @@ pub enum StateError {
     Save { path: PathBuf, error: io::Error },
 }
 
-impl State {
+impl RouterState {
     pub fn new(target: String, model: String) -> Self {
         Self {
             schema: SCHEMA.to_owned(),
@@ -246,8 +247,8 @@ impl State {
         self.failures.values().map(|(count, _)| count).sum()
     }
 
-    /// Every figure with its verdict. Growth below `negligible` is no leak.
-    pub fn judged(&self, negligible: f64) -> Vec<Judged<'_>> {
+    /// Every figure with its verdict. Growth below `negligible` does not count as a leak.
+    pub fn judged(&self, negligible: f64) -> Vec<SoakVerdict<'_>> {
         // The number of figures corrects for testing several at once: one of many looks like a leak by
         // chance.
         let judging = TrendTest {
@@ -260,7 +261,7 @@ impl State {
             .iter()
             .map(|figure| {
                 let points = figure.series.points();
-                Judged {
+                SoakVerdict {
                     name: &figure.name,
                     first: held(points.first()),
                     last: held(points.last()),
@@ -290,9 +291,9 @@ impl State {
     }
 }
 
-impl Judged<'_> {
+impl SoakVerdict<'_> {
     pub fn is_leak(&self) -> bool {
-        self.trend.growth == Growth::Leak
+        self.trend.growth == TrendGrowth::Leak
     }
 }
 
@@ -314,8 +315,8 @@ mod tests {
         vec![("host".to_owned(), Bytes::new(bytes))]
     }
 
-    fn state(rounds: u64) -> State {
-        let mut state = State::new("http://a:1".to_owned(), "m".to_owned());
+    fn state(rounds: u64) -> RouterState {
+        let mut state = RouterState::new("http://a:1".to_owned(), "m".to_owned());
         for round in 0..rounds {
             let mut tally = RoundTally {
                 answered: 20,
@@ -335,7 +336,7 @@ mod tests {
     fn a_saved_state_goes_on_and_one_of_another_server_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("soak.state");
-        let resume = |target: &str| State::resume(&path, target.to_owned(), "m".to_owned());
+        let resume = |target: &str| RouterState::resume(&path, target.to_owned(), "m".to_owned());
         assert_eq!(resume("http://a:1").unwrap().requests, 0);
         state(60).save(&path).unwrap();
         let mut again = resume("http://a:1").unwrap();
@@ -344,7 +345,7 @@ mod tests {
             (1200, 60, true)
         );
         again.begin_series();
-        assert_eq!(again.judged(64.0)[0].trend.growth, Growth::Unknown);
+        assert_eq!(again.judged(64.0)[0].trend.growth, TrendGrowth::Unknown);
         assert!(matches!(resume("http://b:1"), Err(StateError::Other { .. })));
         fs::write(&path, "{").unwrap();
         assert!(matches!(resume("http://a:1"), Err(StateError::Parse { .. })));

@@ -1,4 +1,4 @@
-//! Depth sweep: time and memory of prompts of growing length.
+//! Depth sweep, a load test that measures time and memory for prompts of growing length.
 
 use std::time::Duration;
 
@@ -8,15 +8,15 @@ use tokio::time::sleep;
 
 use super::answer::{LoadAnswer, LoadFailure};
 use super::figures::Figures;
-use super::prompt::{Prompt, WordLength};
+use super::prompt::{LoadPrompt, WordLength};
 use super::server::LoadTarget;
 
 /// Time for a server to release memory after an answer.
 const CALM: Duration = Duration::from_millis(200);
 
-/// Result at one depth.
+/// Result of a sweep at one depth.
 #[derive(Clone, Debug)]
-pub struct Depth {
+pub struct SweepDepth {
     pub asked: u64,
     /// Prompt tokens by the server's count.
     pub tokens: u64,
@@ -25,7 +25,7 @@ pub struct Depth {
     pub held: Vec<(String, Bytes)>,
 }
 
-/// Tokens per second; `None` where there were too few tokens to measure.
+/// Tokens per second; `None` if there were too few tokens to measure.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Speeds {
     pub prompt: Option<f64>,
@@ -38,12 +38,12 @@ pub struct Speeds {
 pub struct Sweep {
     /// Memory before the first depth, with the model loaded.
     pub before: Vec<(String, Bytes)>,
-    pub depths: Vec<Depth>,
+    pub depths: Vec<SweepDepth>,
     /// plimsoll's learned growth of its engine, in bytes per token.
     pub learned: Option<u64>,
 }
 
-/// A server with its model loaded.
+/// A server whose model is loaded, with its memory before the first depth.
 #[derive(Clone, Debug)]
 pub struct Warm {
     yardstick: WordLength,
@@ -80,7 +80,7 @@ pub async fn sweep(
     depths: &[u64],
     (answer, patience): (u64, Duration),
     figures: &Figures,
-    told: &mut dyn FnMut(&Depth),
+    told: &mut dyn FnMut(&SweepDepth),
 ) -> Sweep {
     let mut client = server.client(patience);
     let mut sweep = Sweep {
@@ -99,7 +99,7 @@ pub async fn sweep(
             .await;
         // Also after a failure: memory that stays in use after a refused prompt is a result.
         sleep(CALM).await;
-        let depth = Depth {
+        let depth = SweepDepth {
             asked,
             tokens: answered
                 .as_ref()
@@ -127,7 +127,7 @@ pub async fn sweep(
 }
 
 fn request(server: &LoadTarget, yardstick: WordLength, depth: u64, answer: u64, nonce: u64) -> Body {
-    let prompt = Prompt {
+    let prompt = LoadPrompt {
         depth,
         answer,
         number: depth,

@@ -1,9 +1,10 @@
-//! The task that owns a child: it reads lines and states, follows orders, and kills a child that is late or
-//! stuck.
+//! Supervisor task of a child process: it reads the child's output, follows orders, and kills a child that is
+//! late or stuck.
 //!
-//! DECISION: words never kill a serving child. Engines log what clients send (a malformed JSON body, a
-//! grammar, a prompt), so a line that looks like an abort only starts a check: the child is killed if a fresh
-//! health request gets no answer. While it loads no client has sent anything, and the line is believed.
+//! DECISION: a log line never causes the kill of a child that serves requests. Engines log text that clients
+//! send (malformed JSON, a grammar, a prompt), so a line that looks like an abort only starts a health check;
+//! the child is killed if that gets no answer. During a load no client has sent anything yet, so such a line
+//! is trusted.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -109,13 +110,14 @@ struct Supervisor {
     phase: Phase,
     cause: EndCause,
     was_ready: bool,
-    /// It has spoken on the control channel, so it will hear there too.
+    /// The child has written to the control channel, so it also reads it.
     has_channel: bool,
     started: Instant,
     last_sign: Instant,
     /// The moment at which a loading child reported that it cannot go on.
     gave_up: Option<Instant>,
-    /// The health check of a serving child whose line looks like an abort; its result is whether it answers.
+    /// Health check of a serving child after a line that looks like an abort; its result is whether the child
+    /// answers.
     doubt: Option<Pin<Box<dyn Future<Output = bool>>>>,
     /// Number of lines in the log when the present stage began.
     stage_began: u64,
@@ -239,8 +241,8 @@ impl Supervisor {
         }
     }
 
-    /// Kills a child on whose port another user's process listens. The words are those that the post-mortem
-    /// reads as a taken port, so that the start is tried again on another one.
+    /// Kills a child on whose port another user's process listens. The post-mortem reads the log line written
+    /// here as a taken port, so that the start is tried again on another one.
     fn refuse_port(&mut self, uid: u32) {
         let port = self.spec.port;
         let note = format!("bind 127.0.0.1:{port}: Address already in use (by a process of user {uid})");
@@ -283,7 +285,7 @@ impl Supervisor {
     }
 }
 
-/// Waits for a future that may be absent. It is taken out when it is done, since it must not be polled again.
+/// Waits for a future that may be absent. A finished future is removed, because it must not be polled again.
 async fn pending_or<T>(future: &mut Option<Pin<Box<dyn Future<Output = T>>>>) -> T {
     match future {
         Some(running) => {

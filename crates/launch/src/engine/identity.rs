@@ -1,11 +1,10 @@
-//! Identity of an engine program: its kind and its build.
+//! Identity of an engine program: its kind (llama.cpp, ik_llama.cpp) and its build number.
 //!
-//! Decision: ask the program itself (`--version`, at most five seconds), because the name of a file says
-//! nothing and a plan depends on the build. Three spellings are known: `version: 10605 (abc)` of llama.cpp
-//! and ik_llama.cpp, and `version: 0.6.0-dev (build 11549, commit abc)` of llama.cpp since 2026. The first is
-//! ambiguous, so a program that uses it is also asked for its `--help`: only ik_llama.cpp repacks at run
-//! time. A build that was not stamped (0 or 1) is not known. Answers are kept for as long as the file does
-//! not change.
+//! DECISION: the program is run with `--version`, for at most five seconds, because a file name proves
+//! nothing and a plan depends on the build. Both engines print `version: 10605 (abc)`; llama.cpp since 2026
+//! prints `version: 0.6.0-dev (build 11549, commit abc)`. The first form is ambiguous, so such a program is
+//! also run with `--help`: only ik_llama.cpp has a flag to repack weights at run time. Build numbers 0 and 1
+//! mean an unstamped build, whose number is unknown. The result is kept until the file changes.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -24,10 +23,10 @@ const IK_FLAG: &str = "--run-time-repack";
 /// The commit of builds outside a git checkout.
 const UNSTAMPED: u32 = 1;
 
-/// The kind and build that a program reports.
+/// Kind and build that a program reports.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Identity {
-    /// Kind and build, as a plan wants them.
+pub struct EngineIdentity {
+    /// Kind and build, in the form that a plan needs.
     pub engine: EngineBuild,
     /// Its version line as printed.
     pub version: String,
@@ -44,8 +43,8 @@ pub enum IdentityError {
 }
 
 /// Asks the program which engine it is.
-pub fn identify(program: &EngineProgram) -> Result<Identity, IdentityError> {
-    static KNOWN: Mutex<Vec<(Stamp, Identity)>> = Mutex::new(Vec::new());
+pub fn identify(program: &EngineProgram) -> Result<EngineIdentity, IdentityError> {
+    static KNOWN: Mutex<Vec<(Stamp, EngineIdentity)>> = Mutex::new(Vec::new());
     let ask = |source| IdentityError::Ask {
         path: program.path.clone(),
         source,
@@ -64,7 +63,7 @@ pub fn identify(program: &EngineProgram) -> Result<Identity, IdentityError> {
     Ok(identity)
 }
 
-/// The properties of a file that make a stored answer valid.
+/// Properties of a program file; while they are the same, the stored result is valid.
 #[derive(Debug, PartialEq, Eq)]
 struct Stamp {
     path: PathBuf,
@@ -83,7 +82,7 @@ impl Stamp {
     }
 }
 
-fn ask_program(path: &Path) -> Result<Identity, IdentityError> {
+fn ask_program(path: &Path) -> Result<EngineIdentity, IdentityError> {
     let answer = ask(path, "--version")?;
     let Some(version) = version_line(&answer.said) else {
         return Err(IdentityError::Parse {
@@ -101,7 +100,7 @@ fn ask_program(path: &Path) -> Result<Identity, IdentityError> {
         kind,
         build: version.build,
     };
-    Ok(Identity {
+    Ok(EngineIdentity {
         engine,
         version: version.line.to_owned(),
     })

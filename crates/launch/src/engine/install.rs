@@ -1,9 +1,9 @@
-//! Installs the CPU engine: PyPI's xllamacpp in a venv of its own, and an adapter called `llama-server`.
+//! Installer of the CPU engine: xllamacpp from PyPI in a Python venv, with an adapter called `llama-server`.
 //!
-//! Decision: one pinned release, its wheels pinned by hash, no dependency, nothing compiled, nothing outside
-//! [`Home`]. The directory is built beside its place and renamed into it, so that what is there is whole; a
-//! lock file keeps two installers apart. The adapter is compared byte for byte on every install, so that a
-//! newer Plimsoll replaces an older one's without fetching anything.
+//! DECISION: one release is pinned, its wheels by hash. The installer adds no dependency, compiles nothing
+//! and writes nothing outside [`EngineHome`]. The folder is built under a temporary name and then renamed, so
+//! an installed engine is always complete. A lock file excludes a second installer. Every install compares
+//! the adapter byte for byte, so a newer Plimsoll replaces the adapter of an older one without a download.
 
 use std::fs::{self, File, Permissions};
 use std::io;
@@ -14,7 +14,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use super::run::{ProgramEnded, run};
-use super::{EngineOrigin, EngineProgram, Home, LLAMA_SERVER};
+use super::{EngineHome, EngineOrigin, EngineProgram, LLAMA_SERVER};
 
 /// The release of xllamacpp that the adapter drives: YEAR.MONTH.BUILD, BUILD being llama.cpp's.
 pub const RELEASE: &str = "2026.10.11549";
@@ -70,8 +70,8 @@ pub enum InstallError {
     },
 }
 
-/// Returns the installed CPU engine, if it is there.
-pub fn installed(home: &Home) -> Option<EngineProgram> {
+/// Returns the installed CPU engine, if there is one.
+pub fn installed(home: &EngineHome) -> Option<EngineProgram> {
     let path = place(home).join(LLAMA_SERVER);
     path.is_file().then_some(EngineProgram {
         path,
@@ -79,8 +79,11 @@ pub fn installed(home: &Home) -> Option<EngineProgram> {
     })
 }
 
-/// Installs the CPU engine, or brings what is there up to date.
-pub fn install(home: &Home, mut progress: impl FnMut(InstallStep)) -> Result<EngineProgram, InstallError> {
+/// Installs the CPU engine, or updates an installed one.
+pub fn install(
+    home: &EngineHome,
+    mut progress: impl FnMut(InstallStep),
+) -> Result<EngineProgram, InstallError> {
     let place = place(home);
     let adapter = adapter(&place)?;
     fs::create_dir_all(home.engines()).map_err(disk("make", &home.engines()))?;
@@ -102,7 +105,7 @@ pub fn install(home: &Home, mut progress: impl FnMut(InstallStep)) -> Result<Eng
     })
 }
 
-fn place(home: &Home) -> PathBuf {
+fn place(home: &EngineHome) -> PathBuf {
     home.engines().join(format!("xllamacpp-{RELEASE}"))
 }
 
@@ -140,7 +143,7 @@ fn lock(engines: &Path, progress: &mut impl FnMut(InstallStep)) -> Result<File, 
     Ok(file)
 }
 
-/// Builds the whole engine beside its place and renames it there.
+/// Builds the whole engine in a temporary folder and renames it to its final place.
 fn build(place: &Path, adapter: &[u8], progress: &mut impl FnMut(InstallStep)) -> Result<(), InstallError> {
     let scratch = beside(place, ".partial");
     // What an installation that was cut off left behind.
@@ -262,15 +265,15 @@ mod tests {
     use super::*;
 
     /// A home whose venv has a Python that can load anything, so that nothing is fetched.
-    fn home_with_venv(directory: &Path) -> Home {
-        let home = Home::at(directory);
+    fn home_with_venv(directory: &Path) -> EngineHome {
+        let home = EngineHome::at(directory);
         let python = python_of(&place(&home));
         fs::create_dir_all(python.parent().unwrap()).unwrap();
         write_program(&python, b"#!/bin/sh\n").unwrap();
         home
     }
 
-    fn steps(home: &Home) -> Vec<InstallStep> {
+    fn steps(home: &EngineHome) -> Vec<InstallStep> {
         let mut steps = Vec::new();
         install(home, |step| steps.push(step)).unwrap();
         steps
@@ -315,7 +318,7 @@ mod tests {
     fn a_place_that_a_shebang_cannot_name_is_refused_before_anything_is_made() {
         let directory = tempfile::tempdir().unwrap();
         for name in ["with blank".to_owned(), "x".repeat(250)] {
-            let home = Home::at(&directory.path().join(name));
+            let home = EngineHome::at(&directory.path().join(name));
             assert!(matches!(
                 install(&home, |_| {}),
                 Err(InstallError::WriteShebang(_))
@@ -332,6 +335,6 @@ mod tests {
     #[test]
     fn no_engine_is_installed_in_an_empty_home() {
         let directory = tempfile::tempdir().unwrap();
-        assert_eq!(installed(&Home::at(directory.path())), None);
+        assert_eq!(installed(&EngineHome::at(directory.path())), None);
     }
 }

@@ -1,7 +1,8 @@
-//! Encoders: sums with the embedding, layers that norm after their sums, and pooling of the result.
+//! Graph of encoder models (BERT and relatives): input sums, layers with norms after their sums, and pooling
+//! of the result.
 //!
-//! Mirrors `models/bert.cpp` and `llama-graph.cpp: build_pooling, build_dense_out @ b10605`. Flags ask for pooling, which
-//! also follows a decoder that computes embeddings.
+//! The code mirrors `models/bert.cpp` and `llama-graph.cpp: build_pooling, build_dense_out @ b10605`. Flags
+//! select the pooling, which is also used after a decoder that computes embeddings.
 
 use plimsoll_model::Pooling;
 

@@ -1,7 +1,7 @@
 //! Buffers and events of an engine's log, read line by line.
 //!
-//! Buffers add up, with one exception: a context may reserve its compute buffers again, after a retry or because an
-//! adapter changed the graph. Then the later line counts.
+//! Buffers add up, with one exception: a context may reserve its compute buffers again, after a retry or
+//! because an adapter changed the graph. Then the later line counts.
 
 use plimsoll_base::Bytes;
 
@@ -15,7 +15,7 @@ const MOST_COMPLAINTS: usize = 32;
 
 /// One buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Buffer {
+pub struct EngineBuffer {
     pub place: BufferPlace,
     pub kind: BufferKind,
     pub bytes: Bytes,
@@ -26,7 +26,7 @@ pub struct Buffer {
 /// The memory in a log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Transcript {
-    buffers: Vec<Buffer>,
+    buffers: Vec<EngineBuffer>,
     complaints: Vec<String>,
     parts: u32,
     context: Option<u64>,
@@ -92,13 +92,13 @@ impl Transcript {
     }
 
     fn add(&mut self, place: BufferPlace, kind: BufferKind, bytes: Bytes) {
-        let buffer = Buffer {
+        let buffer = EngineBuffer {
             place,
             kind,
             bytes,
             part: self.parts,
         };
-        let same = |old: &&mut Buffer| (old.place, old.kind, old.part) == (place, kind, buffer.part);
+        let same = |old: &&mut EngineBuffer| (old.place, old.kind, old.part) == (place, kind, buffer.part);
         let again = self.buffers.iter_mut().find(same);
         // Only compute buffers are reserved again; other buffers of one kind are several.
         if let Some(old) = again.filter(|_| kind == BufferKind::Compute) {
@@ -118,13 +118,13 @@ impl Transcript {
         self.reserved || self.ready
     }
 
-    pub fn buffers(&self) -> &[Buffer] {
+    pub fn buffers(&self) -> &[EngineBuffer] {
         &self.buffers
     }
 
     /// The sum of the buffers of one purpose in one place.
     pub fn sum(&self, place: BufferPlace, kind: BufferKind) -> Bytes {
-        let of = |buffer: &&Buffer| (buffer.place, buffer.kind) == (place, kind);
+        let of = |buffer: &&EngineBuffer| (buffer.place, buffer.kind) == (place, kind);
         self.buffers.iter().filter(of).map(|buffer| buffer.bytes).sum()
     }
 

@@ -1,7 +1,9 @@
-//! Pool demand of ik_llama.cpp alone: restored keys and values, partial results of latent attention, fused experts.
+//! Pool memory of operations that only ik_llama.cpp has: restored keys and values, partial results of latent
+//! attention, fused experts.
 //!
-//! Read off its sources @ 8337e4cd and checked against `data/measured/h200-ik.json`. The pool keeps the most that any depth
-//! needed. With `-amb` a shallow cache may need more than a deep one, because more heads are restored at once.
+//! The sizes were taken from its sources @ 8337e4cd and checked against `data/measured/h200-ik.json`. The
+//! pool keeps the most that any depth has needed. With `-amb`, a shallow cache may need more than a deep one,
+//! because more heads are restored at once.
 
 use plimsoll_base::Bytes;
 use plimsoll_model::{Tensor, TensorType};
@@ -22,7 +24,7 @@ const MANY_CELLS: u64 = 4096;
 const BLOCKS_OF_HEADS: u64 = 2;
 const BLOCKS_OF_VECTORS: u64 = 1;
 
-/// Latent attention of one layer to a micro-batch.
+/// Pool memory for the latent attention of one layer over a micro-batch.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LatentPool {
     pub(super) latent: LatentAttention,

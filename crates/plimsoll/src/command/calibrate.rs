@@ -1,10 +1,10 @@
-//! `plimsoll calibrate`: measurement of the CUDA context, kept for later plans.
+//! `plimsoll calibrate`: measurement of the CUDA context's memory, stored for later plans.
 //!
-//! The engine of `serve` runs a tiny model on one card of each kind. The driver reports what the process
-//! holds. Less what the process asked for, as counted by guard, that is the context with its modules and
-//! graphs. Guard also measures the context at the moment it is opened. Memory that a prompt adds, less the
-//! run-time pool, is the first use of cuBLAS. Exits 0 if every kind of card was measured, 1 if one was not, 2
-//! if there is nothing to measure.
+//! It runs a tiny model on one card of each kind, with the engine that `serve` would use. The memory of
+//! context, modules and graphs is the driver's figure for the process minus the process's own requests, which
+//! guard (the preloaded library) counts. Guard also measures the context when it is opened. The memory that a
+//! first prompt adds, minus the run-time pool, is cuBLAS's. Exits 0 if every kind of card was measured, 1 if
+//! one was not, 2 if there is nothing to measure.
 
 mod measure;
 mod subject;
@@ -24,9 +24,9 @@ use serde::Serialize;
 use tokio::runtime;
 use tokio::task::LocalSet;
 
-use self::measure::{MeasureError, Rig};
+use self::measure::{MeasureError, MeasuringSetup};
 
-use crate::report::{Report, print_as, status};
+use crate::report::{ErrorReport, print_as, status};
 
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
@@ -58,20 +58,20 @@ struct Calibration {
     written: Option<PathBuf>,
 }
 
-/// A kind of card that was not measured.
+/// A kind of card that could not be measured, with the reason.
 #[derive(Debug, Serialize)]
 struct Failed {
     card: String,
     why: String,
 }
 
-pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Report> {
+pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, ErrorReport> {
     let place = arguments
         .write
         .clone()
         .or_else(contexts::place)
         .ok_or_else(|| {
-            Report::input(Report::new(
+            ErrorReport::input(ErrorReport::new(
                 "no place to keep the table: neither XDG_CONFIG_HOME nor HOME is set\nhint: name a file with --write",
             ))
         })?;
@@ -81,7 +81,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Report> {
     let runtime = runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .map_err(Report::of("cannot start"))?;
+        .map_err(ErrorReport::of("cannot start"))?;
     let mut calibration = LocalSet::new().block_on(&runtime, calibrated(arguments))?;
     // A run without any result keeps the old table, whose values may still be right.
     if !calibration.contexts.is_empty() {
@@ -92,23 +92,23 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Report> {
     Ok(status(calibration.failures.is_empty()))
 }
 
-async fn calibrated(arguments: &Arguments) -> Result<Calibration, Report> {
+async fn calibrated(arguments: &Arguments) -> Result<Calibration, ErrorReport> {
     let sampler = Sampler::start()?;
     let machine = sampler.machine().await.ok_or_else(|| {
-        Report::new("the driver did not list its cards\nhint: check that `nvidia-smi` works")
+        ErrorReport::new("the driver did not list its cards\nhint: check that `nvidia-smi` works")
     })?;
     let cards = kinds(&machine);
     if cards.is_empty() {
         let notes: String = machine.notes.iter().map(|note| format!(": {note}")).collect();
-        return Err(Report::input(Report::new(format!(
+        return Err(ErrorReport::input(ErrorReport::new(format!(
             "there is no card to measure{notes}\nhint: run it where the engine will run, with NVIDIA's driver; without it `plan` takes published values"
         ))));
     }
     // The size of a context depends on the driver version, so an entry without one could never be matched.
-    let driver = machine.driver.clone().ok_or_else(|| Report::new("cannot read the driver's version, and nothing is saved without it\nhint: check that `nvidia-smi` works"))?;
-    let program = reachable(engine::find(arguments.engine.as_deref()).map_err(Report::input)?)?;
+    let driver = machine.driver.clone().ok_or_else(|| ErrorReport::new("cannot read the driver's version, and nothing is saved without it\nhint: check that `nvidia-smi` works"))?;
+    let program = reachable(engine::find(arguments.engine.as_deref()).map_err(ErrorReport::input)?)?;
     let identity = engine::identify(&program)?;
-    let rig = Rig::new(
+    let rig = MeasuringSetup::new(
         program,
         identity.engine,
         library::GUARD.find()?,
@@ -162,10 +162,10 @@ fn kinds(machine: &Machine) -> Vec<&Card> {
     kinds
 }
 
-fn reachable(program: EngineProgram) -> Result<EngineProgram, Report> {
+fn reachable(program: EngineProgram) -> Result<EngineProgram, ErrorReport> {
     // A static or set-user-ID program ignores LD_PRELOAD, so guard would count nothing in it.
     match unreachable(&program.path) {
-        Some(why) => Err(Report::input(Report::new(format!(
+        Some(why) => Err(ErrorReport::input(ErrorReport::new(format!(
             "the engine {} cannot be counted: {why}\nhint: name another with --engine",
             program.path.display()
         )))),

@@ -1,8 +1,9 @@
 //! `plimsoll doctor`: diagnosis of a log, a program, a process or the machine.
 //!
-//! DECISION: four subjects, one verdict. A log, a program that is run, a running process and the machine each
-//! become evidence for the `doctor` crate. The rules that judge a dead engine of `serve` give the verdict,
-//! printed as a tree or as `plimsoll.diagnosis/1`. The verdict is on stdout, everything else on stderr.
+//! DECISION: all four subjects lead to one kind of verdict. A log, a program that is run, a running process
+//! or the machine is turned into evidence for the `doctor` crate. The rules that diagnose a dead engine in
+//! `serve` give the verdict, printed as a tree or as `plimsoll.diagnosis/1`. The verdict is on stdout,
+//! everything else on stderr.
 
 mod log;
 mod machine;
@@ -20,7 +21,7 @@ use plimsoll_doctor::{Diagnosis, LineSource, LogReader, diagnose};
 use plimsoll_probe::sysroot::Sysroot;
 use serde_json::Value;
 
-use crate::report::{Report, print_as};
+use crate::report::{ErrorReport, print_as};
 
 /// Exit status if no rule matches the log.
 const NOTHING_KNOWN: u8 = 3;
@@ -68,12 +69,14 @@ struct Findings {
     status: Option<ExitCode>,
 }
 
-pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Report> {
+pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, ErrorReport> {
     let mut findings = match (&arguments.log, arguments.pid) {
         (Some(path), _) => log::read(path, arguments.sysroot.as_deref())?,
         (None, Some(pid)) => process::look(pid)?,
         (None, None) if !arguments.command.is_empty() => program::watch(&arguments.command)?,
-        (None, None) => machine::look(&Sysroot::of(arguments.sysroot.as_deref()).map_err(Report::input)?),
+        (None, None) => {
+            machine::look(&Sysroot::of(arguments.sysroot.as_deref()).map_err(ErrorReport::input)?)
+        }
     };
     for text in &arguments.context {
         findings.reader.feed(LineSource::Context, text.as_bytes());
@@ -99,7 +102,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Report> {
     Ok(findings.status.unwrap_or(verdict))
 }
 
-fn shown_as_json(diagnosis: &Diagnosis, seen: &[Reason]) -> Result<Value, Report> {
+fn shown_as_json(diagnosis: &Diagnosis, seen: &[Reason]) -> Result<Value, ErrorReport> {
     let mut json = serde_json::to_value(diagnosis)?;
     if let (Value::Object(fields), false) = (&mut json, seen.is_empty()) {
         // Left out when empty, so that the JSON of a log is the same as that of `serve`.

@@ -1,4 +1,4 @@
-//! `plimsoll engine`: engines on this machine, and the installation of one for the CPU.
+//! `plimsoll engine`: list of the engines on this machine, and installation of one for the CPU.
 
 use std::io::Write;
 use std::path::Path;
@@ -6,11 +6,11 @@ use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 use plimsoll_launch::engine;
-use plimsoll_launch::engine::{EngineOrigin, EngineProgram, Home, InstallStep, RELEASE};
+use plimsoll_launch::engine::{EngineHome, EngineOrigin, EngineProgram, InstallStep, RELEASE};
 use serde::Serialize;
 use serde_json::json;
 
-use crate::report::{Report, print, print_as};
+use crate::report::{ErrorReport, print, print_as};
 
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
@@ -40,7 +40,7 @@ enum Verb {
     },
 }
 
-pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Report> {
+pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, ErrorReport> {
     match arguments.verb {
         Verb::Install { json } => install(json)?,
         Verb::List { json } => list(json)?,
@@ -49,20 +49,20 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Report> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn install(json: bool) -> Result<(), Report> {
+fn install(json: bool) -> Result<(), ErrorReport> {
     // Steps go to stderr: stdout carries only the path, so that `$(plimsoll engine install)` works.
-    let program = engine::install(&Home::from_environment()?, |step| {
+    let program = engine::install(&EngineHome::from_environment()?, |step| {
         report(step, &mut anstream::stderr())
     })?;
     show_path(&program, json)
 }
 
-fn path(json: bool) -> Result<(), Report> {
+fn path(json: bool) -> Result<(), ErrorReport> {
     show_path(&engine::find(None)?, json)
 }
 
-fn list(json: bool) -> Result<(), Report> {
-    let home = Home::from_environment()?;
+fn list(json: bool) -> Result<(), ErrorReport> {
+    let home = EngineHome::from_environment()?;
     // The order in which `find` looks, so the first line of the list is the engine that would be used.
     let found: Vec<_> = [engine::on_search_path(), engine::installed(&home)]
         .into_iter()
@@ -95,7 +95,7 @@ pub(super) fn report(step: InstallStep, to: &mut impl Write) {
     };
 }
 
-fn show_path(program: &EngineProgram, json: bool) -> Result<(), Report> {
+fn show_path(program: &EngineProgram, json: bool) -> Result<(), ErrorReport> {
     match json {
         // Asked for its version only where that is printed.
         true => print_as(true, &Row::of(program), String::new),
@@ -103,7 +103,7 @@ fn show_path(program: &EngineProgram, json: bool) -> Result<(), Report> {
     }
 }
 
-/// One engine of the listing.
+/// One engine of the list.
 #[derive(Serialize)]
 struct Row<'a> {
     path: &'a Path,

@@ -1,9 +1,10 @@
-//! `plimsoll exec-child`: the trampoline between the launcher and an engine (hidden).
+//! `plimsoll exec-child`: trampoline that sets the parent-death signal and then becomes the engine (hidden
+//! command).
 //!
 //! A process can set the parent-death signal only for itself, between fork and exec, where safe Rust cannot
-//! run code. The launcher therefore starts this program, which sets the signal and then becomes the engine.
-//! The setting survives exec. A parent that died before that moment sends no signal any more, so its process
-//! id is checked afterwards.
+//! run code. So the launcher starts this program, which sets the signal and then executes the engine; the
+//! setting survives exec. If the parent died before the signal was set, the signal never arrives, so the
+//! parent's process id is checked afterwards.
 
 use std::ffi::OsString;
 use std::io::Write;

@@ -1,8 +1,7 @@
-//! `plimsoll plan`: memory of a model on each card, and whether it fits. Opens no GPU; starts an engine only
-//! for `--exact`.
+//! `plimsoll plan`: memory of a model on each card, and whether it fits.
 //!
-//! Exits 0 if the model fits, 1 if it does not, 2 for bad input. The plan is on stdout, everything else on
-//! stderr.
+//! It opens no GPU and starts an engine only for `--exact`. Exits 0 if the model fits, 1 if it does not, 2
+//! for bad input. The plan is on stdout, everything else on stderr.
 
 pub(crate) mod check;
 mod exact;
@@ -13,14 +12,14 @@ use std::process::ExitCode;
 
 use clap::Args;
 use plimsoll_base::{Bytes, Card, CardId};
-use plimsoll_flags::{ModelParams, Options, Program};
+use plimsoll_flags::{ModelParams, Options, ProgramKind};
 use plimsoll_model::{Dialect, Model};
-use plimsoll_planner::{Engine, EngineKind, MeasuredContext, Plan, PlanRequest};
+use plimsoll_planner::{EngineBuild, EngineKind, MeasuredContext, Plan, PlanRequest};
 use plimsoll_probe::contexts;
 use plimsoll_probe::headers::read_model;
 
 use self::exact::ExactQuery;
-use crate::report::{Report, print_as, status, write_file};
+use crate::report::{ErrorReport, print_as, status, write_file};
 use crate::screen;
 
 #[derive(Debug, Args)]
@@ -56,10 +55,10 @@ pub(crate) struct Arguments {
     /// Engine, with its build if known: llama.cpp, llama.cpp@10605, ik_llama.cpp. By default llama.cpp, or the engine that
     /// --exact asks
     #[arg(long, value_parser = engine)]
-    engine: Option<Engine>,
+    engine: Option<EngineBuild>,
     /// Program of the engine that will run: llama-server, llama-fit-params, llama-cli, library
     #[arg(long, default_value = "llama-server", value_parser = program)]
-    program: Program,
+    program: ProgramKind,
     /// Ask the engine itself, without a GPU: the named llama-server, or the one that `serve` would use; with
     /// --check the running one
     #[arg(long, value_name = "ENGINE", num_args = 0..=1, require_equals = true)]
@@ -73,11 +72,11 @@ pub(crate) struct Arguments {
 }
 
 /// Plans. Every failure is a fault of the input, since a plan depends on nothing else.
-pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Report> {
-    planned(arguments).map_err(Report::input)
+pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, ErrorReport> {
+    planned(arguments).map_err(ErrorReport::input)
 }
 
-fn planned(arguments: &Arguments) -> Result<ExitCode, Report> {
+fn planned(arguments: &Arguments) -> Result<ExitCode, ErrorReport> {
     if let Some(target) = &arguments.check {
         return check::run(arguments, target);
     }
@@ -123,7 +122,12 @@ fn planned(arguments: &Arguments) -> Result<ExitCode, Report> {
 const POINTS: u64 = 64;
 
 /// The plan as a page, with the planned memory of every context on the slider.
-fn page(arguments: &Arguments, options: &Options, plan: &Plan, cards: &[Card]) -> Result<String, Report> {
+fn page(
+    arguments: &Arguments,
+    options: &Options,
+    plan: &Plan,
+    cards: &[Card],
+) -> Result<String, ErrorReport> {
     let wish = options.wish(arguments.program)?;
     let models = Models::read(&wish, arguments.engine())?;
     let request = models.request(&wish, arguments.engine(), arguments.program, cards);
@@ -139,8 +143,8 @@ fn page(arguments: &Arguments, options: &Options, plan: &Plan, cards: &[Card]) -
 }
 
 impl Arguments {
-    fn engine(&self) -> Engine {
-        self.engine.unwrap_or(Engine::LLAMA_CPP)
+    fn engine(&self) -> EngineBuild {
+        self.engine.unwrap_or(EngineBuild::LLAMA_CPP)
     }
 
     /// The cards as seen by a program that is held to a budget.
@@ -152,7 +156,7 @@ impl Arguments {
     }
 
     /// The described cards, else the ones that `others` returns.
-    fn described_or(&self, others: impl FnOnce() -> Vec<Card>) -> Result<Vec<Card>, Report> {
+    fn described_or(&self, others: impl FnOnce() -> Vec<Card>) -> Result<Vec<Card>, ErrorReport> {
         let cards = if self.cards.is_empty() {
             others()
         } else {
@@ -168,27 +172,27 @@ impl Arguments {
 /// Plans the memory of an engine with these flags on these cards.
 pub(super) fn made(
     words: &[String],
-    engine: Engine,
-    program: Program,
+    engine: EngineBuild,
+    program: ProgramKind,
     cards: &[Card],
-) -> Result<Plan, Report> {
+) -> Result<Plan, ErrorReport> {
     wished(&Options::from_argv(words)?.wish(program)?, engine, program, cards)
 }
 
 /// The same for flags that have been read.
 pub(super) fn wished(
     wish: &ModelParams,
-    engine: Engine,
-    program: Program,
+    engine: EngineBuild,
+    program: ProgramKind,
     cards: &[Card],
-) -> Result<Plan, Report> {
+) -> Result<Plan, ErrorReport> {
     let models = Models::read(wish, engine)?;
     Ok(plimsoll_planner::plan(
         &models.request(wish, engine, program, cards),
     )?)
 }
 
-/// The models that a wish names, read by their headers, and the measured sizes of contexts.
+/// The models that the flags name, read from their headers, and the measured sizes of contexts.
 struct Models {
     main: Model,
     draft: Option<Model>,
@@ -200,8 +204,8 @@ impl Models {
     fn request<'a>(
         &'a self,
         wish: &'a ModelParams,
-        engine: Engine,
-        program: Program,
+        engine: EngineBuild,
+        program: ProgramKind,
         cards: &'a [Card],
     ) -> PlanRequest<'a> {
         PlanRequest {
@@ -216,7 +220,7 @@ impl Models {
         }
     }
 
-    fn read(wish: &ModelParams, engine: Engine) -> Result<Self, Report> {
+    fn read(wish: &ModelParams, engine: EngineBuild) -> Result<Self, ErrorReport> {
         let dialect = match engine.kind {
             EngineKind::LlamaCpp => Dialect::Ggml,
             EngineKind::IkLlamaCpp => Dialect::Ik,
@@ -225,11 +229,9 @@ impl Models {
         Ok(Self {
             // The draft model and the projector are on the same cards, and often decide whether the whole
             // fits.
-            main: read(
-                wish.model
-                    .as_ref()
-                    .ok_or_else(|| Report::new("no model is given\nhint: plimsoll plan -- -m model.gguf"))?,
-            )?,
+            main: read(wish.model.as_ref().ok_or_else(|| {
+                ErrorReport::new("no model is given\nhint: plimsoll plan -- -m model.gguf")
+            })?)?,
             draft: wish.draft_model.as_ref().map(read).transpose()?,
             projector: wish.projector.as_ref().map(read).transpose()?,
             contexts: contexts::measured(),
@@ -238,7 +240,7 @@ impl Models {
 }
 
 /// The described cards, else those of this machine, else its host memory.
-fn cards(described: &[Card]) -> Result<Vec<Card>, Report> {
+fn cards(described: &[Card]) -> Result<Vec<Card>, ErrorReport> {
     if !described.is_empty() {
         return Ok(told_apart(described));
     }
@@ -250,8 +252,8 @@ fn cards(described: &[Card]) -> Result<Vec<Card>, Report> {
     machine.host.map(|host| vec![host]).ok_or_else(no_card)
 }
 
-fn no_card() -> Report {
-    Report::new(
+fn no_card() -> ErrorReport {
+    ErrorReport::new(
         "this machine shows no card, and the host's memory cannot be read\nhint: describe a card with --card",
     )
 }
@@ -275,7 +277,7 @@ fn told_apart(described: &[Card]) -> Vec<Card> {
     cards
 }
 
-fn engine(text: &str) -> Result<Engine, String> {
+fn engine(text: &str) -> Result<EngineBuild, String> {
     let (name, build) = text
         .split_once('@')
         .map_or((text, None), |(name, build)| (name, Some(build)));
@@ -291,17 +293,17 @@ fn engine(text: &str) -> Result<Engine, String> {
             .parse()
             .map_err(|_| format!("`{build}` is no build; write llama.cpp@10605"))
     };
-    Ok(Engine {
+    Ok(EngineBuild {
         kind,
         build: build.map(number).transpose()?,
     })
 }
 
-fn program(name: &str) -> Result<Program, String> {
-    Program::from_name(name).ok_or_else(|| {
+fn program(name: &str) -> Result<ProgramKind, String> {
+    ProgramKind::from_name(name).ok_or_else(|| {
         format!(
             "`{name}` is no program whose memory is known; known are {}",
-            Program::NAMES
+            ProgramKind::NAMES
         )
     })
 }

@@ -1,10 +1,11 @@
-//! `plimsoll pool`: replay of allocation traces over allocator policies, and advice. Needs no card.
+//! `plimsoll pool`: replay of recorded allocations under several allocator policies, and advice. It needs no
+//! GPU.
 
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 
-use crate::report::Report;
+use crate::report::ErrorReport;
 
 mod advise;
 mod generate;
@@ -28,7 +29,7 @@ enum Verb {
     Advise(advise::Arguments),
 }
 
-pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Report> {
+pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, ErrorReport> {
     match &arguments.verb {
         Verb::Replay(arguments) => replay::run(arguments),
         Verb::Gen(arguments) => generate::run(arguments),

@@ -1,7 +1,8 @@
 //! `plimsoll reclaim`: memory that can be allocated on a unified-memory machine, and the least intrusive
 //! steps that free more.
 //!
-//! Exits 0 if there is enough (with `--dry-run`: if there would be), 1 if there is not, 2 for bad input.
+//! Exits 0 if there is enough memory (with `--dry-run`: if there would be), 1 if there is not, 2 for bad
+//! input.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -12,14 +13,14 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use plimsoll_base::Bytes;
 use plimsoll_config::Launch;
 use plimsoll_flags::ProgramKind;
-use plimsoll_host::{Gate, ReclaimGoal, StepVerdict};
+use plimsoll_host::{AllowanceGate, ReclaimGoal, StepVerdict};
 use plimsoll_probe::sysroot::Sysroot;
 use plimsoll_reclaim::{
     NeighbourSelection, ReclaimOutcome, ReclaimRequest, RootSteps, files_of, reclaim, unit,
 };
 use plimsoll_serve::Config;
 
-use crate::report::{Report, print, print_as, status};
+use crate::report::{ErrorReport, print, print_as, status};
 
 mod card;
 mod json;
@@ -51,7 +52,7 @@ pub(crate) struct Arguments {
     /// Memory that the driver allocates from: free now, or available to the kernel. By default what is known
     /// of this machine's driver
     #[arg(long, value_name = "WHICH", value_parser = gate())]
-    gate: Option<Gate>,
+    gate: Option<AllowanceGate>,
     /// Helper for the steps that need root: sudo without a password, or the systemd unit of --print-unit
     #[arg(long, value_name = "HELPER", value_parser = helper())]
     with: Option<RootSteps>,
@@ -69,7 +70,7 @@ pub(crate) struct Arguments {
     print_unit: bool,
 }
 
-pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Report> {
+pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, ErrorReport> {
     // First, because the unit may be printed on a machine that only builds an image.
     if arguments.print_unit {
         print(unit())?;
@@ -79,9 +80,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Report> {
     if let Some(card) = &arguments.card {
         return card::run(arguments, card);
     }
-    let tree = Sysroot::of(arguments.sysroot.as_deref()).map_err(Report::input)?;
-    let wish = arguments.wish().map_err(Report::input)?;
-    let outcome = reclaim(&tree, &wish).map_err(Report::input)?;
+    let tree = Sysroot::of(arguments.sysroot.as_deref()).map_err(ErrorReport::input)?;
+    let wish = arguments.wish().map_err(ErrorReport::input)?;
+    let outcome = reclaim(&tree, &wish).map_err(ErrorReport::input)?;
     print_as(arguments.json, &json::answer(&wish, &outcome), || {
         text::told(&wish, &outcome)
     })?;
@@ -94,7 +95,7 @@ fn is_met(wish: &ReclaimRequest, outcome: &ReclaimOutcome) -> bool {
 }
 
 impl Arguments {
-    fn wish(&self) -> Result<ReclaimRequest, Report> {
+    fn wish(&self) -> Result<ReclaimRequest, ErrorReport> {
         let mut files: Vec<PathBuf> = self.files.iter().flat_map(|path| files_of(path)).collect();
         if let Some(config) = &self.config {
             files.extend(models_of(config)?);
@@ -133,10 +134,10 @@ impl Arguments {
     }
 }
 
-fn gate() -> impl TypedValueParser<Value = Gate> {
+fn gate() -> impl TypedValueParser<Value = AllowanceGate> {
     PossibleValuesParser::new(["free", "available"]).map(|word| match word.as_str() {
-        "free" => Gate::Free,
-        _ => Gate::Available,
+        "free" => AllowanceGate::Free,
+        _ => AllowanceGate::Available,
     })
 }
 
@@ -148,7 +149,7 @@ fn helper() -> impl TypedValueParser<Value = RootSteps> {
 }
 
 /// Existing files of all models that a configuration names.
-fn models_of(config: &Path) -> Result<Vec<PathBuf>, Report> {
+fn models_of(config: &Path) -> Result<Vec<PathBuf>, ErrorReport> {
     let mut files = Vec::new();
     for entry in Config::read(config)?.roster.models {
         let options = match entry.launch {
@@ -159,7 +160,7 @@ fn models_of(config: &Path) -> Result<Vec<PathBuf>, Report> {
         let wish = options
             .map(|options| options.wish(ProgramKind::LlamaServer))
             .transpose();
-        let wish = wish.map_err(|error| Report::new(format!("{}: {error}", entry.name)))?;
+        let wish = wish.map_err(|error| ErrorReport::new(format!("{}: {error}", entry.name)))?;
         let model = wish.and_then(|wish| wish.model).map(PathBuf::from);
         files.extend(
             model

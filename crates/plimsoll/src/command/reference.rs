@@ -1,6 +1,6 @@
 //! `plimsoll reference`: man pages, completions and the schema of the configuration (hidden).
 //!
-//! `cargo xtask docs` writes them into `docs/reference`, and fails in CI where they are stale.
+//! `cargo xtask docs` writes them into `docs/reference`; CI fails if they are out of date.
 
 use std::process::ExitCode;
 
@@ -8,36 +8,36 @@ use clap::{Args, CommandFactory, ValueEnum};
 use clap_complete::Shell;
 
 use super::Cli;
-use crate::report::{Report, print};
+use crate::report::{ErrorReport, print};
 
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// Document to print
-    document: Document,
+    /// ReferenceDocument to print
+    document: ReferenceDocument,
     /// Shell of the completions, or subcommand of the man page
     name: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
-enum Document {
+enum ReferenceDocument {
     Man,
     Completions,
     Schema,
 }
 
-pub(super) fn run(arguments: &Arguments) -> Result<ExitCode, Report> {
+pub(super) fn run(arguments: &Arguments) -> Result<ExitCode, ErrorReport> {
     let name = arguments.name.as_deref().unwrap_or_default();
     let document = match arguments.document {
-        Document::Man => man(name)?,
-        Document::Completions => completions(name)?,
-        Document::Schema => plimsoll_config::schema().into_bytes(),
+        ReferenceDocument::Man => man(name)?,
+        ReferenceDocument::Completions => completions(name)?,
+        ReferenceDocument::Schema => plimsoll_config::schema().into_bytes(),
     };
     print(document)?;
     Ok(ExitCode::SUCCESS)
 }
 
 /// Renders the man page of a subcommand, or of the program where `name` is empty.
-fn man(name: &str) -> Result<Vec<u8>, Report> {
+fn man(name: &str) -> Result<Vec<u8>, ErrorReport> {
     let mut program = Cli::command();
     // clap fills in the full name of a subcommand only here; without it the page says `engine` alone.
     program.build();
@@ -47,7 +47,7 @@ fn man(name: &str) -> Result<Vec<u8>, Report> {
             let found = program.find_subcommand(name);
             found
                 .ok_or_else(|| {
-                    Report::input(Report::new(format!(
+                    ErrorReport::input(ErrorReport::new(format!(
                         "there is no subcommand `{name}`; `plimsoll --help` lists them"
                     )))
                 })?
@@ -60,11 +60,11 @@ fn man(name: &str) -> Result<Vec<u8>, Report> {
     Ok(page)
 }
 
-fn completions(name: &str) -> Result<Vec<u8>, Report> {
+fn completions(name: &str) -> Result<Vec<u8>, ErrorReport> {
     // Parsed here and not by clap, because the same argument names a subcommand for `man`.
     let shell: Shell = name.parse().map_err(|_| {
-        Report::input(Report::new(format!(
-            "there is no shell `{name}`; write bash, zsh, fish, elvish or powershell"
+        ErrorReport::input(ErrorReport::new(format!(
+            "`{name}` is not a supported shell; write bash, zsh, fish, elvish or powershell"
         )))
     })?;
     let mut script = Vec::new();

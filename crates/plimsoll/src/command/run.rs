@@ -1,13 +1,14 @@
-//! `plimsoll run`: execution of an unmodified program under guard.
+//! `plimsoll run`: execution of an unmodified program under guard, the preloaded library that limits GPU
+//! memory.
 //!
 //! DECISION: `plimsoll run -- CMD` behaves like `CMD` alone. The program runs in the same process group with
-//! the same stdin, stdout and stderr. Signals are passed on to it. Its exit code becomes ours, and a signal
-//! that killed it kills us too, as with `timeout`. Our own failures have the codes of `env`: 125 for a
-//! failure of plimsoll, 126 for a program that cannot be executed, 127 for one that does not exist. Our own
-//! lines go to stderr at the end, one for each card.
+//! the same stdin, stdout and stderr, and signals are passed on to it. `plimsoll run` ends with the program's
+//! exit code, or by the signal that killed the program, as `timeout` does. Failures of its own have the exit
+//! codes of `env`: 125 for a failure of plimsoll, 126 for a program that cannot be executed, 127 for one that
+//! does not exist. It prints its own lines at the end, on stderr, one for each card.
 //!
 //! With `--card` the program sees only those cards. `--strict-cards` and `--report-cards` leave the others
-//! visible: a context on a hidden card could not be observed.
+//! visible, because a context on a hidden card could not be observed.
 
 pub(super) mod cards;
 pub(super) mod child;
@@ -38,7 +39,7 @@ use self::need::Need;
 use self::summary::RunSummary;
 use super::rungs::OomLadder;
 
-use crate::report::{Report, write_file};
+use crate::report::{ErrorReport, write_file};
 
 /// Exit statuses of `env` and `timeout` for their own failures.
 const OWN_FAILURE: u8 = 125;
@@ -85,23 +86,23 @@ pub(crate) struct Arguments {
     command: Vec<OsString>,
 }
 
-pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Report> {
+pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, ErrorReport> {
     ran(arguments).map_err(own_failure)
 }
 
 /// The failure with its status as `env` has it. Failures to start the program carry 126 and 127 already.
-pub(super) fn own_failure(error: Report) -> Report {
+pub(super) fn own_failure(error: ErrorReport) -> ErrorReport {
     match error.status() {
         NOT_EXECUTABLE | NOT_FOUND => error,
         _ => error.with_status(OWN_FAILURE),
     }
 }
 
-fn ran(arguments: &Arguments) -> Result<ExitCode, Report> {
+fn ran(arguments: &Arguments) -> Result<ExitCode, ErrorReport> {
     let runtime = runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .map_err(Report::of("cannot wait for the program"))?;
+        .map_err(ErrorReport::of("cannot wait for the program"))?;
     let (summary, end) = runtime.block_on(guarded(arguments))?;
     // Before the report: a report that cannot be written must not cost the user the summary.
     summary.print();
@@ -113,11 +114,11 @@ fn ran(arguments: &Arguments) -> Result<ExitCode, Report> {
 }
 
 /// Runs the program to its end.
-async fn guarded(arguments: &Arguments) -> Result<(RunSummary<'_>, ChildEnd), Report> {
+async fn guarded(arguments: &Arguments) -> Result<(RunSummary<'_>, ChildEnd), ErrorReport> {
     // The likely failures come first, before a folder is made and a program started.
     let library = library::GUARD.find()?;
     let (program, rest) = program(&arguments.command)?;
-    let folder = OwnedFolder::create(PAGES).map_err(Report::of(NO_FOLDER))?;
+    let folder = OwnedFolder::create(PAGES).map_err(ErrorReport::of(NO_FOLDER))?;
     let plans = arguments.rungs.wish().is_to_be_planned();
     // NVML is asked while the program starts. Only named cards, or a plan, have to wait for its answer.
     let sampler = Sampler::start()?;
@@ -183,7 +184,7 @@ async fn guarded(arguments: &Arguments) -> Result<(RunSummary<'_>, ChildEnd), Re
 }
 
 /// Splits a command into the program, as `execvp` would find it, and its arguments.
-pub(super) fn program(command: &[OsString]) -> Result<(PathBuf, &[OsString]), Report> {
+pub(super) fn program(command: &[OsString]) -> Result<(PathBuf, &[OsString]), ErrorReport> {
     let (name, rest) = match command.split_first() {
         Some((name, rest)) => (Path::new(name), rest),
         None => (Path::new(""), command),
@@ -191,7 +192,7 @@ pub(super) fn program(command: &[OsString]) -> Result<(PathBuf, &[OsString]), Re
     let found = find_program(name, None, std::env::var_os("PATH").as_deref());
     let found = found.map_err(|error| {
         let is_missing = matches!(error, LaunchError::FindProgram { .. });
-        Report::from(error).with_status(if is_missing { NOT_FOUND } else { NOT_EXECUTABLE })
+        ErrorReport::from(error).with_status(if is_missing { NOT_FOUND } else { NOT_EXECUTABLE })
     })?;
     Ok((found, rest))
 }
@@ -271,12 +272,12 @@ fn show_cards(environment: &mut Environment, arguments: &Arguments, chosen: &[Ch
 }
 
 /// Makes a path absolute, because the program may change its folder before it writes.
-fn whole(path: &Path) -> Result<PathBuf, Report> {
+fn whole(path: &Path) -> Result<PathBuf, ErrorReport> {
     std::path::absolute(path)
-        .map_err(|error| Report::new(format!("`{}` is no path: {error}", path.display())))
+        .map_err(|error| ErrorReport::new(format!("`{}` is no path: {error}", path.display())))
 }
 
-/// Prints one line on stderr; a closed stderr is no failure.
+/// Prints one line on stderr; a closed stderr is ignored.
 fn say(line: &str) {
     use io::Write;
     // The prefix separates our lines from those of the program, which shares stderr.

@@ -18,7 +18,7 @@ use plimsoll_serve::{ConfigCheck, Daemon, DaemonError, Setup};
 use tokio::runtime::{self, LocalOptions};
 
 use super::rungs::{OomLadder, words};
-use crate::report::{Report, print, status};
+use crate::report::{ErrorReport, print, status};
 
 const MORE: &str = "\
 Example: plimsoll serve plimsoll.toml --card name=H200,total=80GiB
@@ -81,7 +81,7 @@ pub(crate) struct Arguments {
     rungs: OomLadder,
 }
 
-pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Report> {
+pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, ErrorReport> {
     let setup = Setup {
         config: arguments.config,
         listen: arguments.listen,
@@ -112,12 +112,12 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Report> {
 }
 
 /// A failure of the daemon; the configuration and an address that anyone reaches are input.
-pub(super) fn of_daemon(error: DaemonError) -> Report {
+pub(super) fn of_daemon(error: DaemonError) -> ErrorReport {
     let is_input = matches!(
         error,
         DaemonError::Config(_) | DaemonError::Listen(Listen::Exposed(_))
     );
-    Report::from(error).with_status(if is_input { 2 } else { 1 })
+    ErrorReport::from(error).with_status(if is_input { 2 } else { 1 })
 }
 
 /// Prints one line for each card and each model on stdout.
@@ -164,18 +164,18 @@ fn fix_allocator_thresholds() {
     again.arg0(arguments.next().unwrap_or_else(|| "plimsoll".into()));
     // Without the restart the daemon works too, but keeps more memory.
     let error = again.args(arguments).envs(THRESHOLDS).exec();
-    tracing::debug!("the allocator's thresholds stay as they are: {error}");
+    tracing::debug!("the allocator's thresholds are unchanged: {error}");
 }
 
 /// Runs the daemon's one thread.
 ///
 /// DECISION: a local runtime instead of a `LocalSet`. In a `LocalSet` every wake-up of a task also writes to
 /// the reactor's eventfd, and a small request took 20 µs longer.
-pub(super) fn on_one_thread<T>(work: impl Future<Output = Result<T, Report>>) -> Result<T, Report> {
+pub(super) fn on_one_thread<T>(work: impl Future<Output = Result<T, ErrorReport>>) -> Result<T, ErrorReport> {
     let runtime = runtime::Builder::new_current_thread()
         .enable_all()
         .build_local(LocalOptions::default())
-        .map_err(Report::of("cannot start the runtime"))?;
+        .map_err(ErrorReport::of("cannot start the runtime"))?;
     runtime.block_on(work)
 }
 

@@ -1,7 +1,8 @@
-//! `plimsoll soak`: load on a server to find memory leaks; `--beside` starts a second program beside it.
+//! `plimsoll soak`: load test of a server that finds memory leaks; `--beside` runs a second program on the
+//! same card.
 //!
-//! Exits 0 if no leak was found, 1 if one was found or the load broke off, 2 for bad input. The report is on
-//! stdout, progress on stderr.
+//! Exits 0 if no leak was found, 1 if one was found or the load stopped early, 2 for bad input. The report is
+//! on stdout, progress on stderr.
 
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
@@ -10,15 +11,16 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use plimsoll_lab::load::{
-    Beside, Figures, LoadTarget, Round, SoakLimit, SoakSettings, State, Target, WordLength, soak, stopped,
+    Beside, Figures, LoadTarget, Round, RouterState, SoakLimit, SoakSettings, Target, WordLength, soak,
+    stopped,
 };
 use plimsoll_probe::Sampler;
-use plimsoll_probe::process::Process;
+use plimsoll_probe::process::MeasuredProcess;
 use serde_json::Value;
 use tokio::runtime;
 use tokio::task::LocalSet;
 
-use crate::report::{Report, print, status, write_file};
+use crate::report::{ErrorReport, print, status, write_file};
 use crate::screen::{BesideReport, SoakReport, lasted};
 
 /// The default second program: a context, cuBLAS and 1 GiB, with ten seconds of work.
@@ -101,11 +103,11 @@ struct Rendered {
     html: String,
 }
 
-pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Report> {
+pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, ErrorReport> {
     let runtime = runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .map_err(Report::of("cannot start"))?;
+        .map_err(ErrorReport::of("cannot start"))?;
     let told = LocalSet::new().block_on(&runtime, async {
         match &arguments.beside {
             Some(command) => met(arguments, command).await,
@@ -130,7 +132,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Report> {
 }
 
 /// Runs a second program beside the server, in both orders.
-async fn met(arguments: &Arguments, command: &str) -> Result<Rendered, Report> {
+async fn met(arguments: &Arguments, command: &str) -> Result<Rendered, ErrorReport> {
     let (server, mut figures) = meet(arguments).await?;
     let settings = settings(arguments);
     let mut beside = Beside {
@@ -146,7 +148,7 @@ async fn met(arguments: &Arguments, command: &str) -> Result<Rendered, Report> {
     };
     let encounters = tokio::select! {
         encounters = beside.try_both(&server, &mut figures, &progress) => encounters?,
-        () = stopped() => return Err(Report::new("stopped by hand")),
+        () = stopped() => return Err(ErrorReport::new("stopped by hand")),
     };
     let report = BesideReport {
         target: server.target.to_string(),
@@ -162,12 +164,12 @@ async fn met(arguments: &Arguments, command: &str) -> Result<Rendered, Report> {
     })
 }
 
-async fn held(arguments: &Arguments) -> Result<Rendered, Report> {
+async fn held(arguments: &Arguments) -> Result<Rendered, ErrorReport> {
     let named = arguments.target.to_string();
     let (server, figures) = meet(arguments).await?;
     let state = match &arguments.resume {
-        Some(path) => State::resume(path, named, server.model.clone())?,
-        None => State::new(named, server.model.clone()),
+        Some(path) => RouterState::resume(path, named, server.model.clone())?,
+        None => RouterState::new(named, server.model.clone()),
     };
     let settings = settings(arguments);
     // Resumed state counts towards the limit, so the progress line shows the whole soak and not this run.
@@ -188,11 +190,11 @@ async fn held(arguments: &Arguments) -> Result<Rendered, Report> {
 }
 
 /// Asks the server for its models, and finds its process.
-async fn meet(arguments: &Arguments) -> Result<(LoadTarget, Figures), Report> {
+async fn meet(arguments: &Arguments) -> Result<(LoadTarget, Figures), ErrorReport> {
     let sampler = Sampler::start()?;
     // A wrong process id would show flat memory, which looks like a server without a leak.
-    if let Some(pid) = arguments.pid.filter(|pid| Process::find(*pid).is_none()) {
-        return Err(Report::new(format!(
+    if let Some(pid) = arguments.pid.filter(|pid| MeasuredProcess::find(*pid).is_none()) {
+        return Err(ErrorReport::new(format!(
             "there is no process {pid}, or it may not be read"
         )));
     }
@@ -205,8 +207,8 @@ async fn meet(arguments: &Arguments) -> Result<(LoadTarget, Figures), Report> {
         arguments.pid,
     )
     .await;
-    let server =
-        server.map_err(|failure| Report::new(format!("cannot list the models of {named}: {failure}")))?;
+    let server = server
+        .map_err(|failure| ErrorReport::new(format!("cannot list the models of {named}: {failure}")))?;
     Ok((server, Figures::new(sampler).await))
 }
 
@@ -252,7 +254,7 @@ impl Progress {
         }
     }
 
-    fn tell(&mut self, state: &State) {
+    fn tell(&mut self, state: &RouterState) {
         let every = match self.on_terminal {
             true => EVERY_ON_TERMINAL,
             false => EVERY_IN_LOG,
@@ -298,7 +300,7 @@ impl Progress {
 pub(super) fn time(text: &str) -> Result<Duration, String> {
     // Zero as a limit would end a soak before its first request.
     let time = plimsoll_config::parse_duration(text).filter(|time| !time.is_zero());
-    time.ok_or_else(|| format!("`{text}` is no time; write 500ms, 90s, 30m, 8h or 2d"))
+    time.ok_or_else(|| format!("`{text}` is not a duration; write 500ms, 90s, 30m, 8h or 2d"))
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! `plimsoll sweep`: memory and speed of a server over prompt depth, beside the plan.
+//! `plimsoll sweep`: memory and speed of a server at several prompt depths, compared with the plan.
 //!
 //! Exits 0 if every depth was answered, 1 if one was not, 2 for bad input.
 
@@ -17,7 +17,7 @@ use tokio::task::LocalSet;
 
 use super::plan::check::again;
 use super::soak::time;
-use crate::report::{Report, print_as, status, write_file};
+use crate::report::{ErrorReport, print_as, status, write_file};
 use crate::screen::{SweepPlan, SweepReport, sweep_head, sweep_row};
 
 // A bound against typing errors; the server itself refuses depths beyond its context.
@@ -54,11 +54,11 @@ pub(crate) struct Arguments {
     svg: Option<PathBuf>,
 }
 
-pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Report> {
+pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, ErrorReport> {
     let runtime = runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .map_err(Report::of("cannot start"))?;
+        .map_err(ErrorReport::of("cannot start"))?;
     let (server, sweep, planned) = LocalSet::new().block_on(&runtime, swept(arguments))?;
     let report = SweepReport {
         target: server.target.to_string(),
@@ -73,9 +73,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Report> {
     Ok(status(sweep.depths.iter().all(|depth| depth.outcome.is_ok())))
 }
 
-async fn swept(arguments: &Arguments) -> Result<(LoadTarget, Sweep, Option<SweepPlan>), Report> {
+async fn swept(arguments: &Arguments) -> Result<(LoadTarget, Sweep, Option<SweepPlan>), ErrorReport> {
     let failed =
-        |failure: LoadFailure| Report::new(format!("{} does not answer: {failure}", arguments.target));
+        |failure: LoadFailure| ErrorReport::new(format!("{} does not answer: {failure}", arguments.target));
     let sampler = Sampler::start()?;
     let server = LoadTarget::meet(
         arguments.target.clone(),
@@ -133,7 +133,7 @@ fn planned(pid: u32, build: Option<u32>) -> Option<SweepPlan> {
 
 /// Reads a depth in tokens, such as `4k`, `4096` or `128k`.
 fn depth(text: &str) -> Result<u64, String> {
-    let wrong = || format!("`{text}` is no depth; write 4k or 4096, at most {MOST_DEPTH}");
+    let wrong = || format!("`{text}` is not a depth; write 4k or 4096, at most {MOST_DEPTH}");
     let (number, scale) = match text.strip_suffix(['k', 'K']) {
         // Contexts are powers of two in every engine, so `4k` means 4096 tokens.
         Some(number) => (number, 1024),

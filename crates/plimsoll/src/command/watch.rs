@@ -1,8 +1,9 @@
-//! `plimsoll watch`: recordings of memory, of a program or of the whole machine; `watch show` reads them.
+//! `plimsoll watch`: recording of the memory of a program or of the whole machine; `watch show` displays
+//! recordings.
 //!
-//! A program is started as by `plimsoll run`, under guard if the library is found, and its exit code or
-//! signal becomes ours. A process or the machine is watched until the process ends, the time is over, or
-//! Ctrl-C is pressed.
+//! A program is started as by `plimsoll run`, under guard if the library is found, and `watch` ends with its
+//! exit code or signal. A running process or the machine is recorded until the process ends, the time limit
+//! passes, or Ctrl-C is pressed.
 
 mod show;
 
@@ -20,18 +21,18 @@ use plimsoll_probe::Sampler;
 use plimsoll_probe::folder::OwnedFolder;
 use plimsoll_probe::guard::{PAGES, Preload, preload};
 use plimsoll_probe::library::GUARD;
-use plimsoll_probe::process::{Process, command_line};
+use plimsoll_probe::process::{MeasuredProcess, command_line};
 use plimsoll_telemetry::record::Source;
 use plimsoll_wire::options::GuardOptions;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::oneshot;
 use tokio::{runtime, time};
 
-use super::run::child::{self, End};
+use super::run::child::{self, ChildEnd};
 use super::run::{own_failure, program};
 use super::soak::time as read_time;
 
-use crate::report::Report;
+use crate::report::ErrorReport;
 
 /// Interval between checks that the watched process still exists.
 const PULSE: Duration = Duration::from_millis(250);
@@ -64,14 +65,14 @@ enum Verb {
     Show(show::Arguments),
 }
 
-pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Report> {
+pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, ErrorReport> {
     if let Some(Verb::Show(arguments)) = &arguments.verb {
         return show::run(arguments);
     }
     let runtime = runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .map_err(Report::of("cannot start"))?;
+        .map_err(ErrorReport::of("cannot start"))?;
     let code = runtime.block_on(async {
         match arguments.command.is_empty() {
             true => attached(arguments).await,
@@ -86,11 +87,13 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Report> {
 }
 
 /// Watches a running process, or the machine.
-async fn attached(arguments: &Arguments) -> Result<ExitCode, Report> {
+async fn attached(arguments: &Arguments) -> Result<ExitCode, ErrorReport> {
     // Found before the recording begins; the start time guards against a reused process id.
     let process = arguments
         .pid
-        .map(|pid| Process::find(pid).ok_or_else(|| Report::new(format!("there is no process {pid}"))))
+        .map(|pid| {
+            MeasuredProcess::find(pid).ok_or_else(|| ErrorReport::new(format!("there is no process {pid}")))
+        })
         .transpose()?;
     let subject = WatchTarget {
         root: arguments.pid,
@@ -100,14 +103,14 @@ async fn attached(arguments: &Arguments) -> Result<ExitCode, Report> {
     let (mut collector, mut recording) = begin(arguments, subject, command, Vec::new()).await?;
     let end = tokio::select! {
         failed = recording.go_on(&mut collector, arguments.every) => match failed? {},
-        end = ended(process, arguments.time) => end.map_err(Report::of("cannot start"))?,
+        end = ended(process, arguments.time) => end.map_err(ErrorReport::of("cannot start"))?,
     };
     recording.end(end)?;
     Ok(ExitCode::SUCCESS)
 }
 
 /// Resolves with the reason when the recording must end.
-async fn ended(process: Option<Process>, limit: Option<Duration>) -> io::Result<&'static str> {
+async fn ended(process: Option<MeasuredProcess>, limit: Option<Duration>) -> io::Result<&'static str> {
     // Handlers instead of the default action, so that Ctrl-C still writes the end of the record.
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;
@@ -131,15 +134,16 @@ async fn ended(process: Option<Process>, limit: Option<Duration>) -> io::Result<
     Ok(tokio::select! {
         _ = interrupt.recv() => "stopped by hand",
         _ = terminate.recv() => "stopped by a signal",
-        () = over => "the time is over",
+        () = over => "the recording time is over",
         () = gone => "the process ended",
     })
 }
 
 /// Starts a program and records it to its end.
-async fn started(arguments: &Arguments) -> Result<ExitCode, Report> {
+async fn started(arguments: &Arguments) -> Result<ExitCode, ErrorReport> {
     let (path, rest) = program(&arguments.command).map_err(own_failure)?;
-    let folder = OwnedFolder::create(PAGES).map_err(Report::of("cannot make a folder for guard's pages"))?;
+    let folder =
+        OwnedFolder::create(PAGES).map_err(ErrorReport::of("cannot make a folder for guard's pages"))?;
     let (environment, notes) = guarded(&folder);
     // The collector needs the process id, and `follow` returns only at the end of the program.
     let (tell, told) = oneshot::channel();
@@ -186,7 +190,7 @@ async fn started(arguments: &Arguments) -> Result<ExitCode, Report> {
             failed = recording.go_on(&mut collector, arguments.every), if failure.is_none() => failure = failed.err(),
         }
     }
-    let end = end.unwrap_or(End::Code(0));
+    let end = end.unwrap_or(ChildEnd::Code(0));
     if let Some(failure) = failure {
         // A recording that cannot be written must not end the user's program.
         say(&failure.to_string());
@@ -199,10 +203,10 @@ async fn started(arguments: &Arguments) -> Result<ExitCode, Report> {
     Ok(end.repeat())
 }
 
-fn exit(end: End) -> Exit {
+fn exit(end: ChildEnd) -> Exit {
     match end {
-        End::Code(code) => Exit::Code(i32::from(code)),
-        End::Signal(signal) => Exit::Signal(signal),
+        ChildEnd::Code(code) => Exit::Code(i32::from(code)),
+        ChildEnd::Signal(signal) => Exit::Signal(signal),
     }
 }
 
@@ -230,7 +234,7 @@ async fn begin(
     subject: WatchTarget,
     command: Vec<String>,
     mut notes: Vec<String>,
-) -> Result<(Collector, Recording), Report> {
+) -> Result<(Collector, Recording), ErrorReport> {
     let pid = subject.root;
     let collector = Collector::open(subject, Sampler::start()?, &mut notes).await;
     // The header keeps the interval, so that a reader can tell a gap from a slow interval.

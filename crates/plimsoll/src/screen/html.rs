@@ -1,7 +1,7 @@
-//! Page of a plan: bars, memory over context, and a slider over planned contexts.
+//! HTML page of a plan: memory bars, memory over context, and a slider over planned contexts.
 //!
-//! DECISION: the page is complete without its script. It contains the bars, the charts and the table of every
-//! context. The script only switches them to another row of the same table, and computes no memory.
+//! DECISION: the page is complete without its script: it contains the bars, the charts and a table of every
+//! context. The script only switches the bars and charts to another row of that table and computes no memory.
 
 use std::fmt::Write;
 
@@ -9,8 +9,8 @@ use plimsoll_base::Bytes;
 use plimsoll_planner::fit::ContextPoint;
 use plimsoll_planner::{CardPlan, Plan, Terms};
 use plimsoll_report::{
-    BAR_WIDTH, Chart, ChartSeries, ChartShape, KeyRow, Mark, PLOT_LEFT, PLOT_WIDTH, Page, TERMS, escaped,
-    patterns,
+    BAR_WIDTH, Chart, ChartSeries, ChartShape, KeyRow, Mark, PLOT_LEFT, PLOT_WIDTH, ReportPage, TERMS,
+    escaped, patterns,
 };
 use serde_json::json;
 
@@ -20,7 +20,7 @@ const SCRIPT: &str = include_str!("script.js");
 
 /// Renders the page of a plan with its planned contexts.
 pub(crate) fn html(plan: &Plan, points: &[ContextPoint]) -> String {
-    let mut page = Page::new(&format!("{}, context {}", plan.model, plan.context));
+    let mut page = ReportPage::new(&format!("{}, context {}", plan.model, plan.context));
     page.markup(&patterns());
     head(plan, &mut page);
     // The slider needs the script, so the script shows it.
@@ -52,7 +52,7 @@ fn largest(points: &[ContextPoint]) -> u64 {
     points.last().map_or(1, |point| point.context)
 }
 
-fn head(plan: &Plan, page: &mut Page) {
+fn head(plan: &Plan, page: &mut ReportPage) {
     let build = plan
         .engine
         .build
@@ -73,7 +73,7 @@ fn head(plan: &Plan, page: &mut Page) {
     page.markup(&format!("<ul class=\"legend\">{}</ul>\n", items.concat()));
 }
 
-fn section(plan: &Plan, points: &[ContextPoint], index: usize, card: &CardPlan, page: &mut Page) {
+fn section(plan: &Plan, points: &[ContextPoint], index: usize, card: &CardPlan, page: &mut ReportPage) {
     let spare = Bytes::new(card.headroom.unsigned_abs());
     let (class, words) = match card.fits {
         true => ("yes", format!("fits: peak {}, {spare} to spare", card.peak)),

@@ -1,4 +1,5 @@
-//! Text of a plan: for each card a bar, the terms and their sources, then reasons and hints.
+//! Text output of `plimsoll plan`: for each card a bar, the memory terms and their sources, then reasons and
+//! hints.
 
 use std::fmt::{self, Write};
 

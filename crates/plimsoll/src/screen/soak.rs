@@ -1,4 +1,4 @@
-//! Report of a soak: as text, JSON and page.
+//! Report of a soak, a load test for memory leaks: as text, JSON and HTML page.
 
 use std::fmt::{self, Write};
 use std::time::Duration;
@@ -51,7 +51,7 @@ impl<'a> SoakReport<'a> {
         if self.judged.is_empty() {
             writeln!(
                 out,
-                "  no memory was seen: the server's process is not on this machine, or may not be looked at"
+                "  no memory was measured: the server's process is not on this machine, or is not readable"
             )?;
         }
         for figure in &self.judged {
@@ -143,7 +143,7 @@ impl<'a> SoakReport<'a> {
         let mut page = ReportPage::new(&format!("{} under load", state.model));
         let text = match (self.finds_a_leak(), state.broke_off) {
             (true, _) => "It leaks",
-            (false, true) => "The server does not answer any more",
+            (false, true) => "The server no longer answers",
             (false, false) => "No leak was found",
         };
         // The server's end counts as bad too, whether or not a leak caused it.
@@ -241,7 +241,7 @@ fn felt(name: &str, card: &CardStats) -> String {
     let slowed = card
         .slowed
         .iter()
-        .map(|(reason, looks)| format!("SLOWED DOWN by {reason} in {looks} of {} looks", card.looks));
+        .map(|(reason, looks)| format!("SLOWED DOWN by {reason} in {looks} of {} readings", card.looks));
     parts.extend(slowed);
     // Said explicitly: a loss of speed without throttling has its cause in the server.
     if card.slowed.is_empty() {

@@ -1,4 +1,4 @@
-//! Report of a sweep: as table, JSON and chart.
+//! Report of a sweep, memory and speed over prompt depth: as table, JSON and chart.
 
 use std::fmt::{self, Write};
 
@@ -9,9 +9,9 @@ use serde_json::{Value, json};
 
 use plimsoll_report::{Chart, charts, written};
 
-/// Figures of the plan of the server's own flags, summed over its cards.
+/// Planned memory from the server's own flags, summed over its cards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Planned {
+pub(crate) struct SweepPlan {
     pub(crate) loaded: Bytes,
     pub(crate) peak: Bytes,
     /// Context in tokens.
@@ -24,8 +24,8 @@ pub(crate) struct Planned {
     pub(crate) build: Option<u32>,
 }
 
-impl Planned {
-    /// Planned memory after a prompt of this depth: the peak less the pool for deeper prompts.
+impl SweepPlan {
+    /// Planned memory after a prompt of this depth: the peak minus the pool for deeper prompts.
     fn at(&self, tokens: u64) -> Bytes {
         // The plan's peak is at full context; each token below it saves its share of the pool.
         let deeper = self.context.saturating_sub(tokens);
@@ -40,7 +40,7 @@ pub(crate) struct SweepReport<'a> {
     pub(crate) target: String,
     pub(crate) model: &'a str,
     pub(crate) sweep: &'a Sweep,
-    pub(crate) planned: Option<Planned>,
+    pub(crate) planned: Option<SweepPlan>,
 }
 
 /// Head of the table; `sweep_row` formats each row as it arrives.
@@ -51,7 +51,7 @@ pub(crate) fn sweep_head() -> String {
     )
 }
 
-pub(crate) fn sweep_row(depth: &SweepDepth, planned: Option<Planned>) -> String {
+pub(crate) fn sweep_row(depth: &SweepDepth, planned: Option<SweepPlan>) -> String {
     let speed = |speed: Option<f64>| speed.map_or_else(|| "-".to_owned(), |speed| format!("{speed:.1}"));
     let held: Vec<String> = depth
         .held
@@ -101,7 +101,7 @@ impl SweepReport<'_> {
         }
     }
 
-    fn write_planned(&self, planned: &Planned, out: &mut String) -> fmt::Result {
+    fn write_planned(&self, planned: &SweepPlan, out: &mut String) -> fmt::Result {
         let build = planned.build.map_or_else(
             || "the newest build that is known".to_owned(),
             |build| format!("b{build}"),

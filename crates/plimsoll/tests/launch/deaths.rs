@@ -1,4 +1,4 @@
-//! How a child dies by itself, and what is then known of it.
+//! Tests of child processes that die by themselves, and of the diagnosis.
 
 use std::time::Duration;
 

@@ -1,4 +1,5 @@
-//! What the tests share: a launcher inside a runtime, specs of children, and a look at the process table.
+//! Shared setup of the launch tests: a launcher inside a runtime, descriptions of children, and the process
+//! table.
 
 use std::ffi::OsString;
 use std::future::Future;
@@ -9,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use plimsoll_base::Bytes;
 use plimsoll_launch::{
-    Child, ChildEvent, ChildSpec, Ended, Environment, Launcher, Log, Readiness, StopWay, Visible,
+    Child, ChildEnded, ChildEvent, ChildSpec, Environment, Launcher, Log, Readiness, StopWay, Visible,
     child_environment, free_port,
 };
 use tokio::sync::mpsc;
@@ -133,7 +134,7 @@ impl Running {
     }
 
     /// Waits for the end, which must be the last event.
-    pub(crate) async fn ended(&mut self) -> Ended {
+    pub(crate) async fn ended(&mut self) -> ChildEnded {
         loop {
             if let ChildEvent::Ended(ended) = self.next().await {
                 assert_eq!(timeout(LIMIT, self.events.recv()).await.unwrap(), None);

@@ -1,4 +1,4 @@
-//! An engine's port that a process of another user has bound.
+//! Test of an engine's port that another user's process has bound.
 
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;

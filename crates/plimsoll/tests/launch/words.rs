@@ -1,4 +1,4 @@
-//! Lines of a serving engine that look like an abort: only silence ends it.
+//! Tests of a serving engine whose log lines look like an abort: it is killed only if it stops answering.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,5 @@
-//! `plimsoll calibrate`: an engine's double under the real guard, over doubles of the driver and of NVML, and what plans make of it.
+//! Tests of `plimsoll calibrate` with a fake engine under the real guard, a fake driver and a fake NVML, and
+//! of plans with its results.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -140,7 +141,7 @@ fn what_a_context_takes_is_measured_kept_and_planned_with() {
         stdout,
         format!(
             "Fake 8G: a context takes 64 MiB (64 MiB as it is opened), the first use of cuBLAS adds 0 B (llama.cpp@10605, driver 550.54.15)\n\
-             kept in {}, for plan and serve\n",
+             saved in {}, for plan and serve\n",
             table.display()
         )
     );

@@ -1,4 +1,4 @@
-//! `plimsoll plan --check`: a process against the driver's word, an engine against its own.
+//! Tests of `plimsoll plan --check`: a process compared with the driver's figures, an engine with its own.
 
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::path::Path;

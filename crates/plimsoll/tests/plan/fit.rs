@@ -1,4 +1,4 @@
-//! `plimsoll plan --fit`: command lines on stdout, reasons on stderr, and both true.
+//! Tests of `plimsoll plan --fit`: command lines on stdout and reasons on stderr, both correct.
 
 use serde_json::Value;
 

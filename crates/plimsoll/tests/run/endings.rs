@@ -1,4 +1,4 @@
-//! How a program ends is how `plimsoll run` ends.
+//! Tests that `plimsoll run` ends as its program ends: by the same exit code or signal.
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Stdio};

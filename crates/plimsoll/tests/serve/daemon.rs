@@ -1,4 +1,4 @@
-//! A `plimsoll serve` of a test's own: its configuration, its address, and what it leaves behind.
+//! A test's own `plimsoll serve`: its configuration, its address, and checks that it leaves nothing behind.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read};

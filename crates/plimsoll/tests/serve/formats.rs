@@ -1,4 +1,4 @@
-//! The three formats of configuration, each to the same end, and what is said of those that are wrong.
+//! Tests of the three configuration formats: the same model is served from each, and errors are reported.
 
 use std::path::Path;
 use std::process::Command;
@@ -159,7 +159,7 @@ fn engines_elsewhere_are_refused_with_the_line() {
     );
     assert_eq!(status, Some(2));
     assert!(
-        said.contains("a.toml:2: `proxy` is no port of this machine's loopback"),
+        said.contains("a.toml:2: `proxy` must be a port on the loopback address of this machine"),
         "{said}"
     );
 }

@@ -1,4 +1,4 @@
-//! An engine sees exactly its own cards, and the daemon touches none.
+//! Tests that an engine sees exactly its own cards, and that the daemon uses none.
 
 use std::os::unix::fs::PermissionsExt;
 

@@ -1,4 +1,4 @@
-//! What can be asked, by whom, and in which words: keys, origins, names, methods, framings.
+//! Tests of access to the HTTP server: API keys, origins, host names, methods, message framings.
 
 use std::io::Write;
 use std::net::{SocketAddr, TcpStream};

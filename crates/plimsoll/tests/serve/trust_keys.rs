@@ -1,4 +1,4 @@
-//! Keys that a reload revokes, and signals during the drain.
+//! Tests of API keys that a reload revokes, and of signals while the daemon drains.
 
 use std::time::{Duration, Instant};
 

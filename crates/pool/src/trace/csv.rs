@@ -1,22 +1,22 @@
-//! Reader and writer of RAPIDS RMM's log (`logging_resource_adaptor`).
+//! Reader and writer of RAPIDS RMM's allocation log (`logging_resource_adaptor`).
 //!
-//! DECISION: `Thread,Time,Action,Pointer,Size,Stream`, one step a line, in the order of the file: the time is
-//! ignored, because RMM's clock does not separate the steps of one microsecond. Pointers and streams are
-//! hexadecimal. Line ends may be CRLF. Memory use is proportional to the input. Each line has six
-//! fields; the first malformed line ends the reading with its number and the expected form. Source:
-//! `cpp/include/rmm/mr/logging_resource_adaptor.hpp @ rmm 5d50a37`.
+//! DECISION: the columns are `Thread,Time,Action,Pointer,Size,Stream`, with one step a line, in the order of
+//! the file. The time is ignored, because RMM's clock does not separate steps of the same microsecond.
+//! Pointers and streams are hexadecimal. Line ends may be CRLF. Memory use is proportional to the input. Each
+//! line has six fields; the first malformed line ends the reading with its number and the expected form.
+//! Source: `cpp/include/rmm/mr/logging_resource_adaptor.hpp @ rmm 5d50a37`.
 
 use alloc::string::{String, ToString};
 use core::fmt::{self, Write};
 
-use super::{Builder, Fault, Step, Trace};
+use super::{Builder, Fault, Trace, TraceStep};
 use crate::device::Stream;
 
 const HEADER: &str = "Thread,Time,Action,Pointer,Size,Stream";
 /// Characters of a faulty field that an error shows.
 const SHOWN: usize = 40;
 
-/// A line that cannot be read.
+/// Error: a line of the log cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CsvError {
     /// Counted from 1.
@@ -24,7 +24,7 @@ pub struct CsvError {
     pub fault: CsvFault,
 }
 
-/// Fault of a line.
+/// Fault of a log line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CsvFault {
     Header { found: String },
@@ -82,7 +82,8 @@ impl Trace {
     }
 }
 
-/// The lines without their ends; nothing after the last end is no line, but an empty file has one.
+/// The lines without their ends. An empty rest after the last line end is not a line, but an empty file has
+/// one line.
 fn lines(text: &[u8]) -> impl Iterator<Item = &[u8]> {
     // Only one newline: an empty line in the middle of a file is damage and must be reported.
     let text = text.strip_suffix(b"\n").unwrap_or(text);
@@ -165,13 +166,13 @@ pub(super) fn written(trace: &Trace) -> String {
     let mut sizes = alloc::vec![0; usize::try_from(trace.blocks).unwrap_or_default()];
     for (time, step) in trace.steps.iter().enumerate() {
         let (action, block, stream) = match *step {
-            Step::Allocate { block, size, stream } => {
+            TraceStep::Allocate { block, size, stream } => {
                 if let Some(place) = usize::try_from(block).ok().and_then(|at| sizes.get_mut(at)) {
                     *place = size;
                 }
                 ("allocate", block, stream)
             }
-            Step::Free { block, stream } => ("free", block, stream),
+            TraceStep::Free { block, stream } => ("free", block, stream),
         };
         let size = usize::try_from(block).ok().and_then(|at| sizes.get(at)).copied();
         // Writing to a string cannot fail. Numbers from 1: a null pointer is no block.
@@ -210,7 +211,7 @@ mod tests {
         );
         assert_eq!(
             trace.steps()[1],
-            Step::Free {
+            TraceStep::Free {
                 block: 0,
                 stream: Stream(2)
             }

@@ -1,4 +1,5 @@
-//! Readings of the cards: measured memory of runs, free memory, and conclusions from both.
+//! Handling of memory readings: measured memory of engine runs, free memory of cards, and the conclusions
+//! from both.
 
 use std::sync::Arc;
 
@@ -83,8 +84,8 @@ impl Scheduler {
         checks.collect()
     }
 
-    /// Explains a load that ran out of memory by other processes: on some card they took so much since its
-    /// start that the claim no longer fits beside them.
+    /// Explains a load that ran out of memory because of other processes: on some card they took so much
+    /// since its start that the claim no longer fits.
     pub(super) fn foreign_cause(&self, run: &RunState) -> Option<Reason> {
         run.start.iter().find_map(|start| {
             let account = self.ledger().account(&start.card)?;

@@ -1,4 +1,4 @@
-//! Snapshot of models and cards, for `/running`, `/models` and the screens.
+//! Snapshot of models and cards, for `/running`, `/models` and status displays.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::time::{ModelId, Moment};
 
 /// All models and cards at one moment.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Snapshot {
+pub struct SchedulerSnapshot {
     pub now: Moment,
     pub models: Vec<ModelView>,
     pub cards: Vec<CardView>,
@@ -101,9 +101,9 @@ pub struct HolderView {
 }
 
 impl StateRef<'_> {
-    pub(crate) fn snapshot(self) -> Snapshot {
+    pub(crate) fn snapshot(self) -> SchedulerSnapshot {
         let models = self.models.iter();
-        Snapshot {
+        SchedulerSnapshot {
             now: self.now,
             models: models.map(|(id, slot)| self.model_view(id, slot)).collect(),
             cards: self.ledger.accounts().iter().map(card_view).collect(),

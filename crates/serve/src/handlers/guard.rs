@@ -1,13 +1,16 @@
-//! Guard around engines: preloading, memory pages, budgets.
+//! Engines under guard: the preloaded library, its memory pages and its budgets.
 //!
-//! DECISION: every engine on a CUDA card is started under guard, which counts and refuses nothing unless the
-//! model's settings or `serve`'s flags say so: measured memory is then exact, and an engine that the plan
-//! underestimated survives. Without the library the engine runs unguarded, which is logged once. A page knows
-//! nothing of allocations that bypass guard, nor, without a budget, of the CUDA context. Memory that neither
-//! the page nor the driver attributes to a run counts as that of other processes.
+//! A guard page is a small shared-memory file in which the guard library records a process's allocations.
 //!
-//! A claim is the memory that a run may take, so a smaller measurement does not lower it: growth is still to
-//! come.
+//! DECISION: every engine on a CUDA card is started with guard preloaded, so that its memory is measured
+//! exactly. Guard only counts; it refuses an allocation only if the model's settings or `serve`'s flags
+//! request it, because an engine that the plan underestimated should survive. If the library is missing, the
+//! engine runs without it and this is logged once. A page does not include allocations that bypass guard nor,
+//! without a budget, the CUDA context. Memory that neither a page nor the driver attributes to an engine
+//! counts as memory of other processes.
+//!
+//! A claim is the memory that an engine run may take. A measurement below the claim does not lower it,
+//! because the engine may still grow.
 
 mod budgets;
 mod refusals;
@@ -36,7 +39,7 @@ use crate::runtime::{EngineRun, Extension, Runtime};
 const DEEPER: u64 = 256;
 
 #[derive(Debug)]
-pub(super) struct Guard {
+pub(super) struct GuardHandler {
     /// Settings of models that have none of their own.
     usual: GuardSettings,
     /// The library and the folder of the pages, or the reason why there are none.
@@ -48,7 +51,7 @@ pub(super) struct Guard {
     guarded: RefCell<HashMap<RunId, Rc<GuardedRun>>>,
 }
 
-/// A run with a guarded process.
+/// Run of an engine under guard.
 #[derive(Debug)]
 pub(super) struct GuardedRun {
     pages: PathBuf,
@@ -57,7 +60,7 @@ pub(super) struct GuardedRun {
     deepest: Cell<u64>,
 }
 
-impl Guard {
+impl GuardHandler {
     /// Looks for the library; without a card there is nothing to guard.
     pub(super) fn new(usual: GuardSettings, mut cards: impl Iterator<Item = CardKind>) -> Self {
         let means = match cards.any(|kind| kind == CardKind::Cuda) {
@@ -74,7 +77,7 @@ impl Guard {
         }
     }
 
-    /// True if processes can be guarded, and can be asked through their pages.
+    /// True if processes can be started under guard, and can be sent requests through their pages.
     pub(super) fn is_available(&self) -> bool {
         self.means.is_ok()
     }
@@ -128,8 +131,8 @@ impl Guard {
         })
     }
 
-    /// Options for these cards. A card that is only described has no UUID to name it by; then one budget
-    /// holds for every card.
+    /// Options of guard for these cards. A card that is only described has no UUID by which an option could
+    /// name it; then one budget holds for every card.
     fn options(
         &self,
         wish: &GuardSettings,
@@ -165,7 +168,7 @@ impl Guard {
         options
     }
 
-    /// Memory that the engine will ask of these cards, each of which shows it at most its budget.
+    /// Memory that the engine will request on these cards, each of which shows it at most its budget.
     fn needs(
         &self,
         model: ModelId,
@@ -198,7 +201,7 @@ impl Guard {
     }
 }
 
-impl Extension for Guard {
+impl Extension for GuardHandler {
     fn start(self: Rc<Self>, runtime: &Rc<Runtime>) {
         tokio::task::spawn_local(budgets::watch(self, Rc::clone(runtime)));
     }
@@ -305,7 +308,8 @@ impl Drop for GuardedRun {
     }
 }
 
-/// The card that a page means: by its UUID, or the run's only one if cards are described without.
+/// The card that a page's entry stands for: by its UUID or, if cards are described without one, the run's
+/// only card.
 fn card_of(runtime: &Runtime, run: &EngineRun, card: &CardSnapshot) -> Option<CardId> {
     let named = runtime.settings.cards().find(|known| {
         let uuid = known.uuid.as_deref().and_then(Uuid::read);

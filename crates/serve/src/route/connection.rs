@@ -1,8 +1,9 @@
-//! State of one client's connection: idle, in use, or stalled.
+//! State of a client's connection: idle, in use, or stalled.
 //!
-//! Three things end a connection from this side: it is the longest idle one where a newcomer needs its place,
-//! it has shown no API key and stays idle, or its client has taken nothing of an answer for too long. The
-//! last one matters most: the answer holds a model, and with it the memory that others wait for.
+//! The server closes a connection in three cases. It is the longest idle one and a new client needs its
+//! place; it has sent no API key and stays idle; or its client has read nothing of an answer for too long.
+//! The last case matters most, because an unfinished answer keeps its model busy, and other models may wait
+//! for that memory.
 
 use std::cell::{Cell, RefCell};
 use std::io::{self, IoSlice};
@@ -26,11 +27,11 @@ const GLANCE: Duration = Duration::from_millis(500);
 /// Size of a client's send buffer. The kernel reports room only once a third of it is free, so with a buffer
 /// of megabytes a client that reads slowly would look like one that does not read.
 const SEND_BUFFER: usize = 256 * 1024;
-/// Silence before the kernel asks whether the peer is there, and the pauses and number of its questions.
+/// TCP keepalive: idle time before the first probe, time between probes, and their number.
 const KEEPALIVE: (Duration, Duration, u32) = (Duration::from_secs(30), Duration::from_secs(10), 3);
 
-/// The time that a client may take nothing of its answer; clones share it, so that it can be shortened while
-/// another request waits for the memory that the answer holds.
+/// Time for which a client may read nothing of its answer. Clones share it, so that it can be shortened while
+/// another request waits for the memory that the answer occupies.
 #[derive(Clone, Debug)]
 pub(crate) struct StallLimit(Rc<Cell<Duration>>);
 
@@ -51,13 +52,13 @@ impl StallLimit {
     }
 }
 
-/// One client's connection.
+/// State of one client's connection.
 #[derive(Debug)]
 pub(crate) struct ClientConnection {
     idle_since: Cell<Option<Instant>>,
     stalled_since: Cell<Option<Instant>>,
     stall_limit: RefCell<StallLimit>,
-    /// A valid key was shown, or none is asked for.
+    /// The client has sent a valid API key, or none is required.
     pub(crate) has_key: Cell<bool>,
     changed: Notify,
     close: Notify,
@@ -136,7 +137,7 @@ impl ClientConnection {
     }
 }
 
-/// A request that its connection carries.
+/// Marks a request in flight on its connection until it is dropped.
 #[derive(Debug)]
 pub(crate) struct RequestGuard(Rc<ClientConnection>);
 
@@ -148,7 +149,7 @@ impl Drop for RequestGuard {
     }
 }
 
-/// A client's socket, whose writes tell its connection whether the client reads.
+/// A client's socket, whose writes record whether the client still reads.
 #[derive(Debug)]
 pub(crate) struct ClientStream {
     stream: TcpStream,

@@ -1,6 +1,7 @@
 //! Broadcast of events and log lines from one writer to many listeners.
 //!
-//! A listener that does not read misses pieces and is told how many; it never slows the writer or the others.
+//! A listener that reads too slowly loses pieces and receives the number of lost pieces. It never slows down
+//! the writer or other listeners.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -23,7 +24,7 @@ impl Default for Feed {
 }
 
 impl Feed {
-    /// Starts listening; `first` comes before everything that is published from now on.
+    /// Starts listening; `first` is delivered before everything that is published from now on.
     pub(crate) fn listen(&self, first: Option<Bytes>) -> FeedListener {
         // A listener that lags is cut off: it cannot make up for a state that it missed.
         FeedListener::new(first, self.0.subscribe(), |piece| piece, |_| None)
@@ -42,7 +43,7 @@ impl Feed {
 
 type Received<T> = Pin<Box<dyn Future<Output = (Receiver<T>, Result<T, RecvError>)>>>;
 
-/// The pieces of a broadcast as they come, after a first one.
+/// Stream of a broadcast's pieces as they are published, after a first one.
 pub(crate) struct FeedListener<T = Bytes> {
     first: Option<Bytes>,
     next: Received<T>,

@@ -1,8 +1,9 @@
-//! Header lines that pass between client and engine, in both directions.
+//! HTTP headers that are passed between client and engine, in both directions.
 //!
-//! Hop-by-hop lines end here (RFC 9110 §7.6.1). The client's key is ours and is replaced by the engine's own.
-//! `Accept-Encoding` is dropped so that streams come as they are; `Origin` and CORS answers are this server's
-//! business, not the engine's. Everything else, `traceparent` among it, passes untouched.
+//! Hop-by-hop headers are removed (RFC 9110 §7.6.1). The client's API key belongs to this server and is
+//! replaced by the engine's own key. `Accept-Encoding` is removed so that engines do not compress streams.
+//! `Origin` and CORS headers are handled by this server and never reach the engine. All other headers, such
+//! as `traceparent`, pass unchanged.
 
 use std::collections::HashSet;
 
@@ -46,7 +47,7 @@ const CORS: [HeaderName; 6] = [
     header::ACCESS_CONTROL_MAX_AGE,
 ];
 
-/// Returns the head that goes to the engine.
+/// Returns the headers of the request to the engine.
 pub(crate) fn to_engine(client: &HeaderMap, upstream: &Upstream) -> HeaderMap {
     let mut headers = HeaderMap::with_capacity(client.len() + 2);
     headers.insert(header::HOST, upstream.host().clone());
@@ -64,7 +65,7 @@ pub(crate) fn to_engine(client: &HeaderMap, upstream: &Upstream) -> HeaderMap {
     headers
 }
 
-/// Cuts the engine's head down to what goes to the client.
+/// Removes headers of the engine's answer that do not go to the client.
 pub(crate) fn to_client(headers: &mut HeaderMap) {
     let named: Vec<HeaderName> = connection_tokens(headers)
         .filter_map(|token| token.parse().ok())

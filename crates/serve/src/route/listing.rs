@@ -1,4 +1,5 @@
-//! A model as the listings show it, in the shapes that llama-server's router and llama-swap made common.
+//! JSON entry of one model in `/v1/models` and `/running`, in the shapes of llama-server's router and
+//! llama-swap.
 
 use std::time::Duration;
 
@@ -8,14 +9,14 @@ use serde_json::{Value, json};
 /// Stands for a secret.
 const MASK: &str = "***";
 
-/// A model's entry for the listings.
+/// A model's entry in the JSON listings.
 #[derive(Clone, Debug)]
 pub(crate) struct ModelListing {
     pub(crate) name: String,
     pub(crate) aliases: Vec<String>,
     pub(crate) tags: Vec<String>,
     pub(crate) description: String,
-    /// Answers when asked for, but is not shown.
+    /// The model answers requests but is not listed.
     pub(crate) unlisted: bool,
     pub(crate) state: ModelState,
     /// The engine's command line; empty before the first start where it depends on the placement.
@@ -142,8 +143,8 @@ fn masked(arguments: &[String]) -> Vec<String> {
     arguments.collect()
 }
 
-/// The words of llama-server's router. It knows no waiting and no stopping: what waits is about to load, and
-/// what stops is still there.
+/// State of a model in the words of llama-server's router. The router has no words for waiting and stopping:
+/// a waiting model is shown as loading, a stopping one as loaded.
 pub(crate) fn status(state: ModelState) -> &'static str {
     match state {
         ModelState::Unloaded | ModelState::Failed => "unloaded",

@@ -1,7 +1,8 @@
-//! The server's own API: listings, load and unload, logs, metrics and status.
+//! Endpoints of the server's own API: listings, load and unload, logs, metrics and status.
 //!
-//! Three dialects over one owner: llama-server's router (`/models`, `/models/load`), llama-swap (`/running`,
-//! `/unload`, `/logs`) and our own (`/api/status`), which is the scheduler's snapshot as it is.
+//! The endpoints follow three APIs: llama-server's router (`/models`, `/models/load`), llama-swap
+//! (`/running`, `/unload`, `/logs`) and Plimsoll's own (`/api/status`), which returns the scheduler's
+//! snapshot as JSON.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

@@ -1,10 +1,12 @@
-//! Depth of a request: a bound from its body, or the engine's own count of tokens.
+//! Context depth of a request: an upper bound from its body, or the engine's own token count.
 //!
-//! DECISION: a body has at least as many bytes as its prompt has tokens, whatever the vocabulary and the
-//! escapes, so that its length is a bound for nothing; only the limit of the answer has to be read. A chat
-//! template adds words of its own, for which an allowance is made; where it prints tools, nothing is bounded.
-//! An exact count is the engine's own: its `/apply-template`, then its `/tokenize`. What cannot be told stays
-//! unknown, and counts as all that a slot has.
+//! The depth is the number of tokens that the request may occupy in the KV cache.
+//!
+//! DECISION: a prompt never has more tokens than its body has bytes, for any vocabulary and any JSON escapes.
+//! So the body's length is already an upper bound, and only the limit on the answer's length has to be read.
+//! A chat template adds its own text, for which an allowance is added; if it prints tools, the bound is
+//! unknown. The exact count comes from the engine's `/apply-template` and `/tokenize`. An unknown depth
+//! counts as the whole context of a slot.
 
 use std::borrow::Cow;
 
@@ -12,7 +14,7 @@ use bytes::Bytes;
 use http::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
 use http::{Method, Request, StatusCode, Uri};
 use memchr::memmem;
-use plimsoll_scheduler::Depth;
+use plimsoll_scheduler::RequestDepth;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::json;
@@ -27,11 +29,11 @@ mod asked;
 
 use self::asked::PromptParameters;
 
-/// Tokens that a chat template may add beside what the body holds: a system prompt of its own, and its marks.
+/// Tokens that a chat template may add to the text of the body: its own system prompt and its marks.
 const TEMPLATE: u64 = 1024;
-/// The answer to a count lists every token; more is no answer.
+/// Limit on the answer to a token count, which lists every token.
 const LONGEST_COUNT: usize = 256 * 1024 * 1024;
-/// Content types of a message's parts that are no text.
+/// Content types of message parts that are not text.
 const MEDIA: [&[u8]; 5] = [
     b"\"image_url\"",
     b"\"input_image\"",
@@ -40,7 +42,7 @@ const MEDIA: [&[u8]; 5] = [
     b"\"input_file\"",
 ];
 
-/// The use that a route makes of the cache.
+/// Way in which a route uses the KV cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum CacheUse {
     Nothing,
@@ -54,7 +56,7 @@ enum CacheUse {
     Unknown,
 }
 
-/// A request as far as its depth goes.
+/// The parts of a request that determine its depth.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RequestPrompt<'a> {
     pub(crate) method: &'a Method,
@@ -64,15 +66,15 @@ pub(crate) struct RequestPrompt<'a> {
 
 impl RequestPrompt<'_> {
     /// A bound, from the body alone.
-    pub(crate) fn bound(&self) -> Depth {
+    pub(crate) fn bound(&self) -> RequestDepth {
         let length = u64::try_from(self.body.len()).unwrap_or(u64::MAX);
         let works = use_of(self.method, self.path);
         let prompt = match works {
-            CacheUse::Nothing => return Depth::NOTHING,
-            CacheUse::Unknown => return Depth::UNKNOWN,
+            CacheUse::Nothing => return RequestDepth::NOTHING,
+            CacheUse::Unknown => return RequestDepth::UNKNOWN,
             // An embedding reads its whole input and writes nothing.
             CacheUse::Reads => {
-                return Depth {
+                return RequestDepth {
                     prompt: Some(length),
                     answer: Some(0),
                     answers: 1,
@@ -88,7 +90,7 @@ impl RequestPrompt<'_> {
         // Templates print tools in a form of their own, and a picture takes tokens that its bytes do not
         // bound.
         let bounded = !shows_media(&text) && !asked.has_tools();
-        Depth {
+        RequestDepth {
             prompt: bounded.then(|| prompt.saturating_mul(answers)),
             answer: asked.limit(),
             answers,
@@ -97,7 +99,7 @@ impl RequestPrompt<'_> {
     }
 
     /// The engine's count; `None` if it does not answer.
-    pub(crate) async fn count(&self, upstream: &Upstream, limits: &Limits) -> Option<Depth> {
+    pub(crate) async fn count(&self, upstream: &Upstream, limits: &Limits) -> Option<RequestDepth> {
         let text = self.text();
         let asked = PromptParameters::read(&text);
         let prompt = match use_of(self.method, self.path) {
@@ -115,7 +117,7 @@ impl RequestPrompt<'_> {
         let answer = ask(upstream, "/tokenize", Rope::from(Bytes::from(body)), limits).await?;
         let tokens = serde_json::from_slice::<Tokens>(&answer).ok()?.tokens.len();
         let tokens = u64::try_from(tokens).unwrap_or(u64::MAX);
-        Some(Depth {
+        Some(RequestDepth {
             prompt: Some(tokens.saturating_mul(asked.answers())),
             answer: asked.limit(),
             answers: asked.answers(),
@@ -160,7 +162,7 @@ fn use_of(method: &Method, path: &str) -> CacheUse {
     }
 }
 
-/// A key or a type that names media; within a text the quotes are escaped, so that it is not taken for one.
+/// True if a key or a type names media. Quotes within a text are escaped, so text does not match.
 fn shows_media(text: &[u8]) -> bool {
     MEDIA.iter().any(|word| memmem::find(text, word).is_some()) || escapes_letters(text)
 }
@@ -214,7 +216,7 @@ mod tests {
     use super::*;
     use crate::route::rope::tests::rope_of;
 
-    fn bound(path: &str, body: &str) -> Depth {
+    fn bound(path: &str, body: &str) -> RequestDepth {
         let body = rope_of(body.as_bytes(), &[7]);
         let prompt = RequestPrompt {
             method: &Method::POST,
@@ -289,17 +291,17 @@ mod tests {
             "/v1/chat/completions/input_tokens",
             "/props",
         ] {
-            assert_eq!(bound(path, "{}"), Depth::NOTHING, "{path}");
+            assert_eq!(bound(path, "{}"), RequestDepth::NOTHING, "{path}");
         }
         for path in ["/slots/0", "/v1/audio/transcriptions", "/v1/made/up"] {
-            assert_eq!(bound(path, "{}"), Depth::UNKNOWN, "{path}");
+            assert_eq!(bound(path, "{}"), RequestDepth::UNKNOWN, "{path}");
         }
         let got = RequestPrompt {
             method: &Method::GET,
             path: "/slots",
             body: &Rope::default(),
         };
-        assert_eq!(got.bound(), Depth::NOTHING);
+        assert_eq!(got.bound(), RequestDepth::NOTHING);
         assert_eq!(bound("/v1/embeddings", r#"{"input":"abc"}"#).answer, Some(0));
     }
 

@@ -1,4 +1,4 @@
-//! Replies to clients: a text of this server, an engine's answer, or a feed.
+//! HTTP responses to clients: a text of this server, an engine's answer, or an event feed.
 
 use std::fmt;
 use std::pin::Pin;

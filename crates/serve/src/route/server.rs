@@ -1,4 +1,5 @@
-//! Dispatch of requests: API keys, origins, and routing to an engine or to a built-in endpoint.
+//! Dispatch of HTTP requests: checks of API keys and origins, then routing to an engine or to a built-in
+//! endpoint.
 
 use std::borrow::Cow;
 use std::convert::Infallible;
@@ -33,7 +34,7 @@ use super::{headers, multipart, query};
 
 /// Settings of the server.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Settings {
+pub(crate) struct HttpSettings {
     pub(crate) keys: ApiKeys,
     pub(crate) origins: Origins,
     pub(crate) limits: Limits,
@@ -42,15 +43,15 @@ pub(crate) struct Settings {
 #[derive(Debug)]
 pub(crate) struct HttpServer<H: ModelService> {
     pub(crate) service: Rc<H>,
-    pub(crate) settings: Settings,
+    pub(crate) settings: HttpSettings,
     pub(crate) bodies: BodyBudget,
     pub(crate) tally: TokenTally,
-    /// The name of this machine, by which browsers of the local network may ask.
+    /// Name of this machine, which browsers of the local network may use for it.
     hostname: String,
 }
 
 impl<H: ModelService> HttpServer<H> {
-    pub(crate) fn new(service: Rc<H>, settings: Settings) -> Self {
+    pub(crate) fn new(service: Rc<H>, settings: HttpSettings) -> Self {
         Self {
             service,
             settings,
@@ -279,7 +280,7 @@ fn named_in_body(head: &Parts, received: &mut Received) -> Option<(ModelKey, Wri
 fn no_route<P: super::model_service::Pass>(path: &str, missing: RouteMissing) -> Reply<P> {
     match missing {
         RouteMissing::Path => {
-            let message = format!("there is nothing at {path}");
+            let message = format!("no such path: {path}");
             reply::problem(&HttpProblem::new(StatusCode::NOT_FOUND, "no_route", message))
         }
         RouteMissing::Method(methods) => {
@@ -308,9 +309,9 @@ fn foreign_page() -> HttpProblem {
 }
 
 fn foreign_host() -> HttpProblem {
-    let message = "this server is asked by a name that is not this machine's";
+    let message = "the Host header does not name this machine";
     HttpProblem::new(StatusCode::FORBIDDEN, "foreign_host", message).hint(Hint::new(Advice::Other(
-        "ask localhost, or allow the name with --allow-origin http://NAME:PORT".to_owned(),
+        "use localhost, or allow the name with --allow-origin http://NAME:PORT".to_owned(),
     )))
 }
 

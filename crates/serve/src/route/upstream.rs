@@ -1,10 +1,10 @@
-//! One engine's address and its idle connections.
+//! Connection pool to one engine: its address and its idle connections.
 //!
-//! A connection has no task of its own: the task that waits for an answer drives the connection that brings
-//! it. That saves two wake-ups a request, and it makes cancelling free: dropping the answer drops the
-//! connection, and a closed connection is how an engine learns that its client has left. The price is that an
-//! idle connection is not watched. It is looked at when it is taken, newest first, and a request that dies on
-//! a reused connection before a byte came back is sent again on a fresh one.
+//! A connection has no task of its own: the task that waits for an answer also drives the connection. This
+//! saves two wake-ups for each request and makes cancelling free: dropping the answer closes the connection,
+//! and the engine stops its work when its client's connection closes. The drawback is that idle connections
+//! are not watched. They are checked when taken, newest first, and a request that fails on a reused
+//! connection before the first byte of the answer is sent again on a new connection.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -26,16 +26,15 @@ use tokio::net::TcpStream;
 
 use super::rope::Rope;
 
-/// Idle connections kept per engine. llama-server gives each one a thread, so there is no point in hoarding.
+/// Idle connections kept per engine. llama-server uses one thread for each, so more would not help.
 const MOST_IDLE: usize = 64;
-/// The most that may wait to be written, and that one read takes. A prompt that goes out in one write costs a
-/// fifth less CPU than one in pieces of 256 KiB (measured at 2 MB). It is a limit: buffers grow only as
-/// needed.
+/// Largest amount that may wait to be written, and of one read. A prompt sent in one write takes a fifth less
+/// CPU time than one in pieces of 256 KiB (measured at 2 MB). It is a limit: buffers grow only as needed.
 const BUFFER: usize = 4 * 1024 * 1024;
 
-/// The congestion control towards an engine. BBR, the default of some systems, paces what it sends by its
-/// estimate of the line; on the loopback that is only a delay: a request of 2 MB took 0.47 ms instead of
-/// 0.31. Reno is in every Linux and open to every user.
+/// Congestion control towards an engine. BBR, the default of some systems, delays data by its estimate of the
+/// line, which on the loopback is only a loss: a request of 2 MB took 0.47 ms instead of 0.31. Every Linux
+/// has Reno, and every user may select it.
 const UNPACED: &str = "reno";
 
 /// Time without an answer after which idle connections make way for a new one, at first and at most.
@@ -81,7 +80,7 @@ impl Upstream {
         self
     }
 
-    /// The engine knows the model by this name only, so requests are rewritten to it.
+    /// Sets the model name that the engine accepts; requests are rewritten to it.
     pub(crate) fn with_model(mut self, name: impl Into<String>) -> Self {
         self.model = Some(name.into());
         self
@@ -109,7 +108,7 @@ impl Upstream {
         self.model.as_deref()
     }
 
-    /// Takes the newest idle connection that still stands.
+    /// Takes the newest idle connection that is still open.
     pub(crate) async fn reuse(&self) -> Option<Wire> {
         poll_fn(|context| {
             loop {
@@ -147,11 +146,11 @@ impl Upstream {
         })
     }
 
-    /// Waits for the answer on a new connection, and closes idle ones as long as it does not come.
+    /// Waits for the answer on a new connection, and closes idle ones as long as no answer arrives.
     ///
-    /// An idle connection holds one of llama-server's threads for 5 s, and of several that come at once it
-    /// may leave some without a thread (`httplib.h: ThreadPool::enqueue @ b10605` asks whether a thread is
-    /// idle, not whether one is left over). Those would wait for nothing but our idle connections.
+    /// An idle connection occupies one of llama-server's threads for 5 s. If several connections arrive at
+    /// once, some may get no thread (`httplib.h: ThreadPool::enqueue @ b10605` checks whether a thread is
+    /// idle, not whether enough are). They would wait only for our idle connections.
     pub(crate) async fn crowd_in<T>(&self, answer: impl Future<Output = T>) -> T {
         let mut answer = pin!(answer);
         let mut patience = CROWDED;
@@ -165,8 +164,8 @@ impl Upstream {
         }
     }
 
-    /// Opens a connection. A lack of descriptors is no failure of the engine: idle ones are closed, and
-    /// others end soon.
+    /// Opens a connection. A lack of descriptors is not the engine's failure: idle connections are closed,
+    /// and others end soon.
     async fn stream(&self) -> io::Result<TcpStream> {
         loop {
             match TcpStream::connect(self.address).await {
@@ -180,7 +179,7 @@ impl Upstream {
         }
     }
 
-    /// Takes back a connection whose answer has been read to its end.
+    /// Takes back a connection whose answer was read to its end.
     pub(crate) fn give_back(&self, wire: Wire) {
         let mut idle = self.idle.borrow_mut();
         if wire.open && idle.len() < MOST_IDLE {
@@ -204,7 +203,7 @@ fn unpace(stream: &TcpStream) {
     let _ = sockopt::set_tcp_congestion(stream, UNPACED);
 }
 
-/// A connection to an engine.
+/// An open connection to an engine.
 #[derive(Debug)]
 pub(crate) struct Wire {
     sender: SendRequest<Rope>,
@@ -214,7 +213,7 @@ pub(crate) struct Wire {
 }
 
 impl Wire {
-    /// Moves bytes; call it whenever what this connection brings is not there yet.
+    /// Moves bytes; call it whenever data expected on this connection has not arrived.
     pub(crate) fn drive(&mut self, context: &mut Context<'_>) {
         // What went wrong is reported to the task that waits for the answer or its body.
         if self.open && Pin::new(&mut self.connection).poll(context).is_ready() {

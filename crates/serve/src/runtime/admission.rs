@@ -1,7 +1,8 @@
 //! Admission of a request: it arrives, waits, is sent or refused, and ends exactly once.
 //!
-//! Dropping ends it in every case: a dropped ticket leaves the queue, a dropped pass is finished. So a client
-//! that disconnects at any moment leaves nothing behind.
+//! A waiting request holds a ticket; an admitted one holds a pass. Dropping the ticket removes the request
+//! from the queue, and dropping the pass finishes the request. So a client that disconnects at any moment
+//! leaves nothing behind.
 
 use std::pin::Pin;
 use std::rc::Rc;
@@ -22,7 +23,7 @@ use crate::route::{HttpProblem, Limits, Pass, RequestPrompt, StallLimit, Upstrea
 const DEATH_WITHIN: Duration = Duration::from_secs(1);
 
 /// Answer of the scheduler to a request.
-pub(super) enum Answer {
+pub(super) enum AdmissionAnswer {
     Go(Rc<EngineRun>),
     Refused(Box<RequestRefusal>),
     /// It needs the depth of the request first.
@@ -32,13 +33,13 @@ pub(super) enum Answer {
     },
 }
 
-/// A request that waits.
+/// A request that waits for admission.
 struct AdmissionTicket {
     runtime: Rc<Runtime>,
     request: RequestId,
     model: ModelId,
     client: ClientId,
-    answer: oneshot::Receiver<Answer>,
+    answer: oneshot::Receiver<AdmissionAnswer>,
     over: bool,
 }
 
@@ -57,19 +58,19 @@ impl AdmissionTicket {
     async fn wait(mut self, prompt: RequestPrompt<'_>) -> Result<RunPass, HttpProblem> {
         let mut answer = (&mut self.answer).await;
         // The scheduler may ask twice: for a bound, and for an exact count if that does not fit.
-        while let Ok(Answer::MeasureDepth { run, exact }) = answer {
+        while let Ok(AdmissionAnswer::MeasureDepth { run, exact }) = answer {
             answer = self.measure_depth(&run, exact, prompt).await;
         }
         // The scheduler has answered, so dropping the ticket must not report a client that left.
         self.over = true;
         let (runtime, request) = (Rc::clone(&self.runtime), self.request);
         let run = match answer {
-            Ok(Answer::Go(run)) => run,
-            Ok(Answer::Refused(mut refusal)) => {
+            Ok(AdmissionAnswer::Go(run)) => run,
+            Ok(AdmissionAnswer::Refused(mut refusal)) => {
                 runtime.hint(self.model, &mut refusal);
                 return Err(HttpProblem::from(*refusal));
             }
-            Ok(Answer::MeasureDepth { .. }) | Err(_) => return Err(shutting_down()),
+            Ok(AdmissionAnswer::MeasureDepth { .. }) | Err(_) => return Err(shutting_down()),
         };
         match run.upstream() {
             Some(upstream) => Ok(RunPass {
@@ -93,7 +94,7 @@ impl AdmissionTicket {
         run: &EngineRun,
         exact: bool,
         prompt: RequestPrompt<'_>,
-    ) -> Result<Answer, oneshot::error::RecvError> {
+    ) -> Result<AdmissionAnswer, oneshot::error::RecvError> {
         // Enlisted before the count, because a refusal at the deadline comes by the same channel.
         self.answer = enlist(&self.runtime, self.request);
         let depth = match exact {
@@ -121,7 +122,7 @@ async fn count(run: &EngineRun, prompt: RequestPrompt<'_>) -> Option<RequestDept
 }
 
 /// Registers for the scheduler's next answer to the request.
-fn enlist(runtime: &Runtime, request: RequestId) -> oneshot::Receiver<Answer> {
+fn enlist(runtime: &Runtime, request: RequestId) -> oneshot::Receiver<AdmissionAnswer> {
     let (sender, answer) = oneshot::channel();
     // Registered before the event: the answer may come before this call returns.
     runtime.state.borrow_mut().waiting.insert(request, sender);
@@ -152,7 +153,7 @@ impl Drop for AdmissionTicket {
     }
 }
 
-/// The right to send one request to one run.
+/// Permission to send one request to one run.
 pub(crate) struct RunPass {
     runtime: Rc<Runtime>,
     request: RequestId,

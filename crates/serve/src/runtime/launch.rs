@@ -1,4 +1,4 @@
-//! Start of an engine: command line, environment and cards.
+//! Start of an engine process: its command line, environment and cards.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -16,14 +16,14 @@ use tokio::sync::mpsc;
 use super::Runtime;
 use super::run::EngineRun;
 
-/// A run to start.
+/// Everything needed to start one run.
 pub(super) struct Starter<'a> {
     pub(super) runtime: &'a Rc<Runtime>,
     pub(super) run: &'a Rc<EngineRun>,
 }
 
 impl Starter<'_> {
-    /// Starts the process; the reason names what is missing.
+    /// Starts the process. An error names the missing program, card or file.
     pub(super) async fn start(&self) -> Result<(Child, mpsc::Receiver<ChildEvent>, Option<String>), Reason> {
         let (spec, key) = self.spec()?;
         let spawned = self.runtime.launcher.spawn(spec, self.run.log.clone()).await;
@@ -95,7 +95,7 @@ impl Starter<'_> {
         };
         let all = self.all_cards();
         for words in renumber(line, environment, &all, &own) {
-            let note = format!("left out `{words}`: it names a card that this model may not use");
+            let note = format!("omitted `{words}`: it names a card that this model may not use");
             self.run.log.push(LogSource::Plimsoll, note);
         }
     }
@@ -141,7 +141,7 @@ impl Runtime {
     }
 }
 
-/// The program of a model that gives only flags: its own, the configured one, or what is installed.
+/// The program for a model that gives only flags: its own, the configured one, or the installed one.
 pub(crate) fn engine_command(
     entry: &ConfiguredModel,
     configured: Option<&[String]>,
@@ -191,7 +191,7 @@ fn stop_way(launch: &Launch) -> StopWay {
     }
 }
 
-/// A run that could not be started, with what failed.
+/// Reason for a run that could not be started, with the error.
 pub(crate) fn unstartable(model: &str, error: &dyn std::error::Error) -> Reason {
     let cause = Reason::new("launch_failed", error.to_string());
     Reason::new("unstartable", format!("{model} could not be started")).because(cause)

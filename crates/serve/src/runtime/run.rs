@@ -1,7 +1,8 @@
-//! Run of an engine, from the scheduler's Start to its Ended.
+//! Run of an engine: one engine process, from the scheduler's Start effect to its Ended event.
 //!
-//! The task owns the child process; [`EngineRun`] is the part that others see: address, log, end. A port that
-//! another process took meanwhile is replaced here, without an event to the scheduler.
+//! A task owns the child process. [`EngineRun`] is the part that other modules see: address, log, exit. If
+//! another process takes the chosen port before the engine listens, the engine is started again on another
+//! port, without an event to the scheduler.
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -27,7 +28,7 @@ use crate::route::{StallLimit, Upstream};
 const STOP_WITHIN: Duration = Duration::from_secs(10);
 /// Ports tried for one start.
 const PORTS: u32 = 3;
-/// The verdict on a run that ended as it was asked to.
+/// Verdict on a run that ended on request.
 const EXPECTED: EngineVerdict = EngineVerdict {
     sign: None,
     end: End::Expected,

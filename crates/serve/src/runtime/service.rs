@@ -1,4 +1,5 @@
-//! The runtime as the HTTP side uses it.
+//! Implementation of [`ModelService`], through which the HTTP server admits requests and lists models, by the
+//! runtime.
 
 use std::rc::Rc;
 

@@ -1,4 +1,4 @@
-//! Head of a record: machine, program and start time.
+//! Header of a memory recording: machine, program and start time.
 
 use plimsoll_base::Bytes;
 use serde::{Deserialize, Serialize};
@@ -24,7 +24,7 @@ pub struct About {
     pub notes: Vec<String>,
 }
 
-/// A card.
+/// Description of one card.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct CardAbout {

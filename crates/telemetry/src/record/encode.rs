@@ -1,4 +1,4 @@
-//! Encoder of a record: samples in, bytes out. The caller writes them.
+//! Encoder of a memory recording: samples in, bytes out. The caller writes them.
 
 use std::collections::HashMap;
 use std::io::Write;
@@ -150,7 +150,7 @@ impl Encoder {
         self.write(&Entry::Shot { when, name, text }, out);
     }
 
-    /// Ends the record in good order, and says how the program ended.
+    /// Ends the recording properly, with the program's exit status.
     pub fn end(&mut self, time_ms: u64, status: &str, out: &mut Vec<u8>) {
         let status = cut(status, MOST_EVENT);
         self.write(&Entry::End { time_ms, status }, out);

@@ -1,4 +1,4 @@
-//! Figures: the numbers that a record follows.
+//! Figures of a memory recording: the numbers that it follows over time, such as a process's memory.
 
 use std::fmt;
 
@@ -34,7 +34,7 @@ pub enum Unit {
     Count,
 }
 
-/// Priority of a figure: slow ones may be delayed when a record would grow too large.
+/// Priority of a figure: slow ones may be delayed when a recording would grow too large.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Pace {
     Fast,

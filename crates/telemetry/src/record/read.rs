@@ -1,4 +1,4 @@
-//! Reader of a record: an iterator over its entries, in constant memory.
+//! Reader of a memory recording: an iterator over its entries, in constant memory.
 
 use std::io::{BufRead, BufReader, Read, Take};
 
@@ -94,7 +94,7 @@ pub enum Entry {
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReadRecordError {
-    #[error("this is no record of `plimsoll watch`: it does not begin as one")]
+    #[error("this is not a recording of `plimsoll watch`: it does not begin as one")]
     Name,
     #[error(
         "this record is of version {found}, and this plimsoll reads version {VERSION}; use the plimsoll that wrote it"
@@ -104,7 +104,7 @@ pub enum ReadRecordError {
     About,
 }
 
-/// Reads a record from its bytes.
+/// Reader of a recording from its bytes.
 #[derive(Debug)]
 pub struct Reader<'a> {
     lines: BufReader<Take<GzDecoder<&'a [u8]>>>,

@@ -1,4 +1,4 @@
-//! Decoders whose layers all attend.
+//! Specimens of decoders with attention in all layers.
 
 use plimsoll_model::gguf::DraftHeader;
 use plimsoll_model::types::{F16, F32};

@@ -1,4 +1,4 @@
-//! Models that read and do not write: an embedding model, and the eye of another.
+//! Specimens of encoders: embedding models, and the image projector of a multimodal model.
 
 use plimsoll_model::gguf::{Datum, DraftHeader, ValueType};
 use plimsoll_model::types::{F16, F32, Q8_0};

@@ -1,4 +1,5 @@
-//! Decoders that attend in a few layers, or in part of each, and carry a state in the rest.
+//! Specimens of hybrid decoders: attention in a few layers, or in a part of each, and recurrent states in the
+//! rest.
 
 use plimsoll_model::gguf::{Datum, DraftHeader, ValueType};
 use plimsoll_model::types::{F32, Q8_0};

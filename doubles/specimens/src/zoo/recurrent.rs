@@ -1,4 +1,4 @@
-//! Decoders whose layers, all or most, keep a state of fixed size.
+//! Specimens of decoders in which all or most layers have a recurrent state of fixed size.
 
 use plimsoll_model::gguf::DraftHeader;
 use plimsoll_model::types::{F32, Q8_0};

@@ -1,4 +1,4 @@
-//! Decoders with routed experts that no recipe covers.
+//! Specimens of decoders with routed experts that no recipe covers.
 
 use plimsoll_model::gguf::DraftHeader;
 use plimsoll_model::types::F32;

@@ -1,5 +1,5 @@
-//! What a program will ask for in all is known: what it asks for first overflows, and the rest lies on the
-//! card.
+//! Tests of spilling when the program's total need is known: its first requests overflow, and the rest is on
+//! the card.
 
 use super::run::{MIB, Run};
 

@@ -1,8 +1,8 @@
-//! Measurement of one engine on one card: start under guard, readings once loaded and after a prompt, end.
+//! Measurement of an engine on one card: start under guard, readings after the load and after a prompt, end.
 //!
-//! Guard measures a context only if a budget depends on it. The engine therefore gets a budget that never
-//! binds: the whole card. Memory that the driver adds to the context later is the rest of what the process
-//! holds and never asked for.
+//! Guard, the preloaded library, measures a context only if a budget depends on it. So the engine gets a
+//! budget that never limits it: the whole card. Memory that the driver adds to the context later is computed
+//! as the process's total minus its own requests.
 
 mod look;
 mod wait;
@@ -20,7 +20,7 @@ use plimsoll_launch::{
     Child, ChildEvent, ChildSpec, Environment, Launcher, Log, Readiness, StopWay, Visible, child_environment,
     free_port,
 };
-use plimsoll_planner::Engine;
+use plimsoll_planner::EngineBuild;
 use plimsoll_probe::Sampler;
 use plimsoll_probe::folder::OwnedFolder;
 use plimsoll_probe::guard::{PAGES, Preload, preload};
@@ -31,7 +31,7 @@ use tokio::sync::mpsc::Receiver;
 use self::look::CalibrationLook;
 use self::wait::{ended, ready};
 use super::subject;
-use crate::report::Report;
+use crate::report::ErrorReport;
 
 // The first prompt loads kernels from disk, which takes seconds on a machine with cold caches.
 const ANSWER_WITHIN: Duration = Duration::from_secs(30);
@@ -48,40 +48,44 @@ const WORDS: usize = 200;
 // More than one, so that the decode graph of a single token runs as well as the prompt's.
 const ANSWER_TOKENS: u32 = 8;
 
-/// Reasons for which a card was not measured.
+/// Reason why a card could not be measured.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum MeasureError {
     #[error("{0}")]
-    Rig(Report),
+    Rig(ErrorReport),
     #[error(
-        "the engine ended before it was ready; it said last:\n{0}\nhint: try it by hand; a build without CUDA, or a card without free memory, does this"
+        "the engine ended before it was ready; its last lines were:\n{0}\nhint: try it by hand; a build \
+            without CUDA, or a card without free memory, does this"
     )]
     Ended(String),
     #[error(
-        "somebody else took the engine's port, again and again\nhint: try again when the machine is less busy"
+        "another process took the engine's port each time\nhint: try again when the machine is less busy"
     )]
     PortTaken,
-    #[error("the engine was not ready within {seconds} s; it said last:\n{last}")]
+    #[error("the engine was not ready within {seconds} s; its last lines were:\n{last}")]
     Late { seconds: u64, last: String },
     #[error(
-        "the engine took nothing of the card\nhint: it must be a build with CUDA; name another with --engine"
+        "the engine allocated no memory on the card\nhint: it must be a build with CUDA; name another with \
+            --engine"
     )]
     NotOnCard,
     #[error(
-        "the driver names no process of the engine, as in a container whose processes it numbers otherwise\nhint: start the container with --pid=host, or say --alone if nobody else uses the card"
+        "the driver does not list the engine's process, as in a container with its own PID namespace\nhint: \
+            start the container with --pid=host, or pass --alone if nothing else uses the card"
     )]
     Nameless,
-    #[error("the driver does not say what is free on the card\nhint: leave --alone out")]
+    #[error("the driver does not report the card's free memory\nhint: omit --alone")]
     FreeUnknown,
     #[error(
-        "the driver counts {used} for the engine, and guard {asked} that it asked for\nhint: try again when nobody else uses the card"
+        "the driver counts {used} for the engine, and guard counts {asked} of allocations\nhint: try \
+            again when nothing else uses the card"
     )]
     Less { used: Bytes, asked: Bytes },
 }
 
 /// Failures that stop every measurement.
-impl From<Report> for MeasureError {
-    fn from(error: Report) -> Self {
+impl From<ErrorReport> for MeasureError {
+    fn from(error: ErrorReport) -> Self {
         Self::Rig(error)
     }
 }
@@ -94,11 +98,11 @@ pub(super) struct Measured {
     pub(super) cublas: Option<Bytes>,
 }
 
-/// Engine, guard, sampler and folder that every measurement uses.
+/// Engine, guard, sampler and folder shared by all measurements.
 #[derive(Debug)]
-pub(super) struct Rig {
+pub(super) struct MeasuringSetup {
     program: EngineProgram,
-    engine: Engine,
+    engine: EngineBuild,
     guard: PathBuf,
     sampler: Sampler,
     launcher: Launcher,
@@ -109,7 +113,7 @@ pub(super) struct Rig {
 
 /// A running engine on one card.
 struct CalibrationRun<'a> {
-    rig: &'a Rig,
+    rig: &'a MeasuringSetup,
     card: &'a Card,
     pages: PathBuf,
     child: Child,
@@ -117,15 +121,15 @@ struct CalibrationRun<'a> {
     free: Option<Bytes>,
 }
 
-impl Rig {
+impl MeasuringSetup {
     pub(super) fn new(
         program: EngineProgram,
-        engine: Engine,
+        engine: EngineBuild,
         guard: PathBuf,
         sampler: Sampler,
         alone: bool,
-    ) -> Result<Self, Report> {
-        let folder = OwnedFolder::create(PAGES).map_err(Report::of(NO_FOLDER))?;
+    ) -> Result<Self, ErrorReport> {
+        let folder = OwnedFolder::create(PAGES).map_err(ErrorReport::of(NO_FOLDER))?;
         let model = folder.path().join("model.gguf");
         subject::write(&model)?;
         Ok(Self {
@@ -179,7 +183,7 @@ impl Rig {
         let (context, opened) = (loaded.context()?, loaded.opened());
         if opened.is_none() {
             tracing::warn!(
-                "{}: the context as it is opened is not measured: NVML did not tell guard",
+                "{}: the new context was not measured: NVML gave guard no figure",
                 run.card.name
             );
         }
@@ -187,7 +191,10 @@ impl Rig {
         let cublas = match run.prompt().await {
             Ok(()) => Some(self.cublas(run.card, loaded, run.look().await?)?),
             Err(failure) => {
-                tracing::warn!("{}: what cuBLAS adds is not measured: {failure}", run.card.name);
+                tracing::warn!(
+                    "{}: the memory of cuBLAS was not measured: {failure}",
+                    run.card.name
+                );
                 None
             }
         };
@@ -198,7 +205,7 @@ impl Rig {
         })
     }
 
-    /// Memory that the prompt added permanently, less the planned size of the run-time pool.
+    /// Memory that the prompt added permanently, minus the planned size of the run-time pool.
     fn cublas(
         &self,
         card: &Card,
@@ -213,11 +220,11 @@ impl Rig {
         &'a self,
         card: &'a Card,
         free: Option<Bytes>,
-    ) -> Result<(CalibrationRun<'a>, Receiver<ChildEvent>), Report> {
-        let port = free_port().map_err(Report::of("no port is free on the loopback"))?;
+    ) -> Result<(CalibrationRun<'a>, Receiver<ChildEvent>), ErrorReport> {
+        let port = free_port().map_err(ErrorReport::of("no port is free on the loopback"))?;
         // The port makes the folder unique per attempt, so pages of a failed attempt are not read again.
         let part = format!("{}-{port}", card.id);
-        let pages = self.folder.part(&part).map_err(Report::of(NO_FOLDER))?;
+        let pages = self.folder.part(&part).map_err(ErrorReport::of(NO_FOLDER))?;
         let mut arguments: Vec<OsString> = subject::flags(&self.model).into_iter().map(Into::into).collect();
         arguments.extend(["--host", "127.0.0.1", "--port", &port.to_string()].map(OsString::from));
         let spec = ChildSpec {

@@ -1,8 +1,8 @@
-//! The model that `calibrate` runs: a few MiB that use the same kernels as a real model.
+//! Model file that `calibrate` runs: a few MiB that use the same kernels as a real model.
 //!
-//! DECISION: drivers load kernels at their first use, so the size of a context depends on the kernels that
-//! ran. The model has quantised matrices, unquantised ones (which go through cuBLAS), and heads of 128 values
-//! (for which flash attention exists).
+//! DECISION: drivers load kernels at their first use, so the size of a context depends on which kernels ran.
+//! The model has quantised matrices, unquantised ones (which use cuBLAS), and heads of 128 values (for which
+//! flash attention exists).
 
 use std::path::Path;
 
@@ -13,13 +13,13 @@ use plimsoll_model::{Dialect, types};
 use plimsoll_planner::{EngineBuild, EngineKind, MeasuredContext, PlanRequest};
 use plimsoll_probe::headers::read_model;
 
-use crate::report::Report;
+use crate::report::ErrorReport;
 
 /// Enough for the prompt, however its tokens are counted.
 const CONTEXT: &str = "4096";
 
 /// Writes the model file.
-pub(super) fn write(path: &Path) -> Result<(), Report> {
+pub(super) fn write(path: &Path) -> Result<(), ErrorReport> {
     let model = TinyModel {
         embedding: 512,
         feed_forward: 1024,
@@ -30,7 +30,7 @@ pub(super) fn write(path: &Path) -> Result<(), Report> {
         spared: types::F16,
         ..TinyModel::default()
     };
-    std::fs::write(path, model.file()).map_err(Report::of_file("cannot write the model", path))
+    std::fs::write(path, model.file()).map_err(ErrorReport::of_file("cannot write the model", path))
 }
 
 /// The engine's flags, without those for its address.
@@ -43,7 +43,7 @@ pub(super) fn flags(model: &Path) -> Vec<String> {
 }
 
 /// The model's run-time pool as planned, without cuBLAS.
-pub(super) fn pool(model: &Path, engine: EngineBuild, card: &Card) -> Result<Bytes, Report> {
+pub(super) fn pool(model: &Path, engine: EngineBuild, card: &Card) -> Result<Bytes, ErrorReport> {
     let dialect = match engine.kind {
         EngineKind::LlamaCpp => Dialect::Ggml,
         EngineKind::IkLlamaCpp => Dialect::Ik,

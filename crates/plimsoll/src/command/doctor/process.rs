@@ -1,5 +1,5 @@
-//! Evidence about a running process: memory on each card and on the host, limits, and the end of its log
-//! file.
+//! Evidence about a running process for `plimsoll doctor`: its memory on each card and on the host, its
+//! limits, and the end of its log file.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom};
@@ -11,7 +11,7 @@ use plimsoll_doctor::{LineSource, LogReader};
 use super::Findings;
 use super::log::feed;
 use super::machine::holders;
-use crate::report::Report;
+use crate::report::ErrorReport;
 
 /// Bytes read from the end of its log.
 const LOG_END: u64 = 4 << 20;
@@ -20,9 +20,9 @@ const STATUS: [&str; 5] = ["VmRSS", "VmLck", "VmPin", "VmSwap", "RssAnon"];
 // Files of `/proc` have a size of 0, so only a limit on the reading bounds memory.
 const MOST: u64 = 1 << 20;
 
-pub(super) fn look(pid: u32) -> Result<Findings, Report> {
+pub(super) fn look(pid: u32) -> Result<Findings, ErrorReport> {
     let fail = |error: io::Error| {
-        Report::input(Report::new(format!(
+        ErrorReport::input(ErrorReport::new(format!(
             "there is no process {pid} that can be looked at: {error}"
         )))
     };

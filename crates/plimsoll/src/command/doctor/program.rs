@@ -1,9 +1,10 @@
-//! Diagnosis of a program that is run: `plimsoll run` preloads guard, this module reads the output.
+//! Diagnosis of a program that `plimsoll doctor` runs, with the library guard preloaded and the program's
+//! output read.
 //!
-//! DECISION: the program is a child of `plimsoll run`, so that signals, exit codes and guard work as they do
-//! there. Its stdout and stderr are pipes, copied byte for byte as they arrive. A program that colours only a
-//! terminal prints no colours. The terminal itself sends SIGINT to the program. This process ignores the
-//! signal, because the verdict comes after the end.
+//! DECISION: the program is a child of `plimsoll run`, so signals, exit codes and guard work as they do
+//! there. Its stdout and stderr are pipes, copied byte for byte as they arrive; a program that prints colours
+//! only on a terminal prints none. The terminal itself sends SIGINT to the program. This process ignores that
+//! signal, because the verdict is printed after the program's end.
 
 use std::ffi::OsString;
 use std::io::{self, Read, Write};
@@ -21,7 +22,7 @@ use plimsoll_wire::page::Refusal;
 use serde_json::Value;
 
 use super::Findings;
-use crate::report::Report;
+use crate::report::ErrorReport;
 
 const BLOCK: usize = 1 << 16;
 /// Name prefix of the report's folder, before the owner's process id.
@@ -31,10 +32,10 @@ const CONTEXT: Bytes = Bytes::mib(700);
 /// Smallest use by other processes that is reported; a desktop holds less.
 const NEIGHBOUR: Bytes = Bytes::gib(1);
 
-pub(super) fn watch(command: &[OsString]) -> Result<Findings, Report> {
-    let folder = OwnedFolder::create(FOLDER).map_err(Report::of("cannot run the program"))?;
+pub(super) fn watch(command: &[OsString]) -> Result<Findings, ErrorReport> {
+    let folder = OwnedFolder::create(FOLDER).map_err(ErrorReport::of("cannot run the program"))?;
     let report = folder.path().join("report.json");
-    let _deaf = Deaf::to_the_terminal().map_err(Report::of("cannot run the program"))?;
+    let _deaf = Deaf::to_the_terminal().map_err(ErrorReport::of("cannot run the program"))?;
     let mut child = Command::new(PLIMSOLL)
         .arg("run")
         .arg("--report")
@@ -44,9 +45,9 @@ pub(super) fn watch(command: &[OsString]) -> Result<Findings, Report> {
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
-        .map_err(Report::of("cannot run the program"))?;
+        .map_err(ErrorReport::of("cannot run the program"))?;
     let reader = listen(&mut child);
-    let status = child.wait().map_err(Report::of("cannot run the program"))?;
+    let status = child.wait().map_err(ErrorReport::of("cannot run the program"))?;
     let report = fs::read(&report)
         .ok()
         .and_then(|text| serde_json::from_slice(&text).ok());
@@ -167,7 +168,7 @@ fn last_refusal(report: &Value) -> Option<RefusedAllocation> {
     })
 }
 
-/// Ignores the terminal's SIGINT and SIGQUIT in this process while it lives.
+/// Ignores the terminal's SIGINT and SIGQUIT in this process while it exists.
 struct Deaf(#[expect(dead_code, reason = "it listens while it lives")] tokio::runtime::Runtime);
 
 impl Deaf {

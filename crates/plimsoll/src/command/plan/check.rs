@@ -1,10 +1,11 @@
 //! `plimsoll plan --check PID|URL`: comparison of a plan with the memory of a running engine.
 //!
-//! DECISION: a process is planned again from its own command line and environment, with its memory counted as
-//! free. The plan is compared with the driver's figure for the process, or with its resident memory if it
-//! computes on the CPU. An engine takes something between its size once loaded and its size at full depth, so
-//! only values outside that range by more than the margin are off. A daemon of ours is asked for its claims
-//! and its own measurements.
+//! DECISION: the process is planned again from its own command line and environment, with the memory that it
+//! holds counted as free. The plan is compared with the driver's figure for the process, or with its resident
+//! memory if it computes on the CPU. A running engine holds between its size once loaded and its size with a
+//! full context, so only values outside that range by more than the margin count as deviations. A `plimsoll
+//! serve` daemon is queried for the memory that it granted to each run (claims) and its own measurements
+//! instead.
 
 mod process;
 
@@ -13,7 +14,7 @@ use std::time::Duration;
 
 use http::Method;
 use plimsoll_base::{Bytes, CardId};
-use plimsoll_probe::process::Process;
+use plimsoll_probe::process::MeasuredProcess;
 use serde_json::Value;
 
 pub(in crate::command) use self::process::{again, held};
@@ -22,7 +23,7 @@ use plimsoll_lab::load::{Client, LoadFailure, Target};
 
 use super::Arguments;
 use crate::check::{CARD_MARGIN, Check, Checked, HOST_MARGIN, ReportedFigure, Row, margin};
-use crate::report::{Report, print_as, status};
+use crate::report::{ErrorReport, print_as, status};
 use crate::screen;
 
 /// Time limit of a whole answer.
@@ -35,7 +36,7 @@ enum Checkable {
     Server(Target),
 }
 
-fn checkable(text: &str) -> Result<Checkable, Report> {
+fn checkable(text: &str) -> Result<Checkable, ErrorReport> {
     // A bare number is a process id: an address always has a scheme here, so the two cannot be confused.
     if let Ok(pid) = text.parse() {
         return Ok(Checkable::Process(pid));
@@ -46,18 +47,18 @@ fn checkable(text: &str) -> Result<Checkable, Report> {
         .filter(|_| text.starts_with("http://"));
     let target = target.ok_or_else(|| {
         let remedy = "give a number or http://127.0.0.1:8080";
-        Report::new(format!("`{text}` is neither a process nor an address; {remedy}"))
+        ErrorReport::new(format!("`{text}` is neither a process nor an address; {remedy}"))
     })?;
     // The process behind the port is measured through this machine's driver and `/proc`.
     if !target.is_here() {
-        return Err(Report::new(format!(
-            "`{text}` is not on this machine; only loopback addresses are asked"
+        return Err(ErrorReport::new(format!(
+            "`{text}` is not on this machine; only loopback addresses are allowed"
         )));
     }
     Ok(Checkable::Server(target))
 }
 
-pub(super) fn run(arguments: &Arguments, text: &str) -> Result<ExitCode, Report> {
+pub(super) fn run(arguments: &Arguments, text: &str) -> Result<ExitCode, ErrorReport> {
     let models = match checkable(text)? {
         Checkable::Process(pid) => vec![process::checked(arguments, pid)?],
         Checkable::Server(target) => served(arguments, &target)?,
@@ -67,10 +68,10 @@ pub(super) fn run(arguments: &Arguments, text: &str) -> Result<ExitCode, Report>
     let measured = rows().any(|row| row.measured.is_some());
     if !measured {
         let why = match models.iter().find_map(|model| model.pid) {
-            Some(pid) => format!("the driver names no bytes of process {pid} on the cards of its plan"),
-            None => "the daemon has seen nothing of its models' memory".to_owned(),
+            Some(pid) => format!("the driver reports no memory of process {pid} on the planned cards"),
+            None => "the daemon has not measured its models' memory".to_owned(),
         };
-        return Err(Report::new(format!("nothing is measured: {why}")));
+        return Err(ErrorReport::new(format!("nothing is measured: {why}")));
     }
     let agrees = |said: &ReportedFigure| said.planned == said.engine;
     let ok = rows().all(|row| row.ok) && models.iter().flat_map(|model| &model.said).all(agrees);
@@ -84,35 +85,38 @@ pub(super) fn run(arguments: &Arguments, text: &str) -> Result<ExitCode, Report>
 }
 
 /// Checks a daemon of ours, else a llama-server.
-fn served(arguments: &Arguments, target: &Target) -> Result<Vec<Checked>, Report> {
+fn served(arguments: &Arguments, target: &Target) -> Result<Vec<Checked>, ErrorReport> {
     // llama-server answers 404 here, so the daemon's own page decides which of the two it is.
     if let Some(status) = get(target, "/api/status")? {
         if arguments.exact.is_some() {
-            return Err(Report::new(format!(
-                "{target} is a plimsoll serve, whose own claims are compared; no engine is asked\nhint: leave --exact out, or give \
+            return Err(ErrorReport::new(format!(
+                "{target} is a plimsoll serve: its claims are compared, so --exact does not apply\nhint: omit --exact, or give \
                  the PID of one of its engines"
             )));
         }
         return Ok(claimed(arguments.margin, &status));
     }
     let props = get(target, "/props")?.ok_or_else(|| {
-        Report::new(format!(
-            "{target}/props does not answer as a llama-server does: no JSON"
+        ErrorReport::new(format!(
+            "the answer of {target}/props is not JSON, so it is not a llama-server"
         ))
     })?;
-    let pid = Process::listening_on(target.port)
-        .ok_or_else(|| Report::new(format!("no process of ours listens at {target}; give its PID")))?;
+    let pid = MeasuredProcess::listening_on(target.port).ok_or_else(|| {
+        ErrorReport::new(format!(
+            "no process of this user listens at {target}; give its PID"
+        ))
+    })?;
     let mut checked = process::checked(arguments, pid.pid)?;
     process::compare(&mut checked.said, &props);
     Ok(vec![checked])
 }
 
 /// The JSON at a path; `None` where the server has no such page, or the page is no JSON.
-fn get(target: &Target, path: &'static str) -> Result<Option<Value>, Report> {
+fn get(target: &Target, path: &'static str) -> Result<Option<Value>, ErrorReport> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .map_err(Report::of("cannot start a client"))?;
+        .map_err(ErrorReport::of("cannot start a client"))?;
     let asked = async {
         let mut client = Client::new(target, None, PATIENCE);
         client.json(Method::GET, path, Default::default()).await
@@ -120,11 +124,11 @@ fn get(target: &Target, path: &'static str) -> Result<Option<Value>, Report> {
     match tokio::task::LocalSet::new().block_on(&runtime, asked) {
         Ok(answer) => Ok(Some(answer)),
         Err(LoadFailure::Status { .. } | LoadFailure::Malformed(_)) => Ok(None),
-        Err(failure) => Err(Report::new(format!("cannot ask {target}{path}: {failure}"))),
+        Err(failure) => Err(ErrorReport::new(format!("cannot ask {target}{path}: {failure}"))),
     }
 }
 
-/// Claims of a daemon for each running model, beside its measurements.
+/// Claims of a daemon for each running model, with its measurements.
 fn claimed(asked: Option<Bytes>, status: &Value) -> Vec<Checked> {
     let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
     let bytes = |value: &Value| value.as_u64().map(Bytes::new);

@@ -1,9 +1,9 @@
-//! `plimsoll plan --exact`: plans confirmed by the engine itself.
+//! `plimsoll plan --exact`: plans that the user's own engine confirms.
 //!
-//! DECISION: every printed value comes from the engine: the plan of the given flags, and every context,
-//! micro-batch or layer count that is found, with the step above it. The number of engine runs is limited. A
-//! value that is not known by then is an error or is left out, never guessed. The number of runs is printed
-//! on stderr.
+//! DECISION: every printed value comes from a run of the engine: the plan of the given flags, and each
+//! context, micro-batch or layer count that is found, together with the next larger step. The number of
+//! engine runs is limited. A value that is unknown when the limit is reached is an error or is left out,
+//! never guessed. The number of runs is printed on stderr.
 
 use std::io::Write;
 use std::path::Path;
@@ -17,7 +17,7 @@ use plimsoll_planner::fit::{ContextPoint, Dimension, Fit, edited};
 use plimsoll_planner::{EngineBuild, Plan, PlanRequest, fit};
 
 use super::{Arguments, Models};
-use crate::report::Report;
+use crate::report::ErrorReport;
 
 /// Runs for the largest context of a plan. Two mostly suffice; five seconds is a wait that needs no progress
 /// line.
@@ -28,7 +28,7 @@ const DIRECTION: (u32, Duration) = (64, Duration::from_secs(300));
 const POINTS: u32 = 32;
 const PAGE: (u32, Duration) = (POINTS + 8, Duration::from_secs(300));
 
-/// An engine and its answer for the given flags.
+/// An engine, with its result for the given flags.
 pub(super) struct ExactQuery<'a> {
     oracle: Oracle,
     options: &'a Options,
@@ -50,7 +50,7 @@ impl<'a> ExactQuery<'a> {
         named: Option<&Path>,
         options: &'a Options,
         cards: &'a [Card],
-    ) -> Result<Self, Report> {
+    ) -> Result<Self, ErrorReport> {
         let program = arguments.program;
         let wish = options.wish(program)?;
         let oracle = Oracle::find(named, program, !arguments.no_cache)?;
@@ -90,7 +90,7 @@ impl<'a> ExactQuery<'a> {
         named: Option<&Path>,
         (options, program): (&Options, ProgramKind),
         cards: &[Card],
-    ) -> Result<Plan, Report> {
+    ) -> Result<Plan, ErrorReport> {
         let wish = options.wish(program)?;
         let oracle = Oracle::find(named, program, !arguments.no_cache)?;
         let models = Models::read(&wish, arguments.engine())?;
@@ -115,7 +115,7 @@ impl<'a> ExactQuery<'a> {
         Asked::new(&self.oracle, self.options, self.request(), &self.said)
     }
 
-    pub(super) fn plan(&self) -> Result<Plan, Report> {
+    pub(super) fn plan(&self) -> Result<Plan, ErrorReport> {
         let request = self.request();
         let asked = self.asked(PLAN)?;
         let largest = fit::confirmed_context(&request, &asked, self.guess);
@@ -127,7 +127,7 @@ impl<'a> ExactQuery<'a> {
         Ok(exact(&request, &self.said, &self.oracle.name(), largest)?)
     }
 
-    pub(super) fn fit(&self, directions: &[Dimension]) -> Result<Fit, Report> {
+    pub(super) fn fit(&self, directions: &[Dimension]) -> Result<Fit, ErrorReport> {
         let (runs, time) = DIRECTION;
         // Each direction gets the full number of runs, so that the order of the directions does not matter.
         let count = u32::try_from(directions.len().max(1)).unwrap_or(u32::MAX);
@@ -140,7 +140,7 @@ impl<'a> ExactQuery<'a> {
     }
 
     /// Memory of each context, for the page.
-    pub(super) fn course(&self, plan: &Plan) -> Result<Vec<ContextPoint>, Report> {
+    pub(super) fn course(&self, plan: &Plan) -> Result<Vec<ContextPoint>, ErrorReport> {
         let asked = self.asked(PAGE)?;
         let besides: Vec<u64> = plan.largest_context.into_iter().collect();
         let points = fit::course(&self.request(), &asked, POINTS.into(), &besides);
@@ -151,13 +151,13 @@ impl<'a> ExactQuery<'a> {
         }
     }
 
-    pub(super) fn tell(&self) -> Result<(), Report> {
+    pub(super) fn tell(&self) -> Result<(), ErrorReport> {
         tell(&self.oracle)
     }
 }
 
 /// Prints the number of engine runs.
-fn tell(oracle: &Oracle) -> Result<(), Report> {
+fn tell(oracle: &Oracle) -> Result<(), ErrorReport> {
     let mut stderr = anstream::stderr().lock();
     Ok(writeln!(stderr, "asked {}: {}", oracle.name(), oracle.tally())?)
 }

@@ -1,8 +1,8 @@
 //! `plimsoll plan --fit`: the largest values that fit, as flags to paste.
 //!
-//! Stdout has one command line for each requested direction and nothing else, so that `llama-server
-//! $(plimsoll plan --fit ctx -- -m model.gguf)` works. Stderr has the reasons. Exits 1 if a direction has no
-//! answer.
+//! Stdout has one command line for each requested direction (context, slots, layers …) and nothing else, so
+//! that `llama-server $(plimsoll plan --fit ctx -- -m model.gguf)` works. Stderr has the reasons. Exits 1 if
+//! a direction has no answer.
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -15,10 +15,10 @@ use serde_json::{Value, json};
 
 use super::exact::ExactQuery;
 use super::{Arguments, Models};
-use crate::report::{Report, print, print_as, status};
+use crate::report::{ErrorReport, print, print_as, status};
 use crate::screen;
 
-/// Requested directions, in their order.
+/// Requested search dimensions, in their order.
 #[derive(Clone, Debug)]
 pub(crate) struct FitDirections(Vec<Dimension>);
 
@@ -30,7 +30,7 @@ pub(crate) fn directions(text: &str) -> Result<FitDirections, String> {
     let find = |name: &str| {
         Dimension::from_name(name).ok_or_else(|| {
             let known: Vec<&str> = Dimension::ALL.map(Dimension::name).to_vec();
-            format!("`{name}` is no direction; known are {} and all", known.join(", "))
+            format!("`{name}` is not a direction; use {} or all", known.join(", "))
         })
     };
     text.split(',')
@@ -43,7 +43,7 @@ pub(super) fn run(
     arguments: &Arguments,
     directions: &FitDirections,
     cards: &[Card],
-) -> Result<ExitCode, Report> {
+) -> Result<ExitCode, ErrorReport> {
     let options = Options::from_argv(&arguments.flags)?;
     let fit = match &arguments.exact {
         Some(named) => {
@@ -68,7 +68,7 @@ fn by_formulas(
     directions: &FitDirections,
     options: &Options,
     cards: &[Card],
-) -> Result<Fit, Report> {
+) -> Result<Fit, ErrorReport> {
     let engine = arguments.engine();
     let wish = options.wish(arguments.program)?;
     let models = Models::read(&wish, engine)?;
@@ -76,7 +76,7 @@ fn by_formulas(
     Ok(fit::fit(&request, &ClosedForms(request), &directions.0)?)
 }
 
-fn show(arguments: &Arguments, options: &Options, fit: &Fit) -> Result<(), Report> {
+fn show(arguments: &Arguments, options: &Options, fit: &Fit) -> Result<(), ErrorReport> {
     if arguments.json {
         return print_as(true, &json(options, fit)?, String::new);
     }
@@ -91,13 +91,13 @@ fn show(arguments: &Arguments, options: &Options, fit: &Fit) -> Result<(), Repor
 }
 
 /// The whole command line with an answer applied.
-fn argv(options: &Options, answer: &FitAnswer) -> Result<Option<Vec<String>>, Report> {
+fn argv(options: &Options, answer: &FitAnswer) -> Result<Option<Vec<String>>, ErrorReport> {
     let line = |change| Ok(edited(options, std::slice::from_ref(change))?.to_argv());
     answer.change.as_ref().map(line).transpose()
 }
 
 /// The serialised answers, each with its whole command line.
-fn json(options: &Options, fit: &Fit) -> Result<Value, Report> {
+fn json(options: &Options, fit: &Fit) -> Result<Value, ErrorReport> {
     let mut value = serde_json::to_value(fit)?;
     for (at, answer) in fit.answers.iter().enumerate() {
         // A program should not have to rebuild the command line from the change.
@@ -140,7 +140,7 @@ mod tests {
         assert_eq!(directions("all").unwrap().0.len(), 7);
         let error = directions("ctx,cxt").unwrap_err();
         assert!(
-            error.contains("`cxt` is no direction; known are ctx, ub, np, kv"),
+            error.contains("`cxt` is not a direction; use ctx, ub, np, kv"),
             "{error}"
         );
     }

@@ -1,6 +1,8 @@
-//! `plimsoll pool advise`: size of an engine's run-time pool, its causes, and flags that make it smaller.
+//! `plimsoll pool advise`: size of an engine's run-time memory pool, its causes, and flags that make it
+//! smaller.
 //!
-//! Exits 0 if the pool fits its budget or has none, 1 if it does not fit, 2 if no trace can be made.
+//! Exits 0 if the pool fits its budget or no budget was given, 1 if it does not fit, 2 if no trace can be
+//! made.
 
 use std::process::ExitCode;
 
@@ -9,7 +11,7 @@ use plimsoll_base::Bytes;
 
 use super::run::RunArguments;
 use crate::replay::advice::{AdviceQuestion, Pool, advise};
-use crate::report::{Report, print_as, status};
+use crate::report::{ErrorReport, print_as, status};
 use crate::screen;
 
 #[derive(Debug, Args)]
@@ -33,7 +35,7 @@ enum PoolName {
     Vmm,
 }
 
-pub(super) fn run(arguments: &Arguments) -> Result<ExitCode, Report> {
+pub(super) fn run(arguments: &Arguments) -> Result<ExitCode, ErrorReport> {
     let run = &arguments.run;
     let advice = advise(&AdviceQuestion {
         shape: run.model,
@@ -46,8 +48,9 @@ pub(super) fn run(arguments: &Arguments) -> Result<ExitCode, Report> {
         },
         budget: arguments.budget,
     });
-    let advice =
-        advice.map_err(|error| Report::input(Report::new(format!("cannot generate the trace: {error}"))))?;
+    let advice = advice.map_err(|error| {
+        ErrorReport::input(ErrorReport::new(format!("cannot generate the trace: {error}")))
+    })?;
     print_as(arguments.json, &advice, || screen::advice(&advice))?;
     // Without a budget `fits` is not known, and advice alone is a success.
     Ok(status(advice.fits != Some(false)))

@@ -1,4 +1,4 @@
-//! `plimsoll pool gen`: the trace of a run, as RAPIDS RMM's log.
+//! `plimsoll pool gen`: generated allocation trace of an engine run, in the format of RAPIDS RMM's log.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -7,7 +7,7 @@ use clap::Args;
 use plimsoll_pool::generate::generate;
 
 use super::run::RunArguments;
-use crate::report::{Report, print, write_file};
+use crate::report::{ErrorReport, print, write_file};
 
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
@@ -18,12 +18,12 @@ pub(crate) struct Arguments {
     out: Option<PathBuf>,
 }
 
-pub(super) fn run(arguments: &Arguments) -> Result<ExitCode, Report> {
+pub(super) fn run(arguments: &Arguments) -> Result<ExitCode, ErrorReport> {
     let run = &arguments.run;
     // RMM's format, because other replay tools read it too.
     let text = generate(&run.model, &run.run(), &run.card);
     let text = text
-        .map_err(|error| Report::input(Report::new(format!("cannot generate the trace: {error}"))))?
+        .map_err(|error| ErrorReport::input(ErrorReport::new(format!("cannot generate the trace: {error}"))))?
         .to_csv();
     match &arguments.out {
         Some(path) => write_file(path, text)?,

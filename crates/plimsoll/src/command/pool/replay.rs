@@ -1,4 +1,4 @@
-//! `plimsoll pool replay`: one trace replayed over several allocator policies.
+//! `plimsoll pool replay`: replay of one allocation trace under several allocator policies.
 //!
 //! Exits 0 if every policy completes, 1 if one does not, 2 if the trace cannot be read.
 
@@ -13,7 +13,7 @@ use plimsoll_pool::replay::PolicyKind;
 use plimsoll_pool::trace::{RecordedRequest, Trace};
 
 use crate::replay::Replay;
-use crate::report::{Report, print_as, status, write_file};
+use crate::report::{ErrorReport, print_as, status, write_file};
 use crate::screen;
 
 // A trace is parsed in memory; 1 GiB of RMM's log is about 20 million requests.
@@ -55,8 +55,8 @@ pub(crate) struct Arguments {
     pool: Option<u8>,
 }
 
-pub(super) fn run(arguments: &Arguments) -> Result<ExitCode, Report> {
-    let trace = read(arguments).map_err(Report::input)?;
+pub(super) fn run(arguments: &Arguments) -> Result<ExitCode, ErrorReport> {
+    let trace = read(arguments).map_err(ErrorReport::input)?;
     let policies = match arguments.policies.as_slice() {
         [] => &USUAL,
         chosen => chosen,
@@ -69,7 +69,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<ExitCode, Report> {
     Ok(status(replay.completed()))
 }
 
-fn read(arguments: &Arguments) -> Result<Trace, Report> {
+fn read(arguments: &Arguments) -> Result<Trace, ErrorReport> {
     let path = &arguments.file;
     let file = bytes_of(path)?;
     // A record begins with a magic number, so the format is known from the content and not from the name.
@@ -77,13 +77,13 @@ fn read(arguments: &Arguments) -> Result<Trace, Report> {
         let asked = arguments.card.zip(arguments.pool);
         let asked = asked.map(|(card, pool)| RecordedRequest { card, pool });
         return Trace::from_record(&file, asked)
-            .map_err(|error| Report::new(format!("`{}`: {error}", path.display())));
+            .map_err(|error| ErrorReport::new(format!("`{}`: {error}", path.display())));
     }
-    Trace::from_csv(&file).map_err(|error| Report::new(format!("`{}`: {error}", path.display())))
+    Trace::from_csv(&file).map_err(|error| ErrorReport::new(format!("`{}`: {error}", path.display())))
 }
 
-fn bytes_of(path: &Path) -> Result<Vec<u8>, Report> {
-    let failed = |error| Report::of_file("cannot read", path)(error);
+fn bytes_of(path: &Path) -> Result<Vec<u8>, ErrorReport> {
+    let failed = |error| ErrorReport::of_file("cannot read", path)(error);
     let mut bytes = Vec::new();
     let file = File::open(path).map_err(failed)?;
     let read = file
@@ -94,7 +94,7 @@ fn bytes_of(path: &Path) -> Result<Vec<u8>, Report> {
         .map_err(failed)?;
     match u64::try_from(read) {
         Ok(..=LARGEST_FILE) => Ok(bytes),
-        _ => Err(Report::new(format!(
+        _ => Err(ErrorReport::new(format!(
             "`{}` is larger than 1 GiB\nhint: record less, or cut the log after a line",
             path.display()
         ))),

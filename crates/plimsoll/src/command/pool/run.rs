@@ -1,7 +1,7 @@
-//! Command-line arguments that describe the run behind a generated trace.
+//! Command-line arguments that describe the engine run for a generated allocation trace.
 
 use clap::{ArgAction, Args};
-use plimsoll_pool::generate::{Card, Engine, ModelShape, Outputs, Run};
+use plimsoll_pool::generate::{DemandRules, GeneratedRun, GeneratorCard, ModelShape, Outputs};
 
 use crate::replay::advice::CacheType;
 
@@ -24,7 +24,7 @@ pub(super) struct RunArguments {
     pub(super) ub: u64,
     /// Engine: ik, or a build of llama.cpp such as llama-b9000
     #[arg(long, default_value = "b10605", value_parser = engine)]
-    pub(super) engine: Engine,
+    pub(super) engine: DemandRules,
     /// Flash attention
     #[arg(long, value_name = "on|off", default_value = "on", value_parser = on_or_off, action = ArgAction::Set)]
     pub(super) fa: bool,
@@ -45,12 +45,12 @@ pub(super) struct RunArguments {
     pub(super) layers_only: bool,
     /// Card: H200, RTX3090
     #[arg(long, default_value = "H200", value_parser = card)]
-    pub(super) card: Card,
+    pub(super) card: GeneratorCard,
 }
 
 impl RunArguments {
-    pub(super) fn run(&self) -> Run {
-        Run {
+    pub(super) fn run(&self) -> GeneratedRun {
+        GeneratedRun {
             engine: self.engine,
             cache: self.kv.cache(),
             context: self.ctx,
@@ -77,8 +77,8 @@ fn shape(text: &str) -> Result<ModelShape, String> {
     one_of(text, ModelShape::ALL, |shape| shape.name)
 }
 
-fn card(text: &str) -> Result<Card, String> {
-    one_of(text, Card::ALL, |card| card.name)
+fn card(text: &str) -> Result<GeneratorCard, String> {
+    one_of(text, GeneratorCard::ALL, |card| card.name)
 }
 
 fn on_or_off(text: &str) -> Result<bool, String> {
@@ -89,17 +89,17 @@ fn on_or_off(text: &str) -> Result<bool, String> {
     }
 }
 
-fn engine(text: &str) -> Result<Engine, String> {
+fn engine(text: &str) -> Result<DemandRules, String> {
     if text == "ik" {
-        return Ok(Engine::Ik);
+        return Ok(DemandRules::Ik);
     }
     // Both spellings are in use: archives are named `llama-b9000`, tags `b9000`.
     let build = text.strip_prefix("llama-").unwrap_or(text).strip_prefix('b');
     match build.and_then(|build| build.parse::<u32>().ok()) {
         // Builds differ in one point that the trace shows: copies of the cache in the pool or in the compute
         // buffer.
-        Some(build) if build < RESERVES_SINCE => Ok(Engine::Copying),
-        Some(_) => Ok(Engine::Reserving),
+        Some(build) if build < RESERVES_SINCE => Ok(DemandRules::Copying),
+        Some(_) => Ok(DemandRules::Reserving),
         None => Err("write ik, or a build of llama.cpp as llama-b9000 or b10605".to_owned()),
     }
 }

@@ -1,4 +1,4 @@
-//! HTTP client of the tour: one chat request, as any client sends it.
+//! HTTP client of the quickstart tour: one chat request, as any client sends it.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -8,7 +8,7 @@ use http_body_util::Full;
 use plimsoll_launch::{HttpClient, collect_body};
 use serde_json::{Value, json};
 
-use crate::report::Report;
+use crate::report::ErrorReport;
 
 /// Tokens of an answer, few enough that the tour stays short.
 const TOKENS: u32 = 16;
@@ -17,7 +17,7 @@ const SEED: u32 = 3;
 /// Largest answer that is read: the tokens of a tour are a few hundred bytes.
 const MOST: usize = 1 << 20;
 
-/// An answer and its response time.
+/// A chat answer and its response time.
 #[derive(Debug)]
 pub(super) struct Answer {
     pub(super) status: StatusCode,
@@ -37,7 +37,7 @@ pub(super) fn chat(model: &str, question: &str) -> Value {
     json!({ "model": model, "messages": [{ "role": "user", "content": question }], "max_tokens": TOKENS, "seed": SEED })
 }
 
-pub(super) async fn ask(address: SocketAddr, model: &str, question: &str) -> Result<Answer, Report> {
+pub(super) async fn ask(address: SocketAddr, model: &str, question: &str) -> Result<Answer, ErrorReport> {
     // The clock includes the connection and the wait for loading: that is the time that a user sees.
     let start = Instant::now();
     let request = Request::post("/v1/chat/completions")

@@ -1,6 +1,6 @@
-//! Folder of the tour: two tiny models, and the configuration that serves them.
+//! Folder of the quickstart tour: two tiny models, and the configuration that serves them.
 //!
-//! Contents are the same on every run, so a second run reuses them. Files are written whole or not at all.
+//! Every run has the same contents, so a second run reuses the files. A file is written whole or not at all.
 
 use std::fs;
 use std::io;
@@ -12,7 +12,7 @@ use plimsoll_model::tiny::TinyModel;
 use plimsoll_planner::{EngineBuild, Plan};
 
 use crate::command::plan;
-use crate::report::Report;
+use crate::report::ErrorReport;
 
 /// One thread is enough for models of this size, and leaves the other cores free. `--cache-ram 0` disables
 /// the prompt cache: up to 8 GiB, which no plan counts, would break a budget of a few MiB.
@@ -29,7 +29,7 @@ const AMPLE: Bytes = Bytes::gib(64);
 pub(super) struct Member {
     pub(super) name: &'static str,
     pub(super) file: String,
-    /// Concurrent conversations, each with a context of its own.
+    /// Number of concurrent conversations, each with its own context.
     pub(super) slots: u32,
 }
 
@@ -44,10 +44,10 @@ pub(super) struct Folder {
 }
 
 impl Folder {
-    pub(super) fn make(path: &Path) -> Result<Self, Report> {
+    pub(super) fn make(path: &Path) -> Result<Self, ErrorReport> {
         let failed = |error: io::Error| {
             let place = path.display();
-            Report::new(format!(
+            ErrorReport::new(format!(
                 "cannot make the folder {place}: {error}\nhint: choose another with --folder"
             ))
         };
@@ -57,10 +57,10 @@ impl Folder {
         let member = |name, file: &str, slots| {
             let file = path.join(file).into_os_string().into_string();
             let file = file.map_err(|_| {
-                let what = "has a name that a configuration cannot carry\nhint: choose another with --folder";
-                Report::new(format!("the folder {} {what}", path.display()))
+                let what = "has a name that cannot be written in a configuration file\nhint: choose another with --folder";
+                ErrorReport::new(format!("the folder {} {what}", path.display()))
             })?;
-            Ok::<_, Report>(Member { name, file, slots })
+            Ok::<_, ErrorReport>(Member { name, file, slots })
         };
         let folder = Self {
             config: path.join("plimsoll.toml"),
@@ -87,7 +87,7 @@ impl Folder {
     }
 
     /// Budget for one and a half of the larger model: enough for each, never for both.
-    pub(super) fn budget(&self, engine: EngineBuild) -> Result<Card, Report> {
+    pub(super) fn budget(&self, engine: EngineBuild) -> Result<Card, ErrorReport> {
         let mut largest = Bytes::ZERO;
         for member in &self.pair {
             largest = largest.max(member.plan(engine, &card(AMPLE))?.host.peak);
@@ -112,7 +112,7 @@ impl Member {
         )
     }
 
-    pub(super) fn plan(&self, engine: EngineBuild, card: &Card) -> Result<Plan, Report> {
+    pub(super) fn plan(&self, engine: EngineBuild, card: &Card) -> Result<Plan, ErrorReport> {
         let flags = self.flags();
         let words = ["--model", &self.file].into_iter().chain(flags.split(' '));
         let words: Vec<String> = words.map(str::to_owned).collect();
@@ -154,7 +154,7 @@ fn card(total: Bytes) -> Card {
 }
 
 /// Writes the model unless an identical file exists; an older Plimsoll may have written a different one.
-fn write_model(path: &Path, model: &TinyModel) -> Result<(), Report> {
+fn write_model(path: &Path, model: &TinyModel) -> Result<(), ErrorReport> {
     let file = model.file();
     // The length first: a file of the same name may be a real model of many GiB.
     let length = u64::try_from(file.len()).unwrap_or(u64::MAX);
@@ -167,12 +167,12 @@ fn write_model(path: &Path, model: &TinyModel) -> Result<(), Report> {
 }
 
 /// Writes to a temporary name and renames, so that a reader never sees half a file.
-fn whole(path: &Path, content: &[u8]) -> Result<(), Report> {
+fn whole(path: &Path, content: &[u8]) -> Result<(), ErrorReport> {
     let partial = path.with_extension("partial");
     let written = fs::write(&partial, content).and_then(|()| fs::rename(&partial, path));
     written.map_err(|error| {
         let remedy = "free some space, or choose another place with --folder";
-        Report::new(format!(
+        ErrorReport::new(format!(
             "cannot write {}: {error}\nhint: {remedy}",
             path.display()
         ))

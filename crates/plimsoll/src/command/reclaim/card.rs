@@ -1,4 +1,5 @@
-//! `plimsoll reclaim --card`: processes that hold the card, memory that they gave back, and the verdict.
+//! `plimsoll reclaim --card`: processes that hold memory of a card, the memory that they released, and the
+//! verdict.
 
 use std::fmt::Write as _;
 use std::process::ExitCode;
@@ -9,10 +10,10 @@ use serde_json::{Value, json};
 
 use super::{Arguments, json, text};
 use crate::command::run::cards::{CardError, find};
-use crate::report::{Report, print_as, status};
+use crate::report::{ErrorReport, print_as, status};
 
-pub(super) fn run(arguments: &Arguments, card: &str) -> Result<ExitCode, Report> {
-    let wish = wish(arguments, card).map_err(Report::input)?;
+pub(super) fn run(arguments: &Arguments, card: &str) -> Result<ExitCode, ErrorReport> {
+    let wish = wish(arguments, card).map_err(ErrorReport::input)?;
     let outcome = reclaim_on(&wish);
     print_as(arguments.json, &answer(&wish, &outcome), || told(&wish, &outcome))?;
     // A dry run succeeds if the idle memory would suffice, so scripts can test before they ask.
@@ -20,7 +21,7 @@ pub(super) fn run(arguments: &Arguments, card: &str) -> Result<ExitCode, Report>
     Ok(status(is_met))
 }
 
-fn wish(arguments: &Arguments, name: &str) -> Result<CardRequest, Report> {
+fn wish(arguments: &Arguments, name: &str) -> Result<CardRequest, ErrorReport> {
     let machine = plimsoll_probe::look();
     let uuid = find(name, &machine.cards)?;
     let mut cards = machine.cards.into_iter();
@@ -79,12 +80,14 @@ fn told(wish: &CardRequest, outcome: &CardOutcome) -> String {
     }
     let short = outcome.short(wish);
     text += &match verdict(wish, outcome) {
-        "enough" if outcome.asked.is_empty() => "enough: nothing to do\n".to_owned(),
+        "enough" if outcome.asked.is_empty() => "enough memory is free: nothing to do\n".to_owned(),
         "enough" => "enough\n".to_owned(),
-        "reachable" => "not enough now; what lies idle is enough, and its holders can be asked\n".to_owned(),
+        "reachable" => "not enough now; the idle memory of guarded programs is enough, and they can be \
+            asked to release it\n"
+            .to_owned(),
         // Only guard can release another process's pool; a process without it can only be ended.
         _ if outcome.asked.is_empty() && outcome.neighbours.is_empty() => {
-            format!("not enough: {short} short, and nobody who holds the card runs under guard\n")
+            format!("not enough: {short} short, and no process on the card runs under guard\n")
         }
         _ => format!("not enough: {short} short\n"),
     };

@@ -1,9 +1,10 @@
-//! Planned demand of the program on its cards, if its memory can be planned.
+//! Planned memory of the program on its cards, if its memory can be planned.
 //!
-//! With `--spill`, guard lets the first allocations overflow if it knows the demand still to come
-//! (`guard/src/policy/room.rs`). The flags of a llama.cpp program determine that demand, so it is planned as
-//! under `serve`: on the cards that it sees, each with no more free memory than its budget. A failed plan is
-//! reported in one line, and the program runs without a plan.
+//! With `--spill`, guard (the preloaded library) puts allocations beyond the budget into host memory. If
+//! guard has the total that is still to come, it can choose the first allocations for that
+//! (`guard/src/policy/room.rs`). For a llama.cpp program the flags determine the total, so it is planned as
+//! under `serve`: on the cards that the program sees, each with no more free memory than its budget. If
+//! planning fails, one line reports it and the program runs without a plan.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -16,9 +17,9 @@ use plimsoll_planner::{EngineBuild, Plan};
 use plimsoll_wire::env as names;
 
 use crate::command::plan;
-use crate::report::Report;
+use crate::report::ErrorReport;
 
-/// Planned demand on a card without its context: UUID and bytes.
+/// Planned memory on a card without the CUDA context: UUID and bytes.
 pub(super) type Need = (String, Bytes);
 
 /// Plans `program` with these arguments. `ordered` says that it sees the cards in this order. Returns `None`
@@ -28,7 +29,7 @@ pub(super) fn planned(
     arguments: &[OsString],
     cards: &[Card],
     ordered: bool,
-) -> Option<Result<Vec<Need>, Report>> {
+) -> Option<Result<Vec<Need>, ErrorReport>> {
     let kind = ProgramKind::from_name(program.file_name()?.to_str()?)?;
     Some(plan(program, kind, arguments, cards, ordered).map(|plan| {
         let asked = cards.iter().zip(&plan.cards);
@@ -44,9 +45,9 @@ fn plan(
     arguments: &[OsString],
     cards: &[Card],
     ordered: bool,
-) -> Result<Plan, Report> {
+) -> Result<Plan, ErrorReport> {
     if cards.is_empty() {
-        return Err(Report::new("no card is seen here"));
+        return Err(ErrorReport::new("no GPU is visible"));
     }
     // Cards of one kind are interchangeable, so their order changes no plan.
     let differ = cards.iter().any(|card| card.name != cards[0].name);
@@ -54,15 +55,15 @@ fn plan(
         && !ordered
         && std::env::var_os(names::CUDA_DEVICE_ORDER).is_none_or(|order| order != "PCI_BUS_ID")
     {
-        return Err(Report::new(
-            "the cards differ, and CUDA counts them in an order of its own; name them with --card, or set CUDA_DEVICE_ORDER=PCI_BUS_ID",
+        return Err(ErrorReport::new(
+            "the cards differ, and CUDA numbers them in its own order; name them with --card, or set CUDA_DEVICE_ORDER=PCI_BUS_ID",
         ));
     }
     // Lossy conversion would plan another file than the one that the program opens.
     let words = arguments.iter().map(|word| word.to_str().map(str::to_owned));
     let words: Vec<String> = words
         .collect::<Option<_>>()
-        .ok_or_else(|| Report::new("an argument is not text"))?;
+        .ok_or_else(|| ErrorReport::new("an argument is not text"))?;
     let variables: BTreeMap<String, String> = std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
         .collect();

@@ -1,4 +1,4 @@
-//! `plimsoll watch show`: a recording as text, as CSV or as a page with plots.
+//! `plimsoll watch show`: a recording as text, as CSV or as an HTML page with plots.
 
 use std::fs::File;
 use std::io::{BufWriter, Read, Write};
@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use clap::Args;
 use plimsoll_telemetry::record::{Redaction, summarise};
 
-use crate::report::{Report, write_file};
+use crate::report::{ErrorReport, write_file};
 use crate::screen;
 use crate::screen::RecordReport;
 
@@ -33,12 +33,12 @@ pub(crate) struct Arguments {
     redact: bool,
 }
 
-pub(super) fn run(arguments: &Arguments) -> Result<ExitCode, Report> {
+pub(super) fn run(arguments: &Arguments) -> Result<ExitCode, ErrorReport> {
     let path = &arguments.file;
     let bytes = read(path)?;
     // Parsed before a page is written, so that a damaged record leaves no empty page.
     let mut summary = summarise(&bytes)
-        .map_err(|error| Report::input(Report::new(format!("`{}`: {error}", path.display()))))?;
+        .map_err(|error| ErrorReport::input(ErrorReport::new(format!("`{}`: {error}", path.display()))))?;
     // The CSV uses the same substitutions as the summary, so that its columns match.
     let redaction = arguments.redact.then(|| Redaction::redact(&mut summary));
     let report = RecordReport::new(&summary);
@@ -59,9 +59,9 @@ pub(super) fn run(arguments: &Arguments) -> Result<ExitCode, Report> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn read(path: &Path) -> Result<Vec<u8>, Report> {
+fn read(path: &Path) -> Result<Vec<u8>, ErrorReport> {
     let mut bytes = Vec::new();
     let read = File::open(path).and_then(|file| file.take(MOST_BYTES).read_to_end(&mut bytes));
-    read.map_err(|error| Report::input(Report::of_file("cannot read the recording", path)(error)))?;
+    read.map_err(|error| ErrorReport::input(ErrorReport::of_file("cannot read the recording", path)(error)))?;
     Ok(bytes)
 }

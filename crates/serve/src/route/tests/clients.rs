@@ -1,4 +1,4 @@
-//! Refusals of bad requests, and the limits on clients.
+//! Tests of refused requests and of the limits on clients.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Requests and answers that pass unchanged.
+//! Tests of requests and answers that pass through the proxy unchanged.
 
 use super::stub::*;
 

@@ -1,4 +1,4 @@
-//! A harbour with one engine, and an engine that does as it is told.
+//! Test setup for the HTTP server: a `ModelService` with one model, and an engine scripted by the test.
 
 use std::cell::{Cell, RefCell};
 use std::future::Future;

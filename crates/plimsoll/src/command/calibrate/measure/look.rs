@@ -1,8 +1,8 @@
-//! Memory of an engine on its card at one moment, by the driver and by guard.
+//! Memory of an engine on its card at one moment, as reported by the driver and by guard.
 //!
-//! The driver's figure is looked up by process id, through a child process that holds the driver's library.
-//! The engine's requests and the size of its context at opening are on guard's page. All of it changes only
-//! while the engine works, and it is read while the engine is idle.
+//! The driver's figure is found by process id, through a child process that loads the driver's library.
+//! Guard's page, a shared-memory file, has the engine's requests and the size of its context when it was
+//! opened. Both are read while the engine is idle, because they change only while it works.
 
 use plimsoll_base::Bytes;
 use plimsoll_probe::Reading;
@@ -20,10 +20,10 @@ pub(super) struct CalibrationLook {
     counted: Counted,
 }
 
-/// Figures of guard's pages.
+/// Figures from guard's page.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Counted {
-    /// Memory that the engine asked for.
+    /// Memory that the engine requested.
     asked: Bytes,
     /// Sum of its contexts at opening; zero where NVML gave guard no figure.
     opened: Bytes,
@@ -72,7 +72,7 @@ impl Counted {
 }
 
 impl CalibrationLook {
-    /// Context, modules and handles: memory that the engine holds and never asked for.
+    /// Memory of context, modules and handles, which the engine holds but did not request.
     pub(super) fn context(self) -> Result<Bytes, MeasureError> {
         let (used, asked) = (self.used, self.counted.asked);
         match used > asked {

@@ -1,11 +1,12 @@
-//! Plan and measurement of a running process, from its command line and environment.
+//! Planned and measured memory of a running process, for `plimsoll plan --check`. The plan is made from its
+//! command line and environment.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use plimsoll_base::{Bytes, Card, CardKind};
 use plimsoll_flags::table::FlagClass;
-use plimsoll_flags::{FlagOrigin, ModelParams, Options, Parallel, ProgramKind, Value as SettingValue};
+use plimsoll_flags::{FlagOrigin, FlagValue as SettingValue, ModelParams, Options, Parallel, ProgramKind};
 use plimsoll_planner::{CardPlan, EngineBuild, Plan};
 use plimsoll_probe::Reading;
 use serde_json::Value;
@@ -13,10 +14,10 @@ use serde_json::Value;
 use super::super::exact::ExactQuery;
 use super::super::{Arguments, wished};
 use crate::check::{CARD_MARGIN, Checked, HOST_MARGIN, ReportedFigure, Row, margin};
-use crate::report::Report;
+use crate::report::ErrorReport;
 
 /// Plans the program with the flags it was started with, and measures what it holds.
-pub(super) fn checked(arguments: &Arguments, pid: u32) -> Result<Checked, Report> {
+pub(super) fn checked(arguments: &Arguments, pid: u32) -> Result<Checked, ErrorReport> {
     let started = Started::read(pid)?;
     // Flags after `--` win: a wrapper may hide some from the command line, and the user can add them.
     let options = Options::from_argv(&arguments.flags)?.merged_over(&started.options()?);
@@ -43,7 +44,7 @@ pub(super) fn checked(arguments: &Arguments, pid: u32) -> Result<Checked, Report
 
 /// Plans by formula, with the flags of a running process, on the cards that it sees and as if it were not
 /// there.
-pub(in crate::command) fn again(pid: u32, engine: EngineBuild) -> Result<Plan, Report> {
+pub(in crate::command) fn again(pid: u32, engine: EngineBuild) -> Result<Plan, ErrorReport> {
     let started = Started::read(pid)?;
     let options = started.reachable(&started.options()?);
     let program = started.program().unwrap_or(ProgramKind::LlamaServer);
@@ -125,7 +126,7 @@ pub(super) fn compare(said: &mut Vec<ReportedFigure>, props: &Value) {
     });
 }
 
-/// Command line and environment of a process.
+/// Command line and environment of a running process.
 struct Started {
     pid: u32,
     words: Vec<String>,
@@ -133,10 +134,10 @@ struct Started {
 }
 
 impl Started {
-    fn read(pid: u32) -> Result<Self, Report> {
+    fn read(pid: u32) -> Result<Self, ErrorReport> {
         let words = strings(pid, "cmdline")?;
         if words.is_empty() {
-            return Err(Report::new(format!(
+            return Err(ErrorReport::new(format!(
                 "process {pid} has no command line; is it an engine?"
             )));
         }
@@ -155,7 +156,7 @@ impl Started {
     }
 
     /// The known flags of its command line, over those of its environment. A wrapper's own words are skipped.
-    fn options(&self) -> Result<Options, Report> {
+    fn options(&self) -> Result<Options, ErrorReport> {
         let words = self.words.get(1..).unwrap_or_default();
         let (known, _) = Options::known_in(words, |index| FlagOrigin::Argument(index + 1));
         let engine = |(name, _): &&(String, String)| name.starts_with("LLAMA_");
@@ -224,9 +225,10 @@ impl Started {
 }
 
 /// The zero-terminated strings of a file of `/proc`.
-fn strings(pid: u32, file: &'static str) -> Result<Vec<String>, Report> {
+fn strings(pid: u32, file: &'static str) -> Result<Vec<String>, ErrorReport> {
     let bytes = fs::read(format!("/proc/{pid}/{file}"));
-    let bytes = bytes.map_err(|error| Report::new(format!("cannot read /proc/{pid}/{file}: {error}")))?;
+    let bytes =
+        bytes.map_err(|error| ErrorReport::new(format!("cannot read /proc/{pid}/{file}: {error}")))?;
     let mut words: Vec<String> = bytes
         .split(|&byte| byte == 0)
         .map(|word| String::from_utf8_lossy(word).into_owned())
