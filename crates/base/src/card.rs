@@ -64,7 +64,7 @@ pub struct Card {
     pub free: Bytes,
     /// Compute capability, e.g. (9, 0).
     pub compute_capability: Option<(u32, u32)>,
-    /// True where the engine gets its pool from plain cudaMalloc (Tegra, or a build without VMM).
+    /// True if the engine gets its pool from plain cudaMalloc (Tegra, or a build without VMM).
     // Tegra has no virtual memory management API, so ggml falls back to its legacy pool there.
     pub legacy_pool: bool,
     /// The accounting that its numbers come from.

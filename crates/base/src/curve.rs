@@ -103,7 +103,7 @@ impl Curve {
         Some(self.steps[fitting.checked_sub(1)?].depth)
     }
 
-    /// True where depth costs anything.
+    /// True if depth costs anything.
     pub fn grows(&self) -> bool {
         self.steps.first().map(|step| &step.bytes) != self.steps.last().map(|step| &step.bytes)
     }

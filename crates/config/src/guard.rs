@@ -224,7 +224,7 @@ impl GuardSettings {
         }
     }
 
-    /// True where a plan has to choose which requests spill: spilling is on, and neither `need` nor `keep` is
+    /// True if a plan has to choose which requests spill: spilling is on, and neither `need` nor `keep` is
     /// given.
     pub fn is_to_be_planned(&self) -> bool {
         self.spill.is_some() && self.need.is_none() && self.keep.is_none()

@@ -71,6 +71,9 @@ fn serve_settings(lines: &LineIndex<'_>, document: &ConfigDocument) -> Result<Se
         wait: serve.wait.map(Into::into),
         engine: engine.transpose()?,
         reclaim_before_load: serve.reclaim_before_load,
+        engine_ports: serve.engine_ports,
+        engine_user: serve.engine_user.clone(),
+        pass_env: serve.pass_env.clone(),
     })
 }
 

@@ -25,7 +25,7 @@ pub struct Configuration {
     pub warnings: Vec<Warning>,
 }
 
-/// Settings of the server itself; `None` where the file does not set one.
+/// Settings of the server itself; `None` if the file does not set one.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct ServeSettings {
     pub listen: Option<SocketAddr>,
@@ -40,6 +40,12 @@ pub struct ServeSettings {
     pub engine: Option<Vec<String>>,
     /// Reclaim before a load, where the GPU shares the host's memory.
     pub reclaim_before_load: Option<ReclaimBeforeLoad>,
+    /// Engines listen on ports, also those that could use a Unix socket.
+    pub engine_ports: bool,
+    /// The user that engines run as, by name or number.
+    pub engine_user: Option<String>,
+    /// Variables that engines inherit beside the usual ones; `NAME` or `BEGINNING*`.
+    pub pass_env: Vec<String>,
 }
 
 impl fmt::Debug for ServeSettings {
@@ -53,6 +59,9 @@ impl fmt::Debug for ServeSettings {
             .field("wait", &self.wait)
             .field("engine", &self.engine)
             .field("reclaim_before_load", &self.reclaim_before_load)
+            .field("engine_ports", &self.engine_ports)
+            .field("engine_user", &self.engine_user)
+            .field("pass_env", &self.pass_env)
             .finish()
     }
 }
@@ -182,32 +191,26 @@ pub const PID: &str = "${PID}";
 
 impl Launch {
     /// Returns the command line that serves `name` on `port` of the loopback; `engine` is the program for
-    /// models that give only flags.
-    pub fn command_line(&self, engine: &[String], name: &str, port: u16) -> Vec<String> {
+    /// models that give only flags, and `socket` the Unix socket that it listens on instead.
+    pub fn command_line(
+        &self,
+        engine: &[String],
+        name: &str,
+        port: u16,
+        socket: Option<&str>,
+    ) -> Vec<String> {
         match self {
             Self::LlamaServer { program, options } => {
                 let mut argv = program.as_deref().unwrap_or(engine).to_vec();
                 argv.extend(options.to_argv());
                 let port = port.to_string();
                 // Last on the line, so they win over anything in the options.
-                argv.extend(["--host", "127.0.0.1", "--port", &port, "--alias", name].map(str::to_owned));
+                let host = socket.unwrap_or("127.0.0.1");
+                argv.extend(["--host", host, "--port", &port, "--alias", name].map(str::to_owned));
                 argv
             }
             Self::Command { argv, .. } => argv.iter().map(|argument| with_port(argument, port)).collect(),
         }
-    }
-
-    /// Returns the command line that stops it, where a signal would not.
-    pub fn stop_line(&self, port: u16, pid: u32) -> Option<Vec<String>> {
-        let Self::Command { stop: Some(stop), .. } = self else {
-            return None;
-        };
-        let pid = pid.to_string();
-        Some(
-            stop.iter()
-                .map(|argument| with_port(argument, port).replace(PID, &pid))
-                .collect(),
-        )
     }
 
     /// Returns the address of the child that got `port`.

@@ -123,7 +123,9 @@ fn attack(file: &str, seed: &str) -> usize {
             Ok(roster) => {
                 read += 1;
                 for entry in &roster.models {
-                    let line = entry.launch.command_line(&["engine".to_owned()], &entry.name, 1);
+                    let line = entry
+                        .launch
+                        .command_line(&["engine".to_owned()], &entry.name, 1, None);
                     assert!(!line.iter().any(|argument| argument.contains('\0')));
                 }
             }

@@ -72,7 +72,7 @@ pub(super) struct TextClassifier<'a> {
 }
 
 impl<'a> TextClassifier<'a> {
-    /// `None` where the text is too short or has another subject.
+    /// `None` if the text is too short or has another subject.
     pub(super) fn of(report: &'a [(LineSource, String)]) -> Option<Self> {
         let mut counts: BTreeMap<&'static str, f64> = BTreeMap::new();
         let mut is_ours = false;

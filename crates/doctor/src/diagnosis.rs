@@ -54,7 +54,7 @@ pub struct Diagnosis {
 }
 
 impl Diagnosis {
-    /// The verdict and its remedies without the lines, for a tree that has the lines; `None` where no cause
+    /// The verdict and its remedies without the lines, for a tree that has the lines; `None` if no cause
     /// is named.
     pub fn brief(&self) -> Option<Reason> {
         let verdict = DiagnosisCandidate {

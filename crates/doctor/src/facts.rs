@@ -131,7 +131,7 @@ impl Facts {
         self.usage.as_ref()
     }
 
-    /// True where no list exceeds its bound, whatever was read.
+    /// True if no list exceeds its bound, whatever was read.
     #[cfg(test)]
     pub(crate) fn is_bounded(&self) -> bool {
         let others = [

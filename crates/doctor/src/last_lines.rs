@@ -28,7 +28,7 @@ pub struct LastLinesFinding {
     pub device: Option<String>,
 }
 
-/// Returns the weightiest sign in `lines`, the oldest line first; `None` where no line is known.
+/// Returns the weightiest sign in `lines`, the oldest line first; `None` if no line is known.
 pub fn read_last_lines<'a>(lines: impl IntoIterator<Item = &'a str>) -> Option<LastLinesFinding> {
     let mut said: Vec<(CauseSign, &str)> = Vec::new();
     for line in lines {

@@ -155,7 +155,7 @@ patterns! {
 }
 
 impl Pattern {
-    /// True where a further line of this kind adds nothing to the facts.
+    /// True if a further line of this kind adds nothing to the facts.
     pub(crate) fn only_presence_counts(self) -> bool {
         self >= Self::PortTaken || self == Self::SeesImage
     }

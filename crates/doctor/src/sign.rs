@@ -41,7 +41,7 @@ const SOURCES: [&str; 7] = [".c", ".cpp", ".cu", ".cuh", ".h", ".hpp", ".m"];
 /// Messages with which ggml closes an abort: `ggml-cuda.cu:ggml_cuda_error`, `ggml.h:GGML_ASSERT @ b10605`.
 const ABORTS: [&str; 4] = ["CUDA error", "ROCm error", "MUSA error", "fatal error"];
 
-/// True where `line` has the whole shape of an abort of ggml, or of llama-server's failed load.
+/// True if `line` has the whole shape of an abort of ggml, or of llama-server's failed load.
 ///
 /// It starts a check of the engine and is never a verdict: the line is text that the engine prints, and a
 /// client may have chosen it. Some engines survive such a line, others hang with their memory.

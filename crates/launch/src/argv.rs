@@ -8,6 +8,7 @@ use std::process::Stdio;
 
 use plimsoll_config::{PID, PORT};
 
+use super::address::EngineAddress;
 use super::spawn::ChildSpec;
 
 /// Returns a key for one child: 128 random bits in hexadecimal.
@@ -24,7 +25,12 @@ pub fn random_key() -> io::Result<String> {
 
 /// Starts the user's own stop command for the child `pid`; it is killed when dropped.
 pub(super) fn stop_command(line: &[String], spec: &ChildSpec, pid: u32) -> io::Result<tokio::process::Child> {
-    let (pid, port) = (pid.to_string(), spec.port.to_string());
+    let pid = pid.to_string();
+    let port = match spec.address {
+        EngineAddress::Port(port) => port.to_string(),
+        // Only commands of the user's own have one of these lines, and they listen on ports.
+        EngineAddress::Socket { .. } => String::new(),
+    };
     let mut words = line
         .iter()
         .map(|word| word.replace(PID, &pid).replace(PORT, &port));

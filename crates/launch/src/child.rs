@@ -10,6 +10,7 @@ use plimsoll_doctor::Exit;
 use serde_json::Value;
 use tokio::sync::mpsc;
 
+use super::address::EngineAddress;
 use super::end::EndCause;
 use super::log_ring::Log;
 
@@ -23,11 +24,11 @@ pub enum ChildEvent {
     /// The child is loading. The payload is llama-server's `{"stages", "current", "value"}`, or null if only
     /// log output shows that the child makes progress. May be skipped under load.
     Progress(Value),
-    /// It takes requests; the payload is its own entry of `/v1/models`, null where it has none.
+    /// The child takes requests. The payload is its entry of `/v1/models`, null if it has none.
     Ready(Value),
-    /// It gave its model back and wakes on the next request.
+    /// The child unloaded its model and loads it again at the next request.
     Sleeping(Value),
-    /// It is gone, with everything it started.
+    /// The child has ended, with all processes that it started.
     Ended(ChildEnded),
 }
 
@@ -41,7 +42,7 @@ pub struct ChildEnded {
     pub ran: Duration,
     /// The kernel's out-of-memory killer killed some process while this one ran.
     pub kernel_oom_kill: bool,
-    /// Of the stage in which it died: those since it was ready, if it ever was.
+    /// Last log lines of the stage in which the child died: those since it was ready, if it ever was.
     pub last_lines: Vec<String>,
 }
 
@@ -49,7 +50,7 @@ pub struct ChildEnded {
 #[derive(Debug)]
 pub struct Child {
     pid: u32,
-    port: u16,
+    address: EngineAddress,
     log: Log,
     orders: mpsc::UnboundedSender<StopOrder>,
 }
@@ -65,8 +66,8 @@ impl Child {
         self.pid
     }
 
-    pub fn port(&self) -> u16 {
-        self.port
+    pub fn address(&self) -> &EngineAddress {
+        &self.address
     }
 
     pub fn log(&self) -> &Log {

@@ -21,7 +21,6 @@ use crate::port_owner::socket_inodes;
 
 /// The environment variable that holds the number of the engine's process group.
 pub const CHILD_MARK: &str = "PLIMSOLL_CHILD";
-const CGROUPS: &str = "/sys/fs/cgroup";
 /// Rounds of a sweep. A process that forks faster than it is killed is met again in the next round.
 const ROUNDS: usize = 8;
 
@@ -119,6 +118,13 @@ fn kill(one: &SeenProcess) {
     }
 }
 
+/// The place where version 2 is mounted: beside version 1 it is `/sys/fs/cgroup/unified`.
+fn cgroups() -> Option<PathBuf> {
+    let mounts = Process::myself().and_then(|process| process.mountinfo()).ok()?;
+    let unified = mounts.into_iter().find(|mount| mount.fs_type == "cgroup2")?;
+    Some(unified.mount_point)
+}
+
 /// The cgroup of one engine, if the daemon may create one.
 #[derive(Debug)]
 pub(super) struct ChildCgroup(PathBuf);
@@ -130,7 +136,7 @@ impl ChildCgroup {
         let own = fs::read_to_string("/proc/self/cgroup").ok()?;
         // `0::` is the line of cgroup v2; hierarchies of v1 have other numbers (cgroups(7)).
         let own = own.lines().find_map(|line| line.strip_prefix("0::/"))?;
-        Self::enclose_in(&Path::new(CGROUPS).join(own), leader)
+        Self::enclose_in(&cgroups()?.join(own), leader)
     }
 
     fn enclose_in(parent: &Path, leader: u32) -> Option<Self> {
@@ -181,6 +187,37 @@ mod tests {
         sweep(u32::try_from(leader).unwrap());
         assert!(!child.wait().unwrap().success());
         assert!(of(leader).is_empty());
+    }
+
+    #[test]
+    fn a_process_without_session_and_environment_does_not_leave_its_cgroup() {
+        let Some(root) = cgroups() else { return };
+        let delegated = root.join(format!("plimsoll-test-{}", std::process::id()));
+        if fs::create_dir(&delegated).is_err() {
+            // Not root, and no folder was delegated to this user.
+            return;
+        }
+        // Waits until it is enclosed, as the trampoline is long in being loaded.
+        let mut child = Command::new("sh")
+            .args(["-c", "read go; env -i setsid sleep 97 & sleep 1000"])
+            .stdin(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let group = ChildCgroup::enclose_in(&delegated, child.id()).unwrap();
+        std::io::Write::write_all(&mut child.stdin.take().unwrap(), b"\n").unwrap();
+        let members = || fs::read_to_string(group.0.join("cgroup.procs")).unwrap_or_default();
+        while members().lines().count() < 3 {
+            std::thread::yield_now();
+        }
+        group.kill();
+        child.wait().unwrap();
+        while !members().is_empty() {
+            std::thread::yield_now();
+        }
+        let made = group.0.clone();
+        drop(group);
+        assert!(!made.exists());
+        fs::remove_dir(delegated).unwrap();
     }
 
     #[test]

@@ -16,8 +16,7 @@ use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-/// Time to connect. The answer may take longer: it may wait for a model to load.
-const CONNECT_WITHIN: Duration = Duration::from_secs(10);
+use super::address::{EngineAddress, EngineStream};
 
 /// Error of a request that got no answer.
 #[derive(Debug, thiserror::Error)]
@@ -39,6 +38,7 @@ pub enum HttpClientError {
 pub struct HttpClient {
     host: String,
     port: u16,
+    engine: Option<EngineAddress>,
     connection: Option<HttpConnection>,
 }
 
@@ -59,7 +59,20 @@ impl HttpClient {
         Self {
             host: host.into(),
             port,
+            engine: None,
             connection: None,
+        }
+    }
+
+    /// A client of an engine of ours, which may listen on a Unix socket.
+    pub fn of_engine(address: EngineAddress) -> Self {
+        let port = match address {
+            EngineAddress::Port(port) => port,
+            EngineAddress::Socket { .. } => 80,
+        };
+        Self {
+            engine: Some(address),
+            ..Self::new("127.0.0.1", port)
         }
     }
 
@@ -101,24 +114,28 @@ impl HttpClient {
     }
 
     async fn connect(&self) -> Result<HttpConnection, HttpClientError> {
-        let connected = timeout(
-            CONNECT_WITHIN,
-            TcpStream::connect((self.host.as_str(), self.port)),
-        )
-        .await;
-        let connected = connected.unwrap_or_else(|_| Err(std::io::ErrorKind::TimedOut.into()));
-        let stream = connected.map_err(|error| HttpClientError::Connect {
+        let stream = self.stream().await.map_err(|error| HttpClientError::Connect {
             server: format!("{}:{}", self.host, self.port),
             error,
         })?;
-        // Nagle's algorithm would hold a short request back until the last answer is acknowledged.
-        let _ = stream.set_nodelay(true);
         let (sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
         let driver = tokio::spawn(async move {
             // An error on the connection also ends the request that waits for it.
             let _ = connection.await;
         });
         Ok(HttpConnection { sender, driver })
+    }
+
+    async fn stream(&self) -> std::io::Result<EngineStream> {
+        if let Some(engine) = &self.engine {
+            return engine.connect(None).await;
+        }
+        let connecting = TcpStream::connect((self.host.as_str(), self.port));
+        let connected = timeout(CONNECT_WITHIN, connecting).await;
+        let stream = connected.unwrap_or_else(|_| Err(std::io::ErrorKind::TimedOut.into()))?;
+        // Nagle's algorithm would hold a short request back until the last answer is acknowledged.
+        let _ = stream.set_nodelay(true);
+        Ok(Box::new(stream))
     }
 }
 

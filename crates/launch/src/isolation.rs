@@ -11,7 +11,7 @@ use super::environment::Environment;
 /// Cards that a child may use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Visible {
-    /// These UUIDs, in this order.
+    /// The cards with these UUIDs, in this order.
     Cards(Vec<String>),
     /// None: it runs on the host and must not open a context anywhere.
     NoCard,
@@ -36,7 +36,7 @@ const BUFFERS: &[&str] = &[
 ];
 const MAIN_GPU: &[&str] = &["-mg", "--main-gpu"];
 const TENSOR_SPLIT: &[&str] = &["-ts", "--tensor-split"];
-/// The same in the environment, each with a spelling of its flag.
+/// Environment variables of these flags, each with a spelling of its flag.
 const VARIABLES: &[(&str, &str)] = &[
     (CHOSEN_DEVICES, "--device"),
     ("MTMD_BACKEND_DEVICE", "--mmproj-device"),
@@ -84,7 +84,7 @@ pub fn renumber(
 struct CardNumbering {
     /// For each card, its number in the child.
     cards: Vec<Option<usize>>,
-    /// For each position of `-dev`, its position among those that the child gets; without `-dev` as `cards`.
+    /// For each position of `-dev`, its position among the child's cards; without `-dev` the same as `cards`.
     list: Vec<Option<usize>>,
 }
 

@@ -110,7 +110,7 @@ fn listener_in(answer: &[u8]) -> Option<ListenerOwner> {
     })
 }
 
-/// Returns the inodes of the sockets among the descriptors of `pid`; none where they may not be seen.
+/// Returns the inodes of the sockets that `pid` has open; empty if they are not visible.
 pub(super) fn socket_inodes(process: &procfs::process::Process) -> Vec<u64> {
     let descriptors = process.fd().into_iter().flatten().flatten();
     descriptors

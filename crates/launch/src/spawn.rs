@@ -16,7 +16,9 @@ use std::sync::mpsc;
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
 use tokio::sync::oneshot;
 
+use super::address::EngineAddress;
 use super::child::{self, Child, ChildEvent};
+use super::confinement::Confinement;
 use super::descendants::{self, ChildCgroup};
 use super::log_ring::Log;
 use super::process::ProcessHandle;
@@ -27,7 +29,7 @@ use super::warden::Warden;
 pub enum Readiness {
     /// llama-server's own router channel: state lines on stdout, commands on stdin.
     Control,
-    /// This path answers 200.
+    /// The child is ready when this path answers 200.
     Health { path: String },
     /// The child counts as ready as soon as it runs.
     Immediate,
@@ -54,9 +56,10 @@ pub struct ChildSpec {
     /// The whole environment; nothing else is inherited.
     pub environment: super::Environment,
     pub directory: Option<PathBuf>,
-    pub port: u16,
+    pub address: EngineAddress,
     pub readiness: Readiness,
     pub stop: StopWay,
+    pub confinement: Confinement,
 }
 
 /// Reasons why a child could not be started.
@@ -119,7 +122,7 @@ impl Launcher {
         Self::start_with(Path::new(super::PLIMSOLL))
     }
 
-    /// The same with the trampoline and the warden of another `plimsoll` program, for tests.
+    /// Like [`Self::start`], with the trampoline and the warden of another `plimsoll` program, for tests.
     pub fn start_with(plimsoll: &Path) -> Result<Self, LaunchError> {
         let warden = Warden::start(plimsoll.as_os_str()).map_err(LaunchError::StartWarden)?;
         let (requests, inbox) = mpsc::channel();
@@ -170,7 +173,7 @@ impl Launcher {
         answer.await.unwrap_or(Err(io::ErrorKind::BrokenPipe.into()))
     }
 
-    /// The same for a child whose status is not needed.
+    /// Kills the group of a child and reaps it, without returning its status.
     pub(super) fn abandon(&self, child: std::process::Child) {
         self.send_bury(child, None);
     }
@@ -244,7 +247,9 @@ impl Parent {
         let mut command = Command::new(&self.plimsoll);
         command
             .arg("exec-child")
-            .args(["--parent", &std::process::id().to_string(), "--"])
+            .args(["--parent", &std::process::id().to_string()])
+            .args(spec.confinement.arguments())
+            .arg("--")
             .arg(&spec.program)
             .args(&spec.arguments)
             // The spec's environment is the whole one: the daemon's own key must not leak into it.

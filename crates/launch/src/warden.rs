@@ -27,7 +27,7 @@ impl Warden {
         })
     }
 
-    /// From now on `group` dies with the daemon.
+    /// Registers `group`, which will be killed when the daemon dies.
     pub(super) fn register(&mut self, group: u32) -> io::Result<()> {
         self.groups.insert(group);
         self.tell(format_args!("+{group}\n"))

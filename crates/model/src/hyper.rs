@@ -157,7 +157,7 @@ pub struct HyperParameters {
     pub indexer: Option<Indexer>,
     /// Layers from here on reuse the cache of earlier ones (`n_layer_kv_from_start`).
     pub layers_with_cache: u32,
-    /// True where the main context reserves a cache for the next-token-prediction layers too.
+    /// True if the main context reserves a cache for the next-token-prediction layers too.
     pub nextn_cached: bool,
     /// False for encoders (the BERT family) and diffusion models, which keep no cache at all.
     pub cached: bool,

@@ -6,9 +6,9 @@
 //! - `runtime`: global allocator and panic handler of the shipped libraries, over libc's `malloc` and
 //!   `abort`.
 //!
-//! DECISION: the profile `guard` sets panic = abort; only with it is this crate `no_std` and includes the
-//! runtime. Every other profile builds an ordinary crate with `std`, so unit tests and lints need no second
-//! target.
+//! DECISION: the profile `guard` sets panic = abort; this crate is `no_std` and includes the runtime only
+//! with that profile. Every other profile builds an ordinary crate with `std`, so unit tests and lints need
+//! no second target.
 #![cfg_attr(panic = "abort", no_std)]
 
 pub mod elf;

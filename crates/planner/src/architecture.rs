@@ -153,7 +153,7 @@ const RECURRENT_FROM: u32 = 10_605;
 /// First build compared for attention on the host and for a quantised cache of latent vectors.
 const RARER_FROM: u32 = 10_605;
 
-/// True where the compute term is the engine's own number rather than an estimate.
+/// True if the compute term is the engine's own number rather than an estimate.
 pub(super) fn is_compared(
     model: &Model,
     engine: EngineBuild,

@@ -19,7 +19,7 @@ struct PublishedContext {
     name: &'static str,
     /// Context, modules and handles of a process that computes on the card.
     context: Bytes,
-    /// The same for a card that the process sees but does not use.
+    /// Context size on a card that the process sees but does not use.
     idle: Bytes,
     /// Workspace and kernels that the first use of cuBLAS adds.
     cublas: Bytes,
@@ -128,7 +128,7 @@ pub(super) fn processors(card: &Card) -> u64 {
     published(card).processors
 }
 
-/// False where the context is only assumed.
+/// False if the context is only assumed.
 pub(super) fn is_known(request: &PlanRequest<'_>, card: &Card) -> bool {
     measured(request, card).is_some() || is_published(published(card))
 }

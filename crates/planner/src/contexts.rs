@@ -30,7 +30,7 @@ pub struct MeasuredContext {
     /// measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub opened: Option<Bytes>,
-    /// Memory that the first prompt with cuBLAS adds for good; `None` where not measured.
+    /// Memory that the first prompt with cuBLAS adds for good; `None` if not measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cublas: Option<Bytes>,
     /// The version line of the engine that was measured.

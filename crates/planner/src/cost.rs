@@ -49,7 +49,7 @@ pub(super) struct RequestCost {
     pub(super) cards: Vec<Terms>,
     pub(super) host: HostTerms,
     pub(super) growth: DepthGrowth,
-    /// True where the compute term mirrors the engine's graph; false where it is an estimate.
+    /// True if the compute term mirrors the engine's graph; false where it is an estimate.
     pub(super) sure: bool,
 }
 
@@ -116,7 +116,7 @@ impl<'a> PlanCalculator<'a> {
         self.main.graph.cache.latent
     }
 
-    /// True where `card` (a position in the request) holds a part of the model.
+    /// True if `card` (a position in the request) holds a part of the model.
     pub(super) fn uses(&self, card: usize) -> bool {
         let mut contexts = [Some(&self.main), self.draft.as_ref()].into_iter().flatten();
         contexts.any(|context| context.layout.devices.contains(&card))

@@ -35,7 +35,7 @@ impl Flash {
         self.on && self.missing.is_some()
     }
 
-    /// True where the engine looks at each layer's device before it decides: only where some layers are not on cards.
+    /// True if the engine looks at each layer's device before it decides: only where some layers are not on cards.
     pub(super) fn may_move(&self, request: &PlanRequest<'_>, layers: &ModelLayers<'_>) -> bool {
         let wish = request.wish;
         let free = wish.flash_attention == FlashAttention::Auto && !wish.cache_value.quantised();

@@ -107,7 +107,7 @@ impl Remedy {
 /// A change with a variable size, from 0 (none) to `end`.
 struct SizedChange {
     end: u64,
-    /// It moves whole tensors, so memory does not follow a straight line.
+    /// The change moves whole tensors, so memory does not follow a straight line.
     has_steps: bool,
     change: Box<dyn Fn(u64) -> RequestChange>,
 }

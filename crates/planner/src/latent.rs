@@ -101,7 +101,7 @@ impl LatentAttention {
         }
     }
 
-    /// True where a prompt restores the keys and values of all that is cached.
+    /// True if a prompt restores keys and values of the whole cache.
     pub(super) fn restores(&self, flash: bool, tokens: u64) -> bool {
         self.mode > 1 && flash && tokens >= demand::LEAST_PROMPT
     }
@@ -121,7 +121,7 @@ impl LatentAttention {
         }
     }
 
-    /// True where a kernel takes queries with the key matrix absorbed.
+    /// True if a kernel takes queries with the key matrix absorbed.
     pub(super) fn absorbs(&self) -> bool {
         self.mode == 1 || self.mode == 3
     }

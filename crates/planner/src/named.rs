@@ -48,7 +48,7 @@ pub fn named(wish: &ModelParams, cards: usize) -> Result<NamedCards, PlanError> 
     Ok(NamedCards { cards: named, only })
 }
 
-/// The cards of the model itself; `None` where the flags leave that open.
+/// The cards of the model itself; `None` if the flags leave that open.
 fn chosen(wish: &ModelParams, list: Option<&[usize]>, cards: usize) -> Result<Option<Vec<usize>>, PlanError> {
     match (wish.split_mode, wish.main_gpu, list) {
         (_, _, Some([])) => Ok(Some(Vec::new())),

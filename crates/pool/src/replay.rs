@@ -47,7 +47,7 @@ impl Watch for Unwatched {
 /// Result of a replay.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReplayOutcome {
-    /// `None` where the trace was replayed to its end.
+    /// `None` if the trace was replayed to its end.
     pub failure: Option<ReplayFailure>,
     pub peak_reserved: u64,
     /// Sizes of granted driver requests, in order.

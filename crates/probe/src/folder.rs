@@ -43,7 +43,8 @@ impl OwnedFolder {
         result
     }
 
-    fn create_in(base: &Path, prefix: &str) -> io::Result<Self> {
+    /// The same in a folder of the caller's choice.
+    pub fn create_in(base: &Path, prefix: &str) -> io::Result<Self> {
         sweep(base, prefix);
         let path = fresh(base, prefix)?;
         let lock = File::create_new(path.join(LOCK))?;

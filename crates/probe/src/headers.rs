@@ -169,7 +169,7 @@ impl HeaderWindow {
         Ok(&self.bytes[..end.min(self.bytes.len())])
     }
 
-    /// [`Self::head`] with its vocabulary taken out; `None` where it has none.
+    /// [`Self::head`] with its vocabulary taken out; `None` if it has none.
     pub fn without_vocabulary(&self) -> Result<Option<Vec<u8>>, ReadModelError> {
         Ok(self.header()?.without_vocabulary(&self.bytes))
     }

@@ -19,11 +19,11 @@ pub mod headers;
 mod host;
 pub mod library;
 mod lookout;
-mod nvml;
 pub mod process;
 mod resident;
 mod sampler;
 mod sensors;
+mod sources;
 pub mod sysroot;
 mod unified;
 mod visible;
@@ -45,7 +45,7 @@ pub struct Machine {
     pub cards: Vec<Card>,
     /// The host's memory as a card, for engines that compute on the CPU.
     pub host: Option<Card>,
-    /// True where the cards share the host's memory (Jetson, GB10): a byte on a card is a byte less for the
+    /// True if the cards share the host's memory (Jetson, GB10): a byte on a card is a byte less for the
     /// host.
     pub unified: bool,
     /// Version of NVIDIA's driver, if known.
@@ -76,12 +76,12 @@ pub struct Holder {
 /// Looks once. Takes milliseconds, and on the first call of a process the time to load the driver's library.
 pub fn look() -> Machine {
     // Closed again at once: a library that stays loaded keeps its descriptors on the driver's devices.
-    nvml::NvmlSource::open().machine()
+    sources::CardSources::open().machine()
 }
 
 /// Reads once the free memory of each card and the holders of the rest.
 pub fn read() -> Reading {
-    nvml::NvmlSource::open().reading()
+    sources::CardSources::open().reading()
 }
 
 /// The cards that a process with this `CUDA_VISIBLE_DEVICES` sees.

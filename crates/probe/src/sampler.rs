@@ -129,7 +129,7 @@ impl Sampler {
 }
 
 impl Reading {
-    /// Free memory of `card`; `None` where it does not answer.
+    /// Free memory of `card`; `None` if it does not answer.
     pub fn free_on(&self, card: &CardId) -> Option<Bytes> {
         self.free
             .iter()
@@ -162,7 +162,10 @@ impl SamplerThread {
         if self.no_card {
             return Machine::of_host();
         }
-        let machine: Machine = self.ask(CardQuery::Machine).unwrap_or_else(Machine::of_host);
+        // An answer that failed says nothing of cards, and the next question may find them.
+        let Some(machine) = self.ask::<Machine>(CardQuery::Machine) else {
+            return Machine::of_host();
+        };
         // A machine without a card keeps no process for asking.
         self.no_card = machine.cards.is_empty();
         if self.no_card {
@@ -211,5 +214,43 @@ impl SamplerThread {
             empty => empty.insert(CardReader::start(&self.plimsoll)?),
         };
         lookout.ask(question, DRIVER_WITHIN)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use plimsoll_base::{Card, CardKind, Counting};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn one_failed_answer_does_not_make_the_machine_one_without_cards() {
+        let folder = tempfile::tempdir().unwrap();
+        let (program, failed) = (folder.path().join("look"), folder.path().join("failed"));
+        let mut machine = Machine::of_host();
+        machine.cards = vec![Card {
+            id: CardId::new("GPU-a"),
+            kind: CardKind::Cuda,
+            name: "a card".to_owned(),
+            uuid: Some("GPU-a".to_owned()),
+            total: Bytes::gib(24),
+            free: Bytes::gib(20),
+            compute_capability: Some((8, 9)),
+            legacy_pool: false,
+            counting: Counting::Driver,
+        }];
+        let answer = serde_json::to_string(&machine).unwrap();
+        // The driver fails once, as after a boot or beside a reset, and then answers.
+        let script = format!(
+            "#!/bin/sh\n[ -e '{0}' ] || {{ touch '{0}'; exit 1; }}\nwhile read question; do echo '{answer}'; done\n",
+            failed.display()
+        );
+        std::fs::write(&program, script).unwrap();
+        std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let sampler = Sampler::start_with(program.as_os_str()).unwrap();
+        assert!(sampler.machine().await.unwrap().cards.is_empty());
+        assert_eq!(sampler.machine().await.unwrap().cards, machine.cards);
     }
 }

@@ -95,7 +95,7 @@ impl Neighbour {
         })
     }
 
-    /// True where its guard page lies in this folder.
+    /// True if its guard page lies in this folder.
     pub fn is_in(&self, folder: &Path) -> bool {
         self.folder == folder
     }

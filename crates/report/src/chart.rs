@@ -77,7 +77,7 @@ pub struct KeyRow {
 impl Chart {
     /// Charts downsampled figures: a band from lowest to highest and a line through the last values.
     ///
-    /// `until` is the least right end of the axis. Returns `None` where no course holds a value.
+    /// `until` is the least right end of the axis. Returns `None` if no course holds a value.
     pub fn of_courses(
         title: &str,
         courses: &[(String, &TrendCourse)],

@@ -1,5 +1,5 @@
-//! Outputs of the scheduler (effects): actions for its driver, such as starting an engine, and refusals of
-//! requests.
+//! Outputs of the scheduler (effects): actions for its caller (the driver), such as starting an engine, and
+//! refusals of requests.
 
 use std::time::Duration;
 
@@ -51,7 +51,7 @@ pub enum SchedulerEffect {
     AnswerBudget { run: RunId, claim: Option<Bytes> },
     /// The run's claim on a card changed. Its enforcement has to follow before the next effect.
     ClaimChanged { run: RunId, share: Share },
-    /// For listings and event streams.
+    /// A model's state has changed; for listings and event streams.
     StateChanged { model: ModelId, state: ModelState },
     /// Send [`super::SchedulerEvent::Tick`] at this time. Only the latest one counts.
     WakeAt(Moment),
@@ -103,15 +103,15 @@ fn seconds<S: serde::Serializer>(wait: &Option<Duration>, serializer: S) -> Resu
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RequestRefusalKind {
-    /// It does not fit on the cards it may use, even if they were empty.
+    /// The model does not fit on the cards that it may use, even if they were empty.
     NeverFits,
     /// The request may go deeper than its model ever can on these cards.
     TooDeep,
-    /// It would fit, but foreign processes or pinned models hold the memory.
+    /// The model would fit, but other processes or pinned models hold the memory.
     NoRoom,
     /// Too many requests wait for this model already.
     QueueFull,
-    /// It waited until its deadline.
+    /// The request waited until its deadline.
     Deadline,
     /// The survey or the engine failed, or the model is held back after repeated crashes.
     LoadFailed,

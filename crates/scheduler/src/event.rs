@@ -1,5 +1,5 @@
-//! Inputs of the scheduler (events), such as an arrived request or an ended engine, as its driver observed
-//! them.
+//! Inputs of the scheduler (events), such as an arrived request or an ended engine, as observed by its caller
+//! (the driver).
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ pub enum SchedulerEvent {
     /// The answer is complete, or it broke off after the client had received part of it. `tokens` counts
     /// prompt and answer together, if the engine reported them.
     Finished { request: RequestId, tokens: Option<u64> },
-    /// The answer to [`super::SchedulerEffect::MeasureDepth`]; `None` if the engine went away meanwhile.
+    /// The answer to [`super::SchedulerEffect::MeasureDepth`]; `None` if the engine ended in the meantime.
     DepthMeasured {
         request: RequestId,
         run: RunId,

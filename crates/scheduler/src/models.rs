@@ -14,7 +14,7 @@ use super::time::ModelId;
 
 #[derive(Debug, Default)]
 pub(crate) struct ModelTable {
-    /// By number; None for numbers not in use.
+    /// Models by number; `None` for unused numbers.
     slots: Vec<Option<ModelSlot>>,
     /// Models that wait for memory, to load or to go deeper.
     waiting: usize,

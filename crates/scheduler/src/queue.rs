@@ -72,7 +72,7 @@ impl RequestLine {
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
     requests: HashMap<RequestId, RequestState>,
-    /// Of queued requests only.
+    /// Deadlines of queued requests only.
     deadlines: BTreeSet<(Moment, RequestId)>,
 }
 

@@ -1,4 +1,4 @@
-//! The scheduler: it takes events and returns effects.
+//! State machine of the scheduler: it takes events (inputs) and returns effects (actions).
 //!
 //! Its state consists of parts that each keep their own invariants ([`ModelTable`], [`Queue`], [`Runs`],
 //! [`Placements`], [`Clock`]). Each module below handles one kind of event and may change several parts;

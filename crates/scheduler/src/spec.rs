@@ -57,8 +57,8 @@ pub struct SchedulerSettings {
     pub queue: usize,
     /// Guarded processes may be requested to release idle memory before a model is stopped for another.
     pub asks: bool,
-    /// Of several waiting models the largest loads first, and preloads load one after another: for cards that
-    /// share the host's memory.
+    /// The largest waiting model loads first, and preloads load one after another: for cards that share the
+    /// host's memory.
     pub largest_first: bool,
     /// A load is decided on a reading of the cards no older than this.
     pub reading_age: Duration,

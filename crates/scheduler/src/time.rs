@@ -1,4 +1,4 @@
-//! Time and identifiers, as assigned by the driver; the scheduler reads no clock of its own.
+//! Time and identifiers, as assigned by the scheduler's caller; the scheduler reads no clock of its own.
 
 use std::ops::Add;
 use std::time::Duration;

@@ -69,6 +69,9 @@ impl Config {
                 "reclaim-before-load",
                 now.reclaim_before_load != start.reclaim_before_load,
             ),
+            ("engine-ports", now.engine_ports != start.engine_ports),
+            ("engine-user", now.engine_user != start.engine_user),
+            ("pass-env", now.pass_env != start.pass_env),
         ];
         for (name, _) in changed.iter().filter(|(_, changed)| *changed) {
             tracing::warn!("`{name}` under [serve] has changed; restart the server to apply it");

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use plimsoll_base::{Bytes, Card};
 use plimsoll_config::{GuardSettings, ReclaimBeforeLoad};
-use plimsoll_launch::{LaunchError, Launcher, LogFile};
+use plimsoll_launch::{EngineUser, EngineUserError, LaunchError, Launcher, LogFile, inherited};
 use plimsoll_probe::{Machine, Sampler, StartSamplerError};
 use plimsoll_scheduler::SchedulerSnapshot;
 use tokio::net::TcpListener;
@@ -68,6 +68,8 @@ pub enum DaemonError {
     NoCard,
     #[error(transparent)]
     Listen(#[from] Listen),
+    #[error(transparent)]
+    EngineUser(#[from] EngineUserError),
     #[error(transparent)]
     Launcher(#[from] LaunchError),
     #[error(transparent)]
@@ -222,17 +224,19 @@ impl Daemon {
             ..
         } = self;
         let (drained, listening) = oneshot::channel();
+        let ending = Rc::clone(&server);
         let end = async {
             while signals.next().await == DaemonOrder::Reload {
                 reload(&runtime, &config);
             }
+            ending.end_feeds();
             tokio::select! {
                 // From here on no engine is left, and only connections are open.
                 () = runtime.shut_down() => drop(drained.send(signals)),
                 () = signals.insisted() => tracing::warn!("ending at once; engines are killed"),
             }
         };
-        // Connections may outlive the last engine: event streams, and clients that read slowly.
+        // Connections of clients that read slowly may outlive the last engine.
         let insisted = async {
             match listening.await {
                 Ok(mut signals) => signals.insisted().await,
@@ -308,6 +312,14 @@ fn settings(
         ask: setup.ask.unwrap_or(ASK),
         unified: unified.then_some(reclaim_before_load),
     };
+    let engine_user = serve.engine_user.as_deref().map(EngineUser::find).transpose()?;
+    let (inherited, kept) = inherited(std::env::vars_os(), &serve.pass_env);
+    if !kept.is_empty() {
+        tracing::info!(
+            "engines do not inherit {}; `pass-env` passes them on",
+            kept.join(", ")
+        );
+    }
     let settings = RuntimeSettings {
         config: setup.config.clone(),
         serve: serve.clone(),
@@ -317,6 +329,8 @@ fn settings(
         engine: chosen.or(serve.engine.clone()),
         wait: serve.wait.unwrap_or(WAIT),
         log_file: log_file.transpose()?,
+        engine_user,
+        inherited,
     };
     Ok((settings, extensions))
 }

@@ -13,21 +13,24 @@ mod health;
 mod launch;
 mod memory;
 mod operator_log;
+mod private_folder;
 mod registry;
 mod run;
 mod service;
 mod status;
 mod survey;
 
-use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
+use std::cell::{Cell, OnceCell, RefCell};
+use std::collections::{HashMap, HashSet};
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::rc::{Rc, Weak};
 use std::time::{Duration, Instant};
 
 use plimsoll_base::{Bytes, Card, CardId};
 use plimsoll_config::{ConfiguredModel, ServeSettings};
-use plimsoll_launch::{Launcher, Log, LogFile};
+use plimsoll_launch::{EngineUser, Launcher, Log, LogFile};
+use plimsoll_probe::folder::OwnedFolder;
 use plimsoll_probe::{Reading, Sampler};
 use plimsoll_scheduler::place::Ledger;
 use plimsoll_scheduler::{
@@ -76,6 +79,10 @@ pub(crate) struct RuntimeSettings {
     pub(crate) wait: Duration,
     /// File for the log lines of engines, in addition to the log in memory.
     pub(crate) log_file: Option<LogFile>,
+    /// The user that engines run as, if not the daemon's own.
+    pub(crate) engine_user: Option<EngineUser>,
+    /// What engines inherit of the daemon's environment.
+    pub(crate) inherited: Vec<(OsString, OsString)>,
 }
 
 impl RuntimeSettings {
@@ -84,7 +91,7 @@ impl RuntimeSettings {
         self.scheduler.cards.iter().map(|limit| &limit.card)
     }
 
-    /// The same, each with the memory that it would have for models if it were empty.
+    /// The served cards, each with the memory that it would have for models if it were empty.
     fn served(&self) -> Vec<Card> {
         forecast::served(&Ledger::new(self.scheduler.cards.clone()))
     }
@@ -123,6 +130,11 @@ pub(crate) struct Runtime {
     drained: Notify,
     pub(crate) events: Events,
     log: Log,
+    /// The private folders of engines; `None` where none can be made.
+    folders: OnceCell<Option<OwnedFolder>>,
+    next_folder: Cell<u64>,
+    /// Programs that did not make the socket that they were given.
+    only_ports: RefCell<HashSet<PathBuf>>,
 }
 
 /// The scheduler, with the models, runs and requests that its numbers refer to.
@@ -164,6 +176,9 @@ impl Runtime {
             drained: Notify::new(),
             events: Events::default(),
             log: Log::new("plimsoll", WHOLE_LOG),
+            folders: OnceCell::new(),
+            next_folder: Cell::new(0),
+            only_ports: RefCell::default(),
         });
         spawn_local(tick(Rc::clone(&runtime)));
         spawn_local(memory::watch(Rc::clone(&runtime)));

@@ -22,7 +22,7 @@ use plimsoll_model::tiny::Vocabulary;
 pub use file::{Changes, WriteError, Written, write};
 pub use shapes::{SHAPES, shape};
 pub use weights::Weights;
-pub use zoo::{SPECIMENS, specimen};
+pub use zoo::{specimen, specimens};
 
 /// Which tensors and keys a model has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -48,6 +48,12 @@ pub(super) struct Serve {
     /// On a machine whose GPU shares the host's memory: free the memory that a model needs before loading it.
     /// Default: `off`.
     pub(super) reclaim_before_load: Option<ReclaimBeforeLoad>,
+    /// Engines listen on ports of 127.0.0.1, also a llama-server that could use a Unix socket. Default: false.
+    pub(super) engine_ports: bool,
+    /// User that engines run as, by name or number; the server must run as root. Default: the server's own.
+    pub(super) engine_user: Option<String>,
+    /// Variables of the server that engines inherit beside the usual ones; `NAME` or `BEGINNING*`.
+    pub(super) pass_env: Vec<String>,
 }
 
 /// The program for models that give flags.

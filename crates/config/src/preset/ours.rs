@@ -21,13 +21,16 @@ use crate::guard::{GuardSettings, Size};
 use crate::parse::word;
 use crate::roster::ServeSettings;
 
-const OF_SERVER: [&str; 6] = [
+const OF_SERVER: [&str; 9] = [
     "listen",
     "patience",
     "wait",
     "engine",
     "api-key-file",
     "reclaim-before-load",
+    "engine-ports",
+    "engine-user",
+    "pass-env",
 ];
 const OF_MODEL: [&str; 13] = [
     "memory",
@@ -65,6 +68,9 @@ pub(super) fn of_server<'a>(
             "reclaim-before-load" => {
                 serve.reclaim_before_load = Some(read(file, line, ReclaimBeforeLoad::EXPECTED)?);
             }
+            "engine-ports" => serve.engine_ports = switch(file, line)?,
+            "engine-user" => serve.engine_user = Some(line.value.clone()),
+            "pass-env" => serve.pass_env.extend(words(file, line)?),
             _ => rest.push(line),
         }
     }

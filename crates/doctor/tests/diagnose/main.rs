@@ -4,4 +4,5 @@
 mod formats;
 mod hostile;
 mod logs;
+mod long_lines;
 mod told;

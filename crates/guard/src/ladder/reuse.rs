@@ -1,9 +1,9 @@
 //! Rung 1 of the ladder: release of idle memory of pools when an allocation was refused.
 //!
-//! The driver's own pools (`cudaMallocAsync`) keep freed memory and can release it. So can the pools that
-//! guard (this library) serves itself; their code is above the ladder because it calls the ladder, so it
-//! registers its trim function here with [`also_trim`]. Guard cannot free a program's own cache, but programs
-//! with one (PyTorch, ggml since #22155) flush it at OUT_OF_MEMORY and allocate again.
+//! The driver's own pools (`cudaMallocAsync`) keep freed memory and can release it. The pools that guard
+//! (this library) serves itself can release memory too. Their code is above the ladder because it calls the
+//! ladder, so it registers its trim function here with [`also_trim`]. Guard cannot free a program's own
+//! cache, but programs with one (PyTorch, ggml since #22155) flush it at OUT_OF_MEMORY and allocate again.
 
 use plimsoll_nostd::lock::Lock;
 

@@ -53,7 +53,7 @@ fn or_only_reported() {
         run.lines[1..],
         ["retain 0", "alloc 0", "retain 0", "create 0", "alloc 0"]
     );
-    assert!(run.said.contains("outside the plan, was opened"), "{}", run.said);
+    assert!(run.said.contains("not in the plan, was opened"), "{}", run.said);
     assert_eq!(run.page().oom_count, 0);
 }
 

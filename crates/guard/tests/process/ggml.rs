@@ -459,7 +459,7 @@ fn a_takeover_whose_blocks_never_come_back_is_undone() {
     assert_eq!(run.complaints.lines().count(), 2, "{}", run.complaints);
     assert!(
         run.complaints
-            .contains("not taken over: its blocks are not returned to guard; it is as it was")
+            .contains("not replaced: its blocks are not returned to guard; it works as before")
     );
 }
 

@@ -81,7 +81,7 @@ impl Figures {
             .collect()
     }
 
-    /// Memory in use on all cards together, by any process; `None` where no card is visible.
+    /// Memory in use on all cards together, by any process; `None` if no card is visible.
     pub async fn taken(&self) -> Option<Bytes> {
         if self.cards.is_empty() {
             return None;

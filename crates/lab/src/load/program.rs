@@ -54,7 +54,7 @@ pub(super) struct NeighbourProgram {
     start: Instant,
     words: Rc<ProgramWords>,
     heard: JoinHandle<()>,
-    /// Doctor's verdict; `None` where the program runs bare.
+    /// Doctor's verdict; `None` if the program runs bare.
     verdict: Option<JoinHandle<Vec<u8>>>,
 }
 

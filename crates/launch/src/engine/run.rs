@@ -16,9 +16,9 @@ const SAID_LIMIT: u64 = 256 * 1024;
 /// Exit status and output of a finished helper program.
 #[derive(Debug)]
 pub(super) struct ProgramEnded {
-    /// `None` where the time was up and it was killed.
+    /// Exit status; `None` if the time limit passed and the program was killed.
     pub(super) status: Option<ExitStatus>,
-    /// Its last lines, stdout and stderr together.
+    /// The program's last lines, stdout and stderr together.
     pub(super) said: String,
 }
 

@@ -118,9 +118,9 @@ struct TensorState {
     children: u32,
     views: u32,
     heap: usize,
-    /// It holds memory of a heap.
+    /// The tensor holds memory of a heap.
     allocated: bool,
-    /// It was given memory at some time, even if another tensor reuses it now.
+    /// The tensor was given memory at some time, even if another tensor reuses it now.
     settled: bool,
 }
 

@@ -34,7 +34,7 @@ pub(super) struct Decoder<'a> {
     pub(super) fused: bool,
     /// Uses of that kernel, with the devices of their layers.
     pub(super) fused_nodes: Vec<(Id, TensorDevice)>,
-    /// The same for flash attention.
+    /// Uses of flash attention, with the devices of their layers.
     pub(super) attention_nodes: Vec<(Id, TensorDevice)>,
     pub(super) tokens: u64,
     pub(super) inputs: Inputs,

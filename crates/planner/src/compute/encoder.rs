@@ -11,7 +11,8 @@ use super::graph::{F32, I32, Id};
 use super::model_layers::Layer;
 
 impl Decoder<'_> {
-    /// Adds the type of the tokens (always the first) and learned positions, and norms the sum, each where the file has it.
+    /// Adds the token type (always the first) and learned positions, and norms the sum, as far as the file
+    /// has these weights.
     pub(super) fn encoder_input(&mut self, embedded: Id) -> Id {
         let [width, tokens, ..] = self.graph.shape(embedded);
         let mut sum = embedded;

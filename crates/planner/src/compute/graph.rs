@@ -67,7 +67,7 @@ pub(super) struct MemoryLayout {
     pub(super) shape: [u64; 4],
 }
 
-/// As many as a scan over states reads.
+/// Maximum number of sources: those of a scan over states.
 const SOURCES: usize = 7;
 
 #[derive(Clone, Debug)]
@@ -230,7 +230,7 @@ impl OpGraph {
         id
     }
 
-    /// The same memory in another shape, or a part of it.
+    /// A view of the same memory in another shape, or of a part of it.
     pub(super) fn view(&mut self, of: Id, shape: [u64; 4]) -> Id {
         let &OpNode {
             layout, bytes, root, ..

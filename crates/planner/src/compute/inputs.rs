@@ -25,7 +25,7 @@ pub(super) struct CacheInputs {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct StateInputs {
     pub(super) of_batch: Id,
-    /// Of sequences that are not in the batch; the reserved graph has none.
+    /// States of sequences that are not in the batch; the reserved graph has none.
     pub(super) beside: Id,
 }
 
@@ -38,7 +38,7 @@ pub(super) struct Inputs {
     pub(super) outputs: Id,
 }
 
-/// The mask is F16 where it is `halved`.
+/// Builds the inputs of a graph. The mask is F16 if it is `halved`.
 pub(super) fn inputs(
     graph: &mut OpGraph,
     layers: &ModelLayers<'_>,

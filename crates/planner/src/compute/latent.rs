@@ -31,7 +31,7 @@ struct LatentRows {
 }
 
 impl Decoder<'_> {
-    /// `None` where the layer's attention is not latent.
+    /// Builds the latent attention of a layer; `None` if its attention is not latent.
     pub(super) fn latent_attention(
         &mut self,
         block: &Layer<'_>,

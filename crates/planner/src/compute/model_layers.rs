@@ -165,7 +165,7 @@ impl<'a> ModelLayers<'a> {
     }
 }
 
-/// True where a layer attends to the cache of an earlier one.
+/// True if a layer attends to the cache of an earlier one.
 pub(super) fn shares_cache(hyper: &HyperParameters, layer: u32) -> bool {
     hyper.cached && layer >= hyper.layers_with_cache
 }
@@ -221,7 +221,7 @@ fn representative<'a>(model: &Model, blocks: Vec<Layer<'a>>, all: bool) -> Vec<L
         .collect()
 }
 
-/// True where two layers have the same operations of the same sizes on the same device.
+/// True if two layers have the same operations of the same sizes on the same device.
 fn alike(model: &Model, a: &Layer<'_>, b: &Layer<'_>) -> bool {
     let hyper = &model.hyper;
     a.place == b.place

@@ -20,7 +20,7 @@ pub(super) struct EngineContext<'a> {
     pub(super) model: &'a Model,
     pub(super) layers: Range<u32>,
     pub(super) layout: DeviceLayout,
-    /// `None` where another context of the process loads them.
+    /// Weights that the context loads; `None` if another context of the process loads them.
     pub(super) weights: Option<DeviceBytes>,
     /// The tensors by layer, with the cache and flash attention that the graph is built for.
     pub(super) graph: ModelLayers<'a>,

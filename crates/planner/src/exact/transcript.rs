@@ -137,7 +137,7 @@ impl Transcript {
         self.build
     }
 
-    /// True where flash attention was left to the engine, and the engine switched it off.
+    /// True if flash attention was left to the engine, and the engine switched it off.
     pub fn flash_attention_off(&self) -> bool {
         self.flash_attention_off
     }
@@ -153,7 +153,7 @@ impl Transcript {
         if self.coarse { Bytes::mib(1) } else { HALF_A_PLACE }
     }
 
-    /// True where another log reports the same memory.
+    /// True if another log reports the same memory.
     pub fn agrees_with(&self, other: &Self) -> bool {
         let said = |log: &Self| {
             (

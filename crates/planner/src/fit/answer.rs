@@ -76,7 +76,7 @@ pub struct CardLine {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct NextStep {
     pub value: u64,
-    /// `None` where the engine refuses the step for another reason than memory.
+    /// The card that lacks memory; `None` if the engine refuses the step for another reason.
     pub card: Option<CardId>,
     pub short: Option<Bytes>,
 }
@@ -86,7 +86,7 @@ pub struct NextStep {
 pub struct TradeOff {
     pub flags: String,
     pub dimension: Dimension,
-    /// `None` where nothing fits.
+    /// The best value; `None` if nothing fits.
     pub best: Option<u64>,
 }
 
@@ -95,9 +95,9 @@ pub struct TradeOff {
 pub struct FitAnswer {
     pub dimension: Dimension,
     pub asked: Fact,
-    /// False where the dimension does not exist for this model or machine.
+    /// False if the dimension does not exist for this model or machine.
     pub applicable: bool,
-    /// `None` where nothing in this direction fits.
+    /// The best value; `None` if none fits in this dimension.
     pub best: Option<Fact>,
     /// The change to make; serialised as flags.
     #[serde(rename = "flags", serialize_with = "as_flags")]
@@ -167,7 +167,7 @@ impl<'a, P: CostModel> FitQuestion<'a, P> {
         self.request.cards.iter().zip(&priced.cards).map(line).collect()
     }
 
-    /// The answer with its trades; an empty one where the price model left questions open.
+    /// The answer with its alternatives; an empty one if the price model could not evaluate enough.
     pub(super) fn answer(&self, dimension: Dimension) -> FitAnswer {
         let answer = match dimension {
             Dimension::Cache => self.cache(),

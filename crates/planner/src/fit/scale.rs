@@ -123,7 +123,7 @@ impl FitScale {
         steps.saturating_mul(self.unit)
     }
 
-    /// True where a step moves whole tensors, so that memory does not follow a straight line.
+    /// True if a step moves whole tensors, so that memory does not follow a straight line.
     pub(super) fn has_steps(&self) -> bool {
         matches!(self.dimension, Dimension::Layers | Dimension::Experts)
     }

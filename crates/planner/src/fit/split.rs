@@ -21,7 +21,7 @@ struct Division {
     positions: Vec<usize>,
     layers: Vec<u32>,
     priced: PlanPrice,
-    /// Of the cards in use, in their order.
+    /// Memory left over on the cards in use, in their order.
     headrooms: Vec<i64>,
 }
 

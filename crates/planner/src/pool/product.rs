@@ -48,7 +48,7 @@ pub(super) fn group(
     group
 }
 
-/// True where cuBLAS multiplies the matrix with a whole micro-batch.
+/// True if cuBLAS multiplies the matrix with a whole micro-batch.
 pub(super) fn is_for_cublas(tensor: &Tensor, reserve: &Reserve, rules: Rules) -> bool {
     matrix(tensor, rules.engine).goes_by_cublas(rules, tokens(tensor, reserve))
 }

@@ -118,7 +118,7 @@ impl AdviceQuestion {
         }
     }
 
-    /// Cost of this run; `None` where no budget suffices.
+    /// Cost of this run; `None` if no budget suffices.
     fn cost(&self) -> Result<Option<Cost>, GenerateError> {
         let trace = generate(&self.shape, &self.run, &self.card)?;
         let pool = smallest_budget(&trace, self.policy());

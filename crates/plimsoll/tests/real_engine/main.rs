@@ -15,6 +15,7 @@ mod leaving;
 mod openai;
 mod quickstart;
 mod routes;
+mod sockets;
 mod venv;
 
 #[allow(

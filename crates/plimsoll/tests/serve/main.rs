@@ -18,6 +18,7 @@ mod neighbours;
 mod operator;
 #[path = "../pages/real.rs"]
 mod real;
+mod sockets;
 mod storm;
 mod surface;
 mod trust_answers;

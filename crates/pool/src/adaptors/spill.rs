@@ -1,10 +1,9 @@
 //! Overflow of a policy's memory into host memory.
 //!
 //! DECISION: the policy is first called with the card alone, so that it releases its idle memory before
-//! anything is spilled. Only if it still refuses is the request repeated with a device that fills the card
-//! and takes the rest from the host. A piece of a region then gets a head on the card and a tail on the host;
-//! a whole allocation goes to the host. Nothing is spilled during a graph capture, and never more than a
-//! limit.
+//! anything is spilled. If it still refuses, the request is repeated with a device that fills the card and
+//! takes the rest from the host. A piece of a region then gets a head on the card and a tail on the host; a
+//! whole allocation goes to the host. Nothing is spilled during a graph capture, and never more than a limit.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;

@@ -24,7 +24,7 @@ pub(crate) struct RunState {
     pub(crate) demand: Arc<dyn MemoryModel>,
     pub(crate) placement: Placement,
     in_flight: u32,
-    /// Its depth; or the reason why that is not tracked.
+    /// Depth of the run, or the reason why it is not tracked.
     pub(crate) occupancy: Result<Occupancy, String>,
     /// Order of use over all runs.
     pub(crate) stamp: u64,
@@ -34,11 +34,11 @@ pub(crate) struct RunState {
     /// Time since which the run counts as dead: it gets no more requests, and is killed if it does not end by
     /// itself.
     pub(crate) suspect: Option<Moment>,
-    /// It stops so that memory of its idle slots is freed too.
+    /// The run stops so that the memory of its idle slots is freed too.
     pub(crate) restarts: bool,
     /// Set if the run was killed for its own failure.
     pub(crate) killed_for: Option<Reason>,
-    /// It was started by the configuration alone.
+    /// The run was started by the configuration, without a request.
     pub(crate) preloaded: bool,
     pub(crate) ready_at: Option<Moment>,
     /// The cards when it was started.
@@ -79,7 +79,7 @@ pub(crate) enum RunPhase {
 /// Cause of a drain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Drain {
-    /// For another model; called off if that needs it no more.
+    /// Stopping for another model; cancelled if that model no longer needs it.
     Evict,
     Leave,
 }

@@ -54,9 +54,9 @@ pub(crate) struct RoomSearch {
     pub(crate) cache: DemandCache,
     /// Runs that stop for it.
     pub(crate) victims: Vec<RunId>,
-    /// Its need at the place for which they stop.
+    /// The model's need on the cards for which the runs stop.
     pub(crate) needs: Bytes,
-    /// Its need on empty cards, where the largest model loads first.
+    /// The model's need on empty cards, if the largest model loads first.
     pub(crate) size: Bytes,
     pub(crate) since: Moment,
     /// Runs whose memory must be free again before it starts, even if it would fit earlier.

@@ -11,7 +11,7 @@ use plimsoll_base::{Bytes, RunId};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct EvictionCandidate {
     pub(crate) run: RunId,
-    /// In the order of the deficits.
+    /// Freed bytes in the order of the deficits.
     pub(crate) frees: Vec<Bytes>,
 }
 

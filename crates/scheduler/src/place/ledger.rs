@@ -24,7 +24,7 @@ pub struct LedgerClaim {
     pub run: RunId,
     pub holder: Arc<str>,
     pub bytes: Bytes,
-    /// As the driver or guard reports it; None while the run loads and after it has ended.
+    /// Measured memory from the driver or guard; `None` while the run loads and after it has ended.
     pub measured: Option<Bytes>,
     pub alone: bool,
     granted: Bytes,
@@ -179,7 +179,7 @@ impl Ledger {
         Self { accounts }
     }
 
-    /// In the order of the machine's cards.
+    /// Accounts in the order of the machine's cards.
     pub fn accounts(&self) -> &[Account] {
         &self.accounts
     }

@@ -79,17 +79,17 @@ impl Reservations {
 #[derive(Clone, Debug, PartialEq)]
 pub enum PlacementVerdict {
     Fits(Placement),
-    /// It fits once these have stopped; all of them are leaving or idle.
+    /// The model fits once these runs have stopped; all of them are ending or idle.
     FitsAfter {
         placement: Placement,
         evict: Vec<RunId>,
     },
-    /// It fits once these have stopped; some of them are busy, loading or new.
+    /// The model fits once these runs have stopped; some of them are busy, loading or new.
     WaitsFor {
         placement: Placement,
         busy: Vec<RunId>,
     },
-    /// It fits after models that have waited longer have been placed.
+    /// The model fits after those that have waited longer have been placed.
     Later,
     Never(Box<NoPlacement>),
 }
@@ -97,7 +97,7 @@ pub enum PlacementVerdict {
 /// Reasons why a model fits nowhere.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NoPlacement {
-    /// It would fit if other processes and pinned models held less.
+    /// The model would fit if other processes and pinned models held less.
     pub crowded_out: bool,
     pub reason: Reason,
     pub hints: Vec<Hint>,
@@ -383,7 +383,7 @@ impl Placer<'_> {
         Some(gone)
     }
 
-    /// The verdict where no set of cards suits: an engine that needs no card starts all the same.
+    /// The verdict if no set of cards suits: an engine that needs no card starts all the same.
     fn without_cards(&self) -> PlacementVerdict {
         match self.placement(&[], Account::free) {
             Ok(placement) if placement.shares.is_empty() => PlacementVerdict::Fits(placement),

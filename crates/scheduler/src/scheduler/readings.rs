@@ -108,7 +108,7 @@ fn foreign_memory(start: &StartFigure, card: &Card, taken: Bytes) -> Reason {
         .fact("free", card.free)
 }
 
-/// Memory of the run beyond its placement, on the card where that is largest.
+/// Measured memory of the run minus its placement, on the card with the largest difference.
 fn excess(run: &RunState, used: &[(CardId, Bytes)]) -> Bytes {
     let over = used.iter().map(|(card, bytes)| match run.placement.on(card) {
         // A context on a card that the run was not given is no error of its plan.

@@ -17,7 +17,7 @@ use crate::time::{ModelId, RequestId};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DepthGate {
     Open,
-    /// Its depth has to be measured first, or measured better.
+    /// The depth of the request must be measured first, or more exactly.
     Measure {
         exact: bool,
     },

@@ -25,9 +25,9 @@ pub(crate) struct QueueTurn {
     pub(crate) goal: TurnGoal,
     /// The start of the oldest wait for it.
     pub(crate) since: Moment,
-    /// None where only age counts.
+    /// Memory need of the model; `None` if only age counts.
     size: Option<Bytes>,
-    /// It has waited for the patience, so that only its age counts.
+    /// The model has waited longer than the patience, so that only its age counts.
     overdue: bool,
     /// The time at which it becomes overdue.
     due: Moment,

@@ -41,9 +41,10 @@ pub(super) fn choose(described: &[Card], reserve: Option<Bytes>, machine: Machin
 }
 
 fn whole(card: Card, reserve: Option<Bytes>) -> CardLimit {
-    let usual = match card.kind {
-        CardKind::Cuda => CARD_RESERVE,
-        CardKind::Host => HOST_RESERVE.min(card.total.scaled(1, 10)),
+    let usual = if card.kind == CardKind::Host {
+        HOST_RESERVE.min(card.total.scaled(1, 10))
+    } else {
+        CARD_RESERVE
     };
     CardLimit {
         budget: None,

@@ -14,7 +14,7 @@ use super::query;
 pub(crate) enum Action {
     /// Passes the request to the engine whose model it names, in its body or else in `?model=`.
     Engine,
-    /// The same where `?model=` is given; without it, about this server.
+    /// Passes the request to an engine if `?model=` is given; otherwise this server answers.
     EngineOr(Own),
     Own(Own),
     /// `/upstream/<model>/<path>`: to the engine, as it is.
@@ -45,7 +45,7 @@ pub(crate) enum Own {
 
 #[derive(Debug)]
 struct Route {
-    /// Ends in `*` where more may follow.
+    /// Path of the route; a final `*` matches any rest.
     path: &'static str,
     methods: &'static [Method],
     action: Action,

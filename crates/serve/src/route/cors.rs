@@ -20,7 +20,7 @@ pub(crate) enum Origins {
     #[default]
     Loopback,
     Any,
-    /// Those, and pages from this machine.
+    /// These origins, and pages from this machine.
     These(Vec<String>),
 }
 

@@ -10,6 +10,7 @@ use std::task::{Context, Poll, ready};
 use bytes::Bytes;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::broadcast::{Receiver, Sender};
+use tokio::sync::watch;
 
 /// Pieces that a listener may be behind.
 const SLACK: usize = 1024;
@@ -38,6 +39,30 @@ impl Feed {
     /// True if there is a listener; without one no piece need be built.
     pub(crate) fn is_heard(&self) -> bool {
         self.0.receiver_count() > 0
+    }
+}
+
+/// The moment from which feeds end, because the server does.
+pub(crate) struct Ending(Pin<Box<dyn Future<Output = ()>>>);
+
+impl Ending {
+    pub(crate) fn new(mut is_ending: watch::Receiver<bool>) -> Self {
+        Self(Box::pin(async move {
+            // An error means that the server is gone.
+            let _ = is_ending.wait_for(|is_ending| *is_ending).await;
+        }))
+    }
+
+    /// What `piece` gives, or the end of the feed.
+    pub(crate) fn or(
+        &mut self,
+        context: &mut Context<'_>,
+        piece: impl FnOnce(&mut Context<'_>) -> Poll<Option<Bytes>>,
+    ) -> Poll<Option<Bytes>> {
+        match self.0.as_mut().poll(context) {
+            Poll::Ready(()) => Poll::Ready(None),
+            Poll::Pending => piece(context),
+        }
     }
 }
 

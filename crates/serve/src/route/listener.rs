@@ -141,11 +141,12 @@ pub(crate) async fn serve<H: ModelService>(
             accepted = accepted => match accepted {
                 Ok((stream, _)) => {
                     let (builder, server) = (Rc::clone(&builder), Rc::clone(&server));
-                    let client = ClientConnection::new(server.settings.keys.is_empty());
+                    let source = client_of(&stream);
+                    let client = ClientConnection::new(stream, server.settings.keys.is_empty());
                     let place = open.enter(&client);
                     let draining = draining.clone();
                     tokio::task::spawn_local(async move {
-                        serve_connection(stream, client, &builder, server, draining).await;
+                        serve_connection(client, source, &builder, server, draining).await;
                         drop(place);
                     });
                 }
@@ -182,15 +183,14 @@ fn client_of(stream: &TcpStream) -> ClientId {
 }
 
 async fn serve_connection<H: ModelService>(
-    stream: TcpStream,
     client: Rc<ClientConnection>,
+    source: ClientId,
     builder: &http1::Builder,
     server: Rc<HttpServer<H>>,
     mut draining: watch::Receiver<bool>,
 ) {
     let limits = server.settings.limits.clone();
-    let source = client_of(&stream);
-    let io = TokioIo::new(ClientStream::new(stream, Rc::clone(&client)));
+    let io = TokioIo::new(ClientStream::new(Rc::clone(&client)));
     let its = Rc::clone(&client);
     let service = service_fn(move |mut request| {
         request.extensions_mut().insert(source);

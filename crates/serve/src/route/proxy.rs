@@ -63,7 +63,7 @@ struct UpstreamAnswer {
     first: Bytes,
 }
 
-/// Carries `request` to the engine behind `pass`, or behind the next one where the owner gives one.
+/// Sends `request` to the engine of `pass`, or of another pass if the owner grants one.
 pub(crate) async fn carry<P: Pass>(
     request: ProxyRequest,
     mut pass: P,

@@ -93,7 +93,7 @@ impl EventGuard {
     }
 }
 
-/// Returns where the last event ends that `piece` completes: behind a blank line. Lines end in LF, CR LF or
+/// Returns the end of the last event that `piece` completes, after its blank line. Lines end in LF, CR LF or
 /// CR.
 fn last_event_end(before: [u8; 2], piece: &[u8]) -> Option<usize> {
     let byte = |place: usize, back: usize| match place.checked_sub(back) {

@@ -81,7 +81,7 @@ impl StreamSource {
 }
 
 impl StreamSource {
-    /// Collects the whole body; `None` where it is longer than `most` bytes.
+    /// Collects the whole body; `None` if it is longer than `most` bytes.
     pub(crate) async fn rest(&mut self, most: usize) -> hyper::Result<Option<Vec<u8>>> {
         let mut whole = Vec::new();
         while let Some(frame) = poll_fn(|context| self.poll(context)).await {

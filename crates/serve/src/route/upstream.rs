@@ -10,7 +10,6 @@ use std::cell::RefCell;
 use std::fmt;
 use std::future::poll_fn;
 use std::io;
-use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -19,10 +18,8 @@ use http::{HeaderValue, Request, Response};
 use hyper::body::Incoming;
 use hyper::client::conn::http1::{self, Connection, SendRequest};
 use hyper_util::rt::TokioIo;
-use plimsoll_launch::PortOwner;
+use plimsoll_launch::{EngineAddress, EngineStream};
 use rustix::io::Errno;
-use rustix::net::sockopt;
-use tokio::net::TcpStream;
 
 use super::rope::Rope;
 
@@ -32,11 +29,6 @@ const MOST_IDLE: usize = 64;
 /// CPU time than one in pieces of 256 KiB (measured at 2 MB). It is a limit: buffers grow only as needed.
 const BUFFER: usize = 4 * 1024 * 1024;
 
-/// Congestion control towards an engine. BBR, the default of some systems, delays data by its estimate of the
-/// line, which on the loopback is only a loss: a request of 2 MB took 0.47 ms instead of 0.31. Every Linux
-/// has Reno, and every user may select it.
-const UNPACED: &str = "reno";
-
 /// Time without an answer after which idle connections make way for a new one, at first and at most.
 const CROWDED: Duration = Duration::from_millis(20);
 const CROWDED_AT_MOST: Duration = Duration::from_secs(1);
@@ -44,27 +36,30 @@ const CROWDED_AT_MOST: Duration = Duration::from_secs(1);
 /// No descriptor is left, in this process or in the whole system.
 const EMFILE: i32 = Errno::MFILE.raw_os_error();
 const ENFILE: i32 = Errno::NFILE.raw_os_error();
-/// Until one may be free again.
+/// Pause before the next attempt, until a descriptor may be free again.
 const BREATH: Duration = Duration::from_millis(20);
 
 pub(crate) struct Upstream {
-    address: SocketAddr,
+    address: EngineAddress,
     host: HeaderValue,
     authorization: Option<HeaderValue>,
     model: Option<String>,
-    owner: Option<PortOwner>,
+    group: Option<u32>,
     idle: RefCell<Vec<Wire>>,
 }
 
 impl Upstream {
-    pub(crate) fn new(address: SocketAddr) -> Self {
-        let host = HeaderValue::from_str(&address.to_string());
+    pub(crate) fn new(address: EngineAddress) -> Self {
+        let host = match &address {
+            EngineAddress::Port(port) => HeaderValue::from_str(&format!("127.0.0.1:{port}")).ok(),
+            EngineAddress::Socket { .. } => None,
+        };
         Self {
             address,
-            host: host.expect("an address prints as ASCII"),
+            host: host.unwrap_or_else(|| HeaderValue::from_static("localhost")),
             authorization: None,
             model: None,
-            owner: None,
+            group: None,
             idle: RefCell::default(),
         }
     }
@@ -86,14 +81,14 @@ impl Upstream {
         self
     }
 
-    /// Only processes of this group, or of this user, may listen where the engine does.
+    /// Restricts the address to listeners of this process group or of this user.
     pub(crate) fn of_group(mut self, group: u32) -> Self {
-        self.owner = Some(PortOwner::new(self.address.port(), group));
+        self.group = Some(group);
         self
     }
 
-    pub(crate) fn address(&self) -> SocketAddr {
-        self.address
+    pub(crate) fn address(&self) -> &EngineAddress {
+        &self.address
     }
 
     pub(crate) fn host(&self) -> &HeaderValue {
@@ -126,13 +121,6 @@ impl Upstream {
 
     pub(crate) async fn connect(&self, patience: Duration) -> io::Result<Wire> {
         let stream = tokio::time::timeout(patience, self.stream()).await??;
-        // After the connect: the engine may have gone just before, and another user's process taken its port.
-        if self.owner.is_some_and(|owner| owner.stranger().is_some()) {
-            return Err(io::ErrorKind::PermissionDenied.into());
-        }
-        // Head and body may go out in two writes, of which Nagle's algorithm would delay the second.
-        stream.set_nodelay(true)?;
-        unpace(&stream);
         // No task drives this connection; see the module's first lines.
         let handshake = http1::Builder::new()
             .max_buf_size(BUFFER)
@@ -164,11 +152,11 @@ impl Upstream {
         }
     }
 
-    /// Opens a connection. A lack of descriptors is not the engine's failure: idle connections are closed,
-    /// and others end soon.
-    async fn stream(&self) -> io::Result<TcpStream> {
+    /// Opens a connection. A lack of descriptors is no failure of the engine: idle ones are closed, and
+    /// others end soon.
+    async fn stream(&self) -> io::Result<EngineStream> {
         loop {
-            match TcpStream::connect(self.address).await {
+            match self.address.connect(self.group).await {
                 Err(error) if matches!(error.raw_os_error(), Some(EMFILE | ENFILE)) => {
                     // Idle connections are the only descriptors that can be freed here without harm.
                     self.idle.borrow_mut().clear();
@@ -198,17 +186,12 @@ impl fmt::Debug for Upstream {
     }
 }
 
-/// Switches pacing off. A kernel that refuses still delivers the bytes, only later.
-fn unpace(stream: &TcpStream) {
-    let _ = sockopt::set_tcp_congestion(stream, UNPACED);
-}
-
-/// An open connection to an engine.
+/// A connection to an engine.
 #[derive(Debug)]
 pub(crate) struct Wire {
     sender: SendRequest<Rope>,
     /// Boxed, because a connection is large and a wire changes hands three times a request.
-    connection: Box<Connection<TokioIo<TcpStream>, Rope>>,
+    connection: Box<Connection<TokioIo<EngineStream>, Rope>>,
     open: bool,
 }
 
@@ -238,20 +221,5 @@ impl Wire {
             answer.as_mut().poll(context)
         })
         .await
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use tokio::net::TcpListener;
-
-    use super::*;
-
-    #[tokio::test]
-    async fn a_connection_to_an_engine_is_never_paced() {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let stream = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
-        unpace(&stream);
-        assert_eq!(sockopt::tcp_congestion(&stream).unwrap(), UNPACED);
     }
 }

@@ -26,7 +26,7 @@ const DEATH_WITHIN: Duration = Duration::from_secs(1);
 pub(super) enum AdmissionAnswer {
     Go(Rc<EngineRun>),
     Refused(Box<RequestRefusal>),
-    /// It needs the depth of the request first.
+    /// The scheduler needs the depth of the request first.
     MeasureDepth {
         run: Rc<EngineRun>,
         exact: bool,
@@ -98,7 +98,7 @@ impl AdmissionTicket {
         // Enlisted before the count, because a refusal at the deadline comes by the same channel.
         self.answer = enlist(&self.runtime, self.request);
         let depth = match exact {
-            false => Some(prompt.bound()),
+            false => Some(prompt.bound().await),
             true => tokio::select! {
                 // The deadline may pass while the engine counts.
                 answer = &mut self.answer => return answer,

@@ -160,7 +160,7 @@ fn foresee(
     }
 }
 
-/// Its placement on empty cards.
+/// Placement of a model on empty cards.
 fn verdict(
     entry: &ConfiguredModel,
     cards: &[Card],

@@ -19,8 +19,8 @@ use super::run::EngineRun;
 
 /// Time between two readings.
 const PERIOD: Duration = Duration::from_secs(1);
-/// Share of a run's memory that has to be back: drivers keep a little, and other processes allocate
-/// meanwhile.
+/// Share of a run's memory that must be free again: drivers keep a little, and other processes allocate in
+/// the meantime.
 const BACK: (u64, u64) = (3, 4);
 
 /// Reads the cards for as long as the daemon lives.

@@ -14,7 +14,8 @@ use plimsoll_scheduler::{
 
 use super::{Runtime, SchedulerState};
 
-/// The same complaint is logged once in this time: a client that retries in a loop must not fill the log.
+/// Time within which the same refusal is logged only once, so that a client that retries in a loop does not
+/// fill the log.
 const APART: Duration = Duration::from_secs(10);
 
 /// The log, with its last message, so that a repeated one is left out.

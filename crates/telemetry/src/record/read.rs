@@ -150,7 +150,7 @@ impl<'a> Reader<'a> {
         &self.figures
     }
 
-    /// Current value of a figure; `None` where it is gone or was never seen.
+    /// Current value of a figure; `None` if it is gone or was never seen.
     pub fn value(&self, number: usize) -> Option<u64> {
         *self.values.get(number)?
     }

@@ -122,7 +122,7 @@ impl Decoder<'_> {
         self.merge_heads(values)
     }
 
-    /// The values transposed, with a copy where the cache does not store them so.
+    /// The values transposed; a copy is made unless the cache stores them so.
     fn turned_values(&mut self, views: &CacheViews) -> Id {
         if self.cache.transposed || !self.layers.model.hyper.cached {
             return views.value;

@@ -17,8 +17,8 @@ use plimsoll_base::{Bytes, Card};
 use plimsoll_lab::load::{Client, LoadFailure, Target};
 use plimsoll_launch::engine::EngineProgram;
 use plimsoll_launch::{
-    Child, ChildEvent, ChildSpec, Environment, Launcher, Log, Readiness, StopWay, Visible, child_environment,
-    free_port,
+    Child, ChildEvent, ChildSpec, Confinement, EngineAddress, Environment, Launcher, Log, Readiness, StopWay,
+    Visible, child_environment, free_port,
 };
 use plimsoll_planner::EngineBuild;
 use plimsoll_probe::Sampler;
@@ -117,6 +117,7 @@ struct CalibrationRun<'a> {
     card: &'a Card,
     pages: PathBuf,
     child: Child,
+    port: u16,
     /// Free memory of the card before the engine started.
     free: Option<Bytes>,
 }
@@ -233,11 +234,12 @@ impl MeasuringSetup {
             arguments,
             environment: self.environment(card, &pages),
             directory: None,
-            port,
+            address: EngineAddress::Port(port),
             readiness: Readiness::Health {
                 path: "/health".to_owned(),
             },
             stop: StopWay::Terminate,
+            confinement: Confinement::default(),
         };
         let (child, events) = self.launcher.spawn(spec, Log::new(&card.name, LOG)).await?;
         let run = CalibrationRun {
@@ -245,6 +247,7 @@ impl MeasuringSetup {
             card,
             pages,
             child,
+            port,
             free,
         };
         Ok((run, events))
@@ -277,7 +280,7 @@ impl CalibrationRun<'_> {
     async fn prompt(&self) -> Result<(), LoadFailure> {
         let target = Target {
             host: "127.0.0.1".to_owned(),
-            port: self.child.port(),
+            port: self.port,
             base: String::new(),
         };
         // Temperature 0 makes the answer, and with it the kernels, the same on every calibration.

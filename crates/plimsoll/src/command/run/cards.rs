@@ -204,6 +204,6 @@ mod tests {
         assert_eq!(chosen[0].budget, Some(Bytes::gib(20)));
         assert!("0=much".parse::<RequestedCard>().is_err());
         let error = choose(&["0".parse().unwrap()], None).unwrap_err();
-        assert!(error.to_string().contains("no NVIDIA card is seen"));
+        assert!(error.to_string().contains("no NVIDIA card is visible"));
     }
 }

@@ -81,7 +81,7 @@ impl CalibrationLook {
         }
     }
 
-    /// The size of the context at opening. `None` where guard could not measure it, or measured more than the
+    /// The size of the context at opening. `None` if guard could not measure it, or measured more than the
     /// whole, as it does if another process allocates at that moment.
     pub(super) fn opened(self) -> Option<Bytes> {
         let opened = self.counted.opened;

@@ -54,13 +54,12 @@ pub(in crate::command) fn again(pid: u32, engine: EngineBuild) -> Result<Plan, E
 
 fn rows(arguments: &Arguments, plan: &Plan, cards: &[Card], reading: &Reading, family: &[u32]) -> Vec<Row> {
     let row = |(card, planned): (&Card, &CardPlan)| {
-        let (measured, kind) = match card.kind {
-            CardKind::Host => (
-                // The process itself, not its children: pages shared after fork would count twice in a sum.
-                family.first().and_then(|&pid| plimsoll_probe::resident(pid)),
-                HOST_MARGIN,
-            ),
-            CardKind::Cuda => (held(card, reading, family), CARD_MARGIN),
+        let (measured, kind) = if card.kind == CardKind::Host {
+            // The process itself, not its children: pages shared after fork would count twice in a sum.
+            let own = family.first().and_then(|&pid| plimsoll_probe::resident(pid));
+            (own, HOST_MARGIN)
+        } else {
+            (held(card, reading, family), CARD_MARGIN)
         };
         let margin = margin(arguments.margin, kind, planned.peak);
         let row = Row::new(
@@ -78,7 +77,7 @@ fn rows(arguments: &Arguments, plan: &Plan, cards: &[Card], reading: &Reading, f
     cards.iter().zip(&plan.cards).map(row).collect()
 }
 
-/// Memory of a card that a process and its children hold; `None` where the driver names none of them.
+/// Memory of a card that a process and its children hold; `None` if the driver names none of them.
 pub(in crate::command) fn held(card: &Card, reading: &Reading, family: &[u32]) -> Option<Bytes> {
     let ours = |holder: &&plimsoll_probe::Holder| holder.card == card.id && family.contains(&holder.pid);
     let used: Vec<Bytes> = reading

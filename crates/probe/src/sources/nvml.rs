@@ -16,8 +16,9 @@ use nvml_wrapper::{Device, Nvml};
 use plimsoll_base::{Bytes, Card, CardId, CardKind, Counting};
 use plimsoll_wire::env as names;
 
-use super::visible::keep_visible;
-use super::{Holder, Machine, Reading, Sensors, sensors, unified};
+use super::CardSource;
+use crate::visible::keep_visible;
+use crate::{Holder, Machine, Reading, Sensors, sensors, unified};
 
 /// An open NVML library, or the reason why there is none.
 #[derive(Debug)]
@@ -45,37 +46,32 @@ impl NvmlSource {
         };
         Self { library }
     }
+}
 
-    pub(super) fn machine(&self) -> Machine {
-        let mut machine = Machine::of_host();
+impl CardSource for NvmlSource {
+    fn add_cards(&self, machine: &mut Machine) {
         match &self.library {
             Ok(nvml) => {
                 machine.driver = nvml.sys_driver_version().ok();
-                add_cards(nvml, &mut machine);
+                let cards = cards(nvml, machine);
+                // NVML lists every card of the machine: the variable is CUDA's alone.
+                let visible = std::env::var(names::CUDA_VISIBLE_DEVICES).ok();
+                machine.cards.extend(keep_visible(cards, visible.as_deref()));
             }
             // A machine without a card has no NVML, so this is a note and no error.
             Err(cause) => machine.notes.push(format!("no NVIDIA card is seen: {cause}")),
         }
-        // NVML lists every card of the machine: the variable is CUDA's alone.
-        let visible = std::env::var(names::CUDA_VISIBLE_DEVICES).ok();
-        machine.cards = keep_visible(machine.cards, visible.as_deref());
-        machine
     }
 
-    /// Reads the values that change. Cards that do not answer are left out.
-    pub(super) fn reading(&self) -> Reading {
-        let mut reading = Reading::default();
+    fn add_reading(&self, reading: &mut Reading) {
         if let Ok(nvml) = &self.library {
             for device in devices(nvml) {
-                read_device(&device, &mut reading);
+                read_device(&device, reading);
             }
         }
-        reading.add_host();
-        reading
     }
 
-    /// Temperature, clock and load of each card.
-    pub(super) fn sensors(&self) -> Vec<Sensors> {
+    fn sensors(&self) -> Vec<Sensors> {
         let devices = self.library.as_ref().map(devices).unwrap_or_default();
         let named = devices
             .iter()
@@ -101,17 +97,20 @@ fn devices(nvml: &Nvml) -> Vec<Device<'_>> {
     devices
 }
 
-fn add_cards(nvml: &Nvml, machine: &mut Machine) {
+/// Every card that can be read, and in `machine` what there is to say of the others.
+fn cards(nvml: &Nvml, machine: &mut Machine) -> Vec<Card> {
+    let mut cards = Vec::new();
     for device in devices(nvml) {
         let name = device.name().unwrap_or_else(|_| "NVIDIA card".to_owned());
         match card(&device, &name) {
             Ok((card, unified)) => {
-                machine.cards.push(card);
+                cards.push(card);
                 machine.unified |= unified;
             }
             Err(why) => machine.notes.push(format!("{name} is left out: {why}")),
         }
     }
+    cards
 }
 
 fn card(device: &Device<'_>, name: &str) -> Result<(Card, bool), String> {
