@@ -11,6 +11,7 @@ use plimsoll_wire::options::Uuid;
 use plimsoll_wire::page::CardSnapshot;
 
 use super::{CalibrationRun, MeasureError};
+use crate::command::plan::check::held;
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CalibrationLook {
@@ -36,7 +37,9 @@ impl CalibrationRun<'_> {
         let cards = pages.iter().flat_map(|page| page.cards());
         let here = cards.filter(|card| uuid == Some(Uuid(card.uuid)));
         let counted = Counted::of(here).ok_or(MeasureError::NotOnCard)?;
-        let used = match self.named(&reading) {
+        // The engine may be a wrapper script whose child holds the card.
+        let family = plimsoll_probe::family(self.child.pid());
+        let used = match held(self.card, &reading, &family) {
             Some(used) => used,
             // Only with `--alone`: on a shared card the difference would include other processes.
             None if self.rig.alone => self.difference(&reading).ok_or(MeasureError::FreeUnknown)?,
