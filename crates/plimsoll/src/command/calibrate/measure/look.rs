@@ -38,7 +38,7 @@ impl CalibrationRun<'_> {
         let here = cards.filter(|card| uuid == Some(Uuid(card.uuid)));
         let counted = Counted::of(here).ok_or(MeasureError::NotOnCard)?;
         // The engine may be a wrapper script whose child holds the card.
-        let family = plimsoll_probe::family(self.child.pid());
+        let family = plimsoll_probe::process::tree(self.child.pid());
         let used = match held(self.card, &reading, &family) {
             Some(used) => used,
             // Only with `--alone`: on a shared card the difference would include other processes.
@@ -46,18 +46,6 @@ impl CalibrationRun<'_> {
             None => return Err(MeasureError::Nameless),
         };
         Ok(CalibrationLook { used, counted })
-    }
-
-    /// Memory of the engine's processes by the driver; `None` if it names none of them.
-    fn named(&self, reading: &Reading) -> Option<Bytes> {
-        // The engine may be a wrapper script whose child holds the card.
-        let family = plimsoll_probe::process::tree(self.child.pid());
-        let ours = reading
-            .holders
-            .iter()
-            .filter(|holder| holder.card == self.card.id && family.contains(&holder.pid));
-        let used: Vec<Bytes> = ours.filter_map(|holder| holder.used).collect();
-        (!used.is_empty()).then(|| used.into_iter().sum())
     }
 
     /// Decrease of free memory since before the start.
