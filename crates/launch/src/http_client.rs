@@ -18,6 +18,9 @@ use tokio::time::timeout;
 
 use super::address::{EngineAddress, EngineStream};
 
+/// Longest wait for a connection. The answer may take longer: it may wait for a model to load.
+const CONNECT_WITHIN: Duration = Duration::from_secs(10);
+
 /// Error of a request that got no answer.
 #[derive(Debug, thiserror::Error)]
 pub enum HttpClientError {
