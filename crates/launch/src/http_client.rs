@@ -18,7 +18,7 @@ use tokio::time::timeout;
 
 use super::address::{EngineAddress, EngineStream};
 
-/// Longest wait for a connection. The answer may take longer: it may wait for a model to load.
+/// A host that drops packets would otherwise hold a connection attempt for two minutes (tcp_syn_retries).
 const CONNECT_WITHIN: Duration = Duration::from_secs(10);
 
 /// Error of a request that got no answer.
