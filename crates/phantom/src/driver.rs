@@ -8,6 +8,7 @@ use core::ffi::{c_char, c_int, c_uint, c_ulonglong, c_void};
 use crate::machine::{INVALID, INVALID_DEVICE, NO_DEVICE, OUT_OF_MEMORY, SUCCESS, give, machine};
 use crate::memory::PAGE;
 use crate::runtime::error_text;
+use crate::say::say;
 
 crate::succeeding! { cuMemSetAccess cuCtxSynchronize cuProfilerStart cuProfilerStop }
 
@@ -25,7 +26,7 @@ pub(crate) struct AllocationProperties {
 pub(crate) extern "C" fn cuInit(_flags: c_uint) -> c_int {
     let machine = machine();
     if machine.runtime == 0 {
-        machine.memory.report().of_static_runtime();
+        say!("static CUDA runtime");
         return NO_DEVICE;
     }
     SUCCESS

@@ -58,6 +58,9 @@ impl Machine {
         let report = Report::open(variable(env::PHANTOM_REPORT).as_deref());
         let runtime = runtime();
         report.loaded(runtime, &cards);
+        if runtime > 0 {
+            say!("CUDA runtime {runtime}");
+        }
         Self {
             memory: Memory::new(report),
             cards,

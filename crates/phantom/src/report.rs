@@ -9,7 +9,6 @@
 //! | `take` | `id`, `kind` (`device`, `managed`, `pool`, `host`), `device`, `bytes` |
 //! | `give` | `id` |
 //! | `guess` | `kernel`, `blocks`: an occupancy that is bounded from above, because the fat binary has no code for the card |
-//! | `static` | the driver was opened by a CUDA runtime inside of the engine, which cannot be stood in for |
 
 use alloc::ffi::CString;
 use alloc::format;
@@ -71,9 +70,6 @@ impl Report {
         ));
     }
 
-    pub(crate) fn of_static_runtime(&self) {
-        self.line(format_args!("{{\"event\":\"static\"}}"));
-    }
 }
 
 /// Opens a file for append; reports on stderr if that fails.

@@ -118,11 +118,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
         return fit::run(arguments, directions, &cards);
     }
     let options = Options::from_argv(&arguments.flags)?;
-    let asking = match &arguments.exact {
-        Some(named) => Some(Asking::open(arguments, named.as_deref(), &options, &cards)?),
-        None => None,
+    let (asking, unasked) = match &arguments.exact {
+        Some(named) => exact::or_why(Asking::open(arguments, named.as_deref(), &options, &cards))?,
+        None => (None, None),
     };
-    let plan = match &asking {
+    let mut plan = match &asking {
         Some(asking) => asking.plan()?,
         None => wished(
             &options.wish(arguments.program)?,
@@ -131,6 +131,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
             &cards,
         )?,
     };
+    // First, because it says what the figures below are not.
+    if let Some(why) = unasked {
+        plan.reasons.insert(0, why);
+    }
     // Files before stdout: a plan is printed only if everything that was asked for has been written.
     if let Some(path) = &arguments.svg {
         fs::write(path, screen::svg(&plan)).map_err(|error| Error::Draw {

@@ -9,7 +9,7 @@ use std::io::Write;
 use std::path::Path;
 use std::time::Duration;
 
-use plimsoll_base::Card;
+use plimsoll_base::{Card, Reason};
 use plimsoll_exact::{Asked, ExactError, Oracle};
 use plimsoll_flags::{Options, Program, Wish};
 use plimsoll_planner::exact::{Transcript, exact};
@@ -152,6 +152,18 @@ impl<'a> Asking<'a> {
 
     pub(super) fn tell(&self) -> Result<(), Error> {
         tell(&self.oracle)
+    }
+}
+
+/// The engine's answers, or the reason why the closed forms have to do: an engine that cannot be asked at all.
+pub(super) fn or_why(opened: Result<Asking<'_>, Error>) -> Result<(Option<Asking<'_>>, Option<Reason>), Error> {
+    match opened {
+        Ok(asking) => Ok((Some(asking), None)),
+        Err(Error::Exact(error)) if error.is_unaskable() => {
+            let text = format!("the closed forms, because the engine was not asked: {error}");
+            Ok((None, Some(Reason::new("engine_not_asked", text))))
+        }
+        Err(error) => Err(error),
     }
 }
 
