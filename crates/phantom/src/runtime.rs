@@ -103,7 +103,11 @@ pub(crate) extern "C" fn cudaSetDevice(device: c_int) -> c_int {
 /// The address of the runtime's structure.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub(crate) unsafe extern "C" fn cudaGetDeviceProperties(place: *mut c_void, device: c_int) -> c_int {
-    let layout = if machine().runtime >= 13 { &CUDA_13 } else { &CUDA_11 };
+    let layout = if machine().runtime >= 13 {
+        &CUDA_13
+    } else {
+        &CUDA_11
+    };
     // SAFETY: the caller's promise.
     unsafe { properties(layout, place, device) }
 }
@@ -150,7 +154,11 @@ pub(crate) unsafe extern "C" fn cudaDeviceGetAttribute(
 /// # Safety
 /// Room for so many bytes.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub(crate) unsafe extern "C" fn cudaDeviceGetPCIBusId(text: *mut c_char, room: c_int, device: c_int) -> c_int {
+pub(crate) unsafe extern "C" fn cudaDeviceGetPCIBusId(
+    text: *mut c_char,
+    room: c_int,
+    device: c_int,
+) -> c_int {
     if machine().card(device).is_none() || text.is_null() {
         return INVALID_DEVICE;
     }
@@ -160,14 +168,21 @@ pub(crate) unsafe extern "C" fn cudaDeviceGetPCIBusId(text: *mut c_char, room: c
         return INVALID;
     }
     // SAFETY: the caller's room is as long.
-    unsafe { text.cast::<u8>().copy_from_nonoverlapping(bus.as_ptr(), bus.len()) };
+    unsafe {
+        text.cast::<u8>()
+            .copy_from_nonoverlapping(bus.as_ptr(), bus.len())
+    };
     SUCCESS
 }
 
 /// # Safety
 /// The address of a number.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub(crate) unsafe extern "C" fn cudaDeviceCanAccessPeer(can: *mut c_int, _card: c_int, _peer: c_int) -> c_int {
+pub(crate) unsafe extern "C" fn cudaDeviceCanAccessPeer(
+    can: *mut c_int,
+    _card: c_int,
+    _peer: c_int,
+) -> c_int {
     // SAFETY: the caller's promise. Peers are only used where a user asks for them, and take no memory.
     unsafe { give(can, 0) }
 }
@@ -232,7 +247,11 @@ pub(crate) unsafe extern "C" fn cudaMallocHost(place: *mut *mut c_void, bytes: u
 /// # Safety
 /// The address of an address.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub(crate) unsafe extern "C" fn cudaHostAlloc(place: *mut *mut c_void, bytes: usize, _flags: c_uint) -> c_int {
+pub(crate) unsafe extern "C" fn cudaHostAlloc(
+    place: *mut *mut c_void,
+    bytes: usize,
+    _flags: c_uint,
+) -> c_int {
     // SAFETY: the caller's promise.
     unsafe { allocate(Kind::Host, place, bytes) }
 }
@@ -293,4 +312,3 @@ pub(crate) fn error_text(error: c_int) -> &'static CStr {
         _ => c"error of plimsoll's stand-in for CUDA",
     }
 }
-

@@ -79,8 +79,12 @@ fn unpacked(entry: Entry<'_>) -> Option<Vec<u8>> {
     if flags & (LZ4 | ZSTD) == 0 {
         return Some(entry.payload.to_vec());
     }
-    let packed = entry.payload.get(..usize::try_from(word(entry.header, 16)?).ok()?)?;
-    let size = usize::try_from(long(entry.header, 56)?).ok().filter(|size| *size <= LARGEST)?;
+    let packed = entry
+        .payload
+        .get(..usize::try_from(word(entry.header, 16)?).ok()?)?;
+    let size = usize::try_from(long(entry.header, 56)?)
+        .ok()
+        .filter(|size| *size <= LARGEST)?;
     if flags & LZ4 != 0 {
         return lz4_flex::block::decompress(packed, size).ok();
     }
@@ -119,11 +123,18 @@ fn sections(file: &[u8]) -> Option<BTreeMap<Vec<u8>, Code>> {
             continue;
         };
         if let Some(kernel) = name.strip_prefix(b".text.") {
-            let none = Code { registers: 0, shared: 0 };
+            let none = Code {
+                registers: 0,
+                shared: 0,
+            };
             kernels.entry(kernel.to_vec()).or_insert(none).registers = section.info >> 24;
         } else if let Some(kernel) = name.strip_prefix(b".nv.shared.") {
-            let none = Code { registers: 0, shared: 0 };
-            kernels.entry(kernel.to_vec()).or_insert(none).shared = u32::try_from(section.size).unwrap_or(u32::MAX);
+            let none = Code {
+                registers: 0,
+                shared: 0,
+            };
+            kernels.entry(kernel.to_vec()).or_insert(none).shared =
+                u32::try_from(section.size).unwrap_or(u32::MAX);
         }
     }
     Some(kernels)

@@ -61,7 +61,10 @@ pub(super) enum EngineLogLine<'a> {
     /// A CUDA runtime inside of the engine, for which nothing can stand in.
     StaticRuntime,
     /// Bytes of a card that the engine has asked for in all.
-    Asked { card: usize, bytes: Bytes },
+    Asked {
+        card: usize,
+        bytes: Bytes,
+    },
     /// An error message of the engine.
     Complaint(&'a str),
     Nothing,

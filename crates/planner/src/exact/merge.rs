@@ -121,7 +121,9 @@ fn add_projector(calculator: &PlanCalculator<'_>, cost: &mut RequestCost) {
 
 /// `llama-server b10605 (its own backend for CUDA 13)`.
 fn named(program: &str, transcript: &Transcript) -> String {
-    let build = transcript.build().map_or(String::new(), |build| format!(" b{build}"));
+    let build = transcript
+        .build()
+        .map_or(String::new(), |build| format!(" b{build}"));
     let backend = transcript.runtime().map_or(String::new(), |runtime| {
         format!(" (its own backend for CUDA {runtime})")
     });
@@ -146,14 +148,23 @@ fn provenance(transcript: &Transcript, program: &str) -> Reason {
 /// Memory of a card that the engine's backend asked for and its log does not name.
 fn beyond(request: &PlanRequest<'_>, transcript: &Transcript) -> Vec<Reason> {
     // A projector's weights are not logged; the plan has them from the file's header.
-    let cards = if request.projector.is_none() { request.cards.len() } else { 0 };
+    let cards = if request.projector.is_none() {
+        request.cards.len()
+    } else {
+        0
+    };
     let beyond = |card: usize| {
         let of = |buffer: &&Buffer| buffer.place == Place::Card(card);
-        let logged: Bytes = transcript.buffers().iter().filter(of).map(|buffer| buffer.bytes).sum();
+        let logged: Bytes = transcript
+            .buffers()
+            .iter()
+            .filter(of)
+            .map(|buffer| buffer.bytes)
+            .sum();
         let asked = transcript.asked(card)?;
         let more = asked.saturating_sub(logged);
         (more > Bytes::mib(1)).then(|| {
-            let text = format!("the engine asks card {card} for {more} more than its log names; the pool is part of it");
+            let text = format!("the engine asks card {card} for {more} more than its log names");
             Reason::new("engine_asked_more", text).fact("bytes", more)
         })
     };

@@ -156,7 +156,9 @@ impl<'a> Asking<'a> {
 }
 
 /// The engine's answers, or the reason why the closed forms have to do: an engine that cannot be asked at all.
-pub(super) fn or_why(opened: Result<Asking<'_>, Error>) -> Result<(Option<Asking<'_>>, Option<Reason>), Error> {
+pub(super) fn or_why(
+    opened: Result<Asking<'_>, Error>,
+) -> Result<(Option<Asking<'_>>, Option<Reason>), Error> {
     match opened {
         Ok(asking) => Ok((Some(asking), None)),
         Err(Error::Exact(error)) if error.is_unaskable() => {
