@@ -118,10 +118,10 @@ pub(crate) unsafe extern "C" fn cuMemCreate(
     };
     let machine = machine();
     let number = usize::try_from(properties.location).unwrap_or(usize::MAX);
-    let Some(card) = machine.cards.get(number) else {
+    if number >= machine.cards.len() {
         return INVALID_DEVICE;
-    };
-    match machine.memory.create(number, card.free, bytes) {
+    }
+    match machine.memory.create(number, bytes) {
         // SAFETY: the caller's promise.
         Some(made) => unsafe { give(handle, made) },
         None => OUT_OF_MEMORY,

@@ -1,7 +1,8 @@
 //! Memory that the engine asked for: device, managed, pool, pinned.
 //!
 //! DECISION: device memory is a range of addresses that cannot be touched (`PROT_NONE`), and the host's is
-//! real. A card's capacity is kept, so that an engine finds out here what it would find out there.
+//! real. Nothing is refused because a card is full: the engine shall say what it takes, and the plan compares
+//! that with what is free.
 
 use alloc::collections::BTreeMap;
 use core::ffi::{c_int, c_void};
@@ -109,10 +110,10 @@ impl Memory {
         at_start.saturating_sub(used)
     }
 
-    /// New memory; null where the card, or the address space, is too small.
-    pub(crate) fn take(&self, kind: Kind, card: usize, free_at_start: u64, bytes: usize) -> *mut c_void {
+    /// New memory; null where the address space is too small.
+    pub(crate) fn take(&self, kind: Kind, card: usize, bytes: usize) -> *mut c_void {
         let mut ledger = self.ledger.hold();
-        let Some(taken) = ledger.admit(kind, card, free_at_start, bytes) else {
+        let Some(taken) = ledger.admit(kind, card, bytes) else {
             return null_mut();
         };
         let Some(address) = map(bytes, kind.protection()) else {
@@ -136,10 +137,10 @@ impl Memory {
         true
     }
 
-    /// Physical memory of a pool, by handle; `None` where the card is too small.
-    pub(crate) fn create(&self, card: usize, free_at_start: u64, bytes: usize) -> Option<u64> {
+    /// Physical memory of a pool, by handle; `None` where there is no such card.
+    pub(crate) fn create(&self, card: usize, bytes: usize) -> Option<u64> {
         let mut ledger = self.ledger.hold();
-        let taken = ledger.admit(Kind::Pool, card, free_at_start, bytes)?;
+        let taken = ledger.admit(Kind::Pool, card, bytes)?;
         ledger.handles.insert(taken.number, taken);
         self.report.taken(taken.number, Kind::Pool, card, bytes);
         Some(taken.number)
@@ -189,7 +190,7 @@ impl Memory {
 }
 
 impl Ledger {
-    fn admit(&mut self, kind: Kind, card: usize, free_at_start: u64, bytes: usize) -> Option<Taken> {
+    fn admit(&mut self, kind: Kind, card: usize, bytes: usize) -> Option<Taken> {
         let taken = Taken {
             number: self.next,
             kind,
@@ -197,12 +198,7 @@ impl Ledger {
             bytes,
         };
         let used = self.used.get_mut(card)?;
-        let after = used.checked_add(taken.weighs())?;
-        // Managed memory moves to the host where a card has no more, so it is never refused.
-        if kind != Kind::Managed && after > free_at_start && taken.weighs() > 0 {
-            return None;
-        }
-        *used = after;
+        *used = used.saturating_add(taken.weighs());
         self.next += 1;
         Some(taken)
     }

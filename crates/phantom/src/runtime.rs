@@ -209,8 +209,7 @@ pub(crate) unsafe extern "C" fn cudaMemGetInfo(free: *mut usize, total: *mut usi
 unsafe fn allocate(kind: Kind, place: *mut *mut c_void, bytes: usize) -> c_int {
     let machine = machine();
     let current = machine.current();
-    let free = machine.cards.get(current).map_or(0, |card| card.free);
-    let address = machine.memory.take(kind, current, free, bytes);
+    let address = machine.memory.take(kind, current, bytes);
     // SAFETY: the caller's promise.
     unsafe { give(place, address) };
     if address.is_null() { OUT_OF_MEMORY } else { SUCCESS }

@@ -92,7 +92,10 @@ fn of_function<'a>(function: &str, rest: &'a str, text: &'a str) -> EngineLogLin
     }
     match function {
         "llama_context" if rest == "constructing llama_context" => EngineLogLine::Begins,
-        "sched_reserve" if rest.starts_with("graph nodes") => EngineLogLine::Reserved,
+        // llama.cpp 0.5.0 writes it with a colon.
+        "sched_reserve" if rest.starts_with("graph nodes") || rest.starts_with("graph: nodes") => {
+            EngineLogLine::Reserved
+        }
         "clip_ctx" if rest.starts_with("CLIP using ") => EngineLogLine::Begins,
         "llama_context" if rest.starts_with("n_ctx ") => {
             let tokens = rest.split_once('=').and_then(|(_, n)| n.trim().parse().ok());
