@@ -2,8 +2,8 @@
 //!
 //! DECISION: registers and shared memory of a kernel are read from the machine code that the engine brings for
 //! the card. They decide into how many parts attention is cut, and so its scratch in the pool. Where the engine
-//! brings no code for the card, but text that a driver would compile, the answer is bounded from above by
-//! threads and shared memory, and the report says so.
+//! brings no code for the card, but text that a driver would compile, the code of the nearest other generation
+//! stands for it, and where there is none of any, threads and shared memory are the bound. The report says so.
 
 mod fat_binary;
 
@@ -21,6 +21,8 @@ pub(crate) struct Code {
     pub(crate) registers: u32,
     /// Bytes of shared memory of a block, besides what a launch adds.
     pub(crate) shared: u32,
+    /// False for the code of another generation of cards.
+    pub(crate) own: bool,
 }
 
 struct Kernels {
@@ -118,7 +120,12 @@ mod tests {
 
     fn most(cc: &str, registers: u32, shared: u32, threads: u32, dynamic: u32) -> u32 {
         let card = &crate::cards::parse(&alloc::format!("total=1,cc={cc}")).unwrap()[0];
-        occupancy(card, Some(Code { registers, shared }), threads, dynamic)
+        let code = Code {
+            registers,
+            shared,
+            own: true,
+        };
+        occupancy(card, Some(code), threads, dynamic)
     }
 
     /// Worked by NVIDIA's published calculator.

@@ -8,7 +8,7 @@
 //! | `load` | `runtime`: the major version that the engine was linked with; `cards` |
 //! | `take` | `id`, `kind` (`device`, `managed`, `pool`, `host`), `device`, `bytes` |
 //! | `give` | `id` |
-//! | `guess` | `kernel`, `blocks`: an occupancy that is bounded from above, because the fat binary has no code for the card |
+//! | `guess` | `kernel`, `blocks`: an occupancy that is not known, because the fat binary has no code for the card |
 
 use alloc::ffi::CString;
 use alloc::format;

@@ -12,7 +12,7 @@ use crate::memory::Kind;
 use crate::properties::{CUDA_11, CUDA_12, CUDA_13, Layout};
 
 crate::succeeding! {
-    cudaDeviceEnablePeerAccess cudaDeviceReset cudaDeviceSetLimit cudaDeviceSynchronize cudaEventDestroy
+    cudaDeviceDisablePeerAccess cudaDeviceEnablePeerAccess cudaDeviceReset cudaDeviceSetLimit cudaDeviceSynchronize cudaEventDestroy
     cudaEventQuery cudaEventRecord cudaEventRecordWithFlags cudaEventSynchronize cudaFuncSetAttribute
     cudaFuncSetCacheConfig cudaGetLastError cudaGraphDestroy cudaGraphExecDestroy cudaGraphExecUpdate
     cudaGraphKernelNodeSetParams cudaGraphLaunch cudaHostRegister cudaHostUnregister cudaLaunchCooperativeKernel

@@ -21,8 +21,11 @@ pub(super) fn kernels(address: usize, capability: (u32, u32)) -> BTreeMap<Vec<u8
     let Some(container) = container(address) else {
         return BTreeMap::new();
     };
-    let code = best(container, capability).and_then(unpacked);
-    code.and_then(|file| sections(&file)).unwrap_or_default()
+    let Some((entry, own)) = best(container, capability) else {
+        return BTreeMap::new();
+    };
+    let file = unpacked(entry);
+    file.and_then(|file| sections(&file, own)).unwrap_or_default()
 }
 
 /// The bytes of a container.
@@ -61,17 +64,25 @@ fn entries(container: &[u8]) -> impl Iterator<Item = Entry<'_>> {
     })
 }
 
-/// The code that a driver takes for the card: of its own generation, and no newer.
-fn best(container: &[u8], (major, minor): (u32, u32)) -> Option<Entry<'_>> {
-    let fits = |entry: &Entry<'_>| {
+/// The code that a driver takes for the card: of its own generation, and no newer. Without any, and false: that of
+/// the nearest generation.
+fn best(container: &[u8], (major, minor): (u32, u32)) -> Option<(Entry<'_>, bool)> {
+    let capability = major * 10 + minor;
+    let of_machine = entries(container).filter_map(|entry| {
         let arch = word(entry.header, 28)?;
-        let same = half(entry.header, 0)? == MACHINE_CODE && arch / 10 == major && arch % 10 <= minor;
-        same.then_some(arch)
+        (half(entry.header, 0)? == MACHINE_CODE).then_some((arch, entry))
+    });
+    let fits = |arch: u32| arch / 10 == major && arch <= capability;
+    // An older generation before a newer one: kernels are cut for the oldest card that they serve.
+    let rank = |arch: u32| {
+        (
+            fits(arch),
+            arch <= capability,
+            u32::MAX - arch.abs_diff(capability),
+        )
     };
-    entries(container)
-        .filter_map(|entry| Some((fits(&entry)?, entry)))
-        .max_by_key(|(arch, _)| *arch)
-        .map(|(_, entry)| entry)
+    let (arch, entry) = of_machine.max_by_key(|(arch, _)| rank(*arch))?;
+    Some((entry, fits(arch)))
 }
 
 fn unpacked(entry: Entry<'_>) -> Option<Vec<u8>> {
@@ -104,7 +115,7 @@ struct Section {
 
 /// Registers are the upper byte of `sh_info` of `.text.KERNEL`, static shared memory is the size of
 /// `.nv.shared.KERNEL`.
-fn sections(file: &[u8]) -> Option<BTreeMap<Vec<u8>, Code>> {
+fn sections(file: &[u8], own: bool) -> Option<BTreeMap<Vec<u8>, Code>> {
     let table = usize::try_from(long(file, 40)?).ok()?;
     let (count, names) = (usize::from(half(file, 60)?), usize::from(half(file, 62)?));
     let section = |index: usize| {
@@ -117,22 +128,19 @@ fn sections(file: &[u8]) -> Option<BTreeMap<Vec<u8>, Code>> {
         })
     };
     let names = section(names)?.offset;
+    let none = Code {
+        registers: 0,
+        shared: 0,
+        own,
+    };
     let mut kernels: BTreeMap<Vec<u8>, Code> = BTreeMap::new();
     for section in (0..count).filter_map(section) {
         let Some(name) = cut(file, names, section.name) else {
             continue;
         };
         if let Some(kernel) = name.strip_prefix(b".text.") {
-            let none = Code {
-                registers: 0,
-                shared: 0,
-            };
             kernels.entry(kernel.to_vec()).or_insert(none).registers = section.info >> 24;
         } else if let Some(kernel) = name.strip_prefix(b".nv.shared.") {
-            let none = Code {
-                registers: 0,
-                shared: 0,
-            };
             kernels.entry(kernel.to_vec()).or_insert(none).shared =
                 u32::try_from(section.size).unwrap_or(u32::MAX);
         }

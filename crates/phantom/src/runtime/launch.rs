@@ -115,7 +115,7 @@ pub(crate) unsafe extern "C" fn cudaOccupancyMaxActiveBlocksPerMultiprocessor(
     let threads = u32::try_from(threads).unwrap_or(0);
     let dynamic = u32::try_from(dynamic).unwrap_or(u32::MAX);
     let most = kernel::occupancy(card, code, threads, dynamic);
-    if code.is_none() && kernel::is_new(host.addr()) {
+    if code.is_none_or(|code| !code.own) && kernel::is_new(host.addr()) {
         machine.memory.report().guessed(kernel::name(host.addr()), most);
     }
     // SAFETY: the caller's promise.
