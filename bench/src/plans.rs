@@ -1,8 +1,9 @@
-//! What a plan by formulas costs: the whole process as a user starts it, and the planning alone within this one.
+//! Time of a plan by formulas: of the whole `plimsoll plan` process, and of the planning alone inside this
+//! process.
 //!
-//! The programs take turns, in random order within a round, so that what the neighbours do falls on all alike: to compare two
-//! builds, name both. Models are synthetic, headers with holes behind them, and are read once before
-//! anything is measured, so they are in the page cache.
+//! The programs alternate, in random order within a round, so that other processes disturb all of them alike.
+//! To compare two builds, name both. Models are synthetic headers followed by holes; they are read once
+//! before the measurement, so that they are in the page cache.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -11,10 +12,10 @@ use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use plimsoll_base::Card;
-use plimsoll_flags::{Options, Program};
+use plimsoll_flags::{Options, ProgramKind};
 use plimsoll_model::gguf::Header;
 use plimsoll_model::{Dialect, Model, split};
-use plimsoll_planner::{Engine, PlanRequest};
+use plimsoll_planner::{EngineBuild, PlanRequest};
 use plimsoll_specimens::{Changes, WriteError};
 
 use crate::numbers::{Shuffle, microseconds, percentile};
@@ -176,14 +177,14 @@ fn inside(subject: &Subject, runs: usize) -> Result<Vec<Duration>, PlansError> {
     };
     let model = read(&subject.file).map_err(wrong)?;
     let options = Options::from_argv(&subject.arguments).map_err(|error| wrong(error.to_string()))?;
-    let program = Program::LlamaServer;
+    let program = ProgramKind::LlamaServer;
     let wish = options.wish(program).map_err(|error| wrong(error.to_string()))?;
     let request = PlanRequest {
         model: &model,
         draft: None,
         projector: None,
         wish: &wish,
-        engine: Engine::LLAMA_CPP,
+        engine: EngineBuild::LLAMA_CPP,
         program,
         cards: &subject.cards,
         contexts: &[],

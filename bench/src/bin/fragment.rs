@@ -1,8 +1,9 @@
-//! Fills memory with page cache and leaves it in pieces, or holds anonymous memory: what `plimsoll reclaim` is tried on.
+//! Test program for `plimsoll reclaim`: it fills memory with page cache and fragments it, or holds anonymous
+//! memory.
 //!
-//! Decision: pieces are made of page cache alone. A file full of nothing is read page by page, so that each page is a block of
-//! its own; then every other page is dropped. Nearly half of memory is free after that, hardly any of it in large blocks, and
-//! the kernel can have all of the rest back at any time: no program is ever short of memory.
+//! DECISION: fragments are made of page cache only. An empty file is read page by page, so that each page is
+//! a separate block; then every other page is dropped. After that, nearly half of memory is free, hardly any
+//! of it in large blocks. The kernel can reclaim the rest at any time, so no program runs out of memory.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -14,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use clap::{Parser, Subcommand};
 use plimsoll_base::Bytes;
-use plimsoll_host::{Pieces, Snapshot, Tree, Unseen};
+use plimsoll_host::{HostSnapshot, OrderBlocks, ProcTree, Unseen};
 use rustix::fs::{Advice, fadvise};
 
 const PAGE: u64 = 4096;
@@ -101,16 +102,16 @@ fn fill(path: &Path, order: usize, blocks: u64, within: Duration) -> io::Result<
 
 /// Requests of this order that could be met, as `plimsoll reclaim` counts them.
 fn free_blocks(order: usize) -> io::Result<u64> {
-    let snapshot = Snapshot::gather(&Here);
-    let pieces =
-        Pieces::of(&snapshot, order).ok_or_else(|| io::Error::other("/proc/buddyinfo cannot be read"))?;
+    let snapshot = HostSnapshot::gather(&Here);
+    let pieces = OrderBlocks::of(&snapshot, order)
+        .ok_or_else(|| io::Error::other("/proc/buddyinfo cannot be read"))?;
     Ok(pieces.whole.get() / (snapshot.page.get() << order))
 }
 
 /// The files of this machine.
 struct Here;
 
-impl Tree for Here {
+impl ProcTree for Here {
     fn read(&self, path: &str) -> Result<Vec<u8>, Unseen> {
         fs::read(Path::new("/").join(path)).map_err(|_| Unseen::Unreadable)
     }

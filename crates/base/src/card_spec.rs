@@ -1,23 +1,26 @@
-//! Card descriptions: `name=H200,total=143771MiB,free=140000MiB,cc=9.0`.
+//! Parser of card descriptions, such as `name=H200,total=143771MiB,free=140000MiB,cc=9.0`.
 //!
-//! The syntax of `--card`, which describes a card that is not in this machine, or sets a budget on one that
-//! is. Only `name` and `total` are required; the defaults of the others promise no memory.
+//! This is the syntax of `--card`, which describes a card that is not in this machine or sets a budget on one
+//! that is. Only `name` and `total` are required.
 
 use std::str::FromStr;
 
 use super::card::{Card, CardId, CardKind, Counting};
 use crate::{Bytes, ParseBytesError};
 
-/// A description that cannot be read.
+/// Error: a card description cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CardSpecError {
-    #[error("`{word}` in card `{spec}` is no `key=value`; write e.g. name=RTX4090,total=24GiB,cc=8.9")]
+    #[error(
+        "`{word}` in card `{spec}` is not of the form key=value; write for example \
+        name=RTX4090,total=24GiB,cc=8.9"
+    )]
     SplitPair { spec: String, word: String },
     #[error(
         "card `{spec}` has no key `{key}`; the keys are name, total, free, cc, uuid, kind (cuda or host), pool (vmm or legacy), budget"
     )]
     FindKey { spec: String, key: String },
-    #[error("card `{spec}` lacks `{key}`; write e.g. name=RTX4090,total=24GiB,cc=8.9")]
+    #[error("card `{spec}` lacks `{key}`; write for example name=RTX4090,total=24GiB,cc=8.9")]
     Incomplete { spec: String, key: &'static str },
     #[error("`{key}={value}` in card `{spec}` cannot be read; write {expected}")]
     ReadValue {
@@ -32,7 +35,7 @@ pub enum CardSpecError {
         key: String,
         error: ParseBytesError,
     },
-    #[error("card `{spec}` has {free} free of {total}; it cannot be more than all")]
+    #[error("card `{spec}` has {free} free of {total}; free memory cannot exceed total memory")]
     FreeBeyondTotal { spec: String, free: Bytes, total: Bytes },
 }
 
@@ -186,11 +189,14 @@ mod tests {
     #[test]
     fn what_is_wrong_is_named_with_a_remedy() {
         for (spec, said) in [
-            ("H200", "is no `key=value`"),
+            ("H200", "is not of the form key=value"),
             ("name=x", "lacks `total`"),
             ("total=1GiB", "lacks `name`"),
             ("name=x,total=much", "is not a size"),
-            ("name=x,total=1GiB,free=2GiB", "cannot be more than all"),
+            (
+                "name=x,total=1GiB,free=2GiB",
+                "free memory cannot exceed total memory",
+            ),
             ("name=x,total=1GiB,cc=nine", "write e.g. cc=8.9"),
             ("name=x,total=1GiB,color=red", "has no key `color`"),
             ("name=x,total=1GiB,kind=rom", "kind=cuda or kind=host"),

@@ -1,15 +1,17 @@
-//! Splitting of command lines into arguments, as a POSIX shell does it: without variables, globs and pipes.
+//! Splitter of command lines into arguments, like a POSIX shell but without variables, globs and pipes.
 //!
 //! Lines that start with `#` are comments, and a backslash at the end of a line continues it, as in
-//! llama-swap (`internal/config/commands.go: SanitizeCommand @ v250`). There the quotes need not be closed;
-//! here they must.
+//! llama-swap (`internal/config/commands.go: SanitizeCommand @ v250`). Unlike there, an unclosed quote is an
+//! error.
 
-use super::failure::Problem;
+use super::failure::ConfigProblem;
 
 /// Splits a command into its arguments; at least one.
-pub(crate) fn split(text: &str) -> Result<Vec<String>, Problem> {
-    let refused = |(why, remedy)| Problem::SplitCommand { why, remedy };
-    let words = Words::default().read(&without_comments(text)).map_err(refused)?;
+pub(crate) fn split(text: &str) -> Result<Vec<String>, ConfigProblem> {
+    let refused = |(why, remedy)| ConfigProblem::SplitCommand { why, remedy };
+    let words = CommandWords::default()
+        .read(&without_comments(text))
+        .map_err(refused)?;
     if words.is_empty() {
         return Err(refused(("it is empty", "write a program and its arguments")));
     }
@@ -34,7 +36,7 @@ pub(crate) fn without_comments(text: &str) -> String {
 }
 
 #[derive(Default)]
-struct Words {
+struct CommandWords {
     done: Vec<String>,
     /// The word being read; `Some("")` once quotes have opened and closed.
     word: Option<String>,
@@ -42,7 +44,7 @@ struct Words {
 
 type Complaint = (&'static str, &'static str);
 
-impl Words {
+impl CommandWords {
     fn read(mut self, text: &str) -> Result<Vec<String>, Complaint> {
         let mut rest = text.chars();
         while let Some(c) = rest.next() {
@@ -73,7 +75,7 @@ impl Words {
         Ok(())
     }
 
-    /// A backslash stands for itself, but before `"`, `\`, `$` and a backtick.
+    /// A backslash is an ordinary character except before `"`, `\`, `$` and a backtick.
     fn double_quoted(&mut self, rest: &mut std::str::Chars<'_>) -> Result<(), Complaint> {
         let word = self.word.get_or_insert_default();
         loop {
@@ -93,7 +95,10 @@ impl Words {
     }
 }
 
-const UNCLOSED: Complaint = ("a quote is not closed", "close it, or put a backslash before it");
+const UNCLOSED: Complaint = (
+    "a quotation mark is not closed",
+    "close it, or put a backslash before it",
+);
 
 #[cfg(test)]
 mod tests {
@@ -124,11 +129,13 @@ mod tests {
         for (text, message) in [
             (
                 "a 'b",
-                "the command cannot be split: a quote is not closed; close it, or put a backslash before it",
+                "the command cannot be split: a quotation mark is not closed; close it, or put a backslash \
+                    before it",
             ),
             (
                 "a \"b\\",
-                "the command cannot be split: a quote is not closed; close it, or put a backslash before it",
+                "the command cannot be split: a quotation mark is not closed; close it, or put a backslash \
+                    before it",
             ),
             (
                 " \n# c\n",

@@ -1,68 +1,70 @@
 //! Configuration errors: the place, the fault and the remedy.
 
-use plimsoll_flags::{FlagError, FlagProblem, Origin};
+use plimsoll_flags::{FlagError, FlagOrigin, FlagProblem};
 
-/// A configuration that cannot be used, as `FILE:LINE: what; remedy`.
+/// Error in a configuration, printed as `FILE:LINE: what; remedy`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{origin}: {problem}")]
 pub struct ConfigError {
-    pub origin: Origin,
-    pub problem: Problem,
+    pub origin: FlagOrigin,
+    pub problem: ConfigProblem,
 }
 
 impl ConfigError {
-    pub(crate) fn new(origin: Origin, problem: Problem) -> Self {
+    pub(crate) fn new(origin: FlagOrigin, problem: ConfigProblem) -> Self {
         Self { origin, problem }
     }
 }
 
 impl From<FlagError> for ConfigError {
     fn from(FlagError { origin, problem }: FlagError) -> Self {
-        Self::new(origin, Problem::ReadFlag(problem))
+        Self::new(origin, ConfigProblem::ReadFlag(problem))
     }
 }
 
-/// A fault of a configuration.
+/// Fault of a configuration.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Problem {
+pub enum ConfigProblem {
     #[error("the format of the file is not known; name it .ini, .yaml, .yml or .toml")]
     TellFormat,
     #[error("the file cannot be read as text: {why}; {remedy}")]
     ReadText { why: &'static str, remedy: &'static str },
     #[error("{why}; {remedy}")]
     ReadLine { why: &'static str, remedy: &'static str },
+    /// The parser's own message.
     #[error("{0}")]
-    ParseYaml(String),
-    #[error("{0}")]
-    ParseToml(String),
+    Parse(String),
     #[error("unknown key `{key}` in {place}; {}", .nearest.as_ref().map_or("remove it".to_owned(), |near| format!("did you mean `{near}`?")))]
     FindKey {
         key: String,
         place: String,
         nearest: Option<String>,
     },
-    #[error("`{value}` is no value for `{key}`; write {expected}")]
+    #[error("`{value}` is not a valid value for `{key}`; write {expected}")]
     ReadValue {
         key: String,
         value: String,
         expected: &'static str,
     },
-    #[error("`{key}` takes two values, which a preset cannot give; start the model by a command instead")]
+    #[error(
+        "`{key}` takes two values, which a preset cannot express; start the model with `command` \
+        instead"
+    )]
     PassTwoValues { key: String },
     #[error(
         "`{key}` holds a blank API key, which would admit requests without a key; write the key, or remove the \
          entry"
     )]
     BlankKey { key: &'static str },
-    #[error("model `{model}` has no model; {remedy}")]
+    #[error("model `{model}` names no model file; {remedy}")]
     FindModel { model: String, remedy: &'static str },
     #[error("model `{model}` has no command; add `cmd`, or `model` and `flags`")]
     FindCommand { model: String },
-    #[error("the name `{name}` is taken by `{other}` at {first}; names and aliases must differ")]
+    #[error("the name `{name}` is already used by `{other}` at {first}; names and aliases must be unique")]
     NameModel {
         name: String,
         other: String,
-        first: Origin,
+        first: FlagOrigin,
     },
     #[error("macro `{name}` {why}; {remedy}")]
     ExpandMacro {

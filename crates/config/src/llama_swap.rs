@@ -1,9 +1,9 @@
-//! llama-swap's YAML, read as llama-swap reads it (`internal/config @ v250`).
+//! Reader of llama-swap's YAML configuration, with llama-swap's own meaning (`internal/config @ v250`).
 //!
-//! Models, macros, aliases, times, keys and preloading mean the same here. Groups, matrix and profiles do
-//! not: they say by hand which models fit together, and here memory decides that; of them only `persistent`
-//! stays, as a pin. Whatever has no effect is named in a warning with its line; llama-swap itself is silent
-//! about a key it does not know.
+//! Models, macros, aliases, times, keys and preloading mean the same as in llama-swap. Groups, matrix and
+//! profiles list the models that fit together; here memory decides that, so only their `persistent` is used,
+//! as a pin. Every setting without effect gets a warning with its line; llama-swap itself ignores unknown
+//! keys silently.
 
 mod macros;
 mod model;
@@ -12,12 +12,12 @@ mod tree;
 use std::sync::Arc;
 use std::time::Duration;
 
-use plimsoll_flags::{Origin, Warning, quoted};
+use plimsoll_flags::{FlagOrigin, Warning, quoted};
 
 use self::macros::Macros;
-use self::tree::{Node, Pair, Tree};
-use super::failure::{ConfigError, Problem};
-use super::roster::{Entry, Roster};
+use self::tree::{Node, Pair, YamlTree};
+use super::failure::{ConfigError, ConfigProblem};
+use super::roster::{Configuration, ConfiguredModel};
 
 /// Keys that are read; `macros` and `models` before the others.
 const READ: [&str; 10] = [
@@ -33,27 +33,27 @@ const READ: [&str; 10] = [
     "unloadTimeout",
 ];
 
-/// Keys that have no effect here, and why.
+/// Keys without effect here, and the reason.
 const WITHOUT_EFFECT: [(&str, &str); 16] = [
-    ("startPort", "ports are given by the system"),
+    ("startPort", "the operating system assigns the ports"),
     ("logLevel", "`RUST_LOG` chooses what is logged"),
     ("logRequests", "`RUST_LOG` chooses what is logged"),
     ("logTimeFormat", "`RUST_LOG` chooses what is logged"),
-    ("logToStdout", "what a model prints is kept with the model"),
-    ("metricsMaxInMemory", "`/metrics` needs no bound"),
+    ("logToStdout", "each model's output is kept in its own log"),
+    ("metricsMaxInMemory", "`/metrics` needs no size limit"),
     ("captureBuffer", "requests are not recorded"),
     ("store", "requests are not recorded"),
-    ("performance", "cards are always watched"),
+    ("performance", "GPU memory is always monitored"),
     ("ui", "remove it"),
     ("upstream", "remove it"),
     (
         "sendLoadingState",
-        "loading is told in the status, not in answers",
+        "loading progress appears in the status, not in answers",
     ),
-    ("includeAliasesInList", "aliases are part of each model's entry"),
+    ("includeAliasesInList", "aliases belong to each model's entry"),
     ("profiles", "give each model its own name"),
     ("selectors", "give each model its own name"),
-    ("peers", "other machines are not asked"),
+    ("peers", "requests are not forwarded to other machines"),
 ];
 
 /// Reads a file.
@@ -61,18 +61,18 @@ pub(super) fn parse(
     file: &Arc<str>,
     text: &str,
     env: &dyn Fn(&str) -> Option<String>,
-) -> Result<Roster, ConfigError> {
+) -> Result<Configuration, ConfigError> {
     let mut root = Node::parse(file, text)?;
-    let mut reader = Reader {
+    let mut reader = LlamaSwapReader {
         file,
-        roster: Roster::default(),
+        roster: Configuration::default(),
     };
     // The order is llama-swap's: comments out, environment in, macros last.
-    let mut pairs = match std::mem::replace(&mut root.tree, Tree::Null) {
-        Tree::Map(pairs) => pairs,
-        Tree::Null => Vec::new(),
-        Tree::Scalar(_) | Tree::List(_) => {
-            return Err(reader.fault(root.line, "the file is no map", "write `models:`"));
+    let mut pairs = match std::mem::replace(&mut root.tree, YamlTree::Null) {
+        YamlTree::Map(pairs) => pairs,
+        YamlTree::Null => Vec::new(),
+        YamlTree::Scalar(_) | YamlTree::List(_) => {
+            return Err(reader.fault(root.line, "the file is not a YAML mapping", "write `models:`"));
         }
     };
     for pair in &mut pairs {
@@ -89,7 +89,7 @@ pub(super) fn parse(
     let macros = Macros::read(file, find("macros").as_ref())?;
     let models = find("models");
     let mut global = Node {
-        tree: Tree::Map(
+        tree: YamlTree::Map(
             pairs
                 .into_iter()
                 .filter(|pair| !matches!(pair.key.as_str(), "macros" | "models"))
@@ -98,7 +98,7 @@ pub(super) fn parse(
         line: 1,
     };
     macros.expand(file, &mut global)?;
-    reader.warn_of_unread(&global);
+    reader.warn_of_unread(&global, &READ, &WITHOUT_EFFECT);
     let defaults = reader.defaults(&global)?;
     for pair in models
         .as_ref()
@@ -115,41 +115,44 @@ pub(super) fn parse(
     Ok(reader.roster)
 }
 
-/// Global defaults of models.
+/// Global default settings of models.
 struct Defaults {
     ttl: Option<Duration>,
     load_timeout: Duration,
     stop_timeout: Duration,
 }
 
-struct Reader<'a> {
+struct LlamaSwapReader<'a> {
     file: &'a Arc<str>,
-    roster: Roster,
+    roster: Configuration,
 }
 
-impl Reader<'_> {
+impl LlamaSwapReader<'_> {
     fn warn(&mut self, line: u32, text: String, hint: &str) {
-        let warning = Warning::new(Origin::file(self.file, line), text);
+        let warning = Warning::new(FlagOrigin::file(self.file, line), text);
         self.roster.warnings.push(warning.hint(hint));
     }
 
     fn fault(&self, line: u32, why: &'static str, remedy: &'static str) -> ConfigError {
-        ConfigError::new(Origin::file(self.file, line), Problem::ReadLine { why, remedy })
+        ConfigError::new(
+            FlagOrigin::file(self.file, line),
+            ConfigProblem::ReadLine { why, remedy },
+        )
     }
 
     fn bad(&self, key: &str, node: &Node, expected: &'static str) -> ConfigError {
         let value = match &node.tree {
-            Tree::Scalar(text) => quoted(text),
-            Tree::Null => "null".to_owned(),
-            Tree::List(_) => "a list".to_owned(),
-            Tree::Map(_) => "a map".to_owned(),
+            YamlTree::Scalar(text) => quoted(text),
+            YamlTree::Null => "null".to_owned(),
+            YamlTree::List(_) => "a list".to_owned(),
+            YamlTree::Map(_) => "a map".to_owned(),
         };
-        let problem = Problem::ReadValue {
+        let problem = ConfigProblem::ReadValue {
             key: key.to_owned(),
             value,
             expected,
         };
-        ConfigError::new(Origin::file(self.file, node.line), problem)
+        ConfigError::new(FlagOrigin::file(self.file, node.line), problem)
     }
 
     fn pairs<'n>(&self, node: &'n Node, key: &str) -> Result<&'n [Pair], ConfigError> {
@@ -160,7 +163,7 @@ impl Reader<'_> {
         match parent.get(key) {
             None => Ok(None),
             Some(Node {
-                tree: Tree::Scalar(text),
+                tree: YamlTree::Scalar(text),
                 ..
             }) => Ok(Some(text)),
             Some(node) => Err(self.bad(key, node, "a text")),
@@ -197,30 +200,27 @@ impl Reader<'_> {
         let Some(node) = parent.get(key) else {
             return Ok(Vec::new());
         };
-        let Tree::List(items) = &node.tree else {
+        let YamlTree::List(items) = &node.tree else {
             return Err(self.bad(key, node, "a list of texts"));
         };
         let text = |item: &Node| match &item.tree {
-            Tree::Scalar(text) => Ok((text.clone(), item.line)),
-            Tree::Null | Tree::List(_) | Tree::Map(_) => Err(self.bad(key, item, "a text")),
+            YamlTree::Scalar(text) => Ok((text.clone(), item.line)),
+            YamlTree::Null | YamlTree::List(_) | YamlTree::Map(_) => Err(self.bad(key, item, "a text")),
         };
         items.iter().map(text).collect()
     }
 
-    fn warn_of_unread(&mut self, global: &Node) {
-        for pair in global.pairs().unwrap_or_default() {
+    /// Warns of keys that are not read; `without_effect` has the known ones with the reason.
+    fn warn_of_unread(&mut self, node: &Node, read: &[&str], without_effect: &[(&str, &str)]) {
+        for pair in node.pairs().unwrap_or_default() {
+            let key = pair.key.as_str();
             // A key of `x-…` holds anchors for others to use.
-            if READ.contains(&pair.key.as_str()) || pair.key.starts_with("x-") {
+            if read.contains(&key) || key.starts_with("x-") {
                 continue;
             }
-            let known = WITHOUT_EFFECT.iter().find(|(key, _)| *key == pair.key);
-            match known {
+            match without_effect.iter().find(|(known, _)| *known == key) {
                 Some((key, why)) => self.warn(pair.line, format!("`{key}` has no effect"), why),
-                None => self.warn(
-                    pair.line,
-                    format!("unknown key `{}`", quoted(&pair.key)),
-                    "remove it",
-                ),
+                None => self.warn(pair.line, format!("unknown key `{}`", quoted(key)), "remove it"),
             }
         }
     }
@@ -233,8 +233,8 @@ impl Reader<'_> {
         for (key, line) in self.texts(global, "apiKeys")? {
             // A macro or variable without a value leaves a blank key behind.
             if key.trim().is_empty() {
-                let problem = Problem::BlankKey { key: "apiKeys" };
-                return Err(ConfigError::new(Origin::file(self.file, line), problem));
+                let problem = ConfigProblem::BlankKey { key: "apiKeys" };
+                return Err(ConfigError::new(FlagOrigin::file(self.file, line), problem));
             }
             if key.contains(char::is_whitespace) {
                 return Err(self.fault(line, "an API key has a blank", "write a key without blanks"));
@@ -272,7 +272,7 @@ impl Reader<'_> {
         // Newer releases have groups below `routing.router.settings`, older ones at the top level.
         for parent in [Some(global), settings].into_iter().flatten() {
             if let Some(matrix) = parent.get("matrix") {
-                let text = "`matrix` has no effect: models run together when their memory fits";
+                let text = "`matrix` has no effect: models run together whenever they fit in memory";
                 self.warn(matrix.line, text.to_owned(), "`pin` keeps a model loaded");
             }
             for group in parent
@@ -314,7 +314,7 @@ impl Reader<'_> {
         self.warn(
             group.line,
             text,
-            "models run together when their memory fits, and the idle make room",
+            "models run together whenever they fit in memory, and idle models are evicted first",
         );
         Ok(())
     }
@@ -344,6 +344,6 @@ impl Reader<'_> {
     }
 }
 
-fn answers_to(entry: &Entry, name: &str) -> bool {
+fn answers_to(entry: &ConfiguredModel, name: &str) -> bool {
     entry.name == name || entry.aliases.iter().any(|alias| alias == name)
 }

@@ -1,38 +1,38 @@
-//! Plimsoll's own TOML format, the only one with every setting.
+//! Reader of Plimsoll's own TOML format, the only one with every setting.
 //!
-//! The structs are the format: they read the file, and the JSON schema that editors use is drawn from the
-//! same (`docs/reference/config.schema.json`). A key that is not theirs is an error with its line, never
+//! The structs in `document` define the format: they are used to read the file and to generate the JSON
+//! schema for editors (`docs/reference/config.schema.json`). An unknown key is an error with its line, never
 //! ignored.
 
 mod document;
 
 use std::sync::Arc;
 
-use plimsoll_flags::table::{Effect, distance_within};
-use plimsoll_flags::{Options, Origin, Warning, quoted};
+use plimsoll_flags::table::{FlagClass, distance_within};
+use plimsoll_flags::{FlagOrigin, Options, Warning, quoted};
 
-use self::document::{Document, Model, Words};
+use self::document::{ConfigDocument, ModelTable, WordList};
 use super::command;
 use super::engine_flags::{engine_flags, judge};
-use super::failure::{ConfigError, Problem};
-use super::roster::{Entry, Launch, PORT, Roster, ServeSettings};
+use super::failure::{ConfigError, ConfigProblem};
+use super::roster::{Configuration, ConfiguredModel, Launch, PORT, ServeSettings};
 
 /// The JSON schema of the format.
 pub fn schema() -> String {
-    let schema = schemars::schema_for!(Document);
+    let schema = schemars::schema_for!(ConfigDocument);
     let mut text = serde_json::to_string_pretty(&schema).unwrap_or_default();
     text.push('\n');
     text
 }
 
 /// Reads a file.
-pub(super) fn parse(file: &Arc<str>, text: &str) -> Result<Roster, ConfigError> {
-    let lines = Lines { file, text };
+pub(super) fn parse(file: &Arc<str>, text: &str) -> Result<Configuration, ConfigError> {
+    let lines = LineIndex { file, text };
     // Spans are byte offsets; lines are counted only for errors and entries.
-    let document: Document = toml::from_str(text).map_err(|error| lines.explain(&error))?;
-    let mut roster = Roster {
+    let document: ConfigDocument = toml::from_str(text).map_err(|error| lines.explain(&error))?;
+    let mut roster = Configuration {
         serve: serve_settings(&lines, &document)?,
-        ..Roster::default()
+        ..Configuration::default()
     };
     let mut models: Vec<_> = document.models.into_iter().collect();
     // The map is sorted by name; users expect the list of models in the order of their file.
@@ -50,13 +50,13 @@ pub(super) fn parse(file: &Arc<str>, text: &str) -> Result<Roster, ConfigError> 
     Ok(roster)
 }
 
-fn serve_settings(lines: &Lines<'_>, document: &Document) -> Result<ServeSettings, ConfigError> {
+fn serve_settings(lines: &LineIndex<'_>, document: &ConfigDocument) -> Result<ServeSettings, ConfigError> {
     let serve = &document.serve;
     let mut api_keys = Vec::with_capacity(serve.api_keys.len());
     for key in &serve.api_keys {
         // An unset variable in a template leaves `""`, which would switch the check for keys off.
         if key.get_ref().trim().is_empty() {
-            let problem = Problem::BlankKey { key: "api-keys" };
+            let problem = ConfigProblem::BlankKey { key: "api-keys" };
             return Err(ConfigError::new(lines.origin(key.span().start), problem));
         }
         api_keys.push(key.get_ref().clone());
@@ -71,17 +71,20 @@ fn serve_settings(lines: &Lines<'_>, document: &Document) -> Result<ServeSetting
         wait: serve.wait.map(Into::into),
         engine: engine.transpose()?,
         reclaim_before_load: serve.reclaim_before_load,
+        engine_ports: serve.engine_ports,
+        engine_user: serve.engine_user.clone(),
+        pass_env: serve.pass_env.clone(),
     })
 }
 
 fn entry(
-    lines: &Lines<'_>,
+    lines: &LineIndex<'_>,
     name: String,
-    model: Model,
-    origin: Origin,
+    model: ModelTable,
+    origin: FlagOrigin,
     warnings: &mut Vec<Warning>,
-) -> Result<Entry, ConfigError> {
-    let mut entry = Entry::new(name, origin);
+) -> Result<ConfiguredModel, ConfigError> {
+    let mut entry = ConfiguredModel::new(name, origin);
     entry.launch = launch(lines, &entry, &model, warnings)?;
     entry.aliases = model.aliases;
     entry.tags = model.tags;
@@ -96,16 +99,16 @@ fn entry(
     entry.load_timeout = model.load_timeout.map(Into::into);
     entry.stop_timeout = model.stop_timeout.map(Into::into);
     entry.upstream_name = model.upstream_name;
-    entry.guard = model.guard.into();
+    entry.guard = model.guard;
     entry.too_large = model.too_large;
     entry.depth_admission = model.depth_admission;
     Ok(entry)
 }
 
 fn launch(
-    lines: &Lines<'_>,
-    entry: &Entry,
-    model: &Model,
+    lines: &LineIndex<'_>,
+    entry: &ConfiguredModel,
+    model: &ModelTable,
     warnings: &mut Vec<Warning>,
 ) -> Result<Launch, ConfigError> {
     let fail = |problem| Err(ConfigError::new(entry.origin.0.clone(), problem));
@@ -114,7 +117,7 @@ fn launch(
     };
     // A model that states both would be ambiguous in what is planned and what runs.
     if model.model.is_some() || model.flags.is_some() || model.program.is_some() {
-        return fail(Problem::ReadLine {
+        return fail(ConfigProblem::ReadLine {
             why: "the model has both `cmd` and `model`, `flags` or `program`",
             remedy: "keep `cmd` for a whole command, or the others for llama-server",
         });
@@ -129,9 +132,9 @@ fn launch(
     if model.proxy.is_none() && !argv.iter().any(|argument| argument.contains(PORT)) {
         return Err(ConfigError::new(
             at,
-            Problem::ReadLine {
-                why: "the command takes no `${PORT}`, so nobody knows where it listens",
-                remedy: "pass `${PORT}` to it, or say `proxy = \"http://127.0.0.1:…\"`",
+            ConfigProblem::ReadLine {
+                why: "the command does not use `${PORT}`, so its port is unknown",
+                remedy: "pass `${PORT}` to it, or set `proxy = \"http://127.0.0.1:…\"`",
             },
         ));
     }
@@ -147,12 +150,12 @@ fn launch(
     })
 }
 
-/// A model that gives flags only: llama-server's own rules hold, and what is ours to set may not be among
-/// them.
+/// A model that gives only flags: llama-server's own rules apply, and flags that Plimsoll sets itself are
+/// refused.
 fn flags(
-    lines: &Lines<'_>,
-    entry: &Entry,
-    model: &Model,
+    lines: &LineIndex<'_>,
+    entry: &ConfiguredModel,
+    model: &ModelTable,
     warnings: &mut Vec<Warning>,
 ) -> Result<Launch, ConfigError> {
     let mut argv = Vec::new();
@@ -167,7 +170,7 @@ fn flags(
         argv.extend(words(flags.get_ref(), || at.clone())?);
     }
     let mut options = Options::from_argv_at(&argv, |_| at.clone())?;
-    let is_source = |effect| matches!(effect, Effect::Model | Effect::Remote | Effect::Bundle);
+    let is_source = |effect| matches!(effect, FlagClass::Model | FlagClass::Remote | FlagClass::Bundle);
     if !options
         .settings()
         .iter()
@@ -176,19 +179,22 @@ fn flags(
         let model = quoted(&entry.name);
         return Err(ConfigError::new(
             entry.origin.0.clone(),
-            Problem::FindCommand { model },
+            ConfigProblem::FindCommand { model },
         ));
     }
     for setting in options
         .settings()
         .iter()
-        .filter(|setting| setting.flag.effect == Effect::Router)
+        .filter(|setting| setting.flag.effect == FlagClass::Router)
     {
-        let text = format!("{} is ours to set and is left out", setting.flag.name());
-        warnings.push(Warning::new(setting.origin.clone(), text).hint("say it under [serve]"));
+        let text = format!(
+            "Plimsoll sets {} itself, so this one is ignored",
+            setting.flag.name()
+        );
+        warnings.push(Warning::new(setting.origin.clone(), text).hint("set it under [serve]"));
     }
     // The daemon chooses address and port of its children.
-    options.retain(|setting| setting.flag.effect != Effect::Router);
+    options.retain(|setting| setting.flag.effect != FlagClass::Router);
     warnings.extend(options.remarks());
     judge(&options, warnings);
     let program = model
@@ -201,25 +207,25 @@ fn flags(
     })
 }
 
-fn words(words: &Words, origin: impl Fn() -> Origin) -> Result<Vec<String>, ConfigError> {
+fn words(words: &WordList, origin: impl Fn() -> FlagOrigin) -> Result<Vec<String>, ConfigError> {
     match words {
-        Words::Line(line) => command::split(line).map_err(|problem| ConfigError::new(origin(), problem)),
+        WordList::Line(line) => command::split(line).map_err(|problem| ConfigError::new(origin(), problem)),
         // A list is taken as it is: no quoting, no comments.
-        Words::List(list) => Ok(list.clone()),
+        WordList::List(list) => Ok(list.clone()),
     }
 }
 
-/// Line numbers of the file.
-struct Lines<'a> {
+/// Line numbers for positions in the file.
+struct LineIndex<'a> {
     file: &'a Arc<str>,
     text: &'a str,
 }
 
-impl Lines<'_> {
-    fn origin(&self, offset: usize) -> Origin {
+impl LineIndex<'_> {
+    fn origin(&self, offset: usize) -> FlagOrigin {
         let before = self.text.as_bytes().get(..offset).unwrap_or_default();
         let line = memchr::memchr_iter(b'\n', before).count() + 1;
-        Origin::file(self.file, u32::try_from(line).unwrap_or(u32::MAX))
+        FlagOrigin::file(self.file, u32::try_from(line).unwrap_or(u32::MAX))
     }
 
     fn explain(&self, error: &toml::de::Error) -> ConfigError {
@@ -228,19 +234,19 @@ impl Lines<'_> {
         let problem = unknown_key(message).unwrap_or_else(|| {
             // toml prints the source below its message; the origin names the line already.
             let first = message.lines().next().unwrap_or_default();
-            Problem::ParseToml(quoted(first))
+            ConfigProblem::Parse(quoted(first))
         });
         ConfigError::new(origin, problem)
     }
 }
 
 /// serde names the wrong key and the right ones: pick the nearest.
-fn unknown_key(message: &str) -> Option<Problem> {
+fn unknown_key(message: &str) -> Option<ConfigProblem> {
     let (key, known) = message.strip_prefix("unknown field `")?.split_once('`')?;
     let known = known.split('`').skip(1).step_by(2);
     // The message is serde's: the first backquoted word is the unknown key, the others are the known ones.
     let near = known.filter_map(|name| Some((distance_within(key, name, name.len() / 2)?, name)));
-    Some(Problem::FindKey {
+    Some(ConfigProblem::FindKey {
         key: quoted(key),
         place: "the file".to_owned(),
         nearest: near.min().map(|(_, name)| name.to_owned()),

@@ -1,30 +1,33 @@
-//! Reading of a configuration file in any of the three formats, and the checks that all of them share.
+//! Entry point for reading a configuration file in any of the three formats, and the checks that all formats
+//! share.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use plimsoll_flags::{Origin, quoted};
+use plimsoll_flags::{FlagOrigin, quoted};
+use serde::de::value::{Error as ValueError, StrDeserializer};
+use serde::de::{DeserializeOwned, IntoDeserializer};
 
-use super::failure::{ConfigError, Problem};
-use super::roster::{Entry, Roster};
+use super::failure::{ConfigError, ConfigProblem};
+use super::roster::{Configuration, ConfiguredModel};
 use super::{llama_swap, native, preset};
 
 /// The longest file that is read: a thousand models with long commands are a fraction of it.
 const LONGEST: usize = 1 << 20;
 
-/// Reads a configuration file of any of the three formats, told apart by the extension of its name.
+/// Reads a configuration file in any of the three formats, which the file extension determines.
 ///
-/// `env` looks a variable of the environment up, for `${env.NAME}` in llama-swap's YAML.
+/// `env` looks up an environment variable, for `${env.NAME}` in llama-swap's YAML.
 pub fn parse(
     file_name: &str,
     text: &str,
     env: &dyn Fn(&str) -> Option<String>,
-) -> Result<Roster, ConfigError> {
+) -> Result<Configuration, ConfigError> {
     let file: Arc<str> = file_name.into();
-    let refused = |problem| Err(ConfigError::new(Origin::file(&file, 0), problem));
+    let refused = |problem| Err(ConfigError::new(FlagOrigin::file(&file, 0), problem));
     // Before any parser, so that all three formats report it alike.
     if let Some((why, remedy)) = unreadable(text) {
-        return refused(Problem::ReadText { why, remedy });
+        return refused(ConfigProblem::ReadText { why, remedy });
     }
     let extension = file_name.rsplit_once('.').map_or("", |(_, extension)| extension);
     let roster = match extension.to_ascii_lowercase().as_str() {
@@ -32,11 +35,17 @@ pub fn parse(
         "ini" => preset::parse(&file, text)?,
         "yaml" | "yml" => llama_swap::parse(&file, text, env)?,
         "toml" => native::parse(&file, text)?,
-        _ => return refused(Problem::TellFormat),
+        _ => return refused(ConfigProblem::TellFormat),
     };
     names_differ(&roster.models)?;
     roster.models.iter().try_for_each(listens_here)?;
     Ok(roster)
+}
+
+/// Reads a setting that is one word; `None` if it is no word of the type.
+pub fn word<T: DeserializeOwned>(text: &str) -> Option<T> {
+    let text: StrDeserializer<'_, ValueError> = text.into_deserializer();
+    T::deserialize(text).ok()
 }
 
 /// No text of a file may hold what no command line can; and no file be larger than any real one.
@@ -50,17 +59,17 @@ fn unreadable(text: &str) -> Option<(&'static str, &'static str)> {
     }
     // No argument of a command line can hold one.
     text.contains('\0')
-        .then_some(("it holds a zero byte", "save it as UTF-8"))
+        .then_some(("it contains a zero byte", "save it as UTF-8"))
 }
 
 /// A name leads to one model: no two models share a name or an alias.
-fn names_differ(models: &[Entry]) -> Result<(), ConfigError> {
-    let mut taken: HashMap<&str, &Entry> = HashMap::new();
+fn names_differ(models: &[ConfiguredModel]) -> Result<(), ConfigError> {
+    let mut taken: HashMap<&str, &ConfiguredModel> = HashMap::new();
     for entry in models {
         // Aliases count as names: a request for one must lead to exactly one model.
         for name in std::iter::once(&entry.name).chain(&entry.aliases) {
             if let Some(other) = taken.insert(name, entry) {
-                let problem = Problem::NameModel {
+                let problem = ConfigProblem::NameModel {
                     name: quoted(name),
                     other: quoted(&other.name),
                     first: other.origin.0.clone(),
@@ -73,9 +82,9 @@ fn names_differ(models: &[Entry]) -> Result<(), ConfigError> {
 }
 
 /// Engines are our children, so they listen on this machine.
-fn listens_here(entry: &Entry) -> Result<(), ConfigError> {
-    let problem = Problem::ReadLine {
-        why: "`proxy` is no port of this machine's loopback",
+fn listens_here(entry: &ConfiguredModel) -> Result<(), ConfigError> {
+    let problem = ConfigProblem::ReadLine {
+        why: "`proxy` must be a port on the loopback address of this machine",
         remedy: "write `http://127.0.0.1:PORT`, without a path",
     };
     match entry.launch.listens_on(1) {

@@ -1,10 +1,10 @@
-//! llama-server's `--models-preset` file, with its grammar and its precedence.
+//! Reader of llama-server's `--models-preset` file, with llama-server's grammar and precedence.
 //!
-//! What llama-server makes of a file we make of it too, and say so where that is not what the file seems to
-//! ask (`common/preset.cpp`, `tools/server/server-models.cpp @ b10605`). Three things differ on purpose: a
-//! section without a model is refused, where llama-server starts a second router that never answers; a
-//! `sleep-idle-seconds` unloads the whole process, card context included; and settings of our own stand in
-//! comments, `;plimsoll: key = value`, so that one file starts both.
+//! A file means the same here as in llama-server; a warning is given if that differs from what the file seems
+//! to say (`common/preset.cpp`, `tools/server/server-models.cpp @ b10605`). Three things differ on purpose. A
+//! section without a model is refused, because llama-server would start a second router that never answers.
+//! `sleep-idle-seconds` unloads the whole process, including its CUDA context. Plimsoll's own settings are
+//! written in comments, `;plimsoll: key = value`, so that the same file works with both programs.
 
 mod assemble;
 mod grammar;
@@ -13,12 +13,12 @@ mod ours;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use plimsoll_flags::table::Effect;
-use plimsoll_flags::{Options, Origin, Warning};
+use plimsoll_flags::table::FlagClass;
+use plimsoll_flags::{FlagOrigin, Options, Warning};
 
 use self::grammar::Section;
-use super::failure::{ConfigError, Problem};
-use super::roster::{Entry, Launch, Roster};
+use super::failure::{ConfigError, ConfigProblem};
+use super::roster::{Configuration, ConfiguredModel, Launch};
 
 /// llama.cpp's name for the section before the first header.
 const DEFAULT: &str = "default";
@@ -26,8 +26,8 @@ const DEFAULT: &str = "default";
 const GLOBAL: &str = "*";
 
 /// Reads a preset file.
-pub(super) fn parse(file: &Arc<str>, text: &str) -> Result<Roster, ConfigError> {
-    let mut roster = Roster::default();
+pub(super) fn parse(file: &Arc<str>, text: &str) -> Result<Configuration, ConfigError> {
+    let mut roster = Configuration::default();
     let mut sections = grammar::sections(file, text, &mut roster.warnings)?;
     // Comments before the first header belong to no section, though llama.cpp gives the settings there a
     // name.
@@ -72,9 +72,10 @@ fn last_of_each(file: &Arc<str>, sections: Vec<Section>, warnings: &mut Vec<Warn
         section.name = assemble::canonical_name(&raw);
         // The grammar takes the name up to `]`, blanks included; a request for it would have to carry them.
         if section.name.ends_with([' ', '\t']) {
-            let text = format!("the name of the section ends in a blank: `{}`", section.name);
-            warnings
-                .push(Warning::new(Origin::file(file, section.line), text).hint("write `]` right after it"));
+            let text = format!("the section name ends with a space: `{}`", section.name);
+            warnings.push(
+                Warning::new(FlagOrigin::file(file, section.line), text).hint("write `]` right after it"),
+            );
         }
         let Some(&at) = places.get(&section.name) else {
             places.insert(section.name.clone(), kept.len());
@@ -93,32 +94,13 @@ fn last_of_each(file: &Arc<str>, sections: Vec<Section>, warnings: &mut Vec<Warn
             (&*before, &section)
         };
         let text = format!(
-            "the section [{}] is lost: that on line {} replaces it",
+            "the section [{}] has no effect: the section of the same name on line {} replaces it",
             lost.name, wins.line
         );
-        warnings
-            .push(Warning::new(Origin::file(file, lost.line), text).hint("put all its settings into one"));
+        warnings.push(Warning::new(FlagOrigin::file(file, lost.line), text).hint("merge the two sections"));
         if raw >= *raw_before {
             (*raw_before, *before) = (raw, section);
         }
     }
     kept.into_iter().map(|(_, section)| section).collect()
-}
-
-impl Roster {
-    /// Lays llama-server's own command line over every model that is one, as its router does: it wins over
-    /// sections. What names a model or belongs to the router itself stays out (`unset_reserved_args`).
-    pub fn overlay(&mut self, command_line: &Options) {
-        let mut common = command_line.clone();
-        common.retain(|setting| {
-            let one_model = matches!(setting.flag.effect, Effect::Model | Effect::Projector);
-            setting.flag.effect != Effect::Router && !one_model && setting.flag.name() != "--hf-repo"
-        });
-        for entry in &mut self.models {
-            if let Launch::LlamaServer { options, .. } = &mut entry.launch {
-                *options = common.clone().merged_over(options);
-                options.sort();
-            }
-        }
-    }
 }

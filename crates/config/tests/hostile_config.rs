@@ -1,11 +1,12 @@
-//! Hostile input: whatever the bytes, a configuration is read or refused, quickly, and a refusal has a place.
+//! Tests of configuration readers with damaged input: a file is read or refused quickly, and a refusal names
+//! a place.
 //!
-//! A deterministic mutator works on real files, so that mutants stay near the grammar; it deletes, repeats,
-//! swaps and splices pieces of all formats.
+//! A deterministic mutator changes real files, so that mutants stay close to the grammar; it deletes,
+//! repeats, swaps and inserts pieces of all formats.
 
 use std::time::{Duration, Instant};
 
-use plimsoll_flags::{Options, Origin, Program};
+use plimsoll_flags::{FlagOrigin, Options, ProgramKind};
 
 /// A few seconds in either profile.
 const MUTANTS: usize = if cfg!(debug_assertions) { 40_000 } else { 200_000 };
@@ -122,13 +123,15 @@ fn attack(file: &str, seed: &str) -> usize {
             Ok(roster) => {
                 read += 1;
                 for entry in &roster.models {
-                    let line = entry.launch.command_line(&["engine".to_owned()], &entry.name, 1);
+                    let line = entry
+                        .launch
+                        .command_line(&["engine".to_owned()], &entry.name, 1, None);
                     assert!(!line.iter().any(|argument| argument.contains('\0')));
                 }
             }
             Err(error) => {
                 let message = error.to_string();
-                assert!(matches!(error.origin, Origin::File { .. }), "{message}");
+                assert!(matches!(error.origin, FlagOrigin::File { .. }), "{message}");
                 assert!(message.len() < 1000, "{message}");
             }
         }
@@ -188,7 +191,7 @@ fn no_command_line_panics() {
             .map(|_| words[random.below(words.len())].to_owned())
             .collect();
         if let Ok(options) = Options::from_argv(&argv) {
-            if let Err(error) = options.wish(Program::LlamaServer) {
+            if let Err(error) = options.wish(ProgramKind::LlamaServer) {
                 assert!(error.to_string().starts_with("argument "));
             }
             options.remarks();

@@ -1,11 +1,11 @@
-//! llama-swap's YAML.
+//! Tests of the reader of llama-swap's YAML.
 
 #![allow(clippy::unwrap_used)]
 
 use std::time::Duration;
 
-use plimsoll_config::{Launch, Roster};
-use plimsoll_flags::Program;
+use plimsoll_config::{Configuration, Launch};
+use plimsoll_flags::ProgramKind;
 
 fn environment(name: &str) -> Option<String> {
     match name {
@@ -16,11 +16,11 @@ fn environment(name: &str) -> Option<String> {
     }
 }
 
-fn parse(text: &str) -> Result<Roster, String> {
+fn parse(text: &str) -> Result<Configuration, String> {
     plimsoll_config::parse("config.yaml", text, &environment).map_err(|error| error.to_string())
 }
 
-fn roster(text: &str) -> Roster {
+fn roster(text: &str) -> Configuration {
     parse(text).unwrap()
 }
 
@@ -32,7 +32,7 @@ fn warnings(text: &str) -> Vec<String> {
     roster(text).warnings.iter().map(ToString::to_string).collect()
 }
 
-fn argv(roster: &Roster, model: usize) -> Vec<String> {
+fn argv(roster: &Configuration, model: usize) -> Vec<String> {
     match &roster.models[model].launch {
         Launch::Command { argv, .. } => argv.clone(),
         Launch::LlamaServer { .. } => panic!("no command"),
@@ -111,9 +111,10 @@ fn a_whole_file_is_read() {
     assert_eq!(docker.launch.check(), None);
     assert_eq!(docker.launch.upstream(1), "http://127.0.0.1:9000");
     assert_eq!(qwen.launch.upstream(1), "http://127.0.0.1:1");
-    assert_eq!(
-        docker.launch.stop_line(1, 77).unwrap().join(" "),
-        "docker stop docker 77"
+    assert!(
+        matches!(&docker.launch, Launch::Command { stop: Some(line), .. } if line.join(" ") == "docker stop docker ${PID}"),
+        "{:?}",
+        docker.launch
     );
 }
 
@@ -124,7 +125,7 @@ fn a_llama_server_in_a_command_is_planned_from_its_flags() {
         .launch
         .options()
         .unwrap()
-        .wish(Program::LlamaServer)
+        .wish(ProgramKind::LlamaServer)
         .unwrap();
     assert_eq!(
         (wish.model.as_deref(), wish.context),
@@ -139,7 +140,8 @@ fn what_has_no_effect_is_named_with_its_line() {
     assert_eq!(
         warnings(WHOLE),
         [
-            "config.yaml:39: the group `forever` only pins its members; models run together when their memory fits, and the idle make room",
+            "config.yaml:39: the group `forever` only pins its members; models run together whenever they \
+                fit in memory, and idle models are evicted first",
             "config.yaml:37: `nobody` is no model; remove it from `preload`",
         ]
         .map(str::to_owned)
@@ -149,20 +151,23 @@ fn what_has_no_effect_is_named_with_its_line() {
     assert_eq!(
         warnings(text),
         [
-            "config.yaml:1: `startPort` has no effect; ports are given by the system",
+            "config.yaml:1: `startPort` has no effect; the operating system assigns the ports",
             "config.yaml:2: `logLevel` has no effect; `RUST_LOG` chooses what is logged",
             "config.yaml:3: unknown key `modles`; remove it",
-            "config.yaml:7: `name` has no effect; the list of models shows its key",
+            "config.yaml:7: `name` has no effect; the model list shows the model's key instead",
             "config.yaml:8: unknown key `cdm`; remove it",
-            "config.yaml:10: `filters.stripParams` has no effect: requests pass unchanged; set it in the client or on the model's command line",
-            "config.yaml:11: `filters.setParamsByID` has no effect: requests pass unchanged; set it in the client or on the model's command line",
+            "config.yaml:10: `filters.stripParams` has no effect: requests are forwarded unchanged; set it \
+                in the client or on the model's command line",
+            "config.yaml:11: `filters.setParamsByID` has no effect: requests are forwarded unchanged; set \
+                it in the client or on the model's command line",
         ]
     );
     assert_eq!(roster(text).models[0].aliases, ["b"]);
     assert_eq!(
         warnings("routing:\n  router:\n    settings:\n      matrix: {vars: {}}\nmodels: {}\n"),
         [
-            "config.yaml:4: `matrix` has no effect: models run together when their memory fits; `pin` keeps a model loaded"
+            "config.yaml:4: `matrix` has no effect: models run together whenever they fit in memory; `pin` \
+                keeps a model loaded"
         ]
     );
 }
@@ -211,7 +216,7 @@ fn what_is_wrong_is_told_with_its_line_and_a_remedy() {
         ),
         (
             "macros:\n  a: [1]\n",
-            "config.yaml:2: macro `a` is no text, number or truth; write one value",
+            "config.yaml:2: macro `a` is not a string, number or boolean; write one value",
         ),
         (
             "models:\n  a:\n    proxy: http://x\n",
@@ -219,7 +224,7 @@ fn what_is_wrong_is_told_with_its_line_and_a_remedy() {
         ),
         (
             "models:\n  a:\n    cmd: p\n",
-            "config.yaml:2: `cmd` takes no `${PORT}` and there is no `proxy`; add one of them",
+            "config.yaml:2: `cmd` does not use `${PORT}`, and `proxy` is not set; add one of them",
         ),
         (
             "models:\n  a:\n    cmd: p\n    proxy: http://x:${PORT}\n",
@@ -227,23 +232,24 @@ fn what_is_wrong_is_told_with_its_line_and_a_remedy() {
         ),
         (
             "models:\n  a:\n    cmd: p\n    proxy: https://x\n",
-            "config.yaml:4: `proxy` is no `http://` address; write `http://127.0.0.1:PORT`",
+            "config.yaml:4: `proxy` is not an `http://` address; write `http://127.0.0.1:PORT`",
         ),
         (
             "models:\n  a:\n    cmd: p 'x ${PORT}\n",
-            "config.yaml:3: the command cannot be split: a quote is not closed; close it, or put a backslash before it",
+            "config.yaml:3: the command cannot be split: a quotation mark is not closed; close it, or put a \
+                backslash before it",
         ),
         (
             "models:\n  a:\n    cmd: p ${PORT}\n    ttl: -5\n",
-            "config.yaml:4: `-5` is no value for `ttl`; write a whole number from 0 up",
+            "config.yaml:4: `-5` is not a valid value for `ttl`; write a whole number from 0 up",
         ),
         (
             "models:\n  a:\n    cmd: p ${PORT}\n    unlisted: maybe\n",
-            "config.yaml:4: `maybe` is no value for `unlisted`; write true or false",
+            "config.yaml:4: `maybe` is not a valid value for `unlisted`; write true or false",
         ),
         (
             "models:\n  a:\n    cmd: p ${PORT}\n    aliases: b\n",
-            "config.yaml:4: `b` is no value for `aliases`; write a list of texts",
+            "config.yaml:4: `b` is not a valid value for `aliases`; write a list of texts",
         ),
         (
             "models:\n  a:\n    cmd: p ${PORT}\n    env: [A]\n",
@@ -251,11 +257,11 @@ fn what_is_wrong_is_told_with_its_line_and_a_remedy() {
         ),
         (
             "models: [a]\n",
-            "config.yaml:1: `a list` is no value for `models`; write a map",
+            "config.yaml:1: `a list` is not a valid value for `models`; write a map",
         ),
         (
             "just text\n",
-            "config.yaml:1: the file is no map; write `models:`",
+            "config.yaml:1: the file is not a YAML mapping; write `models:`",
         ),
         (
             "apiKeys: ['a b']\n",
@@ -263,7 +269,7 @@ fn what_is_wrong_is_told_with_its_line_and_a_remedy() {
         ),
         (
             "models:\n  a:\n    cmd: p ${PORT}\n  b:\n    cmd: p ${PORT}\n    aliases: [a]\n",
-            "config.yaml:4: the name `a` is taken by `a` at config.yaml:2; names and aliases must differ",
+            "config.yaml:4: the name `a` is already used by `a` at config.yaml:2; names and aliases must be unique",
         ),
     ] {
         assert_eq!(refusal(text), message, "{text}");
@@ -309,7 +315,7 @@ fn keys_of_clients_are_not_shown_when_debugging() {
 #[test]
 fn an_empty_file_is_an_empty_roster() {
     for text in ["", "# nothing\n", "models:\n", "models: {}\n"] {
-        assert_eq!(roster(text), Roster::default(), "{text:?}");
+        assert_eq!(roster(text), Configuration::default(), "{text:?}");
     }
 }
 
@@ -328,7 +334,7 @@ fn macros_that_double_and_double_are_stopped() {
     }
     text += "models:\n  a:\n    cmd: p ${m59} ${PORT}\n";
     assert!(
-        refusal(&text).contains("makes a text longer than 64 KiB"),
+        refusal(&text).contains("expands to more than 64 KiB"),
         "{}",
         refusal(&text)
     );

@@ -1,8 +1,9 @@
-//! The verdict over the facts: one cause with its confidence, alternatives, evidence and remedies.
+//! Diagnosis from a log's facts: one cause with its confidence, alternatives, evidence and remedies.
 //!
-//! DECISION: rules speak, this only adds. Weights of one cause are added as log odds; `none of these` has a
-//! fixed weight, so little evidence gives little confidence. Below [`TELLING`] the cause is `other`, and the
-//! likeliest stands under `also`. Where the rules see little, the text classifier decides (`ensemble.rs`).
+//! DECISION: this module only adds up the findings of the rules. The weights of one cause are added as log
+//! odds. `none of these` has a fixed weight, so little evidence gives little confidence. Below a confidence
+//! of [`TELLING`] the cause is `other`, and the likeliest cause is listed under `also`. If the rules find
+//! little, the text classifier decides (`ensemble.rs`).
 
 use std::collections::BTreeMap;
 
@@ -31,15 +32,15 @@ pub(super) const MOST_INDIRECT: f64 = 0.79;
 const MOST_ALSO: usize = 3;
 const MOST_QUOTES: usize = 8;
 
-/// A cause that was considered.
+/// A possible cause with its confidence.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Candidate {
+pub struct DiagnosisCandidate {
     pub cause: Cause,
     pub sub_cause: Option<SubCause>,
     pub confidence: f64,
 }
 
-/// The likeliest cause with its evidence.
+/// The most likely cause with its evidence.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Diagnosis {
     pub cause: Cause,
@@ -47,16 +48,16 @@ pub struct Diagnosis {
     pub confidence: f64,
     pub evidence: Vec<Quote>,
     /// Other causes, the likeliest first.
-    pub also: Vec<Candidate>,
+    pub also: Vec<DiagnosisCandidate>,
     pub hints: Vec<Hint>,
     pub reason: Reason,
 }
 
 impl Diagnosis {
-    /// The verdict and its remedies without the lines, for a tree that has the lines; `None` where no cause
+    /// The verdict and its remedies without the lines, for a tree that has the lines; `None` if no cause
     /// is named.
     pub fn brief(&self) -> Option<Reason> {
-        let verdict = Candidate {
+        let verdict = DiagnosisCandidate {
             cause: self.cause,
             sub_cause: self.sub_cause,
             confidence: self.confidence,
@@ -98,7 +99,7 @@ fn judged(facts: &Facts, reads_text: bool) -> Diagnosis {
         .filter(|first| first.confidence >= TELLING || by_text.is_some());
     // `other` by a rule names a mechanism, such as a refused reservation of addresses. Without a named cause
     // it only says that nothing is known, so its confidence is zero.
-    let verdict = named.unwrap_or(Candidate {
+    let verdict = named.unwrap_or(DiagnosisCandidate {
         cause: Cause::Other,
         sub_cause: None,
         confidence: 0.0,
@@ -107,7 +108,7 @@ fn judged(facts: &Facts, reads_text: bool) -> Diagnosis {
     let others = candidates
         .iter()
         .filter(|other| other.cause != verdict.cause && other.confidence >= 0.01);
-    let also: Vec<Candidate> = others.copied().take(MOST_ALSO).collect();
+    let also: Vec<DiagnosisCandidate> = others.copied().take(MOST_ALSO).collect();
     let speaking = found
         .iter()
         .filter(|(_, finding)| named.is_some() && finding.cause == verdict.cause);
@@ -129,7 +130,7 @@ fn judged(facts: &Facts, reads_text: bool) -> Diagnosis {
 
 /// The classifier's opinion, where the log is a report: guard's page is beyond doubt, and the log of a server
 /// at work without a finding is like any other.
-fn classified<'a>(facts: &'a Facts, candidates: &[Candidate]) -> Option<TextClassifier<'a>> {
+fn classified<'a>(facts: &'a Facts, candidates: &[DiagnosisCandidate]) -> Option<TextClassifier<'a>> {
     let at_work = candidates.is_empty() && facts.progress().stage == LoadStage::Serving && !facts.ran_out();
     let is_report = facts.guard().is_none() && !at_work;
     is_report.then(|| TextClassifier::of(facts.report())).flatten()
@@ -146,16 +147,16 @@ fn first_unique_quotes(quotes: impl Iterator<Item = Quote>) -> Vec<Quote> {
 }
 
 /// Adds the weights of each cause and shares out the whole, the likeliest first.
-fn weigh<'a>(found: impl Iterator<Item = &'a RuleFinding>) -> Vec<Candidate> {
+fn weigh<'a>(found: impl Iterator<Item = &'a RuleFinding>) -> Vec<DiagnosisCandidate> {
     let mut tallies: BTreeMap<Cause, CauseTally> = BTreeMap::new();
     for finding in found {
         tallies.entry(finding.cause).or_default().add(finding);
     }
     // Softmax over the sums, with `none of these` as one more class.
     let whole = NONE.exp() + tallies.values().map(|tally| tally.sum.exp()).sum::<f64>();
-    let mut candidates: Vec<Candidate> = tallies
+    let mut candidates: Vec<DiagnosisCandidate> = tallies
         .into_iter()
-        .map(|(cause, tally)| Candidate {
+        .map(|(cause, tally)| DiagnosisCandidate {
             cause,
             sub_cause: tally.sub_cause,
             confidence: (tally.sum.exp() / whole).min(tally.most()),
@@ -195,8 +196,8 @@ impl CauseTally {
 }
 
 fn reason(
-    verdict: &Candidate,
-    also: &[Candidate],
+    verdict: &DiagnosisCandidate,
+    also: &[DiagnosisCandidate],
     found: &[RuleHit],
     by_text: Option<&ClassifierMatch>,
 ) -> Reason {
@@ -224,7 +225,7 @@ fn reason(
         .because_all(others)
 }
 
-fn summary(verdict: &Candidate) -> Reason {
+fn summary(verdict: &DiagnosisCandidate) -> Reason {
     let reason = Reason::new("diagnosis", headline(verdict))
         .fact("cause", verdict.cause.code())
         .fact("confidence", percent(verdict.confidence));
@@ -234,7 +235,7 @@ fn summary(verdict: &Candidate) -> Reason {
     }
 }
 
-fn headline(verdict: &Candidate) -> String {
+fn headline(verdict: &DiagnosisCandidate) -> String {
     // The bounds are those of `brief`, so that a verdict in a death's reason never reads `perhaps`.
     let how = match verdict.confidence {
         sure if sure >= 0.8 => "",
@@ -246,7 +247,7 @@ fn headline(verdict: &Candidate) -> String {
     format!("{cause}{how}: {words} ({})", percent(verdict.confidence))
 }
 
-fn words(candidate: &Candidate) -> &'static str {
+fn words(candidate: &DiagnosisCandidate) -> &'static str {
     match candidate.sub_cause {
         Some(sub_cause) => sub_cause.words(),
         None => candidate.cause.words(),
@@ -257,7 +258,7 @@ pub(super) fn percent(confidence: f64) -> String {
     format!("{:.0} %", confidence * 100.0)
 }
 
-impl Serialize for Candidate {
+impl Serialize for DiagnosisCandidate {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut candidate = serializer.serialize_struct("Candidate", 3)?;
         candidate.serialize_field("cause", &self.cause)?;

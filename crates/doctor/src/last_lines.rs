@@ -1,23 +1,23 @@
-//! The sign of an engine's last lines: the refusal or error that ended it.
+//! Cause of an engine's end, read from its last log lines.
 //!
-//! Lines are hostile input: sizes are parsed with bounds, evidence is limited in number and length. Phrases
-//! and sizes are read with the tables of [`Reader`](super::Reader). The sizes are for people: they come from
-//! text that a client may have chosen.
+//! The lines are hostile input: sizes are parsed with bounds, and the evidence is limited in number and
+//! length. Phrases and sizes are read with the tables of [`LogReader`](super::LogReader). The sizes are only
+//! shown to the user and decide nothing, because a client may have chosen the text.
 
 use plimsoll_base::Bytes;
 
 use super::formats::{LineSign, rows_in};
 use super::line::shortened;
 use super::pattern::Pattern;
-use super::sign::Sign;
+use super::sign::CauseSign;
 use super::sizes::after;
 
 const MOST_EVIDENCE: usize = 6;
 
-/// The sign of some lines, with the lines that show it.
+/// Cause read from some lines, with the lines that show it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Finding {
-    pub sign: Sign,
+pub struct LastLinesFinding {
+    pub sign: CauseSign,
     /// The lines as the engine wrote them.
     pub evidence: Vec<String>,
     /// Size of the first refused request.
@@ -28,9 +28,9 @@ pub struct Finding {
     pub device: Option<String>,
 }
 
-/// Returns the weightiest sign in `lines`, the oldest line first; `None` where no line is known.
-pub fn read_last_lines<'a>(lines: impl IntoIterator<Item = &'a str>) -> Option<Finding> {
-    let mut said: Vec<(Sign, &str)> = Vec::new();
+/// Returns the weightiest sign in `lines`, the oldest line first; `None` if no line is known.
+pub fn read_last_lines<'a>(lines: impl IntoIterator<Item = &'a str>) -> Option<LastLinesFinding> {
+    let mut said: Vec<(CauseSign, &str)> = Vec::new();
     for line in lines {
         // The same tables as those of `plimsoll doctor`, so that both read a line in one way.
         let rows = rows_in(line);
@@ -48,7 +48,7 @@ pub fn read_last_lines<'a>(lines: impl IntoIterator<Item = &'a str>) -> Option<F
         .filter(|(other, _)| *other == sign)
         .map(|(_, line)| *line)
         .collect();
-    Some(Finding {
+    Some(LastLinesFinding {
         sign,
         asked: lines.iter().find_map(|line| asked(line)),
         free: lines
@@ -66,7 +66,7 @@ pub fn read_last_lines<'a>(lines: impl IntoIterator<Item = &'a str>) -> Option<F
 
 /// The sign of one line. The name of a host buffer outweighs the words for a refusal that host and card
 /// share.
-fn sign_of(signs: impl Iterator<Item = LineSign>) -> Option<Sign> {
+fn sign_of(signs: impl Iterator<Item = LineSign>) -> Option<CauseSign> {
     let mut fatal = Vec::new();
     for sign in signs {
         match sign {
@@ -76,7 +76,7 @@ fn sign_of(signs: impl Iterator<Item = LineSign>) -> Option<Sign> {
     }
     fatal
         .into_iter()
-        .min_by_key(|sign| (*sign != Sign::HostMemory, *sign))
+        .min_by_key(|sign| (*sign != CauseSign::HostMemory, *sign))
 }
 
 fn asked(line: &str) -> Option<Bytes> {
@@ -118,7 +118,7 @@ fn device(line: &str) -> Option<String> {
 mod tests {
     use super::*;
 
-    fn read(text: &str) -> Option<Finding> {
+    fn read(text: &str) -> Option<LastLinesFinding> {
         read_last_lines(text.lines())
     }
 
@@ -131,7 +131,7 @@ mod tests {
              srv    load_model: failed to load model, 'a.gguf'",
         )
         .unwrap();
-        assert_eq!(finding.sign, Sign::CardMemory);
+        assert_eq!(finding.sign, CauseSign::CardMemory);
         assert_eq!(finding.asked, "7151.25MiB".parse().ok());
         assert_eq!(finding.device.as_deref(), Some("device 1"));
         assert_eq!(finding.evidence.len(), 3);
@@ -167,29 +167,29 @@ mod tests {
         for (line, sign) in [
             (
                 "srv start: couldn't bind HTTP server socket, hostname: 127.0.0.1, port: 1",
-                Sign::PortTaken,
+                CauseSign::PortTaken,
             ),
-            ("OSError: [Errno 98] Address already in use", Sign::PortTaken),
-            ("error: invalid argument: --frobnicate", Sign::UnknownFlag),
+            ("OSError: [Errno 98] Address already in use", CauseSign::PortTaken),
+            ("error: invalid argument: --frobnicate", CauseSign::UnknownFlag),
             (
                 "gguf_init_from_file: failed to open GGUF file 'x' (No such file or directory)",
-                Sign::ModelFile,
+                CauseSign::ModelFile,
             ),
             (
                 "plimsoll exec-child: cannot start /x: Exec format error",
-                Sign::NotStarted,
+                CauseSign::NotStarted,
             ),
             (
                 "a.out: error while loading shared libraries: libcudart.so.12: cannot open",
-                Sign::MissingLibrary,
+                CauseSign::MissingLibrary,
             ),
             (
                 "CUDA error: an illegal memory access was encountered",
-                Sign::CardFault,
+                CauseSign::CardFault,
             ),
             (
                 "ggml_backend_cpu_buffer_type_alloc_buffer: failed to allocate CPU buffer of size 9",
-                Sign::HostMemory,
+                CauseSign::HostMemory,
             ),
         ] {
             assert_eq!(read(line).map(|finding| finding.sign), Some(sign), "{line}");

@@ -1,9 +1,8 @@
-//! Reading of logs and descriptions into facts: streaming, in bounded memory.
+//! Streaming reader that turns logs and descriptions into facts, in bounded memory.
 //!
-//! DECISION: the search for phrases runs over whole blocks of bytes; only a line with a hit is cut out,
-//! cleaned and read. A line longer than [`PIECE`] is read in pieces. After some lines of one kind, further
-//! ones are skipped where only their presence counts, so a log that repeats itself costs the search and
-//! nothing else.
+//! DECISION: whole blocks of bytes are searched for phrases, and only lines with a match are extracted,
+//! cleaned and read. A line longer than [`PIECE`] is read in pieces. For kinds of lines of which only the
+//! presence matters, later ones are skipped, so a log that repeats itself costs only the search.
 
 #[cfg(test)]
 mod tests;
@@ -11,11 +10,11 @@ mod tests;
 use memchr::{memchr, memchr_iter, memrchr};
 use plimsoll_base::Bytes;
 
-use super::facts::{CardHolder, Facts, LoadStage, Quote, Source};
+use super::facts::{CardHolder, Facts, LineSource, LoadStage, Quote};
 use super::formats::{self, PhraseHit};
 use super::line::{WINDOW, around, shortened};
 use super::pattern::Pattern;
-use super::refused::Refused;
+use super::refused::RefusedAllocation;
 
 /// A line longer than this is read in pieces.
 const PIECE: usize = 1 << 16;
@@ -30,11 +29,11 @@ const SHORT: usize = 1 << 16;
 
 /// Collects facts from any number of sources.
 #[derive(Debug)]
-pub struct Reader {
+pub struct LogReader {
     facts: Facts,
     /// The start of a line whose end has not come yet.
     carry: Vec<u8>,
-    source: Option<Source>,
+    source: Option<LineSource>,
     /// Newlines before the carry.
     lines: u64,
     /// The start of the source, while it may be a short report.
@@ -43,13 +42,13 @@ pub struct Reader {
     read: Vec<u32>,
 }
 
-impl Default for Reader {
+impl Default for LogReader {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl Reader {
+impl LogReader {
     pub fn new() -> Self {
         Self {
             facts: Facts::default(),
@@ -63,7 +62,7 @@ impl Reader {
 
     /// Reads the next bytes of `source`, which may end anywhere. Another source ends the line of the one
     /// before.
-    pub fn feed(&mut self, source: Source, bytes: &[u8]) {
+    pub fn feed(&mut self, source: LineSource, bytes: &[u8]) {
         if self.source != Some(source) {
             self.end_source();
             self.source = Some(source);
@@ -99,7 +98,7 @@ impl Reader {
             name: name.to_owned(),
             used,
             quote: Quote {
-                source: Source::Machine,
+                source: LineSource::Machine,
                 line: 1,
                 text,
             },
@@ -112,7 +111,7 @@ impl Reader {
     }
 
     /// Adds the last refusal on guard's page.
-    pub fn guard(&mut self, refused: &Refused) {
+    pub fn guard(&mut self, refused: &RefusedAllocation) {
         *self.facts.guard_mut() = Some(refused.clone());
     }
 
@@ -135,7 +134,7 @@ impl Reader {
     }
 
     /// Keeps a short report for the classifier, up to two of the largest size.
-    fn keep(&mut self, source: Source, report: &[u8]) {
+    fn keep(&mut self, source: LineSource, report: &[u8]) {
         let kept: usize = self.facts.report().iter().map(|(_, text)| text.len()).sum();
         if kept + report.len() <= 2 * SHORT {
             let text = String::from_utf8_lossy(report).into_owned();
@@ -144,7 +143,7 @@ impl Reader {
     }
 
     /// Reads an endless line up to here and carries on its end alone.
-    fn shorten_carry(&mut self, source: Source) {
+    fn shorten_carry(&mut self, source: LineSource) {
         if self.carry.len() > PIECE {
             let line = std::mem::take(&mut self.carry);
             self.scan(source, &line);
@@ -153,7 +152,7 @@ impl Reader {
     }
 
     /// Looks for phrases in whole lines, or in a piece of one.
-    fn scan(&mut self, source: Source, block: &[u8]) {
+    fn scan(&mut self, source: LineSource, block: &[u8]) {
         // Hits before `done` stand in a part that was read already; newlines are counted up to `counted`.
         let (mut done, mut counted) = (0, 0);
         // A short block cannot repeat a line often enough to matter.

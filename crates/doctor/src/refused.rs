@@ -1,7 +1,9 @@
-//! A refusal on guard's page: the request, the limit or the driver's answer, and the other holders.
+//! Refused allocation as recorded on guard's page: the request, the limit or the driver's answer, and the
+//! other processes on the card.
 //!
-//! Guard writes the page when the program gets its error, so its sizes are of that moment. The neighbours'
-//! sizes are of the last reading of the cards.
+//! Guard is the library preloaded into engines; its page is a shared-memory file. Guard writes the record
+//! when the program gets its error, so the sizes are from that moment. The sizes of other processes are from
+//! the last reading of the cards.
 
 use std::time::Duration;
 
@@ -12,7 +14,7 @@ use plimsoll_wire::page::Refusal;
 const SOON: Duration = Duration::from_secs(10);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refused {
+pub struct RefusedAllocation {
     pub why: Refusal,
     /// Name of the card.
     pub card: String,
@@ -33,8 +35,8 @@ pub struct Refused {
     pub growth: Option<Bytes>,
 }
 
-impl Refused {
-    /// True where the program ended because of it, by the time between them.
+impl RefusedAllocation {
+    /// True if the program ended because of it, by the time between them.
     pub(super) fn is_fresh(&self) -> bool {
         self.ago <= SOON && self.why != Refusal::Context
     }

@@ -1,20 +1,20 @@
-//! The verdict on a dead engine: its end for the scheduler, and the reason for people.
+//! Verdict on a dead engine: the kind of its end for the scheduler, and the reason for the user.
 //!
-//! DECISION: a shortfall comes only from guard's page. A log is text that a client may have chosen (engines
-//! quote requests), so the sizes of a log stand in the reason for people, and the scheduler never learns a
-//! demand from them.
+//! DECISION: the scheduler gets the size of missing memory only from guard's page, the shared-memory file of
+//! the preloaded library. A log is text that a client may have chosen (engines quote requests), so sizes from
+//! a log are only shown to the user.
 
 use std::fmt;
 
 use plimsoll_base::{Advice, End, Hint, Reason, Stage};
 
 use super::diagnosis::{Diagnosis, by_rules};
-use super::facts::Source;
-use super::last_lines::{Finding, read_last_lines};
+use super::facts::LineSource;
+use super::last_lines::{LastLinesFinding, read_last_lines};
 use super::line::shortened;
-use super::reader::Reader;
-use super::refused::Refused;
-use super::sign::Sign;
+use super::reader::LogReader;
+use super::refused::RefusedAllocation;
+use super::sign::CauseSign;
 
 #[cfg(test)]
 mod tests;
@@ -68,7 +68,7 @@ fn signal_name(signal: i32) -> Option<&'static str> {
 
 /// Everything that is known of a dead engine.
 #[derive(Clone, Copy, Debug)]
-pub struct Death<'a> {
+pub struct EngineDeath<'a> {
     /// The model's name.
     pub model: &'a str,
     pub exit: Exit,
@@ -83,24 +83,24 @@ pub struct Death<'a> {
     /// Lines of the stage in which it died, the oldest first.
     pub last_lines: &'a [String],
     /// The last refusal on guard's page.
-    pub refused: Option<&'a Refused>,
+    pub refused: Option<&'a RefusedAllocation>,
 }
 
 /// Judgement of a dead engine.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Verdict {
-    /// `None` where no line is known.
-    pub sign: Option<Sign>,
+pub struct EngineVerdict {
+    /// `None` if no line is known.
+    pub sign: Option<CauseSign>,
     pub end: End,
     pub hints: Vec<Hint>,
     /// The diagnosis of `plimsoll doctor`; `None` for an expected end.
     pub diagnosis: Option<Diagnosis>,
 }
 
-pub fn judge(death: &Death<'_>) -> Verdict {
+pub fn judge(death: &EngineDeath<'_>) -> EngineVerdict {
     // llama-server and the Python engines leave with 0 after SIGTERM.
     if death.asked || death.exit == Exit::Code(0) {
-        return Verdict {
+        return EngineVerdict {
             sign: None,
             end: End::Expected,
             hints: Vec::new(),
@@ -123,15 +123,15 @@ fn struck_down(exit: Exit) -> bool {
 }
 
 /// The rules of `plimsoll doctor` over the last lines and guard's page.
-fn diagnosed(death: &Death<'_>) -> Diagnosis {
-    let mut reader = Reader::new();
+fn diagnosed(death: &EngineDeath<'_>) -> Diagnosis {
+    let mut reader = LogReader::new();
     if death.stage == Stage::Serving {
         reader.served();
     }
     // The supervisor cuts the lines at their newlines, the reader needs them back.
     for line in death.last_lines {
-        reader.feed(Source::Log, line.as_bytes());
-        reader.feed(Source::Log, b"\n");
+        reader.feed(LineSource::Log, line.as_bytes());
+        reader.feed(LineSource::Log, b"\n");
     }
     if let Some(refused) = death.refused {
         reader.guard(refused);
@@ -140,7 +140,7 @@ fn diagnosed(death: &Death<'_>) -> Diagnosis {
     by_rules(&reader.finish())
 }
 
-fn of_finding(death: &Death<'_>, finding: &Finding) -> Verdict {
+fn of_finding(death: &EngineDeath<'_>, finding: &LastLinesFinding) -> EngineVerdict {
     let diagnosis = diagnosed(death);
     let (code, what) = words(finding.sign);
     let when = match death.stage {
@@ -160,23 +160,25 @@ fn of_finding(death: &Death<'_>, finding: &Finding) -> Verdict {
         reason = reason.fact("device", device.as_str());
     }
     // Guard sees the cards only; a refusal of host memory beside it has another reason.
-    let refused = death.refused.filter(|_| finding.sign == Sign::CardMemory);
+    let refused = death.refused.filter(|_| finding.sign == CauseSign::CardMemory);
     let end = match finding.sign {
-        Sign::CardMemory | Sign::HostMemory => End::OutOfMemory {
+        CauseSign::CardMemory | CauseSign::HostMemory => End::OutOfMemory {
             stage: death.stage,
             reason: reason
-                .because_all(refused.map(Refused::reason))
+                .because_all(refused.map(RefusedAllocation::reason))
                 .because_all(diagnosis.brief()),
-            shortfall: refused.and_then(Refused::shortfall),
+            shortfall: refused.and_then(RefusedAllocation::shortfall),
         },
         // These fail again at once, so another attempt is only worth making after a change.
-        Sign::PortTaken | Sign::NotStarted | Sign::MissingLibrary => End::Unstartable { reason },
-        Sign::CardFault => End::Crashed {
+        CauseSign::PortTaken | CauseSign::NotStarted | CauseSign::MissingLibrary => {
+            End::Unstartable { reason }
+        }
+        CauseSign::CardFault => End::Crashed {
             reason: reason.because_all(diagnosis.brief()),
         },
-        Sign::UnknownFlag | Sign::ModelFile => End::Crashed { reason },
+        CauseSign::UnknownFlag | CauseSign::ModelFile => End::Crashed { reason },
     };
-    Verdict {
+    EngineVerdict {
         sign: Some(finding.sign),
         end,
         hints: hint(finding.sign).into_iter().collect(),
@@ -184,7 +186,7 @@ fn of_finding(death: &Death<'_>, finding: &Finding) -> Verdict {
     }
 }
 
-fn of_status(death: &Death<'_>) -> Verdict {
+fn of_status(death: &EngineDeath<'_>) -> EngineVerdict {
     let lines = death.last_lines.iter().filter(|line| !line.trim().is_empty());
     let skip = lines.clone().count().saturating_sub(SHOWN_LINES);
     let shown = lines.skip(skip).map(|line| said(shortened(line)));
@@ -197,7 +199,7 @@ fn of_status(death: &Death<'_>) -> Verdict {
         .refused
         .filter(|refused| refused.is_fresh() && !struck_down(death.exit));
     let end = if let Some(refused) = fresh {
-        let (code, what) = words(Sign::CardMemory);
+        let (code, what) = words(CauseSign::CardMemory);
         let text = format!("{} {what} and {}", death.model, death.exit);
         End::OutOfMemory {
             stage: death.stage,
@@ -222,7 +224,7 @@ fn of_status(death: &Death<'_>) -> Verdict {
             reason: reason.because_all(shown),
         }
     };
-    Verdict {
+    EngineVerdict {
         sign: None,
         end,
         hints: Vec::new(),
@@ -234,28 +236,34 @@ fn said(line: &str) -> Reason {
     Reason::new("engine_said", line)
 }
 
-fn words(sign: Sign) -> (&'static str, &'static str) {
+fn words(sign: CauseSign) -> (&'static str, &'static str) {
     match sign {
-        Sign::CardMemory => ("engine_out_of_memory", "ran out of card memory"),
-        Sign::HostMemory => ("engine_out_of_host_memory", "ran out of host memory"),
-        Sign::CardFault => ("engine_card_fault", "met an error of the card or its driver"),
-        Sign::PortTaken => ("engine_port_taken", "found its port taken"),
-        Sign::NotStarted => ("engine_not_started", "could not be started"),
-        Sign::MissingLibrary => ("engine_missing_library", "lacks a shared library"),
-        Sign::UnknownFlag => ("engine_unknown_flag", "rejected its command line"),
-        Sign::ModelFile => ("engine_model_file", "could not read its model"),
+        CauseSign::CardMemory => ("engine_out_of_memory", "ran out of card memory"),
+        CauseSign::HostMemory => ("engine_out_of_host_memory", "ran out of host memory"),
+        CauseSign::CardFault => ("engine_card_fault", "met an error of the card or its driver"),
+        CauseSign::PortTaken => ("engine_port_taken", "found its port taken"),
+        CauseSign::NotStarted => ("engine_not_started", "could not be started"),
+        CauseSign::MissingLibrary => ("engine_missing_library", "lacks a shared library"),
+        CauseSign::UnknownFlag => ("engine_unknown_flag", "rejected its command line"),
+        CauseSign::ModelFile => ("engine_model_file", "could not read its model"),
     }
 }
 
-fn hint(sign: Sign) -> Option<Hint> {
+fn hint(sign: CauseSign) -> Option<Hint> {
     let text = match sign {
-        Sign::CardMemory | Sign::HostMemory | Sign::PortTaken | Sign::CardFault => return None,
-        Sign::NotStarted => "check that the engine's program exists, is executable and fits this machine",
-        Sign::MissingLibrary => {
+        CauseSign::CardMemory | CauseSign::HostMemory | CauseSign::PortTaken | CauseSign::CardFault => {
+            return None;
+        }
+        CauseSign::NotStarted => {
+            "check that the engine's program exists, is executable and fits this machine"
+        }
+        CauseSign::MissingLibrary => {
             "install the library, or add its folder to LD_LIBRARY_PATH in the model's env"
         }
-        Sign::UnknownFlag => "compare the model's options with those of the engine's build (--help)",
-        Sign::ModelFile => "check that the file exists, is complete, and that the engine's build knows it",
+        CauseSign::UnknownFlag => "compare the model's options with those of the engine's build (--help)",
+        CauseSign::ModelFile => {
+            "check that the file exists, is complete, and that the engine's build knows it"
+        }
     };
     Some(Hint::new(Advice::Other(text.to_owned())))
 }

@@ -1,12 +1,12 @@
-//! Real reports, where the folder with them is beside the checkout: how often the verdict is what the thread
+//! Test of the diagnosis on real problem reports: how often the verdict is the cause that the thread
 //! confirmed.
 //!
-//! The reports are not ours to copy, so they are not in the repository; without the folder this says so and
-//! holds nothing. Threads, not cases, are split in two by the digest of their address: the rules were written
-//! with only the first half in view.
+//! The reports belong to others and are not in the repository; without a folder of reports next to the
+//! checkout, the test says so and checks nothing. Threads, not single reports, are divided in two halves by
+//! the digest of their address; the rules were written with only the first half.
 //!
-//! `PLIMSOLL_CORPUS=FOLDER` judges another folder of reports in the same form, `PLIMSOLL_CORPUS_MISSES=all`
-//! prints why each was missed.
+//! `PLIMSOLL_CORPUS=FOLDER` uses another folder of reports in the same form. `PLIMSOLL_CORPUS_MISSES=all`
+//! prints why each wrong verdict was wrong.
 
 #![expect(clippy::print_stdout, reason = "the figures are what it is run for")]
 
@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use plimsoll_doctor::{Diagnosis, Reader, Source, diagnose};
+use plimsoll_doctor::{Diagnosis, LineSource, LogReader, diagnose};
 use serde_json::Value;
 
 struct Case {
@@ -56,11 +56,11 @@ fn text(case: &Value, field: &str) -> String {
 }
 
 fn judged(case: &Value) -> Case {
-    let mut reader = Reader::new();
-    reader.feed(Source::Log, text(case, "log").as_bytes());
-    reader.feed(Source::Context, text(case, "context").as_bytes());
+    let mut reader = LogReader::new();
+    reader.feed(LineSource::Log, text(case, "log").as_bytes());
+    reader.feed(LineSource::Context, text(case, "context").as_bytes());
     reader.feed(
-        Source::Context,
+        LineSource::Context,
         format!("\n{}\n", text(case, "platform")).as_bytes(),
     );
     let id = text(case, "id");

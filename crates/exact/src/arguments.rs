@@ -6,8 +6,8 @@
 
 use std::path::Path;
 
-use plimsoll_flags::table::Effect;
-use plimsoll_flags::{Options, Program, Setting, Value};
+use plimsoll_flags::table::FlagClass;
+use plimsoll_flags::{FlagValue, Options, ProgramKind, Setting};
 
 use super::run::Until;
 
@@ -43,7 +43,7 @@ const LEFT_OUT: [&str; 23] = [
 /// An engine invocation before its arguments are spelled out.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Given<'a> {
-    pub(super) kind: Program,
+    pub(super) kind: ProgramKind,
     /// Number of cards that the stand-in has.
     pub(super) cards: usize,
     pub(super) options: &'a Options,
@@ -68,21 +68,21 @@ impl Given<'_> {
                 .any(|setting| setting.flag.effect == effect)
         };
         // Without `-dev`, llama.cpp uses the devices of every backend that it loads, not only of CUDA.
-        if !has(Effect::Devices) {
+        if !has(FlagClass::Devices) {
             add(&["-dev", &self.devices()]);
         }
         // llama-server fits the model to free memory by default in newer builds; that changes the answer.
-        if !has(Effect::Fit) {
+        if !has(FlagClass::Fit) {
             add(&["-fit", "off"]);
         }
         // llama-fit-params prints its table and exits: it has no warm-up and no socket.
-        if self.kind == Program::LlamaFitParams {
+        if self.kind == ProgramKind::LlamaFitParams {
             add(&["--fit-print", "on"]);
             return Ok(arguments);
         }
         // A projector logs its compute buffer only during warm-up, so the warm-up stays on where there is
         // one.
-        if !has(Effect::Projector) {
+        if !has(FlagClass::Projector) {
             add(&["--no-warmup"]);
         }
         // 4 is the log level at which every supported build prints its buffers. A `--host` that ends in
@@ -97,18 +97,18 @@ impl Given<'_> {
         let more = |setting: &Setting| {
             matches!(
                 setting.flag.effect,
-                Effect::Projector
-                    | Effect::Draft
-                    | Effect::DraftRemote
-                    | Effect::Speculation
-                    | Effect::Bundle
-                    | Effect::Adapters
-                    | Effect::ScaledAdapters
-                    | Effect::ControlVectors
+                FlagClass::Projector
+                    | FlagClass::Draft
+                    | FlagClass::DraftRemote
+                    | FlagClass::Speculation
+                    | FlagClass::Bundle
+                    | FlagClass::Adapters
+                    | FlagClass::ScaledAdapters
+                    | FlagClass::ControlVectors
             )
         };
         let loads_more = self.options.settings().iter().any(more);
-        if loads_more || self.kind == Program::LlamaFitParams {
+        if loads_more || self.kind == ProgramKind::LlamaFitParams {
             Until::Ready
         } else {
             Until::Context
@@ -128,7 +128,7 @@ impl Given<'_> {
 
 fn is_kept(setting: &Setting) -> bool {
     let flag = setting.flag;
-    flag.effect != Effect::Router && !flag.names.iter().any(|name| LEFT_OUT.contains(name))
+    flag.effect != FlagClass::Router && !flag.names.iter().any(|name| LEFT_OUT.contains(name))
 }
 
 /// The setting, with every file path in it mapped by `stand_in`.
@@ -136,18 +136,18 @@ fn replaced<E>(
     setting: &Setting,
     stand_in: &mut impl FnMut(&str) -> Result<String, E>,
 ) -> Result<Setting, E> {
-    let Value::Text(text) = &setting.value else {
+    let FlagValue::Text(text) = &setting.value else {
         return Ok(setting.clone());
     };
     let text = match setting.flag.effect {
-        Effect::Model | Effect::Draft | Effect::Projector => stand_in(text)?,
-        Effect::Adapters => each(text, |path| stand_in(path))?,
-        Effect::ScaledAdapters => each(text, |field| scaled(field, stand_in))?,
-        Effect::ControlVectors => each(text, |field| scaled(field, stand_in))?,
+        FlagClass::Model | FlagClass::Draft | FlagClass::Projector => stand_in(text)?,
+        FlagClass::Adapters => each(text, |path| stand_in(path))?,
+        FlagClass::ScaledAdapters => each(text, |field| scaled(field, stand_in))?,
+        FlagClass::ControlVectors => each(text, |field| scaled(field, stand_in))?,
         _ => return Ok(setting.clone()),
     };
     Ok(Setting {
-        value: Value::Text(text),
+        value: FlagValue::Text(text),
         ..setting.clone()
     })
 }
@@ -175,7 +175,7 @@ mod tests {
 
     use super::*;
 
-    fn given(line: &str, kind: Program, cards: usize) -> String {
+    fn given(line: &str, kind: ProgramKind, cards: usize) -> String {
         let argv: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
         let options = Options::from_argv(&argv).unwrap();
         let given = Given {
@@ -194,7 +194,7 @@ mod tests {
     fn what_listens_logs_or_starts_programs_is_left_out() {
         let line = "-m /a.gguf --port 8080 --host 0.0.0.0 --api-key k --log-file /x --tools all --warmup -c 4096 --verbose";
         assert_eq!(
-            given(line, Program::LlamaServer, 1),
+            given(line, ProgramKind::LlamaServer, 1),
             "--model /copy/a.gguf --ctx-size 4096 -dev CUDA0 -fit off --no-warmup -lv 4 --host /t/s.sock"
         );
     }
@@ -204,7 +204,7 @@ mod tests {
         let line = "-m /a.gguf -md /d.gguf --mmproj /p.gguf --lora /x.gguf,/y.gguf --lora-scaled /z.gguf:0.5 \
                     --control-vector /v.gguf";
         assert_eq!(
-            given(line, Program::LlamaServer, 2),
+            given(line, ProgramKind::LlamaServer, 2),
             "--model /copy/a.gguf --model-draft /copy/d.gguf --mmproj /copy/p.gguf --lora /copy/x.gguf,/copy/y.gguf \
              --lora-scaled /copy/z.gguf:0.5 --control-vector /copy/v.gguf -dev CUDA0,CUDA1 -fit off -lv 4 --host /t/s.sock"
         );
@@ -212,11 +212,11 @@ mod tests {
 
     #[test]
     fn what_the_user_says_of_cards_and_fit_stays() {
-        let said = given("-m /a.gguf -dev CUDA1 -fit on", Program::LlamaFitParams, 2);
+        let said = given("-m /a.gguf -dev CUDA1 -fit on", ProgramKind::LlamaFitParams, 2);
         assert_eq!(
             said,
             "--model /copy/a.gguf --device CUDA1 --fit on --fit-print on"
         );
-        assert!(given("-m /a.gguf", Program::LlamaServer, 0).contains("-dev none"));
+        assert!(given("-m /a.gguf", ProgramKind::LlamaServer, 0).contains("-dev none"));
     }
 }

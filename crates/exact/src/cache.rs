@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::{env, fs, io};
 
 use plimsoll_planner::exact::Transcript;
-use plimsoll_planner::{Engine, EngineKind};
+use plimsoll_planner::{EngineBuild, EngineKind};
 use serde::{Deserialize, Serialize};
 
 /// Format version of an entry; changes when the meaning of a field changes.
@@ -40,7 +40,7 @@ struct Entry {
 }
 
 impl Answer {
-    pub(super) fn new(engine: Option<Engine>, lines: Vec<String>) -> Self {
+    pub(super) fn new(engine: Option<EngineBuild>, lines: Vec<String>) -> Self {
         Self {
             kind: engine.map(|engine| engine.kind.name().to_owned()),
             build: engine.and_then(|engine| engine.build),
@@ -48,12 +48,12 @@ impl Answer {
         }
     }
 
-    pub(super) fn engine(&self) -> Option<Engine> {
+    pub(super) fn engine(&self) -> Option<EngineBuild> {
         let named = |kind: &EngineKind| self.kind.as_deref() == Some(kind.name());
         let kind = [EngineKind::LlamaCpp, EngineKind::IkLlamaCpp]
             .into_iter()
             .find(named)?;
-        Some(Engine {
+        Some(EngineBuild {
             kind,
             build: self.build,
         })
@@ -135,7 +135,7 @@ mod tests {
     use super::*;
 
     fn answer() -> Answer {
-        let engine = Engine {
+        let engine = EngineBuild {
             kind: EngineKind::LlamaCpp,
             build: Some(10_605),
         };

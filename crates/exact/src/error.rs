@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use plimsoll_flags::FlagError;
 use plimsoll_launch::engine::EngineError;
 use plimsoll_planner::PlanError;
-use plimsoll_planner::exact::{Refusal, RefusalKind};
+use plimsoll_planner::exact::{EngineRefusal, EngineRefusalKind};
 use plimsoll_probe::guard::Unreachable;
 use plimsoll_probe::headers::ReadModelError;
 use plimsoll_probe::library::FindLibraryError;
@@ -22,7 +22,7 @@ pub enum ExactError {
     FindBeside(PathBuf),
     #[error("the engine {} cannot be asked: {why}\nhint: name another with --exact=ENGINE", path.display())]
     Reach { path: PathBuf, why: Unreachable },
-    #[error("{0} has no --exact: only llama-server and llama-fit-params tell what they take")]
+    #[error("--exact does not work with {0}: only llama-server and llama-fit-params report their memory")]
     Program(&'static str),
     #[error(transparent)]
     Library(#[from] FindLibraryError),
@@ -41,7 +41,8 @@ pub enum ExactError {
     #[error("cannot start {}: {error}", path.display())]
     Start { path: PathBuf, error: io::Error },
     #[error(
-        "{} told nothing more for {seconds} s; its last line: {last}\nhint: leave --exact out for the closed forms",
+        "{} printed nothing for {seconds} s; its last line was: {last}\nhint: omit --exact to use the \
+            closed forms",
         path.display()
     )]
     Wait {
@@ -50,12 +51,12 @@ pub enum ExactError {
         last: String,
     },
     #[error(
-        "{program} was asked {runs} times, and not everything is known yet\nhint: ask for less at once, or leave --exact out for \
-         the closed forms"
+        "{program} was run {runs} times, and that was not enough\nhint: ask for fewer figures, or omit \
+            --exact to use the closed forms"
     )]
     Spent { program: String, runs: u32 },
     #[error(transparent)]
-    Refused(#[from] Refusal),
+    Refused(#[from] EngineRefusal),
     #[error(transparent)]
     Plan(#[from] PlanError),
 }
@@ -66,7 +67,10 @@ impl ExactError {
         match self {
             Self::Reach { .. } => true,
             Self::Refused(refusal) => {
-                matches!(refusal.kind, RefusalKind::NoBackend | RefusalKind::StaticRuntime)
+                matches!(
+                    refusal.kind,
+                    EngineRefusalKind::NoBackend | EngineRefusalKind::StaticRuntime
+                )
             }
             _ => false,
         }

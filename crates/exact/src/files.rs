@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 
 use plimsoll_model::Dialect;
 use plimsoll_probe::folder::OwnedFolder;
-use plimsoll_probe::headers::{Window, read_heads};
+use plimsoll_probe::headers::{HeaderWindow, read_heads};
 
 use super::ExactError;
 
@@ -60,7 +60,7 @@ struct ModelFiles {
 
 #[derive(Debug)]
 struct Head {
-    window: Window,
+    window: HeaderWindow,
     lean: Option<Vec<u8>>,
 }
 
@@ -134,7 +134,7 @@ impl ModelFiles {
     fn read(path: &str) -> Result<Self, ExactError> {
         let windows = read_heads(Path::new(path), Dialect::Ggml)?;
         let stamps = windows.iter().map(stamp).collect::<Result<Vec<_>, _>>()?;
-        let head = |window: Window| {
+        let head = |window: HeaderWindow| {
             Ok(Head {
                 lean: window.without_vocabulary()?,
                 window,
@@ -187,7 +187,7 @@ fn write(path: &Path, head: &[u8], length: u64) -> io::Result<()> {
 }
 
 /// Hashes the header twice with different salts: 128 bits make a collision between two models negligible.
-fn stamp(window: &Window) -> Result<String, ExactError> {
+fn stamp(window: &HeaderWindow) -> Result<String, ExactError> {
     let bytes = window.head()?;
     let hash = |salt: u64| {
         let mut hasher = DefaultHasher::new();

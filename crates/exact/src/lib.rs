@@ -34,11 +34,11 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use plimsoll_base::Card;
-use plimsoll_flags::{Options, Program};
+use plimsoll_flags::{Options, ProgramKind};
 use plimsoll_launch::engine;
 use plimsoll_launch::engine::EngineProgram;
-use plimsoll_planner::Engine;
-use plimsoll_planner::exact::{Refusal, Transcript};
+use plimsoll_planner::EngineBuild;
+use plimsoll_planner::exact::{EngineRefusal, Transcript};
 use plimsoll_probe::guard::unreachable;
 use plimsoll_probe::library;
 
@@ -52,7 +52,7 @@ use self::question::Question;
 #[derive(Debug)]
 pub struct Oracle {
     program: EngineProgram,
-    kind: Program,
+    kind: ProgramKind,
     phantom: PathBuf,
     cache: Option<Cache>,
     /// The header form of further questions.
@@ -61,9 +61,9 @@ pub struct Oracle {
     sockets: Cell<u32>,
     limit: Cell<Option<Limit>>,
     tally: Cell<Tally>,
-    engine: Cell<Option<Engine>>,
+    engine: Cell<Option<EngineBuild>>,
     files: RefCell<Files>,
-    said: RefCell<HashMap<String, Result<Transcript, Refusal>>>,
+    said: RefCell<HashMap<String, Result<Transcript, EngineRefusal>>>,
 }
 
 /// Bounds on further engine runs, in number and in time.
@@ -90,20 +90,20 @@ impl fmt::Display for Tally {
         }
         match self.kept {
             0 => Ok(()),
-            1 => f.write_str(", 1 answer was kept from before"),
-            kept => write!(f, ", {kept} answers were kept from before"),
+            1 => f.write_str(", 1 answer came from the cache"),
+            kept => write!(f, ", {kept} answers came from the cache"),
         }
     }
 }
 
 impl Oracle {
     /// Finds the engine: the named one, otherwise the `llama-server` that the launcher would start.
-    pub fn find(named: Option<&Path>, kind: Program, keeps: bool) -> Result<Self, ExactError> {
+    pub fn find(named: Option<&Path>, kind: ProgramKind, keeps: bool) -> Result<Self, ExactError> {
         let program = match kind {
-            Program::LlamaServer => engine::find(named)?,
-            Program::LlamaFitParams => fit_params(named)?,
-            Program::LlamaCli => return Err(ExactError::Program("llama-cli")),
-            Program::Library => return Err(ExactError::Program("a program on the C API")),
+            ProgramKind::LlamaServer => engine::find(named)?,
+            ProgramKind::LlamaFitParams => fit_params(named)?,
+            ProgramKind::LlamaCli => return Err(ExactError::Program("llama-cli")),
+            ProgramKind::Library => return Err(ExactError::Program("a program on the C API")),
         };
         // The stand-in is preloaded, and static or set-user-ID programs ignore LD_PRELOAD (ld.so(8)).
         if let Some(why) = unreachable(&program.path) {
@@ -147,7 +147,7 @@ impl Oracle {
 
     /// The engine's kind and build: from the cached answer if there is one, otherwise from `--version`.
     /// `None` where the engine does not identify itself.
-    pub fn engine(&self, asked: &Options, cards: &[Card]) -> Result<Option<Engine>, ExactError> {
+    pub fn engine(&self, asked: &Options, cards: &[Card]) -> Result<Option<EngineBuild>, ExactError> {
         let question = self.question(asked, cards, Form::Whole)?;
         // Identifying starts the engine once more, so a cached answer is used first.
         if !self.recall(&question.key) {

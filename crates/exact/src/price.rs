@@ -1,4 +1,4 @@
-//! Prices of a search, measured by an engine: [`Price`] over an [`Oracle`].
+//! Prices of a search, measured by an engine: [`CostModel`] over an [`Oracle`].
 //!
 //! DECISION: a price is always the engine's own figure. The closed forms, corrected by their error on the
 //! first question, only choose the starting point. Two runs are then mostly enough: one that fits, and the
@@ -11,7 +11,7 @@ use plimsoll_base::{Bytes, Card};
 use plimsoll_flags::Options;
 use plimsoll_planner::PlanRequest;
 use plimsoll_planner::exact::{Transcript, priced};
-use plimsoll_planner::fit::{Change, Formulas, Price, Priced, edited, slack_of};
+use plimsoll_planner::fit::{ClosedForms, CostModel, PlanPrice, RequestChange, edited, slack_of};
 
 use super::{ExactError, Oracle};
 
@@ -37,7 +37,7 @@ impl<'a> Asked<'a> {
     ) -> Result<Self, ExactError> {
         let name = oracle.name();
         let engine = priced(&request, said, &name)?;
-        let off = match Formulas(request).price(&[], request.cards) {
+        let off = match ClosedForms(request).price(&[], request.cards) {
             Ok(formulas) => peaks(&request, &engine)
                 .zip(peaks(&request, &formulas))
                 .map(|(engine, formulas)| engine - formulas)
@@ -60,7 +60,7 @@ impl<'a> Asked<'a> {
         self.failed.into_inner()
     }
 
-    fn edited(&self, changes: &[Change]) -> Result<Options, ExactError> {
+    fn edited(&self, changes: &[RequestChange]) -> Result<Options, ExactError> {
         Ok(edited(self.options, changes)?)
     }
 
@@ -70,10 +70,10 @@ impl<'a> Asked<'a> {
     }
 }
 
-impl Price for Asked<'_> {
+impl CostModel for Asked<'_> {
     type Error = ExactError;
 
-    fn price(&self, changes: &[Change], cards: &[Card]) -> Result<Priced, ExactError> {
+    fn price(&self, changes: &[RequestChange], cards: &[Card]) -> Result<PlanPrice, ExactError> {
         let options = self.edited(changes)?;
         let wish = options.wish(self.request.program)?;
         let request = PlanRequest {
@@ -96,7 +96,7 @@ impl Price for Asked<'_> {
         }
     }
 
-    fn foresee(&self, questions: &[Vec<Change>]) {
+    fn foresee(&self, questions: &[Vec<RequestChange>]) {
         // Changes that cannot be applied are skipped here: `price` reports them if the search gets to them.
         let options = questions.iter().filter_map(|changes| self.edited(changes).ok());
         let options: Vec<Options> = options.collect();
@@ -105,8 +105,10 @@ impl Price for Asked<'_> {
         }
     }
 
-    fn estimate(&self, changes: &[Change]) -> Option<i64> {
-        let priced = Formulas(self.request).price(changes, self.request.cards).ok()?;
+    fn estimate(&self, changes: &[RequestChange]) -> Option<i64> {
+        let priced = ClosedForms(self.request)
+            .price(changes, self.request.cards)
+            .ok()?;
         let peaks = peaks(&self.request, &priced).zip(&self.off);
         let peaks =
             peaks.map(|(peak, off)| Bytes::new(u64::try_from(peak.saturating_add(*off)).unwrap_or(0)));
@@ -118,7 +120,7 @@ impl Price for Asked<'_> {
     }
 }
 
-fn peaks(request: &PlanRequest<'_>, priced: &Priced) -> impl Iterator<Item = i64> {
+fn peaks(request: &PlanRequest<'_>, priced: &PlanPrice) -> impl Iterator<Item = i64> {
     let peak = |card| i64::try_from(priced.peak(card).get()).unwrap_or(i64::MAX);
     (0..request.cards.len()).map(peak)
 }

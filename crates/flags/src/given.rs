@@ -1,8 +1,8 @@
-//! The value of a setting, read as `common/arg.cpp @ b10605` reads it.
+//! Parsers of flag values, which read a value as `common/arg.cpp @ b10605` does.
 //!
-//! Numbers are taken as `std::stoi` takes them, which stops at the first character that is no digit: `-c 8k`
-//! is a context of 8. We plan for what the engine will do, so we do the same, and [`Options::remarks`] says
-//! so. There are no suffixes.
+//! Numbers are read like `std::stoi`, which stops at the first character that is not a digit: `-c 8k` is a
+//! context of 8. Plans must match the engine, so this module does the same, and [`Options::remarks`] warns
+//! about it. There are no size suffixes.
 //!
 //! [`Options::remarks`]: crate::Options::remarks
 
@@ -10,8 +10,8 @@ use plimsoll_base::Bytes;
 use plimsoll_model::{Pooling, TensorType, types};
 
 use crate::failure::{FlagError, FlagProblem, quoted};
-use crate::origin::Origin;
-use crate::value::{Value, truth};
+use crate::origin::FlagOrigin;
+use crate::value::{FlagValue, truth};
 use crate::wish::{BufferOverride, FlashAttention, GpuLayers, Parallel, SplitMode};
 
 /// `kv_cache_types`.
@@ -30,19 +30,19 @@ const CACHE_TYPES: [TensorType; 9] = [
 /// `llama_max_devices`.
 const MOST_DEVICES: usize = 16;
 
-/// A flag's value, and the names for an error about it.
+/// A flag's value, with the names needed for an error message.
 #[derive(Debug)]
-pub struct Given<'a> {
+pub struct GivenFlag<'a> {
     pub(crate) flag: &'static str,
-    pub(crate) value: &'a Value,
-    pub(crate) origin: &'a Origin,
+    pub(crate) value: &'a FlagValue,
+    pub(crate) origin: &'a FlagOrigin,
 }
 
-impl Given<'_> {
+impl GivenFlag<'_> {
     fn error(&self, expected: &'static str) -> FlagError {
         let value = match self.value {
-            Value::Text(text) | Value::Pair(text, _) => quoted(text),
-            Value::Bare | Value::Switch(_) => String::new(),
+            FlagValue::Text(text) | FlagValue::Pair(text, _) => quoted(text),
+            FlagValue::Bare | FlagValue::Switch(_) => String::new(),
         };
         FlagError {
             origin: self.origin.clone(),
@@ -55,13 +55,13 @@ impl Given<'_> {
     }
 
     pub(crate) fn on(&self) -> bool {
-        *self.value != Value::Switch(false)
+        *self.value != FlagValue::Switch(false)
     }
 
     pub(crate) fn text(&self) -> Result<String, FlagError> {
         match self.value {
-            Value::Text(text) => Ok(text.clone()),
-            Value::Bare | Value::Switch(_) | Value::Pair(..) => Err(self.error("a value")),
+            FlagValue::Text(text) => Ok(text.clone()),
+            FlagValue::Bare | FlagValue::Switch(_) | FlagValue::Pair(..) => Err(self.error("a value")),
         }
     }
 
@@ -97,7 +97,7 @@ impl Given<'_> {
     }
 
     pub(crate) fn flash_attention(&self) -> Result<FlashAttention, FlagError> {
-        if *self.value == Value::Bare {
+        if *self.value == FlagValue::Bare {
             return Ok(FlashAttention::On);
         }
         let text = self.text()?;
@@ -138,7 +138,8 @@ impl Given<'_> {
         }
     }
 
-    /// Separated by runs of `,` and `/`, as the regex there does; nothing may stand before the first.
+    /// Numbers separated by runs of `,` and `/`, as in llama.cpp's regular expression; no separator may
+    /// precede the first.
     pub(crate) fn proportions(&self) -> Result<Vec<f32>, FlagError> {
         let text = self.text()?;
         // The regex of llama.cpp ignores separators at the end, but not before the first field.

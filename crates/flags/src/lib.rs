@@ -1,7 +1,8 @@
-//! llama-server's command-line flags: the table, the options as written, and the model parameters that they
-//! set.
+//! llama-server's command-line flags: the table of flags, the options as written, and the parameters that
+//! they set.
 //!
-//! The flags are data ([`table`]). [`Options`] keeps what was typed; [`Wish`] is its meaning for memory.
+//! The flags are data ([`table`]). [`Options`] stores the flags as typed; [`ModelParams`] has the parameters
+//! that memory depends on.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods, clippy::disallowed_types))]
 
@@ -16,10 +17,10 @@ mod warning;
 mod wish;
 
 pub use failure::{FlagError, FlagProblem, quoted};
-pub use given::Given;
+pub use given::GivenFlag;
 pub use options::{Options, Setting};
-pub use origin::Origin;
-pub use program::Program;
-pub use value::{Value, truth};
+pub use origin::FlagOrigin;
+pub use program::ProgramKind;
+pub use value::{FlagValue, truth};
 pub use warning::Warning;
-pub use wish::{BufferOverride, FlashAttention, GpuLayers, Parallel, SplitMode, Wish};
+pub use wish::{BufferOverride, FlashAttention, GpuLayers, ModelParams, Parallel, SplitMode};

@@ -1,13 +1,14 @@
-//! Places of settings, which every error and warning names.
+//! Place of a setting (file and line, argument, or variable), which every error and warning names.
 
 use std::fmt;
 use std::sync::Arc;
 
-/// The place a setting came from.
+/// Place of a setting.
 ///
-/// Settings and entries compare without it: adding a line at the top of a file changes no model below.
+/// Settings and entries are compared without it, so that a line added at the top of a file changes no model
+/// below it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Origin {
+pub enum FlagOrigin {
     /// A line of a file, from 1; 0 is the file as a whole.
     File { name: Arc<str>, line: u32 },
     /// An argument of a command line, counted from 1 as the shell counts `$1`.
@@ -16,7 +17,7 @@ pub enum Origin {
     Environment(Arc<str>),
 }
 
-impl Origin {
+impl FlagOrigin {
     pub fn file(name: &Arc<str>, line: u32) -> Self {
         Self::File {
             name: Arc::clone(name),
@@ -33,7 +34,7 @@ impl Origin {
     }
 }
 
-impl fmt::Display for Origin {
+impl fmt::Display for FlagOrigin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             // Line 0 is the file as a whole: an unreadable text has no line.

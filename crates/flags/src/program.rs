@@ -1,8 +1,8 @@
-//! Programs of an engine: their defaults differ, and so does the memory they reserve.
+//! Programs of an engine, such as llama-server and llama-cli, whose defaults and memory differ.
 
-/// The program of the engine that runs.
+/// Program of an engine, such as llama-server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Program {
+pub enum ProgramKind {
     #[default]
     LlamaServer,
     LlamaFitParams,
@@ -11,7 +11,7 @@ pub enum Program {
     Library,
 }
 
-impl Program {
+impl ProgramKind {
     /// Reads a program's name, with or without a path.
     pub fn from_name(name: &str) -> Option<Self> {
         match name.rsplit('/').next().unwrap_or(name) {

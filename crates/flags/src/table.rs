@@ -1,28 +1,31 @@
-//! Table of llama-server's flags: one row for a flag, with every spelling, its variable, and its setter.
+//! Table of llama-server's flags: one row for each flag, with all its spellings, its environment variable,
+//! and its setter.
 //!
 //! The rows mirror `common/arg.cpp: common_params_parser_init @ b10605` for the server, in its order, plus
-//! what older builds and ik_llama.cpp knew. Parsing, writing, the preset INI and the memory plan all read
-//! this one table, so a flag is known everywhere or nowhere.
+//! flags of older builds and of ik_llama.cpp. Parsing, writing, the preset INI and the memory plan all use
+//! this one table.
 //!
-//! To add a flag, write a row in `table/rows.rs`. If memory depends on it, give the row a setter, and add the
-//! field that it sets with its default to [`Wish`]. A test sets every row with a setter and expects a change.
+//! To add a flag, write a line in `table/flags.txt`. If memory depends on it, write a setter in
+//! `table/setters.rs`, and add the field that it sets with its default to [`ModelParams`]. A test sets every flag
+//! with a setter and expects a change.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
 use super::failure::FlagError;
-use super::given::Given;
-use super::value::Value;
-use super::wish::Wish;
+use super::given::GivenFlag;
+use super::value::FlagValue;
+use super::wish::ModelParams;
 
-mod builder;
-mod rows;
+mod setters;
 
-pub use rows::FLAGS;
+/// Every flag known, in llama.cpp's order.
+pub static FLAGS: LazyLock<Vec<Flag>> =
+    LazyLock::new(|| include_str!("table/flags.txt").lines().filter_map(row).collect());
 
 /// Arguments that follow a flag on the command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Takes {
+pub enum FlagArity {
     Nothing,
     /// Nothing, but there is a negative spelling too.
     Switch,
@@ -34,9 +37,9 @@ pub enum Takes {
     TwoValues,
 }
 
-/// The class of a flag, for code that treats some flags apart.
+/// Class of a flag, for code that treats some flags specially.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Effect {
+pub enum FlagClass {
     None,
     Model,
     /// A model that is fetched first: a repository or an address.
@@ -61,14 +64,14 @@ pub enum Effect {
 }
 
 /// Writes a flag's value into the parameters that it sets.
-pub type Setter = fn(&mut Wish, &Given<'_>) -> Result<(), FlagError>;
+pub type Setter = fn(&mut ModelParams, &GivenFlag<'_>) -> Result<(), FlagError>;
 
 /// Engines that accept a flag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Known {
+pub enum KnownFlag {
     /// llama-server b10605.
     Today,
-    /// Older llama-servers; what to write instead today.
+    /// Older llama-servers; the text names today's replacement.
     Before(&'static str),
     /// ik_llama.cpp's llama-server.
     Ik,
@@ -76,18 +79,20 @@ pub enum Known {
     Preset,
 }
 
-/// One row: a flag with all its spellings.
+/// One row of the table: a flag with all its spellings.
 #[derive(Debug)]
 pub struct Flag {
     /// In llama.cpp's order; the last is the one to write, the first sorts.
-    pub names: &'static [&'static str],
-    pub negations: &'static [&'static str],
+    pub names: Vec<&'static str>,
+    pub negations: Vec<&'static str>,
     pub env: Option<&'static str>,
-    pub takes: Takes,
-    pub effect: Effect,
+    pub takes: FlagArity,
+    pub effect: FlagClass,
     /// `None` for a flag on which no memory depends.
     pub setter: Option<Setter>,
-    pub known: Known,
+    /// The flags that a bundle sets, as on a command line.
+    pub stands_for: Option<&'static str>,
+    pub known: KnownFlag,
 }
 
 /// Rows are equal if they are the same row.
@@ -100,20 +105,20 @@ impl PartialEq for Flag {
 
 impl Flag {
     /// The spelling to write for a value.
-    pub fn spelling(&self, value: &Value) -> Option<&'static str> {
+    pub fn spelling(&self, value: &FlagValue) -> Option<&'static str> {
         let names = match value {
-            Value::Switch(false) => self.negations,
-            _ => self.names,
+            FlagValue::Switch(false) => &self.negations,
+            _ => &self.names,
         };
         names.last().copied()
     }
 
-    /// The spelling by which people know it.
+    /// The best-known spelling.
     pub fn name(&self) -> &'static str {
         self.names.last().copied().unwrap_or_default()
     }
 
-    /// The variable that says no, which llama.cpp derives from the one that says yes.
+    /// The variable that switches the flag off; llama.cpp derives its name from the one that switches it on.
     pub fn negative_env(&self) -> Option<String> {
         let env = self.env.filter(|_| !self.negations.is_empty())?;
         // `common_arg::get_value_from_env` derives the name in the same way.
@@ -121,9 +126,77 @@ impl Flag {
     }
 }
 
+/// Reads a line of `flags.txt`; `None` for a comment. A test holds that every other line is a row.
+fn row(line: &'static str) -> Option<Flag> {
+    let (line, known) = match line.split_once(" -- ") {
+        Some((line, instead)) => (line, KnownFlag::Before(instead)),
+        None => (line, KnownFlag::Today),
+    };
+    let (line, stands_for) = match line.split_once(" = ") {
+        Some((line, flags)) => (line, Some(flags)),
+        None => (line, None),
+    };
+    let mut words = line.split_whitespace();
+    let takes = match words.next()? {
+        "bare" => FlagArity::Nothing,
+        "switch" => FlagArity::Switch,
+        "value" => FlagArity::Value,
+        "optional" => FlagArity::OptionalValue,
+        "number" => FlagArity::Number,
+        "two" => FlagArity::TwoValues,
+        _ => return None,
+    };
+    let mut flag = Flag {
+        names: Vec::new(),
+        negations: Vec::new(),
+        env: None,
+        takes,
+        // Most flags concern sampling, logging or threads; a row states only what differs.
+        effect: FlagClass::None,
+        setter: None,
+        stands_for,
+        known,
+    };
+    for word in words {
+        match word.split_at(1) {
+            ("!", name) => flag.negations.push(name),
+            ("$", name) => flag.env = Some(name),
+            ("@", "ik") => flag.known = KnownFlag::Ik,
+            ("@", "preset") => flag.known = KnownFlag::Preset,
+            ("@", name) => flag.effect = EFFECTS.iter().find(|(known, _)| *known == name)?.1,
+            _ => flag.names.push(word),
+        }
+    }
+    let name = flag.name();
+    let setter = setters::SETTERS.iter().find(|(known, _)| *known == name);
+    flag.setter = setter.map(|(_, setter)| *setter);
+    Some(flag)
+}
+
+/// Words of `flags.txt` for the classes of flags.
+const EFFECTS: [(&str, FlagClass); 17] = [
+    ("model", FlagClass::Model),
+    ("remote", FlagClass::Remote),
+    ("projector", FlagClass::Projector),
+    ("adapters", FlagClass::Adapters),
+    ("scaled-adapters", FlagClass::ScaledAdapters),
+    ("control-vectors", FlagClass::ControlVectors),
+    ("devices", FlagClass::Devices),
+    ("main-gpu", FlagClass::MainGpu),
+    ("overrides", FlagClass::Overrides),
+    ("fit", FlagClass::Fit),
+    ("draft", FlagClass::Draft),
+    ("draft-devices", FlagClass::DraftDevices),
+    ("draft-overrides", FlagClass::DraftOverrides),
+    ("draft-remote", FlagClass::DraftRemote),
+    ("speculation", FlagClass::Speculation),
+    ("bundle", FlagClass::Bundle),
+    ("router", FlagClass::Router),
+];
+
 /// A spelling found in the table.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Found {
+pub struct FoundFlag {
     pub flag: &'static Flag,
     /// The spelling as the table has it.
     pub spelling: &'static str,
@@ -132,7 +205,7 @@ pub struct Found {
 }
 
 /// Looks an argument up. As llama.cpp does, `_` counts as `-` in a long flag.
-pub fn by_argument(argument: &str) -> Option<Found> {
+pub fn by_argument(argument: &str) -> Option<FoundFlag> {
     // `common_params_parse_ex @ b10605` replaces underscores in long flags only.
     if argument.starts_with("--") && argument.contains('_') {
         return ARGUMENTS.get(argument.replace('_', "-").as_str()).copied();
@@ -142,13 +215,13 @@ pub fn by_argument(argument: &str) -> Option<Found> {
 
 /// Looks a key of a preset INI up: a spelling without its dashes, or a variable
 /// (`common/preset.cpp: get_map_key_opt`).
-pub fn by_key(key: &str) -> Option<Found> {
+pub fn by_key(key: &str) -> Option<FoundFlag> {
     KEYS.get(key).copied()
 }
 
-fn spellings(flag: &'static Flag) -> impl Iterator<Item = Found> {
+fn spellings(flag: &'static Flag) -> impl Iterator<Item = FoundFlag> {
     let found = move |negative| {
-        move |&spelling: &&'static str| Found {
+        move |&spelling: &&'static str| FoundFlag {
             flag,
             spelling,
             negative,
@@ -160,24 +233,24 @@ fn spellings(flag: &'static Flag) -> impl Iterator<Item = Found> {
         .chain(flag.negations.iter().map(found(true)))
 }
 
-static ARGUMENTS: LazyLock<HashMap<&'static str, Found>> = LazyLock::new(|| {
+static ARGUMENTS: LazyLock<HashMap<&'static str, FoundFlag>> = LazyLock::new(|| {
     // Preset keys are no flags: llama-server refuses them on a command line.
-    let on_a_line = FLAGS.iter().filter(|flag| flag.known != Known::Preset);
+    let on_a_line = FLAGS.iter().filter(|flag| flag.known != KnownFlag::Preset);
     on_a_line
         .flat_map(spellings)
         .map(|found| (found.spelling, found))
         .collect()
 });
 
-static KEYS: LazyLock<HashMap<String, Found>> = LazyLock::new(|| {
+static KEYS: LazyLock<HashMap<String, FoundFlag>> = LazyLock::new(|| {
     let mut keys = HashMap::new();
-    for flag in FLAGS {
+    for flag in FLAGS.iter() {
         let variables = flag.env.map(str::to_owned).into_iter().chain(flag.negative_env());
         for variable in variables {
             // The negative variable is a key too, but llama.cpp reads its value as if it were the positive
             // one.
             let spelling = flag.env.unwrap_or_default();
-            let found = Found {
+            let found = FoundFlag {
                 flag,
                 spelling,
                 negative: false,
@@ -196,7 +269,7 @@ pub fn nearest(argument: &str) -> Option<&'static str> {
     let typed = argument.trim_start_matches('-');
     let all = FLAGS
         .iter()
-        .filter(|flag| flag.known == Known::Today)
+        .filter(|flag| flag.known == KnownFlag::Today)
         .flat_map(spellings);
     all.filter(|found| long == found.spelling.starts_with("--"))
         .filter_map(|found| {
@@ -244,7 +317,8 @@ mod tests {
         let ours: BTreeSet<String> = FLAGS
             .iter()
             .filter(|flag| {
-                matches!(flag.known, Known::Today | Known::Preset) || NAMES.contains(&flag.names.join(" "))
+                matches!(flag.known, KnownFlag::Today | KnownFlag::Preset)
+                    || NAMES.contains(&flag.names.join(" "))
             })
             .map(|flag| {
                 let spellings = spellings(flag).map(|found| found.spelling);
@@ -253,6 +327,16 @@ mod tests {
             .collect();
         let theirs: BTreeSet<String> = NAMES.lines().map(str::to_owned).collect();
         assert_eq!(ours, theirs);
+    }
+
+    #[test]
+    fn every_line_is_a_row_and_every_setter_has_one() {
+        let lines = include_str!("table/flags.txt").lines();
+        let lines = lines.filter(|line| !line.is_empty() && !line.starts_with('#'));
+        assert_eq!(FLAGS.len(), lines.count());
+        for (name, _) in setters::SETTERS {
+            assert!(FLAGS.iter().any(|flag| flag.name() == *name), "{name}");
+        }
     }
 
     #[test]
@@ -266,9 +350,9 @@ mod tests {
 
     #[test]
     fn only_a_switch_has_a_negative_spelling() {
-        for flag in FLAGS {
+        for flag in FLAGS.iter() {
             assert_eq!(
-                flag.takes == Takes::Switch,
+                flag.takes == FlagArity::Switch,
                 !flag.negations.is_empty(),
                 "{}",
                 flag.name()
@@ -291,7 +375,7 @@ mod tests {
         assert!(by_key("no-mmap").unwrap().negative);
         assert!(by_key("LLAMA_ARG_NO_MMAP").is_some());
         assert!(by_key("ctx_size").is_none());
-        assert_eq!(by_key("load-on-startup").unwrap().flag.known, Known::Preset);
+        assert_eq!(by_key("load-on-startup").unwrap().flag.known, KnownFlag::Preset);
     }
 
     #[test]

@@ -1,8 +1,8 @@
-//! Values of flags as written, and llama.cpp's words for on and off.
+//! Values of llama-server's flags as written, and llama.cpp's words for on and off.
 
-/// The value that a flag was given.
+/// Value given for a flag.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Value {
+pub enum FlagValue {
     /// Nothing: the flag alone.
     Bare,
     /// One of an on-off pair: `--mmap` or `--no-mmap`.

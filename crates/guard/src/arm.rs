@@ -1,28 +1,30 @@
-//! Arming: when guard begins to act, and that it never does in a forked child.
+//! Arming: the moment from which guard (this library) acts in a process, and the rule that it never acts in a
+//! forked child.
 //!
-//! Guard acts after the first successful `cuInit` of a process with `PLIMSOLL_GUARD`. The flag that every
-//! hook reads lies in a page that the kernel empties in a forked child (MADV_WIPEONFORK), so the test costs
-//! two loads and no system call, and a child can never work on locks and counts of its parent. On kernels
-//! without it (before 4.14) the process number is compared.
+//! Guard acts after the first successful `cuInit` of a process with `PLIMSOLL_GUARD` set. Every hook reads a
+//! flag in a memory page that the kernel empties in a forked child (MADV_WIPEONFORK). So the test takes two
+//! loads and no system call, and a child never works on its parent's locks and counts. On kernels before
+//! 4.14, which lack this, the process number is compared instead.
 //!
-//! DECISION: guard arms itself once; if something is not as expected it reports that and never acts. Of
-//! several threads in their first `cuInit` one arms guard and the others wait for it, so that no allocation
-//! goes uncounted. They wait for a second at most: a thread may be in `cuInit` while it holds the loader's
-//! lock, which arming needs.
+//! DECISION: guard arms itself once. If something is not as expected, guard reports it and stays inactive. If
+//! several threads make their first `cuInit` call, one arms guard and the others wait for it, so that no
+//! allocation goes uncounted. They wait for at most a second, because a thread may call `cuInit` while it
+//! holds the loader's lock, which arming needs.
 
 use core::ptr::null_mut;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32};
+use core::time::Duration;
 
 use plimsoll_wire::page::PageState;
 
 use crate::say::{remember_stderr, say};
 use crate::state::{ledger, page};
-use crate::{process, settings, trace};
+use crate::{clock, process, settings, trace};
 
 mod cards;
 
-/// The flag in the page that a fork empties.
+/// The flag in a memory page that a fork empties.
 #[derive(Debug)]
 struct ArmedFlag {
     armed: AtomicBool,
@@ -81,16 +83,12 @@ pub(crate) fn initialised() {
 #[cold]
 fn wait_for_worker() {
     const PAUSES: u32 = 10_000;
-    static PAUSE: libc::timespec = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 100_000,
-    };
+    const PAUSE: Duration = Duration::from_micros(100);
     for _ in 0..PAUSES {
         if STAGE.load(Acquire) == DONE {
             return;
         }
-        // SAFETY: a time to sleep; a signal may end it sooner, and then the loop looks again.
-        unsafe { libc::nanosleep(&raw const PAUSE, null_mut()) };
+        clock::sleep(PAUSE);
     }
 }
 
@@ -101,13 +99,8 @@ fn begin() {
     remember_stderr();
     trace::open();
     if raise() {
-        page().state.store(code(PageState::Armed), Release);
+        page().state.store(PageState::Armed.code(), Release);
     }
-}
-
-#[allow(clippy::as_conversions, reason = "the code that the enum declares")]
-const fn code(state: PageState) -> u32 {
-    state as u32
 }
 
 fn raise() -> bool {

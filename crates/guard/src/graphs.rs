@@ -1,10 +1,11 @@
-//! Beginning and end of captures and graphs, as the pools that guard serves have to know them.
+//! Begin and end of stream captures and CUDA graphs, reported to ggml's pools that guard (this library)
+//! serves.
 //!
-//! DECISION: pools learn of a capture before it begins, and guard's own waits end first; so that no pool
-//! gives memory back and nothing is waited for between the driver's begin and end. What lives on in which
-//! graph is kept in [`crate::state::captures`].
+//! DECISION: the pools are notified before a capture begins, and guard's own waits end first. So between the
+//! driver's begin and end of a capture, no pool releases memory and guard waits for nothing.
+//! [`crate::state::captures`] records which graphs contain which captures.
 
-use plimsoll_pool::Graph;
+use plimsoll_pool::CapturedGraph;
 
 use crate::driver_guard;
 use crate::ggml::pools;
@@ -13,8 +14,8 @@ use crate::trace;
 
 /// Announces a capture on this stream. When this returns, no pool is giving anything back and nothing is
 /// waited for.
-pub(crate) fn begin(stream: usize) -> Graph {
-    let graph = Graph(trace::number());
+pub(crate) fn begin(stream: usize) -> CapturedGraph {
+    let graph = CapturedGraph(trace::number());
     captures::begin(stream, graph);
     pools::each(|pool| pool.capture_begin(graph));
     driver_guard::let_waits_end();
@@ -22,7 +23,7 @@ pub(crate) fn begin(stream: usize) -> Graph {
 }
 
 /// Ends the capture on this stream, with the graph that came of it or without one.
-pub(crate) fn end(stream: usize, made: Option<GraphHandle>) -> Option<Graph> {
+pub(crate) fn end(stream: usize, made: Option<GraphHandle>) -> Option<CapturedGraph> {
     let graph = captures::end(stream, made)?;
     pools::each(|pool| pool.capture_end(graph, made.is_some()));
     // Pools whose objects ended during the capture could not be given back then.
@@ -32,7 +33,7 @@ pub(crate) fn end(stream: usize, made: Option<GraphHandle>) -> Option<Graph> {
     Some(graph)
 }
 
-/// `to` does now what `from` does, and nothing else.
+/// Records that the graph `to` now does the work of `from` and nothing else.
 pub(crate) fn replace(from: GraphHandle, to: GraphHandle) {
     unpin(&captures::replace(from, to));
 }
@@ -42,7 +43,7 @@ pub(crate) fn destroyed(handle: GraphHandle) {
     unpin(&captures::forget(handle));
 }
 
-fn unpin(gone: &[Graph]) {
+fn unpin(gone: &[CapturedGraph]) {
     for graph in gone {
         pools::each(|pool| pool.graph_destroyed(*graph));
     }

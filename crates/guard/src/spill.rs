@@ -1,11 +1,11 @@
-//! Spilling: allocations whose first part lies on the card and whose rest lies in host memory.
+//! Spilled allocations: the first part is on the card, the rest in host memory.
 //!
-//! DECISION: only the part that does not fit is spilled, not the whole request: one range of addresses, of
-//! which the card reads the tail over the bus. [`crate::policy::room`] decides which requests are split. A
-//! small request costs a granule of host memory and is touched often, so large ones leave some room on the
-//! card for small ones. When that room is used up, a small request is spilled too: a program that is refused
-//! four bytes would end. The kind of host memory is chosen for each card by
-//! [`crate::policy::placement`] and tried out by [`probe`].
+//! DECISION: only the part that does not fit is spilled, not the whole request. The result is one range of
+//! addresses whose tail the card reads over the bus. [`crate::policy::room`] decides which requests are
+//! split. A small request would take a whole granule of host memory and is accessed often, so large requests
+//! leave some room on the card for small ones. When that room is used up, small requests are spilled too,
+//! because a program that is refused four bytes would end. [`crate::policy::placement`] chooses the kind of
+//! host memory for each card, and [`probe`] tests it.
 
 pub(crate) mod copy_border;
 mod make;
@@ -27,7 +27,7 @@ pub(crate) use whole::ManagedAdvice;
 use crate::account::{overflow, spilled};
 use crate::driver::{AllocationHandle, CuResult, DeviceOrdinal, DevicePointer, OUT_OF_MEMORY};
 use crate::driver_guard;
-use crate::policy::placement::Crossing;
+use crate::policy::placement::BorderCopies;
 use crate::say::say_some;
 use crate::state::ranges::{self, SpillPlace, SpillRange};
 use crate::state::{CardIndex, card};
@@ -87,13 +87,7 @@ pub(crate) fn memory(index: CardIndex, size: u64) -> Result<AllocationHandle, Cu
         if let Some(handle) = handle {
             card(index).raise_peaks();
             probe_results::say(index, place);
-            trace::emit(
-                TraceKind::Spill,
-                TraceEvent {
-                    size,
-                    ..TraceEvent::on(index)
-                },
-            );
+            TraceEvent::on(index).of(0, size).emit(TraceKind::Spill);
             return Ok(handle);
         }
     }
@@ -112,7 +106,7 @@ pub(crate) fn managed(index: CardIndex, size: u64, advice: ManagedAdvice) -> Res
     ))
 }
 
-/// Failure of one place.
+/// Failure to use one kind of host memory.
 enum SpillError {
     /// More bytes would be in host memory than may be.
     Limit,
@@ -125,8 +119,8 @@ fn behind_device_memory(index: CardIndex, size: u64, place: SpillPlace) -> Resul
     let head = overflow::room(index).head(size, granule);
     match probe_results::crossing(index, place, head > 0) {
         None => return Err(SpillError::Place),
-        Some(Crossing::Split) => copy_border::must_not_be_crossed(),
-        Some(Crossing::Whole | Crossing::Untried) => {}
+        Some(BorderCopies::Split) => copy_border::must_not_be_crossed(),
+        Some(BorderCopies::Whole | BorderCopies::Untried) => {}
     }
     let wanted = WantedRange {
         card: index,
@@ -188,22 +182,12 @@ pub(crate) fn host_advice(index: CardIndex) -> ManagedAdvice {
 /// Enters a range that is complete, and returns its address.
 fn hand_out(index: CardIndex, range: SpillRange) -> DevicePointer {
     let (base, spilled) = (range.base, range.spilled());
-    let event = TraceEvent {
-        id: range.id,
-        size: range.asked,
-        ..TraceEvent::on(index)
-    };
-    trace::emit(TraceKind::Alloc, event);
+    let event = TraceEvent::on(index).of(range.id, range.asked);
+    event.emit(TraceKind::Alloc);
     if spilled > 0 {
-        trace::emit(
-            TraceKind::Spill,
-            TraceEvent {
-                size: spilled,
-                ..event
-            },
-        );
+        event.of(range.id, spilled).emit(TraceKind::Spill);
         say_some!(
-            "card {}: {} overflow: {} of it on the card, {} in {}",
+            "card {}: {} overflowed: {} of it is on the card, {} in {}",
             index.number(),
             ByteSize(range.asked),
             ByteSize(range.head),

@@ -1,18 +1,18 @@
-//! Allocatable memory: the size that a driver's request can get now, the size after reclaim, and the limit
-//! that decides.
+//! Allocatable host memory: the size that a driver's request can get now, the size after reclaim, and the
+//! limit that applies.
 //!
-//! DECISION: two numbers. `now` is the size of a driver's request that succeeds without any reclaim;
-//! `attainable` is the size after all clean file pages are dropped. Reclaim can gain the difference and no
-//! more. A driver that lets the kernel reclaim is limited by MemAvailable, one that gives up early by
-//! MemFree. Pages of the contiguous pool count for neither.
+//! DECISION: there are two numbers. `now` is the size of a driver's request that succeeds without any
+//! reclaim. `attainable` is the size after all clean file pages are dropped; reclaim can gain at most the
+//! difference. A driver that lets the kernel reclaim is limited by MemAvailable, one that gives up early by
+//! MemFree. Pages of the contiguous pool (CMA) count for neither.
 
 use plimsoll_base::{Bytes, Reason};
 
-use super::{Chip, Driver, Release, Snapshot};
+use super::{Chip, Driver, HostSnapshot, Release};
 
-/// The memory that a driver's request is served from.
+/// The kernel figure that limits a driver's request: free or available memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Gate {
+pub enum AllowanceGate {
     /// Free memory only: page cache counts as used.
     Free,
     /// Available memory: the kernel reclaims page cache for the request.
@@ -21,7 +21,7 @@ pub enum Gate {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Allowance {
-    pub gate: Gate,
+    pub gate: AllowanceGate,
     pub now: Bytes,
     /// At least `now`.
     pub attainable: Bytes,
@@ -29,8 +29,8 @@ pub struct Allowance {
     pub reason: Reason,
 }
 
-/// One limit.
-struct Bound {
+/// One limit on allocatable memory, with its reason.
+struct AllowanceBound {
     bytes: Bytes,
     /// Dropping page cache raises it.
     moves: bool,
@@ -38,14 +38,26 @@ struct Bound {
     reason: Reason,
 }
 
+impl AllowanceBound {
+    /// A limit that dropping page cache does not raise.
+    fn fixed(bytes: Bytes, name: impl Into<String>, code: &'static str, text: String) -> Self {
+        Self {
+            bytes,
+            moves: false,
+            name: name.into(),
+            reason: Reason::new(code, text).fact("bytes", bytes),
+        }
+    }
+}
+
 /// Computes the allocatable memory for `gate`, or for the gate of the machine's driver; `None` where
 /// `/proc/meminfo` lacks the figures.
-pub fn allowance(snapshot: &Snapshot, gate: Option<Gate>) -> Option<Allowance> {
+pub fn allowance(snapshot: &HostSnapshot, gate: Option<AllowanceGate>) -> Option<Allowance> {
     let (known, why) = usual_gate(snapshot);
     let gate = gate.unwrap_or(known);
     let available = available(snapshot)?;
     let mut bounds = vec![available];
-    if gate == Gate::Free {
+    if gate == AllowanceGate::Free {
         bounds.push(free(snapshot)?);
     }
     // debugfs, so only for root; NvMap's figure includes its own caps.
@@ -62,7 +74,10 @@ pub fn allowance(snapshot: &Snapshot, gate: Option<Gate>) -> Option<Allowance> {
         .min();
     // Limits that reclaim does not raise bound the result; a stale figure must not put it below `now`.
     let attainable = attainable.unwrap_or(now).max(now);
-    let said = format!("{now} may be asked for now: {} decides", bounds.first()?.name);
+    let said = format!(
+        "{now} can be allocated now; the limit is {}",
+        bounds.first()?.name
+    );
     let mut reason = Reason::new("allowance", said)
         .fact("now", now)
         .fact("attainable", attainable)
@@ -81,48 +96,48 @@ pub fn allowance(snapshot: &Snapshot, gate: Option<Gate>) -> Option<Allowance> {
 }
 
 /// The gate of this machine's driver, and the evidence for it.
-fn usual_gate(snapshot: &Snapshot) -> (Gate, Reason) {
+fn usual_gate(snapshot: &HostSnapshot) -> (AllowanceGate, Reason) {
     let (gate, text) = match (snapshot.driver(), snapshot.release) {
         (None, _) => (
-            Gate::Available,
+            AllowanceGate::Available,
             "no card here shares the host's memory, and an ordinary request lets the kernel drop page cache"
                 .to_owned(),
         ),
         (Some(Driver::NvidiaUnified), _) => (
-            Gate::Free,
+            AllowanceGate::Free,
             format!(
-                "nvidia.ko on {} counts page cache as used: cudaMemGetInfo says MemFree",
+                "nvidia.ko on {} counts page cache as used: cudaMemGetInfo returns MemFree",
                 snapshot.chip.map_or("this chip", Chip::name)
             ),
         ),
         (Some(Driver::Nvmap), Some(release)) if !release.gives_up_early() => (
-            Gate::Available,
+            AllowanceGate::Available,
             format!("NvMap of {release} lets the kernel drop page cache for its requests"),
         ),
         (Some(Driver::Nvmap), Some(release)) => (
-            Gate::Free,
+            AllowanceGate::Free,
             format!(
-                "NvMap of {release} keeps out of the kernel's OOM path and gives up while page cache is in the way"
+                "NvMap of {release} does not enter the kernel's OOM path: an allocation fails while page \
+                    cache fills the memory"
             ),
         ),
         (Some(Driver::Nvmap), None) => (
-            Gate::Free,
-            "which release of Jetson Linux this is cannot be told, so only free memory is counted on"
-                .to_owned(),
+            AllowanceGate::Free,
+            "the release of Jetson Linux is unknown, so only free memory is counted".to_owned(),
         ),
     };
     (gate, Reason::new("gate", text))
 }
 
-fn available(snapshot: &Snapshot) -> Option<Bound> {
+fn available(snapshot: &HostSnapshot) -> Option<AllowanceBound> {
     let memory = &snapshot.memory;
     let bytes = memory.available_without_cma()?;
     let pool = memory.cma_free.unwrap_or_default();
     let said = memory.available.unwrap_or_default();
-    let mut text = format!("the kernel could make {said} free (MemAvailable)");
+    let mut text = format!("the kernel could free {said} (MemAvailable)");
     if !pool.is_zero() {
         text += &format!(
-            ", of which {pool} are free in the contiguous pool (CmaFree) and not for a driver: {bytes}"
+            ", of which {pool} are in the contiguous pool (CmaFree), which drivers cannot use: {bytes}"
         );
     }
     // nvmap_dev.c: system_heap_free_mem takes a sixteenth off for page colouring, on Xavier alone.
@@ -131,15 +146,11 @@ fn available(snapshot: &Snapshot) -> Option<Bound> {
     if colouring {
         text += &format!(", less a sixteenth for page colouring on Xavier: {bytes}");
     }
-    Some(Bound {
-        bytes,
-        moves: false,
-        name: "what the kernel could make free".to_owned(),
-        reason: Reason::new("available", text).fact("bytes", bytes),
-    })
+    let name = "what the kernel could make free";
+    Some(AllowanceBound::fixed(bytes, name, "available", text))
 }
 
-fn free(snapshot: &Snapshot) -> Option<Bound> {
+fn free(snapshot: &HostSnapshot) -> Option<AllowanceBound> {
     let memory = &snapshot.memory;
     let (free, pool) = (memory.free?, memory.cma_free.unwrap_or_default());
     let (bytes, kept) = match &snapshot.zones {
@@ -147,40 +158,35 @@ fn free(snapshot: &Snapshot) -> Option<Bound> {
             let kept = zones.held_back(snapshot.page);
             (
                 zones.usable(snapshot.page),
-                format!("{kept} are kept back by watermarks and reserves"),
+                format!("{kept} are withheld by watermarks and reserves"),
             )
         }
         _ => (
             memory.free_without_cma()?,
-            "what the watermarks keep back is not known".to_owned(),
+            "the share withheld by the watermarks is unknown".to_owned(),
         ),
     };
     let text =
         format!("{free} are free (MemFree), of which {pool} lie in the contiguous pool and {kept}: {bytes}");
-    Some(Bound {
-        bytes,
+    Some(AllowanceBound {
         moves: true,
-        name: "free memory".to_owned(),
-        reason: Reason::new("free", text).fact("bytes", bytes),
+        ..AllowanceBound::fixed(bytes, "free memory", "free", text)
     })
 }
 
-fn kernels_word(snapshot: &Snapshot) -> Option<Bound> {
+fn kernels_word(snapshot: &HostSnapshot) -> Option<AllowanceBound> {
     let bytes = snapshot.nvmap_allocatable?;
-    Some(Bound {
+    let text = format!("NvMap itself says {bytes} (iovmm/free_size)");
+    Some(AllowanceBound::fixed(
         bytes,
-        moves: false,
-        name: "NvMap's own figure".to_owned(),
-        reason: Reason::new(
-            "nvmap_free_size",
-            format!("NvMap itself says {bytes} (iovmm/free_size)"),
-        )
-        .fact("bytes", bytes),
-    })
+        "NvMap's own figure",
+        "nvmap_free_size",
+        text,
+    ))
 }
 
 /// A release with the cap, on a board of which its size is known.
-fn cap(snapshot: &Snapshot) -> Option<Bound> {
+fn cap(snapshot: &HostSnapshot) -> Option<AllowanceBound> {
     let release = snapshot.release?;
     let (given, refused) = release.nvmap_fault()?.seen_on(snapshot.memory.total?)?;
     let used = snapshot.memory.nvmap_used.unwrap_or_default();
@@ -192,17 +198,12 @@ fn cap(snapshot: &Snapshot) -> Option<Bound> {
     if !used.is_zero() {
         text += &format!("; {used} are taken (NvMapMemUsed): {bytes}");
     }
-    Some(Bound {
-        bytes,
-        moves: false,
-        name: format!("the cap of {release}"),
-        reason: Reason::new("nvmap_policy_cap", text)
-            .fact("bytes", bytes)
-            .because(remedy(release)),
-    })
+    let mut bound = AllowanceBound::fixed(bytes, format!("the cap of {release}"), "nvmap_policy_cap", text);
+    bound.reason = bound.reason.because(remedy(release));
+    Some(bound)
 }
 
-fn cap_of_unknown_size(snapshot: &Snapshot) -> Option<Reason> {
+fn cap_of_unknown_size(snapshot: &HostSnapshot) -> Option<Reason> {
     let release = snapshot.release?;
     let fault = release.nvmap_fault()?;
     let known = snapshot
@@ -211,7 +212,8 @@ fn cap_of_unknown_size(snapshot: &Snapshot) -> Option<Reason> {
         .and_then(|total| fault.seen_on(total))
         .is_some();
     let text = format!(
-        "NvMap of {release} refuses large allocations whatever is free; from how much on is not known for a board of this size"
+        "NvMap of {release} refuses large allocations whatever is free; the limit for a board of this size \
+            is unknown"
     );
     (!known).then(|| Reason::new("nvmap_policy_cap", text).because(remedy(release)))
 }
@@ -224,13 +226,13 @@ fn remedy(release: Release) -> Reason {
     );
     Reason::new(
         "upgrade",
-        format!("no reclaim lifts this; the remedy is an upgrade to {to}"),
+        format!("reclaiming memory does not help; upgrade to {to}"),
     )
 }
 
 /// Limits of containers: of every request where the kernel lets go of cache by itself, and of a driver's
 /// where it is charged.
-fn groups(snapshot: &Snapshot) -> Vec<Bound> {
+fn groups(snapshot: &HostSnapshot) -> Vec<AllowanceBound> {
     // NvMap before that fix allocates outside any memory cgroup.
     let uncharged = |release: Release| !release.gives_up_early();
     if snapshot.driver() == Some(Driver::Nvmap) && snapshot.release.is_some_and(uncharged) {
@@ -245,12 +247,7 @@ fn groups(snapshot: &Snapshot) -> Vec<Bound> {
             "the limit of /{group} is {}, of which {} are in use without page cache: {bytes}",
             limit.limit, limit.used
         );
-        Bound {
-            bytes,
-            moves: false,
-            name: format!("the limit of /{group}"),
-            reason: Reason::new("container_limit", text).fact("bytes", bytes),
-        }
+        AllowanceBound::fixed(bytes, format!("the limit of /{group}"), "container_limit", text)
     };
     binding.map(bound).collect()
 }
@@ -267,7 +264,7 @@ mod tests {
         "Node 0, zone Normal\n pages free 792064\n low 10240\n protection: (0, 0)\n nr_free_cma 51200\n";
 
     fn on(files: &[(&str, &str)]) -> Allowance {
-        allowance(&Snapshot::gather(&Written::of(files)), None).unwrap()
+        allowance(&HostSnapshot::gather(&Written::of(files)), None).unwrap()
     }
 
     fn orin(release: &str) -> Allowance {
@@ -289,7 +286,7 @@ mod tests {
         let allowance = orin("36.4.3");
         assert_eq!(
             (allowance.gate, allowance.now),
-            (Gate::Available, Bytes::mib(5440 - 200))
+            (AllowanceGate::Available, Bytes::mib(5440 - 200))
         );
         assert_eq!(allowance.attainable, allowance.now);
     }
@@ -299,7 +296,7 @@ mod tests {
         let allowance = orin("36.5.0");
         assert_eq!(
             (allowance.gate, allowance.now),
-            (Gate::Free, Bytes::mib(3094 - 200 - 40))
+            (AllowanceGate::Free, Bytes::mib(3094 - 200 - 40))
         );
         assert_eq!(allowance.attainable, Bytes::mib(5240));
         assert!(
@@ -329,7 +326,10 @@ mod tests {
         );
         assert_eq!(on(&[("proc/meminfo", MEMINFO), spark]).now, Bytes::mib(2894));
         let server = on(&[("proc/meminfo", MEMINFO)]);
-        assert_eq!((server.gate, server.now), (Gate::Available, Bytes::mib(5240)));
+        assert_eq!(
+            (server.gate, server.now),
+            (AllowanceGate::Available, Bytes::mib(5240))
+        );
     }
 
     #[test]
@@ -359,6 +359,6 @@ mod tests {
             "Max allocatable IOVMM memory: 1048576 bytes\n",
         );
         assert_eq!(on(&[("proc/meminfo", MEMINFO), free_size]).now, Bytes::mib(1));
-        assert_eq!(allowance(&Snapshot::gather(&Written::of(&[])), None), None);
+        assert_eq!(allowance(&HostSnapshot::gather(&Written::of(&[])), None), None);
     }
 }

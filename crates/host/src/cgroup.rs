@@ -1,8 +1,8 @@
-//! Limits of control groups, both versions.
+//! Memory limits of control groups (cgroup v1 and v2).
 //!
-//! A limit of any group above a process counts. Page cache that the group itself could drop (`inactive_file`)
-//! is not held against it. Newer NvMap charges GPU memory to its group, so a container's limit then binds
-//! CUDA memory too.
+//! A limit of any group above the process counts. Page cache that the group itself could drop
+//! (`inactive_file`) does not count as used. Newer NvMap versions charge GPU memory to the process's group,
+//! so a container's limit then limits CUDA memory too.
 
 use plimsoll_base::Bytes;
 
@@ -11,7 +11,7 @@ use super::fields;
 /// Groups above one process that are looked at.
 const MOST: usize = 64;
 
-/// A limit, and what counts against it.
+/// Memory limit of a control group, and the memory that counts against it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CgroupLimit {
     /// The group's folder, from the root of the tree on.
@@ -27,9 +27,9 @@ impl CgroupLimit {
     }
 }
 
-/// The files of one version of the interface.
+/// File names of one version of the cgroup interface.
 #[derive(Clone, Copy)]
-struct Version {
+struct CgroupVersion {
     mount: &'static str,
     limit: &'static str,
     usage: &'static str,
@@ -37,13 +37,13 @@ struct Version {
     cache: &'static str,
 }
 
-const V2: Version = Version {
+const V2: CgroupVersion = CgroupVersion {
     mount: "sys/fs/cgroup",
     limit: "memory.max",
     usage: "memory.current",
     cache: "inactive_file",
 };
-const V1: Version = Version {
+const V1: CgroupVersion = CgroupVersion {
     mount: "sys/fs/cgroup/memory",
     limit: "memory.limit_in_bytes",
     usage: "memory.usage_in_bytes",
@@ -64,7 +64,7 @@ pub fn limits(own_groups: &str, mut read: impl FnMut(&str) -> Option<String>) ->
 }
 
 /// `0::/user.slice` or `4:memory:/docker/1`.
-fn memory_group(line: &str) -> Option<(Version, &str)> {
+fn memory_group(line: &str) -> Option<(CgroupVersion, &str)> {
     let mut fields = line.splitn(3, ':');
     let (_, controllers, path) = (fields.next()?, fields.next()?, fields.next()?);
     match controllers {
@@ -92,7 +92,7 @@ fn upwards(mount: &str, path: &str) -> Vec<String> {
     (0..=names.len()).rev().map(folder).collect()
 }
 
-impl Version {
+impl CgroupVersion {
     fn limit_of(self, group: &str, read: &mut impl FnMut(&str) -> Option<String>) -> Option<CgroupLimit> {
         let mut number =
             |name: &str| Some(Bytes::new(read(&format!("{group}/{name}"))?.trim().parse().ok()?));

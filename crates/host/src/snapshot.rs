@@ -1,22 +1,23 @@
-//! Snapshot of a machine's memory state, from the live system or a captured tree of its files.
+//! Snapshot of a machine's memory state, from the live system or from captured copies of its files.
 //!
-//! DECISION: files come through [`Tree`], so this crate does no input. Files that could not be read are kept
-//! with path and reason, so that "missing" and "not permitted" stay distinct.
+//! DECISION: the files are read through the trait [`ProcTree`], so this crate does no input itself. Files
+//! that could not be read are recorded with path and reason, so that "missing" and "not permitted" stay
+//! distinct.
 
 use plimsoll_base::Bytes;
 
 use super::{BuddyInfo, CgroupLimit, Chip, Driver, MemInfo, PageTypeInfo, Release, ZoneInfo, cgroup, nvmap};
 
-/// Files by their paths from the root of the tree, without a leading slash.
-pub trait Tree {
+/// Source of files by their paths from the root, without a leading slash.
+pub trait ProcTree {
     fn read(&self, path: &str) -> Result<Vec<u8>, Unseen>;
-    /// The names in a folder; none if there is no such folder.
+    /// The names in a folder; empty if it does not exist.
     fn list(&self, path: &str) -> Vec<String>;
-    /// The size of the machine's pages, where the tree knows it.
+    /// Page size of the machine, if known.
     fn page(&self) -> Option<Bytes>;
 }
 
-/// Reasons for an unread file.
+/// Reason why a file was not read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unseen {
     Missing,
@@ -27,7 +28,7 @@ pub enum Unseen {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Snapshot {
+pub struct HostSnapshot {
     pub page: Bytes,
     pub memory: MemInfo,
     pub blocks: Option<BuddyInfo>,
@@ -39,7 +40,7 @@ pub struct Snapshot {
     pub release: Option<Release>,
     /// NvMap's own figure for the largest request.
     pub nvmap_allocatable: Option<Bytes>,
-    /// Files that are there and could not be read.
+    /// Files that exist and could not be read.
     pub unseen: Vec<(&'static str, Unseen)>,
 }
 
@@ -47,9 +48,9 @@ const GPUS: &str = "proc/driver/nvidia/gpus";
 /// Cards of one machine that are looked at.
 const MOST_GPUS: usize = 64;
 
-impl Snapshot {
-    pub fn gather(tree: &impl Tree) -> Self {
-        let mut reader = Reader {
+impl HostSnapshot {
+    pub fn gather(tree: &impl ProcTree) -> Self {
+        let mut reader = SnapshotReader {
             tree,
             unseen: Vec::new(),
         };
@@ -93,21 +94,22 @@ impl Snapshot {
 }
 
 /// The limits of control groups alone, which cost fewer files than a whole snapshot.
-pub fn limits(tree: &impl Tree) -> Vec<CgroupLimit> {
+pub fn limits(tree: &impl ProcTree) -> Vec<CgroupLimit> {
     let text = |path: &str| Some(String::from_utf8_lossy(&tree.read(path).ok()?).into_owned());
     let own = text("proc/self/cgroup").unwrap_or_default();
     cgroup::limits(&own, text)
 }
 
 /// The name that nvidia.ko gives a card, where the device tree has no chip: GB10 starts by ACPI.
-fn chip_of_driver(tree: &impl Tree) -> Option<Chip> {
+fn chip_of_driver(tree: &impl ProcTree) -> Option<Chip> {
     let cards = tree.list(GPUS).into_iter().take(MOST_GPUS);
     cards
         .filter_map(|card| tree.read(&format!("{GPUS}/{card}/information")).ok())
         .find_map(|text| Chip::of_information(&String::from_utf8_lossy(&text)))
 }
 
-/// A captured tree says nowhere how large a page is, but the same free memory in bytes and in pages.
+/// Page size, computed from the same free memory in bytes and in pages, because captured files do not contain
+/// it.
 fn page_size(memory: &MemInfo, blocks: Option<&BuddyInfo>) -> Bytes {
     const USUAL: Bytes = Bytes::kib(4);
     let (Some(free), Some(blocks)) = (memory.free, blocks) else {
@@ -119,12 +121,12 @@ fn page_size(memory: &MemInfo, blocks: Option<&BuddyInfo>) -> Bytes {
     sizes.into_iter().min_by_key(distance).unwrap_or(USUAL)
 }
 
-struct Reader<'a, T> {
+struct SnapshotReader<'a, T> {
     tree: &'a T,
     unseen: Vec<(&'static str, Unseen)>,
 }
 
-impl<T: Tree> Reader<'_, T> {
+impl<T: ProcTree> SnapshotReader<'_, T> {
     fn bytes(&mut self, path: &'static str) -> Option<Vec<u8>> {
         match self.tree.read(path) {
             Ok(bytes) => Some(bytes),
@@ -159,7 +161,7 @@ pub(super) mod tests {
         }
     }
 
-    impl Tree for Written {
+    impl ProcTree for Written {
         fn read(&self, path: &str) -> Result<Vec<u8>, Unseen> {
             match self.0.get(path) {
                 Some(Some(text)) => Ok(text.clone().into_bytes()),
@@ -183,7 +185,7 @@ pub(super) mod tests {
         }
     }
 
-    impl Snapshot {
+    impl HostSnapshot {
         pub(in super::super) fn empty() -> Self {
             Self::gather(&Written::default())
         }
@@ -193,7 +195,7 @@ pub(super) mod tests {
     fn what_may_not_be_read_is_remembered_and_what_is_not_there_is_not() {
         let mut tree = Written::of(&[("proc/meminfo", "MemTotal: 8 kB\n")]);
         tree.0.insert("proc/pagetypeinfo".to_owned(), None);
-        let snapshot = Snapshot::gather(&tree);
+        let snapshot = HostSnapshot::gather(&tree);
         assert_eq!(snapshot.unseen, [("proc/pagetypeinfo", Unseen::Forbidden)]);
         assert_eq!(
             (snapshot.memory.total, snapshot.driver()),
@@ -207,19 +209,19 @@ pub(super) mod tests {
             "proc/device-tree/compatible",
             "nvidia,p3767-0005\0nvidia,tegra234\0",
         )]);
-        assert_eq!(Snapshot::gather(&orin).driver(), Some(Driver::Nvmap));
+        assert_eq!(HostSnapshot::gather(&orin).driver(), Some(Driver::Nvmap));
         let spark = Written::of(&[(
             "proc/driver/nvidia/gpus/000f:01:00.0/information",
             "Model: NVIDIA GB10\n",
         )]);
-        assert_eq!(Snapshot::gather(&spark).driver(), Some(Driver::NvidiaUnified));
+        assert_eq!(HostSnapshot::gather(&spark).driver(), Some(Driver::NvidiaUnified));
         let unknown = Written::of(&[("etc/nv_tegra_release", "# R36 (release), REVISION: 5.0\n")]);
-        assert_eq!(Snapshot::gather(&unknown).driver(), Some(Driver::Nvmap));
+        assert_eq!(HostSnapshot::gather(&unknown).driver(), Some(Driver::Nvmap));
         let server = Written::of(&[(
             "proc/driver/nvidia/gpus/0000:01:00.0/information",
             "Model: NVIDIA H200\n",
         )]);
-        assert_eq!(Snapshot::gather(&server).driver(), None);
+        assert_eq!(HostSnapshot::gather(&server).driver(), None);
     }
 
     #[test]
@@ -229,7 +231,7 @@ pub(super) mod tests {
                 ("proc/meminfo", &format!("MemFree: {free}\n")),
                 ("proc/buddyinfo", "Node 0, zone Normal 1000 0\n"),
             ]);
-            assert_eq!(Snapshot::gather(&tree).page, Bytes::kib(kib), "{free}");
+            assert_eq!(HostSnapshot::gather(&tree).page, Bytes::kib(kib), "{free}");
         }
     }
 }

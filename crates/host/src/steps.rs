@@ -1,10 +1,11 @@
-//! Choice of reclaim steps: the mildest recipe that lets a request of a known size succeed, or none.
+//! Choice of steps that free host memory (reclaim): the mildest sequence that lets a request of a known size
+//! succeed, or none.
 //!
-//! DECISION: a closed list of recipes, mildest first. Each is simulated; the first that reaches the goal is
-//! chosen, and if none does nothing is done, because a step that cannot help only costs. Predictions of free
-//! memory are exact but for concurrent changes. Predictions of large blocks are upper bounds, because pinned
-//! pages are not visible. The acting side therefore takes one step, measures again and asks again, with the
-//! steps that were tried.
+//! DECISION: the possible sequences form a fixed list, mildest first. Each is simulated, and the first that
+//! reaches the goal is chosen. If none does, nothing is done, because a step that cannot help only has costs.
+//! Predictions of free memory are exact except for concurrent changes. Predictions of large blocks are upper
+//! bounds, because pinned pages are not visible. So the caller takes one step, measures again and calls this
+//! module again with the steps already tried.
 
 mod baseline;
 mod simulation;
@@ -12,11 +13,11 @@ mod simulation;
 use plimsoll_base::{Bytes, Reason};
 
 use self::simulation::Simulation;
-pub use baseline::{Ground, Pieces};
+pub use baseline::{Baseline, OrderBlocks};
 
-/// Something that can be done, from the mildest on.
+/// A step that frees memory, from the mildest on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Step {
+pub enum ReclaimStep {
     /// `posix_fadvise(POSIX_FADV_DONTNEED)` on the model's files: drops their page cache only.
     AdviseFiles,
     /// Asks guarded programs to release idle pool memory, which they can allocate again later.
@@ -35,27 +36,27 @@ pub enum Step {
     DropSlab,
 }
 
-/// The request that has to succeed.
+/// The memory request that has to succeed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Goal {
+pub struct ReclaimGoal {
     pub need: Bytes,
     /// In blocks of 2^order pages or larger.
     pub order: Option<usize>,
 }
 
-/// Privileges of the acting side.
+/// Privileges for taking steps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Powers {
+pub struct Privileges {
     /// Steps that only root may take.
     pub root: bool,
     /// Steps that slow the whole system, and steps that are not predicted to be enough.
     pub force: bool,
 }
 
-/// A step of the course and what it is predicted to do.
+/// A chosen step and its predicted effect.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Planned {
-    pub step: Step,
+pub struct PlannedStep {
+    pub step: ReclaimStep,
     /// Free memory that it adds.
     pub frees: Bytes,
     /// Memory in blocks of the wanted order that it adds at most.
@@ -65,7 +66,7 @@ pub struct Planned {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum StepVerdict {
     /// The goal is met as things are.
     Enough,
     /// The course is predicted to reach it, as far as it is not withheld.
@@ -77,48 +78,68 @@ pub enum Verdict {
     },
 }
 
-/// The chosen steps.
+/// The chosen steps, in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Course {
-    pub verdict: Verdict,
+pub struct ReclaimPlan {
+    pub verdict: StepVerdict,
     /// To be taken, in this order.
-    pub steps: Vec<Planned>,
+    pub steps: Vec<PlannedStep>,
     /// Part of the course, and not within the powers given.
-    pub withheld: Vec<Planned>,
+    pub withheld: Vec<PlannedStep>,
 }
 
 /// Mildest first: steps on the caller's own files, then neighbours under guard, then system-wide steps.
-const RECIPES: &[&[Step]] = &[
-    &[Step::AdviseFiles],
-    &[Step::AskNeighbours],
-    &[Step::AdviseFiles, Step::AskNeighbours],
-    &[Step::Compact],
-    &[Step::AdviseFiles, Step::Compact],
-    &[Step::AdviseFiles, Step::AskNeighbours, Step::Compact],
-    &[Step::AskNeighbours, Step::Compact],
+const RECIPES: &[&[ReclaimStep]] = &[
+    &[ReclaimStep::AdviseFiles],
+    &[ReclaimStep::AskNeighbours],
+    &[ReclaimStep::AdviseFiles, ReclaimStep::AskNeighbours],
+    &[ReclaimStep::Compact],
+    &[ReclaimStep::AdviseFiles, ReclaimStep::Compact],
+    &[
+        ReclaimStep::AdviseFiles,
+        ReclaimStep::AskNeighbours,
+        ReclaimStep::Compact,
+    ],
+    &[ReclaimStep::AskNeighbours, ReclaimStep::Compact],
     // Its prediction equals that of compaction, so it is reached only after compaction was tried and gained
     // less.
-    &[Step::ClaimHugePages],
-    &[Step::AskNeighbours, Step::DropPageCache],
-    &[Step::DropPageCache],
-    &[Step::AskNeighbours, Step::DropPageCache, Step::Compact],
-    &[Step::DropPageCache, Step::Compact],
-    &[Step::AskNeighbours, Step::WriteAndDropPageCache],
-    &[Step::WriteAndDropPageCache],
-    &[Step::AskNeighbours, Step::WriteAndDropPageCache, Step::Compact],
-    &[Step::WriteAndDropPageCache, Step::Compact],
-    &[Step::AskNeighbours, Step::WriteAndDropPageCache, Step::DropSlab],
-    &[Step::WriteAndDropPageCache, Step::DropSlab],
+    &[ReclaimStep::ClaimHugePages],
+    &[ReclaimStep::AskNeighbours, ReclaimStep::DropPageCache],
+    &[ReclaimStep::DropPageCache],
     &[
-        Step::AskNeighbours,
-        Step::WriteAndDropPageCache,
-        Step::DropSlab,
-        Step::Compact,
+        ReclaimStep::AskNeighbours,
+        ReclaimStep::DropPageCache,
+        ReclaimStep::Compact,
     ],
-    &[Step::WriteAndDropPageCache, Step::DropSlab, Step::Compact],
+    &[ReclaimStep::DropPageCache, ReclaimStep::Compact],
+    &[ReclaimStep::AskNeighbours, ReclaimStep::WriteAndDropPageCache],
+    &[ReclaimStep::WriteAndDropPageCache],
+    &[
+        ReclaimStep::AskNeighbours,
+        ReclaimStep::WriteAndDropPageCache,
+        ReclaimStep::Compact,
+    ],
+    &[ReclaimStep::WriteAndDropPageCache, ReclaimStep::Compact],
+    &[
+        ReclaimStep::AskNeighbours,
+        ReclaimStep::WriteAndDropPageCache,
+        ReclaimStep::DropSlab,
+    ],
+    &[ReclaimStep::WriteAndDropPageCache, ReclaimStep::DropSlab],
+    &[
+        ReclaimStep::AskNeighbours,
+        ReclaimStep::WriteAndDropPageCache,
+        ReclaimStep::DropSlab,
+        ReclaimStep::Compact,
+    ],
+    &[
+        ReclaimStep::WriteAndDropPageCache,
+        ReclaimStep::DropSlab,
+        ReclaimStep::Compact,
+    ],
 ];
 
-impl Step {
+impl ReclaimStep {
     pub const ALL: [Self; 7] = [
         Self::AdviseFiles,
         Self::AskNeighbours,
@@ -156,18 +177,18 @@ impl Step {
 }
 
 /// Chooses steps for `goal`; `tried` are the steps that are not worth repeating.
-pub fn course(ground: &Ground, goal: Goal, powers: Powers, tried: &Tried) -> Course {
+pub fn course(ground: &Baseline, goal: ReclaimGoal, powers: Privileges, tried: &FutileSteps) -> ReclaimPlan {
     let start = Simulation::of(ground, goal);
     // Checked before any recipe: an empty one is no course.
     if start.short().is_zero() {
-        return Course::nothing(Verdict::Enough);
+        return ReclaimPlan::nothing(StepVerdict::Enough);
     }
-    let allowed = |recipe: &&&[Step]| {
-        let may = |step: &Step| powers.force || !step.needs_force();
+    let allowed = |recipe: &&&[ReclaimStep]| {
+        let may = |step: &ReclaimStep| powers.force || !step.needs_force();
         // One forbidden or exhausted step rules the recipe out; shorter ones cover the rest.
         recipe.iter().all(|step| may(step) && !tried.has(*step))
     };
-    let recipes: Vec<Vec<Planned>> = RECIPES
+    let recipes: Vec<Vec<PlannedStep>> = RECIPES
         .iter()
         .filter(allowed)
         .map(|recipe| start.carried_through(recipe))
@@ -175,46 +196,46 @@ pub fn course(ground: &Ground, goal: Goal, powers: Powers, tried: &Tried) -> Cou
     let usable = || {
         recipes
             .iter()
-            .filter(|recipe| recipe.iter().all(Planned::gains) && !recipe.is_empty())
+            .filter(|recipe| recipe.iter().all(PlannedStep::gains) && !recipe.is_empty())
     };
     // The list is ordered by cost, so the first match is the mildest.
     let reached = usable().find(|recipe| start.after(recipe).short().is_zero());
     if let Some(recipe) = reached {
-        return Course::within(powers, &start, recipe, Verdict::Reachable, tried);
+        return ReclaimPlan::within(powers, &start, recipe, StepVerdict::Reachable, tried);
     }
     // Of two that leave the same gap the milder one.
     let strongest = usable().min_by_key(|recipe| start.after(recipe).short());
     let short = strongest.map_or_else(|| start.short(), |recipe| start.after(recipe).short());
-    let verdict = Verdict::Beyond { short };
+    let verdict = StepVerdict::Beyond { short };
     // Without force, steps that cannot reach the goal are not taken at all.
     match strongest.filter(|_| powers.force) {
-        Some(recipe) => Course::within(powers, &start, recipe, verdict, tried),
-        None => Course::nothing(verdict),
+        Some(recipe) => ReclaimPlan::within(powers, &start, recipe, verdict, tried),
+        None => ReclaimPlan::nothing(verdict),
     }
 }
 
-/// Steps that were taken, as far as taking them again would bring nothing.
+/// Steps that were taken and would gain nothing if taken again.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Tried(Vec<Step>);
+pub struct FutileSteps(Vec<ReclaimStep>);
 
-impl Tried {
-    /// Remembers that `step` was taken. What drops more has done what drops less would do; what frees memory
-    /// makes it worth while to compact once more.
-    pub fn add(&mut self, step: Step) {
-        let done: &[Step] = match step {
-            Step::AdviseFiles => &[Step::AdviseFiles],
-            Step::AskNeighbours => &[Step::AskNeighbours],
-            Step::Compact => &[Step::Compact],
-            Step::ClaimHugePages => &[Step::Compact, Step::ClaimHugePages],
-            Step::DropPageCache => &[Step::AdviseFiles, Step::DropPageCache],
-            Step::WriteAndDropPageCache => &[
-                Step::AdviseFiles,
-                Step::DropPageCache,
-                Step::WriteAndDropPageCache,
+impl FutileSteps {
+    /// Records that `step` was taken, and the steps that it makes unnecessary: a step that drops more has
+    /// also done what a smaller one would. A step that frees memory makes another compaction worthwhile.
+    pub fn add(&mut self, step: ReclaimStep) {
+        let done: &[ReclaimStep] = match step {
+            ReclaimStep::AdviseFiles => &[ReclaimStep::AdviseFiles],
+            ReclaimStep::AskNeighbours => &[ReclaimStep::AskNeighbours],
+            ReclaimStep::Compact => &[ReclaimStep::Compact],
+            ReclaimStep::ClaimHugePages => &[ReclaimStep::Compact, ReclaimStep::ClaimHugePages],
+            ReclaimStep::DropPageCache => &[ReclaimStep::AdviseFiles, ReclaimStep::DropPageCache],
+            ReclaimStep::WriteAndDropPageCache => &[
+                ReclaimStep::AdviseFiles,
+                ReclaimStep::DropPageCache,
+                ReclaimStep::WriteAndDropPageCache,
             ],
-            Step::DropSlab => &[Step::DropSlab],
+            ReclaimStep::DropSlab => &[ReclaimStep::DropSlab],
         };
-        let moves = |step: Step| matches!(step, Step::Compact | Step::ClaimHugePages);
+        let moves = |step: ReclaimStep| matches!(step, ReclaimStep::Compact | ReclaimStep::ClaimHugePages);
         // Freed pages give compaction new material.
         if !moves(step) {
             self.0.retain(|tried| !moves(*tried));
@@ -227,19 +248,19 @@ impl Tried {
         );
     }
 
-    pub fn has(&self, step: Step) -> bool {
+    pub fn has(&self, step: ReclaimStep) -> bool {
         self.0.contains(&step)
     }
 }
 
-impl Planned {
+impl PlannedStep {
     fn gains(&self) -> bool {
         !(self.frees.is_zero() && self.joins.is_zero())
     }
 }
 
-impl Course {
-    fn nothing(verdict: Verdict) -> Self {
+impl ReclaimPlan {
+    fn nothing(verdict: StepVerdict) -> Self {
         Self {
             verdict,
             steps: Vec::new(),
@@ -250,19 +271,19 @@ impl Course {
     /// The steps of `recipe` that may be taken, and those that may not. Without any permitted step the page
     /// cache of the model's files is still dropped, which needs no privilege and brings the goal nearer.
     fn within(
-        powers: Powers,
+        powers: Privileges,
         start: &Simulation,
-        recipe: &[Planned],
-        verdict: Verdict,
-        tried: &Tried,
+        recipe: &[PlannedStep],
+        verdict: StepVerdict,
+        tried: &FutileSteps,
     ) -> Self {
-        let (withheld, mut steps): (Vec<Planned>, Vec<Planned>) = recipe
+        let (withheld, mut steps): (Vec<PlannedStep>, Vec<PlannedStep>) = recipe
             .iter()
             .cloned()
             .partition(|planned| planned.step.needs_root() && !powers.root);
-        if steps.is_empty() && !tried.has(Step::AdviseFiles) {
-            steps = start.carried_through(&[Step::AdviseFiles]);
-            steps.retain(Planned::gains);
+        if steps.is_empty() && !tried.has(ReclaimStep::AdviseFiles) {
+            steps = start.carried_through(&[ReclaimStep::AdviseFiles]);
+            steps.retain(PlannedStep::gains);
         }
         Self {
             verdict,

@@ -1,12 +1,12 @@
-//! Files of `/proc`, `/sys` and `/etc` and lines of tegrastats that are cut, mixed up and damaged do no harm.
+//! Tests of the parsers with damaged files of `/proc`, `/sys` and `/etc` and damaged tegrastats lines.
 //!
-//! Deterministic. `PLIMSOLL_FUZZ=1000000 cargo test -p plimsoll-host --release --test hostile_machine` is the
-//! long run.
+//! They are deterministic. `PLIMSOLL_FUZZ=1000000 cargo test -p plimsoll-host --release --test
+//! hostile_machine` is the long run.
 
 use plimsoll_base::Bytes;
 use plimsoll_host::{
-    BuddyInfo, Chip, Gate, Goal, Ground, MemInfo, MigrateType, PageTypeInfo, Powers, Release, Snapshot,
-    TegraStats, Tree, Tried, Unseen, ZoneInfo, allowance, cgroup, course, nvmap,
+    AllowanceGate, Baseline, BuddyInfo, Chip, FutileSteps, HostSnapshot, MemInfo, PageTypeInfo, Privileges,
+    ProcTree, ReclaimGoal, Release, TegraStats, Unseen, ZoneInfo, allowance, cgroup, course, nvmap,
 };
 
 /// Text, and what reads it.
@@ -50,8 +50,7 @@ const PARSERS: &[Parser] = &[
                Node    0, zone   Normal, type          CMA 0 0 50\n\nNumber of blocks type     Unmovable      Movable          CMA \n\
                Node 0, zone   Normal           90          300          100 \n",
         read: |text| {
-            let types = PageTypeInfo::read(text);
-            let _ = types.free_from(MigrateType::Movable, 3, PAGE);
+            let _ = PageTypeInfo::read(text);
         },
     },
     Parser {
@@ -200,7 +199,7 @@ fn damaged_files_of_every_kind_do_no_harm() {
 /// Every file of the tree is damaged in its own way.
 struct Damaged(std::cell::RefCell<Dice>);
 
-impl Tree for Damaged {
+impl ProcTree for Damaged {
     fn read(&self, path: &str) -> Result<Vec<u8>, Unseen> {
         let mut dice = self.0.borrow_mut();
         let name = match path.rsplit('/').next().unwrap_or_default() {
@@ -233,23 +232,23 @@ impl Tree for Damaged {
 fn whatever_a_machine_says_of_itself_there_is_an_answer_or_none() {
     let tree = Damaged(std::cell::RefCell::new(Dice(7)));
     for _ in 0..rounds() / 5 {
-        let snapshot = Snapshot::gather(&tree);
-        for gate in [None, Some(Gate::Free), Some(Gate::Available)] {
+        let snapshot = HostSnapshot::gather(&tree);
+        for gate in [None, Some(AllowanceGate::Free), Some(AllowanceGate::Available)] {
             let Some(allowance) = allowance(&snapshot, gate) else {
                 continue;
             };
             assert!(allowance.now <= allowance.attainable, "{snapshot:?}");
             for order in [None, Some(9), Some(usize::MAX)] {
-                let ground = Ground::of(&snapshot, &allowance, order, Bytes::gib(1), Bytes::gib(1));
-                let goal = Goal {
+                let ground = Baseline::of(&snapshot, &allowance, order, Bytes::gib(1), Bytes::gib(1));
+                let goal = ReclaimGoal {
                     need: Bytes::gib(3),
                     order,
                 };
-                let powers = Powers {
+                let powers = Privileges {
                     root: true,
                     force: true,
                 };
-                let _ = course(&ground, goal, powers, &Tried::default());
+                let _ = course(&ground, goal, powers, &FutileSteps::default());
             }
         }
     }

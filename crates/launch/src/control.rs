@@ -1,18 +1,17 @@
-//! llama-server's router channel: state lines in, one command out.
+//! llama-server's router channel: state lines on the child's stdout, and one command on its stdin.
 //!
-//! Mirrors `tools/server/server-models.cpp: router_child_states @ b10605`; unknown states are left in the log
-//! and change nothing, so that a newer engine does not confuse us.
+//! It mirrors `tools/server/server-models.cpp: router_child_states @ b10605`. Unknown states stay in the log
+//! and change nothing, so that newer engines work too.
 //!
-//! Earlier builds say the same in other words, without a payload (`server-models.cpp: setup_child_server @
-//! b8799`). They have to be heard: such a child waits for stdin before it leaves, so SIGTERM alone does not
-//! end it.
+//! Earlier builds write other words without a payload (`server-models.cpp: setup_child_server @ b8799`). They
+//! are read too: such a child waits for stdin to close before it exits, so SIGTERM alone does not end it.
 
 use plimsoll_wire::control::{EARLY_READY, EARLY_SLEEP, STATE_PREFIX};
 use serde_json::Value;
 
-/// The content of a state line.
+/// Content of a state line.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum State {
+pub(super) enum LaunchState {
     /// `{"stages": […], "current": …, "value": 0..1}`.
     Loading(Value),
     /// The child's own entry of `/v1/models`.
@@ -20,25 +19,25 @@ pub(super) enum State {
     Sleeping(Value),
 }
 
-/// Reads a line of stdout; `None` if it is no state line, or none that we know.
-pub(super) fn state(line: &str) -> Option<State> {
+/// Reads a line of stdout; `None` if it is not a known state line.
+pub(super) fn state(line: &str) -> Option<LaunchState> {
     #[derive(serde::Deserialize)]
-    struct Line {
+    struct ControlLine {
         state: String,
         #[serde(default)]
         payload: Value,
     }
     // The early builds' words are whole lines; text that only begins so is log.
     match line {
-        EARLY_READY => return Some(State::Ready(Value::Null)),
-        EARLY_SLEEP => return Some(State::Sleeping(Value::Null)),
+        EARLY_READY => return Some(LaunchState::Ready(Value::Null)),
+        EARLY_SLEEP => return Some(LaunchState::Sleeping(Value::Null)),
         _ => {}
     }
-    let Line { state, payload } = serde_json::from_str(line.strip_prefix(STATE_PREFIX)?).ok()?;
+    let ControlLine { state, payload } = serde_json::from_str(line.strip_prefix(STATE_PREFIX)?).ok()?;
     match state.as_str() {
-        "loading" => Some(State::Loading(payload)),
-        "ready" => Some(State::Ready(payload)),
-        "sleeping" => Some(State::Sleeping(payload)),
+        "loading" => Some(LaunchState::Loading(payload)),
+        "ready" => Some(LaunchState::Ready(payload)),
+        "sleeping" => Some(LaunchState::Sleeping(payload)),
         _ => None,
     }
 }
@@ -53,14 +52,14 @@ mod tests {
         let line = |text: &str| format!("{STATE_PREFIX}{text}");
         assert_eq!(
             state(&line(r#"{"state":"loading","payload":{"value":0.5}}"#)),
-            Some(State::Loading(json!({"value": 0.5})))
+            Some(LaunchState::Loading(json!({"value": 0.5})))
         );
         assert_eq!(
             state(&line(r#"{"state":"ready"}"#)),
-            Some(State::Ready(Value::Null))
+            Some(LaunchState::Ready(Value::Null))
         );
-        assert_eq!(state(EARLY_READY), Some(State::Ready(Value::Null)));
-        assert_eq!(state(EARLY_SLEEP), Some(State::Sleeping(Value::Null)));
+        assert_eq!(state(EARLY_READY), Some(LaunchState::Ready(Value::Null)));
+        assert_eq!(state(EARLY_SLEEP), Some(LaunchState::Sleeping(Value::Null)));
         for other in [
             "ready",
             "cmd_child_to_router:ready or not",

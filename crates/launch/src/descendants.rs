@@ -1,12 +1,13 @@
-//! Processes that an engine started, and their end.
+//! Processes that an engine started (its descendants), and how they are killed with it.
 //!
-//! DECISION: the process group is not enough, because a program may open a session of its own (`setsid`, as
-//! daemons and some workers do). Three properties find the others: the trampoline makes the engine a child
-//! subreaper, so that orphans stay in its tree while it lives; it puts the engine's number into the
-//! environment ([`CHILD_MARK`]), which is inherited and outlives the engine; and where the daemon's cgroup
-//! (v2) is delegated, the engine gets a cgroup of its own, which nothing leaves and `cgroup.kill` ends at
-//! once. Out of reach is a program that leaves session and environment, where there is no cgroup, and
-//! outlives an engine that died by itself.
+//! DECISION: killing the process group is not enough, because a program may open its own session (`setsid`),
+//! as daemons and some workers do. Three properties find the remaining processes. (1) The trampoline, a small
+//! program that runs before the engine, makes the engine a child subreaper, so orphans stay in its process
+//! tree while it lives. (2) The trampoline sets the environment variable [`CHILD_MARK`] to the engine's
+//! process number; descendants inherit it, and it survives the engine. (3) If the daemon's cgroup (v2) is
+//! delegated, each engine gets its own cgroup, which no process can leave and which `cgroup.kill` ends at
+//! once. One case remains: without cgroups, a program that leaves both session and environment and outlives
+//! an engine that died by itself.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -20,20 +21,19 @@ use crate::port_owner::socket_inodes;
 
 /// The environment variable that holds the number of the engine's process group.
 pub const CHILD_MARK: &str = "PLIMSOLL_CHILD";
-const CGROUPS: &str = "/sys/fs/cgroup";
 /// Rounds of a sweep. A process that forks faster than it is killed is met again in the next round.
 const ROUNDS: usize = 8;
 
-/// A process of the machine with what tells whose descendant it is.
+/// A process of the machine, with the properties that show its ancestry.
 #[derive(Debug)]
-struct Seen {
+struct SeenProcess {
     process: Process,
     parent: i32,
     group: i32,
     started: u64,
 }
 
-fn seen() -> Vec<Seen> {
+fn seen() -> Vec<SeenProcess> {
     let processes = all_processes().into_iter().flatten().flatten();
     processes
         .filter_map(|process| {
@@ -41,7 +41,7 @@ fn seen() -> Vec<Seen> {
             // A zombie holds nothing and cannot be killed.
             let alive = !matches!(stat.state, 'Z' | 'X');
             let (parent, group, started) = (stat.ppid, stat.pgrp, stat.starttime);
-            alive.then_some(Seen {
+            alive.then_some(SeenProcess {
                 process,
                 parent,
                 group,
@@ -51,15 +51,16 @@ fn seen() -> Vec<Seen> {
         .collect()
 }
 
-/// Returns the processes of the engine whose group is `leader`: group, tree and mark.
-fn of(leader: i32) -> Vec<Seen> {
+/// Returns the processes of the engine whose group is `leader`, found by group, process tree and environment
+/// mark.
+fn of(leader: i32) -> Vec<SeenProcess> {
     let mut others = seen();
-    let mut found: Vec<Seen> = Vec::new();
+    let mut found: Vec<SeenProcess> = Vec::new();
     let mut parents = BTreeSet::from([leader]);
     // Repeated until nothing is added: /proc is ordered by number, and a child's may be lower than its
     // parent's.
     loop {
-        let (new, rest): (Vec<Seen>, Vec<Seen>) = others.into_iter().partition(|one| {
+        let (new, rest): (Vec<SeenProcess>, Vec<SeenProcess>) = others.into_iter().partition(|one| {
             let pid = one.process.pid;
             pid == leader || one.group == leader || parents.contains(&one.parent) || is_marked(one, leader)
         });
@@ -72,7 +73,7 @@ fn of(leader: i32) -> Vec<Seen> {
     }
 }
 
-fn is_marked(one: &Seen, leader: i32) -> bool {
+fn is_marked(one: &SeenProcess, leader: i32) -> bool {
     let environment = one.process.environ().unwrap_or_default();
     let mark = environment.get(OsStr::new(CHILD_MARK));
     mark.is_some_and(|mark| *mark == *leader.to_string())
@@ -89,8 +90,8 @@ pub(super) fn sockets_of(leader: u32) -> BTreeSet<u64> {
         .collect()
 }
 
-/// Kills every process of the engine whose group is `leader`, sessions of their own included. The leader
-/// itself may be a zombie; it must be unreaped, so that its number is its own.
+/// Kills every process of the engine whose group is `leader`, including those in other sessions. The leader
+/// itself may be a zombie; it must not have been reaped, so that its number is not reused.
 pub fn sweep(leader: u32) {
     let Ok(leader) = i32::try_from(leader) else { return };
     for _ in 0..ROUNDS {
@@ -103,7 +104,7 @@ pub fn sweep(leader: u32) {
 }
 
 /// The descriptor is opened before the start time is read again, so that a reused number is never hit.
-fn kill(one: &Seen) {
+fn kill(one: &SeenProcess) {
     let Some(pid) = Pid::from_raw(one.process.pid) else {
         return;
     };
@@ -117,18 +118,25 @@ fn kill(one: &Seen) {
     }
 }
 
-/// A cgroup of one engine, where the daemon may make one.
+/// The place where version 2 is mounted: beside version 1 it is `/sys/fs/cgroup/unified`.
+fn cgroups() -> Option<PathBuf> {
+    let mounts = Process::myself().and_then(|process| process.mountinfo()).ok()?;
+    let unified = mounts.into_iter().find(|mount| mount.fs_type == "cgroup2")?;
+    Some(unified.mount_point)
+}
+
+/// The cgroup of one engine, if the daemon may create one.
 #[derive(Debug)]
 pub(super) struct ChildCgroup(PathBuf);
 
 impl ChildCgroup {
-    /// Moves the process `leader` into a cgroup of its own below the daemon's; `None` where that is not
+    /// Moves the process `leader` into a new cgroup below the daemon's; `None` if the daemon's is not
     /// delegated.
     pub(super) fn enclose(leader: u32) -> Option<Self> {
         let own = fs::read_to_string("/proc/self/cgroup").ok()?;
         // `0::` is the line of cgroup v2; hierarchies of v1 have other numbers (cgroups(7)).
         let own = own.lines().find_map(|line| line.strip_prefix("0::/"))?;
-        Self::enclose_in(&Path::new(CGROUPS).join(own), leader)
+        Self::enclose_in(&cgroups()?.join(own), leader)
     }
 
     fn enclose_in(parent: &Path, leader: u32) -> Option<Self> {
@@ -179,6 +187,37 @@ mod tests {
         sweep(u32::try_from(leader).unwrap());
         assert!(!child.wait().unwrap().success());
         assert!(of(leader).is_empty());
+    }
+
+    #[test]
+    fn a_process_without_session_and_environment_does_not_leave_its_cgroup() {
+        let Some(root) = cgroups() else { return };
+        let delegated = root.join(format!("plimsoll-test-{}", std::process::id()));
+        if fs::create_dir(&delegated).is_err() {
+            // Not root, and no folder was delegated to this user.
+            return;
+        }
+        // Waits until it is enclosed, as the trampoline is long in being loaded.
+        let mut child = Command::new("sh")
+            .args(["-c", "read go; env -i setsid sleep 97 & sleep 1000"])
+            .stdin(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let group = ChildCgroup::enclose_in(&delegated, child.id()).unwrap();
+        std::io::Write::write_all(&mut child.stdin.take().unwrap(), b"\n").unwrap();
+        let members = || fs::read_to_string(group.0.join("cgroup.procs")).unwrap_or_default();
+        while members().lines().count() < 3 {
+            std::thread::yield_now();
+        }
+        group.kill();
+        child.wait().unwrap();
+        while !members().is_empty() {
+            std::thread::yield_now();
+        }
+        let made = group.0.clone();
+        drop(group);
+        assert!(!made.exists());
+        fs::remove_dir(delegated).unwrap();
     }
 
     #[test]

@@ -1,14 +1,14 @@
-//! Post-mortem of a child: its exit and its last lines, judged by the doctor.
+//! Post-mortem of a child process: the doctor's diagnosis from its exit status and last log lines.
 
 use plimsoll_base::Stage;
-use plimsoll_doctor::{Death, Refused, Verdict, judge};
+use plimsoll_doctor::{EngineDeath, EngineVerdict, RefusedAllocation, judge};
 
-use super::child::Ended;
+use super::child::ChildEnded;
 use super::end::EndCause;
 
 /// Judges the end of the child that ran `model`; `refused` is the last that guard refused it.
-pub fn post_mortem(model: &str, ended: &Ended, refused: Option<&Refused>) -> Verdict {
-    judge(&Death {
+pub fn post_mortem(model: &str, ended: &ChildEnded, refused: Option<&RefusedAllocation>) -> EngineVerdict {
+    judge(&EngineDeath {
         model,
         exit: ended.exit,
         asked: matches!(ended.cause, EndCause::Asked | EndCause::AskedAndKilled),

@@ -1,4 +1,5 @@
-//! A running child process: its pidfd tells of its end, its group takes signals, and dropping it ends it.
+//! A running child process: its pidfd reports its end, its group receives signals, and dropping the handle
+//! kills the group.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -12,7 +13,7 @@ use tokio::io::unix::AsyncFd;
 use super::spawn::{LaunchError, Launcher, Spawned, pid_of};
 
 #[derive(Debug)]
-pub(super) struct Process {
+pub(super) struct ProcessHandle {
     /// None only once it was handed over to be buried.
     child: Option<std::process::Child>,
     group: Pid,
@@ -21,7 +22,7 @@ pub(super) struct Process {
     launcher: Launcher,
 }
 
-impl Process {
+impl ProcessHandle {
     pub(super) fn new(spawned: Spawned, launcher: Launcher) -> Result<Self, LaunchError> {
         let Spawned { child, pidfd } = spawned;
         let id = child.id();
@@ -49,7 +50,7 @@ impl Process {
         self.id
     }
 
-    /// Takes the pipes; each is there once, and stdin only for engines with a control channel.
+    /// Takes the pipes, which can be taken only once; stdin exists only for engines with a control channel.
     pub(super) fn take_pipes(&mut self) -> (Option<ChildStdin>, Option<ChildStdout>, Option<ChildStderr>) {
         match &mut self.child {
             Some(child) => (child.stdin.take(), child.stdout.take(), child.stderr.take()),
@@ -82,7 +83,7 @@ impl Process {
     }
 }
 
-impl Drop for Process {
+impl Drop for ProcessHandle {
     fn drop(&mut self) {
         if let Some(child) = self.child.take() {
             self.launcher.abandon(child);

@@ -1,10 +1,11 @@
-//! Differences between architectures that memory depends on.
+//! Table of model architectures and their differences that affect memory.
 //!
 //! llama.cpp has a function for each architecture (`src/models/*.cpp: load_arch_hparams @ b10605`). Nearly
-//! all of what they do is to read keys that are named alike everywhere, so those are read for every
-//! architecture, known or not; only rules that no key states are here: which layers slide, which recur, which
-//! keep a cache. An architecture in none of the tables gets the shared reading and is marked unknown, and so
-//! is one whose cache has a form that [`HyperParameters`](super::HyperParameters) cannot say.
+//! all of them read keys with the same names, so these keys are read for every architecture, known or not.
+//! This table holds only rules that no key states: which layers use a sliding window, which are recurrent,
+//! which have a cache. An architecture without a row is read by the shared keys and marked unknown. An
+//! architecture whose cache has a form that [`HyperParameters`](super::HyperParameters) cannot express is
+//! marked unknown too.
 
 mod keys;
 mod layers;
@@ -16,7 +17,7 @@ pub(super) use self::read::read;
 
 /// The rule that tells sliding layers from full ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Pattern {
+enum LayerPattern {
     /// Every n-th layer is full; the file's `sliding_window_pattern` may set another n.
     Every(u32),
     /// The same, with the full layer first in each group.
@@ -32,7 +33,7 @@ enum Pattern {
 
 /// The rule for the width of the window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Window {
+enum WindowPattern {
     /// As the file says; without the key, or with 0, nothing slides.
     Stated,
     /// As the file says, or this.
@@ -62,7 +63,7 @@ enum Recurring {
 /// Properties of an architecture that its keys do not state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Traits {
-    sliding: Option<(Pattern, Window)>,
+    sliding: Option<(LayerPattern, WindowPattern)>,
     recurring: Option<Recurring>,
     /// The main context's cache covers the next-token-prediction layers too.
     nextn_cached: bool,
@@ -106,7 +107,7 @@ const SHARED: Traits = Traits {
 };
 
 impl Traits {
-    const fn slides(pattern: Pattern, window: Window) -> Self {
+    const fn slides(pattern: LayerPattern, window: WindowPattern) -> Self {
         Self {
             sliding: Some((pattern, window)),
             ..SHARED
@@ -166,9 +167,9 @@ fn traits(name: &str) -> (Traits, bool) {
 /// The architectures that the shared keys do not describe whole.
 #[rustfmt::skip]
 const SPECIAL: &[(&[&str], Traits)] = {
-    use Pattern::*;
+    use LayerPattern::*;
     use Recurring::*;
-    use Window::*;
+    use WindowPattern::*;
     &[
         // Sliding windows.
         (&["afmoe", "olmo2"], Traits::slides(Every(4), Stated)),

@@ -1,14 +1,14 @@
-//! Reads the header of a GGUF file: its keys and the list of its tensors, never its weights.
+//! Reader of GGUF headers: the keys and the list of tensors, never the weights.
 //!
-//! The caller hands in a window, the first bytes of the file, and says how long the file is. What does not
-//! fit in the window is [`GgufError::Truncated`], which says how much to read before trying again; what does
-//! not fit in the file is an error for good. An [`Excerpt`] is such a window without the vocabulary. Nothing
-//! is copied: text and arrays borrow from the window, and an array is skipped, not read. A count in a header
-//! is a claim: nothing is reserved that the file could not hold.
+//! The caller passes a window, the first bytes of the file, and the file's length. If the header is longer
+//! than the window, the error [`GgufError::Truncated`] says how much to read before the next attempt; if it
+//! is longer than the file, the error is final. An [`Excerpt`] is such a window without the vocabulary.
+//! Nothing is copied: text and arrays borrow from the window, and arrays are skipped. Counts in a header are
+//! not trusted: no more memory is reserved than the file could fill.
 //!
-//! The rules are those of `ggml/src/gguf.cpp: gguf_init_from_reader @ b10605`, so that what llama.cpp accepts
-//! is accepted here. Two things are stricter: names must be UTF-8, and a header ends within [`HEADER_LIMIT`].
-//! One is wider: files of the other byte order are read.
+//! The rules are those of `ggml/src/gguf.cpp: gguf_init_from_reader @ b10605`, so files that llama.cpp
+//! accepts are accepted here. Two rules are stricter: names must be UTF-8, and a header must end within
+//! [`HEADER_LIMIT`]. One is more lenient: files of the other byte order are read.
 
 mod cursor;
 mod draft;
@@ -27,12 +27,12 @@ use std::ops::Range;
 use plimsoll_base::Bytes;
 
 use self::cursor::Cursor;
-use self::error::Place;
+use self::error::GgufPlace;
 use crate::{Dialect, TensorType};
-pub use draft::{Datum, Draft, DraftTensor};
+pub use draft::{Datum, DraftHeader, DraftTensor};
 pub use error::GgufError;
 pub use excerpt::Excerpt;
-pub use value::{Array, Value};
+pub use value::{Array, GgufValue};
 pub use value_type::ValueType;
 
 /// No real header comes near: a vocabulary of half a million words with its merges is 30 MiB.
@@ -50,18 +50,18 @@ const VOCABULARY: &str = "tokenizer.";
 const SMALLEST_KEY: u64 = 8 + 1 + 4 + 1;
 const SMALLEST_TENSOR: u64 = 8 + 4 + 4 + 8;
 
-/// A key with its value.
+/// A GGUF key with its value.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Entry<'a> {
+pub struct GgufEntry<'a> {
     pub key: &'a str,
     /// The type the file states; an array's elements have their own.
     pub kind: ValueType,
-    pub value: Value<'a>,
+    pub value: GgufValue<'a>,
     /// Offset of the entry in the file.
     pub offset: u64,
 }
 
-/// A tensor as listed.
+/// A tensor's entry in a GGUF header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TensorInfo<'a> {
     pub name: &'a str,
@@ -73,7 +73,7 @@ pub struct TensorInfo<'a> {
     pub bytes: Bytes,
 }
 
-/// The header of one file.
+/// Header of one GGUF file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Header<'a> {
     pub version: u32,
@@ -85,7 +85,7 @@ pub struct Header<'a> {
     /// Offset of the tensors' data in the file.
     pub data_offset: u64,
     pub file_length: u64,
-    pub entries: Vec<Entry<'a>>,
+    pub entries: Vec<GgufEntry<'a>>,
     pub tensors: Vec<TensorInfo<'a>>,
 }
 
@@ -97,9 +97,9 @@ impl<'a> Header<'a> {
 
     fn read_at(cursor: &mut Cursor<'a>, file_length: u64, dialect: Dialect) -> Result<Self, GgufError> {
         let version = read_version(cursor)?;
-        let tensor_count = cursor.count(SMALLEST_TENSOR, Place::TensorCount)?;
+        let tensor_count = cursor.count(SMALLEST_TENSOR, GgufPlace::TensorCount)?;
         // Both counts are checked against the file's length before anything is read by them.
-        let entry_count = cursor.count(SMALLEST_KEY, Place::KeyCount)?;
+        let entry_count = cursor.count(SMALLEST_KEY, GgufPlace::KeyCount)?;
         let entries = read_entries(cursor, entry_count)?;
         let alignment = read_alignment(&entries)?;
         let list_start = cursor.offset();
@@ -128,14 +128,14 @@ impl<'a> Header<'a> {
 
 /// Reads magic and version. A version has its low half set, so a byte-swapped one gives the order away.
 fn read_version(cursor: &mut Cursor<'_>) -> Result<u32, GgufError> {
-    let magic = cursor.take(4, Place::Magic)?;
+    let magic = cursor.take(4, GgufPlace::Magic)?;
     if magic != MAGIC {
         return Err(GgufError::Magic {
             found: magic.escape_ascii().to_string(),
         });
     }
     // Versions are small numbers: a low half of zero means that the bytes are swapped.
-    let mut version = cursor.u32(Place::Version)?;
+    let mut version = cursor.u32(GgufPlace::Version)?;
     if version != 0 && version & 0xffff == 0 {
         cursor.big_endian = true;
         version = version.swap_bytes();
@@ -146,13 +146,13 @@ fn read_version(cursor: &mut Cursor<'_>) -> Result<u32, GgufError> {
     }
 }
 
-fn read_entries<'a>(cursor: &mut Cursor<'a>, count: u64) -> Result<Vec<Entry<'a>>, GgufError> {
+fn read_entries<'a>(cursor: &mut Cursor<'a>, count: u64) -> Result<Vec<GgufEntry<'a>>, GgufError> {
     let mut entries = Vec::new();
     // gguf.cpp refuses a second key of one name; a lookup would find the first only.
     let mut seen = HashSet::new();
     for index in 0..count {
         let offset = cursor.offset();
-        let place = Place::Key(index);
+        let place = GgufPlace::Key(index);
         let key = cursor.name(place)?;
         if key.is_empty() {
             return Err(GgufError::EmptyKey { index, offset });
@@ -162,7 +162,7 @@ fn read_entries<'a>(cursor: &mut Cursor<'a>, count: u64) -> Result<Vec<Entry<'a>
             return Err(GgufError::DuplicateKey { key, offset });
         }
         let (kind, value) = value::read(cursor, key)?;
-        entries.push(Entry {
+        entries.push(GgufEntry {
             key,
             kind,
             value,
@@ -172,12 +172,12 @@ fn read_entries<'a>(cursor: &mut Cursor<'a>, count: u64) -> Result<Vec<Entry<'a>
     Ok(entries)
 }
 
-fn read_alignment(entries: &[Entry<'_>]) -> Result<u64, GgufError> {
+fn read_alignment(entries: &[GgufEntry<'_>]) -> Result<u64, GgufError> {
     let Some(entry) = entries.iter().find(|entry| entry.key == "general.alignment") else {
         return Ok(DEFAULT_ALIGNMENT);
     };
     match entry.value {
-        Value::Unsigned(alignment) if entry.kind == ValueType::U32 && alignment.is_power_of_two() => {
+        GgufValue::Unsigned(alignment) if entry.kind == ValueType::U32 && alignment.is_power_of_two() => {
             Ok(alignment)
         }
         _ => Err(GgufError::Alignment {
@@ -194,9 +194,9 @@ mod tests {
     use crate::types::{F32, Q8_0};
 
     /// A header with every value type, two arrays and two tensors.
-    fn draft() -> Draft {
-        let mut draft = Draft::default();
-        for kind in ValueType::ALL {
+    fn draft() -> DraftHeader {
+        let mut draft = DraftHeader::default();
+        for kind in ValueType::all() {
             if kind.width().is_some() {
                 draft.entries.push((format!("a.{kind}"), Datum::Number(kind, 1)));
             }
@@ -226,7 +226,7 @@ mod tests {
         ]
     }
 
-    fn file(draft: &Draft) -> Vec<u8> {
+    fn file(draft: &DraftHeader) -> Vec<u8> {
         let mut bytes = draft.header();
         let data = usize::try_from(draft.data_length().get()).unwrap();
         bytes.resize(bytes.len() + data, 0);
@@ -240,7 +240,7 @@ mod tests {
     #[test]
     fn both_versions_and_byte_orders_read_alike() {
         for (version, big_endian) in [(2, false), (2, true), (3, false), (3, true)] {
-            let draft = Draft {
+            let draft = DraftHeader {
                 version,
                 big_endian,
                 ..draft()
@@ -254,7 +254,7 @@ mod tests {
             assert_eq!(header.flag("a.bool"), Ok(Some(true)));
             assert_eq!(
                 header.entry("a.f64").unwrap().value,
-                Value::Float(f64::from_bits(1))
+                GgufValue::Float(f64::from_bits(1))
             );
             let words: Vec<_> = header
                 .array("a.words")

@@ -1,13 +1,14 @@
-//! Tiny llama models with real weights, which any build of llama.cpp loads and which answer in words.
+//! Generator of tiny llama models with real weights, which every build of llama.cpp loads and which answer in
+//! words.
 //!
-//! `quickstart` serves two of them and `calibrate` runs one, so both work without a download. The weights are
-//! random but for one dimension of the embedding, which keeps answers to words and ends them.
+//! `quickstart` serves two of them and `calibrate` runs one, so neither needs a download. The weights are
+//! random except for one dimension of the embedding, which makes answers consist of words and end.
 
 mod vocabulary;
 mod weights;
 
 use super::TensorType;
-use super::gguf::{Draft, DraftTensor};
+use super::gguf::{DraftHeader, DraftTensor};
 use super::types::F32;
 
 pub use vocabulary::{Token, Vocabulary};
@@ -50,9 +51,9 @@ impl Default for TinyModel {
 
 impl TinyModel {
     /// The header of the model's one file.
-    pub fn header(&self) -> Draft {
+    pub fn header(&self) -> DraftHeader {
         let vocabulary = Vocabulary::words();
-        let mut draft = Draft::default();
+        let mut draft = DraftHeader::default();
         draft.put("general.architecture", "llama");
         draft.put("general.type", "model");
         draft.put("general.name", self.name);

@@ -1,12 +1,12 @@
-//! What the writer writes, the reader reads, whatever the keys, values and tensors, in both versions and byte
-//! orders.
+//! Tests that GGUF headers are read as they were written, for any keys, values and tensors, in both versions
+//! and byte orders.
 
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
 use std::collections::BTreeSet;
 
 use plimsoll_model::Dialect;
-use plimsoll_model::gguf::{Datum, Draft, DraftTensor, Header, Value, ValueType};
+use plimsoll_model::gguf::{Datum, DraftHeader, DraftTensor, GgufValue, Header, ValueType};
 use plimsoll_model::types::{BF16, F16, F32, Q4_K, Q8_0};
 use proptest::prelude::*;
 
@@ -15,7 +15,7 @@ fn length(bytes: &[u8]) -> u64 {
 }
 
 fn datum() -> impl Strategy<Value = Datum> {
-    let scalar = prop::sample::select(ValueType::ALL.to_vec())
+    let scalar = prop::sample::select(ValueType::all().collect::<Vec<_>>())
         .prop_filter("fixed width", |kind| kind.width().is_some());
     let number =
         (scalar.clone(), any::<u64>()).prop_map(|(kind, bits)| Datum::Number(kind, narrowed(kind, bits)));
@@ -44,7 +44,7 @@ fn draft_tensor() -> impl Strategy<Value = (TensorShape, String)> {
 
 type TensorShape = (plimsoll_model::TensorType, u64, Vec<u64>);
 
-fn any_draft() -> impl Strategy<Value = Draft> {
+fn any_draft() -> impl Strategy<Value = DraftHeader> {
     let entries = prop::collection::btree_map("[a-z.]{1,12}", datum(), 0..12);
     let tensors = prop::collection::vec(draft_tensor(), 0..12);
     (entries, tensors, 2_u32..=3, any::<bool>()).prop_map(|(entries, tensors, version, big_endian)| {
@@ -54,33 +54,33 @@ fn any_draft() -> impl Strategy<Value = Draft> {
             let shape = std::iter::once(blocks * kind.block).chain(rest).collect();
             DraftTensor { name, kind, shape }
         });
-        Draft {
+        DraftHeader {
             version,
             big_endian,
             tensors: tensors.collect(),
             entries: entries.into_iter().collect(),
-            ..Draft::default()
+            ..DraftHeader::default()
         }
     })
 }
 
 /// What the reader says of a value, as the writer would have it.
-fn written(kind: ValueType, value: Value<'_>) -> Datum {
-    let bits = |value: Value<'_>, kind: ValueType| match value {
-        Value::Unsigned(n) => n,
-        Value::Signed(n) => narrowed(kind, n.cast_unsigned()),
-        Value::Bool(yes) => yes.into(),
-        Value::Float(n) if kind == ValueType::F64 => n.to_bits(),
+fn written(kind: ValueType, value: GgufValue<'_>) -> Datum {
+    let bits = |value: GgufValue<'_>, kind: ValueType| match value {
+        GgufValue::Unsigned(n) => n,
+        GgufValue::Signed(n) => narrowed(kind, n.cast_unsigned()),
+        GgufValue::Bool(yes) => yes.into(),
+        GgufValue::Float(n) if kind == ValueType::F64 => n.to_bits(),
         #[allow(clippy::cast_possible_truncation, reason = "an f64 that came from an f32")]
-        Value::Float(n) => (n as f32).to_bits().into(),
+        GgufValue::Float(n) => (n as f32).to_bits().into(),
         other => panic!("{other:?}"),
     };
     match value {
-        Value::Text(text) => Datum::Text(text.to_vec()),
-        Value::Array(array) if array.element == ValueType::Text => {
+        GgufValue::Text(text) => Datum::Text(text.to_vec()),
+        GgufValue::Array(array) if array.element == ValueType::Text => {
             Datum::Texts(array.texts().unwrap().map(<[u8]>::to_vec).collect())
         }
-        Value::Array(array) => match array.integers() {
+        GgufValue::Array(array) => match array.integers() {
             Some(numbers) => {
                 let low = |number: i128| u64::from_le_bytes(number.to_le_bytes()[..8].try_into().unwrap());
                 Datum::Numbers(

@@ -1,7 +1,8 @@
-//! Sum of all memory terms of one request, at any context.
+//! Sum of all memory terms of a plan, for any context length.
 //!
-//! Layout, weights and driver context do not depend on the context and are computed once. Searches for the largest
-//! context and for advice plan the rest again at each step, and never interpolate.
+//! Device layout, weights and driver context do not depend on the context length and are computed once.
+//! Searches for the largest context and for advice compute the remaining terms again at each step and never
+//! interpolate.
 
 mod engine_context;
 mod pools;
@@ -17,7 +18,7 @@ use self::sum::TermSums;
 use super::error::PlanError;
 use super::flash::Flash;
 use super::latent::LatentAttention;
-use super::outcome::{Growth, HostTerms, Term, Terms};
+use super::outcome::{DepthGrowth, HostTerms, PlanTerm, Terms};
 use super::request::PlanRequest;
 use super::reserve::{Reserve, speculates};
 use super::{calibration, compute, kv, weights};
@@ -33,22 +34,22 @@ const NO_POOL: Source = Source::Formula("ggml-cuda.cu:ggml_cuda_pool_vmm @ b1060
 /// Zero by definition: the engine prepares contexts for its devices only.
 const NO_CONTEXT: Source = Source::Formula("llama.cpp:llama_prepare_model_devices @ b10605");
 
-/// Calculates the cost of a request at any context.
+/// Calculator for the cost of a request at any context length.
 pub(super) struct PlanCalculator<'a> {
     request: &'a PlanRequest<'a>,
     main: EngineContext<'a>,
     draft: Option<EngineContext<'a>>,
 }
 
-/// The cost of a request at one context.
+/// Memory of a request at one context length.
 #[derive(Clone, Debug)]
 pub(super) struct RequestCost {
     pub(super) reserve: Reserve,
     /// One entry for each card of the request, in its order.
     pub(super) cards: Vec<Terms>,
     pub(super) host: HostTerms,
-    pub(super) growth: Growth,
-    /// True where the compute term mirrors the engine's graph; false where it is an estimate.
+    pub(super) growth: DepthGrowth,
+    /// True if the compute term mirrors the engine's graph; false where it is an estimate.
     pub(super) sure: bool,
 }
 
@@ -115,7 +116,7 @@ impl<'a> PlanCalculator<'a> {
         self.main.graph.cache.latent
     }
 
-    /// True where `card` (a position in the request) holds a part of the model.
+    /// True if `card` (a position in the request) holds a part of the model.
     pub(super) fn uses(&self, card: usize) -> bool {
         let mut contexts = [Some(&self.main), self.draft.as_ref()].into_iter().flatten();
         contexts.any(|context| context.layout.devices.contains(&card))
@@ -202,23 +203,23 @@ impl<'a> PlanCalculator<'a> {
 
     fn terms(&self, index: usize, sum: &TermSums) -> Terms {
         let card = &self.request.cards[index];
-        let none = |source| Term::new(Bytes::ZERO, source);
+        let none = |source| PlanTerm::new(Bytes::ZERO, source);
         if card.kind == CardKind::Host {
             // An engine without cards has its output buffer in the same memory as the compute buffer.
             let host = sum.host_terms();
             return Terms {
                 weights: host.weights,
                 kv: host.kv,
-                compute: Term::new(host.compute.known() + sum.host_output, sum.compute_source()),
+                compute: PlanTerm::new(host.compute.known() + sum.host_output, sum.compute_source()),
                 pool: none(NO_POOL),
                 context: none(NO_CONTEXT),
             };
         }
         let on_card = &sum.cards[index];
         Terms {
-            weights: Term::new(on_card.weights, WEIGHTS),
-            kv: Term::new(on_card.kv, CACHE),
-            compute: Term::new(on_card.compute, sum.compute_source()),
+            weights: PlanTerm::new(on_card.weights, WEIGHTS),
+            kv: PlanTerm::new(on_card.kv, CACHE),
+            compute: PlanTerm::new(on_card.compute, sum.compute_source()),
             pool: on_card.pool.clone().unwrap_or_else(|| none(NO_POOL)),
             context: if self.uses(index) {
                 calibration::context(self.request, card)
@@ -253,7 +254,7 @@ fn check(model: &Model) -> Result<(), PlanError> {
     }
 }
 
-/// The output buffer: a row of logits, and of embeddings where asked for, for every output.
+/// Output buffer: for every output a row of logits and, if requested, a row of embeddings.
 fn output(model: &Model, reserve: &Reserve, request: &PlanRequest<'_>) -> Bytes {
     let logits = u64::from(model.hyper.vocabulary);
     let (width, rows) = match request.wish.embeddings {

@@ -11,7 +11,7 @@ mod merge;
 mod refusal;
 mod transcript;
 
-pub use line::{BufferKind, Place};
+pub use line::{BufferKind, BufferPlace};
 pub use merge::{exact, priced};
-pub use refusal::{Refusal, RefusalKind};
-pub use transcript::{Buffer, Transcript};
+pub use refusal::{EngineRefusal, EngineRefusalKind};
+pub use transcript::{EngineBuffer, Transcript};

@@ -1,7 +1,9 @@
-//! Search for the largest value that fits: context, micro-batch, slots, layers, cache type, division over cards.
+//! Search for the largest value that fits: context, micro-batch, slots, layers, cache type, or split over
+//! cards.
 //!
-//! DECISION: every answer is planned again through [`Price`], never interpolated. So is the step above it, which is shown
-//! not to fit, and so are its trades against other changes. An answer is a [`Change`], and thereby the flags to paste.
+//! DECISION: every result is planned in full through [`CostModel`] and never interpolated. The next larger
+//! step is planned too and shown not to fit, and so are the alternatives under other changes. A result is a
+//! [`RequestChange`], which has the flags to paste.
 
 mod answer;
 mod change;
@@ -21,13 +23,13 @@ pub(super) use self::change::saturated;
 pub(super) use self::outline::QuickEstimate;
 pub(super) use self::search::{LargestSearch, smallest};
 use super::reserve::Reserve;
-pub use answer::{Answer, CardLine, Dimension, Fit, Next, Trade};
-pub use change::{Change, edited};
-pub use course::{Point, course};
-pub use price::{Formulas, Price, Priced, slack_of};
+pub use answer::{CardLine, Dimension, Fit, FitAnswer, NextStep, TradeOff};
+pub use change::{RequestChange, edited};
+pub use course::{ContextPoint, course};
+pub use price::{ClosedForms, CostModel, PlanPrice, slack_of};
 
 /// Answers each of `dimensions`, and gives advice where the unchanged request does not fit.
-pub fn fit<P: Price>(
+pub fn fit<P: CostModel>(
     request: &PlanRequest<'_>,
     price: &P,
     dimensions: &[Dimension],
@@ -45,7 +47,7 @@ pub(super) fn fits(request: &PlanRequest<'_>, cost: &RequestCost) -> bool {
 }
 
 /// The first questions of [`confirmed_context`]: the guessed context and the step above it.
-pub fn likely_contexts(request: &PlanRequest<'_>, guess: u64) -> Vec<Vec<Change>> {
+pub fn likely_contexts(request: &PlanRequest<'_>, guess: u64) -> Vec<Vec<RequestChange>> {
     let asked = Reserve::of_model(request, u64::from(request.wish.context)).context;
     let most = most_steps(request, asked);
     // Two neighbours in parallel: if the guess is right, no more are needed.
@@ -53,20 +55,21 @@ pub fn likely_contexts(request: &PlanRequest<'_>, guess: u64) -> Vec<Vec<Change>
     (first..=most.min(first + 1)).map(context).collect()
 }
 
-fn context(steps: u64) -> Vec<Change> {
-    vec![Change::Context(saturated(steps * CELLS))]
+fn context(steps: u64) -> Vec<RequestChange> {
+    vec![RequestChange::Context(saturated(steps * CELLS))]
 }
 
 /// The largest context that fits, found from a guess. One step of 256 tokens more does not fit, or exceeds both the
 /// requested and the trained context. `Err` holds the largest that was seen to fit, where questions were left open.
-pub fn confirmed_context<P: Price>(
+pub fn confirmed_context<P: CostModel>(
     request: &PlanRequest<'_>,
     price: &P,
     guess: Option<u64>,
 ) -> Result<Option<u64>, Option<u64>> {
     let asked = Reserve::of_model(request, u64::from(request.wish.context)).context;
     let most = most_steps(request, asked);
-    let slack = |changes: &[Change]| Some(price.price(changes, request.cards).ok()?.slack(request.cards));
+    let slack =
+        |changes: &[RequestChange]| Some(price.price(changes, request.cards).ok()?.slack(request.cards));
     let foresee =
         |steps: &[u64]| price.foresee(&steps.iter().map(|&steps| context(steps)).collect::<Vec<_>>());
     let mut search = LargestSearch::new(1..=most, |steps| slack(&context(steps)))
@@ -98,7 +101,7 @@ pub(super) fn largest_context(
     asked: &RequestCost,
 ) -> Option<u64> {
     let most = most_steps(request, asked.reserve.context);
-    let slack = |cost: RequestCost| Priced::from(cost).slack(request.cards);
+    let slack = |cost: RequestCost| PlanPrice::from(cost).slack(request.cards);
     let mut search = LargestSearch::new(1..=most, |steps| calculator.at(steps * CELLS).ok().map(slack));
     if asked.reserve.context.is_multiple_of(CELLS) {
         search.know(asked.reserve.context / CELLS, slack(asked.clone()));

@@ -1,11 +1,12 @@
-//! Resolution of `-fa`: flash attention on or off, and the reason.
+//! Flash attention on or off (`-fa`), and the reason.
 //!
-//! Mirrors `llama-context.cpp: resolve_fused_ops` and `fattn.cu: ggml_cuda_get_best_fattn_kernel @ b10605`. With `-fa
-//! auto`, one layer whose card lacks a kernel for its head size and cache type turns flash attention off for all layers,
-//! and the whole KQ matrix appears in the compute buffer. A quantised V cache needs flash attention: it then stays on, and
-//! layers without a kernel attend in host memory. ik_llama.cpp has kernels of its own, which are not listed here.
+//! The code mirrors `llama-context.cpp: resolve_fused_ops` and `fattn.cu: ggml_cuda_get_best_fattn_kernel @
+//! b10605`. With `-fa auto`, one layer whose card has no kernel for its head size and cache type turns flash
+//! attention off for all layers; the whole KQ matrix then adds to the compute buffer. A quantised V cache
+//! requires flash attention, so it stays on and layers without a kernel compute attention in host memory.
+//! ik_llama.cpp has other kernels, which are not listed here.
 
-use plimsoll_flags::{FlashAttention, Wish};
+use plimsoll_flags::{FlashAttention, ModelParams};
 use plimsoll_model::{HyperParameters, Model, TensorType};
 
 use super::compute::ModelLayers;
@@ -14,11 +15,11 @@ use super::layout::{DeviceLayout, TensorDevice};
 use super::quirks::EngineQuirks;
 use super::request::{EngineKind, PlanRequest};
 
-/// On or off, and why.
+/// Flash attention on or off, and the reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Flash {
     pub(super) on: bool,
-    /// The reason why a card has no kernel. Flash attention that stays on is then computed by the host.
+    /// Reason why a card has no kernel. If flash attention stays on, the host computes it.
     pub(super) missing: Option<&'static str>,
 }
 
@@ -26,15 +27,15 @@ impl Flash {
     /// A layer in host memory would attend on a card, or the other way round.
     pub(super) const MOVED: Self = Self {
         on: false,
-        missing: Some("a layer in host memory would attend on a card"),
+        missing: Some("a layer in host memory would compute its attention on a card"),
     };
 
-    /// True where the host computes attention, because a card has no kernel for it.
+    /// True if the host computes attention, because a card has no kernel for it.
     pub(super) fn is_on_host(&self) -> bool {
         self.on && self.missing.is_some()
     }
 
-    /// True where the engine looks at each layer's device before it decides: only where some layers are not on cards.
+    /// True if the engine looks at each layer's device before it decides: only where some layers are not on cards.
     pub(super) fn may_move(&self, request: &PlanRequest<'_>, layers: &ModelLayers<'_>) -> bool {
         let wish = request.wish;
         let free = wish.flash_attention == FlashAttention::Auto && !wish.cache_value.quantised();
@@ -71,7 +72,7 @@ pub(super) fn resolve(
     Ok(Flash { on, missing })
 }
 
-fn missing_kernel(model: &Model, layout: &DeviceLayout, wish: &Wish) -> Option<&'static str> {
+fn missing_kernel(model: &Model, layout: &DeviceLayout, wish: &ModelParams) -> Option<&'static str> {
     let on_card = |layer: &u32| matches!(layout.layer(*layer), TensorDevice::Card(_));
     (0..model.hyper.layers)
         .filter(|layer| model.hyper.attends(*layer) && on_card(layer))
@@ -117,18 +118,22 @@ pub(super) fn unsupported(
 
 #[cfg(test)]
 mod tests {
-    use plimsoll_flags::Program;
+    use plimsoll_flags::ProgramKind;
+    use plimsoll_model::Dialect;
     use plimsoll_model::gguf::Header;
-    use plimsoll_model::{Dialect, types};
 
     use super::*;
-    use crate::Engine;
+    use crate::EngineBuild;
 
-    fn resolved(wish: &Wish, change: impl Fn(&mut Model)) -> Result<Flash, PlanError> {
-        resolved_by(Engine::LLAMA_CPP, wish, change)
+    fn resolved(wish: &ModelParams, change: impl Fn(&mut Model)) -> Result<Flash, PlanError> {
+        resolved_by(EngineBuild::LLAMA_CPP, wish, change)
     }
 
-    fn resolved_by(engine: Engine, wish: &Wish, change: impl Fn(&mut Model)) -> Result<Flash, PlanError> {
+    fn resolved_by(
+        engine: EngineBuild,
+        wish: &ModelParams,
+        change: impl Fn(&mut Model),
+    ) -> Result<Flash, PlanError> {
         let draft = plimsoll_specimens::shape("l8").unwrap().files(1).remove(0);
         let bytes = draft.header();
         let length = u64::try_from(bytes.len()).unwrap() + draft.data_length().get();
@@ -141,7 +146,7 @@ mod tests {
             projector: None,
             wish,
             engine,
-            program: Program::LlamaServer,
+            program: ProgramKind::LlamaServer,
             cards: &cards,
             contexts: &[],
         };
@@ -149,11 +154,15 @@ mod tests {
         resolve(&request, &model, &layout)
     }
 
-    fn with_cache(key: &str, value: &str) -> Wish {
-        Wish {
-            cache_key: types::by_name(key).unwrap(),
-            cache_value: types::by_name(value).unwrap(),
-            ..Wish::of(Program::LlamaServer)
+    fn with_cache(key: &str, value: &str) -> ModelParams {
+        let named = |name: &str| {
+            let mut types = (0..64).filter_map(|id| Dialect::Ggml.tensor_type(id));
+            types.find(|kind| kind.name == name).unwrap()
+        };
+        ModelParams {
+            cache_key: named(key),
+            cache_value: named(value),
+            ..ModelParams::of(ProgramKind::LlamaServer)
         }
     }
 
@@ -179,7 +188,7 @@ mod tests {
             let flash = resolved(&with_cache(key, value), |_| {}).unwrap();
             assert!(flash.on && flash.missing.is_some(), "{key} {value}");
         }
-        let off = Wish {
+        let off = ModelParams {
             flash_attention: FlashAttention::Off,
             ..with_cache("q8_0", "q8_0")
         };
@@ -189,9 +198,9 @@ mod tests {
     /// `quantized V cache was requested, but this requires Flash Attention @ b8799`.
     #[test]
     fn an_older_engine_refuses_it_instead() {
-        let older = Engine {
+        let older = EngineBuild {
             build: Some(8799),
-            ..Engine::LLAMA_CPP
+            ..EngineBuild::LLAMA_CPP
         };
         let error = resolved_by(older, &with_cache("q8_0", "q4_0"), |_| {}).unwrap_err();
         assert!(error.to_string().contains("different types"), "{error}");

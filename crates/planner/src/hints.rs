@@ -1,19 +1,20 @@
-//! Advice for a request that does not fit; every piece of advice is weighed by planning with it.
+//! Advice for a request that does not fit; each piece of advice is planned to determine its saving.
 //!
-//! DECISION: advice is given only where the plan does not fit, and only if it saves something on the cards that are short.
-//! Sufficient advice comes first, then the order is bytes saved per loss, by the one table of losses below. Where no
-//! single change is enough, pairs are tried, the cheapest first. A change with a size (context, layers) gets the mildest
-//! size that is enough.
+//! DECISION: advice is given only if the plan does not fit, and only if it saves memory on the cards that
+//! lack it. Sufficient advice comes first; the rest is ordered by bytes saved per loss, from the table of
+//! losses below. If no single change is enough, pairs of changes are tried, the cheapest first. A change with
+//! a size (context, layers) gets the smallest size that is enough.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use plimsoll_base::{Advice, Bytes, Card, CardKind, Hint};
-use plimsoll_flags::{FlashAttention, GpuLayers, Program, SplitMode};
+use plimsoll_flags::{FlashAttention, GpuLayers, ProgramKind, SplitMode};
 use plimsoll_model::{TensorType, types};
 
 use super::cost::peak;
-use super::fit::{Change, Price, Priced, QuickEstimate, saturated, smallest};
+use super::fit::{CostModel, PlanPrice, QuickEstimate, RequestChange, saturated, smallest};
+use super::layout::wanted_layers;
 use super::request::PlanRequest;
 use super::reserve::{CELLS, Reserve};
 
@@ -27,9 +28,9 @@ fn loss_of(advice: &Advice) -> (u64, &'static str) {
     match advice {
         Advice::WindowedCache => (
             1,
-            "tokens outside the window are processed again where a prompt returns to them",
+            "tokens outside the window are processed again when a prompt returns to them",
         ),
-        Advice::FreeCard { .. } => (1, "other processes must give it up"),
+        Advice::FreeCard { .. } => (1, "other processes must release it"),
         Advice::FlashAttention | Advice::DivideLayers(_) => (1, "nothing"),
         Advice::QuantiseCache("q8_0") => (2, "hardly any precision"),
         Advice::NoOpOffload => (2, "prompts are slower where weights are in host memory"),
@@ -44,7 +45,7 @@ fn loss_of(advice: &Advice) -> (u64, &'static str) {
     }
 }
 
-pub(super) fn hints<P: Price>(request: &PlanRequest<'_>, price: &P, asked: &Priced) -> Vec<Hint> {
+pub(super) fn hints<P: CostModel>(request: &PlanRequest<'_>, price: &P, asked: &PlanPrice) -> Vec<Hint> {
     if asked.fits(request.cards) {
         return Vec::new();
     }
@@ -65,17 +66,17 @@ pub(super) fn hints<P: Price>(request: &PlanRequest<'_>, price: &P, asked: &Pric
     hints
 }
 
-/// Changes that were priced together, and their effect.
+/// Changes that were planned together, and their effect.
 #[derive(Clone, Debug)]
 struct Remedy {
-    changes: Vec<Change>,
+    changes: Vec<RequestChange>,
     saves: Bytes,
     enough: bool,
 }
 
 impl Remedy {
     fn advice(&self) -> Advice {
-        let mut all: Vec<Advice> = self.changes.iter().map(Change::advice).collect();
+        let mut all: Vec<Advice> = self.changes.iter().map(RequestChange::advice).collect();
         match (all.pop(), all.is_empty()) {
             (Some(only), true) => only,
             (last, _) => Advice::Together(all.into_iter().chain(last).collect()),
@@ -104,22 +105,22 @@ impl Remedy {
     }
 }
 
-/// A change with a size, from 0 (none) to `end`.
+/// A change with a variable size, from 0 (none) to `end`.
 struct SizedChange {
     end: u64,
-    /// It moves whole tensors, so memory does not follow a straight line.
+    /// The change moves whole tensors, so memory does not follow a straight line.
     has_steps: bool,
-    change: Box<dyn Fn(u64) -> Change>,
+    change: Box<dyn Fn(u64) -> RequestChange>,
 }
 
 struct HintSearch<'a, P> {
     request: &'a PlanRequest<'a>,
     price: &'a P,
-    asked: &'a Priced,
+    asked: &'a PlanPrice,
     outline: Option<QuickEstimate<'a>>,
 }
 
-impl<P: Price> HintSearch<'_, P> {
+impl<P: CostModel> HintSearch<'_, P> {
     fn singles(&self) -> Vec<Remedy> {
         let mut remedies: Vec<Remedy> = Vec::new();
         for kind in self.plain() {
@@ -130,7 +131,7 @@ impl<P: Price> HintSearch<'_, P> {
     }
 
     /// The mildest change of one kind that is enough, else the strongest; `kind` has the mildest first.
-    fn mildest_of(&self, mut kind: Vec<Change>) -> Option<Remedy> {
+    fn mildest_of(&self, mut kind: Vec<RequestChange>) -> Option<Remedy> {
         // Where the strongest is not enough, no milder one is priced.
         let most = self.weigh(vec![kind.pop()?])?;
         let milder = kind.into_iter().filter(|_| most.enough);
@@ -142,7 +143,7 @@ impl<P: Price> HintSearch<'_, P> {
 
     /// Sufficient pairs of a single change that saves something and any other change.
     fn pairs(&self, singles: &[Remedy]) -> Vec<Remedy> {
-        let plain: Vec<&Change> = singles.iter().flat_map(|remedy| &remedy.changes).collect();
+        let plain: Vec<&RequestChange> = singles.iter().flat_map(|remedy| &remedy.changes).collect();
         let mut pairs = Vec::new();
         for (at, first) in plain.iter().enumerate() {
             let others = plain[at + 1..]
@@ -164,12 +165,12 @@ impl<P: Price> HintSearch<'_, P> {
     }
 
     /// Prices changes; a remedy if they save memory on the cards that are short of it.
-    fn weigh(&self, changes: Vec<Change>) -> Option<Remedy> {
+    fn weigh(&self, changes: Vec<RequestChange>) -> Option<Remedy> {
         let after = self.price.price(&changes, self.request.cards).ok()?;
         self.remedy(changes, &after)
     }
 
-    fn remedy(&self, changes: Vec<Change>, after: &Priced) -> Option<Remedy> {
+    fn remedy(&self, changes: Vec<RequestChange>, after: &PlanPrice) -> Option<Remedy> {
         let remedy = Remedy {
             saves: self.saving(after),
             enough: after.fits(self.request.cards),
@@ -179,7 +180,7 @@ impl<P: Price> HintSearch<'_, P> {
     }
 
     /// Bytes saved on the cards where the unchanged request does not fit.
-    fn saving(&self, after: &Priced) -> Bytes {
+    fn saving(&self, after: &PlanPrice) -> Bytes {
         let before = self.request.cards.iter().zip(&self.asked.cards);
         // Memory saved on a card with room to spare makes nothing fit.
         let short = before
@@ -191,7 +192,7 @@ impl<P: Price> HintSearch<'_, P> {
     }
 
     /// The mildest size of a change that is enough, with another change made as well.
-    fn mildest(&self, sized: &SizedChange, beside: Option<&Change>) -> Option<Remedy> {
+    fn mildest(&self, sized: &SizedChange, beside: Option<&RequestChange>) -> Option<Remedy> {
         let changes = |size: u64| {
             let change = (sized.change)(size);
             beside.into_iter().cloned().chain([change]).collect::<Vec<_>>()
@@ -199,7 +200,7 @@ impl<P: Price> HintSearch<'_, P> {
         let cards = self.request.cards;
         let mut priced = BTreeMap::new();
         let foresee = |sizes: &[u64]| {
-            let questions: Vec<Vec<Change>> = sizes.iter().map(|&size| changes(size)).collect();
+            let questions: Vec<Vec<RequestChange>> = sizes.iter().map(|&size| changes(size)).collect();
             self.price.foresee(&questions);
         };
         let guess = self.guess(sized, changes);
@@ -218,7 +219,7 @@ impl<P: Price> HintSearch<'_, P> {
         self.remedy(changes(found.at), priced)
     }
 
-    fn guess(&self, sized: &SizedChange, changes: impl Fn(u64) -> Vec<Change>) -> Option<u64> {
+    fn guess(&self, sized: &SizedChange, changes: impl Fn(u64) -> Vec<RequestChange>) -> Option<u64> {
         let outline = self.outline.as_ref().filter(|_| sized.has_steps);
         let estimate = |size| {
             let changes = changes(size);
@@ -229,7 +230,7 @@ impl<P: Price> HintSearch<'_, P> {
     }
 
     /// Changes of single flags that may save memory, grouped by kind, mildest first.
-    fn plain(&self) -> Vec<Vec<Change>> {
+    fn plain(&self) -> Vec<Vec<RequestChange>> {
         let (request, wish) = (self.request, self.request.wish);
         let reserve = Reserve::of_model(request, u64::from(wish.context));
         let (key, cached) = (wish.cache_key, request.model.hyper.cached);
@@ -241,13 +242,13 @@ impl<P: Price> HintSearch<'_, P> {
             [types::Q8_0, types::Q4_0]
                 .into_iter()
                 .filter(smaller)
-                .map(Change::Cache)
+                .map(RequestChange::Cache)
                 .collect(),
             batches
-                .map(|tokens| Change::micro_batch(tokens, wish.batch))
+                .map(|tokens| RequestChange::micro_batch(tokens, wish.batch))
                 .collect(),
         ];
-        let slots = Change::Slots {
+        let slots = RequestChange::Slots {
             slots: 1,
             context: None,
         };
@@ -256,21 +257,21 @@ impl<P: Price> HintSearch<'_, P> {
         let partly = !whole || wish.experts_on_host > 0 || !wish.overrides.is_empty();
         for (possible, change) in [
             (
-                reserve.sequences > 1 && request.program == Program::LlamaServer,
+                reserve.sequences > 1 && request.program == ProgramKind::LlamaServer,
                 slots,
             ),
             (
                 wish.flash_attention == FlashAttention::Off,
-                Change::FlashAttention,
+                RequestChange::FlashAttention,
             ),
-            (wish.op_offload && partly, Change::NoOpOffload),
+            (wish.op_offload && partly, RequestChange::NoOpOffload),
             (
                 wish.full_sliding_cache && request.model.hyper.sliding.is_some(),
-                Change::WindowedCache,
+                RequestChange::WindowedCache,
             ),
             (
                 request.projector.is_some() && wish.projector_offload,
-                Change::ProjectorOnHost,
+                RequestChange::ProjectorOnHost,
             ),
         ] {
             if possible {
@@ -288,7 +289,7 @@ impl<P: Price> HintSearch<'_, P> {
         let mut sized = vec![SizedChange {
             end: steps.saturating_sub(1),
             has_steps: false,
-            change: Box::new(move |fewer| Change::Context(saturated((steps - fewer) * CELLS))),
+            change: Box::new(move |fewer| RequestChange::Context(saturated((steps - fewer) * CELLS))),
         }];
         // Without a card there is nothing to move to the host.
         if !request.cards.iter().any(|card| card.kind == CardKind::Cuda) {
@@ -300,18 +301,14 @@ impl<P: Price> HintSearch<'_, P> {
             sized.push(SizedChange {
                 end: u64::from(layers - started),
                 has_steps: true,
-                change: Box::new(move |more| Change::ExpertsOnHost(started + saturated(more))),
+                change: Box::new(move |more| RequestChange::ExpertsOnHost(started + saturated(more))),
             });
         }
-        let all = layers.saturating_add(1);
-        let now = match wish.gpu_layers {
-            GpuLayers::Auto | GpuLayers::All => all,
-            GpuLayers::Count(count) => count.min(all),
-        };
+        let now = wanted_layers(wish, layers).min(layers.saturating_add(1));
         sized.push(SizedChange {
             end: u64::from(now),
             has_steps: true,
-            change: Box::new(move |fewer| Change::Layers(now.saturating_sub(saturated(fewer)))),
+            change: Box::new(move |fewer| RequestChange::Layers(now.saturating_sub(saturated(fewer)))),
         });
         sized
     }

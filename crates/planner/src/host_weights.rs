@@ -1,8 +1,8 @@
-//! Weights that the host computes with.
+//! Weights that stay in host memory and that the host computes with.
 //!
-//! An engine that maps its file reads these weights from the page cache while it computes. Tables of the input layer stay
-//! on the host too (`llama-arch.cpp: LLM_TENSOR_LAYER_INPUT @ b10605`), but a token reads only one row of them, so they
-//! are not counted.
+//! An engine that maps its model file reads these weights from the page cache while it computes. Tables of
+//! the input layer also stay on the host (`llama-arch.cpp: LLM_TENSOR_LAYER_INPUT @ b10605`), but each token
+//! reads only one row of them, so they are not counted.
 
 use plimsoll_base::Bytes;
 use plimsoll_model::{Model, Tensor};
@@ -40,12 +40,12 @@ fn host_weights(request: &PlanRequest<'_>, model: &Model) -> Result<Bytes, PlanE
 
 #[cfg(test)]
 mod tests {
-    use plimsoll_flags::{Options, Program};
+    use plimsoll_flags::{Options, ProgramKind};
     use plimsoll_model::Dialect;
     use plimsoll_model::gguf::Header;
 
     use super::*;
-    use crate::Engine;
+    use crate::EngineBuild;
 
     fn on_host(flags: &[&str]) -> Bytes {
         let file = plimsoll_specimens::shape("q30").unwrap().files(1).remove(0);
@@ -56,7 +56,7 @@ mod tests {
         let words: Vec<String> = flags.iter().map(|word| (*word).to_owned()).collect();
         let wish = Options::from_argv(&words)
             .unwrap()
-            .wish(Program::LlamaServer)
+            .wish(ProgramKind::LlamaServer)
             .unwrap();
         let card = "name=Orin,total=8GiB,cc=8.7".parse().unwrap();
         computed_on_host(&PlanRequest {
@@ -64,8 +64,8 @@ mod tests {
             draft: None,
             projector: None,
             wish: &wish,
-            engine: Engine::LLAMA_CPP,
-            program: Program::LlamaServer,
+            engine: EngineBuild::LLAMA_CPP,
+            program: ProgramKind::LlamaServer,
             cards: &[card],
             contexts: &[],
         })

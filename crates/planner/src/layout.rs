@@ -1,14 +1,15 @@
-//! Placement of layers and tensors on devices.
+//! Device layout: placement of layers and tensors on cards and the host.
 //!
-//! Mirrors `llama-model.cpp: load_tensors`, `llama-model-loader.cpp: create_tensor` and `common/arg.cpp` (`-ot`,
-//! `--cpu-moe`, `--n-cpu-moe`) `@ b10605`. Without `-ts` the engine splits by the memory that is free when it loads, so
-//! the layout depends on the other processes on the cards.
+//! The code mirrors `llama-model.cpp: load_tensors`, `llama-model-loader.cpp: create_tensor` and
+//! `common/arg.cpp` (`-ot`, `--cpu-moe`, `--n-cpu-moe`) `@ b10605`. Without `-ts` the engine splits by the
+//! memory that is free when it loads, so the layout depends on other processes' memory on the cards.
 //!
-//! Patterns of `-ot` are ECMAScript regular expressions searched in the tensor's name. The dialect here is their regular
-//! part, matched in linear time; back-references and look-around are refused by name.
+//! Patterns of `-ot` are ECMAScript regular expressions that are searched in the tensor's name. Only their
+//! regular part is supported here, which is matched in linear time; back-references and look-around are
+//! refused with an error that names them.
 
 use plimsoll_base::{Bytes, Card, CardKind};
-use plimsoll_flags::{GpuLayers, SplitMode, Wish};
+use plimsoll_flags::{GpuLayers, ModelParams, SplitMode};
 use plimsoll_model::{Model, Tensor};
 use regex_lite::{Regex, RegexBuilder};
 
@@ -17,7 +18,7 @@ use super::error::PlanError;
 use super::named::cuda_number;
 use super::request::{EngineKind, PlanRequest};
 
-/// The device of a tensor or an operation: a card, by its number in the layout, or host memory.
+/// Device of a tensor or an operation: a card, by its number in the layout, or host memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum TensorDevice {
     Card(u16),
@@ -86,10 +87,7 @@ impl DeviceLayout {
         let devices = devices(request)?;
         // The output counts as one more layer for -ngl.
         let all = layers.saturating_add(1);
-        let wanted = match wish.gpu_layers {
-            GpuLayers::Auto | GpuLayers::All => all,
-            GpuLayers::Count(n) => n,
-        };
+        let wanted = wanted_layers(wish, layers);
         let splits = splits(wish, request.cards, &devices);
         // The last layers go to the cards, so the first ones stay in host memory.
         let start = all.saturating_sub(wanted);
@@ -124,7 +122,7 @@ impl DeviceLayout {
         layer.copied().unwrap_or(self.output)
     }
 
-    /// True where weights of a layer may lie elsewhere than the layer.
+    /// True if weights of a layer may be on another device than the layer.
     pub(super) fn is_scattered(&self) -> bool {
         !self.overrides.is_empty() || self.experts_on_host > 0
     }
@@ -145,6 +143,14 @@ impl DeviceLayout {
             None if is_of_the_first_layer(&tensor.name) => self.layer(0),
             None => self.output,
         }
+    }
+}
+
+/// Layers that `-ngl` asks for; the output counts as one.
+pub(super) fn wanted_layers(wish: &ModelParams, layers: u32) -> u32 {
+    match wish.gpu_layers {
+        GpuLayers::Auto | GpuLayers::All => layers.saturating_add(1),
+        GpuLayers::Count(wanted) => wanted,
     }
 }
 
@@ -204,7 +210,7 @@ fn devices(request: &PlanRequest<'_>) -> Result<Vec<usize>, PlanError> {
 }
 
 /// Cumulative shares in [0, 1], in the engine's own `float`, because rounding decides layers at a border.
-fn splits(wish: &Wish, cards: &[Card], devices: &[usize]) -> Vec<f32> {
+fn splits(wish: &ModelParams, cards: &[Card], devices: &[usize]) -> Vec<f32> {
     let given = |i: usize| {
         let share = wish.tensor_split.get(i).copied();
         share
@@ -247,7 +253,7 @@ fn float(n: u32) -> f32 {
 }
 
 fn overrides(
-    wish: &Wish,
+    wish: &ModelParams,
     cards: &[Card],
     devices: &[usize],
 ) -> Result<Vec<(Regex, TensorDevice)>, PlanError> {
@@ -281,12 +287,12 @@ fn buffer(name: &str, cards: &[Card], devices: &[usize]) -> Result<TensorDevice,
 
 #[cfg(test)]
 mod tests {
-    use plimsoll_flags::{BufferOverride, Program};
+    use plimsoll_flags::{BufferOverride, ProgramKind};
     use plimsoll_model::gguf::Header;
     use plimsoll_model::{Dialect, Model};
 
     use super::*;
-    use crate::Engine;
+    use crate::EngineBuild;
 
     fn model() -> Model {
         let draft = plimsoll_specimens::shape("q30").unwrap().files(1).remove(0);
@@ -295,7 +301,7 @@ mod tests {
         Model::from_headers(&[Header::read(&bytes, length, Dialect::Ggml).unwrap()]).unwrap()
     }
 
-    fn layout(wish: &Wish, cards: &[&str]) -> Result<DeviceLayout, PlanError> {
+    fn layout(wish: &ModelParams, cards: &[&str]) -> Result<DeviceLayout, PlanError> {
         let model = model();
         let cards: Vec<Card> = cards.iter().map(|spec| spec.parse().unwrap()).collect();
         let request = PlanRequest {
@@ -303,8 +309,8 @@ mod tests {
             draft: None,
             projector: None,
             wish,
-            engine: Engine::LLAMA_CPP,
-            program: Program::LlamaServer,
+            engine: EngineBuild::LLAMA_CPP,
+            program: ProgramKind::LlamaServer,
             cards: &cards,
             contexts: &[],
         };
@@ -319,11 +325,11 @@ mod tests {
 
     #[test]
     fn layers_are_split_by_free_memory_or_by_hand() {
-        let wish = Wish::of(Program::LlamaServer);
+        let wish = ModelParams::of(ProgramKind::LlamaServer);
         let by_memory = layout(&wish, &TWO).unwrap();
         assert_eq!(count(&by_memory, TensorDevice::Card(0)), 37);
         assert_eq!((by_memory.output, by_memory.copies), (TensorDevice::Card(1), 4));
-        let by_hand = Wish {
+        let by_hand = ModelParams {
             tensor_split: vec![1.0, 1.0],
             ..wish
         };
@@ -332,9 +338,9 @@ mod tests {
 
     #[test]
     fn fewer_layers_leave_the_first_on_the_host_and_stop_the_pipeline() {
-        let wish = Wish {
+        let wish = ModelParams {
             gpu_layers: GpuLayers::Count(10),
-            ..Wish::of(Program::LlamaServer)
+            ..ModelParams::of(ProgramKind::LlamaServer)
         };
         let layout = layout(&wish, &TWO).unwrap();
         assert_eq!(count(&layout, TensorDevice::Host), 39);
@@ -347,23 +353,23 @@ mod tests {
 
     #[test]
     fn one_device_is_chosen_by_number_or_by_name() {
-        let wish = Wish {
+        let wish = ModelParams {
             split_mode: SplitMode::None,
             main_gpu: Some(1),
-            ..Wish::of(Program::LlamaServer)
+            ..ModelParams::of(ProgramKind::LlamaServer)
         };
         assert_eq!(layout(&wish, &TWO).unwrap().devices, [1]);
-        let named = Wish {
+        let named = ModelParams {
             devices: vec!["CUDA1".to_owned()],
-            ..Wish::of(Program::LlamaServer)
+            ..ModelParams::of(ProgramKind::LlamaServer)
         };
         assert_eq!(layout(&named, &TWO).unwrap().devices, [1]);
-        let none = Wish {
+        let none = ModelParams {
             devices: vec!["none".to_owned()],
-            ..Wish::of(Program::LlamaServer)
+            ..ModelParams::of(ProgramKind::LlamaServer)
         };
         assert_eq!(count(&layout(&none, &TWO).unwrap(), TensorDevice::Host), 48);
-        let missing = Wish {
+        let missing = ModelParams {
             main_gpu: Some(2),
             ..wish
         };
@@ -376,12 +382,12 @@ mod tests {
             pattern: pattern.to_owned(),
             buffer: buffer.to_owned(),
         };
-        let wish = Wish {
+        let wish = ModelParams {
             overrides: vec![
                 send(r"blk\.(0|1)\.ffn_.*_exps", "CUDA1"),
                 send(r"\.ffn_(up|down|gate|gate_up)_(ch|)exps", "CPU"),
             ],
-            ..Wish::of(Program::LlamaServer)
+            ..ModelParams::of(ProgramKind::LlamaServer)
         };
         let layout = layout(&wish, &TWO).unwrap();
         let model = model();
@@ -396,12 +402,12 @@ mod tests {
     #[test]
     fn a_pattern_or_buffer_that_cannot_be_is_named() {
         let refused = |pattern: &str, buffer: &str| {
-            let wish = Wish {
+            let wish = ModelParams {
                 overrides: vec![BufferOverride {
                     pattern: pattern.to_owned(),
                     buffer: buffer.to_owned(),
                 }],
-                ..Wish::of(Program::LlamaServer)
+                ..ModelParams::of(ProgramKind::LlamaServer)
             };
             layout(&wish, &TWO).err().unwrap().to_string()
         };

@@ -1,16 +1,17 @@
-//! Result of a plan: the document that `plimsoll plan --json` prints and that admission reads (`plimsoll.plan/1`).
+//! Result of a plan (`plimsoll.plan/1`): the document that `plimsoll plan --json` prints and from which
+//! `serve` admits models.
 
 use plimsoll_base::{Bytes, CardId, Hint, Reason, Source};
 use serde::{Serialize, Serializer};
 
-/// One term of the sum, with the source of its number. `None` is unknown.
+/// One memory term of the sum, with the source of its number. `None` is unknown.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Term {
+pub struct PlanTerm {
     pub bytes: Option<Bytes>,
     pub source: Source,
 }
 
-impl Term {
+impl PlanTerm {
     pub fn new(bytes: Bytes, source: Source) -> Self {
         Self {
             bytes: Some(bytes),
@@ -31,33 +32,33 @@ impl Term {
     }
 }
 
-/// Serialises as the integer alone, `null` where unknown; sources stand beside the terms.
-impl Serialize for Term {
+/// Serialises as the integer alone, `null` if unknown; the sources have separate keys.
+impl Serialize for PlanTerm {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         // The sources are in the reasons; the document has one number for each term.
         self.bytes.serialize(serializer)
     }
 }
 
-/// The terms on one card.
+/// Memory terms on one card.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Terms {
-    pub weights: Term,
-    pub kv: Term,
-    pub compute: Term,
+    pub weights: PlanTerm,
+    pub kv: PlanTerm,
+    pub compute: PlanTerm,
     /// Run-time pool at full depth.
-    pub pool: Term,
+    pub pool: PlanTerm,
     /// Driver context, modules, cuBLAS.
-    pub context: Term,
+    pub context: PlanTerm,
 }
 
-/// The terms in host memory.
+/// Memory terms in host memory.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct HostTerms {
-    pub weights: Term,
-    pub kv: Term,
-    pub compute: Term,
-    pub output: Term,
+    pub weights: PlanTerm,
+    pub kv: PlanTerm,
+    pub compute: PlanTerm,
+    pub output: PlanTerm,
 }
 
 /// Memory of the model on one card.
@@ -77,7 +78,8 @@ pub struct CardPlan {
 }
 
 impl CardPlan {
-    /// Memory that the engine itself asks for, which is all but the driver's context; `None` where a term is unknown.
+    /// Memory that the engine itself requests, which is everything except the driver's context; `None` if a
+    /// term is unknown.
     pub fn asked(&self) -> Option<Bytes> {
         let terms = &self.terms;
         let asked = [&terms.weights, &terms.kv, &terms.compute, &terms.pool];
@@ -93,16 +95,16 @@ pub struct HostPlan {
     pub peak: Bytes,
 }
 
-/// Growth of memory with depth.
+/// Growth of memory with depth (tokens in use).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct Growth {
+pub struct DepthGrowth {
     /// Bytes of cache that one more token of context costs, over all cards.
     pub bytes_per_token: Bytes,
     /// Bytes of run-time pool that one more token of depth costs; 0 where the pool does not grow.
     pub pool: Bytes,
 }
 
-/// The engine that the plan mirrors.
+/// The engine that the plan is made for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct EngineInfo {
     pub kind: &'static str,
@@ -119,7 +121,7 @@ pub struct Plan {
     pub context: u64,
     pub cards: Vec<CardPlan>,
     pub host: HostPlan,
-    pub growth: Growth,
+    pub growth: DepthGrowth,
     /// The largest context that fits where this plan puts it; `None` if not even the smallest does.
     pub largest_context: Option<u64>,
     pub fits: bool,

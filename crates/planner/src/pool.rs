@@ -1,9 +1,10 @@
-//! Run-time pool: temporary memory of operations, which no planner of the engines counts.
+//! Run-time pool: temporary GPU memory of operations, which the engine does not include in its own memory
+//! estimate.
 //!
-//! `plimsoll_pool::demand` has the demand of each operation; this module has the operations of a model. One operation runs
-//! at a time, so with virtual memory the pool's peak is that of the largest operation, in steps of 2 MiB (`ggml-cuda.cu:
-//! ggml_cuda_pool_vmm @ b8799, b10605`). The legacy pool strands blocks as a cache copy grows, so its peak comes from a
-//! replay of a prompt (`legacy`).
+//! This module finds a model's operations; `plimsoll_pool::demand` computes the memory of each. One operation
+//! runs at a time. So a pool on virtual memory needs as much as the largest operation, in steps of 2 MiB
+//! (`ggml-cuda.cu: ggml_cuda_pool_vmm @ b8799, b10605`). The legacy pool cannot reuse blocks that have become
+//! too small for a growing cache copy, so its peak comes from a simulated prompt (`legacy`).
 
 mod attention;
 mod ik;
@@ -15,33 +16,33 @@ use std::collections::HashSet;
 
 use plimsoll_base::{Bytes, Card, Counting, Source};
 use plimsoll_model::{Model, Tensor, TensorType};
-use plimsoll_pool::demand::{Engine, Rules};
+use plimsoll_pool::demand::{DemandRules, Rules};
 use plimsoll_pool::replay::{GRANULE, driver_takes};
 
 use self::attention::AttentionPool;
 use super::calibration;
 use super::latent::LatentAttention;
 use super::layout::{DeviceLayout, TensorDevice};
-use super::outcome::Term;
+use super::outcome::PlanTerm;
 use super::reserve::Reserve;
 
 /// Compute capability of a card that was described without one: that of the H200.
 const USUAL_CAPABILITY: (u32, u32) = (9, 0);
 
-/// The pool of one device.
+/// Run-time pool of one device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct RunTimePool {
     /// Bytes at full depth.
-    pub(super) peak: Term,
+    pub(super) peak: PlanTerm,
     /// Bytes that one more token of depth costs.
     pub(super) growth: Bytes,
 }
 
-/// Cache, engine and flags that decide the size of a pool.
+/// Cache, engine and flags that determine the size of a pool.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PoolInputs {
     pub(super) flash_attention: bool,
-    pub(super) engine: Engine,
+    pub(super) engine: DemandRules,
     pub(super) key: TensorType,
     pub(super) value: TensorType,
     /// Cells at full depth.
@@ -111,12 +112,12 @@ pub(super) fn pool(
         hungriest.max(attention.most(depth.cells)).padded(GRANULE)
     };
     RunTimePool {
-        peak: Term::new(peak + cublas, source(card, depth)),
+        peak: PlanTerm::new(peak + cublas, source(card, depth)),
         growth: attention.growth,
     }
 }
 
-fn rules(card: &Card, engine: Engine) -> Rules {
+fn rules(card: &Card, engine: DemandRules) -> Rules {
     let (major, minor) = card.compute_capability.unwrap_or(USUAL_CAPABILITY);
     Rules {
         capability: major.saturating_mul(100).saturating_add(minor.saturating_mul(10)),

@@ -1,12 +1,12 @@
-//! Reasons of a plan: one tree for each card, and the limits of its numbers.
+//! Explanation of a plan: one tree of reasons for each card, and the limits of its numbers.
 
 mod ik;
 
 use plimsoll_base::{Bytes, Card, CardKind, Reason};
-use plimsoll_flags::{GpuLayers, Program, SplitMode};
+use plimsoll_flags::{GpuLayers, ProgramKind, SplitMode};
 
 use super::cost::{PlanCalculator, RequestCost, peak};
-use super::outcome::{Term, Terms};
+use super::outcome::{PlanTerm, Terms};
 use super::request::PlanRequest;
 use super::{calibration, fit};
 
@@ -35,7 +35,7 @@ fn on_card(request: &PlanRequest<'_>, card: &Card, terms: &Terms, used: bool) ->
     } else {
         // The driver opens a context on every visible card, used or not.
         let text = format!(
-            "{model} has no layer on {}; seeing the card costs {need}",
+            "{model} has no layer on {}; initialising the card takes {need}",
             card.id
         );
         ("not_used", text)
@@ -49,7 +49,7 @@ fn on_card(request: &PlanRequest<'_>, card: &Card, terms: &Terms, used: bool) ->
 
 /// The terms of a card, the largest first, without those of zero bytes.
 fn term_reasons(terms: &Terms) -> Vec<Reason> {
-    let mut named: Vec<(&'static str, &'static str, &Term)> = vec![
+    let mut named: Vec<(&'static str, &'static str, &PlanTerm)> = vec![
         ("weights", "the weights", &terms.weights),
         ("kv", "the KV cache", &terms.kv),
         ("compute", "the compute buffer", &terms.compute),
@@ -59,7 +59,7 @@ fn term_reasons(terms: &Terms) -> Vec<Reason> {
     // An unknown term stays: it must not look like nothing.
     named.retain(|(_, _, term)| term.bytes.is_none_or(|bytes| !bytes.is_zero()));
     named.sort_by_key(|(_, _, term)| std::cmp::Reverse(term.known()));
-    let reason = |(code, what, term): (&'static str, &'static str, &Term)| {
+    let reason = |(code, what, term): (&'static str, &'static str, &PlanTerm)| {
         let reason = match term.bytes {
             Some(bytes) => Reason::new(code, format!("{what}: {bytes}")).fact("bytes", bytes),
             None => Reason::new(code, format!("{what}: not known")),
@@ -127,7 +127,8 @@ fn caveats(request: &PlanRequest<'_>, calculator: &PlanCalculator<'_>, cost: &Re
     let left_open = wish.context == 0 || wish.gpu_layers == GpuLayers::Auto;
     if wish.fit && left_open && !fit::fits(request, cost) {
         let text = format!(
-            "llama-server's --fit is on: it lowers what was not given (-c to no less than {}, -ngl) until it fits by its own count, which leaves out pool and context",
+            "llama-server's --fit is on: it reduces unset values (-c to no less than {}, -ngl) until the \
+                model fits by its own estimate, which omits the pool and the CUDA context",
             wish.fit_context
         );
         reasons.push(Reason::new("engine_may_shrink", text));
@@ -148,12 +149,14 @@ fn beside_the_sum(request: &PlanRequest<'_>) -> Vec<Reason> {
     let wish = request.wish;
     let mut reasons = Vec::new();
     let computes_on_host = request.cards.iter().any(|card| card.kind == CardKind::Host);
-    if computes_on_host && request.program == Program::LlamaServer && wish.host_cache != Some(Bytes::ZERO) {
+    if computes_on_host && request.program == ProgramKind::LlamaServer && wish.host_cache != Some(Bytes::ZERO)
+    {
         let limit = wish
             .host_cache
             .map_or("without limit".to_owned(), |limit| format!("up to {limit}"));
         let text = format!(
-            "llama-server keeps old prompts in host memory, {limit}; that is not counted, and `--cache-ram 0` switches it off"
+            "llama-server keeps old prompts in host memory, {limit}; that is not counted; `--cache-ram 0` \
+                disables it"
         );
         reasons.push(Reason::new("prompt_cache_not_counted", text));
     }

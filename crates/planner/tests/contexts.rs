@@ -1,11 +1,11 @@
-//! Measured driver contexts of this machine in a plan.
+//! Tests of measured CUDA context sizes in a plan.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
 use plimsoll_base::{Bytes, Card};
-use plimsoll_flags::{Options, Program};
+use plimsoll_flags::{Options, ProgramKind};
 use plimsoll_model::gguf::Header;
 use plimsoll_model::{Dialect, Model};
-use plimsoll_planner::{Engine, EngineKind, MeasuredContext, Plan, PlanRequest, plan};
+use plimsoll_planner::{EngineBuild, EngineKind, MeasuredContext, Plan, PlanRequest, plan};
 
 fn model() -> Model {
     let draft = plimsoll_specimens::shape("m8").unwrap().files(1).remove(0);
@@ -44,18 +44,18 @@ fn planned_on(flags: &str, cards: &[Card], contexts: &[MeasuredContext]) -> Plan
     let words: Vec<String> = flags.split(' ').map(str::to_owned).collect();
     let wish = Options::from_argv(&words)
         .unwrap()
-        .wish(Program::LlamaServer)
+        .wish(ProgramKind::LlamaServer)
         .unwrap();
     plan(&PlanRequest {
         model: &model(),
         draft: None,
         projector: None,
         wish: &wish,
-        engine: Engine {
+        engine: EngineBuild {
             kind: EngineKind::LlamaCpp,
             build: Some(10_605),
         },
-        program: Program::LlamaServer,
+        program: ProgramKind::LlamaServer,
         cards,
         contexts,
     })

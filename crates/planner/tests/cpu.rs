@@ -7,11 +7,11 @@ mod shapes;
 mod zoo;
 
 use plimsoll_base::{Bytes, Card, CardId, CardKind, Counting};
-use plimsoll_flags::{Options, Program};
+use plimsoll_flags::{Options, ProgramKind};
 use plimsoll_model::Model;
-use plimsoll_model::gguf::Draft;
+use plimsoll_model::gguf::DraftHeader;
 use plimsoll_model::types::F32;
-use plimsoll_planner::{Engine, EngineKind, PlanRequest, plan};
+use plimsoll_planner::{EngineBuild, EngineKind, PlanRequest, plan};
 use serde::Deserialize;
 
 #[derive(Deserialize)]
@@ -39,7 +39,7 @@ struct Row {
     output: f64,
 }
 
-const B11549: Engine = Engine {
+const B11549: EngineBuild = EngineBuild {
     kind: EngineKind::LlamaCpp,
     build: Some(11_549),
 };
@@ -131,7 +131,7 @@ fn family(row: &FamilyRow) -> Model {
     zoo::read(&draft)
 }
 
-fn rename(draft: &mut Draft, architecture: &str) {
+fn rename(draft: &mut DraftHeader, architecture: &str) {
     for (key, value) in &mut draft.entries {
         if key == "general.architecture" {
             *value = architecture.into();
@@ -152,7 +152,7 @@ fn every_family_equals_the_engines_log() {
         let argv: Vec<String> = row.args.split_whitespace().map(str::to_owned).collect();
         let wish = Options::from_argv(&argv)
             .unwrap()
-            .wish(Program::LlamaServer)
+            .wish(ProgramKind::LlamaServer)
             .unwrap();
         let model = family(row);
         let plan = plan(&PlanRequest {
@@ -161,7 +161,7 @@ fn every_family_equals_the_engines_log() {
             projector: None,
             wish: &wish,
             engine: B11549,
-            program: Program::LlamaServer,
+            program: ProgramKind::LlamaServer,
             cards: &cards,
             contexts: &[],
         })
@@ -203,7 +203,7 @@ fn a_plan_for_the_host_equals_the_engines_log() {
         let argv: Vec<String> = row.args.split_whitespace().map(str::to_owned).collect();
         let wish = Options::from_argv(&argv)
             .unwrap()
-            .wish(Program::LlamaServer)
+            .wish(ProgramKind::LlamaServer)
             .unwrap();
         let plan = plan(&PlanRequest {
             model: &model,
@@ -211,7 +211,7 @@ fn a_plan_for_the_host_equals_the_engines_log() {
             projector: None,
             wish: &wish,
             engine: B11549,
-            program: Program::LlamaServer,
+            program: ProgramKind::LlamaServer,
             cards: &cards,
             contexts: &[],
         })

@@ -1,5 +1,5 @@
-//! Default plan compared with the logs of llama.cpp b10605 and b8799 under the phantom backend (`data/exact`) and on cards
-//! (`data/measured/h200-matrix-*.json`, by `bench/gpu/run.py`), and the reader of those logs.
+//! Default plan compared with the logs of llama.cpp b10605 and b8799 under the phantom backend (`data/exact`)
+//! and on cards (`data/measured/h200-matrix-*.json`, by `bench/gpu/run.py`), and the reader of those logs.
 //!
 //! `cargo test -p plimsoll-planner --test exact -- --nocapture` prints the table.
 #![allow(clippy::print_stdout, clippy::unwrap_used)]
@@ -10,10 +10,10 @@ mod zoo;
 use std::collections::BTreeMap;
 
 use plimsoll_base::{Bytes, Card};
-use plimsoll_flags::{Options, Program, Wish};
+use plimsoll_flags::{ModelParams, Options, ProgramKind};
 use plimsoll_model::Model;
-use plimsoll_planner::exact::{BufferKind, Place, RefusalKind, Transcript, exact};
-use plimsoll_planner::{Engine, EngineKind, Plan, PlanError, PlanRequest, plan};
+use plimsoll_planner::exact::{BufferKind, BufferPlace, EngineRefusalKind, Transcript, exact};
+use plimsoll_planner::{EngineBuild, EngineKind, Plan, PlanError, PlanRequest, plan};
 use proptest::prelude::*;
 use serde::Deserialize;
 
@@ -90,8 +90,8 @@ struct Asked {
     model: Model,
     draft: Option<Model>,
     projector: Option<Model>,
-    wish: Wish,
-    program: Program,
+    wish: ModelParams,
+    program: ProgramKind,
     cards: Vec<Card>,
 }
 
@@ -99,7 +99,7 @@ impl Asked {
     fn of(row: &Row, models: &mut BTreeMap<String, Model>) -> Self {
         let mut named = |name: &String| models.entry(name.clone()).or_insert_with(|| model(name)).clone();
         let argv: Vec<String> = row.args.split_whitespace().map(str::to_owned).collect();
-        let program = Program::from_name(&row.program).unwrap();
+        let program = ProgramKind::from_name(&row.program).unwrap();
         let card = |i| format!("name=card{i},total=80GiB,cc=8.9").parse().unwrap();
         Self {
             model: named(&row.model),
@@ -117,7 +117,7 @@ impl Asked {
             draft: self.draft.as_ref(),
             projector: self.projector.as_ref(),
             wish: &self.wish,
-            engine: Engine {
+            engine: EngineBuild {
                 kind: EngineKind::LlamaCpp,
                 build: Some(build),
             },
@@ -287,11 +287,14 @@ fn both_builds_logs_are_read_to_the_last_buffer() {
         );
         let sum = |place, kind| mib(transcript.sum(place, kind));
         let near = |a: f64, b: f64| (a - b).abs() < 0.02;
-        assert!(near(sum(Place::Card(0), BufferKind::Weights), 4650.99));
-        assert!(near(sum(Place::Card(0), BufferKind::Cache), 544.0));
-        assert!(near(sum(Place::Card(0), BufferKind::Compute), compute), "{build}");
-        assert!(near(sum(Place::Host, BufferKind::Compute), host), "{build}");
-        assert!(near(sum(Place::Host, BufferKind::Output), 1.96));
+        assert!(near(sum(BufferPlace::Card(0), BufferKind::Weights), 4650.99));
+        assert!(near(sum(BufferPlace::Card(0), BufferKind::Cache), 544.0));
+        assert!(
+            near(sum(BufferPlace::Card(0), BufferKind::Compute), compute),
+            "{build}"
+        );
+        assert!(near(sum(BufferPlace::Host, BufferKind::Compute), host), "{build}");
+        assert!(near(sum(BufferPlace::Host, BufferKind::Output), 1.96));
         assert_eq!(transcript.buffers().len(), 6);
     }
 }
@@ -327,7 +330,7 @@ fn a_context_that_reserves_again_counts_once_and_a_second_context_adds() {
                sched_reserve:      CUDA0 compute buffer size =    30.00 MiB\n";
     let transcript = Transcript::read(log);
     assert_eq!(
-        transcript.sum(Place::Card(0), BufferKind::Compute),
+        transcript.sum(BufferPlace::Card(0), BufferKind::Compute),
         Bytes::mib(150)
     );
 }
@@ -355,34 +358,34 @@ fn a_refusal_has_the_engines_own_message() {
         (
             "0.00.020.174 E llama_model_load: error loading model: device CUDA0 does not support split buffers\n\
              0.00.020.180 E llama_model_load_from_file_impl: failed to load model",
-            RefusalKind::RowSplit,
+            EngineRefusalKind::RowSplit,
             "use -sm layer",
         ),
         (
             "0.00.036.119 E llama_init_from_model: quantized V cache requires flash_attn to be enabled\n\
              0.00.036.131 E cmn  common_init_: failed to create context with model 'tiny.gguf'",
-            RefusalKind::CacheNeedsFlashAttention,
+            EngineRefusalKind::CacheNeedsFlashAttention,
             "-fa on",
         ),
         (
             "0.00.003.9 E llama_model_load: error loading model: unknown model architecture: 'novel'",
-            RefusalKind::Architecture,
+            EngineRefusalKind::Architecture,
             "newer engine",
         ),
         (
             "load_backend: failed to load /x/libplimsoll_phantom.so: no such file\n\
              error while handling argument \"-dev\": invalid device: CUDA0",
-            RefusalKind::NoBackend,
+            EngineRefusalKind::NoBackend,
             "phantom backend",
         ),
         (
             "error: invalid argument: --no-such-flag",
-            RefusalKind::Flag,
+            EngineRefusalKind::Flag,
             "--no-such-flag",
         ),
         (
             "llama_model_load: error loading model: missing tensor 'blk.0.attn_q.weight'",
-            RefusalKind::File,
+            EngineRefusalKind::File,
             "missing tensor",
         ),
     ] {
@@ -403,8 +406,14 @@ fn a_refusal_has_the_engines_own_message() {
 fn a_table_of_whole_mebibytes_is_read_with_its_margin() {
     let transcript = Transcript::read("CUDA0 4650 512 258 \nCUDA1 1 2 3 \nHost 281 0 20 \n");
     assert!(transcript.is_ready());
-    assert_eq!(transcript.sum(Place::Card(1), BufferKind::Cache), Bytes::mib(2));
-    assert_eq!(transcript.sum(Place::Host, BufferKind::Compute), Bytes::mib(20));
+    assert_eq!(
+        transcript.sum(BufferPlace::Card(1), BufferKind::Cache),
+        Bytes::mib(2)
+    );
+    assert_eq!(
+        transcript.sum(BufferPlace::Host, BufferKind::Compute),
+        Bytes::mib(20)
+    );
     assert_eq!(transcript.margin(), Bytes::mib(1));
 }
 
@@ -413,7 +422,7 @@ proptest! {
     fn hostile_lines_never_panic(lines in prop::collection::vec(line(), 0..40)) {
         let transcript = Transcript::read(&lines.join("\n"));
         let all: Bytes = transcript.buffers().iter().map(|buffer| buffer.bytes).sum();
-        prop_assert!(transcript.sum(Place::Card(0), BufferKind::Compute) <= all);
+        prop_assert!(transcript.sum(BufferPlace::Card(0), BufferKind::Compute) <= all);
         let _ = transcript.refusal().to_string();
     }
 }

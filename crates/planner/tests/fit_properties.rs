@@ -1,4 +1,5 @@
-//! Properties of every answer of `--fit`: its flags fit when they are planned with, and one step more does not.
+//! Property tests of every answer of `--fit`: its flags fit when they are planned, and one step more does
+//! not.
 #![allow(clippy::unwrap_used)]
 
 #[path = "zoo/drafted.rs"]
@@ -7,12 +8,13 @@ mod zoo;
 use std::cell::{Cell, RefCell};
 
 use plimsoll_base::{Card, Fact};
-use plimsoll_flags::{Options, Program};
+use plimsoll_flags::{Options, ProgramKind};
 use plimsoll_model::Model;
 use plimsoll_planner::fit::{
-    Answer, Change, Dimension, Fit, Formulas, Price, Priced, confirmed_context, edited, fit, likely_contexts,
+    ClosedForms, CostModel, Dimension, Fit, FitAnswer, PlanPrice, RequestChange, confirmed_context, edited,
+    fit, likely_contexts,
 };
-use plimsoll_planner::{Engine, Plan, PlanError, PlanRequest, plan};
+use plimsoll_planner::{EngineBuild, Plan, PlanError, PlanRequest, plan};
 use proptest::prelude::*;
 
 fn shape(name: &str, layers: u32) -> Model {
@@ -51,14 +53,14 @@ impl Case {
     }
 
     fn ask<T>(&self, options: &Options, ask: impl FnOnce(&PlanRequest<'_>) -> T) -> T {
-        let wish = options.wish(Program::LlamaServer).unwrap();
+        let wish = options.wish(ProgramKind::LlamaServer).unwrap();
         ask(&PlanRequest {
             model: &self.model,
             draft: None,
             projector: None,
             wish: &wish,
-            engine: Engine::LLAMA_CPP,
-            program: Program::LlamaServer,
+            engine: EngineBuild::LLAMA_CPP,
+            program: ProgramKind::LlamaServer,
             cards: &self.cards,
             contexts: &[],
         })
@@ -66,7 +68,7 @@ impl Case {
 
     fn fit(&self, dimensions: &[Dimension]) -> Result<Fit, PlanError> {
         self.ask(&self.options, |request| {
-            fit(request, &Formulas(*request), dimensions)
+            fit(request, &ClosedForms(*request), dimensions)
         })
     }
 
@@ -75,7 +77,7 @@ impl Case {
         self.ask(&options(flags).merged_over(&self.options), plan)
     }
 
-    fn planned(&self, answer: &Answer) -> Plan {
+    fn planned(&self, answer: &FitAnswer) -> Plan {
         let change = answer.change.clone().unwrap();
         self.ask(&edited(&self.options, &[change]).unwrap(), plan)
             .unwrap()
@@ -83,7 +85,7 @@ impl Case {
 }
 
 /// The flags of one step beyond an answer.
-fn beyond(answer: &Answer) -> Option<String> {
+fn beyond(answer: &FitAnswer) -> Option<String> {
     let value = answer.next.as_ref()?.value;
     let best = match answer.best {
         Some(Fact::Count(best)) => best,
@@ -157,7 +159,7 @@ proptest! {
     ) {
         let case = Case::new(name, 6, &[free], "-c 4096");
         let answers = case.fit(&NUMBERS).unwrap().answers;
-        let none = |answer: &&Answer| answer.change.is_none() && !answer.text.contains("no experts");
+        let none = |answer: &&FitAnswer| answer.change.is_none() && !answer.text.contains("no experts");
         for answer in answers.iter().filter(none) {
             let least = match answer.dimension {
                 Dimension::Context => "-c 256",
@@ -255,16 +257,16 @@ fn a_cache_type_is_the_best_that_reaches_the_context_and_none_that_the_engine_re
 
 /// The formulas, which answer so many different questions and no more.
 struct Patient<'a> {
-    formulas: Formulas<'a>,
+    formulas: ClosedForms<'a>,
     left: Cell<usize>,
-    answered: RefCell<Vec<Vec<Change>>>,
+    answered: RefCell<Vec<Vec<RequestChange>>>,
     is_spent: Cell<bool>,
 }
 
 impl<'a> Patient<'a> {
     fn new(request: &PlanRequest<'a>, patience: usize) -> Self {
         Self {
-            formulas: Formulas(*request),
+            formulas: ClosedForms(*request),
             left: Cell::new(patience),
             answered: RefCell::default(),
             is_spent: Cell::default(),
@@ -272,10 +274,10 @@ impl<'a> Patient<'a> {
     }
 }
 
-impl Price for Patient<'_> {
+impl CostModel for Patient<'_> {
     type Error = String;
 
-    fn price(&self, changes: &[Change], cards: &[Card]) -> Result<Priced, String> {
+    fn price(&self, changes: &[RequestChange], cards: &[Card]) -> Result<PlanPrice, String> {
         let known = self.answered.borrow().iter().any(|other| other == changes);
         if !known && self.left.get() == 0 {
             self.is_spent.set(true);

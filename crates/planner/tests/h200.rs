@@ -1,5 +1,5 @@
-//! Plans compared with nvidia-smi and guard for whole processes on an NVIDIA H200 (`data/measured/h200-process-b10605.json`,
-//! `h200-growth-b8799.json`; measured by `bench/gpu/run.py`).
+//! Plans compared with nvidia-smi and guard for whole processes on an NVIDIA H200
+//! (`data/measured/h200-process-b10605.json`, `h200-growth-b8799.json`; measured by `bench/gpu/run.py`).
 //!
 //! `cargo test -p plimsoll-planner --test h200 -- --nocapture` prints the tables.
 #![allow(clippy::print_stdout, clippy::unwrap_used)]
@@ -8,9 +8,9 @@
 mod zoo;
 
 use plimsoll_base::{Bytes, Card};
-use plimsoll_flags::{Options, Program};
+use plimsoll_flags::{Options, ProgramKind};
 use plimsoll_model::Model;
-use plimsoll_planner::{Engine, EngineKind, MeasuredContext, Plan, PlanRequest, plan};
+use plimsoll_planner::{EngineBuild, EngineKind, MeasuredContext, Plan, PlanRequest, plan};
 use serde::Deserialize;
 
 const CARD: &str = "name=H200,total=143771MiB,free=143139MiB,cc=9.0";
@@ -91,13 +91,13 @@ fn planned_with(model: &Model, build: u32, args: &str, card: &str, contexts: &[M
         projector: None,
         wish: &Options::from_argv(&argv)
             .unwrap()
-            .wish(Program::LlamaServer)
+            .wish(ProgramKind::LlamaServer)
             .unwrap(),
-        engine: Engine {
+        engine: EngineBuild {
             kind: EngineKind::LlamaCpp,
             build: Some(build),
         },
-        program: Program::LlamaServer,
+        program: ProgramKind::LlamaServer,
         cards: &[card],
         contexts,
     })

@@ -5,7 +5,7 @@
 
 use std::time::{Duration, Instant};
 
-use plimsoll_model::gguf::{Draft, Header};
+use plimsoll_model::gguf::{DraftHeader, Header};
 use plimsoll_model::{Dialect, Model};
 
 /// A debug build has the same work to do and no promise; it shows that nothing is quadratic.
@@ -34,7 +34,7 @@ fn a_terabyte_in_six_files_is_read_in_milliseconds() {
     assert!(best < LIMIT, "{best:?}");
 }
 
-fn file(draft: &Draft) -> (Vec<u8>, u64) {
+fn file(draft: &DraftHeader) -> (Vec<u8>, u64) {
     let header = draft.header();
     let length = u64::try_from(header.len()).unwrap() + draft.data_length().get();
     (header, length)

@@ -1,16 +1,17 @@
-//! Plans for ik_llama.cpp compared with published logs of DeepSeek and Kimi (`github-data` in its repository).
+//! Plans for ik_llama.cpp compared with published logs of DeepSeek and Kimi (`github-data` in its
+//! repository).
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
 use std::collections::BTreeMap;
 
 use plimsoll_base::{Bytes, Card, Curve};
-use plimsoll_flags::{Options, Program};
-use plimsoll_model::gguf::{Draft, Header};
+use plimsoll_flags::{Options, ProgramKind};
+use plimsoll_model::gguf::{DraftHeader, Header};
 use plimsoll_model::{Dialect, Model, types};
-use plimsoll_planner::{Engine, EngineKind, Plan, PlanRequest, curve, plan};
+use plimsoll_planner::{EngineBuild, EngineKind, Plan, PlanRequest, curve, plan};
 use plimsoll_specimens::{ExpertSizes, Kinds, Recipe, shape};
 
-const IK: Engine = Engine {
+const IK: EngineBuild = EngineBuild {
     kind: EngineKind::IkLlamaCpp,
     build: None,
 };
@@ -45,7 +46,7 @@ fn older_file(recipe: &Recipe) -> Model {
     model_of(&draft)
 }
 
-fn model_of(draft: &Draft) -> Model {
+fn model_of(draft: &DraftHeader) -> Model {
     let header = draft.header();
     let length = u64::try_from(header.len()).unwrap() + draft.data_length().get();
     Model::from_headers(&[Header::read(&header, length, Dialect::Ik).unwrap()]).unwrap()
@@ -102,7 +103,7 @@ fn with_request<T>(model: &Model, flags: &str, cards: usize, ask: impl Fn(&PlanR
     let words: Vec<String> = flags.split_ascii_whitespace().map(str::to_owned).collect();
     let wish = Options::from_argv(&words)
         .unwrap()
-        .wish(Program::LlamaServer)
+        .wish(ProgramKind::LlamaServer)
         .unwrap();
     let card: Card = "name=H200,total=140GiB,free=140GiB,cc=9.0".parse().unwrap();
     let cards = vec![card; cards];
@@ -112,7 +113,7 @@ fn with_request<T>(model: &Model, flags: &str, cards: usize, ask: impl Fn(&PlanR
         projector: None,
         wish: &wish,
         engine: IK,
-        program: Program::LlamaServer,
+        program: ProgramKind::LlamaServer,
         cards: &cards,
         contexts: &[],
     })

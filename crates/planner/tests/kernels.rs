@@ -1,13 +1,15 @@
-//! Cards and types without a kernel for tiles: cuBLAS gets an f16 copy of the matrix, out of the pool.
+//! Tests of cards and types without a tile kernel (MMQ), for which cuBLAS gets an f16 copy of the matrix from
+//! the pool.
 //!
-//! Expected sizes are products of the model's shapes; `mmq.cu: ggml_cuda_should_use_mmq`, `ggml-cuda.cu: ggml_cuda_mul_mat_cublas_impl @ b10605`.
+//! Expected sizes are products of the model's shapes; `mmq.cu: ggml_cuda_should_use_mmq`, `ggml-cuda.cu:
+//! ggml_cuda_mul_mat_cublas_impl @ b10605`.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
 use plimsoll_base::{Bytes, Card};
-use plimsoll_flags::{Options, Program};
+use plimsoll_flags::{Options, ProgramKind};
 use plimsoll_model::gguf::Header;
 use plimsoll_model::{Dialect, Model};
-use plimsoll_planner::{Engine, EngineKind, PlanRequest, plan};
+use plimsoll_planner::{EngineBuild, EngineKind, PlanRequest, plan};
 use plimsoll_specimens::shape;
 
 /// Llama 3 8B: 4096 wide, 14 336 in its feed-forward part, a vocabulary of 128 256.
@@ -30,12 +32,12 @@ fn pool(capability: &str, build: u32, flags: &str) -> Bytes {
         model: &llama(),
         draft: None,
         projector: None,
-        wish: &options.wish(Program::LlamaServer).unwrap(),
-        engine: Engine {
+        wish: &options.wish(ProgramKind::LlamaServer).unwrap(),
+        engine: EngineBuild {
             kind: EngineKind::LlamaCpp,
             build: Some(build),
         },
-        program: Program::LlamaServer,
+        program: ProgramKind::LlamaServer,
         cards: &[card],
         contexts: &[],
     };

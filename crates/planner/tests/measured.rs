@@ -11,9 +11,9 @@ mod zoo;
 use std::collections::BTreeMap;
 
 use plimsoll_base::{Bytes, Card, CardId, CardKind, Counting};
-use plimsoll_flags::{Options, Program};
+use plimsoll_flags::{Options, ProgramKind};
 use plimsoll_model::Model;
-use plimsoll_planner::{Engine, EngineKind, Plan, PlanRequest, plan};
+use plimsoll_planner::{EngineBuild, EngineKind, Plan, PlanRequest, plan};
 use serde::Deserialize;
 
 #[derive(Deserialize)]
@@ -73,7 +73,7 @@ fn h200() -> Card {
     }
 }
 
-fn planned(model: &Model, args: &str, program: Program, engine: Engine, card: Card) -> Plan {
+fn planned(model: &Model, args: &str, program: ProgramKind, engine: EngineBuild, card: Card) -> Plan {
     let argv: Vec<String> = args.split_whitespace().map(str::to_owned).collect();
     let wish = Options::from_argv(&argv).unwrap().wish(program).unwrap();
     plan(&PlanRequest {
@@ -106,8 +106,8 @@ fn every_static_row_matches_to_the_mebibyte() {
         let plan = planned(
             &model,
             &row.args,
-            Program::LlamaFitParams,
-            Engine::LLAMA_CPP,
+            ProgramKind::LlamaFitParams,
+            EngineBuild::LLAMA_CPP,
             h200(),
         );
         let terms = &plan.cards[0].terms;
@@ -150,7 +150,13 @@ fn the_whole_process_matches() {
     let mut wrong = Vec::new();
     for row in measured().totals.into_iter().chain(measured_blind().totals) {
         let model = shapes::model(&row.model);
-        let plan = planned(&model, &row.args, Program::LlamaServer, Engine::LLAMA_CPP, h200());
+        let plan = planned(
+            &model,
+            &row.args,
+            ProgramKind::LlamaServer,
+            EngineBuild::LLAMA_CPP,
+            h200(),
+        );
         let (loaded, peak) = (plan.cards[0].loaded.whole_mib(), plan.cards[0].peak.whole_mib());
         let deepest = row.after_prompt.last_key_value();
         let shown = deepest.map_or("-".to_owned(), |(tokens, mib)| format!("{mib} at {tokens}"));
@@ -187,7 +193,7 @@ fn pool_at(plan: &Plan, tokens: u64) -> u64 {
 /// The older build: the copy of a quantised cache grows in the pool.
 #[test]
 fn builds_before_the_copy_moved_grow_with_depth() {
-    let engine = Engine {
+    let engine = EngineBuild {
         kind: EngineKind::LlamaCpp,
         build: Some(8799),
     };
@@ -205,7 +211,7 @@ fn builds_before_the_copy_moved_grow_with_depth() {
         ("f16, VMM", plain, h200(), 3877, 3895),
     ];
     for (what, args, card, loaded, deepest) in rows {
-        let plan = planned(&model, args, Program::LlamaServer, engine, card);
+        let plan = planned(&model, args, ProgramKind::LlamaServer, engine, card);
         let planned = (plan.cards[0].loaded.whole_mib(), plan.cards[0].peak.whole_mib());
         println!(
             "| m8 b8799 {what} | loaded {loaded} | planned {} | deepest {deepest} | planned {} |",
@@ -222,6 +228,6 @@ fn builds_before_the_copy_moved_grow_with_depth() {
             planned.1
         );
     }
-    let plan = planned(&model, quantised, Program::LlamaServer, engine, h200());
+    let plan = planned(&model, quantised, ProgramKind::LlamaServer, engine, h200());
     assert_eq!(plan.growth.pool, Bytes::new(4096));
 }

@@ -6,9 +6,9 @@
 mod zoo;
 
 use plimsoll_base::{Bytes, Card};
-use plimsoll_flags::{Options, Program};
+use plimsoll_flags::{Options, ProgramKind};
 use plimsoll_model::Model;
-use plimsoll_planner::{Engine, Plan, PlanRequest, plan};
+use plimsoll_planner::{EngineBuild, Plan, PlanRequest, plan};
 use serde::Deserialize;
 
 #[derive(Deserialize)]
@@ -34,7 +34,7 @@ fn model(name: &str) -> Model {
 
 fn planned(row: &Row) -> Plan {
     let argv: Vec<String> = row.args.split_whitespace().map(str::to_owned).collect();
-    let program = Program::from_name(&row.program).unwrap();
+    let program = ProgramKind::from_name(&row.program).unwrap();
     let cards: Vec<Card> = (0..row.cards)
         .map(|i| format!("name=card{i},total=80GiB,cc=8.9").parse().unwrap())
         .collect();
@@ -43,7 +43,7 @@ fn planned(row: &Row) -> Plan {
         draft: None,
         projector: None,
         wish: &Options::from_argv(&argv).unwrap().wish(program).unwrap(),
-        engine: Engine::LLAMA_CPP,
+        engine: EngineBuild::LLAMA_CPP,
         program,
         cards: &cards,
         contexts: &[],

@@ -1,13 +1,13 @@
-//! Properties of every plan, for any model and flags.
+//! Property tests of every plan, for any model and flags.
 #![allow(clippy::unwrap_used)]
 
 #[path = "zoo/drafted.rs"]
 mod zoo;
 
 use plimsoll_base::{Bytes, Card};
-use plimsoll_flags::{FlashAttention, GpuLayers, Parallel, Program, Wish};
+use plimsoll_flags::{FlashAttention, GpuLayers, ModelParams, Parallel, ProgramKind};
 use plimsoll_model::{Model, PerLayer, types};
-use plimsoll_planner::{Engine, EngineKind, Plan, PlanError, PlanRequest, plan};
+use plimsoll_planner::{EngineBuild, EngineKind, Plan, PlanError, PlanRequest, plan};
 use proptest::prelude::*;
 
 fn shape(name: &str, layers: u32) -> Model {
@@ -25,14 +25,14 @@ fn cards(count: usize) -> Vec<Card> {
         .collect()
 }
 
-fn planned(model: &Model, wish: &Wish, cards: &[Card]) -> Result<Plan, PlanError> {
+fn planned(model: &Model, wish: &ModelParams, cards: &[Card]) -> Result<Plan, PlanError> {
     plan(&PlanRequest {
         model,
         draft: None,
         projector: None,
         wish,
-        engine: Engine::LLAMA_CPP,
-        program: Program::LlamaServer,
+        engine: EngineBuild::LLAMA_CPP,
+        program: ProgramKind::LlamaServer,
         cards,
         contexts: &[],
     })
@@ -56,8 +56,8 @@ prop_compose! {
         layers in prop::option::of(0_u32..40),
         experts in 0_u32..9,
         flash in prop::sample::select(vec![FlashAttention::Auto, FlashAttention::On, FlashAttention::Off]),
-    ) -> Wish {
-        Wish {
+    ) -> ModelParams {
+        ModelParams {
             context,
             micro_batch,
             parallel: slots.map_or(Parallel::Auto, Parallel::Count),
@@ -65,7 +65,7 @@ prop_compose! {
             gpu_layers: layers.map_or(GpuLayers::Auto, GpuLayers::Count),
             experts_on_host: experts,
             flash_attention: flash,
-            ..Wish::of(Program::LlamaServer)
+            ..ModelParams::of(ProgramKind::LlamaServer)
         }
     }
 }
@@ -77,7 +77,7 @@ proptest! {
     fn twice_the_context_never_costs_less(name in shapes(), wish in wishes(), count in 0_usize..4) {
         let model = shape(name, 8);
         let before = planned(&model, &wish, &cards(count)).unwrap();
-        let larger = Wish { context: wish.context * 2, ..wish };
+        let larger = ModelParams { context: wish.context * 2, ..wish };
         let after = planned(&model, &larger, &cards(count)).unwrap();
         prop_assert!(cost(&before) <= cost(&after), "{} then {}", cost(&before), cost(&after));
     }
@@ -85,8 +85,8 @@ proptest! {
     #[test]
     fn a_quantised_cache_is_never_larger(name in shapes(), wish in wishes(), count in 1_usize..4) {
         let model = shape(name, 8);
-        let wish = Wish { flash_attention: FlashAttention::On, ..wish };
-        let quantised = Wish { cache_key: types::Q8_0, cache_value: types::Q8_0, ..wish.clone() };
+        let wish = ModelParams { flash_attention: FlashAttention::On, ..wish };
+        let quantised = ModelParams { cache_key: types::Q8_0, cache_value: types::Q8_0, ..wish.clone() };
         let kv = |plan: &Plan| plan.cards.iter().map(|card| card.terms.kv.known()).sum::<Bytes>() + plan.host.terms.kv.known();
         let plain = planned(&model, &wish, &cards(count)).unwrap();
         match planned(&model, &quantised, &cards(count)) {
@@ -113,10 +113,10 @@ proptest! {
     fn the_largest_context_fits_and_the_next_does_not(name in shapes(), free in 1_u64..60) {
         let model = shape(name, 8);
         let card: Card = format!("name=card,total={free}GiB,cc=8.9").parse().unwrap();
-        let wish = Wish::of(Program::LlamaServer);
+        let wish = ModelParams::of(ProgramKind::LlamaServer);
         let plan = planned(&model, &wish, std::slice::from_ref(&card)).unwrap();
         let at = |tokens: u64| {
-            let wish = Wish { context: u32::try_from(tokens).unwrap(), ..wish.clone() };
+            let wish = ModelParams { context: u32::try_from(tokens).unwrap(), ..wish.clone() };
             planned(&model, &wish, std::slice::from_ref(&card)).unwrap().fits
         };
         if let Some(tokens) = plan.largest_context {
@@ -157,14 +157,14 @@ proptest! {
             tensor.bytes = Bytes::new(number);
         }
         let kind = if ik { EngineKind::IkLlamaCpp } else { EngineKind::LlamaCpp };
-        let wish = Wish { batch: u32::MAX, micro_batch: heads, parallel: Parallel::Count(window), ..wish };
+        let wish = ModelParams { batch: u32::MAX, micro_batch: heads, parallel: Parallel::Count(window), ..wish };
         let _ = plan(&PlanRequest {
             model: &model,
             draft: Some(&model),
             projector: Some(&model),
             wish: &wish,
-            engine: Engine { kind, build: Some(key) },
-            program: Program::Library,
+            engine: EngineBuild { kind, build: Some(key) },
+            program: ProgramKind::Library,
             cards: &cards(count),
             contexts: &[],
         });

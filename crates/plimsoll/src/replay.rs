@@ -1,8 +1,9 @@
-//! Replay of a trace over several policies: reserves, failures and bookkeeping times.
+//! Replay of an allocation trace under several allocator policies: reserved memory, failures, and time per
+//! call.
 
 use plimsoll_base::Bytes;
 use plimsoll_pool::replay::{
-    Cause, Failure, GRANULE, Outcome, PolicyKind, UNLIMITED, Unwatched, replay, smallest_budget,
+    Cause, GRANULE, PolicyKind, ReplayFailure, ReplayOutcome, UNLIMITED, Unwatched, replay, smallest_budget,
 };
 use plimsoll_pool::trace::Trace;
 use serde::{Serialize, Serializer};
@@ -14,7 +15,7 @@ use self::stopwatch::{Times, times};
 
 const SCHEMA: &str = "plimsoll.replay/1";
 
-/// A replay over several policies.
+/// Result of a replay under several policies.
 #[derive(Debug, Serialize)]
 pub(crate) struct Replay {
     schema: &'static str,
@@ -44,7 +45,7 @@ pub(crate) struct Replayed {
     pub(crate) smallest_budget: Option<Bytes>,
     pub(crate) ns_per_op: Option<Times>,
     #[serde(skip)]
-    pub(crate) outcome: Outcome,
+    pub(crate) outcome: ReplayOutcome,
 }
 
 fn by_name<S: Serializer>(kind: &PolicyKind, serializer: S) -> Result<S::Ok, S::Error> {
@@ -103,7 +104,7 @@ fn over(trace: &Trace, policy: PolicyKind, budget: u64) -> Replayed {
 }
 
 /// Describes a failed replay, with readable sizes.
-fn said(failure: &Failure) -> String {
+fn said(failure: &ReplayFailure) -> String {
     // Other causes carry no sizes, and their own text is already readable.
     let Cause::Refused { size, by } = failure.cause else {
         return failure.to_string();
@@ -111,8 +112,8 @@ fn said(failure: &Failure) -> String {
     let [size, asked, free, live, reserved] =
         [size, by.asked, by.free, failure.live, failure.reserved].map(Bytes::new);
     format!(
-        "request {}: {size} were asked for, {asked} of the driver, which had {free} left; {live} were live and {reserved} \
-         reserved",
+        "request {}: {size} were requested, {asked} of them from the driver, which had {free} free; {live} \
+            were live and {reserved} reserved",
         // Steps count from 0 in the code; the row of the CSV that a user looks up counts from 1.
         failure.step + 1
     )

@@ -1,15 +1,13 @@
-//! Trace generator: the requests of an engine to its run-time pool while a prompt grows, without card and
-//! model.
+//! Trace generator: the requests that an engine would make to its run-time pool while it processes a prompt,
+//! without card and model.
 //!
-//! DECISION: one device, one stream, one group of blocks for each operation, allocated in order and freed in
-//! reverse, as the engine's scopes do it. Which operations there are follows from the shapes of a model's
-//! matrices, the micro-batch and the cells in use; what each asks for is in [`demand`](crate::demand).
-//! Checked against two traces recorded on an H200, step by step, and against figures published by others
+//! DECISION: one device and one stream. Each operation has one group of blocks, allocated in order and freed
+//! in reverse, like the scopes of the engine's code. The operations follow from the shapes of a model's
+//! matrices, the micro-batch and the cells in use; [`demand`](crate::demand) computes what each one requests.
+//! The result was checked step by step against two traces recorded on an H200, and against published figures
 //! (`tests/traces/generate.rs`).
 
-use core::fmt;
-
-pub use crate::demand::Engine;
+pub use crate::demand::DemandRules;
 use crate::demand::{Rules, product};
 use crate::device::Stream;
 use crate::trace::{Builder, Fault, Trace};
@@ -20,8 +18,8 @@ mod latent;
 mod shape;
 
 pub use attention::cell_bytes;
-pub use card::Card;
-pub use shape::{Experts, Latent, Shape, Window};
+pub use card::GeneratorCard;
+pub use shape::{ExpertShape, Latent, ModelShape, WindowShape};
 
 /// Cells in use are rounded up to this: `llama-kv-cache.cpp:get_n_kv @ b10605`.
 const CELLS: u64 = 256;
@@ -30,14 +28,14 @@ const MOST_STEPS: usize = 1 << 24;
 /// Bound on the context, beyond any engine's; with it the formulas stay far from the end of `u64`.
 const LONGEST: u64 = 1 << 26;
 
-/// The type of the KV cache. All quantised ones are copied to f16 alike.
+/// Type of the KV cache. All quantised types are copied to f16 in the same way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Cache {
+pub enum CacheShape {
     F16,
     Quantised,
 }
 
-/// Tokens of a prompt with an output.
+/// Tokens of a prompt for which the engine computes an output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outputs {
     /// The last one, as in a server: after its attention the last layer computes one token only.
@@ -46,11 +44,11 @@ pub enum Outputs {
     Layers,
 }
 
-/// A run of an engine.
+/// An engine run for which a trace is generated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Run {
-    pub engine: Engine,
-    pub cache: Cache,
+pub struct GeneratedRun {
+    pub engine: DemandRules,
+    pub cache: CacheShape,
     /// Tokens of the prompt.
     pub context: u64,
     /// Tokens that are computed at once: `-ub`.
@@ -68,9 +66,9 @@ pub struct Run {
     pub attention_pass: Option<u64>,
 }
 
-impl Run {
+impl GeneratedRun {
     /// A prompt of `context` tokens at once, in micro-batches of 512, on `engine`.
-    pub const fn prompt(engine: Engine, cache: Cache, context: u64) -> Self {
+    pub const fn prompt(engine: DemandRules, cache: CacheShape, context: u64) -> Self {
         Self {
             engine,
             cache,
@@ -86,42 +84,30 @@ impl Run {
     }
 }
 
-/// A run for which no trace can be made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Reason why no trace can be generated for a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GenerateError {
-    Context {
-        tokens: u64,
-    },
-    MicroBatch {
-        tokens: u64,
-    },
+    #[error("a context of {tokens} tokens; give 1 to {LONGEST}")]
+    Context { tokens: u64 },
+    #[error("a micro-batch of {tokens} tokens; give 1 to 65536")]
+    MicroBatch { tokens: u64 },
+    #[error(
+        "the trace has more than {MOST_STEPS} steps; shorten the context or the answers, or enlarge the micro-batch"
+    )]
     TooLong,
-    /// llama.cpp has no kernel for it (llama-context.cpp refuses it at start).
+    /// llama.cpp has no kernel for this combination (llama-context.cpp refuses it at start).
+    #[error("a quantised V cache needs flash attention; switch it on or take f16")]
     QuantisedWithoutFlashAttention,
+    #[error("{0}")]
     Step(Fault),
 }
 
-impl fmt::Display for GenerateError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Context { tokens } => write!(f, "a context of {tokens} tokens; give 1 to {LONGEST}"),
-            Self::MicroBatch { tokens } => write!(f, "a micro-batch of {tokens} tokens; give 1 to 65536"),
-            Self::TooLong => write!(
-                f,
-                "the trace has more than {MOST_STEPS} steps; shorten the context or the answers, or enlarge the micro-batch"
-            ),
-            Self::QuantisedWithoutFlashAttention => {
-                f.write_str("a quantised V cache needs flash attention; switch it on or take f16")
-            }
-            Self::Step(fault) => fault.fmt(f),
-        }
-    }
-}
-
-impl core::error::Error for GenerateError {}
-
 /// The requests of a run to the pool of one device.
-pub fn generate(shape: &Shape, run: &Run, card: &Card) -> Result<Trace, GenerateError> {
+pub fn generate(
+    shape: &ModelShape,
+    run: &GeneratedRun,
+    card: &GeneratorCard,
+) -> Result<Trace, GenerateError> {
     if run.context == 0 || run.context > LONGEST {
         return Err(GenerateError::Context { tokens: run.context });
     }
@@ -130,7 +116,7 @@ pub fn generate(shape: &Shape, run: &Run, card: &Card) -> Result<Trace, Generate
             tokens: run.micro_batch,
         });
     }
-    if !run.flash_attention && run.cache == Cache::Quantised {
+    if !run.flash_attention && run.cache == CacheShape::Quantised {
         return Err(GenerateError::QuantisedWithoutFlashAttention);
     }
     let mut engine = Operations {
@@ -166,10 +152,10 @@ fn cells(tokens: u64) -> u64 {
     tokens.next_multiple_of(CELLS)
 }
 
-/// The operations of one run.
+/// Generator of one run's operations.
 struct Operations<'a> {
-    shape: &'a Shape,
-    run: &'a Run,
+    shape: &'a ModelShape,
+    run: &'a GeneratedRun,
     rules: Rules,
     groups: Groups,
 }
@@ -253,7 +239,7 @@ impl Operations<'_> {
         let Some(experts) = &self.shape.experts else {
             return self.matrix(columns, rows, tokens);
         };
-        let experts = product::Experts {
+        let experts = product::ExpertProduct {
             count: experts.count,
             used: experts.used,
             shared,
@@ -268,11 +254,11 @@ fn tiled(width: u64, rows: u64) -> product::Matrix {
     product::Matrix {
         width,
         rows,
-        kind: product::Kind::Tiles,
+        kind: product::ProductKind::Tiles,
     }
 }
 
-/// Groups of blocks: allocated in order, freed in reverse.
+/// Builder of a trace from groups of blocks, which are allocated in order and freed in reverse.
 #[derive(Default)]
 struct Groups {
     builder: Builder,
@@ -280,7 +266,7 @@ struct Groups {
 }
 
 impl Groups {
-    /// Adds one group; sizes of 0 are no requests.
+    /// Adds one group; sizes of 0 are left out.
     fn group(&mut self, sizes: &[u64]) -> Result<(), GenerateError> {
         const STREAM: Stream = Stream(0);
         // Checked for each group: a run is bounded by its formulas, not by its input alone.

@@ -1,23 +1,24 @@
-//! Replay of a trace over a policy on a simulated card.
+//! Replay of an allocation trace with a policy on a card that only counts.
 //!
-//! DECISION: a replay is one pass that stops where the original would have died. A caller that measures the
-//! time of the bookkeeping passes a [`Watch`] with its own clock, whose calls lie outside of the measured
-//! time. Whole allocations are counted as they were asked for (a card rounds large ones up to 2 MiB, small
-//! ones share such a piece), mapped pieces in granules of 2 MiB. Work is done at once: the order of a
-//! recorded program's streams is in the trace, its times are not.
+//! DECISION: a replay is one pass that stops where the original allocator would have failed. To measure the
+//! policy's own time, a caller passes a [`Watch`] with its own clock, whose calls are outside the measured
+//! time. Whole allocations are counted in their requested size (a card rounds large ones up to 2 MiB, and
+//! small ones share a piece of 2 MiB); mapped pieces are counted in granules of 2 MiB. Work finishes at once,
+//! because a trace has the order of a program's streams but not their times.
 
 use alloc::vec::Vec;
 use core::fmt;
 
 use crate::device::{Address, OutOfMemory};
 use crate::policy::{Block, Broken, Policy};
-use crate::simulated::Simulated;
-use crate::trace::{Step, Trace};
+use crate::trace::{Trace, TraceStep};
 
+mod card;
 mod kind;
 mod samples;
 mod scopes;
 
+use card::ReplayCard;
 pub use kind::{PolicyKind, UnknownPolicy};
 use samples::Samples;
 pub use scopes::{Scopes, driver_takes};
@@ -46,19 +47,17 @@ impl Watch for Unwatched {
 
 /// Result of a replay.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Outcome {
-    /// `None` where the trace was replayed to its end.
-    pub failure: Option<Failure>,
+pub struct ReplayOutcome {
+    /// `None` if the trace was replayed to its end.
+    pub failure: Option<ReplayFailure>,
     pub peak_reserved: u64,
     /// Sizes of granted driver requests, in order.
     pub driver_sizes: Vec<u64>,
-    /// Broken rules of the card, which a real one would have punished later.
-    pub violations: usize,
-    /// The course of it, in at most [`Outcome::SAMPLES`] parts.
+    /// The course of it, in at most [`ReplayOutcome::SAMPLES`] parts.
     pub samples: Vec<Sample>,
 }
 
-impl Outcome {
+impl ReplayOutcome {
     pub const SAMPLES: usize = 512;
 
     pub fn completed(&self) -> bool {
@@ -66,7 +65,7 @@ impl Outcome {
     }
 }
 
-/// The most bytes that were live and reserved in a part of the trace.
+/// Peaks of live and reserved bytes in one part of the trace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sample {
     /// The last step of the part.
@@ -75,9 +74,9 @@ pub struct Sample {
     pub reserved: u64,
 }
 
-/// End of a replay that stopped early.
+/// Failure at which a replay stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Failure {
+pub struct ReplayFailure {
     pub step: usize,
     /// Bytes live and reserved at that moment.
     pub live: u64,
@@ -85,7 +84,7 @@ pub struct Failure {
     pub cause: Cause,
 }
 
-/// Cause of an early end.
+/// Cause of a failed replay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
     /// The policy refused so many bytes.
@@ -96,7 +95,7 @@ pub enum Cause {
     Broken(Broken),
 }
 
-impl fmt::Display for Failure {
+impl fmt::Display for ReplayFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "request {}: ", self.step + 1)?;
         match self.cause {
@@ -105,19 +104,14 @@ impl fmt::Display for Failure {
                 "{size} bytes were refused: {by}, with {} live and {} reserved",
                 self.live, self.reserved
             ),
-            Cause::Broken(Broken::OutOfOrder) => {
-                f.write_str("a block was freed that was not the last one allocated; the program aborts")
-            }
-            Cause::Broken(Broken::AddressesUsedUp) => {
-                f.write_str("its range of addresses is used up; the program aborts")
-            }
+            Cause::Broken(broken) => write!(f, "{broken}; the program aborts"),
         }
     }
 }
 
 /// Replays `trace` over a new policy of this kind, on a card with `budget` bytes.
-pub fn replay(trace: &Trace, kind: PolicyKind, budget: u64, watch: &mut impl Watch) -> Outcome {
-    let mut device = Simulated::new(budget, kind.granule());
+pub fn replay(trace: &Trace, kind: PolicyKind, budget: u64, watch: &mut impl Watch) -> ReplayOutcome {
+    let mut device = ReplayCard::new(budget, kind.granule());
     let mut policy = kind.policy();
     let mut pass = ReplayPass {
         policy: &mut *policy,
@@ -127,18 +121,17 @@ pub fn replay(trace: &Trace, kind: PolicyKind, budget: u64, watch: &mut impl Wat
     };
     let failure = pass.run(trace, watch);
     let samples = pass.samples.finish();
-    Outcome {
+    ReplayOutcome {
         failure,
         peak_reserved: device.peak_reserved(),
         driver_sizes: device.driver_sizes().to_vec(),
-        violations: device.violations().len(),
         samples,
     }
 }
 
-/// The smallest budget with which the policy replays the trace to its end, to a thousandth of what is live or
-/// a granule, found by halving; `None` where no budget helps. A policy may fail with more than it completes
-/// with: what is returned was seen to be enough.
+/// The smallest budget with which the policy completes the trace, found by halving, to a thousandth of the
+/// live bytes or a granule; `None` if no budget suffices. A policy may fail with a larger budget than one
+/// that suffices; the result was tested.
 pub fn smallest_budget(trace: &Trace, kind: PolicyKind) -> Option<u64> {
     let unlimited = replay(trace, kind, UNLIMITED, &mut Unwatched);
     if !unlimited.completed() {
@@ -180,14 +173,14 @@ const NO_BLOCK: Block = Block {
 
 struct ReplayPass<'a> {
     policy: &'a mut dyn Policy,
-    device: &'a mut Simulated,
+    device: &'a mut ReplayCard,
     /// The policy's block for each block of the trace.
     blocks: Vec<Block>,
     samples: Samples,
 }
 
 impl ReplayPass<'_> {
-    fn run(&mut self, trace: &Trace, watch: &mut impl Watch) -> Option<Failure> {
+    fn run(&mut self, trace: &Trace, watch: &mut impl Watch) -> Option<ReplayFailure> {
         for (step, &request) in trace.steps().iter().enumerate() {
             let cause = match self.step(request, watch) {
                 Err(cause) => Some(cause),
@@ -196,7 +189,7 @@ impl ReplayPass<'_> {
             let (live, reserved) = (self.policy.live(), self.policy.reserved());
             self.samples.add(Sample { step, live, reserved });
             if let Some(cause) = cause {
-                return Some(Failure {
+                return Some(ReplayFailure {
                     step,
                     live,
                     reserved,
@@ -207,9 +200,9 @@ impl ReplayPass<'_> {
         None
     }
 
-    fn step(&mut self, step: Step, watch: &mut impl Watch) -> Result<(), Cause> {
+    fn step(&mut self, step: TraceStep, watch: &mut impl Watch) -> Result<(), Cause> {
         match step {
-            Step::Allocate { block, size, stream } => {
+            TraceStep::Allocate { block, size, stream } => {
                 // Only the policy is timed, neither the trace nor the sampling.
                 watch.begin();
                 let allocated = self.policy.allocate(self.device, size, stream);
@@ -222,7 +215,7 @@ impl ReplayPass<'_> {
                     *place = allocated;
                 }
             }
-            Step::Free { block, stream } => {
+            TraceStep::Free { block, stream } => {
                 let block = self.place(block).map_or(NO_BLOCK, |place| *place);
                 watch.begin();
                 self.policy.deallocate(self.device, block, stream);

@@ -1,15 +1,14 @@
 //! Allocation traces: the requests of a program to its allocator, in order.
 //!
 //! DECISION: a trace holds steps, not addresses. Logs name blocks by pointers, which are used again after a
-//! free; a `Builder` gives every block a number of its own, so that a replay needs an array and no map, and
+//! free. A `Builder` gives every block its own number, so a replay needs an array instead of a map, and
 //! rejects impossible steps (a block freed twice, two blocks at one address). Readers and the generator build
-//! traces with it, so no input makes an inconsistent trace. Blocks that are never freed are allowed: a log
-//! may end anywhere.
+//! traces with it, so no input makes an inconsistent trace. Blocks that are never freed are allowed, because
+//! a log may end anywhere.
 
 use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec::Vec;
-use core::fmt;
 
 use crate::device::Stream;
 
@@ -17,7 +16,7 @@ mod csv;
 mod record;
 
 pub use csv::{CsvError, CsvFault};
-pub use record::{Asked, RecordError, RecordFault};
+pub use record::{RecordFault, RecordedRequest, TraceRecordError};
 
 /// No card has a block of 256 TiB: a larger size is damage.
 const LARGEST: u64 = 1 << 48;
@@ -26,7 +25,7 @@ const MOST_BLOCKS: u32 = 1 << 30;
 
 /// One request to an allocator. Blocks are numbered from 0 in the order of their allocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum TraceStep {
     Allocate { block: u32, size: u64, stream: Stream },
     Free { block: u32, stream: Stream },
 }
@@ -34,14 +33,14 @@ pub enum Step {
 /// The requests of a program to its allocator.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Trace {
-    steps: Vec<Step>,
+    steps: Vec<TraceStep>,
     blocks: u32,
     peak_live: u64,
     refused: u64,
 }
 
 impl Trace {
-    pub fn steps(&self) -> &[Step] {
+    pub fn steps(&self) -> &[TraceStep] {
         &self.steps
     }
 
@@ -55,7 +54,8 @@ impl Trace {
         self.peak_live
     }
 
-    /// Requests that the recorded allocator refused. They are no steps, since nothing was allocated.
+    /// Number of requests that the recorded allocator refused. They are not steps, because nothing was
+    /// allocated.
     pub fn refused(&self) -> u64 {
         self.refused
     }
@@ -67,36 +67,22 @@ impl Trace {
     }
 }
 
-/// A step that cannot have happened.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Error: a step that cannot have happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
-    /// A block that is live was allocated again.
+    #[error("the block is live and is allocated again")]
     Live,
-    /// A block was freed that is not live.
+    #[error("the block is freed but was never allocated; a trace must start when the program starts")]
     NotLive,
-    /// A block was freed with another size than it was allocated with.
+    #[error("the block was allocated with {allocated} bytes")]
     OtherSize { allocated: u64 },
-    /// No card has a block of that size.
+    #[error("no card has a block of more than {LARGEST} bytes")]
     TooLarge,
-    /// More blocks than a trace can number.
+    #[error("there are more than {MOST_BLOCKS} blocks; cut the trace")]
     TooMany,
 }
 
-impl fmt::Display for Fault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Live => f.write_str("the block is live and is allocated again"),
-            Self::NotLive => {
-                f.write_str("the block is freed and is not live; a trace has to begin with its program")
-            }
-            Self::OtherSize { allocated } => write!(f, "the block was allocated with {allocated} bytes"),
-            Self::TooLarge => write!(f, "no card has a block of more than {LARGEST} bytes"),
-            Self::TooMany => write!(f, "there are more than {MOST_BLOCKS} blocks; cut the trace"),
-        }
-    }
-}
-
-/// Builds a trace from steps that name blocks as their source does.
+/// Builder of a trace from steps whose blocks are named as in their source.
 #[derive(Debug, Default)]
 pub(crate) struct Builder {
     trace: Trace,
@@ -105,7 +91,7 @@ pub(crate) struct Builder {
 }
 
 impl Builder {
-    /// Adds an allocation; a request for 0 bytes is no step.
+    /// Adds an allocation; a request for 0 bytes is left out.
     pub(crate) fn allocate(&mut self, name: u64, size: u64, stream: Stream) -> Result<(), Fault> {
         if size == 0 {
             return Ok(());
@@ -127,11 +113,11 @@ impl Builder {
         self.trace.blocks = block + 1;
         // Kept here, where every step passes, so that no reader of a trace needs a second pass.
         self.trace.peak_live = self.trace.peak_live.max(bytes);
-        self.trace.steps.push(Step::Allocate { block, size, stream });
+        self.trace.steps.push(TraceStep::Allocate { block, size, stream });
         Ok(())
     }
 
-    /// Frees a block; `size` where the source has one. A size of 0 frees what was no step either.
+    /// Frees a block; `size` is set if the source has it. A size of 0 frees a request that was left out.
     pub(crate) fn free(&mut self, name: u64, size: Option<u64>, stream: Stream) -> Result<(), Fault> {
         if size == Some(0) {
             return Ok(());
@@ -142,7 +128,7 @@ impl Builder {
             return Err(Fault::OtherSize { allocated });
         }
         self.bytes -= allocated;
-        self.trace.steps.push(Step::Free { block, stream });
+        self.trace.steps.push(TraceStep::Free { block, stream });
         Ok(())
     }
 
@@ -179,7 +165,7 @@ mod tests {
         );
         assert_eq!(
             trace.steps()[3],
-            Step::Free {
+            TraceStep::Free {
                 block: 1,
                 stream: STREAM
             }

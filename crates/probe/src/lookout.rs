@@ -1,8 +1,8 @@
-//! The process that holds the driver's libraries, and how to ask it.
+//! Helper process that loads the GPU driver's libraries (`plimsoll look`), and its client.
 //!
-//! One question a line on its stdin, one line of JSON on its stdout; it ends with its stdin. If it dies, the
-//! cards are unknown until the next question starts it again. It has a process group of its own: Ctrl-C is
-//! not for it.
+//! Each request is a line on its stdin, each reply one line of JSON on its stdout; it ends when its stdin
+//! closes. If it dies, the cards are unknown until the next request starts it again. It has its own process
+//! group, so that Ctrl-C does not end it.
 
 use std::ffi::OsStr;
 use std::io::{self, BufRead, BufReader, Write};
@@ -14,7 +14,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::nvml::Source;
+use super::sources::CardSources;
 
 /// The hidden verb that answers.
 const VERB: &str = "look";
@@ -25,20 +25,20 @@ const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub(super) enum Ask {
+pub(super) enum CardQuery {
     Machine,
     Reading,
     Sensors,
 }
 
-/// Answers questions until `questions` ends: what `plimsoll look` does.
+/// Answers requests until the input ends; this is the work of `plimsoll look`.
 pub fn answer_questions(questions: impl BufRead, mut answers: impl Write) -> io::Result<()> {
-    let source = Source::open();
+    let sources = CardSources::open();
     for line in questions.lines() {
         let answer = match serde_json::from_str(&line?)? {
-            Ask::Machine => serde_json::to_string(&source.machine())?,
-            Ask::Reading => serde_json::to_string(&source.reading())?,
-            Ask::Sensors => serde_json::to_string(&source.sensors())?,
+            CardQuery::Machine => serde_json::to_string(&sources.machine())?,
+            CardQuery::Reading => serde_json::to_string(&sources.reading())?,
+            CardQuery::Sensors => serde_json::to_string(&sources.sensors())?,
         };
         writeln!(answers, "{answer}")?;
         // The other side waits for this line, so it must not stay in a buffer.
@@ -47,15 +47,15 @@ pub fn answer_questions(questions: impl BufRead, mut answers: impl Write) -> io:
     Ok(())
 }
 
-/// The asking side.
+/// Client of the helper process.
 #[derive(Debug)]
-pub(super) struct Lookout {
+pub(super) struct CardReader {
     child: Child,
     questions: Option<ChildStdin>,
     answers: BufReader<ChildStdout>,
 }
 
-impl Lookout {
+impl CardReader {
     pub(super) fn start(plimsoll: &OsStr) -> io::Result<Self> {
         let mut child = Command::new(plimsoll)
             .arg0("plimsoll")
@@ -75,7 +75,7 @@ impl Lookout {
     }
 
     /// Asks, and waits for the answer for `limit` at most. After an error the process is of no use any more.
-    pub(super) fn ask<T: DeserializeOwned>(&mut self, question: Ask, limit: Duration) -> io::Result<T> {
+    pub(super) fn ask<T: DeserializeOwned>(&mut self, question: CardQuery, limit: Duration) -> io::Result<T> {
         let questions = self.questions.as_mut().ok_or(io::ErrorKind::BrokenPipe)?;
         writeln!(questions, "{}", serde_json::to_string(&question)?)?;
         // A call into a sick driver may never return. Dropping this kills the process, and the next question
@@ -95,7 +95,7 @@ impl Lookout {
 
 /// The process ends with its stdin and is reaped, unless it is stuck in the driver, where not even SIGKILL
 /// reaches it.
-impl Drop for Lookout {
+impl Drop for CardReader {
     fn drop(&mut self) {
         // Closed before the kill: a process between two questions ends by itself at the end of its stdin.
         drop(self.questions.take());
@@ -130,10 +130,10 @@ mod tests {
 
     #[test]
     fn a_process_that_is_no_lookout_is_an_error_and_not_a_hang() {
-        let mut lookout = Lookout::start(OsStr::new("/bin/true")).unwrap();
+        let mut lookout = CardReader::start(OsStr::new("/bin/true")).unwrap();
         assert!(
             lookout
-                .ask::<Machine>(Ask::Machine, Duration::from_secs(10))
+                .ask::<Machine>(CardQuery::Machine, Duration::from_secs(10))
                 .is_err()
         );
     }
@@ -144,8 +144,8 @@ mod tests {
         let silent = folder.path().join("silent");
         std::fs::write(&silent, "#!/bin/sh\nexec sleep 1000\n").unwrap();
         std::fs::set_permissions(&silent, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
-        let mut lookout = Lookout::start(silent.as_os_str()).unwrap();
-        let asked = lookout.ask::<Reading>(Ask::Reading, Duration::from_millis(200));
+        let mut lookout = CardReader::start(silent.as_os_str()).unwrap();
+        let asked = lookout.ask::<Reading>(CardQuery::Reading, Duration::from_millis(200));
         assert_eq!(asked.unwrap_err().kind(), io::ErrorKind::TimedOut);
         let pid = lookout.child.id();
         drop(lookout);
@@ -154,7 +154,7 @@ mod tests {
 
     #[test]
     fn what_is_typed_on_the_terminal_does_not_reach_it() {
-        let lookout = Lookout::start(OsStr::new("/bin/true")).unwrap();
+        let lookout = CardReader::start(OsStr::new("/bin/true")).unwrap();
         let pid = Pid::from_child(&lookout.child);
         assert_eq!(getpgid(Some(pid)).unwrap(), pid);
     }

@@ -1,10 +1,10 @@
-//! Processes seen from outside: listeners, descendants, and the memory that one really holds.
+//! Processes observed from outside: listeners, descendants, and private memory.
 //!
-//! DECISION: what a process holds for itself is `Anonymous - LazyFree + Swap + Pss_Shmem` of `smaps_rollup`.
-//! It is exact to the page, where the counters behind `VmRSS` and `RssAnon` are kept per processor and lag by
-//! up to 32 pages on each (Linux 6.2 and later), it leaves out the model file's pages, which come and go with
-//! the page cache, and swapping changes nothing. The kernel walks the page tables for it, so where that takes
-//! long the counters are read instead.
+//! DECISION: a process's private memory is `Anonymous - LazyFree + Swap + Pss_Shmem` of `smaps_rollup`. It is
+//! exact to the page, while the counters behind `VmRSS` and `RssAnon` are kept per processor and lag by up to
+//! 32 pages on each (Linux 6.2 and later). It leaves out the model file's pages, which change with the page
+//! cache, and swapping does not change it. The kernel walks the page tables to compute it; if that takes
+//! long, the counters are read instead.
 
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -22,22 +22,22 @@ const MOST_DESCRIPTORS: usize = 65_536;
 /// A walk of the page tables that takes longer disturbs the process that is measured.
 const LONG: Duration = Duration::from_millis(50);
 
-/// A process that is not mistaken for a later one with its number.
+/// A process, identified so that a later one with the same number is not mistaken for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Process {
+pub struct MeasuredProcess {
     pub pid: u32,
     /// In clock ticks since the machine started.
     started: u64,
 }
 
-/// The way in which a process's memory is read.
+/// Method of reading a process's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Gauge {
+pub enum ProcessGauge {
     Rollup,
     Counters,
 }
 
-impl Process {
+impl MeasuredProcess {
     /// Returns the process with this number; a zombie is none.
     pub fn find(pid: u32) -> Option<Self> {
         let stat = proc_of(pid)?.stat().ok()?;
@@ -73,25 +73,21 @@ impl Process {
         tree(self.pid)
     }
 
-    pub fn command_line(&self) -> Vec<String> {
-        command_line(self.pid)
-    }
-
     /// The way to read this tree: exact unless that takes long.
-    pub fn gauge(&self) -> Gauge {
+    pub fn gauge(&self) -> ProcessGauge {
         let start = Instant::now();
-        let read = self.held(Gauge::Rollup);
+        let read = self.held(ProcessGauge::Rollup);
         match read.is_some() && start.elapsed() < LONG {
-            true => Gauge::Rollup,
-            false => Gauge::Counters,
+            true => ProcessGauge::Rollup,
+            false => ProcessGauge::Counters,
         }
     }
 
     /// The private memory of the tree; `None` once it is gone or may not be seen.
-    pub fn held(&self, gauge: Gauge) -> Option<Bytes> {
+    pub fn held(&self, gauge: ProcessGauge) -> Option<Bytes> {
         let held = |pid: u32| match gauge {
-            Gauge::Rollup => rollup(pid),
-            Gauge::Counters => counters(pid),
+            ProcessGauge::Rollup => rollup(pid),
+            ProcessGauge::Counters => counters(pid),
         };
         // The number may have gone to another process while it was read.
         let first = held(self.pid).filter(|_| self.lives())?;
@@ -160,7 +156,7 @@ fn counters(pid: u32) -> Option<Bytes> {
     field(&text, "RssAnon:").map(|_| all.into_iter().sum())
 }
 
-fn field(text: &str, name: &str) -> Option<Bytes> {
+pub(super) fn field(text: &str, name: &str) -> Option<Bytes> {
     let rest = text.lines().find_map(|line| line.strip_prefix(name))?;
     rest.split_ascii_whitespace().next()?.parse().ok().map(Bytes::kib)
 }
@@ -176,7 +172,7 @@ mod tests {
     #[test]
     fn who_listens_is_found_by_its_port() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let found = Process::listening_on(listener.local_addr().unwrap().port()).unwrap();
+        let found = MeasuredProcess::listening_on(listener.local_addr().unwrap().port()).unwrap();
         assert_eq!(found.pid, std::process::id());
         assert!(found.lives() && found.tree()[0] == found.pid);
     }
@@ -192,8 +188,8 @@ mod tests {
             .unwrap();
         let mut first = [0];
         child.stdout.as_mut().unwrap().read_exact(&mut first).unwrap();
-        let process = Process::find(child.id()).unwrap();
-        let held = [Gauge::Rollup, Gauge::Counters].map(|gauge| process.held(gauge).unwrap());
+        let process = MeasuredProcess::find(child.id()).unwrap();
+        let held = [ProcessGauge::Rollup, ProcessGauge::Counters].map(|gauge| process.held(gauge).unwrap());
         child.kill().unwrap();
         child.wait().unwrap();
         for held in held {
@@ -204,10 +200,10 @@ mod tests {
     #[test]
     fn a_process_that_is_gone_holds_nothing() {
         let mut child = Command::new("sleep").arg("100").spawn().unwrap();
-        let process = Process::find(child.id()).unwrap();
+        let process = MeasuredProcess::find(child.id()).unwrap();
         assert!(tree(std::process::id()).contains(&child.id()));
         child.kill().unwrap();
         child.wait().unwrap();
-        assert!(!process.lives() && process.held(Gauge::Rollup).is_none());
+        assert!(!process.lives() && process.held(ProcessGauge::Rollup).is_none());
     }
 }

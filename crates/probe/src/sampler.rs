@@ -1,9 +1,9 @@
-//! Reads the cards while the daemon serves, on a thread of its own: a question to the driver may take
-//! milliseconds.
+//! Thread that reads the cards for the daemon, because a call to the driver may take milliseconds.
 //!
-//! The thread asks the lookout process; where the machine has no card it reads the host itself. After an
-//! engine's end the driver gives its bytes back late (half a second is usual, `ollama` waits up to five), so
-//! a newcomer that starts at once runs out of memory that is on its way. [`Sampler::returned`] waits for it.
+//! The thread uses the helper process `plimsoll look`; on a machine without a GPU it reads the host's memory
+//! itself. After an engine's end the driver frees its memory late (usually half a second; `ollama` waits up
+//! to five seconds), so an engine that starts at once could run out of memory. [`Sampler::returned`] waits
+//! until the memory is free.
 
 use std::ffi::{OsStr, OsString};
 use std::sync::mpsc;
@@ -16,33 +16,33 @@ use serde::de::DeserializeOwned;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::lookout::{Ask, Lookout};
+use super::lookout::{CardQuery, CardReader};
 use super::{Machine, Reading, Sensors};
 
-/// A driver that does not answer in this time says nothing.
+/// Time limit for the driver's answer.
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
-/// A driver that hangs for longer is asked by another process. NVML's first call after a boot may take 10 s
-/// where persistence mode is off.
+/// Time after which a new helper process replaces one whose driver call hangs. NVML's first call after a boot
+/// may take 10 s without persistence mode.
 const DRIVER_WITHIN: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_millis(25);
 /// The longest wait for bytes to come back.
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
-/// Cards on which nothing has changed for this long have given back what they will: an engine that died while
-/// it loaded never had all that it was promised.
+/// Time without change after which the cards have released all that they will: an engine that died during its
+/// load never held its whole claim.
 const STILL: Duration = Duration::from_millis(500);
 
 #[derive(Debug, thiserror::Error)]
 #[error("cannot start the thread that reads the cards: {0}")]
 pub struct StartSamplerError(#[source] io::Error);
 
-/// A handle of the reading thread; clones share it, and it ends with the last one.
+/// Handle of the thread that reads the cards; clones share it, and the thread ends with the last one.
 #[derive(Clone, Debug)]
 pub struct Sampler {
-    questions: mpsc::Sender<Question>,
+    questions: mpsc::Sender<SampleQuestion>,
 }
 
 #[derive(Debug)]
-enum Question {
+enum SampleQuestion {
     Machine(oneshot::Sender<Machine>),
     Reading(oneshot::Sender<Reading>),
     Sensors(oneshot::Sender<Vec<Sensors>>),
@@ -56,7 +56,7 @@ impl Sampler {
 
     /// Starts the thread for the host's memory alone.
     pub fn of_host() -> Result<Self, StartSamplerError> {
-        Self::run(Eyes {
+        Self::run(SamplerThread {
             plimsoll: OsString::new(),
             lookout: None,
             no_card: true,
@@ -65,14 +65,14 @@ impl Sampler {
 
     /// The same with the lookout of another `plimsoll` program, for tests.
     pub fn start_with(plimsoll: &OsStr) -> Result<Self, StartSamplerError> {
-        Self::run(Eyes {
+        Self::run(SamplerThread {
             plimsoll: plimsoll.to_owned(),
             lookout: None,
             no_card: false,
         })
     }
 
-    fn run(eyes: Eyes) -> Result<Self, StartSamplerError> {
+    fn run(eyes: SamplerThread) -> Result<Self, StartSamplerError> {
         let (questions, inbox) = mpsc::channel();
         thread::Builder::new()
             .name("sampler".to_owned())
@@ -83,17 +83,17 @@ impl Sampler {
 
     /// Everything about the machine; `None` only if the thread died.
     pub async fn machine(&self) -> Option<Machine> {
-        self.ask(Question::Machine).await
+        self.ask(SampleQuestion::Machine).await
     }
 
     /// Free memory now and the holders of the rest; empty if the thread died.
     pub async fn read(&self) -> Reading {
-        self.ask(Question::Reading).await.unwrap_or_default()
+        self.ask(SampleQuestion::Reading).await.unwrap_or_default()
     }
 
     /// Temperature, clock and load of each card; empty where there is none, or if the thread died.
     pub async fn sensors(&self) -> Vec<Sensors> {
-        self.ask(Question::Sensors).await.unwrap_or_default()
+        self.ask(SampleQuestion::Sensors).await.unwrap_or_default()
     }
 
     /// Waits until each card has at least this much free, nothing moves any more, or five seconds have
@@ -120,7 +120,7 @@ impl Sampler {
         }
     }
 
-    async fn ask<T>(&self, question: impl FnOnce(oneshot::Sender<T>) -> Question) -> Option<T> {
+    async fn ask<T>(&self, question: impl FnOnce(oneshot::Sender<T>) -> SampleQuestion) -> Option<T> {
         let (reply, answer) = oneshot::channel();
         self.questions.send(question(reply)).ok()?;
         // A late answer is dropped: the next question has a channel of its own.
@@ -129,7 +129,7 @@ impl Sampler {
 }
 
 impl Reading {
-    /// Free memory of `card`; `None` where it does not answer.
+    /// Free memory of `card`; `None` if it does not answer.
     pub fn free_on(&self, card: &CardId) -> Option<Bytes> {
         self.free
             .iter()
@@ -138,22 +138,22 @@ impl Reading {
     }
 }
 
-/// The thread's own side.
-struct Eyes {
+/// State of the thread itself.
+struct SamplerThread {
     plimsoll: OsString,
-    lookout: Option<Lookout>,
+    lookout: Option<CardReader>,
     /// The machine was seen and has no card.
     no_card: bool,
 }
 
-impl Eyes {
-    fn answer(mut self, inbox: &mpsc::Receiver<Question>) {
+impl SamplerThread {
+    fn answer(mut self, inbox: &mpsc::Receiver<SampleQuestion>) {
         while let Ok(question) = inbox.recv() {
             // A reply fails where the question was given up; its answer is of no use then.
             match question {
-                Question::Machine(reply) => drop(reply.send(self.machine())),
-                Question::Reading(reply) => drop(reply.send(self.reading())),
-                Question::Sensors(reply) => drop(reply.send(self.sensors())),
+                SampleQuestion::Machine(reply) => drop(reply.send(self.machine())),
+                SampleQuestion::Reading(reply) => drop(reply.send(self.reading())),
+                SampleQuestion::Sensors(reply) => drop(reply.send(self.sensors())),
             }
         }
     }
@@ -162,7 +162,10 @@ impl Eyes {
         if self.no_card {
             return Machine::of_host();
         }
-        let machine: Machine = self.ask(Ask::Machine).unwrap_or_else(Machine::of_host);
+        // An answer that failed says nothing of cards, and the next question may find them.
+        let Some(machine) = self.ask::<Machine>(CardQuery::Machine) else {
+            return Machine::of_host();
+        };
         // A machine without a card keeps no process for asking.
         self.no_card = machine.cards.is_empty();
         if self.no_card {
@@ -175,7 +178,7 @@ impl Eyes {
         let seen = if self.no_card {
             None
         } else {
-            self.ask(Ask::Reading)
+            self.ask(CardQuery::Reading)
         };
         // The host needs no driver, and engines on the CPU need its figures.
         seen.unwrap_or_else(|| {
@@ -188,11 +191,11 @@ impl Eyes {
     fn sensors(&mut self) -> Vec<Sensors> {
         match self.no_card {
             true => Vec::new(),
-            false => self.ask(Ask::Sensors).unwrap_or_default(),
+            false => self.ask(CardQuery::Sensors).unwrap_or_default(),
         }
     }
 
-    fn ask<T: DeserializeOwned>(&mut self, question: Ask) -> Option<T> {
+    fn ask<T: DeserializeOwned>(&mut self, question: CardQuery) -> Option<T> {
         match self.try_ask(question) {
             Ok(answer) => Some(answer),
             Err(cause) => {
@@ -204,12 +207,50 @@ impl Eyes {
         }
     }
 
-    fn try_ask<T: DeserializeOwned>(&mut self, question: Ask) -> io::Result<T> {
+    fn try_ask<T: DeserializeOwned>(&mut self, question: CardQuery) -> io::Result<T> {
         let lookout = match &mut self.lookout {
             Some(lookout) => lookout,
             // Started by the first question, so a daemon that asks nothing has no second process.
-            empty => empty.insert(Lookout::start(&self.plimsoll)?),
+            empty => empty.insert(CardReader::start(&self.plimsoll)?),
         };
         lookout.ask(question, DRIVER_WITHIN)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use plimsoll_base::{Card, CardKind, Counting};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn one_failed_answer_does_not_make_the_machine_one_without_cards() {
+        let folder = tempfile::tempdir().unwrap();
+        let (program, failed) = (folder.path().join("look"), folder.path().join("failed"));
+        let mut machine = Machine::of_host();
+        machine.cards = vec![Card {
+            id: CardId::new("GPU-a"),
+            kind: CardKind::Cuda,
+            name: "a card".to_owned(),
+            uuid: Some("GPU-a".to_owned()),
+            total: Bytes::gib(24),
+            free: Bytes::gib(20),
+            compute_capability: Some((8, 9)),
+            legacy_pool: false,
+            counting: Counting::Driver,
+        }];
+        let answer = serde_json::to_string(&machine).unwrap();
+        // The driver fails once, as after a boot or beside a reset, and then answers.
+        let script = format!(
+            "#!/bin/sh\n[ -e '{0}' ] || {{ touch '{0}'; exit 1; }}\nwhile read question; do echo '{answer}'; done\n",
+            failed.display()
+        );
+        std::fs::write(&program, script).unwrap();
+        std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let sampler = Sampler::start_with(program.as_os_str()).unwrap();
+        assert!(sampler.machine().await.unwrap().cards.is_empty());
+        assert_eq!(sampler.machine().await.unwrap().cards, machine.cards);
     }
 }

@@ -1,9 +1,8 @@
-//! The tree that a machine's files are read from: the live one, or one that was captured and lies in a
-//! folder.
+//! Source of a machine's files: the live system, or files captured from another machine into a folder.
 //!
-//! DECISION: a captured tree comes from another machine, so it is read as input. Links in it are resolved
-//! inside it, as far as they go; nothing outside is ever opened; only regular files are read, up to a size
-//! that no such file has; and nothing that would wait is waited for.
+//! DECISION: captured files come from another machine and are treated as untrusted input. Links are resolved
+//! inside the folder, up to a limit; nothing outside is ever opened. Only regular files are read, up to a
+//! size limit, and no read can block.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -11,7 +10,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Component, Path, PathBuf};
 
 use plimsoll_base::Bytes;
-use plimsoll_host::{Tree, Unseen};
+use plimsoll_host::{ProcTree, Unseen};
 use rustix::fs::OFlags;
 
 /// More than any file of `/proc` or `/sys` that is asked for; a captured log may be this long.
@@ -28,7 +27,7 @@ pub struct OpenSysrootError {
     error: io::Error,
 }
 
-/// A tree of `/proc`, `/sys`, `/etc` and logs.
+/// Tree of `/proc`, `/sys`, `/etc` and log files.
 #[derive(Clone, Debug)]
 pub struct Sysroot {
     root: PathBuf,
@@ -74,7 +73,7 @@ impl Sysroot {
     }
 }
 
-impl Tree for Sysroot {
+impl ProcTree for Sysroot {
     fn read(&self, path: &str) -> Result<Vec<u8>, Unseen> {
         self.path(path)
             .and_then(|path| read_file(&path))

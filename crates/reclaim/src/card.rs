@@ -1,4 +1,5 @@
-//! Reclaim of idle memory on one card, whether discrete or integrated, from guarded processes only.
+//! Release of idle memory on one card, discrete or integrated, by guarded processes (those that run with the
+//! guard library).
 
 use std::time::Duration;
 
@@ -6,11 +7,11 @@ use plimsoll_base::{Bytes, Card, CardId};
 
 use plimsoll_wire::options::Uuid;
 
-use super::neighbours::{Asked, Neighbour, ask, neighbours};
+use super::neighbours::{AskedNeighbour, Neighbour, ask, neighbours};
 
 /// A request for free memory on a card.
 #[derive(Debug)]
-pub struct CardWish {
+pub struct CardRequest {
     pub card: Card,
     /// The card's UUID, as guard pages name it.
     pub uuid: Uuid,
@@ -24,18 +25,18 @@ pub struct CardOutcome {
     pub before: Bytes,
     /// Guarded processes that could be asked, where none was.
     pub neighbours: Vec<Neighbour>,
-    pub asked: Vec<Asked>,
+    pub asked: Vec<AskedNeighbour>,
     pub after: Bytes,
 }
 
 impl CardOutcome {
     /// Bytes still missing after the attempt.
-    pub fn short(&self, wish: &CardWish) -> Bytes {
+    pub fn short(&self, wish: &CardRequest) -> Bytes {
         wish.need.saturating_sub(self.after)
     }
 
-    /// True where the memory known to be idle covers the shortfall.
-    pub fn is_reachable(&self, wish: &CardWish) -> bool {
+    /// True if the memory known to be idle covers the shortfall.
+    pub fn is_reachable(&self, wish: &CardRequest) -> bool {
         let idle: Bytes = self.neighbours.iter().map(|neighbour| neighbour.held.idle).sum();
         self.short(wish) <= idle
     }
@@ -43,7 +44,7 @@ impl CardOutcome {
 
 /// Asks every guarded process on the card to release idle memory, if too little is free. With `dry_run` only
 /// lists the processes.
-pub fn reclaim_on(wish: &CardWish) -> CardOutcome {
+pub fn reclaim_on(wish: &CardRequest) -> CardOutcome {
     let before = wish.card.free;
     let neighbours = neighbours(&[wish.uuid]);
     if wish.dry_run || before >= wish.need {

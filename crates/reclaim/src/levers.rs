@@ -1,8 +1,8 @@
 //! Reclaim steps that need root, and the ways to run them.
 //!
 //! DECISION: there are five fixed actions, each with a name and no argument. A user with permission to call
-//! the helper can run these and nothing else. Dropping a clean page cache loses no data, `compact_memory`
-//! moves pages without changing them, and claimed huge pages are given back at once.
+//! the helper can run these and nothing else. Dropping clean page cache loses no data, `compact_memory` moves
+//! pages without changing them, and claimed huge pages are released at once.
 
 mod huge_pages;
 
@@ -11,11 +11,11 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use plimsoll_host::Step;
+use plimsoll_host::ReclaimStep;
 
-/// The way in which root steps are run.
+/// Way in which steps that need root are run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Hands {
+pub enum RootSteps {
     /// This process, which is root.
     Own,
     /// `sudo -n plimsoll reclaim-step STEP`.
@@ -27,7 +27,7 @@ pub enum Hands {
 
 #[derive(Debug, thiserror::Error)]
 pub enum TakeStepError {
-    #[error("cannot give back the page cache of the files: {error}")]
+    #[error("cannot drop the page cache of the files: {error}")]
     Advise { error: io::Error },
     #[error("cannot write `{value}` to {}: {error}", path.display())]
     Write {
@@ -37,16 +37,16 @@ pub enum TakeStepError {
     },
     #[error("cannot read {}: {error}", path.display())]
     Read { path: PathBuf, error: io::Error },
-    #[error("this kernel has no huge pages to claim: {} does not say how many there are", path.display())]
+    #[error("this kernel has no huge pages to allocate: {} does not show how many there are", path.display())]
     NoHugePages { path: PathBuf },
-    #[error("{} huge pages that were claimed could not be given back: {error}\nhint: echo {before} > {}", claimed, path.display())]
+    #[error("{} huge pages that were allocated could not be released: {error}\nhint: echo {before} > {}", claimed, path.display())]
     GiveBack {
         claimed: u64,
         before: u64,
         path: PathBuf,
         error: io::Error,
     },
-    #[error("`{step}` is no step for root; there are {}", names())]
+    #[error("`{step}` is not a step for root; the steps are {}", names())]
     NoStep { step: String },
     #[error("this step needs root")]
     NotRoot,
@@ -59,8 +59,8 @@ pub enum TakeStepError {
 const DROP_CACHES: &str = "proc/sys/vm/drop_caches";
 const COMPACT: &str = "proc/sys/vm/compact_memory";
 
-impl Hands {
-    pub(super) fn take(self, step: Step) -> Result<(), TakeStepError> {
+impl RootSteps {
+    pub(super) fn take(self, step: ReclaimStep) -> Result<(), TakeStepError> {
         match self {
             Self::Own => take_as_root(step.name()),
             Self::None => Err(TakeStepError::NotRoot),
@@ -69,7 +69,7 @@ impl Hands {
     }
 
     /// The command line that runs the step, for this program or for the user.
-    pub fn command(self, step: Step) -> Vec<String> {
+    pub fn command(self, step: ReclaimStep) -> Vec<String> {
         let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
         match self {
             Self::Systemd => words(&[
@@ -92,23 +92,23 @@ pub fn take_as_root(step: &str) -> Result<(), TakeStepError> {
 
 fn take_under(root: &Path, name: &str) -> Result<(), TakeStepError> {
     // The name comes from an unprivileged caller, so it is checked against the steps meant for root.
-    let step = Step::named(name).filter(|step| step.needs_root());
+    let step = ReclaimStep::named(name).filter(|step| step.needs_root());
     let step = step.ok_or_else(|| TakeStepError::NoStep {
         step: name.to_owned(),
     })?;
     match step {
-        Step::Compact => write(root, COMPACT, "1"),
-        Step::ClaimHugePages => huge_pages::claim_and_give_back(root),
-        Step::DropPageCache => write(root, DROP_CACHES, "1"),
+        ReclaimStep::Compact => write(root, COMPACT, "1"),
+        ReclaimStep::ClaimHugePages => huge_pages::claim_and_give_back(root),
+        ReclaimStep::DropPageCache => write(root, DROP_CACHES, "1"),
         // drop_caches frees clean pages only (Documentation/admin-guide/sysctl/vm.rst), so dirty pages are
         // written first.
-        Step::WriteAndDropPageCache => {
+        ReclaimStep::WriteAndDropPageCache => {
             rustix::fs::sync();
             write(root, DROP_CACHES, "1")
         }
         // 1 drops the page cache, 2 slab objects such as dentries and inodes, and 3 both.
-        Step::DropSlab => write(root, DROP_CACHES, "3"),
-        Step::AdviseFiles | Step::AskNeighbours => Err(TakeStepError::NoStep {
+        ReclaimStep::DropSlab => write(root, DROP_CACHES, "3"),
+        ReclaimStep::AdviseFiles | ReclaimStep::AskNeighbours => Err(TakeStepError::NoStep {
             step: name.to_owned(),
         }),
     }
@@ -156,10 +156,10 @@ fn run(words: &[String]) -> Result<(), TakeStepError> {
 }
 
 fn names() -> String {
-    let names: Vec<&str> = Step::ALL
+    let names: Vec<&str> = ReclaimStep::ALL
         .into_iter()
         .filter(|step| step.needs_root())
-        .map(Step::name)
+        .map(ReclaimStep::name)
         .collect();
     names.join(", ")
 }
@@ -250,8 +250,8 @@ mod tests {
             Err(TakeStepError::Start { .. })
         ));
         assert!(
-            Hands::Sudo
-                .command(Step::Compact)
+            RootSteps::Sudo
+                .command(ReclaimStep::Compact)
                 .join(" ")
                 .ends_with("reclaim-step compact")
         );

@@ -1,11 +1,12 @@
 //! Memory reclaim on machines whose GPU shares the host's memory.
 //!
-//! Measures, asks `plimsoll_host` for steps that would help, takes one step, and measures again.
+//! It measures, gets the steps that would help from `plimsoll_host`, takes one step, and measures again.
 //!
 //! DECISION: only steps that are predicted to help are taken, one at a time, so that prediction and result
-//! can be compared. Guarded neighbours are asked first, since that costs only their idle pools. Root steps
-//! run as root in a separate process that knows five fixed actions (`plimsoll reclaim-step`). This process
-//! never gains privileges; it reports the steps it could not take, with the command for each.
+//! can be compared. First, other guarded processes are requested to release memory, because that costs them
+//! only their idle pools. Root steps run in a separate process with five fixed actions (`plimsoll
+//! reclaim-step`). This process never gains privileges; it reports the steps that it could not take, with the
+//! command for each.
 #![forbid(unsafe_code)]
 
 mod cache;
@@ -19,60 +20,61 @@ use std::time::{Duration, Instant};
 
 use plimsoll_base::Bytes;
 use plimsoll_host::{
-    Allowance, Course, Gate, Goal, Ground, Planned, Powers, Snapshot, Step, Tried, Verdict, allowance, course,
+    Allowance, AllowanceGate, Baseline, FutileSteps, HostSnapshot, PlannedStep, Privileges, ReclaimGoal,
+    ReclaimPlan, ReclaimStep, StepVerdict, allowance, course,
 };
 use plimsoll_probe::sysroot::Sysroot;
 
 pub use self::cache::advise;
 pub use cache::{FileCache, OpenModelError, files_of};
-pub use card::{CardOutcome, CardWish, reclaim_on};
-pub use levers::{Hands, TakeStepError, UNIT, take_as_root, unit};
-pub use neighbours::{Asked, Held, Neighbour, PATIENCE, ask, neighbours};
+pub use card::{CardOutcome, CardRequest, reclaim_on};
+pub use levers::{RootSteps, TakeStepError, UNIT, take_as_root, unit};
+pub use neighbours::{AskedNeighbour, Neighbour, ProcessMemory, ask, neighbours};
 
-/// The memory goal, and the means allowed to reach it.
+/// The memory to free, and the permitted means.
 #[derive(Debug)]
-pub struct Wish {
-    pub goal: Goal,
+pub struct ReclaimRequest {
+    pub goal: ReclaimGoal,
     /// The driver's rule for granting memory; `None` for the rule of this machine.
-    pub gate: Option<Gate>,
+    pub gate: Option<AllowanceGate>,
     /// Model files with a page cache that may be dropped first.
     pub files: Vec<PathBuf>,
     /// The way in which root steps are run.
-    pub hands: Hands,
+    pub hands: RootSteps,
     /// The neighbours to ask. `patience` is the time they get to answer.
-    pub whom: Whom,
+    pub whom: NeighbourSelection,
     pub patience: Duration,
     pub force: bool,
     pub dry_run: bool,
 }
 
-/// The guarded processes that may be asked to release idle memory.
+/// Guarded processes that may be requested to release idle memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Whom {
+pub enum NeighbourSelection {
     Everybody,
     /// All except those with guard pages in one of these folders.
     Except(Vec<PathBuf>),
     Nobody,
 }
 
-/// State of the machine at one moment, as far as it matters for the goal.
+/// State of the machine at one moment, reduced to what matters for the goal.
 #[derive(Clone, Debug)]
 pub struct Measure {
-    pub snapshot: Snapshot,
+    pub snapshot: HostSnapshot,
     pub allowance: Allowance,
     pub files: Vec<FileCache>,
     /// Guarded processes, with the memory they hold on any card.
     pub neighbours: Vec<Neighbour>,
-    pub ground: Ground,
+    pub ground: Baseline,
 }
 
 /// A step that was taken, and its result.
 #[derive(Debug)]
-pub struct Taken {
-    pub planned: Planned,
+pub struct TakenStep {
+    pub planned: PlannedStep,
     pub result: Result<(), TakeStepError>,
     /// The neighbours asked in this step, if it asks any.
-    pub asked: Vec<Asked>,
+    pub asked: Vec<AskedNeighbour>,
     pub took: Duration,
     /// Growth of free memory and of memory in blocks of the wanted order. Negative if other processes took
     /// more meanwhile.
@@ -81,23 +83,23 @@ pub struct Taken {
 }
 
 #[derive(Debug)]
-pub struct Outcome {
+pub struct ReclaimOutcome {
     pub before: Measure,
     /// The plan made from the state before the first step.
-    pub course: Course,
-    pub taken: Vec<Taken>,
+    pub course: ReclaimPlan,
+    pub taken: Vec<TakenStep>,
     pub after: Measure,
     /// The plan at the end, with the steps still open.
-    pub last: Course,
+    pub last: ReclaimPlan,
 }
 
 #[derive(Debug, thiserror::Error)]
 pub enum ReclaimError {
-    #[error("/proc/meminfo does not say how much is free and available, so nothing can be decided")]
+    #[error("/proc/meminfo does not show how much is free and available, so nothing can be decided")]
     Measure,
-    #[error("this kernel has blocks of order 0 to {last}, and none of order {order}")]
+    #[error("this kernel has blocks of order 0 to {last}, not {order}")]
     Order { order: usize, last: usize },
-    #[error("free blocks cannot be seen: /proc/buddyinfo is missing")]
+    #[error("the free blocks are unknown: /proc/buddyinfo is missing")]
     Blocks,
     #[error(transparent)]
     OpenModel(#[from] OpenModelError),
@@ -105,9 +107,9 @@ pub enum ReclaimError {
     Captured,
 }
 
-impl Outcome {
+impl ReclaimOutcome {
     pub fn is_enough(&self) -> bool {
-        self.last.verdict == Verdict::Enough
+        self.last.verdict == StepVerdict::Enough
     }
 
     /// Neighbours that still hold idle memory at the end.
@@ -118,7 +120,7 @@ impl Outcome {
 }
 
 /// Takes the steps that help; with `dry_run` only plans them.
-pub fn reclaim(tree: &Sysroot, wish: &Wish) -> Result<Outcome, ReclaimError> {
+pub fn reclaim(tree: &Sysroot, wish: &ReclaimRequest) -> Result<ReclaimOutcome, ReclaimError> {
     if wish.dry_run {
         return judge(tree, wish);
     }
@@ -126,11 +128,11 @@ pub fn reclaim(tree: &Sysroot, wish: &Wish) -> Result<Outcome, ReclaimError> {
         return Err(ReclaimError::Captured);
     }
     let mut outcome = judge(tree, wish)?;
-    let mut tried = Tried::default();
+    let mut tried = FutileSteps::default();
     while let Some(planned) = outcome.last.steps.first().cloned() {
         // A step is tried once, so the loop ends even where a step frees nothing.
         tried.add(planned.step);
-        let (taken, after) = Taken::take(tree, wish, planned, &outcome.after)?;
+        let (taken, after) = TakenStep::take(tree, wish, planned, &outcome.after)?;
         outcome.last = course(&after.ground, wish.goal, wish.powers(), &tried);
         outcome.taken.push(taken);
         outcome.after = after;
@@ -139,10 +141,10 @@ pub fn reclaim(tree: &Sysroot, wish: &Wish) -> Result<Outcome, ReclaimError> {
 }
 
 /// Plans the steps that would help, without taking any.
-pub fn judge(tree: &Sysroot, wish: &Wish) -> Result<Outcome, ReclaimError> {
+pub fn judge(tree: &Sysroot, wish: &ReclaimRequest) -> Result<ReclaimOutcome, ReclaimError> {
     let before = Measure::take(tree, wish)?;
-    let course = course(&before.ground, wish.goal, wish.powers(), &Tried::default());
-    Ok(Outcome {
+    let course = course(&before.ground, wish.goal, wish.powers(), &FutileSteps::default());
+    Ok(ReclaimOutcome {
         after: before.clone(),
         before,
         last: course.clone(),
@@ -151,17 +153,17 @@ pub fn judge(tree: &Sysroot, wish: &Wish) -> Result<Outcome, ReclaimError> {
     })
 }
 
-impl Wish {
+impl ReclaimRequest {
     /// The permitted means. A dry run includes root steps, to show what they would bring.
-    fn powers(&self) -> Powers {
-        Powers {
-            root: self.hands != Hands::None || self.dry_run,
+    fn powers(&self) -> Privileges {
+        Privileges {
+            root: self.hands != RootSteps::None || self.dry_run,
             force: self.force,
         }
     }
 }
 
-impl Whom {
+impl NeighbourSelection {
     fn there(&self) -> Vec<Neighbour> {
         match self {
             Self::Everybody => neighbours(&[]),
@@ -176,8 +178,8 @@ impl Whom {
 }
 
 impl Measure {
-    fn take(tree: &Sysroot, wish: &Wish) -> Result<Self, ReclaimError> {
-        let snapshot = Snapshot::gather(tree);
+    fn take(tree: &Sysroot, wish: &ReclaimRequest) -> Result<Self, ReclaimError> {
+        let snapshot = HostSnapshot::gather(tree);
         let allowance = allowance(&snapshot, wish.gate).ok_or(ReclaimError::Measure)?;
         // Checked before any step is taken: an order the kernel does not have can never be reached.
         if let Some(order) = wish.goal.order {
@@ -199,7 +201,7 @@ impl Measure {
             false => Vec::new(),
         };
         let idle = neighbours.iter().map(|neighbour| neighbour.held.idle).sum();
-        let ground = Ground::of(&snapshot, &allowance, wish.goal.order, cached, idle);
+        let ground = Baseline::of(&snapshot, &allowance, wish.goal.order, cached, idle);
         Ok(Self {
             snapshot,
             allowance,
@@ -220,19 +222,19 @@ impl Measure {
     }
 }
 
-impl Taken {
+impl TakenStep {
     fn take(
         tree: &Sysroot,
-        wish: &Wish,
-        planned: Planned,
+        wish: &ReclaimRequest,
+        planned: PlannedStep,
         from: &Measure,
     ) -> Result<(Self, Measure), ReclaimError> {
         // The time covers the step alone: the measurement that follows samples files and takes its own while.
         let start = Instant::now();
         let mut asked = Vec::new();
         let result = match planned.step {
-            Step::AdviseFiles => cache::advise(&wish.files).map_err(TakeStepError::from),
-            Step::AskNeighbours => {
+            ReclaimStep::AdviseFiles => cache::advise(&wish.files).map_err(TakeStepError::from),
+            ReclaimStep::AskNeighbours => {
                 asked = ask(from.neighbours.clone(), &[], wish.patience);
                 Ok(())
             }

@@ -1,9 +1,9 @@
-//! Guarded neighbour processes: their memory, and requests to release what is idle.
+//! Other processes under guard (the preloaded library): their memory, and requests to release the idle part.
 //!
-//! DECISION: a request is written to the neighbour's guard page, and guard answers it at the process's next
-//! driver call. No process is stopped or signalled and no work is lost, but a process without driver calls
-//! does not answer. All neighbours are therefore asked at once and get a bounded time. The amount released is
-//! read from each neighbour's own page, before and after.
+//! DECISION: a request is written to the other process's guard page, a shared-memory file, and guard acts on
+//! it at the process's next driver call. No process is stopped or signalled and no work is lost, but a
+//! process without driver calls does not answer. So all processes get the request at once, and a limited
+//! time. The released amount is read from each process's own page, before and after.
 
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -15,23 +15,21 @@ use plimsoll_probe::process::name;
 use plimsoll_wire::options::Uuid;
 use plimsoll_wire::page::{CardSnapshot, PageSnapshot, PageState};
 
-/// Default time for neighbours to answer: many decode steps of a busy model.
-pub const PATIENCE: Duration = Duration::from_secs(2);
 /// Interval between two reads of the pages.
 const NAP: Duration = Duration::from_millis(5);
 
-/// A guarded process that holds memory on the cards in question.
+/// A guarded process that holds memory on the given cards.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Neighbour {
     pub pid: u32,
     pub name: Option<String>,
-    pub held: Held,
+    pub held: ProcessMemory,
     folder: PathBuf,
 }
 
-/// Memory of a process on the cards in question.
+/// Memory of a process on the given cards.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Held {
+pub struct ProcessMemory {
     pub allocated: Bytes,
     /// The part of `allocated` in pools that guard serves, in use or idle.
     pub reserved: Bytes,
@@ -39,13 +37,13 @@ pub struct Held {
     pub idle: Bytes,
 }
 
-/// The result of asking one neighbour, with its state before.
+/// Result of a request to one process, with its state before.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Asked {
+pub struct AskedNeighbour {
     pub neighbour: Neighbour,
     pub answered: bool,
     pub gave: Bytes,
-    pub after: Held,
+    pub after: ProcessMemory,
 }
 
 /// This user's guarded processes that hold memory on these cards, or on any card if none is named. Processes
@@ -66,13 +64,13 @@ pub fn neighbours(cards: &[Uuid]) -> Vec<Neighbour> {
 
 /// Asks each neighbour to release idle memory on these cards, or on all, and waits for the answers up to
 /// `patience`.
-pub fn ask(neighbours: Vec<Neighbour>, cards: &[Uuid], patience: Duration) -> Vec<Asked> {
+pub fn ask(neighbours: Vec<Neighbour>, cards: &[Uuid], patience: Duration) -> Vec<AskedNeighbour> {
     // All requests are written before the first wait, so the neighbours work in parallel.
-    let put = |neighbour| Question::put(neighbour, cards);
-    let questions: Vec<Question> = neighbours.into_iter().map(put).collect();
+    let put = |neighbour| NeighbourQuestion::put(neighbour, cards);
+    let questions: Vec<NeighbourQuestion> = neighbours.into_iter().map(put).collect();
     let asked = Instant::now();
     // Polling is enough: the page has no wake-up, because guard must not block in the neighbour.
-    while asked.elapsed() < patience && !questions.iter().all(Question::is_over) {
+    while asked.elapsed() < patience && !questions.iter().all(NeighbourQuestion::is_over) {
         thread::sleep(NAP);
     }
     questions
@@ -83,7 +81,7 @@ pub fn ask(neighbours: Vec<Neighbour>, cards: &[Uuid], patience: Duration) -> Ve
 
 impl Neighbour {
     fn of(folder: &Path, page: &PageSnapshot, cards: &[Uuid]) -> Option<Self> {
-        let held = Held::on(page, cards);
+        let held = ProcessMemory::on(page, cards);
         let is_one = page.state == PageState::Armed && !held.allocated.is_zero();
         Some(Self {
             pid: page.pid,
@@ -95,7 +93,7 @@ impl Neighbour {
         })
     }
 
-    /// True where its guard page lies in this folder.
+    /// True if its guard page lies in this folder.
     pub fn is_in(&self, folder: &Path) -> bool {
         self.folder == folder
     }
@@ -105,7 +103,7 @@ impl Neighbour {
     }
 }
 
-impl Held {
+impl ProcessMemory {
     fn on(page: &PageSnapshot, cards: &[Uuid]) -> Self {
         let sum =
             |of: fn(&CardSnapshot) -> u64| meant(page, cards).map(|(_, card)| Bytes::new(of(card))).sum();
@@ -123,7 +121,7 @@ fn meant<'a>(page: &'a PageSnapshot, cards: &'a [Uuid]) -> impl Iterator<Item = 
     there.filter(|(_, card)| cards.is_empty() || cards.contains(&Uuid(card.uuid)))
 }
 
-struct Question {
+struct NeighbourQuestion {
     neighbour: Neighbour,
     /// Index of each card asked, with the number of the request.
     numbers: Vec<(usize, u32)>,
@@ -131,7 +129,7 @@ struct Question {
     given_back: u64,
 }
 
-impl Question {
+impl NeighbourQuestion {
     fn put(neighbour: Neighbour, cards: &[Uuid]) -> Self {
         let mut question = Self {
             neighbour,
@@ -169,14 +167,14 @@ impl Question {
     }
 
     /// Reads the result. Guard writes the answer after the figures, so a page read after the answer has both.
-    fn close(self, cards: &[Uuid]) -> Asked {
+    fn close(self, cards: &[Uuid]) -> AskedNeighbour {
         let answered = self.neighbour.page().is_some_and(|page| self.is_answered(&page));
         let page = self.neighbour.page();
         let given_back = page.as_ref().map_or(self.given_back, |page| page.given_back);
-        Asked {
+        AskedNeighbour {
             answered,
             gave: Bytes::new(given_back.saturating_sub(self.given_back)),
-            after: page.map_or_else(Held::default, |page| Held::on(&page, cards)),
+            after: page.map_or_else(ProcessMemory::default, |page| ProcessMemory::on(&page, cards)),
             neighbour: self.neighbour,
         }
     }

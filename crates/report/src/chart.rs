@@ -1,22 +1,23 @@
-//! Charts of series over a common axis.
+//! Charts of series over a common axis, as SVG.
 //!
-//! DECISION: a chart's vertical scale runs from its lowest to its highest value where the caller asks for it,
-//! because 2 MiB of growth on 140 GiB are what a soak looks for; both ends are labelled. Series are told
-//! apart by name and shape besides colour, and marks carry their text as a tooltip. No script, no network.
+//! DECISION: if the caller requests it, a chart's vertical scale runs from its lowest to its highest value,
+//! with both ends labelled, because a soak test looks for growth of 2 MiB on 140 GiB. Series are
+//! distinguished by name and shape in addition to colour, and marks have their text as a tooltip. No script,
+//! no network.
 
 mod svg;
 
-use plimsoll_telemetry::trend::Course;
+use plimsoll_telemetry::trend::TrendCourse;
 
 /// Left edge of the plot, in pixels: room for the labels of the scale.
 pub const PLOT_LEFT: u64 = 124;
 /// Width of the plot, in pixels.
 pub const PLOT_WIDTH: u64 = 620;
-/// Lines in one chart; more cannot be told apart.
+/// Maximum number of lines in one chart; more could not be distinguished.
 pub const MOST_LINES: usize = 8;
 
 /// One chart.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Chart {
     pub title: String,
     /// Height of the plot in pixels.
@@ -26,7 +27,7 @@ pub struct Chart {
     pub y: (u64, u64),
     pub x_ticks: Vec<(u64, String)>,
     pub y_ticks: Vec<(u64, String)>,
-    pub series: Vec<Series>,
+    pub series: Vec<ChartSeries>,
     /// Horizontal limits with their labels: a budget, a load line.
     pub limits: Vec<(u64, String)>,
     pub marks: Vec<Mark>,
@@ -35,28 +36,28 @@ pub struct Chart {
     pub key: Vec<KeyRow>,
 }
 
-/// One series of points, in ascending order of x.
+/// A series of points, in ascending order of x.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Series {
+pub struct ChartSeries {
     pub name: String,
     /// Class of its colour in the style sheet.
     pub class: String,
-    pub shape: Shape,
+    pub shape: ChartShape,
     pub points: Vec<(u64, u64)>,
     /// Lower edge of an area; empty for the bottom of the plot.
     pub base: Vec<(u64, u64)>,
 }
 
-/// Shape that draws a series.
+/// Drawing style of a series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Shape {
+pub enum ChartShape {
     Line,
     Area,
     /// An area with the hatch of its class over it.
     Hatched,
 }
 
-/// A vertical line with a tooltip.
+/// Vertical line with a tooltip.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mark {
     pub at: u64,
@@ -65,21 +66,21 @@ pub struct Mark {
     pub id: Option<String>,
 }
 
-/// One row of the key at the right of the plot.
+/// One row of the legend at the right of the plot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyRow {
     /// Class and shape of the swatch; none for a row of text alone.
-    pub swatch: Option<(String, Shape)>,
+    pub swatch: Option<(String, ChartShape)>,
     pub text: String,
 }
 
 impl Chart {
     /// Charts downsampled figures: a band from lowest to highest and a line through the last values.
     ///
-    /// `until` is the least right end of the axis. Returns `None` where no course holds a value.
+    /// `until` is the least right end of the axis. Returns `None` if no course holds a value.
     pub fn of_courses(
         title: &str,
-        courses: &[(String, &Course)],
+        courses: &[(String, &TrendCourse)],
         until: u64,
         ends: (&str, &str),
         text: &dyn Fn(u64) -> String,
@@ -94,8 +95,8 @@ impl Chart {
         // At least one unit wide: a course of a single moment has no range to scale by.
         let x = (from, last.max(until).max(from + 1));
         let y = (
-            drawn().filter_map(Course::lowest).min()?,
-            drawn().filter_map(Course::highest).max()?,
+            drawn().filter_map(TrendCourse::lowest).min()?,
+            drawn().filter_map(TrendCourse::highest).max()?,
         );
         let mut y_ticks = vec![(y.1, text(y.1))];
         // A flat course has one label, because two would be printed over each other.
@@ -109,11 +110,7 @@ impl Chart {
             y,
             x_ticks: vec![(x.0, ends.0.to_owned()), (x.1, ends.1.to_owned())],
             y_ticks,
-            series: Vec::new(),
-            limits: Vec::new(),
-            marks: Vec::new(),
-            stops: Vec::new(),
-            key: Vec::new(),
+            ..Self::default()
         };
         for ((name, course), colour) in courses.iter().take(MOST_LINES).zip(0..) {
             chart.push_course(name, course, &format!("c{colour}"), text);
@@ -121,7 +118,7 @@ impl Chart {
         Some(chart)
     }
 
-    fn push_course(&mut self, name: &str, course: &Course, class: &str, text: &dyn Fn(u64) -> String) {
+    fn push_course(&mut self, name: &str, course: &TrendCourse, class: &str, text: &dyn Fn(u64) -> String) {
         let buckets = course.buckets();
         let Some(last) = buckets.last() else { return };
         let stepped = |of: fn(&plimsoll_telemetry::trend::Bucket) -> u64| {
@@ -133,10 +130,10 @@ impl Chart {
                 .map(|(bucket, is_start)| (if is_start { bucket.from } else { bucket.until }, of(bucket)));
             points.collect::<Vec<_>>()
         };
-        self.series.push(Series {
+        self.series.push(ChartSeries {
             name: name.to_owned(),
             class: format!("band {class}"),
-            shape: Shape::Area,
+            shape: ChartShape::Area,
             points: stepped(|bucket| bucket.highest),
             base: stepped(|bucket| bucket.lowest),
         });
@@ -145,13 +142,13 @@ impl Chart {
         line.push((self.x.1, last.last));
         let class = format!("line {class}");
         self.key.push(KeyRow {
-            swatch: Some((class.clone(), Shape::Line)),
+            swatch: Some((class.clone(), ChartShape::Line)),
             text: format!("{name}: {}", text(last.last)),
         });
-        self.series.push(Series {
+        self.series.push(ChartSeries {
             name: name.to_owned(),
             class,
-            shape: Shape::Line,
+            shape: ChartShape::Line,
             points: line,
             base: Vec::new(),
         });
@@ -190,7 +187,7 @@ mod tests {
 
     #[test]
     fn both_ends_are_labelled_and_hostile_names_are_escaped() {
-        let mut course = Course::default();
+        let mut course = TrendCourse::default();
         for at in 0..10 {
             course.push(at, 100 + at);
         }
@@ -219,7 +216,7 @@ mod tests {
     fn nothing_is_no_chart_and_one_value_is_a_flat_line() {
         let text = |value: u64| value.to_string();
         assert!(Chart::of_courses("", &[], 0, ("", ""), &text).is_none());
-        let mut course = Course::default();
+        let mut course = TrendCourse::default();
         course.push(7, u64::MAX);
         let chart = Chart::of_courses("", &[(String::new(), &course)], 0, ("", ""), &text).unwrap();
         assert!(chart.svg().contains(&u64::MAX.to_string()));

@@ -1,9 +1,11 @@
 //! Tables, charts, memory bars and pages, with one renderer each for text, SVG and HTML.
 //!
-//! DECISION: a page or a picture is one file that loads nothing: no script is needed to read it, no font and
-//! no image comes from elsewhere, and dark mode is a media query. Every text is escaped here and nowhere
-//! else, because names of models, processes and cards come from files and other users.
+//! DECISION: a page or a picture is one file that loads nothing else: it needs no script, no external font
+//! and no external image, and dark mode is a media query. All text is escaped in this crate and nowhere else,
+//! because names of models, processes and cards come from files and other users.
 #![forbid(unsafe_code)]
+
+use std::fmt;
 
 mod bar;
 mod chart;
@@ -11,8 +13,10 @@ mod page;
 mod table;
 
 pub use self::bar::{BAR_WIDTH, Bar, Segment, TERMS, TermStyle, bars, patterns, ratio};
-pub use self::chart::{Chart, KeyRow, MOST_LINES, Mark, PLOT_LEFT, PLOT_WIDTH, Series, Shape, charts, steps};
-pub use self::page::Page;
+pub use self::chart::{
+    Chart, ChartSeries, ChartShape, KeyRow, MOST_LINES, Mark, PLOT_LEFT, PLOT_WIDTH, charts, steps,
+};
+pub use self::page::ReportPage;
 pub use self::table::aligned;
 
 /// Style of charts and bars, in pages and in standalone pictures.
@@ -25,6 +29,14 @@ pub fn escaped(text: &str) -> String {
         .replace('<', "&lt;")
         .replace('>', "&gt;")
         .replace('"', "&quot;")
+}
+
+/// Text that is written piece by piece.
+pub fn written(write: impl FnOnce(&mut String) -> fmt::Result) -> String {
+    let mut text = String::new();
+    // Writing to a string cannot fail.
+    let _ = write(&mut text);
+    text
 }
 
 /// Wraps drawn elements into a standalone SVG document with a title.

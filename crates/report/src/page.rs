@@ -1,4 +1,4 @@
-//! Self-contained HTML pages.
+//! Writer of self-contained HTML pages.
 
 use std::fmt::Write;
 
@@ -6,11 +6,11 @@ use crate::{CHART_STYLE, escaped};
 
 const STYLE: &str = include_str!("page.css");
 
-/// A page being written.
+/// HTML page that is being written.
 #[derive(Debug)]
-pub struct Page(String);
+pub struct ReportPage(String);
 
-impl Page {
+impl ReportPage {
     /// Begins a page; the title is its first heading too.
     pub fn new(title: &str) -> Self {
         let title = escaped(title);
@@ -125,7 +125,7 @@ mod tests {
     #[test]
     fn hostile_names_are_escaped_everywhere_and_nothing_is_loaded() {
         let evil = "<script>\"&x";
-        let mut page = Page::new(evil);
+        let mut page = ReportPage::new(evil);
         page.verdict(evil, true);
         page.heading(evil);
         page.text(evil);

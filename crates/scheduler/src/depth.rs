@@ -1,25 +1,25 @@
-//! Depth of a request: the tokens of its prompt and of the longest answer to it.
+//! Depth of a request: the tokens of its prompt plus the longest answer that it allows.
 //!
-//! A prompt has at most as many tokens as bytes, whatever the vocabulary, so an upper bound costs no more
-//! than a look at the body. The bound is tried first; the engine counts tokens only if the bound does not
+//! A prompt has at most as many tokens as its body has bytes, for any vocabulary. So an upper bound follows
+//! from the body alone. The bound is tried first; the engine counts the tokens only if the bound does not
 //! fit.
 
 use plimsoll_base::Slots;
 
-/// Depth of a request, as far as it is known.
+/// Depth of a request: its tokens in the KV cache, as far as they are known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Depth {
-    /// Tokens of all its prompts, or an upper bound; `None` if there is no bound.
+pub struct RequestDepth {
+    /// Tokens of all its prompts, or an upper bound; `None` if unbounded.
     pub prompt: Option<u64>,
     /// Tokens of each answer at most; `None` if the request sets no limit.
     pub answer: Option<u64>,
-    /// Answers that it asks for, each in a slot of its own.
+    /// Number of answers requested, each of which uses its own slot.
     pub answers: u64,
-    /// The engine has counted the tokens, or cannot be asked: the prompt will not be known better.
+    /// The engine has counted the tokens, or cannot count them: the number will not become more exact.
     pub exact: bool,
 }
 
-impl Depth {
+impl RequestDepth {
     /// A request that does not use the cache.
     pub const NOTHING: Self = Self {
         prompt: Some(0),
@@ -27,7 +27,7 @@ impl Depth {
         answers: 1,
         exact: true,
     };
-    /// A request whose depth cannot be known.
+    /// A request of unknown depth.
     pub const UNKNOWN: Self = Self {
         prompt: None,
         answer: None,
@@ -69,8 +69,8 @@ mod tests {
         answer: None,
     };
 
-    fn depth(prompt: u64, answer: Option<u64>, answers: u64) -> Depth {
-        Depth {
+    fn depth(prompt: u64, answer: Option<u64>, answers: u64) -> RequestDepth {
+        RequestDepth {
             prompt: Some(prompt),
             answer,
             answers,
@@ -84,13 +84,13 @@ mod tests {
         assert_eq!(depth(100, Some(50), 3).tokens(&SLOTS), 250);
         assert_eq!(depth(900, Some(500), 1).tokens(&SLOTS), 1000);
         assert_eq!(depth(9000, Some(500), 9).tokens(&SLOTS), 3000);
-        assert_eq!(Depth::NOTHING.tokens(&SLOTS), 0);
+        assert_eq!(RequestDepth::NOTHING.tokens(&SLOTS), 0);
     }
 
     #[test]
     fn without_a_limit_an_answer_takes_what_the_slot_has_or_the_engines_own_limit() {
         assert_eq!(depth(100, None, 1).tokens(&SLOTS), 1000);
-        assert_eq!(Depth::UNKNOWN.tokens(&SLOTS), 1000);
+        assert_eq!(RequestDepth::UNKNOWN.tokens(&SLOTS), 1000);
         let limited = Slots {
             answer: Some(20),
             ..SLOTS
@@ -102,7 +102,7 @@ mod tests {
     fn only_a_counted_prompt_is_said_to_overflow() {
         assert!(depth(1000, None, 1).overflows(&SLOTS));
         assert!(!depth(999, None, 1).overflows(&SLOTS));
-        let bound = Depth {
+        let bound = RequestDepth {
             exact: false,
             ..depth(1000, None, 1)
         };

@@ -1,24 +1,24 @@
-//! All models by number.
+//! Table of all models by number.
 //!
-//! The number of waiting models and the need to report states follow every change here, so that no caller can
-//! forget them.
+//! The table keeps the count of waiting models, and the models whose state has to be reported, up to date at
+//! every change.
 
 mod run;
 mod slot;
 
 pub(crate) use run::{Drain, RunPhase, RunState, StartFigure};
-pub(crate) use slot::{DepthWait, ModelSlot, NeighbourQuery, RoomSearch, Seeking};
+pub(crate) use slot::{DepthWait, ModelSlot, NeighbourQuery, RequestedState, RoomSearch};
 
-use super::effect::State;
+use super::effect::ModelState;
 use super::time::ModelId;
 
 #[derive(Debug, Default)]
 pub(crate) struct ModelTable {
-    /// By number; None for numbers not in use.
+    /// Models by number; `None` for unused numbers.
     slots: Vec<Option<ModelSlot>>,
     /// Models that wait for memory, to load or to go deeper.
     waiting: usize,
-    /// Something happened that may have changed a model's state.
+    /// An event may have changed a model's state.
     states_dirty: bool,
 }
 
@@ -61,11 +61,11 @@ impl ModelTable {
     }
 
     /// Moves a model on its way to a run; returns its place before.
-    pub(crate) fn set_seeking(&mut self, id: ModelId, seeking: Seeking) -> Option<Seeking> {
-        let enters = matches!(seeking, Seeking::Room(_));
+    pub(crate) fn set_seeking(&mut self, id: ModelId, seeking: RequestedState) -> Option<RequestedState> {
+        let enters = matches!(seeking, RequestedState::Room(_));
         let slot = self.get_mut(id)?;
         let before = std::mem::replace(&mut slot.seeking, seeking);
-        let leaves = matches!(before, Seeking::Room(_));
+        let leaves = matches!(before, RequestedState::Room(_));
         self.waiting = self.waiting + usize::from(enters) - usize::from(leaves);
         self.states_dirty = true;
         Some(before)
@@ -86,8 +86,8 @@ impl ModelTable {
         self.states_dirty = true;
     }
 
-    /// Reports models whose state differs from the one last reported, and drops removed ones without a run.
-    pub(crate) fn report_states(&mut self, mut report: impl FnMut(ModelId, State)) {
+    /// Reports models whose state differs from the last reported one, and drops removed models without a run.
+    pub(crate) fn report_states(&mut self, mut report: impl FnMut(ModelId, ModelState)) {
         if !std::mem::take(&mut self.states_dirty) {
             return;
         }

@@ -1,14 +1,14 @@
-//! Requests and their deadlines.
+//! Requests that have not ended, and their deadlines.
 //!
-//! A request is in exactly one place: in its model's [`Line`] with a deadline, in flight at a run, or held
-//! while a run's health is checked. Only [`Queue`] changes a line, so that line, table and deadlines always
-//! agree.
+//! A request is in exactly one place: in the queue of its model with a deadline, in flight at a run, or held
+//! during a health check of its run. Only [`Queue`] changes a [`RequestLine`], so queues, request table and
+//! deadlines always agree.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 
 use plimsoll_base::RunId;
 
-use super::depth::Depth;
+use super::depth::RequestDepth;
 use super::time::{ModelId, Moment, RequestId};
 
 /// A request that has not ended.
@@ -19,8 +19,8 @@ pub(crate) struct RequestState {
     pub(crate) deadline: Moment,
     /// A run has died under it, or was about to.
     pub(crate) bounced: bool,
-    pub(crate) depth: Option<Depth>,
-    /// The driver was asked for the depth.
+    pub(crate) depth: Option<RequestDepth>,
+    /// The driver was requested to determine the depth.
     pub(crate) measuring: bool,
     pub(crate) place: RequestPlace,
 }
@@ -72,7 +72,7 @@ impl RequestLine {
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
     requests: HashMap<RequestId, RequestState>,
-    /// Of queued requests only.
+    /// Deadlines of queued requests only.
     deadlines: BTreeSet<(Moment, RequestId)>,
 }
 
@@ -149,7 +149,7 @@ impl Queue {
         ids
     }
 
-    /// The queued request whose deadline has passed for longest.
+    /// The queued request whose deadline passed first.
     pub(crate) fn expired(&self, now: Moment) -> Option<RequestId> {
         self.deadlines
             .first()
@@ -168,7 +168,11 @@ impl Queue {
     }
 
     /// Takes a measured depth. Returns the request, or None if its depth was not being measured.
-    pub(crate) fn depth_measured(&mut self, id: RequestId, depth: Option<Depth>) -> Option<RequestState> {
+    pub(crate) fn depth_measured(
+        &mut self,
+        id: RequestId,
+        depth: Option<RequestDepth>,
+    ) -> Option<RequestState> {
         let request = self.requests.get_mut(&id).filter(|request| request.measuring)?;
         // A depth measured earlier is kept if the engine could not count now.
         request.measuring = false;
@@ -176,12 +180,13 @@ impl Queue {
         Some(*request)
     }
 
-    /// Settles the depth of a request whose engine does not count tokens: it will not do so next time either.
+    /// Fixes the depth of a request whose engine does not count tokens, because it will not do so next time
+    /// either.
     pub(crate) fn settle_depth(&mut self, id: RequestId) {
         if let Some(request) = self.requests.get_mut(&id) {
-            request.depth = Some(Depth {
+            request.depth = Some(RequestDepth {
                 exact: true,
-                ..request.depth.unwrap_or(Depth::UNKNOWN)
+                ..request.depth.unwrap_or(RequestDepth::UNKNOWN)
             });
         }
     }

@@ -1,22 +1,22 @@
-//! Texts of refusals.
+//! Messages, causes and retry times of refused requests.
 
 use std::time::Duration;
 
 use plimsoll_base::{Advice, Bytes, Card, Hint, Reason, Share, Slots};
 
-use super::depth::Depth;
-use super::effect::{Refusal, RefusalKind, State};
+use super::depth::RequestDepth;
+use super::effect::{ModelState, RequestRefusal, RequestRefusalKind};
 use super::failures::FailureRecord;
-use super::models::{ModelSlot, Seeking};
+use super::models::{ModelSlot, RequestedState};
 use crate::place::{Ledger, NoPlacement};
 
-/// Retry time where nothing indicates a better one.
+/// Retry time if no better one is known.
 const SOON: Duration = Duration::from_secs(1);
-/// Retry time where only a change outside of the scheduler can help.
+/// Retry time if only a change outside the scheduler can help.
 const LATER: Duration = Duration::from_secs(10);
 
-fn refusal(kind: RefusalKind, retry_after: Option<Duration>, reason: Reason) -> Refusal {
-    Refusal {
+fn refusal(kind: RequestRefusalKind, retry_after: Option<Duration>, reason: Reason) -> RequestRefusal {
+    RequestRefusal {
         kind,
         retry_after,
         reason,
@@ -24,35 +24,39 @@ fn refusal(kind: RefusalKind, retry_after: Option<Duration>, reason: Reason) -> 
     }
 }
 
-pub(crate) fn shutting_down() -> Refusal {
+pub(crate) fn shutting_down() -> RequestRefusal {
     let reason = Reason::new("shutting_down", "the daemon is shutting down");
-    refusal(RefusalKind::ShuttingDown, Some(LATER), reason)
+    refusal(RequestRefusalKind::ShuttingDown, Some(LATER), reason)
 }
 
-pub(crate) fn unconfigured() -> Refusal {
+pub(crate) fn unconfigured() -> RequestRefusal {
     let reason = Reason::new(
         "unconfigured",
         "the model is not, or no longer, in the configuration",
     );
-    refusal(RefusalKind::Unconfigured, None, reason)
+    refusal(RequestRefusalKind::Unconfigured, None, reason)
 }
 
-pub(crate) fn queue_full(name: &str, limit: usize) -> Refusal {
+pub(crate) fn queue_full(name: &str, limit: usize) -> RequestRefusal {
     let limit = u64::try_from(limit).unwrap_or(u64::MAX);
     let reason = Reason::new(
         "queue_full",
         format!("{limit} requests are already waiting for {name}"),
     )
     .fact("limit", limit);
-    refusal(RefusalKind::QueueFull, Some(SOON), reason)
+    refusal(RequestRefusalKind::QueueFull, Some(SOON), reason)
 }
 
-pub(crate) fn unloaded(name: &str) -> Refusal {
+pub(crate) fn unloaded(name: &str) -> RequestRefusal {
     let text = format!("{name} was unloaded by hand while the request waited for it");
-    refusal(RefusalKind::Unloaded, Some(SOON), Reason::new("unloaded", text))
+    refusal(
+        RequestRefusalKind::Unloaded,
+        Some(SOON),
+        Reason::new("unloaded", text),
+    )
 }
 
-pub(crate) fn load_failed(name: &str, record: &FailureRecord, wait: Option<Duration>) -> Refusal {
+pub(crate) fn load_failed(name: &str, record: &FailureRecord, wait: Option<Duration>) -> RequestRefusal {
     let mut reason = Reason::new("load_failed", format!("{name} could not be loaded"));
     if let Some(wait) = wait {
         let text = format!("the next attempt is allowed in {:.1} s", wait.as_secs_f64());
@@ -60,30 +64,38 @@ pub(crate) fn load_failed(name: &str, record: &FailureRecord, wait: Option<Durat
     }
     // A load that succeeded since makes the old failure irrelevant.
     let reason = reason.because_all(record.standing_failure());
-    refusal(RefusalKind::LoadFailed, Some(wait.unwrap_or(LATER)), reason)
+    refusal(
+        RequestRefusalKind::LoadFailed,
+        Some(wait.unwrap_or(LATER)),
+        reason,
+    )
 }
 
-pub(crate) fn engine_died(name: &str, record: &FailureRecord, wait: Option<Duration>) -> Refusal {
+pub(crate) fn engine_died(name: &str, record: &FailureRecord, wait: Option<Duration>) -> RequestRefusal {
     let text = format!("the engine of {name} died twice during this request");
     let reason = Reason::new("engine_died", text).because_all(record.standing_failure());
-    refusal(RefusalKind::EngineDied, Some(wait.unwrap_or(SOON)), reason)
+    refusal(RequestRefusalKind::EngineDied, Some(wait.unwrap_or(SOON)), reason)
 }
 
 /// The engine closed the connection, and its health check succeeds: the cause is in the request.
-pub(crate) fn unanswered(name: &str) -> Refusal {
+pub(crate) fn unanswered(name: &str) -> RequestRefusal {
     let text =
         format!("the engine of {name} closed the connection without an answer, and is otherwise healthy");
     // A retry would reach the same engine with the same request.
-    refusal(RefusalKind::Unanswered, None, Reason::new("no_answer", text))
+    refusal(
+        RequestRefusalKind::Unanswered,
+        None,
+        Reason::new("no_answer", text),
+    )
 }
 
-pub(crate) fn no_placement(never: NoPlacement) -> Refusal {
+pub(crate) fn no_placement(never: NoPlacement) -> RequestRefusal {
     let (kind, retry_after) = match never.crowded_out {
-        true => (RefusalKind::NoRoom, Some(LATER)),
+        true => (RequestRefusalKind::NoRoom, Some(LATER)),
         // No time helps here, so no retry is suggested.
-        false => (RefusalKind::NeverFits, None),
+        false => (RequestRefusalKind::NeverFits, None),
     };
-    Refusal {
+    RequestRefusal {
         kind,
         retry_after,
         reason: never.reason,
@@ -91,10 +103,10 @@ pub(crate) fn no_placement(never: NoPlacement) -> Refusal {
     }
 }
 
-/// A request that goes deeper than its run ever can.
+/// Figures of a request that is deeper than its run can ever be.
 pub(crate) struct DepthRefusal<'a> {
     pub(crate) name: &'a str,
-    pub(crate) depth: Depth,
+    pub(crate) depth: RequestDepth,
     pub(crate) slots: &'a Slots,
     /// Depth that the run could have at best; `None` if not even the first step fits.
     pub(crate) fits: Option<u64>,
@@ -107,12 +119,14 @@ pub(crate) struct DepthRefusal<'a> {
     pub(crate) hints: Vec<Hint>,
 }
 
-pub(crate) fn too_deep(depths: &DepthRefusal) -> Refusal {
+pub(crate) fn too_deep(depths: &DepthRefusal) -> RequestRefusal {
     let tokens = depths.depth.tokens(depths.slots);
     let fits = depths.fits.unwrap_or(0).min(depths.slots.full);
     let name = depths.name;
-    let text =
-        format!("{name} may reach {tokens} tokens with this request, and its cards have memory for {fits}");
+    let text = format!(
+        "{name} would reach up to {tokens} tokens with this request, and its cards have memory for \
+            {fits}"
+    );
     // If empty cards could hold that depth, only others' memory is in the way, and a retry may succeed.
     let crowded_out = depths.needs.iter().all(|need| {
         let account = depths.ledger.account(&need.card);
@@ -125,12 +139,12 @@ pub(crate) fn too_deep(depths: &DepthRefusal) -> Refusal {
         .because(asked(&depths.depth, depths.slots))
         .because_all(depths.cards.iter().filter_map(|card| on_card(depths, card)));
     let (kind, retry_after) = match crowded_out {
-        true => (RefusalKind::NoRoom, Some(LATER)),
-        false => (RefusalKind::TooDeep, None),
+        true => (RequestRefusalKind::NoRoom, Some(LATER)),
+        false => (RequestRefusalKind::TooDeep, None),
     };
     let mut hints: Vec<Hint> = shallower(&depths.depth, fits).into_iter().collect();
     hints.extend(depths.hints.iter().cloned());
-    Refusal {
+    RequestRefusal {
         kind,
         retry_after,
         reason,
@@ -139,7 +153,7 @@ pub(crate) fn too_deep(depths: &DepthRefusal) -> Refusal {
 }
 
 /// Parts of a request's depth.
-fn asked(depth: &Depth, slots: &Slots) -> Reason {
+fn asked(depth: &RequestDepth, slots: &Slots) -> Reason {
     let prompt = match depth.prompt {
         Some(prompt) if depth.exact => format!("the prompt has {prompt} tokens"),
         Some(prompt) => format!("the prompt has at most {prompt} tokens"),
@@ -208,7 +222,7 @@ fn held_by_others(ledger: &Ledger, card: &Card) -> Vec<Reason> {
 }
 
 /// A request that would fit instead.
-fn shallower(depth: &Depth, fits: u64) -> Option<Hint> {
+fn shallower(depth: &RequestDepth, fits: u64) -> Option<Hint> {
     let prompt = depth.prompt.unwrap_or(u64::MAX);
     let text = match fits.checked_sub(prompt).map(|room| room / depth.answers.max(1)) {
         Some(room) if room > 0 => format!("limit the answer to {room} tokens (\"max_tokens\": {room})"),
@@ -219,7 +233,7 @@ fn shallower(depth: &Depth, fits: u64) -> Option<Hint> {
     Some(Hint::new(Advice::Other(text)))
 }
 
-pub(crate) fn deadline(model: Option<&ModelSlot>, ledger: &Ledger, waited: Duration) -> Refusal {
+pub(crate) fn deadline(model: Option<&ModelSlot>, ledger: &Ledger, waited: Duration) -> RequestRefusal {
     let name = model.map_or("the model", |model| &*model.name);
     let text = format!("the request waited {:.1} s for {name}", waited.as_secs_f64());
     let mut reason = Reason::new("deadline", text).fact("model", name);
@@ -228,22 +242,22 @@ pub(crate) fn deadline(model: Option<&ModelSlot>, ledger: &Ledger, waited: Durat
             .because(still(model, ledger))
             .because_all(model.record.standing_failure());
     }
-    refusal(RefusalKind::Deadline, Some(SOON), reason)
+    refusal(RequestRefusalKind::Deadline, Some(SOON), reason)
 }
 
 /// State of a model when a request for it expired.
 fn still(model: &ModelSlot, ledger: &Ledger) -> Reason {
     // The state tells an operator which wait was too long.
     let text = match (model.state(), model.seeking()) {
-        (State::Queued, Seeking::Room(_)) => "it still waits for memory that other models hold",
-        (State::Queued, _) => "its files and its engine are still being checked",
-        (State::Loading, _) => "it is still loading",
-        (State::Ready, _) if model.depth_wait().is_some() => {
+        (ModelState::Queued, RequestedState::Room(_)) => "it still waits for memory that other models hold",
+        (ModelState::Queued, _) => "its files and its engine are still being checked",
+        (ModelState::Loading, _) => "it is still loading",
+        (ModelState::Ready, _) if model.depth_wait().is_some() => {
             "the next request needs more memory than the model has now, and waits for it"
         }
-        (State::Ready, _) => "it is busy with as many requests as it takes at once",
-        (State::Draining | State::Stopping, _) => "it is being stopped, and will be started again",
-        (State::Unloaded | State::Failed, _) => "it is not loaded",
+        (ModelState::Ready, _) => "it is busy with as many requests as it takes at once",
+        (ModelState::Draining | ModelState::Stopping, _) => "it is being stopped, and will be started again",
+        (ModelState::Unloaded | ModelState::Failed, _) => "it is not loaded",
     };
     let mut reason = Reason::new("still", text);
     if let Some(deep) = model.depth_wait() {

@@ -1,10 +1,10 @@
-//! The scheduler: events in, effects out.
+//! State machine of the scheduler: it takes events (inputs) and returns effects (actions).
 //!
-//! Its state is divided into parts that keep their own invariants ([`ModelTable`], [`Queue`], [`Runs`],
-//! [`Placements`], [`Clock`]). The modules below change several parts for one kind of event each; questions
-//! are answered by [`StateRef`], which cannot change anything. Requests to a ready model pass in constant
-//! time and without allocation once the tables have grown. Everything that changes which model holds memory
-//! goes through the search for room, which is skipped while no model waits.
+//! Its state consists of parts that each keep their own invariants ([`ModelTable`], [`Queue`], [`Runs`],
+//! [`Placements`], [`Clock`]). Each module below handles one kind of event and may change several parts;
+//! [`StateRef`] gives read-only access for decisions. A request to a ready model takes constant time and,
+//! once the tables have grown, no allocation. Every change of the models that hold memory goes through the
+//! search for room, which is skipped while no model waits.
 
 mod budget_requests;
 mod commands;
@@ -20,15 +20,15 @@ mod timers;
 use plimsoll_base::{Reason, RunId};
 
 use super::clock::Clock;
-use super::effect::Effect;
-use super::event::Event;
+use super::effect::SchedulerEffect;
+use super::event::SchedulerEvent;
 use super::models::ModelTable;
 use super::placements::Placements;
 use super::queue::Queue;
 use super::runs::Runs;
 use super::spec::SchedulerSettings;
 use super::state::budgets::BudgetRequests;
-use super::state::{ModelView, Snapshot, StateRef};
+use super::state::{ModelView, SchedulerSnapshot, StateRef};
 use super::time::{ModelId, Moment};
 use crate::place::Ledger;
 
@@ -46,7 +46,7 @@ pub struct Scheduler {
     closing: Option<Moment>,
     drained: bool,
     /// The caller's vector while an event is handled.
-    effects: Vec<Effect>,
+    effects: Vec<SchedulerEffect>,
 }
 
 impl Scheduler {
@@ -67,7 +67,7 @@ impl Scheduler {
     }
 
     /// Takes an event and appends the actions that follow from it to `effects`.
-    pub fn on_event(&mut self, now: Moment, event: Event, effects: &mut Vec<Effect>) {
+    pub fn on_event(&mut self, now: Moment, event: SchedulerEvent, effects: &mut Vec<SchedulerEffect>) {
         self.clock.advance(now);
         // The caller's vector is used, so that the fast path allocates nothing.
         std::mem::swap(&mut self.effects, effects);
@@ -79,43 +79,43 @@ impl Scheduler {
         // States come last, so that one event reports each model at most once.
         let shown = &mut self.effects;
         self.models
-            .report_states(|model, state| shown.push(Effect::StateChanged { model, state }));
+            .report_states(|model, state| shown.push(SchedulerEffect::StateChanged { model, state }));
         std::mem::swap(&mut self.effects, effects);
     }
 
-    fn handle(&mut self, event: Event) {
+    fn handle(&mut self, event: SchedulerEvent) {
         match event {
-            Event::Arrived {
+            SchedulerEvent::Arrived {
                 request,
                 model,
                 deadline,
             } => self.arrived(request, model, deadline),
-            Event::Finished { request, tokens } => self.finished(request, tokens),
-            Event::Abandoned { request } => self.over(request, None),
-            Event::DepthMeasured { request, run, depth } => self.depth_measured(request, run, depth),
-            Event::ForecastFailed { model, reason } => self.forecast_failed(model, reason),
-            Event::Bounced { request, client } => self.bounced(request, client),
-            Event::HealthChecked { run, health } => self.health_checked(run, health),
-            Event::Configured(changes) => self.configured(changes),
-            Event::Surveyed { model, result } => self.surveyed(model, result),
-            Event::Progressed { run, measured } => self.progressed(run, measured),
-            Event::Ready { run } => self.ready(run),
-            Event::Ended { run, end } => self.ended(run, end),
-            Event::NeighboursAsked { model } => self.neighbours_asked(model),
-            Event::MemoryReturned { run } => self.memory_returned(run),
-            Event::Measured { run, used } => self.measured(run, &used),
-            Event::GrowthObserved { run, tokens, used } => self.growth_observed(run, tokens, used),
-            Event::BudgetRequested {
+            SchedulerEvent::Finished { request, tokens } => self.finished(request, tokens),
+            SchedulerEvent::Abandoned { request } => self.over(request, None),
+            SchedulerEvent::DepthMeasured { request, run, depth } => self.depth_measured(request, run, depth),
+            SchedulerEvent::ForecastFailed { model, reason } => self.forecast_failed(model, reason),
+            SchedulerEvent::Bounced { request, client } => self.bounced(request, client),
+            SchedulerEvent::HealthChecked { run, health } => self.health_checked(run, health),
+            SchedulerEvent::Configured(changes) => self.configured(changes),
+            SchedulerEvent::Surveyed { model, result } => self.surveyed(model, result),
+            SchedulerEvent::Progressed { run, measured } => self.progressed(run, measured),
+            SchedulerEvent::Ready { run } => self.ready(run),
+            SchedulerEvent::Ended { run, end } => self.ended(run, end),
+            SchedulerEvent::NeighboursAsked { model } => self.neighbours_asked(model),
+            SchedulerEvent::MemoryReturned { run } => self.memory_returned(run),
+            SchedulerEvent::Measured { run, used } => self.measured(run, &used),
+            SchedulerEvent::GrowthObserved { run, tokens, used } => self.growth_observed(run, tokens, used),
+            SchedulerEvent::BudgetRequested {
                 run,
                 card,
                 asked,
                 wanted,
             } => self.budget_requested(run, card, asked, wanted),
-            Event::CardsRead { free, taken } => self.cards_read(&free, taken),
-            Event::LoadWanted { model } => self.load_wanted(model),
-            Event::UnloadWanted { model } => self.unload_wanted(model),
-            Event::Tick => self.tick(),
-            Event::Shutdown => self.shutdown(),
+            SchedulerEvent::CardsRead { free, taken } => self.cards_read(&free, taken),
+            SchedulerEvent::LoadWanted { model } => self.load_wanted(model),
+            SchedulerEvent::UnloadWanted { model } => self.unload_wanted(model),
+            SchedulerEvent::Tick => self.tick(),
+            SchedulerEvent::Shutdown => self.shutdown(),
         }
     }
 
@@ -125,7 +125,7 @@ impl Scheduler {
     }
 
     /// Returns a snapshot of all models and cards.
-    pub fn snapshot(&self, now: Moment) -> Snapshot {
+    pub fn snapshot(&self, now: Moment) -> SchedulerSnapshot {
         self.at(now).snapshot()
     }
 
@@ -140,7 +140,7 @@ impl Scheduler {
         self.state().idle_runs()
     }
 
-    /// The reason why `run` was told to stop; None if it is unknown, or the run does not stop any more.
+    /// Reason why `run` was stopped; `None` if it is unknown, or if the run is no longer stopping.
     pub fn stop_reason(&self, run: RunId, now: Moment) -> Option<Reason> {
         self.at(now).stop_reason(run)
     }
@@ -168,18 +168,18 @@ impl Scheduler {
         }
     }
 
-    fn emit(&mut self, effect: Effect) {
+    fn emit(&mut self, effect: SchedulerEffect) {
         self.effects.push(effect);
     }
 
     /// Requests a wake-up at `at`, unless an earlier one is pending.
     fn arm(&mut self, at: Moment) {
         if self.clock.arm(at) {
-            self.emit(Effect::WakeAt(at));
+            self.emit(SchedulerEffect::WakeAt(at));
         }
     }
 
-    /// Memory may have become free, or a model began or ceased to wait.
+    /// Marks that memory may have become free, or that a model began or ended waiting.
     fn mark_dirty(&mut self) {
         // Nothing to search while no model waits; every model that begins to wait marks it again.
         if self.models.waiting() > 0 {

@@ -1,6 +1,6 @@
 //! Read-only view of the scheduler's state, for decisions and reports.
 //!
-//! Everything that only asks is implemented on [`StateRef`]; only `scheduler/` changes the state.
+//! [`StateRef`] implements everything that only reads the state; only the modules of `scheduler/` change it.
 
 pub(crate) mod budgets;
 mod depth_gate;
@@ -11,7 +11,7 @@ mod stop_reason;
 mod tenants;
 pub(crate) mod turns;
 
-pub use snapshot::{CardView, DepthView, HolderView, ModelView, Snapshot};
+pub use snapshot::{CardView, DepthView, HolderView, ModelView, SchedulerSnapshot};
 
 pub(crate) use depth_gate::DepthGate;
 

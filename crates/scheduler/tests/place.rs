@@ -1,15 +1,16 @@
-//! The ledger and the choice between cards, from outside.
+//! Tests of the ledger of claims and of the choice between cards, through the public interface.
 #![allow(clippy::unwrap_used, reason = "the helpers of tests are tests")]
 
 use std::sync::Arc;
 
 use plimsoll_base::{
-    Bytes, Card, CardId, CardKind, Counting, Declared, Demand, Named, Placement, Reason, RunId, Share,
-    Unknown,
+    Bytes, Card, CardId, CardKind, Counting, DeclaredSize, MemoryModel, NamedDemand, Placement, Reason,
+    RunId, Share, UnknownSize,
 };
 use plimsoll_scheduler::CardLimit;
 use plimsoll_scheduler::place::{
-    ClaimError, DemandCache, Ledger, PlacementQuery, PlacementVerdict, Reservations, Standing, Tenant, place,
+    CardStanding, CardTenant, ClaimError, DemandCache, Ledger, PlacementQuery, PlacementVerdict,
+    Reservations, place,
 };
 use proptest::prelude::*;
 
@@ -204,7 +205,12 @@ fn a_measurement_of_nothing_measures_nothing() {
     assert_eq!(free(&ledger, "a"), Bytes::ZERO);
 }
 
-fn placed(ledger: &Ledger, demand: &dyn Demand, allowed: &[CardId], tenants: &[Tenant]) -> PlacementVerdict {
+fn placed(
+    ledger: &Ledger,
+    demand: &dyn MemoryModel,
+    allowed: &[CardId],
+    tenants: &[CardTenant],
+) -> PlacementVerdict {
     let answers = DemandCache::default();
     let ask = PlacementQuery {
         name: "m",
@@ -217,16 +223,16 @@ fn placed(ledger: &Ledger, demand: &dyn Demand, allowed: &[CardId], tenants: &[T
     place(&ask, ledger, &Reservations::default(), tenants)
 }
 
-fn tenant(run: u64, standing: Standing, last_used: u64) -> Tenant {
-    Tenant {
+fn tenant(run: u64, standing: CardStanding, last_used: u64) -> CardTenant {
+    CardTenant {
         run: RunId(run),
         standing,
         last_used,
     }
 }
 
-fn declared(gib: u64) -> Declared {
-    Declared(Bytes::gib(gib))
+fn declared(gib: u64) -> DeclaredSize {
+    DeclaredSize(Bytes::gib(gib))
 }
 
 #[test]
@@ -246,23 +252,23 @@ fn the_tightest_card_that_fits_is_taken() {
     );
 }
 
-/// 9 GiB, divided as [`Declared`] does it, on the cards that its flags name.
+/// 9 GiB, divided as [`DeclaredSize`] does it, on the cards that its flags name.
 #[derive(Debug)]
-struct OnNamed(Named);
+struct OnNamed(NamedDemand);
 
-impl Demand for OnNamed {
+impl MemoryModel for OnNamed {
     fn on(&self, cards: &[Card]) -> Result<Vec<(CardId, Bytes)>, Reason> {
         declared(9).on(cards)
     }
 
-    fn named(&self) -> &Named {
+    fn named(&self) -> &NamedDemand {
         &self.0
     }
 }
 
 fn on_named(cards: &[&str], only: bool) -> OnNamed {
     let cards = cards.iter().map(|card| id(card)).collect();
-    OnNamed(Named { cards, only })
+    OnNamed(NamedDemand { cards, only })
 }
 
 fn cards_of(verdict: &PlacementVerdict) -> Vec<&str> {
@@ -315,7 +321,8 @@ fn fewest_cards_come_first_and_more_cards_before_an_eviction() {
         PlacementVerdict::Fits(on("a", 10))
     );
     ledger.claim(RunId(1), &holder(), &on("a", 4)).unwrap();
-    let PlacementVerdict::Fits(spread) = placed(&ledger, &declared(12), &[], &[tenant(1, Standing::Idle, 1)])
+    let PlacementVerdict::Fits(spread) =
+        placed(&ledger, &declared(12), &[], &[tenant(1, CardStanding::Idle, 1)])
     else {
         panic!("an idle model is evicted although two cards would do");
     };
@@ -329,11 +336,11 @@ fn the_least_recently_used_goes_whichever_card_it_is_on() {
     ledger.claim(RunId(2), &holder(), &on("b", 8)).unwrap();
     let tenants = |first, second| {
         [
-            tenant(1, Standing::Idle, first),
-            tenant(2, Standing::Idle, second),
+            tenant(1, CardStanding::Idle, first),
+            tenant(2, CardStanding::Idle, second),
         ]
     };
-    let evicted = |tenants: &[Tenant]| match placed(&ledger, &declared(8), &[], tenants) {
+    let evicted = |tenants: &[CardTenant]| match placed(&ledger, &declared(8), &[], tenants) {
         PlacementVerdict::FitsAfter { evict, .. } => evict,
         other => panic!("{other:?}"),
     };
@@ -346,7 +353,10 @@ fn what_leaves_anyway_is_waited_for_before_anybody_is_stopped() {
     let mut ledger = ledger(&[("a", 20)]);
     ledger.claim(RunId(1), &holder(), &on("a", 8)).unwrap();
     ledger.claim(RunId(2), &holder(), &on("a", 8)).unwrap();
-    let tenants = [tenant(1, Standing::Idle, 1), tenant(2, Standing::Leaving, 2)];
+    let tenants = [
+        tenant(1, CardStanding::Idle, 1),
+        tenant(2, CardStanding::Leaving, 2),
+    ];
     let PlacementVerdict::FitsAfter { evict, .. } = placed(&ledger, &declared(8), &[], &tenants) else {
         panic!("it fits once the second has left");
     };
@@ -357,7 +367,7 @@ fn what_leaves_anyway_is_waited_for_before_anybody_is_stopped() {
 fn busy_and_new_runs_are_waited_for_and_pinned_ones_are_not() {
     let mut ledger = ledger(&[("a", 10)]);
     ledger.claim(RunId(1), &holder(), &on("a", 8)).unwrap();
-    for standing in [Standing::Busy, Standing::Protected] {
+    for standing in [CardStanding::Busy, CardStanding::Protected] {
         let verdict = placed(&ledger, &declared(8), &[], &[tenant(1, standing, 1)]);
         assert_eq!(
             verdict,
@@ -368,15 +378,24 @@ fn busy_and_new_runs_are_waited_for_and_pinned_ones_are_not() {
         );
     }
     assert_eq!(
-        placed(&ledger, &declared(8), &[], &[tenant(1, Standing::Promised, 1)]),
+        placed(
+            &ledger,
+            &declared(8),
+            &[],
+            &[tenant(1, CardStanding::Promised, 1)]
+        ),
         PlacementVerdict::Later
     );
-    let PlacementVerdict::Never(never) = placed(&ledger, &declared(8), &[], &[tenant(1, Standing::Stays, 1)])
+    let PlacementVerdict::Never(never) =
+        placed(&ledger, &declared(8), &[], &[tenant(1, CardStanding::Stays, 1)])
     else {
         panic!("a pinned model is counted on to go");
     };
     assert!(never.crowded_out);
-    assert_eq!(never.hints[0].to_string(), "free memory that others hold on a");
+    assert_eq!(
+        never.hints[0].to_string(),
+        "free memory that other processes hold on a"
+    );
 }
 
 #[test]
@@ -386,14 +405,14 @@ fn what_is_held_for_another_is_not_free_but_for_what_its_victims_will_give() {
     let mut holds = Reservations::default();
     holds.reserve(&on("a", 16), &[RunId(1)], &ledger);
     let answers = DemandCache::default();
-    let (tenants, demand) = ([tenant(1, Standing::Promised, 1)], declared(4));
+    let (tenants, demand) = ([tenant(1, CardStanding::Promised, 1)], declared(4));
     let ask = PlacementQuery {
         name: "m",
         demand: &demand,
         cache: &answers,
         learned: Bytes::ZERO,
         allowed: &[],
-        named: &Named::default(),
+        named: &NamedDemand::default(),
     };
     assert_eq!(
         place(&ask, &ledger, &holds, &tenants),
@@ -429,12 +448,15 @@ fn an_unknown_need_takes_an_empty_card_and_asks_to_be_declared() {
     let mut ledger = ledger(&[("a", 10), ("b", 12)]);
     ledger.claim(RunId(1), &holder(), &on("a", 1)).unwrap();
     assert_eq!(
-        placed(&ledger, &Unknown, &[], &[]),
+        placed(&ledger, &UnknownSize, &[], &[]),
         PlacementVerdict::Fits(whole("b", 12))
     );
     ledger.claim(RunId(2), &holder(), &on("b", 1)).unwrap();
-    let pinned = [tenant(1, Standing::Stays, 1), tenant(2, Standing::Stays, 2)];
-    let PlacementVerdict::Never(never) = placed(&ledger, &Unknown, &[], &pinned) else {
+    let pinned = [
+        tenant(1, CardStanding::Stays, 1),
+        tenant(2, CardStanding::Stays, 2),
+    ];
+    let PlacementVerdict::Never(never) = placed(&ledger, &UnknownSize, &[], &pinned) else {
         panic!("no card is empty");
     };
     assert!(
@@ -448,7 +470,7 @@ fn an_unknown_need_takes_an_empty_card_and_asks_to_be_declared() {
 #[derive(Debug)]
 struct NeedsNoCard;
 
-impl Demand for NeedsNoCard {
+impl MemoryModel for NeedsNoCard {
     fn on(&self, _: &[Card]) -> Result<Vec<(CardId, Bytes)>, Reason> {
         Ok(Vec::new())
     }
@@ -473,7 +495,7 @@ proptest! {
         let mut ledger = ledger(&sized);
         let mut tenants = Vec::new();
         for (run, (card, gib, standing)) in (1..).zip(claims) {
-            let standing = [Standing::Leaving, Standing::Idle, Standing::Busy, Standing::Stays][usize::from(standing)];
+            let standing = [CardStanding::Leaving, CardStanding::Idle, CardStanding::Busy, CardStanding::Stays][usize::from(standing)];
             if ledger.claim(RunId(run), &holder(), &on(&names[card % names.len()], gib)).is_ok() {
                 tenants.push(tenant(run, standing, run));
             }
@@ -484,7 +506,7 @@ proptest! {
             PlacementVerdict::FitsAfter { placement, evict } | PlacementVerdict::WaitsFor { placement, busy: evict } => {
                 prop_assert!(ledger.claim(new, &holder(), &placement).is_err());
                 for run in &evict {
-                    let stays = tenants.iter().any(|t| t.run == *run && t.standing == Standing::Stays);
+                    let stays = tenants.iter().any(|t| t.run == *run && t.standing == CardStanding::Stays);
                     prop_assert!(!stays);
                     ledger.release(*run);
                 }

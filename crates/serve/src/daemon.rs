@@ -1,8 +1,8 @@
-//! Composition of the daemon: configuration, runtime, extensions, listener and signals.
+//! Composition of the `serve` daemon: configuration, runtime, extensions, listener and signals.
 //!
-//! SIGTERM and SIGINT drain: no new request is taken, answers in flight finish, every engine ends. A second
-//! signal ends them at once, at any time. SIGHUP reads the configuration again; an error in the new one is
-//! logged and the old one stays.
+//! SIGTERM and SIGINT drain the daemon: it accepts no new request, finishes the answers in flight and then
+//! stops every engine. A second signal stops them at once. SIGHUP reloads the configuration; if the new one
+//! has an error, the error is logged and the old one stays in force.
 
 mod cards;
 mod descriptors;
@@ -14,17 +14,17 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use plimsoll_base::{Bytes, Card};
-use plimsoll_config::{GuardWish, ReclaimBeforeLoad};
-use plimsoll_launch::{LaunchError, Launcher, LogFile};
+use plimsoll_config::{GuardSettings, ReclaimBeforeLoad};
+use plimsoll_launch::{EngineUser, EngineUserError, LaunchError, Launcher, LogFile, inherited};
 use plimsoll_probe::{Machine, Sampler, StartSamplerError};
-use plimsoll_scheduler::Snapshot;
+use plimsoll_scheduler::SchedulerSnapshot;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
 
 use crate::config_file::Config;
 use crate::handlers::ExtensionSettings;
-use crate::route::{Harbor, Keys, Limits, Listen, Origins, Server};
+use crate::route::{ApiKeys, HttpServer, Limits, Listen, ModelService, Origins};
 use crate::runtime::{ConfigureError, Forecast, Runtime, RuntimeSettings};
 use crate::{handlers, route, runtime};
 
@@ -35,25 +35,25 @@ const LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALH
 /// A process at work calls its driver every few milliseconds; a load is not delayed for one that does not.
 const ASK: Duration = Duration::from_millis(500);
 
-/// Settings of the command line; all others are in the configuration.
+/// Command-line settings of `serve`; all others are in the configuration.
 #[derive(Clone, Debug)]
 pub struct Setup {
     pub config: PathBuf,
     pub listen: Option<SocketAddr>,
     /// Other machines may use it without a key.
     pub open: bool,
-    /// Budgets on cards and descriptions of cards; empty for all cards that are there.
+    /// Budgets on cards and descriptions of cards; empty means all cards of the machine.
     pub cards: Vec<Card>,
     pub reserve: Option<Bytes>,
     pub engine: Option<PathBuf>,
     pub log_file: Option<PathBuf>,
     /// Guard's settings for models that have none of their own.
-    pub guard: GuardWish,
+    pub guard: GuardSettings,
     /// Time that guarded processes get to release idle memory.
     pub ask: Option<Duration>,
     /// Action before a load, if cards share the host's memory.
     pub reclaim_before_load: Option<ReclaimBeforeLoad>,
-    /// Origins of web pages that may use the server beside those of this machine; `*` for all.
+    /// Origins of web pages that may use the server, in addition to those of this machine; `*` for all.
     pub origins: Vec<String>,
 }
 
@@ -62,11 +62,14 @@ pub enum DaemonError {
     #[error(transparent)]
     Config(#[from] ConfigureError),
     #[error(
-        "no memory to serve from: no card answers and /proc/meminfo cannot be read; describe one with --card name=…,total=…"
+        "no memory to serve from: no GPU answers and /proc/meminfo cannot be read; describe a card with \
+            --card name=…,total=…"
     )]
     NoCard,
     #[error(transparent)]
     Listen(#[from] Listen),
+    #[error(transparent)]
+    EngineUser(#[from] EngineUserError),
     #[error(transparent)]
     Launcher(#[from] LaunchError),
     #[error(transparent)]
@@ -77,14 +80,14 @@ pub enum DaemonError {
     Signals(#[source] std::io::Error),
 }
 
-/// Result of `serve --check`: the actions of `serve` with a configuration, without taking them.
+/// Result of `serve --check`: what `serve` would do with a configuration.
 #[derive(Debug)]
-pub struct Check {
+pub struct ConfigCheck {
     pub cards: Vec<plimsoll_scheduler::CardLimit>,
     pub models: Vec<Forecast>,
 }
 
-impl Check {
+impl ConfigCheck {
     /// Reads the cards and surveys every model; starts no engine and opens no port.
     pub async fn of(setup: Setup) -> Result<Self, DaemonError> {
         let config = Config::read(&setup.config).map_err(ConfigureError::Read)?;
@@ -95,7 +98,7 @@ impl Check {
             scheduler: settings,
             engine,
             ..
-        } = settings(&setup, &config, machine, Keys::default())?.0;
+        } = settings(&setup, &config, machine, ApiKeys::default())?.0;
         let entries = config.roster.models;
         let cards: Vec<Card> = settings.cards.iter().map(|limit| limit.card.clone()).collect();
         // Before the survey, which would read the headers of models that cannot be placed.
@@ -115,7 +118,7 @@ fn sampler(cards: &[Card]) -> Result<Sampler, StartSamplerError> {
     }
 }
 
-/// A handle on a running daemon, for programs that run it in their own process.
+/// Handle on a running daemon, for programs that run it in their own process.
 #[derive(Clone)]
 pub struct DaemonHandle(Rc<Runtime>);
 
@@ -132,7 +135,7 @@ impl DaemonHandle {
     }
 
     /// Returns models, cards and queues.
-    pub fn snapshot(&self) -> Snapshot {
+    pub fn snapshot(&self) -> SchedulerSnapshot {
         self.0.snapshot()
     }
 }
@@ -142,8 +145,8 @@ pub struct Daemon {
     pub address: SocketAddr,
     config: PathBuf,
     listener: TcpListener,
-    server: Rc<Server<Runtime>>,
-    signals: Signals,
+    server: Rc<HttpServer<Runtime>>,
+    signals: DaemonSignals,
 }
 
 impl fmt::Debug for Daemon {
@@ -164,8 +167,8 @@ impl Daemon {
         let config = Config::read(&setup.config).map_err(ConfigureError::Read)?;
         config.warn();
         // Before anything slow, so that a SIGHUP during the start does not end the daemon.
-        let signals = Signals::listen()?;
-        let keys = Keys::new(config.keys.clone());
+        let signals = DaemonSignals::listen()?;
+        let keys = ApiKeys::new(config.keys.clone());
         let listen = setup.listen.or(config.roster.serve.listen).unwrap_or(LISTEN);
         // Bound before the models are read: a second daemon fails at once, and not after starting engines.
         let listener = route::bind(listen, setup.open || !keys.is_empty()).await?;
@@ -181,7 +184,7 @@ impl Daemon {
         runtime
             .configure(config.roster.models)
             .map_err(ConfigureError::Card)?;
-        let settings = route::Settings {
+        let settings = route::HttpSettings {
             keys,
             origins: origins(setup.origins),
             limits: Limits {
@@ -189,14 +192,14 @@ impl Daemon {
                 ..Limits::default()
             },
         };
-        let server = Rc::new(Server::new(Rc::clone(&runtime), settings));
+        let server = Rc::new(HttpServer::new(Rc::clone(&runtime), settings));
         tracing::info!(
             "{} of {} at http://{address}",
             counted(runtime.count()),
             setup.config.display()
         );
         if runtime.count() == 0 {
-            tracing::warn!("it contains no model; add one and send SIGHUP");
+            tracing::warn!("it configures no model; add one and send SIGHUP");
         }
         // Surveys read headers from disk; requests need not wait for them.
         tokio::task::spawn_local(Rc::clone(&runtime).introduce());
@@ -221,17 +224,19 @@ impl Daemon {
             ..
         } = self;
         let (drained, listening) = oneshot::channel();
+        let ending = Rc::clone(&server);
         let end = async {
-            while signals.next().await == Order::Reload {
+            while signals.next().await == DaemonOrder::Reload {
                 reload(&runtime, &config);
             }
+            ending.end_feeds();
             tokio::select! {
                 // From here on no engine is left, and only connections are open.
                 () = runtime.shut_down() => drop(drained.send(signals)),
                 () = signals.insisted() => tracing::warn!("ending at once; engines are killed"),
             }
         };
-        // Connections may outlive the last engine: event streams, and clients that read slowly.
+        // Connections of clients that read slowly may outlive the last engine.
         let insisted = async {
             match listening.await {
                 Ok(mut signals) => signals.insisted().await,
@@ -270,7 +275,7 @@ fn settings(
     setup: &Setup,
     config: &Config,
     machine: Machine,
-    keys: Keys,
+    keys: ApiKeys,
 ) -> Result<(RuntimeSettings, ExtensionSettings), DaemonError> {
     let serve = &config.roster.serve;
     let unified = machine.unified;
@@ -307,6 +312,14 @@ fn settings(
         ask: setup.ask.unwrap_or(ASK),
         unified: unified.then_some(reclaim_before_load),
     };
+    let engine_user = serve.engine_user.as_deref().map(EngineUser::find).transpose()?;
+    let (inherited, kept) = inherited(std::env::vars_os(), &serve.pass_env);
+    if !kept.is_empty() {
+        tracing::info!(
+            "engines do not inherit {}; `pass-env` passes them on",
+            kept.join(", ")
+        );
+    }
     let settings = RuntimeSettings {
         config: setup.config.clone(),
         serve: serve.clone(),
@@ -316,23 +329,25 @@ fn settings(
         engine: chosen.or(serve.engine.clone()),
         wait: serve.wait.unwrap_or(WAIT),
         log_file: log_file.transpose()?,
+        engine_user,
+        inherited,
     };
     Ok((settings, extensions))
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Order {
+enum DaemonOrder {
     Reload,
     End,
 }
 
-struct Signals {
+struct DaemonSignals {
     term: Signal,
     interrupt: Signal,
     hangup: Signal,
 }
 
-impl Signals {
+impl DaemonSignals {
     fn listen() -> Result<Self, DaemonError> {
         let listen = |kind| signal(kind).map_err(DaemonError::Signals);
         Ok(Self {
@@ -342,16 +357,16 @@ impl Signals {
         })
     }
 
-    async fn next(&mut self) -> Order {
+    async fn next(&mut self) -> DaemonOrder {
         tokio::select! {
-            _ = self.term.recv() => Order::End,
-            _ = self.interrupt.recv() => Order::End,
-            _ = self.hangup.recv() => Order::Reload,
+            _ = self.term.recv() => DaemonOrder::End,
+            _ = self.interrupt.recv() => DaemonOrder::End,
+            _ = self.hangup.recv() => DaemonOrder::Reload,
         }
     }
 
     async fn insisted(&mut self) {
         // A reload is ignored from here on: the daemon is ending.
-        while self.next().await != Order::End {}
+        while self.next().await != DaemonOrder::End {}
     }
 }

@@ -1,8 +1,9 @@
-//! The HTTP side of `serve`: listener, request bodies, and the proxy to engines.
+//! HTTP server and proxy of `serve`: listener, request bodies, routing, and streaming of engines' answers.
 //!
-//! One thread, one task per connection. A request's body is read whole before its model is asked for; the
-//! owner of the models ([`Harbor`]) says when it may go and where; the answer passes byte for byte. The
-//! modules stand in the order in which a request meets them.
+//! The server runs on one thread, with one task for each connection. It reads a request's body whole before
+//! it requests admission to a model. The owner of the models ([`ModelService`]) decides when the request may
+//! go and to which engine. The answer is passed to the client byte for byte. The modules are listed in the
+//! order in which a request reaches them.
 
 mod connection;
 mod limits;
@@ -21,8 +22,8 @@ mod prompt;
 mod query;
 mod rope;
 
-mod harbor;
 mod headers;
+mod model_service;
 mod proxy;
 mod rewrite;
 mod upstream;
@@ -39,20 +40,20 @@ mod stream;
 mod tally;
 mod tokens;
 
-pub(crate) use auth::Keys;
+pub(crate) use auth::ApiKeys;
 pub(crate) use connection::StallLimit;
 pub(crate) use cors::Origins;
 pub(crate) use events::Events;
-pub(crate) use exposition::{Exposition, Kind};
-pub(crate) use harbor::{Harbor, Pass, Wish};
+pub(crate) use exposition::{Exposition, MetricKind};
 pub(crate) use limits::Limits;
 pub use listener::Listen;
 pub(crate) use listener::{bind, serve};
-pub(crate) use listing::{Listing, Modalities};
-pub(crate) use problem::Problem;
-pub(crate) use prompt::Prompt;
+pub(crate) use listing::{Modalities, ModelListing};
+pub(crate) use model_service::{ModelService, Pass, RouteOptions};
+pub(crate) use problem::HttpProblem;
+pub(crate) use prompt::RequestPrompt;
 pub(crate) use rope::Rope;
-pub(crate) use server::{Server, Settings};
+pub(crate) use server::{HttpServer, HttpSettings};
 pub(crate) use upstream::Upstream;
 
 #[cfg(test)]

@@ -1,9 +1,10 @@
-//! Driver of the scheduler: reports events to it and carries out its effects.
+//! Driver of the scheduler: it submits events to the scheduler and carries out the effects that the scheduler
+//! returns.
 //!
-//! Everything here lives on one thread. [`Runtime::submit`] takes an event, asks the scheduler and carries
-//! the effects out before it returns; whatever takes time (a survey, an engine, a wait for memory) continues
-//! as a task and comes back as an event. So there is no lock, and all decisions are the scheduler's. Guard,
-//! reclaim and metrics are [`Extension`]s, which the daemon registers.
+//! All of it runs on one thread, so there is no lock. [`Runtime::submit`] passes an event to the scheduler
+//! and carries out the effects before it returns. Work that takes time, such as a survey (of a model's files
+//! and memory need) or an engine's start, continues as a task and reports its result as another event. Guard
+//! (the library preloaded into engines), reclaim and metrics are [`Extension`]s, which the daemon registers.
 
 mod admission;
 mod extension;
@@ -12,34 +13,40 @@ mod health;
 mod launch;
 mod memory;
 mod operator_log;
+mod private_folder;
 mod registry;
 mod run;
 mod service;
 mod status;
 mod survey;
 
-use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
+use std::cell::{Cell, OnceCell, RefCell};
+use std::collections::{HashMap, HashSet};
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::rc::{Rc, Weak};
 use std::time::{Duration, Instant};
 
 use plimsoll_base::{Bytes, Card, CardId};
-use plimsoll_config::{Entry, ServeSettings};
-use plimsoll_launch::{Launcher, Log, LogFile};
+use plimsoll_config::{ConfiguredModel, ServeSettings};
+use plimsoll_launch::{EngineUser, Launcher, Log, LogFile};
+use plimsoll_probe::folder::OwnedFolder;
 use plimsoll_probe::{Reading, Sampler};
 use plimsoll_scheduler::place::Ledger;
-use plimsoll_scheduler::{Effect, Event, ModelId, Moment, RequestId, RunId, Scheduler, Snapshot, State};
+use plimsoll_scheduler::{
+    ModelId, ModelState, Moment, RequestId, RunId, Scheduler, SchedulerEffect, SchedulerEvent,
+    SchedulerSnapshot,
+};
 use serde_json::Value;
 use tokio::sync::{Notify, oneshot, watch};
 use tokio::task::spawn_local;
 
-use self::admission::Answer;
+use self::admission::AdmissionAnswer;
 use self::operator_log::OperatorLog;
 use self::registry::ModelRegistry;
 use self::status::ModelStatuses;
 use crate::config_file::{Config, ReadConfigError};
-use crate::route::{Events, Keys};
+use crate::route::{ApiKeys, Events};
 
 pub(crate) use extension::{BeforeLoad, Extension};
 pub(crate) use forecast::forecast;
@@ -55,14 +62,14 @@ const WHOLE_LOG: Bytes = Bytes::mib(1);
 /// Time that a client may take nothing of its answer while its model drains for another one.
 const STALL_WHILE_DRAINING: Duration = Duration::from_secs(15);
 
-/// Settings of the runtime beside the models.
+/// Settings of the runtime, without the models.
 #[derive(Debug)]
 pub(crate) struct RuntimeSettings {
     pub(crate) config: PathBuf,
     /// `[serve]` of the configuration that the daemon was started with.
     pub(crate) serve: ServeSettings,
     /// API keys of the listener, replaced by each reload.
-    pub(crate) keys: Keys,
+    pub(crate) keys: ApiKeys,
     /// The listener can be reached from other machines, and was not opened by the user.
     pub(crate) needs_keys: bool,
     pub(crate) scheduler: plimsoll_scheduler::SchedulerSettings,
@@ -70,8 +77,12 @@ pub(crate) struct RuntimeSettings {
     pub(crate) engine: Option<Vec<String>>,
     /// Time that a request may wait for its model.
     pub(crate) wait: Duration,
-    /// File for the lines of engines, beside the log in memory.
+    /// File for the log lines of engines, in addition to the log in memory.
     pub(crate) log_file: Option<LogFile>,
+    /// The user that engines run as, if not the daemon's own.
+    pub(crate) engine_user: Option<EngineUser>,
+    /// What engines inherit of the daemon's environment.
+    pub(crate) inherited: Vec<(OsString, OsString)>,
 }
 
 impl RuntimeSettings {
@@ -80,18 +91,18 @@ impl RuntimeSettings {
         self.scheduler.cards.iter().map(|limit| &limit.card)
     }
 
-    /// The same, each with the memory that it would have for models if it were empty.
+    /// The served cards, each with the memory that it would have for models if it were empty.
     fn served(&self) -> Vec<Card> {
         forecast::served(&Ledger::new(self.scheduler.cards.clone()))
     }
 }
 
-/// Checks that the cards named by models are there.
-pub(crate) fn check(models: Vec<Entry>, cards: &[Card]) -> Result<(), UnknownCard> {
+/// Checks that the cards named by models exist.
+pub(crate) fn check(models: Vec<ConfiguredModel>, cards: &[Card]) -> Result<(), UnknownCard> {
     ModelRegistry::check(models, cards)
 }
 
-/// A configuration that cannot be applied.
+/// Error in a configuration that cannot be applied.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigureError {
     #[error(transparent)]
@@ -119,14 +130,19 @@ pub(crate) struct Runtime {
     drained: Notify,
     pub(crate) events: Events,
     log: Log,
+    /// The private folders of engines; `None` where none can be made.
+    folders: OnceCell<Option<OwnedFolder>>,
+    next_folder: Cell<u64>,
+    /// Programs that did not make the socket that they were given.
+    only_ports: RefCell<HashSet<PathBuf>>,
 }
 
-/// The scheduler, with the objects behind its numbers.
+/// The scheduler, with the models, runs and requests that its numbers refer to.
 struct SchedulerState {
     scheduler: Scheduler,
     registry: ModelRegistry,
     /// Requests that the scheduler has not answered yet.
-    waiting: HashMap<RequestId, oneshot::Sender<Answer>>,
+    waiting: HashMap<RequestId, oneshot::Sender<AdmissionAnswer>>,
     runs: HashMap<RunId, Rc<EngineRun>>,
 }
 
@@ -160,6 +176,9 @@ impl Runtime {
             drained: Notify::new(),
             events: Events::default(),
             log: Log::new("plimsoll", WHOLE_LOG),
+            folders: OnceCell::new(),
+            next_folder: Cell::new(0),
+            only_ports: RefCell::default(),
         });
         spawn_local(tick(Rc::clone(&runtime)));
         spawn_local(memory::watch(Rc::clone(&runtime)));
@@ -197,17 +216,17 @@ impl Runtime {
     }
 
     /// Applies a list of models and returns those that have changed; unchanged ones are not touched.
-    pub(crate) fn configure(&self, models: Vec<Entry>) -> Result<Vec<ModelId>, UnknownCard> {
+    pub(crate) fn configure(&self, models: Vec<ConfiguredModel>) -> Result<Vec<ModelId>, UnknownCard> {
         let cards: Vec<_> = self.settings.cards().cloned().collect();
         let changes = self.state.borrow_mut().registry.update(models, &cards)?;
         let changed = changes.iter().map(|(id, _)| *id).collect();
-        self.submit(Event::Configured(changes));
+        self.submit(SchedulerEvent::Configured(changes));
         self.events.reloaded();
         Ok(changed)
     }
 
     /// Reports an event to the scheduler and carries out the effects.
-    pub(crate) fn submit(&self, event: Event) {
+    pub(crate) fn submit(&self, event: SchedulerEvent) {
         let mut effects = Vec::new();
         let now = self.now();
         let mut state = self.state.borrow_mut();
@@ -224,25 +243,27 @@ impl Runtime {
         }
     }
 
-    /// Never submits an event itself, or effects would be carried out in the wrong order: events come back
-    /// from tasks.
-    fn carry_out(&self, effect: &Effect) {
+    /// Carries out one effect. It never submits an event itself, because effects would then be carried out in
+    /// the wrong order; events come back from tasks.
+    fn carry_out(&self, effect: &SchedulerEffect) {
         self.log_effect(effect);
         match effect {
-            Effect::Dispatch { request, run } => {
+            SchedulerEffect::Dispatch { request, run } => {
                 if let Some(run) = self.run(*run) {
-                    self.answer(*request, Answer::Go(run));
+                    self.answer(*request, AdmissionAnswer::Go(run));
                 }
             }
-            Effect::Refuse { request, refusal } => self.answer(*request, Answer::Refused(refusal.clone())),
-            Effect::MeasureDepth { request, run, exact } => {
+            SchedulerEffect::Refuse { request, refusal } => {
+                self.answer(*request, AdmissionAnswer::Refused(refusal.clone()))
+            }
+            SchedulerEffect::MeasureDepth { request, run, exact } => {
                 if let Some(run) = self.run(*run) {
-                    self.answer(*request, Answer::MeasureDepth { run, exact: *exact });
+                    self.answer(*request, AdmissionAnswer::MeasureDepth { run, exact: *exact });
                 }
             }
-            Effect::Survey { model } => drop(spawn_local(survey::survey(self.me(), *model))),
-            Effect::ReadCards => drop(spawn_local(memory::read_for_load(self.me()))),
-            Effect::Start {
+            SchedulerEffect::Survey { model } => drop(spawn_local(survey::survey(self.me(), *model))),
+            SchedulerEffect::ReadCards => drop(spawn_local(memory::read_for_load(self.me()))),
+            SchedulerEffect::Start {
                 run,
                 model,
                 placement,
@@ -254,28 +275,30 @@ impl Runtime {
                 self.state.borrow_mut().runs.insert(run.id, Rc::clone(&run));
                 spawn_local(run::live(self.me(), run));
             }
-            Effect::CheckHealth { run } => drop(spawn_local(health::check(self.me(), *run))),
-            Effect::Stop { run, how } => {
+            SchedulerEffect::CheckHealth { run } => drop(spawn_local(health::check(self.me(), *run))),
+            SchedulerEffect::Stop { run, how } => {
                 if let Some(run) = self.run(*run) {
                     run.stop(*how);
                 }
             }
-            Effect::AwaitMemory { run, taken } => {
+            SchedulerEffect::AwaitMemory { run, taken } => {
                 drop(spawn_local(memory::await_return(self.me(), *run, taken.clone())));
             }
-            Effect::StateChanged { model, state } => {
+            SchedulerEffect::StateChanged { model, state } => {
                 self.statuses.with(*model, |status| status.state = Some(*state));
                 self.publish(*model, *state, &Value::Null);
                 // Another model waits for this memory, so a client that reads nothing must not hold it for
                 // long.
-                if *state == State::Draining {
+                if *state == ModelState::Draining {
                     self.shorten_stalls(*model);
                 }
             }
-            Effect::WakeAt(moment) => drop(self.wake.send_replace(*moment)),
-            Effect::Drained => self.drained.notify_waiters(),
+            SchedulerEffect::WakeAt(moment) => drop(self.wake.send_replace(*moment)),
+            SchedulerEffect::Drained => self.drained.notify_waiters(),
             // Only extensions hold engines to their claims and ask other processes.
-            Effect::AskNeighbours { .. } | Effect::AnswerBudget { .. } | Effect::ClaimChanged { .. } => {}
+            SchedulerEffect::AskNeighbours { .. }
+            | SchedulerEffect::AnswerBudget { .. }
+            | SchedulerEffect::ClaimChanged { .. } => {}
         }
     }
 
@@ -300,18 +323,18 @@ impl Runtime {
     }
 
     /// The models of the configuration.
-    pub(crate) fn present(&self) -> Vec<(ModelId, Rc<Entry>)> {
+    pub(crate) fn present(&self) -> Vec<(ModelId, Rc<ConfiguredModel>)> {
         let state = self.state.borrow();
         let present = state.registry.present();
         present.map(|(id, entry)| (id, Rc::clone(entry))).collect()
     }
 
-    pub(crate) fn scheduler_snapshot(&self) -> Snapshot {
+    pub(crate) fn scheduler_snapshot(&self) -> SchedulerSnapshot {
         self.state.borrow().scheduler.snapshot(self.now())
     }
 
     /// Answers a request, unless its client has left.
-    fn answer(&self, request: RequestId, answer: Answer) {
+    fn answer(&self, request: RequestId, answer: AdmissionAnswer) {
         let waiting = self.state.borrow_mut().waiting.remove(&request);
         if let Some(waiting) = waiting {
             // The receiver is gone if the client left in this moment; its ticket reports that.
@@ -320,7 +343,7 @@ impl Runtime {
     }
 
     /// Publishes the state of a model, with `info` about it, to event streams.
-    fn publish(&self, model: ModelId, state: State, info: &Value) {
+    fn publish(&self, model: ModelId, state: ModelState, info: &Value) {
         self.events.state_changed(&self.entry(model).name, state, info);
         self.events.show(|| self.scheduler_snapshot());
     }
@@ -331,7 +354,7 @@ impl Runtime {
         tokio::pin!(drained);
         // Enabled first, because the scheduler may report the end before this task waits for it.
         drained.as_mut().enable();
-        self.submit(Event::Shutdown);
+        self.submit(SchedulerEvent::Shutdown);
         drained.await;
     }
 
@@ -344,13 +367,13 @@ impl Runtime {
         self.me.upgrade().expect("the caller holds it")
     }
 
-    pub(crate) fn entry(&self, model: ModelId) -> Rc<Entry> {
+    pub(crate) fn entry(&self, model: ModelId) -> Rc<ConfiguredModel> {
         Rc::clone(self.state.borrow().registry.entry(model))
     }
 
-    fn shown(&self, model: ModelId) -> State {
+    fn shown(&self, model: ModelId) -> ModelState {
         self.statuses
-            .with(model, |status| status.state.unwrap_or(State::Unloaded))
+            .with(model, |status| status.state.unwrap_or(ModelState::Unloaded))
     }
 
     fn model_log(&self, model: ModelId) -> Log {
@@ -382,7 +405,7 @@ async fn tick(runtime: Rc<Runtime>) {
         } else if tokio::time::timeout(left, changed).await.is_err() {
             // Cleared before the event, which may request the next wake-up.
             runtime.wake.send_replace(Moment::NEVER);
-            runtime.submit(Event::Tick);
+            runtime.submit(SchedulerEvent::Tick);
         }
     }
 }

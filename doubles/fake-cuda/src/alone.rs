@@ -1,5 +1,7 @@
-//! Tests of the exported functions. The driver is one per process and reads its settings once, so each test
-//! runs again in a process of its own, and both look at the log that this process left.
+//! Test harness for the exported functions, which runs each test in a process of its own.
+//!
+//! The driver exists once per process and reads its settings once. So each test starts itself again as a
+//! child process, and both processes check the log that the child left.
 
 use std::any::type_name;
 use std::env;
@@ -7,7 +9,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use plimsoll_wire::env::{CUDA_VISIBLE_DEVICES, FAKE_CUDA};
+use plimsoll_wire::env::CUDA_VISIBLE_DEVICES;
 
 use crate::abi::{Context, Host, In, Out};
 use crate::code::{Code, SUCCESS};
@@ -28,7 +30,7 @@ pub(crate) fn alone<T: FnOnce()>(settings: &str, test: T) -> Vec<String> {
     let output = Command::new(env::current_exe().unwrap())
         .args(["--exact", name, "--nocapture"])
         .env(LOG, &log)
-        .env(FAKE_CUDA, format!("log={} {settings}", log.display()))
+        .env("PLIMSOLL_FAKE_CUDA", format!("log={} {settings}", log.display()))
         .env_remove(CUDA_VISIBLE_DEVICES)
         .output()
         .unwrap();

@@ -1,15 +1,13 @@
-//! What the test asks for: `key=value` words in `PLIMSOLL_FAKE_CUDA`, read once, at the first call.
+//! Settings of the fake driver: `key=value` words in `PLIMSOLL_FAKE_CUDA`, read once, at the first call.
 //!
-//! Sizes are bytes, or a number with `K`, `M`, `G` or `T` (binary). A word that makes no sense makes `cuInit`
-//! fail with CUDA_ERROR_UNKNOWN and is said on stderr: a test that mistypes must not pass. `README.md` has
-//! the list of keys.
+//! Sizes are bytes, or a number with `K`, `M`, `G` or `T` (binary). An invalid word makes `cuInit` fail with
+//! CUDA_ERROR_UNKNOWN and prints a message on stderr, so that a test with a typing error does not pass.
+//! `README.md` has the list of keys.
 
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::OnceLock;
 use std::time::Duration;
-
-use plimsoll_wire::env::FAKE_CUDA;
 
 use crate::faults::Fault;
 
@@ -111,7 +109,7 @@ pub(crate) fn complaint() -> Option<&'static SettingsError> {
 fn read() -> &'static (Settings, Option<SettingsError>) {
     static READ: OnceLock<(Settings, Option<SettingsError>)> = OnceLock::new();
     READ.get_or_init(|| {
-        let words = std::env::var(FAKE_CUDA).unwrap_or_default();
+        let words = std::env::var("PLIMSOLL_FAKE_CUDA").unwrap_or_default();
         match words.parse() {
             Ok(settings) => (settings, None),
             Err(error) => (Settings::default(), Some(error)),

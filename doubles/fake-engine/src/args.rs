@@ -1,7 +1,7 @@
-//! The command line: the few llama-server flags that matter to a router, and `--fake key=value`.
+//! Command line: the few llama-server flags that matter to a router, and `--fake key=value`.
 //!
-//! Every other flag is ignored together with its value, so that a real llama-server command line starts the
-//! double unchanged.
+//! All other flags are ignored together with their values, so that a real llama-server command line starts
+//! the fake engine unchanged.
 
 use std::collections::BTreeSet;
 use std::env;
@@ -43,7 +43,7 @@ impl Args {
         args.api_key = env::var(names::LLAMA_API_KEY).ok();
         args.has_router = env::var_os(names::LLAMA_SERVER_ROUTER_PORT).is_some();
         args.script
-            .read(&env::var(names::FAKE_ENGINE).unwrap_or_default())?;
+            .read(&env::var("PLIMSOLL_FAKE_ENGINE").unwrap_or_default())?;
         args.read(env::args().skip(1))?;
         Ok(args)
     }

@@ -1,4 +1,4 @@
-//! Model files on disk: headers with holes or weights behind them.
+//! Model files on disk: GGUF headers followed by weights or by a hole.
 
 use std::fmt;
 use std::fs::File;
@@ -6,7 +6,7 @@ use std::io::{self, BufWriter, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 use plimsoll_base::Bytes;
-use plimsoll_model::gguf::{Draft, DraftTensor};
+use plimsoll_model::gguf::{DraftHeader, DraftTensor};
 use plimsoll_model::split::SplitName;
 
 use super::{Contents, ExpertSizes, Recipe};
@@ -139,7 +139,7 @@ fn names(out: &Path, shards: u16) -> Result<Vec<PathBuf>, WriteError> {
 }
 
 /// Writes one file, with weights if there is a recipe for them.
-fn write_file(path: &Path, draft: &Draft, weights: Option<&Recipe>) -> Result<Written, WriteError> {
+fn write_file(path: &Path, draft: &DraftHeader, weights: Option<&Recipe>) -> Result<Written, WriteError> {
     let file = File::create(path).map_err(|error| WriteError::Create {
         path: path.to_owned(),
         error,
@@ -158,7 +158,7 @@ fn write_file(path: &Path, draft: &Draft, weights: Option<&Recipe>) -> Result<Wr
 
 /// The length is set first: that fails at once where the disk or file system cannot hold the file, and bytes
 /// that are not written after it read as zeros.
-fn fill(file: &File, draft: &Draft, weights: Option<&Recipe>) -> io::Result<Bytes> {
+fn fill(file: &File, draft: &DraftHeader, weights: Option<&Recipe>) -> io::Result<Bytes> {
     let header = draft.header();
     let start = Bytes::new(u64::try_from(header.len()).map_err(io::Error::other)?);
     let length = start + draft.data_length();

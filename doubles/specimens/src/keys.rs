@@ -1,6 +1,7 @@
-//! The keys of a synthetic model: what llama.cpp refuses to load without, and what memory depends on.
+//! GGUF keys of a synthetic model: those that llama.cpp requires, and those that memory depends on.
 
-use plimsoll_model::gguf::{Datum, Draft, ValueType};
+use plimsoll_model::gguf::{Datum, DraftHeader, ValueType};
+use plimsoll_model::tiny::{Token, Vocabulary};
 
 use super::tensors::latent;
 use super::{Family, Recipe};
@@ -18,7 +19,7 @@ impl Family {
 }
 
 pub(super) fn entries(recipe: &Recipe) -> Vec<(String, Datum)> {
-    let mut draft = Draft::default();
+    let mut draft = DraftHeader::default();
     draft.put("general.architecture", recipe.family.architecture());
     draft.put("general.type", "model");
     draft.put("general.name", recipe.name);
@@ -30,12 +31,25 @@ pub(super) fn entries(recipe: &Recipe) -> Vec<(String, Datum)> {
         Family::DeepSeek2 => deepseek2(&mut put),
         Family::Llama | Family::Qwen3 | Family::Qwen3Moe => {}
     }
-    recipe.tokens().filled(recipe.vocabulary).put(&mut draft);
+    filled(recipe.tokens(), recipe.vocabulary).put(&mut draft);
     draft.entries
 }
 
+/// The vocabulary with fillers up to `size` tokens, as many as the model that is imitated has.
+pub(super) fn filled(mut vocabulary: Vocabulary, size: u32) -> Vocabulary {
+    let missing = size.saturating_sub(vocabulary.len());
+    let fillers = (0..missing).map(|number| Token {
+        text: format!("▁w{number}"),
+        score: -1.0,
+        // `llama.h: LLAMA_TOKEN_TYPE_NORMAL @ b10605`.
+        kind: 1,
+    });
+    vocabulary.tokens.extend(fillers);
+    vocabulary
+}
+
 /// The keys of one file of a set. The types are those that `gguf-split` writes and llama.cpp insists on.
-pub(super) fn put_split(draft: &mut Draft, number: u16, count: u16, tensors: usize) {
+pub(super) fn put_split(draft: &mut DraftHeader, number: u16, count: u16, tensors: usize) {
     draft.put("split.no", number);
     draft.put("split.count", count);
     let tensors = u64::try_from(tensors).unwrap_or(u64::MAX);

@@ -1,10 +1,10 @@
-//! Synthetic models: the shapes of real ones, with weights that are made up or not there at all.
+//! Synthetic models with the shapes of real ones, and random weights or none.
 //!
-//! A [`Recipe`] says what a model is like; it gives the headers of its files and, on demand, the bytes of
-//! each tensor. A file may be the header with a hole behind it: engines check that a file is long enough,
-//! planners read no weights, and zeros are legal in every quantisation. The small recipes have weights that
-//! answer in words, so that a real engine serves them on any machine in milliseconds. Nothing here writes:
-//! the caller takes bytes and has them where it wants.
+//! A [`Recipe`] describes a model; it gives the headers of its files and, on demand, the bytes of each
+//! tensor. A file may be a header followed by a hole: engines check only that a file is long enough, planners
+//! read no weights, and zeros are valid in every quantisation. The small recipes have weights that answer in
+//! words, so a real engine serves them on any machine in milliseconds. This library writes no files; the
+//! caller writes the bytes.
 #![forbid(unsafe_code)]
 
 mod file;
@@ -16,13 +16,13 @@ mod zoo;
 
 use plimsoll_base::Bytes;
 use plimsoll_model::TensorType;
-use plimsoll_model::gguf::{Draft, DraftTensor};
+use plimsoll_model::gguf::{DraftHeader, DraftTensor};
 use plimsoll_model::tiny::Vocabulary;
 
 pub use file::{Changes, WriteError, Written, write};
 pub use shapes::{SHAPES, shape};
 pub use weights::Weights;
-pub use zoo::{SPECIMENS, specimen};
+pub use zoo::{specimen, specimens};
 
 /// Which tensors and keys a model has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,17 +87,17 @@ pub struct Recipe {
 impl Recipe {
     /// The headers of the model's files: one, or as many as asked for, each with tensors of about equal
     /// weight.
-    pub fn files(&self, count: u16) -> Vec<Draft> {
+    pub fn files(&self, count: u16) -> Vec<DraftHeader> {
         let tensors = tensors::list(self);
-        let first = Draft {
+        let first = DraftHeader {
             entries: keys::entries(self),
-            ..Draft::default()
+            ..DraftHeader::default()
         };
         if count <= 1 {
-            return vec![Draft { tensors, ..first }];
+            return vec![DraftHeader { tensors, ..first }];
         }
         let total = tensors.len();
-        let mut files: Vec<Draft> = (0..count).map(|_| Draft::default()).collect();
+        let mut files: Vec<DraftHeader> = (0..count).map(|_| DraftHeader::default()).collect();
         files[0] = first;
         deal(tensors, &mut files);
         for (number, file) in (0_u16..).zip(&mut files) {
@@ -126,7 +126,7 @@ impl Recipe {
 }
 
 /// Deals tensors out in order, a new file whenever one has its share.
-fn deal(tensors: Vec<DraftTensor>, files: &mut [Draft]) {
+fn deal(tensors: Vec<DraftTensor>, files: &mut [DraftHeader]) {
     let total: Bytes = tensors.iter().map(DraftTensor::bytes).sum();
     let count = u64::try_from(files.len()).unwrap_or(1);
     let mut done = Bytes::ZERO;
@@ -154,8 +154,8 @@ mod tests {
 
     fn model(recipe: &Recipe, count: u16) -> Model {
         let drafts = recipe.files(count);
-        let headers: Vec<Vec<u8>> = drafts.iter().map(Draft::header).collect();
-        let read = |(bytes, draft): (_, &Draft)| {
+        let headers: Vec<Vec<u8>> = drafts.iter().map(DraftHeader::header).collect();
+        let read = |(bytes, draft): (_, &DraftHeader)| {
             let bytes: &Vec<u8> = bytes;
             let length = Bytes::new(u64::try_from(bytes.len()).unwrap()) + draft.data_length();
             Header::read(bytes, length.get(), Dialect::Ggml).unwrap()
@@ -211,7 +211,11 @@ mod tests {
     fn a_trillion_parameters_keep_one_latent_vector_a_token() {
         let model = model(&shape("kimi-k2").unwrap(), 1);
         assert_eq!((model.hyper.key_row(7), model.hyper.value_row(7)), (576, 0));
-        let parameters: u64 = model.tensors.iter().map(Tensor::elements).sum();
+        let parameters: u64 = model
+            .tensors
+            .iter()
+            .map(|tensor| tensor.shape.iter().product::<u64>())
+            .sum();
         assert_eq!(parameters / 1_000_000_000, 1026);
     }
 

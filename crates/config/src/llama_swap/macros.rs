@@ -1,17 +1,17 @@
-//! llama-swap's macros: `${name}` in any value (`internal/config/macros.go @ v250`).
+//! Macros of llama-swap's YAML: `${name}` in any value (`internal/config/macros.go @ v250`).
 //!
-//! They are put in from the last declared to the first, each once, so a macro may use those before it. A
-//! model's own win over the global ones, in their place. `${PORT}` and `${PID}` stay: they are known at the
-//! start only.
+//! Macros are replaced from the last declared to the first, each once, so a macro may use those declared
+//! before it. A model's own macro replaces a global one of the same name, in its position. `${PORT}` and
+//! `${PID}` are left in place, because their values exist only once the engine starts.
 
 use std::sync::Arc;
 
-use plimsoll_flags::{Origin, quoted};
+use plimsoll_flags::{FlagOrigin, quoted};
 
-use super::tree::{Node, Tree};
-use crate::failure::{ConfigError, Problem};
+use super::tree::{Node, YamlTree};
+use crate::failure::{ConfigError, ConfigProblem};
 
-/// Both bound what hostile macros can cost: each may double what came before.
+/// Limits on the number and the length of macros, because each may double the text before it.
 const MOST: usize = 256;
 const LONGEST: usize = 64 << 10;
 
@@ -33,10 +33,10 @@ impl Macros {
             return Ok(Self::default());
         };
         let Some(pairs) = node.pairs() else {
-            let (why, remedy) = ("`macros` is no map", "write `name: value` under it");
+            let (why, remedy) = ("`macros` is not a YAML mapping", "write `name: value` under it");
             return Err(ConfigError::new(
-                Origin::file(file, node.line),
-                Problem::ReadLine { why, remedy },
+                FlagOrigin::file(file, node.line),
+                ConfigProblem::ReadLine { why, remedy },
             ));
         };
         let mut macros = Self::default();
@@ -44,8 +44,8 @@ impl Macros {
             let fail = |why, remedy| {
                 let name = quoted(&pair.key);
                 Err(ConfigError::new(
-                    Origin::file(file, pair.line),
-                    Problem::ExpandMacro { name, why, remedy },
+                    FlagOrigin::file(file, pair.line),
+                    ConfigProblem::ExpandMacro { name, why, remedy },
                 ))
             };
             // Each macro may double the text, so their number bounds the work.
@@ -58,8 +58,8 @@ impl Macros {
             if matches!(pair.key.as_str(), "PORT" | "PID" | "MODEL_ID") {
                 return fail("has a reserved name", "choose another");
             }
-            let Tree::Scalar(value) = &pair.value.tree else {
-                return fail("is no text, number or truth", "write one value");
+            let YamlTree::Scalar(value) = &pair.value.tree else {
+                return fail("is not a string, number or boolean", "write one value");
             };
             let entry = Macro::new(&pair.key, value);
             // A cycle over several macros cannot expand: each is substituted once, last declared first.
@@ -94,11 +94,11 @@ impl Macros {
                     break;
                 }
                 *text = replaced(text, slug, value).ok_or_else(|| {
-                    let (why, remedy) = ("makes a text longer than 64 KiB", "shorten what it stands for");
+                    let (why, remedy) = ("expands to more than 64 KiB", "shorten its value");
                     let name = name.clone();
                     ConfigError::new(
-                        Origin::file(file, line),
-                        Problem::ExpandMacro { name, why, remedy },
+                        FlagOrigin::file(file, line),
+                        ConfigProblem::ExpandMacro { name, why, remedy },
                     )
                 })?;
             }
@@ -117,8 +117,8 @@ pub(super) fn expand_environment(
         let fail = |name: &str, why, remedy| {
             let name = format!("env.{}", quoted(name));
             Err(ConfigError::new(
-                Origin::file(file, line),
-                Problem::ExpandMacro { name, why, remedy },
+                FlagOrigin::file(file, line),
+                ConfigProblem::ExpandMacro { name, why, remedy },
             ))
         };
         let mut done = String::new();

@@ -1,16 +1,16 @@
-//! One model entry of llama-swap's YAML.
+//! Reader of one model entry of llama-swap's YAML.
 
 use std::time::Duration;
 
-use plimsoll_flags::{Origin, quoted};
+use plimsoll_flags::{FlagOrigin, quoted};
 
 use super::macros::{Macros, left_over};
-use super::tree::{Node, Pair, Tree};
-use super::{Defaults, Reader};
+use super::tree::{Node, Pair, YamlTree};
+use super::{Defaults, LlamaSwapReader};
 use crate::command;
 use crate::engine_flags::engine_flags;
-use crate::failure::{ConfigError, Problem};
-use crate::roster::{Entry, Launch, PORT};
+use crate::failure::{ConfigError, ConfigProblem};
+use crate::roster::{ConfiguredModel, Launch, PORT};
 
 const READ: [&str; 13] = [
     "macros",
@@ -29,36 +29,36 @@ const READ: [&str; 13] = [
 ];
 
 const WITHOUT_EFFECT: [(&str, &str); 8] = [
-    ("name", "the list of models shows its key"),
-    ("description", "the list of models does not show it"),
-    ("metadata", "the list of models does not show it"),
-    ("capabilities", "they are asked of the model itself"),
-    ("timeouts", "streams are passed through as long as they last"),
+    ("name", "the model list shows the model's key instead"),
+    ("description", "the model list does not show it"),
+    ("metadata", "the model list does not show it"),
+    ("capabilities", "they are read from the model itself"),
+    ("timeouts", "streams have no time limit"),
     ("compat", "remove it"),
     (
         "sendLoadingState",
-        "loading is told in the status, not in answers",
+        "loading progress appears in the status, not in answers",
     ),
-    ("healthCheckTimeout", "llama-swap takes the global one too"),
+    ("healthCheckTimeout", "llama-swap, too, uses the global value"),
 ];
 
 /// Drops comment lines from commands before any macro could stand in one.
 pub(super) fn strip_comments(pair: &mut Pair) {
-    let Tree::Map(models) = &mut pair.value.tree else {
+    let YamlTree::Map(models) = &mut pair.value.tree else {
         return;
     };
     if pair.key != "models" {
         return;
     }
     for model in models {
-        let Tree::Map(fields) = &mut model.value.tree else {
+        let YamlTree::Map(fields) = &mut model.value.tree else {
             continue;
         };
         for field in fields
             .iter_mut()
             .filter(|field| matches!(field.key.as_str(), "cmd" | "cmdStop"))
         {
-            if let Tree::Scalar(text) = &mut field.value.tree {
+            if let YamlTree::Scalar(text) = &mut field.value.tree {
                 // A comment may contain `${unknown}`, which would be an error after this.
                 *text = command::without_comments(text);
             }
@@ -66,13 +66,13 @@ pub(super) fn strip_comments(pair: &mut Pair) {
     }
 }
 
-impl Reader<'_> {
+impl LlamaSwapReader<'_> {
     pub(super) fn model(
         &mut self,
         pair: &Pair,
         macros: &Macros,
         defaults: &Defaults,
-    ) -> Result<Entry, ConfigError> {
+    ) -> Result<ConfiguredModel, ConfigError> {
         let own = Macros::read(self.file, pair.value.get("macros"))?;
         let macros = macros.of_model(&pair.key, own);
         let fields = self
@@ -80,13 +80,13 @@ impl Reader<'_> {
             .iter()
             .filter(|field| field.key != "macros");
         let mut node = Node {
-            tree: Tree::Map(fields.cloned().collect()),
+            tree: YamlTree::Map(fields.cloned().collect()),
             line: pair.line,
         };
         macros.expand(self.file, &mut node)?;
         // After expansion: a macro may stand for a whole value, never for a key.
-        self.warn_of_unread_in_model(&node);
-        let mut entry = Entry::new(pair.key.clone(), Origin::file(self.file, pair.line));
+        self.warn_of_unread(&node, &READ, &WITHOUT_EFFECT);
+        let mut entry = ConfiguredModel::new(pair.key.clone(), FlagOrigin::file(self.file, pair.line));
         entry.launch = self.launch(&node, &pair.key)?;
         let aliases = self.texts(&node, "aliases")?.into_iter().map(|(alias, _)| alias);
         entry.aliases = aliases.filter(|alias| *alias != pair.key).collect();
@@ -115,14 +115,14 @@ impl Reader<'_> {
         let Some(argv) = self.command(node, "cmd", &["PORT"])? else {
             let model = quoted(model);
             return Err(ConfigError::new(
-                Origin::file(self.file, node.line),
-                Problem::FindCommand { model },
+                FlagOrigin::file(self.file, node.line),
+                ConfigProblem::FindCommand { model },
             ));
         };
         // `${PID}` is known only once the child runs, so it stays.
         let stop = self.command(node, "cmdStop", &["PORT", "PID"])?;
         // The line of `cmd` itself, so that warnings about flags point at them.
-        let at = Origin::file(self.file, node.get("cmd").map_or(node.line, |cmd| cmd.line));
+        let at = FlagOrigin::file(self.file, node.get("cmd").map_or(node.line, |cmd| cmd.line));
         Ok(Launch::Command {
             options: engine_flags(&argv, &at, &mut self.roster.warnings),
             proxy: self.proxy(node, &argv)?,
@@ -144,7 +144,7 @@ impl Reader<'_> {
         let split = command::split(text);
         split
             .map(Some)
-            .map_err(|problem| ConfigError::new(Origin::file(self.file, line), problem))
+            .map_err(|problem| ConfigError::new(FlagOrigin::file(self.file, line), problem))
     }
 
     /// A text in which no macro may be left.
@@ -160,12 +160,12 @@ impl Reader<'_> {
         let Some(name) = left_over(text, known) else {
             return Ok(());
         };
-        let problem = Problem::ExpandMacro {
+        let problem = ConfigProblem::ExpandMacro {
             name: name.to_owned(),
             why: "is not known",
             remedy: "declare it under `macros`, before those that use it",
         };
-        Err(ConfigError::new(Origin::file(self.file, line), problem))
+        Err(ConfigError::new(FlagOrigin::file(self.file, line), problem))
     }
 
     fn proxy(&self, node: &Node, argv: &[String]) -> Result<String, ConfigError> {
@@ -175,7 +175,7 @@ impl Reader<'_> {
                 return Ok(format!("http://127.0.0.1:{PORT}"));
             }
             let (why, remedy) = (
-                "`cmd` takes no `${PORT}` and there is no `proxy`",
+                "`cmd` does not use `${PORT}`, and `proxy` is not set",
                 "add one of them",
             );
             return Err(self.fault(node.line, why, remedy));
@@ -193,7 +193,7 @@ impl Reader<'_> {
         if !proxy.starts_with("http://") {
             return Err(self.fault(
                 line,
-                "`proxy` is no `http://` address",
+                "`proxy` is not an `http://` address",
                 "write `http://127.0.0.1:PORT`",
             ));
         }
@@ -209,7 +209,7 @@ impl Reader<'_> {
     }
 
     /// Filters rewrite requests, which we do not; the names they add are names all the same.
-    fn filters(&mut self, node: &Node, entry: &mut Entry) -> Result<(), ConfigError> {
+    fn filters(&mut self, node: &Node, entry: &mut ConfiguredModel) -> Result<(), ConfigError> {
         let Some(filters) = node.get("filters") else {
             return Ok(());
         };
@@ -225,7 +225,7 @@ impl Reader<'_> {
                 entry.aliases.extend(new);
             }
             let text = format!(
-                "`filters.{}` has no effect: requests pass unchanged",
+                "`filters.{}` has no effect: requests are forwarded unchanged",
                 quoted(&pair.key)
             );
             self.warn(
@@ -235,22 +235,6 @@ impl Reader<'_> {
             );
         }
         Ok(())
-    }
-
-    fn warn_of_unread_in_model(&mut self, node: &Node) {
-        for pair in node.pairs().unwrap_or_default() {
-            if READ.contains(&pair.key.as_str()) {
-                continue;
-            }
-            match WITHOUT_EFFECT.iter().find(|(key, _)| *key == pair.key) {
-                Some((key, why)) => self.warn(pair.line, format!("`{key}` has no effect"), why),
-                None => self.warn(
-                    pair.line,
-                    format!("unknown key `{}`", quoted(&pair.key)),
-                    "remove it",
-                ),
-            }
-        }
     }
 }
 

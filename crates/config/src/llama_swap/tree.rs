@@ -1,29 +1,29 @@
-//! A YAML document as a tree in which every value knows its line, and every scalar is text.
+//! YAML document as a tree in which every value has its line number and every scalar is text.
 //!
-//! llama-swap puts macros into any value before it looks at types (`macro: 300`, `ttl: ${macro}`), so types
-//! come last here too. Sizes are bounded twice: by serde-saphyr's budget (nodes, depth, aliases), and by the
-//! length of a scalar, because an alias may repeat a long one many times.
+//! llama-swap replaces macros in any value before it interprets types (`macro: 300`, `ttl: ${macro}`), so
+//! types are interpreted last here too. Sizes are bounded by serde-saphyr's budget (nodes, depth, aliases)
+//! and by the length of each scalar, because an alias may repeat a long one many times.
 
 use std::fmt;
 use std::sync::Arc;
 
-use plimsoll_flags::{Origin, quoted};
+use plimsoll_flags::{FlagOrigin, quoted};
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_saphyr::Spanned;
 
-use crate::failure::{ConfigError, Problem};
+use crate::failure::{ConfigError, ConfigProblem};
 
 /// The longest scalar; a command of llama-server with every flag is a tenth of it.
 const LONGEST: usize = 16 << 10;
 
 #[derive(Clone, Debug)]
 pub(super) struct Node {
-    pub(super) tree: Tree,
+    pub(super) tree: YamlTree,
     pub(super) line: u32,
 }
 
 #[derive(Clone, Debug)]
-pub(super) enum Tree {
+pub(super) enum YamlTree {
     Null,
     Scalar(String),
     List(Vec<Node>),
@@ -45,11 +45,11 @@ impl Node {
             alias_limits: serde_saphyr::alias_limits! { max_total_replayed_events: 20_000 },
             with_snippet: false,
         };
-        let parsed: Result<Option<Spanned<Tree>>, _> = serde_saphyr::from_str_with_options(text, options);
+        let parsed: Result<Option<Spanned<YamlTree>>, _> = serde_saphyr::from_str_with_options(text, options);
         match parsed {
             Ok(Some(root)) => Ok(root.into()),
             Ok(None) => Ok(Self {
-                tree: Tree::Null,
+                tree: YamlTree::Null,
                 line: 0,
             }),
             Err(error) => {
@@ -58,8 +58,8 @@ impl Node {
                 let message = error.without_snippet().to_string();
                 let first = message.lines().next().unwrap_or_default();
                 Err(ConfigError::new(
-                    Origin::file(file, line),
-                    Problem::ParseYaml(quoted(first)),
+                    FlagOrigin::file(file, line),
+                    ConfigProblem::Parse(quoted(first)),
                 ))
             }
         }
@@ -68,16 +68,16 @@ impl Node {
     /// The pairs of a map; none of an empty value.
     pub(super) fn pairs(&self) -> Option<&[Pair]> {
         match &self.tree {
-            Tree::Map(pairs) => Some(pairs),
-            Tree::Null => Some(&[]),
-            Tree::Scalar(_) | Tree::List(_) => None,
+            YamlTree::Map(pairs) => Some(pairs),
+            YamlTree::Null => Some(&[]),
+            YamlTree::Scalar(_) | YamlTree::List(_) => None,
         }
     }
 
     pub(super) fn get(&self, key: &str) -> Option<&Node> {
         let pair = self.pairs()?.iter().find(|pair| pair.key == key)?;
         // `key:` without a value counts as absent, as Go's zero values do in llama-swap.
-        (!matches!(pair.value.tree, Tree::Null)).then_some(&pair.value)
+        (!matches!(pair.value.tree, YamlTree::Null)).then_some(&pair.value)
     }
 
     /// Every scalar in it.
@@ -86,10 +86,10 @@ impl Node {
         each: &mut impl FnMut(&mut String, u32) -> Result<(), ConfigError>,
     ) -> Result<(), ConfigError> {
         match &mut self.tree {
-            Tree::Null => Ok(()),
-            Tree::Scalar(text) => each(text, self.line),
-            Tree::List(items) => items.iter_mut().try_for_each(|item| item.scalars(each)),
-            Tree::Map(pairs) => pairs.iter_mut().try_for_each(|pair| pair.value.scalars(each)),
+            YamlTree::Null => Ok(()),
+            YamlTree::Scalar(text) => each(text, self.line),
+            YamlTree::List(items) => items.iter_mut().try_for_each(|item| item.scalars(each)),
+            YamlTree::Map(pairs) => pairs.iter_mut().try_for_each(|pair| pair.value.scalars(each)),
         }
     }
 }
@@ -98,8 +98,8 @@ fn number(line: u64) -> u32 {
     u32::try_from(line).unwrap_or(u32::MAX)
 }
 
-impl From<Spanned<Tree>> for Node {
-    fn from(spanned: Spanned<Tree>) -> Self {
+impl From<Spanned<YamlTree>> for Node {
+    fn from(spanned: Spanned<YamlTree>) -> Self {
         Self {
             // The place of an anchor's text, not of its alias: that is where a fault can be fixed.
             line: number(spanned.referenced.line()),
@@ -108,85 +108,85 @@ impl From<Spanned<Tree>> for Node {
     }
 }
 
-impl<'de> Deserialize<'de> for Tree {
+impl<'de> Deserialize<'de> for YamlTree {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(Reader)
+        deserializer.deserialize_any(YamlReader)
     }
 }
 
-struct Reader;
+struct YamlReader;
 
-impl<'de> Visitor<'de> for Reader {
-    type Value = Tree;
+impl<'de> Visitor<'de> for YamlReader {
+    type Value = YamlTree;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a value")
     }
 
-    fn visit_unit<E: Error>(self) -> Result<Tree, E> {
-        Ok(Tree::Null)
+    fn visit_unit<E: Error>(self) -> Result<YamlTree, E> {
+        Ok(YamlTree::Null)
     }
 
-    fn visit_none<E: Error>(self) -> Result<Tree, E> {
-        Ok(Tree::Null)
+    fn visit_none<E: Error>(self) -> Result<YamlTree, E> {
+        Ok(YamlTree::Null)
     }
 
-    fn visit_bool<E: Error>(self, value: bool) -> Result<Tree, E> {
-        Ok(Tree::Scalar(value.to_string()))
+    fn visit_bool<E: Error>(self, value: bool) -> Result<YamlTree, E> {
+        Ok(YamlTree::Scalar(value.to_string()))
     }
 
-    fn visit_i64<E: Error>(self, value: i64) -> Result<Tree, E> {
-        Ok(Tree::Scalar(value.to_string()))
+    fn visit_i64<E: Error>(self, value: i64) -> Result<YamlTree, E> {
+        Ok(YamlTree::Scalar(value.to_string()))
     }
 
-    fn visit_u64<E: Error>(self, value: u64) -> Result<Tree, E> {
-        Ok(Tree::Scalar(value.to_string()))
+    fn visit_u64<E: Error>(self, value: u64) -> Result<YamlTree, E> {
+        Ok(YamlTree::Scalar(value.to_string()))
     }
 
-    fn visit_f64<E: Error>(self, value: f64) -> Result<Tree, E> {
-        Ok(Tree::Scalar(value.to_string()))
+    fn visit_f64<E: Error>(self, value: f64) -> Result<YamlTree, E> {
+        Ok(YamlTree::Scalar(value.to_string()))
     }
 
-    fn visit_str<E: Error>(self, value: &str) -> Result<Tree, E> {
+    fn visit_str<E: Error>(self, value: &str) -> Result<YamlTree, E> {
         // Checked while reading: an alias repeats the text without costing a node of the budget.
         if value.len() > LONGEST {
-            return Err(E::custom("a text is longer than 16 KiB; shorten it"));
+            return Err(E::custom("a string is longer than 16 KiB; shorten it"));
         }
-        Ok(Tree::Scalar(value.to_owned()))
+        Ok(YamlTree::Scalar(value.to_owned()))
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Tree, A::Error> {
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<YamlTree, A::Error> {
         let mut list = Vec::new();
-        while let Some(item) = items.next_element::<Option<Spanned<Tree>>>()? {
+        while let Some(item) = items.next_element::<Option<Spanned<YamlTree>>>()? {
             list.push(item.map_or(
                 Node {
-                    tree: Tree::Null,
+                    tree: YamlTree::Null,
                     line: 0,
                 },
                 Node::from,
             ));
         }
-        Ok(Tree::List(list))
+        Ok(YamlTree::List(list))
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Tree, A::Error> {
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<YamlTree, A::Error> {
         let mut pairs = Vec::new();
         // Pairs keep the order of the file: macros are expanded in it, models are listed in it.
         while let Some(key) = entries.next_key::<Spanned<String>>()? {
-            let value = entries.next_value::<Option<Spanned<Tree>>>()?;
+            let value = entries.next_value::<Option<Spanned<YamlTree>>>()?;
             let line = number(key.referenced.line());
             pairs.push(Pair {
                 key: key.value,
                 line,
                 value: value.map_or(
                     Node {
-                        tree: Tree::Null,
+                        tree: YamlTree::Null,
                         line,
                     },
                     Node::from,
                 ),
             });
         }
-        Ok(Tree::Map(pairs))
+        Ok(YamlTree::Map(pairs))
     }
 }

@@ -1,14 +1,16 @@
-//! Preset sections as entries: keys become flags, reserved keys are dropped, names are made canonical.
+//! Conversion of the sections of a llama-server preset file to model entries.
+//!
+//! Keys become flags, keys that llama-server reserves are dropped, and names are made canonical.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use plimsoll_flags::table::{Found, Known, Takes};
-use plimsoll_flags::{Options, Origin, Setting, Value, Warning, quoted, table, truth};
+use plimsoll_flags::table::{FlagArity, FoundFlag, KnownFlag};
+use plimsoll_flags::{FlagOrigin, FlagValue, Options, Setting, Warning, quoted, table, truth};
 
-use super::grammar::{Line, Section};
-use super::{ConfigError, Effect, Entry, Launch, Problem};
+use super::grammar::{PresetLine, Section};
+use super::{ConfigError, ConfigProblem, ConfiguredModel, FlagClass, Launch};
 use crate::engine_flags::judge;
 
 /// The settings of a section, ordered as llama.cpp orders them: by the first spelling of the flag.
@@ -21,13 +23,13 @@ pub(super) fn options(
     warnings: &mut Vec<Warning>,
 ) -> Result<Options, ConfigError> {
     // std::map again: keys are applied in the order of their letters.
-    let mut by_key: BTreeMap<&str, &Line> = BTreeMap::new();
+    let mut by_key: BTreeMap<&str, &PresetLine> = BTreeMap::new();
     for line in section.settings.iter().filter(|line| line.key != "version") {
         if let Some(before) = by_key.insert(&line.key, line) {
             warnings.push(lost(file, before, line));
         }
     }
-    let mut by_flag: BTreeMap<&str, (&Line, Setting)> = BTreeMap::new();
+    let mut by_flag: BTreeMap<&str, (&PresetLine, Setting)> = BTreeMap::new();
     for line in by_key.into_values() {
         let Some(setting) = setting(file, section, line, warnings)? else {
             continue;
@@ -40,39 +42,45 @@ pub(super) fn options(
     Ok(by_flag.into_values().map(|(_, setting)| setting).collect())
 }
 
-fn lost(file: &Arc<str>, lost: &Line, wins: &Line) -> Warning {
-    let text = format!("`{}` loses to `{}` on line {}", lost.key, wins.key, wins.line);
-    Warning::new(Origin::file(file, lost.line), text).hint("keep one of them")
+fn lost(file: &Arc<str>, lost: &PresetLine, wins: &PresetLine) -> Warning {
+    let text = format!(
+        "`{}` is overridden by `{}` on line {}",
+        lost.key, wins.key, wins.line
+    );
+    Warning::new(FlagOrigin::file(file, lost.line), text).hint("keep one of them")
 }
 
 fn setting(
     file: &Arc<str>,
     section: &Section,
-    line: &Line,
+    line: &PresetLine,
     warnings: &mut Vec<Warning>,
 ) -> Result<Option<Setting>, ConfigError> {
-    let origin = Origin::file(file, line.line);
+    let origin = FlagOrigin::file(file, line.line);
     let Some(found) = table::by_key(&line.key) else {
         let nearest =
             // Keys have no dashes, so both forms are tried for a suggestion.
             table::nearest(&format!("--{}", line.key)).or_else(|| table::nearest(&format!("-{}", line.key)));
-        let problem = Problem::FindKey {
+        let problem = ConfigProblem::FindKey {
             key: quoted(&line.key),
             place: format!("[{}]", quoted(&section.name)),
             nearest: nearest.map(|name| name.trim_start_matches('-').to_owned()),
         };
         return Err(ConfigError::new(origin, problem));
     };
-    if found.flag.known == Known::Ik {
+    if found.flag.known == KnownFlag::Ik {
         let text = format!(
-            "`{}` is known to ik_llama.cpp only; llama-server refuses it",
+            "`{}` exists only in ik_llama.cpp; llama-server rejects it",
             line.key
         );
         warnings.push(Warning::new(origin.clone(), text));
     }
     // The router's keys have no effect in a section, but a blank one shows that a template went wrong.
     if found.flag.name() == "--api-key" && line.value.trim().is_empty() {
-        return Err(ConfigError::new(origin, Problem::BlankKey { key: "api-key" }));
+        return Err(ConfigError::new(
+            origin,
+            ConfigProblem::BlankKey { key: "api-key" },
+        ));
     }
     // `unset_reserved_args` removes these before it starts a child.
     if let Some(warning) = dropped(&origin, found, line) {
@@ -82,12 +90,14 @@ fn setting(
     warnings.extend(inverted(&origin, found, line));
     let value = match found.flag.takes {
         // `key = off` leaves a bare flag out; there is no spelling that turns it off.
-        Takes::Nothing if truth(&line.value) == Some(false) => return Ok(None),
-        Takes::Nothing => Value::Bare,
-        Takes::Switch => Value::Switch(switched(found, &line.value)),
-        Takes::Value | Takes::OptionalValue | Takes::Number => Value::Text(line.value.clone()),
-        Takes::TwoValues => {
-            let problem = Problem::PassTwoValues {
+        FlagArity::Nothing if truth(&line.value) == Some(false) => return Ok(None),
+        FlagArity::Nothing => FlagValue::Bare,
+        FlagArity::Switch => FlagValue::Switch(switched(found, &line.value)),
+        FlagArity::Value | FlagArity::OptionalValue | FlagArity::Number => {
+            FlagValue::Text(line.value.clone())
+        }
+        FlagArity::TwoValues => {
+            let problem = ConfigProblem::PassTwoValues {
                 key: line.key.clone(),
             };
             return Err(ConfigError::new(origin, problem));
@@ -102,7 +112,7 @@ fn setting(
 
 /// `parse_bool_arg`, then `to_args`: a negative key is turned round by a true value only, and then whatever
 /// is not false is on.
-fn switched(found: Found, value: &str) -> bool {
+fn switched(found: FoundFlag, value: &str) -> bool {
     match found.negative {
         true => truth(value) != Some(true),
         false => truth(value) != Some(false),
@@ -110,7 +120,7 @@ fn switched(found: Found, value: &str) -> bool {
 }
 
 /// Settings that llama-server's router takes out before it starts a child.
-fn dropped(origin: &Origin, found: Found, line: &Line) -> Option<Warning> {
+fn dropped(origin: &FlagOrigin, found: FoundFlag, line: &PresetLine) -> Option<Warning> {
     let say = |text: String, hint: &'static str| Some(Warning::new(origin.clone(), text).hint(hint));
     match found.flag.name() {
         "--alias" | "--api-key-file" => None,
@@ -119,20 +129,20 @@ fn dropped(origin: &Origin, found: Found, line: &Line) -> Option<Warning> {
             "models are admitted by memory, not by count",
         ),
         "dedup-cache-models" => say(format!("`{}` has no effect here", line.key), "remove it"),
-        _ if found.flag.effect == Effect::Router => say(
+        _ if found.flag.effect == FlagClass::Router => say(
             format!(
-                "`{}` has no effect in a section: it belongs to the router",
+                "`{}` has no effect in a section: it is a setting of the router",
                 line.key
             ),
-            "give it to `plimsoll serve`",
+            "pass it to `plimsoll serve`",
         ),
         _ => None,
     }
 }
 
-/// Values that end up as the opposite of what they say.
-fn inverted(origin: &Origin, found: Found, line: &Line) -> Option<Warning> {
-    let on_or_off = matches!(found.flag.takes, Takes::Nothing | Takes::Switch);
+/// Warning for values that have the opposite effect of what they say.
+fn inverted(origin: &FlagOrigin, found: FoundFlag, line: &PresetLine) -> Option<Warning> {
+    let on_or_off = matches!(found.flag.takes, FlagArity::Nothing | FlagArity::Switch);
     let variable =
         found.spelling.trim_start_matches('-') != line.key && line.key.starts_with("LLAMA_ARG_NO_");
     // Words such as `yes` are not truthy in llama.cpp, and negative variables invert silently.
@@ -140,10 +150,12 @@ fn inverted(origin: &Origin, found: Found, line: &Line) -> Option<Warning> {
     if !on_or_off || !odd {
         return None;
     }
-    let on = found.flag.takes == Takes::Nothing || switched(found, &line.value);
-    let name = found
-        .flag
-        .spelling(&if on { Value::Bare } else { Value::Switch(false) })?;
+    let on = found.flag.takes == FlagArity::Nothing || switched(found, &line.value);
+    let name = found.flag.spelling(&if on {
+        FlagValue::Bare
+    } else {
+        FlagValue::Switch(false)
+    })?;
     let says = matches!(
         line.value.to_ascii_lowercase().as_str(),
         "yes" | "y" | "on" | "true" | "1" | ""
@@ -162,13 +174,13 @@ pub(super) fn entry(
     section: &Section,
     mut options: Options,
     warnings: &mut Vec<Warning>,
-) -> Result<Entry, ConfigError> {
-    let origin = Origin::file(file, section.line);
+) -> Result<ConfiguredModel, ConfigError> {
+    let origin = FlagOrigin::file(file, section.line);
     add_model(section, &mut options, &origin, warnings)?;
     // The order in which llama-server's router passes them, so that `-ot` patterns match alike.
     options.sort();
     warnings.extend(options.remarks());
-    let mut entry = Entry::new(section.name.clone(), origin);
+    let mut entry = ConfiguredModel::new(section.name.clone(), origin);
     entry.aliases = list(options.text("--alias"));
     // llama-server puts the section's own name among the aliases.
     entry.aliases.retain(|alias| *alias != section.name);
@@ -179,7 +191,7 @@ pub(super) fn entry(
     entry.stop_timeout = seconds(&options, "stop-timeout", 0, warnings);
     entry.ttl = seconds(&options, "--sleep-idle-seconds", -1, warnings).filter(|idle| !idle.is_zero());
     options.retain(|Setting { flag, .. }| {
-        flag.known != Known::Preset && !matches!(flag.name(), "--alias" | "--sleep-idle-seconds")
+        flag.known != KnownFlag::Preset && !matches!(flag.name(), "--alias" | "--sleep-idle-seconds")
     });
     judge(&options, warnings);
     entry.launch = Launch::LlamaServer {
@@ -194,15 +206,15 @@ pub(super) fn entry(
 fn add_model(
     section: &Section,
     options: &mut Options,
-    origin: &Origin,
+    origin: &FlagOrigin,
     warnings: &mut Vec<Warning>,
 ) -> Result<(), ConfigError> {
     let is_source = |setting: &Setting| {
         let source = matches!(
             setting.flag.effect,
-            Effect::Model | Effect::Remote | Effect::Bundle
+            FlagClass::Model | FlagClass::Remote | FlagClass::Bundle
         );
-        source && setting.value != Value::Text(String::new())
+        source && setting.value != FlagValue::Text(String::new())
     };
     if options.settings().iter().any(is_source) {
         return Ok(());
@@ -210,7 +222,7 @@ fn add_model(
     // `user/repository`, as llama-server names what it has downloaded.
     let repository = section.name.matches('/').count() == 1 && !section.name.contains(char::is_whitespace);
     let Some(found) = table::by_key("hf-repo").filter(|_| repository) else {
-        let problem = Problem::FindModel {
+        let problem = ConfigProblem::FindModel {
             model: quoted(&section.name),
             remedy: "add `model = /path/to/model.gguf` or `hf-repo = user/repository`",
         };
@@ -220,7 +232,7 @@ fn add_model(
     warnings.push(Warning::new(origin.clone(), text).hint("write it in the section"));
     options.push(Setting {
         flag: found.flag,
-        value: Value::Text(section.name.clone()),
+        value: FlagValue::Text(section.name.clone()),
         origin: origin.clone(),
     });
     Ok(())
@@ -245,7 +257,7 @@ fn list(text: Option<&str>) -> Vec<String> {
 /// does.
 fn seconds(options: &Options, name: &str, least: i64, warnings: &mut Vec<Warning>) -> Option<Duration> {
     let setting = options.get(name)?;
-    let Value::Text(text) = &setting.value else {
+    let FlagValue::Text(text) = &setting.value else {
         return None;
     };
     let number = text.trim_start();
@@ -258,7 +270,10 @@ fn seconds(options: &Options, name: &str, least: i64, warnings: &mut Vec<Warning
         // `std::stoi` throws beyond an int, and llama-server then keeps its default.
         Ok(count @ 0..=0x7fff_ffff) => Some(Duration::from_secs(count.unsigned_abs())),
         _ => {
-            let text = format!("`{}` is no number of seconds; the default stands", quoted(text));
+            let text = format!(
+                "`{}` is not a number of seconds; the default is used",
+                quoted(text)
+            );
             warnings.push(Warning::new(setting.origin.clone(), text));
             None
         }

@@ -1,28 +1,36 @@
-//! Our own settings in a preset: `;plimsoll: key = value`, a comment to llama-server.
+//! Plimsoll's own settings in a preset file: `;plimsoll: key = value`, a comment for llama-server.
 //!
-//! Those of the server stand before the first section or in `[*]`; those of a model in its section, or in
-//! `[*]` for all.
+//! Settings of the server are written before the first section or in `[*]`; settings of a model in its
+//! section, or in `[*]` for all models.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use plimsoll_flags::table::distance_within;
-use plimsoll_flags::{Origin, quoted, truth};
+use plimsoll_flags::{FlagOrigin, quoted, truth};
 
-use super::grammar::Line;
-use super::{ConfigError, Entry, Launch, Problem};
+use serde::de::DeserializeOwned;
+
+use super::grammar::PresetLine;
+use super::{ConfigError, ConfigProblem, ConfiguredModel, Launch};
 use crate::before_load::ReclaimBeforeLoad;
 use crate::depth::TooLarge;
 use crate::duration;
-use crate::guard::GuardWish;
+use crate::duration::Length;
+use crate::guard::{GuardSettings, Size};
+use crate::parse::word;
 use crate::roster::ServeSettings;
 
-const OF_SERVER: [&str; 6] = [
+const OF_SERVER: [&str; 9] = [
     "listen",
     "patience",
     "wait",
     "engine",
     "api-key-file",
     "reclaim-before-load",
+    "engine-ports",
+    "engine-user",
+    "pass-env",
 ];
 const OF_MODEL: [&str; 13] = [
     "memory",
@@ -40,22 +48,16 @@ const OF_MODEL: [&str; 13] = [
     "depth-admission",
 ];
 
-/// Takes what is the server's; returns the rest, which holds for models.
+/// Applies the settings of the server; returns the rest, which belong to models.
 pub(super) fn of_server<'a>(
     file: &Arc<str>,
-    lines: &'a [Line],
+    lines: &'a [PresetLine],
     serve: &mut ServeSettings,
-) -> Result<Vec<&'a Line>, ConfigError> {
+) -> Result<Vec<&'a PresetLine>, ConfigError> {
     let mut rest = Vec::new();
     for line in lines {
         match line.key.as_str() {
-            "listen" => {
-                let listen = line
-                    .value
-                    .parse()
-                    .map_err(|_| bad(file, line, "an address such as 127.0.0.1:8080"))?;
-                serve.listen = Some(listen);
-            }
+            "listen" => serve.listen = Some(read(file, line, "an address such as 127.0.0.1:8080")?),
             "patience" => serve.patience = Some(length(file, line)?),
             "wait" => serve.wait = Some(length(file, line)?),
             "engine" => serve.engine = Some(words(file, line)?),
@@ -64,10 +66,11 @@ pub(super) fn of_server<'a>(
             }
             "api-key-file" => serve.api_key_files.push(line.value.clone()),
             "reclaim-before-load" => {
-                let choice = ReclaimBeforeLoad::read(&line.value);
-                let choice = choice.ok_or_else(|| bad(file, line, ReclaimBeforeLoad::EXPECTED))?;
-                serve.reclaim_before_load = Some(choice);
+                serve.reclaim_before_load = Some(read(file, line, ReclaimBeforeLoad::EXPECTED)?);
             }
+            "engine-ports" => serve.engine_ports = switch(file, line)?,
+            "engine-user" => serve.engine_user = Some(line.value.clone()),
+            "pass-env" => serve.pass_env.extend(words(file, line)?),
             _ => rest.push(line),
         }
     }
@@ -75,15 +78,13 @@ pub(super) fn of_server<'a>(
 }
 
 /// Sets one key of a model.
-pub(super) fn apply(file: &Arc<str>, line: &Line, entry: &mut Entry) -> Result<(), ConfigError> {
+pub(super) fn apply(
+    file: &Arc<str>,
+    line: &PresetLine,
+    entry: &mut ConfiguredModel,
+) -> Result<(), ConfigError> {
     match line.key.as_str() {
-        "memory" => {
-            let memory = line
-                .value
-                .parse()
-                .map_err(|_| bad(file, line, "a size such as 24GiB or 24576MiB"))?;
-            entry.memory = Some(memory);
-        }
+        "memory" => entry.memory = Some(read::<Size>(file, line, "a size such as 24GiB or 24576MiB")?.into()),
         "cards" => {
             let cards = line
                 .value
@@ -116,57 +117,64 @@ pub(super) fn apply(file: &Arc<str>, line: &Line, entry: &mut Entry) -> Result<(
             }
         }
         "guard" => {
-            let wish = GuardWish::read(&line.value).ok_or_else(|| bad(file, line, GuardWish::EXPECTED))?;
+            let wish =
+                GuardSettings::read(&line.value).ok_or_else(|| bad(file, line, GuardSettings::EXPECTED))?;
             // Line by line, so that `[*]` gives defaults.
             entry.guard = wish.or(&entry.guard);
         }
-        "too-large" => {
-            let choice = TooLarge::read(&line.value);
-            entry.too_large = choice.ok_or_else(|| bad(file, line, TooLarge::EXPECTED))?;
-        }
+        "too-large" => entry.too_large = read(file, line, TooLarge::EXPECTED)?,
         "depth-admission" => entry.depth_admission = switch(file, line)?,
         _ => return Err(unknown(file, line)),
     }
     Ok(())
 }
 
-fn bad(file: &Arc<str>, line: &Line, expected: &'static str) -> ConfigError {
-    let problem = Problem::ReadValue {
+fn bad(file: &Arc<str>, line: &PresetLine, expected: &'static str) -> ConfigError {
+    let problem = ConfigProblem::ReadValue {
         key: line.key.clone(),
         value: quoted(&line.value),
         expected,
     };
-    ConfigError::new(Origin::file(file, line.line), problem)
+    ConfigError::new(FlagOrigin::file(file, line.line), problem)
 }
 
-fn unknown(file: &Arc<str>, line: &Line) -> ConfigError {
+fn unknown(file: &Arc<str>, line: &PresetLine) -> ConfigError {
     // Both lists, since the misspelt key may belong to either place.
     let known = OF_MODEL.into_iter().chain(OF_SERVER);
     let near = known.filter_map(|name| Some((distance_within(&line.key, name, name.len() / 2)?, name)));
     let problem = if OF_SERVER.contains(&line.key.as_str()) {
-        Problem::ReadLine {
-            why: "this setting of ours is the server's, not a model's",
-            remedy: "put it before the first section or into [*]",
+        ConfigProblem::ReadLine {
+            why: "this Plimsoll setting applies to the server, not to a model",
+            remedy: "move it before the first section or into [*]",
         }
     } else {
-        Problem::FindKey {
+        ConfigProblem::FindKey {
             key: quoted(&line.key),
             place: "`;plimsoll:`".to_owned(),
             nearest: near.min().map(|(_, name)| name.to_owned()),
         }
     };
-    ConfigError::new(Origin::file(file, line.line), problem)
+    ConfigError::new(FlagOrigin::file(file, line.line), problem)
 }
 
-fn length(file: &Arc<str>, line: &Line) -> Result<std::time::Duration, ConfigError> {
-    duration::parse(&line.value).ok_or_else(|| bad(file, line, duration::EXPECTED))
+fn length(file: &Arc<str>, line: &PresetLine) -> Result<Duration, ConfigError> {
+    read::<Length>(file, line, duration::EXPECTED).map(Into::into)
 }
 
-fn switch(file: &Arc<str>, line: &Line) -> Result<bool, ConfigError> {
+/// Reads a value by the type that the TOML format has for it.
+fn read<T: DeserializeOwned>(
+    file: &Arc<str>,
+    line: &PresetLine,
+    expected: &'static str,
+) -> Result<T, ConfigError> {
+    word(&line.value).ok_or_else(|| bad(file, line, expected))
+}
+
+fn switch(file: &Arc<str>, line: &PresetLine) -> Result<bool, ConfigError> {
     truth(&line.value).ok_or_else(|| bad(file, line, "on or off"))
 }
 
-fn words(file: &Arc<str>, line: &Line) -> Result<Vec<String>, ConfigError> {
+fn words(file: &Arc<str>, line: &PresetLine) -> Result<Vec<String>, ConfigError> {
     let words: Vec<String> = line.value.split_whitespace().map(str::to_owned).collect();
     if words.is_empty() {
         return Err(bad(

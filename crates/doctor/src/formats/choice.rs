@@ -1,9 +1,9 @@
-//! Selected cards: a variable, an option, an argument or a call, as a report quotes them.
+//! GPU selection in a report: an environment variable, an option, an argument or a call.
 //!
-//! A variable such as `CUDA_VISIBLE_DEVICES` names cards of the machine and renumbers them; every other
-//! choice counts among the visible cards.
+//! A variable such as `CUDA_VISIBLE_DEVICES` selects cards of the machine and renumbers them. All other forms
+//! number the visible cards.
 
-use crate::facts::{CardChoice, Facts, Quote, Source};
+use crate::facts::{CardChoice, Facts, LineSource, Quote};
 use crate::line::shortened;
 
 /// Variables that hide cards and renumber the rest: CUDA, HIP, ROCr, ggml-vulkan, Level Zero, NVIDIA's
@@ -48,7 +48,7 @@ const PICKING: [&str; 22] = [
 const LONGEST: usize = 1000;
 const MOST_CARDS: usize = 16;
 
-pub(super) fn read(facts: &mut Facts, source: Source, text: &str) {
+pub(super) fn read(facts: &mut Facts, source: LineSource, text: &str) {
     let hiding = HIDING.iter().map(|name| (name, true));
     let names: Vec<(&&str, bool)> = hiding.chain(PICKING.iter().map(|name| (name, false))).collect();
     for (line, row) in (1..).zip(text.lines()).filter(|(_, row)| row.len() <= LONGEST) {

@@ -1,13 +1,13 @@
-//! Figures of a caching allocator without its sentence: `15.9 GiB reserved, 9.2 GiB allocated`,
-//! `Reserved but unallocated: 402 MiB`.
+//! Memory figures of a caching allocator outside its usual error message, such as `15.9 GiB reserved, 9.2 GiB
+//! allocated` or `Reserved but unallocated: 402 MiB`.
 //!
-//! DECISION: a figure belongs to the nearest of a dozen labels. Such figures only fill in for PyTorch's own
-//! sentence, and only where a reserved size is among them: no other kind of program tells reserved from
-//! allocated memory.
+//! DECISION: a figure belongs to the nearest of a dozen labels. These figures are used only if PyTorch's own
+//! message is missing and a reserved size is among them, because only such allocators distinguish reserved
+//! from allocated memory.
 
 use plimsoll_base::Bytes;
 
-use crate::facts::{Facts, Quote, Source, TorchRefusal};
+use crate::facts::{Facts, LineSource, Quote, TorchRefusal};
 use crate::line::shortened;
 use crate::sizes::all;
 
@@ -59,7 +59,7 @@ struct AllocatorFigures {
     quote: Option<Quote>,
 }
 
-pub(super) fn read(facts: &mut Facts, source: Source, text: &str) {
+pub(super) fn read(facts: &mut Facts, source: LineSource, text: &str) {
     let mut figures = AllocatorFigures::default();
     for (line, row) in (1..).zip(text.lines()).filter(|(_, row)| row.len() <= LONGEST) {
         let lower = row.to_ascii_lowercase();
@@ -176,7 +176,7 @@ mod tests {
 
     fn torch(text: &str) -> Option<TorchRefusal> {
         let mut facts = Facts::default();
-        read(&mut facts, Source::Log, text);
+        read(&mut facts, LineSource::Log, text);
         facts.torch().clone()
     }
 

@@ -1,12 +1,13 @@
-//! Lines of llama.cpp and of programs built on ggml: refused buffers, placed buffers, progress of the load.
+//! Log lines of llama.cpp and other programs built on ggml: refused buffers, allocated buffers, progress of
+//! the load.
 //!
-//! ggml reports a refusal in up to three lines: the device refuses (`allocating N MiB on device D`), the
-//! allocator names the buffer, and the caller names its purpose. The first line opens a refusal, the lines
-//! that follow it closely give it its purpose.
+//! ggml reports a refused allocation in up to three lines: the device reports the refusal (`allocating N MiB
+//! on device D`), the allocator names the buffer, and the caller names its purpose. The first line creates a
+//! refusal; the lines shortly after it add the purpose.
 
 use plimsoll_base::Bytes;
 
-use crate::facts::{Facts, FailedAllocation, LoadStage, MemoryPlace, Purpose, Quote, Source};
+use crate::facts::{Facts, FailedAllocation, LineSource, LoadStage, MemoryPlace, Purpose, Quote};
 use crate::pattern::Pattern;
 use crate::sizes::{after, all, count_after};
 
@@ -150,7 +151,7 @@ fn refused(
 
 /// A description may repeat the log in other words; the log counts.
 fn is_retold(facts: &Facts, quote: &Quote) -> bool {
-    let described = quote.source == Source::Context;
+    let described = quote.source == LineSource::Context;
     described && (!facts.refusals().is_empty() || facts.torch().is_some())
 }
 

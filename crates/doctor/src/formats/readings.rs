@@ -1,8 +1,8 @@
-//! Series of readings in a short report: one quantity again and again, one per line or in a row.
+//! Series of readings in a short report: the same quantity several times, one per line or in one line.
 
 use plimsoll_base::Bytes;
 
-use crate::facts::{Facts, Quote, Source};
+use crate::facts::{Facts, LineSource, Quote};
 use crate::line::shortened;
 use crate::sizes::{all, behind, count};
 
@@ -33,7 +33,7 @@ const ROUNDS: [&str; 18] = [
     "turn ",
 ];
 
-pub(super) fn read(facts: &mut Facts, source: Source, text: &str) {
+pub(super) fn read(facts: &mut Facts, source: LineSource, text: &str) {
     let numbered: Vec<Bytes> = text.lines().filter_map(numbered).collect();
     // Lists outweigh rows: a list may have a row in its explanation.
     facts.add_series(if numbered.len() >= FEWEST {
@@ -96,7 +96,7 @@ fn in_a_row(line: &str) -> Vec<Bytes> {
     }
 }
 
-/// The last number of each step; the unit often stands at the end only.
+/// The last number of each step; often only the last one has a unit.
 fn steps(row: &str) -> Vec<Bytes> {
     let unit = if row.contains("gb") || row.contains("gib") {
         "GiB"
@@ -112,7 +112,7 @@ fn steps(row: &str) -> Vec<Bytes> {
 }
 
 /// A growth of a MiB or more per round: `+7.96 MiB/req`, `grows by 2 MiB per image`.
-fn growth(source: Source, text: &str) -> Option<Quote> {
+fn growth(source: LineSource, text: &str) -> Option<Quote> {
     const MARKS: [&str; 6] = ["+", "grow", "leak", "increas", "climb", "rise"];
     let per_round = |behind: &str| {
         let behind = behind.trim_start_matches([' ', '*', '`']);
@@ -139,7 +139,7 @@ mod tests {
 
     fn series(text: &str) -> usize {
         let mut facts = Facts::default();
-        read(&mut facts, Source::Context, text);
+        read(&mut facts, LineSource::Context, text);
         facts.series().len()
     }
 

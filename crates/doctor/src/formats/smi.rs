@@ -1,9 +1,9 @@
-//! Tables of nvidia-smi and rocm-smi, and the sizes of cards that programs print.
+//! Reader of nvidia-smi and rocm-smi tables, and of card sizes that programs print.
 
 use plimsoll_base::Bytes;
 
 use super::names;
-use crate::facts::{CardHolder, CardUsage, Facts, Quote, Source};
+use crate::facts::{CardHolder, CardUsage, Facts, LineSource, Quote};
 use crate::line::shortened;
 use crate::pattern::Pattern;
 use crate::sizes::{after, all};
@@ -108,7 +108,7 @@ fn holder(facts: &mut Facts, text: &str, quote: &Quote) {
 }
 
 /// Rows of a process and its memory without a frame: `3794364 5144MiB`, or rocm-smi's `--showpids`.
-pub(super) fn read_processes(facts: &mut Facts, source: Source, text: &str) {
+pub(super) fn read_processes(facts: &mut Facts, source: LineSource, text: &str) {
     for (line, row) in (1..).zip(text.lines()) {
         let mut words = row.trim_start_matches(['#', '|', ' ']).split_whitespace();
         let pid = words

@@ -1,9 +1,10 @@
-//! The rows of all phrase tables, parsed once.
+//! Parsed phrase tables. Each row is a phrase that programs print, the kind of line that it marks, and its
+//! evidence.
 
 use std::sync::LazyLock;
 
 use crate::pattern::Pattern;
-use crate::sign::Sign;
+use crate::sign::CauseSign;
 
 /// One file per program. Later files never outweigh earlier ones: the order of the patterns decides.
 const TABLES: [&str; 10] = [
@@ -22,9 +23,9 @@ const TABLES: [&str; 10] = [
 /// Meaning of a line for the scheduler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LineSign {
-    /// The line reports a refusal that its program survives, whatever else the line says.
+    /// The line reports a refusal that its program survives, regardless of other phrases in it.
     Harmless,
-    Fatal(Sign),
+    Fatal(CauseSign),
 }
 
 /// A phrase in lower case, its pattern and its conditions.
@@ -84,7 +85,7 @@ fn sign(flag: &str) -> Option<LineSign> {
     if flag == "no_sign" {
         return Some(LineSign::Harmless);
     }
-    Sign::named(flag).map(LineSign::Fatal)
+    CauseSign::named(flag).map(LineSign::Fatal)
 }
 
 #[cfg(test)]
@@ -135,7 +136,7 @@ mod tests {
         let flags = ["no_sign", "word_start", "word_end"];
         let unknown = TABLES.iter().flat_map(|table| written(table)).filter(|line| {
             let cells: Vec<&str> = line.split('\t').collect();
-            let known = |flag: &str| flags.contains(&flag) || Sign::named(flag).is_some();
+            let known = |flag: &str| flags.contains(&flag) || CauseSign::named(flag).is_some();
             cells.len() > 4 || cells.get(3).is_some_and(|cell| !cell.split(',').all(known))
         });
         assert_eq!(unknown.collect::<Vec<_>>(), Vec::<&str>::new());

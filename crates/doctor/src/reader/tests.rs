@@ -1,12 +1,12 @@
-//! Damaged text for each reader of lines: none may panic, and the facts stay bounded.
+//! Tests of each line reader with damaged text: none may panic, and the facts stay bounded.
 //!
-//! A reader is called with patterns that have nothing to do with the text, as no search would call it. A few
+//! Each reader is called with patterns that do not match the text, which the search would never do. A few
 //! thousand texts run here; `PLIMSOLL_FUZZ=1000000 cargo test --release -p plimsoll-doctor --lib
 //! reader::tests -- --nocapture` tries a million on each.
 
 use std::time::Instant;
 
-use crate::facts::{Facts, Quote, Source};
+use crate::facts::{Facts, LineSource, Quote};
 use crate::formats::{hits, read_line, read_report, rows, rows_in};
 use crate::line::{LONGEST_QUOTE, around, shortened};
 use crate::{read_last_lines, sizes};
@@ -160,9 +160,9 @@ fn line(facts: &mut Facts, text: &str, at: usize) {
 
 fn report(facts: &mut Facts, text: &str, at: usize) {
     let source = if at.is_multiple_of(2) {
-        Source::Log
+        LineSource::Log
     } else {
-        Source::Context
+        LineSource::Context
     };
     read_report(facts, source, text.as_bytes());
 }
@@ -170,9 +170,9 @@ fn report(facts: &mut Facts, text: &str, at: usize) {
 fn quote(text: &str, at: usize) -> Quote {
     Quote {
         source: if at.is_multiple_of(5) {
-            Source::Context
+            LineSource::Context
         } else {
-            Source::Log
+            LineSource::Log
         },
         line: u64::try_from(at % 40).unwrap_or_default(),
         text: shortened(text).to_owned(),

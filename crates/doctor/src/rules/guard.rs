@@ -1,4 +1,5 @@
-//! Rules for a refusal on guard's page: sizes by the driver at the moment of the refusal.
+//! Rules for a refused allocation recorded by guard, the preloaded library, with the driver's sizes at that
+//! moment.
 
 use plimsoll_base::Bytes;
 use plimsoll_wire::page::Refusal;
@@ -6,8 +7,8 @@ use plimsoll_wire::page::Refusal;
 use super::EvidenceWeight::{Decisive, Strong};
 use super::RuleFinding;
 use crate::cause::Cause;
-use crate::facts::{Facts, Quote, Source};
-use crate::refused::Refused;
+use crate::facts::{Facts, LineSource, Quote};
+use crate::refused::RefusedAllocation;
 
 const PAGE: &str = "guard's page: sizes at the moment of the refusal";
 
@@ -17,10 +18,10 @@ rules! {
     guard_room: PAGE;
 }
 
-fn quote(refused: &Refused) -> [Quote; 1] {
+fn quote(refused: &RefusedAllocation) -> [Quote; 1] {
     let text = refused.reason().text;
     [Quote {
-        source: Source::Guard,
+        source: LineSource::Guard,
         line: 1,
         text,
     }]

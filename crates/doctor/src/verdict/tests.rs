@@ -1,4 +1,5 @@
-//! Verdicts on dead engines.
+//! Tests of the verdict on dead engines: exit status, last log lines and the record of guard (the preloaded
+//! library).
 
 use std::time::Duration;
 
@@ -7,9 +8,9 @@ use plimsoll_wire::page::Refusal;
 
 use super::*;
 
-fn verdict(exit: Exit, kernel_oom_kill: bool, lines: &[&str]) -> Verdict {
+fn verdict(exit: Exit, kernel_oom_kill: bool, lines: &[&str]) -> EngineVerdict {
     let last_lines: Vec<String> = lines.iter().map(|line| (*line).to_owned()).collect();
-    judge(&Death {
+    judge(&EngineDeath {
         model: "alpha",
         exit,
         asked: false,
@@ -21,8 +22,8 @@ fn verdict(exit: Exit, kernel_oom_kill: bool, lines: &[&str]) -> Verdict {
     })
 }
 
-fn refused(why: Refusal, ago: u64) -> Refused {
-    Refused {
+fn refused(why: Refusal, ago: u64) -> RefusedAllocation {
+    RefusedAllocation {
         why,
         card: "H200".to_owned(),
         asked: Bytes::mib(512),
@@ -36,8 +37,8 @@ fn refused(why: Refusal, ago: u64) -> Refused {
     }
 }
 
-fn refused_verdict(lines: &[String], refused: &Refused) -> End {
-    let death = Death {
+fn refused_verdict(lines: &[String], refused: &RefusedAllocation) -> End {
+    let death = EngineDeath {
         model: "alpha",
         exit: Exit::Signal(6),
         asked: false,
@@ -162,7 +163,7 @@ fn who_is_struck_down_did_not_die_of_an_old_complaint() {
     }
     assert_eq!(
         verdict(Exit::Signal(6), false, &complaint).sign,
-        Some(Sign::CardMemory)
+        Some(CauseSign::CardMemory)
     );
 }
 
@@ -190,7 +191,7 @@ fn who_holds_more_than_a_load_wants_is_its_cause_and_growth_is_not_spoken_of() {
         "llama_model_load: error loading model: unable to allocate CUDA0 buffer",
     ]
     .map(str::to_owned);
-    let refused = Refused {
+    let refused = RefusedAllocation {
         asked: Bytes::mib(1007),
         allocated: Bytes::ZERO,
         budget: None,

@@ -1,9 +1,10 @@
-//! Bytes that hurt: cut, mixed, endless, binary. Nothing may panic, and what is kept stays bounded.
+//! Tests of the diagnosis with damaged logs (cut, mixed, endless, binary): none may panic, and memory stays
+//! bounded.
 //!
 //! `PLIMSOLL_FUZZ=1000000 cargo test --release -p plimsoll-doctor --test diagnose hostile` runs a million
-//! mixtures; as a part of the tests a few thousand.
+//! mixtures; the ordinary tests run a few thousand.
 
-use plimsoll_doctor::{Facts, Reader, Source, diagnose};
+use plimsoll_doctor::{Facts, LineSource, LogReader, diagnose};
 
 use crate::logs::logs;
 
@@ -25,8 +26,8 @@ impl Chance {
 }
 
 fn read(log: &[u8]) -> Facts {
-    let mut reader = Reader::new();
-    reader.feed(Source::Log, log);
+    let mut reader = LogReader::new();
+    reader.feed(LineSource::Log, log);
     reader.finish()
 }
 
@@ -71,11 +72,11 @@ fn no_mixture_of_logs_can_hurt_however_it_is_cut() {
         let whole = diagnose(&read(&log));
         assert!((0.0..=0.99).contains(&whole.confidence));
         assert!(whole.evidence.len() <= 8 && whole.evidence.iter().all(|quote| quote.text.len() <= 1600));
-        let mut reader = Reader::new();
+        let mut reader = LogReader::new();
         let mut rest = log.as_slice();
         while !rest.is_empty() {
             let (piece, tail) = rest.split_at(1 + chance.below(rest.len()));
-            reader.feed(Source::Log, piece);
+            reader.feed(LineSource::Log, piece);
             rest = tail;
         }
         let pieces = diagnose(&reader.finish());
@@ -85,12 +86,12 @@ fn no_mixture_of_logs_can_hurt_however_it_is_cut() {
 
 #[test]
 fn an_endless_line_is_read_in_bounded_memory_and_what_is_in_it_is_found() {
-    let mut reader = Reader::new();
+    let mut reader = LogReader::new();
     for _ in 0..100 {
-        reader.feed(Source::Log, &vec![b'x'; 1 << 20]);
+        reader.feed(LineSource::Log, &vec![b'x'; 1 << 20]);
     }
     reader.feed(
-        Source::Log,
+        LineSource::Log,
         b" CUDA error: out of memory\n  in function alloc\n  cuMemCreate(\n",
     );
     let diagnosis = diagnose(&reader.finish());
@@ -102,9 +103,9 @@ fn an_endless_line_is_read_in_bounded_memory_and_what_is_in_it_is_found() {
 fn a_phrase_on_the_border_of_two_pieces_is_found() {
     let log = b"ggml: cudaMalloc failed: out of memory, failed to allocate compute pp buffers\n";
     for cut in 1..log.len() {
-        let mut reader = Reader::new();
-        reader.feed(Source::Log, &log[..cut]);
-        reader.feed(Source::Log, &log[cut..]);
+        let mut reader = LogReader::new();
+        reader.feed(LineSource::Log, &log[..cut]);
+        reader.feed(LineSource::Log, &log[cut..]);
         assert_eq!(
             diagnose(&reader.finish()).cause.code(),
             "compute_buffer_too_large",
@@ -116,10 +117,10 @@ fn a_phrase_on_the_border_of_two_pieces_is_found() {
 #[test]
 fn a_log_that_repeats_itself_leaves_no_more_than_a_short_one() {
     let line = b"allocating 1.00 MiB on device 0: cudaMalloc failed: out of memory\n";
-    let mut reader = Reader::new();
-    reader.feed(Source::Log, &line.repeat(100_000));
+    let mut reader = LogReader::new();
+    reader.feed(LineSource::Log, &line.repeat(100_000));
     reader.feed(
-        Source::Log,
+        LineSource::Log,
         b"CUDA error: out of memory\n  current device: 0, in function alloc at x\n  cuMemCreate(&handle)\n",
     );
     let diagnosis = diagnose(&reader.finish());

@@ -1,9 +1,9 @@
-//! `data/logs`: one small log of each kind, named after what it must be read as.
+//! Tests of the logs in `data/logs`: one small log of each kind, named after its expected diagnosis.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use plimsoll_doctor::{Cause, Diagnosis, Reader, Source, SubCause, diagnose};
+use plimsoll_doctor::{Cause, Diagnosis, LineSource, LogReader, SubCause, diagnose};
 
 pub(crate) fn logs() -> Vec<(String, Vec<u8>)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../data/logs");
@@ -21,8 +21,8 @@ pub(crate) fn logs() -> Vec<(String, Vec<u8>)> {
 }
 
 fn read(log: &[u8]) -> Diagnosis {
-    let mut reader = Reader::new();
-    reader.feed(Source::Log, log);
+    let mut reader = LogReader::new();
+    reader.feed(LineSource::Log, log);
     diagnose(&reader.finish())
 }
 

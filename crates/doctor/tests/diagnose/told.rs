@@ -1,12 +1,13 @@
-//! What people write, and what tables of processes show, in words of ours: the idea counts, not the phrase.
+//! Tests of problem reports in people's words and of process tables. The wording is invented; the meaning
+//! must be recognised.
 
 use plimsoll_doctor::Cause::*;
-use plimsoll_doctor::{Cause, Diagnosis, Reader, Source, diagnose};
+use plimsoll_doctor::{Cause, Diagnosis, LineSource, LogReader, diagnose};
 
 fn judged(log: &str, context: &str) -> Diagnosis {
-    let mut reader = Reader::new();
-    reader.feed(Source::Log, log.as_bytes());
-    reader.feed(Source::Context, context.as_bytes());
+    let mut reader = LogReader::new();
+    reader.feed(LineSource::Log, log.as_bytes());
+    reader.feed(LineSource::Context, context.as_bytes());
     diagnose(&reader.finish())
 }
 
@@ -128,9 +129,9 @@ fn what_is_no_size_and_what_other_monitors_kill_is_not_the_card_s() {
 
 #[test]
 fn a_guess_is_called_a_guess() {
-    let mut reader = Reader::new();
+    let mut reader = LogReader::new();
     reader.feed(
-        Source::Log,
+        LineSource::Log,
         b"CUDA error: out of memory\nwe run out of memory with a long context and a large batch size",
     );
     let diagnosis = diagnose(&reader.finish());

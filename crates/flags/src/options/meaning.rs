@@ -1,25 +1,35 @@
-//! Model parameters from the settings of a command line: each row's setter, in the order given.
+//! Conversion of a command line's settings to model parameters ([`ModelParams`]), in the order given.
 
 use super::{Options, Setting};
 use crate::failure::{FlagError, quoted};
-use crate::given::{Given, leading_integer};
-use crate::program::Program;
-use crate::table::{Known, Takes};
-use crate::value::Value;
+use crate::given::{GivenFlag, leading_integer};
+use crate::program::ProgramKind;
+use crate::table::{FlagArity, KnownFlag};
+use crate::value::FlagValue;
 use crate::warning::Warning;
-use crate::wish::Wish;
+use crate::wish::ModelParams;
 
 impl Options {
     /// The parameters that the settings give `program`, its defaults filled in.
-    pub fn wish(&self, program: Program) -> Result<Wish, FlagError> {
-        let mut wish = Wish::of(program);
-        for Setting { flag, value, origin } in self.settings() {
-            // Flags without a setter do not change memory; they are only passed on.
-            let Some(setter) = flag.setter else { continue };
-            let flag = flag.name();
-            setter(&mut wish, &Given { flag, value, origin })?;
-        }
+    pub fn wish(&self, program: ProgramKind) -> Result<ModelParams, FlagError> {
+        let mut wish = ModelParams::of(program);
+        self.set(&mut wish)?;
         Ok(wish)
+    }
+
+    fn set(&self, wish: &mut ModelParams) -> Result<(), FlagError> {
+        for Setting { flag, value, origin } in self.settings() {
+            if let Some(flags) = flag.stands_for {
+                let words: Vec<String> = flags.split_whitespace().map(str::to_owned).collect();
+                Self::from_argv(&words)?.set(wish)?;
+            }
+            // Flags without a setter do not change memory; they are only passed on.
+            if let Some(setter) = flag.setter {
+                let flag = flag.name();
+                setter(wish, &GivenFlag { flag, value, origin })?;
+            }
+        }
+        Ok(())
     }
 
     /// Flags whose value llama-server parses differently than written.
@@ -32,11 +42,11 @@ fn remark(setting: &Setting) -> Option<Warning> {
     let Setting { flag, value, origin } = setting;
     let name = flag.name();
     // Such a flag makes today's llama-server exit with an error.
-    if let Known::Before(instead) = flag.known {
+    if let KnownFlag::Before(instead) = flag.known {
         return Some(Warning::new(origin.clone(), format!("{name} is gone from llama-server")).hint(instead));
     }
-    let Value::Text(text) = value else { return None };
-    let (number, rest) = (flag.takes == Takes::Number).then(|| leading_integer(text))??;
+    let FlagValue::Text(text) = value else { return None };
+    let (number, rest) = (flag.takes == FlagArity::Number).then(|| leading_integer(text))??;
     // `std::stoi` stops at the first character that is no digit, so `8k` is 8 and not 8192.
     (!rest.trim().is_empty()).then(|| {
         let what = format!("llama-server reads `{}` after {name} as {number}", quoted(text));
@@ -49,7 +59,7 @@ mod tests {
     use plimsoll_model::{Pooling, types};
 
     use super::*;
-    use crate::table::Effect;
+    use crate::table::FlagClass;
     use crate::{BufferOverride, FlashAttention, GpuLayers, Parallel, SplitMode};
 
     fn options(line: &str) -> Options {
@@ -57,21 +67,24 @@ mod tests {
         Options::from_argv(&argv).unwrap()
     }
 
-    fn wish(line: &str) -> Wish {
-        options(line).wish(Program::LlamaServer).unwrap()
+    fn wish(line: &str) -> ModelParams {
+        options(line).wish(ProgramKind::LlamaServer).unwrap()
     }
 
     fn refusal(line: &str) -> String {
         let argv: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
-        let wish = Options::from_argv(&argv).and_then(|options| options.wish(Program::LlamaServer));
+        let wish = Options::from_argv(&argv).and_then(|options| options.wish(ProgramKind::LlamaServer));
         wish.unwrap_err().to_string()
     }
 
     #[test]
     fn nothing_given_is_the_default_of_the_program() {
-        assert_eq!(wish(""), Wish::of(Program::LlamaServer));
-        assert_eq!(Wish::of(Program::LlamaServer).parallel, Parallel::Auto);
-        assert_eq!(Wish::of(Program::LlamaCli).parallel, Parallel::Count(1));
+        assert_eq!(wish(""), ModelParams::of(ProgramKind::LlamaServer));
+        assert_eq!(ModelParams::of(ProgramKind::LlamaServer).parallel, Parallel::Auto);
+        assert_eq!(
+            ModelParams::of(ProgramKind::LlamaCli).parallel,
+            Parallel::Count(1)
+        );
     }
 
     #[test]
@@ -141,7 +154,7 @@ mod tests {
     #[test]
     fn numbers_are_read_as_stoi_reads_them_and_that_is_said() {
         let options = options("-c 8k -b 2048");
-        assert_eq!(options.wish(Program::LlamaServer).unwrap().context, 8);
+        assert_eq!(options.wish(ProgramKind::LlamaServer).unwrap().context, 8);
         let remarks: Vec<String> = options.remarks().iter().map(ToString::to_string).collect();
         assert_eq!(
             remarks,
@@ -189,7 +202,7 @@ mod tests {
         assert_eq!(oss.parallel, Parallel::Count(2));
         for flag in crate::table::FLAGS
             .iter()
-            .filter(|flag| flag.effect == Effect::Bundle)
+            .filter(|flag| flag.effect == FlagClass::Bundle)
         {
             assert!(wish(flag.name()).remote.is_some(), "{}", flag.name());
         }
@@ -257,7 +270,7 @@ mod tests {
         .unwrap();
         let both = options("-c 8192")
             .merged_over(&env)
-            .wish(Program::LlamaServer)
+            .wish(ProgramKind::LlamaServer)
             .unwrap();
         assert_eq!((both.context, both.micro_batch), (8192, 64));
         assert!(!both.mmap && !both.full_sliding_cache);
@@ -281,15 +294,15 @@ mod tests {
             "none",
             "draft-mtp",
         ];
-        for flag in crate::table::FLAGS {
+        for flag in crate::table::FLAGS.iter() {
             if flag.setter.is_none() {
                 continue;
             }
             let projector = "-mm p.gguf";
             let before = wish(projector);
             let lines = match flag.takes {
-                Takes::Nothing => vec![flag.name().to_owned()],
-                Takes::Switch => vec![flag.name().to_owned(), flag.negations[0].to_owned()],
+                FlagArity::Nothing => vec![flag.name().to_owned()],
+                FlagArity::Switch => vec![flag.name().to_owned(), flag.negations[0].to_owned()],
                 _ => values
                     .iter()
                     .map(|value| format!("{} {value}", flag.name()))
@@ -301,7 +314,7 @@ mod tests {
                     .map(str::to_owned)
                     .collect();
                 Options::from_argv(&argv)
-                    .and_then(|options| options.wish(Program::LlamaServer))
+                    .and_then(|options| options.wish(ProgramKind::LlamaServer))
                     .is_ok_and(|after| after != before)
             });
             assert!(changes, "{}", flag.name());

@@ -1,27 +1,27 @@
-//! Flags from a command line and from the environment, by llama.cpp's own rules
+//! Reader of llama-server flags from a command line or the environment, by llama.cpp's own rules
 //! (`common/arg.cpp: common_params_parse_ex @ b10605`).
 //!
-//! One thing is added: a `-fa` without a value, as builds before the value existed took it. Values are read
-//! later, when a [`Wish`](crate::Wish) is made of them: a command line is kept as it was typed.
+//! One form is added: `-fa` without a value, as older builds accepted it. Values are interpreted later, when
+//! a [`ModelParams`](crate::ModelParams) is built, so a command line is stored as it was typed.
 
 use std::collections::HashMap;
 
 use super::{Options, Setting};
 use crate::failure::{FlagError, FlagProblem, quoted};
-use crate::origin::Origin;
+use crate::origin::FlagOrigin;
 use crate::table;
-use crate::table::{FLAGS, Flag, Found, Takes};
-use crate::value::{Value, truth};
+use crate::table::{FLAGS, Flag, FlagArity, FoundFlag};
+use crate::value::{FlagValue, truth};
 
 impl Options {
     /// Reads a command line without its program; the first argument is argument 1.
     pub fn from_argv(argv: &[String]) -> Result<Self, FlagError> {
-        Self::from_argv_at(argv, |index| Origin::Argument(index + 1))
+        Self::from_argv_at(argv, |index| FlagOrigin::Argument(index + 1))
     }
 
-    /// Reads a command line whose arguments stand at the places that `origin` tells.
-    pub fn from_argv_at(argv: &[String], origin: impl Fn(usize) -> Origin) -> Result<Self, FlagError> {
-        Arguments {
+    /// Reads a command line; `origin` returns the place of each argument.
+    pub fn from_argv_at(argv: &[String], origin: impl Fn(usize) -> FlagOrigin) -> Result<Self, FlagError> {
+        ArgumentReader {
             argv,
             origin,
             next: 0,
@@ -29,11 +29,11 @@ impl Options {
         .collect()
     }
 
-    /// Reads what it knows of a command line and returns the rest as complaints: for programs that are like a
-    /// llama-server but not ours to judge.
-    pub fn known_in(argv: &[String], origin: impl Fn(usize) -> Origin) -> (Self, Vec<FlagError>) {
+    /// Reads the known flags of a command line and returns the others as errors, for programs that resemble a
+    /// llama-server.
+    pub fn known_in(argv: &[String], origin: impl Fn(usize) -> FlagOrigin) -> (Self, Vec<FlagError>) {
         let mut unknown = Vec::new();
-        let known = Arguments {
+        let known = ArgumentReader {
             argv,
             origin,
             next: 0,
@@ -51,16 +51,16 @@ impl Options {
     }
 }
 
-/// An iterator over the settings of a command line.
-struct Arguments<'a, F> {
+/// Iterator over the settings of a command line.
+struct ArgumentReader<'a, F> {
     argv: &'a [String],
     origin: F,
     next: usize,
 }
 
-impl<F: Fn(usize) -> Origin> Arguments<'_, F> {
+impl<F: Fn(usize) -> FlagOrigin> ArgumentReader<'_, F> {
     fn read(&mut self, argument: &str, at: usize) -> Result<Setting, FlagError> {
-        let Some(Found {
+        let Some(FoundFlag {
             flag,
             spelling,
             negative,
@@ -84,12 +84,14 @@ impl<F: Fn(usize) -> Origin> Arguments<'_, F> {
             });
         };
         let value = match flag.takes {
-            Takes::Nothing => Value::Bare,
-            Takes::Switch => Value::Switch(!negative),
+            FlagArity::Nothing => FlagValue::Bare,
+            FlagArity::Switch => FlagValue::Switch(!negative),
             // Older builds had `-fa` without a value, and many scripts still use it.
-            Takes::OptionalValue if self.at_a_flag() => Value::Bare,
-            Takes::Value | Takes::OptionalValue | Takes::Number => Value::Text(self.take(spelling, at)?),
-            Takes::TwoValues => Value::Pair(self.take(spelling, at)?, self.take(spelling, at)?),
+            FlagArity::OptionalValue if self.at_a_flag() => FlagValue::Bare,
+            FlagArity::Value | FlagArity::OptionalValue | FlagArity::Number => {
+                FlagValue::Text(self.take(spelling, at)?)
+            }
+            FlagArity::TwoValues => FlagValue::Pair(self.take(spelling, at)?, self.take(spelling, at)?),
         };
         Ok(Setting {
             flag,
@@ -114,7 +116,7 @@ impl<F: Fn(usize) -> Origin> Arguments<'_, F> {
     }
 }
 
-impl<F: Fn(usize) -> Origin> Iterator for Arguments<'_, F> {
+impl<F: Fn(usize) -> FlagOrigin> Iterator for ArgumentReader<'_, F> {
     type Item = Result<Setting, FlagError>;
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -137,13 +139,13 @@ fn variable(
         (None, Some(name)) => (name.to_owned(), variables.get(name)?.as_str()),
         (None, None) => return None,
     };
-    let origin = Origin::Environment(name.into());
+    let origin = FlagOrigin::Environment(name.into());
     let value = match (flag.takes, truth(text)) {
-        (Takes::Nothing, Some(true)) => Value::Bare,
+        (FlagArity::Nothing, Some(true)) => FlagValue::Bare,
         // A bare flag is set by a true variable only; there is no spelling for "not".
-        (Takes::Nothing, _) => return Some(Ok(None)),
-        (Takes::Switch, Some(on)) => Value::Switch(on),
-        (Takes::Switch, None) => {
+        (FlagArity::Nothing, _) => return Some(Ok(None)),
+        (FlagArity::Switch, Some(on)) => FlagValue::Switch(on),
+        (FlagArity::Switch, None) => {
             let problem = FlagProblem::ReadValue {
                 flag: flag.name(),
                 value: quoted(text),
@@ -151,9 +153,11 @@ fn variable(
             };
             return Some(Err(FlagError { origin, problem }));
         }
-        (Takes::Value | Takes::OptionalValue | Takes::Number, _) => Value::Text(text.to_owned()),
+        (FlagArity::Value | FlagArity::OptionalValue | FlagArity::Number, _) => {
+            FlagValue::Text(text.to_owned())
+        }
         // No variable carries two values in llama.cpp either.
-        (Takes::TwoValues, _) => return Some(Ok(None)),
+        (FlagArity::TwoValues, _) => return Some(Ok(None)),
     };
     Some(Ok(Some(Setting { flag, value, origin })))
 }
@@ -163,11 +167,14 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::table::Known;
+    use crate::table::KnownFlag;
 
     /// Any spelling of any flag, with values that look like values.
     fn flag_with_values() -> impl Strategy<Value = Vec<String>> {
-        let flags: Vec<&'static Flag> = FLAGS.iter().filter(|flag| flag.known != Known::Preset).collect();
+        let flags: Vec<&'static Flag> = FLAGS
+            .iter()
+            .filter(|flag| flag.known != KnownFlag::Preset)
+            .collect();
         (
             proptest::sample::select(flags),
             any::<proptest::sample::Index>(),
@@ -175,12 +182,12 @@ mod tests {
             "[0-9]{1,4}",
         )
             .prop_map(|(flag, spelling, first, second)| {
-                let spellings: Vec<&str> = flag.names.iter().chain(flag.negations).copied().collect();
+                let spellings: Vec<&str> = flag.names.iter().chain(&flag.negations).copied().collect();
                 let mut argv = vec![spelling.get(&spellings).to_string()];
                 match flag.takes {
-                    Takes::Nothing | Takes::Switch => {}
-                    Takes::Value | Takes::OptionalValue | Takes::Number => argv.push(first),
-                    Takes::TwoValues => argv.extend([first, second]),
+                    FlagArity::Nothing | FlagArity::Switch => {}
+                    FlagArity::Value | FlagArity::OptionalValue | FlagArity::Number => argv.push(first),
+                    FlagArity::TwoValues => argv.extend([first, second]),
                 }
                 argv
             })
@@ -213,7 +220,7 @@ mod tests {
 
         #[test]
         fn any_command_line_is_read_or_refused(argv in prop::collection::vec(".{0,12}", 0..8)) {
-            let (known, unknown) = Options::known_in(&argv, |index| Origin::Argument(index + 1));
+            let (known, unknown) = Options::known_in(&argv, |index| FlagOrigin::Argument(index + 1));
             prop_assert_eq!(Options::from_argv(&argv).is_err(), !unknown.is_empty());
             prop_assert!(known.settings().len() + unknown.len() <= argv.len());
         }
@@ -222,9 +229,9 @@ mod tests {
     #[test]
     fn the_known_part_of_a_strange_command_line_is_read() {
         let argv = ["--strange", "value", "-c", "5", "--no-fmoe"].map(str::to_owned);
-        let (known, unknown) = Options::known_in(&argv, |index| Origin::Argument(index + 1));
+        let (known, unknown) = Options::known_in(&argv, |index| FlagOrigin::Argument(index + 1));
         assert_eq!(known.to_argv(), ["--ctx-size", "5"]);
         assert_eq!(unknown.len(), 2);
-        assert_eq!(unknown[1].origin, Origin::Argument(5));
+        assert_eq!(unknown[1].origin, FlagOrigin::Argument(5));
     }
 }

@@ -1,14 +1,15 @@
-//! Memory of a served pool: the driver as a [`plimsoll_pool::Device`], within the budget.
+//! Memory source of a served pool: the CUDA driver as a [`plimsoll_pool::Device`], within the budget.
 //!
-//! DECISION: every byte is claimed of the budget before the driver is asked, and charged to the card as it is
-//! mapped. A refusal goes to the policy, which gives back what it holds idle; only when that does not help is
-//! the request made once more with the ladder behind it ([`Backing::insist`]). Calls are made in the pool's
-//! own context and in relaxed capture mode, so that none becomes part of a capture.
+//! DECISION: every byte is claimed from the budget before the driver is called, and charged to the card when
+//! it is mapped. If the claim or the driver refuses, the pool's policy first releases its idle memory. If
+//! that does not help, the request is repeated with the ladder, guard's sequence of remedies
+//! ([`Backing::insist`]). Calls are made in the pool's own context and in relaxed capture mode, so that none
+//! becomes part of a stream capture.
 
 use alloc::collections::BTreeMap;
 use core::sync::atomic::Ordering;
 
-use plimsoll_pool::{Address, Device, Event, OutOfMemory, Stream};
+use plimsoll_pool::{Address, DeviceEvent, OutOfMemory, PoolDevice, Stream};
 
 use super::fence::StreamFence;
 use crate::account::Substitute;
@@ -19,7 +20,7 @@ use crate::ladder;
 use crate::spill::vmm::{self, Location};
 use crate::state::captures;
 use crate::state::{self, CardIndex, ledger};
-use crate::trace::{self, TraceKind};
+use crate::trace::{TraceEvent, TraceKind};
 
 mod real {
     use super::DevicePointer;
@@ -31,7 +32,7 @@ mod real {
     }
 }
 
-/// The driver, as one pool uses it.
+/// Access to the driver for one pool.
 #[derive(Debug)]
 pub(super) struct Backing {
     card: CardIndex,
@@ -43,7 +44,7 @@ pub(super) struct Backing {
     pool: u8,
     /// True if a refusal climbs the ladder.
     insist: bool,
-    /// Sizes of what came from `cuMemAlloc`.
+    /// Sizes of allocations from `cuMemAlloc`.
     allocations: BTreeMap<Address, u64>,
     /// Sizes of the mappings.
     mappings: BTreeMap<Address, u64>,
@@ -143,12 +144,9 @@ impl Backing {
     }
 
     fn tell(&self, kind: TraceKind, size: u64) {
-        let event = trace::TraceEvent {
-            size,
-            pool: self.pool,
-            ..trace::TraceEvent::on(self.card)
-        };
-        trace::emit(kind, event);
+        let event = TraceEvent::on(self.card).of(0, size);
+        let pool = self.pool;
+        TraceEvent { pool, ..event }.emit(kind);
     }
 }
 
@@ -171,7 +169,7 @@ fn granule(device: driver::DeviceOrdinal) -> u64 {
     if works { granule } else { 0 }
 }
 
-impl Device for Backing {
+impl PoolDevice for Backing {
     fn granule(&self) -> u64 {
         if self.granule > 0 {
             self.granule
@@ -180,9 +178,9 @@ impl Device for Backing {
         }
     }
 
-    /// A region asks the budget alone: it maps a few MiB ahead, a driver without them refuses without harm,
-    /// and cuMemGetInfo would cost as much as the map that it saves. Where a refusal climbs the ladder,
-    /// nothing is mapped ahead.
+    /// Free bytes for a region, by the budget alone: a region maps a few MiB ahead, a driver without them
+    /// refuses harmlessly, and cuMemGetInfo would cost as much as the map that it saves. While refusals climb
+    /// the ladder, nothing is mapped ahead.
     fn available(&self) -> u64 {
         match (self.has_regions(), self.insist) {
             (true, true) => 0,
@@ -233,18 +231,18 @@ impl Device for Backing {
         let _ = self.within(|| vmm::free_addresses(at.0, size));
     }
 
-    fn record(&mut self, _: Stream) -> Event {
+    fn record(&mut self, _: Stream) -> DeviceEvent {
         let fence = self.within(|| StreamFence::record(self.context));
         self.next_fence += 1;
         self.fences.insert(self.next_fence, fence);
-        Event(self.next_fence)
+        DeviceEvent(self.next_fence)
     }
 
-    fn done(&mut self, event: Event) -> bool {
+    fn done(&mut self, event: DeviceEvent) -> bool {
         self.fences.get(&event.0).is_some_and(StreamFence::done)
     }
 
-    fn wait(&mut self, event: Event) {
+    fn wait(&mut self, event: DeviceEvent) {
         let over = self.synchronize();
         if let Some(fence) = self.fences.get_mut(&event.0).filter(|_| over) {
             fence.over();
@@ -252,11 +250,11 @@ impl Device for Backing {
     }
 
     /// Never called, since a pool has one stream; waiting is right for any streams.
-    fn order(&mut self, _: Stream, event: Event) {
+    fn order(&mut self, _: Stream, event: DeviceEvent) {
         self.wait(event);
     }
 
-    fn forget(&mut self, event: Event) {
+    fn forget(&mut self, event: DeviceEvent) {
         self.fences.remove(&event.0);
     }
 

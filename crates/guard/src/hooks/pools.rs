@@ -1,7 +1,7 @@
 //! Hooks of stream-ordered memory: `cuMemAllocAsync` and its pools.
 //!
-//! In a capture these calls make nodes of a graph, whose memory belongs to the graph; they are passed on.
-//! Bytes that a pool can give without growing are not claimed of the budget again.
+//! During a stream capture these calls create graph nodes, and the memory belongs to the graph, so they are
+//! passed on unchanged. Bytes that a pool can provide without growing are not claimed from the budget again.
 
 use core::ffi::{c_int, c_uint, c_void};
 use core::ptr::null_mut;
@@ -13,35 +13,20 @@ use crate::account::pools;
 use crate::driver::{self, CuResult, CuStream, DevicePointer, MemoryPool, SUCCESS};
 use crate::driver_guard::current_card;
 use crate::hooks::hooks;
-use crate::hooks::memory::{bytes, release};
+use crate::hooks::memory::bytes;
+use crate::spill::vmm::Location;
 use crate::state::{CardIndex, ledger};
 use crate::{ladder, spill};
 
 /// CU_STREAM_PER_THREAD.
 const THREAD_STREAM: usize = 2;
-/// `CUmemPoolProps`, as far as we look.
+/// First fields of `CUmemPoolProps`.
 #[repr(C)]
 #[derive(Debug)]
 pub(crate) struct PoolProperties {
     kind: c_int,
     handles: c_int,
     location: Location,
-}
-
-/// `CUmemLocation`.
-#[repr(C)]
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Location {
-    pub(crate) kind: c_int,
-    pub(crate) id: c_int,
-}
-
-impl Location {
-    /// The card, if it is one.
-    pub(crate) fn card(self) -> Option<CardIndex> {
-        const DEVICE: c_int = 1;
-        (self.kind == DEVICE).then(|| CardIndex::of(self.id)).flatten()
-    }
 }
 
 hooks! {
@@ -77,7 +62,8 @@ hooks! {
         if capturing(stream, per_thread) {
             return real(pointer, stream);
         }
-        let result = release(pointer, stream.addr(), || real(pointer, stream));
+        let gone = |block: DeviceBlock| block.gone(stream.addr());
+        let result = BLOCKS.free(pointer, || real(pointer, stream), gone);
         ladder::answer();
         result
     }
@@ -86,7 +72,7 @@ hooks! {
         (pool: *mut MemoryPool, properties: *const PoolProperties) calls real
     {
         let result = real(pool, properties);
-        if result == SUCCESS && let Some(index) = (*properties).location.card() {
+        if result == SUCCESS && let Some(index) = (*properties).location.index() {
             pools::meet(*pool, index);
         }
         result

@@ -1,7 +1,9 @@
-//! Report of a refused request: on the page for the daemon, in the trace, and on stderr.
+//! Report of a refused allocation: on the page (the shared-memory file for the daemon), in the trace, and on
+//! stderr.
 //!
-//! A program that is refused regularly (PyTorch asks, flushes and asks again) would fill its log, so after
-//! the first few only the powers of two are written to stderr.
+//! Some programs are refused regularly: PyTorch allocates, flushes its cache and allocates again. Their logs
+//! would fill up, so after the first eight refusals only the 16th, 32nd, 64th and so on are written to
+//! stderr.
 
 use core::sync::atomic::Ordering::Relaxed;
 
@@ -13,27 +15,19 @@ use crate::policy::siblings::Siblings;
 use crate::say::{ReportCount, say};
 use crate::state::{card, ledger, refusals};
 use crate::text::ByteSize;
-use crate::trace::{self, TraceEvent, TraceKind};
+use crate::trace::{TraceEvent, TraceKind};
 
 /// Records a refusal everywhere.
 pub(super) fn record(request: &RefusedRequest<'_>) {
     let free = driver_guard::memory_of(request.card.device()).map_or(0, |(free, _)| free);
     refusals::record(request.card, request.refusal, request.size, free);
-    let event = TraceEvent {
-        size: request.size,
-        detail: u8::try_from(code(request.refusal)).unwrap_or(0),
-        ..TraceEvent::on(request.card)
-    };
-    trace::emit(TraceKind::Oom, event);
+    let event = TraceEvent::on(request.card).of(0, request.size);
+    let detail = u8::try_from(request.refusal.code()).unwrap_or(0);
+    TraceEvent { detail, ..event }.emit(TraceKind::Oom);
     static TIMES: ReportCount = ReportCount::new();
     if let Some(times) = TIMES.again() {
         on_stderr(request, free, times);
     }
-}
-
-#[expect(clippy::as_conversions, reason = "the number that the page gives each reason")]
-const fn code(refusal: Refusal) -> u32 {
-    refusal as u32
 }
 
 fn on_stderr(request: &RefusedRequest<'_>, free: u64, times: u32) {
@@ -46,9 +40,9 @@ fn on_stderr(request: &RefusedRequest<'_>, free: u64, times: u32) {
         Siblings::of(ledger::others(request.card)),
     );
     let why = match request.refusal {
-        Refusal::Budget => "the budget does not have it",
-        Refusal::Driver => "the driver does not have it",
-        Refusal::Spill => "neither the card nor what may be spilled has it",
+        Refusal::Budget => "it exceeds the budget",
+        Refusal::Driver => "the driver refused it",
+        Refusal::Spill => "neither the card nor the spill limit has room for it",
         Refusal::Context => "the card is not in the plan",
     };
     if budget == UNLIMITED {

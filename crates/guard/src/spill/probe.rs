@@ -1,9 +1,9 @@
-//! Probe of a place for spilled bytes: tried out once per card, at its first spill.
+//! Probe of one kind of host memory for spilled bytes, run once per card at its first spill.
 //!
-//! A granule of the place is mapped behind a granule of the card; a memset, a kernel and a copy cross the
-//! border, and the bytes that come back are compared. If the crossing is refused, both halves are tried
-//! alone. Everything runs in a stream of its own that waits for no other, so that a busy program is not held
-//! up.
+//! A granule of host memory is mapped behind a granule of the card. A memset, a kernel and a copy cross the
+//! border between them, and the bytes are read back and compared. If crossing the border is refused, the two
+//! halves are tried separately. The probe uses its own stream, which waits for no other, so a busy program is
+//! not delayed.
 
 use alloc::vec;
 use core::ffi::{c_uint, c_void};
@@ -13,7 +13,7 @@ use super::make;
 use super::touch::TouchKernel;
 use super::vmm::{self, Location};
 use crate::driver::{CuResult, CuStream, DevicePointer, SUCCESS};
-use crate::policy::placement::Crossing;
+use crate::policy::placement::BorderCopies;
 use crate::state::ranges::SpillPlace;
 use crate::state::{CardIndex, ledger};
 
@@ -35,7 +35,7 @@ const NON_BLOCKING: c_uint = 1;
 /// Bytes touched on each side of the border.
 const TOUCHED: u64 = 4096;
 
-/// A stream of guard's own, and the kernel that runs in it, where the driver can compile one.
+/// Guard's own stream and, if the driver can compile it, the test kernel that runs in it.
 #[derive(Debug)]
 struct ProbeStream {
     stream: CuStream,
@@ -88,7 +88,7 @@ impl Drop for ProbeStream {
     }
 }
 
-/// Two granules of addresses, with the place's memory behind the card's.
+/// Test range: a granule of the card followed by a granule of host memory.
 #[derive(Debug)]
 struct BorderTrial {
     card: CardIndex,
@@ -120,19 +120,19 @@ impl BorderTrial {
         trial.tail.then_some(trial)
     }
 
-    fn result(&self) -> Option<Crossing> {
+    fn result(&self) -> Option<BorderCopies> {
         let stream = ProbeStream::new()?;
         let border = self.base + self.granule;
         if self.head && stream.reaches(border - TOUCHED, 2 * TOUCHED, 0x5a) {
-            return Some(Crossing::Whole);
+            return Some(BorderCopies::Whole);
         }
         // The driver refuses the crossing. Both halves alone tell whether it refuses the memory, too.
         let tail = stream.reaches(border, TOUCHED, 0xa5);
         let head = !self.head || stream.reaches(border - TOUCHED, TOUCHED, 0x3c);
         match (tail && head, self.head) {
             (false, _) => None,
-            (true, true) => Some(Crossing::Split),
-            (true, false) => Some(Crossing::Untried),
+            (true, true) => Some(BorderCopies::Split),
+            (true, false) => Some(BorderCopies::Untried),
         }
     }
 }
@@ -151,6 +151,6 @@ impl Drop for BorderTrial {
 }
 
 /// Tries whether copies cross from the card's memory into `place`; None if the place cannot be used at all.
-pub(crate) fn probe(card: CardIndex, place: SpillPlace) -> Option<Crossing> {
+pub(crate) fn probe(card: CardIndex, place: SpillPlace) -> Option<BorderCopies> {
     BorderTrial::new(card, place)?.result()
 }

@@ -1,4 +1,5 @@
-//! Results of the probes of each card's places, and when a probe runs.
+//! Results of testing, for each card, the kinds of host memory for spilled bytes; a missing result starts the
+//! test (see [`super::probe`]).
 
 use plimsoll_nostd::lock::Lock;
 use plimsoll_wire::page::CARDS;
@@ -6,7 +7,7 @@ use plimsoll_wire::page::CARDS;
 use super::probe;
 use crate::driver::{DeviceOrdinal, attribute, device_attribute};
 use crate::driver_guard;
-use crate::policy::placement::{CardFeatures, Crossing, ProbeResults};
+use crate::policy::placement::{BorderCopies, CardFeatures, ProbeResults};
 use crate::say::say;
 use crate::state::CardIndex;
 use crate::state::ranges::SpillPlace;
@@ -21,7 +22,7 @@ pub(super) fn get(index: CardIndex) -> ProbeResults {
     *of(index).hold()
 }
 
-/// The card's attributes by the driver's own word, not by what guard tells the program.
+/// The card's attributes from the real driver, not as guard reports them to the program.
 pub(super) fn features(device: DeviceOrdinal) -> CardFeatures {
     CardFeatures {
         vmm: device_attribute(device, attribute::VIRTUAL_MEMORY_MANAGEMENT, 0) != 0,
@@ -32,14 +33,14 @@ pub(super) fn features(device: DeviceOrdinal) -> CardFeatures {
 
 /// Behaviour of copies at the border to `place` on this card; None if the place cannot be used. Probes at the
 /// first call, and again if the first probe had no room for a device granule and its result matters now.
-pub(super) fn crossing(index: CardIndex, place: SpillPlace, matters: bool) -> Option<Crossing> {
+pub(super) fn crossing(index: CardIndex, place: SpillPlace, matters: bool) -> Option<BorderCopies> {
     let known = get(index).proven(place);
-    if let Some(crossing) = known.filter(|crossing| *crossing != Crossing::Untried || !matters) {
+    if let Some(crossing) = known.filter(|crossing| *crossing != BorderCopies::Untried || !matters) {
         return Some(crossing);
     }
     if driver_guard::device() != Some(index.device()) {
         // The probe needs a context on the card.
-        return Some(Crossing::Untried);
+        return Some(BorderCopies::Untried);
     }
     // Without the lock: a probe makes some twenty calls of the driver. Two threads may probe at once and find
     // the same.
@@ -56,7 +57,7 @@ pub(super) fn crossing(index: CardIndex, place: SpillPlace, matters: bool) -> Op
 pub(super) fn say(index: CardIndex, place: SpillPlace) {
     if of(index).hold().say_once() {
         say!(
-            "card {}: what does not fit goes to {}",
+            "card {}: allocations that do not fit go to {}",
             index.number(),
             place.name()
         );

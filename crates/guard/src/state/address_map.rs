@@ -1,17 +1,20 @@
-//! Concurrent map from addresses or handles to what is known of them.
+//! Concurrent map from addresses or handles to values.
 //!
-//! DECISION: sharded, so that threads seldom meet, and ordered within a shard, so that memory grows and
-//! shrinks with what is alive and nothing is ever rehashed at once. Locks are held for the look-up alone.
+//! DECISION: the map is sharded, so that threads rarely wait for each other, and ordered within a shard. So
+//! its memory grows and shrinks with the number of live entries, and there is no rehashing. Locks are held
+//! for the look-up only.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use plimsoll_nostd::lock::Lock;
 
+use crate::driver::{CuResult, SUCCESS};
+
 /// A power of two; 64 locks of 32 bytes are half a page.
 const SHARDS: usize = 64;
 
-/// A map from 64-bit keys, for values that are copied out.
+/// Map from 64-bit keys to values, which are returned as copies.
 #[derive(Debug)]
 pub(crate) struct AddressMap<T> {
     shards: [Lock<BTreeMap<u64, T>>; SHARDS],
@@ -37,6 +40,20 @@ impl<T: Copy> AddressMap<T> {
 
     pub(crate) fn remove(&self, key: u64) -> Option<T> {
         self.shard(key).hold().remove(&key)
+    }
+
+    /// Frees what is known by this key through `real`, and hands it to `gone` if that succeeds. It leaves the
+    /// map before the driver frees it, because afterwards another thread may get the same key. An unknown key
+    /// is passed on.
+    pub(crate) fn free(&self, key: u64, real: impl FnOnce() -> CuResult, gone: impl FnOnce(T)) -> CuResult {
+        let value = self.remove(key);
+        let result = real();
+        match value {
+            Some(value) if result == SUCCESS => gone(value),
+            Some(value) => self.insert(key, value),
+            None => {}
+        }
+        result
     }
 
     /// Removes the values for which `fits` is true, and hands each to `take` with no lock held.

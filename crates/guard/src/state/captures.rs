@@ -1,30 +1,30 @@
-//! Stream captures under way, and the graphs in which finished captures live on.
+//! Stream captures in progress, and the graphs that contain finished captures.
 //!
-//! DECISION: a capture gets a number, and the number lives as long as anything that was made of it: the
-//! graph, its clones, graphs that have it as a child, and what is instantiated from any of them. Pools pin
-//! what they handed out during a capture until its number is gone. Graphs that are built node by node have no
-//! number: only ggml has memory of these pools, and it makes all its graphs by capture. Everything is keyed
-//! by the driver's handles; an unknown handle has seen nothing.
+//! DECISION: each capture gets a number that lives as long as anything made from the capture: the graph, its
+//! clones, graphs that have it as a child, and everything instantiated from these. Pools keep the memory that
+//! they handed out during a capture until its number is gone. Graphs that are built node by node have no
+//! number. Only ggml uses memory of these pools, and it makes all its graphs by capture. All entries are
+//! keyed by the driver's handles; an unknown handle contains no capture.
 
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU32, Ordering::AcqRel, Ordering::Acquire};
 
 use plimsoll_nostd::lock::Lock;
-use plimsoll_pool::Graph;
+use plimsoll_pool::CapturedGraph;
 
-/// A CUgraph or a CUgraphExec, which never have the same address while both live.
+/// Handle of a CUgraph or CUgraphExec; two live ones never have the same address.
 pub(crate) type GraphHandle = usize;
 
 #[derive(Debug, Default)]
 struct CaptureTable {
     /// Captures under way, by their stream.
-    under_way: Vec<(usize, Graph)>,
+    under_way: Vec<(usize, CapturedGraph)>,
     /// Captures that a live handle may make the card replay.
-    seen: Vec<(GraphHandle, Graph)>,
+    seen: Vec<(GraphHandle, CapturedGraph)>,
 }
 
 impl CaptureTable {
-    fn end(&mut self, stream: usize) -> Option<Graph> {
+    fn end(&mut self, stream: usize) -> Option<CapturedGraph> {
         let index = self
             .under_way
             .iter()
@@ -34,26 +34,26 @@ impl CaptureTable {
 
     /// `to` has seen every capture that `from` has.
     fn spread(&mut self, from: GraphHandle, to: GraphHandle) {
-        let seen: Vec<Graph> = self.of(from).collect();
+        let seen: Vec<CapturedGraph> = self.of(from).collect();
         for graph in seen {
             self.add(to, graph);
         }
     }
 
-    fn add(&mut self, handle: GraphHandle, graph: Graph) {
+    fn add(&mut self, handle: GraphHandle, graph: CapturedGraph) {
         if !self.seen.contains(&(handle, graph)) {
             self.seen.push((handle, graph));
         }
     }
 
-    fn of(&self, handle: GraphHandle) -> impl Iterator<Item = Graph> {
+    fn of(&self, handle: GraphHandle) -> impl Iterator<Item = CapturedGraph> {
         let seen = self.seen.iter().filter(move |(of, _)| *of == handle);
         seen.map(|(_, graph)| *graph)
     }
 
     /// Takes a handle out and returns the captures that no handle has seen any more.
-    fn forget(&mut self, handle: GraphHandle) -> Vec<Graph> {
-        let mut gone: Vec<Graph> = self.of(handle).collect();
+    fn forget(&mut self, handle: GraphHandle) -> Vec<CapturedGraph> {
+        let mut gone: Vec<CapturedGraph> = self.of(handle).collect();
         self.seen.retain(|(of, _)| *of != handle);
         gone.retain(|graph| !self.seen.iter().any(|(_, seen)| seen == graph));
         gone
@@ -65,7 +65,8 @@ static TABLE: Lock<CaptureTable> = Lock::new(CaptureTable {
     seen: Vec::new(),
 });
 
-/// Counted apart from the table, so that the question on every path costs one load.
+/// Number of captures in progress, counted separately from the table, so that the check on every path costs
+/// one load.
 static CAPTURING: AtomicU32 = AtomicU32::new(0);
 
 /// True if any stream of the process is being captured. Then nothing may be waited for or given back.
@@ -74,19 +75,19 @@ pub(crate) fn capturing() -> bool {
 }
 
 /// The captures that are under way.
-pub(crate) fn under_way() -> Vec<Graph> {
+pub(crate) fn under_way() -> Vec<CapturedGraph> {
     TABLE.hold().under_way.iter().map(|(_, graph)| *graph).collect()
 }
 
 /// Enters a capture that is about to begin on this stream.
-pub(crate) fn begin(stream: usize, graph: Graph) {
+pub(crate) fn begin(stream: usize, graph: CapturedGraph) {
     // The counter first: whoever reads it before the driver begins must hold back already.
     CAPTURING.fetch_add(1, AcqRel);
     TABLE.hold().under_way.push((stream, graph));
 }
 
 /// Takes out the capture on this stream, and lets the graph that came of it have seen it.
-pub(crate) fn end(stream: usize, made: Option<GraphHandle>) -> Option<Graph> {
+pub(crate) fn end(stream: usize, made: Option<GraphHandle>) -> Option<CapturedGraph> {
     let mut table = TABLE.hold();
     let graph = table.end(stream)?;
     if let Some(handle) = made {
@@ -106,9 +107,9 @@ pub(crate) fn spread(from: GraphHandle, to: GraphHandle) {
 }
 
 /// Lets `to` have seen what `from` has and nothing else. Returns the captures that are gone by that.
-pub(crate) fn replace(from: GraphHandle, to: GraphHandle) -> Vec<Graph> {
+pub(crate) fn replace(from: GraphHandle, to: GraphHandle) -> Vec<CapturedGraph> {
     let mut table = TABLE.hold();
-    let new: Vec<Graph> = table.of(from).collect();
+    let new: Vec<CapturedGraph> = table.of(from).collect();
     let mut gone = table.forget(to);
     for graph in &new {
         table.add(to, *graph);
@@ -118,7 +119,7 @@ pub(crate) fn replace(from: GraphHandle, to: GraphHandle) -> Vec<Graph> {
 }
 
 /// Forgets a handle that the driver destroys. Returns the captures that are gone by that.
-pub(crate) fn forget(handle: GraphHandle) -> Vec<Graph> {
+pub(crate) fn forget(handle: GraphHandle) -> Vec<CapturedGraph> {
     TABLE.hold().forget(handle)
 }
 
@@ -136,7 +137,7 @@ mod tests {
 
     fn captured(number: u64, handle: GraphHandle) -> CaptureTable {
         let mut table = CaptureTable::default();
-        table.under_way.push((7, Graph(number)));
+        table.under_way.push((7, CapturedGraph(number)));
         let graph = table.end(7).unwrap();
         table.add(handle, graph);
         table
@@ -147,19 +148,22 @@ mod tests {
         let mut table = captured(1, GRAPH);
         table.spread(GRAPH, EXEC);
         assert_eq!(table.forget(GRAPH), &[]);
-        assert_eq!(table.forget(EXEC), &[Graph(1)]);
+        assert_eq!(table.forget(EXEC), &[CapturedGraph(1)]);
         assert_eq!(table.forget(EXEC), &[]);
     }
 
     #[test]
     fn a_graph_with_a_child_has_seen_what_the_child_has() {
         let mut table = captured(1, GRAPH);
-        table.add(0x30, Graph(2));
+        table.add(0x30, CapturedGraph(2));
         table.spread(GRAPH, 0x30);
-        assert_eq!(table.of(0x30).collect::<Vec<_>>(), [Graph(2), Graph(1)]);
+        assert_eq!(
+            table.of(0x30).collect::<Vec<_>>(),
+            [CapturedGraph(2), CapturedGraph(1)]
+        );
         table.spread(0x30, 0x30);
-        assert_eq!(table.forget(0x30), &[Graph(2)]);
-        assert_eq!(table.forget(GRAPH), &[Graph(1)]);
+        assert_eq!(table.forget(0x30), &[CapturedGraph(2)]);
+        assert_eq!(table.forget(GRAPH), &[CapturedGraph(1)]);
     }
 
     #[test]

@@ -1,9 +1,9 @@
-//! Liveness of other processes, by `/proc`.
+//! Liveness check of other processes, from `/proc`.
 //!
 //! The kernel reuses process numbers, so a process is identified by its number and its start time. A zombie
-//! holds no memory any more and counts as gone. A process that cannot be judged counts as alive. A process is
-//! read as a thread of itself (`/proc/PID/task/PID/stat`), because emulators (qemu-user) answer for
-//! `/proc/self` themselves and give no start time.
+//! holds no memory any more and counts as ended. If the check fails, the process counts as alive. The file
+//! read is `/proc/PID/task/PID/stat`, because emulators (qemu-user) replace `/proc/self` with their own data,
+//! which has no start time.
 
 use core::ffi::CStr;
 use core::fmt::Write;
@@ -20,7 +20,7 @@ const THREADS: usize = 17;
 const START: usize = 19;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Life {
+struct ProcessLife {
     /// In clock ticks since boot.
     start: u64,
     /// All its threads have ended.
@@ -53,14 +53,14 @@ pub(super) fn is_gone(owner: SlotOwner) -> bool {
     !exists || judged.is_some_and(|life| life.ended || !owner.can_be(life.start))
 }
 
-fn life(process: u32) -> Option<Life> {
+fn life(process: u32) -> Option<ProcessLife> {
     let (mut path, mut bytes) = (Text::new(), [0; 1024]);
     write!(path, "/proc/{process}/task/{process}/stat").ok()?;
     let read = shared_file::read(path.as_c()?, &mut bytes)?;
     parse(bytes.get(..read)?)
 }
 
-fn parse(stat: &[u8]) -> Option<Life> {
+fn parse(stat: &[u8]) -> Option<ProcessLife> {
     // The last one: a process may put `)` into its own name.
     let end = stat.iter().rposition(|byte| *byte == b')')?;
     let rest = core::str::from_utf8(stat.get(end + 1..)?).ok()?;
@@ -68,7 +68,7 @@ fn parse(stat: &[u8]) -> Option<Life> {
     // The main thread of a running process may have ended and be a zombie while the others go on.
     let ended = matches!(field(STATE)?, "Z" | "X") && field(THREADS)?.parse::<u32>().ok()? <= 1;
     let start = field(START)?.parse().ok()?;
-    Some(Life { start, ended })
+    Some(ProcessLife { start, ended })
 }
 
 /// The inode number in the name of a namespace, as in `pid:[4026531836]`.
@@ -85,7 +85,7 @@ fn number(path: &CStr) -> Option<u64> {
 mod tests {
     use super::*;
 
-    fn stat(name: &str, state: &str, threads: u32) -> Option<Life> {
+    fn stat(name: &str, state: &str, threads: u32) -> Option<ProcessLife> {
         let line =
             format!("7 ({name}) {state} 1 7 7 0 -1 4194304 1 2 3 4 5 6 7 8 20 0 {threads} 0 8813 9 10");
         parse(line.as_bytes())
@@ -100,7 +100,7 @@ mod tests {
             ("sh", "Z", 3, false),
             ("sh", "X", 0, true),
         ] {
-            let life = Life { start: 8813, ended };
+            let life = ProcessLife { start: 8813, ended };
             assert_eq!(stat(name, state, threads), Some(life), "{name} {state} {threads}");
         }
         assert_eq!(parse(b"7 (sh) S 1 2"), None);

@@ -1,13 +1,13 @@
-//! Figures of a snapshot that the choice of reclaim steps is based on.
+//! Figures of a memory snapshot on which the choice of reclaim steps is based.
 
 use plimsoll_base::Bytes;
 
-use super::super::buddyinfo::block;
-use super::super::{Allowance, Gate, MigrateType, Snapshot, ZoneBlocks};
+use super::super::buddyinfo::{block, free_from};
+use super::super::{Allowance, AllowanceGate, HostSnapshot, MigrateType, ZoneBlocks};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ground {
-    pub gate: Gate,
+pub struct Baseline {
+    pub gate: AllowanceGate,
     pub page: Bytes,
     /// Allocatable memory now, and after reclaim.
     pub now: Bytes,
@@ -24,29 +24,28 @@ pub struct Ground {
     /// Memory that huge pages could hold temporarily; zero where they are smaller than the blocks wanted, or
     /// not supported.
     pub claimable: Bytes,
-    /// `None` where no order is asked for, or free blocks cannot be seen.
-    pub pieces: Option<Pieces>,
+    /// `None` if no order is requested, or if free blocks are not visible.
+    pub pieces: Option<OrderBlocks>,
 }
 
-/// Free memory as blocks of one order see it, without the contiguous pool and without what the zones keep
-/// back.
+/// Free memory in blocks of at least one order, without the contiguous pool (CMA) and the zones' reserves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Pieces {
+pub struct OrderBlocks {
     pub order: usize,
     /// In blocks of this order or larger.
     pub whole: Bytes,
-    /// In smaller ones that compaction may join: those in movable page blocks, where the kernel says which
-    /// these are.
+    /// Memory in smaller blocks that compaction may join: those in movable page blocks, if the kernel reports
+    /// them.
     pub loose: Bytes,
     /// The kernel reports types.
     pub by_type: bool,
 }
 
-impl Ground {
+impl Baseline {
     /// `files` is how much page cache the files named have, as far as it was seen; `idle` is what pools under
     /// guard hold idle, on a card or not: where cards have memory of their own it is not the host's.
     pub fn of(
-        snapshot: &Snapshot,
+        snapshot: &HostSnapshot,
         allowance: &Allowance,
         order: Option<usize>,
         files: Bytes,
@@ -68,14 +67,14 @@ impl Ground {
             unwritten: memory.unwritten(),
             slab: memory.slab_reclaimable.unwrap_or_default(),
             claimable: huge.map_or(Bytes::ZERO, |size| size * memory.claimable_huge_pages()),
-            pieces: order.and_then(|order| Pieces::of(snapshot, order)),
+            pieces: order.and_then(|order| OrderBlocks::of(snapshot, order)),
         }
     }
 }
 
-impl Pieces {
+impl OrderBlocks {
     /// Reads them; `None` without `/proc/buddyinfo`.
-    pub fn of(snapshot: &Snapshot, order: usize) -> Option<Self> {
+    pub fn of(snapshot: &HostSnapshot, order: usize) -> Option<Self> {
         let blocks = snapshot.blocks.as_ref()?;
         let mut pieces = Self {
             order,
@@ -103,7 +102,7 @@ impl Pieces {
         dropped + completed
     }
 
-    fn add(&mut self, snapshot: &Snapshot, blocks: &ZoneBlocks) {
+    fn add(&mut self, snapshot: &HostSnapshot, blocks: &ZoneBlocks) {
         let page = snapshot.page;
         let is_here = |node: u32, zone: &str| (node, zone) == (blocks.node, blocks.zone.as_str());
         let zones = snapshot.zones.iter().flat_map(|zones| &zones.zones);
@@ -132,18 +131,13 @@ impl Pieces {
     }
 }
 
-fn free_from(counts: &[u64], order: usize, page: Bytes) -> Bytes {
-    let blocks = counts.iter().enumerate().skip(order);
-    blocks.map(|(order, count)| block(order, page) * *count).sum()
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::super::{BuddyInfo, MemInfo, PageTypeInfo, ZoneInfo};
     use super::*;
 
-    fn snapshot(types: Option<&str>) -> Snapshot {
-        Snapshot {
+    fn snapshot(types: Option<&str>) -> HostSnapshot {
+        HostSnapshot {
             page: Bytes::kib(4),
             memory: MemInfo::default(),
             blocks: Some(BuddyInfo::read(
@@ -154,13 +148,13 @@ mod tests {
                  Node 0, zone Normal\n pages free 107520\n low 512\n nr_free_cma 25600\n",
             )),
             types: types.map(PageTypeInfo::read),
-            ..Snapshot::empty()
+            ..HostSnapshot::empty()
         }
     }
 
     #[test]
     fn a_zone_that_keeps_its_blocks_back_has_none_to_give() {
-        let pieces = Pieces::of(&snapshot(None), 9).unwrap();
+        let pieces = OrderBlocks::of(&snapshot(None), 9).unwrap();
         // 20 + 200 MiB in Normal, of which 100 MiB are taken to be the pool's; DMA32 has no page above its
         // reserve.
         assert_eq!(pieces.whole, Bytes::mib(120));
@@ -172,10 +166,10 @@ mod tests {
         let types = "Node 0, zone Normal, type Unmovable 25600 0 0 0 0 0 0 0 0 0 0\n\
             Node 0, zone Normal, type Movable 25600 0 0 0 0 0 0 0 0 10 35\n\
             Node 0, zone Normal, type CMA 0 0 0 0 0 0 0 0 0 0 15\n";
-        let pieces = Pieces::of(&snapshot(Some(types)), 9).unwrap();
+        let pieces = OrderBlocks::of(&snapshot(Some(types)), 9).unwrap();
         assert_eq!((pieces.whole, pieces.loose), (Bytes::mib(160), Bytes::mib(100)));
 
         let uncounted = types.replace("Movable 25600", "Movable >100");
-        assert_eq!(Pieces::of(&snapshot(Some(&uncounted)), 9), Some(pieces));
+        assert_eq!(OrderBlocks::of(&snapshot(Some(&uncounted)), 9), Some(pieces));
     }
 }

@@ -1,19 +1,19 @@
-//! Simulation of reclaim steps: predicted memory after each.
+//! Simulation of reclaim steps: the predicted memory after each step.
 
 use plimsoll_base::{Bytes, Reason};
 
-use super::super::Gate;
-use super::{Goal, Ground, Planned, Step};
+use super::super::AllowanceGate;
+use super::{Baseline, PlannedStep, ReclaimGoal, ReclaimStep};
 
-/// The ground as it is predicted to be after some steps.
+/// Predicted memory figures after some steps.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Simulation {
-    ground: Ground,
-    goal: Goal,
+    ground: Baseline,
+    goal: ReclaimGoal,
 }
 
 impl Simulation {
-    pub(super) fn of(ground: &Ground, goal: Goal) -> Self {
+    pub(super) fn of(ground: &Baseline, goal: ReclaimGoal) -> Self {
         Self {
             ground: *ground,
             goal,
@@ -34,13 +34,13 @@ impl Simulation {
         memory.max(self.goal.need.saturating_sub(whole))
     }
 
-    pub(super) fn after(&self, planned: &[Planned]) -> Self {
+    pub(super) fn after(&self, planned: &[PlannedStep]) -> Self {
         planned
             .iter()
             .fold(*self, |simulated, planned| simulated.step(planned.step).0)
     }
 
-    pub(super) fn carried_through(&self, recipe: &[Step]) -> Vec<Planned> {
+    pub(super) fn carried_through(&self, recipe: &[ReclaimStep]) -> Vec<PlannedStep> {
         let mut simulated = *self;
         let mut planned = Vec::with_capacity(recipe.len());
         for step in recipe {
@@ -51,20 +51,20 @@ impl Simulation {
         planned
     }
 
-    fn step(&self, step: Step) -> (Self, Planned) {
+    fn step(&self, step: ReclaimStep) -> (Self, PlannedStep) {
         let ground = &self.ground;
         let mut after = *self;
         let (dropped, mut reason) = match step {
-            Step::AdviseFiles => {
+            ReclaimStep::AdviseFiles => {
                 after.ground.files = Bytes::ZERO;
                 advised(ground)
             }
-            Step::DropPageCache => dropped(ground, Bytes::ZERO),
-            Step::WriteAndDropPageCache => {
+            ReclaimStep::DropPageCache => dropped(ground, Bytes::ZERO),
+            ReclaimStep::WriteAndDropPageCache => {
                 after.ground.unwritten = Bytes::ZERO;
                 dropped(ground, ground.unwritten)
             }
-            Step::DropSlab => {
+            ReclaimStep::DropSlab => {
                 after.ground.slab = Bytes::ZERO;
                 let text = format!(
                     "at most {} of directory entries and inodes (SReclaimable)",
@@ -72,19 +72,19 @@ impl Simulation {
                 );
                 (ground.slab, Reason::new("drop_slab", text))
             }
-            Step::AskNeighbours => return self.asked(),
-            Step::Compact => return self.moved_together(step, Bytes::MAX),
-            Step::ClaimHugePages => return self.moved_together(step, ground.claimable),
+            ReclaimStep::AskNeighbours => return self.asked(),
+            ReclaimStep::Compact => return self.moved_together(step, Bytes::MAX),
+            ReclaimStep::ClaimHugePages => return self.moved_together(step, ground.claimable),
         };
-        if step != Step::DropSlab {
+        if step != ReclaimStep::DropSlab {
             after.ground.droppable = ground.droppable.saturating_sub(dropped);
             // Dropping all page cache drops that of the model's files as well.
             after.ground.files = after.ground.files.min(after.ground.droppable);
         }
         // MemAvailable includes droppable page cache already, so dropping it adds nothing there.
         let frees = match ground.gate {
-            Gate::Free => dropped.min(ground.attainable.saturating_sub(ground.now)),
-            Gate::Available => Bytes::ZERO,
+            AllowanceGate::Free => dropped.min(ground.attainable.saturating_sub(ground.now)),
+            AllowanceGate::Available => Bytes::ZERO,
         };
         after.ground.now = ground.now + frees;
         let joins = match (&mut after.ground.pieces, self.goal.order) {
@@ -95,18 +95,20 @@ impl Simulation {
             let beside = joins.saturating_sub(dropped);
             reason.text += &format!("; {beside} that lie free in smaller blocks may join them");
         }
-        let planned = Planned {
-            step,
-            frees,
-            joins,
-            reason,
-        };
-        (after, planned)
+        (
+            after,
+            PlannedStep {
+                step,
+                frees,
+                joins,
+                reason,
+            },
+        )
     }
 
     /// The released memory was a driver's, so it counts as free under either gate, and under a cap on driver
     /// memory.
-    fn asked(&self) -> (Self, Planned) {
+    fn asked(&self) -> (Self, PlannedStep) {
         let mut after = *self;
         let frees = std::mem::take(&mut after.ground.idle);
         after.ground.now += frees;
@@ -115,9 +117,12 @@ impl Simulation {
             (Some(pieces), Some(_)) => pieces.gain(frees, after.ground.page),
             _ => Bytes::ZERO,
         };
-        let text = format!("{frees} lie idle in pools of programs under guard, which can be asked for them");
-        let planned = Planned {
-            step: Step::AskNeighbours,
+        let text = format!(
+            "{frees} are idle in the pools of guarded programs, which can be asked to \
+            release them"
+        );
+        let planned = PlannedStep {
+            step: ReclaimStep::AskNeighbours,
             frees,
             joins,
             reason: Reason::new("ask_neighbours", text),
@@ -126,7 +131,7 @@ impl Simulation {
     }
 
     /// `within`: blocks of the wanted order that can come of it at most, those included that are there.
-    fn moved_together(&self, step: Step, within: Bytes) -> (Self, Planned) {
+    fn moved_together(&self, step: ReclaimStep, within: Bytes) -> (Self, PlannedStep) {
         let mut after = *self;
         let (mut joins, mut text) = (Bytes::ZERO, "free blocks cannot be seen".to_owned());
         if let (Some(pieces), Some(_)) = (&mut after.ground.pieces, self.goal.order) {
@@ -134,9 +139,9 @@ impl Simulation {
             // it.
             joins = pieces.loose.min(within.saturating_sub(pieces.whole));
             let which = if pieces.by_type {
-                "lie free in smaller blocks among movable pages"
+                "are free in smaller blocks among movable pages"
             } else {
-                "lie free in smaller blocks; which of them are among movable pages only root may see"
+                "are free in smaller blocks; only root can read which of them are among movable pages"
             };
             text = format!(
                 "at most {joins} {which}; blocks of order {} hold {} now",
@@ -145,12 +150,12 @@ impl Simulation {
             pieces.whole += joins;
             pieces.loose = pieces.loose.saturating_sub(joins);
         }
-        let code = if step == Step::Compact {
+        let code = if step == ReclaimStep::Compact {
             "compact"
         } else {
             "claim_huge_pages"
         };
-        let planned = Planned {
+        let planned = PlannedStep {
             step,
             frees: Bytes::ZERO,
             joins,
@@ -160,19 +165,21 @@ impl Simulation {
     }
 }
 
-fn advised(ground: &Ground) -> (Bytes, Reason) {
+fn advised(ground: &Baseline) -> (Bytes, Reason) {
     let gives = ground.files.min(ground.droppable);
     let text = format!(
-        "about {} of page cache are the files', and {} of all page cache are clean and in nobody's address space: {gives}",
+        "about {} of page cache belong to the files, and {} of all page cache are clean and not mapped by \
+            any process: {gives}",
         ground.files, ground.droppable
     );
     (gives, Reason::new("advise_files", text))
 }
 
-fn dropped(ground: &Ground, written: Bytes) -> (Bytes, Reason) {
+fn dropped(ground: &Baseline, written: Bytes) -> (Bytes, Reason) {
     let gives = ground.droppable + written;
     let mut text = format!(
-        "{} of page cache are clean and in nobody's address space (Active(file) + Inactive(file) - Mapped - Dirty - Writeback)",
+        "{} of page cache are clean and not mapped by any process (Active(file) + Inactive(file) - Mapped - \
+            Dirty - Writeback)",
         ground.droppable
     );
     if !written.is_zero() {

@@ -1,17 +1,17 @@
-//! Parser of streamed chat completions: first-token time, speed, and the server's own figures.
+//! Parser of streamed chat completions: time to the first token, speed, and the server's own figures.
 
 use std::time::Duration;
 
 use serde_json::Value;
 
-use super::refused::{Refused, cut, told};
+use super::refused::{LoadRefusals, cut, told};
 
 /// Length limit of one event.
 const MOST_EVENT: usize = 4 << 20;
 
-/// A complete answer.
+/// A complete answer with its times and token counts.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Answer {
+pub struct LoadAnswer {
     /// Time from sending the request to the first token.
     pub first_token: Duration,
     pub whole: Duration,
@@ -28,11 +28,11 @@ pub struct Answer {
 
 /// Reason why a request got no answer.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
-pub enum Failure {
+pub enum LoadFailure {
     #[error("no connection: {0}")]
     Connect(String),
     #[error("status {status}: {refused}")]
-    Status { status: u16, refused: Box<Refused> },
+    Status { status: u16, refused: Box<LoadRefusals> },
     #[error("the stream broke off")]
     Broken,
     #[error("the stream carried an error: {0}")]
@@ -43,7 +43,7 @@ pub enum Failure {
     Malformed(&'static str),
 }
 
-impl Failure {
+impl LoadFailure {
     /// The text beyond the failure's kind; empty if there is none.
     pub fn detail(&self) -> String {
         match self {
@@ -67,17 +67,17 @@ impl Failure {
     }
 }
 
-/// State of an answer that is still being received.
+/// Parser state of an answer that is still being received.
 #[derive(Debug, Default)]
 pub(super) struct StreamParser {
-    answer: Answer,
+    answer: LoadAnswer,
     line: Vec<u8>,
     is_done: bool,
 }
 
 impl StreamParser {
     /// Takes bytes received `after` the request was sent.
-    pub(super) fn feed(&mut self, bytes: &[u8], after: Duration) -> Result<(), Failure> {
+    pub(super) fn feed(&mut self, bytes: &[u8], after: Duration) -> Result<(), LoadFailure> {
         let mut rest = bytes;
         // A TCP segment may end in the middle of an event, so the incomplete line is kept for the next call.
         while let Some(end) = memchr::memchr(b'\n', rest) {
@@ -89,26 +89,26 @@ impl StreamParser {
         self.line.extend_from_slice(rest);
         // Checked after each feed, so a server that never ends its line cannot fill the memory.
         match self.line.len() > MOST_EVENT {
-            true => Err(Failure::Malformed("an event without end")),
+            true => Err(LoadFailure::Malformed("an event that never ends")),
             false => Ok(()),
         }
     }
 
     /// Ends the stream. A server that sends no `[DONE]` must have sent content.
-    pub(super) fn finish(mut self, after: Duration) -> Result<Answer, Failure> {
+    pub(super) fn finish(mut self, after: Duration) -> Result<LoadAnswer, LoadFailure> {
         // A proxy that loses its upstream often closes the stream cleanly; without content that is no answer.
         if !self.is_done && self.answer.pieces == 0 {
-            return Err(Failure::Broken);
+            return Err(LoadFailure::Broken);
         }
         self.answer.whole = after;
         Ok(self.answer)
     }
 
-    fn take(&mut self, line: &[u8], after: Duration) -> Result<(), Failure> {
+    fn take(&mut self, line: &[u8], after: Duration) -> Result<(), LoadFailure> {
         let Some(data) = line.trim_ascii_end().strip_prefix(b"data:") else {
             // llama-server sends an error during a stream as an `error:` line instead of a `data:` line.
             return match line.strip_prefix(b"error:") {
-                Some(text) => Err(Failure::Event(match serde_json::from_slice(text) {
+                Some(text) => Err(LoadFailure::Event(match serde_json::from_slice(text) {
                     Ok(error) => told(&error),
                     Err(_) => cut(String::from_utf8_lossy(text.trim_ascii()).into_owned()),
                 })),
@@ -121,10 +121,10 @@ impl StreamParser {
             return Ok(());
         }
         let event: Value =
-            serde_json::from_slice(data).map_err(|_| Failure::Malformed("an event that is no JSON"))?;
+            serde_json::from_slice(data).map_err(|_| LoadFailure::Malformed("an event that is not JSON"))?;
         // Other servers, and newer builds of llama-server, send the error as an ordinary event.
         if !event["error"].is_null() {
-            return Err(Failure::Event(told(&event["error"])));
+            return Err(LoadFailure::Event(told(&event["error"])));
         }
         self.note(&event, after);
         Ok(())
@@ -207,7 +207,7 @@ mod tests {
         }
         assert_eq!(
             StreamParser::default().finish(Duration::ZERO),
-            Err(Failure::Broken)
+            Err(LoadFailure::Broken)
         );
         assert!(
             StreamParser::default()

@@ -1,11 +1,12 @@
 //! Coexistence test: a second program on the same cards as the server, started in both orders.
 //!
-//! DECISION: first the server is under load when the program starts; then the program has its memory when the
-//! server is asked. Behind plimsoll the model is unloaded in between, so that it really comes second. Any
-//! other server keeps its model, and the report says so. The program counts as started once it prints
-//! something, or once the memory in use on the cards has grown and settled. A fixed wait would let a slow
-//! import of PyTorch come last. A failure before the other side is present is reported as the failing side's
-//! own. After the program's end the server is asked once more, which tells a temporary shortage from a crash.
+//! DECISION: in the first order, the server is under load when the program starts. In the second, the program
+//! holds its memory before the server gets a request. If the server is plimsoll, its model is unloaded in
+//! between, so that it really comes second; any other server keeps its model, and the report says so. The
+//! program counts as started once it prints something, or once the memory in use on the cards has grown and
+//! settled. With a fixed wait, a slow import of PyTorch would make the program come last. A failure before
+//! the other side has started counts as the failing side's own. After the program's end the server gets one
+//! more request, which distinguishes a temporary shortage from a crash.
 
 use std::io;
 use std::pin::pin;
@@ -16,12 +17,12 @@ use plimsoll_doctor::Diagnosis;
 use serde_json::json;
 use tokio::time::{sleep, sleep_until};
 
-use super::answer::Failure;
+use super::answer::LoadFailure;
 use super::figures::Figures;
 use super::last_words::LastWords;
-use super::program::{Ending, Program};
-use super::rounds::{Round, Tally, failed_so};
-use super::server::Server;
+use super::program::{Ending, NeighbourProgram};
+use super::rounds::{Round, RoundTally, failed_so};
+use super::server::LoadTarget;
 
 /// Start-up wait where no card is visible and the program prints nothing.
 const LEAD: Duration = Duration::from_secs(3);
@@ -38,27 +39,27 @@ const SOON: Duration = Duration::from_secs(20);
 /// Pause after a round in which the server refused every request.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// The side that is present first.
+/// Order of a coexistence test: the side that starts first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Order {
+pub enum StartOrder {
     ServerFirst,
     ProgramFirst,
 }
 
-/// Result of one order.
+/// Result of a coexistence test in one order.
 #[derive(Clone, Debug)]
-pub struct Encounter {
-    pub order: Order,
+pub struct OrderResult {
+    pub order: StartOrder,
     pub server: Served,
     pub program: Ending,
     pub notes: Vec<String>,
 }
 
-/// The server's results beside the program.
+/// The server's results while the second program ran.
 #[derive(Clone, Debug, Default)]
 pub struct Served {
     /// Counts and failures, without the times of single answers.
-    pub tally: Tally,
+    pub tally: RoundTally,
     /// Longest time to a first token, in milliseconds. Behind plimsoll, a request that waits for the
     /// program's memory is late but not refused.
     pub slowest: f64,
@@ -71,7 +72,7 @@ pub struct Served {
     pub recovered: Option<bool>,
 }
 
-/// Settings of the test.
+/// Settings of a coexistence test.
 #[derive(Clone, Debug)]
 pub struct Beside {
     pub command: String,
@@ -84,7 +85,7 @@ pub struct Beside {
 
 #[derive(Debug, thiserror::Error)]
 pub enum BesideError {
-    #[error("{target} fails by itself, before anything is beside it: {failure}")]
+    #[error("{target} fails alone, before the second program starts: {failure}")]
     Alone { target: String, failure: String },
     #[error("cannot start the second program: {0}")]
     Start(#[from] io::Error),
@@ -94,26 +95,26 @@ impl Beside {
     /// Runs both orders, one after the other. `told` is called with progress messages.
     pub async fn try_both(
         &mut self,
-        server: &Server,
+        server: &LoadTarget,
         figures: &mut Figures,
         told: &dyn Fn(&str),
-    ) -> Result<Vec<Encounter>, BesideError> {
+    ) -> Result<Vec<OrderResult>, BesideError> {
         self.alone(server).await?;
-        told(Order::ServerFirst.words());
-        let mut first = self.try_in(Order::ServerFirst, server, figures).await?;
+        told(StartOrder::ServerFirst.words());
+        let mut first = self.try_in(StartOrder::ServerFirst, server, figures).await?;
         if first.server.recovered == Some(false) {
             // A second run would measure the damage of the first one.
-            let note = "the other order was not tried: the server does not answer any more";
+            let note = "the other order was not tried: the server no longer answers";
             first.notes.push(note.to_owned());
             return Ok(vec![first]);
         }
-        told(Order::ProgramFirst.words());
-        let second = self.try_in(Order::ProgramFirst, server, figures).await?;
+        told(StartOrder::ProgramFirst.words());
+        let second = self.try_in(StartOrder::ProgramFirst, server, figures).await?;
         Ok(vec![first, second])
     }
 
-    /// Runs one round with nothing beside the server. A failure here is the server's own.
-    async fn alone(&mut self, server: &Server) -> Result<(), BesideError> {
+    /// Runs one round with the server alone. A failure here is the server's own.
+    async fn alone(&mut self, server: &LoadTarget) -> Result<(), BesideError> {
         let fails = |failure: String| BesideError::Alone {
             target: server.target.to_string(),
             failure,
@@ -130,7 +131,7 @@ impl Beside {
     }
 
     /// Repeats a request until it is answered: the program's memory may be released with a delay.
-    async fn answers(&self, server: &Server) -> Result<(), Failure> {
+    async fn answers(&self, server: &LoadTarget) -> Result<(), LoadFailure> {
         let start = Instant::now();
         loop {
             match server.begin(self.patience).await {
@@ -143,27 +144,27 @@ impl Beside {
 
     async fn try_in(
         &self,
-        order: Order,
-        server: &Server,
+        order: StartOrder,
+        server: &LoadTarget,
         figures: &mut Figures,
-    ) -> Result<Encounter, BesideError> {
+    ) -> Result<OrderResult, BesideError> {
         let mut notes = Vec::new();
-        if order == Order::ProgramFirst {
+        if order == StartOrder::ProgramFirst {
             notes.extend(step_back(server).await);
         }
         // Found again in each order: unloading a model ends its process.
         figures.follow(server).await;
         // Read before the start, so that the program's first allocation is seen as growth.
         let before = figures.taken().await;
-        let mut program = Program::start(&self.command)?;
-        if order == Order::ProgramFirst {
+        let mut program = NeighbourProgram::start(&self.command)?;
+        if order == StartOrder::ProgramFirst {
             notes.extend(come_up(&mut program, figures, before).await?);
         }
         let (mut served, program) = self.held(program, server, figures, &mut notes).await?;
         if served.failed() {
             served.recovered = Some(self.answers(server).await.is_ok());
         }
-        Ok(Encounter {
+        Ok(OrderResult {
             order,
             server: served,
             program,
@@ -174,8 +175,8 @@ impl Beside {
     /// Load until the program has ended, or has had its time.
     async fn held(
         &self,
-        mut program: Program,
-        server: &Server,
+        mut program: NeighbourProgram,
+        server: &LoadTarget,
         figures: &mut Figures,
         notes: &mut Vec<String>,
     ) -> Result<(Served, Ending), BesideError> {
@@ -213,7 +214,7 @@ impl Beside {
         }
     }
 
-    async fn round(&self, server: &Server, number: u64) -> Tally {
+    async fn round(&self, server: &LoadTarget, number: u64) -> RoundTally {
         let clients = (0..self.clients).map(|_| server.client(self.patience)).collect();
         let (_, tally) = self.round.hold(clients, &server.model, number, u64::MAX).await;
         // A server that is down refuses at once, and the loop would spin.
@@ -225,9 +226,13 @@ impl Beside {
 }
 
 /// Unloads the model, if the server supports that.
-async fn step_back(server: &Server) -> Option<String> {
+async fn step_back(server: &LoadTarget) -> Option<String> {
     if !server.is_plimsoll {
-        return Some("the server keeps its model, so that only its requests come second; behind plimsoll the model does".to_owned());
+        return Some(
+            "the server keeps its model loaded, so only its requests come second; behind Plimsoll \
+            the model is loaded second too"
+                .to_owned(),
+        );
     }
     let unloaded = server
         .post("/models/unload", &json!({ "model": server.model }), SOON)
@@ -236,12 +241,12 @@ async fn step_back(server: &Server) -> Option<String> {
     sleep(UNLOADED).await;
     unloaded
         .err()
-        .map(|failure| format!("the model could not be unloaded before: {failure}"))
+        .map(|failure| format!("the model could not be unloaded first: {failure}"))
 }
 
 /// Waits until the program has its memory. Returns a note if it never took any.
 async fn come_up(
-    program: &mut Program,
+    program: &mut NeighbourProgram,
     figures: &Figures,
     before: Option<Bytes>,
 ) -> io::Result<Option<String>> {
@@ -250,7 +255,7 @@ async fn come_up(
     while start.elapsed() < UP_WITHIN {
         if program.ends_within(LOOK).await {
             return Ok(Some(
-                "the program ended before the server was asked for anything".to_owned(),
+                "the program ended before the first request to the server".to_owned(),
             ));
         }
         let taken = figures.taken().await;
@@ -269,12 +274,12 @@ async fn come_up(
     }
     let seconds = UP_WITHIN.as_secs();
     Ok(Some(format!(
-        "the program took no memory of a card within {seconds} s; the server was asked then"
+        "the program allocated no GPU memory within {seconds} s; requests to the server started then"
     )))
 }
 
 impl Served {
-    fn add(&mut self, mut tally: Tally) {
+    fn add(&mut self, mut tally: RoundTally) {
         self.slowest = self.slowest.max(tally.slowest().unwrap_or_default());
         // Times of single answers are dropped; a test of an hour would keep too many.
         tally.speeds.clear();
@@ -288,13 +293,13 @@ impl Served {
     }
 }
 
-impl Encounter {
+impl OrderResult {
     pub fn failed(&self) -> bool {
         self.server.failed() || self.program.failed
     }
 }
 
-impl Order {
+impl StartOrder {
     pub fn words(self) -> &'static str {
         match self {
             Self::ServerFirst => "the server first, then the program",

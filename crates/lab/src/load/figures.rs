@@ -1,10 +1,11 @@
-//! Measurements of a load test: memory of the server and the cards between rounds, card sensors during them.
+//! Measurements of a load test: memory of the server and the cards between rounds, and card sensors during
+//! rounds.
 
 use plimsoll_base::{Bytes, Card, CardKind};
-use plimsoll_probe::process::{Gauge, Process};
+use plimsoll_probe::process::{MeasuredProcess, ProcessGauge};
 use plimsoll_probe::{Reading, Sampler, Sensors};
 
-use super::server::Server;
+use super::server::LoadTarget;
 
 /// Name of the host memory figure.
 pub(super) const PROCESS: &str = "host memory of the server";
@@ -17,18 +18,12 @@ pub fn is_own(name: &str) -> bool {
     name.starts_with("card ") && name.ends_with(OWN)
 }
 
-/// Measures one server.
+/// Meter of one server's memory.
 #[derive(Debug)]
 pub struct Figures {
     sampler: Sampler,
     cards: Vec<Card>,
-    process: Option<(Process, Gauge)>,
-}
-
-/// One measurement.
-#[derive(Clone, Debug, Default)]
-pub struct MemorySample {
-    pub held: Vec<(String, Bytes)>,
+    process: Option<(MeasuredProcess, ProcessGauge)>,
 }
 
 impl Figures {
@@ -46,13 +41,13 @@ impl Figures {
         }
     }
 
-    pub fn process(&self) -> Option<Process> {
+    pub fn process(&self) -> Option<MeasuredProcess> {
         self.process.map(|(process, _)| process)
     }
 
     /// Finds the server's process again if it is unknown or has ended. Returns true if the process has
     /// changed.
-    pub async fn follow(&mut self, server: &Server) -> bool {
+    pub async fn follow(&mut self, server: &LoadTarget) -> bool {
         if self.process.is_some_and(|(process, _)| process.lives()) {
             return false;
         }
@@ -61,19 +56,19 @@ impl Figures {
         self.process() != before
     }
 
-    pub async fn look(&self, server: &Server) -> MemorySample {
-        let mut look = MemorySample::default();
+    /// One measurement: the memory of each figure, by its name.
+    pub async fn look(&self, server: &LoadTarget) -> Vec<(String, Bytes)> {
         let held = self.process.and_then(|(process, gauge)| process.held(gauge));
-        look.held.extend(held.map(|held| (PROCESS.to_owned(), held)));
+        let mut look: Vec<_> = held.map(|held| (PROCESS.to_owned(), held)).into_iter().collect();
         // The cards of this machine say nothing about a server on another one.
         if !self.cards.is_empty() && server.target.is_here() {
-            look.held.extend(self.on_cards(&self.sampler.read().await));
+            look.extend(self.on_cards(&self.sampler.read().await));
         }
         look
     }
 
     /// Sensor readings of each card, by name.
-    pub async fn feel(&self, server: &Server) -> Vec<(String, Sensors)> {
+    pub async fn feel(&self, server: &LoadTarget) -> Vec<(String, Sensors)> {
         if self.cards.is_empty() || !server.target.is_here() {
             return Vec::new();
         }
@@ -86,7 +81,7 @@ impl Figures {
             .collect()
     }
 
-    /// Memory in use on all cards together, by any process; `None` where no card is visible.
+    /// Memory in use on all cards together, by any process; `None` if no card is visible.
     pub async fn taken(&self) -> Option<Bytes> {
         if self.cards.is_empty() {
             return None;

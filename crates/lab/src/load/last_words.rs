@@ -1,18 +1,18 @@
 //! Last log lines of an ended process that another program started.
 //!
-//! The log file is opened while the process lives, because its descriptors cannot be looked up afterwards. A
-//! pipe or a terminal is left alone: reading would take the lines from their reader.
+//! The log file is opened while the process runs, because its descriptors cannot be looked up afterwards.
+//! Output to a pipe or a terminal is not read, because that would take the lines from their reader.
 
 use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom};
 
-use plimsoll_doctor::{Diagnosis, Reader, Source, diagnose};
-use plimsoll_probe::process::Process;
+use plimsoll_doctor::{Diagnosis, LineSource, LogReader, diagnose};
+use plimsoll_probe::process::MeasuredProcess;
 
 /// Bytes read from the end of the log.
 const MOST: u64 = 1 << 20;
 
-/// The log of a process, from a given moment on.
+/// Log of a process from a given moment on.
 #[derive(Debug)]
 pub(super) struct LastWords {
     log: File,
@@ -21,7 +21,7 @@ pub(super) struct LastWords {
 
 impl LastWords {
     /// The log from now on; `None` if the process writes to no readable file.
-    pub(super) fn of(process: Process) -> Option<Self> {
+    pub(super) fn of(process: MeasuredProcess) -> Option<Self> {
         // stderr first: llama.cpp logs there. stdout serves where a wrapper redirected only that.
         let logs = [2, 1].map(|descriptor| format!("/proc/{}/fd/{descriptor}", process.pid));
         let path = logs
@@ -46,8 +46,8 @@ impl LastWords {
 
 /// The diagnosis of a log alone.
 pub(super) fn judged(log: &[u8]) -> Diagnosis {
-    let mut reader = Reader::new();
-    reader.feed(Source::Log, log);
+    let mut reader = LogReader::new();
+    reader.feed(LineSource::Log, log);
     diagnose(&reader.finish())
 }
 

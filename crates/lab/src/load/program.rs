@@ -1,10 +1,10 @@
 //! Second program of a coexistence test.
 //!
-//! It runs under `plimsoll doctor`, so that guard sees its refused allocations and its end gets a diagnosis.
+//! It runs under `plimsoll doctor`, so that guard records refused allocations and its end is diagnosed.
 //!
-//! DECISION: its output goes to stderr, so that doctor's stdout holds the verdict alone. Without guard's
-//! library the program runs bare, and only its own output is diagnosed. It has its own process group, which
-//! is killed with it.
+//! DECISION: its output goes to stderr, so that doctor's stdout has only the verdict. If guard's library is
+//! missing, the program runs without it, and only its output is diagnosed. The program has its own process
+//! group; killing the program kills the whole group.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -34,7 +34,7 @@ const MOST_VERDICT: u64 = 1 << 20;
 /// Time to drain the pipes after the end, since children of the program may keep them open.
 const SOON: Duration = Duration::from_secs(1);
 
-/// The end of the program.
+/// End of the second program, with its diagnosis.
 #[derive(Clone, Debug)]
 pub struct Ending {
     pub failed: bool,
@@ -47,25 +47,25 @@ pub struct Ending {
     pub lasted: Duration,
 }
 
-/// A running program. Dropping it kills it and everything that it started.
-pub(super) struct Program {
+/// The second program while it runs. Dropping it kills it and everything that it started.
+pub(super) struct NeighbourProgram {
     child: Child,
     group: Option<Pid>,
     start: Instant,
-    words: Rc<Words>,
+    words: Rc<ProgramWords>,
     heard: JoinHandle<()>,
-    /// Doctor's verdict; `None` where the program runs bare.
+    /// Doctor's verdict; `None` if the program runs bare.
     verdict: Option<JoinHandle<Vec<u8>>>,
 }
 
 /// Output of the program so far.
 #[derive(Debug, Default)]
-struct Words {
+struct ProgramWords {
     lines: RefCell<VecDeque<String>>,
     has_spoken: Cell<bool>,
 }
 
-impl Program {
+impl NeighbourProgram {
     pub(super) fn start(command: &str) -> io::Result<Self> {
         // The command follows on its own line, so that it may start with a comment, an assignment or a
         // keyword.
@@ -89,7 +89,7 @@ impl Program {
             // process.
             .process_group(0)
             .spawn()?;
-        let words = Rc::new(Words::default());
+        let words = Rc::new(ProgramWords::default());
         let heard = tokio::task::spawn_local(listen(child.stderr.take(), Rc::clone(&words)));
         // A bare program has nothing on stdout, because the script sends both streams to stderr.
         let verdict = child.stdout.take().filter(|_| guarded);
@@ -148,7 +148,7 @@ impl Program {
         let _ = self.child.wait().await;
         Ending {
             failed: false,
-            status: "it was still there, and was stopped".to_owned(),
+            status: "it was still running and was stopped".to_owned(),
             diagnosis: None,
             last_lines: self.words.lines.take().into(),
             lasted: self.start.elapsed(),
@@ -163,7 +163,7 @@ impl Program {
     }
 }
 
-impl Drop for Program {
+impl Drop for NeighbourProgram {
     fn drop(&mut self) {
         self.end();
     }
@@ -172,14 +172,14 @@ impl Drop for Program {
 /// Status in words. Doctor exits with 128 plus the signal, as a shell does.
 fn in_words(status: ExitStatus) -> String {
     match (status.code(), status.signal()) {
-        (Some(0), _) => "it did its work".to_owned(),
+        (Some(0), _) => "it succeeded".to_owned(),
         (Some(code), _) if code > 128 => format!("it was killed by signal {}", code - 128),
         (Some(code), _) => format!("it ended with status {code}"),
         (None, signal) => format!("it was killed by signal {}", signal.unwrap_or_default()),
     }
 }
 
-async fn listen(stderr: Option<impl AsyncRead + Unpin>, words: Rc<Words>) {
+async fn listen(stderr: Option<impl AsyncRead + Unpin>, words: Rc<ProgramWords>) {
     let Some(stderr) = stderr else { return };
     let mut lines = BufReader::new(stderr);
     let mut line = Vec::new();

@@ -1,8 +1,8 @@
-//! Synthetic prompts of a given depth, identical in every round.
+//! Synthetic prompts of a given depth in tokens, identical in every round.
 //!
-//! DECISION: the tokens per word are measured on the server, by its token count of two prompts. A vocabulary
-//! may spell the words in letters (some synthetic ones take 7 tokens each). A prompt of the wrong depth would
-//! be refused, or would measure something else.
+//! DECISION: the number of tokens per word is measured with the server's token counts of two prompts. A
+//! vocabulary may spell the words in letters (some synthetic ones use 7 tokens each). A prompt of the wrong
+//! depth would be refused, or would measure a different depth.
 
 use bytes::Bytes;
 use plimsoll_base::round_u64;
@@ -18,9 +18,9 @@ const WORDS: [&str; 32] = [
 /// Length of [`WORDS`].
 const WORD_COUNT: u32 = 32;
 
-/// A prompt, described by its size.
+/// Description of a prompt by its size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Prompt {
+pub(super) struct LoadPrompt {
     /// Approximate tokens of the prompt, including the chat template.
     pub depth: u64,
     /// Maximum tokens of the answer.
@@ -31,21 +31,15 @@ pub(super) struct Prompt {
     pub nonce: u64,
 }
 
-/// The body of a request.
-#[derive(Clone, Debug)]
-pub(super) struct Request {
-    pub body: Bytes,
-}
-
 /// Size of the words in a server's tokens.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Yardstick {
+pub struct WordLength {
     per_word: f64,
     /// Tokens that the chat template adds.
     around: f64,
 }
 
-impl Default for Yardstick {
+impl Default for WordLength {
     /// For a server that reports no token counts: one token per word.
     fn default() -> Self {
         Self {
@@ -55,7 +49,7 @@ impl Default for Yardstick {
     }
 }
 
-impl Yardstick {
+impl WordLength {
     /// Solves for both figures from the token counts of all words once and twice; `None` if these are
     /// inconsistent.
     pub fn of(once: u64, twice: u64) -> Option<Self> {
@@ -80,12 +74,12 @@ fn number(count: u64) -> Option<f64> {
 }
 
 /// A request that repeats all words `times` times, for an answer of one token.
-pub(super) fn probe(model: &str, times: usize) -> Request {
+pub(super) fn probe(model: &str, times: usize) -> Bytes {
     request(model, &format!("{} ", WORDS.join(" ")).repeat(times), 1)
 }
 
-impl Prompt {
-    pub(super) fn request(&self, model: &str, yardstick: Yardstick) -> Request {
+impl LoadPrompt {
+    pub(super) fn request(&self, model: &str, yardstick: WordLength) -> Bytes {
         request(model, &self.text(yardstick.words(self.depth)), self.answer)
     }
 
@@ -116,7 +110,7 @@ impl Prompt {
     }
 }
 
-fn request(model: &str, text: &str, answer: u64) -> Request {
+fn request(model: &str, text: &str, answer: u64) -> Bytes {
     let body = json!({
         "model": model,
         "messages": [{ "role": "user", "content": text }],
@@ -127,16 +121,14 @@ fn request(model: &str, text: &str, answer: u64) -> Request {
         // Greedy decoding makes rounds comparable; `max_tokens` bounds a model that does not stop.
         "temperature": 0,
     });
-    Request {
-        body: Bytes::from(body.to_string()),
-    }
+    Bytes::from(body.to_string())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const PROMPT: Prompt = Prompt {
+    const PROMPT: LoadPrompt = LoadPrompt {
         depth: 100,
         answer: 4,
         number: 1,
@@ -146,7 +138,7 @@ mod tests {
     #[test]
     fn the_same_number_asks_the_same_and_another_one_something_else() {
         assert_eq!(PROMPT.text(100), PROMPT.text(100));
-        assert_ne!(PROMPT.text(100), Prompt { number: 2, ..PROMPT }.text(100));
+        assert_ne!(PROMPT.text(100), LoadPrompt { number: 2, ..PROMPT }.text(100));
         assert_eq!(PROMPT.text(100).split_whitespace().count(), 100);
         let text = PROMPT.text(96);
         for word in WORDS {
@@ -156,18 +148,18 @@ mod tests {
                 "{word}"
             );
         }
-        let fresh = Prompt { nonce: 77, ..PROMPT };
+        let fresh = LoadPrompt { nonce: 77, ..PROMPT };
         assert_eq!(fresh.text(100), format!("77 {}", PROMPT.text(100)));
     }
 
     #[test]
     fn a_depth_is_in_the_tokens_of_the_server() {
-        assert_eq!(Yardstick::default().words(100), 100);
+        assert_eq!(WordLength::default().words(100), 100);
         // 7 tokens a word, and 10 around all of them.
-        let letters = Yardstick::of(10 + 7 * 32, 10 + 14 * 32).unwrap();
+        let letters = WordLength::of(10 + 7 * 32, 10 + 14 * 32).unwrap();
         assert_eq!((letters.words(10 + 700), letters.words(1)), (100, 1));
-        assert_eq!(Yardstick::of(40, 40), None);
-        assert_eq!(Yardstick::of(40, 30), None);
+        assert_eq!(WordLength::of(40, 40), None);
+        assert_eq!(WordLength::of(40, 30), None);
         assert_eq!(WORDS.len(), WORD_COUNT as usize);
     }
 }

@@ -1,4 +1,4 @@
-//! Error responses of a server: OpenAI's error object, with plimsoll's tree of reasons.
+//! Error responses of a server: OpenAI's error object, and plimsoll's tree of reasons in it.
 
 use std::fmt;
 
@@ -9,15 +9,15 @@ const LONGEST_CODE: usize = 60;
 /// Depth limit of the tree of reasons.
 const MOST_DEPTH: usize = 8;
 
-/// An error response.
+/// Error response of a server.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Refused {
+pub struct LoadRefusals {
     /// The server's error code, if it has one in words.
     pub(super) code: Option<String>,
     text: String,
 }
 
-impl Refused {
+impl LoadRefusals {
     /// Reads the body of a response, of whatever form.
     pub(super) fn read(body: &[u8]) -> Self {
         match serde_json::from_slice::<Value>(body) {
@@ -34,7 +34,7 @@ impl Refused {
     }
 }
 
-impl fmt::Display for Refused {
+impl fmt::Display for LoadRefusals {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text)
     }

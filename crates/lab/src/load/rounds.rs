@@ -1,19 +1,20 @@
-//! Load rounds: a fixed set of requests, shared among the clients, with nothing in flight at the end.
+//! Rounds of a load test: a fixed set of requests, divided among the clients, with none in flight at the end.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 
+use bytes::Bytes;
 use tokio::task::JoinSet;
 
-use super::answer::{Answer, Failure};
+use super::answer::{LoadAnswer, LoadFailure};
 use super::client::Client;
-use super::prompt::{Prompt, Request, Yardstick};
+use super::prompt::{LoadPrompt, WordLength};
 
 /// Number of different texts kept per kind of failure.
 const MOST_TEXTS: usize = 3;
 
-/// The requests of each round.
+/// Description of the requests in each round.
 #[derive(Clone, Debug)]
 pub struct Round {
     pub depths: Vec<u64>,
@@ -21,12 +22,12 @@ pub struct Round {
     pub requests: u64,
     /// True to start each prompt with a unique number, so that no prompt cache matches.
     pub fresh: bool,
-    pub yardstick: Yardstick,
+    pub yardstick: WordLength,
 }
 
-/// Results of requests.
+/// Results of the requests so far.
 #[derive(Clone, Debug, Default)]
-pub struct Tally {
+pub struct RoundTally {
     pub answered: u64,
     pub failed: BTreeMap<String, (u64, Vec<String>)>,
     pub prompt_tokens: u64,
@@ -39,7 +40,7 @@ pub struct Tally {
 
 impl Round {
     /// The requests of the round with this number.
-    fn requests(&self, model: &str, number: u64) -> VecDeque<Request> {
+    fn requests(&self, model: &str, number: u64) -> VecDeque<Bytes> {
         let depths = self.depths.iter().cycle();
         (0..self.requests)
             .zip(depths)
@@ -49,7 +50,7 @@ impl Round {
                     true => number * self.requests + place + 1,
                     false => 0,
                 };
-                let prompt = Prompt {
+                let prompt = LoadPrompt {
                     depth: *depth,
                     answer: self.answer,
                     number: place,
@@ -67,7 +68,7 @@ impl Round {
         model: &str,
         number: u64,
         most: u64,
-    ) -> (Vec<Client>, Tally) {
+    ) -> (Vec<Client>, RoundTally) {
         let mut waiting = self.requests(model, number);
         waiting.truncate(usize::try_from(most).unwrap_or(usize::MAX));
         // One queue instead of fixed shares: a client with short prompts takes the next request meanwhile.
@@ -77,16 +78,16 @@ impl Round {
             let waiting = Rc::clone(&waiting);
             // Everything runs on one thread, which keeps the load generator cheap and free of locks.
             working.spawn_local(async move {
-                let mut tally = Tally::default();
+                let mut tally = RoundTally::default();
                 loop {
                     let Some(request) = waiting.borrow_mut().pop_front() else {
                         return (client, tally);
                     };
-                    tally.note(client.ask(request.body).await);
+                    tally.note(client.ask(request).await);
                 }
             });
         }
-        let (mut back, mut all) = (Vec::new(), Tally::default());
+        let (mut back, mut all) = (Vec::new(), RoundTally::default());
         while let Some(done) = working.join_next().await {
             // Only a panic ends a task early. Its results are lost, but the round still ends.
             if let Ok((client, tally)) = done {
@@ -98,8 +99,8 @@ impl Round {
     }
 }
 
-impl Tally {
-    pub fn note(&mut self, outcome: Result<Answer, Failure>) {
+impl RoundTally {
+    pub fn note(&mut self, outcome: Result<LoadAnswer, LoadFailure>) {
         match outcome {
             Ok(answer) => self.note_answer(&answer),
             Err(failure) => {
@@ -113,7 +114,7 @@ impl Tally {
         }
     }
 
-    fn note_answer(&mut self, answer: &Answer) {
+    fn note_answer(&mut self, answer: &LoadAnswer) {
         self.answered += 1;
         // Without a count, one event is taken as one token: llama-server streams that way.
         let tokens = answer.answer_tokens.unwrap_or(answer.pieces);
@@ -151,7 +152,7 @@ impl Tally {
     }
 }
 
-impl Answer {
+impl LoadAnswer {
     /// Tokens per second after the first one, by the server's own clock if it reports one.
     pub fn speed(&self) -> Option<f64> {
         // The first token's time is mostly prompt processing, so it is left out of both counts.

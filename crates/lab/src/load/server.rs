@@ -1,15 +1,15 @@
-//! Server under test: its model, its build and its process.
+//! Server under load test: its model, its build and its process.
 
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::Method;
-use plimsoll_probe::process::Process;
+use plimsoll_probe::process::MeasuredProcess;
 use serde_json::Value;
 
-use super::answer::Failure;
+use super::answer::LoadFailure;
 use super::client::Client;
-use super::prompt::{Prompt, Yardstick, probe};
+use super::prompt::{LoadPrompt, WordLength, probe};
 use super::target::Target;
 
 /// Time limit of questions about the server itself.
@@ -17,7 +17,7 @@ const SOON: Duration = Duration::from_secs(30);
 
 /// The server, as found at the start of a test.
 #[derive(Clone, Debug)]
-pub struct Server {
+pub struct LoadTarget {
     pub target: Target,
     pub key: Option<String>,
     pub model: String,
@@ -27,14 +27,14 @@ pub struct Server {
     pub is_plimsoll: bool,
 }
 
-impl Server {
-    /// Connects, and asks for the model list if no model is given.
+impl LoadTarget {
+    /// Connects, and reads the model list if no model is given.
     pub async fn meet(
         target: Target,
         key: Option<String>,
         model: Option<String>,
         pid: Option<u32>,
-    ) -> Result<Self, Failure> {
+    ) -> Result<Self, LoadFailure> {
         let mut server = Self {
             target,
             key,
@@ -46,8 +46,9 @@ impl Server {
         let listed = server.get("/v1/models").await;
         server.model = match model {
             Some(model) => model,
-            None => first_model(&listed?)
-                .ok_or(Failure::Malformed("no model is listed; name one with --model"))?,
+            None => first_model(&listed?).ok_or(LoadFailure::Malformed(
+                "no model is listed; name one with --model",
+            ))?,
         };
         // `/api/version` is Ollama's path; plimsoll answers it with its own name, llama-server with 404.
         server.is_plimsoll = server
@@ -57,11 +58,11 @@ impl Server {
         Ok(server)
     }
 
-    pub async fn get(&self, path: &str) -> Result<Value, Failure> {
+    pub async fn get(&self, path: &str) -> Result<Value, LoadFailure> {
         self.client(SOON).json(Method::GET, path, Bytes::new()).await
     }
 
-    pub async fn post(&self, path: &str, body: &Value, within: Duration) -> Result<Value, Failure> {
+    pub async fn post(&self, path: &str, body: &Value, within: Duration) -> Result<Value, LoadFailure> {
         let body = Bytes::from(body.to_string());
         self.client(within).json(Method::POST, path, body).await
     }
@@ -71,15 +72,15 @@ impl Server {
     }
 
     /// Sends a first request, which loads the model and reports configuration errors at once.
-    pub async fn begin(&self, patience: Duration) -> Result<(), Failure> {
-        let prompt = Prompt {
+    pub async fn begin(&self, patience: Duration) -> Result<(), LoadFailure> {
+        let prompt = LoadPrompt {
             depth: 4,
             answer: 1,
             number: 0,
             nonce: 0,
         };
-        let request = prompt.request(&self.model, Yardstick::default());
-        let answer = self.client(patience).ask(request.body).await;
+        let request = prompt.request(&self.model, WordLength::default());
+        let answer = self.client(patience).ask(request).await;
         answer.map(|_| ())
     }
 
@@ -99,44 +100,43 @@ impl Server {
 
     /// Measures the size of words in the server's tokens. Falls back to one token per word, for a server that
     /// does not count or has too small a context.
-    pub async fn yardstick(&self, patience: Duration) -> Yardstick {
+    pub async fn yardstick(&self, patience: Duration) -> WordLength {
         let mut client = self.client(patience);
         let mut counts = [None; 2];
         for (count, times) in counts.iter_mut().zip(1..) {
-            let answer = client.ask(probe(&self.model, times).body).await;
+            let answer = client.ask(probe(&self.model, times)).await;
             *count = answer.ok().and_then(|answer| answer.prompt_tokens);
         }
         let [once, twice] = counts;
         once.zip(twice)
-            .and_then(|(once, twice)| Yardstick::of(once, twice))
+            .and_then(|(once, twice)| WordLength::of(once, twice))
             .unwrap_or_default()
     }
 
     /// The process to measure: the one given, otherwise the listener of the port; behind plimsoll, the
     /// model's engine.
-    pub async fn process(&self) -> Option<Process> {
+    pub async fn process(&self) -> Option<MeasuredProcess> {
         if let Some(pid) = self.pid {
-            return Process::find(pid);
+            return MeasuredProcess::find(pid);
         }
         if !self.target.is_here() {
             return None;
         }
-        let port = match self.is_plimsoll {
-            true => self.engine_port().await?,
-            false => self.target.port,
-        };
+        let mut port = self.target.port;
+        if self.is_plimsoll {
+            let engine = self.running().await?;
+            port = match engine["proxy"].as_str()?.strip_prefix("http://") {
+                Some(address) => address.parse::<Target>().ok()?.port,
+                // An engine on a Unix socket has no port to be found by.
+                None => return MeasuredProcess::find(u32::try_from(engine["pid"].as_u64()?).ok()?),
+            };
+        }
         // The search reads the descriptors of all processes, which takes milliseconds and would block the
         // clients.
-        tokio::task::spawn_blocking(move || Process::listening_on(port))
+        tokio::task::spawn_blocking(move || MeasuredProcess::listening_on(port))
             .await
             .ok()
             .flatten()
-    }
-
-    async fn engine_port(&self) -> Option<u16> {
-        let running = self.running().await?;
-        let proxy: Target = running["proxy"].as_str()?.parse().ok()?;
-        Some(proxy.port)
     }
 
     /// plimsoll's own entry for the model's engine.

@@ -1,4 +1,4 @@
-//! Soak test: repeated load rounds with a memory measurement after each.
+//! Soak test, a load test for memory leaks: repeated load rounds with a memory measurement after each.
 
 use std::path::PathBuf;
 use std::pin::pin;
@@ -8,12 +8,12 @@ use tokio::signal;
 use tokio::signal::unix::{self, SignalKind};
 use tokio::time::{Interval, MissedTickBehavior, interval, sleep};
 
-use super::answer::Failure;
+use super::answer::LoadFailure;
 use super::client::Client;
 use super::figures::Figures;
 use super::rounds::Round;
-use super::server::Server;
-use super::state::{State, StateError};
+use super::server::LoadTarget;
+use super::state::{RouterState, StateError};
 
 /// Time for a server to release memory after an answer.
 const CALM: Duration = Duration::from_millis(20);
@@ -23,16 +23,16 @@ const SAVE_EVERY: Duration = Duration::from_secs(10);
 /// Pause after a round without an answer.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// End of the test. Work of a resumed state counts too.
+/// Limit at which the test ends. Work of a resumed state counts too.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Limit {
+pub struct SoakLimit {
     pub time: Option<Duration>,
     pub requests: Option<u64>,
 }
 
 #[derive(Clone, Debug)]
-pub struct Settings {
-    pub limit: Limit,
+pub struct SoakSettings {
+    pub limit: SoakLimit,
     pub round: Round,
     pub clients: usize,
     /// Time limit of one answer.
@@ -50,18 +50,18 @@ pub enum SoakError {
     First {
         target: String,
         model: String,
-        failure: Failure,
+        failure: LoadFailure,
     },
     #[error(transparent)]
     State(#[from] StateError),
 }
 
-impl Limit {
-    fn is_reached(&self, state: &State, held: Duration) -> bool {
+impl SoakLimit {
+    fn is_reached(&self, state: &RouterState, held: Duration) -> bool {
         self.time.is_some_and(|time| held >= time) || self.requests.is_some_and(|most| state.requests >= most)
     }
 
-    fn left(&self, state: &State) -> u64 {
+    fn left(&self, state: &RouterState) -> u64 {
         self.requests
             .map_or(u64::MAX, |most| most.saturating_sub(state.requests))
     }
@@ -70,12 +70,12 @@ impl Limit {
 /// Runs rounds until the limit, Ctrl-C, or the end of the server. `progress` is called after each round, and
 /// each second during one.
 pub async fn soak(
-    server: &Server,
-    settings: &Settings,
+    server: &LoadTarget,
+    settings: &SoakSettings,
     mut figures: Figures,
-    mut state: State,
-    progress: &mut dyn FnMut(&State),
-) -> Result<State, SoakError> {
+    mut state: RouterState,
+    progress: &mut dyn FnMut(&RouterState),
+) -> Result<RouterState, SoakError> {
     // A resumed state may have ended with this flag; it describes the last run only.
     state.broke_off = false;
     let begun = server.begin(settings.patience).await;
@@ -91,7 +91,7 @@ pub async fn soak(
     };
     figures.follow(server).await;
     state.begin_series_of_another(&figures);
-    let mut soaking = Soaking {
+    let mut soaking = SoakRun {
         server,
         figures,
         before: Duration::from_millis(state.held_ms),
@@ -107,18 +107,18 @@ pub async fn soak(
 }
 
 /// A soak test in progress.
-struct Soaking<'a> {
-    server: &'a Server,
+struct SoakRun<'a> {
+    server: &'a LoadTarget,
     figures: Figures,
-    state: State,
+    state: RouterState,
     start: Instant,
     /// Time of earlier runs of a resumed state.
     before: Duration,
-    progress: &'a mut dyn FnMut(&State),
+    progress: &'a mut dyn FnMut(&RouterState),
 }
 
-impl Soaking<'_> {
-    async fn hold(&mut self, settings: &Settings, round: &Round) -> Result<(), StateError> {
+impl SoakRun<'_> {
+    async fn hold(&mut self, settings: &SoakSettings, round: &Round) -> Result<(), StateError> {
         let clients = (0..settings.clients).map(|_| self.server.client(settings.patience));
         let mut clients: Vec<Client> = clients.collect();
         let (mut saved, mut answered) = (None::<Instant>, Instant::now());
@@ -147,7 +147,7 @@ impl Soaking<'_> {
             // Measured after an empty round too: a server that refuses may still be leaking.
             self.look().await;
             if answered.elapsed() >= settings.give_up {
-                self.state.note("the server does not answer any more".to_owned());
+                self.state.note("the server no longer answers".to_owned());
                 self.state.broke_off = true;
                 break;
             }
@@ -191,7 +191,7 @@ impl Soaking<'_> {
         sleep(CALM).await;
         if self.figures.follow(self.server).await {
             // Two processes have different baselines; a trend across both would be meaningless.
-            let note = "the server is another process now; what is judged begins here";
+            let note = "the server's process changed; the analysis starts again from here";
             self.state.note(note.to_owned());
             self.state.begin_series();
             self.state.process = named(&self.figures);
@@ -222,12 +222,12 @@ pub async fn stopped() {
     }
 }
 
-impl State {
+impl RouterState {
     /// Starts a new series if the process has changed since the state was saved.
     fn begin_series_of_another(&mut self, figures: &Figures) {
         let now = named(figures);
         if self.rounds > 0 && self.process != now {
-            self.note("resumed with another process; what is judged begins here".to_owned());
+            self.note("resumed with another server process; the analysis starts from here".to_owned());
             self.begin_series();
         } else if self.rounds > 0 {
             self.note("resumed".to_owned());

@@ -1,4 +1,5 @@
-//! State of a soak test: the observations that are saved, resumed, judged and plotted.
+//! State of a soak test (a long load test for memory leaks): the observations that are saved, resumed, judged
+//! and plotted.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -7,11 +8,12 @@ use std::path::{Path, PathBuf};
 
 use plimsoll_base::{Bytes, round_u64};
 use plimsoll_probe::Sensors;
-use plimsoll_telemetry::trend::{Course, Growth, Judging, Point, Series, Step, Trend, judge, steps};
+use plimsoll_telemetry::trend::{
+    Trend, TrendCourse, TrendGrowth, TrendPoint, TrendSeries, TrendStep, TrendTest, judge, steps,
+};
 use serde::{Deserialize, Serialize};
 
-use super::figures::MemorySample;
-use super::rounds::{Tally, median};
+use super::rounds::{RoundTally, median};
 
 const SCHEMA: &str = "plimsoll.soak-state/1";
 const MOST_NOTES: usize = 100;
@@ -19,17 +21,17 @@ const MOST_FIGURES: usize = 64;
 
 /// A measured figure over time.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Named {
+pub struct NamedModel {
     pub name: String,
     /// Judged: points since the server's process last changed.
-    pub series: Series,
+    pub series: TrendSeries,
     /// Plotted: all points, over requests.
-    pub course: Course,
+    pub course: TrendCourse,
 }
 
 /// Results of a soak test so far. `requests` counts those sent.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct State {
+pub struct RouterState {
     schema: String,
     pub target: String,
     pub model: String,
@@ -40,10 +42,10 @@ pub struct State {
     pub answer_tokens: u64,
     /// Failures by kind: the count, and a few full texts.
     pub failures: BTreeMap<String, (u64, Vec<String>)>,
-    pub figures: Vec<Named>,
+    pub figures: Vec<NamedModel>,
     /// Thousandths of tokens per second of one client, and microseconds to the first token, over requests.
-    pub speed: Course,
-    pub first_token: Course,
+    pub speed: TrendCourse,
+    pub first_token: TrendCourse,
     pub looks: u64,
     /// Card statistics by card name.
     pub cards: BTreeMap<String, CardStats>,
@@ -62,34 +64,34 @@ pub struct CardStats {
     /// Number of readings.
     pub looks: u64,
     /// Over requests, as are the two below.
-    pub celsius: Course,
-    pub megahertz: Course,
-    pub milliwatts: Course,
+    pub celsius: TrendCourse,
+    pub megahertz: TrendCourse,
+    pub milliwatts: TrendCourse,
     /// Maximum clock by the driver.
     pub most_megahertz: Option<u32>,
     /// Number of readings in which the card was throttled, by reason.
     pub slowed: BTreeMap<String, u64>,
 }
 
-/// A figure with its verdict.
+/// A figure with the verdict of the leak test.
 #[derive(Clone, Debug, Serialize)]
-pub struct Judged<'a> {
+pub struct SoakVerdict<'a> {
     pub name: &'a str,
     pub first: Bytes,
     pub last: Bytes,
     pub peak: Bytes,
     #[serde(flatten)]
     pub trend: Trend,
-    pub steps: Vec<Step>,
+    pub steps: Vec<TrendStep>,
 }
 
 #[derive(Debug, thiserror::Error)]
 pub enum StateError {
     #[error("cannot read the state `{}`: {error}", path.display())]
     Read { path: PathBuf, error: io::Error },
-    #[error("`{}` is no state of a soak: {error}; name another file, or remove it to begin anew", path.display())]
+    #[error("`{}` is not a saved soak test: {error}; name another file, or remove it to start again", path.display())]
     Parse { path: PathBuf, error: serde_json::Error },
-    #[error("`{}` belongs to {before}, and this is {now}; name another file, or remove it to begin anew", path.display())]
+    #[error("`{}` belongs to {before}, and this is {now}; name another file, or remove it to start again", path.display())]
     Other {
         path: PathBuf,
         before: String,
@@ -99,7 +101,7 @@ pub enum StateError {
     Save { path: PathBuf, error: io::Error },
 }
 
-impl State {
+impl RouterState {
     pub fn new(target: String, model: String) -> Self {
         Self {
             schema: SCHEMA.to_owned(),
@@ -168,12 +170,12 @@ impl State {
     /// Starts a new series for every figure, because the process they belong to has ended.
     pub fn begin_series(&mut self) {
         for figure in &mut self.figures {
-            figure.series = Series::default();
+            figure.series = TrendSeries::default();
         }
     }
 
     /// Adds the results of a round.
-    pub fn add(&mut self, mut tally: Tally) {
+    pub fn add(&mut self, mut tally: RoundTally) {
         self.rounds += 1;
         self.requests += tally.answered + tally.failures();
         self.prompt_tokens += tally.prompt_tokens;
@@ -197,21 +199,21 @@ impl State {
     }
 
     /// Adds a memory measurement.
-    pub fn see(&mut self, look: MemorySample) {
+    pub fn see(&mut self, look: Vec<(String, Bytes)>) {
         self.looks += 1;
         let at = self.requests;
-        for (name, held) in look.held {
+        for (name, held) in look {
             let place = self.figures.iter().position(|figure| figure.name == name);
             let place = place.unwrap_or_else(|| {
-                self.figures.push(Named {
+                self.figures.push(NamedModel {
                     name,
-                    series: Series::default(),
-                    course: Course::default(),
+                    series: TrendSeries::default(),
+                    course: TrendCourse::default(),
                 });
                 self.figures.len() - 1
             });
             let figure = &mut self.figures[place];
-            figure.series.push(Point { at, held });
+            figure.series.push(TrendPoint { at, held });
             figure.course.push(at, held.get());
         }
         // Bounds the state file, should figure names change from look to look.
@@ -245,21 +247,21 @@ impl State {
         self.failures.values().map(|(count, _)| count).sum()
     }
 
-    /// Every figure with its verdict. Growth below `negligible` is no leak.
-    pub fn judged(&self, negligible: f64) -> Vec<Judged<'_>> {
+    /// Every figure with its verdict. Growth below `negligible` does not count as a leak.
+    pub fn judged(&self, negligible: f64) -> Vec<SoakVerdict<'_>> {
         // The number of figures corrects for testing several at once: one of many looks like a leak by
         // chance.
-        let judging = Judging {
+        let judging = TrendTest {
             figures: self.figures.len(),
             negligible,
-            ..Judging::default()
+            ..TrendTest::default()
         };
-        let held = |point: Option<&Point>| point.map_or(Bytes::ZERO, |point| point.held);
+        let held = |point: Option<&TrendPoint>| point.map_or(Bytes::ZERO, |point| point.held);
         self.figures
             .iter()
             .map(|figure| {
                 let points = figure.series.points();
-                Judged {
+                SoakVerdict {
                     name: &figure.name,
                     first: held(points.first()),
                     last: held(points.last()),
@@ -289,9 +291,9 @@ impl State {
     }
 }
 
-impl Judged<'_> {
+impl SoakVerdict<'_> {
     pub fn is_leak(&self) -> bool {
-        self.trend.growth == Growth::Leak
+        self.trend.growth == TrendGrowth::Leak
     }
 }
 
@@ -309,19 +311,17 @@ pub fn thousands(number: u64) -> f64 {
 mod tests {
     use super::*;
 
-    fn look(bytes: u64) -> MemorySample {
-        MemorySample {
-            held: vec![("host".to_owned(), Bytes::new(bytes))],
-        }
+    fn look(bytes: u64) -> Vec<(String, Bytes)> {
+        vec![("host".to_owned(), Bytes::new(bytes))]
     }
 
-    fn state(rounds: u64) -> State {
-        let mut state = State::new("http://a:1".to_owned(), "m".to_owned());
+    fn state(rounds: u64) -> RouterState {
+        let mut state = RouterState::new("http://a:1".to_owned(), "m".to_owned());
         for round in 0..rounds {
-            let mut tally = Tally {
+            let mut tally = RoundTally {
                 answered: 20,
                 speeds: vec![100.0],
-                ..Tally::default()
+                ..RoundTally::default()
             };
             if round >= rounds / 2 {
                 tally.speeds = vec![80.0];
@@ -336,7 +336,7 @@ mod tests {
     fn a_saved_state_goes_on_and_one_of_another_server_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("soak.state");
-        let resume = |target: &str| State::resume(&path, target.to_owned(), "m".to_owned());
+        let resume = |target: &str| RouterState::resume(&path, target.to_owned(), "m".to_owned());
         assert_eq!(resume("http://a:1").unwrap().requests, 0);
         state(60).save(&path).unwrap();
         let mut again = resume("http://a:1").unwrap();
@@ -345,7 +345,7 @@ mod tests {
             (1200, 60, true)
         );
         again.begin_series();
-        assert_eq!(again.judged(64.0)[0].trend.growth, Growth::Unknown);
+        assert_eq!(again.judged(64.0)[0].trend.growth, TrendGrowth::Unknown);
         assert!(matches!(resume("http://b:1"), Err(StateError::Other { .. })));
         fs::write(&path, "{").unwrap();
         assert!(matches!(resume("http://a:1"), Err(StateError::Parse { .. })));

@@ -1,4 +1,4 @@
-//! Depth sweep: time and memory of prompts of growing length.
+//! Depth sweep, a load test that measures time and memory for prompts of growing length.
 
 use std::time::Duration;
 
@@ -6,26 +6,26 @@ use bytes::Bytes as Body;
 use plimsoll_base::Bytes;
 use tokio::time::sleep;
 
-use super::answer::{Answer, Failure};
+use super::answer::{LoadAnswer, LoadFailure};
 use super::figures::Figures;
-use super::prompt::{Prompt, Yardstick};
-use super::server::Server;
+use super::prompt::{LoadPrompt, WordLength};
+use super::server::LoadTarget;
 
 /// Time for a server to release memory after an answer.
 const CALM: Duration = Duration::from_millis(200);
 
-/// Result at one depth.
+/// Result of a sweep at one depth.
 #[derive(Clone, Debug)]
-pub struct Depth {
+pub struct SweepDepth {
     pub asked: u64,
     /// Prompt tokens by the server's count.
     pub tokens: u64,
-    pub outcome: Result<Speeds, Failure>,
+    pub outcome: Result<Speeds, LoadFailure>,
     /// Memory after the answer.
     pub held: Vec<(String, Bytes)>,
 }
 
-/// Tokens per second; `None` where there were too few tokens to measure.
+/// Tokens per second; `None` if there were too few tokens to measure.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Speeds {
     pub prompt: Option<f64>,
@@ -38,15 +38,15 @@ pub struct Speeds {
 pub struct Sweep {
     /// Memory before the first depth, with the model loaded.
     pub before: Vec<(String, Bytes)>,
-    pub depths: Vec<Depth>,
+    pub depths: Vec<SweepDepth>,
     /// plimsoll's learned growth of its engine, in bytes per token.
     pub learned: Option<u64>,
 }
 
-/// A server with its model loaded.
+/// A server whose model is loaded, with its memory before the first depth.
 #[derive(Clone, Debug)]
 pub struct Warm {
-    yardstick: Yardstick,
+    yardstick: WordLength,
     before: Vec<(String, Bytes)>,
     /// The server's process, if visible.
     pub pid: Option<u32>,
@@ -55,7 +55,11 @@ pub struct Warm {
 }
 
 /// Loads the model, and measures memory before the first depth.
-pub async fn warm_up(server: &Server, patience: Duration, figures: &mut Figures) -> Result<Warm, Failure> {
+pub async fn warm_up(
+    server: &LoadTarget,
+    patience: Duration,
+    figures: &mut Figures,
+) -> Result<Warm, LoadFailure> {
     server.begin(patience).await?;
     let yardstick = server.yardstick(patience).await;
     let build = server.build().await;
@@ -63,7 +67,7 @@ pub async fn warm_up(server: &Server, patience: Duration, figures: &mut Figures)
     sleep(CALM).await;
     Ok(Warm {
         yardstick,
-        before: figures.look(server).await.held,
+        before: figures.look(server).await,
         pid: figures.process().map(|process| process.pid),
         build,
     })
@@ -71,12 +75,12 @@ pub async fn warm_up(server: &Server, patience: Duration, figures: &mut Figures)
 
 /// Sends one prompt per depth, the shallowest first, until one fails. `told` is called with each result.
 pub async fn sweep(
-    server: &Server,
+    server: &LoadTarget,
     warm: &Warm,
     depths: &[u64],
     (answer, patience): (u64, Duration),
     figures: &Figures,
-    told: &mut dyn FnMut(&Depth),
+    told: &mut dyn FnMut(&SweepDepth),
 ) -> Sweep {
     let mut client = server.client(patience);
     let mut sweep = Sweep {
@@ -95,7 +99,7 @@ pub async fn sweep(
             .await;
         // Also after a failure: memory that stays in use after a refused prompt is a result.
         sleep(CALM).await;
-        let depth = Depth {
+        let depth = SweepDepth {
             asked,
             tokens: answered
                 .as_ref()
@@ -103,7 +107,7 @@ pub async fn sweep(
                 .and_then(|answer| answer.prompt_tokens)
                 .unwrap_or(asked),
             outcome: answered.as_ref().map(Speeds::of).map_err(Clone::clone),
-            held: figures.look(server).await.held,
+            held: figures.look(server).await,
         };
         told(&depth);
         sweep.depths.push(depth);
@@ -122,18 +126,18 @@ pub async fn sweep(
     sweep
 }
 
-fn request(server: &Server, yardstick: Yardstick, depth: u64, answer: u64, nonce: u64) -> Body {
-    let prompt = Prompt {
+fn request(server: &LoadTarget, yardstick: WordLength, depth: u64, answer: u64, nonce: u64) -> Body {
+    let prompt = LoadPrompt {
         depth,
         answer,
         number: depth,
         nonce,
     };
-    prompt.request(&server.model, yardstick).body
+    prompt.request(&server.model, yardstick)
 }
 
 impl Speeds {
-    fn of(answer: &Answer) -> Self {
+    fn of(answer: &LoadAnswer) -> Self {
         // Cached tokens cost no time; counting them would overstate the speed.
         let fresh = answer
             .prompt_tokens

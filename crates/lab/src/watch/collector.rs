@@ -1,4 +1,5 @@
-//! Collector of one sample: cards, machine, processes, guard pages and kernel log.
+//! Collector of one sample of a recording: cards, machine, processes, figures of guard (the preloaded
+//! library) and kernel log.
 
 use std::path::PathBuf;
 
@@ -8,15 +9,15 @@ use plimsoll_telemetry::record::{Figure, Group, Look, Pace, Source, Unit};
 
 use super::guards::Guards;
 use super::kernel_log::KernelLog;
-use super::machine::Machine;
+use super::machine::WatchedMachine;
 use super::processes::Processes;
 
 /// Sensors are read in one sample out of this many.
 const SENSORS_EVERY: u64 = 4;
 
-/// The target of a recording.
+/// Object of a recording: a process or the machine.
 #[derive(Clone, Debug, Default)]
-pub struct Subject {
+pub struct WatchTarget {
     /// Root of a process tree; without one, the largest processes of the machine are followed.
     pub root: Option<u32>,
     /// Folder of guard pages; without it, all folders of this user.
@@ -25,7 +26,7 @@ pub struct Subject {
 
 #[derive(Debug)]
 pub struct Collector {
-    machine: Machine,
+    machine: WatchedMachine,
     processes: Processes,
     guards: Guards,
     kernel_log: Option<KernelLog>,
@@ -36,7 +37,7 @@ pub struct Collector {
 
 impl Collector {
     /// Opens all sources. Sources that cannot be read are reported in `notes`.
-    pub async fn open(subject: Subject, sampler: Sampler, notes: &mut Vec<String>) -> Self {
+    pub async fn open(subject: WatchTarget, sampler: Sampler, notes: &mut Vec<String>) -> Self {
         let seen = sampler.machine().await;
         let cards = seen.map_or_else(Vec::new, |machine| {
             notes.extend(machine.notes);
@@ -48,7 +49,7 @@ impl Collector {
             notes.push(format!("the kernel's log is not read: /dev/kmsg: {error}"));
         }
         Self {
-            machine: Machine::open(),
+            machine: WatchedMachine::open(),
             processes: Processes::new(subject.root),
             guards: Guards::new(subject.pages),
             kernel_log: kernel_log.ok(),

@@ -43,7 +43,7 @@ const VMSTAT: &[&str] = &[
 
 /// `/proc` files that are read again in each sample.
 #[derive(Debug)]
-pub(super) struct Machine {
+pub(super) struct WatchedMachine {
     meminfo: RereadFile,
     buddyinfo: RereadFile,
     vmstat: RereadFile,
@@ -56,7 +56,7 @@ pub(super) struct RereadFile {
     bytes: Vec<u8>,
 }
 
-impl Machine {
+impl WatchedMachine {
     pub(super) fn open() -> Self {
         Self {
             meminfo: RereadFile::open("/proc/meminfo"),
@@ -170,7 +170,7 @@ mod tests {
 
     #[test]
     fn this_machine_has_memory_and_free_blocks() {
-        let mut machine = Machine::open();
+        let mut machine = WatchedMachine::open();
         let (mut look, mut bytes) = (Look::default(), Vec::new());
         machine.look(&mut look);
         let mut encoder = Encoder::begin(&Default::default(), &mut bytes);

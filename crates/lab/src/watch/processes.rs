@@ -1,4 +1,4 @@
-//! Process memory figures: a process tree, or the largest processes of the machine.
+//! Memory figures of a process tree, or of the largest processes of the machine.
 //!
 //! The search is repeated only after the kernel has assigned a new pid (the last field of `/proc/loadavg`).
 
@@ -21,13 +21,13 @@ pub(super) struct Processes {
     root: Option<u32>,
     loadavg: RereadFile,
     page_kib: u64,
-    followed: BTreeMap<u32, Followed>,
+    followed: BTreeMap<u32, WatchedProcess>,
     searched: Option<(Instant, String)>,
 }
 
 /// A followed process. Its file stays open, so that a reused pid is not mistaken for it.
 #[derive(Debug)]
-struct Followed {
+struct WatchedProcess {
     pid: u32,
     subject: String,
     statm: RereadFile,
@@ -51,7 +51,9 @@ impl Processes {
         // Twice the limit: processes on cards come in addition to the largest ones.
         for pid in pids {
             if self.root.is_none() && self.followed.len() < 2 * MOST {
-                self.followed.entry(pid).or_insert_with(|| Followed::new(pid));
+                self.followed
+                    .entry(pid)
+                    .or_insert_with(|| WatchedProcess::new(pid));
             }
         }
     }
@@ -112,12 +114,12 @@ impl Processes {
         // A tree always has room for one more, so that a long-running child started late is still followed.
         let room = MOST.saturating_sub(self.followed.len());
         for (_, pid) in sized.into_iter().take(room.max(usize::from(self.root.is_some()))) {
-            self.followed.insert(pid, Followed::new(pid));
+            self.followed.insert(pid, WatchedProcess::new(pid));
         }
     }
 }
 
-impl Followed {
+impl WatchedProcess {
     fn new(pid: u32) -> Self {
         Self {
             pid,

@@ -1,5 +1,6 @@
-//! Record file writer: one write per tick.
+//! Writer of a recording's file: one write for each sample.
 
+use std::convert::Infallible;
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -12,7 +13,7 @@ use super::collector::Collector;
 use super::snapshots;
 
 #[derive(Debug, thiserror::Error)]
-pub enum RecordError {
+pub enum RecordingError {
     #[error("cannot create the record `{}`: {error}", path.display())]
     Create { path: PathBuf, error: io::Error },
     #[error("there is already a file `{}`; name another with -o, or remove it", path.display())]
@@ -32,12 +33,12 @@ pub struct Recording {
 
 impl Recording {
     /// Starts a record in a new file, with snapshots of system files.
-    pub fn begin(path: &Path, about: &About) -> Result<Self, RecordError> {
+    pub fn begin(path: &Path, about: &About) -> Result<Self, RecordingError> {
         let file = File::create_new(path).map_err(|error| match error.kind() {
-            io::ErrorKind::AlreadyExists => RecordError::Exists {
+            io::ErrorKind::AlreadyExists => RecordingError::Exists {
                 path: path.to_owned(),
             },
-            _ => RecordError::Create {
+            _ => RecordingError::Create {
                 path: path.to_owned(),
                 error,
             },
@@ -58,7 +59,11 @@ impl Recording {
     }
 
     /// Samples at this interval until an error occurs.
-    pub async fn go_on(&mut self, collector: &mut Collector, every: Duration) -> Result<(), RecordError> {
+    pub async fn go_on(
+        &mut self,
+        collector: &mut Collector,
+        every: Duration,
+    ) -> Result<Infallible, RecordingError> {
         let mut ticks = interval(every);
         // A late sample is not followed by a burst of others, which would have the same values.
         ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
@@ -69,7 +74,7 @@ impl Recording {
     }
 
     /// Takes one sample.
-    pub async fn sample(&mut self, collector: &mut Collector) -> Result<(), RecordError> {
+    pub async fn sample(&mut self, collector: &mut Collector) -> Result<(), RecordingError> {
         let (look, said) = collector.look().await;
         let now = self.now();
         // Events first: a reader that stops at a sample then knows what led to it.
@@ -80,14 +85,14 @@ impl Recording {
         self.flush()
     }
 
-    pub fn note(&mut self, source: Source, text: &str) -> Result<(), RecordError> {
+    pub fn note(&mut self, source: Source, text: &str) -> Result<(), RecordingError> {
         let now = self.now();
         self.encoder.event(now, source, text, &mut self.bytes);
         self.flush()
     }
 
     /// Ends the record, with snapshots of system files.
-    pub fn end(mut self, status: &str) -> Result<(), RecordError> {
+    pub fn end(mut self, status: &str) -> Result<(), RecordingError> {
         snapshots::take(When::After, &mut self.encoder, &mut self.bytes);
         let now = self.now();
         self.encoder.end(now, status, &mut self.bytes);
@@ -98,12 +103,12 @@ impl Recording {
         u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 
-    fn flush(&mut self) -> Result<(), RecordError> {
+    fn flush(&mut self) -> Result<(), RecordingError> {
         // One write for the whole tick: a SIGKILL between two writes would leave half a sample.
         let written = self.file.write_all(&self.bytes);
         // Cleared after a failure too: a full disk must not make the buffer grow.
         self.bytes.clear();
-        written.map_err(|error| RecordError::Write {
+        written.map_err(|error| RecordingError::Write {
             path: self.path.clone(),
             error,
         })

@@ -1,7 +1,8 @@
-//! The folders that hold installed engines.
+//! Folders that hold installed engines.
 //!
-//! Decision: one directory, `$PLIMSOLL_HOME`, else `$XDG_DATA_HOME/plimsoll`, else `~/.local/share/plimsoll`.
-//! An empty or relative XDG_DATA_HOME counts as not set, as its specification asks.
+//! DECISION: all are below one folder: `$PLIMSOLL_HOME`, else `$XDG_DATA_HOME/plimsoll`, else
+//! `~/.local/share/plimsoll`. An empty or relative XDG_DATA_HOME counts as not set, as its specification
+//! requires.
 
 use std::env;
 use std::ffi::OsString;
@@ -10,18 +11,19 @@ use std::path::PathBuf;
 #[derive(Debug, thiserror::Error)]
 pub enum HomeError {
     #[error(
-        "no place to install to: none of PLIMSOLL_HOME, XDG_DATA_HOME and HOME is set\nhint: set PLIMSOLL_HOME to a directory"
+        "nowhere to install: none of PLIMSOLL_HOME, XDG_DATA_HOME and HOME is set\nhint: set PLIMSOLL_HOME \
+            to a directory"
     )]
     Choose,
     #[error("PLIMSOLL_HOME {} is relative\nhint: give an absolute path", .0.display())]
     Relative(PathBuf),
 }
 
-/// The directory that Plimsoll owns.
+/// Folder for everything that Plimsoll installs.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Home(PathBuf);
+pub struct EngineHome(PathBuf);
 
-impl Home {
+impl EngineHome {
     pub fn from_environment() -> Result<Self, HomeError> {
         Self::choose(|name| env::var_os(name).filter(|value| !value.is_empty()))
     }
@@ -67,8 +69,8 @@ mod tests {
 
     use super::*;
 
-    fn chosen(set: &[(&str, &str)]) -> Result<Home, HomeError> {
-        Home::choose(|name| {
+    fn chosen(set: &[(&str, &str)]) -> Result<EngineHome, HomeError> {
+        EngineHome::choose(|name| {
             set.iter()
                 .find(|(key, _)| *key == name)
                 .map(|(_, value)| value.into())
@@ -78,11 +80,14 @@ mod tests {
     #[test]
     fn our_own_variable_wins_over_the_desktop_one_and_that_over_the_home_directory() {
         let all = [("PLIMSOLL_HOME", "/p"), ("XDG_DATA_HOME", "/x"), ("HOME", "/h")];
-        assert_eq!(chosen(&all).unwrap(), Home::at(Path::new("/p")));
-        assert_eq!(chosen(&all[1..]).unwrap(), Home::at(Path::new("/x/plimsoll")));
+        assert_eq!(chosen(&all).unwrap(), EngineHome::at(Path::new("/p")));
+        assert_eq!(
+            chosen(&all[1..]).unwrap(),
+            EngineHome::at(Path::new("/x/plimsoll"))
+        );
         assert_eq!(
             chosen(&all[2..]).unwrap(),
-            Home::at(Path::new("/h/.local/share/plimsoll"))
+            EngineHome::at(Path::new("/h/.local/share/plimsoll"))
         );
     }
 

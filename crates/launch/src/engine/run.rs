@@ -1,7 +1,7 @@
-//! Runs a helper program to its end, within a time limit, and keeps what it said.
+//! Runner for short helper programs: it applies a time limit and captures the output.
 //!
-//! Decision: both streams go into one unlinked file, so that a program that writes a lot cannot block on a
-//! pipe and a grandchild that keeps the pipe open cannot make us wait.
+//! DECISION: stdout and stderr both go into one unlinked file. So a program that writes a lot cannot block on
+//! a pipe, and a grandchild that keeps its output open cannot delay the caller.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
@@ -13,16 +13,16 @@ const POLL: Duration = Duration::from_millis(5);
 /// The most output of a helper program that is kept in memory.
 const SAID_LIMIT: u64 = 256 * 1024;
 
-/// The end of a helper program.
+/// Exit status and output of a finished helper program.
 #[derive(Debug)]
-pub(super) struct Ended {
-    /// `None` where the time was up and it was killed.
+pub(super) struct ProgramEnded {
+    /// Exit status; `None` if the time limit passed and the program was killed.
     pub(super) status: Option<ExitStatus>,
-    /// Its last lines, stdout and stderr together.
+    /// The program's last lines, stdout and stderr together.
     pub(super) said: String,
 }
 
-impl Ended {
+impl ProgramEnded {
     pub(super) fn succeeded(&self) -> bool {
         self.status.is_some_and(|status| status.success())
     }
@@ -41,7 +41,7 @@ impl Ended {
 }
 
 /// Runs `command` for at most `limit`.
-pub(super) fn run(command: &mut Command, limit: Duration) -> io::Result<Ended> {
+pub(super) fn run(command: &mut Command, limit: Duration) -> io::Result<ProgramEnded> {
     let mut said = unlinked_file()?;
     let (out, err) = (said.try_clone()?, said.try_clone()?);
     // Counted from before the start, because waiting for a busy file takes time too.
@@ -53,13 +53,13 @@ pub(super) fn run(command: &mut Command, limit: Duration) -> io::Result<Ended> {
     said.seek(SeekFrom::Start(length.saturating_sub(SAID_LIMIT)))?;
     let mut bytes = Vec::new();
     said.take(SAID_LIMIT).read_to_end(&mut bytes)?;
-    Ok(Ended {
+    Ok(ProgramEnded {
         status,
         said: String::from_utf8_lossy(&bytes).into_owned(),
     })
 }
 
-/// Starts the program; one that is just being written (by an upgrade, say) is busy for a moment.
+/// Starts the program; it retries for a moment if the file is being written, for example by an upgrade.
 fn spawn(command: &mut Command, end: Instant) -> io::Result<Child> {
     loop {
         match command.spawn() {
@@ -97,7 +97,7 @@ fn unlinked_file() -> io::Result<File> {
 mod tests {
     use super::*;
 
-    fn shell(script: &str, limit: Duration) -> Ended {
+    fn shell(script: &str, limit: Duration) -> ProgramEnded {
         run(Command::new("sh").args(["-c", script]), limit).unwrap()
     }
 

@@ -1,14 +1,15 @@
-//! The keys of one model: `<architecture>.<name>`, and those that state one number or one for each layer.
+//! Reader of one model's GGUF keys, `<architecture>.<name>`, including keys with one number or one for each
+//! layer.
 
-use crate::gguf::{Header, Value};
+use crate::gguf::{GgufValue, Header};
 use crate::{ModelError, PerLayer};
 
-pub(super) struct Keys<'h, 'a> {
+pub(super) struct ArchKeys<'h, 'a> {
     header: &'h Header<'a>,
     architecture: &'h str,
 }
 
-impl<'h, 'a> Keys<'h, 'a> {
+impl<'h, 'a> ArchKeys<'h, 'a> {
     pub(super) fn new(header: &'h Header<'a>, architecture: &'h str) -> Self {
         Self { header, architecture }
     }
@@ -21,7 +22,7 @@ impl<'h, 'a> Keys<'h, 'a> {
         Ok(self.header.u32(&self.key(name))?)
     }
 
-    pub(super) fn value(&self, name: &str) -> Option<Value<'a>> {
+    pub(super) fn value(&self, name: &str) -> Option<GgufValue<'a>> {
         self.header.entry(&self.key(name)).map(|entry| entry.value)
     }
 
@@ -49,7 +50,7 @@ impl<'h, 'a> Keys<'h, 'a> {
 
     pub(super) fn is_list(&self, name: &str) -> bool {
         let entry = self.header.entry(&self.key(name));
-        entry.is_some_and(|entry| matches!(entry.value, Value::Array(_)))
+        entry.is_some_and(|entry| matches!(entry.value, GgufValue::Array(_)))
     }
 
     /// One number for all layers, or a list with one for each of `layers`.
@@ -99,7 +100,7 @@ impl<'h, 'a> Keys<'h, 'a> {
     fn switch_or_number(&self, name: &str) -> Result<Option<u32>, ModelError> {
         match self.value(name) {
             // Converters write per-layer switches as bool or as integer.
-            Some(Value::Bool(yes)) => Ok(Some(u32::from(yes))),
+            Some(GgufValue::Bool(yes)) => Ok(Some(u32::from(yes))),
             _ => self.number(name),
         }
     }

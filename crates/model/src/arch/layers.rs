@@ -1,7 +1,7 @@
-//! Sliding, recurrent and indexing layers of a model.
+//! Layers of a model with a sliding window, with a recurrent state, or with an index key (sparse attention).
 
-use super::keys::Keys;
-use super::{Indexing, Pattern, Recurring, Traits, Window};
+use super::keys::ArchKeys;
+use super::{Indexing, LayerPattern, Recurring, Traits, WindowPattern};
 use crate::{HyperParameters, Indexer, ModelError, PerLayer, Recurrent, SlidingWindow};
 
 const WINDOW: &str = "attention.sliding_window";
@@ -9,7 +9,7 @@ const PATTERN: &str = "attention.sliding_window_pattern";
 
 /// The recurrent layers and the sizes of their states. Needs heads and feed-forward.
 pub(super) fn recurrent(
-    keys: &Keys<'_, '_>,
+    keys: &ArchKeys<'_, '_>,
     traits: &Traits,
     hyper: &HyperParameters,
 ) -> Result<Option<Recurrent>, ModelError> {
@@ -49,7 +49,11 @@ pub(super) fn recurrent(
 
 /// `n_embd_r` and `n_embd_s`. Mirrors `llama-hparams.cpp: n_embd_r, n_embd_s @ b10605`, in the same order of
 /// cases.
-fn states(keys: &Keys<'_, '_>, traits: &Traits, hyper: &HyperParameters) -> Result<(u64, u64), ModelError> {
+fn states(
+    keys: &ArchKeys<'_, '_>,
+    traits: &Traits,
+    hyper: &HyperParameters,
+) -> Result<(u64, u64), ModelError> {
     let number = |name| keys.number_or_0(name).map(u64::from);
     let embedding = u64::from(hyper.embedding);
     let heads = u64::from(hyper.heads.at(0));
@@ -97,7 +101,7 @@ fn states(keys: &Keys<'_, '_>, traits: &Traits, hyper: &HyperParameters) -> Resu
 
 /// The sliding layers and the width of their window. Needs the recurrent layers.
 pub(super) fn sliding(
-    keys: &Keys<'_, '_>,
+    keys: &ArchKeys<'_, '_>,
     traits: &Traits,
     hyper: &HyperParameters,
 ) -> Result<Option<SlidingWindow>, ModelError> {
@@ -107,14 +111,16 @@ pub(super) fn sliding(
     let trunk = hyper.layers - hyper.nextn_layers;
     let stated = keys.number(WINDOW)?;
     let window = match window {
-        Window::Stated => stated.unwrap_or(0),
-        Window::StatedOr(window) => stated.unwrap_or(window),
-        Window::FixedIfStated(window) => stated.map_or(0, |stated| if stated > 0 { window } else { 0 }),
-        Window::FixedUnlessZero(window) => {
+        WindowPattern::Stated => stated.unwrap_or(0),
+        WindowPattern::StatedOr(window) => stated.unwrap_or(window),
+        WindowPattern::FixedIfStated(window) => {
+            stated.map_or(0, |stated| if stated > 0 { window } else { 0 })
+        }
+        WindowPattern::FixedUnlessZero(window) => {
             stated.map_or(window, |stated| if stated > 0 { window } else { 0 })
         }
-        Window::OnlyWithLayers { window, layers } if layers == trunk => stated.unwrap_or(window),
-        Window::OnlyWithLayers { .. } => 0,
+        WindowPattern::OnlyWithLayers { window, layers } if layers == trunk => stated.unwrap_or(window),
+        WindowPattern::OnlyWithLayers { .. } => 0,
     };
     // A window of 0 turns sliding off, as in llama.cpp: all layers keep full caches.
     if window == 0 {
@@ -125,8 +131,8 @@ pub(super) fn sliding(
 }
 
 fn sliding_layers(
-    keys: &Keys<'_, '_>,
-    pattern: Pattern,
+    keys: &ArchKeys<'_, '_>,
+    pattern: LayerPattern,
     trunk: u32,
     hyper: &HyperParameters,
 ) -> Result<PerLayer<bool>, ModelError> {
@@ -140,15 +146,15 @@ fn sliding_layers(
         Ok(periodic(period, full_first, trunk))
     };
     match pattern {
-        Pattern::Every(n) => every(n, false),
-        Pattern::EveryFullFirst(n) => every(n, true),
-        Pattern::ListedOrEvery(_) | Pattern::ListedOrEveryFullFirst(_) if keys.is_list(PATTERN) => {
+        LayerPattern::Every(n) => every(n, false),
+        LayerPattern::EveryFullFirst(n) => every(n, true),
+        LayerPattern::ListedOrEvery(_) | LayerPattern::ListedOrEveryFullFirst(_) if keys.is_list(PATTERN) => {
             Ok(listed()?.unwrap_or_default())
         }
-        Pattern::ListedOrEvery(n) => every(n, false),
-        Pattern::ListedOrEveryFullFirst(n) => every(n, true),
-        Pattern::Listed => Ok(listed()?.unwrap_or_default()),
-        Pattern::Attention => Ok(PerLayer::Each(
+        LayerPattern::ListedOrEvery(n) => every(n, false),
+        LayerPattern::ListedOrEveryFullFirst(n) => every(n, true),
+        LayerPattern::Listed => Ok(listed()?.unwrap_or_default()),
+        LayerPattern::Attention => Ok(PerLayer::Each(
             (0..trunk).map(|layer| !hyper.recurs(layer)).collect(),
         )),
     }
@@ -176,7 +182,7 @@ fn glm_5_2_layers(trunk: u32) -> PerLayer<bool> {
 
 /// The layers that keep an index key. `llama-model.cpp: create_memory @ b10605`.
 pub(super) fn indexer(
-    keys: &Keys<'_, '_>,
+    keys: &ArchKeys<'_, '_>,
     traits: &Traits,
     hyper: &HyperParameters,
 ) -> Result<Option<Indexer>, ModelError> {

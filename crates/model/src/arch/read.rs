@@ -1,8 +1,9 @@
-//! Reader of the keys that all architectures share. Mirrors `llama-model.cpp: load_hparams @ b10605`.
+//! Reader of the hyper-parameters that all architectures share. The code mirrors `llama-model.cpp:
+//! load_hparams @ b10605`.
 
-use super::keys::Keys;
+use super::keys::ArchKeys;
 use super::{Rotates, Traits, layers, traits};
-use crate::gguf::{Header, Value};
+use crate::gguf::{GgufValue, Header};
 use crate::{Experts, HyperParameters, Mla, ModelError, Pooling, Tensor};
 
 /// `LLAMA_MAX_LAYERS`.
@@ -17,13 +18,13 @@ pub(crate) fn read(
     if !is_language_model(header, architecture)? {
         return Ok(HyperParameters::default());
     }
-    let keys = Keys::new(header, architecture);
+    let keys = ArchKeys::new(header, architecture);
     let (traits, known) = traits(architecture);
     let mut hyper = dimensions(&keys, &traits)?;
     hyper.known = known;
     hyper.vocabulary = vocabulary(&keys, tensors)?;
     hyper.layers_with_cache = layers_with_cache(&keys, &traits, hyper.layers)?;
-    hyper.experts = experts(&keys, &hyper, tensors)?;
+    hyper.experts = experts(&keys)?;
     hyper.mla = mla(&keys, &hyper)?;
     hyper.older_mla = older_mla(&keys, &hyper)?;
     // In this order: the sliding pattern may depend on the recurrent layers.
@@ -39,7 +40,7 @@ fn is_language_model(header: &Header<'_>, architecture: &str) -> Result<bool, Mo
     Ok(architecture != "clip" && !matches!(kind, Some("adapter" | "mmproj" | "imatrix")))
 }
 
-fn dimensions(keys: &Keys<'_, '_>, traits: &Traits) -> Result<HyperParameters, ModelError> {
+fn dimensions(keys: &ArchKeys<'_, '_>, traits: &Traits) -> Result<HyperParameters, ModelError> {
     let layers = keys.required("block_count")?;
     let nextn_layers = keys.number_or_0("nextn_predict_layers")?;
     // llama.cpp has arrays of this size and aborts beyond; 0 layers would underflow below.
@@ -78,7 +79,7 @@ fn dimensions(keys: &Keys<'_, '_>, traits: &Traits) -> Result<HyperParameters, M
 }
 
 /// `granite-hybrid.cpp: load_arch_hparams @ b10605` takes one key for the switch that it is not elsewhere.
-fn rotates(keys: &Keys<'_, '_>, traits: &Traits) -> Result<bool, ModelError> {
+fn rotates(keys: &ArchKeys<'_, '_>, traits: &Traits) -> Result<bool, ModelError> {
     Ok(match traits.rotates {
         Rotates::Always => true,
         Rotates::Never => false,
@@ -88,14 +89,14 @@ fn rotates(keys: &Keys<'_, '_>, traits: &Traits) -> Result<bool, ModelError> {
 
 /// A number by which graphs multiply; 0 is none (`llama-graph.cpp: build_inp_embd, build_moe_ffn,
 /// models/granite.cpp @ b10605`).
-fn factor(keys: &Keys<'_, '_>, key: &str) -> Option<f64> {
+fn factor(keys: &ArchKeys<'_, '_>, key: &str) -> Option<f64> {
     match keys.value(key) {
-        Some(Value::Float(factor)) if factor != 0.0 => Some(factor),
+        Some(GgufValue::Float(factor)) if factor != 0.0 => Some(factor),
         _ => None,
     }
 }
 
-/// The lengths of a head.
+/// Lengths of an attention head's key, value and rotary part.
 #[derive(Default)]
 struct Lengths {
     key: u32,
@@ -105,7 +106,7 @@ struct Lengths {
 
 impl Lengths {
     /// A model whose first layer has no heads has none of these, whatever its keys say.
-    fn read(keys: &Keys<'_, '_>, heads: u32) -> Result<Self, ModelError> {
+    fn read(keys: &ArchKeys<'_, '_>, heads: u32) -> Result<Self, ModelError> {
         let Some(even) = keys.required("embedding_length")?.checked_div(heads) else {
             return Ok(Self::default());
         };
@@ -119,7 +120,7 @@ impl Lengths {
 }
 
 /// Tokens listed, else the key, else the rows of the embedding. `llama-vocab.cpp: load @ b10605`.
-fn vocabulary(keys: &Keys<'_, '_>, tensors: &[Tensor]) -> Result<u32, ModelError> {
+fn vocabulary(keys: &ArchKeys<'_, '_>, tensors: &[Tensor]) -> Result<u32, ModelError> {
     // The list wins over `vocab_size`, as in llama.cpp: the two may differ by padding.
     if let Some(tokens) = keys.header().array("tokenizer.ggml.tokens")? {
         return Ok(u32::try_from(tokens.count).unwrap_or(u32::MAX));
@@ -131,45 +132,27 @@ fn vocabulary(keys: &Keys<'_, '_>, tensors: &[Tensor]) -> Result<u32, ModelError
     Ok(keys.number("vocab_size")?.or_else(rows).unwrap_or(0))
 }
 
-fn layers_with_cache(keys: &Keys<'_, '_>, traits: &Traits, layers: u32) -> Result<u32, ModelError> {
+fn layers_with_cache(keys: &ArchKeys<'_, '_>, traits: &Traits, layers: u32) -> Result<u32, ModelError> {
     let shared = keys.number_or_0("attention.shared_kv_layers")?;
     Ok(traits.layers_with_cache.unwrap_or(layers.saturating_sub(shared)))
 }
 
-fn experts(
-    keys: &Keys<'_, '_>,
-    hyper: &HyperParameters,
-    tensors: &[Tensor],
-) -> Result<Option<Experts>, ModelError> {
+/// The widths of experts are those of their tensors.
+fn experts(keys: &ArchKeys<'_, '_>) -> Result<Option<Experts>, ModelError> {
     let count = keys.number_or_0("expert_count")?;
     if count == 0 {
         return Ok(None);
     }
-    // Older MoE files lack the key; the tensor's first dimension is the same number.
-    let width = |suffix: &str| {
-        let down = tensors.iter().find(|tensor| tensor.name.ends_with(suffix));
-        down.and_then(|tensor| u32::try_from(tensor.shape[0]).ok())
-    };
-    let stated = |name| Ok::<_, ModelError>(keys.number(name)?.filter(|&width| width > 0));
-    let feed_forward = stated("expert_feed_forward_length")?
-        .or_else(|| width(".ffn_down_exps.weight"))
-        .unwrap_or(hyper.feed_forward.at(hyper.layers - 1));
-    let shared = keys.number_or_0("expert_shared_count")?;
     Ok(Some(Experts {
         count,
         used: keys.number_or_0("expert_used_count")?,
-        feed_forward,
-        shared_feed_forward: stated("expert_shared_feed_forward_length")?
-            .or_else(|| width(".ffn_down_shexp.weight"))
-            .unwrap_or(feed_forward.saturating_mul(shared)),
-        leading_dense: keys.number_or_0("leading_dense_block_count")?,
         // A factor of 1 adds no node to the graph.
         scales_weights: factor(keys, "expert_weights_scale").is_some_and(|factor| factor != 1.0),
     }))
 }
 
 /// `llama-hparams.cpp: is_mla @ b10605`: only with both lengths; files from before them keep whole heads.
-fn mla(keys: &Keys<'_, '_>, hyper: &HyperParameters) -> Result<Option<Mla>, ModelError> {
+fn mla(keys: &ArchKeys<'_, '_>, hyper: &HyperParameters) -> Result<Option<Mla>, ModelError> {
     let key_length = keys.number_or_0("attention.key_length_mla")?;
     let value_length = keys.number_or_0("attention.value_length_mla")?;
     Ok((key_length > 0 && value_length > 0).then_some(Mla {
@@ -180,7 +163,7 @@ fn mla(keys: &Keys<'_, '_>, hyper: &HyperParameters) -> Result<Option<Mla>, Mode
     }))
 }
 
-fn older_mla(keys: &Keys<'_, '_>, hyper: &HyperParameters) -> Result<Option<Mla>, ModelError> {
+fn older_mla(keys: &ArchKeys<'_, '_>, hyper: &HyperParameters) -> Result<Option<Mla>, ModelError> {
     let kv_lora_rank = keys.number_or_0("attention.kv_lora_rank")?;
     let is_older = hyper.mla.is_none() && kv_lora_rank > 0 && hyper.key_length > hyper.rope_dimension;
     Ok(is_older.then_some(Mla {

@@ -1,11 +1,11 @@
-//! One model of each kind of difference, with the numbers of a public model where there is one.
+//! Tests of each architecture rule, with the numbers of a public model where there is one.
 
-use crate::gguf::{Datum, Draft, Header, ValueType};
+use crate::gguf::{Datum, DraftHeader, Header, ValueType};
 use crate::{Dialect, HyperParameters, Model};
 
 /// The hyper-parameters of `architecture` with these keys, on top of the few that all need.
 fn hyper(architecture: &str, layers: u32, keys: &[(&str, Datum)]) -> HyperParameters {
-    let mut draft = Draft::default();
+    let mut draft = DraftHeader::default();
     draft.put("general.architecture", architecture);
     let mut put = |key: &str, datum: Datum| draft.put(format!("{architecture}.{key}"), datum);
     put("block_count", layers.into());
@@ -315,31 +315,14 @@ fn next_token_layers_are_cached_where_the_engine_does() {
 }
 
 #[test]
-fn experts_fall_back_to_the_plain_width() {
-    let keys = [
-        ("expert_count", n(8)),
-        ("expert_used_count", n(2)),
-        ("feed_forward_length", n(14_336)),
-    ];
+fn experts_are_counted_and_their_scale_is_a_factor_other_than_one() {
+    let keys = [("expert_count", n(8)), ("expert_used_count", n(2))];
     let mixtral = hyper("llama", 4, &keys).experts.unwrap();
     assert_eq!(
-        (
-            mixtral.count,
-            mixtral.used,
-            mixtral.feed_forward,
-            mixtral.shared_feed_forward
-        ),
-        (8, 2, 14_336, 0)
+        (mixtral.count, mixtral.used, mixtral.scales_weights),
+        (8, 2, false)
     );
-    let keys = [
-        ("expert_count", n(64)),
-        ("expert_feed_forward_length", n(1408)),
-        ("expert_shared_count", n(2)),
-    ];
-    assert_eq!(
-        hyper("deepseek", 4, &keys).experts.unwrap().shared_feed_forward,
-        2816
-    );
+    assert_eq!(hyper("llama", 4, &[]).experts, None);
 }
 
 #[test]
@@ -351,7 +334,7 @@ fn an_architecture_from_the_future_is_read_and_marked() {
 
 #[test]
 fn projectors_and_adapters_have_weights_and_nothing_else() {
-    let mut draft = Draft::default();
+    let mut draft = DraftHeader::default();
     draft.put("general.architecture", "clip");
     let bytes = draft.header();
     let header = Header::read(&bytes, 1 << 20, Dialect::Ggml).unwrap();

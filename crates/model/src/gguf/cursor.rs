@@ -1,7 +1,7 @@
-//! Bounds-checked cursor over the bytes of a header; no other file reads them.
+//! Bounds-checked cursor over the bytes of a GGUF header; only this file reads them.
 
-use super::error::{GgufError, Place};
-use super::gap::{Gap, Run};
+use super::error::{GgufError, GgufPlace};
+use super::gap::{Gap, GapRun};
 use super::{HEADER_LIMIT, value_type::ValueType};
 
 /// `GGUF_MAX_STRING_LENGTH` and `GGUF_MAX_ARRAY_ELEMENTS`.
@@ -13,14 +13,14 @@ const TEXT: u64 = 8;
 pub(super) struct Cursor<'a> {
     window: &'a [u8],
     at: usize,
-    /// Bytes of the file that lie before the window or were left out of it so far.
+    /// Bytes of the file that precede the window or were left out of it so far.
     absent: u64,
     file_length: u64,
     pub(super) big_endian: bool,
     /// Gaps from here on; `None` for a window without any.
     gaps: Option<&'a [Gap]>,
     /// Elements that are to be left out and still are in the window.
-    pub(super) surplus: Option<Run>,
+    pub(super) surplus: Option<GapRun>,
 }
 
 impl<'a> Cursor<'a> {
@@ -43,8 +43,8 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// In a window that lacks the vocabulary: what is gone is passed over, what is still there becomes the
-    /// surplus.
+    /// Cursor over a window without the vocabulary: bytes that were left out are skipped, and the remaining
+    /// ones become the surplus.
     pub(super) fn among(window: &'a [u8], gaps: &'a [Gap], file_length: u64) -> Self {
         Self {
             gaps: Some(gaps),
@@ -62,29 +62,29 @@ impl<'a> Cursor<'a> {
     }
 
     /// The next `length` bytes.
-    pub(super) fn take(&mut self, length: u64, place: Place<'_>) -> Result<&'a [u8], GgufError> {
+    pub(super) fn take(&mut self, length: u64, place: GgufPlace<'_>) -> Result<&'a [u8], GgufError> {
         let bytes = self.ahead(length, place)?;
         self.at += bytes.len();
         Ok(bytes)
     }
 
-    pub(super) fn u32(&mut self, place: Place<'_>) -> Result<u32, GgufError> {
+    pub(super) fn u32(&mut self, place: GgufPlace<'_>) -> Result<u32, GgufError> {
         self.unsigned(4, place)
             .map(|wide| u32::try_from(wide).expect("four bytes make a u32"))
     }
 
-    pub(super) fn u64(&mut self, place: Place<'_>) -> Result<u64, GgufError> {
+    pub(super) fn u64(&mut self, place: GgufPlace<'_>) -> Result<u64, GgufError> {
         self.unsigned(8, place)
     }
 
     /// An unsigned number of `width` bytes, at most 8.
-    pub(super) fn unsigned(&mut self, width: u64, place: Place<'_>) -> Result<u64, GgufError> {
+    pub(super) fn unsigned(&mut self, width: u64, place: GgufPlace<'_>) -> Result<u64, GgufError> {
         let big_endian = self.big_endian;
         self.take(width, place).map(|bytes| number(bytes, big_endian))
     }
 
     /// A count of things of at least `smallest` bytes, if the file has room for so many.
-    pub(super) fn count(&mut self, smallest: u64, place: Place<'_>) -> Result<u64, GgufError> {
+    pub(super) fn count(&mut self, smallest: u64, place: GgufPlace<'_>) -> Result<u64, GgufError> {
         let count = self.u64(place)?;
         // A count is a claim: nothing is allocated before the file is known to have room for it.
         match self.shortage(count.saturating_mul(smallest), place) {
@@ -93,8 +93,8 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Text with its length before it, as bytes: llama.cpp does not ask for UTF-8.
-    pub(super) fn text(&mut self, place: Place<'_>) -> Result<&'a [u8], GgufError> {
+    /// Text preceded by its length, as bytes, because llama.cpp does not require UTF-8.
+    pub(super) fn text(&mut self, place: GgufPlace<'_>) -> Result<&'a [u8], GgufError> {
         let offset = self.offset();
         let length = self.u64(place)?;
         // Before the size check: an absurd length is damage, not a truncated download.
@@ -105,7 +105,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// The name of a key or a tensor.
-    pub(super) fn name(&mut self, place: Place<'_>) -> Result<&'a str, GgufError> {
+    pub(super) fn name(&mut self, place: GgufPlace<'_>) -> Result<&'a str, GgufError> {
         let offset = self.offset();
         let bytes = self.text(place)?;
         str::from_utf8(bytes).map_err(|_| GgufError::NotUtf8 {
@@ -119,7 +119,7 @@ impl<'a> Cursor<'a> {
         &mut self,
         kind: ValueType,
         count: u64,
-        place: Place<'_>,
+        place: GgufPlace<'_>,
     ) -> Result<&'a [u8], GgufError> {
         if count > LONGEST {
             return Err(too_long(count, self.offset(), place));
@@ -137,7 +137,7 @@ impl<'a> Cursor<'a> {
         count: u64,
         key: &str,
     ) -> Result<&'a [u8], GgufError> {
-        let place = Place::Value(key);
+        let place = GgufPlace::Value(key);
         let Some(gaps) = self.gaps.filter(|_| count <= LONGEST) else {
             return self.elements(kind, count, place);
         };
@@ -151,7 +151,7 @@ impl<'a> Cursor<'a> {
         let least = count.saturating_mul(kind.width().unwrap_or(TEXT));
         let missing = self.shortage(least, place);
         if let GgufError::Truncated { needed, .. } = missing {
-            self.surplus = Some(Run {
+            self.surplus = Some(GapRun {
                 key: key.to_owned(),
                 start: offset,
                 kept: self.at,
@@ -163,7 +163,7 @@ impl<'a> Cursor<'a> {
         Err(missing)
     }
 
-    fn texts(&mut self, count: u64, place: Place<'_>) -> Result<&'a [u8], GgufError> {
+    fn texts(&mut self, count: u64, place: GgufPlace<'_>) -> Result<&'a [u8], GgufError> {
         self.ahead(count.saturating_mul(TEXT), place)?;
         let start = self.at;
         let mut left = count;
@@ -171,10 +171,10 @@ impl<'a> Cursor<'a> {
         Ok(&self.window[start..self.at])
     }
 
-    /// Passes over texts until none is `left`, or to where the first begins that is not whole. Their lengths
-    /// form a chain that can only be walked, so the step is kept to one load, one add and one compare; what
-    /// stops it is found by reading that one text with care.
-    pub(super) fn pass_texts(&mut self, left: &mut u64, place: Place<'_>) -> Result<(), GgufError> {
+    /// Skips texts until `left` is 0, or up to the first incomplete one. Their lengths form a chain that can
+    /// only be followed in order, so each step is one load, one addition and one comparison. If a step fails,
+    /// that single text is read again to find the error.
+    pub(super) fn pass_texts(&mut self, left: &mut u64, place: GgufPlace<'_>) -> Result<(), GgufError> {
         // The inner loop is the fast path; a text that is cut or too long leaves it.
         while *left > 0 {
             let all = &self.window[self.at..];
@@ -195,15 +195,15 @@ impl<'a> Cursor<'a> {
         Ok(())
     }
 
-    /// The next `length` bytes, without moving; says what is missing if they are not all there.
-    fn ahead(&self, length: u64, place: Place<'_>) -> Result<&'a [u8], GgufError> {
+    /// The next `length` bytes, without moving; an error says how many are missing.
+    fn ahead(&self, length: u64, place: GgufPlace<'_>) -> Result<&'a [u8], GgufError> {
         let bytes = usize::try_from(length)
             .ok()
             .and_then(|length| self.window[self.at..].get(..length));
         bytes.ok_or_else(|| self.shortage(length, place))
     }
 
-    fn shortage(&self, length: u64, place: Place<'_>) -> GgufError {
+    fn shortage(&self, length: u64, place: GgufPlace<'_>) -> GgufError {
         let offset = self.offset();
         let needed = offset.saturating_add(length);
         let place = || place.to_string();
@@ -246,7 +246,7 @@ pub(super) fn number(bytes: &[u8], big_endian: bool) -> u64 {
     }
 }
 
-fn too_long(length: u64, offset: u64, place: Place<'_>) -> GgufError {
+fn too_long(length: u64, offset: u64, place: GgufPlace<'_>) -> GgufError {
     GgufError::TooLong {
         place: place.to_string(),
         length,

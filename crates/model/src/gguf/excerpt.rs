@@ -1,19 +1,19 @@
-//! Partial headers: a header without its vocabulary, read piece by piece.
+//! Partial GGUF header without the vocabulary, read piece by piece.
 //!
-//! DECISION: words, scores and merges are nearly all of a header (3 to 10 MiB, against 100 KiB of the rest),
-//! and a plan needs only their number. Holding them costs a page fault every 4 KiB, more than all arithmetic
-//! of a plan. The file therefore comes in pieces, of which the caller holds one at a time; the words are
-//! skipped there and only the rest is kept. Errors are the same as for a whole header, to the byte.
+//! DECISION: words, scores and merges are nearly all of a header (3 to 10 MiB, compared with 100 KiB for the
+//! rest), and a plan needs only their number. Keeping them in memory costs a page fault every 4 KiB, more
+//! than all arithmetic of a plan. So the file is read in pieces, of which the caller holds one at a time; the
+//! words are skipped and only the rest is kept. The errors are the same as for a whole header, to the byte.
 
 use std::ops::Range;
 
 use super::Header;
 use super::cursor::Cursor;
-use super::error::{GgufError, Place};
-use super::gap::{Gap, Run};
+use super::error::{GgufError, GgufPlace};
+use super::gap::{Gap, GapRun};
 use crate::Dialect;
 
-/// A header as far as it was taken in.
+/// Partial header, as far as it was read.
 #[derive(Debug)]
 pub struct Excerpt {
     file_length: u64,
@@ -21,7 +21,7 @@ pub struct Excerpt {
     /// The bytes of the file without those of the gaps.
     kept: Vec<u8>,
     gaps: Vec<Gap>,
-    passing: Option<Run>,
+    passing: Option<GapRun>,
     wants: Option<Range<u64>>,
     failure: Option<GgufError>,
 }
@@ -45,8 +45,8 @@ impl Excerpt {
         self.wants.clone()
     }
 
-    /// Takes what was wanted and, in the same piece, what follows it in the file. A piece that is too short
-    /// is the last.
+    /// Takes the bytes requested by [`Self::wants`] and the bytes that follow them in the file. A piece that
+    /// is too short is the last.
     pub fn take(&mut self, piece: &[u8]) {
         let Some(wanted) = self.wants.take() else {
             return;
@@ -101,11 +101,11 @@ impl Excerpt {
         }
     }
 
-    fn pass(&mut self, mut run: Run, piece: &[u8]) {
+    fn pass(&mut self, mut run: GapRun, piece: &[u8]) {
         let mut cursor = Cursor::within(piece, run.next, self.file_length);
         // The byte order was found at the start of the file, which this window does not contain.
         cursor.big_endian = run.big_endian;
-        let passed = cursor.pass_texts(&mut run.texts, Place::Value(&run.key));
+        let passed = cursor.pass_texts(&mut run.texts, GgufPlace::Value(&run.key));
         run.next = cursor.offset();
         match passed {
             Ok(()) => self.go_on(run),
@@ -117,7 +117,7 @@ impl Excerpt {
         }
     }
 
-    fn go_on(&mut self, run: Run) {
+    fn go_on(&mut self, run: GapRun) {
         self.wants = Some(run.next..run.next);
         if run.texts > 0 {
             self.passing = Some(run);
@@ -133,7 +133,7 @@ impl Excerpt {
 #[cfg(test)]
 mod tests {
 
-    use super::super::{Datum, Draft, ValueType};
+    use super::super::{Datum, DraftHeader, ValueType};
     use super::*;
     use crate::Model;
 
@@ -180,9 +180,9 @@ mod tests {
     #[test]
     fn pieces_may_end_anywhere_and_a_word_may_be_longer_than_a_piece() {
         for big_endian in [false, true] {
-            let mut draft = Draft {
+            let mut draft = DraftHeader {
                 big_endian,
-                ..Draft::default()
+                ..DraftHeader::default()
             };
             draft.put("general.architecture", "llama");
             let words = vec![vec![b'w'; 100], Vec::new(), vec![b'x'; 3]];

@@ -1,10 +1,10 @@
-//! A header with its vocabulary taken out.
+//! Copy of a GGUF header with its vocabulary removed.
 //!
-//! DECISION: memory depends on the size of the vocabulary and not on its words, but parsing the words is most
-//! of an engine's work before its first allocation (0.16 of 0.2 s for 128 000 words). The words are therefore
-//! removed, and their number stays in the form that engines read for models without any (`llama-vocab.cpp:
-//! llama_vocab::impl::load @ b10605, b8799`). All else is copied byte for byte. Callers compare the engine's
-//! answer for such a header with that for the whole one.
+//! DECISION: memory depends on the size of the vocabulary and not on its words. But parsing the words is most
+//! of an engine's work before its first allocation (0.16 of 0.2 s for 128 000 words). So the words are
+//! removed, and their number is stored in the form that engines read for models without a vocabulary
+//! (`llama-vocab.cpp: llama_vocab::impl::load @ b10605, b8799`). Everything else is copied byte for byte.
+//! Callers compare the engine's result for such a header with that for the whole one.
 
 use super::draft::{Datum, Writer};
 use std::ops::Range;
@@ -16,8 +16,8 @@ const WORDS: &str = "tokenizer.ggml.tokens";
 const KEPT: &str = "tokenizer.ggml.token_type_count";
 
 impl Header<'_> {
-    /// The bytes up to where data starts, without vocabulary; `None` where the header has none. `window` is
-    /// what the header was read from.
+    /// The bytes before the tensor data, without the vocabulary; `None` if the header has no vocabulary.
+    /// `window` holds the bytes from which the header was read.
     pub fn without_vocabulary(&self, window: &[u8]) -> Option<Vec<u8>> {
         let words = self.array(WORDS).ok()??.count;
         let size = format!("{}.vocab_size", self.text("general.architecture").ok()??);
@@ -62,7 +62,7 @@ fn place(span: &Range<u64>) -> Option<Range<usize>> {
 #[cfg(test)]
 mod tests {
     use super::super::tests::two_tensors;
-    use super::super::{Draft, Header};
+    use super::super::{DraftHeader, Header};
     use super::*;
     use crate::{Dialect, Model};
 
@@ -74,10 +74,10 @@ mod tests {
     #[test]
     fn the_words_are_gone_and_everything_else_is_as_it_was() {
         for big_endian in [false, true] {
-            let mut draft = Draft {
+            let mut draft = DraftHeader {
                 big_endian,
                 alignment: 64,
-                ..Draft::default()
+                ..DraftHeader::default()
             };
             draft.put("general.architecture", "bert");
             draft.put("tokenizer.ggml.model", "bert");

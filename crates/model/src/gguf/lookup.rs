@@ -1,41 +1,41 @@
-//! Lookup of keys. A number may have any width that holds it: converters differ, and what counts is the
-//! value.
+//! Lookup of keys in a GGUF header. Numbers of any integer width are accepted, because file converters
+//! differ.
 
 use super::error::{GgufError, shortened};
-use super::{Array, Entry, Header, Value};
+use super::{Array, GgufEntry, GgufValue, Header};
 
 impl<'a> Header<'a> {
-    pub fn entry(&self, key: &str) -> Option<&Entry<'a>> {
+    pub fn entry(&self, key: &str) -> Option<&GgufEntry<'a>> {
         // Headers have some dozens of keys; a linear search is faster than building a map.
         self.entries.iter().find(|entry| entry.key == key)
     }
 
     pub fn u32(&self, key: &str) -> Result<Option<u32>, GgufError> {
         self.convert(key, "a whole number below 2^32", |value| match value {
-            Value::Unsigned(n) => u32::try_from(n).ok(),
+            GgufValue::Unsigned(n) => u32::try_from(n).ok(),
             // Python writers default to signed integers.
-            Value::Signed(n) => u32::try_from(n).ok(),
+            GgufValue::Signed(n) => u32::try_from(n).ok(),
             _ => None,
         })
     }
 
     pub fn flag(&self, key: &str) -> Result<Option<bool>, GgufError> {
         self.convert(key, "a truth value", |value| match value {
-            Value::Bool(yes) => Some(yes),
+            GgufValue::Bool(yes) => Some(yes),
             _ => None,
         })
     }
 
     pub fn text(&self, key: &str) -> Result<Option<&'a str>, GgufError> {
         self.convert(key, "UTF-8 text", |value| match value {
-            Value::Text(text) => str::from_utf8(text).ok(),
+            GgufValue::Text(text) => str::from_utf8(text).ok(),
             _ => None,
         })
     }
 
     pub fn array(&self, key: &str) -> Result<Option<Array<'a>>, GgufError> {
         self.convert(key, "an array", |value| match value {
-            Value::Array(array) => Some(array),
+            GgufValue::Array(array) => Some(array),
             _ => None,
         })
     }
@@ -44,7 +44,7 @@ impl<'a> Header<'a> {
         &self,
         key: &str,
         expected: &'static str,
-        convert: impl Fn(Value<'a>) -> Option<T>,
+        convert: impl Fn(GgufValue<'a>) -> Option<T>,
     ) -> Result<Option<T>, GgufError> {
         let Some(entry) = self.entry(key) else {
             return Ok(None);

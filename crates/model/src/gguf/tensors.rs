@@ -1,11 +1,12 @@
-//! The list of tensors: each entry by itself, then that they lie in the file one after the other.
+//! Reader of the tensor list in a GGUF header: checks of each entry, and of the tensors' positions in the
+//! file.
 
 use std::collections::HashSet;
 
 use plimsoll_base::Bytes;
 
 use super::cursor::Cursor;
-use super::error::{GgufError, Place, shortened};
+use super::error::{GgufError, GgufPlace, shortened};
 use super::{Header, TensorInfo};
 use crate::{Dialect, TensorType};
 
@@ -42,7 +43,7 @@ pub(super) fn read<'a>(
 fn read_one<'a>(cursor: &mut Cursor<'a>, index: u64, dialect: Dialect) -> Result<TensorInfo<'a>, GgufError> {
     let start = cursor.offset();
     let name = read_name(cursor, index)?;
-    let place = Place::Tensor(name);
+    let place = GgufPlace::Tensor(name);
     let shape = read_shape(cursor, name, start)?;
     let id = cursor.u32(place)?;
     let kind = dialect.tensor_type(id).ok_or_else(|| GgufError::TensorType {
@@ -64,7 +65,7 @@ fn read_one<'a>(cursor: &mut Cursor<'a>, index: u64, dialect: Dialect) -> Result
 /// ggml takes a name as a C string: it ends at the first zero.
 fn read_name<'a>(cursor: &mut Cursor<'a>, index: u64) -> Result<&'a str, GgufError> {
     let offset = cursor.offset();
-    let name = cursor.name(Place::TensorName(index))?;
+    let name = cursor.name(GgufPlace::TensorName(index))?;
     if name.len() >= NAME_LIMIT {
         return Err(GgufError::TensorNameTooLong {
             tensor: shortened(name),
@@ -77,7 +78,7 @@ fn read_name<'a>(cursor: &mut Cursor<'a>, index: u64) -> Result<&'a str, GgufErr
 }
 
 fn read_shape(cursor: &mut Cursor<'_>, name: &str, offset: u64) -> Result<[u64; 4], GgufError> {
-    let place = Place::Tensor(name);
+    let place = GgufPlace::Tensor(name);
     let mut shape = [1; 4];
     let dimensions = cursor.u32(place)?;
     let given = usize::try_from(dimensions).ok().and_then(|n| shape.get_mut(..n));

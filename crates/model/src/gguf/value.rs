@@ -1,15 +1,15 @@
-//! Values of keys. Numbers are widened on reading; arrays stay where they are.
+//! Values of GGUF keys. Numbers are widened when read; arrays stay in the file's bytes until they are used.
 
 use std::fmt;
 
 use super::VOCABULARY;
 use super::cursor::{Cursor, number};
-use super::error::{GgufError, Place, shortened};
+use super::error::{GgufError, GgufPlace, shortened};
 use super::value_type::ValueType;
 
-/// A value as read.
+/// Value of a GGUF key.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Value<'a> {
+pub enum GgufValue<'a> {
     Unsigned(u64),
     Signed(i64),
     Float(f64),
@@ -18,7 +18,7 @@ pub enum Value<'a> {
     Array(Array<'a>),
 }
 
-impl fmt::Display for Value<'_> {
+impl fmt::Display for GgufValue<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unsigned(n) => n.fmt(f),
@@ -31,8 +31,8 @@ impl fmt::Display for Value<'_> {
     }
 }
 
-/// An array, not read yet; in an [`Excerpt`](super::Excerpt) those of the vocabulary have a length but no
-/// elements.
+/// An array whose elements are not read yet; in an [`Excerpt`](super::Excerpt), arrays of the vocabulary have
+/// a length but no elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Array<'a> {
     pub element: ValueType,
@@ -53,9 +53,9 @@ impl<'a> Array<'a> {
         let chunks = self.bytes.chunks_exact(usize::try_from(width).ok()?);
         Some(
             chunks.map(move |bytes| match scalar(element, number(bytes, big_endian)) {
-                Value::Signed(n) => i128::from(n),
-                Value::Bool(yes) => i128::from(yes),
-                Value::Unsigned(n) => i128::from(n),
+                GgufValue::Signed(n) => i128::from(n),
+                GgufValue::Bool(yes) => i128::from(yes),
+                GgufValue::Unsigned(n) => i128::from(n),
                 _ => 0,
             }),
         )
@@ -77,20 +77,23 @@ impl<'a> Array<'a> {
 }
 
 /// Reads the value of `key`.
-pub(super) fn read<'a>(cursor: &mut Cursor<'a>, key: &'a str) -> Result<(ValueType, Value<'a>), GgufError> {
-    let place = Place::Value(key);
+pub(super) fn read<'a>(
+    cursor: &mut Cursor<'a>,
+    key: &'a str,
+) -> Result<(ValueType, GgufValue<'a>), GgufError> {
+    let place = GgufPlace::Value(key);
     let kind = read_type(cursor, key)?;
     let value = match kind.width() {
         Some(width) => scalar(kind, cursor.unsigned(width, place)?),
-        None if kind == ValueType::Text => Value::Text(cursor.text(place)?),
-        None => Value::Array(read_array(cursor, key)?),
+        None if kind == ValueType::Text => GgufValue::Text(cursor.text(place)?),
+        None => GgufValue::Array(read_array(cursor, key)?),
     };
     Ok((kind, value))
 }
 
 fn read_type(cursor: &mut Cursor<'_>, key: &str) -> Result<ValueType, GgufError> {
     let offset = cursor.offset();
-    let id = cursor.u32(Place::Value(key))?;
+    let id = cursor.u32(GgufPlace::Value(key))?;
     ValueType::from_id(id).ok_or_else(|| GgufError::ValueType {
         key: shortened(key),
         id,
@@ -99,7 +102,7 @@ fn read_type(cursor: &mut Cursor<'_>, key: &str) -> Result<ValueType, GgufError>
 }
 
 fn read_array<'a>(cursor: &mut Cursor<'a>, key: &str) -> Result<Array<'a>, GgufError> {
-    let place = Place::Value(key);
+    let place = GgufPlace::Value(key);
     let element = read_type(cursor, key)?;
     let count = cursor.u64(place)?;
     let offset = cursor.offset();
@@ -122,19 +125,19 @@ fn read_array<'a>(cursor: &mut Cursor<'a>, key: &str) -> Result<Array<'a>, GgufE
 }
 
 /// Gives the bits of a fixed-width value their meaning.
-fn scalar(kind: ValueType, bits: u64) -> Value<'static> {
+fn scalar(kind: ValueType, bits: u64) -> GgufValue<'static> {
     // Shifting up and arithmetically down extends the sign of narrow numbers.
-    let signed = |unused: u32| Value::Signed(bits.cast_signed() << unused >> unused);
+    let signed = |unused: u32| GgufValue::Signed(bits.cast_signed() << unused >> unused);
     match kind {
         ValueType::I8 => signed(56),
         ValueType::I16 => signed(48),
         ValueType::I32 => signed(32),
         ValueType::I64 => signed(0),
-        ValueType::F32 => Value::Float(f64::from(f32::from_bits(
+        ValueType::F32 => GgufValue::Float(f64::from(f32::from_bits(
             u32::try_from(bits).expect("four bytes make a u32"),
         ))),
-        ValueType::F64 => Value::Float(f64::from_bits(bits)),
-        ValueType::Bool => Value::Bool(bits != 0),
-        _ => Value::Unsigned(bits),
+        ValueType::F64 => GgufValue::Float(f64::from_bits(bits)),
+        ValueType::Bool => GgufValue::Bool(bits != 0),
+        _ => GgufValue::Unsigned(bits),
     }
 }

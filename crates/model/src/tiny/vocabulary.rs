@@ -1,13 +1,13 @@
-//! Vocabularies in the manner of SentencePiece, which every build of llama.cpp reads.
+//! Vocabularies of tiny models in SentencePiece's form, which every build of llama.cpp reads.
 //!
-//! Tokens 0 to 2 are unknown, start and end; the 256 bytes follow, so that any text can be tokenised. A model
-//! that answers in words has printable characters and words behind them. SentencePiece merges neighbours two
-//! at a time, so every prefix of a word must be a token for the word to be found; longer ones score higher.
+//! Tokens 0 to 2 are unknown, start and end; the 256 bytes follow, so that any text can be tokenised. Models
+//! that answer in words also have printable characters and words. SentencePiece merges two neighbours at a
+//! time, so every prefix of a word must be a token too; longer prefixes get higher scores.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-use crate::gguf::{Datum, Draft, ValueType};
+use crate::gguf::{Datum, DraftHeader, ValueType};
 
 /// The token that ends an answer.
 pub(super) const END: u32 = 2;
@@ -30,7 +30,7 @@ const UNKNOWN: u32 = 2;
 const CONTROL: u32 = 3;
 const BYTE: u32 = 6;
 
-/// A token as `tokenizer.ggml.*` describes it.
+/// A token with its properties in `tokenizer.ggml.*`.
 #[derive(Clone, Debug)]
 pub struct Token {
     pub text: String,
@@ -77,15 +77,6 @@ impl Vocabulary {
         }
     }
 
-    /// Adds fillers up to `size` tokens, the vocabulary size of the model that is imitated.
-    #[must_use]
-    pub fn filled(mut self, size: u32) -> Self {
-        let missing = size.saturating_sub(self.len());
-        let fillers = (0..missing).map(|number| token(format!("{SPACE}w{number}"), -1.0, NORMAL));
-        self.tokens.extend(fillers);
-        self
-    }
-
     pub fn len(&self) -> u32 {
         u32::try_from(self.tokens.len()).unwrap_or(u32::MAX)
     }
@@ -95,7 +86,7 @@ impl Vocabulary {
     }
 
     /// Writes the keys `tokenizer.*`.
-    pub fn put(&self, draft: &mut Draft) {
+    pub fn put(&self, draft: &mut DraftHeader) {
         let texts = self.tokens.iter().map(|token| token.text.clone().into_bytes());
         let scores = self.tokens.iter().map(|token| token.score.to_bits().into());
         let kinds = self.tokens.iter().map(|token| token.kind.into());

@@ -1,13 +1,13 @@
-//! Single lies in an otherwise sound header, each answered by the error that names it.
+//! Tests of GGUF headers with a single false statement, each answered by the error that names it.
 
-use plimsoll_model::gguf::{Datum, Draft, DraftTensor, GgufError, Header, ValueType};
+use plimsoll_model::gguf::{Datum, DraftHeader, DraftTensor, GgufError, Header, ValueType};
 use plimsoll_model::types::F32;
 use plimsoll_model::{Dialect, Model, ModelError};
 
 use crate::{model, part, read, sound, tensor};
 
 /// The sound header with one lie.
-fn lie(change: impl FnOnce(&mut Draft)) -> Vec<u8> {
+fn lie(change: impl FnOnce(&mut DraftHeader)) -> Vec<u8> {
     let mut draft = sound();
     change(&mut draft);
     draft.header()

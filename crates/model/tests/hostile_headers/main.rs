@@ -1,17 +1,21 @@
-//! Headers that lie. Whatever the bytes, reading ends in a model or in a typed error that names the place: no
-//! panic, no memory beyond what the window could hold, and a short window is never mistaken for a bad file.
+//! Tests of damaged GGUF headers. Reading gives a model or a typed error that names the place.
+//!
+//! There is never a panic or more memory than the window could fill, and a short window is never mistaken for
+//! a bad file.
 
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
 mod lies;
 
-use plimsoll_model::gguf::{Datum, Draft, DraftTensor, Excerpt, GgufError, Header, Value, ValueType};
+use plimsoll_model::gguf::{
+    Datum, DraftHeader, DraftTensor, Excerpt, GgufError, GgufValue, Header, ValueType,
+};
 use plimsoll_model::types::Q8_0;
 use plimsoll_model::{Dialect, Model, ModelError};
 
 /// A small model with experts, a window, per-layer lists and a vocabulary.
-fn sound() -> Draft {
-    let mut draft = Draft::default();
+fn sound() -> DraftHeader {
+    let mut draft = DraftHeader::default();
     draft.put("general.architecture", "gemma4");
     draft.put("general.alignment", 32_u32);
     for (key, number) in [
@@ -65,7 +69,7 @@ fn corpus() -> Vec<Vec<u8>> {
     for version in [2, 3] {
         for big_endian in [false, true] {
             headers.push(
-                Draft {
+                DraftHeader {
                     version,
                     big_endian,
                     ..sound()
@@ -73,7 +77,7 @@ fn corpus() -> Vec<Vec<u8>> {
                 .header(),
             );
             headers.push(
-                Draft {
+                DraftHeader {
                     version,
                     big_endian,
                     ..part(0)
@@ -81,7 +85,7 @@ fn corpus() -> Vec<Vec<u8>> {
                 .header(),
             );
             headers.push(
-                Draft {
+                DraftHeader {
                     version,
                     big_endian,
                     ..part(1)
@@ -93,8 +97,12 @@ fn corpus() -> Vec<Vec<u8>> {
     headers
 }
 
-fn part(number: u16) -> Draft {
-    let mut draft = if number == 0 { sound() } else { Draft::default() };
+fn part(number: u16) -> DraftHeader {
+    let mut draft = if number == 0 {
+        sound()
+    } else {
+        DraftHeader::default()
+    };
     draft.tensors = vec![tensor(&format!("blk.{number}.attn_q.weight"), &[64, 64])];
     draft.put("split.no", number);
     draft.put("split.count", 2_u16);
@@ -193,7 +201,7 @@ fn survives(bytes: &[u8]) -> bool {
     };
     assert!(header.entries.len() * 14 <= bytes.len() && header.tensors.len() * 24 <= bytes.len());
     for entry in &header.entries {
-        if let Value::Array(array) = entry.value {
+        if let GgufValue::Array(array) = entry.value {
             assert!(array.texts().map_or(0, Iterator::count) <= bytes.len());
             assert!(array.integers().map_or(0, Iterator::count) <= bytes.len());
         }

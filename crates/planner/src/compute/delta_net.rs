@@ -1,18 +1,19 @@
-//! Gated delta net of Qwen3-Next and Qwen 3.5: linear attention whose state is a matrix for each head.
+//! Gated delta net of Qwen3-Next and Qwen 3.5: linear attention whose state is one matrix for each head.
 //!
-//! Mirrors `models/qwen3next.cpp, qwen35.cpp, qwen35moe.cpp: build_layer_attn_linear` and `models/delta-net-base.cpp:
-//! build_conv_state, build_recurrent_attn, build_delta_net_fused, build_delta_net_chunking @ b10605`. One kernel computes
-//! it where every layer's device has that kernel; else the engine uses small operations over chunks of 64 tokens.
+//! The code mirrors `models/qwen3next.cpp, qwen35.cpp, qwen35moe.cpp: build_layer_attn_linear` and
+//! `models/delta-net-base.cpp: build_conv_state, build_recurrent_attn, build_delta_net_fused,
+//! build_delta_net_chunking @ b10605`. If the device of every layer has a kernel for it, one kernel computes
+//! it. Otherwise the engine uses small operations over chunks of 64 tokens.
 
 use super::decoder::Decoder;
 use super::graph::Id;
 use super::model_layers::Layer;
-use super::recurrent::Carried;
+use super::recurrent::RecurrentState;
 
 /// Tokens of a chunk without the kernel.
 const CHUNK: u64 = 64;
 
-/// DeltaHeads and their length; keys may have fewer heads than values.
+/// Numbers and length of a delta net's heads; keys may have fewer heads than values.
 #[derive(Clone, Copy)]
 struct DeltaHeads {
     length: u64,
@@ -93,7 +94,7 @@ impl Decoder<'_> {
         block: &Layer<'_>,
         mixed: Id,
         heads: DeltaHeads,
-    ) -> Option<(Id, Carried)> {
+    ) -> Option<(Id, RecurrentState)> {
         let sizes = self.scan_sizes(block)?;
         let (channels, taps) = (sizes.channels, sizes.taps);
         let shape = [channels, self.each(), self.sequences(), 1];
@@ -157,7 +158,7 @@ impl Decoder<'_> {
     }
 
     /// `build_delta_net_fused`: one result holds the outputs and the states after them.
-    fn fused_net(&mut self, block: &Layer<'_>, r: &Recurrence, state: Id, carried: &Carried) -> Id {
+    fn fused_net(&mut self, block: &Layer<'_>, r: &Recurrence, state: Id, carried: &RecurrentState) -> Id {
         let [length, heads, each, sequences] = self.graph.shape(r.value);
         let snapshots = self.snapshots();
         let states = snapshots.saturating_mul(length).saturating_mul(sequences);
@@ -180,7 +181,7 @@ impl Decoder<'_> {
     }
 
     /// `build_delta_net_chunking`.
-    fn chunked_net(&mut self, r: &Recurrence, state: Id, carried: &Carried) -> Id {
+    fn chunked_net(&mut self, r: &Recurrence, state: Id, carried: &RecurrentState) -> Id {
         let [length, heads, each, sequences] = self.graph.shape(r.value);
         let chunks = self.chunks(r);
         let (output, state) = self.over_chunks(&chunks, state);

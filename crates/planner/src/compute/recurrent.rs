@@ -1,20 +1,22 @@
-//! Layers with a state of fixed size instead of attention: Mamba, Mamba 2, short convolutions.
+//! Recurrent layers, which keep a state of fixed size instead of attention: Mamba, Mamba 2, short
+//! convolutions.
 //!
-//! Mirrors `llama-graph.cpp: build_rs`, `models/mamba-base.cpp: build_mamba_layer, build_mamba2_layer` and
-//! `models/lfm2.cpp: build_shortconv_block @ b10605`. Every sequence of the batch has its own state: it is read from the
-//! cache, carried over the sequence's tokens, and written back, with one copy for each token that can be rolled back.
+//! The code mirrors `llama-graph.cpp: build_rs`, `models/mamba-base.cpp: build_mamba_layer,
+//! build_mamba2_layer` and `models/lfm2.cpp: build_shortconv_block @ b10605`. Each sequence of the batch has
+//! its own state. The state is read from the cache, updated by the sequence's tokens, and written back, with
+//! one copy for each token that can be rolled back.
 
 use super::decoder::Decoder;
 use super::graph::Id;
 use super::model_layers::Layer;
 
-/// A layer's states, and the result of reading those that the batch continues from.
-pub(super) struct Carried {
+/// A layer's states, and the rows from which the batch continues.
+pub(super) struct RecurrentState {
     pub(super) states: Id,
     pub(super) current: Id,
 }
 
-/// The sizes of a scan over states, read off the layer's tensors.
+/// Sizes of a scan over states, taken from the layer's tensors.
 #[derive(Clone, Copy)]
 pub(super) struct ScanSizes {
     pub(super) inner: u64,
@@ -44,7 +46,12 @@ impl Decoder<'_> {
     }
 
     /// `build_rs`: the states of `row` elements each, and the result of `read` over the batch's rows of them.
-    fn carry(&mut self, block: &Layer<'_>, row: u64, read: impl FnOnce(&mut Self, Id, Id) -> Id) -> Carried {
+    fn carry(
+        &mut self,
+        block: &Layer<'_>,
+        row: u64,
+        read: impl FnOnce(&mut Self, Id, Id) -> Id,
+    ) -> RecurrentState {
         // -nkvo keeps states on the host like any cache.
         let place = self.cache.device(block.place);
         let rows = self.sequences().saturating_mul(self.snapshots());
@@ -63,14 +70,14 @@ impl Decoder<'_> {
         let target = self.graph.view(cache, [row, 0, 1, 1]);
         let kept = self.graph.copy_into(beside, target);
         self.graph.expand(kept);
-        Carried {
+        RecurrentState {
             states: cache,
             current,
         }
     }
 
     /// The states as they are.
-    pub(super) fn carry_plain(&mut self, block: &Layer<'_>, row: u64) -> Carried {
+    pub(super) fn carry_plain(&mut self, block: &Layer<'_>, row: u64) -> RecurrentState {
         let sequences = self.sequences();
         self.carry(block, row, |decoder, states, which| {
             decoder.graph.gather([row, sequences, 1, 1], states, which)
@@ -79,7 +86,7 @@ impl Decoder<'_> {
 
     /// Puts the kept last tokens, `[taps, channels]` for each sequence, before those of the batch, and keeps the new last
     /// ones.
-    pub(super) fn window(&mut self, kept: &Carried, channels: u64, taps: u64, batch: Id) -> Id {
+    pub(super) fn window(&mut self, kept: &RecurrentState, channels: u64, taps: u64, batch: Id) -> Id {
         let (each, sequences) = (self.each(), self.sequences());
         let before = self.graph.view(kept.current, [taps, channels, sequences, 1]);
         let turned = self.graph.view(batch, [each, channels, sequences, 1]);
@@ -94,7 +101,7 @@ impl Decoder<'_> {
     }
 
     /// Writes `last` back, as rows of `shape`.
-    pub(super) fn write_back(&mut self, carried: &Carried, last: Id, shape: [u64; 4]) {
+    pub(super) fn write_back(&mut self, carried: &RecurrentState, last: Id, shape: [u64; 4]) {
         let target = self.graph.view(carried.states, shape);
         let kept = self.graph.copy_into(last, target);
         self.graph.expand(kept);

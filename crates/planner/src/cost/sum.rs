@@ -1,22 +1,22 @@
-//! Running sums over the contexts of one process.
+//! Running sums of memory terms (weights, cache, buffers, pool) over the engine contexts of one process.
 
 use plimsoll_base::{Bytes, Source};
 
 use super::engine_context::EngineContext;
 use super::{CACHE, OUTPUT, WEIGHTS};
 use crate::layout::DeviceBytes;
-use crate::outcome::{Growth, HostTerms, Term};
-use crate::request::Engine;
+use crate::outcome::{DepthGrowth, HostTerms, PlanTerm};
+use crate::request::EngineBuild;
 use crate::{architecture, compute};
 
-/// Bytes of all contexts so far.
+/// Bytes of all contexts added so far.
 pub(super) struct TermSums {
     pub(super) cards: Vec<CardSum>,
     pub(super) host_weights: Bytes,
     host_kv: Bytes,
     host_compute: Bytes,
     pub(super) host_output: Bytes,
-    pub(super) growth: Growth,
+    pub(super) growth: DepthGrowth,
     pub(super) sure: bool,
 }
 
@@ -25,15 +25,15 @@ pub(super) struct CardSum {
     pub(super) weights: Bytes,
     pub(super) kv: Bytes,
     pub(super) compute: Bytes,
-    pub(super) pool: Option<Term>,
+    pub(super) pool: Option<PlanTerm>,
 }
 
 impl CardSum {
     /// Adds the pool of one more context: the contexts of one process have a pool each.
-    pub(super) fn add_pool(&mut self, more: Term) {
+    pub(super) fn add_pool(&mut self, more: PlanTerm) {
         // The latest source stands for all: they differ only in the model's attention.
         let before = self.pool.take().map_or(Bytes::ZERO, |pool| pool.known());
-        self.pool = Some(Term {
+        self.pool = Some(PlanTerm {
             bytes: more.bytes.map(|bytes| bytes + before),
             source: more.source,
         });
@@ -48,7 +48,7 @@ impl TermSums {
             host_kv: Bytes::ZERO,
             host_compute: Bytes::ZERO,
             host_output: Bytes::ZERO,
-            growth: Growth {
+            growth: DepthGrowth {
                 bytes_per_token: Bytes::ZERO,
                 pool: Bytes::ZERO,
             },
@@ -61,7 +61,7 @@ impl TermSums {
         context: &EngineContext<'_>,
         cache: &DeviceBytes,
         compute: &DeviceBytes,
-        engine: Engine,
+        engine: EngineBuild,
     ) {
         // Prediction layers have a context of their own over weights that are loaded once.
         let none = DeviceBytes::none(&context.layout);
@@ -86,10 +86,10 @@ impl TermSums {
 
     pub(super) fn host_terms(&self) -> HostTerms {
         HostTerms {
-            weights: Term::new(self.host_weights, WEIGHTS),
-            kv: Term::new(self.host_kv, CACHE),
-            compute: Term::new(self.host_compute, self.compute_source()),
-            output: Term::new(self.host_output, OUTPUT),
+            weights: PlanTerm::new(self.host_weights, WEIGHTS),
+            kv: PlanTerm::new(self.host_kv, CACHE),
+            compute: PlanTerm::new(self.host_compute, self.compute_source()),
+            output: PlanTerm::new(self.host_output, OUTPUT),
         }
     }
 }

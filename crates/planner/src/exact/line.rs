@@ -1,9 +1,10 @@
 //! Parser for one line of an engine's log.
 //!
-//! The grammar is `FUNCTION: PLACE KIND buffer size = N MiB` (`llama-model.cpp: load_tensors`, `llama-kv-cache.cpp`,
-//! `llama-memory-recurrent.cpp`, `llama-kv-cache-dsv4.cpp`, `llama-context.cpp: sched_reserve`, `llama-adapter.cpp`,
-//! `tools/mtmd/clip.cpp @ b10605, b8799`), after a clock and a level where the program writes them. It is matched from
-//! the front and whole, because the same log quotes texts of the model file.
+//! The grammar is `FUNCTION: PLACE KIND buffer size = N MiB` (`llama-model.cpp: load_tensors`,
+//! `llama-kv-cache.cpp`, `llama-memory-recurrent.cpp`, `llama-kv-cache-dsv4.cpp`, `llama-context.cpp:
+//! sched_reserve`, `llama-adapter.cpp`, `tools/mtmd/clip.cpp @ b10605, b8799`), after a clock and a level
+//! where the program writes them. It is matched from the front and whole, because the same log quotes texts
+//! of the model file.
 
 use plimsoll_base::Bytes;
 
@@ -25,7 +26,7 @@ pub enum BufferKind {
 
 /// The place of a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Place {
+pub enum BufferPlace {
     /// `CUDA0` is 0.
     Card(usize),
     Host,
@@ -34,13 +35,13 @@ pub enum Place {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum EngineLogLine<'a> {
     Buffer {
-        place: Place,
+        place: BufferPlace,
         kind: BufferKind,
         bytes: Bytes,
     },
     /// A row of `llama-fit-params --fit-print`: whole mebibytes, rounded down.
     Row {
-        place: Place,
+        place: BufferPlace,
         weights: Bytes,
         cache: Bytes,
         compute: Bytes,
@@ -117,7 +118,7 @@ fn of_stand_in(words: &str) -> EngineLogLine<'_> {
         ["CUDA", "runtime", version] => version.parse().ok().map(EngineLogLine::Runtime),
         ["static", "CUDA", "runtime"] => Some(EngineLogLine::StaticRuntime),
         [place, "asked", "for", bytes, "bytes"] => match (place_of(place), bytes.parse()) {
-            (Some(Place::Card(card)), Ok(bytes)) => Some(EngineLogLine::Asked {
+            (Some(BufferPlace::Card(card)), Ok(bytes)) => Some(EngineLogLine::Asked {
                 card,
                 bytes: Bytes::new(bytes),
             }),
@@ -228,12 +229,12 @@ fn kind_of(words: &str) -> BufferKind {
 }
 
 /// `CUDA0` is a card; `CUDA_Host`, `CPU`, `CPU_Mapped` and the like are the host's.
-fn place_of(name: &str) -> Option<Place> {
+fn place_of(name: &str) -> Option<BufferPlace> {
     if let Some(number) = name.strip_prefix("CUDA").and_then(|number| number.parse().ok()) {
-        return Some(Place::Card(number));
+        return Some(BufferPlace::Card(number));
     }
     let of_the_host = name == "Host" || name.starts_with("CPU") || name.ends_with("_Host");
-    of_the_host.then_some(Place::Host)
+    of_the_host.then_some(BufferPlace::Host)
 }
 
 /// A decimal number of mebibytes with up to four places, to the nearest byte.

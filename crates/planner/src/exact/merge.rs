@@ -2,11 +2,11 @@
 
 use plimsoll_base::{Bytes, Card, CardKind, Reason, Source};
 
-use super::line::{BufferKind, Place};
-use super::transcript::{Buffer, Transcript};
+use super::line::{BufferKind, BufferPlace};
+use super::transcript::{EngineBuffer, Transcript};
 use crate::cost::{PlanCalculator, RequestCost};
-use crate::fit::Priced;
-use crate::outcome::{HostTerms, Plan, Term, Terms};
+use crate::fit::PlanPrice;
+use crate::outcome::{HostTerms, Plan, PlanTerm, Terms};
 use crate::request::PlanRequest;
 use crate::{PlanError, assemble, reasons};
 
@@ -25,8 +25,8 @@ pub fn exact(
     reasons.extend(remarks(transcript));
     reasons.extend(beyond(request, transcript));
     if largest_context.is_err() {
-        let text = "the largest context is the largest that the engine was seen to accept; it was not asked often enough \
-                    to know that one step more does not fit";
+        let text = "the largest context is the largest that the engine accepted; it was not run often \
+            enough to prove that the next step does not fit";
         reasons.push(Reason::new("largest_context_unfinished", text));
     }
     let largest_context = largest_context.unwrap_or_else(|seen| seen);
@@ -38,7 +38,7 @@ pub fn priced(
     request: &PlanRequest<'_>,
     transcript: &Transcript,
     program: &str,
-) -> Result<Priced, PlanError> {
+) -> Result<PlanPrice, PlanError> {
     Ok(merged(request, transcript, &PlanCalculator::new(request)?, program)?.into())
 }
 
@@ -68,9 +68,9 @@ fn merged(
         // The engine numbers only CUDA cards; host memory among the request's cards is none of them.
         let number = request.cards[..index].iter().filter(|card| cuda(card)).count();
         let place = if cuda(card) {
-            Place::Card(number)
+            BufferPlace::Card(number)
         } else {
-            Place::Host
+            BufferPlace::Host
         };
         replace(terms, transcript, place, &source);
     }
@@ -79,10 +79,10 @@ fn merged(
     Ok(cost)
 }
 
-fn replace(terms: &mut Terms, transcript: &Transcript, place: Place, source: &Source) {
+fn replace(terms: &mut Terms, transcript: &Transcript, place: BufferPlace, source: &Source) {
     let said = |kinds: &[BufferKind]| {
         let bytes = kinds.iter().map(|&kind| transcript.sum(place, kind)).sum();
-        Term::new(bytes, source.clone())
+        PlanTerm::new(bytes, source.clone())
     };
     terms.weights = said(&[BufferKind::Weights, BufferKind::Adapter]);
     terms.kv = said(&[BufferKind::Cache]);
@@ -91,16 +91,16 @@ fn replace(terms: &mut Terms, transcript: &Transcript, place: Place, source: &So
 }
 
 fn replace_host(terms: &mut HostTerms, transcript: &Transcript, source: &Source) {
-    let said = |kind| Term::new(transcript.sum(Place::Host, kind), source.clone());
-    let adapters = transcript.sum(Place::Host, BufferKind::Adapter);
-    let other = transcript.sum(Place::Host, BufferKind::Other);
-    terms.weights = Term::new(
-        transcript.sum(Place::Host, BufferKind::Weights) + adapters,
+    let said = |kind| PlanTerm::new(transcript.sum(BufferPlace::Host, kind), source.clone());
+    let adapters = transcript.sum(BufferPlace::Host, BufferKind::Adapter);
+    let other = transcript.sum(BufferPlace::Host, BufferKind::Other);
+    terms.weights = PlanTerm::new(
+        transcript.sum(BufferPlace::Host, BufferKind::Weights) + adapters,
         source.clone(),
     );
     terms.kv = said(BufferKind::Cache);
-    terms.compute = Term::new(
-        transcript.sum(Place::Host, BufferKind::Compute) + other,
+    terms.compute = PlanTerm::new(
+        transcript.sum(BufferPlace::Host, BufferKind::Compute) + other,
         source.clone(),
     );
     terms.output = said(BufferKind::Output);
@@ -132,8 +132,8 @@ fn named(program: &str, transcript: &Transcript) -> String {
 
 fn provenance(transcript: &Transcript, program: &str) -> Reason {
     let text = format!(
-        "weights, cache and compute buffers are the numbers of {}, each to {}; the engine does not report pool and \
-         context",
+        "weights, cache and compute buffers are the figures of {}, each to {}; the engine does not report \
+            the pool and the CUDA context",
         named(program, transcript),
         margin(transcript.margin()),
     );
@@ -154,7 +154,7 @@ fn beyond(request: &PlanRequest<'_>, transcript: &Transcript) -> Vec<Reason> {
         0
     };
     let beyond = |card: usize| {
-        let of = |buffer: &&Buffer| buffer.place == Place::Card(card);
+        let of = |buffer: &&EngineBuffer| buffer.place == BufferPlace::Card(card);
         let logged: Bytes = transcript
             .buffers()
             .iter()
@@ -199,9 +199,7 @@ fn remarks(transcript: &Transcript) -> Vec<Reason> {
         .sum();
     // Named in the plan, because a new kind of buffer means that this reader is out of date.
     if !other.is_zero() {
-        let text = format!(
-            "{other} of buffers have a name that is not known here; they are counted as compute buffers"
-        );
+        let text = format!("{other} of buffers have an unknown name; they are counted as compute buffers");
         remarks.push(Reason::new("buffer_unknown", text).fact("bytes", other));
     }
     remarks

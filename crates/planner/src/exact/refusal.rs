@@ -1,13 +1,13 @@
 //! Refusals by the engine, with its own error message.
 //!
-//! One cause leaves several error messages, each less specific than the one before. Specific messages are known by their
-//! words; of the others the first counts.
+//! One cause leaves several error messages, each less specific than the one before. Specific messages are
+//! known by their words; of the others the first counts.
 
 use std::fmt;
 
 /// The cause of a refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RefusalKind {
+pub enum EngineRefusalKind {
     /// `-sm row` where the backend splits no buffers.
     RowSplit,
     /// A quantised V cache without flash attention.
@@ -29,12 +29,12 @@ pub enum RefusalKind {
 
 /// A refusal: its cause, and the line of the log that names it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub struct Refusal {
-    pub kind: RefusalKind,
+pub struct EngineRefusal {
+    pub kind: EngineRefusalKind,
     pub line: Option<String>,
 }
 
-impl Refusal {
+impl EngineRefusal {
     pub(super) fn from_complaints(complaints: &[String]) -> Self {
         // By the order of the table, not of the log: later messages repeat the first in general terms.
         for (kind, words) in TELLING {
@@ -47,57 +47,60 @@ impl Refusal {
             }
         }
         Self {
-            kind: RefusalKind::Other,
+            kind: EngineRefusalKind::Other,
             line: complaints.first().cloned(),
         }
     }
 
     fn hint(&self) -> Option<&'static str> {
         Some(match self.kind {
-            RefusalKind::RowSplit => "use -sm layer; CUDA has not split rows since about b9900",
-            RefusalKind::CacheNeedsFlashAttention => "use -fa on, or -ctv f16",
-            RefusalKind::Architecture => "use a newer engine",
-            RefusalKind::NoBackend => {
+            EngineRefusalKind::RowSplit => "use -sm layer; CUDA has not split rows since about b9900",
+            EngineRefusalKind::CacheNeedsFlashAttention => "use -fa on, or -ctv f16",
+            EngineRefusalKind::Architecture => "use a newer engine",
+            EngineRefusalKind::NoBackend => {
                 "the engine has no CUDA backend, or the loader lacks a library of it; name an engine that has with \
                  --exact=ENGINE"
             }
-            RefusalKind::StaticRuntime => {
+            EngineRefusalKind::StaticRuntime => {
                 "the engine's CUDA runtime is linked into it; take a build with the shared one (cmake \
                  -DCMAKE_CUDA_RUNTIME_LIBRARY=Shared)"
             }
-            RefusalKind::Flag => "leave the flag out, or name the engine that knows it with --exact=ENGINE",
+            EngineRefusalKind::Flag => "remove the flag, or name an engine that knows it with --exact=ENGINE",
             // The engine's own message is all that is known of these.
-            RefusalKind::File | RefusalKind::Memory | RefusalKind::Other => return None,
+            EngineRefusalKind::File | EngineRefusalKind::Memory | EngineRefusalKind::Other => return None,
         })
     }
 }
 
 /// Words of error messages, the most specific first.
-const TELLING: &[(RefusalKind, &str)] = &[
-    (RefusalKind::RowSplit, "does not support split buffers"),
+const TELLING: &[(EngineRefusalKind, &str)] = &[
+    (EngineRefusalKind::RowSplit, "does not support split buffers"),
     (
-        RefusalKind::CacheNeedsFlashAttention,
+        EngineRefusalKind::CacheNeedsFlashAttention,
         "V cache requires flash_attn",
     ),
     (
-        RefusalKind::CacheNeedsFlashAttention,
+        EngineRefusalKind::CacheNeedsFlashAttention,
         "V cache quantization requires flash_attn",
     ),
-    (RefusalKind::CacheNeedsFlashAttention, "requires Flash Attention"),
-    (RefusalKind::Architecture, "unknown model architecture"),
-    (RefusalKind::Architecture, "unsupported model architecture"),
-    (RefusalKind::NoBackend, "invalid device: CUDA"),
-    (RefusalKind::NoBackend, "incompatible API version"),
-    (RefusalKind::Flag, "invalid argument"),
-    (RefusalKind::Flag, "error while handling argument"),
-    (RefusalKind::Memory, "out of memory"),
-    (RefusalKind::Memory, "unable to allocate"),
-    (RefusalKind::Memory, "failed to allocate"),
-    (RefusalKind::File, "error loading model"),
-    (RefusalKind::Other, "failed to initialize the context"),
+    (
+        EngineRefusalKind::CacheNeedsFlashAttention,
+        "requires Flash Attention",
+    ),
+    (EngineRefusalKind::Architecture, "unknown model architecture"),
+    (EngineRefusalKind::Architecture, "unsupported model architecture"),
+    (EngineRefusalKind::NoBackend, "invalid device: CUDA"),
+    (EngineRefusalKind::NoBackend, "incompatible API version"),
+    (EngineRefusalKind::Flag, "invalid argument"),
+    (EngineRefusalKind::Flag, "error while handling argument"),
+    (EngineRefusalKind::Memory, "out of memory"),
+    (EngineRefusalKind::Memory, "unable to allocate"),
+    (EngineRefusalKind::Memory, "failed to allocate"),
+    (EngineRefusalKind::File, "error loading model"),
+    (EngineRefusalKind::Other, "failed to initialize the context"),
 ];
 
-impl fmt::Display for Refusal {
+impl fmt::Display for EngineRefusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.line {
             Some(line) => write!(f, "the engine refuses: {line}")?,

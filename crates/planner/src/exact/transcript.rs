@@ -1,14 +1,14 @@
 //! Buffers and events of an engine's log, read line by line.
 //!
-//! Buffers add up, with one exception: a context may reserve its compute buffers again, after a retry or because an
-//! adapter changed the graph. Then the later line counts.
+//! Buffers add up, with one exception: a context may reserve its compute buffers again, after a retry or
+//! because an adapter changed the graph. Then the later line counts.
 
 use std::collections::BTreeMap;
 
 use plimsoll_base::Bytes;
 
-use super::line::{self, BufferKind, EngineLogLine, Place};
-use super::refusal::{Refusal, RefusalKind};
+use super::line::{self, BufferKind, BufferPlace, EngineLogLine};
+use super::refusal::{EngineRefusal, EngineRefusalKind};
 
 /// More buffers than any engine has: one for each device, cache and context.
 const MOST_BUFFERS: usize = 4096;
@@ -17,8 +17,8 @@ const MOST_COMPLAINTS: usize = 32;
 
 /// One buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Buffer {
-    pub place: Place,
+pub struct EngineBuffer {
+    pub place: BufferPlace,
     pub kind: BufferKind,
     pub bytes: Bytes,
     /// The context or projector that it belongs to, counted from 1; 0 is before any.
@@ -28,7 +28,7 @@ pub struct Buffer {
 /// The memory in a log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Transcript {
-    buffers: Vec<Buffer>,
+    buffers: Vec<EngineBuffer>,
     complaints: Vec<String>,
     parts: u32,
     context: Option<u64>,
@@ -76,7 +76,7 @@ impl Transcript {
                 self.add(place, BufferKind::Compute, compute);
                 self.coarse = true;
                 // The host's row comes last.
-                self.ready |= place == Place::Host;
+                self.ready |= place == BufferPlace::Host;
             }
             EngineLogLine::Reserved => self.reserved = true,
             EngineLogLine::Begins => self.parts = self.parts.saturating_add(1),
@@ -101,14 +101,14 @@ impl Transcript {
         }
     }
 
-    fn add(&mut self, place: Place, kind: BufferKind, bytes: Bytes) {
-        let buffer = Buffer {
+    fn add(&mut self, place: BufferPlace, kind: BufferKind, bytes: Bytes) {
+        let buffer = EngineBuffer {
             place,
             kind,
             bytes,
             part: self.parts,
         };
-        let same = |old: &&mut Buffer| (old.place, old.kind, old.part) == (place, kind, buffer.part);
+        let same = |old: &&mut EngineBuffer| (old.place, old.kind, old.part) == (place, kind, buffer.part);
         let again = self.buffers.iter_mut().find(same);
         // Only compute buffers are reserved again; other buffers of one kind are several.
         if let Some(old) = again.filter(|_| kind == BufferKind::Compute) {
@@ -128,13 +128,13 @@ impl Transcript {
         self.reserved || self.ready
     }
 
-    pub fn buffers(&self) -> &[Buffer] {
+    pub fn buffers(&self) -> &[EngineBuffer] {
         &self.buffers
     }
 
     /// The sum of the buffers of one purpose in one place.
-    pub fn sum(&self, place: Place, kind: BufferKind) -> Bytes {
-        let of = |buffer: &&Buffer| (buffer.place, buffer.kind) == (place, kind);
+    pub fn sum(&self, place: BufferPlace, kind: BufferKind) -> Bytes {
+        let of = |buffer: &&EngineBuffer| (buffer.place, buffer.kind) == (place, kind);
         self.buffers.iter().filter(of).map(|buffer| buffer.bytes).sum()
     }
 
@@ -174,7 +174,7 @@ impl Transcript {
         if self.coarse { Bytes::mib(1) } else { HALF_A_PLACE }
     }
 
-    /// True where another log reports the same memory.
+    /// True if another log reports the same memory.
     pub fn agrees_with(&self, other: &Self) -> bool {
         let said = |log: &Self| {
             (
@@ -188,11 +188,11 @@ impl Transcript {
     }
 
     /// The cause, for an engine that ended before it was ready.
-    pub fn refusal(&self) -> Refusal {
-        let refusal = Refusal::from_complaints(&self.complaints);
+    pub fn refusal(&self) -> EngineRefusal {
+        let refusal = EngineRefusal::from_complaints(&self.complaints);
         match refusal.kind {
-            RefusalKind::NoBackend if self.static_runtime => Refusal {
-                kind: RefusalKind::StaticRuntime,
+            EngineRefusalKind::NoBackend if self.static_runtime => EngineRefusal {
+                kind: EngineRefusalKind::StaticRuntime,
                 ..refusal
             },
             _ => refusal,

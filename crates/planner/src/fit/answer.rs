@@ -1,12 +1,13 @@
-//! Best value of each dimension, the reason why no more fits, and its trades against other changes.
+//! Result of the search in one dimension, such as context or slots: the largest value that fits, the reason
+//! why no more fits, and alternatives under other changes.
 
 use plimsoll_base::{Bytes, Card, CardId, Fact, Hint};
 use plimsoll_model::{TensorType, types};
 use serde::{Serialize, Serializer};
 
-use super::change::{Change, changed, saturated};
+use super::change::{RequestChange, changed, saturated};
 use super::outline::QuickEstimate;
-use super::price::{Price, Priced, headroom};
+use super::price::{CostModel, PlanPrice, headroom};
 use super::scale::FitScale;
 use super::search::FitBound;
 use super::split;
@@ -15,7 +16,7 @@ use crate::request::PlanRequest;
 use crate::reserve::Reserve;
 use crate::{cost, engine_info, hints, model_name};
 
-/// A direction in which more may fit.
+/// Search dimension: a setting of which the largest value that fits is sought.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dimension {
     Context,
@@ -61,7 +62,7 @@ impl Serialize for Dimension {
     }
 }
 
-/// A card under one plan.
+/// Memory of one card under one plan.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct CardLine {
     pub id: CardId,
@@ -71,49 +72,49 @@ pub struct CardLine {
     pub headroom: i64,
 }
 
-/// The step above the best, and the memory that it lacks.
+/// The next step above the best value, and the memory that it lacks.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Next {
+pub struct NextStep {
     pub value: u64,
-    /// `None` where the engine refuses the step for another reason than memory.
+    /// The card that lacks memory; `None` if the engine refuses the step for another reason.
     pub card: Option<CardId>,
     pub short: Option<Bytes>,
 }
 
-/// The best of `dimension` under another change.
+/// Best value of `dimension` under another change.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Trade {
+pub struct TradeOff {
     pub flags: String,
     pub dimension: Dimension,
-    /// `None` where nothing fits.
+    /// The best value; `None` if nothing fits.
     pub best: Option<u64>,
 }
 
-/// The best of one dimension.
+/// Best value of one dimension, with the reason and alternatives.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Answer {
+pub struct FitAnswer {
     pub dimension: Dimension,
     pub asked: Fact,
-    /// False where the dimension does not exist for this model or machine.
+    /// False if the dimension does not exist for this model or machine.
     pub applicable: bool,
-    /// `None` where nothing in this direction fits.
+    /// The best value; `None` if none fits in this dimension.
     pub best: Option<Fact>,
     /// The change to make; serialised as flags.
     #[serde(rename = "flags", serialize_with = "as_flags")]
-    pub change: Option<Change>,
+    pub change: Option<RequestChange>,
     /// The cards under the best.
     pub cards: Vec<CardLine>,
-    pub next: Option<Next>,
-    pub trades: Vec<Trade>,
+    pub next: Option<NextStep>,
+    pub trades: Vec<TradeOff>,
     pub text: String,
 }
 
-fn as_flags<S: Serializer>(change: &Option<Change>, serializer: S) -> Result<S::Ok, S::Error> {
+fn as_flags<S: Serializer>(change: &Option<RequestChange>, serializer: S) -> Result<S::Ok, S::Error> {
     let flags = change.as_ref().map(|change| change.flags().join(" "));
     flags.serialize(serializer)
 }
 
-/// Answers for all requested dimensions (`plimsoll.fit/1`).
+/// Results for all requested dimensions (`plimsoll.fit/1`).
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Fit {
     pub schema: &'static str,
@@ -122,27 +123,27 @@ pub struct Fit {
     /// The unchanged request fits.
     pub fits: bool,
     pub cards: Vec<CardLine>,
-    pub answers: Vec<Answer>,
+    pub answers: Vec<FitAnswer>,
     /// Advice, where the unchanged request does not fit.
     pub hints: Vec<Hint>,
 }
 
-/// A request, its price model, and its price without changes.
+/// A request, its price model, and its memory without changes.
 pub(super) struct FitQuestion<'a, P> {
     pub(super) request: &'a PlanRequest<'a>,
     pub(super) price: &'a P,
-    pub(super) asked: Priced,
+    pub(super) asked: PlanPrice,
     outline: Option<QuickEstimate<'a>>,
 }
 
 /// The text of an answer after the price model has stopped answering.
-const OPEN: &str = "not known: the engine was not asked often enough";
+const OPEN: &str = "unknown: the engine was not run often enough";
 
 /// Cache types from the best to the smallest.
 const CACHE_TYPES: [TensorType; 3] = [types::F16, types::Q8_0, types::Q4_0];
 
-impl<'a, P: Price> FitQuestion<'a, P> {
-    pub(super) fn new(request: &'a PlanRequest<'a>, price: &'a P, asked: Priced) -> Self {
+impl<'a, P: CostModel> FitQuestion<'a, P> {
+    pub(super) fn new(request: &'a PlanRequest<'a>, price: &'a P, asked: PlanPrice) -> Self {
         Self {
             request,
             price,
@@ -151,11 +152,11 @@ impl<'a, P: Price> FitQuestion<'a, P> {
         }
     }
 
-    pub(super) fn priced(&self, changes: &[Change]) -> Option<Priced> {
+    pub(super) fn priced(&self, changes: &[RequestChange]) -> Option<PlanPrice> {
         self.price.price(changes, self.request.cards).ok()
     }
 
-    pub(super) fn lines(&self, priced: &Priced) -> Vec<CardLine> {
+    pub(super) fn lines(&self, priced: &PlanPrice) -> Vec<CardLine> {
         let line = |(card, terms): (&Card, _)| CardLine {
             id: card.id.clone(),
             total: card.total,
@@ -166,8 +167,8 @@ impl<'a, P: Price> FitQuestion<'a, P> {
         self.request.cards.iter().zip(&priced.cards).map(line).collect()
     }
 
-    /// The answer with its trades; an empty one where the price model left questions open.
-    pub(super) fn answer(&self, dimension: Dimension) -> Answer {
+    /// The answer with its alternatives; an empty one if the price model could not evaluate enough.
+    pub(super) fn answer(&self, dimension: Dimension) -> FitAnswer {
         let answer = match dimension {
             Dimension::Cache => self.cache(),
             Dimension::Split => split::answer(self),
@@ -180,13 +181,13 @@ impl<'a, P: Price> FitQuestion<'a, P> {
         if answer.applicable && self.price.is_spent() {
             return nothing(dimension, OPEN);
         }
-        Answer {
+        FitAnswer {
             trades: self.trades(&answer),
             ..answer
         }
     }
 
-    pub(super) fn finish(self, answers: Vec<Answer>) -> Fit {
+    pub(super) fn finish(self, answers: Vec<FitAnswer>) -> Fit {
         Fit {
             schema: "plimsoll.fit/1",
             model: model_name(self.request),
@@ -198,7 +199,7 @@ impl<'a, P: Price> FitQuestion<'a, P> {
         }
     }
 
-    fn number(&self, dimension: Dimension, scale: &FitScale) -> Answer {
+    fn number(&self, dimension: Dimension, scale: &FitScale) -> FitAnswer {
         let found = self.best(scale, true, &[]);
         let change = found.map(|found| scale.change(found.at));
         // Where nothing fits, the answer shows by how much the least of all fails.
@@ -210,7 +211,7 @@ impl<'a, P: Price> FitQuestion<'a, P> {
         let priced = change.clone().and_then(|change| self.priced(&[change]));
         let cards = priced.map_or(Vec::new(), |priced| self.lines(&priced));
         let best = found.map(|found| scale.value(found.at));
-        Answer {
+        FitAnswer {
             asked: scale.asked.into(),
             text: text(scale, best, &cards, next.as_ref()),
             best: best.map(Fact::from),
@@ -222,7 +223,7 @@ impl<'a, P: Price> FitQuestion<'a, P> {
     }
 
     /// The best on a scale, with other changes made as well.
-    fn best(&self, scale: &FitScale, guarded: bool, beside: &[Change]) -> Option<FitBound> {
+    fn best(&self, scale: &FitScale, guarded: bool, beside: &[RequestChange]) -> Option<FitBound> {
         let with = |&steps: &u64| [beside, &[scale.change(steps)]].concat();
         // Only steps that move whole tensors need the outline: elsewhere a straight line finds the answer.
         let outline = self.outline.as_ref().filter(|_| scale.has_steps());
@@ -239,11 +240,11 @@ impl<'a, P: Price> FitQuestion<'a, P> {
     }
 
     /// The failure of `changes` on the tightest card.
-    fn next(&self, value: u64, changes: &[Change]) -> Next {
+    fn next(&self, value: u64, changes: &[RequestChange]) -> NextStep {
         let lines = self.priced(changes).map(|priced| self.lines(&priced));
         let tightest = lines.and_then(|lines| tightest(&lines).cloned());
         let short = tightest.as_ref().map(|line| line.headroom.unsigned_abs());
-        Next {
+        NextStep {
             value,
             short: short.map(Bytes::new),
             card: tightest.map(|line| line.id),
@@ -251,21 +252,21 @@ impl<'a, P: Price> FitQuestion<'a, P> {
     }
 
     /// The best of a dimension under each other change; for a cache type, the largest context.
-    fn trades(&self, answer: &Answer) -> Vec<Trade> {
+    fn trades(&self, answer: &FitAnswer) -> Vec<TradeOff> {
         let (dimension, turns) = match answer.dimension {
             Dimension::Split => return Vec::new(),
             _ if !answer.applicable => return Vec::new(),
-            Dimension::Cache => (Dimension::Context, CACHE_TYPES.map(Change::Cache).to_vec()),
+            Dimension::Cache => (Dimension::Context, CACHE_TYPES.map(RequestChange::Cache).to_vec()),
             dimension => (dimension, self.turns(dimension)),
         };
         // An engine answers the announced questions in parallel.
-        let each: Vec<Vec<Change>> = turns.iter().map(|turn| vec![turn.clone()]).collect();
+        let each: Vec<Vec<RequestChange>> = turns.iter().map(|turn| vec![turn.clone()]).collect();
         self.price.foresee(&each);
         let trades = each.iter().filter_map(|turn| self.trade(dimension, turn));
         trades.collect()
     }
 
-    fn trade(&self, dimension: Dimension, turn: &[Change]) -> Option<Trade> {
+    fn trade(&self, dimension: Dimension, turn: &[RequestChange]) -> Option<TradeOff> {
         self.priced(turn)?;
         let wish = changed(self.request.wish, turn);
         let request = PlanRequest {
@@ -275,8 +276,8 @@ impl<'a, P: Price> FitQuestion<'a, P> {
         // The change may move the ends of the scale: half the context leaves room for more slots.
         let scale = FitScale::of(dimension, &request)?;
         let found = self.best(&scale, false, turn);
-        let flags: Vec<String> = turn.iter().flat_map(Change::flags).collect();
-        (!self.price.is_spent()).then(|| Trade {
+        let flags: Vec<String> = turn.iter().flat_map(RequestChange::flags).collect();
+        (!self.price.is_spent()).then(|| TradeOff {
             flags: flags.join(" "),
             dimension,
             best: found.map(|found| scale.value(found.at)),
@@ -284,56 +285,58 @@ impl<'a, P: Price> FitQuestion<'a, P> {
     }
 
     /// Changes to trade against: half and twice the context, twice the micro-batch or the slots, a smaller cache.
-    fn turns(&self, dimension: Dimension) -> Vec<Change> {
+    fn turns(&self, dimension: Dimension) -> Vec<RequestChange> {
         let wish = self.request.wish;
         let reserve = Reserve::of_model(self.request, u64::from(wish.context));
         let mut turns = Vec::new();
         if dimension != Dimension::Context {
-            turns.push(Change::Context(saturated(reserve.context.saturating_mul(2))));
-            turns.push(Change::Context(saturated((reserve.context / 2).max(1))));
+            turns.push(RequestChange::Context(saturated(
+                reserve.context.saturating_mul(2),
+            )));
+            turns.push(RequestChange::Context(saturated((reserve.context / 2).max(1))));
         }
         if dimension != Dimension::MicroBatch {
             let twice = saturated(reserve.micro_batch.saturating_mul(2));
-            turns.push(Change::micro_batch(twice, wish.batch));
+            turns.push(RequestChange::micro_batch(twice, wish.batch));
         }
         if dimension != Dimension::Slots {
             let slots = reserve.sequences.saturating_mul(2);
             // More slots keep their tokens each, unless the context itself is searched for.
             let context = saturated(slots.saturating_mul(reserve.per_sequence));
-            turns.push(Change::Slots {
+            turns.push(RequestChange::Slots {
                 slots: saturated(slots),
                 context: (dimension != Dimension::Context).then_some(context),
             });
         }
         if self.request.model.hyper.cached && !wish.cache_key.quantised() {
-            turns.push(Change::Cache(types::Q8_0));
+            turns.push(RequestChange::Cache(types::Q8_0));
         }
         turns
     }
 
     /// The best cache type with which the requested context fits.
-    fn cache(&self) -> Answer {
+    fn cache(&self) -> FitAnswer {
         if !self.request.model.hyper.cached {
             return inapplicable(Dimension::Cache, "the model keeps no cache of keys and values");
         }
         self.price
-            .foresee(&CACHE_TYPES.map(|kind| vec![Change::Cache(kind)]));
-        let priced = |kind| Some((kind, self.priced(&[Change::Cache(kind)])?));
+            .foresee(&CACHE_TYPES.map(|kind| vec![RequestChange::Cache(kind)]));
+        let priced = |kind| Some((kind, self.priced(&[RequestChange::Cache(kind)])?));
         // All types are priced, so that a refusal of one is remembered for the trades.
-        let allowed: Vec<(TensorType, Priced)> = CACHE_TYPES.into_iter().filter_map(priced).collect();
-        let fits = |(_, priced): &&(_, Priced)| priced.fits(self.request.cards);
+        let allowed: Vec<(TensorType, PlanPrice)> = CACHE_TYPES.into_iter().filter_map(priced).collect();
+        let fits = |(_, priced): &&(_, PlanPrice)| priced.fits(self.request.cards);
         let asked = self.request.wish.cache_key.name.into();
         let Some((kind, priced)) = allowed.iter().find(fits) else {
-            return Answer {
+            return FitAnswer {
                 asked,
                 ..nothing(Dimension::Cache, "no cache type makes it fit")
             };
         };
         let lines = self.lines(priced);
-        Answer {
+        FitAnswer {
             asked,
             best: Some(kind.name.into()),
-            change: Some(Change::Cache(*kind)),
+            change: Some(RequestChange::Cache(*kind)),
             text: format!("a cache in {} fits{}", kind.name, spare(&lines)),
             cards: lines,
             ..nothing(Dimension::Cache, "")
@@ -341,15 +344,15 @@ impl<'a, P: Price> FitQuestion<'a, P> {
     }
 }
 
-pub(super) fn inapplicable(dimension: Dimension, why: &str) -> Answer {
-    Answer {
+pub(super) fn inapplicable(dimension: Dimension, why: &str) -> FitAnswer {
+    FitAnswer {
         applicable: false,
         ..nothing(dimension, why)
     }
 }
 
-pub(super) fn nothing(dimension: Dimension, why: &str) -> Answer {
-    Answer {
+pub(super) fn nothing(dimension: Dimension, why: &str) -> FitAnswer {
+    FitAnswer {
         dimension,
         asked: "".into(),
         applicable: true,
@@ -375,11 +378,11 @@ pub(super) fn spare(lines: &[CardLine]) -> String {
     tightest(lines).map_or(String::new(), spare)
 }
 
-fn text(scale: &FitScale, best: Option<u64>, cards: &[CardLine], next: Option<&Next>) -> String {
-    let failing = |next: &Next| {
+fn text(scale: &FitScale, best: Option<u64>, cards: &[CardLine], next: Option<&NextStep>) -> String {
+    let failing = |next: &NextStep| {
         let words = scale.words(next.value);
         match (&next.card, next.short) {
-            (Some(card), Some(short)) => format!("{words} would be {short} too much on {card}"),
+            (Some(card), Some(short)) => format!("{words} would exceed {card} by {short}"),
             _ => format!("the engine refuses {words}"),
         }
     };

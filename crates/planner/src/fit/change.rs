@@ -1,15 +1,16 @@
-//! One change of a request: its effect on a wish, and the engine's flags for it.
+//! One change of a plan request: its effect on the parsed flags ([`ModelParams`]) and its command-line flags.
 //!
-//! DECISION: every search and every piece of advice is made of these changes, so that the closed forms, which read a
-//! [`Wish`], and the engine, which reads a command line, answer the same question. A test compares the two.
+//! DECISION: every search and every piece of advice consists of these changes. So the planner's formulas,
+//! which read a [`ModelParams`], and the engine, which reads a command line, evaluate the same settings. A
+//! test compares the two.
 
 use plimsoll_base::Advice;
-use plimsoll_flags::{FlagError, FlashAttention, GpuLayers, Options, Parallel, SplitMode, Wish};
+use plimsoll_flags::{FlagError, FlashAttention, GpuLayers, ModelParams, Options, Parallel, SplitMode};
 use plimsoll_model::TensorType;
 
-/// A change of one flag, or of flags that belong together.
+/// Change of one flag, or of flags that belong together.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Change {
+pub enum RequestChange {
     Context(u32),
     /// Micro-batches of `tokens`; the batch is raised to it where it is smaller.
     MicroBatch {
@@ -37,14 +38,14 @@ pub enum Change {
     },
 }
 
-impl Change {
+impl RequestChange {
     /// Micro-batches of `tokens`, with a larger batch where they exceed `batch`.
     pub(crate) fn micro_batch(tokens: u32, batch: u32) -> Self {
         let batch = (tokens > batch).then_some(tokens);
         Self::MicroBatch { tokens, batch }
     }
 
-    pub(crate) fn apply(&self, wish: &mut Wish) {
+    pub(crate) fn apply(&self, wish: &mut ModelParams) {
         match self {
             Self::Context(tokens) => wish.context = *tokens,
             Self::MicroBatch { tokens, batch } => {
@@ -151,7 +152,7 @@ impl Change {
 }
 
 /// The wish with changes applied in order.
-pub(crate) fn changed(wish: &Wish, changes: &[Change]) -> Wish {
+pub(crate) fn changed(wish: &ModelParams, changes: &[RequestChange]) -> ModelParams {
     let mut wish = wish.clone();
     for change in changes {
         change.apply(&mut wish);
@@ -160,7 +161,7 @@ pub(crate) fn changed(wish: &Wish, changes: &[Change]) -> Wish {
 }
 
 /// A command line with changes applied: contradicting flags are removed, new ones are appended.
-pub fn edited(options: &Options, changes: &[Change]) -> Result<Options, FlagError> {
+pub fn edited(options: &Options, changes: &[RequestChange]) -> Result<Options, FlagError> {
     let mut options = options.clone();
     for change in changes {
         options.retain(|setting| {
@@ -195,47 +196,47 @@ fn shares(layers: &[u32]) -> Vec<f32> {
 
 #[cfg(test)]
 mod tests {
-    use plimsoll_flags::Program;
+    use plimsoll_flags::ProgramKind;
     use plimsoll_model::types;
 
     use super::*;
 
-    fn wish(options: &Options) -> Wish {
-        options.wish(Program::LlamaServer).unwrap()
+    fn wish(options: &Options) -> ModelParams {
+        options.wish(ProgramKind::LlamaServer).unwrap()
     }
 
     #[test]
     fn a_change_means_the_same_in_a_wish_and_on_a_command_line() {
         let changes = [
-            Change::Context(512),
-            Change::MicroBatch {
+            RequestChange::Context(512),
+            RequestChange::MicroBatch {
                 tokens: 256,
                 batch: None,
             },
-            Change::MicroBatch {
+            RequestChange::MicroBatch {
                 tokens: 4096,
                 batch: Some(4096),
             },
-            Change::Slots {
+            RequestChange::Slots {
                 slots: 1,
                 context: None,
             },
-            Change::Slots {
+            RequestChange::Slots {
                 slots: 3,
                 context: Some(768),
             },
-            Change::Cache(types::Q8_0),
-            Change::FlashAttention,
-            Change::Layers(7),
-            Change::ExpertsOnHost(9),
-            Change::NoOpOffload,
-            Change::WindowedCache,
-            Change::ProjectorOnHost,
-            Change::Cards {
+            RequestChange::Cache(types::Q8_0),
+            RequestChange::FlashAttention,
+            RequestChange::Layers(7),
+            RequestChange::ExpertsOnHost(9),
+            RequestChange::NoOpOffload,
+            RequestChange::WindowedCache,
+            RequestChange::ProjectorOnHost,
+            RequestChange::Cards {
                 numbers: vec![1],
                 layers: vec![33],
             },
-            Change::Cards {
+            RequestChange::Cards {
                 numbers: vec![2, 0],
                 layers: vec![20, 13],
             },

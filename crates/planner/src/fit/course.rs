@@ -1,21 +1,26 @@
-//! Costs of a series of contexts, for charts; every point is planned.
+//! Planned memory for a series of context lengths, for charts; every point is planned in full.
 
-use super::change::{Change, saturated};
-use super::price::Price;
+use super::change::{RequestChange, saturated};
+use super::price::CostModel;
 use crate::outcome::Terms;
 use crate::request::PlanRequest;
 use crate::reserve::{CELLS, Reserve};
 
-/// The terms on the cards at one context.
+/// Memory terms on the cards at one context length.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Point {
+pub struct ContextPoint {
     pub context: u64,
     pub cards: Vec<Terms>,
 }
 
 /// About `count` contexts in equal steps, up to the larger of the trained and the requested context, and those of
 /// `besides`. Contexts that the engine refuses are left out.
-pub fn course<P: Price>(request: &PlanRequest<'_>, price: &P, count: u64, besides: &[u64]) -> Vec<Point> {
+pub fn course<P: CostModel>(
+    request: &PlanRequest<'_>,
+    price: &P,
+    count: u64,
+    besides: &[u64],
+) -> Vec<ContextPoint> {
     let reserve = Reserve::of_model(request, u64::from(request.wish.context));
     // The engine rounds each stream up to whole cells, so other contexts would not be points of their own.
     let grain = CELLS * reserve.streams;
@@ -27,11 +32,11 @@ pub fn course<P: Price>(request: &PlanRequest<'_>, price: &P, count: u64, beside
     contexts.extend(besides.iter().filter(|&&context| context > 0 && context <= most));
     contexts.sort_unstable();
     contexts.dedup();
-    let change = |&context: &u64| vec![Change::Context(saturated(context))];
+    let change = |&context: &u64| vec![RequestChange::Context(saturated(context))];
     price.foresee(&contexts.iter().map(change).collect::<Vec<_>>());
     let point = |context: u64| {
         let priced = price.price(&change(&context), request.cards).ok()?;
-        Some(Point {
+        Some(ContextPoint {
             context,
             cards: priced.cards,
         })

@@ -1,12 +1,13 @@
-//! Quick estimate of a change: new weights and cache, all other terms unchanged.
+//! Quick estimate of a change: weights and cache are computed anew, all other terms stay unchanged.
 //!
-//! Moving layers or experts makes steps that no straight line follows. An estimate that knows the weights of each layer
-//! finds the step in microseconds, and the search then prices the numbers around it. No answer rests on the estimate.
+//! Moving layers or experts to another device changes memory in steps, which a straight line does not follow.
+//! This estimate computes the weights of each layer and finds the step in microseconds. The search then plans
+//! the values around it in full, so no result depends on the estimate alone.
 
 use plimsoll_base::Bytes;
 
-use super::change::{Change, changed};
-use super::price::{Priced, slack_of};
+use super::change::{RequestChange, changed};
+use super::price::{PlanPrice, slack_of};
 use crate::kv::{self, CacheKind};
 use crate::latent::LatentAttention;
 use crate::layout::DeviceLayout;
@@ -21,8 +22,8 @@ pub(crate) struct QuickEstimate<'a> {
 }
 
 impl<'a> QuickEstimate<'a> {
-    /// `None` where the request cannot be laid out.
-    pub(crate) fn new(request: &'a PlanRequest<'a>, asked: &Priced) -> Option<Self> {
+    /// Prepares an estimate; `None` if the request has no valid device layout.
+    pub(crate) fn new(request: &'a PlanRequest<'a>, asked: &PlanPrice) -> Option<Self> {
         let held = held(request)?;
         let rest = |(card, held): (usize, &Bytes)| asked.peak(card).saturating_sub(*held);
         Some(Self {
@@ -31,7 +32,7 @@ impl<'a> QuickEstimate<'a> {
         })
     }
 
-    pub(crate) fn slack(&self, changes: &[Change]) -> Option<i64> {
+    pub(crate) fn slack(&self, changes: &[RequestChange]) -> Option<i64> {
         let wish = changed(self.request.wish, changes);
         let held = held(&PlanRequest {
             wish: &wish,

@@ -1,26 +1,27 @@
-//! Price model of a search: the closed forms, or the engine itself.
+//! Price model of a search: the memory of each card for a changed request.
 //!
-//! DECISION: searching knows nothing of formulas. It asks one question, [`Price::price`]: the terms on each card with these
-//! changes. [`Formulas`] answers from the closed forms; `plan --exact` answers by running the engine, so that its
-//! searches find their results in the engine's own numbers.
+//! DECISION: the search does not depend on formulas. It calls one function, [`CostModel::price`], which
+//! returns the memory terms on each card after some changes. [`ClosedForms`] implements it with the planner's
+//! formulas. `plan --exact` implements it by running the engine, so its searches use the engine's own
+//! figures.
 
 use plimsoll_base::{Bytes, Card};
 
-use super::change::{Change, changed};
+use super::change::{RequestChange, changed};
 use crate::cost::{self, PlanCalculator, RequestCost};
 use crate::error::PlanError;
 use crate::outcome::{HostTerms, Terms};
 use crate::request::PlanRequest;
 
-/// Terms of a model on every card and on the host.
+/// Memory terms of a model on every card and on the host.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Priced {
+pub struct PlanPrice {
     /// One entry for each card, in the order of the cards.
     pub cards: Vec<Terms>,
     pub host: HostTerms,
 }
 
-impl Priced {
+impl PlanPrice {
     pub fn peak(&self, card: usize) -> Bytes {
         self.cards.get(card).map_or(Bytes::ZERO, cost::peak)
     }
@@ -35,7 +36,7 @@ impl Priced {
     }
 }
 
-/// [`Priced::slack`] of these peaks.
+/// [`PlanPrice::slack`] of these peaks.
 pub fn slack_of(cards: &[Card], peaks: impl Iterator<Item = Bytes>) -> i64 {
     let headrooms = cards.iter().zip(peaks).map(|(card, peak)| beyond(card, peak));
     // Missing bytes are summed, because moving work from one short card to another gains nothing.
@@ -53,17 +54,17 @@ pub(super) fn headroom(card: &Card, terms: &Terms) -> i64 {
     beyond(card, cost::peak(terms))
 }
 
-/// Prices a request with changes. An error is a refusal by the engine.
-pub trait Price {
+/// Computes the memory of a request with changes. An error is a refusal by the engine.
+pub trait CostModel {
     type Error: std::fmt::Display;
 
-    fn price(&self, changes: &[Change], cards: &[Card]) -> Result<Priced, Self::Error>;
+    fn price(&self, changes: &[RequestChange], cards: &[Card]) -> Result<PlanPrice, Self::Error>;
 
     /// Announces the next questions on the request's cards, which an implementation may answer in parallel.
-    fn foresee(&self, _questions: &[Vec<Change>]) {}
+    fn foresee(&self, _questions: &[Vec<RequestChange>]) {}
 
     /// Quick estimate of free memory after these changes; only a starting point for the search.
-    fn estimate(&self, _changes: &[Change]) -> Option<i64> {
+    fn estimate(&self, _changes: &[RequestChange]) -> Option<i64> {
         None
     }
 
@@ -73,14 +74,14 @@ pub trait Price {
     }
 }
 
-/// The default price model: the closed forms.
+/// The default price model: the planner's formulas.
 #[derive(Clone, Copy, Debug)]
-pub struct Formulas<'a>(pub PlanRequest<'a>);
+pub struct ClosedForms<'a>(pub PlanRequest<'a>);
 
-impl Price for Formulas<'_> {
+impl CostModel for ClosedForms<'_> {
     type Error = PlanError;
 
-    fn price(&self, changes: &[Change], cards: &[Card]) -> Result<Priced, PlanError> {
+    fn price(&self, changes: &[RequestChange], cards: &[Card]) -> Result<PlanPrice, PlanError> {
         let wish = changed(self.0.wish, changes);
         let request = PlanRequest {
             wish: &wish,
@@ -93,7 +94,7 @@ impl Price for Formulas<'_> {
     }
 }
 
-impl From<RequestCost> for Priced {
+impl From<RequestCost> for PlanPrice {
     fn from(cost: RequestCost) -> Self {
         Self {
             cards: cost.cards,

@@ -1,32 +1,33 @@
-//! Best division of the layers over the cards: as few cards as possible, with the most free memory on the tightest.
+//! Search for the best split of a model's layers over the cards.
 //!
-//! The cards with the most free memory come first. Starting from the engine's own division by free memory, layers move
-//! from the tightest card to the roomiest for as long as the tightest gains.
+//! It uses as few cards as possible, those with the most free memory first. It starts from the engine's own
+//! split by free memory and moves layers from the card with the least memory left to the one with the most,
+//! as long as that improves the minimum.
 
 use plimsoll_base::CardKind;
-use plimsoll_flags::GpuLayers;
 
-use super::answer::{Answer, Dimension, FitQuestion, inapplicable, nothing, spare};
-use super::change::{Change, saturated};
-use super::price::{Price, Priced, headroom};
+use super::answer::{Dimension, FitAnswer, FitQuestion, inapplicable, nothing, spare};
+use super::change::{RequestChange, saturated};
+use super::price::{CostModel, PlanPrice, headroom};
+use crate::layout::wanted_layers;
 
 /// Moves of layers before a division is final.
 const MOVES: usize = 48;
 
-/// A division that was priced.
+/// A split of the layers over cards, with its planned memory.
 struct Division {
     numbers: Vec<usize>,
     /// Their positions among the request's cards.
     positions: Vec<usize>,
     layers: Vec<u32>,
-    priced: Priced,
-    /// Of the cards in use, in their order.
+    priced: PlanPrice,
+    /// Memory left over on the cards in use, in their order.
     headrooms: Vec<i64>,
 }
 
 impl Division {
-    fn change(&self) -> Change {
-        Change::Cards {
+    fn change(&self) -> RequestChange {
+        RequestChange::Cards {
             numbers: self.numbers.clone(),
             layers: self.layers.clone(),
         }
@@ -37,7 +38,7 @@ impl Division {
     }
 }
 
-pub(super) fn answer<P: Price>(question: &FitQuestion<'_, P>) -> Answer {
+pub(super) fn answer<P: CostModel>(question: &FitQuestion<'_, P>) -> FitAnswer {
     let request = question.request;
     let cuda: Vec<usize> = (0..request.cards.len())
         .filter(|&card| request.cards[card].kind == CardKind::Cuda)
@@ -61,7 +62,7 @@ pub(super) fn answer<P: Price>(question: &FitQuestion<'_, P>) -> Answer {
     }
     let text = match tightest {
         Some(division) => format!(
-            "no division fits; `{}` misses least, {} on its tightest card",
+            "no division fits; `{}` comes closest, {} short on its tightest card",
             division.change().flags().join(" "),
             plimsoll_base::Bytes::new(division.worst().unsigned_abs()),
         ),
@@ -70,7 +71,7 @@ pub(super) fn answer<P: Price>(question: &FitQuestion<'_, P>) -> Answer {
     nothing(Dimension::Split, &text)
 }
 
-fn fitting<P: Price>(question: &FitQuestion<'_, P>, division: &Division) -> Answer {
+fn fitting<P: CostModel>(question: &FitQuestion<'_, P>, division: &Division) -> FitAnswer {
     let flags = division.change().flags().join(" ");
     let cards = question.lines(&division.priced);
     let used: Vec<_> = division
@@ -82,7 +83,7 @@ fn fitting<P: Price>(question: &FitQuestion<'_, P>, division: &Division) -> Answ
         1 => "one card is enough".to_owned(),
         count => format!("{count} cards are needed"),
     };
-    Answer {
+    FitAnswer {
         asked: question.request.wish.devices.join(",").into(),
         best: Some(flags.as_str().into()),
         change: Some(division.change()),
@@ -93,7 +94,7 @@ fn fitting<P: Price>(question: &FitQuestion<'_, P>, division: &Division) -> Answ
 }
 
 /// The best division over `count` cards.
-fn best_on<P: Price>(question: &FitQuestion<'_, P>, cuda: &[usize], count: usize) -> Option<Division> {
+fn best_on<P: CostModel>(question: &FitQuestion<'_, P>, cuda: &[usize], count: usize) -> Option<Division> {
     let cards = question.request.cards;
     let mut numbers: Vec<usize> = (0..cuda.len()).collect();
     numbers.sort_by_key(|&number| (std::cmp::Reverse(cards[cuda[number]].free), number));
@@ -119,13 +120,13 @@ fn best_on<P: Price>(question: &FitQuestion<'_, P>, cuda: &[usize], count: usize
     Some(best)
 }
 
-fn priced<P: Price>(
+fn priced<P: CostModel>(
     question: &FitQuestion<'_, P>,
     cuda: &[usize],
     numbers: &[usize],
     layers: Vec<u32>,
 ) -> Option<Division> {
-    let change = Change::Cards {
+    let change = RequestChange::Cards {
         numbers: numbers.to_vec(),
         layers: layers.clone(),
     };
@@ -143,11 +144,8 @@ fn priced<P: Price>(
 
 /// Layers on cards, including the output.
 fn active_layers<P>(question: &FitQuestion<'_, P>) -> u32 {
-    let all = question.request.model.hyper.layers.saturating_add(1);
-    match question.request.wish.gpu_layers {
-        GpuLayers::Auto | GpuLayers::All => all,
-        GpuLayers::Count(layers) => layers.min(all),
-    }
+    let layers = question.request.model.hyper.layers;
+    wanted_layers(question.request.wish, layers).min(layers.saturating_add(1))
 }
 
 /// Whole layers in proportion to `weights`, at least one each.

@@ -1,15 +1,15 @@
-//! Pool demand of attention: a constant part, and a part for each cell in use.
+//! Pool memory of attention: a constant part, and a part for each KV cache cell in use.
 
 use plimsoll_base::Bytes;
 use plimsoll_model::{Model, TensorType};
-use plimsoll_pool::demand::attention::{Call, Element, Kernel};
-use plimsoll_pool::demand::{Group, Rules, product};
+use plimsoll_pool::demand::attention::{AttentionType, Call, Kernel};
+use plimsoll_pool::demand::{DemandGroup, Rules, product};
 
 use super::ik::LatentPool;
 use super::{PoolInputs, sum};
 use crate::reserve::{CELLS, Reserve};
 
-/// The attention of one layer to a whole micro-batch.
+/// Pool memory for the attention of one layer over a whole micro-batch.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct AttentionPool {
     /// Bytes at any depth.
@@ -19,7 +19,7 @@ pub(super) struct AttentionPool {
     blocks: AttentionBlocks,
 }
 
-/// The blocks of one attention.
+/// Pool blocks of one attention operation.
 #[derive(Clone, Copy, Debug, Default)]
 enum AttentionBlocks {
     #[default]
@@ -93,7 +93,7 @@ impl AttentionPool {
     }
 
     /// Blocks of a whole micro-batch with this many cells in use, operation by operation.
-    pub(super) fn groups(&self, rules: Rules, cells: u64) -> [Group<5>; 2] {
+    pub(super) fn groups(&self, rules: Rules, cells: u64) -> [DemandGroup<5>; 2] {
         match self.blocks {
             AttentionBlocks::Nothing => [[0; 5]; 2],
             AttentionBlocks::Flash(call) => [Call { cells, ..call }.group(rules), [0; 5]],
@@ -137,18 +137,18 @@ fn call(model: &Model, layer: u32, tokens: u64, inputs: PoolInputs) -> Call {
     }
 }
 
-fn element(kind: TensorType) -> Element {
+fn element(kind: TensorType) -> AttentionType {
     match kind.name {
-        "f16" => Element::F16,
-        "f32" => Element::F32,
-        _ if kind.quantised() => Element::Quantised,
-        _ => Element::Other,
+        "f16" => AttentionType::F16,
+        "f32" => AttentionType::F32,
+        _ if kind.quantised() => AttentionType::Quantised,
+        _ => AttentionType::Other,
     }
 }
 
 /// First blocks of a warm-up of two tokens: the activations of a product of width `n_embd`, and attention to the first
 /// cells.
-pub(super) fn warm_up(model: &Model, inputs: PoolInputs, rules: Rules) -> [Group<5>; 2] {
+pub(super) fn warm_up(model: &Model, inputs: PoolInputs, rules: Rules) -> [DemandGroup<5>; 2] {
     // `common.cpp: common_init_from_params` decodes the first and the last special token.
     const TOKENS: u64 = 2;
     let activations = product::vectors(u64::from(model.hyper.embedding), TOKENS);

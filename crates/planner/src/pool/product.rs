@@ -1,13 +1,14 @@
-//! Pool demand of the model's matrix multiplications.
+//! Pool memory of the model's matrix multiplications.
 
 use plimsoll_model::{Model, Tensor, TensorType};
-use plimsoll_pool::demand::product::{self, Kind, Matrix};
-use plimsoll_pool::demand::{Engine, Rules};
+use plimsoll_pool::demand::product::{self, Matrix, ProductKind};
+use plimsoll_pool::demand::{DemandRules, Rules};
 
 use super::ik;
 use crate::reserve::Reserve;
 
-/// Blocks of one product: first the halves of ik_llama.cpp's fused experts, then those of the product itself.
+/// Pool blocks of one matrix product: first the halves of ik_llama.cpp's fused experts, then those of the
+/// product itself.
 pub(super) type ProductBlocks = [u64; 7];
 
 /// The blocks of one matrix with a whole micro-batch.
@@ -34,7 +35,7 @@ pub(super) fn group(
     group[0] = halves;
     match experts {
         Some(_) => {
-            let experts = product::Experts {
+            let experts = product::ExpertProduct {
                 count: matrices,
                 used,
                 shared: !is_last(tensor),
@@ -47,12 +48,12 @@ pub(super) fn group(
     group
 }
 
-/// True where cuBLAS multiplies the matrix with a whole micro-batch.
+/// True if cuBLAS multiplies the matrix with a whole micro-batch.
 pub(super) fn is_for_cublas(tensor: &Tensor, reserve: &Reserve, rules: Rules) -> bool {
     matrix(tensor, rules.engine).goes_by_cublas(rules, tokens(tensor, reserve))
 }
 
-fn matrix(tensor: &Tensor, engine: Engine) -> Matrix {
+fn matrix(tensor: &Tensor, engine: DemandRules) -> Matrix {
     let [width, rows, ..] = tensor.shape;
     Matrix {
         width,
@@ -70,24 +71,24 @@ fn tokens(tensor: &Tensor, reserve: &Reserve) -> u64 {
     }
 }
 
-/// True where each of a token's experts has activations of its own, as after its first matrix.
+/// True if each of a token's experts has separate activations, as after its first matrix.
 fn is_last(tensor: &Tensor) -> bool {
     tensor.name.contains("ffn_down")
 }
 
 /// The kernel that multiplies a matrix of this type (`mmq.cu: ggml_cuda_should_use_mmq @ b8799, b10605`).
-fn kind(of: TensorType, engine: Engine) -> Kind {
+fn kind(of: TensorType, engine: DemandRules) -> ProductKind {
     let tiles = match engine {
-        Engine::Ik => ik::has_tiles(of.name),
-        Engine::Copying | Engine::Reserving | Engine::Third => {
+        DemandRules::Ik => ik::has_tiles(of.name),
+        DemandRules::Copying | DemandRules::Reserving | DemandRules::Third => {
             !["iq1_m", "tq1_0", "tq2_0"].contains(&of.name)
         }
     };
     match of.name {
-        "f16" => Kind::F16,
-        "bf16" => Kind::Bf16,
-        _ if !of.quantised() => Kind::F32,
-        _ if tiles => Kind::Tiles,
-        _ => Kind::Blocks,
+        "f16" => ProductKind::F16,
+        "bf16" => ProductKind::Bf16,
+        _ if !of.quantised() => ProductKind::F32,
+        _ if tiles => ProductKind::Tiles,
+        _ => ProductKind::Blocks,
     }
 }

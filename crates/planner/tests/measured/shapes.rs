@@ -1,6 +1,6 @@
-//! The public models' own shapes, as they were measured: names, shapes and types of tensors, no weights.
+//! Shapes of the measured public models: names, shapes and types of tensors, no weights.
 
-use plimsoll_model::gguf::{Draft, DraftTensor};
+use plimsoll_model::gguf::{DraftHeader, DraftTensor};
 use plimsoll_model::types::{F32, MXFP4, Q4_0, Q4_K, Q6_K, Q8_0};
 use plimsoll_model::{Model, TensorType};
 
@@ -31,8 +31,8 @@ pub(crate) struct Keys {
     pub(crate) vocabulary: u32,
 }
 
-pub(crate) fn draft(keys: &Keys) -> Draft {
-    let mut draft = Draft::default();
+pub(crate) fn draft(keys: &Keys) -> DraftHeader {
+    let mut draft = DraftHeader::default();
     let arch = keys.architecture;
     draft.put("general.architecture", arch);
     for (key, value) in [
@@ -52,7 +52,7 @@ pub(crate) fn draft(keys: &Keys) -> Draft {
     draft
 }
 
-pub(crate) fn add(draft: &mut Draft, name: &str, kind: TensorType, shape: &[u32]) {
+pub(crate) fn add(draft: &mut DraftHeader, name: &str, kind: TensorType, shape: &[u32]) {
     draft.tensors.push(DraftTensor {
         name: name.to_owned(),
         kind,
@@ -60,12 +60,18 @@ pub(crate) fn add(draft: &mut Draft, name: &str, kind: TensorType, shape: &[u32]
     });
 }
 
-fn add_layer(draft: &mut Draft, layer: u32, name: &str, kind: TensorType, shape: &[u32]) {
+fn add_layer(draft: &mut DraftHeader, layer: u32, name: &str, kind: TensorType, shape: &[u32]) {
     add(draft, &format!("blk.{layer}.{name}"), kind, shape);
 }
 
 /// Matrices of a layer of the llama family: types of q, k, v, output and of gate, up, down.
-fn llama_layer(draft: &mut Draft, layer: u32, keys: &Keys, most: TensorType, value_and_down: TensorType) {
+fn llama_layer(
+    draft: &mut DraftHeader,
+    layer: u32,
+    keys: &Keys,
+    most: TensorType,
+    value_and_down: TensorType,
+) {
     let (e, q, kv, ff) = (
         keys.embedding,
         keys.heads * keys.head_length,
@@ -87,7 +93,7 @@ fn llama_layer(draft: &mut Draft, layer: u32, keys: &Keys, most: TensorType, val
     }
 }
 
-fn ends(draft: &mut Draft, keys: &Keys, embedding: TensorType, output: TensorType) {
+fn ends(draft: &mut DraftHeader, keys: &Keys, embedding: TensorType, output: TensorType) {
     add(
         draft,
         "token_embd.weight",
@@ -110,7 +116,7 @@ pub(crate) const L8: Keys = Keys {
     vocabulary: 128_256,
 };
 
-pub(crate) fn l8() -> Draft {
+pub(crate) fn l8() -> DraftHeader {
     let mut draft = draft(&L8);
     ends(&mut draft, &L8, Q4_K, Q6_K);
     for layer in 0..L8.layers {
@@ -119,7 +125,7 @@ pub(crate) fn l8() -> Draft {
     draft
 }
 
-fn m8() -> Draft {
+fn m8() -> DraftHeader {
     let keys = Keys {
         layers: 8,
         vocabulary: 32_000,
@@ -133,7 +139,7 @@ fn m8() -> Draft {
     draft
 }
 
-fn words() -> Draft {
+fn words() -> DraftHeader {
     let keys = Keys {
         layers: 2,
         context: 4096,
@@ -149,7 +155,7 @@ fn words() -> Draft {
 }
 
 /// A llama all in F32.
-pub(crate) fn plain_llama(keys: &Keys) -> Draft {
+pub(crate) fn plain_llama(keys: &Keys) -> DraftHeader {
     let mut draft = draft(keys);
     ends(&mut draft, keys, F32, F32);
     for layer in 0..keys.layers {
@@ -158,7 +164,7 @@ pub(crate) fn plain_llama(keys: &Keys) -> Draft {
     draft
 }
 
-pub(crate) fn q30() -> Draft {
+pub(crate) fn q30() -> DraftHeader {
     let keys = Keys {
         architecture: "qwen3moe",
         layers: 48,
@@ -202,7 +208,7 @@ pub(crate) fn q30() -> Draft {
     draft
 }
 
-fn oss() -> Draft {
+fn oss() -> DraftHeader {
     let keys = Keys {
         architecture: "gpt-oss",
         layers: 24,

@@ -1,7 +1,7 @@
-//! `plimsoll quickstart`: a tour of the daemon on a fresh machine.
+//! `plimsoll quickstart`: tour of the daemon on a fresh machine.
 //!
-//! Nothing is staged. The engine is a real llama.cpp, the daemon is that of `serve`, and the budget follows
-//! from the plans. Evictions are read from the daemon's own state. Only the models are small.
+//! Only the models are unusual: they are tiny. The engine is a real llama.cpp, the daemon is that of `serve`,
+//! the memory budget is computed from the plans, and reported evictions are read from the daemon's own state.
 
 mod client;
 mod folder;
@@ -16,15 +16,15 @@ use std::process::ExitCode;
 use clap::Args;
 use plimsoll_base::Card;
 use plimsoll_launch::engine;
-use plimsoll_launch::engine::{EngineProgram, Home, HomeError, InstallError};
-use plimsoll_planner::Engine;
+use plimsoll_launch::engine::{EngineHome, EngineProgram};
+use plimsoll_planner::EngineBuild;
 use plimsoll_serve::Listen;
 use plimsoll_serve::{Daemon, DaemonError, Setup};
 
-use self::client::AskError;
-use self::folder::{Folder, FolderError};
+use self::folder::Folder;
 use self::talk::{patiently, quote, say, title};
-use super::{engine as engines, plan, serve};
+use super::{engine as engines, serve};
+use crate::report::ErrorReport;
 use crate::screen;
 
 // llama-server's default port, so that the curl lines of its documentation work against the tour.
@@ -43,38 +43,12 @@ pub(crate) struct Arguments {
     once: bool,
 }
 
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum Error {
-    #[error(transparent)]
-    Home(#[from] HomeError),
-    #[error(transparent)]
-    Install(#[from] InstallError),
-    #[error(transparent)]
-    Folder(#[from] FolderError),
-    #[error(transparent)]
-    Plan(#[from] plan::Error),
-    #[error(transparent)]
-    Serve(#[from] serve::Error),
-    #[error("cannot ask {model}: {error}")]
-    Ask {
-        model: &'static str,
-        #[source]
-        error: AskError,
-    },
-    #[error("{model} did not answer as it should: {said}\nhint: {hint}")]
-    Answer {
-        model: &'static str,
-        said: String,
-        hint: &'static str,
-    },
-}
-
-pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Error> {
-    let home = Home::from_environment()?;
+pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, ErrorReport> {
+    let home = EngineHome::from_environment()?;
     let engine = install(&home)?;
     // An engine that prints no version still runs the tour; its plan uses the newest formulas.
-    let identity = engine::identify(&engine).map_or(Engine::LLAMA_CPP, |identity| identity.engine);
-    title("two models, small enough to be made here");
+    let identity = engine::identify(&engine).map_or(EngineBuild::LLAMA_CPP, |identity| identity.engine);
+    title("two small models, created on this machine");
     let folder = Folder::make(&arguments.folder.unwrap_or_else(|| home.quickstart()))?;
     for member in &folder.pair {
         quote(&member.file);
@@ -88,7 +62,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Error> {
     })
 }
 
-fn install(home: &Home) -> Result<EngineProgram, Error> {
+fn install(home: &EngineHome) -> Result<EngineProgram, ErrorReport> {
     title("an engine: the program that runs a model, here llama.cpp for the CPU");
     let report = |step| engines::report(step, &mut anstream::stderr());
     let engine = patiently(|| engine::install(home, report))?;
@@ -96,9 +70,10 @@ fn install(home: &Home) -> Result<EngineProgram, Error> {
     Ok(engine)
 }
 
-fn show_plans(folder: &Folder, engine: Engine, budget: &Card) -> Result<(), Error> {
+fn show_plans(folder: &Folder, engine: EngineBuild, budget: &Card) -> Result<(), ErrorReport> {
     title(format_args!(
-        "the plan: what each will take, read from its header before anything starts; the budget is {}",
+        "the plan: the memory that each model will take, computed from its file header before anything \
+            starts; the budget is {}",
         tour::size(budget.total)
     ));
     for member in &folder.pair {
@@ -119,29 +94,34 @@ fn setup(folder: &Folder, engine: EngineProgram, budget: &Card, listen: SocketAd
         log_file: None,
         ask: None,
         reclaim_before_load: None,
-        guard: plimsoll_config::GuardWish::default(),
+        guard: plimsoll_config::GuardSettings::default(),
         origins: Vec::new(),
     }
 }
 
 /// Starts the daemon, on a port that the kernel chooses if the requested one is taken.
-async fn start(setup: Setup) -> Result<Daemon, serve::Error> {
+async fn start(setup: Setup) -> Result<Daemon, ErrorReport> {
     // `Daemon::start` consumes its setup, and a second attempt needs it again.
     let mut elsewhere = setup.clone();
     match Daemon::start(setup).await {
         Err(DaemonError::Listen(Listen::Bind { address, error }))
             if error.kind() == io::ErrorKind::AddrInUse =>
         {
-            say(format_args!("\n   {address} is in use, so another port is taken"));
+            say(format_args!("\n   {address} is in use, so another port is used"));
             elsewhere.listen = Some(SocketAddr::new(address.ip(), 0));
-            Ok(Daemon::start(elsewhere).await?)
+            Daemon::start(elsewhere).await.map_err(serve::of_daemon)
         }
-        started => Ok(started?),
+        started => started.map_err(serve::of_daemon),
     }
 }
 
 /// Runs the tour while the daemon serves, then serves on; a signal ends both.
-async fn conduct(daemon: Daemon, folder: &Folder, budget: &Card, once: bool) -> Result<ExitCode, Error> {
+async fn conduct(
+    daemon: Daemon,
+    folder: &Folder,
+    budget: &Card,
+    once: bool,
+) -> Result<ExitCode, ErrorReport> {
     let (handle, address) = (daemon.handle(), daemon.address);
     let mut serving = tokio::task::spawn_local(daemon.run());
     let told = tokio::select! {

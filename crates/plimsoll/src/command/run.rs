@@ -1,13 +1,14 @@
-//! `plimsoll run`: execution of an unmodified program under guard.
+//! `plimsoll run`: execution of an unmodified program under guard, the preloaded library that limits GPU
+//! memory.
 //!
 //! DECISION: `plimsoll run -- CMD` behaves like `CMD` alone. The program runs in the same process group with
-//! the same stdin, stdout and stderr. Signals are passed on to it. Its exit code becomes ours, and a signal
-//! that killed it kills us too, as with `timeout`. Our own failures have the codes of `env`: 125 for a
-//! failure of plimsoll, 126 for a program that cannot be executed, 127 for one that does not exist. Our own
-//! lines go to stderr at the end, one for each card.
+//! the same stdin, stdout and stderr, and signals are passed on to it. `plimsoll run` ends with the program's
+//! exit code, or by the signal that killed the program, as `timeout` does. Failures of its own have the exit
+//! codes of `env`: 125 for a failure of plimsoll, 126 for a program that cannot be executed, 127 for one that
+//! does not exist. It prints its own lines at the end, on stderr, one for each card.
 //!
 //! With `--card` the program sees only those cards. `--strict-cards` and `--report-cards` leave the others
-//! visible: a context on a hidden card could not be observed.
+//! visible, because a context on a hidden card could not be observed.
 
 pub(super) mod cards;
 pub(super) mod child;
@@ -15,36 +16,37 @@ mod need;
 mod summary;
 
 use std::ffi::OsString;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
-use std::{fs, io};
 
 use clap::Args;
 use plimsoll_base::{Bytes, Card};
-use plimsoll_config::{GuardWish, GuardedCard};
+use plimsoll_config::{GuardSettings, GuardedCard};
 use plimsoll_launch::{Environment, LaunchError, find_program};
 use plimsoll_probe::folder::OwnedFolder;
 use plimsoll_probe::guard::{PAGES, Preload, preload, unreachable};
-use plimsoll_probe::library::FindLibraryError;
-use plimsoll_probe::{Machine, Sampler, StartSamplerError, library};
+use plimsoll_probe::{Machine, Sampler, library};
 use plimsoll_wire::env as names;
 use plimsoll_wire::options::{Contexts, GuardOptions, Uuid};
 use tokio::runtime;
 use tokio::time::timeout;
 
-use self::cards::{CardError, Chosen, Wanted};
-use self::child::End;
+use self::cards::{Chosen, RequestedCard};
+use self::child::ChildEnd;
 use self::need::Need;
-use self::summary::Summary;
-use super::rungs::Rungs;
+use self::summary::RunSummary;
+use super::rungs::OomLadder;
 
-use crate::report::ExitStatus;
+use crate::report::{ErrorReport, write_file};
 
 /// Exit statuses of `env` and `timeout` for their own failures.
 const OWN_FAILURE: u8 = 125;
 const NOT_EXECUTABLE: u8 = 126;
 const NOT_FOUND: u8 = 127;
+const NO_FOLDER: &str =
+    "cannot make a folder for the pages in /dev/shm, XDG_RUNTIME_DIR or the temporary folder";
 /// Longest wait for the names of the cards, for the summary.
 const NAMES_WITHIN: Duration = Duration::from_secs(1);
 
@@ -61,7 +63,7 @@ cannot be executed, 127 if it does not exist. The terminal sends SIGINT and SIGQ
 pub(crate) struct Arguments {
     /// Card that the program may see, by number, UUID or name, with its budget after `=`; repeatable
     #[arg(long = "card", value_name = "CARD[=SIZE]")]
-    cards: Vec<Wanted>,
+    cards: Vec<RequestedCard>,
     /// Budget on each other card, shared by the program and all processes that it starts, e.g. 4GiB
     #[arg(long, value_name = "SIZE")]
     budget: Option<Bytes>,
@@ -78,72 +80,45 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
     #[command(flatten)]
-    rungs: Rungs,
+    rungs: OomLadder,
     /// Program to run, with its arguments
     #[arg(last = true, required = true, value_name = "COMMAND")]
     command: Vec<OsString>,
 }
 
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum Error {
-    #[error(transparent)]
-    Library(#[from] FindLibraryError),
-    #[error("cannot make a folder for the pages in /dev/shm, XDG_RUNTIME_DIR or the temporary folder: {0}")]
-    Folder(#[source] io::Error),
-    #[error(transparent)]
-    Card(#[from] CardError),
-    #[error(transparent)]
-    Sampler(#[from] StartSamplerError),
-    #[error(transparent)]
-    Program(#[from] LaunchError),
-    #[error("cannot execute `{}`: {error}", program.display())]
-    Execute { program: PathBuf, error: io::Error },
-    #[error("cannot wait for the program: {0}")]
-    Wait(#[source] io::Error),
-    #[error("cannot listen for signals: {0}")]
-    Signals(#[source] io::Error),
-    #[error("`{}` is no path: {error}", path.display())]
-    Trace { path: PathBuf, error: io::Error },
-    #[error("cannot write the report `{}`: {error}", path.display())]
-    Report { path: PathBuf, error: io::Error },
+pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, ErrorReport> {
+    ran(arguments).map_err(own_failure)
 }
 
-impl ExitStatus for Error {
-    fn status(&self) -> u8 {
-        match self {
-            Self::Program(LaunchError::FindProgram { .. }) => NOT_FOUND,
-            // A script whose interpreter is missing is found on PATH, but execve(2) fails with ENOENT.
-            Self::Execute { error, .. } if error.kind() == io::ErrorKind::NotFound => NOT_FOUND,
-            Self::Program(_) | Self::Execute { .. } => NOT_EXECUTABLE,
-            _ => OWN_FAILURE,
-        }
+/// The failure with its status as `env` has it. Failures to start the program carry 126 and 127 already.
+pub(super) fn own_failure(error: ErrorReport) -> ErrorReport {
+    match error.status() {
+        NOT_EXECUTABLE | NOT_FOUND => error,
+        _ => error.with_status(OWN_FAILURE),
     }
 }
 
-pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
+fn ran(arguments: &Arguments) -> Result<ExitCode, ErrorReport> {
     let runtime = runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .map_err(Error::Wait)?;
+        .map_err(ErrorReport::of("cannot wait for the program"))?;
     let (summary, end) = runtime.block_on(guarded(arguments))?;
     // Before the report: a report that cannot be written must not cost the user the summary.
     summary.print();
     if let Some(path) = &arguments.report {
         let text = summary.json().to_string() + "\n";
-        fs::write(path, text).map_err(|error| Error::Report {
-            path: path.clone(),
-            error,
-        })?;
+        write_file(path, text)?;
     }
     Ok(end.repeat())
 }
 
 /// Runs the program to its end.
-async fn guarded(arguments: &Arguments) -> Result<(Summary<'_>, End), Error> {
+async fn guarded(arguments: &Arguments) -> Result<(RunSummary<'_>, ChildEnd), ErrorReport> {
     // The likely failures come first, before a folder is made and a program started.
     let library = library::GUARD.find()?;
     let (program, rest) = program(&arguments.command)?;
-    let folder = OwnedFolder::create(PAGES).map_err(Error::Folder)?;
+    let folder = OwnedFolder::create(PAGES).map_err(ErrorReport::of(NO_FOLDER))?;
     let plans = arguments.rungs.wish().is_to_be_planned();
     // NVML is asked while the program starts. Only named cards, or a plan, have to wait for its answer.
     let sampler = Sampler::start()?;
@@ -197,7 +172,7 @@ async fn guarded(arguments: &Arguments) -> Result<(Summary<'_>, End), Error> {
     if machine.is_none() && !record.cards().is_empty() {
         machine = timeout(NAMES_WITHIN, look).await.ok();
     }
-    let summary = Summary {
+    let summary = RunSummary {
         command: &arguments.command,
         cards: machine.flatten().map_or_else(Vec::new, |machine| machine.cards),
         record,
@@ -209,12 +184,16 @@ async fn guarded(arguments: &Arguments) -> Result<(Summary<'_>, End), Error> {
 }
 
 /// Splits a command into the program, as `execvp` would find it, and its arguments.
-pub(super) fn program(command: &[OsString]) -> Result<(PathBuf, &[OsString]), Error> {
+pub(super) fn program(command: &[OsString]) -> Result<(PathBuf, &[OsString]), ErrorReport> {
     let (name, rest) = match command.split_first() {
         Some((name, rest)) => (Path::new(name), rest),
         None => (Path::new(""), command),
     };
-    let found = find_program(name, None, std::env::var_os("PATH").as_deref())?;
+    let found = find_program(name, None, std::env::var_os("PATH").as_deref());
+    let found = found.map_err(|error| {
+        let is_missing = matches!(error, LaunchError::FindProgram { .. });
+        ErrorReport::from(error).with_status(if is_missing { NOT_FOUND } else { NOT_EXECUTABLE })
+    })?;
     Ok((found, rest))
 }
 
@@ -249,7 +228,7 @@ fn needs(
 }
 
 fn options(arguments: &Arguments, chosen: &[Chosen], needs: &[Need]) -> GuardOptions {
-    let wish = GuardWish {
+    let wish = GuardSettings {
         budget: arguments.budget,
         contexts: match (arguments.strict_cards, arguments.report_cards) {
             (true, _) => Some(Contexts::Refuse),
@@ -293,14 +272,12 @@ fn show_cards(environment: &mut Environment, arguments: &Arguments, chosen: &[Ch
 }
 
 /// Makes a path absolute, because the program may change its folder before it writes.
-fn whole(path: &Path) -> Result<PathBuf, Error> {
-    std::path::absolute(path).map_err(|error| Error::Trace {
-        path: path.to_owned(),
-        error,
-    })
+fn whole(path: &Path) -> Result<PathBuf, ErrorReport> {
+    std::path::absolute(path)
+        .map_err(|error| ErrorReport::new(format!("`{}` is no path: {error}", path.display())))
 }
 
-/// Prints one line on stderr; a closed stderr is no failure.
+/// Prints one line on stderr; a closed stderr is ignored.
 fn say(line: &str) {
     use io::Write;
     // The prefix separates our lines from those of the program, which shares stderr.

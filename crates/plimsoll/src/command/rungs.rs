@@ -1,13 +1,15 @@
-//! Guard options shared by `run` and `serve`: remedies for refused allocations, and memory pools.
+//! Command-line options for guard, the preloaded library, that `run` and `serve` share: remedies for refused
+//! allocations, and memory pools.
 
-use clap::{Args, ValueEnum};
+use clap::Args;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use plimsoll_base::Bytes;
-use plimsoll_config::GuardWish;
-use plimsoll_wire::options::GgmlPoolMode;
+use plimsoll_config::{GuardSettings, OnOom, PoolChoice, word};
+use serde::de::DeserializeOwned;
 
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "When an allocation does not fit")]
-pub(crate) struct Rungs {
+pub(crate) struct OomLadder {
     /// Free what guard's own pools hold idle, then retry
     #[arg(long)]
     reuse: bool,
@@ -31,33 +33,28 @@ pub(crate) struct Rungs {
     #[arg(long, value_name = "SIZE", requires = "spill")]
     keep: Option<Bytes>,
     /// Answer a refused allocation with managed memory, as llama.cpp PR 22158 does
-    #[arg(long, value_name = "HOW")]
+    #[arg(long, value_name = "HOW", value_parser = words::<OnOom>(&["managed"]))]
     on_oom: Option<OnOom>,
     /// Replacement for ggml's legacy pool: guard's own, managed memory, or none
-    #[arg(long, value_name = "POOL", help_heading = "Pools")]
+    #[arg(long, value_name = "POOL", help_heading = "Pools", value_parser = words::<PoolChoice>(&["ours", "managed", "leave"]))]
     pool: Option<PoolChoice>,
     /// Report cards without virtual memory management, so that ggml uses its legacy pool
     #[arg(long, help_heading = "Pools")]
     hide_vmm: bool,
 }
 
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum OnOom {
-    Managed,
+/// A parser of an option's words, each read as in a configuration file.
+pub(crate) fn words<T: DeserializeOwned + Clone + Send + Sync + 'static>(
+    known: &'static [&'static str],
+) -> impl TypedValueParser<Value = T> {
+    PossibleValuesParser::new(known).try_map(|text| word(&text).ok_or("no word of this option"))
 }
 
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum PoolChoice {
-    Ours,
-    Managed,
-    Leave,
-}
-
-impl Rungs {
-    pub(crate) fn wish(&self) -> GuardWish {
+impl OomLadder {
+    pub(crate) fn wish(&self) -> GuardSettings {
         // An absent flag must be `None`, not `Some(false)`, which would override the configuration file.
         let said = |flag: bool| flag.then_some(true);
-        GuardWish {
+        GuardSettings {
             reuse: said(self.reuse),
             chunk: self.chunk,
             reclaim: said(self.reclaim),
@@ -65,15 +62,11 @@ impl Rungs {
             spill: self.spill,
             need: self.need,
             keep: self.keep,
-            pool: self.pool.map(|pool| match pool {
-                PoolChoice::Ours => GgmlPoolMode::Ours,
-                PoolChoice::Managed => GgmlPoolMode::Managed,
-                PoolChoice::Leave => GgmlPoolMode::Leave,
-            }),
-            on_oom_managed: self.on_oom.map(|OnOom::Managed| true),
+            pool: self.pool.map(Into::into),
+            on_oom: self.on_oom,
             hide_vmm: said(self.hide_vmm),
             // Budget, mode and contexts come from other options, which `run` and `serve` define differently.
-            ..GuardWish::default()
+            ..GuardSettings::default()
         }
     }
 }

@@ -1,8 +1,7 @@
-//! `plimsoll sweep`: memory and speed of a server over prompt depth, beside the plan.
+//! `plimsoll sweep`: memory and speed of a server at several prompt depths, compared with the plan.
 //!
 //! Exits 0 if every depth was answered, 1 if one was not, 2 for bad input.
 
-use std::fs;
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -10,16 +9,16 @@ use std::time::Duration;
 
 use clap::Args;
 use plimsoll_base::Bytes;
-use plimsoll_lab::load::{Depth, Failure, Figures, Server, Sweep, Target, sweep, warm_up};
-use plimsoll_planner::{CardPlan, Engine, EngineKind};
-use plimsoll_probe::{Sampler, StartSamplerError};
+use plimsoll_lab::load::{Figures, LoadFailure, LoadTarget, Sweep, SweepDepth, Target, sweep, warm_up};
+use plimsoll_planner::{CardPlan, EngineBuild, EngineKind};
+use plimsoll_probe::Sampler;
 use tokio::runtime;
 use tokio::task::LocalSet;
 
 use super::plan::check::again;
 use super::soak::time;
-use crate::report::ExitStatus;
-use crate::screen::{Planned, SweepReport, sweep_head, sweep_row};
+use crate::report::{ErrorReport, print_as, status, write_file};
+use crate::screen::{SweepPlan, SweepReport, sweep_head, sweep_row};
 
 // A bound against typing errors; the server itself refuses depths beyond its context.
 const MOST_DEPTH: u64 = 4 << 20;
@@ -55,22 +54,11 @@ pub(crate) struct Arguments {
     svg: Option<PathBuf>,
 }
 
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum Error {
-    #[error(transparent)]
-    Sampler(#[from] StartSamplerError),
-    #[error("{target} does not answer: {failure}")]
-    Ask { target: String, failure: Failure },
-    #[error("cannot write `{}`: {error}", path.display())]
-    Draw { path: PathBuf, error: io::Error },
-    #[error("cannot start, or write to stdout: {0}")]
-    Start(#[from] io::Error),
-}
-
-impl ExitStatus for Error {}
-
-pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
-    let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
+pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, ErrorReport> {
+    let runtime = runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(ErrorReport::of("cannot start"))?;
     let (server, sweep, planned) = LocalSet::new().block_on(&runtime, swept(arguments))?;
     let report = SweepReport {
         target: server.target.to_string(),
@@ -79,27 +67,17 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
         sweep: &sweep,
     };
     if let Some(path) = &arguments.svg {
-        fs::write(path, report.svg()).map_err(|error| Error::Draw {
-            path: path.clone(),
-            error,
-        })?;
+        write_file(path, report.svg())?;
     }
-    let mut stdout = anstream::stdout().lock();
-    match arguments.json {
-        true => writeln!(stdout, "{:#}", report.json())?,
-        false => write!(stdout, "{}", report.summary())?,
-    }
-    let failed = sweep.depths.iter().any(|depth| depth.outcome.is_err());
-    Ok(ExitCode::from(u8::from(failed)))
+    print_as(arguments.json, &report.json(), || report.summary())?;
+    Ok(status(sweep.depths.iter().all(|depth| depth.outcome.is_ok())))
 }
 
-async fn swept(arguments: &Arguments) -> Result<(Server, Sweep, Option<Planned>), Error> {
-    let failed = |failure| Error::Ask {
-        target: arguments.target.to_string(),
-        failure,
-    };
+async fn swept(arguments: &Arguments) -> Result<(LoadTarget, Sweep, Option<SweepPlan>), ErrorReport> {
+    let failed =
+        |failure: LoadFailure| ErrorReport::new(format!("{} does not answer: {failure}", arguments.target));
     let sampler = Sampler::start()?;
-    let server = Server::meet(
+    let server = LoadTarget::meet(
         arguments.target.clone(),
         arguments.api_key.clone(),
         arguments.model.clone(),
@@ -122,7 +100,7 @@ async fn swept(arguments: &Arguments) -> Result<(Server, Sweep, Option<Planned>)
         };
     };
     tell(&sweep_head());
-    let mut told = |depth: &Depth| tell(&sweep_row(depth, planned));
+    let mut told = |depth: &SweepDepth| tell(&sweep_row(depth, planned));
     let sweep = sweep(
         &server,
         &warm,
@@ -136,14 +114,14 @@ async fn swept(arguments: &Arguments) -> Result<(Server, Sweep, Option<Planned>)
 }
 
 /// Plan from the flags of a llama-server; `None` if its process cannot be read.
-fn planned(pid: u32, build: Option<u32>) -> Option<Planned> {
-    let engine = Engine {
+fn planned(pid: u32, build: Option<u32>) -> Option<SweepPlan> {
+    let engine = EngineBuild {
         kind: EngineKind::LlamaCpp,
         build,
     };
     let plan = again(pid, engine).ok()?;
     let sum = |of: fn(&CardPlan) -> Bytes| plan.cards.iter().map(of).sum();
-    Some(Planned {
+    Some(SweepPlan {
         loaded: sum(|card| card.loaded),
         peak: sum(|card| card.peak),
         context: plan.context,
@@ -155,7 +133,7 @@ fn planned(pid: u32, build: Option<u32>) -> Option<Planned> {
 
 /// Reads a depth in tokens, such as `4k`, `4096` or `128k`.
 fn depth(text: &str) -> Result<u64, String> {
-    let wrong = || format!("`{text}` is no depth; write 4k or 4096, at most {MOST_DEPTH}");
+    let wrong = || format!("`{text}` is not a depth; write 4k or 4096, at most {MOST_DEPTH}");
     let (number, scale) = match text.strip_suffix(['k', 'K']) {
         // Contexts are powers of two in every engine, so `4k` means 4096 tokens.
         Some(number) => (number, 1024),

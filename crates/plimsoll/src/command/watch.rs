@@ -1,8 +1,9 @@
-//! `plimsoll watch`: recordings of memory, of a program or of the whole machine; `watch show` reads them.
+//! `plimsoll watch`: recording of the memory of a program or of the whole machine; `watch show` displays
+//! recordings.
 //!
-//! A program is started as by `plimsoll run`, under guard if the library is found, and its exit code or
-//! signal becomes ours. A process or the machine is watched until the process ends, the time is over, or
-//! Ctrl-C is pressed.
+//! A program is started as by `plimsoll run`, under guard if the library is found, and `watch` ends with its
+//! exit code or signal. A running process or the machine is recorded until the process ends, the time limit
+//! passes, or Ctrl-C is pressed.
 
 mod show;
 
@@ -14,24 +15,24 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use plimsoll_doctor::Exit;
-use plimsoll_lab::watch::{Collector, RecordError, Recording, Subject, about};
+use plimsoll_lab::watch::{Collector, Recording, WatchTarget, about};
 use plimsoll_launch::Environment;
+use plimsoll_probe::Sampler;
 use plimsoll_probe::folder::OwnedFolder;
 use plimsoll_probe::guard::{PAGES, Preload, preload};
 use plimsoll_probe::library::GUARD;
-use plimsoll_probe::process::{Process, command_line};
-use plimsoll_probe::{Sampler, StartSamplerError};
+use plimsoll_probe::process::{MeasuredProcess, command_line};
 use plimsoll_telemetry::record::Source;
 use plimsoll_wire::options::GuardOptions;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::oneshot;
 use tokio::{runtime, time};
 
-use super::run::child::{self, End};
-use super::run::{self, program};
+use super::run::child::{self, ChildEnd};
+use super::run::{own_failure, program};
 use super::soak::time as read_time;
 
-use crate::report::ExitStatus;
+use crate::report::ErrorReport;
 
 /// Interval between checks that the watched process still exists.
 const PULSE: Duration = Duration::from_millis(250);
@@ -64,40 +65,14 @@ enum Verb {
     Show(show::Arguments),
 }
 
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum Error {
-    #[error(transparent)]
-    Run(#[from] run::Error),
-    #[error(transparent)]
-    Record(#[from] RecordError),
-    #[error(transparent)]
-    Show(#[from] show::Error),
-    #[error(transparent)]
-    Sampler(#[from] StartSamplerError),
-    #[error("there is no process {pid}")]
-    Process { pid: u32 },
-    #[error("cannot make a folder for guard's pages: {0}")]
-    Folder(#[source] io::Error),
-    #[error("cannot start: {0}")]
-    Start(#[from] io::Error),
-}
-
-impl ExitStatus for Error {
-    fn status(&self) -> u8 {
-        match self {
-            Self::Run(error) => error.status(),
-            // A watched program's status may be 2 as well, so only `watch show` uses it for input.
-            Self::Show(error) if error.is_input() => 2,
-            _ => 1,
-        }
-    }
-}
-
-pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
+pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, ErrorReport> {
     if let Some(Verb::Show(arguments)) = &arguments.verb {
-        return Ok(show::run(arguments)?);
+        return show::run(arguments);
     }
-    let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
+    let runtime = runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(ErrorReport::of("cannot start"))?;
     let code = runtime.block_on(async {
         match arguments.command.is_empty() {
             true => attached(arguments).await,
@@ -112,31 +87,30 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
 }
 
 /// Watches a running process, or the machine.
-async fn attached(arguments: &Arguments) -> Result<ExitCode, Error> {
+async fn attached(arguments: &Arguments) -> Result<ExitCode, ErrorReport> {
     // Found before the recording begins; the start time guards against a reused process id.
     let process = arguments
         .pid
-        .map(|pid| Process::find(pid).ok_or(Error::Process { pid }))
+        .map(|pid| {
+            MeasuredProcess::find(pid).ok_or_else(|| ErrorReport::new(format!("there is no process {pid}")))
+        })
         .transpose()?;
-    let subject = Subject {
+    let subject = WatchTarget {
         root: arguments.pid,
         pages: None,
     };
     let command = arguments.pid.map_or_else(Vec::new, command_line);
     let (mut collector, mut recording) = begin(arguments, subject, command, Vec::new()).await?;
-    let end = {
-        let ended = ended(process, arguments.time);
-        tokio::select! {
-            failed = recording.go_on(&mut collector, arguments.every) => return Err(failed.map_or_else(Error::from, |()| Error::Start(io::ErrorKind::Other.into()))),
-            end = ended => end?,
-        }
+    let end = tokio::select! {
+        failed = recording.go_on(&mut collector, arguments.every) => match failed? {},
+        end = ended(process, arguments.time) => end.map_err(ErrorReport::of("cannot start"))?,
     };
     recording.end(end)?;
     Ok(ExitCode::SUCCESS)
 }
 
 /// Resolves with the reason when the recording must end.
-async fn ended(process: Option<Process>, limit: Option<Duration>) -> io::Result<&'static str> {
+async fn ended(process: Option<MeasuredProcess>, limit: Option<Duration>) -> io::Result<&'static str> {
     // Handlers instead of the default action, so that Ctrl-C still writes the end of the record.
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;
@@ -160,15 +134,16 @@ async fn ended(process: Option<Process>, limit: Option<Duration>) -> io::Result<
     Ok(tokio::select! {
         _ = interrupt.recv() => "stopped by hand",
         _ = terminate.recv() => "stopped by a signal",
-        () = over => "the time is over",
+        () = over => "the recording time is over",
         () = gone => "the process ended",
     })
 }
 
 /// Starts a program and records it to its end.
-async fn started(arguments: &Arguments) -> Result<ExitCode, Error> {
-    let (path, rest) = program(&arguments.command)?;
-    let folder = OwnedFolder::create(PAGES).map_err(Error::Folder)?;
+async fn started(arguments: &Arguments) -> Result<ExitCode, ErrorReport> {
+    let (path, rest) = program(&arguments.command).map_err(own_failure)?;
+    let folder =
+        OwnedFolder::create(PAGES).map_err(ErrorReport::of("cannot make a folder for guard's pages"))?;
     let (environment, notes) = guarded(&folder);
     // The collector needs the process id, and `follow` returns only at the end of the program.
     let (tell, told) = oneshot::channel();
@@ -186,7 +161,7 @@ async fn started(arguments: &Arguments) -> Result<ExitCode, Error> {
         let Ok(pid) = told.await else {
             return std::future::pending().await;
         };
-        let subject = Subject {
+        let subject = WatchTarget {
             root: Some(pid),
             pages: Some(folder.path().to_owned()),
         };
@@ -215,7 +190,7 @@ async fn started(arguments: &Arguments) -> Result<ExitCode, Error> {
             failed = recording.go_on(&mut collector, arguments.every), if failure.is_none() => failure = failed.err(),
         }
     }
-    let end = end.unwrap_or(End::Code(0));
+    let end = end.unwrap_or(ChildEnd::Code(0));
     if let Some(failure) = failure {
         // A recording that cannot be written must not end the user's program.
         say(&failure.to_string());
@@ -228,10 +203,10 @@ async fn started(arguments: &Arguments) -> Result<ExitCode, Error> {
     Ok(end.repeat())
 }
 
-fn exit(end: End) -> Exit {
+fn exit(end: ChildEnd) -> Exit {
     match end {
-        End::Code(code) => Exit::Code(i32::from(code)),
-        End::Signal(signal) => Exit::Signal(signal),
+        ChildEnd::Code(code) => Exit::Code(i32::from(code)),
+        ChildEnd::Signal(signal) => Exit::Signal(signal),
     }
 }
 
@@ -256,10 +231,10 @@ fn guarded(folder: &OwnedFolder) -> (Environment, Vec<String>) {
 
 async fn begin(
     arguments: &Arguments,
-    subject: Subject,
+    subject: WatchTarget,
     command: Vec<String>,
     mut notes: Vec<String>,
-) -> Result<(Collector, Recording), Error> {
+) -> Result<(Collector, Recording), ErrorReport> {
     let pid = subject.root;
     let collector = Collector::open(subject, Sampler::start()?, &mut notes).await;
     // The header keeps the interval, so that a reader can tell a gap from a slow interval.

@@ -1,29 +1,31 @@
-//! Size of an engine's run-time pool, its causes, and changes that reduce it.
+//! Size of an engine's run-time memory pool, its causes, and changes that reduce it.
 //!
-//! DECISION: nothing is estimated. The given run and every change of it are generated and replayed. Advice is
-//! every change that reduces the sum, including its cost elsewhere (a larger cache, copies in the compute
-//! buffer). With a budget, changes that meet it come first.
+//! DECISION: nothing is estimated. An allocation trace is generated and replayed for the given run and for
+//! every change of it. A change becomes advice if it reduces the total memory, its cost elsewhere included (a
+//! larger cache, copies in the compute buffer). With a budget, changes that meet it come first.
 
 use plimsoll_base::{Bytes, Hint, Reason};
-use plimsoll_pool::generate::{Cache, Card, Engine, GenerateError, Run, Shape, cell_bytes, generate};
+use plimsoll_pool::generate::{
+    CacheShape, DemandRules, GenerateError, GeneratedRun, GeneratorCard, ModelShape, cell_bytes, generate,
+};
 use plimsoll_pool::replay::{PolicyKind, smallest_budget};
 use serde::Serialize;
 
 mod levers;
 
-/// A run whose pool is to be judged.
+/// An engine run whose pool is to be assessed.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Question {
-    pub(crate) shape: Shape,
-    pub(crate) run: Run,
-    pub(crate) card: Card,
+pub(crate) struct AdviceQuestion {
+    pub(crate) shape: ModelShape,
+    pub(crate) run: GeneratedRun,
+    pub(crate) card: GeneratorCard,
     pub(crate) kv: CacheType,
     pub(crate) pool: Pool,
     /// Memory that is left for the pool.
     pub(crate) budget: Option<Bytes>,
 }
 
-/// Pool of the engine, or ours in its place.
+/// The engine's own pool, or Plimsoll's instead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pool {
     Legacy,
@@ -71,11 +73,11 @@ impl CacheType {
         },
     ];
 
-    pub(crate) fn cache(self) -> Cache {
+    pub(crate) fn cache(self) -> CacheShape {
         if self == Self::F16 {
-            Cache::F16
+            CacheShape::F16
         } else {
-            Cache::Quantised
+            CacheShape::Quantised
         }
     }
 }
@@ -96,7 +98,7 @@ pub(crate) struct PoolAdvice {
     pub(crate) hints: Vec<Hint>,
 }
 
-/// Cost of a run: its pool, and the memory that a change trades for it.
+/// Cost of a run: its pool, and the memory that a change costs elsewhere.
 #[derive(Clone, Copy, Debug)]
 struct Cost {
     pool: Bytes,
@@ -104,19 +106,19 @@ struct Cost {
     live: Bytes,
 }
 
-impl Question {
+impl AdviceQuestion {
     fn policy(&self) -> PolicyKind {
         match (self.pool, self.run.engine) {
             (Pool::Plimsoll, _) => PolicyKind::Plimsoll,
             (Pool::Vmm, _) => PolicyKind::GgmlVmm,
             // Newer llama.cpp frees the pool's idle buffers and retries when cudaMalloc fails; older builds
             // abort.
-            (Pool::Legacy, Engine::Reserving | Engine::Third) => PolicyKind::GgmlLegacyFlush,
-            (Pool::Legacy, Engine::Ik | Engine::Copying) => PolicyKind::GgmlLegacy,
+            (Pool::Legacy, DemandRules::Reserving | DemandRules::Third) => PolicyKind::GgmlLegacyFlush,
+            (Pool::Legacy, DemandRules::Ik | DemandRules::Copying) => PolicyKind::GgmlLegacy,
         }
     }
 
-    /// Cost of this run; `None` where no budget suffices.
+    /// Cost of this run; `None` if no budget suffices.
     fn cost(&self) -> Result<Option<Cost>, GenerateError> {
         let trace = generate(&self.shape, &self.run, &self.card)?;
         let pool = smallest_budget(&trace, self.policy());
@@ -137,10 +139,10 @@ impl Question {
     /// Size of the copies of a quantised cache, if the engine keeps them in its compute buffer.
     fn copies(&self) -> Bytes {
         match self.run.engine {
-            Engine::Reserving | Engine::Third => {
-                Bytes::new(cell_bytes(&self.shape, Engine::Copying, self.run.cache)) * self.run.context
+            DemandRules::Reserving | DemandRules::Third => {
+                Bytes::new(cell_bytes(&self.shape, DemandRules::Copying, self.run.cache)) * self.run.context
             }
-            Engine::Ik | Engine::Copying => Bytes::ZERO,
+            DemandRules::Ik | DemandRules::Copying => Bytes::ZERO,
         }
     }
 
@@ -148,7 +150,7 @@ impl Question {
     fn growth(&self, live: Bytes) -> Result<Bytes, GenerateError> {
         // The last quarter only: a sliding window or a fixed part would flatten an average over all tokens.
         let context = self.run.context - self.run.context / 4;
-        let run = Run { context, ..self.run };
+        let run = GeneratedRun { context, ..self.run };
         let before = generate(&self.shape, &run, &self.card)?.peak_live();
         let tokens = (self.run.context - context).max(1);
         Ok(live.saturating_sub(Bytes::new(before)).scaled(1, tokens))
@@ -156,7 +158,7 @@ impl Question {
 }
 
 /// Answers a question by replaying the run and its changes.
-pub(crate) fn advise(question: &Question) -> Result<PoolAdvice, GenerateError> {
+pub(crate) fn advise(question: &AdviceQuestion) -> Result<PoolAdvice, GenerateError> {
     let trace = generate(&question.shape, &question.run, &question.card)?;
     let peak_live = Bytes::new(trace.peak_live());
     // A trace of a deep prompt has millions of steps, and `cost` generates its own.
@@ -179,12 +181,12 @@ pub(crate) fn advise(question: &Question) -> Result<PoolAdvice, GenerateError> {
     })
 }
 
-fn reason(question: &Question, cost: Option<Cost>, growth: Bytes) -> Reason {
+fn reason(question: &AdviceQuestion, cost: Option<Cost>, growth: Bytes) -> Reason {
     let context = question.run.context;
     let Some(Cost { pool, live, .. }) = cost else {
         return Reason::new(
             "pool_aborts",
-            "no budget is enough: the pool's addresses are used up",
+            "no budget is enough: the pool runs out of addresses",
         );
     };
     let said = format!("the run-time pool takes {pool} for a prompt of {context} tokens");
@@ -201,7 +203,7 @@ fn reason(question: &Question, cost: Option<Cost>, growth: Bytes) -> Reason {
     let stranded = pool.saturating_sub(live);
     // Up to a tenth is rounding of blocks and granules, which no flag changes.
     if stranded > live.scaled(1, 10) {
-        let said = format!("{stranded} are blocks that were outgrown and are kept");
+        let said = format!("{stranded} are outgrown blocks that the pool keeps");
         reason = reason.because(Reason::new("pool_strands", said).fact("stranded", stranded));
     }
     match question.budget.and_then(|budget| pool.checked_sub(budget)) {
@@ -213,7 +215,7 @@ fn reason(question: &Question, cost: Option<Cost>, growth: Bytes) -> Reason {
     }
 }
 
-fn grows(question: &Question, growth: Bytes) -> Reason {
+fn grows(question: &AdviceQuestion, growth: Bytes) -> Reason {
     // The order matters: a latent cache (DeepSeek) is restored with and without flash attention.
     let what = if question.shape.latent.is_some() {
         "keys and values are restored from the latent cache, layer by layer"

@@ -1,11 +1,11 @@
-//! Memory bars of a plan's cards.
+//! Bar charts of a plan: memory of each card by term, as text or SVG.
 
 use plimsoll_base::Bytes;
-use plimsoll_planner::{CardPlan, Plan, Term, Terms};
+use plimsoll_planner::{CardPlan, Plan, PlanTerm, Terms};
 use plimsoll_report::{Bar, Segment, TERMS, bars};
 
 /// Returns a card's terms in the order of [`TERMS`], without the memory of other processes.
-pub(super) fn terms(terms: &Terms) -> [&Term; 5] {
+pub(super) fn terms(terms: &Terms) -> [&PlanTerm; 5] {
     [
         &terms.weights,
         &terms.kv,
@@ -17,7 +17,7 @@ pub(super) fn terms(terms: &Terms) -> [&Term; 5] {
 
 /// Returns the sizes of a card's terms; an unknown size counts as none.
 pub(super) fn amounts(of: &Terms) -> [Bytes; 5] {
-    terms(of).map(Term::known)
+    terms(of).map(PlanTerm::known)
 }
 
 /// Returns the memory of a card that other processes hold.

@@ -1,34 +1,31 @@
-//! Report of a server and a second program on one card: as text, JSON and page.
+//! Report of a second program started on a server's card (`soak --beside`): as text, JSON and HTML page.
 
 use std::fmt::{self, Write};
 
-use plimsoll_lab::load::{Encounter, Ending, Served, failed_so};
+use plimsoll_lab::load::{Ending, OrderResult, Served, failed_so};
 use serde_json::{Value, json};
 
-use plimsoll_report::Page;
+use plimsoll_report::{ReportPage, written};
 
 /// Number of output lines shown if no cause is found.
 const LAST_LINES: usize = 5;
 
-/// The outcome of a second program beside a server, in both orders.
+/// Report of a coexistence test of a server and a second program, in both orders.
 #[derive(Debug)]
 pub(crate) struct BesideReport<'a> {
     pub(crate) target: String,
     pub(crate) model: &'a str,
     pub(crate) command: &'a str,
-    pub(crate) encounters: &'a [Encounter],
+    pub(crate) encounters: &'a [OrderResult],
 }
 
 impl BesideReport<'_> {
     pub(crate) fn finds_a_failure(&self) -> bool {
-        self.encounters.iter().any(Encounter::failed)
+        self.encounters.iter().any(OrderResult::failed)
     }
 
     pub(crate) fn text(&self) -> String {
-        let mut out = String::new();
-        // writing to a string cannot fail
-        let _ = self.write(&mut out);
-        out
+        written(|out| self.write(out))
     }
 
     fn write(&self, out: &mut String) -> fmt::Result {
@@ -66,10 +63,10 @@ impl BesideReport<'_> {
     }
 
     pub(crate) fn html(&self) -> String {
-        let mut page = Page::new(&format!("{} beside a second program", self.model));
+        let mut page = ReportPage::new(&format!("{} beside a second program", self.model));
         let text = match self.finds_a_failure() {
-            true => "Not both got on",
-            false => "Both got on, whoever came first",
+            true => "One of the two failed",
+            false => "Both worked in either order",
         };
         page.verdict(text, self.finds_a_failure());
         page.text(&format!("Server: {}", self.target));
@@ -87,7 +84,7 @@ impl BesideReport<'_> {
             // Folded: a traceback of PyTorch is long, and the diagnosis above usually explains it.
             if !encounter.program.last_lines.is_empty() {
                 page.folded(
-                    "what the program printed last",
+                    "last lines of the program's output",
                     &encounter.program.last_lines.join("\n"),
                 );
             }
@@ -96,7 +93,7 @@ impl BesideReport<'_> {
     }
 }
 
-fn who_failed(encounter: &Encounter) -> &'static str {
+fn who_failed(encounter: &OrderResult) -> &'static str {
     match (encounter.server.failed(), encounter.program.failed) {
         (false, false) => "both got on",
         (true, false) => "the server failed",
@@ -126,8 +123,8 @@ fn write_served(server: &Served, out: &mut String) -> fmt::Result {
         write_diagnosis(&serde_json::to_value(diagnosis).unwrap_or_default(), out)?;
     }
     match server.recovered {
-        Some(true) => writeln!(out, "    it answered again once the program was gone"),
-        Some(false) => writeln!(out, "    it did not answer once the program was gone"),
+        Some(true) => writeln!(out, "    it answered again after the program ended"),
+        Some(false) => writeln!(out, "    it did not answer after the program ended"),
         None => Ok(()),
     }
 }

@@ -1,11 +1,11 @@
-//! Chart of a replay: live and reserved memory of each policy over the requests.
+//! Chart of a replay: live and reserved memory of each allocator policy over the requests.
 //!
-//! DECISION: each policy has its own scale, because one policy's stranded memory would flatten the others.
-//! The figures in the key make them comparable.
+//! DECISION: each policy has its own scale, because the large unused memory of one policy would flatten the
+//! others. The figures in the legend make them comparable.
 
 use plimsoll_base::Bytes;
 use plimsoll_pool::replay::Sample;
-use plimsoll_report::{Chart, KeyRow, Series, Shape, charts, steps};
+use plimsoll_report::{Chart, ChartSeries, ChartShape, KeyRow, charts, steps};
 
 use crate::replay::{Replay, Replayed};
 
@@ -62,14 +62,14 @@ fn chart(replay: &Replay, policy: &Replayed) -> Chart {
             .collect(),
         key: key(policy),
         series: vec![
-            series("live", "live", Shape::Area, points(|sample| sample.live)),
-            series("reserved", "line reserved", Shape::Line, reserved),
+            series("live", "live", ChartShape::Area, points(|sample| sample.live)),
+            series("reserved", "line reserved", ChartShape::Line, reserved),
         ],
     }
 }
 
-fn series(name: &str, class: &str, shape: Shape, points: Vec<(u64, u64)>) -> Series {
-    Series {
+fn series(name: &str, class: &str, shape: ChartShape, points: Vec<(u64, u64)>) -> ChartSeries {
+    ChartSeries {
         name: name.to_owned(),
         class: class.to_owned(),
         shape,
@@ -84,17 +84,17 @@ fn key(policy: &Replayed) -> Vec<KeyRow> {
         // The same sign marks the point in the plot, so the key needs no colour.
         Some(_) => "× does not complete".to_owned(),
     };
-    let row = |swatch: Option<(&str, Shape)>, text: String| KeyRow {
+    let row = |swatch: Option<(&str, ChartShape)>, text: String| KeyRow {
         swatch: swatch.map(|(class, shape)| (class.to_owned(), shape)),
         text,
     };
     vec![
         row(
-            Some(("line reserved", Shape::Line)),
+            Some(("line reserved", ChartShape::Line)),
             format!("reserved {}", policy.peak_reserved),
         ),
         row(
-            Some(("live", Shape::Area)),
+            Some(("live", ChartShape::Area)),
             format!("live {}", policy.peak_live()),
         ),
         row(None, format!("{:.2} × peak live", policy.ratio)),

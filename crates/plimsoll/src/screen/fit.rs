@@ -1,24 +1,19 @@
-//! Text of `--fit`: for each direction the answer and its reason, then the answers under other settings.
+//! Text output of `plimsoll plan --fit`: the answer for each direction with its reason, then the answers
+//! under other settings.
 
 use std::fmt::{self, Write};
 
-use plimsoll_planner::fit::{Answer, Dimension, Fit, Trade};
+use plimsoll_planner::fit::{Dimension, Fit, FitAnswer, TradeOff};
+use plimsoll_report::written;
 
 /// Renders the whole text, with a final line feed.
 pub(crate) fn fit(fit: &Fit) -> String {
-    let mut text = String::new();
-    // writing to a string cannot fail
-    let _ = write(fit, &mut text);
-    text
+    written(|out| write(fit, out))
 }
 
 fn write(fit: &Fit, out: &mut String) -> fmt::Result {
     let verdict = if fit.fits { "fits" } else { "does not fit" };
-    writeln!(
-        out,
-        "{}, {}: {verdict} as it is asked for",
-        fit.model, fit.engine.kind
-    )?;
+    writeln!(out, "{}, {}: {verdict} as requested", fit.model, fit.engine.kind)?;
     for answer in &fit.answers {
         write_answer(answer, out)?;
     }
@@ -28,7 +23,7 @@ fn write(fit: &Fit, out: &mut String) -> fmt::Result {
     Ok(())
 }
 
-fn write_answer(answer: &Answer, out: &mut String) -> fmt::Result {
+fn write_answer(answer: &FitAnswer, out: &mut String) -> fmt::Result {
     writeln!(out, "{:<6} {}", answer.dimension.name(), answer.text)?;
     // One line suffices where no change of the settings helps.
     let helps = answer.best.is_some() || answer.trades.iter().any(|trade| trade.best.is_some());
@@ -38,7 +33,7 @@ fn write_answer(answer: &Answer, out: &mut String) -> fmt::Result {
     Ok(())
 }
 
-fn best(trade: &Trade) -> String {
+fn best(trade: &TradeOff) -> String {
     let Some(best) = trade.best else {
         return "nothing fits".to_owned();
     };

@@ -1,15 +1,16 @@
-//! Page of a plan: bars, memory over context, and a slider over planned contexts.
+//! HTML page of a plan: memory bars, memory over context, and a slider over planned contexts.
 //!
-//! DECISION: the page is complete without its script. It contains the bars, the charts and the table of every
-//! context. The script only switches them to another row of the same table, and computes no memory.
+//! DECISION: the page is complete without its script: it contains the bars, the charts and a table of every
+//! context. The script only switches the bars and charts to another row of that table and computes no memory.
 
 use std::fmt::Write;
 
 use plimsoll_base::Bytes;
-use plimsoll_planner::fit::Point;
+use plimsoll_planner::fit::ContextPoint;
 use plimsoll_planner::{CardPlan, Plan, Terms};
 use plimsoll_report::{
-    BAR_WIDTH, Chart, KeyRow, Mark, PLOT_LEFT, PLOT_WIDTH, Page, Series, Shape, TERMS, escaped, patterns,
+    BAR_WIDTH, Chart, ChartSeries, ChartShape, KeyRow, Mark, PLOT_LEFT, PLOT_WIDTH, ReportPage, TERMS,
+    escaped, patterns,
 };
 use serde_json::json;
 
@@ -18,8 +19,8 @@ use super::bar::{amounts, bar, held};
 const SCRIPT: &str = include_str!("script.js");
 
 /// Renders the page of a plan with its planned contexts.
-pub(crate) fn html(plan: &Plan, points: &[Point]) -> String {
-    let mut page = Page::new(&format!("{}, context {}", plan.model, plan.context));
+pub(crate) fn html(plan: &Plan, points: &[ContextPoint]) -> String {
+    let mut page = ReportPage::new(&format!("{}, context {}", plan.model, plan.context));
     page.markup(&patterns());
     head(plan, &mut page);
     // The slider needs the script, so the script shows it.
@@ -47,11 +48,11 @@ fn peak(terms: &Terms) -> Bytes {
     amounts(terms).into_iter().sum()
 }
 
-fn largest(points: &[Point]) -> u64 {
+fn largest(points: &[ContextPoint]) -> u64 {
     points.last().map_or(1, |point| point.context)
 }
 
-fn head(plan: &Plan, page: &mut Page) {
+fn head(plan: &Plan, page: &mut ReportPage) {
     let build = plan
         .engine
         .build
@@ -72,7 +73,7 @@ fn head(plan: &Plan, page: &mut Page) {
     page.markup(&format!("<ul class=\"legend\">{}</ul>\n", items.concat()));
 }
 
-fn section(plan: &Plan, points: &[Point], index: usize, card: &CardPlan, page: &mut Page) {
+fn section(plan: &Plan, points: &[ContextPoint], index: usize, card: &CardPlan, page: &mut ReportPage) {
     let spare = Bytes::new(card.headroom.unsigned_abs());
     let (class, words) = match card.fits {
         true => ("yes", format!("fits: peak {}, {spare} to spare", card.peak)),
@@ -91,7 +92,7 @@ fn section(plan: &Plan, points: &[Point], index: usize, card: &CardPlan, page: &
 }
 
 /// Returns the size that a card's bar is wide: the card, or the largest planned context where it overflows.
-fn full(points: &[Point], index: usize, card: &CardPlan) -> Bytes {
+fn full(points: &[ContextPoint], index: usize, card: &CardPlan) -> Bytes {
     let planned = points.iter().filter_map(|point| point.cards.get(index)).map(peak);
     let most = planned.max().unwrap_or_default().max(card.peak);
     // One scale for all positions of the slider, so that a longer bar always means more memory.
@@ -99,25 +100,25 @@ fn full(points: &[Point], index: usize, card: &CardPlan) -> Bytes {
 }
 
 /// Charts the terms as stacked areas over context, under the load line.
-fn chart(plan: &Plan, points: &[Point], index: usize, card: &CardPlan) -> Chart {
+fn chart(plan: &Plan, points: &[ContextPoint], index: usize, card: &CardPlan) -> Chart {
     // Height of the top of term number `terms` at each context; term 0 is the memory of other processes.
     let top = |terms: usize| {
-        let at = |point: &Point| {
+        let at = |point: &ContextPoint| {
             let own = point.cards.get(index).map(amounts).unwrap_or_default();
             let sum = held(card) + own.into_iter().take(terms).sum();
             (point.context, sum.get())
         };
         points.iter().map(at).collect::<Vec<_>>()
     };
-    let series = TERMS.iter().enumerate().map(|(number, style)| Series {
+    let series = TERMS.iter().enumerate().map(|(number, style)| ChartSeries {
         name: style.name.to_owned(),
         class: style.class.to_owned(),
-        shape: Shape::Hatched,
+        shape: ChartShape::Hatched,
         points: top(number),
         base: number.checked_sub(1).map(top).unwrap_or_default(),
     });
     let key = TERMS.map(|style| KeyRow {
-        swatch: Some((style.class.to_owned(), Shape::Area)),
+        swatch: Some((style.class.to_owned(), ChartShape::Area)),
         text: format!("{} {}", style.letter, style.name),
     });
     let full = full(points, index, card);
@@ -146,7 +147,7 @@ fn chart(plan: &Plan, points: &[Point], index: usize, card: &CardPlan) -> Chart 
     }
 }
 
-fn table(plan: &Plan, points: &[Point]) -> String {
+fn table(plan: &Plan, points: &[ContextPoint]) -> String {
     let mut out =
         "<details open><summary>Every planned context</summary><table><thead><tr><th>context</th>".to_owned();
     // Writing to a string cannot fail.
@@ -187,7 +188,7 @@ fn table(plan: &Plan, points: &[Point]) -> String {
 }
 
 /// Returns the table for the script, as JSON without `<`, which could end the element.
-fn data(plan: &Plan, points: &[Point]) -> String {
+fn data(plan: &Plan, points: &[ContextPoint]) -> String {
     let cards = plan.cards.iter().enumerate().map(|(index, card)| {
         json!({
             "held": held(card),

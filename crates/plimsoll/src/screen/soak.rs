@@ -1,26 +1,26 @@
-//! Report of a soak: as text, JSON and page.
+//! Report of a soak, a load test for memory leaks: as text, JSON and HTML page.
 
 use std::fmt::{self, Write};
 use std::time::Duration;
 
 use plimsoll_base::Bytes;
-use plimsoll_lab::load::{CardStats, Judged, State, failed_so, thousands};
-use plimsoll_telemetry::trend::{Course, Growth};
+use plimsoll_lab::load::{CardStats, RouterState, SoakVerdict, failed_so, thousands};
+use plimsoll_telemetry::trend::{TrendCourse, TrendGrowth};
 use serde_json::{Value, json};
 
-use plimsoll_report::Page;
-use plimsoll_report::{Chart, Mark};
+use plimsoll_report::ReportPage;
+use plimsoll_report::{Chart, Mark, written};
 
 /// Report of a finished soak.
 #[derive(Debug)]
 pub(crate) struct SoakReport<'a> {
-    state: &'a State,
-    judged: Vec<Judged<'a>>,
+    state: &'a RouterState,
+    judged: Vec<SoakVerdict<'a>>,
 }
 
 impl<'a> SoakReport<'a> {
     /// Judges the figures; growth below `negligible` bytes per request is ignored.
-    pub(crate) fn new(state: &'a State, negligible: f64) -> Self {
+    pub(crate) fn new(state: &'a RouterState, negligible: f64) -> Self {
         Self {
             state,
             judged: state.judged(negligible),
@@ -28,14 +28,11 @@ impl<'a> SoakReport<'a> {
     }
 
     pub(crate) fn finds_a_leak(&self) -> bool {
-        self.judged.iter().any(Judged::is_leak)
+        self.judged.iter().any(SoakVerdict::is_leak)
     }
 
     pub(crate) fn text(&self) -> String {
-        let mut out = String::new();
-        // writing to a string cannot fail
-        let _ = self.write(&mut out);
-        out
+        written(|out| self.write(out))
     }
 
     fn write(&self, out: &mut String) -> fmt::Result {
@@ -54,7 +51,7 @@ impl<'a> SoakReport<'a> {
         if self.judged.is_empty() {
             writeln!(
                 out,
-                "  no memory was seen: the server's process is not on this machine, or may not be looked at"
+                "  no memory was measured: the server's process is not on this machine, or is not readable"
             )?;
         }
         for figure in &self.judged {
@@ -143,10 +140,10 @@ impl<'a> SoakReport<'a> {
 
     pub(crate) fn html(&self) -> String {
         let state = self.state;
-        let mut page = Page::new(&format!("{} under load", state.model));
+        let mut page = ReportPage::new(&format!("{} under load", state.model));
         let text = match (self.finds_a_leak(), state.broke_off) {
             (true, _) => "It leaks",
-            (false, true) => "The server does not answer any more",
+            (false, true) => "The server no longer answers",
             (false, false) => "No leak was found",
         };
         // The server's end counts as bad too, whether or not a leak caused it.
@@ -200,7 +197,7 @@ impl<'a> SoakReport<'a> {
     fn chart(
         &self,
         title: &str,
-        lines: &[(String, &Course)],
+        lines: &[(String, &TrendCourse)],
         marks: Vec<(u64, String)>,
         text: &dyn Fn(u64) -> String,
     ) -> String {
@@ -216,7 +213,7 @@ impl<'a> SoakReport<'a> {
 }
 
 /// Plot of a card sensor: title, course and format.
-type Sensor = (&'static str, fn(&CardStats) -> &Course, fn(u64) -> String);
+type Sensor = (&'static str, fn(&CardStats) -> &TrendCourse, fn(u64) -> String);
 const SENSORS: [Sensor; 3] = [
     ("temperature", |card| &card.celsius, |value| format!("{value} °C")),
     ("clock", |card| &card.megahertz, |value| format!("{value} MHz")),
@@ -229,7 +226,7 @@ fn watts(milliwatts: u64) -> String {
 
 /// Temperatures, clocks and power of a card, in a sentence.
 fn felt(name: &str, card: &CardStats) -> String {
-    let range = |course: &Course| course.lowest().zip(course.highest());
+    let range = |course: &TrendCourse| course.lowest().zip(course.highest());
     let mut parts = Vec::new();
     parts.extend(range(&card.celsius).map(|(low, high)| format!("{low} to {high} °C")));
     let most = card
@@ -244,7 +241,7 @@ fn felt(name: &str, card: &CardStats) -> String {
     let slowed = card
         .slowed
         .iter()
-        .map(|(reason, looks)| format!("SLOWED DOWN by {reason} in {looks} of {} looks", card.looks));
+        .map(|(reason, looks)| format!("SLOWED DOWN by {reason} in {looks} of {} readings", card.looks));
     parts.extend(slowed);
     // Said explicitly: a loss of speed without throttling has its cause in the server.
     if card.slowed.is_empty() {
@@ -254,7 +251,7 @@ fn felt(name: &str, card: &CardStats) -> String {
 }
 
 fn card_stats_json(name: &str, card: &CardStats) -> Value {
-    let range = |course: &Course| {
+    let range = |course: &TrendCourse| {
         let last = course.buckets().last().map(|bucket| bucket.last);
         last.map(|last| json!({ "low": course.lowest(), "high": course.highest(), "last": last }))
     };
@@ -270,7 +267,7 @@ fn card_stats_json(name: &str, card: &CardStats) -> Value {
 }
 
 /// Verdict on one figure, in a sentence.
-fn verdict(figure: &Judged<'_>) -> String {
+fn verdict(figure: &SoakVerdict<'_>) -> String {
     let trend = &figure.trend;
     let course = format!("{} at first, {} at the end", figure.first, figure.last);
     let slope = format!(
@@ -284,17 +281,17 @@ fn verdict(figure: &Judged<'_>) -> String {
         trend.blocks.saturating_sub(1)
     );
     match trend.growth {
-        Growth::Leak => format!(
+        TrendGrowth::Leak => format!(
             "LEAK, {slope}; {rising}, confidence {:.2} %; {course}",
             // Rounded down: 99.996 % must not be printed as certainty.
             (trend.confidence * 1e4).floor() / 100.0
         ),
         // Caches fill at a falling rate; a leak keeps its rate. Only more time tells the two apart.
-        Growth::Settling => {
+        TrendGrowth::Settling => {
             format!("still settling, {slope}, ever slower; hold the load longer to know; {course}")
         }
-        Growth::Flat => format!("flat: {slope}; {rising}; {course}"),
-        Growth::Unknown => format!(
+        TrendGrowth::Flat => format!("flat: {slope}; {rising}; {course}"),
+        TrendGrowth::Unknown => format!(
             "too few looks for a verdict ({} of at least {}); {course}",
             trend.looks,
             plimsoll_telemetry::trend::Trend::LEAST_LOOKS

@@ -1,17 +1,17 @@
-//! Report of a sweep: as table, JSON and chart.
+//! Report of a sweep, memory and speed over prompt depth: as table, JSON and chart.
 
 use std::fmt::{self, Write};
 
 use plimsoll_base::{Bytes, round_u64};
-use plimsoll_lab::load::{Depth, Sweep, is_own, slope};
-use plimsoll_telemetry::trend::Course;
+use plimsoll_lab::load::{Sweep, SweepDepth, is_own, slope};
+use plimsoll_telemetry::trend::TrendCourse;
 use serde_json::{Value, json};
 
-use plimsoll_report::{Chart, charts};
+use plimsoll_report::{Chart, charts, written};
 
-/// Figures of the plan of the server's own flags, summed over its cards.
+/// Planned memory from the server's own flags, summed over its cards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Planned {
+pub(crate) struct SweepPlan {
     pub(crate) loaded: Bytes,
     pub(crate) peak: Bytes,
     /// Context in tokens.
@@ -24,8 +24,8 @@ pub(crate) struct Planned {
     pub(crate) build: Option<u32>,
 }
 
-impl Planned {
-    /// Planned memory after a prompt of this depth: the peak less the pool for deeper prompts.
+impl SweepPlan {
+    /// Planned memory after a prompt of this depth: the peak minus the pool for deeper prompts.
     fn at(&self, tokens: u64) -> Bytes {
         // The plan's peak is at full context; each token below it saves its share of the pool.
         let deeper = self.context.saturating_sub(tokens);
@@ -40,7 +40,7 @@ pub(crate) struct SweepReport<'a> {
     pub(crate) target: String,
     pub(crate) model: &'a str,
     pub(crate) sweep: &'a Sweep,
-    pub(crate) planned: Option<Planned>,
+    pub(crate) planned: Option<SweepPlan>,
 }
 
 /// Head of the table; `sweep_row` formats each row as it arrives.
@@ -51,7 +51,7 @@ pub(crate) fn sweep_head() -> String {
     )
 }
 
-pub(crate) fn sweep_row(depth: &Depth, planned: Option<Planned>) -> String {
+pub(crate) fn sweep_row(depth: &SweepDepth, planned: Option<SweepPlan>) -> String {
     let speed = |speed: Option<f64>| speed.map_or_else(|| "-".to_owned(), |speed| format!("{speed:.1}"));
     let held: Vec<String> = depth
         .held
@@ -75,10 +75,7 @@ pub(crate) fn sweep_row(depth: &Depth, planned: Option<Planned>) -> String {
 
 impl SweepReport<'_> {
     pub(crate) fn summary(&self) -> String {
-        let mut out = String::new();
-        // writing to a string cannot fail
-        let _ = self.write(&mut out);
-        out
+        written(|out| self.write(out))
     }
 
     fn write(&self, out: &mut String) -> fmt::Result {
@@ -104,7 +101,7 @@ impl SweepReport<'_> {
         }
     }
 
-    fn write_planned(&self, planned: &Planned, out: &mut String) -> fmt::Result {
+    fn write_planned(&self, planned: &SweepPlan, out: &mut String) -> fmt::Result {
         let build = planned.build.map_or_else(
             || "the newest build that is known".to_owned(),
             |build| format!("b{build}"),
@@ -183,10 +180,10 @@ impl SweepReport<'_> {
 
     pub(crate) fn svg(&self) -> String {
         let curves = self.sweep.curves();
-        let memory: Vec<(String, Course)> = curves
+        let memory: Vec<(String, TrendCourse)> = curves
             .into_iter()
             .map(|(name, curve)| {
-                let mut course = Course::default();
+                let mut course = TrendCourse::default();
                 curve
                     .iter()
                     .for_each(|(tokens, held)| course.push(*tokens, held.get()));
@@ -194,7 +191,7 @@ impl SweepReport<'_> {
             })
             .collect();
         let planned = self.planned.map(|planned| {
-            let mut course = Course::default();
+            let mut course = TrendCourse::default();
             let depths = self.sweep.depths.iter().map(|depth| depth.tokens);
             // The planned line starts at depth 0, the loaded size, as the measured one does.
             std::iter::once(0)
@@ -202,8 +199,8 @@ impl SweepReport<'_> {
                 .for_each(|tokens| course.push(tokens, planned.at(tokens).get()));
             ("planned".to_owned(), course)
         });
-        let speed = |of: &dyn Fn(&Depth) -> Option<f64>| {
-            let mut course = Course::default();
+        let speed = |of: &dyn Fn(&SweepDepth) -> Option<f64>| {
+            let mut course = TrendCourse::default();
             for depth in &self.sweep.depths {
                 if let Some(speed) = of(depth) {
                     course.push(depth.tokens, round_u64(speed));
@@ -211,7 +208,7 @@ impl SweepReport<'_> {
             }
             course
         };
-        let of = |depth: &Depth| depth.outcome.as_ref().ok().copied();
+        let of = |depth: &SweepDepth| depth.outcome.as_ref().ok().copied();
         let prompt = speed(&|depth| of(depth)?.prompt);
         let answer = speed(&|depth| of(depth)?.answer);
         let bytes = |value: u64| Bytes::new(value).to_string();
@@ -224,7 +221,7 @@ impl SweepReport<'_> {
             .max()
             .unwrap_or_default();
         let end = format!("{last} tokens of depth");
-        let chart = |title: &str, courses: &[(String, Course)], text: &dyn Fn(u64) -> String| {
+        let chart = |title: &str, courses: &[(String, TrendCourse)], text: &dyn Fn(u64) -> String| {
             let lines: Vec<_> = courses
                 .iter()
                 .map(|(name, course)| (name.clone(), course))

@@ -1,16 +1,16 @@
-//! How a child dies by itself, and what is then known of it.
+//! Tests of child processes that die by themselves, and of the diagnosis.
 
 use std::time::Duration;
 
 use plimsoll_base::{Bytes, End, Stage};
-use plimsoll_doctor::{Exit, Sign};
-use plimsoll_launch::{EndCause, Ended, Readiness, post_mortem};
+use plimsoll_doctor::{CauseSign, Exit};
+use plimsoll_launch::{ChildEnded, EndCause, Readiness, post_mortem};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 
 use crate::rig::{LIMIT, engine, launcher, on_one_thread, shell, start};
 
-fn death_of(faults: &str) -> Ended {
+fn death_of(faults: &str) -> ChildEnded {
     on_one_thread(async { start(&launcher(), engine(faults)).await.ended().await })
 }
 
@@ -19,7 +19,7 @@ fn a_broken_model_is_told_from_want_of_memory() {
     let ended = death_of("fail=crash_at_load");
     assert_eq!((ended.exit, ended.cause), (Exit::Code(1), EndCause::OnItsOwn));
     let verdict = post_mortem("alpha", &ended, None);
-    assert_eq!(verdict.sign, Some(Sign::ModelFile));
+    assert_eq!(verdict.sign, Some(CauseSign::ModelFile));
     assert!(matches!(verdict.end, End::Crashed { .. }));
 }
 
@@ -50,9 +50,7 @@ fn want_of_memory_while_serving_is_seen_as_such() {
             "POST /completion HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
             body.len()
         );
-        let mut stream = TcpStream::connect(("127.0.0.1", running.child.port()))
-            .await
-            .unwrap();
+        let mut stream = TcpStream::connect(("127.0.0.1", running.port())).await.unwrap();
         stream.write_all(request.as_bytes()).await.unwrap();
         let ended = running.ended().await;
         assert_eq!(ended.exit, Exit::Signal(6));
@@ -70,7 +68,7 @@ fn want_of_memory_while_serving_is_seen_as_such() {
 fn a_taken_port_is_no_fault_of_the_model() {
     let ended = death_of("fail=port_taken");
     let verdict = post_mortem("alpha", &ended, None);
-    assert_eq!(verdict.sign, Some(Sign::PortTaken));
+    assert_eq!(verdict.sign, Some(CauseSign::PortTaken));
     assert!(matches!(verdict.end, End::Unstartable { .. }));
 }
 

@@ -1,16 +1,15 @@
-//! Pool demand of flash attention: choice of the kernel, copies of a quantised cache, mask bounds, partial
+//! Pool memory of flash attention: choice of the kernel, copies of a quantised cache, mask bounds, partial
 //! results.
 //!
-//! One table covers the known builds, in the order in which ggml decides; NVIDIA cards only. The engine's
-//! binary is assumed to have code for the card's own generation, and for the pairs of cache types of a
-//! default build.
-//! Source: `fattn.cu:ggml_cuda_get_best_fattn_kernel @ b8799, b10605, ggml 0.26.0`,
+//! One table covers the known builds, in the order in which ggml chooses; NVIDIA cards only. It assumes that
+//! the engine's binary has code for the card's own generation, and for the pairs of cache types of a default
+//! build. Source: `fattn.cu:ggml_cuda_get_best_fattn_kernel @ b8799, b10605, ggml 0.26.0`,
 //! `fattn-common.cuh:launch_fattn @ b8799, b10605`; `fattn.cu:ggml_cuda_flash_attn_ext @ ik_llama.cpp
 //! 8337e4cd`.
 
 use super::tile::AttentionTile;
 pub use super::tile::partial_results;
-use super::{ADA, Engine, Group, Rules, TURING, VOLTA, times};
+use super::{ADA, DemandGroup, DemandRules, Rules, TURING, VOLTA, times};
 
 /// Cells of the cache that kernels take at a time: `FATTN_KQ_STRIDE`.
 pub const STRIDE: u64 = 256;
@@ -23,9 +22,9 @@ pub enum Kernel {
     Matrix,
 }
 
-/// Type of the values in the cache.
+/// Element type of the KV cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Element {
+pub enum AttentionType {
     F16,
     F32,
     /// BF16.
@@ -33,7 +32,7 @@ pub enum Element {
     Quantised,
 }
 
-/// A call of flash attention for which ggml has a kernel.
+/// Parameters of a flash attention call for which ggml has a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Call {
     /// Values of a head of Q and K, and of V.
@@ -46,8 +45,8 @@ pub struct Call {
     pub sequences: u64,
     /// Cells of the cache of one sequence.
     pub cells: u64,
-    pub k: Element,
-    pub v: Element,
+    pub k: AttentionType,
+    pub v: AttentionType,
     /// V is the front of K, so that one copy does for both.
     pub v_is_k: bool,
     pub masked: bool,
@@ -81,7 +80,7 @@ impl Call {
         let matrix = !matches!(self.key, 40 | 72);
         // ik_llama.cpp uses the vector kernel for single tokens only, and not where pairs of heads share K
         // and V.
-        if engine == Engine::Ik && capability >= TURING {
+        if engine == DemandRules::Ik && capability >= TURING {
             let alone = self.tokens == 1 && !(self.masked && self.sharing().is_multiple_of(2));
             return if alone && self.key <= 256 && self.key.is_multiple_of(64) && !self.is_quantised() {
                 Kernel::Vector
@@ -120,7 +119,7 @@ impl Call {
     }
 
     fn is_quantised(&self) -> bool {
-        [self.k, self.v].contains(&Element::Quantised)
+        [self.k, self.v].contains(&AttentionType::Quantised)
     }
 
     /// True if a card with matrix units uses the vector kernel.
@@ -130,19 +129,19 @@ impl Call {
             return self.tokens <= if newest { 2 } else { 1 };
         }
         // ggml 0.26.0 added the condition on wide heads.
-        let wide = rules.engine == Engine::Third && self.key >= 256;
+        let wide = rules.engine == DemandRules::Third && self.key >= 256;
         let matrices_win = self.sharing() > 4 && (wide || self.cells >= 8192);
         newest && self.tokens == 1 && self.sequences == 1 && !matrices_win
     }
 
     /// Heads in one tile, of those that share K and V.
-    fn in_a_tile(&self, engine: Engine) -> u64 {
+    fn in_a_tile(&self, engine: DemandRules) -> u64 {
         let most = match self.key {
             320 => 32,
             576 | 192 => 16,
             _ => 8,
         };
-        if engine == Engine::Third && self.biased {
+        if engine == DemandRules::Third && self.biased {
             return 1;
         }
         let mut together = 1;
@@ -152,18 +151,18 @@ impl Call {
         together
     }
 
-    /// True if K and V are copied to f16 for this kernel, wherever the copies lie.
+    /// True if K and V are copied to f16 for this kernel, in whatever memory.
     pub fn copied(&self, kernel: Kernel) -> [bool; 2] {
         // The vector kernel reads quantised values directly; the others read f16 only.
         let needed = |element| match kernel {
-            Kernel::Vector => element == Element::F32,
-            Kernel::Tile | Kernel::Matrix => element != Element::F16,
+            Kernel::Vector => element == AttentionType::F32,
+            Kernel::Tile | Kernel::Matrix => element != AttentionType::F16,
         };
         [needed(self.k), needed(self.v) && !self.v_is_k]
     }
 
     /// The f16 copies of K and V.
-    pub fn copies(&self, kernel: Kernel) -> Group<2> {
+    pub fn copies(&self, kernel: Kernel) -> DemandGroup<2> {
         let [k, v] = self.copied(kernel);
         let copy = |needed, width| match needed {
             true => times([2, width, self.kv_heads, self.cells, self.sequences]),
@@ -174,7 +173,7 @@ impl Call {
     }
 
     /// Requests in order: copy of K, copy of V, mask bounds, partial results, their sums.
-    pub fn group(&self, rules: Rules) -> Group<5> {
+    pub fn group(&self, rules: Rules) -> DemandGroup<5> {
         let kernel = self.kernel(rules);
         let [k, v] = match rules.engine.copies() {
             true => self.copies(kernel),
@@ -203,7 +202,7 @@ mod tests {
     use crate::demand::H200;
 
     /// The recorded model.
-    fn call(k: Element, tokens: u64, cells: u64) -> Call {
+    fn call(k: AttentionType, tokens: u64, cells: u64) -> Call {
         Call {
             key: 128,
             value: 128,
@@ -223,7 +222,7 @@ mod tests {
 
     #[test]
     fn the_sizes_of_an_h200_are_those_it_was_seen_to_ask_for() {
-        use Element::{F16, Quantised};
+        use AttentionType::{F16, Quantised};
         let group = |k, tokens, cells| call(k, tokens, cells).group(H200);
         assert_eq!(group(Quantised, 2, 256), [0, 0, 0, 65_536, 1024]);
         assert_eq!(group(Quantised, 1, 2304), [0, 0, 0, 131_072, 2048]);
@@ -236,7 +235,7 @@ mod tests {
     #[test]
     fn a_last_micro_batch_of_a_prompt_leaves_tiles_cut() {
         // b8799 on an H200, 55 016 and 55 272 tokens of q8_0: 224 and 226 MiB
-        let call = call(Element::Quantised, 512, 55_296);
+        let call = call(AttentionType::Quantised, 512, 55_296);
         assert_eq!(call.cut_at_most(H200), 8_921_088);
         for tokens in 33..=512 {
             let tail = Call { tokens, ..call };
@@ -247,17 +246,17 @@ mod tests {
     #[test]
     fn ik_asks_for_the_results_of_every_block() {
         let ik = Rules {
-            engine: Engine::Ik,
+            engine: DemandRules::Ik,
             ..H200
         };
         // 256 tiles fill a wave of 264 blocks; 1024 are blocks of their own; beyond 2048 tokens it streams
         let block = 64 * (4 + 128) * 4 * 8;
         for (tokens, blocks) in [(512, 256), (2048, 1024), (4096, 264), (64, 264)] {
-            let call = call(Element::F16, tokens, 4096);
+            let call = call(AttentionType::F16, tokens, 4096);
             assert_eq!(call.group(ik)[4], blocks * block, "{tokens}");
         }
-        assert_eq!(call(Element::F16, 4096, 4096).cut_at_most(ik), 1024 * block);
-        assert_eq!(call(Element::F16, 64, 4096).cut_at_most(ik), 264 * block);
+        assert_eq!(call(AttentionType::F16, 4096, 4096).cut_at_most(ik), 1024 * block);
+        assert_eq!(call(AttentionType::F16, 64, 4096).cut_at_most(ik), 264 * block);
     }
 
     #[test]
@@ -271,7 +270,7 @@ mod tests {
                 tokens: value,
                 sequences: value,
                 cells: value,
-                ..call(Element::Quantised, 1, 1)
+                ..call(AttentionType::Quantised, 1, 1)
             };
             for capability in [0, VOLTA, TURING, 900] {
                 let rules = Rules {

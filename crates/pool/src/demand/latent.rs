@@ -1,11 +1,10 @@
-//! Pool demand of multi-head latent attention in ik_llama.cpp, which restores keys and values from latent
-//! vectors.
+//! Pool memory of latent attention (MLA) in ik_llama.cpp, which restores keys and values from latent vectors.
 //!
 //! Source: `graphs/build_deepseek2.cpp` (the heads in groups under `-amb`),
 //! `ggml-cuda.cu:ggml_cuda_op_mul_mat, ggml_cuda_op_mul_mat_cublas @ ik_llama.cpp 8337e4cd` (the product in
-//! f16; the latent vectors are a view that is not contiguous, for which as many floats are taken).
+//! f16; the latent vectors are a non-contiguous view, for which as many floats are allocated).
 
-use super::{Group, times};
+use super::{DemandGroup, times};
 
 /// Prompts of fewer tokens use the path of single tokens: `build_deepseek2.cpp:pp_opt`.
 pub const LEAST_PROMPT: u64 = 128;
@@ -32,7 +31,7 @@ pub fn heads_a_pass(pass: Option<u64>, length: u64, heads: u64, cells: u64) -> u
 
 /// One pass: the latent vectors made contiguous, the matrix in f16, the vectors in f16 where the cache is
 /// quantised, and the product in f16. `length` is that of the keys and values of all its heads.
-pub fn restored(rank: u64, length: u64, quantised: bool, cells: u64) -> Group<4> {
+pub fn restored(rank: u64, length: u64, quantised: bool, cells: u64) -> DemandGroup<4> {
     // An f16 cache is multiplied as it is; only a quantised one is converted.
     let narrow = if quantised { times([2, rank, cells]) } else { 0 };
     [

@@ -1,8 +1,8 @@
-//! Pool demand of matrix multiplications.
+//! Pool memory of matrix multiplications.
 //!
-//! Quantised matrices are multiplied by MMQ (`tiled`), with activations in blocks of 8 or 4 bits; few columns
-//! by a vector kernel; float matrices, and types without a kernel on the card or in the engine, by cuBLAS
-//! (`cublas`).
+//! Quantised matrices are multiplied by MMQ (`tiled`), with activations in blocks of 8 or 4 bits. A vector
+//! kernel is used for few columns. cuBLAS (`cublas`) is used for float matrices, and for types without a
+//! kernel on the card or in the engine.
 //!
 //! Source: `mmq.cu:ggml_cuda_mul_mat_q, ggml_cuda_should_use_mmq`, `mmvq.cu:ggml_cuda_mul_mat_vec_q @ b8799,
 //! b10605`; `mmq.cuh:launch_mul_mat_q, mmq_id_common.cuh`, `mmq.cu:ggml_cuda_should_use_mmq @ ik_llama.cpp
@@ -14,7 +14,7 @@ mod tiled;
 pub use cublas::has_fast_halves;
 pub use tiled::{Activations, Tiled};
 
-use super::{Capability, Engine, Group, Rules, TURING, VOLTA, times};
+use super::{Capability, DemandGroup, DemandRules, Rules, TURING, VOLTA, times};
 
 /// The first capability with four-byte dot products in one instruction: `common.cuh:GGML_CUDA_CC_DP4A`.
 const DP4A: Capability = 610;
@@ -31,9 +31,9 @@ pub fn vectors(width: u64, columns: u64) -> u64 {
     blocks(width, columns, (36, 32))
 }
 
-/// Type of a matrix, as far as it decides the kernel.
+/// Class of a matrix's type, which determines the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum ProductKind {
     F32,
     F16,
     Bf16,
@@ -43,19 +43,19 @@ pub enum Kind {
     Blocks,
 }
 
-/// A matrix, or one of many alike.
+/// Shape of a matrix, or of one of several equal ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Matrix {
     /// Values of a row.
     pub width: u64,
     pub rows: u64,
-    pub kind: Kind,
+    pub kind: ProductKind,
 }
 
 impl Matrix {
     /// True if the vector kernel multiplies this number of columns.
     fn goes_by_vectors(self, columns: u64) -> bool {
-        columns <= FEW && matches!(self.kind, Kind::Tiles | Kind::Blocks)
+        columns <= FEW && matches!(self.kind, ProductKind::Tiles | ProductKind::Blocks)
     }
 
     /// True if cuBLAS multiplies this number of columns.
@@ -64,7 +64,7 @@ impl Matrix {
     }
 
     fn goes_by_tiles(self, rules: Rules, columns: u64) -> bool {
-        self.kind == Kind::Tiles && has_tiles(rules, columns)
+        self.kind == ProductKind::Tiles && has_tiles(rules, columns)
     }
 }
 
@@ -76,13 +76,13 @@ pub fn has_tiles(rules: Rules, columns: u64) -> bool {
         ..DP4A => false,
         // Where cuBLAS has FP16 matrix units and MMQ has not, MMQ is for small batches; ik_llama.cpp does not
         // distinguish.
-        VOLTA.. => rules.engine == Engine::Ik || columns < MANY_ON_VOLTA,
+        VOLTA.. => rules.engine == DemandRules::Ik || columns < MANY_ON_VOLTA,
         _ => true,
     }
 }
 
 /// Requests of a product of `tokens` columns with a matrix.
-pub fn dense(rules: Rules, matrix: Matrix, tokens: u64) -> Group<3> {
+pub fn dense(rules: Rules, matrix: Matrix, tokens: u64) -> DemandGroup<3> {
     let Matrix { width, rows, .. } = matrix;
     if matrix.goes_by_vectors(tokens) {
         return [vectors(width, tokens), 0, 0];
@@ -103,9 +103,9 @@ pub fn dense(rules: Rules, matrix: Matrix, tokens: u64) -> Group<3> {
     tiled.group()
 }
 
-/// A mixture of experts.
+/// Numbers of a mixture of experts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Experts {
+pub struct ExpertProduct {
     pub count: u64,
     /// For each token.
     pub used: u64,
@@ -115,7 +115,7 @@ pub struct Experts {
 }
 
 /// Requests of a product of `tokens` columns with the matrices of each token's experts.
-pub fn of_experts(rules: Rules, experts: Experts, matrix: Matrix, tokens: u64) -> Group<6> {
+pub fn of_experts(rules: Rules, experts: ExpertProduct, matrix: Matrix, tokens: u64) -> DemandGroup<6> {
     let Matrix { width, rows, .. } = matrix;
     // One column for each token and expert.
     let spread = tokens.saturating_mul(experts.used);
@@ -141,7 +141,7 @@ pub fn of_experts(rules: Rules, experts: Experts, matrix: Matrix, tokens: u64) -
 }
 
 /// Routing lists: source and destination of each column, and the first column of each expert.
-pub fn lists(spread: u64, experts: u64) -> Group<3> {
+pub fn lists(spread: u64, experts: u64) -> DemandGroup<3> {
     // 32-bit indices.
     let places = spread.saturating_mul(4);
     [places, places, experts.saturating_add(1).saturating_mul(4)]
@@ -160,7 +160,7 @@ mod tests {
     use crate::demand::H200;
 
     const NEW: Rules = Rules {
-        engine: Engine::Reserving,
+        engine: DemandRules::Reserving,
         ..H200
     };
 
@@ -168,7 +168,7 @@ mod tests {
         Matrix {
             width,
             rows,
-            kind: Kind::Tiles,
+            kind: ProductKind::Tiles,
         }
     }
 
@@ -188,9 +188,9 @@ mod tests {
         let partial = |engine, rows| dense(Rules { engine, ..H200 }, matrix(4096, rows), 512)[2];
         let all = 132 * 128 * 128 * 4;
         for (engine, wave, quarter, whole) in [
-            (Engine::Reserving, 0, all, 0),
-            (Engine::Copying, all, all, 0),
-            (Engine::Ik, all, all, all),
+            (DemandRules::Reserving, 0, all, 0),
+            (DemandRules::Copying, all, all, 0),
+            (DemandRules::Ik, all, all, all),
         ] {
             let found = [4096, 14_336, 33 * 128].map(|rows| partial(engine, rows));
             assert_eq!(found, [wave, quarter, whole], "{engine:?}");
@@ -216,7 +216,7 @@ mod tests {
     #[test]
     fn experts_ask_for_lists_of_who_goes_where() {
         // Qwen3 30B-A3B: 128 experts, 8 of them for each of 512 tokens
-        let experts = |shared| Experts {
+        let experts = |shared| ExpertProduct {
             count: 128,
             used: 8,
             shared,
@@ -252,15 +252,15 @@ mod tests {
         let asked = |capability, engine, matrix, tokens| dense(of(capability, engine), matrix, tokens);
         // V100: cuBLAS answers in floats; with fewer columns there are tiles, and ik_llama.cpp has them
         // always
-        let new = Engine::Reserving;
+        let new = DemandRules::Reserving;
         assert_eq!(asked(700, new, whole, 512), [copy, columns, 0]);
         assert_ne!(asked(700, new, whole, 63)[0], copy);
-        assert_ne!(asked(700, Engine::Ik, whole, 512)[0], copy);
+        assert_ne!(asked(700, DemandRules::Ik, whole, 512)[0], copy);
         // P100; then P40, which has tiles as later cards do, but slow half precision
         assert_eq!(asked(600, new, whole, 512), [copy, columns, result]);
         assert_ne!(asked(610, new, whole, 512)[0], copy);
         let without = Matrix {
-            kind: Kind::Blocks,
+            kind: ProductKind::Blocks,
             ..whole
         };
         assert_eq!(asked(610, new, without, 512), [2 * copy, 0, 0]);
@@ -270,13 +270,13 @@ mod tests {
 
     #[test]
     fn experts_without_tiles_go_one_after_another() {
-        let experts = Experts {
+        let experts = ExpertProduct {
             count: 256,
             used: 8,
             shared: true,
         };
         let without = Matrix {
-            kind: Kind::Blocks,
+            kind: ProductKind::Blocks,
             ..matrix(7168, 2048)
         };
         let spread = 512 * 8;

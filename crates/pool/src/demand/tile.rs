@@ -1,16 +1,15 @@
-//! Tile sizes of the attention kernels, and the buffers in which blocks leave partial results.
+//! Tile sizes of the attention kernels, and the buffers for the partial results of thread blocks.
 //!
-//! The engine asks the driver for the number of resident blocks
-//! (cudaOccupancyMaxActiveBlocksPerMultiprocessor), which depends on the compiled kernel. The figures here
-//! are the targets in the sources for matrix units, and those of an H200 for the vector kernel (recorded
-//! traces).
+//! The engine gets the number of resident blocks from the driver
+//! (cudaOccupancyMaxActiveBlocksPerMultiprocessor); it depends on the compiled kernel. The figures here are
+//! the targets in the sources for matrix units, and those of an H200 for the vector kernel (recorded traces).
 //! Source: `fattn-common.cuh:launch_fattn @ b8799, b10605`, `fattn.cu:ggml_cuda_flash_attn_ext_mma_f16*`,
 //! `fattn-mma-f16.cuh:ggml_cuda_fattn_mma_get_config_ampere, _turing`, `fattn-vec.cuh`, `fattn-tile.cuh`;
 //! `fattn-mma-f16.cuh:launch_fattn_mma, fattn-new-mma.cu:launch_fattn_new_mma @ ik_llama.cpp 8337e4cd`.
 
-use super::attention::{Call, Element, Kernel, STRIDE};
+use super::attention::{AttentionType, Call, Kernel, STRIDE};
 use super::launch::{cache_parts, stream_blocks};
-use super::{ADA, Engine, Group, Rules, TURING, times};
+use super::{ADA, DemandGroup, DemandRules, Rules, TURING, times};
 
 /// Tokens from which the mask is scanned for cells that can be skipped.
 const MANY: u64 = 1024;
@@ -37,7 +36,7 @@ impl AttentionTile {
                 tokens: call.tokens.clamp(1, 2),
                 heads: 1,
                 cells: 128,
-                at_once: if call.k == Element::Quantised { 2 } else { 3 },
+                at_once: if call.k == AttentionType::Quantised { 2 } else { 3 },
             },
             Kernel::Tile => Self {
                 tokens: call.tokens.clamp(2, 32).next_power_of_two(),
@@ -85,7 +84,7 @@ impl AttentionTile {
     }
 
     /// Mask bounds of each piece: its end, in ik_llama.cpp also its begin.
-    pub(super) fn mask(&self, engine: Engine, call: &Call) -> u64 {
+    pub(super) fn mask(&self, engine: DemandRules, call: &Call) -> u64 {
         // The scan pays for long prompts, where much of the causal mask is empty, and for several sequences
         // in one cache.
         let many = call.tokens >= MANY || call.sequences > 1;
@@ -93,13 +92,13 @@ impl AttentionTile {
             return 0;
         }
         let (along, _) = self.count(call);
-        let entry = if engine == Engine::Ik { 8 } else { 4 };
+        let entry = if engine == DemandRules::Ik { 8 } else { 4 };
         times([entry, along, call.sequences])
     }
 
     /// Partial results of stream-k, where multiprocessors work on fractions of tiles.
     pub(super) fn cut(&self, rules: Rules, call: &Call) -> u64 {
-        if rules.engine == Engine::Ik {
+        if rules.engine == DemandRules::Ik {
             return self.results(rules.engine, call, self.blocks_in_ik(rules, call));
         }
         let (_, tiles) = self.count(call);
@@ -144,7 +143,7 @@ impl AttentionTile {
 
     /// Upper bound of [`cut`](Self::cut) for at most these tokens and any number of cells.
     pub(super) fn cut_at_most(&self, rules: Rules, call: &Call) -> u64 {
-        let blocks = if rules.engine == Engine::Ik {
+        let blocks = if rules.engine == DemandRules::Ik {
             let most = Call {
                 tokens: call.tokens.min(MANY_IN_IK),
                 ..*call
@@ -156,7 +155,7 @@ impl AttentionTile {
         self.results(rules.engine, call, blocks)
     }
 
-    fn results(&self, engine: Engine, call: &Call, blocks: u64) -> u64 {
+    fn results(&self, engine: DemandRules, call: &Call, blocks: u64) -> u64 {
         partial_results(engine, blocks, self.tokens * self.heads, call.value)
     }
 
@@ -166,7 +165,7 @@ impl AttentionTile {
     }
 
     /// Buffers of a divided cache: results of the parts, and the sums of each row.
-    pub(super) fn parts(&self, rules: Rules, call: &Call) -> Group<2> {
+    pub(super) fn parts(&self, rules: Rules, call: &Call) -> DemandGroup<2> {
         let (_, tiles) = self.count(call);
         let most = call.cells.div_ceil(self.cells).min(MOST_PARTS);
         let parts = cache_parts(tiles, most, self.at_once, self.most(rules));
@@ -181,10 +180,10 @@ impl AttentionTile {
 
 /// Bytes of the results and sums of these blocks. ik_llama.cpp allocates as many pairs of floats as it needs
 /// bytes.
-pub fn partial_results(engine: Engine, blocks: u64, columns: u64, value: u64) -> u64 {
+pub fn partial_results(engine: DemandRules, blocks: u64, columns: u64, value: u64) -> u64 {
     let column = match engine {
-        Engine::Ik => value.saturating_add(4).saturating_mul(4),
-        Engine::Copying | Engine::Reserving | Engine::Third => 2 + value / 2,
+        DemandRules::Ik => value.saturating_add(4).saturating_mul(4),
+        DemandRules::Copying | DemandRules::Reserving | DemandRules::Third => 2 + value / 2,
     };
     times([8, blocks, columns, column])
 }

@@ -1,10 +1,10 @@
-//! Attention of one layer: its requests to the pool.
+//! Pool requests of one attention layer for a generated trace.
 //!
 //! Without flash attention: `ggml-cuda.cu:ggml_cuda_mul_mat_batched_cublas @ b8799`.
 
-use super::shape::{KvHeads, Shape};
-use super::{Cache, Engine, GenerateError, Operations};
-use crate::demand::attention::{Call, Element, Kernel};
+use super::shape::{KvHeads, ModelShape};
+use super::{CacheShape, DemandRules, GenerateError, Operations};
+use crate::demand::attention::{AttentionType, Call, Kernel};
 
 pub(super) fn attention(
     operations: &mut Operations<'_>,
@@ -20,10 +20,10 @@ pub(super) fn attention(
     operations.groups.group(&call.group(operations.rules))
 }
 
-fn call(shape: &Shape, head: KvHeads, cache: Cache, tokens: u64, cells: u64) -> Call {
+fn call(shape: &ModelShape, head: KvHeads, cache: CacheShape, tokens: u64, cells: u64) -> Call {
     let element = match cache {
-        Cache::F16 => Element::F16,
-        Cache::Quantised => Element::Quantised,
+        CacheShape::F16 => AttentionType::F16,
+        CacheShape::Quantised => AttentionType::Quantised,
     };
     Call {
         key: head.size,
@@ -43,7 +43,7 @@ fn call(shape: &Shape, head: KvHeads, cache: Cache, tokens: u64, cells: u64) -> 
 }
 
 /// Bytes of pool that one cell of cache costs in the layer that costs the most: the f16 copies of K and V.
-pub fn cell_bytes(shape: &Shape, engine: Engine, cache: Cache) -> u64 {
+pub fn cell_bytes(shape: &ModelShape, engine: DemandRules, cache: CacheShape) -> u64 {
     if !engine.copies() || shape.latent.is_some() {
         return 0;
     }
@@ -77,13 +77,17 @@ mod tests {
 
     #[test]
     fn a_cell_costs_what_the_threads_say() {
-        let kib = |shape| cell_bytes(shape, Engine::Copying, Cache::Quantised) >> 10;
-        assert_eq!(kib(&Shape::LLAMA3_8B), 4);
-        assert_eq!(kib(&Shape::QWEN3_30B_A3B), 2);
-        assert_eq!(kib(&Shape::GEMMA3_12B), 8);
-        assert_eq!(kib(&Shape::GEMMA4_31B), 8);
+        let kib = |shape| cell_bytes(shape, DemandRules::Copying, CacheShape::Quantised) >> 10;
+        assert_eq!(kib(&ModelShape::LLAMA3_8B), 4);
+        assert_eq!(kib(&ModelShape::QWEN3_30B_A3B), 2);
+        assert_eq!(kib(&ModelShape::GEMMA3_12B), 8);
+        assert_eq!(kib(&ModelShape::GEMMA4_31B), 8);
         assert_eq!(
-            cell_bytes(&Shape::LLAMA3_8B, Engine::Reserving, Cache::Quantised),
+            cell_bytes(
+                &ModelShape::LLAMA3_8B,
+                DemandRules::Reserving,
+                CacheShape::Quantised
+            ),
             0
         );
     }

@@ -1,17 +1,17 @@
-//! Cards for generated traces.
+//! Cards for which allocation traces can be generated.
 
 use crate::demand::Capability;
 
 /// A card with matrix units (Turing or later).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Card {
+pub struct GeneratorCard {
     pub name: &'static str,
     pub capability: Capability,
     /// Multiprocessors.
     pub processors: u64,
 }
 
-impl Card {
+impl GeneratorCard {
     pub const H200: Self = Self {
         name: "H200",
         capability: 900,

@@ -1,10 +1,10 @@
-//! Multi-head latent attention of one layer.
+//! Pool requests of one layer with latent attention (MLA) for a generated trace.
 //!
-//! ik_llama.cpp restores keys and values for prompts; llama.cpp uses the latent vectors and copies them if
+//! ik_llama.cpp restores keys and values for prompts. llama.cpp uses the latent vectors, and copies them if
 //! they are quantised.
 
 use super::shape::Latent;
-use super::{Cache, Engine, GenerateError, Operations};
+use super::{CacheShape, DemandRules, GenerateError, Operations};
 use crate::demand::latent::{LEAST_PROMPT, copied, heads_a_pass, restored};
 
 pub(super) fn attention(
@@ -14,9 +14,9 @@ pub(super) fn attention(
     cells: u64,
 ) -> Result<(), GenerateError> {
     let run = operations.run;
-    let quantised = run.cache == Cache::Quantised;
+    let quantised = run.cache == CacheShape::Quantised;
     // Only ik_llama.cpp restores, and only for prompts: for few tokens the absorbed form needs less work.
-    if run.engine != Engine::Ik || tokens < LEAST_PROMPT {
+    if run.engine != DemandRules::Ik || tokens < LEAST_PROMPT {
         let row = if quantised && run.engine.copies() {
             latent.rank + latent.rope
         } else {

@@ -1,32 +1,30 @@
 //! Model of ggml's pool without virtual memory management (`ggml_cuda_pool_leg`).
 //!
-//! DECISION: an exact model, defects included, so that the pool's requests to the driver can be predicted to
-//! the byte and in order. 256 slots; the smallest idle block that is large enough; otherwise a new one of
-//! 1.05 times the size, rounded up to 256 bytes; a freed block for which no slot is left goes back to the
-//! driver at once. Nothing else is ever given back, except that newer builds free everything idle when the
-//! driver refuses (`flush`), even what a graph has seen. The search examines every slot, as the original
-//! does: its time is part of the model. ggml has one pool for each stream of a card; this is one of them.
-//! Source: `ggml-cuda.cu:ggml_cuda_pool_leg @ b8799`; `flush`: the same @ b10605 (PR 22155).
+//! DECISION: an exact model, defects included, so that the pool's driver requests are predicted to the byte
+//! and in order. The pool has 256 slots. A request takes the smallest idle block that is large enough,
+//! otherwise a new block of 1.05 times the size, rounded up to 256 bytes. A freed block without a free slot
+//! goes back to the driver at once. Nothing else is ever released, except that newer builds free all idle
+//! blocks when the driver refuses (`flush`), even those that a graph uses. The search examines every slot, as
+//! the original does, because its time is part of the model. ggml has one pool for each stream of a card;
+//! this is one of them. Source: `ggml-cuda.cu:ggml_cuda_pool_leg @ b8799`; `flush`: the same @ b10605 (PR
+//! 22155).
 
 use alloc::collections::BTreeMap;
-use alloc::vec::Vec;
 
-use crate::device::{Address, Device, OutOfMemory, Stream};
-use crate::policy::{Block, Policy, Trim};
+use crate::device::{Address, OutOfMemory, PoolDevice, Stream};
+use crate::policy::{Block, Policy};
 
 const SLOTS: usize = 256;
 /// Excess from which a block is not used: `best_diff = 1ull << 36` in the original.
 const MISFIT: u64 = 1 << 36;
 const ROUNDING: u64 = 256;
-/// Blocks that are searched one by one before the map.
-const RECENT: usize = 64;
 
-/// Differences between builds, and proposals.
+/// Differences between builds of ggml, and proposed changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GgmlLegacyOptions {
-    /// A new block is this many percent of what is asked for: 105, and 200 in PR 22193.
+    /// Size of a new block in percent of the request: 105, and 200 in PR 22193.
     pub growth: u64,
-    /// Frees everything idle when the driver refuses, and asks once more.
+    /// Frees all idle blocks when the driver refuses, then tries once more.
     pub flush: bool,
 }
 
@@ -39,30 +37,27 @@ impl Default for GgmlLegacyOptions {
     }
 }
 
-/// A block of the driver; of size 0 for an empty slot.
+/// A block obtained from the driver; size 0 means an empty slot.
 #[derive(Clone, Copy, Debug, Default)]
 struct LegacyBlock {
     address: Address,
     size: u64,
 }
 
-/// A block that is handed out.
+/// A block that was handed out.
 #[derive(Clone, Copy, Debug)]
-struct Lent {
+struct LiveBlock {
     held: LegacyBlock,
     asked: u64,
 }
 
-/// The pool.
+/// Model of ggml's legacy pool.
 #[derive(Clone, Debug)]
 pub struct GgmlLegacy {
     options: GgmlLegacyOptions,
     slots: [LegacyBlock; SLOTS],
-    /// The original hands the block's size to its caller and gets it back; here the last ones lent are found
-    /// first.
-    lent: Vec<Lent>,
-    /// Blocks that have been lent for longer.
-    older: BTreeMap<Address, Lent>,
+    /// The original hands the block's size to its caller and gets it back.
+    lent: BTreeMap<Address, LiveBlock>,
     reserved: u64,
     live: u64,
 }
@@ -78,8 +73,7 @@ impl GgmlLegacy {
         Self {
             options,
             slots: [LegacyBlock::default(); SLOTS],
-            lent: Vec::new(),
-            older: BTreeMap::new(),
+            lent: BTreeMap::new(),
             reserved: 0,
             live: 0,
         }
@@ -88,7 +82,7 @@ impl GgmlLegacy {
     /// A pool that holds idle blocks already: its slots in order, the first one first.
     pub fn holding(
         options: GgmlLegacyOptions,
-        device: &mut dyn Device,
+        device: &mut dyn PoolDevice,
         sizes: &[u64],
     ) -> Result<Self, OutOfMemory> {
         let mut pool = Self::new(options);
@@ -126,7 +120,7 @@ impl GgmlLegacy {
 
     fn grow(
         &mut self,
-        device: &mut dyn Device,
+        device: &mut dyn PoolDevice,
         size: u64,
         stream: Stream,
     ) -> Result<LegacyBlock, OutOfMemory> {
@@ -140,7 +134,7 @@ impl GgmlLegacy {
         let address = match device.allocate(ahead) {
             Err(_) if self.options.flush => {
                 // cudaFree synchronises the device.
-                settle(device, stream);
+                device.finish(stream);
                 self.flush(device);
                 device.allocate(ahead)?
             }
@@ -150,47 +144,27 @@ impl GgmlLegacy {
         Ok(LegacyBlock { address, size: ahead })
     }
 
-    fn flush(&mut self, device: &mut dyn Device) {
+    fn flush(&mut self, device: &mut dyn PoolDevice) {
         for slot in self.slots.iter_mut().filter(|slot| slot.size > 0) {
             let held = core::mem::take(slot);
             device.free(held.address);
             self.reserved -= held.size;
         }
     }
-
-    fn lend(&mut self, lent: Lent) {
-        // Programs that keep many blocks would make the search quadratic; the model must not be slower than
-        // its original.
-        if self.lent.len() == RECENT {
-            let older = self.lent.drain(..RECENT / 2);
-            self.older.extend(older.map(|lent| (lent.held.address, lent)));
-        }
-        self.lent.push(lent);
-    }
-
-    /// Takes a lent block back. Scopes end in reverse order, so it is nearly always the last one.
-    fn returned(&mut self, address: Address) -> Option<Lent> {
-        match self.lent.iter().rposition(|lent| lent.held.address == address) {
-            Some(at) => Some(self.lent.remove(at)),
-            None => self.older.remove(&address),
-        }
-    }
-}
-
-/// Waits for the submitted work of a stream, as `cudaFree` does implicitly.
-fn settle(device: &mut dyn Device, stream: Stream) {
-    let event = device.record(stream);
-    device.wait(event);
-    device.forget(event);
 }
 
 impl Policy for GgmlLegacy {
-    fn allocate(&mut self, device: &mut dyn Device, size: u64, stream: Stream) -> Result<Block, OutOfMemory> {
+    fn allocate(
+        &mut self,
+        device: &mut dyn PoolDevice,
+        size: u64,
+        stream: Stream,
+    ) -> Result<Block, OutOfMemory> {
         let held = match self.take(size) {
             Some(held) => held,
             None => self.grow(device, size, stream)?,
         };
-        self.lend(Lent { held, asked: size });
+        self.lent.insert(held.address, LiveBlock { held, asked: size });
         self.live += size;
         Ok(Block {
             address: held.address,
@@ -198,8 +172,8 @@ impl Policy for GgmlLegacy {
         })
     }
 
-    fn deallocate(&mut self, device: &mut dyn Device, block: Block, stream: Stream) {
-        let Some(lent) = self.returned(block.address) else {
+    fn deallocate(&mut self, device: &mut dyn PoolDevice, block: Block, stream: Stream) {
+        let Some(lent) = self.lent.remove(&block.address) else {
             return;
         };
         self.live -= lent.asked;
@@ -208,23 +182,9 @@ impl Policy for GgmlLegacy {
             *empty = lent.held;
             return;
         }
-        settle(device, stream);
+        device.finish(stream);
         device.free(lent.held.address);
         self.reserved -= lent.held.size;
-    }
-
-    /// Nothing: the original cannot trim.
-    fn trim(&mut self, _: &mut dyn Device, _: Trim) -> u64 {
-        0
-    }
-
-    fn close(&mut self, device: &mut dyn Device) {
-        settle(device, Stream::default());
-        self.flush(device);
-        for lent in self.lent.iter().chain(self.older.values()) {
-            device.free(lent.held.address);
-        }
-        *self = Self::new(self.options);
     }
 
     fn reserved(&self) -> u64 {
@@ -240,6 +200,7 @@ impl Policy for GgmlLegacy {
 mod tests {
     use super::*;
     use crate::simulated::Simulated;
+    use alloc::vec::Vec;
 
     const STREAM: Stream = Stream(0);
 
@@ -302,15 +263,5 @@ mod tests {
                 "it waits for the card before it gives anything back"
             );
         }
-    }
-
-    #[test]
-    fn closing_gives_everything_back() {
-        let mut device = Simulated::new(1 << 30, 256);
-        let mut pool = GgmlLegacy::default();
-        take_and_return(&mut pool, &mut device, &[512, 1024]);
-        pool.allocate(&mut device, 4096, STREAM).unwrap();
-        pool.close(&mut device);
-        assert_eq!((pool.reserved(), pool.live(), device.reserved()), (0, 0, 0));
     }
 }

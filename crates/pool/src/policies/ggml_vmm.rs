@@ -1,20 +1,20 @@
 //! Model of ggml's pool with virtual memory management (`ggml_cuda_pool_vmm`).
 //!
-//! DECISION: an exact model. 32 GiB of addresses, mapped from the front as far as was ever needed and never
-//! unmapped; blocks lie one behind the other and must come back in reverse order. Where the original aborts
-//! its process (a block freed out of order, the addresses used up, memory refused) this one refuses all that
-//! follows and says why ([`Policy::broken`]).
-//! Source: `ggml-cuda.cu:ggml_cuda_pool_vmm @ b8799`, unchanged @ b10605.
+//! DECISION: an exact model. The pool has 32 GiB of addresses. They are mapped from the front as far as was
+//! ever needed, and never unmapped. Blocks follow one another without gaps and must be freed in reverse
+//! order. Where the original aborts its process (a block freed out of order, addresses used up, memory
+//! refused), the model refuses all later requests and reports why ([`Policy::broken`]). Source:
+//! `ggml-cuda.cu:ggml_cuda_pool_vmm @ b8799`, unchanged @ b10605.
 
 use alloc::vec::Vec;
 
-use crate::device::{Address, Device, OutOfMemory, Stream};
-use crate::policy::{Block, Broken, Policy, Trim};
+use crate::device::{Address, OutOfMemory, PoolDevice, Stream};
+use crate::policy::{Block, Broken, Policy};
 
 const ADDRESSES: u64 = 1 << 35;
 const ALIGNMENT: u64 = 128;
 
-/// A block that is handed out.
+/// A block that was handed out.
 #[derive(Clone, Copy, Debug)]
 struct VmmBlock {
     address: Address,
@@ -22,12 +22,10 @@ struct VmmBlock {
     asked: u64,
 }
 
-/// The pool.
+/// Model of ggml's pool on virtual memory.
 #[derive(Clone, Debug, Default)]
 pub struct GgmlVmm {
     region: Option<Address>,
-    /// Sizes of the pieces that are mapped, one behind the other.
-    mapped: Vec<u64>,
     reserved: u64,
     used: u64,
     lent: Vec<VmmBlock>,
@@ -37,8 +35,8 @@ pub struct GgmlVmm {
 
 impl GgmlVmm {
     /// Maps the region as far as `end`.
-    fn back(&mut self, device: &mut dyn Device, end: u64) -> Result<Address, OutOfMemory> {
-        let refused = |device: &dyn Device| OutOfMemory {
+    fn back(&mut self, device: &mut dyn PoolDevice, end: u64) -> Result<Address, OutOfMemory> {
+        let refused = |device: &dyn PoolDevice| OutOfMemory {
             asked: end,
             free: device.available(),
         };
@@ -57,14 +55,13 @@ impl GgmlVmm {
             return Err(refused(device));
         }
         device.map(region.offset(self.reserved), more)?;
-        self.mapped.push(more);
         self.reserved += more;
         Ok(region)
     }
 }
 
 impl Policy for GgmlVmm {
-    fn allocate(&mut self, device: &mut dyn Device, asked: u64, _: Stream) -> Result<Block, OutOfMemory> {
+    fn allocate(&mut self, device: &mut dyn PoolDevice, asked: u64, _: Stream) -> Result<Block, OutOfMemory> {
         let refused = OutOfMemory {
             asked,
             free: device.available(),
@@ -87,7 +84,7 @@ impl Policy for GgmlVmm {
         Ok(Block { address, size: asked })
     }
 
-    fn deallocate(&mut self, _: &mut dyn Device, block: Block, _: Stream) {
+    fn deallocate(&mut self, _: &mut dyn PoolDevice, block: Block, _: Stream) {
         let Some(at) = self.lent.iter().rposition(|lent| lent.address == block.address) else {
             return;
         };
@@ -98,26 +95,6 @@ impl Policy for GgmlVmm {
         let lent = self.lent.remove(at);
         self.used -= lent.size;
         self.live -= lent.asked;
-    }
-
-    /// Nothing: the original cannot trim.
-    fn trim(&mut self, _: &mut dyn Device, _: Trim) -> u64 {
-        0
-    }
-
-    fn close(&mut self, device: &mut dyn Device) {
-        let event = device.record(Stream::default());
-        device.wait(event);
-        device.forget(event);
-        if let Some(region) = self.region {
-            let mut at = 0;
-            for &size in &self.mapped {
-                device.unmap(region.offset(at), size);
-                at += size;
-            }
-            device.release(region, ADDRESSES);
-        }
-        *self = Self::default();
     }
 
     fn reserved(&self) -> u64 {
@@ -155,8 +132,7 @@ mod tests {
             (pool.live(), pool.reserved(), pool.broken()),
             (0, 2 * GRANULE, None)
         );
-        pool.close(&mut device);
-        assert_eq!((device.reserved(), device.violations().len()), (0, 0));
+        assert_eq!((device.reserved(), device.violations().len()), (2 * GRANULE, 0));
     }
 
     #[test]

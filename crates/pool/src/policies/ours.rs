@@ -1,18 +1,19 @@
-//! Plimsoll's own policy: reserved memory stays close to live memory, and nothing is given back too early.
+//! Plimsoll's own allocator policy: reserved memory stays close to live memory, and nothing is released while
+//! in use.
 //!
-//! DECISION: one lane for each stream, so that a block never changes streams and reuse needs no event. A lane
-//! is a growing address range where the card has virtual memory management ([`Region`], tier A) and a set of
-//! slots where it has not ([`Slots`], tier B). The lanes share the card: a request that is refused has every
-//! lane give back what is idle, and is made once more. Graphs are told to all lanes, because a captured
-//! program may use any of them.
+//! DECISION: there is one lane for each stream, so a block never changes streams and reuse needs no event. On
+//! cards with virtual memory management, a lane is a growing address range ([`Region`], tier A); on others it
+//! is a set of slots ([`Slots`], tier B). The lanes share the card: if a request is refused, every lane
+//! releases its idle memory and the request is repeated. All lanes are notified of graph captures, because a
+//! captured program may use any of them.
 //!
-//! A block that is freed on another stream than its own returns to its lane behind an event: the lane's
-//! stream waits for the other one on the card, not on the CPU.
+//! A block that is freed on a stream other than its own returns to its lane with an event: the lane's stream
+//! then waits for the other stream on the card, not on the CPU.
 
 use alloc::vec::Vec;
 
-use crate::device::{Address, Device, Graph, OutOfMemory, Stream};
-use crate::policy::{Block, Policy, Trim};
+use crate::device::{Address, CapturedGraph, OutOfMemory, PoolDevice, Stream};
+use crate::policy::{Block, Policy, ServedPolicy, Trim};
 
 mod blocks;
 mod growth;
@@ -28,7 +29,7 @@ use slots::SlotSet;
 /// Alignment and rounding of blocks: as `cudaMalloc` aligns.
 const ALIGNMENT: u64 = 256;
 
-/// Settings of the policy.
+/// Settings of Plimsoll's policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OursOptions {
     /// Use of virtual memory management where the device has it. Without it, every block is an allocation of
@@ -47,21 +48,21 @@ impl Default for OursOptions {
     }
 }
 
-/// The policy. See the module.
+/// Plimsoll's allocator policy. See the module.
 #[derive(Clone, Debug, Default)]
 pub struct Ours {
     options: OursOptions,
-    lanes: Vec<Lane>,
+    lanes: Vec<StreamLane>,
     /// Graphs that are being captured.
-    captures: Vec<Graph>,
+    captures: Vec<CapturedGraph>,
     /// Blocks that were freed on another stream than their lane's while no event could be recorded.
     parked: Vec<(Address, Stream)>,
     live: u64,
 }
 
-/// Memory of one stream.
+/// Memory for one stream.
 #[derive(Clone, Debug)]
-struct Lane {
+struct StreamLane {
     stream: Stream,
     tier: Tier,
 }
@@ -97,7 +98,7 @@ impl Ours {
     }
 
     #[cold]
-    fn open(&mut self, device: &mut dyn Device, stream: Stream) -> usize {
+    fn open(&mut self, device: &mut dyn PoolDevice, stream: Stream) -> usize {
         let region = self
             .options
             .regions
@@ -106,7 +107,7 @@ impl Ours {
             .flatten()
             .map_or_else(|| Tier::Slots(SlotSet::default()), Tier::Region);
         // A capture may be under way on another stream; its graph may come to use this lane, too.
-        let mut lane = Lane { stream, tier };
+        let mut lane = StreamLane { stream, tier };
         for &graph in &self.captures {
             lane.capture_begin(graph);
         }
@@ -114,11 +115,11 @@ impl Ours {
         self.lanes.len() - 1
     }
 
-    /// Repeats a refused request after every lane has given back what is idle.
+    /// Repeats a refused request after every lane has released its idle memory.
     #[cold]
     fn insist(
         &mut self,
-        device: &mut dyn Device,
+        device: &mut dyn PoolDevice,
         lane: usize,
         size: u64,
         refused: OutOfMemory,
@@ -133,7 +134,7 @@ impl Ours {
 
     /// Takes back a block that was freed on another stream than its lane's.
     #[cold]
-    fn deallocate_across(&mut self, device: &mut dyn Device, address: Address, stream: Stream) {
+    fn deallocate_across(&mut self, device: &mut dyn PoolDevice, address: Address, stream: Stream) {
         if let Some(asked) = self.asked(address) {
             self.live -= asked;
             self.parked.push((address, stream));
@@ -143,7 +144,7 @@ impl Ours {
 
     /// Returns parked blocks to their lanes, each behind an event, as soon as events can be recorded.
     #[cold]
-    fn settle(&mut self, device: &mut dyn Device) {
+    fn settle(&mut self, device: &mut dyn PoolDevice) {
         let Self {
             lanes,
             captures,
@@ -171,7 +172,12 @@ impl Ours {
 }
 
 impl Policy for Ours {
-    fn allocate(&mut self, device: &mut dyn Device, size: u64, stream: Stream) -> Result<Block, OutOfMemory> {
+    fn allocate(
+        &mut self,
+        device: &mut dyn PoolDevice,
+        size: u64,
+        stream: Stream,
+    ) -> Result<Block, OutOfMemory> {
         if !self.parked.is_empty() {
             self.settle(device);
         }
@@ -187,7 +193,7 @@ impl Policy for Ours {
         Ok(Block { address, size })
     }
 
-    fn deallocate(&mut self, device: &mut dyn Device, block: Block, stream: Stream) {
+    fn deallocate(&mut self, device: &mut dyn PoolDevice, block: Block, stream: Stream) {
         let own = self
             .find(stream)
             .and_then(|lane| self.lanes[lane].deallocate(block.address));
@@ -197,7 +203,17 @@ impl Policy for Ours {
         }
     }
 
-    fn trim(&mut self, device: &mut dyn Device, trim: Trim) -> u64 {
+    fn reserved(&self) -> u64 {
+        self.lanes.iter().map(StreamLane::reserved).sum()
+    }
+
+    fn live(&self) -> u64 {
+        self.live
+    }
+}
+
+impl ServedPolicy for Ours {
+    fn trim(&mut self, device: &mut dyn PoolDevice, trim: Trim) -> u64 {
         self.settle(device);
         // Freeing and unmapping would become part of a capture or invalidate it.
         if !self.captures.is_empty() || self.lanes.iter().any(|lane| device.capturing(lane.stream)) {
@@ -206,34 +222,26 @@ impl Policy for Ours {
         self.lanes.iter_mut().map(|lane| lane.trim(device, trim)).sum()
     }
 
-    fn capture_begin(&mut self, graph: Graph) {
+    fn capture_begin(&mut self, graph: CapturedGraph) {
         if !self.captures.contains(&graph) {
             self.captures.push(graph);
         }
         self.lanes.iter_mut().for_each(|lane| lane.capture_begin(graph));
     }
 
-    fn capture_end(&mut self, graph: Graph) {
+    fn capture_end(&mut self, graph: CapturedGraph) {
         self.captures.retain(|&open| open != graph);
         self.lanes.iter_mut().for_each(|lane| lane.capture_end(graph));
     }
 
-    fn graph_destroyed(&mut self, graph: Graph) {
+    fn graph_destroyed(&mut self, graph: CapturedGraph) {
         self.captures.retain(|&open| open != graph);
         self.lanes.iter_mut().for_each(|lane| lane.graph_destroyed(graph));
     }
 
-    fn close(&mut self, device: &mut dyn Device) {
+    fn close(&mut self, device: &mut dyn PoolDevice) {
         self.lanes.drain(..).for_each(|lane| lane.close(device));
         *self = Self::new(self.options);
-    }
-
-    fn reserved(&self) -> u64 {
-        self.lanes.iter().map(Lane::reserved).sum()
-    }
-
-    fn live(&self) -> u64 {
-        self.live
     }
 }
 
@@ -242,29 +250,26 @@ fn rounded(asked: u64) -> Option<u64> {
     asked.max(1).checked_next_multiple_of(ALIGNMENT)
 }
 
-/// Waits for the submitted work of a stream. False if that failed, and nothing may be given back.
-fn finish(device: &mut dyn Device, stream: Stream) -> bool {
-    let event = device.record(stream);
-    device.wait(event);
-    let done = device.done(event);
-    device.forget(event);
-    done
-}
-
 /// Calls the same method of either tier.
-macro_rules! of_tier {
+macro_rules! in_tier {
     ($lane:expr, $tier:ident => $act:expr) => {
-        match $lane.tier {
-            Tier::Region(ref mut $tier) => $act,
-            Tier::Slots(ref mut $tier) => $act,
+        match &$lane.tier {
+            Tier::Region($tier) => $act,
+            Tier::Slots($tier) => $act,
+        }
+    };
+    (mut $lane:expr, $tier:ident => $act:expr) => {
+        match &mut $lane.tier {
+            Tier::Region($tier) => $act,
+            Tier::Slots($tier) => $act,
         }
     };
 }
 
-impl Lane {
+impl StreamLane {
     fn allocate(
         &mut self,
-        device: &mut dyn Device,
+        device: &mut dyn PoolDevice,
         size: u64,
         capturing: bool,
     ) -> Result<Address, OutOfMemory> {
@@ -276,52 +281,43 @@ impl Lane {
 
     /// Frees a block; returns its requested bytes if it is live and of this lane.
     fn deallocate(&mut self, address: Address) -> Option<u64> {
-        of_tier!(self, tier => tier.deallocate(address))
+        in_tier!(mut self, tier => tier.deallocate(address))
     }
 
-    fn trim(&mut self, device: &mut dyn Device, trim: Trim) -> u64 {
-        of_tier!(self, tier => match trim {
+    fn trim(&mut self, device: &mut dyn PoolDevice, trim: Trim) -> u64 {
+        in_tier!(mut self, tier => match trim {
             Trim::Idle => tier.trim_idle(device, self.stream),
             Trim::All => tier.trim_all(device, self.stream),
         })
     }
 
-    fn capture_begin(&mut self, graph: Graph) {
-        of_tier!(self, tier => tier.capture_begin(graph));
+    fn capture_begin(&mut self, graph: CapturedGraph) {
+        in_tier!(mut self, tier => tier.capture_begin(graph));
     }
 
-    fn capture_end(&mut self, graph: Graph) {
-        of_tier!(self, tier => tier.capture_end(graph));
+    fn capture_end(&mut self, graph: CapturedGraph) {
+        in_tier!(mut self, tier => tier.capture_end(graph));
     }
 
-    fn graph_destroyed(&mut self, graph: Graph) {
-        of_tier!(self, tier => tier.graph_destroyed(graph));
+    fn graph_destroyed(&mut self, graph: CapturedGraph) {
+        in_tier!(mut self, tier => tier.graph_destroyed(graph));
     }
 
-    fn close(mut self, device: &mut dyn Device) {
-        of_tier!(self, tier => tier.close(device));
+    fn close(mut self, device: &mut dyn PoolDevice) {
+        in_tier!(mut self, tier => tier.close(device));
     }
 
     fn owns(&self, address: Address) -> bool {
-        match &self.tier {
-            Tier::Region(region) => region.owns(address),
-            Tier::Slots(slots) => slots.owns(address),
-        }
+        in_tier!(self, tier => tier.owns(address))
     }
 
     /// Requested bytes of the block at this address, if it is live and of this lane.
     fn asked(&self, address: Address) -> Option<u64> {
-        match &self.tier {
-            Tier::Region(region) => region.asked(address),
-            Tier::Slots(slots) => slots.asked(address),
-        }
+        in_tier!(self, tier => tier.asked(address))
     }
 
     fn reserved(&self) -> u64 {
-        match &self.tier {
-            Tier::Region(region) => region.reserved(),
-            Tier::Slots(slots) => slots.reserved(),
-        }
+        in_tier!(self, tier => tier.reserved())
     }
 }
 

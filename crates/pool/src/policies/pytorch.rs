@@ -1,20 +1,20 @@
 //! Model of PyTorch's caching allocator, in both of its modes.
 //!
-//! DECISION: the model makes its decisions and does not have its speed. Sizes are rounded up to 512 bytes; up
-//! to 1 MiB is small. The smallest idle block of the stream is taken, split if enough is left, and joined
-//! with its neighbours when it comes back. A request without a block gets a segment of its own (2 MiB, 20
-//! MiB, or its size in steps of 2 MiB), or, with expandable segments, more pages of 2 or 20 MiB at the end of
-//! a range. When the driver refuses, every segment or page that is idle goes back and the driver is asked
-//! once more. The limit on splitting, garbage collection, `record_stream` and the private pools of graphs are
-//! left out: they are off by default, or traces do not have them.
-//! Source: `c10/cuda/CUDACachingAllocator.cpp: round_size, get_allocation_size, get_free_block, should_split,
-//! alloc_block, free_block, release_cached_blocks, try_allocate_expandable_block, map_block @ pytorch
-//! 001074d`.
+//! DECISION: the model makes the allocator's decisions but does not reproduce its speed. Sizes are rounded up
+//! to 512 bytes; up to 1 MiB is small. A request takes the smallest idle block of the stream. The block is
+//! split if enough is left, and joined with its neighbours when it is freed. If no block is large enough, the
+//! request gets a segment of its own (2 MiB, 20 MiB, or its size in steps of 2 MiB) or, with expandable
+//! segments, more pages of 2 or 20 MiB at the end of a range. When the driver refuses, every idle segment or
+//! page is released and the driver is called once more. The limit on splitting, garbage collection,
+//! `record_stream` and the private pools of graphs are left out: they are off by default, or traces do not
+//! contain them. Source: `c10/cuda/CUDACachingAllocator.cpp: round_size, get_allocation_size, get_free_block,
+//! should_split, alloc_block, free_block, release_cached_blocks, try_allocate_expandable_block, map_block @
+//! pytorch 001074d`.
 
 use alloc::collections::BTreeSet;
 
-use crate::device::{Address, Device, OutOfMemory, Stream};
-use crate::policy::{Block, Policy, Trim};
+use crate::device::{Address, OutOfMemory, PoolDevice, Stream};
+use crate::policy::{Block, Policy};
 
 mod chunks;
 mod expandable;
@@ -37,7 +37,7 @@ pub enum PytorchMode {
     Expandable,
 }
 
-/// The allocator.
+/// Model of PyTorch's caching allocator.
 #[derive(Clone, Debug, Default)]
 pub struct Pytorch {
     mode: PytorchMode,
@@ -59,7 +59,7 @@ impl Pytorch {
     /// An idle chunk of at least `size` bytes, from the driver if it has to be.
     fn find(
         &mut self,
-        device: &mut dyn Device,
+        device: &mut dyn PoolDevice,
         size: u64,
         kind: ChunkKind,
         stream: Stream,
@@ -77,7 +77,7 @@ impl Pytorch {
 
     fn grow(
         &mut self,
-        device: &mut dyn Device,
+        device: &mut dyn PoolDevice,
         size: u64,
         kind: ChunkKind,
         stream: Stream,
@@ -110,12 +110,14 @@ impl Pytorch {
     }
 
     /// Gives back every segment or page that is idle, once the card is done.
-    fn release(&mut self, device: &mut dyn Device) -> u64 {
+    fn release(&mut self, device: &mut dyn PoolDevice) -> u64 {
         // cudaFree is not permitted during a capture.
         if self.streams.iter().any(|&stream| device.capturing(stream)) {
             return 0;
         }
-        self.settle(device);
+        for &stream in &self.streams {
+            device.finish(stream);
+        }
         let before = self.reserved;
         match self.mode {
             PytorchMode::Native => {
@@ -128,20 +130,12 @@ impl Pytorch {
         }
         before - self.reserved
     }
-
-    fn settle(&self, device: &mut dyn Device) {
-        for &stream in &self.streams {
-            let event = device.record(stream);
-            device.wait(event);
-            device.forget(event);
-        }
-    }
 }
 
 impl Policy for Pytorch {
     fn allocate(
         &mut self,
-        device: &mut dyn Device,
+        device: &mut dyn PoolDevice,
         asked: u64,
         stream: Stream,
     ) -> Result<Block, OutOfMemory> {
@@ -173,32 +167,13 @@ impl Policy for Pytorch {
     }
 
     /// Returns the block to the stream of its allocation, whatever stream this is.
-    fn deallocate(&mut self, _: &mut dyn Device, block: Block, _: Stream) {
+    fn deallocate(&mut self, _: &mut dyn PoolDevice, block: Block, _: Stream) {
         if let Some(asked) = self.chunks.lent(block.address) {
             self.chunks.set(block.address, ChunkState::Idle);
             // Joined at once, as in free_block; freed blocks of other streams stay apart by their stream.
             self.chunks.join(block.address);
             self.live -= asked;
         }
-    }
-
-    /// `torch.cuda.empty_cache`; the allocator gives nothing back by itself.
-    fn trim(&mut self, device: &mut dyn Device, trim: Trim) -> u64 {
-        match trim {
-            Trim::Idle => 0,
-            Trim::All => self.release(device),
-        }
-    }
-
-    fn close(&mut self, device: &mut dyn Device) {
-        for address in self.chunks.all_lent() {
-            self.chunks.set(address, ChunkState::Idle);
-            self.chunks.join(address);
-        }
-        self.release(device);
-        // After the release, which has unmapped every page.
-        self.ranges.close(device);
-        *self = Self::new(self.mode);
     }
 
     fn reserved(&self) -> u64 {
@@ -242,7 +217,7 @@ mod tests {
             pool.deallocate(&mut device, block, STREAM);
         }
         assert_eq!(pool.live(), 0);
-        assert_eq!(pool.trim(&mut device, Trim::All), 46 * MIB);
+        assert_eq!(pool.release(&mut device), 46 * MIB);
         assert_eq!((device.reserved(), device.violations().len()), (0, 0));
     }
 
@@ -287,10 +262,9 @@ mod tests {
         assert_eq!(device.driver_sizes(), [20 * MIB; 3]);
         pool.deallocate(&mut device, second, STREAM);
         allocate(&mut pool, &mut device, &[512]);
-        assert_eq!(pool.trim(&mut device, Trim::All), 60 * MIB);
+        assert_eq!(pool.release(&mut device), 60 * MIB);
         assert_eq!(pool.reserved(), 2 * MIB);
-        pool.close(&mut device);
-        assert_eq!((device.reserved(), device.violations()), (0, &[][..]));
+        assert_eq!((device.reserved(), device.violations()), (2 * MIB, &[][..]));
     }
 
     #[test]

@@ -1,23 +1,21 @@
 //! Model of RAPIDS RMM's pool (`pool_memory_resource`).
 //!
-//! DECISION: the model makes RMM's decisions and does not have its speed. Each stream has a list of idle
-//! blocks, joined with their neighbours inside one allocation of the driver; the smallest that is large
-//! enough is taken, split, and the rest stays idle. A stream that finds nothing takes what other streams have
-//! freed, behind an event. Then the pool doubles, or grows by half of what is left where a maximum is set,
-//! and tries half as much as long as the driver refuses. Nothing goes back to the driver before the pool
-//! ends.
-//! Source: `cpp/src/mr/detail/pool_memory_resource_impl.cpp,
+//! DECISION: the model makes RMM's decisions but does not reproduce its speed. Each stream has a list of idle
+//! blocks, joined with their neighbours inside one driver allocation. A request takes the smallest block that
+//! is large enough and splits it. If a stream has none, it takes blocks that other streams have freed, with
+//! an event. Then the pool doubles (it has no maximum here), and halves the growth as long as the driver
+//! refuses. Nothing goes back to the driver. Source: `cpp/src/mr/detail/pool_memory_resource_impl.cpp,
 //! cpp/include/rmm/mr/detail/coalescing_free_list.hpp, stream_ordered_memory_resource.hpp @ rmm 06ddb24`.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
-use crate::device::{Address, Device, OutOfMemory, Stream};
-use crate::policy::{Block, Policy, Trim};
+use crate::device::{Address, OutOfMemory, PoolDevice, Stream};
+use crate::policy::{Block, Policy};
 
 const ALIGNMENT: u64 = 256;
 
-/// An idle block, or one that is handed out.
+/// A block that is idle or was handed out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct RmmBlock {
     address: Address,
@@ -26,8 +24,8 @@ struct RmmBlock {
     head: bool,
 }
 
-/// Idle blocks by address, and by size with the lowest address first. RMM searches a list; what it finds is
-/// the same.
+/// Idle blocks by address and by size, with the lowest address first. RMM searches a list with the same
+/// result.
 #[derive(Clone, Debug, Default)]
 struct Idle {
     pieces: BTreeMap<Address, RmmBlock>,
@@ -77,27 +75,22 @@ impl Idle {
     }
 }
 
-/// The pool.
+/// Model of RMM's pool.
 #[derive(Clone, Debug, Default)]
 pub struct RmmPool {
-    maximum: Option<u64>,
     idle: BTreeMap<Stream, Idle>,
     lent: BTreeMap<Address, (RmmBlock, u64)>,
-    upstream: Vec<Address>,
     reserved: u64,
     live: u64,
 }
 
 impl RmmPool {
-    /// A pool that holds no more than `maximum` bytes.
-    pub fn with_maximum(maximum: u64) -> Self {
-        Self {
-            maximum: Some(maximum),
-            ..Self::default()
-        }
-    }
-
-    fn piece(&mut self, device: &mut dyn Device, size: u64, stream: Stream) -> Result<RmmBlock, OutOfMemory> {
+    fn piece(
+        &mut self,
+        device: &mut dyn PoolDevice,
+        size: u64,
+        stream: Stream,
+    ) -> Result<RmmBlock, OutOfMemory> {
         if let Some(piece) = self.idle.entry(stream).or_default().take(size) {
             return Ok(piece);
         }
@@ -109,8 +102,8 @@ impl RmmPool {
         }
     }
 
-    /// Takes over what other streams have freed, behind their work.
-    fn take_over(&mut self, device: &mut dyn Device, stream: Stream) {
+    /// Takes over blocks that other streams have freed, after their work.
+    fn take_over(&mut self, device: &mut dyn PoolDevice, stream: Stream) {
         if device.capturing(stream) {
             return;
         }
@@ -133,18 +126,15 @@ impl RmmPool {
         }
     }
 
-    fn expand(&mut self, device: &mut dyn Device, size: u64) -> Result<RmmBlock, OutOfMemory> {
+    fn expand(&mut self, device: &mut dyn PoolDevice, size: u64) -> Result<RmmBlock, OutOfMemory> {
         let mut refused = OutOfMemory {
             asked: size,
             free: device.available(),
         };
-        let mut attempt = self.growth(size);
+        let mut attempt = size.max(self.reserved);
         while attempt >= size {
             match device.allocate(attempt) {
                 Ok(address) => {
-                    // RMM returns whole allocations of the driver at its end, whatever became of their
-                    // blocks.
-                    self.upstream.push(address);
                     self.reserved += attempt;
                     return Ok(RmmBlock {
                         address,
@@ -162,21 +152,12 @@ impl RmmPool {
         }
         Err(refused)
     }
-
-    fn growth(&self, size: u64) -> u64 {
-        let Some(maximum) = self.maximum else {
-            return size.max(self.reserved);
-        };
-        let left = maximum.saturating_sub(self.reserved).next_multiple_of(ALIGNMENT);
-        // size_to_grow: half of what is left to the maximum, or nothing if the request does not fit at all.
-        if size > left { 0 } else { size.max(left / 2) }
-    }
 }
 
 impl Policy for RmmPool {
     fn allocate(
         &mut self,
-        device: &mut dyn Device,
+        device: &mut dyn PoolDevice,
         asked: u64,
         stream: Stream,
     ) -> Result<Block, OutOfMemory> {
@@ -205,30 +186,11 @@ impl Policy for RmmPool {
         })
     }
 
-    fn deallocate(&mut self, _: &mut dyn Device, block: Block, stream: Stream) {
+    fn deallocate(&mut self, _: &mut dyn PoolDevice, block: Block, stream: Stream) {
         if let Some((piece, asked)) = self.lent.remove(&block.address) {
             self.idle.entry(stream).or_default().insert(piece);
             self.live -= asked;
         }
-    }
-
-    /// Nothing: RMM's pool cannot trim.
-    fn trim(&mut self, _: &mut dyn Device, _: Trim) -> u64 {
-        0
-    }
-
-    fn close(&mut self, device: &mut dyn Device) {
-        let streams: Vec<Stream> = self.idle.keys().copied().collect();
-        for stream in streams {
-            let event = device.record(stream);
-            device.wait(event);
-            device.forget(event);
-        }
-        self.upstream.drain(..).for_each(|address| device.free(address));
-        *self = Self {
-            maximum: self.maximum,
-            ..Self::default()
-        };
     }
 
     fn reserved(&self) -> u64 {
@@ -282,17 +244,6 @@ mod tests {
     }
 
     #[test]
-    fn a_maximum_holds_and_is_approached_by_halves() {
-        let mut device = Simulated::new(1 << 30, 256);
-        let mut pool = RmmPool::with_maximum(1 << 20);
-        pool.allocate(&mut device, 256, STREAM).unwrap();
-        assert_eq!(pool.reserved(), 1 << 19);
-        assert!(pool.allocate(&mut device, (1 << 19) + 1, STREAM).is_err());
-        pool.allocate(&mut device, 1 << 19, STREAM).unwrap();
-        assert_eq!(pool.reserved(), 1 << 20);
-    }
-
-    #[test]
     fn another_stream_gets_what_was_freed_behind_an_event() {
         let mut device = Simulated::new(1 << 30, 256);
         let mut pool = RmmPool::default();
@@ -304,7 +255,6 @@ mod tests {
         device.launch(Stream(2), 100, &[again]);
         assert_eq!(device.violations(), []);
         pool.deallocate(&mut device, again, Stream(2));
-        pool.close(&mut device);
-        assert_eq!((device.reserved(), device.violations().len()), (0, 0));
+        assert_eq!((device.reserved(), device.violations().len()), (4096, 0));
     }
 }

@@ -1,8 +1,9 @@
-//! Samples of a replay: a bounded number of parts, each with its peaks.
+//! Samples of a replay for charts: a bounded number of time spans, each with its peaks of live and reserved
+//! memory.
 
 use alloc::vec::Vec;
 
-use super::{Outcome, Sample};
+use super::{ReplayOutcome, Sample};
 
 pub(super) struct Samples {
     /// Steps of a part.
@@ -15,7 +16,7 @@ impl Samples {
     pub(super) fn new(steps: usize) -> Self {
         Self {
             // Parts of equal length in steps, since a trace has no time that could be trusted.
-            every: steps.div_ceil(Outcome::SAMPLES).max(1),
+            every: steps.div_ceil(ReplayOutcome::SAMPLES).max(1),
             current: None,
             parts: Vec::new(),
         }
@@ -56,7 +57,7 @@ mod tests {
                 });
             }
             let parts = samples.finish();
-            assert!(parts.len() <= Outcome::SAMPLES, "{steps}");
+            assert!(parts.len() <= ReplayOutcome::SAMPLES, "{steps}");
             assert_eq!(parts.last().map(|part| part.step), Some(steps - 1));
             assert_eq!(parts.iter().filter(|part| part.live == 7).count(), 1);
         }

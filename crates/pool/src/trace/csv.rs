@@ -1,68 +1,47 @@
-//! Reader and writer of RAPIDS RMM's log (`logging_resource_adaptor`).
+//! Reader and writer of RAPIDS RMM's allocation log (`logging_resource_adaptor`).
 //!
-//! DECISION: `Thread,Time,Action,Pointer,Size,Stream`, one step a line, in the order of the file: the time is
-//! ignored, because RMM's clock does not separate the steps of one microsecond. Pointers and streams are
-//! hexadecimal. Line ends may be CRLF. Memory use is proportional to the input. Each line has six
-//! fields; the first malformed line ends the reading with its number and the expected form. Source:
-//! `cpp/include/rmm/mr/logging_resource_adaptor.hpp @ rmm 5d50a37`.
+//! DECISION: the columns are `Thread,Time,Action,Pointer,Size,Stream`, with one step a line, in the order of
+//! the file. The time is ignored, because RMM's clock does not separate steps of the same microsecond.
+//! Pointers and streams are hexadecimal. Line ends may be CRLF. Memory use is proportional to the input. Each
+//! line has six fields; the first malformed line ends the reading with its number and the expected form.
+//! Source: `cpp/include/rmm/mr/logging_resource_adaptor.hpp @ rmm 5d50a37`.
 
 use alloc::string::{String, ToString};
-use core::fmt::{self, Write};
+use core::fmt::Write;
 
-use super::{Builder, Fault, Step, Trace};
+use super::{Builder, Fault, Trace, TraceStep};
 use crate::device::Stream;
 
 const HEADER: &str = "Thread,Time,Action,Pointer,Size,Stream";
 /// Characters of a faulty field that an error shows.
 const SHOWN: usize = 40;
 
-/// A line that cannot be read.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// Error: a line of the log cannot be read. Lines are counted from 1.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("line {line}: {fault}")]
 pub struct CsvError {
-    /// Counted from 1.
     pub line: usize,
     pub fault: CsvFault,
 }
 
-/// Fault of a line.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// Fault of a log line.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CsvFault {
+    #[error("`{found}` is not the header; the first line has to be `{HEADER}`")]
     Header { found: String },
+    #[error("{found} fields where {HEADER} are wanted; is the file cut off?")]
     Fields { found: usize },
+    #[error("`{found}` is no action; allocate, free and allocate failure are")]
     Action { found: String },
+    #[error("`{found}` is no pointer; write it as 0x7f00")]
     Pointer { found: String },
+    #[error("`{found}` is no size; write a number of bytes")]
     Size { found: String },
+    #[error("`{found}` is no stream; write it as 0x0")]
     Stream { found: String },
+    #[error("{0}")]
     Step(Fault),
 }
-
-impl fmt::Display for CsvError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "line {}: ", self.line)?;
-        match &self.fault {
-            CsvFault::Header { found } => write!(
-                f,
-                "`{found}` is not the header; the first line has to be `{HEADER}`"
-            ),
-            CsvFault::Fields { found } => write!(
-                f,
-                "{found} fields where {HEADER} are wanted; is the file cut off?"
-            ),
-            CsvFault::Action { found } => {
-                write!(
-                    f,
-                    "`{found}` is no action; allocate, free and allocate failure are"
-                )
-            }
-            CsvFault::Pointer { found } => write!(f, "`{found}` is no pointer; write it as 0x7f00"),
-            CsvFault::Size { found } => write!(f, "`{found}` is no size; write a number of bytes"),
-            CsvFault::Stream { found } => write!(f, "`{found}` is no stream; write it as 0x0"),
-            CsvFault::Step(fault) => fault.fmt(f),
-        }
-    }
-}
-
-impl core::error::Error for CsvError {}
 
 impl Trace {
     /// Reads RAPIDS RMM's log.
@@ -82,7 +61,8 @@ impl Trace {
     }
 }
 
-/// The lines without their ends; nothing after the last end is no line, but an empty file has one.
+/// The lines without their ends. An empty rest after the last line end is not a line, but an empty file has
+/// one line.
 fn lines(text: &[u8]) -> impl Iterator<Item = &[u8]> {
     // Only one newline: an empty line in the middle of a file is damage and must be reported.
     let text = text.strip_suffix(b"\n").unwrap_or(text);
@@ -165,13 +145,13 @@ pub(super) fn written(trace: &Trace) -> String {
     let mut sizes = alloc::vec![0; usize::try_from(trace.blocks).unwrap_or_default()];
     for (time, step) in trace.steps.iter().enumerate() {
         let (action, block, stream) = match *step {
-            Step::Allocate { block, size, stream } => {
+            TraceStep::Allocate { block, size, stream } => {
                 if let Some(place) = usize::try_from(block).ok().and_then(|at| sizes.get_mut(at)) {
                     *place = size;
                 }
                 ("allocate", block, stream)
             }
-            Step::Free { block, stream } => ("free", block, stream),
+            TraceStep::Free { block, stream } => ("free", block, stream),
         };
         let size = usize::try_from(block).ok().and_then(|at| sizes.get(at)).copied();
         // Writing to a string cannot fail. Numbers from 1: a null pointer is no block.
@@ -210,7 +190,7 @@ mod tests {
         );
         assert_eq!(
             trace.steps()[1],
-            Step::Free {
+            TraceStep::Free {
                 block: 0,
                 stream: Stream(2)
             }

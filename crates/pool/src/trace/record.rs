@@ -1,9 +1,10 @@
-//! Traces as guard writes them: a header and records of 32 bytes (`plimsoll_wire::trace`).
+//! Reader of allocation traces written by guard, the preloaded library: a header and records of 32 bytes
+//! (`plimsoll_wire::trace`).
 //!
 //! DECISION: a file holds the requests of a whole process, to the driver and to every served pool, on every
-//! card. A replay is about one of them: the chosen one, or else the one with the most allocations. Events
-//! that move no block (maps, graphs, waits) are left out. A torn last record is cut off; any other fault ends
-//! the reading with its offset. Memory is bounded by the input.
+//! card. A replay uses those to one allocator: the chosen one, or else the one with the most allocations.
+//! Events that move no block (maps, graphs, waits) are left out. An incomplete last record is dropped; any
+//! other fault ends the reading with its offset. Memory use is bounded by the input.
 
 use alloc::collections::BTreeMap;
 use core::fmt;
@@ -13,16 +14,16 @@ use plimsoll_wire::trace::{MAGIC, TraceHeader, TraceKind, TraceRecord, VERSION};
 use super::{Builder, Fault, Trace};
 use crate::device::Stream;
 
-/// Allocator to which requests went.
+/// Choice of the allocator whose requests are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Asked {
+pub struct RecordedRequest {
     /// In the process's own order.
     pub card: u8,
     /// 0 is the driver, n the n-th pool that guard serves.
     pub pool: u8,
 }
 
-impl fmt::Display for Asked {
+impl fmt::Display for RecordedRequest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.pool {
             0 => write!(f, "the driver of card {}", self.card),
@@ -31,56 +32,35 @@ impl fmt::Display for Asked {
     }
 }
 
-/// A trace that cannot be read.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RecordError {
-    /// Offset of the fault in the file.
+/// Error: a trace cannot be read; with the offset of the fault in the file.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("offset {offset}: {fault}")]
+pub struct TraceRecordError {
     pub offset: usize,
     pub fault: RecordFault,
 }
 
-/// Fault of a record or of the header.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Fault of a record or of the trace's header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RecordFault {
+    #[error("this is no trace; record one with plimsoll run --trace FILE")]
     Header,
-    Version {
-        found: u32,
-    },
-    RecordSize {
-        found: u32,
-    },
-    Kind {
-        found: u8,
-    },
+    #[error(
+        "the trace has version {found} and this program reads {VERSION}; use the program that recorded it"
+    )]
+    Version { found: u32 },
+    #[error(
+        "records have {found} bytes where {} are wanted; the header is damaged",
+        TraceRecord::SIZE
+    )]
+    RecordSize { found: u32 },
+    #[error("no event has the number {found}; the trace is damaged")]
+    Kind { found: u8 },
+    #[error("{0}")]
     Step(Fault),
-    /// The trace has no request to this allocator.
-    NotAsked(Asked),
+    #[error("the trace has no request to {0}; leave the choice out")]
+    NotAsked(RecordedRequest),
 }
-
-impl fmt::Display for RecordError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "offset {}: ", self.offset)?;
-        match &self.fault {
-            RecordFault::Header => f.write_str("this is no trace; record one with plimsoll run --trace FILE"),
-            RecordFault::Version { found } => write!(
-                f,
-                "the trace has version {found} and this program reads {VERSION}; use the program that recorded it"
-            ),
-            RecordFault::RecordSize { found } => write!(
-                f,
-                "records have {found} bytes where {} are wanted; the header is damaged",
-                TraceRecord::SIZE
-            ),
-            RecordFault::Kind { found } => write!(f, "no event has the number {found}; the trace is damaged"),
-            RecordFault::Step(fault) => fault.fmt(f),
-            RecordFault::NotAsked(asked) => {
-                write!(f, "the trace has no request to {asked}; leave the choice out")
-            }
-        }
-    }
-}
-
-impl core::error::Error for RecordError {}
 
 impl Trace {
     /// True if a file begins with the magic number of guard's traces.
@@ -89,8 +69,8 @@ impl Trace {
     }
 
     /// Reads the requests to one allocator; without a choice those to the one with the most.
-    pub fn from_record(file: &[u8], asked: Option<Asked>) -> Result<Self, RecordError> {
-        header(file).map_err(|fault| RecordError { offset: 0, fault })?;
+    pub fn from_record(file: &[u8], asked: Option<RecordedRequest>) -> Result<Self, TraceRecordError> {
+        header(file).map_err(|fault| TraceRecordError { offset: 0, fault })?;
         let asked = match asked {
             Some(asked) => asked,
             None => busiest(file),
@@ -98,11 +78,11 @@ impl Trace {
         let mut builder = Builder::default();
         let mut heard = false;
         for (offset, record) in records(file) {
-            let of = Asked {
+            let of = RecordedRequest {
                 card: record.card,
                 pool: record.pool,
             };
-            let at = |fault| RecordError { offset, fault };
+            let at = |fault| TraceRecordError { offset, fault };
             let kind = TraceKind::of(record.kind).ok_or(at(RecordFault::Kind { found: record.kind }))?;
             if of == asked {
                 // Frees alone do not count: a source without allocations has no trace to replay.
@@ -111,7 +91,7 @@ impl Trace {
             }
         }
         if !heard && records(file).next().is_some() {
-            return Err(RecordError {
+            return Err(TraceRecordError {
                 offset: TraceHeader::SIZE,
                 fault: RecordFault::NotAsked(asked),
             });
@@ -148,17 +128,17 @@ fn records(file: &[u8]) -> impl Iterator<Item = (usize, TraceRecord)> {
         .zip(records.iter().map(TraceRecord::from_bytes))
 }
 
-fn busiest(file: &[u8]) -> Asked {
-    let mut allocations: BTreeMap<Asked, u64> = BTreeMap::new();
-    for (_, record) in records(file).filter(|(_, record)| record.kind == TraceKind::Alloc as u8) {
-        let of = Asked {
+fn busiest(file: &[u8]) -> RecordedRequest {
+    let mut allocations: BTreeMap<RecordedRequest, u64> = BTreeMap::new();
+    for (_, record) in records(file).filter(|(_, record)| record.kind == TraceKind::Alloc.code()) {
+        let of = RecordedRequest {
             card: record.card,
             pool: record.pool,
         };
         *allocations.entry(of).or_default() += 1;
     }
     let most = allocations.into_iter().max_by_key(|&(_, count)| count);
-    most.map_or(Asked { card: 0, pool: 0 }, |(asked, _)| asked)
+    most.map_or(RecordedRequest { card: 0, pool: 0 }, |(asked, _)| asked)
 }
 
 fn step(kind: TraceKind, record: &TraceRecord, builder: &mut Builder) -> Result<(), Fault> {
@@ -194,7 +174,7 @@ mod tests {
             time: 0,
             id,
             size,
-            kind: kind as u8,
+            kind: kind.code(),
             card: 0,
             pool,
             detail: 0,
@@ -229,7 +209,7 @@ mod tests {
             (trace.steps().len(), trace.peak_live(), trace.refused()),
             (3, 1024, 1)
         );
-        let driver = Some(Asked { card: 0, pool: 0 });
+        let driver = Some(RecordedRequest { card: 0, pool: 0 });
         let trace = Trace::from_record(&recorded(), driver).unwrap();
         assert_eq!((trace.steps().len(), trace.peak_live()), (1, 1 << 20));
     }
@@ -263,7 +243,7 @@ mod tests {
         ] {
             assert!(error.starts_with(said), "{error}");
         }
-        let error = Trace::from_record(&recorded(), Some(Asked { card: 3, pool: 1 })).unwrap_err();
+        let error = Trace::from_record(&recorded(), Some(RecordedRequest { card: 3, pool: 1 })).unwrap_err();
         assert_eq!(
             error.to_string(),
             "offset 64: the trace has no request to pool 1 of card 3; leave the choice out"

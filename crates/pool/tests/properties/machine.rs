@@ -1,6 +1,8 @@
-//! A program, a policy and a card, and the laws that hold between them after every act.
+//! Simulated program, policy and card, and the laws that are checked after every act.
 
-use plimsoll_pool::{Address, Block, Device, Faults, Graph, Policy, Simulated, Stream, Trim};
+use plimsoll_pool::{Address, Block, CapturedGraph, PoolDevice, ServedPolicy, Stream, Trim};
+
+use crate::simulated::{Faults, Simulated};
 
 use crate::program::Act;
 
@@ -15,8 +17,8 @@ pub(crate) struct Machine<P> {
     device: Simulated,
     blocks: Vec<(Block, Stream)>,
     /// Captures in progress and graphs that exist, each on its stream.
-    captures: Vec<(Graph, Stream)>,
-    graphs: Vec<(Graph, Stream)>,
+    captures: Vec<(CapturedGraph, Stream)>,
+    graphs: Vec<(CapturedGraph, Stream)>,
     next_graph: u64,
     /// Whether the driver may be refusing for no reason.
     faulty: bool,
@@ -43,7 +45,7 @@ fn law(holds: bool, broken: impl FnOnce() -> String) -> Result<(), String> {
     if holds { Ok(()) } else { Err(broken()) }
 }
 
-impl<P: Policy> Machine<P> {
+impl<P: ServedPolicy> Machine<P> {
     pub(crate) fn new(policy: P, device: Simulated) -> Self {
         Self {
             policy,
@@ -197,7 +199,7 @@ impl<P: Policy> Machine<P> {
         if self.device.capturing(stream) || self.graphs.len() + self.captures.len() >= 4 {
             return;
         }
-        let graph = Graph(self.next_graph);
+        let graph = CapturedGraph(self.next_graph);
         self.next_graph += 1;
         self.policy.capture_begin(graph);
         self.device.begin_capture(stream, graph);

@@ -1,7 +1,9 @@
-//! Three bugs that real pools had, put back in: each must be found by the laws, or the laws are worth
-//! nothing.
+//! Three bugs of real pools, inserted into the policy: the laws must find each of them.
 
-use plimsoll_pool::{Address, Block, Device, Event, Graph, Ours, OutOfMemory, Policy, Stream, Trim};
+use plimsoll_pool::{
+    Address, Block, CapturedGraph, DeviceEvent, Ours, OutOfMemory, Policy, PoolDevice, ServedPolicy, Stream,
+    Trim,
+};
 use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestRng, TestRunner};
 
 use crate::machine::{Machine, card};
@@ -14,7 +16,7 @@ const ACTS: usize = if cfg!(miri) { 40 } else { 120 };
 const CASES: u32 = if cfg!(miri) { 2 } else { 400 };
 
 /// What the laws say of a policy on a fixed series of random programs.
-fn verdict<P: Policy>(policy: impl Fn() -> P) -> String {
+fn verdict<P: ServedPolicy>(policy: impl Fn() -> P) -> String {
     let config = Config {
         cases: CASES,
         max_shrink_iters: 0,
@@ -61,7 +63,11 @@ impl Mutant {
         }
     }
 
-    fn over<T>(&mut self, device: &mut dyn Device, act: impl FnOnce(&mut Ours, &mut dyn Device) -> T) -> T {
+    fn over<T>(
+        &mut self,
+        device: &mut dyn PoolDevice,
+        act: impl FnOnce(&mut Ours, &mut dyn PoolDevice) -> T,
+    ) -> T {
         match self.wrong {
             Wrong::FreesWithoutEvent => act(&mut self.policy, &mut Hasty(device)),
             _ => act(&mut self.policy, device),
@@ -70,40 +76,22 @@ impl Mutant {
 }
 
 impl Policy for Mutant {
-    fn allocate(&mut self, device: &mut dyn Device, size: u64, stream: Stream) -> Result<Block, OutOfMemory> {
+    fn allocate(
+        &mut self,
+        device: &mut dyn PoolDevice,
+        size: u64,
+        stream: Stream,
+    ) -> Result<Block, OutOfMemory> {
         let block = self.over(device, |policy, device| policy.allocate(device, size, stream))?;
         self.stack.push(block.address);
         Ok(block)
     }
 
-    fn deallocate(&mut self, device: &mut dyn Device, block: Block, stream: Stream) {
+    fn deallocate(&mut self, device: &mut dyn PoolDevice, block: Block, stream: Stream) {
         let last = self.stack.last() == Some(&block.address);
         assert!(last || self.wrong != Wrong::AssertsOrder, "freed out of order");
         self.stack.retain(|&address| address != block.address);
         self.over(device, |policy, device| policy.deallocate(device, block, stream));
-    }
-
-    fn trim(&mut self, device: &mut dyn Device, trim: Trim) -> u64 {
-        self.over(device, |policy, device| policy.trim(device, trim))
-    }
-
-    fn capture_begin(&mut self, graph: Graph) {
-        self.policy.capture_begin(graph);
-    }
-
-    fn capture_end(&mut self, graph: Graph) {
-        self.policy.capture_end(graph);
-        if self.wrong == Wrong::FlushesWithoutPin {
-            self.policy.graph_destroyed(graph);
-        }
-    }
-
-    fn graph_destroyed(&mut self, graph: Graph) {
-        self.policy.graph_destroyed(graph);
-    }
-
-    fn close(&mut self, device: &mut dyn Device) {
-        self.policy.close(device);
     }
 
     fn reserved(&self) -> u64 {
@@ -115,10 +103,35 @@ impl Policy for Mutant {
     }
 }
 
-/// A device whose events are always done.
-struct Hasty<'a>(&'a mut dyn Device);
+impl ServedPolicy for Mutant {
+    fn trim(&mut self, device: &mut dyn PoolDevice, trim: Trim) -> u64 {
+        self.over(device, |policy, device| policy.trim(device, trim))
+    }
 
-impl Device for Hasty<'_> {
+    fn capture_begin(&mut self, graph: CapturedGraph) {
+        self.policy.capture_begin(graph);
+    }
+
+    fn capture_end(&mut self, graph: CapturedGraph) {
+        self.policy.capture_end(graph);
+        if self.wrong == Wrong::FlushesWithoutPin {
+            self.policy.graph_destroyed(graph);
+        }
+    }
+
+    fn graph_destroyed(&mut self, graph: CapturedGraph) {
+        self.policy.graph_destroyed(graph);
+    }
+
+    fn close(&mut self, device: &mut dyn PoolDevice) {
+        self.policy.close(device);
+    }
+}
+
+/// A device whose events are always done.
+struct Hasty<'a>(&'a mut dyn PoolDevice);
+
+impl PoolDevice for Hasty<'_> {
     fn granule(&self) -> u64 {
         self.0.granule()
     }
@@ -143,17 +156,17 @@ impl Device for Hasty<'_> {
     fn release(&mut self, at: Address, size: u64) {
         self.0.release(at, size);
     }
-    fn record(&mut self, stream: Stream) -> Event {
+    fn record(&mut self, stream: Stream) -> DeviceEvent {
         self.0.record(stream)
     }
-    fn done(&mut self, _: Event) -> bool {
+    fn done(&mut self, _: DeviceEvent) -> bool {
         true
     }
-    fn wait(&mut self, _: Event) {}
-    fn order(&mut self, stream: Stream, event: Event) {
+    fn wait(&mut self, _: DeviceEvent) {}
+    fn order(&mut self, stream: Stream, event: DeviceEvent) {
         self.0.order(stream, event);
     }
-    fn forget(&mut self, event: Event) {
+    fn forget(&mut self, event: DeviceEvent) {
         self.0.forget(event);
     }
     fn capturing(&self, stream: Stream) -> bool {

@@ -1,11 +1,14 @@
-//! Replays against what real pools were seen to do, and against the published figures of others.
+//! Tests of replays against recordings of real pools and published figures.
 
-use plimsoll_pool::generate::{Cache, Card, Engine, Outputs, Run, Shape, generate};
+use plimsoll_pool::generate::{
+    CacheShape, DemandRules, GeneratedRun, GeneratorCard, ModelShape, Outputs, generate,
+};
 use plimsoll_pool::replay::{Cause, PolicyKind, UNLIMITED, Unwatched, replay, smallest_budget};
-use plimsoll_pool::trace::Trace;
-use plimsoll_pool::{Broken, GgmlLegacy, GgmlLegacyOptions, Policy, Simulated, Stream};
+use plimsoll_pool::trace::{Trace, TraceStep};
+use plimsoll_pool::{Broken, GgmlLegacy, GgmlLegacyOptions, Policy, Stream};
 
 use crate::recorded;
+use crate::simulated::Simulated;
 
 const STREAM: Stream = Stream(0);
 
@@ -28,11 +31,11 @@ fn grow(pool: &mut GgmlLegacy, device: &mut Simulated, step: u64, steps: u64) {
 fn the_legacy_pool_asks_the_driver_for_exactly_what_the_real_one_asked_for() {
     for (cache, real) in [
         (
-            Cache::Quantised,
+            CacheShape::Quantised,
             include_str!("../../../../data/traces/old-q8_0-ub512.legacy-driver.txt"),
         ),
         (
-            Cache::F16,
+            CacheShape::F16,
             include_str!("../../../../data/traces/old-f16-ub512.legacy-driver.txt"),
         ),
     ] {
@@ -51,7 +54,7 @@ fn the_legacy_pool_asks_the_driver_for_exactly_what_the_real_one_asked_for() {
 #[test]
 fn the_vmm_pool_reserves_what_the_real_one_reserved() {
     let outcome = replay(
-        &recorded(Cache::Quantised),
+        &recorded(CacheShape::Quantised),
         PolicyKind::GgmlVmm,
         UNLIMITED,
         &mut Unwatched,
@@ -114,40 +117,52 @@ fn a_prompt_of_128k_takes_what_it_was_computed_to_take() {
         PolicyKind::Pytorch,
         PolicyKind::RmmPool,
     ];
-    let quantised = Cache::Quantised;
+    let quantised = CacheShape::Quantised;
     for (shape, cache, blocks, live, reserved) in [
         (
-            Shape::LLAMA3_8B,
+            ModelShape::LLAMA3_8B,
             quantised,
             139_264,
             517.3,
             [9363, 1504, 518, 32_866, 1892],
         ),
         (
-            Shape::QWEN3_30B_A3B,
+            ModelShape::QWEN3_30B_A3B,
             quantised,
             319_488,
             261.3,
             [4600, 655, 262, 8162, 802],
         ),
         (
-            Shape::GEMMA3_12B,
+            ModelShape::GEMMA3_12B,
             quantised,
             208_896,
             1034.4,
             [18_768, 3013, 1036, 131_476, 2279],
         ),
         (
-            Shape::GEMMA4_31B,
+            ModelShape::GEMMA4_31B,
             quantised,
             261_120,
             1034.3,
             [18_762, 3015, 1036, 131_476, 2108],
         ),
-        (Shape::LLAMA3_8B, Cache::F16, 122_880, 13.0, [16, 25, 14, 20, 30]),
-        (Shape::GEMMA4_31B, Cache::F16, 230_400, 17.0, [32, 37, 18, 20, 37]),
+        (
+            ModelShape::LLAMA3_8B,
+            CacheShape::F16,
+            122_880,
+            13.0,
+            [16, 25, 14, 20, 30],
+        ),
+        (
+            ModelShape::GEMMA4_31B,
+            CacheShape::F16,
+            230_400,
+            17.0,
+            [32, 37, 18, 20, 37],
+        ),
     ] {
-        let trace = published(&shape, Run::prompt(Engine::Copying, cache, 131_072));
+        let trace = published(&shape, GeneratedRun::prompt(DemandRules::Copying, cache, 131_072));
         assert_eq!(trace.blocks(), blocks);
         assert!(
             (mib(trace.peak_live()) - live).abs() <= 0.05,
@@ -167,8 +182,8 @@ fn a_prompt_of_128k_takes_what_it_was_computed_to_take() {
 #[test]
 fn a_prompt_of_128k_makes_as_many_driver_calls_as_it_was_computed_to_make() {
     let trace = published(
-        &Shape::LLAMA3_8B,
-        Run::prompt(Engine::Copying, Cache::Quantised, 131_072),
+        &ModelShape::LLAMA3_8B,
+        GeneratedRun::prompt(DemandRules::Copying, CacheShape::Quantised, 131_072),
     );
     for (kind, calls) in [
         (PolicyKind::GgmlLegacy, 117),
@@ -190,24 +205,24 @@ fn restored_heads_strand_what_they_were_computed_to_strand() {
         (Some(512), 497, 2142),
         (Some(1024), 746, 1369),
     ] {
-        let run = Run {
+        let run = GeneratedRun {
             micro_batch: 4096,
             attention_pass: pass,
-            ..Run::prompt(Engine::Ik, Cache::F16, 126_976)
+            ..GeneratedRun::prompt(DemandRules::Ik, CacheShape::F16, 126_976)
         };
-        let trace = published(&Shape::KIMI_K2, run);
+        let trace = published(&ModelShape::KIMI_K2, run);
         assert_eq!(trace.peak_live(), live << 20);
         let outcome = replay(&trace, PolicyKind::GgmlLegacy, UNLIMITED, &mut Unwatched);
         assert_eq!(mib(outcome.peak_reserved).round(), f64::from(legacy));
     }
 }
 
-fn published(shape: &Shape, run: Run) -> Trace {
-    let card = Card {
+fn published(shape: &ModelShape, run: GeneratedRun) -> Trace {
+    let card = GeneratorCard {
         capability: plimsoll_pool::demand::ADA,
-        ..Card::RTX3090
+        ..GeneratorCard::RTX3090
     };
-    let run = Run {
+    let run = GeneratedRun {
         outputs: Outputs::Layers,
         ..run
     };
@@ -216,7 +231,7 @@ fn published(shape: &Shape, run: Run) -> Trace {
 
 #[test]
 fn the_smallest_budget_is_enough_and_legacy_needs_all_that_it_strands() {
-    let trace = recorded(Cache::Quantised);
+    let trace = recorded(CacheShape::Quantised);
     let live = trace.peak_live();
     for (kind, at_least, at_most) in [
         (PolicyKind::GgmlLegacy, 4_261_820_928, 4_261_820_928),
@@ -252,14 +267,33 @@ fn a_pool_that_would_abort_is_a_failure_that_no_budget_helps() {
 
 #[test]
 fn replays_of_one_trace_are_equal_and_break_no_rule_of_the_card() {
-    let trace = recorded(Cache::F16);
+    let trace = recorded(CacheShape::F16);
     for kind in PolicyKind::ALL {
         let [first, second] = [(); 2].map(|()| replay(&trace, kind, UNLIMITED, &mut Unwatched));
         assert_eq!(first, second, "{kind}");
-        assert_eq!(first.violations, 0, "{kind}");
         assert!(
             first.completed() && first.peak_reserved >= trace.peak_live(),
             "{kind}"
         );
+        assert_eq!(checked(&trace, kind), first.driver_sizes, "{kind}");
     }
+}
+
+/// The same on the card that finds every broken rule: sizes of its requests.
+fn checked(trace: &Trace, kind: PolicyKind) -> Vec<u64> {
+    let mut device = Simulated::new(UNLIMITED, kind.granule());
+    let mut policy = kind.policy();
+    let mut blocks = Vec::new();
+    for step in trace.steps() {
+        match *step {
+            TraceStep::Allocate { size, stream, .. } => {
+                blocks.push(policy.allocate(&mut device, size, stream).unwrap());
+            }
+            TraceStep::Free { block, stream } => {
+                policy.deallocate(&mut device, blocks[usize::try_from(block).unwrap()], stream);
+            }
+        }
+    }
+    assert_eq!(device.violations(), &[], "{kind}");
+    device.driver_sizes().to_vec()
 }

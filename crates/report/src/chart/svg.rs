@@ -1,11 +1,11 @@
-//! SVG of a chart.
+//! SVG output of a chart.
 
 use std::fmt::{self, Write};
 
 use plimsoll_base::Bytes;
 
-use super::{Chart, KeyRow, PLOT_LEFT as LEFT, PLOT_WIDTH as WIDTH, Series, Shape};
-use crate::escaped;
+use super::{Chart, ChartSeries, ChartShape, KeyRow, PLOT_LEFT as LEFT, PLOT_WIDTH as WIDTH};
+use crate::{escaped, written};
 
 /// Room for the key, at about 7 pixels a letter.
 const RIGHT: u64 = 230;
@@ -18,10 +18,7 @@ const KEY_ROW: u64 = 17;
 impl Chart {
     /// Returns the chart as an SVG element, for a page or a document.
     pub fn svg(&self) -> String {
-        let mut out = String::new();
-        // Writing to a string cannot fail.
-        let _ = self.write(&mut out);
-        out
+        written(|out| self.write(out))
     }
 
     pub(super) fn outer_height(&self) -> u64 {
@@ -76,10 +73,10 @@ impl Chart {
         writeln!(out, "</svg>")
     }
 
-    fn write_series(&self, series: &Series, out: &mut String) -> fmt::Result {
+    fn write_series(&self, series: &ChartSeries, out: &mut String) -> fmt::Result {
         let (class, name) = (escaped(&series.class), escaped(&series.name));
         let mut path = self.path(series.points.iter(), 'M');
-        if series.shape != Shape::Line {
+        if series.shape != ChartShape::Line {
             let (first, last) = match (series.points.first(), series.points.last()) {
                 (Some(first), Some(last)) => (self.x_at(first.0), self.x_at(last.0)),
                 _ => return Ok(()),
@@ -96,7 +93,7 @@ impl Chart {
             r#"<path class="{class}" d="{path}"><title>{name}</title></path>"#
         )?;
         // An element has a single fill, so the hatch is a second path over the coloured one.
-        if series.shape == Shape::Hatched {
+        if series.shape == ChartShape::Hatched {
             writeln!(out, r##"<path d="{path}" fill="url(#p-{class})"/>"##)?;
         }
         Ok(())
@@ -188,7 +185,7 @@ impl Chart {
 fn write_key(row: &KeyRow, y: u64, out: &mut String) -> fmt::Result {
     let (swatch, x) = (LEFT + WIDTH + 10, LEFT + WIDTH + 32);
     match &row.swatch {
-        Some((class, Shape::Line)) => {
+        Some((class, ChartShape::Line)) => {
             let (class, middle) = (escaped(class), y - 4);
             write!(out, r#"<path class="{class}" d="M{swatch} {middle}h16"/>"#)?;
         }

@@ -1,11 +1,12 @@
-//! State of one model: configuration, queue, run, and its way to memory.
+//! State of one model: its configuration, request queue and run, and its progress towards memory for the next
+//! run.
 
 use std::sync::Arc;
 
-use plimsoll_base::{Bytes, Demand, RunId};
+use plimsoll_base::{Bytes, MemoryModel, RunId};
 
 use super::run::RunState;
-use crate::effect::State;
+use crate::effect::ModelState;
 use crate::failures::FailureRecord;
 use crate::occupancy::Occupancy;
 use crate::place::DemandCache;
@@ -17,12 +18,12 @@ use crate::time::Moment;
 pub(crate) struct ModelSlot {
     pub(crate) name: Arc<str>,
     pub(crate) spec: ModelSpec,
-    pub(in crate::models) seeking: Seeking,
+    pub(in crate::models) seeking: RequestedState,
     /// Set while the next request needs more memory than the run's claim covers.
     pub(in crate::models) depth_wait: Option<DepthWait>,
     pub(crate) run: Option<RunState>,
     pub(crate) line: RequestLine,
-    /// An operator, or the replacement of its run, wants it loaded.
+    /// Time since which an operator, or the replacement of its run, requests a load.
     pub(crate) load_wanted: Option<Moment>,
     pub(crate) preload: bool,
     /// Gone from the configuration; dropped once its run has ended.
@@ -31,13 +32,13 @@ pub(crate) struct ModelSlot {
     /// Requests with a prompt longer than a slot; the engine refuses them by itself.
     pub(crate) overflows: u64,
     pub(crate) record: FailureRecord,
-    /// The state that the driver was last told.
-    pub(in crate::models) reported: State,
+    /// The state last reported to the driver.
+    pub(in crate::models) reported: ModelState,
 }
 
-/// Progress of a model without a run towards one.
+/// Progress of a model without a run towards its next run.
 #[derive(Debug)]
-pub(crate) enum Seeking {
+pub(crate) enum RequestedState {
     Nothing,
     Survey {
         /// The configuration changed during the survey, so that its result is void.
@@ -46,25 +47,25 @@ pub(crate) enum Seeking {
     Room(RoomSearch),
 }
 
-/// Search for memory of a model that is known to load.
+/// Search for memory for a model that was surveyed and can load.
 #[derive(Debug)]
 pub(crate) struct RoomSearch {
-    pub(crate) demand: Arc<dyn Demand>,
+    pub(crate) demand: Arc<dyn MemoryModel>,
     pub(crate) cache: DemandCache,
     /// Runs that stop for it.
     pub(crate) victims: Vec<RunId>,
-    /// Its need at the place for which they stop.
+    /// The model's need on the cards for which the runs stop.
     pub(crate) needs: Bytes,
-    /// Its need on empty cards, where the largest model loads first.
+    /// The model's need on empty cards, if the largest model loads first.
     pub(crate) size: Bytes,
     pub(crate) since: Moment,
-    /// Runs whose memory must be back before it starts, whether or not it would fit.
+    /// Runs whose memory must be free again before it starts, even if it would fit earlier.
     pub(crate) after: Vec<RunId>,
     pub(crate) neighbours: NeighbourQuery,
 }
 
 impl RoomSearch {
-    pub(crate) fn new(demand: Arc<dyn Demand>, since: Moment, after: Vec<RunId>) -> Self {
+    pub(crate) fn new(demand: Arc<dyn MemoryModel>, since: Moment, after: Vec<RunId>) -> Self {
         Self {
             demand,
             cache: DemandCache::default(),
@@ -78,7 +79,7 @@ impl RoomSearch {
     }
 }
 
-/// State of the question to guarded processes for their idle memory.
+/// State of the request to guarded processes to release idle memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NeighbourQuery {
     Before,
@@ -86,7 +87,7 @@ pub(crate) enum NeighbourQuery {
     Done,
 }
 
-/// Wait of a running model for memory that its next request needs.
+/// A running model's wait for memory that its next request needs.
 #[derive(Debug, Default)]
 pub(crate) struct DepthWait {
     /// Runs that stop for it.
@@ -100,7 +101,7 @@ impl ModelSlot {
             name: spec.name.as_str().into(),
             preload: spec.preload,
             spec,
-            seeking: Seeking::Nothing,
+            seeking: RequestedState::Nothing,
             depth_wait: None,
             run: None,
             line: RequestLine::default(),
@@ -109,24 +110,24 @@ impl ModelSlot {
             last_used: None,
             overflows: 0,
             record: FailureRecord::default(),
-            reported: State::Unloaded,
+            reported: ModelState::Unloaded,
         }
     }
 
-    pub(crate) fn seeking(&self) -> &Seeking {
+    pub(crate) fn seeking(&self) -> &RequestedState {
         &self.seeking
     }
 
     pub(crate) fn room(&self) -> Option<&RoomSearch> {
         match &self.seeking {
-            Seeking::Room(room) => Some(room),
+            RequestedState::Room(room) => Some(room),
             _ => None,
         }
     }
 
     pub(crate) fn room_mut(&mut self) -> Option<&mut RoomSearch> {
         match &mut self.seeking {
-            Seeking::Room(room) => Some(room),
+            RequestedState::Room(room) => Some(room),
             _ => None,
         }
     }
@@ -134,7 +135,7 @@ impl ModelSlot {
     /// Voids the result of a survey that is under way; returns whether there is one.
     pub(crate) fn void_survey(&mut self) -> bool {
         match &mut self.seeking {
-            Seeking::Survey { stale } => {
+            RequestedState::Survey { stale } => {
                 *stale = true;
                 true
             }
@@ -150,7 +151,7 @@ impl ModelSlot {
         self.depth_wait.as_mut()
     }
 
-    /// True if a request, an operator or the configuration wants it loaded.
+    /// True if a request, an operator or the configuration requires it to be loaded.
     pub(crate) fn wanted(&self) -> bool {
         self.pressing() || self.preload
     }
@@ -160,14 +161,14 @@ impl ModelSlot {
         !self.line.is_empty() || self.load_wanted.is_some()
     }
 
-    pub(crate) fn state(&self) -> State {
+    pub(crate) fn state(&self) -> ModelState {
         match (&self.run, &self.seeking) {
             // A run hides the search for the next one: a replaced model drains and is queued at the same
             // time.
             (Some(run), _) => run.state(),
-            (None, Seeking::Survey { .. } | Seeking::Room(_)) => State::Queued,
-            (None, Seeking::Nothing) if self.record.failed => State::Failed,
-            (None, Seeking::Nothing) => State::Unloaded,
+            (None, RequestedState::Survey { .. } | RequestedState::Room(_)) => ModelState::Queued,
+            (None, RequestedState::Nothing) if self.record.failed => ModelState::Failed,
+            (None, RequestedState::Nothing) => ModelState::Unloaded,
         }
     }
 
@@ -183,7 +184,7 @@ impl ModelSlot {
         // It waits in one way at a time: a model that wants depth has a run, one that wants room has none.
         if let Some(wait) = &mut self.depth_wait {
             wait.victims = victims;
-        } else if let Seeking::Room(room) = &mut self.seeking {
+        } else if let RequestedState::Room(room) = &mut self.seeking {
             room.victims = victims;
         }
     }

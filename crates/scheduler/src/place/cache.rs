@@ -1,11 +1,12 @@
-//! Cache of a demand's answers.
+//! Cache of a model's memory needs by set of cards.
 //!
-//! A waiting model is placed again at every change, and a plan takes much longer than the rest of that. The
-//! same cards with the same free memory get the same answer, so it is kept as long as the model waits.
+//! A waiting model is placed again at every change, and planning its memory takes much longer than the rest
+//! of a placement. The result depends only on the cards and their free memory, so it is kept as long as the
+//! model waits.
 
 use std::cell::RefCell;
 
-use plimsoll_base::{Bytes, Card, CardId, Demand, Reason};
+use plimsoll_base::{Bytes, Card, CardId, MemoryModel, Reason};
 
 type Shares = Result<Vec<(CardId, Bytes)>, Reason>;
 type CardsAsked = Vec<(CardId, Bytes)>;
@@ -13,12 +14,12 @@ type CardsAsked = Vec<(CardId, Bytes)>;
 /// Answers kept at most; beyond that all are dropped.
 const KEPT: usize = 256;
 
-/// Answers of one waiting model's demand; not to be shared between demands.
+/// Cached memory needs of one waiting model; not to be shared between models.
 #[derive(Debug, Default)]
 pub struct DemandCache(RefCell<Vec<(CardsAsked, Shares)>>);
 
 impl DemandCache {
-    pub(super) fn ask(&self, demand: &dyn Demand, cards: &[Card]) -> Shares {
+    pub(super) fn ask(&self, demand: &dyn MemoryModel, cards: &[Card]) -> Shares {
         let question: CardsAsked = cards.iter().map(|card| (card.id.clone(), card.free)).collect();
         let mut kept = self.0.borrow_mut();
         if let Some((_, answer)) = kept.iter().find(|(asked, _)| *asked == question) {
@@ -46,7 +47,7 @@ mod tests {
     #[derive(Debug, Default)]
     struct Counting(AtomicU64);
 
-    impl Demand for Counting {
+    impl MemoryModel for Counting {
         fn on(&self, _: &[Card]) -> Shares {
             self.0.fetch_add(1, Ordering::Relaxed);
             Ok(Vec::new())

@@ -1,9 +1,10 @@
-//! Explanation of a model that fits nowhere: its need, the memory of each card, its holders, and hints.
+//! Explanation of a model that fits on no card: its need, the memory of each card, the runs that hold it, and
+//! hints.
 
 use plimsoll_base::{Advice, Bytes, Card, CardId, Hint, Placement, Reason};
 
 use super::ledger::{Account, Ledger};
-use super::placement::{NoPlacement, PlacementQuery, Standing, Tenant};
+use super::placement::{CardStanding, CardTenant, NoPlacement, PlacementQuery};
 
 /// Sets of cards that the reason lists; further ones are counted.
 const SPELT_OUT: usize = 8;
@@ -11,7 +12,7 @@ const SPELT_OUT: usize = 8;
 pub(super) fn no_such_card(card: &CardId) -> Reason {
     Reason::new(
         "no_such_card",
-        format!("it asks for {card}, which this machine does not have"),
+        format!("it requires {card}, which this machine does not have"),
     )
     .fact("card", card.as_str())
 }
@@ -19,7 +20,7 @@ pub(super) fn no_such_card(card: &CardId) -> Reason {
 pub(super) fn never(
     query: &PlacementQuery,
     ledger: &Ledger,
-    tenants: &[Tenant],
+    tenants: &[CardTenant],
     crowded_out: bool,
     asked: &[(&Vec<usize>, Result<Placement, Reason>)],
 ) -> NoPlacement {
@@ -54,7 +55,7 @@ pub(super) fn never(
     );
     if asked.len() > SPELT_OUT {
         let more = format!(
-            "{} more sets of cards do not suffice either",
+            "{} more sets of cards are also too small",
             asked.len() - SPELT_OUT
         );
         reason = reason.because(Reason::new("more_sets", more));
@@ -74,7 +75,7 @@ fn names(ledger: &Ledger, set: &[usize]) -> String {
     names.join(", ")
 }
 
-fn too_little(ledger: &Ledger, tenants: &[Tenant], placement: &Placement) -> Reason {
+fn too_little(ledger: &Ledger, tenants: &[CardTenant], placement: &Placement) -> Reason {
     let on_cards = placement.shares.iter().filter_map(|share| {
         let account = ledger.account(&share.card)?;
         Some(on_card(account, tenants, share.bytes, placement.alone))
@@ -93,11 +94,11 @@ fn too_little(ledger: &Ledger, tenants: &[Tenant], placement: &Placement) -> Rea
     .because_all(on_cards)
 }
 
-fn on_card(account: &Account, tenants: &[Tenant], need: Bytes, alone: bool) -> Reason {
+fn on_card(account: &Account, tenants: &[CardTenant], need: Bytes, alone: bool) -> Reason {
     let stays = |run| {
         tenants
             .iter()
-            .any(|t| t.run == run && t.standing == Standing::Stays)
+            .any(|t| t.run == run && t.standing == CardStanding::Stays)
     };
     let pinned = || account.claims().iter().filter(|claim| stays(claim.run));
     // Only pinned claims are listed: all others could be stopped, so they are not the reason.
@@ -108,9 +109,9 @@ fn on_card(account: &Account, tenants: &[Tenant], need: Bytes, alone: bool) -> R
         true if capacity.is_zero() => {
             format!("{name} reports a total of {total}, so it has no memory to give")
         }
-        true => format!("{name} would be taken whole, because the model's need is unknown"),
+        true => format!("{name} would have to be empty, because the model's need is unknown"),
         false => format!(
-            "{name} has {} for it and it takes {need}",
+            "{name} has {} available, and the model takes {need}",
             capacity.saturating_sub(held)
         ),
     };
@@ -139,7 +140,7 @@ fn on_card(account: &Account, tenants: &[Tenant], need: Bytes, alone: bool) -> R
     }))
 }
 
-fn hints(query: &PlacementQuery, ledger: &Ledger, tenants: &[Tenant], crowded_out: bool) -> Vec<Hint> {
+fn hints(query: &PlacementQuery, ledger: &Ledger, tenants: &[CardTenant], crowded_out: bool) -> Vec<Hint> {
     let usable = || {
         let accounts = ledger.accounts().iter();
         accounts.filter(|account| {
@@ -149,7 +150,7 @@ fn hints(query: &PlacementQuery, ledger: &Ledger, tenants: &[Tenant], crowded_ou
     };
     let stays = |run| {
         let mut tenants = tenants.iter();
-        tenants.any(|tenant| tenant.run == run && tenant.standing == Standing::Stays)
+        tenants.any(|tenant| tenant.run == run && tenant.standing == CardStanding::Stays)
     };
     let at_best = |account: &Account| {
         let staying = account.claims().iter().filter(|claim| stays(claim.run));
@@ -167,7 +168,7 @@ fn hints(query: &PlacementQuery, ledger: &Ledger, tenants: &[Tenant], crowded_ou
             let pinned = |run| {
                 tenants
                     .iter()
-                    .any(|t| t.run == run && t.standing == Standing::Stays)
+                    .any(|t| t.run == run && t.standing == CardStanding::Stays)
             };
             !account.foreign().is_zero() || account.claims().iter().any(|claim| pinned(claim.run))
         });

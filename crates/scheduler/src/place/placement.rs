@@ -1,35 +1,35 @@
-//! Choice between cards: best fit, and the runs that would have to stop.
+//! Choice of cards for a model: best fit, and the runs that would have to stop.
 //!
-//! Every usable set of cards is judged by the cost of getting the model there: none, waiting for runs that
-//! leave anyway, stopping idle runs, waiting for busy ones, or not possible now. The cheapest way wins; among
-//! equals the fewest cards, then the fewest and least recently used victims, then the tightest fit. No run is
-//! stopped while the model fits somewhere.
+//! For every usable set of cards, the cost of placing the model there is determined: nothing, waiting for
+//! runs that are ending anyway, stopping idle runs, waiting for busy runs, or impossible now. The cheapest
+//! set wins. Ties are broken by fewest cards, then by fewest and least recently used runs to stop, then by
+//! tightest fit. No run is stopped while the model fits somewhere without that.
 
-use plimsoll_base::{Bytes, Card, CardId, Demand, Hint, Named, Placement, Reason, RunId, Share};
+use plimsoll_base::{Bytes, Card, CardId, Hint, MemoryModel, NamedDemand, Placement, Reason, RunId, Share};
 
 use super::cache::DemandCache;
 use super::evict::{self, EvictionCandidate};
 use super::ledger::{Account, Ledger};
 use super::{explain, sets};
 
-/// A model to place.
+/// The model to place, with the conditions of its placement.
 #[derive(Clone, Copy, Debug)]
 pub struct PlacementQuery<'a> {
     pub name: &'a str,
-    pub demand: &'a dyn Demand,
+    pub demand: &'a dyn MemoryModel,
     pub cache: &'a DemandCache,
     /// Added on every card, because runs ran out of memory before.
     pub learned: Bytes,
     /// Empty for any card.
     pub allowed: &'a [CardId],
     /// Cards that the model's flags name.
-    pub named: &'a Named,
+    pub named: &'a NamedDemand,
 }
 
-/// Readiness of a run to stop for another model; smaller is readier.
+/// Readiness of a run to stop for another model; smaller values are readier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Standing {
-    /// Its process is ending or has ended; its memory will come back.
+pub enum CardStanding {
+    /// The process is ending or has ended; its memory will become free.
     Leaving,
     Idle,
     /// Has requests in flight, and may be made to drain.
@@ -42,11 +42,11 @@ pub enum Standing {
     Stays,
 }
 
-/// A run that reserved memory.
+/// A run that holds a claim, with its readiness to stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Tenant {
+pub struct CardTenant {
     pub run: RunId,
-    pub standing: Standing,
+    pub standing: CardStanding,
     /// Mark in the order of use; smaller is longer ago.
     pub last_used: u64,
 }
@@ -79,17 +79,17 @@ impl Reservations {
 #[derive(Clone, Debug, PartialEq)]
 pub enum PlacementVerdict {
     Fits(Placement),
-    /// It fits once these have stopped; all of them are leaving or idle.
+    /// The model fits once these runs have stopped; all of them are ending or idle.
     FitsAfter {
         placement: Placement,
         evict: Vec<RunId>,
     },
-    /// It fits once these have stopped; some of them are busy, loading or new.
+    /// The model fits once these runs have stopped; some of them are busy, loading or new.
     WaitsFor {
         placement: Placement,
         busy: Vec<RunId>,
     },
-    /// It fits once models that have waited longer have had their turn.
+    /// The model fits after those that have waited longer have been placed.
     Later,
     Never(Box<NoPlacement>),
 }
@@ -97,7 +97,7 @@ pub enum PlacementVerdict {
 /// Reasons why a model fits nowhere.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NoPlacement {
-    /// It would fit if other processes and pinned models held less.
+    /// The model would fit if other processes and pinned models held less.
     pub crowded_out: bool,
     pub reason: Reason,
     pub hints: Vec<Hint>,
@@ -108,7 +108,7 @@ pub fn place(
     query: &PlacementQuery,
     ledger: &Ledger,
     reserved: &Reservations,
-    tenants: &[Tenant],
+    tenants: &[CardTenant],
 ) -> PlacementVerdict {
     let placer = Placer {
         query,
@@ -116,10 +116,10 @@ pub fn place(
         reserved,
         tenants,
     };
-    let mut best: Option<Way> = None;
+    let mut best: Option<PlacementOption> = None;
     for set in sets::candidates(ledger, query.allowed, query.named) {
         // Sets come smallest first: a larger one cannot beat a set that fits at once.
-        if matches!(&best, Some(way) if way.ease == Ease::Now && way.cards < set.len()) {
+        if matches!(&best, Some(way) if way.ease == PlacementRank::Now && way.cards < set.len()) {
             break;
         }
         let way = placer.way(&set);
@@ -154,16 +154,16 @@ pub fn need(query: &PlacementQuery, ledger: &Ledger) -> Bytes {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Ease {
+enum PlacementRank {
     Now,
     Evicting,
     Waiting,
     Later,
 }
 
-/// A way to place the model on one set of cards.
-struct Way {
-    ease: Ease,
+/// One way to place the model on a set of cards, and its cost.
+struct PlacementOption {
+    ease: PlacementRank,
     cards: usize,
     placement: Placement,
     victims: Vec<RunId>,
@@ -173,8 +173,8 @@ struct Way {
     left_over: Bytes,
 }
 
-impl Way {
-    fn rank(&self) -> (Ease, usize, usize, u64, Bytes) {
+impl PlacementOption {
+    fn rank(&self) -> (PlacementRank, usize, usize, u64, Bytes) {
         // Fewer cards before fewer victims: an engine on more cards is slower for its whole life.
         (self.ease, self.cards, self.stopped, self.newest, self.left_over)
     }
@@ -184,16 +184,16 @@ impl Way {
             placement, victims, ..
         } = self;
         match self.ease {
-            Ease::Now => PlacementVerdict::Fits(placement),
-            Ease::Evicting => PlacementVerdict::FitsAfter {
+            PlacementRank::Now => PlacementVerdict::Fits(placement),
+            PlacementRank::Evicting => PlacementVerdict::FitsAfter {
                 placement,
                 evict: victims,
             },
-            Ease::Waiting => PlacementVerdict::WaitsFor {
+            PlacementRank::Waiting => PlacementVerdict::WaitsFor {
                 placement,
                 busy: victims,
             },
-            Ease::Later => PlacementVerdict::Later,
+            PlacementRank::Later => PlacementVerdict::Later,
         }
     }
 }
@@ -202,14 +202,14 @@ struct Placer<'a> {
     query: &'a PlacementQuery<'a>,
     ledger: &'a Ledger,
     reserved: &'a Reservations,
-    tenants: &'a [Tenant],
+    tenants: &'a [CardTenant],
 }
 
 impl Placer<'_> {
-    fn way(&self, set: &[usize]) -> Option<Way> {
+    fn way(&self, set: &[usize]) -> Option<PlacementOption> {
         let now = self.placement(set, Account::free).ok()?;
         if self.deficits(&now).iter().all(|deficit| deficit.is_zero()) && self.enters(&now) {
-            return Some(self.made(Ease::Now, set, now, Vec::new()));
+            return Some(self.made(PlacementRank::Now, set, now, Vec::new()));
         }
         let placement = self.placement(set, |account| self.at_best(account)).ok()?;
         if !self.fits_at_best(&placement) {
@@ -217,29 +217,35 @@ impl Placer<'_> {
         }
         let deficits = self.deficits(&placement);
         for (standing, ease) in [
-            (Standing::Leaving, Ease::Evicting),
-            (Standing::Idle, Ease::Evicting),
-            (Standing::Busy, Ease::Waiting),
-            (Standing::Protected, Ease::Waiting),
+            (CardStanding::Leaving, PlacementRank::Evicting),
+            (CardStanding::Idle, PlacementRank::Evicting),
+            (CardStanding::Busy, PlacementRank::Waiting),
+            (CardStanding::Protected, PlacementRank::Waiting),
         ] {
             if let Some(victims) = self.victims(&placement, &deficits, standing) {
                 return Some(self.made(ease, set, placement, victims));
             }
         }
-        Some(self.made(Ease::Later, set, placement, Vec::new()))
+        Some(self.made(PlacementRank::Later, set, placement, Vec::new()))
     }
 
-    fn made(&self, ease: Ease, set: &[usize], placement: Placement, victims: Vec<RunId>) -> Way {
+    fn made(
+        &self,
+        ease: PlacementRank,
+        set: &[usize],
+        placement: Placement,
+        victims: Vec<RunId>,
+    ) -> PlacementOption {
         let stopped = || {
             self.tenants
                 .iter()
-                .filter(|t| t.standing != Standing::Leaving && victims.contains(&t.run))
+                .filter(|t| t.standing != CardStanding::Leaving && victims.contains(&t.run))
         };
         let free: Bytes = set
             .iter()
             .map(|index| self.ledger.accounts()[*index].free())
             .sum();
-        Way {
+        PlacementOption {
             ease,
             cards: set.len(),
             stopped: stopped().count(),
@@ -298,7 +304,7 @@ impl Placer<'_> {
     fn staying(&self, account: &Account) -> Bytes {
         let stays = |claim_run: RunId| {
             let tenant = self.tenants.iter().find(|tenant| tenant.run == claim_run);
-            tenant.is_some_and(|tenant| tenant.standing == Standing::Stays)
+            tenant.is_some_and(|tenant| tenant.standing == CardStanding::Stays)
         };
         account
             .claims()
@@ -336,7 +342,7 @@ impl Placer<'_> {
     }
 
     /// All runs that leave anyway and the fewest others with a standing of at most `worst`.
-    fn victims(&self, placement: &Placement, deficits: &[Bytes], worst: Standing) -> Option<Vec<RunId>> {
+    fn victims(&self, placement: &Placement, deficits: &[Bytes], worst: CardStanding) -> Option<Vec<RunId>> {
         let frees = |run: RunId| -> Vec<Bytes> {
             let accounts = placement.cards().map(|card| self.ledger.account(card));
             accounts
@@ -349,7 +355,7 @@ impl Placer<'_> {
         for tenant in self
             .tenants
             .iter()
-            .filter(|tenant| tenant.standing == Standing::Leaving)
+            .filter(|tenant| tenant.standing == CardStanding::Leaving)
         {
             let freed = frees(tenant.run);
             if freed.iter().any(|bytes| !bytes.is_zero()) {
@@ -359,10 +365,10 @@ impl Placer<'_> {
                     .for_each(|(rest, freed)| *rest = rest.saturating_sub(freed));
             }
         }
-        let mut others: Vec<&Tenant> = self
+        let mut others: Vec<&CardTenant> = self
             .tenants
             .iter()
-            .filter(|t| t.standing > Standing::Leaving && t.standing <= worst)
+            .filter(|t| t.standing > CardStanding::Leaving && t.standing <= worst)
             .collect();
         // The order decides among sets of one size: idle before busy, least recently used first.
         others.sort_by_key(|tenant| (tenant.standing, tenant.last_used));
@@ -377,7 +383,7 @@ impl Placer<'_> {
         Some(gone)
     }
 
-    /// The verdict where no set of cards suits: an engine that needs no card starts all the same.
+    /// The verdict if no set of cards suits: an engine that needs no card starts all the same.
     fn without_cards(&self) -> PlacementVerdict {
         match self.placement(&[], Account::free) {
             Ok(placement) if placement.shares.is_empty() => PlacementVerdict::Fits(placement),

@@ -1,19 +1,19 @@
 //! Candidate sets of cards for a placement.
 //!
-//! Up to [`EXACT`] cards all sets are candidates. On larger machines only consecutive cards in the order of
-//! free memory are: any set can be replaced by such a sequence of the same size that has at least as much on
-//! its smallest card. Cards of different kinds are never mixed, and the host is a candidate only where it is
-//! named or no card is there. Cards that the model's own flags name are in every set; if it accepts no
-//! others, that is the only set.
+//! On machines with up to [`EXACT`] cards, all sets are candidates. On larger machines, only sequences of
+//! consecutive cards in the order of free memory are: for any set there is one of the same size with at least
+//! as much memory on its smallest card. Cards of different kinds are never mixed. The host is a candidate
+//! only if the model names it or the machine has no card. Cards that the model's flags name belong to every
+//! set; if the model accepts no others, they are the only set.
 
-use plimsoll_base::{CardId, CardKind, Named};
+use plimsoll_base::{CardId, CardKind, NamedDemand};
 
 use super::ledger::Ledger;
 
 const EXACT: usize = 6;
 
 /// Returns sets of indices into the ledger's accounts, fewest cards first.
-pub(super) fn candidates(ledger: &Ledger, allowed: &[CardId], named: &Named) -> Vec<Vec<usize>> {
+pub(super) fn candidates(ledger: &Ledger, allowed: &[CardId], named: &NamedDemand) -> Vec<Vec<usize>> {
     let accounts = ledger.accounts();
     let of_kind = |kind: CardKind| -> Vec<usize> {
         let usable = accounts.iter().enumerate().filter(|(_, account)| {
@@ -35,7 +35,7 @@ pub(super) fn candidates(ledger: &Ledger, allowed: &[CardId], named: &Named) -> 
 }
 
 /// Sets that contain all named cards; none if one of these may not be used.
-fn around(ledger: &Ledger, usable: &[usize], named: &Named) -> Vec<Vec<usize>> {
+fn around(ledger: &Ledger, usable: &[usize], named: &NamedDemand) -> Vec<Vec<usize>> {
     let is_named = |index: &usize| named.cards.contains(&ledger.accounts()[*index].card().id);
     let (fixed, others): (Vec<usize>, Vec<usize>) = usable.iter().partition(|index| is_named(index));
     if fixed.len() < named.cards.len() {

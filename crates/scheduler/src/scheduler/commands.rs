@@ -1,10 +1,11 @@
-//! Commands of the operator: a new configuration, a model to load or unload, the end of the daemon.
+//! Handling of the operator's commands: a new configuration, loading or unloading a model, and the daemon's
+//! shutdown.
 
 use super::Scheduler;
-use crate::effect::{Effect, Refusal};
+use crate::effect::{RequestRefusal, SchedulerEffect};
 use crate::event::ConfigChange;
 use crate::failures::FailureRecord;
-use crate::models::{Drain, ModelSlot, Seeking};
+use crate::models::{Drain, ModelSlot, RequestedState};
 use crate::refusal;
 use crate::spec::ModelSpec;
 use crate::time::ModelId;
@@ -96,7 +97,7 @@ impl Scheduler {
     }
 
     /// Refuses all requests that wait for the model, and lets its run go.
-    fn withdraw(&mut self, id: ModelId, refusal: &Refusal) {
+    fn withdraw(&mut self, id: ModelId, refusal: &RequestRefusal) {
         self.refuse_queue(id, refusal);
         self.cancel_search(id);
         self.drain(id, Drain::Leave);
@@ -113,7 +114,7 @@ impl Scheduler {
             self.withdraw(id, &refusal::shutting_down());
             // A survey under way will be ignored, so its model would be shown as queued for ever.
             if self.models.get_mut(id).is_some_and(ModelSlot::void_survey) {
-                self.set_seeking(id, Seeking::Nothing);
+                self.set_seeking(id, RequestedState::Nothing);
             }
         }
         for run in self.runs.take_leaving() {
@@ -126,7 +127,7 @@ impl Scheduler {
     pub(super) fn close(&mut self) {
         if self.closing.is_some() && self.runs.none_living() && !self.drained {
             self.drained = true;
-            self.emit(Effect::Drained);
+            self.emit(SchedulerEffect::Drained);
         }
     }
 }

@@ -1,18 +1,18 @@
-//! Search for room: which runs stop for which waiting model.
+//! Search for room: the choice of runs to stop for each waiting model.
 //!
-//! Waiting models are looked at oldest first, or in the order of [`crate::state::turns`]. A model that cannot
-//! start yet and has waited longer than the patience reserves its need against younger ones; until then they
-//! may pass it if they take nothing from it. Each search starts from nothing: victims are chosen anew, but
-//! runs that leave already stay the cheapest victims, so that decisions do not flutter.
+//! Waiting models are handled oldest first, or in the order of [`crate::state::turns`]. After the patience (a
+//! setting), a model that cannot start yet reserves the memory that it needs; before that, younger models may
+//! start first if they take nothing from it. Each search chooses the runs to stop anew, but runs that are
+//! already ending remain the cheapest choice, so decisions do not alternate.
 
 use plimsoll_base::{Placement, RunId};
 
 use super::Scheduler;
-use crate::effect::Effect;
-use crate::models::{Drain, ModelSlot, NeighbourQuery, RunState, Seeking};
-use crate::place::{PlacementVerdict, Reservations, Standing};
+use crate::effect::SchedulerEffect;
+use crate::models::{Drain, ModelSlot, NeighbourQuery, RequestedState, RunState};
+use crate::place::{CardStanding, PlacementVerdict, Reservations};
 use crate::state::StateRef;
-use crate::state::turns::{Turn, TurnGoal};
+use crate::state::turns::{QueueTurn, TurnGoal};
 use crate::time::{ModelId, Moment};
 
 /// Searches for one event. Each follows from a change of the one before, and two or three are usual.
@@ -32,18 +32,20 @@ impl Scheduler {
     }
 
     fn search(&mut self) {
-        let mut turns: Vec<Turn> = Vec::new();
+        let mut turns: Vec<QueueTurn> = Vec::new();
         for id in self.models.ids() {
             let Some(slot) = self.models.get(id) else { continue };
             match slot.seeking() {
-                Seeking::Room(room) if slot.wanted() => turns.push(self.state().turn(id, slot, Some(room))),
+                RequestedState::Room(room) if slot.wanted() => {
+                    turns.push(self.state().turn(id, slot, Some(room)))
+                }
                 // All requests for it have left.
-                Seeking::Room(_) => self.set_seeking(id, Seeking::Nothing),
+                RequestedState::Room(_) => self.set_seeking(id, RequestedState::Nothing),
                 _ if slot.depth_wait().is_some() => turns.push(self.state().turn(id, slot, None)),
                 _ => {}
             }
         }
-        turns.sort_unstable_by_key(Turn::key);
+        turns.sort_unstable_by_key(QueueTurn::key);
         let mut reserved = Reservations::default();
         for turn in turns {
             if let Some(due) = turn.postponable(self.clock.now()) {
@@ -113,13 +115,14 @@ impl Scheduler {
         }
         // The periodic reading may be a second old: another process could have filled the card since.
         if self.placements.request_reading(now) {
-            self.emit(Effect::ReadCards);
+            self.emit(SchedulerEffect::ReadCards);
         }
         false
     }
 
-    /// True while guarded processes are asked for idle memory. They are asked once in each search for room,
-    /// before another model is stopped and before a model is refused for memory that they hold.
+    /// True while guarded processes are requested to release idle memory. This happens once in each search
+    /// for room, before another model is stopped and before a model is refused because of memory that they
+    /// hold.
     fn asks_neighbours(&mut self, id: ModelId, verdict: &PlacementVerdict) -> bool {
         let could_help = match verdict {
             PlacementVerdict::Fits(_) | PlacementVerdict::Later => false,
@@ -132,7 +135,7 @@ impl Scheduler {
         };
         if room.neighbours == NeighbourQuery::Before && asks {
             room.neighbours = NeighbourQuery::Pending;
-            self.emit(Effect::AskNeighbours { model: id });
+            self.emit(SchedulerEffect::AskNeighbours { model: id });
             return true;
         }
         room.neighbours == NeighbourQuery::Pending
@@ -146,8 +149,8 @@ impl Scheduler {
         }
     }
 
-    /// Lowers claims of other runs, as far as `placement` lacks room beside what is reserved for older
-    /// models.
+    /// Lowers claims of other runs as far as `placement` lacks memory, after subtracting the memory reserved
+    /// for older models.
     pub(super) fn take_slack(
         &mut self,
         except: Option<ModelId>,
@@ -200,7 +203,7 @@ impl Scheduler {
                 continue;
             };
             let standing = slot.run.as_ref().map(|run| self.state().standing(slot, run));
-            if matches!(standing, Some(Standing::Idle | Standing::Busy)) {
+            if matches!(standing, Some(CardStanding::Idle | CardStanding::Busy)) {
                 self.drain(id, Drain::Evict);
             }
         }

@@ -1,12 +1,13 @@
-//! Way of a model to a run: survey, room (in [`super::eviction`]), start.
+//! Steps from a wanted model to a started engine: survey (its files and memory need), search for room (in
+//! [`super::eviction`]), and start.
 
 use std::sync::Arc;
 
-use plimsoll_base::{Demand, Placement, Reason, RunId};
+use plimsoll_base::{MemoryModel, Placement, Reason, RunId};
 
 use super::Scheduler;
-use crate::effect::{Effect, Refusal};
-use crate::models::{RoomSearch, RunState, Seeking, StartFigure};
+use crate::effect::{RequestRefusal, SchedulerEffect};
+use crate::models::{RequestedState, RoomSearch, RunState, StartFigure};
 use crate::place::NoPlacement;
 use crate::refusal;
 use crate::time::ModelId;
@@ -17,42 +18,42 @@ impl Scheduler {
         let now = self.clock.now();
         let ready = self.models.get(id).is_some_and(|slot| {
             slot.run.is_none()
-                && matches!(slot.seeking(), Seeking::Nothing)
+                && matches!(slot.seeking(), RequestedState::Nothing)
                 && slot.wanted()
                 && slot.record.held_back(now).is_none()
         });
         if ready && self.closing.is_none() {
-            self.set_seeking(id, Seeking::Survey { stale: false });
-            self.emit(Effect::Survey { model: id });
+            self.set_seeking(id, RequestedState::Survey { stale: false });
+            self.emit(SchedulerEffect::Survey { model: id });
         }
     }
 
-    pub(super) fn set_seeking(&mut self, id: ModelId, seeking: Seeking) {
-        let enters = matches!(seeking, Seeking::Room(_));
+    pub(super) fn set_seeking(&mut self, id: ModelId, seeking: RequestedState) {
+        let enters = matches!(seeking, RequestedState::Room(_));
         let Some(before) = self.models.set_seeking(id, seeking) else {
             return;
         };
-        if matches!(before, Seeking::Survey { .. }) {
+        if matches!(before, RequestedState::Survey { .. }) {
             self.turns_changed();
         }
-        if enters || matches!(before, Seeking::Room(_)) {
+        if enters || matches!(before, RequestedState::Room(_)) {
             self.placements.mark_dirty();
         }
     }
 
-    /// The order of waiting models may have changed.
+    /// Marks that the order of waiting models may have changed.
     pub(super) fn turns_changed(&mut self) {
         if self.settings.largest_first {
             self.mark_dirty();
         }
     }
 
-    pub(super) fn surveyed(&mut self, id: ModelId, result: Result<Arc<dyn Demand>, Reason>) {
+    pub(super) fn surveyed(&mut self, id: ModelId, result: Result<Arc<dyn MemoryModel>, Reason>) {
         let Some(slot) = self.models.get(id) else { return };
-        let Seeking::Survey { stale } = *slot.seeking() else {
+        let RequestedState::Survey { stale } = *slot.seeking() else {
             return;
         };
-        self.set_seeking(id, Seeking::Nothing);
+        self.set_seeking(id, RequestedState::Nothing);
         match result {
             // The configuration changed meanwhile; the answer is about another engine.
             _ if stale => self.seek(id),
@@ -68,7 +69,7 @@ impl Scheduler {
     }
 
     /// Waits for room for a model that is known to load, and for the memory of the runs in `after`.
-    pub(super) fn await_room(&mut self, id: ModelId, demand: Arc<dyn Demand>, after: Vec<RunId>) {
+    pub(super) fn await_room(&mut self, id: ModelId, demand: Arc<dyn MemoryModel>, after: Vec<RunId>) {
         let slot = self.models.get(id).filter(|slot| slot.wanted());
         let Some(slot) = slot.filter(|_| self.closing.is_none()) else {
             return;
@@ -79,7 +80,7 @@ impl Scheduler {
         if self.settings.largest_first {
             room.size = self.state().size(slot, &*room.demand, &room.cache);
         }
-        self.set_seeking(id, Seeking::Room(room));
+        self.set_seeking(id, RequestedState::Room(room));
     }
 
     pub(super) fn start(&mut self, id: ModelId, placement: Placement) {
@@ -102,14 +103,14 @@ impl Scheduler {
         run.stamp = self.runs.next_stamp();
         run.preloaded = preloaded;
         run.start = start;
-        self.set_seeking(id, Seeking::Nothing);
+        self.set_seeking(id, RequestedState::Nothing);
         if let Some(slot) = self.models.get_mut(id) {
             // Once loaded it is a model like any other, and not loaded again after an eviction.
             slot.preload = false;
             slot.run = Some(run);
         }
         self.arm(now + timeout);
-        self.emit(Effect::Start {
+        self.emit(SchedulerEffect::Start {
             run: run_id,
             model: id,
             placement,
@@ -129,7 +130,7 @@ impl Scheduler {
 
     /// Gives a preload up: it takes only free memory and stops no other model.
     pub(super) fn skip_preload(&mut self, id: ModelId) {
-        self.set_seeking(id, Seeking::Nothing);
+        self.set_seeking(id, RequestedState::Nothing);
         if let Some(slot) = self.models.get_mut(id) {
             slot.preload = false;
             let text = format!(
@@ -160,8 +161,8 @@ impl Scheduler {
         self.give_up(id, refusal);
     }
 
-    fn give_up(&mut self, id: ModelId, refusal: Refusal) {
-        self.set_seeking(id, Seeking::Nothing);
+    fn give_up(&mut self, id: ModelId, refusal: RequestRefusal) {
+        self.set_seeking(id, RequestedState::Nothing);
         self.refuse_queue(id, &refusal);
     }
 }

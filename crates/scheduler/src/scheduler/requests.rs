@@ -1,10 +1,11 @@
-//! Life of a request: it arrives, may wait, is sent to a run, and ends exactly once.
+//! Life cycle of a request in the scheduler: it arrives, may wait, is sent to an engine run, and ends exactly
+//! once.
 
 use plimsoll_base::{Reason, RunId};
 
 use super::Scheduler;
-use crate::depth::Depth;
-use crate::effect::{Effect, Refusal};
+use crate::depth::RequestDepth;
+use crate::effect::{RequestRefusal, SchedulerEffect};
 use crate::models::{Drain, ModelSlot, RunPhase};
 use crate::queue::{Queue, RequestPlace, RequestState};
 use crate::refusal;
@@ -32,7 +33,7 @@ impl Scheduler {
             run.send(stamp);
             let run = run.id;
             self.queue.insert_sent(id, request, run);
-            return self.emit(Effect::Dispatch { request: id, run });
+            return self.emit(SchedulerEffect::Dispatch { request: id, run });
         }
         // A bound on waiting requests bounds their bodies, which stay in memory while they wait.
         if slot.line.len() >= limit {
@@ -81,7 +82,7 @@ impl Scheduler {
         self.over(id, tokens);
     }
 
-    /// Ends a request that is answered, or whose client has left.
+    /// Ends a request that was answered, or whose client has left.
     pub(super) fn over(&mut self, id: RequestId, tokens: Option<u64>) {
         let Some(request) = self.take_request(id) else {
             return;
@@ -136,7 +137,7 @@ impl Scheduler {
         self.rested(model);
     }
 
-    /// Looks at a run that may have nothing left in flight: it stops, or its idle time begins.
+    /// Handles a run that may have no request in flight any more: it stops, or its idle time begins.
     pub(super) fn rested(&mut self, model: ModelId) {
         let now = self.clock.now();
         let Some(slot) = self.models.get_mut(model) else {
@@ -185,8 +186,8 @@ impl Scheduler {
         }
     }
 
-    /// Decides whether the front of the queue may be sent, and begins what has to be done first. A wait for
-    /// depth of an earlier front ends.
+    /// Decides whether the first request of the queue may be sent, and starts any work needed before. A wait
+    /// for depth of an earlier first request ends.
     fn front_may_go(&mut self, model: ModelId) -> bool {
         let Some(slot) = self.models.get_mut(model) else {
             return false;
@@ -221,13 +222,13 @@ impl Scheduler {
                 occupancy.enter(request, tokens);
             }
         }
-        self.emit(Effect::Dispatch { request, run });
+        self.emit(SchedulerEffect::Dispatch { request, run });
     }
 
     /// Asks the driver for the depth of a request.
     fn measure_depth(&mut self, request: RequestId, run: RunId, exact: bool) {
         if self.queue.begin_measuring(request) {
-            self.emit(Effect::MeasureDepth { request, run, exact });
+            self.emit(SchedulerEffect::MeasureDepth { request, run, exact });
         }
     }
 
@@ -241,7 +242,7 @@ impl Scheduler {
         }
     }
 
-    pub(super) fn depth_measured(&mut self, id: RequestId, run: RunId, depth: Option<Depth>) {
+    pub(super) fn depth_measured(&mut self, id: RequestId, run: RunId, depth: Option<RequestDepth>) {
         let Some(request) = self.queue.depth_measured(id, depth) else {
             return;
         };
@@ -285,7 +286,7 @@ impl Scheduler {
         self.rested(request.model);
     }
 
-    fn no_second_try(&self, request: &RequestState) -> Option<Refusal> {
+    fn no_second_try(&self, request: &RequestState) -> Option<RequestRefusal> {
         if self.closing.is_some() {
             return Some(refusal::shutting_down());
         }
@@ -302,13 +303,13 @@ impl Scheduler {
     }
 
     /// Refuses a request that is in no table any more.
-    pub(super) fn refuse(&mut self, request: RequestId, refusal: Refusal) {
+    pub(super) fn refuse(&mut self, request: RequestId, refusal: RequestRefusal) {
         let refusal = Box::new(refusal);
-        self.emit(Effect::Refuse { request, refusal });
+        self.emit(SchedulerEffect::Refuse { request, refusal });
     }
 
     /// Refuses all queued requests of the model; it is not wanted any more.
-    pub(super) fn refuse_queue(&mut self, model: ModelId, refusal: &Refusal) {
+    pub(super) fn refuse_queue(&mut self, model: ModelId, refusal: &RequestRefusal) {
         let Some(slot) = self.models.get_mut(model) else {
             return;
         };
@@ -325,7 +326,7 @@ impl Scheduler {
     }
 
     /// Refuses the front of a queue.
-    pub(super) fn refuse_front(&mut self, model: ModelId, refusal: Refusal) {
+    pub(super) fn refuse_front(&mut self, model: ModelId, refusal: RequestRefusal) {
         let front = self.models.get(model).and_then(|slot| slot.line.front());
         if let Some(id) = front {
             self.take_request(id);
@@ -347,7 +348,7 @@ impl Scheduler {
         }
     }
 
-    /// Shows the result of a look at a model's files, unless the model has been asked for meanwhile.
+    /// Shows the result of a check of a model's files, unless the model was requested in the meantime.
     pub(super) fn forecast_failed(&mut self, id: ModelId, reason: Reason) {
         self.models.mark_states_dirty();
         if let Some(slot) = self.models.get_mut(id)

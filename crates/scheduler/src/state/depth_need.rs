@@ -1,18 +1,19 @@
-//! Memory that a run needs for a deeper request, and where it may come from.
+//! Memory that a run lacks for a deeper request (one with more tokens), and the runs whose memory could
+//! supply it.
 
 use plimsoll_base::{Bytes, Card, CardId, Placement, RunId, Share};
 
 use super::StateRef;
-use crate::effect::Refusal;
-use crate::place::{EvictionCandidate, Reservations, Standing, smallest};
+use crate::effect::RequestRefusal;
+use crate::place::{CardStanding, EvictionCandidate, Reservations, smallest};
 use crate::refusal::{self, DepthRefusal};
 use crate::time::ModelId;
 
-/// Need of the front of a queue on its run's cards.
+/// Memory that the first request of a queue needs on its run's cards.
 pub(crate) struct DepthNeed {
     pub(crate) run: RunId,
     pub(crate) in_flight: u32,
-    /// Memory of the run with the request beside all others.
+    /// Memory of the run with this request and all others.
     pub(crate) needs: Vec<Share>,
     /// Memory of a fresh run with this request alone.
     pub(crate) alone: Vec<Share>,
@@ -91,7 +92,7 @@ impl StateRef<'_> {
         id: ModelId,
         extra: &Placement,
         lacking: &[Bytes],
-        worst: Standing,
+        worst: CardStanding,
     ) -> Option<Vec<RunId>> {
         let slack = self.all_slack(Some(id));
         let frees = |run: RunId| -> Vec<Bytes> {
@@ -109,7 +110,7 @@ impl StateRef<'_> {
         // A run cannot make room for itself.
         tenants.retain(|tenant| tenant.run != own && tenant.standing <= worst);
         tenants.sort_by_key(|tenant| (tenant.standing, tenant.last_used));
-        let leaves = tenants.partition_point(|tenant| tenant.standing == Standing::Leaving);
+        let leaves = tenants.partition_point(|tenant| tenant.standing == CardStanding::Leaving);
         let mut gone: Vec<RunId> = tenants.drain(..leaves).map(|tenant| tenant.run).collect();
         // What leaving runs free need not be freed by others.
         let mut lacking = lacking.to_vec();
@@ -127,7 +128,7 @@ impl StateRef<'_> {
     }
 
     /// The refusal of a front that its run's cards can never hold.
-    pub(crate) fn too_deep(self, id: ModelId) -> Option<Refusal> {
+    pub(crate) fn too_deep(self, id: ModelId) -> Option<RequestRefusal> {
         let slot = self.model(id)?;
         let (run, occupancy) = slot.tracked()?;
         let depth = self.queue.get(slot.line.front()?)?.depth?;

@@ -1,4 +1,4 @@
-//! Snapshot of models and cards, for `/running`, `/models` and the screens.
+//! Snapshot of models and cards, for `/running`, `/models` and status displays.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use plimsoll_base::{Bytes, CardId, Reason, RunId, Share, Slots};
 use serde::Serialize;
 
 use super::StateRef;
-use crate::effect::State;
+use crate::effect::ModelState;
 use crate::load_check::LoadCheck;
 use crate::models::ModelSlot;
 use crate::place::{Account, Ledger};
@@ -15,7 +15,7 @@ use crate::time::{ModelId, Moment};
 
 /// All models and cards at one moment.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Snapshot {
+pub struct SchedulerSnapshot {
     pub now: Moment,
     pub models: Vec<ModelView>,
     pub cards: Vec<CardView>,
@@ -25,7 +25,7 @@ pub struct Snapshot {
 pub struct ModelView {
     pub id: ModelId,
     pub name: String,
-    pub state: State,
+    pub state: ModelState,
     pub pinned: bool,
     pub run: Option<RunId>,
     pub in_flight: u32,
@@ -42,7 +42,7 @@ pub struct ModelView {
     pub learned: Bytes,
     /// Observed growth per token; None until two answers of different depth gave it.
     pub growth: Option<ObservedGrowth>,
-    /// Depth of the run, where depth costs memory.
+    /// Depth of the run, if depth costs memory.
     pub depth: Option<DepthView>,
     /// Reason why depth is not tracked.
     pub depth_unwatched: Option<String>,
@@ -101,9 +101,9 @@ pub struct HolderView {
 }
 
 impl StateRef<'_> {
-    pub(crate) fn snapshot(self) -> Snapshot {
+    pub(crate) fn snapshot(self) -> SchedulerSnapshot {
         let models = self.models.iter();
-        Snapshot {
+        SchedulerSnapshot {
             now: self.now,
             models: models.map(|(id, slot)| self.model_view(id, slot)).collect(),
             cards: self.ledger.accounts().iter().map(card_view).collect(),

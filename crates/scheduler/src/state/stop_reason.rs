@@ -1,4 +1,4 @@
-//! Reason for stopping a run, for the log, right after the stop was decided.
+//! Reason for stopping an engine run, for the operator's log, determined right after the decision.
 
 use plimsoll_base::{Reason, RunId};
 
@@ -78,11 +78,14 @@ mod tests {
     use std::sync::Arc;
     use std::time::Duration;
 
-    use plimsoll_base::{Bytes, Card, CardId, CardKind, Counting, Declared};
+    use plimsoll_base::{Bytes, Card, CardId, CardKind, Counting, DeclaredSize};
 
     use super::*;
     use crate::scheduler::Scheduler;
-    use crate::{CardLimit, ConfigChange, Effect, Event, ModelId, ModelSpec, RequestId, SchedulerSettings};
+    use crate::{
+        CardLimit, ConfigChange, ModelId, ModelSpec, RequestId, SchedulerEffect, SchedulerEvent,
+        SchedulerSettings,
+    };
 
     /// A scheduler with one card of 1 GiB and two models of 600 MiB.
     fn desk() -> Scheduler {
@@ -106,47 +109,47 @@ mod tests {
         let added = |id, name: &str| (ModelId(id), ConfigChange::Added(ModelSpec::new(name)));
         tell(
             &mut scheduler,
-            Event::Configured(vec![added(0, "alpha"), added(1, "beta")]),
+            SchedulerEvent::Configured(vec![added(0, "alpha"), added(1, "beta")]),
         );
         scheduler
     }
 
-    fn tell(scheduler: &mut Scheduler, event: Event) -> Vec<Effect> {
+    fn tell(scheduler: &mut Scheduler, event: SchedulerEvent) -> Vec<SchedulerEffect> {
         let mut effects = Vec::new();
         scheduler.on_event(Moment::START, event, &mut effects);
         effects
     }
 
     /// Requests a model, and answers everything that comes before its start.
-    fn ask(scheduler: &mut Scheduler, id: u32) -> Vec<Effect> {
+    fn ask(scheduler: &mut Scheduler, id: u32) -> Vec<SchedulerEffect> {
         let model = ModelId(id);
         let deadline = Moment::START + Duration::from_secs(60);
         let request = RequestId(id.into());
-        let arrived = Event::Arrived {
+        let arrived = SchedulerEvent::Arrived {
             request,
             model,
             deadline,
         };
         tell(scheduler, arrived);
-        let result = Ok(Arc::new(Declared(Bytes::mib(600))) as Arc<_>);
-        let mut effects = tell(scheduler, Event::Surveyed { model, result });
+        let result = Ok(Arc::new(DeclaredSize(Bytes::mib(600))) as Arc<_>);
+        let mut effects = tell(scheduler, SchedulerEvent::Surveyed { model, result });
         let free = vec![(CardId::new("card"), scheduler.ledger().accounts()[0].card().free)];
         let taken = Moment::START;
-        effects.extend(tell(scheduler, Event::CardsRead { free, taken }));
+        effects.extend(tell(scheduler, SchedulerEvent::CardsRead { free, taken }));
         effects
     }
 
     fn run_alpha(scheduler: &mut Scheduler) -> RunId {
         let effects = ask(scheduler, 0);
         let started = effects.iter().find_map(|effect| match effect {
-            Effect::Start { run, .. } => Some(*run),
+            SchedulerEffect::Start { run, .. } => Some(*run),
             _ => None,
         });
         let run = started.expect("alpha starts");
-        tell(scheduler, Event::Ready { run });
+        tell(scheduler, SchedulerEvent::Ready { run });
         let request = RequestId(0);
         let tokens = None;
-        tell(scheduler, Event::Finished { request, tokens });
+        tell(scheduler, SchedulerEvent::Finished { request, tokens });
         run
     }
 
@@ -165,19 +168,19 @@ mod tests {
     #[test]
     fn a_hand_a_configuration_and_an_end_are_told_apart() {
         for (event, code) in [
-            (Event::UnloadWanted { model: ModelId(0) }, "unloaded"),
+            (SchedulerEvent::UnloadWanted { model: ModelId(0) }, "unloaded"),
             (
-                Event::Configured(vec![(ModelId(0), ConfigChange::Removed)]),
+                SchedulerEvent::Configured(vec![(ModelId(0), ConfigChange::Removed)]),
                 "unconfigured",
             ),
             (
-                Event::Configured(vec![(
+                SchedulerEvent::Configured(vec![(
                     ModelId(0),
                     ConfigChange::Replaced(ModelSpec::new("alpha")),
                 )]),
                 "reconfigured",
             ),
-            (Event::Shutdown, "shutting_down"),
+            (SchedulerEvent::Shutdown, "shutting_down"),
         ] {
             let mut scheduler = desk();
             let run = run_alpha(&mut scheduler);

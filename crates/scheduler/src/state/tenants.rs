@@ -1,18 +1,18 @@
-//! Standing of each run: its readiness to stop for another model.
+//! Readiness of each engine run to stop for another model (its standing), from already ending to pinned.
 
 use std::collections::BTreeSet;
 
-use plimsoll_base::{Declared, Placement, RunId};
+use plimsoll_base::{DeclaredSize, Placement, RunId};
 
 use super::StateRef;
 use crate::models::{ModelSlot, RunPhase, RunState};
-use crate::place::{PlacementQuery, PlacementVerdict, Reservations, Standing, Tenant, place};
+use crate::place::{CardStanding, CardTenant, PlacementQuery, PlacementVerdict, Reservations, place};
 use crate::time::ModelId;
 
 impl StateRef<'_> {
-    /// Finds a place for a model that waits, and the runs that must be gone before it may be taken.
+    /// Finds cards for a waiting model, and the runs that must have ended before it may use them.
     ///
-    /// Slack of other runs counts as free: it is taken before any run is stopped.
+    /// The unused part of other runs' claims (slack) counts as free: it is taken before any run is stopped.
     pub(crate) fn verdict(
         self,
         id: ModelId,
@@ -23,7 +23,7 @@ impl StateRef<'_> {
         let after = room.after.iter().copied();
         let barred = after.filter(|run| self.runs.holds_memory(*run)).collect();
         let known = slot.record.measured.filter(|_| room.demand.alone());
-        let known = known.map(Declared);
+        let known = known.map(DeclaredSize);
         let query = PlacementQuery {
             name: &slot.name,
             demand: known.as_ref().map_or(&*room.demand, |known| known),
@@ -44,29 +44,30 @@ impl StateRef<'_> {
         Some((verdict, barred))
     }
 
-    /// Runs that hold memory, with their standing towards the model `asking`. A run whose own next request
-    /// has waited longer does not stop for it, or two waiting models could stop each other for ever.
-    pub(crate) fn tenants(self, asking: ModelId) -> Vec<Tenant> {
+    /// Runs that hold memory, with their readiness to stop for the model `asking`. A run whose own next
+    /// request has waited longer does not stop for it; otherwise two waiting models could stop each other for
+    /// ever.
+    pub(crate) fn tenants(self, asking: ModelId) -> Vec<CardTenant> {
         // Memory of a run that stops for another model goes to that one.
         let promised = self.victims_of(|id| id != asking);
         let own = self.victims_of(|id| id == asking);
         let age = |id: ModelId| self.model(id).map(|slot| (self.waits_since(slot), id));
         let asked = age(asking);
         let standing_of =
-            |run: RunId, standing: Standing| match promised.contains(&run) && !own.contains(&run) {
-                true => Standing::Promised,
+            |run: RunId, standing: CardStanding| match promised.contains(&run) && !own.contains(&run) {
+                true => CardStanding::Promised,
                 false => standing,
             };
-        let gone = self.runs.leaving().map(|run| Tenant {
+        let gone = self.runs.leaving().map(|run| CardTenant {
             run,
-            standing: standing_of(run, Standing::Leaving),
+            standing: standing_of(run, CardStanding::Leaving),
             // It leaves in any case, so that its order does not matter.
             last_used: 0,
         });
-        let here = self.models.running().map(|(id, slot, run)| Tenant {
+        let here = self.models.running().map(|(id, slot, run)| CardTenant {
             run: run.id,
             standing: match slot.depth_wait().is_some() && age(id) < asked {
-                true => Standing::Promised,
+                true => CardStanding::Promised,
                 false => standing_of(run.id, self.standing(slot, run)),
             },
             last_used: run.stamp,
@@ -74,22 +75,22 @@ impl StateRef<'_> {
         gone.chain(here).collect()
     }
 
-    pub(crate) fn standing(self, slot: &ModelSlot, run: &RunState) -> Standing {
+    pub(crate) fn standing(self, slot: &ModelSlot, run: &RunState) -> CardStanding {
         match run.phase {
-            _ if run.leaves() => Standing::Leaving,
-            _ if slot.spec.pinned => Standing::Stays,
-            _ if run.draining.is_some() => Standing::Leaving,
+            _ if run.leaves() => CardStanding::Leaving,
+            _ if slot.spec.pinned => CardStanding::Stays,
+            _ if run.draining.is_some() => CardStanding::Leaving,
             // All clients have left during the load. A preload has no client from the start; the operator
             // wants it.
-            RunPhase::Loading { .. } if !slot.pressing() && !run.preloaded => Standing::Idle,
-            RunPhase::Ready { .. } if run.in_flight() == 0 && slot.line.is_empty() => Standing::Idle,
+            RunPhase::Loading { .. } if !slot.pressing() && !run.preloaded => CardStanding::Idle,
+            RunPhase::Ready { .. } if run.in_flight() == 0 && slot.line.is_empty() => CardStanding::Idle,
             RunPhase::Ready { since, .. }
                 if (run.owed.min(slot.line.len()) == 0 || slot.depth_wait().is_some())
                     && self.now >= since + self.settings.patience =>
             {
-                Standing::Busy
+                CardStanding::Busy
             }
-            _ => Standing::Protected,
+            _ => CardStanding::Protected,
         }
     }
 
@@ -99,7 +100,7 @@ impl StateRef<'_> {
         models.flat_map(|(_, slot)| slot.victims()).copied().collect()
     }
 
-    /// True if a reading of the cards is needed before the placement may be taken.
+    /// True if a reading of the cards is needed before the placement may be carried out.
     pub(crate) fn needs_reading(placement: &Placement) -> bool {
         placement.shares.iter().any(|share| !share.bytes.is_zero())
     }

@@ -1,37 +1,39 @@
-//! Order of the models that wait for memory.
+//! Order in which waiting models get memory.
 //!
-//! Usually the oldest comes first. DECISION: where cards share the host's memory the largest need comes
-//! first, while memory is least filled and least fragmented: files that each load reads stay in the page
-//! cache, in the way of the next. Age still bounds it: a model that has waited for the patience comes before
-//! all that have not, the oldest first, so that no model is passed for longer than that. A turn waits until
-//! models that are being surveyed are known too, no longer than the patience. Preloads, for which no client
-//! waits, come last and one after another.
+//! Usually the model that has waited longest comes first.
+//!
+//! DECISION: where cards share the host's memory, the largest need comes first, while memory is emptiest and
+//! least fragmented. Each load leaves the files it read in the page cache, which obstructs later loads. A
+//! model that has waited longer than the patience (a setting) comes before all that have not, oldest first,
+//! so the wait stays bounded. The largest model also waits, at most for the patience, until the models that
+//! are being surveyed have a known need. Preloads, for which no client waits, come last and one after
+//! another.
 
 use std::cmp::Reverse;
 
-use plimsoll_base::{Bytes, Declared, Demand};
+use plimsoll_base::{Bytes, DeclaredSize, MemoryModel};
 
 use super::StateRef;
-use crate::models::{ModelSlot, RoomSearch, RunState, Seeking};
+use crate::models::{ModelSlot, RequestedState, RoomSearch, RunState};
 use crate::place::{DemandCache, PlacementQuery, need};
 use crate::time::{ModelId, Moment};
 
-/// Place of a waiting model in the order.
+/// Position of a waiting model in the order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Turn {
+pub(crate) struct QueueTurn {
     pub(crate) model: ModelId,
     pub(crate) goal: TurnGoal,
     /// The start of the oldest wait for it.
     pub(crate) since: Moment,
-    /// None where only age counts.
+    /// Memory need of the model; `None` if only age counts.
     size: Option<Bytes>,
-    /// It has waited for the patience, so that only its age counts.
+    /// The model has waited longer than the patience, so that only its age counts.
     overdue: bool,
     /// The time at which it becomes overdue.
     due: Moment,
 }
 
-/// Purpose of the memory that a model waits for.
+/// Purpose for which a model waits for memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum TurnGoal {
     /// More depth for a running model.
@@ -41,7 +43,7 @@ pub(crate) enum TurnGoal {
     Preload,
 }
 
-impl Turn {
+impl QueueTurn {
     /// Sort key; smaller is sooner.
     pub(crate) fn key(&self) -> (bool, bool, Reverse<Bytes>, Moment, ModelId) {
         let by_age = self.goal == TurnGoal::Depth || self.overdue;
@@ -64,7 +66,7 @@ impl Turn {
 
 impl StateRef<'_> {
     /// The turn of a model; `room` is its search if it does not run.
-    pub(crate) fn turn(self, id: ModelId, slot: &ModelSlot, room: Option<&RoomSearch>) -> Turn {
+    pub(crate) fn turn(self, id: ModelId, slot: &ModelSlot, room: Option<&RoomSearch>) -> QueueTurn {
         let since = self.waits_since(slot);
         let due = room.map_or(since, |room| since.min(room.since)) + self.settings.patience;
         let goal = match room {
@@ -72,7 +74,7 @@ impl StateRef<'_> {
             Some(_) if slot.pressing() => TurnGoal::Load,
             Some(_) => TurnGoal::Preload,
         };
-        Turn {
+        QueueTurn {
             model: id,
             goal,
             since,
@@ -82,14 +84,14 @@ impl StateRef<'_> {
         }
     }
 
-    /// True if the turn has to wait, although it comes before others.
-    pub(crate) fn is_postponed(self, turn: &Turn) -> bool {
+    /// True if the turn has to wait although it precedes others.
+    pub(crate) fn is_postponed(self, turn: &QueueTurn) -> bool {
         if turn.size.is_none() || turn.overdue {
             return false;
         }
         let surveyed = || {
             let mut models = self.models.iter();
-            models.any(|(_, slot)| matches!(slot.seeking(), Seeking::Survey { .. }) && slot.wanted())
+            models.any(|(_, slot)| matches!(slot.seeking(), RequestedState::Survey { .. }) && slot.wanted())
         };
         // A model that is being surveyed may turn out to be larger.
         let awaits = turn.due > self.now && surveyed();
@@ -99,8 +101,8 @@ impl StateRef<'_> {
     }
 
     /// Memory that a model would take on empty cards.
-    pub(crate) fn size(self, slot: &ModelSlot, demand: &dyn Demand, cache: &DemandCache) -> Bytes {
-        let known = slot.record.measured.filter(|_| demand.alone()).map(Declared);
+    pub(crate) fn size(self, slot: &ModelSlot, demand: &dyn MemoryModel, cache: &DemandCache) -> Bytes {
+        let known = slot.record.measured.filter(|_| demand.alone()).map(DeclaredSize);
         let query = PlacementQuery {
             name: &slot.name,
             demand: known.as_ref().map_or(demand, |known| known),
@@ -123,10 +125,10 @@ mod tests {
 
     const PATIENCE: u64 = 5;
 
-    fn turn(id: u32, goal: TurnGoal, since: u64, size: Option<u64>, now: u64) -> Turn {
+    fn turn(id: u32, goal: TurnGoal, since: u64, size: Option<u64>, now: u64) -> QueueTurn {
         let since = Moment::at(Duration::from_secs(since));
         let due = since + Duration::from_secs(PATIENCE);
-        Turn {
+        QueueTurn {
             model: ModelId(id),
             goal,
             since,
@@ -136,7 +138,7 @@ mod tests {
         }
     }
 
-    fn waiting(sized: bool) -> impl Strategy<Value = Vec<Turn>> {
+    fn waiting(sized: bool) -> impl Strategy<Value = Vec<QueueTurn>> {
         let goal = prop_oneof![
             Just(TurnGoal::Depth),
             Just(TurnGoal::Load),
@@ -154,15 +156,15 @@ mod tests {
     proptest! {
         #[test]
         fn by_age_alone_the_oldest_goes_first_and_preloads_last(mut queue in waiting(false)) {
-            queue.sort_by_key(Turn::key);
-            let plain = |turn: &Turn| (turn.goal == TurnGoal::Preload, turn.since, turn.model);
+            queue.sort_by_key(QueueTurn::key);
+            let plain = |turn: &QueueTurn| (turn.goal == TurnGoal::Preload, turn.since, turn.model);
             prop_assert!(queue.is_sorted_by_key(plain));
         }
 
         // No starvation: overdue models come before all others, in the order of age.
         #[test]
         fn an_overdue_model_goes_before_all_that_are_not(mut queue in waiting(true)) {
-            queue.sort_by_key(Turn::key);
+            queue.sort_by_key(QueueTurn::key);
             for (place, turn) in queue.iter().enumerate().filter(|(_, turn)| turn.overdue) {
                 for before in &queue[..place] {
                     prop_assert!(before.since <= turn.since, "{before:?} {turn:?}");
@@ -172,7 +174,7 @@ mod tests {
 
         #[test]
         fn of_the_others_the_largest_goes_first(mut queue in waiting(true)) {
-            queue.sort_by_key(Turn::key);
+            queue.sort_by_key(QueueTurn::key);
             for goal in [TurnGoal::Load, TurnGoal::Preload] {
                 let sizes = queue.iter().filter(|turn| turn.goal == goal && !turn.overdue).map(|turn| turn.size);
                 prop_assert!(sizes.collect::<Vec<_>>().is_sorted_by(|a, b| a >= b));

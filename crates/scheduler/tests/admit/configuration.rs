@@ -1,14 +1,17 @@
-//! A new configuration, orders by hand, and the end.
+//! Tests of a new configuration, of manual loads and unloads, and of the shutdown.
 
 use std::time::Duration;
 
 use plimsoll_base::Bytes;
-use plimsoll_scheduler::{ConfigChange, Effect, Event, ModelId, ModelSpec, RefusalKind, State, Stopping};
+use plimsoll_scheduler::{
+    ConfigChange, ModelId, ModelSpec, ModelState, RequestRefusalKind, SchedulerEffect, SchedulerEvent,
+    Stopping,
+};
 
 use crate::desk::Desk;
 
-fn configured(model: u32, change: ConfigChange) -> Event {
-    Event::Configured(vec![(ModelId(model), change)])
+fn configured(model: u32, change: ConfigChange) -> SchedulerEvent {
+    SchedulerEvent::Configured(vec![(ModelId(model), change)])
 }
 
 #[test]
@@ -18,7 +21,7 @@ fn a_reload_touches_only_what_changed() {
     desk.loaded(1);
     desk.send(configured(0, ConfigChange::Replaced(ModelSpec::new("m0"))));
     assert_eq!(desk.stopped(), [(changed, Stopping::Graceful)]);
-    assert_eq!(desk.state(1), State::Ready);
+    assert_eq!(desk.state(1), ModelState::Ready);
     desk.gone(changed);
     desk.surveyed(0);
     assert!(desk.started().is_some());
@@ -72,9 +75,9 @@ fn a_removed_model_refuses_what_waits_and_finishes_what_it_has() {
     let busy = desk.ask(0);
     desk.ask(0);
     desk.send(configured(0, ConfigChange::Removed));
-    assert_eq!(desk.refusals()[0].kind, RefusalKind::Unconfigured);
+    assert_eq!(desk.refusals()[0].kind, RequestRefusalKind::Unconfigured);
     desk.ask(0);
-    assert_eq!(desk.refusals()[0].kind, RefusalKind::Unconfigured);
+    assert_eq!(desk.refusals()[0].kind, RequestRefusalKind::Unconfigured);
     desk.finish(busy);
     assert_eq!(desk.stopped(), [(run, Stopping::Graceful)]);
     desk.gone(run);
@@ -87,8 +90,8 @@ fn an_unload_by_hand_refuses_what_waits_and_lets_the_next_request_load_again() {
     desk.ask(0);
     desk.surveyed(0);
     let run = desk.started().unwrap();
-    desk.send(Event::UnloadWanted { model: ModelId(0) });
-    assert_eq!(desk.refusals()[0].kind, RefusalKind::Unloaded);
+    desk.send(SchedulerEvent::UnloadWanted { model: ModelId(0) });
+    assert_eq!(desk.refusals()[0].kind, RequestRefusalKind::Unloaded);
     assert_eq!(desk.stopped(), [(run, Stopping::Graceful)]);
     let request = desk.ask(0);
     desk.gone(run);
@@ -102,7 +105,7 @@ fn an_unload_by_hand_refuses_what_waits_and_lets_the_next_request_load_again() {
 fn a_load_by_hand_makes_room_like_a_request_does() {
     let mut desk = Desk::new(&[10], &[8, 8]);
     let run = desk.loaded(0);
-    desk.send(Event::LoadWanted { model: ModelId(1) });
+    desk.send(SchedulerEvent::LoadWanted { model: ModelId(1) });
     desk.surveyed(1);
     assert_eq!(desk.stopped(), [(run, Stopping::Graceful)]);
     desk.gone(run);
@@ -117,7 +120,7 @@ fn preloading_fills_what_is_free_and_makes_nobody_go() {
         desk.surveyed(model);
         assert_eq!(desk.started().is_some(), model < 2);
     }
-    assert_eq!(desk.state(2), State::Failed);
+    assert_eq!(desk.state(2), ModelState::Failed);
     assert!(
         desk.view(2)
             .last_failure
@@ -134,16 +137,16 @@ fn shutdown_refuses_what_waits_lets_requests_finish_and_ends_when_nobody_is_left
     let idle_run = desk.loaded(1);
     let busy = desk.ask(0);
     desk.ask(2);
-    desk.send(Event::Shutdown);
-    assert_eq!(desk.refusals()[0].kind, RefusalKind::ShuttingDown);
+    desk.send(SchedulerEvent::Shutdown);
+    assert_eq!(desk.refusals()[0].kind, RequestRefusalKind::ShuttingDown);
     assert_eq!(desk.stopped(), [(idle_run, Stopping::Graceful)]);
     desk.ask(0);
-    assert_eq!(desk.refusals()[0].kind, RefusalKind::ShuttingDown);
+    assert_eq!(desk.refusals()[0].kind, RequestRefusalKind::ShuttingDown);
     desk.ended(idle_run);
     desk.finish(busy);
     assert_eq!(desk.stopped(), [(busy_run, Stopping::Graceful)]);
     desk.ended(busy_run);
-    assert!(desk.effects.contains(&Effect::Drained));
+    assert!(desk.effects.contains(&SchedulerEffect::Drained));
     assert!(desk.scheduler.snapshot(desk.now).cards[0].holders.is_empty());
 }
 
@@ -152,21 +155,24 @@ fn shutdown_stops_busy_runs_when_the_drain_time_is_over_and_kills_what_stays() {
     let mut desk = Desk::new(&[24], &[8]);
     let run = desk.loaded(0);
     desk.ask(0);
-    desk.send(Event::Shutdown);
+    desk.send(SchedulerEvent::Shutdown);
     assert_eq!(desk.stopped(), []);
     desk.pass(30);
     assert_eq!(desk.stopped(), [(run, Stopping::Graceful)]);
     desk.pass(10);
     assert_eq!(desk.stopped(), [(run, Stopping::Kill)]);
     desk.crashes(run);
-    assert!(desk.effects.contains(&Effect::Drained));
+    assert!(desk.effects.contains(&SchedulerEffect::Drained));
 }
 
 #[test]
 fn shutdown_with_nothing_running_is_over_at_once() {
     let mut desk = Desk::new(&[24], &[8]);
-    assert!(desk.send(Event::Shutdown).contains(&Effect::Drained));
-    assert_eq!(desk.send(Event::Shutdown), []);
+    assert!(
+        desk.send(SchedulerEvent::Shutdown)
+            .contains(&SchedulerEffect::Drained)
+    );
+    assert_eq!(desk.send(SchedulerEvent::Shutdown), []);
 }
 
 #[test]

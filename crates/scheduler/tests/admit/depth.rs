@@ -1,7 +1,9 @@
-//! Requests to engines whose memory grows with depth, one decision at a time.
+//! Tests of requests to engines whose memory grows with depth (tokens in use), one decision at a time.
 
-use plimsoll_base::{Bytes, Card, CardId, Curve, Demand, Reason, Slots};
-use plimsoll_scheduler::{Depth, Effect, Event, ModelId, RefusalKind, RequestId, RunId};
+use plimsoll_base::{Bytes, Card, CardId, Curve, MemoryModel, Reason, Slots};
+use plimsoll_scheduler::{
+    ModelId, RequestDepth, RequestId, RequestRefusalKind, RunId, SchedulerEffect, SchedulerEvent,
+};
 
 use crate::desk::{Desk, PATIENCE, gib};
 
@@ -14,7 +16,7 @@ struct Growing {
     lean: bool,
 }
 
-impl Demand for Growing {
+impl MemoryModel for Growing {
     fn on(&self, cards: &[Card]) -> Result<Vec<(CardId, Bytes)>, Reason> {
         let depth = if self.lean { 0 } else { u64::MAX };
         let shares = self.curve(cards).unwrap().at(depth).into_iter();
@@ -73,22 +75,22 @@ fn load(desk: &mut Desk) -> RunId {
     desk.surveyed(0);
     let run = desk.started().unwrap();
     desk.ready(run);
-    sound(desk, request, run, Depth::NOTHING);
+    sound(desk, request, run, RequestDepth::NOTHING);
     assert_eq!(desk.dispatched(), [request]);
     desk.finish(request);
     run
 }
 
-fn sound(desk: &mut Desk, request: RequestId, run: RunId, depth: Depth) {
-    desk.send(Event::DepthMeasured {
+fn sound(desk: &mut Desk, request: RequestId, run: RunId, depth: RequestDepth) {
+    desk.send(SchedulerEvent::DepthMeasured {
         request,
         run,
         depth: Some(depth),
     });
 }
 
-fn depth(tokens: u64, exact: bool) -> Depth {
-    Depth {
+fn depth(tokens: u64, exact: bool) -> RequestDepth {
+    RequestDepth {
         prompt: Some(tokens),
         answer: Some(0),
         answers: 1,
@@ -105,7 +107,7 @@ fn dive(desk: &mut Desk, run: RunId, tokens: u64) -> RequestId {
 }
 
 fn ends(desk: &mut Desk, request: RequestId, tokens: u64) {
-    desk.send(Event::Finished {
+    desk.send(SchedulerEvent::Finished {
         request,
         tokens: Some(tokens),
     });
@@ -127,14 +129,13 @@ fn a_bound_that_is_covered_needs_no_count_and_one_that_is_not_is_counted() {
     sound(&mut desk, second, run, depth(200, true));
     assert_eq!(desk.dispatched(), [second]);
     assert_eq!(claim(&desk), gib(6), "the claim is raised just so far");
-    let told = desk
-        .effects
-        .iter()
-        .position(|effect| matches!(effect, Effect::ClaimChanged { share, .. } if share.bytes == gib(6)));
+    let told = desk.effects.iter().position(
+        |effect| matches!(effect, SchedulerEffect::ClaimChanged { share, .. } if share.bytes == gib(6)),
+    );
     let sent = desk
         .effects
         .iter()
-        .position(|effect| matches!(effect, Effect::Dispatch { .. }));
+        .position(|effect| matches!(effect, SchedulerEffect::Dispatch { .. }));
     assert!(told.is_some() && told < sent, "{:?}", desk.effects);
 }
 
@@ -144,7 +145,7 @@ fn an_engine_that_does_not_count_is_asked_once_and_the_bound_stands() {
     let request = desk.ask(0);
     sound(&mut desk, request, run, depth(300, false));
     assert_eq!(desk.soundings(), [(request, true)]);
-    desk.send(Event::DepthMeasured {
+    desk.send(SchedulerEvent::DepthMeasured {
         request,
         run,
         depth: None,
@@ -174,7 +175,7 @@ fn what_leaves_the_cache_alone_passes_those_who_wait() {
     let first = dive(&mut desk, run, 400);
     dive(&mut desk, run, 300);
     let third = desk.ask(0);
-    sound(&mut desk, third, run, Depth::NOTHING);
+    sound(&mut desk, third, run, RequestDepth::NOTHING);
     assert_eq!(desk.dispatched(), [third]);
     ends(&mut desk, first, 400);
 }
@@ -186,7 +187,10 @@ fn a_depth_that_the_card_can_never_give_is_refused_at_once_with_the_arithmetic()
     assert_eq!(desk.dispatched(), []);
     let refusals = desk.refusals();
     let refusal = refusals[0];
-    assert_eq!((refusal.kind, refusal.retry_after), (RefusalKind::TooDeep, None));
+    assert_eq!(
+        (refusal.kind, refusal.retry_after),
+        (RequestRefusalKind::TooDeep, None)
+    );
     let tree = serde_json::to_value(&refusal.reason).unwrap();
     assert_eq!(tree["facts"]["depth"], 700);
     assert_eq!(tree["facts"]["fits"], 500);
@@ -264,14 +268,14 @@ fn a_claim_is_never_lowered_below_what_was_measured_and_what_was_reached_stays()
     ends(&mut desk, dived, 250);
     assert_eq!(desk.view(0).depth.unwrap().spare[0].bytes, gib(7));
     let used = vec![(CardId::new("card0"), gib(6))];
-    desk.send(Event::Measured { run, used });
+    desk.send(SchedulerEvent::Measured { run, used });
     assert_eq!(
         desk.view(0).depth.unwrap().spare[0].bytes,
         gib(7),
         "less than may have been reached"
     );
     let used = vec![(CardId::new("card0"), gib(8))];
-    desk.send(Event::Measured { run, used });
+    desk.send(SchedulerEvent::Measured { run, used });
     let depth = desk.view(0).depth.unwrap();
     assert_eq!(depth.spare[0].bytes, gib(6));
     assert_eq!(
@@ -312,7 +316,7 @@ fn a_request_that_gives_up_lets_the_next_one_go() {
     let first = dive(&mut desk, run, 400);
     let second = dive(&mut desk, run, 300);
     let third = dive(&mut desk, run, 1);
-    desk.send(Event::Abandoned { request: second });
+    desk.send(SchedulerEvent::Abandoned { request: second });
     assert_eq!(desk.dispatched(), [third]);
     ends(&mut desk, first, 400);
     ends(&mut desk, third, 1);
@@ -368,14 +372,14 @@ fn what_a_look_found_shows_until_somebody_asks() {
     let mut desk = Desk::new(&[9], &[4]);
     let reason = Reason::new("never_fits", "it is too large");
     let model = ModelId(0);
-    desk.send(Event::ForecastFailed {
+    desk.send(SchedulerEvent::ForecastFailed {
         model,
         reason: reason.clone(),
     });
     assert_eq!(desk.view(0).last_failure, Some(reason.clone()));
-    assert_eq!(desk.state(0), plimsoll_scheduler::State::Failed);
+    assert_eq!(desk.state(0), plimsoll_scheduler::ModelState::Failed);
     desk.loaded(0);
-    assert_eq!(desk.state(0), plimsoll_scheduler::State::Ready);
-    desk.send(Event::ForecastFailed { model, reason });
-    assert_eq!(desk.state(0), plimsoll_scheduler::State::Ready);
+    assert_eq!(desk.state(0), plimsoll_scheduler::ModelState::Ready);
+    desk.send(SchedulerEvent::ForecastFailed { model, reason });
+    assert_eq!(desk.state(0), plimsoll_scheduler::ModelState::Ready);
 }

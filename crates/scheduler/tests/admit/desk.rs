@@ -1,12 +1,14 @@
-//! A scheduler, a clock, and short words for events and effects.
+//! Test setup: a scheduler, a clock, and short functions for events and effects.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use plimsoll_base::{Bytes, Card, CardId, CardKind, Counting, Declared, Demand, End, Reason, Stage, Unknown};
+use plimsoll_base::{
+    Bytes, Card, CardId, CardKind, Counting, DeclaredSize, End, MemoryModel, Reason, Stage, UnknownSize,
+};
 use plimsoll_scheduler::{
-    CardLimit, ClientId, ConfigChange, Effect, Event, Health, ModelId, ModelSpec, ModelView, Moment, Refusal,
-    RequestId, RunId, Scheduler, SchedulerSettings, State, Stopping,
+    CardLimit, ClientId, ConfigChange, Health, ModelId, ModelSpec, ModelState, ModelView, Moment, RequestId,
+    RequestRefusal, RunId, Scheduler, SchedulerEffect, SchedulerEvent, SchedulerSettings, Stopping,
 };
 
 pub(crate) const PATIENCE: u64 = 5;
@@ -39,8 +41,8 @@ pub(crate) struct Desk {
     pub(crate) scheduler: Scheduler,
     pub(crate) now: Moment,
     /// What the last event led to.
-    pub(crate) effects: Vec<Effect>,
-    needs: Vec<Arc<dyn Demand>>,
+    pub(crate) effects: Vec<SchedulerEffect>,
+    needs: Vec<Arc<dyn MemoryModel>>,
     next_request: u64,
     /// Readings that the scheduler asks for find the cards as they were.
     pub(crate) reads: bool,
@@ -84,7 +86,7 @@ impl Desk {
             effects: Vec::new(),
             needs: needs
                 .iter()
-                .map(|n| Arc::new(Declared(gib(*n))) as Arc<dyn Demand>)
+                .map(|n| Arc::new(DeclaredSize(gib(*n))) as Arc<dyn MemoryModel>)
                 .collect(),
             next_request: 0,
             reads: true,
@@ -94,36 +96,38 @@ impl Desk {
             tune(id, &mut spec);
             (ModelId(id), ConfigChange::Added(spec))
         };
-        desk.send(Event::Configured((0..).take(needs.len()).map(spec).collect()));
+        desk.send(SchedulerEvent::Configured(
+            (0..).take(needs.len()).map(spec).collect(),
+        ));
         desk
     }
 
     /// Makes a model's need grow with depth.
-    pub(crate) fn grows(&mut self, model: u32, demand: impl Demand + 'static) {
+    pub(crate) fn grows(&mut self, model: u32, demand: impl MemoryModel + 'static) {
         self.needs[usize::try_from(model).unwrap()] = Arc::new(demand);
     }
 
     /// What the scheduler wants sounded, and whether exactly.
     pub(crate) fn soundings(&self) -> Vec<(RequestId, bool)> {
         let sounded = self.effects.iter().filter_map(|effect| match effect {
-            Effect::MeasureDepth { request, exact, .. } => Some((*request, *exact)),
+            SchedulerEffect::MeasureDepth { request, exact, .. } => Some((*request, *exact)),
             _ => None,
         });
         sounded.collect()
     }
 
     pub(crate) fn unknown_need(&mut self, model: u32) {
-        self.needs[usize::try_from(model).unwrap()] = Arc::new(Unknown);
+        self.needs[usize::try_from(model).unwrap()] = Arc::new(UnknownSize);
     }
 
-    pub(crate) fn send(&mut self, event: Event) -> &[Effect] {
+    pub(crate) fn send(&mut self, event: SchedulerEvent) -> &[SchedulerEffect] {
         self.effects.clear();
         self.scheduler.on_event(self.now, event, &mut self.effects);
         // A reading that finds the cards as they were changes nothing but its age.
         if let Some(asked) = self
             .effects
             .iter()
-            .position(|effect| *effect == Effect::ReadCards)
+            .position(|effect| *effect == SchedulerEffect::ReadCards)
             && self.reads
         {
             self.effects.remove(asked);
@@ -131,25 +135,25 @@ impl Desk {
             let free = accounts.map(|account| (account.card().id.clone(), account.card().free));
             let taken = self.now;
             let free = free.collect();
-            let read = Event::CardsRead { free, taken };
+            let read = SchedulerEvent::CardsRead { free, taken };
             self.scheduler.on_event(self.now, read, &mut self.effects);
         }
         self.scheduler.ledger().audit().unwrap();
         &self.effects
     }
 
-    pub(crate) fn read(&mut self, free: Vec<(CardId, Bytes)>) -> &[Effect] {
+    pub(crate) fn read(&mut self, free: Vec<(CardId, Bytes)>) -> &[SchedulerEffect] {
         let taken = self.now;
-        self.send(Event::CardsRead { free, taken })
+        self.send(SchedulerEvent::CardsRead { free, taken })
     }
 
-    pub(crate) fn health(&mut self, run: RunId, health: Health) -> &[Effect] {
-        self.send(Event::HealthChecked { run, health })
+    pub(crate) fn health(&mut self, run: RunId, health: Health) -> &[SchedulerEffect] {
+        self.send(SchedulerEvent::HealthChecked { run, health })
     }
 
-    pub(crate) fn pass(&mut self, seconds: u64) -> &[Effect] {
+    pub(crate) fn pass(&mut self, seconds: u64) -> &[SchedulerEffect] {
         self.now = self.now + Duration::from_secs(seconds);
-        self.send(Event::Tick)
+        self.send(SchedulerEvent::Tick)
     }
 
     /// A request that may wait for ten minutes.
@@ -161,7 +165,7 @@ impl Desk {
         let request = RequestId(self.next_request);
         self.next_request += 1;
         let deadline = self.now + Duration::from_secs(seconds);
-        self.send(Event::Arrived {
+        self.send(SchedulerEvent::Arrived {
             request,
             model: ModelId(model),
             deadline,
@@ -169,67 +173,67 @@ impl Desk {
         request
     }
 
-    pub(crate) fn finish(&mut self, request: RequestId) -> &[Effect] {
-        self.send(Event::Finished {
+    pub(crate) fn finish(&mut self, request: RequestId) -> &[SchedulerEffect] {
+        self.send(SchedulerEvent::Finished {
             request,
             tokens: None,
         })
     }
 
-    pub(crate) fn bounce(&mut self, request: RequestId) -> &[Effect] {
-        self.send(Event::Bounced {
+    pub(crate) fn bounce(&mut self, request: RequestId) -> &[SchedulerEffect] {
+        self.send(SchedulerEvent::Bounced {
             request,
             client: ClientId(request.0),
         })
     }
 
-    pub(crate) fn surveyed(&mut self, model: u32) -> &[Effect] {
+    pub(crate) fn surveyed(&mut self, model: u32) -> &[SchedulerEffect] {
         let result = Ok(self.needs[usize::try_from(model).unwrap()].clone());
-        self.send(Event::Surveyed {
+        self.send(SchedulerEvent::Surveyed {
             model: ModelId(model),
             result,
         })
     }
 
-    pub(crate) fn survey_fails(&mut self, model: u32) -> &[Effect] {
+    pub(crate) fn survey_fails(&mut self, model: u32) -> &[SchedulerEffect] {
         let result = Err(Reason::new("model_missing", "the file is missing"));
-        self.send(Event::Surveyed {
+        self.send(SchedulerEvent::Surveyed {
             model: ModelId(model),
             result,
         })
     }
 
-    pub(crate) fn ready(&mut self, run: RunId) -> &[Effect] {
-        self.send(Event::Ready { run })
+    pub(crate) fn ready(&mut self, run: RunId) -> &[SchedulerEffect] {
+        self.send(SchedulerEvent::Ready { run })
     }
 
-    pub(crate) fn ended(&mut self, run: RunId) -> &[Effect] {
-        self.send(Event::Ended {
+    pub(crate) fn ended(&mut self, run: RunId) -> &[SchedulerEffect] {
+        self.send(SchedulerEvent::Ended {
             run,
             end: End::Expected,
         })
     }
 
-    pub(crate) fn crashes(&mut self, run: RunId) -> &[Effect] {
+    pub(crate) fn crashes(&mut self, run: RunId) -> &[SchedulerEffect] {
         let reason = Reason::new("signal", "killed by signal 11");
-        self.send(Event::Ended {
+        self.send(SchedulerEvent::Ended {
             run,
             end: End::Crashed { reason },
         })
     }
 
-    pub(crate) fn runs_out_of_memory(&mut self, run: RunId, shortfall: Option<Bytes>) -> &[Effect] {
+    pub(crate) fn runs_out_of_memory(&mut self, run: RunId, shortfall: Option<Bytes>) -> &[SchedulerEffect] {
         let reason = Reason::new("cuda_oom", "cudaMalloc failed: out of memory");
         let end = End::OutOfMemory {
             stage: Stage::Loading,
             reason,
             shortfall,
         };
-        self.send(Event::Ended { run, end })
+        self.send(SchedulerEvent::Ended { run, end })
     }
 
-    pub(crate) fn memory_returned(&mut self, run: RunId) -> &[Effect] {
-        self.send(Event::MemoryReturned { run })
+    pub(crate) fn memory_returned(&mut self, run: RunId) -> &[SchedulerEffect] {
+        self.send(SchedulerEvent::MemoryReturned { run })
     }
 
     /// Ends a run that was told to stop, and gives its memory back.
@@ -250,14 +254,14 @@ impl Desk {
 
     pub(crate) fn started(&self) -> Option<RunId> {
         self.effects.iter().find_map(|effect| match effect {
-            Effect::Start { run, .. } => Some(*run),
+            SchedulerEffect::Start { run, .. } => Some(*run),
             _ => None,
         })
     }
 
     pub(crate) fn dispatched(&self) -> Vec<RequestId> {
         let dispatched = self.effects.iter().filter_map(|effect| match effect {
-            Effect::Dispatch { request, .. } => Some(*request),
+            SchedulerEffect::Dispatch { request, .. } => Some(*request),
             _ => None,
         });
         dispatched.collect()
@@ -265,15 +269,15 @@ impl Desk {
 
     pub(crate) fn stopped(&self) -> Vec<(RunId, Stopping)> {
         let stopped = self.effects.iter().filter_map(|effect| match effect {
-            Effect::Stop { run, how } => Some((*run, *how)),
+            SchedulerEffect::Stop { run, how } => Some((*run, *how)),
             _ => None,
         });
         stopped.collect()
     }
 
-    pub(crate) fn refusals(&self) -> Vec<&Refusal> {
+    pub(crate) fn refusals(&self) -> Vec<&RequestRefusal> {
         let refused = self.effects.iter().filter_map(|effect| match effect {
-            Effect::Refuse { refusal, .. } => Some(&**refusal),
+            SchedulerEffect::Refuse { refusal, .. } => Some(&**refusal),
             _ => None,
         });
         refused.collect()
@@ -282,7 +286,7 @@ impl Desk {
     pub(crate) fn surveys(&self) -> usize {
         self.effects
             .iter()
-            .filter(|effect| matches!(effect, Effect::Survey { .. }))
+            .filter(|effect| matches!(effect, SchedulerEffect::Survey { .. }))
             .count()
     }
 
@@ -290,7 +294,7 @@ impl Desk {
         self.scheduler.view(ModelId(model), self.now).unwrap()
     }
 
-    pub(crate) fn state(&self, model: u32) -> State {
+    pub(crate) fn state(&self, model: u32) -> ModelState {
         self.view(model).state
     }
 }

@@ -1,9 +1,11 @@
-//! What goes wrong, and what is learned from it.
+//! Tests of failures, and of the memory need and waits that the scheduler learns from them.
 
 use std::time::Duration;
 
 use plimsoll_base::{Bytes, End, Reason, Stage};
-use plimsoll_scheduler::{Effect, Event, Health, ModelId, RefusalKind, State, Stopping};
+use plimsoll_scheduler::{
+    Health, ModelId, ModelState, RequestRefusalKind, SchedulerEffect, SchedulerEvent, Stopping,
+};
 
 use crate::desk::{Desk, gib};
 
@@ -19,14 +21,14 @@ fn a_failed_load_refuses_everybody_with_the_cause_and_holds_the_next_one_back() 
     let refusal = desk.refusals()[0].clone();
     assert_eq!(
         (refusal.kind, refusal.retry_after),
-        (RefusalKind::LoadFailed, Some(Duration::from_secs(1)))
+        (RequestRefusalKind::LoadFailed, Some(Duration::from_secs(1)))
     );
     assert!(
         refusal.reason.to_string().contains("killed by signal 11"),
         "{}",
         refusal.reason
     );
-    assert_eq!(desk.state(0), State::Failed);
+    assert_eq!(desk.state(0), ModelState::Failed);
     desk.memory_returned(run);
     desk.ask(0);
     assert_eq!(desk.surveys(), 0);
@@ -71,7 +73,7 @@ fn a_request_that_bounced_is_tried_once_more_and_then_refused() {
     desk.crashes(second);
     desk.bounce(request);
     let refusal = desk.refusals()[0].clone();
-    assert_eq!(refusal.kind, RefusalKind::EngineDied);
+    assert_eq!(refusal.kind, RequestRefusalKind::EngineDied);
     assert!(refusal.reason.to_string().contains("killed by signal 11"));
 }
 
@@ -89,7 +91,7 @@ fn a_bounce_that_is_told_late_finds_the_run_that_came_after() {
     desk.bounce(second);
     assert_eq!(
         desk.effects,
-        [Effect::Dispatch {
+        [SchedulerEffect::Dispatch {
             request: second,
             run: next
         }]
@@ -115,7 +117,7 @@ fn a_load_without_progress_is_killed_and_progress_keeps_it_alive() {
     desk.surveyed(0);
     let run = desk.started().unwrap();
     desk.pass(100);
-    desk.send(Event::Progressed { run, measured: true });
+    desk.send(SchedulerEvent::Progressed { run, measured: true });
     desk.pass(119);
     assert_eq!(desk.stopped(), []);
     desk.pass(1);
@@ -133,7 +135,7 @@ fn a_load_without_progress_is_killed_and_progress_keeps_it_alive() {
 fn an_engine_that_does_not_stop_is_killed() {
     let mut desk = Desk::new(&[10], &[8]);
     let run = desk.loaded(0);
-    desk.send(Event::UnloadWanted { model: ModelId(0) });
+    desk.send(SchedulerEvent::UnloadWanted { model: ModelId(0) });
     assert_eq!(desk.stopped(), [(run, Stopping::Graceful)]);
     desk.pass(9);
     assert_eq!(desk.stopped(), []);
@@ -173,7 +175,7 @@ fn out_of_memory_twice_is_refused_with_the_reason_tree() {
     let second = desk.started().unwrap();
     desk.runs_out_of_memory(second, None);
     let refusal = desk.refusals()[0].clone();
-    assert_eq!(refusal.kind, RefusalKind::LoadFailed);
+    assert_eq!(refusal.kind, RequestRefusalKind::LoadFailed);
     assert!(
         refusal.reason.to_string().contains("cudaMalloc failed"),
         "{}",
@@ -190,7 +192,7 @@ fn a_lesson_that_leaves_no_place_is_told_and_forgotten_for_the_next_try() {
     let run = desk.started().unwrap();
     desk.runs_out_of_memory(run, Some(gib(4)));
     let refusal = desk.refusals()[0].clone();
-    assert_eq!(refusal.kind, RefusalKind::LoadFailed);
+    assert_eq!(refusal.kind, RequestRefusalKind::LoadFailed);
     assert!(refusal.retry_after.is_some());
     let told = refusal.reason.to_string();
     assert!(told.contains("4096 MiB was added"), "{told}");
@@ -212,7 +214,7 @@ fn out_of_memory_in_flight_is_learned_and_the_request_is_tried_again() {
         reason,
         shortfall: Some(gib(1)),
     };
-    desk.send(Event::Ended { run, end });
+    desk.send(SchedulerEvent::Ended { run, end });
     desk.bounce(request);
     desk.memory_returned(run);
     desk.surveyed(0);

@@ -1,14 +1,14 @@
-//! Neighbours are asked for what they hold idle before anybody goes.
+//! Tests of requests to other guarded processes to release idle memory before a model is stopped.
 
 use plimsoll_base::{Bytes, CardId};
-use plimsoll_scheduler::{Effect, Event, ModelId, RefusalKind, State};
+use plimsoll_scheduler::{ModelId, ModelState, RequestRefusalKind, SchedulerEffect, SchedulerEvent};
 
 use crate::desk::{Desk, gib};
 
 /// The models for which the last event had neighbours asked.
 fn asked(desk: &Desk) -> Vec<ModelId> {
     let asked = desk.effects.iter().filter_map(|effect| match effect {
-        Effect::AskNeighbours { model } => Some(*model),
+        SchedulerEffect::AskNeighbours { model } => Some(*model),
         _ => None,
     });
     asked.collect()
@@ -23,7 +23,7 @@ fn who_would_have_to_go_stays_where_a_neighbour_gives_enough() {
     let mut desk = Desk::with_neighbours(&[20], &[8, 8]);
     let run = desk.loaded(0);
     // A stranger holds 8 GiB, of which some lie idle.
-    desk.send(Event::Measured {
+    desk.send(SchedulerEvent::Measured {
         run,
         used: vec![(CardId::new("card0"), gib(8))],
     });
@@ -36,8 +36,8 @@ fn who_would_have_to_go_stays_where_a_neighbour_gives_enough() {
     assert_eq!((desk.stopped(), asked(&desk)), (Vec::new(), Vec::new()), "once");
     free(&mut desk, gib(10));
     assert!(desk.started().is_some());
-    assert_eq!(desk.state(0), State::Ready);
-    desk.send(Event::NeighboursAsked { model: ModelId(1) });
+    assert_eq!(desk.state(0), ModelState::Ready);
+    desk.send(SchedulerEvent::NeighboursAsked { model: ModelId(1) });
     assert!(desk.effects.is_empty(), "the answer comes too late to matter");
 }
 
@@ -48,7 +48,7 @@ fn where_nobody_gives_enough_the_idle_go_as_ever() {
     desk.ask(1);
     desk.surveyed(1);
     assert_eq!((asked(&desk), desk.stopped()), (vec![ModelId(1)], Vec::new()));
-    desk.send(Event::NeighboursAsked { model: ModelId(1) });
+    desk.send(SchedulerEvent::NeighboursAsked { model: ModelId(1) });
     assert_eq!(desk.stopped().len(), 1);
     assert_eq!(asked(&desk), []);
     desk.gone(run);
@@ -62,12 +62,12 @@ fn who_is_crowded_out_is_refused_after_the_question_and_who_never_fits_without_i
     desk.ask(1);
     desk.surveyed(1);
     assert_eq!(asked(&desk), []);
-    assert_eq!(desk.refusals()[0].kind, RefusalKind::NeverFits);
+    assert_eq!(desk.refusals()[0].kind, RequestRefusalKind::NeverFits);
     desk.ask(0);
     desk.surveyed(0);
     assert_eq!((asked(&desk), desk.refusals().len()), (vec![ModelId(0)], 0));
-    desk.send(Event::NeighboursAsked { model: ModelId(0) });
-    assert_eq!(desk.refusals()[0].kind, RefusalKind::NoRoom);
+    desk.send(SchedulerEvent::NeighboursAsked { model: ModelId(0) });
+    assert_eq!(desk.refusals()[0].kind, RequestRefusalKind::NoRoom);
 }
 
 #[test]

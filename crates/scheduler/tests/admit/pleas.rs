@@ -1,13 +1,13 @@
-//! Runs that ask for more than they have.
+//! Tests of running engines that request a larger memory budget.
 
 use plimsoll_base::{Bytes, CardId};
-use plimsoll_scheduler::{Effect, Event, RequestId, RunId};
+use plimsoll_scheduler::{RequestId, RunId, SchedulerEffect, SchedulerEvent};
 
 use crate::desk::{Desk, gib};
 
 /// Asks for `asked` on the first card, with which the run would hold `wanted`; returns the answer, if there is one.
 fn plead(desk: &mut Desk, run: RunId, asked: u64, wanted: u64) -> Option<Option<Bytes>> {
-    desk.send(Event::BudgetRequested {
+    desk.send(SchedulerEvent::BudgetRequested {
         run,
         card: CardId::new("card0"),
         asked: gib(asked),
@@ -18,7 +18,7 @@ fn plead(desk: &mut Desk, run: RunId, asked: u64, wanted: u64) -> Option<Option<
 
 fn answer(desk: &Desk) -> Option<Option<Bytes>> {
     desk.effects.iter().find_map(|effect| match effect {
-        Effect::AnswerBudget { claim, .. } => Some(*claim),
+        SchedulerEffect::AnswerBudget { claim, .. } => Some(*claim),
         _ => None,
     })
 }
@@ -101,7 +101,7 @@ fn a_run_that_ends_while_its_plea_waits_is_not_answered_and_nothing_is_left() {
     let idle = desk.loaded(0);
     let (run, request) = busy(&mut desk, 1);
     assert_eq!(plead(&mut desk, run, 3, 9), None);
-    desk.send(Event::Abandoned { request });
+    desk.send(SchedulerEvent::Abandoned { request });
     desk.crashes(run);
     desk.memory_returned(run);
     desk.gone(idle);
@@ -122,7 +122,7 @@ fn growth_is_learned_of_a_run_and_kept_for_the_next() {
     let run = desk.loaded(0);
     for (tokens, mebibytes) in [(1000, 3000), (9000, 3008)] {
         let used = Bytes::mib(mebibytes);
-        desk.send(Event::GrowthObserved { run, tokens, used });
+        desk.send(SchedulerEvent::GrowthObserved { run, tokens, used });
     }
     let growth = desk.view(0).growth.unwrap();
     assert_eq!(growth.bytes_per_token, Bytes::new((8 << 20) / 8000));

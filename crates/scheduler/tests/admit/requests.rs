@@ -1,6 +1,8 @@
-//! The way of a request.
+//! Tests of the life cycle of a request.
 
-use plimsoll_scheduler::{Effect, Event, ModelId, Moment, RefusalKind, RequestId, State};
+use plimsoll_scheduler::{
+    ModelId, ModelState, Moment, RequestId, RequestRefusalKind, SchedulerEffect, SchedulerEvent,
+};
 
 use crate::desk::Desk;
 
@@ -9,7 +11,7 @@ fn a_request_to_a_ready_model_goes_straight_through() {
     let mut desk = Desk::new(&[24], &[8]);
     let run = desk.loaded(0);
     let request = desk.ask(0);
-    assert_eq!(desk.effects, [Effect::Dispatch { request, run }]);
+    assert_eq!(desk.effects, [SchedulerEffect::Dispatch { request, run }]);
     assert_eq!(desk.finish(request), []);
 }
 
@@ -49,7 +51,7 @@ fn a_request_that_waits_until_its_deadline_is_refused_with_what_it_waited_for() 
     let run = desk.started().unwrap();
     desk.pass(3);
     let refusal = desk.refusals()[0].clone();
-    assert_eq!(refusal.kind, RefusalKind::Deadline);
+    assert_eq!(refusal.kind, RequestRefusalKind::Deadline);
     assert!(
         refusal.reason.to_string().contains("still loading"),
         "{}",
@@ -65,14 +67,14 @@ fn the_owner_is_woken_for_the_first_deadline() {
     let mut desk = Desk::new(&[24], &[8]);
     desk.ask_until(0, 3);
     let at = Moment::at(std::time::Duration::from_secs(3));
-    assert!(desk.effects.contains(&Effect::WakeAt(at)));
+    assert!(desk.effects.contains(&SchedulerEffect::WakeAt(at)));
 }
 
 #[test]
 fn a_client_that_leaves_gives_up_its_place() {
     let mut desk = Desk::new(&[24], &[8]);
     let (first, second) = (desk.ask(0), desk.ask(0));
-    desk.send(Event::Abandoned { request: first });
+    desk.send(SchedulerEvent::Abandoned { request: first });
     desk.surveyed(0);
     let run = desk.started().unwrap();
     desk.ready(run);
@@ -83,10 +85,10 @@ fn a_client_that_leaves_gives_up_its_place() {
 fn a_model_whose_clients_have_all_left_is_not_loaded() {
     let mut desk = Desk::new(&[24], &[8]);
     let request = desk.ask(0);
-    desk.send(Event::Abandoned { request });
+    desk.send(SchedulerEvent::Abandoned { request });
     desk.surveyed(0);
     assert_eq!(desk.started(), None);
-    assert_eq!(desk.state(0), State::Unloaded);
+    assert_eq!(desk.state(0), ModelState::Unloaded);
 }
 
 #[test]
@@ -97,9 +99,9 @@ fn a_full_queue_and_an_unknown_model_refuse_at_once() {
         assert!(desk.refusals().is_empty());
     }
     desk.ask(0);
-    assert_eq!(desk.refusals()[0].kind, RefusalKind::QueueFull);
+    assert_eq!(desk.refusals()[0].kind, RequestRefusalKind::QueueFull);
     desk.ask(9);
-    assert_eq!(desk.refusals()[0].kind, RefusalKind::Unconfigured);
+    assert_eq!(desk.refusals()[0].kind, RequestRefusalKind::Unconfigured);
 }
 
 #[test]
@@ -110,7 +112,7 @@ fn an_event_about_a_request_or_a_run_that_is_over_changes_nothing() {
     desk.finish(request);
     assert_eq!(desk.finish(request), []);
     assert_eq!(desk.bounce(request), []);
-    desk.send(Event::UnloadWanted { model: ModelId(0) });
+    desk.send(SchedulerEvent::UnloadWanted { model: ModelId(0) });
     desk.gone(run);
     assert_eq!(desk.ready(run), []);
     assert_eq!(desk.ended(run), []);

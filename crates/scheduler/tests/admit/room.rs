@@ -1,7 +1,9 @@
-//! Who goes for whom, and when.
+//! Tests of eviction: which model stops for which, and when.
 
 use plimsoll_base::{Bytes, CardId};
-use plimsoll_scheduler::{Effect, Event, ModelId, RefusalKind, RunId, State, Stopping};
+use plimsoll_scheduler::{
+    ModelId, ModelState, RequestRefusalKind, RunId, SchedulerEffect, SchedulerEvent, Stopping,
+};
 
 use crate::desk::{Desk, PATIENCE, gib};
 
@@ -19,7 +21,7 @@ fn the_least_recently_used_idle_model_goes() {
     desk.ask(2);
     desk.surveyed(2);
     assert_eq!(desk.stopped(), graceful(second));
-    assert_eq!(desk.state(0), State::Ready);
+    assert_eq!(desk.state(0), ModelState::Ready);
     desk.gone(second);
     assert!(desk.started().is_some());
     assert_ne!(first, second);
@@ -34,14 +36,14 @@ fn nobody_is_evicted_for_a_model_that_cannot_load() {
     assert_eq!(desk.stopped(), []);
     desk.survey_fails(1);
     assert_eq!(desk.stopped(), []);
-    assert_eq!(desk.refusals()[0].kind, RefusalKind::LoadFailed);
+    assert_eq!(desk.refusals()[0].kind, RequestRefusalKind::LoadFailed);
     assert!(
         desk.refusals()[0]
             .reason
             .to_string()
             .contains("the file is missing")
     );
-    assert_eq!(desk.state(0), State::Ready);
+    assert_eq!(desk.state(0), ModelState::Ready);
 }
 
 #[test]
@@ -51,7 +53,7 @@ fn what_never_fits_is_refused_at_once_with_numbers_and_evicts_nobody() {
     desk.ask(1);
     desk.surveyed(1);
     let refusal = desk.refusals()[0].clone();
-    assert_eq!(refusal.kind, RefusalKind::NeverFits);
+    assert_eq!(refusal.kind, RequestRefusalKind::NeverFits);
     assert_eq!(refusal.retry_after, None);
     let text = refusal.reason.to_string();
     assert!(text.contains("10240 MiB") && text.contains("30720 MiB"), "{text}");
@@ -66,9 +68,9 @@ fn a_busy_model_is_left_alone_until_patience_runs_out_and_then_drains() {
     desk.ask(1);
     desk.surveyed(1);
     desk.pass(PATIENCE - 1);
-    assert_eq!(desk.state(0), State::Ready);
+    assert_eq!(desk.state(0), ModelState::Ready);
     desk.pass(1);
-    assert_eq!(desk.state(0), State::Draining);
+    assert_eq!(desk.state(0), ModelState::Draining);
     assert_eq!(desk.stopped(), []);
     desk.finish(busy);
     assert_eq!(desk.stopped(), graceful(run));
@@ -119,7 +121,7 @@ fn three_overlapping_clients_on_one_model_never_starve_another() {
         if desk.stopped().is_empty() {
             let next = desk.ask(0);
             busy.extend(desk.dispatched());
-            assert!(busy.contains(&next) || desk.state(0) == State::Draining);
+            assert!(busy.contains(&next) || desk.state(0) == ModelState::Draining);
         }
     }
     assert_eq!(desk.stopped(), graceful(run));
@@ -141,10 +143,10 @@ fn a_newcomer_serves_what_was_queued_for_it_before_it_has_to_go() {
     desk.ready(newcomer);
     assert_eq!(desk.dispatched(), [first]);
     desk.pass(3 * PATIENCE);
-    assert_eq!(desk.state(1), State::Ready);
+    assert_eq!(desk.state(1), ModelState::Ready);
     desk.finish(first);
     assert_eq!(desk.dispatched(), [second]);
-    assert_eq!(desk.state(1), State::Draining);
+    assert_eq!(desk.state(1), ModelState::Draining);
     desk.finish(second);
     assert_eq!(desk.stopped(), graceful(newcomer));
 }
@@ -158,9 +160,9 @@ fn a_drain_is_called_off_when_nobody_needs_the_room_any_more() {
     desk.surveyed(1);
     desk.pass(PATIENCE);
     let queued = desk.ask(0);
-    assert_eq!(desk.state(0), State::Draining);
-    desk.send(Event::Abandoned { request: other });
-    assert_eq!(desk.state(0), State::Ready);
+    assert_eq!(desk.state(0), ModelState::Draining);
+    desk.send(SchedulerEvent::Abandoned { request: other });
+    assert_eq!(desk.state(0), ModelState::Ready);
     assert_eq!(desk.dispatched(), [queued]);
 }
 
@@ -190,7 +192,7 @@ fn what_is_held_for_the_oldest_is_not_taken_by_younger_ones() {
     assert_eq!(desk.started(), None);
     desk.finish(busy);
     desk.gone(run);
-    assert_eq!(desk.view(1).state, State::Loading);
+    assert_eq!(desk.view(1).state, ModelState::Loading);
 }
 
 #[test]
@@ -214,7 +216,7 @@ fn the_claim_of_a_run_that_ended_stands_until_its_memory_is_back() {
     desk.ended(run);
     assert_eq!(desk.started(), None);
     let taken = desk.effects.iter().find_map(|effect| match effect {
-        Effect::AwaitMemory { run, taken } => Some((*run, taken[0].bytes)),
+        SchedulerEffect::AwaitMemory { run, taken } => Some((*run, taken[0].bytes)),
         _ => None,
     });
     assert_eq!(taken, Some((run, gib(8))));
@@ -229,13 +231,13 @@ fn a_pinned_model_stays_and_the_refusal_names_it() {
     desk.ask(1);
     desk.surveyed(1);
     let refusal = desk.refusals()[0].clone();
-    assert_eq!(refusal.kind, RefusalKind::NoRoom);
+    assert_eq!(refusal.kind, RequestRefusalKind::NoRoom);
     assert!(
         refusal.reason.to_string().contains("held by m0, which is pinned"),
         "{}",
         refusal.reason
     );
-    assert_eq!(desk.state(0), State::Ready);
+    assert_eq!(desk.state(0), ModelState::Ready);
 }
 
 #[test]
@@ -245,7 +247,7 @@ fn strangers_on_a_card_count() {
     desk.ask(0);
     desk.surveyed(0);
     let refusal = desk.refusals()[0].clone();
-    assert_eq!(refusal.kind, RefusalKind::NoRoom);
+    assert_eq!(refusal.kind, RequestRefusalKind::NoRoom);
     assert!(
         refusal
             .reason
@@ -269,7 +271,7 @@ fn a_model_of_unknown_need_runs_alone_until_it_is_measured() {
     desk.ask(1);
     desk.surveyed(1);
     assert_eq!(desk.started(), None);
-    desk.send(Event::Measured {
+    desk.send(SchedulerEvent::Measured {
         run,
         used: vec![(CardId::new("card0"), gib(6))],
     });
@@ -345,14 +347,14 @@ fn the_ttl_of_a_model_that_was_loaded_without_a_request_counts_from_ready() {
     let ttl = std::time::Duration::from_secs(30);
     let mut desk = Desk::tuned(&[10], &[8], |_, spec| spec.ttl = Some(ttl));
     desk.pass(1000);
-    desk.send(Event::LoadWanted { model: ModelId(0) });
+    desk.send(SchedulerEvent::LoadWanted { model: ModelId(0) });
     desk.surveyed(0);
     let run = desk.started().unwrap();
     desk.ready(run);
     desk.pass(29);
-    assert_eq!(desk.state(0), State::Ready);
+    assert_eq!(desk.state(0), ModelState::Ready);
     desk.pass(1);
-    assert_eq!(desk.state(0), State::Stopping);
+    assert_eq!(desk.state(0), ModelState::Stopping);
 }
 
 #[test]
@@ -371,6 +373,6 @@ fn what_a_younger_model_gives_up_is_offered_to_the_older_one_at_once() {
     desk.surveyed(3);
     assert_eq!(desk.stopped(), []);
     desk.read(vec![(CardId::new("card1"), gib(2))]);
-    assert_eq!(desk.refusals()[0].kind, RefusalKind::NoRoom);
+    assert_eq!(desk.refusals()[0].kind, RequestRefusalKind::NoRoom);
     assert_eq!(desk.stopped(), graceful(second));
 }

@@ -1,10 +1,12 @@
-//! Trust in what engines say and in figures that age: unanswered requests, learned needs, talkative loads, other processes.
+//! Tests of unreliable information: unanswered requests, learned needs, loads that only write log lines,
+//! other processes, old readings.
 
 use std::time::Duration;
 
 use plimsoll_base::{Bytes, CardId, End, Reason, Stage};
 use plimsoll_scheduler::{
-    ClientId, Discrepancy, Effect, Event, Health, ModelId, RefusalKind, RequestId, RunId, State, Stopping,
+    ClientId, Discrepancy, Health, ModelId, ModelState, RequestId, RequestRefusalKind, RunId,
+    SchedulerEffect, SchedulerEvent, Stopping,
 };
 
 use crate::desk::{Desk, gib};
@@ -16,7 +18,7 @@ fn card(free: u64) -> Vec<(CardId, Bytes)> {
 fn bounce(desk: &mut Desk, client: u64) -> RequestId {
     let request = desk.ask(0);
     let client = ClientId(client);
-    desk.send(Event::Bounced { request, client });
+    desk.send(SchedulerEvent::Bounced { request, client });
     request
 }
 
@@ -26,7 +28,7 @@ fn drop_twice(desk: &mut Desk, run: RunId, client: u64) {
     desk.health(run, Health::Answers);
     assert_eq!(desk.dispatched(), [request], "it is sent once more");
     let client = ClientId(client);
-    desk.send(Event::Bounced { request, client });
+    desk.send(SchedulerEvent::Bounced { request, client });
     desk.health(run, Health::Answers);
 }
 
@@ -36,15 +38,15 @@ fn a_request_that_a_healthy_engine_drops_is_refused_alone() {
     let run = desk.loaded(0);
     let other = desk.ask(0);
     bounce(&mut desk, 1);
-    assert_eq!(desk.effects, [Effect::CheckHealth { run }]);
+    assert_eq!(desk.effects, [SchedulerEffect::CheckHealth { run }]);
     let meanwhile = desk.ask(0);
     assert_eq!(desk.dispatched(), [meanwhile], "the model goes on serving");
     desk.health(run, Health::Answers);
     let again = desk.dispatched()[0];
     desk.bounce(again);
     desk.health(run, Health::Answers);
-    assert_eq!(desk.refusals()[0].kind, RefusalKind::Unanswered);
-    assert_eq!((desk.refusals().len(), desk.state(0)), (1, State::Ready));
+    assert_eq!(desk.refusals()[0].kind, RequestRefusalKind::Unanswered);
+    assert_eq!((desk.refusals().len(), desk.state(0)), (1, ModelState::Ready));
     desk.pass(3);
     assert_eq!(desk.stopped(), []);
     desk.finish(other);
@@ -66,12 +68,12 @@ fn several_clients_in_a_row_without_an_answer_make_a_run_suspect_whatever_its_he
         desk.health(run, Health::Answers);
         assert_eq!(
             desk.state(0),
-            State::Ready,
+            ModelState::Ready,
             "an answer in between clears the count"
         );
     }
     bounce(&mut desk, 3);
-    assert_eq!(desk.state(0), State::Draining);
+    assert_eq!(desk.state(0), ModelState::Draining);
     desk.pass(2);
     assert_eq!(desk.stopped(), [(run, Stopping::Kill)]);
 }
@@ -83,13 +85,13 @@ fn an_engine_that_is_silent_while_it_works_for_another_client_is_not_suspect() {
     let other = desk.ask(0);
     bounce(&mut desk, 1);
     desk.health(run, Health::Silent);
-    assert_eq!(desk.state(0), State::Ready);
+    assert_eq!(desk.state(0), ModelState::Ready);
     let again = desk.dispatched()[0];
     desk.finish(again);
     desk.finish(other);
     bounce(&mut desk, 1);
     desk.health(run, Health::Silent);
-    assert_eq!(desk.state(0), State::Draining);
+    assert_eq!(desk.state(0), ModelState::Draining);
 }
 
 #[test]
@@ -117,7 +119,7 @@ fn words_of_a_serving_engine_teach_nothing() {
         reason: Reason::new("cuda_oom", "out of memory"),
         shortfall: None,
     };
-    desk.send(Event::Ended { run, end });
+    desk.send(SchedulerEvent::Ended { run, end });
     assert_eq!(desk.view(0).learned, Bytes::ZERO);
 }
 
@@ -135,7 +137,7 @@ fn what_deaths_taught_expires_after_a_healthy_run() {
     desk.finish(request);
     assert_eq!(desk.view(0).learned, gib(1));
     desk.pass(60);
-    desk.send(Event::UnloadWanted { model: ModelId(0) });
+    desk.send(SchedulerEvent::UnloadWanted { model: ModelId(0) });
     desk.finish(RequestId(0));
     desk.gone(second);
     assert_eq!(desk.view(0).learned, Bytes::ZERO);
@@ -149,7 +151,7 @@ fn a_load_that_only_talks_ends_at_ten_times_its_timeout() {
     let run = desk.started().unwrap();
     for _ in 0..11 {
         desk.pass(100);
-        desk.send(Event::Progressed { run, measured: false });
+        desk.send(SchedulerEvent::Progressed { run, measured: false });
         assert_eq!(desk.stopped(), []);
     }
     desk.pass(100);
@@ -165,7 +167,7 @@ fn a_load_that_no_client_wants_any_more_makes_room_for_one_that_is_wanted() {
     desk.ask(1);
     desk.surveyed(1);
     assert_eq!(desk.stopped(), [], "a client waits for it");
-    desk.send(Event::Abandoned { request: left });
+    desk.send(SchedulerEvent::Abandoned { request: left });
     assert_eq!(desk.stopped(), [(run, Stopping::Graceful)]);
     desk.gone(run);
     assert!(desk.started().is_some());
@@ -179,19 +181,19 @@ fn a_load_is_decided_on_a_reading_that_was_taken_for_it() {
     desk.now = desk.now + Duration::from_millis(300);
     desk.ask(0);
     desk.surveyed(0);
-    assert_eq!(desk.effects.last(), Some(&Effect::ReadCards));
+    assert_eq!(desk.effects.last(), Some(&SchedulerEffect::ReadCards));
     assert_eq!(desk.started(), None);
     // Another process took 20 GiB 0.3 s ago.
     desk.read(card(4));
     assert_eq!(
         (desk.started(), desk.refusals()[0].kind),
-        (None, RefusalKind::NoRoom)
+        (None, RequestRefusalKind::NoRoom)
     );
     desk.ask(0);
     desk.surveyed(0);
     assert_eq!(
         desk.refusals()[0].kind,
-        RefusalKind::NoRoom,
+        RequestRefusalKind::NoRoom,
         "it is known already"
     );
     desk.now = desk.now + Duration::from_secs(1);
@@ -209,7 +211,7 @@ fn a_reading_that_was_taken_for_the_load_counts_however_long_the_driver_took() {
     desk.surveyed(0);
     let taken = desk.now;
     desk.now = desk.now + Duration::from_secs(4);
-    desk.send(Event::CardsRead {
+    desk.send(SchedulerEvent::CardsRead {
         free: card(24),
         taken,
     });
@@ -249,7 +251,7 @@ fn after_a_load_the_difference_to_the_ledger_has_a_name() {
         desk.ready(run);
         assert_eq!(desk.view(0).load_check, []);
         let used = vec![(CardId::new("card0"), gib(measured))];
-        desk.send(Event::Measured { run, used });
+        desk.send(SchedulerEvent::Measured { run, used });
         desk.read(card(free));
         assert_eq!(desk.view(0).load_check[0].cause, cause);
     }
@@ -260,7 +262,7 @@ fn memory_within_a_claim_that_was_raised_teaches_nothing() {
     let mut desk = Desk::new(&[24], &[8]);
     let run = desk.loaded(0);
     let card = CardId::new("card0");
-    desk.send(Event::BudgetRequested {
+    desk.send(SchedulerEvent::BudgetRequested {
         run,
         card: card.clone(),
         asked: gib(2),
@@ -268,6 +270,6 @@ fn memory_within_a_claim_that_was_raised_teaches_nothing() {
     });
     assert_eq!(desk.view(0).claim[0].bytes, gib(10));
     let used = vec![(card, gib(10))];
-    desk.send(Event::Measured { run, used });
+    desk.send(SchedulerEvent::Measured { run, used });
     assert_eq!(desk.view(0).learned, Bytes::ZERO);
 }

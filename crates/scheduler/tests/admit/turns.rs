@@ -1,13 +1,13 @@
-//! Where cards take the host's memory, the largest need goes first.
+//! Tests of the order of loads where cards share the host's memory: the largest need goes first.
 
-use plimsoll_scheduler::{Effect, ModelId, State};
+use plimsoll_scheduler::{ModelId, ModelState, SchedulerEffect};
 
 use crate::desk::{Desk, PATIENCE};
 
 /// The models that the last event started, in that order.
 fn started(desk: &Desk) -> Vec<u32> {
     let started = desk.effects.iter().filter_map(|effect| match effect {
-        Effect::Start { model, .. } => Some(model.0),
+        SchedulerEffect::Start { model, .. } => Some(model.0),
         _ => None,
     });
     started.collect()
@@ -125,6 +125,6 @@ fn elsewhere_the_first_to_be_known_goes_first_and_preloads_go_together() {
     desk.surveyed(0);
     desk.surveyed(1);
     assert_eq!(started(&desk), [1]);
-    assert_eq!(desk.state(0), State::Loading);
+    assert_eq!(desk.state(0), ModelState::Loading);
     assert_eq!(desk.view(1).id, ModelId(1));
 }

@@ -1,4 +1,5 @@
-//! Simulated machine under the scheduler: engines with faults, clients that leave, other processes on the cards.
+//! Simulated machine for the scheduler: engines with faults, clients that leave, other processes on the
+//! cards.
 
 mod diving;
 mod effects;
@@ -7,9 +8,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use plimsoll_base::{Bytes, CardId, Declared, Demand, End, Placement, Reason, Stage, Unknown};
+use plimsoll_base::{Bytes, CardId, DeclaredSize, End, MemoryModel, Placement, Reason, Stage, UnknownSize};
 use plimsoll_scheduler::{
-    ClientId, ConfigChange, Event, Health, ModelId, ModelSpec, Moment, RequestId, RunId, Scheduler,
+    ClientId, ConfigChange, Health, ModelId, ModelSpec, Moment, RequestId, RunId, Scheduler, SchedulerEvent,
     SchedulerSettings,
 };
 
@@ -142,7 +143,7 @@ impl World {
         let added = models
             .map(|id| (ModelId(id), ConfigChange::Added(world.spec(id))))
             .collect();
-        world.tell(Event::Configured(added));
+        world.tell(SchedulerEvent::Configured(added));
         world
     }
 
@@ -187,7 +188,7 @@ impl World {
     pub(crate) fn run(&mut self) {
         self.settle();
         self.closing = Some(self.now);
-        self.tell(Event::Shutdown);
+        self.tell(SchedulerEvent::Shutdown);
         self.settle();
         assert!(self.drained, "an engine is left: {:?}", self.engines);
         assert!(self.engines.values().all(|engine| engine.stage == Life::Ended));
@@ -222,17 +223,17 @@ impl World {
             Happening::AskAgain(_) => {}
             Happening::Surveyed(model) => {
                 let need = self.need(model.0);
-                let demand: Arc<dyn Demand> = match need.gib {
+                let demand: Arc<dyn MemoryModel> = match need.gib {
                     Some(n) if need.grows.is_some() => Arc::new(Grower::new(n, need.grows.unwrap())),
-                    Some(n) => Arc::new(Declared(gib(n))),
-                    None => Arc::new(Unknown),
+                    Some(n) => Arc::new(DeclaredSize(gib(n))),
+                    None => Arc::new(UnknownSize),
                 };
                 let result = if need.survey_fails {
                     Err(Reason::new("missing", "missing"))
                 } else {
                     Ok(demand)
                 };
-                self.tell(Event::Surveyed { model, result });
+                self.tell(SchedulerEvent::Surveyed { model, result });
             }
             Happening::Ready(run) => self.becomes_ready(run),
             Happening::Ends(run, end) => self.ends(run, end),
@@ -240,7 +241,7 @@ impl World {
                 let engine = self.engines.get_mut(&run).unwrap();
                 engine.placement = Placement::default();
                 engine.diver = None;
-                self.tell(Event::MemoryReturned { run });
+                self.tell(SchedulerEvent::MemoryReturned { run });
             }
             Happening::Read => self.look(),
             Happening::Checked(run) => {
@@ -248,13 +249,13 @@ impl World {
                     Life::Ended => Health::Fails,
                     Life::Loading | Life::Ready => Health::Answers,
                 };
-                self.tell(Event::HealthChecked { run, health });
+                self.tell(SchedulerEvent::HealthChecked { run, health });
             }
-            Happening::Asked(model) => self.tell(Event::NeighboursAsked { model }),
+            Happening::Asked(model) => self.tell(SchedulerEvent::NeighboursAsked { model }),
             Happening::Answered(request) => self.answer(request),
             Happening::Sounded(request, run, exact) => self.sounded(request, run, exact),
             Happening::Bounces(request) => self.bounces(request),
-            Happening::Wake => self.tell(Event::Tick),
+            Happening::Wake => self.tell(SchedulerEvent::Tick),
         }
     }
 
@@ -276,22 +277,23 @@ impl World {
             }
             Action::Measure => self.look(),
             Action::Replace { model: id } => {
-                self.tell(Event::Configured(vec![(
+                self.tell(SchedulerEvent::Configured(vec![(
                     model(id),
                     ConfigChange::Replaced(self.spec(id)),
                 )]));
             }
             Action::Retune { model: id } => {
-                self.tell(Event::Configured(vec![(
+                self.tell(SchedulerEvent::Configured(vec![(
                     model(id),
                     ConfigChange::Retuned(self.spec(id)),
                 )]));
             }
-            Action::Remove { model: id } => {
-                self.tell(Event::Configured(vec![(model(id), ConfigChange::Removed)]))
-            }
-            Action::Load { model: id } => self.tell(Event::LoadWanted { model: model(id) }),
-            Action::Unload { model: id } => self.tell(Event::UnloadWanted { model: model(id) }),
+            Action::Remove { model: id } => self.tell(SchedulerEvent::Configured(vec![(
+                model(id),
+                ConfigChange::Removed,
+            )])),
+            Action::Load { model: id } => self.tell(SchedulerEvent::LoadWanted { model: model(id) }),
+            Action::Unload { model: id } => self.tell(SchedulerEvent::UnloadWanted { model: model(id) }),
         }
     }
 
@@ -306,7 +308,7 @@ impl World {
             looping,
         });
         let deadline = moment(self.now + patient_for);
-        self.tell(Event::Arrived {
+        self.tell(SchedulerEvent::Arrived {
             request,
             model: ModelId(model),
             deadline,
@@ -319,7 +321,7 @@ impl World {
         };
         if self.asked[index].place != Where::Over {
             self.over(index);
-            self.tell(Event::Abandoned {
+            self.tell(SchedulerEvent::Abandoned {
                 request: RequestId(u64::try_from(index).unwrap()),
             });
         }
@@ -355,7 +357,7 @@ impl World {
             self.over(index);
             self.answered += 1;
             let tokens = tokens(self.asked[index].prompt);
-            self.tell(Event::Finished {
+            self.tell(SchedulerEvent::Finished {
                 request,
                 tokens: request.0.is_multiple_of(2).then_some(tokens),
             });
@@ -380,7 +382,7 @@ impl World {
             };
             self.later(self.now + after, Happening::Ends(run, end));
         }
-        self.tell(Event::Ready { run });
+        self.tell(SchedulerEvent::Ready { run });
     }
 
     /// A run asks for more of its first card.
@@ -395,7 +397,7 @@ impl World {
         };
         let claim = self.scheduler.ledger().account(&card).unwrap().held_by(run);
         if self.pleading.insert(run) {
-            self.tell(Event::BudgetRequested {
+            self.tell(SchedulerEvent::BudgetRequested {
                 run,
                 card,
                 asked: gib(more),
@@ -417,7 +419,7 @@ impl World {
             self.cut_off(&cut);
         }
         self.engines.get_mut(&run).unwrap().buried = true;
-        self.tell(Event::Ended { run, end });
+        self.tell(SchedulerEvent::Ended { run, end });
         if !early {
             self.cut_off(&cut);
         }
@@ -429,7 +431,7 @@ impl World {
             let index = usize::try_from(request.0).unwrap();
             if request.0.is_multiple_of(3) {
                 self.over(index);
-                self.tell(Event::Finished {
+                self.tell(SchedulerEvent::Finished {
                     request: *request,
                     tokens: None,
                 });
@@ -446,7 +448,7 @@ impl World {
                 diver.leave(request);
             }
             self.asked[index].place = Where::Waiting { since: self.now };
-            self.tell(Event::Bounced {
+            self.tell(SchedulerEvent::Bounced {
                 request,
                 client: ClientId(request.0),
             });
@@ -471,7 +473,7 @@ impl World {
             }
         }
         for (run, used) in seen {
-            self.tell(Event::Measured { run, used });
+            self.tell(SchedulerEvent::Measured { run, used });
         }
         let free = used
             .iter()
@@ -479,7 +481,7 @@ impl World {
             .map(|(index, used)| (card_id(index), gib(self.totals[index]).saturating_sub(*used)));
         let cards = free.collect();
         let taken = moment(self.now);
-        self.tell(Event::CardsRead { free: cards, taken });
+        self.tell(SchedulerEvent::CardsRead { free: cards, taken });
     }
 }
 

@@ -1,32 +1,33 @@
-//! Gauges of claims, depths and guarded memory, for `/metrics`.
+//! Prometheus gauges for `/metrics`: memory claimed on each card, tokens in use, and memory counted by guard
+//! (the library preloaded into engines).
 
 use std::rc::Rc;
 
 use plimsoll_base::{Bytes, CardId};
 use plimsoll_probe::guard::read_tree;
-use plimsoll_scheduler::{DepthView, Snapshot};
+use plimsoll_scheduler::{DepthView, SchedulerSnapshot};
 use plimsoll_wire::page::CardSnapshot;
 use plimsoll_wire::tree::{TreeCardSnapshot, key};
 
-use super::guard::Guard;
-use crate::route::{Exposition, Kind};
+use super::guard::GuardHandler;
+use crate::route::{Exposition, MetricKind};
 use crate::runtime::{Extension, Runtime};
 
 #[derive(Debug)]
 pub(super) struct Gauges {
-    guard: Rc<Guard>,
+    guard: Rc<GuardHandler>,
 }
 
-/// One model on one card.
+/// Figures of guard for one model on one card.
 struct GuardRow {
     model: String,
     card: String,
     held: GuardedMemory,
 }
 
-fn write_claims(page: &mut Exposition, snapshot: &Snapshot) {
+fn write_claims(page: &mut Exposition, snapshot: &SchedulerSnapshot) {
     let name = "plimsoll_claim_bytes";
-    page.family(name, Kind::Gauge, "Memory of a card that a model may take");
+    page.family(name, MetricKind::Gauge, "Memory of a card that a model may take");
     for model in &snapshot.models {
         // Guarded or not: the claim is what the ledger counts.
         for share in &model.claim {
@@ -51,7 +52,7 @@ const DEPTHS: [DepthGauge; 4] = [
     ),
     (
         "plimsoll_depth_full_tokens",
-        "Depth of a model at most",
+        "Largest depth of a model",
         |depth| depth.full,
     ),
     (
@@ -61,9 +62,9 @@ const DEPTHS: [DepthGauge; 4] = [
     ),
 ];
 
-fn write_depths(page: &mut Exposition, snapshot: &Snapshot) {
+fn write_depths(page: &mut Exposition, snapshot: &SchedulerSnapshot) {
     for (name, help, value) in DEPTHS {
-        page.family(name, Kind::Gauge, help);
+        page.family(name, MetricKind::Gauge, help);
         for model in &snapshot.models {
             if let Some(depth) = &model.depth {
                 page.sample(name, &[("model", &model.name)], value(depth));
@@ -73,7 +74,7 @@ fn write_depths(page: &mut Exposition, snapshot: &Snapshot) {
     let name = "plimsoll_prompt_overflows_total";
     page.family(
         name,
-        Kind::Counter,
+        MetricKind::Counter,
         "Requests whose prompt was counted to be longer than the context",
     );
     for model in &snapshot.models {
@@ -131,9 +132,9 @@ impl std::ops::AddAssign for GuardedMemory {
     }
 }
 
-type Gauge = (&'static str, &'static str, fn(&GuardedMemory) -> Option<Bytes>);
+type MetricGauge = (&'static str, &'static str, fn(&GuardedMemory) -> Option<Bytes>);
 
-const GAUGES: [Gauge; 6] = [
+const GAUGES: [MetricGauge; 6] = [
     (
         "plimsoll_guard_allocated_bytes",
         "Memory of a card that a guarded engine holds",
@@ -170,7 +171,7 @@ impl Extension for Gauges {
     fn write_metrics(&self, runtime: &Runtime, page: &mut Exposition) {
         let rows = self.rows(runtime);
         for (name, help, value) in GAUGES {
-            page.family(name, Kind::Gauge, help);
+            page.family(name, MetricKind::Gauge, help);
             for row in &rows {
                 // Without a budget there is no figure; a zero would look like an exhausted one.
                 if let Some(bytes) = value(&row.held) {
@@ -179,14 +180,18 @@ impl Extension for Gauges {
             }
         }
         let name = "plimsoll_guard_refusals_total";
-        page.family(name, Kind::Counter, "Requests for memory that guard refused");
+        page.family(
+            name,
+            MetricKind::Counter,
+            "Requests for memory that guard refused",
+        );
         for row in &rows {
             let labels = [("model", row.model.as_str()), ("card", &row.card)];
             // They start again with each process, like every counter of a page.
             page.sample(name, &labels, row.held.refusals);
         }
         let name = "plimsoll_growth_bytes_per_token";
-        page.family(name, Kind::Gauge, "Observed growth per token of depth");
+        page.family(name, MetricKind::Gauge, "Observed growth per token of depth");
         let snapshot = runtime.scheduler_snapshot();
         for model in &snapshot.models {
             if let Some(growth) = model.growth {
@@ -199,7 +204,7 @@ impl Extension for Gauges {
 }
 
 impl Gauges {
-    pub(super) fn new(guard: Rc<Guard>) -> Self {
+    pub(super) fn new(guard: Rc<GuardHandler>) -> Self {
         Self { guard }
     }
 

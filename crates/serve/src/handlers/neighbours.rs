@@ -1,38 +1,40 @@
-//! Questions to guarded processes for idle memory, before the scheduler stops a model.
+//! Requests to other processes under guard (the preloaded library) to release idle memory, made before the
+//! scheduler stops a model.
 //!
-//! DECISION: asked are guarded programs of this user, ours or not, that hold idle memory on the cards served
-//! from, but not our engines without a request: they call no driver function, so they could not answer in
-//! time, and would have to map the memory again for their next request. Pages are read and waited for on
-//! another thread.
+//! DECISION: the daemon sends the request to every guarded process of this user that holds idle memory on a
+//! served card, whether `serve` started it or not. It leaves out its own engines that have no request in
+//! flight: they make no driver call, so they could not answer in time, and they would have to map the memory
+//! again for their next request. The requests go through guard's pages, shared-memory files; another thread
+//! reads them and waits for the answers.
 
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::Duration;
 
 use plimsoll_base::Bytes;
-use plimsoll_reclaim::{Asked, ask, neighbours};
-use plimsoll_scheduler::{Effect, Event, ModelId};
+use plimsoll_reclaim::{AskedNeighbour, ask, neighbours};
+use plimsoll_scheduler::{ModelId, SchedulerEffect, SchedulerEvent};
 use plimsoll_wire::options::Uuid;
 use tokio::task::{spawn_blocking, spawn_local};
 
-use super::guard::Guard;
+use super::guard::GuardHandler;
 use crate::runtime::{Extension, Runtime};
 
 #[derive(Debug)]
 pub(super) struct Neighbours {
-    guard: Rc<Guard>,
+    guard: Rc<GuardHandler>,
     patience: Duration,
 }
 
 impl Neighbours {
-    pub(super) fn new(guard: Rc<Guard>, patience: Duration) -> Self {
+    pub(super) fn new(guard: Rc<GuardHandler>, patience: Duration) -> Self {
         Self { guard, patience }
     }
 }
 
 impl Extension for Neighbours {
-    fn on_effect(&self, runtime: &Rc<Runtime>, effect: &Effect) {
-        if let Effect::AskNeighbours { model } = effect {
+    fn on_effect(&self, runtime: &Rc<Runtime>, effect: &SchedulerEffect) {
+        if let SchedulerEffect::AskNeighbours { model } = effect {
             let idle = self.guard.idle_pages(runtime);
             spawn_local(ask_around(Rc::clone(runtime), *model, idle, self.patience));
         }
@@ -46,17 +48,17 @@ async fn ask_around(runtime: Rc<Runtime>, model: ModelId, idle: Vec<PathBuf>, pa
         .filter_map(|card| Uuid::read(card.uuid.as_deref()?))
         .collect();
     let asked = spawn_blocking(move || ask_all(&cards, &idle, patience)).await;
-    let mut gave: Vec<Asked> = asked.into_iter().flatten().collect();
+    let mut gave: Vec<AskedNeighbour> = asked.into_iter().flatten().collect();
     gave.retain(|asked| !asked.gave.is_zero());
     if !gave.is_empty() {
         report(&runtime, model, &gave);
         // The scheduler decides on the answer, so it needs the new figures first.
         runtime.read_cards().await;
     }
-    runtime.submit(Event::NeighboursAsked { model });
+    runtime.submit(SchedulerEvent::NeighboursAsked { model });
 }
 
-fn ask_all(cards: &[Uuid], idle: &[PathBuf], patience: Duration) -> Vec<Asked> {
+fn ask_all(cards: &[Uuid], idle: &[PathBuf], patience: Duration) -> Vec<AskedNeighbour> {
     // Without a UUID no page can be matched to a card.
     if cards.is_empty() {
         return Vec::new();
@@ -69,7 +71,7 @@ fn ask_all(cards: &[Uuid], idle: &[PathBuf], patience: Duration) -> Vec<Asked> {
     ask(found, cards, patience)
 }
 
-fn report(runtime: &Runtime, model: ModelId, gave: &[Asked]) {
+fn report(runtime: &Runtime, model: ModelId, gave: &[AskedNeighbour]) {
     let name = &runtime.entry(model).name;
     let each = gave.iter().map(|asked| {
         let process = asked.neighbour.name.as_deref().unwrap_or("a process");
@@ -77,6 +79,6 @@ fn report(runtime: &Runtime, model: ModelId, gave: &[Asked]) {
     });
     let each = each.collect::<Vec<_>>().join(", ");
     let all: Bytes = gave.iter().map(|asked| asked.gave).sum();
-    tracing::info!("asked for {name}: guarded processes released {all} of idle memory: {each}");
+    tracing::info!("to make room for {name}, guarded processes released {all} of idle memory: {each}");
     runtime.events.neighbours_gave(name, all);
 }

@@ -1,8 +1,8 @@
-//! API keys.
+//! API key check of requests.
 //!
-//! Taken from `Authorization: Bearer`, from `Authorization: Basic` (the password, as llama-swap does) or from
-//! `x-api-key` (as Anthropic's clients send it). Comparing takes the same time whichever byte differs, and
-//! every key is compared, so the time tells nothing but the length of what the client sent itself.
+//! The key is read from `Authorization: Bearer`, from `Authorization: Basic` (the password, as in llama-swap)
+//! or from `x-api-key` (sent by Anthropic's clients). Each comparison takes the same time wherever the keys
+//! differ, and every configured key is compared. So response times reveal nothing about the keys.
 
 use std::cell::RefCell;
 use std::hint::black_box;
@@ -21,12 +21,12 @@ const BASIC: GeneralPurpose = GeneralPurpose::new(
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
-/// The keys that open this server; none means that it is open. Clones share them, so that a reload replaces
-/// them everywhere.
+/// The API keys of this server; without keys, every request is accepted. Clones share them, so that a reload
+/// replaces them everywhere.
 #[derive(Clone, Default)]
-pub(crate) struct Keys(Rc<RefCell<Vec<String>>>);
+pub(crate) struct ApiKeys(Rc<RefCell<Vec<String>>>);
 
-impl Keys {
+impl ApiKeys {
     pub(crate) fn new(keys: impl IntoIterator<Item = String>) -> Self {
         let own = Self::default();
         own.replace(keys);
@@ -60,7 +60,7 @@ impl Keys {
     }
 }
 
-impl std::fmt::Debug for Keys {
+impl std::fmt::Debug for ApiKeys {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Keys({})", self.0.borrow().len())
     }
@@ -87,7 +87,7 @@ fn password(encoded: &str) -> Option<Vec<u8>> {
     Some(pair[colon + 1..].to_vec())
 }
 
-/// Compares without telling where the two differ.
+/// Compares two keys in constant time, so that the time does not reveal where they differ.
 fn same(own: &[u8], given: &[u8]) -> bool {
     let mut difference = u8::from(own.len() != given.len());
     for (place, byte) in given.iter().enumerate() {
@@ -105,7 +105,7 @@ mod tests {
     use super::*;
 
     fn admits(name: &'static str, value: &str) -> bool {
-        let keys = Keys::new(["alpha".to_owned(), "beta-key".to_owned()]);
+        let keys = ApiKeys::new(["alpha".to_owned(), "beta-key".to_owned()]);
         let mut headers = HeaderMap::new();
         headers.insert(name, HeaderValue::from_str(value).unwrap());
         keys.admit(&headers)
@@ -137,17 +137,17 @@ mod tests {
         }
         assert!(!admits("authorization", "Digest alpha"));
         assert!(!admits("x-api-key", "alpha "));
-        assert!(!Keys::new(["alpha".to_owned()]).admit(&HeaderMap::new()));
+        assert!(!ApiKeys::new(["alpha".to_owned()]).admit(&HeaderMap::new()));
     }
 
     #[test]
     fn without_keys_everybody_is_let_in_and_an_empty_key_is_no_key() {
-        assert!(Keys::new([]).admit(&HeaderMap::new()));
-        let empty = Keys::new([String::new()]);
+        assert!(ApiKeys::new([]).admit(&HeaderMap::new()));
+        let empty = ApiKeys::new([String::new()]);
         assert!(
             empty.admit(&HeaderMap::new()) && empty.is_empty(),
             "it protects nothing"
         );
-        assert!(!Keys::new(["alpha".to_owned()]).is_empty());
+        assert!(!ApiKeys::new(["alpha".to_owned()]).is_empty());
     }
 }

@@ -1,13 +1,14 @@
-//! Request bodies, read whole before a model is asked for.
+//! Request bodies, read whole before a model is chosen.
 //!
-//! Three bounds: the size of one body, the memory of all bodies, and a pace. The pace is a credit of time: it
-//! runs down with the clock, grows with each byte and is capped, so that a large prompt over a slow line
-//! passes and a body whose last byte is withheld does not. Where all bodies fill their memory the slowest
-//! unfinished one is dropped, never the newcomer. The model's name is looked for while the bytes arrive.
+//! Three limits apply: the size of one body, the memory of all bodies together, and the pace of arrival. The
+//! pace is a time credit: it decreases with the clock, increases with each byte and has a maximum. A large
+//! prompt over a slow line passes; a body whose client withholds the last byte does not. When all bodies
+//! together reach the memory limit, the slowest unfinished one is dropped, never the newest. The model's name
+//! is searched for while bytes arrive.
 //!
-//! DECISION: pieces are copied together unless they nearly fill hyper's read buffer. A kept slice holds that
-//! whole buffer, so a client that sends small segments would make one counted byte cost several (measured:
-//! 4.8).
+//! DECISION: pieces are copied together unless they nearly fill hyper's read buffer. A piece that is kept
+//! uncopied keeps that whole buffer alive, so small segments would cost several times the bytes counted
+//! (measured: 4.8 times).
 
 use std::cell::{Cell, RefCell};
 use std::future::Future;
@@ -23,32 +24,31 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
 
 use super::limits::Limits;
-use super::model_key::Search;
-use super::problem::Problem;
+use super::model_key::ModelKeySearch;
+use super::problem::HttpProblem;
 use super::rope::Rope;
 
-/// The most that one read of a client's connection takes, and the size of the blocks that pieces are copied
-/// into. It is glibc's threshold for `mmap` as well (see `command/serve.rs`), so that a freed block goes back
-/// to the kernel.
+/// Largest read from a client's connection, and the size of the blocks that pieces are copied into. It equals
+/// glibc's threshold for `mmap` (see `command/serve.rs`), so that a freed block goes back to the kernel.
 pub(crate) const READ_BUFFER: usize = 128 * 1024;
 /// A piece of at least this size is kept as it came: four fifths of the buffer that it holds.
 const KEPT: usize = READ_BUFFER / 5 * 4;
 /// The time over which the pace of an unfinished body is compared with that of others.
 const RECENT: Duration = Duration::from_secs(1);
 
-/// The memory of all bodies held right now, over all connections.
+/// Memory of all request bodies held now, over all connections.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct BodyBudget(Rc<BodyTotals>);
 
 #[derive(Debug, Default)]
 struct BodyTotals {
     held: Cell<u64>,
-    /// Of it what bodies hold that were told to go and are not gone yet.
+    /// The part of it held by bodies that were told to end and have not ended yet.
     dropped: Cell<u64>,
     unfinished: RefCell<Vec<Weak<Upload>>>,
 }
 
-/// A body that is still arriving.
+/// A request body that is still arriving.
 #[derive(Debug)]
 struct Upload {
     began: Instant,
@@ -61,11 +61,11 @@ struct Upload {
     is_dropped: Cell<bool>,
 }
 
-/// A body, which counts as held until it is dropped.
+/// A complete request body, which counts as held until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Received {
     pub(crate) rope: Rope,
-    pub(crate) search: Search,
+    pub(crate) search: ModelKeySearch,
     budget: BodyBudget,
     upload: Rc<Upload>,
 }
@@ -147,12 +147,12 @@ pub(crate) async fn receive(
     mut body: Incoming,
     budget: &BodyBudget,
     limits: &Limits,
-) -> Result<Received, Problem> {
+) -> Result<Received, HttpProblem> {
     // A Content-Length beyond the limit is refused before a byte is read.
     if body.size_hint().lower() > limits.body.get() {
         return Err(too_large(limits));
     }
-    let mut reader = Reader::new(budget, limits);
+    let mut reader = BodyReader::new(budget, limits);
     while !body.is_end_stream() {
         let Some(frame) = reader.in_time(body.frame()).await? else {
             break;
@@ -165,7 +165,7 @@ pub(crate) async fn receive(
     Ok(reader.finish())
 }
 
-struct Reader<'a> {
+struct BodyReader<'a> {
     limits: &'a Limits,
     received: Received,
     gathered: Vec<u8>,
@@ -173,7 +173,7 @@ struct Reader<'a> {
     deadline: Instant,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> BodyReader<'a> {
     fn new(budget: &BodyBudget, limits: &'a Limits) -> Self {
         let upload = Rc::new(Upload::new());
         budget.0.unfinished.borrow_mut().push(Rc::downgrade(&upload));
@@ -182,7 +182,7 @@ impl<'a> Reader<'a> {
             deadline: upload.began + limits.body_time,
             received: Received {
                 rope: Rope::default(),
-                search: Search::default(),
+                search: ModelKeySearch::default(),
                 budget: budget.clone(),
                 upload,
             },
@@ -191,7 +191,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Waits for `next`, which is usually there: only a wait starts a timer.
-    async fn in_time<F: Future>(&self, next: F) -> Result<F::Output, Problem> {
+    async fn in_time<F: Future>(&self, next: F) -> Result<F::Output, HttpProblem> {
         let mut next = std::pin::pin!(next);
         if let Some(output) = now_or_never(next.as_mut()).await {
             return Ok(output);
@@ -202,7 +202,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn take(&mut self, data: Bytes) -> Result<(), Problem> {
+    fn take(&mut self, data: Bytes) -> Result<(), HttpProblem> {
         let length = u64::try_from(data.len()).unwrap_or(u64::MAX);
         let (upload, budget) = (&self.received.upload, &self.received.budget);
         if upload.is_dropped.get() {
@@ -246,8 +246,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Grows the block by a quarter of the whole body at least, so that what is reserved stays near what is
-    /// counted.
+    /// Grows the block by at least a quarter of the whole body, so that the reserved memory stays close to
+    /// the counted memory.
     fn reserve(&mut self, more: usize) {
         let filled = self.gathered.len();
         if self.gathered.capacity() - filled < more {
@@ -287,25 +287,25 @@ async fn now_or_never<F: Future>(mut next: Pin<&mut F>) -> Option<F::Output> {
     .await
 }
 
-fn too_large(limits: &Limits) -> Problem {
+fn too_large(limits: &Limits) -> HttpProblem {
     let message = format!("the request body is larger than {}", limits.body);
-    Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "body_too_large", message)
+    HttpProblem::new(StatusCode::PAYLOAD_TOO_LARGE, "body_too_large", message)
 }
 
-fn too_many() -> Problem {
-    let message = "the bodies of the requests in flight fill the memory set aside for them";
-    Problem::new(StatusCode::SERVICE_UNAVAILABLE, "bodies_too_large", message)
+fn too_many() -> HttpProblem {
+    let message = "the memory reserved for request bodies is full";
+    HttpProblem::new(StatusCode::SERVICE_UNAVAILABLE, "bodies_too_large", message)
         .retry_after(Duration::from_secs(1))
 }
 
-fn too_slow() -> Problem {
-    let message = "the request body came too slowly";
-    Problem::new(StatusCode::REQUEST_TIMEOUT, "body_too_slow", message)
+fn too_slow() -> HttpProblem {
+    let message = "the request body arrived too slowly";
+    HttpProblem::new(StatusCode::REQUEST_TIMEOUT, "body_too_slow", message)
 }
 
-fn cut_short() -> Problem {
+fn cut_short() -> HttpProblem {
     let message = "the request body ended early or was malformed";
-    Problem::new(StatusCode::BAD_REQUEST, "body_cut_short", message)
+    HttpProblem::new(StatusCode::BAD_REQUEST, "body_cut_short", message)
 }
 
 #[cfg(test)]
@@ -328,7 +328,7 @@ mod tests {
     async fn small_pieces_hold_no_buffers_and_what_is_reserved_stays_near_what_is_counted() {
         let (budget, limits) = (BodyBudget::default(), limits(u64::MAX));
         for size in [1, 700, 1100, 5000, 20_000, KEPT - 1, KEPT] {
-            let mut reader = Reader::new(&budget, &limits);
+            let mut reader = BodyReader::new(&budget, &limits);
             for _ in 0..(2_000_000 / size) {
                 reader.take(piece(size)).unwrap();
                 let (length, block) = (reader.received.rope.len(), &reader.gathered);
@@ -347,12 +347,12 @@ mod tests {
     #[tokio::test]
     async fn the_slowest_unfinished_body_makes_room_and_not_the_newcomer() {
         let (budget, limits) = (BodyBudget::default(), limits(1000));
-        let [mut stalled, mut steady] = [0; 2].map(|_| Reader::new(&budget, &limits));
+        let [mut stalled, mut steady] = [0; 2].map(|_| BodyReader::new(&budget, &limits));
         stalled.take(piece(600)).unwrap();
         steady.take(piece(300)).unwrap();
         tokio::time::sleep(RECENT * 2).await;
         steady.take(piece(50)).unwrap();
-        let mut newcomer = Reader::new(&budget, &limits);
+        let mut newcomer = BodyReader::new(&budget, &limits);
         newcomer.take(piece(100)).unwrap();
         assert!(stalled.received.upload.is_dropped.get());
         assert_eq!(stalled.take(piece(1)).unwrap_err().code, "bodies_too_large");
@@ -367,7 +367,7 @@ mod tests {
     async fn bytes_sent_quickly_buy_no_more_than_twice_the_usual_time() {
         let (budget, mut limits) = (BodyBudget::default(), limits(u64::MAX));
         limits.body_time = Duration::from_millis(200);
-        let mut reader = Reader::new(&budget, &limits);
+        let mut reader = BodyReader::new(&budget, &limits);
         for _ in 0..800 {
             reader.take(piece(READ_BUFFER)).unwrap();
         }

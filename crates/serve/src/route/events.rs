@@ -1,14 +1,14 @@
-//! Event streams of model states and scheduler snapshots.
+//! Event streams of model states and of scheduler snapshots.
 //!
-//! Two feeds: the events of llama-server's router for its clients (`/models/sse`), and the whole snapshot of
-//! the scheduler for our own screens. No event is built without a listener.
+//! `/models/sse` sends the events of llama-server's router for its clients. The second feed sends whole
+//! scheduler snapshots to Plimsoll's own screens. No event is built while no client listens.
 
 use bytes::Bytes;
 use plimsoll_base::Bytes as Size;
-use plimsoll_scheduler::{Snapshot, State};
+use plimsoll_scheduler::{ModelState, SchedulerSnapshot};
 use serde_json::{Value, json};
 
-use super::feed::{Feed, Listener};
+use super::feed::{Feed, FeedListener};
 use super::listing::status;
 use super::problem::without_engine_words;
 
@@ -19,12 +19,12 @@ pub(crate) struct Events {
 }
 
 impl Events {
-    /// Publishes a model's new state. `info` is what goes with it: the progress of a load, what a
-    /// ready engine says of its model, the exit code of an ended one.
+    /// Publishes a model's new state. `info` is the data that belongs to it: the progress of a load, a ready
+    /// engine's description of its model, the exit code of an ended engine.
     ///
-    /// llama-server's router documents `model_status` but sends it only when a load begins and
+    /// llama-server's router documents `model_status`, but sends it only when a load begins, and
     /// `status_change` for everything (`server-models.cpp @ b10605`); clients of either are served.
-    pub(crate) fn state_changed(&self, model: &str, state: State, info: &Value) {
+    pub(crate) fn state_changed(&self, model: &str, state: ModelState, info: &Value) {
         // Asked here as well, because the payload is built below.
         if !self.models.is_heard() {
             return;
@@ -59,18 +59,18 @@ impl Events {
     }
 
     /// Shows the scheduler as it is now; `snapshot` is called only if there is a listener.
-    pub(crate) fn show(&self, snapshot: impl FnOnce() -> Snapshot) {
+    pub(crate) fn show(&self, snapshot: impl FnOnce() -> SchedulerSnapshot) {
         if self.snapshots.is_heard() {
             self.snapshots.publish(&snapshot_event(&snapshot()));
         }
     }
 
-    pub(crate) fn listen_to_models(&self) -> Listener {
+    pub(crate) fn listen_to_models(&self) -> FeedListener {
         self.models.listen(None)
     }
 
     /// Starts with `now`, so that a watcher needs nothing else.
-    pub(crate) fn listen_to_snapshots(&self, now: &Snapshot) -> Listener {
+    pub(crate) fn listen_to_snapshots(&self, now: &SchedulerSnapshot) -> FeedListener {
         self.snapshots.listen(Some(snapshot_event(now)))
     }
 
@@ -83,7 +83,7 @@ impl Events {
     }
 }
 
-fn snapshot_event(snapshot: &Snapshot) -> Bytes {
+fn snapshot_event(snapshot: &SchedulerSnapshot) -> Bytes {
     // A snapshot holds reasons, which may quote an engine's log.
     data_event(&without_engine_words(json!(snapshot)))
 }
@@ -103,7 +103,7 @@ mod tests {
     async fn a_change_is_told_under_both_names_with_its_information() {
         let events = Events::default();
         let mut listener = events.listen_to_models();
-        events.state_changed("a", State::Ready, &json!({ "info": 1 }));
+        events.state_changed("a", ModelState::Ready, &json!({ "info": 1 }));
         for name in ["model_status", "status_change"] {
             let event = poll_fn(|cx| listener.poll_next(cx)).await.unwrap();
             let event = std::str::from_utf8(&event)

@@ -1,25 +1,25 @@
-//! Prometheus' text format, as much of it as counters, gauges and histograms need.
+//! Writer of Prometheus' text format: counters, gauges and histograms.
 
 use std::fmt::{self, Write};
 use std::time::Duration;
 
-/// A page of metrics being written. Samples of one family must follow its `family` line.
+/// Metrics page that is being written. Samples of one family must follow its `family` line.
 #[derive(Debug, Default)]
 pub(crate) struct Exposition(String);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum MetricKind {
     Counter,
     Gauge,
     Histogram,
 }
 
 impl Exposition {
-    pub(crate) fn family(&mut self, name: &str, kind: Kind, help: &str) {
+    pub(crate) fn family(&mut self, name: &str, kind: MetricKind, help: &str) {
         let kind = match kind {
-            Kind::Counter => "counter",
-            Kind::Gauge => "gauge",
-            Kind::Histogram => "histogram",
+            MetricKind::Counter => "counter",
+            MetricKind::Gauge => "gauge",
+            MetricKind::Histogram => "histogram",
         };
         self.line(format_args!("# HELP {name} {help}\n# TYPE {name} {kind}\n"));
     }
@@ -97,7 +97,7 @@ mod tests {
     #[test]
     fn writes_the_text_format_with_labels_escaped_and_buckets_added_up() {
         let mut page = Exposition::default();
-        page.family("x_total", Kind::Counter, "how often");
+        page.family("x_total", MetricKind::Counter, "how often");
         page.sample("x_total", &[("model", "a\"b\\"), ("code", "2xx")], 3);
         page.sample("x_total", &[], 4);
         let mut histogram = Histogram::default();

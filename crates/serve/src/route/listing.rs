@@ -1,28 +1,29 @@
-//! A model as the listings show it, in the shapes that llama-server's router and llama-swap made common.
+//! JSON entry of one model in `/v1/models` and `/running`, in the shapes of llama-server's router and
+//! llama-swap.
 
 use std::time::Duration;
 
-use plimsoll_scheduler::State;
+use plimsoll_scheduler::ModelState;
 use serde_json::{Value, json};
 
 /// Stands for a secret.
 const MASK: &str = "***";
 
-/// A model's entry for the listings.
+/// A model's entry in the JSON listings.
 #[derive(Clone, Debug)]
-pub(crate) struct Listing {
+pub(crate) struct ModelListing {
     pub(crate) name: String,
     pub(crate) aliases: Vec<String>,
     pub(crate) tags: Vec<String>,
     pub(crate) description: String,
-    /// Answers when asked for, but is not shown.
+    /// The model answers requests but is not listed.
     pub(crate) unlisted: bool,
-    pub(crate) state: State,
-    /// The engine's command line; empty before the first start where it depends on the placement.
+    pub(crate) state: ModelState,
+    /// The engine's command line; empty before the first start if it depends on the placement.
     pub(crate) arguments: Vec<String>,
     /// The section of the preset that it came from, as INI.
     pub(crate) preset: Option<String>,
-    /// The exit code of the last run where it failed, or 128 and the signal.
+    /// Exit code of the last run if it failed, or 128 plus the signal.
     pub(crate) exit_code: Option<i32>,
     /// The engine's own description of the model, once it runs.
     pub(crate) meta: Option<Value>,
@@ -32,6 +33,7 @@ pub(crate) struct Listing {
     pub(crate) ttl: Option<Duration>,
     /// The engine's address.
     pub(crate) address: Option<String>,
+    pub(crate) pid: Option<u32>,
 }
 
 #[derive(Clone, Debug)]
@@ -50,18 +52,18 @@ impl Default for Modalities {
     }
 }
 
-impl Listing {
+impl ModelListing {
     pub(crate) fn is_running(&self) -> bool {
-        !matches!(self.state, State::Unloaded | State::Failed)
+        !matches!(self.state, ModelState::Unloaded | ModelState::Failed)
     }
 
-    /// As in llama-server's `/v1/models` (`server-models.cpp:get_router_models @ b10605`).
+    /// The entry as in llama-server's `/v1/models` (`server-models.cpp:get_router_models @ b10605`).
     pub(crate) fn as_model(&self, created: u64) -> Value {
         let mut status = json!({ "value": status(self.state), "args": masked(&self.arguments) });
         if let Some(preset) = &self.preset {
             status["preset"] = json!(preset);
         }
-        if self.state == State::Failed {
+        if self.state == ModelState::Failed {
             status["failed"] = json!(true);
             status["exit_code"] = json!(self.exit_code);
         }
@@ -94,13 +96,13 @@ impl Listing {
         model
     }
 
-    /// As in llama-swap's `/running`.
+    /// The entry as in llama-swap's `/running`.
     pub(crate) fn as_running(&self) -> Value {
         let state = match self.state {
-            State::Unloaded | State::Failed => "stopped",
-            State::Queued | State::Loading => "starting",
-            State::Ready => "ready",
-            State::Draining | State::Stopping => "stopping",
+            ModelState::Unloaded | ModelState::Failed => "stopped",
+            ModelState::Queued | ModelState::Loading => "starting",
+            ModelState::Ready => "ready",
+            ModelState::Draining | ModelState::Stopping => "stopping",
         };
         let mut running = json!({
             "model": self.name,
@@ -108,7 +110,8 @@ impl Listing {
             "description": self.description,
             "state": state,
             "cmd": masked(&self.arguments).join(" "),
-            "proxy": self.address.as_ref().map(|address| format!("http://{address}")),
+            "proxy": self.address,
+            "pid": self.pid,
             // For llama-swap 0 means that time alone never unloads the model.
             "ttl": self.ttl.map_or(0, |ttl| ttl.as_secs()),
         });
@@ -142,13 +145,13 @@ fn masked(arguments: &[String]) -> Vec<String> {
     arguments.collect()
 }
 
-/// The words of llama-server's router. It knows no waiting and no stopping: what waits is about to load, and
-/// what stops is still there.
-pub(crate) fn status(state: State) -> &'static str {
+/// State of a model in the words of llama-server's router. The router has no words for waiting and stopping:
+/// a waiting model is shown as loading, a stopping one as loaded.
+pub(crate) fn status(state: ModelState) -> &'static str {
     match state {
-        State::Unloaded | State::Failed => "unloaded",
-        State::Queued | State::Loading => "loading",
-        State::Ready | State::Draining | State::Stopping => "loaded",
+        ModelState::Unloaded | ModelState::Failed => "unloaded",
+        ModelState::Queued | ModelState::Loading => "loading",
+        ModelState::Ready | ModelState::Draining | ModelState::Stopping => "loaded",
     }
 }
 
@@ -156,8 +159,8 @@ pub(crate) fn status(state: State) -> &'static str {
 pub(crate) mod tests {
     use super::*;
 
-    pub(crate) fn listing(name: &str, state: State) -> Listing {
-        Listing {
+    pub(crate) fn listing(name: &str, state: ModelState) -> ModelListing {
+        ModelListing {
             name: name.to_owned(),
             aliases: vec!["alias".to_owned()],
             tags: Vec::new(),
@@ -171,14 +174,15 @@ pub(crate) mod tests {
             modalities: Modalities::default(),
             memory: None,
             ttl: Some(Duration::from_secs(300)),
-            address: Some("127.0.0.1:4000".to_owned()),
+            address: Some("http://127.0.0.1:4000".to_owned()),
+            pid: Some(4001),
         }
     }
 
     #[test]
     fn a_model_has_the_shape_of_llama_servers_router() {
         assert_eq!(
-            listing("a", State::Ready).as_model(7),
+            listing("a", ModelState::Ready).as_model(7),
             json!({
                 "id": "a", "aliases": ["alias"], "tags": [], "object": "model", "owned_by": "llamacpp",
                 "created": 7, "status": {"value": "loaded", "args": ["llama-server", "-c", "4096"]},
@@ -186,7 +190,7 @@ pub(crate) mod tests {
                 "source": "preset", "can_remove": false,
             })
         );
-        let mut failed = listing("a", State::Failed);
+        let mut failed = listing("a", ModelState::Failed);
         failed.exit_code = Some(137);
         let status = &failed.as_model(7)["status"];
         assert_eq!(
@@ -201,7 +205,7 @@ pub(crate) mod tests {
         let line: Vec<String> = line.split(' ').map(str::to_owned).collect();
         let shown = "vllm --api-key *** --hf-token=*** --max-tokens 5 --api-key-file /k -hft *** -c 1";
         assert_eq!(masked(&line).join(" "), shown);
-        let mut running = listing("a", State::Ready);
+        let mut running = listing("a", ModelState::Ready);
         running.arguments = line;
         assert_eq!(running.as_running()["cmd"], shown);
         assert_eq!(running.as_model(7)["status"]["args"][2], "***");
@@ -210,10 +214,10 @@ pub(crate) mod tests {
     #[test]
     fn a_running_model_has_the_shape_of_llama_swaps() {
         assert_eq!(
-            listing("a", State::Loading).as_running(),
+            listing("a", ModelState::Loading).as_running(),
             json!({
                 "model": "a", "name": "a", "description": "", "state": "starting",
-                "cmd": "llama-server -c 4096", "proxy": "http://127.0.0.1:4000", "ttl": 300,
+                "cmd": "llama-server -c 4096", "proxy": "http://127.0.0.1:4000", "pid": 4001, "ttl": 300,
             })
         );
     }

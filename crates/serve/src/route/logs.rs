@@ -1,11 +1,11 @@
-//! Log lines as plain text: the last ones, and then, for a stream, each new one.
+//! Log lines of models as plain text: the most recent ones and, for a stream, each new one.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
 use plimsoll_launch::{Log, LogLine};
 
-use super::feed::Listener;
+use super::feed::FeedListener;
 
 /// Lines shown before the new ones.
 const HISTORY: usize = 1000;
@@ -23,8 +23,8 @@ fn text(lines: &[Arc<LogLine>]) -> Bytes {
     Bytes::from(text)
 }
 
-/// The lines of a log, without an end.
-pub(crate) type LogStream = Listener<Arc<LogLine>>;
+/// Endless stream of a log's lines.
+pub(crate) type LogStream = FeedListener<Arc<LogLine>>;
 
 pub(crate) fn stream(log: &Log, with_history: bool) -> LogStream {
     let history = with_history
@@ -32,7 +32,7 @@ pub(crate) fn stream(log: &Log, with_history: bool) -> LogStream {
         .filter(|history| !history.is_empty());
     // A slow reader is told of the gap and goes on: a log with a hole is better than none.
     let missed = |count| Some(Bytes::from(format!("[plimsoll] {count} lines left out\n")));
-    Listener::new(history, log.subscribe(), |line| text(&[line]), missed)
+    FeedListener::new(history, log.subscribe(), |line| text(&[line]), missed)
 }
 
 #[cfg(test)]

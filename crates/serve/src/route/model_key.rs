@@ -1,38 +1,38 @@
-//! The top-level `"model"` of a JSON body.
+//! Search for the top-level `"model"` key in a JSON request body.
 //!
-//! The engine parses the body anyway; to route it only one string is needed. The body is walked while it
-//! arrives, to its end, because the last key wins, as in nlohmann::json, whose reading is the one that
-//! counts. A last `"model"` that is no string counts as none. Malformed JSON is the engine's to report, as
-//! long as a model was found to ask.
+//! To route a request, only the model's name is needed; the engine parses the body anyway. The search reads
+//! the body as it arrives, up to its end, because the last of several keys counts, as in the engine's JSON
+//! library (nlohmann::json). If the last `"model"` is not a string, the body names no model. Malformed JSON
+//! is left for the engine to report, provided that a model was found to send it to.
 
 use std::ops::Range;
 
 mod quote;
 mod walk;
 
-use self::walk::Walk;
+use self::walk::KeyWalk;
 
-/// A longer name is not a name of ours.
+/// Limit on the length of a model name; a longer one matches no model.
 const LONGEST_MODEL: usize = 4096;
-/// A model's name, and where its string stands in the body, quotes included.
+/// A model's name, and the position of its string in the body, quotes included.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Named {
+pub(crate) struct ModelKey {
     pub(crate) name: String,
     pub(crate) place: Range<usize>,
 }
 
-/// A search that goes on while the body arrives.
+/// Search that continues while the body arrives.
 #[derive(Debug, Default)]
-pub(crate) struct Search(Walk);
+pub(crate) struct ModelKeySearch(KeyWalk);
 
-impl Search {
+impl ModelKeySearch {
     /// Takes the next chunk.
     pub(crate) fn feed(&mut self, chunk: &[u8]) {
         self.0.feed(chunk);
     }
 
-    /// Returns the model of the whole body, whose chunks were fed.
-    pub(crate) fn finish(self) -> Option<Named> {
+    /// Returns the model that the whole body names, after all its chunks were fed.
+    pub(crate) fn finish(self) -> Option<ModelKey> {
         self.0.finish()
     }
 }
@@ -46,9 +46,9 @@ mod tests {
     use super::walk::tests::any_json;
     use super::*;
 
-    fn search(text: &str, chunk: usize) -> Option<Named> {
+    fn search(text: &str, chunk: usize) -> Option<ModelKey> {
         let body = rope_of(text.as_bytes(), &[chunk]);
-        let mut search = Search::default();
+        let mut search = ModelKeySearch::default();
         body.chunks().for_each(|chunk| search.feed(chunk));
         search.finish()
     }

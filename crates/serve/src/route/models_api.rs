@@ -1,7 +1,8 @@
-//! The server's own API: listings, load and unload, logs, metrics and status.
+//! Endpoints of the server's own API: listings, load and unload, logs, metrics and status.
 //!
-//! Three dialects over one owner: llama-server's router (`/models`, `/models/load`), llama-swap (`/running`,
-//! `/unload`, `/logs`) and our own (`/api/status`), which is the scheduler's snapshot as it is.
+//! The endpoints follow three APIs: llama-server's router (`/models`, `/models/load`), llama-swap
+//! (`/running`, `/unload`, `/logs`) and Plimsoll's own (`/api/status`), which returns the scheduler's
+//! snapshot as JSON.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -13,27 +14,27 @@ use serde_json::{Value, json};
 
 use super::api::{self, Own};
 use super::exposition::Exposition;
-use super::harbor::Harbor;
 use super::logs;
-use super::problem::{Problem, without_engine_words};
+use super::model_service::ModelService;
+use super::problem::{HttpProblem, without_engine_words};
 use super::query;
 use super::reply::{self, Reply, ReplyBody};
-use super::server::Server;
+use super::server::HttpServer;
 
 const EVENTS: &str = "text/event-stream";
 const TEXT: &str = "text/plain; charset=utf-8";
 // Prometheus recognises its text format by this version.
 const METRICS: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-impl<H: Harbor> Server<H> {
+impl<H: ModelService> HttpServer<H> {
     pub(crate) async fn own(
         &self,
         own: Own,
         rest: &str,
         head: &Parts,
         body: Incoming,
-    ) -> Result<Reply<H::Pass>, Problem> {
-        let snapshot = || self.harbor.snapshot();
+    ) -> Result<Reply<H::Pass>, HttpProblem> {
+        let snapshot = || self.service.snapshot();
         Ok(match own {
             Own::Index => reply::text(TEXT, api::index()),
             Own::Health => reply::json(&json!({ "status": "ok" })),
@@ -43,34 +44,37 @@ impl<H: Harbor> Server<H> {
             Own::Model => reply::json(&self.listing(&self.named_in_path(rest)?)),
             Own::Load => self.load(self.receive_model(head, body).await?)?,
             Own::Unload => self.unload(self.receive_model(head, body).await?)?,
-            Own::ModelEvents => reply::feed(EVENTS, ReplyBody::Feed(self.harbor.events().listen_to_models())),
+            Own::ModelEvents => reply::feed(
+                EVENTS,
+                ReplyBody::Feed(self.service.events().listen_to_models(), self.ending()),
+            ),
             Own::Running => self.running(),
             Own::UnloadAll => self.unload_all(),
             Own::UnloadNamed => self.unload(self.named_in_path(rest)?)?,
-            Own::Logs => reply::text(TEXT, logs::tail(&self.harbor.log(None))),
+            Own::Logs => reply::text(TEXT, logs::tail(&self.service.log(None))),
             Own::LogStream => self.log_stream(rest, head)?,
             Own::Metrics => self.metrics(),
             // A reason may quote an engine's log, and with it another client's prompt.
             Own::Status => reply::json(&without_engine_words(json!(snapshot()))),
             Own::StatusStream => {
-                let listener = self.harbor.events().listen_to_snapshots(&snapshot());
-                reply::feed(EVENTS, ReplyBody::Feed(listener))
+                let listener = self.service.events().listen_to_snapshots(&snapshot());
+                reply::feed(EVENTS, ReplyBody::Feed(listener, self.ending()))
             }
         })
     }
 
     /// `?reload` with anything reads the configuration again first, as llama-server's router does.
-    fn models(&self, head: &Parts) -> Result<Reply<H::Pass>, Problem> {
+    fn models(&self, head: &Parts) -> Result<Reply<H::Pass>, HttpProblem> {
         if query::parameter(head.uri.query(), "reload").is_some() {
-            self.harbor.reload()?;
+            self.service.reload()?;
         }
         // llama-server reports the time of the answer here as well.
         let created = now();
         let models: Vec<Value> = self
-            .harbor
+            .service
             .models()
             .into_iter()
-            .map(|model| self.harbor.listing(model))
+            .map(|model| self.service.listing(model))
             .filter(|listing| !listing.unlisted)
             .map(|listing| listing.as_model(created))
             .collect();
@@ -78,15 +82,15 @@ impl<H: Harbor> Server<H> {
     }
 
     fn listing(&self, model: &ModelId) -> Value {
-        self.harbor.listing(*model).as_model(now())
+        self.service.listing(*model).as_model(now())
     }
 
     fn running(&self) -> Reply<H::Pass> {
         let listings = self
-            .harbor
+            .service
             .models()
             .into_iter()
-            .map(|model| self.harbor.listing(model));
+            .map(|model| self.service.listing(model));
         let running: Vec<Value> = listings
             .filter(|listing| listing.is_running())
             .map(|listing| listing.as_running())
@@ -94,66 +98,70 @@ impl<H: Harbor> Server<H> {
         reply::json(&json!({ "running": running }))
     }
 
-    fn load(&self, model: ModelId) -> Result<Reply<H::Pass>, Problem> {
-        if self.harbor.listing(model).is_running() {
+    fn load(&self, model: ModelId) -> Result<Reply<H::Pass>, HttpProblem> {
+        if self.service.listing(model).is_running() {
             // The status and the words of llama-server's router (b10605).
             let message = "model is already running";
-            return Err(Problem::new(StatusCode::BAD_REQUEST, "model_running", message));
+            return Err(HttpProblem::new(
+                StatusCode::BAD_REQUEST,
+                "model_running",
+                message,
+            ));
         }
-        self.harbor.load(model);
+        self.service.load(model);
         Ok(success())
     }
 
-    fn unload(&self, model: ModelId) -> Result<Reply<H::Pass>, Problem> {
-        if !self.harbor.listing(model).is_running() {
+    fn unload(&self, model: ModelId) -> Result<Reply<H::Pass>, HttpProblem> {
+        if !self.service.listing(model).is_running() {
             let message = "model is not running";
-            return Err(Problem::new(
+            return Err(HttpProblem::new(
                 StatusCode::BAD_REQUEST,
                 "model_not_running",
                 message,
             ));
         }
-        self.harbor.unload(model);
+        self.service.unload(model);
         Ok(success())
     }
 
     fn unload_all(&self) -> Reply<H::Pass> {
-        for model in self.harbor.models() {
-            if self.harbor.listing(model).is_running() {
-                self.harbor.unload(model);
+        for model in self.service.models() {
+            if self.service.listing(model).is_running() {
+                self.service.unload(model);
             }
         }
         // llama-swap answers with this text.
         reply::text(TEXT, "OK")
     }
 
-    fn log_stream(&self, rest: &str, head: &Parts) -> Result<Reply<H::Pass>, Problem> {
+    fn log_stream(&self, rest: &str, head: &Parts) -> Result<Reply<H::Pass>, HttpProblem> {
         let model = match rest.trim_matches('/') {
             "" => None,
             name => Some(self.named_in_path(name)?),
         };
         // llama-swap's parameter, with or without a value.
         let with_history = query::parameter(head.uri.query(), "no-history").is_none();
-        let stream = logs::stream(&self.harbor.log(model), with_history);
-        Ok(reply::feed(TEXT, ReplyBody::Log(stream)))
+        let stream = logs::stream(&self.service.log(model), with_history);
+        Ok(reply::feed(TEXT, ReplyBody::Log(stream, self.ending())))
     }
 
     fn metrics(&self) -> Reply<H::Pass> {
         let mut page = Exposition::default();
-        self.tally.write(&mut page, &self.harbor.snapshot());
-        self.harbor.write_metrics(&mut page);
+        self.tally.write(&mut page, &self.service.snapshot());
+        self.service.write_metrics(&mut page);
         reply::text(METRICS, page.finish())
     }
 
-    fn named_in_path(&self, name: &str) -> Result<ModelId, Problem> {
+    fn named_in_path(&self, name: &str) -> Result<ModelId, HttpProblem> {
         // Names of models hold slashes and colons, so clients encode them in a path.
         let decoded = query::decode_path(name);
-        let model = decoded.and_then(|name| self.harbor.resolve(&name));
+        let model = decoded.and_then(|name| self.service.resolve(&name));
         model.ok_or_else(|| self.unknown_model(name))
     }
 }
 
-fn success<P: super::harbor::Pass>() -> Response<ReplyBody<P>> {
+fn success<P: super::model_service::Pass>() -> Response<ReplyBody<P>> {
     reply::json(&json!({ "success": true }))
 }
 

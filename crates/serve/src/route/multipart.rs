@@ -1,9 +1,9 @@
-//! Finds the `model` field of a multipart form, as audio transcription sends it.
+//! Search for the `model` field of a multipart form, used by audio transcription requests.
 //!
-//! Only part headers are read; the recording between them is jumped over. Place and name are returned as for
-//! JSON, so that an alias is spliced the same way (here without quotes).
+//! Only the headers of parts are read; the recording between them is skipped. The result is the name and its
+//! position in the body, as for JSON bodies, so that an alias can be replaced in the same way.
 
-use super::model_key::Named;
+use super::model_key::ModelKey;
 use super::rope::Rope;
 
 /// Headers of one part beyond this are not a form's.
@@ -23,7 +23,7 @@ pub(crate) fn boundary(content_type: &str) -> Option<&str> {
 }
 
 /// Returns the last `model` field of the form.
-pub(crate) fn model(body: &Rope, boundary: &str) -> Option<Named> {
+pub(crate) fn model(body: &Rope, boundary: &str) -> Option<ModelKey> {
     let delimiter = format!("--{boundary}");
     let closing = format!("\r\n{delimiter}");
     let mut found = None;
@@ -43,7 +43,7 @@ pub(crate) fn model(body: &Rope, boundary: &str) -> Option<Named> {
             found = (end >= value && end - value <= LONGEST_MODEL)
                 .then(|| String::from_utf8(body.copy(value..end)).ok())
                 .flatten()
-                .map(|name| Named {
+                .map(|name| ModelKey {
                     name,
                     place: value..end,
                 });

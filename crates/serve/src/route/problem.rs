@@ -1,8 +1,8 @@
-//! Error bodies of the API.
+//! Error responses of the HTTP API.
 //!
-//! One shape for every case, which OpenAI's and llama-server's clients both read:
-//! `{"error":{"message","type","code","param","reason","hints"}}`. `reason` is the tree the decision left
-//! behind, the same that the command line prints.
+//! All errors have one JSON shape, which clients of OpenAI and of llama-server both read:
+//! `{"error":{"message","type","code","param","reason","hints"}}`. `reason` is the tree of causes that was
+//! built with the decision; the command line prints the same tree.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -10,14 +10,14 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::StatusCode;
 use plimsoll_base::{Hint, Reason};
-use plimsoll_scheduler::{Refusal, RefusalKind};
+use plimsoll_scheduler::{RequestRefusal, RequestRefusalKind};
 use serde_json::{Value, json};
 
 /// The code of a reason that quotes an engine's log.
 const ENGINE_WORDS: &str = "engine_said";
 
 #[derive(Clone, Debug)]
-pub(crate) struct Problem {
+pub(crate) struct HttpProblem {
     pub(crate) status: StatusCode,
     /// Stable, for machines, e.g. `model_not_found`.
     pub(crate) code: Cow<'static, str>,
@@ -27,7 +27,7 @@ pub(crate) struct Problem {
     pub(crate) hints: Vec<Hint>,
 }
 
-impl Problem {
+impl HttpProblem {
     pub(crate) fn new(status: StatusCode, code: &'static str, message: impl Into<String>) -> Self {
         Self {
             status,
@@ -97,22 +97,22 @@ impl Problem {
     }
 }
 
-impl From<Refusal> for Problem {
-    fn from(refusal: Refusal) -> Self {
+impl From<RequestRefusal> for HttpProblem {
+    fn from(refusal: RequestRefusal) -> Self {
         let status = match refusal.kind {
             // 413 and not 503, because clients repeat a request after a 503, and this one can never succeed.
-            RefusalKind::NeverFits | RefusalKind::TooDeep => StatusCode::PAYLOAD_TOO_LARGE,
-            RefusalKind::Unconfigured => StatusCode::NOT_FOUND,
+            RequestRefusalKind::NeverFits | RequestRefusalKind::TooDeep => StatusCode::PAYLOAD_TOO_LARGE,
+            RequestRefusalKind::Unconfigured => StatusCode::NOT_FOUND,
             // The engine was reached and gave no answer, which is what 502 means (RFC 9110, section 15.6.3).
-            RefusalKind::Unanswered => StatusCode::BAD_GATEWAY,
+            RequestRefusalKind::Unanswered => StatusCode::BAD_GATEWAY,
             // 503 is also what llama-server answers while it loads, so its clients try again.
-            RefusalKind::NoRoom
-            | RefusalKind::QueueFull
-            | RefusalKind::Deadline
-            | RefusalKind::LoadFailed
-            | RefusalKind::EngineDied
-            | RefusalKind::Unloaded
-            | RefusalKind::ShuttingDown => StatusCode::SERVICE_UNAVAILABLE,
+            RequestRefusalKind::NoRoom
+            | RequestRefusalKind::QueueFull
+            | RequestRefusalKind::Deadline
+            | RequestRefusalKind::LoadFailed
+            | RequestRefusalKind::EngineDied
+            | RequestRefusalKind::Unloaded
+            | RequestRefusalKind::ShuttingDown => StatusCode::SERVICE_UNAVAILABLE,
         };
         let mut problem = Self::because(status, refusal.reason);
         problem.retry_after = refusal.retry_after;
@@ -121,11 +121,11 @@ impl From<Refusal> for Problem {
     }
 }
 
-/// Takes an engine's own log lines out of a tree of reasons.
+/// Removes an engine's own log lines from a tree of reasons.
 ///
-/// DECISION: engines log what clients send, so a line that explains one client's error may hold another one's
-/// prompt. Clients get the sign and the sizes; the lines are in `/logs`, which is the operator's, and on
-/// stderr.
+/// DECISION: engines log what clients send, so a line that explains one client's error may hold another
+/// client's prompt. Clients get the kind of error and the sizes; the lines are on stderr and in `/logs`,
+/// which is for the operator.
 pub(crate) fn without_engine_words(mut tree: Value) -> Value {
     match &mut tree {
         Value::Array(items) => {
@@ -148,7 +148,7 @@ pub(crate) fn without_engine_words(mut tree: Value) -> Value {
     tree
 }
 
-/// `Retry-After` knows whole seconds only; rounded up, at least one.
+/// Whole seconds for `Retry-After`, rounded up, at least one.
 pub(crate) fn whole_seconds(wait: Duration) -> u64 {
     // 0 would make clients repeat the request at once.
     wait.as_secs()
@@ -171,7 +171,7 @@ mod tests {
         let died = Reason::new("engine_died", "it went away")
             .because(oom)
             .because(line());
-        let problem = Problem::because(StatusCode::BAD_GATEWAY, died).to_json();
+        let problem = HttpProblem::because(StatusCode::BAD_GATEWAY, died).to_json();
         assert!(!problem.to_string().contains("secret"), "{problem}");
         assert_eq!(
             problem["error"]["reason"]["because"][0]["facts"],
@@ -182,7 +182,7 @@ mod tests {
 
     #[test]
     fn the_shape_is_that_of_openai_with_the_reason_beside_it() {
-        let problem = Problem::because(
+        let problem = HttpProblem::because(
             StatusCode::SERVICE_UNAVAILABLE,
             Reason::new("queue_full", "alpha has 9 requests waiting").fact("waiting", 9),
         )

@@ -1,8 +1,8 @@
-//! The proxy: a request is sent to its engine, and the answer streamed back.
+//! HTTP proxy: sends a request to its engine and streams the answer back.
 //!
-//! Until that first byte nothing has reached the client, so nothing is lost: a stale connection is replaced,
-//! and an engine that died hands the request back to the owner, which may give it another try. From the first
-//! byte on the answer is the client's and is never sent twice.
+//! Until the first byte of the answer arrives, the client has received nothing, so the request can be sent
+//! again: a stale connection is replaced, and if the engine died, the owner of the models may allow another
+//! attempt. After the first byte, the request is never sent again.
 
 use bytes::Bytes;
 use http::header::{CONTENT_ENCODING, CONTENT_LENGTH};
@@ -11,64 +11,64 @@ use http::uri::PathAndQuery;
 use http::{Request, Response, Uri, Version};
 
 use super::body::Received;
-use super::harbor::Pass;
 use super::headers;
 use super::limits::Limits;
-use super::model_key::Named;
-use super::problem::Problem;
-use super::prompt::Prompt;
+use super::model_key::ModelKey;
+use super::model_service::Pass;
+use super::problem::HttpProblem;
+use super::prompt::RequestPrompt;
 use super::rewrite;
 use super::rope::Rope;
-use super::sse::Dialect;
-use super::stream::{Relay, Source};
+use super::sse::EventDialect;
+use super::stream::{Relay, StreamSource};
 use super::upstream::{Upstream, Wire};
 
-/// Fresh connections tried before an engine is given up. On a busy machine one may lie so long between the
-/// accept and its request that the engine takes it for idle and closes it; a dead engine refuses the next at
-/// once.
+/// Fresh connections tried before an engine is given up. On a busy machine, a connection may wait so long
+/// between the accept and its request that the engine closes it as idle; a dead engine refuses the next
+/// connection at once.
 const FRESH: u32 = 2;
 
-/// A request to an engine, kept until the first byte of the answer so that it can be sent again.
+/// Request to an engine, kept until the first byte of the answer so that it can be sent again.
 #[derive(Debug)]
 pub(crate) struct ProxyRequest {
     pub(crate) head: Parts,
     pub(crate) target: PathAndQuery,
     pub(crate) received: Received,
     /// The place of the model's name, and the form in which a name is written there.
-    pub(crate) named: Option<(Named, Written)>,
+    pub(crate) named: Option<(ModelKey, WrittenBytes)>,
     /// True if the head waits for the first byte of the body. Feeds that may stay silent go at once.
     pub(crate) holds_head: bool,
 }
 
-/// The form of a model's name in a body.
+/// Place of a model's name in a body: in JSON or in a form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Written {
+pub(crate) enum WrittenBytes {
     Json,
     Plain,
 }
 
-/// The failure of one attempt.
+/// Failure of one attempt to send a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Lost {
     /// The connection was closed before a byte of an answer: perhaps only the connection was too old.
     Unanswered,
-    /// The engine went away after it had begun.
+    /// The engine closed the connection after its answer had begun.
     Died,
 }
 
-/// The beginning of an answer.
-struct Answer {
+/// Beginning of an engine's answer.
+struct UpstreamAnswer {
     head: http::response::Parts,
-    source: Source,
+    source: StreamSource,
     first: Bytes,
 }
 
-/// Carries `request` to the engine behind `pass`, or behind the next one where the owner gives one.
+/// Sends `request` to the engine of `pass`, or of another pass if the owner grants one.
 pub(crate) async fn carry<P: Pass>(
     request: ProxyRequest,
     mut pass: P,
     limits: &Limits,
-) -> Result<Response<Relay<P>>, Problem> {
+) -> Result<Response<Relay<P>>, HttpProblem> {
     loop {
         let upstream = pass.upstream().clone();
         match request.ask(&upstream, limits).await {
@@ -79,16 +79,16 @@ pub(crate) async fn carry<P: Pass>(
 }
 
 impl ProxyRequest {
-    pub(crate) fn prompt(&self) -> Prompt<'_> {
-        Prompt {
+    pub(crate) fn prompt(&self) -> RequestPrompt<'_> {
+        RequestPrompt {
             method: &self.head.method,
             path: self.target.path(),
             body: &self.received.rope,
         }
     }
 
-    /// Returns the beginning of the engine's answer; `None` when there is no such engine any more.
-    async fn ask(&self, upstream: &Upstream, limits: &Limits) -> Option<Answer> {
+    /// Returns the beginning of the engine's answer; `None` if that engine no longer exists.
+    async fn ask(&self, upstream: &Upstream, limits: &Limits) -> Option<UpstreamAnswer> {
         // One reused connection at most: where that was stale, the other idle ones probably are too.
         if let Some(wire) = upstream.reuse().await {
             match self.attempt(wire, upstream).await {
@@ -108,18 +108,18 @@ impl ProxyRequest {
         }
     }
 
-    async fn attempt(&self, mut wire: Wire, upstream: &Upstream) -> Result<Answer, Lost> {
+    async fn attempt(&self, mut wire: Wire, upstream: &Upstream) -> Result<UpstreamAnswer, Lost> {
         let response = wire
             .send(self.request(upstream))
             .await
             .map_err(|_| Lost::Unanswered)?;
         let (head, body) = response.into_parts();
-        let mut source = Source { wire, body };
+        let mut source = StreamSource { wire, body };
         let first = match self.holds_head {
             true => source.first().await.map_err(|_| Lost::Died)?,
             false => Bytes::new(),
         };
-        Ok(Answer { head, source, first })
+        Ok(UpstreamAnswer { head, source, first })
     }
 
     fn request(&self, upstream: &Upstream) -> Request<Rope> {
@@ -134,8 +134,8 @@ impl ProxyRequest {
         match (&self.named, upstream.model()) {
             (Some((named, written)), Some(model)) if named.name != model => {
                 let text = match written {
-                    Written::Json => rewrite::json_string(model),
-                    Written::Plain => model.to_owned(),
+                    WrittenBytes::Json => rewrite::json_string(model),
+                    WrittenBytes::Plain => model.to_owned(),
                 };
                 rewrite::splice(&self.received.rope, named.place.clone(), text)
             }
@@ -143,8 +143,8 @@ impl ProxyRequest {
         }
     }
 
-    fn relay<P: Pass>(&self, answer: Answer, pass: P) -> Response<Relay<P>> {
-        let Answer {
+    fn relay<P: Pass>(&self, answer: UpstreamAnswer, pass: P) -> Response<Relay<P>> {
+        let UpstreamAnswer {
             mut head,
             source,
             first,
@@ -159,7 +159,7 @@ impl ProxyRequest {
         if guarded {
             headers::forbid_buffering(&mut head.headers);
         }
-        let dialect = guarded.then(|| Dialect::of(self.target.path()));
+        let dialect = guarded.then(|| EventDialect::of(self.target.path()));
         Response::from_parts(head, Relay::new(source, pass, first, dialect))
     }
 }

@@ -1,7 +1,7 @@
-//! Puts another model name into a body.
+//! Replacement of the model's name in a request body.
 //!
-//! An alias is ours; the engine knows the model by its own name. The string is exchanged in the list of
-//! chunks and every other byte stays as the client wrote it: nothing is parsed and printed again.
+//! Clients may use an alias that is known only to this server, while the engine expects the model's own name.
+//! The name is replaced within the list of chunks; every other byte stays as the client sent it.
 
 use std::ops::Range;
 
@@ -24,7 +24,7 @@ pub(crate) fn json_string(name: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::model_key::Search;
+    use super::super::model_key::ModelKeySearch;
     use super::super::rope::tests::rope_of;
     use super::*;
 
@@ -33,7 +33,7 @@ mod tests {
         let text = br#"{"messages":[1, 2],  "model":"alias","x":"\u0041"}"#;
         for size in 1..=text.len() {
             let body = rope_of(text, &[size]);
-            let mut search = Search::default();
+            let mut search = ModelKeySearch::default();
             body.chunks().for_each(|chunk| search.feed(chunk));
             let place = search.finish().unwrap().place;
             let body = splice(&body, place, json_string("a \"real\" name"));

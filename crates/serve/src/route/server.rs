@@ -1,4 +1,5 @@
-//! Dispatch of requests: API keys, origins, and routing to an engine or to a built-in endpoint.
+//! Dispatch of HTTP requests: checks of API keys and origins, then routing to an engine or to a built-in
+//! endpoint.
 
 use std::borrow::Cow;
 use std::convert::Infallible;
@@ -15,47 +16,51 @@ use http_body_util::BodyExt;
 use hyper::body::{Body, Incoming};
 use plimsoll_base::{Advice, Hint};
 use plimsoll_scheduler::ModelId;
+use tokio::sync::watch;
 
-use super::api::{self, Action, Missing};
-use super::auth::Keys;
+use super::api::{self, Action, RouteMissing};
+use super::auth::ApiKeys;
 use super::body::{BodyBudget, Received, receive};
 use super::connection::ClientConnection;
 use super::cors::Origins;
-use super::harbor::{Harbor, Wish};
+use super::feed::Ending;
 use super::limits::Limits;
-use super::model_key::Named;
-use super::problem::Problem;
-use super::proxy::{self, ProxyRequest, Written};
+use super::model_key::ModelKey;
+use super::model_service::{ModelService, RouteOptions};
+use super::problem::HttpProblem;
+use super::proxy::{self, ProxyRequest, WrittenBytes};
 use super::reply::{self, Reply, ReplyBody};
 use super::stream::BrokenAnswer;
-use super::tally::Tally;
+use super::tally::TokenTally;
 use super::{headers, multipart, query};
 
 /// Settings of the server.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Settings {
-    pub(crate) keys: Keys,
+pub(crate) struct HttpSettings {
+    pub(crate) keys: ApiKeys,
     pub(crate) origins: Origins,
     pub(crate) limits: Limits,
 }
 
 #[derive(Debug)]
-pub(crate) struct Server<H: Harbor> {
-    pub(crate) harbor: Rc<H>,
-    pub(crate) settings: Settings,
+pub(crate) struct HttpServer<H: ModelService> {
+    pub(crate) service: Rc<H>,
+    pub(crate) settings: HttpSettings,
     pub(crate) bodies: BodyBudget,
-    pub(crate) tally: Tally,
-    /// The name of this machine, by which browsers of the local network may ask.
+    pub(crate) tally: TokenTally,
+    is_ending: watch::Sender<bool>,
+    /// Name of this machine, which browsers of the local network may use for it.
     hostname: String,
 }
 
-impl<H: Harbor> Server<H> {
-    pub(crate) fn new(harbor: Rc<H>, settings: Settings) -> Self {
+impl<H: ModelService> HttpServer<H> {
+    pub(crate) fn new(service: Rc<H>, settings: HttpSettings) -> Self {
         Self {
-            harbor,
+            service,
             settings,
             bodies: BodyBudget::default(),
-            tally: Tally::default(),
+            tally: TokenTally::default(),
+            is_ending: watch::Sender::new(false),
             // Without one only `localhost`, addresses and allowed origins are left.
             hostname: std::fs::read_to_string("/proc/sys/kernel/hostname")
                 .unwrap_or_default()
@@ -90,7 +95,11 @@ impl<H: Harbor> Server<H> {
         }))
     }
 
-    async fn dispatch(&self, request: Request<Incoming>, admitted: bool) -> Result<Reply<H::Pass>, Problem> {
+    async fn dispatch(
+        &self,
+        request: Request<Incoming>,
+        admitted: bool,
+    ) -> Result<Reply<H::Pass>, HttpProblem> {
         let (head, body) = request.into_parts();
         // Browsers send preflights without a key, and they change nothing.
         if head.method == Method::OPTIONS {
@@ -128,8 +137,17 @@ impl<H: Harbor> Server<H> {
         }
     }
 
+    /// Ends all feeds: their watchers would keep a server that drains waiting.
+    pub(crate) fn end_feeds(&self) {
+        self.is_ending.send_replace(true);
+    }
+
+    pub(crate) fn ending(&self) -> Ending {
+        Ending::new(self.is_ending.subscribe())
+    }
+
     /// Sends a request to the engine of the model that it names.
-    async fn to_engine(&self, head: Parts, body: Incoming) -> Result<Reply<H::Pass>, Problem> {
+    async fn to_engine(&self, head: Parts, body: Incoming) -> Result<Reply<H::Pass>, HttpProblem> {
         let mut received = receive(body, &self.bodies, &self.settings.limits).await?;
         let named = named_in_body(&head, &mut received);
         let model = self.model_of(&head, named.as_ref().map(|(named, _)| named))?;
@@ -149,7 +167,7 @@ impl<H: Harbor> Server<H> {
     }
 
     /// Finds the model named in the body, or else in `?model=`.
-    fn model_of(&self, head: &Parts, named: Option<&Named>) -> Result<ModelId, Problem> {
+    fn model_of(&self, head: &Parts, named: Option<&ModelKey>) -> Result<ModelId, HttpProblem> {
         let in_body = named.map(|named| Cow::Borrowed(named.name.as_str()));
         let name = in_body
             .filter(|name| !name.is_empty())
@@ -160,20 +178,20 @@ impl<H: Harbor> Server<H> {
                 true => compressed(),
                 false => self.no_model_named(),
             })?;
-        self.harbor
+        self.service
             .resolve(&name)
             .ok_or_else(|| self.unknown_model(&name))
     }
 
     /// Reads an order about a model: `{"model":…}`.
-    pub(crate) async fn receive_model(&self, head: &Parts, body: Incoming) -> Result<ModelId, Problem> {
+    pub(crate) async fn receive_model(&self, head: &Parts, body: Incoming) -> Result<ModelId, HttpProblem> {
         let mut received = receive(body, &self.bodies, &self.settings.limits).await?;
         let named = named_in_body(head, &mut received);
         self.model_of(head, named.as_ref().map(|(named, _)| named))
     }
 
     /// `/upstream/<model>/<path>`: the model's name may hold slashes, so the longest name that is one wins.
-    async fn upstream(&self, rest: &str, head: Parts, body: Incoming) -> Result<Reply<H::Pass>, Problem> {
+    async fn upstream(&self, rest: &str, head: Parts, body: Incoming) -> Result<Reply<H::Pass>, HttpProblem> {
         // The engine's connection is plain HTTP/1.1 with one request at a time, which an upgrade would take
         // over.
         if head.headers.contains_key(UPGRADE) {
@@ -210,14 +228,14 @@ impl<H: Harbor> Server<H> {
         let splits: Vec<usize> = ends.take(16).collect();
         splits.into_iter().rev().find_map(|end| {
             let name = query::decode_path(&rest[..end])?;
-            let model = self.harbor.resolve(&name)?;
+            let model = self.service.resolve(&name)?;
             Some((model, rest[end..].trim_start_matches('/')))
         })
     }
 
-    async fn carry(&self, model: ModelId, request: ProxyRequest) -> Result<Reply<H::Pass>, Problem> {
+    async fn carry(&self, model: ModelId, request: ProxyRequest) -> Result<Reply<H::Pass>, HttpProblem> {
         let autoload = query::parameter(request.head.uri.query(), "autoload");
-        let wish = Wish {
+        let wish = RouteOptions {
             autoload: autoload.map(|wanted| matches!(&*wanted, "true" | "1")),
             client: request.head.extensions.get().copied().unwrap_or_default(),
         };
@@ -235,53 +253,53 @@ impl<H: Harbor> Server<H> {
     async fn admitted(
         &self,
         model: ModelId,
-        wish: Wish,
+        wish: RouteOptions,
         request: ProxyRequest,
-    ) -> Result<Reply<H::Pass>, Problem> {
-        let pass = Rc::clone(&self.harbor)
+    ) -> Result<Reply<H::Pass>, HttpProblem> {
+        let pass = Rc::clone(&self.service)
             .admit(model, wish, request.prompt())
             .await?;
         let answer = proxy::carry(request, pass, &self.settings.limits).await?;
         Ok(answer.map(ReplyBody::Relay))
     }
 
-    fn no_model_named(&self) -> Problem {
+    fn no_model_named(&self) -> HttpProblem {
         let message = "model name is missing from the request";
-        Problem::new(StatusCode::BAD_REQUEST, "model_missing", message).hint(self.names())
+        HttpProblem::new(StatusCode::BAD_REQUEST, "model_missing", message).hint(self.names())
     }
 
-    pub(crate) fn unknown_model(&self, name: &str) -> Problem {
+    pub(crate) fn unknown_model(&self, name: &str) -> HttpProblem {
         let message = format!("model '{name}' not found");
-        Problem::new(StatusCode::NOT_FOUND, "model_not_found", message).hint(self.names())
+        HttpProblem::new(StatusCode::NOT_FOUND, "model_not_found", message).hint(self.names())
     }
 
     fn names(&self) -> Hint {
-        let names = self.harbor.names().join(", ");
+        let names = self.service.names().join(", ");
         Hint::new(Advice::Other(format!("name one of these models: {names}")))
     }
 }
 
-fn named_in_body(head: &Parts, received: &mut Received) -> Option<(Named, Written)> {
+fn named_in_body(head: &Parts, received: &mut Received) -> Option<(ModelKey, WrittenBytes)> {
     let kind = headers::text(&head.headers, &CONTENT_TYPE);
     if let Some(boundary) = kind.and_then(multipart::boundary) {
-        return multipart::model(&received.rope, boundary).map(|named| (named, Written::Plain));
+        return multipart::model(&received.rope, boundary).map(|named| (named, WrittenBytes::Plain));
     }
     // `finish` consumes the walk, while the body goes on to the engine.
     mem::take(&mut received.search)
         .finish()
-        .map(|named| (named, Written::Json))
+        .map(|named| (named, WrittenBytes::Json))
 }
 
-fn no_route<P: super::harbor::Pass>(path: &str, missing: Missing) -> Reply<P> {
+fn no_route<P: super::model_service::Pass>(path: &str, missing: RouteMissing) -> Reply<P> {
     match missing {
-        Missing::Path => {
-            let message = format!("there is nothing at {path}");
-            reply::problem(&Problem::new(StatusCode::NOT_FOUND, "no_route", message))
+        RouteMissing::Path => {
+            let message = format!("no such path: {path}");
+            reply::problem(&HttpProblem::new(StatusCode::NOT_FOUND, "no_route", message))
         }
-        Missing::Method(methods) => {
+        RouteMissing::Method(methods) => {
             let methods = methods.iter().map(Method::as_str).collect::<Vec<_>>().join(", ");
             let message = format!("{path} takes {methods}");
-            let problem = Problem::new(StatusCode::METHOD_NOT_ALLOWED, "wrong_method", message);
+            let problem = HttpProblem::new(StatusCode::METHOD_NOT_ALLOWED, "wrong_method", message);
             let mut reply = reply::problem(&problem);
             if let Ok(methods) = HeaderValue::from_str(&methods) {
                 reply.headers_mut().insert(ALLOW, methods);
@@ -291,31 +309,31 @@ fn no_route<P: super::harbor::Pass>(path: &str, missing: Missing) -> Reply<P> {
     }
 }
 
-fn wrong_key() -> Problem {
+fn wrong_key() -> HttpProblem {
     let message = "the request carries no valid API key";
-    Problem::new(StatusCode::UNAUTHORIZED, "invalid_api_key", message)
+    HttpProblem::new(StatusCode::UNAUTHORIZED, "invalid_api_key", message)
 }
 
-fn foreign_page() -> Problem {
+fn foreign_page() -> HttpProblem {
     let message = "a web page from another origin may not do this";
-    Problem::new(StatusCode::FORBIDDEN, "foreign_origin", message).hint(Hint::new(Advice::Other(
+    HttpProblem::new(StatusCode::FORBIDDEN, "foreign_origin", message).hint(Hint::new(Advice::Other(
         "allow it with --allow-origin and the page's origin".to_owned(),
     )))
 }
 
-fn foreign_host() -> Problem {
-    let message = "this server is asked by a name that is not this machine's";
-    Problem::new(StatusCode::FORBIDDEN, "foreign_host", message).hint(Hint::new(Advice::Other(
-        "ask localhost, or allow the name with --allow-origin http://NAME:PORT".to_owned(),
+fn foreign_host() -> HttpProblem {
+    let message = "the Host header does not name this machine";
+    HttpProblem::new(StatusCode::FORBIDDEN, "foreign_host", message).hint(Hint::new(Advice::Other(
+        "use localhost, or allow the name with --allow-origin http://NAME:PORT".to_owned(),
     )))
 }
 
-fn compressed() -> Problem {
+fn compressed() -> HttpProblem {
     let message = "the request body is compressed; send it as it is";
-    Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "body_compressed", message)
+    HttpProblem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "body_compressed", message)
 }
 
-fn no_upgrade() -> Problem {
+fn no_upgrade() -> HttpProblem {
     let message = "connections cannot be upgraded (websockets) through this server";
-    Problem::new(StatusCode::NOT_IMPLEMENTED, "no_upgrade", message)
+    HttpProblem::new(StatusCode::NOT_IMPLEMENTED, "no_upgrade", message)
 }

@@ -1,8 +1,9 @@
-//! An engine's answer on its way to the client.
+//! Stream of an engine's answer to the client.
 //!
-//! Bytes pass as they came. A stream of events that breaks ends in an `error` event ([`EventGuard`]); any
-//! other body that breaks takes the client's connection down with it, because a shortened answer under a 200
-//! would be a lie. The pass is held until the last byte.
+//! Bytes pass unchanged. If an event stream breaks, it ends in an `error` event ([`EventGuard`]). If any
+//! other body breaks, the client's connection is closed, because the client would take a shortened answer
+//! with status 200 for a complete one. The stream holds its pass, the permission to use the engine, until the
+//! last byte.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -14,42 +15,42 @@ use bytes::Bytes;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 
 use super::connection::StallLimit;
-use super::harbor::Pass;
-use super::problem::Problem;
-use super::sse::{Dialect, EventGuard};
-use super::tokens::Tail;
+use super::model_service::Pass;
+use super::problem::HttpProblem;
+use super::sse::{EventDialect, EventGuard};
+use super::tokens::PromptTail;
 use super::upstream::Wire;
 
-type Fate = Pin<Box<dyn Future<Output = Problem>>>;
+type Fate = Pin<Box<dyn Future<Output = HttpProblem>>>;
 
-/// The engine went away within an answer that cannot be ended well.
+/// The engine closed the connection within an answer that cannot be ended correctly.
 #[derive(Debug, thiserror::Error)]
 #[error("the engine's answer broke off: {0}")]
 pub(crate) struct BrokenAnswer(hyper::Error);
 
 pub(crate) struct Relay<P: Pass> {
-    source: Option<Source>,
+    source: Option<StreamSource>,
     /// Held until the answer is over.
     pass: Option<P>,
     /// Pieces that may go to the client and have not yet.
     ready: VecDeque<Bytes>,
-    guard: Option<(EventGuard, Dialect)>,
-    /// The end of the answer, where its depth is asked for.
-    tail: Option<Tail>,
-    /// The engine broke; this will say why.
+    guard: Option<(EventGuard, EventDialect)>,
+    /// Last bytes of the answer, kept if its depth is tracked.
+    tail: Option<PromptTail>,
+    /// Set when the engine broke off; the future returns the reason.
     fate: Option<Fate>,
     stall_limit: StallLimit,
 }
 
-/// An answer being read: its body, and the connection that brings it.
+/// An engine's answer that is being read: its body, and the connection that delivers it.
 #[derive(Debug)]
-pub(crate) struct Source {
+pub(crate) struct StreamSource {
     pub(crate) wire: Wire,
     pub(crate) body: Incoming,
 }
 
-impl Source {
-    /// Asks the body first: that is what makes the connection read on.
+impl StreamSource {
+    /// Polls the body first, because that makes the connection read on.
     pub(crate) fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<hyper::Result<Frame<Bytes>>>> {
         if let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(context) {
             return Poll::Ready(frame);
@@ -58,7 +59,7 @@ impl Source {
         Pin::new(&mut self.body).poll_frame(context)
     }
 
-    /// Waits for the first piece of the body; an empty one means that there is none.
+    /// Waits for the first piece of the body; an empty one means an empty body.
     pub(crate) async fn first(&mut self) -> hyper::Result<Bytes> {
         poll_fn(|context| {
             loop {
@@ -79,8 +80,8 @@ impl Source {
     }
 }
 
-impl Source {
-    /// Collects the whole body; `None` where it is longer than `most` bytes.
+impl StreamSource {
+    /// Collects the whole body; `None` if it is longer than `most` bytes.
     pub(crate) async fn rest(&mut self, most: usize) -> hyper::Result<Option<Vec<u8>>> {
         let mut whole = Vec::new();
         while let Some(frame) = poll_fn(|context| self.poll(context)).await {
@@ -97,10 +98,10 @@ impl Source {
 }
 
 impl<P: Pass> Relay<P> {
-    /// Relays `source`, of which `first` has been read already. With a dialect, it is guarded as a stream of
-    /// events.
-    pub(crate) fn new(source: Source, pass: P, first: Bytes, dialect: Option<Dialect>) -> Self {
-        let tail = pass.counts_tokens().then(Tail::default);
+    /// Relays `source`, whose first piece `first` was read already. With a dialect, the answer is an event
+    /// stream and is guarded as such.
+    pub(crate) fn new(source: StreamSource, pass: P, first: Bytes, dialect: Option<EventDialect>) -> Self {
+        let tail = pass.counts_tokens().then(PromptTail::default);
         let stall_limit = pass.stall_limit();
         let mut relay = Self {
             source: Some(source),
@@ -148,7 +149,7 @@ impl<P: Pass> Relay<P> {
         if let (Some(source), Some(pass)) = (self.source.take(), self.pass.take()) {
             // First, because `finished` may let the next request in, which then finds an idle connection.
             pass.upstream().give_back(source.wire);
-            pass.finished(self.tail.as_ref().and_then(Tail::tokens));
+            pass.finished(self.tail.as_ref().and_then(PromptTail::tokens));
         }
         // The engine ended the stream itself, so an event without its blank line still belongs to the client.
         if let Some((guard, _)) = &mut self.guard {

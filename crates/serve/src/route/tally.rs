@@ -1,16 +1,16 @@
-//! Request counters, and the metrics page that shows them beside the scheduler's numbers.
+//! Request counters, and the `/metrics` page that shows them together with the scheduler's figures.
 
 use std::cell::RefCell;
 use std::time::Duration;
 
 use http::StatusCode;
-use plimsoll_scheduler::{ModelId, ModelView, Snapshot, State};
+use plimsoll_scheduler::{ModelId, ModelState, ModelView, SchedulerSnapshot};
 
-use super::exposition::{Exposition, Histogram, Kind};
+use super::exposition::{Exposition, Histogram, MetricKind};
 
-/// Counts per model. Models are numbered densely, so a list will do.
+/// Request counts per model, by the model's number.
 #[derive(Debug, Default)]
-pub(crate) struct Tally(RefCell<Vec<Counts>>);
+pub(crate) struct TokenTally(RefCell<Vec<Counts>>);
 
 #[derive(Clone, Debug, Default)]
 struct Counts {
@@ -21,7 +21,7 @@ struct Counts {
 
 const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
 
-impl Tally {
+impl TokenTally {
     /// Counts an answer and the time from the whole request to its first byte.
     pub(crate) fn count(&self, model: ModelId, status: StatusCode, first_byte: Duration) {
         let mut all = self.0.borrow_mut();
@@ -41,7 +41,7 @@ impl Tally {
     }
 
     /// Writes the requests, the queues and the cards.
-    pub(crate) fn write(&self, page: &mut Exposition, snapshot: &Snapshot) {
+    pub(crate) fn write(&self, page: &mut Exposition, snapshot: &SchedulerSnapshot) {
         self.write_requests(page, &snapshot.models);
         write_models(page, &snapshot.models);
         write_cards(page, snapshot);
@@ -51,7 +51,7 @@ impl Tally {
         let name = "plimsoll_requests_total";
         page.family(
             name,
-            Kind::Counter,
+            MetricKind::Counter,
             "Requests answered for a model, refusals among them",
         );
         for model in models {
@@ -64,7 +64,7 @@ impl Tally {
         let name = "plimsoll_first_byte_seconds";
         page.family(
             name,
-            Kind::Histogram,
+            MetricKind::Histogram,
             "Time from a request being read to the first byte of its answer",
         );
         for model in models {
@@ -74,8 +74,8 @@ impl Tally {
 }
 
 fn write_models(page: &mut Exposition, models: &[ModelView]) {
-    type Value = fn(&ModelView) -> u64;
-    let gauges: [(&str, &str, Value); 3] = [
+    type TallyValue = fn(&ModelView) -> u64;
+    let gauges: [(&str, &str, TallyValue); 3] = [
         (
             "plimsoll_requests_in_flight",
             "Requests with an engine now",
@@ -89,32 +89,32 @@ fn write_models(page: &mut Exposition, models: &[ModelView]) {
         (
             "plimsoll_model_ready",
             "1 while a model takes requests",
-            |model| u64::from(model.state == State::Ready),
+            |model| u64::from(model.state == ModelState::Ready),
         ),
     ];
     // The text format wants all samples of a family in one group, so the metric is the outer loop.
     for (name, help, value) in gauges {
-        page.family(name, Kind::Gauge, help);
+        page.family(name, MetricKind::Gauge, help);
         for model in models {
             page.sample(name, &[("model", &model.name)], value(model));
         }
     }
 }
 
-fn write_cards(page: &mut Exposition, snapshot: &Snapshot) {
+fn write_cards(page: &mut Exposition, snapshot: &SchedulerSnapshot) {
     for (name, help) in [
         ("plimsoll_card_total_bytes", "Memory of a card"),
         (
             "plimsoll_card_capacity_bytes",
-            "What all claims on a card may take together",
+            "Upper limit of the sum of all claims on a card",
         ),
-        ("plimsoll_card_claimed_bytes", "What is claimed on a card"),
+        ("plimsoll_card_claimed_bytes", "Memory claimed on a card"),
         (
             "plimsoll_card_foreign_bytes",
-            "What processes that are not ours use on a card",
+            "Memory that other processes use on a card",
         ),
     ] {
-        page.family(name, Kind::Gauge, help);
+        page.family(name, MetricKind::Gauge, help);
         for card in &snapshot.cards {
             let bytes = match name {
                 "plimsoll_card_total_bytes" => card.total,
@@ -126,7 +126,7 @@ fn write_cards(page: &mut Exposition, snapshot: &Snapshot) {
         }
     }
     let name = "plimsoll_claim_bytes";
-    page.family(name, Kind::Gauge, "What a model claims on a card");
+    page.family(name, MetricKind::Gauge, "Memory that a model claims on a card");
     for card in &snapshot.cards {
         for holder in &card.holders {
             page.sample(

@@ -1,7 +1,8 @@
 //! Admission of a request: it arrives, waits, is sent or refused, and ends exactly once.
 //!
-//! Dropping ends it in every case: a dropped ticket leaves the queue, a dropped pass is finished. So a client
-//! that disconnects at any moment leaves nothing behind.
+//! A waiting request holds a ticket; an admitted one holds a pass. Dropping the ticket removes the request
+//! from the queue, and dropping the pass finishes the request. So a client that disconnects at any moment
+//! leaves nothing behind.
 
 use std::pin::Pin;
 use std::rc::Rc;
@@ -9,38 +10,40 @@ use std::time::Duration;
 
 use http::StatusCode;
 use plimsoll_base::Reason;
-use plimsoll_scheduler::{ClientId, Depth, Event, ModelId, Refusal, RefusalKind, RequestId};
+use plimsoll_scheduler::{
+    ClientId, ModelId, RequestDepth, RequestId, RequestRefusal, RequestRefusalKind, SchedulerEvent,
+};
 use tokio::sync::oneshot;
 
 use super::Runtime;
 use super::run::EngineRun;
-use crate::route::{Limits, Pass, Problem, Prompt, StallLimit, Upstream};
+use crate::route::{HttpProblem, Limits, Pass, RequestPrompt, StallLimit, Upstream};
 
 /// A connection breaks a moment before the death of its process is noticed.
 const DEATH_WITHIN: Duration = Duration::from_secs(1);
 
 /// Answer of the scheduler to a request.
-pub(super) enum Answer {
+pub(super) enum AdmissionAnswer {
     Go(Rc<EngineRun>),
-    Refused(Box<Refusal>),
-    /// It needs the depth of the request first.
+    Refused(Box<RequestRefusal>),
+    /// The scheduler needs the depth of the request first.
     MeasureDepth {
         run: Rc<EngineRun>,
         exact: bool,
     },
 }
 
-/// A request that waits.
-struct Ticket {
+/// A request that waits for admission.
+struct AdmissionTicket {
     runtime: Rc<Runtime>,
     request: RequestId,
     model: ModelId,
     client: ClientId,
-    answer: oneshot::Receiver<Answer>,
+    answer: oneshot::Receiver<AdmissionAnswer>,
     over: bool,
 }
 
-impl Ticket {
+impl AdmissionTicket {
     fn take(runtime: &Rc<Runtime>, request: RequestId, model: ModelId, client: ClientId) -> Self {
         Self {
             runtime: Rc::clone(runtime),
@@ -52,22 +55,22 @@ impl Ticket {
         }
     }
 
-    async fn wait(mut self, prompt: Prompt<'_>) -> Result<RunPass, Problem> {
+    async fn wait(mut self, prompt: RequestPrompt<'_>) -> Result<RunPass, HttpProblem> {
         let mut answer = (&mut self.answer).await;
         // The scheduler may ask twice: for a bound, and for an exact count if that does not fit.
-        while let Ok(Answer::MeasureDepth { run, exact }) = answer {
+        while let Ok(AdmissionAnswer::MeasureDepth { run, exact }) = answer {
             answer = self.measure_depth(&run, exact, prompt).await;
         }
         // The scheduler has answered, so dropping the ticket must not report a client that left.
         self.over = true;
         let (runtime, request) = (Rc::clone(&self.runtime), self.request);
         let run = match answer {
-            Ok(Answer::Go(run)) => run,
-            Ok(Answer::Refused(mut refusal)) => {
+            Ok(AdmissionAnswer::Go(run)) => run,
+            Ok(AdmissionAnswer::Refused(mut refusal)) => {
                 runtime.hint(self.model, &mut refusal);
-                return Err(Problem::from(*refusal));
+                return Err(HttpProblem::from(*refusal));
             }
-            Ok(Answer::MeasureDepth { .. }) | Err(_) => return Err(shutting_down()),
+            Ok(AdmissionAnswer::MeasureDepth { .. }) | Err(_) => return Err(shutting_down()),
         };
         match run.upstream() {
             Some(upstream) => Ok(RunPass {
@@ -90,19 +93,19 @@ impl Ticket {
         &mut self,
         run: &EngineRun,
         exact: bool,
-        prompt: Prompt<'_>,
-    ) -> Result<Answer, oneshot::error::RecvError> {
+        prompt: RequestPrompt<'_>,
+    ) -> Result<AdmissionAnswer, oneshot::error::RecvError> {
         // Enlisted before the count, because a refusal at the deadline comes by the same channel.
         self.answer = enlist(&self.runtime, self.request);
         let depth = match exact {
-            false => Some(prompt.bound()),
+            false => Some(prompt.bound().await),
             true => tokio::select! {
                 // The deadline may pass while the engine counts.
                 answer = &mut self.answer => return answer,
                 depth = count(run, prompt) => depth,
             },
         };
-        self.runtime.submit(Event::DepthMeasured {
+        self.runtime.submit(SchedulerEvent::DepthMeasured {
             request: self.request,
             run: run.id,
             depth,
@@ -111,7 +114,7 @@ impl Ticket {
     }
 }
 
-async fn count(run: &EngineRun, prompt: Prompt<'_>) -> Option<Depth> {
+async fn count(run: &EngineRun, prompt: RequestPrompt<'_>) -> Option<RequestDepth> {
     let upstream = run.upstream()?;
     upstream
         .crowd_in(prompt.count(&upstream, &Limits::default()))
@@ -119,7 +122,7 @@ async fn count(run: &EngineRun, prompt: Prompt<'_>) -> Option<Depth> {
 }
 
 /// Registers for the scheduler's next answer to the request.
-fn enlist(runtime: &Runtime, request: RequestId) -> oneshot::Receiver<Answer> {
+fn enlist(runtime: &Runtime, request: RequestId) -> oneshot::Receiver<AdmissionAnswer> {
     let (sender, answer) = oneshot::channel();
     // Registered before the event: the answer may come before this call returns.
     runtime.state.borrow_mut().waiting.insert(request, sender);
@@ -132,25 +135,25 @@ async fn bounce(
     request: RequestId,
     model: ModelId,
     client: ClientId,
-    prompt: Prompt<'_>,
-) -> Result<RunPass, Problem> {
-    let ticket = Ticket::take(&runtime, request, model, client);
-    runtime.submit(Event::Bounced { request, client });
+    prompt: RequestPrompt<'_>,
+) -> Result<RunPass, HttpProblem> {
+    let ticket = AdmissionTicket::take(&runtime, request, model, client);
+    runtime.submit(SchedulerEvent::Bounced { request, client });
     ticket.wait(prompt).await
 }
 
-impl Drop for Ticket {
+impl Drop for AdmissionTicket {
     fn drop(&mut self) {
         if !self.over {
             self.runtime.state.borrow_mut().waiting.remove(&self.request);
-            self.runtime.submit(Event::Abandoned {
+            self.runtime.submit(SchedulerEvent::Abandoned {
                 request: self.request,
             });
         }
     }
 }
 
-/// The right to send one request to one run.
+/// Permission to send one request to one run.
 pub(crate) struct RunPass {
     runtime: Rc<Runtime>,
     request: RequestId,
@@ -167,13 +170,13 @@ impl Runtime {
         self: Rc<Self>,
         model: ModelId,
         client: ClientId,
-        prompt: Prompt<'_>,
-    ) -> Result<RunPass, Problem> {
+        prompt: RequestPrompt<'_>,
+    ) -> Result<RunPass, HttpProblem> {
         let request = RequestId(self.next_request.replace(self.next_request.get() + 1));
-        let ticket = Ticket::take(&self, request, model, client);
+        let ticket = AdmissionTicket::take(&self, request, model, client);
         // Counted from the end of the upload, not from the connection.
         let deadline = self.now() + self.settings.wait;
-        self.submit(Event::Arrived {
+        self.submit(SchedulerEvent::Arrived {
             request,
             model,
             deadline,
@@ -182,8 +185,8 @@ impl Runtime {
     }
 
     /// Adds hints of extensions to a failed load.
-    fn hint(&self, model: ModelId, refusal: &mut Refusal) {
-        if refusal.kind == RefusalKind::LoadFailed {
+    fn hint(&self, model: ModelId, refusal: &mut RequestRefusal) {
+        if refusal.kind == RequestRefusalKind::LoadFailed {
             // They were collected before the load, which the scheduler knows nothing of.
             let hints = self.statuses.with(model, |status| status.hints.clone());
             refusal.hints.extend(hints);
@@ -228,14 +231,14 @@ impl Pass for RunPass {
                 extension.answered(&self.runtime, &self.run, tokens);
             }
         }
-        self.runtime.submit(Event::Finished {
+        self.runtime.submit(SchedulerEvent::Finished {
             request: self.request,
             tokens,
         });
     }
 
     /// Waits for the death first, so that the request is not sent to the dying run again.
-    async fn bounced(mut self, prompt: Prompt<'_>) -> Result<Self, Problem> {
+    async fn bounced(mut self, prompt: RequestPrompt<'_>) -> Result<Self, HttpProblem> {
         // Reported too early, the bounce would find the run alive and cost a health check.
         let _ = self.fate().await;
         self.over = true;
@@ -249,7 +252,7 @@ impl Pass for RunPass {
         .await
     }
 
-    fn broke(self) -> Pin<Box<dyn Future<Output = Problem>>> {
+    fn broke(self) -> Pin<Box<dyn Future<Output = HttpProblem>>> {
         Box::pin(async move { engine_died(self.fate().await) })
     }
 }
@@ -257,25 +260,25 @@ impl Pass for RunPass {
 impl Drop for RunPass {
     fn drop(&mut self) {
         if !self.over {
-            self.runtime.submit(Event::Abandoned {
+            self.runtime.submit(SchedulerEvent::Abandoned {
                 request: self.request,
             });
         }
     }
 }
 
-fn shutting_down() -> Problem {
-    Problem::new(
+fn shutting_down() -> HttpProblem {
+    HttpProblem::new(
         StatusCode::SERVICE_UNAVAILABLE,
         "shutting_down",
         "the server is shutting down",
     )
 }
 
-fn engine_died(fate: Option<Reason>) -> Problem {
+fn engine_died(fate: Option<Reason>) -> HttpProblem {
     let mut reason = Reason::new("engine_died", "the engine stopped in the middle of its answer");
     if let Some(fate) = fate {
         reason = reason.because(fate);
     }
-    Problem::because(StatusCode::BAD_GATEWAY, reason)
+    HttpProblem::because(StatusCode::BAD_GATEWAY, reason)
 }

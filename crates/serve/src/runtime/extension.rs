@@ -1,22 +1,23 @@
-//! Extensions of the runtime: guard, memory reclaim, metrics, and questions to other processes.
+//! Interface of the runtime's extensions: guard (the library preloaded into engines), memory reclaim,
+//! metrics, and requests to other processes.
 //!
-//! The runtime starts engines, passes requests and reads cards. It knows its extensions only by this trait;
-//! the daemon registers them at start. Every hook has a default that does nothing.
+//! The runtime starts engines, passes requests and reads cards; it calls extensions only through this trait.
+//! The daemon registers them at start. Every hook has a default that does nothing.
 
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use plimsoll_base::{Bytes, Card, CardId, Demand, End};
-use plimsoll_doctor::Refused;
+use plimsoll_base::{Bytes, Card, CardId, End, MemoryModel};
+use plimsoll_doctor::RefusedAllocation;
 use plimsoll_launch::Environment;
-use plimsoll_scheduler::{Effect, ModelId};
+use plimsoll_scheduler::{ModelId, SchedulerEffect};
 
 use super::Runtime;
 use super::run::EngineRun;
 use crate::route::Exposition;
 
-/// Work of an extension before a load; dropped if the run is stopped meanwhile.
+/// Work of an extension before a load; dropped if the run is stopped in the meantime.
 pub(crate) type BeforeLoad = Pin<Box<dyn Future<Output = ()>>>;
 
 pub(crate) trait Extension {
@@ -24,10 +25,10 @@ pub(crate) trait Extension {
     fn start(self: Rc<Self>, _runtime: &Rc<Runtime>) {}
 
     /// Takes an effect of the scheduler, after the runtime has carried it out.
-    fn on_effect(&self, _runtime: &Rc<Runtime>, _effect: &Effect) {}
+    fn on_effect(&self, _runtime: &Rc<Runtime>, _effect: &SchedulerEffect) {}
 
     /// Takes the need of a model that was surveyed.
-    fn surveyed(&self, _model: ModelId, _demand: &Arc<dyn Demand>) {}
+    fn surveyed(&self, _model: ModelId, _demand: &Arc<dyn MemoryModel>) {}
 
     fn before_load(&self, _runtime: &Rc<Runtime>, _run: &Rc<EngineRun>) -> Option<BeforeLoad> {
         None
@@ -52,7 +53,7 @@ pub(crate) trait Extension {
     fn answered(&self, _runtime: &Runtime, _run: &EngineRun, _tokens: u64) {}
 
     /// The last allocation that the run was refused, read while its process has just ended.
-    fn last_refusal(&self, _runtime: &Runtime, _run: &EngineRun) -> Option<Refused> {
+    fn last_refusal(&self, _runtime: &Runtime, _run: &EngineRun) -> Option<RefusedAllocation> {
         None
     }
 

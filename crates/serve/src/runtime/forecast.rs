@@ -1,23 +1,23 @@
-//! Forecast for the operator at start, after a reload, and for `serve --check`: memory of each card, need of
-//! each model, and models that can never run here.
+//! Forecast of memory for the operator: free memory of each card, need of each model, and models that can
+//! never run here.
 //!
-//! Reading headers takes time, so this runs beside the first requests and delays none. Every load is surveyed
-//! anew: a model that is refused here shows as failed until a client asks for it, and is then refused by the
-//! same arithmetic.
+//! It is logged at start and after a reload, and printed by `serve --check`. It runs at the same time as the
+//! first requests and delays none. Each load surveys its model again: a model that the forecast shows as
+//! failed is refused by the same calculation when a client requests it.
 
 use std::rc::Rc;
 use std::sync::Arc;
 
-use plimsoll_base::{Bytes, Card, CardId, Curve, Demand, Hint, Reason};
-use plimsoll_config::Entry;
+use plimsoll_base::{Bytes, Card, CardId, Curve, Hint, MemoryModel, Reason};
+use plimsoll_config::ConfiguredModel;
 use plimsoll_scheduler::place::{DemandCache, Ledger, PlacementQuery, PlacementVerdict, Reservations, place};
-use plimsoll_scheduler::{CardLimit, Event, ModelId};
+use plimsoll_scheduler::{CardLimit, ModelId, SchedulerEvent};
 
 use super::Runtime;
 use super::operator_log::{in_a_line, label};
 use super::survey::look;
 
-/// Forecast of one model.
+/// Forecast for one model: its need, and whether it can run.
 #[derive(Clone, Debug)]
 pub struct Forecast {
     pub name: String,
@@ -28,10 +28,14 @@ pub struct Forecast {
 }
 
 /// Looks at every model as if it were the only one.
-pub(crate) fn forecast(entries: &[Entry], engine: Option<&[String]>, limits: &[CardLimit]) -> Vec<Forecast> {
+pub(crate) fn forecast(
+    entries: &[ConfiguredModel],
+    engine: Option<&[String]>,
+    limits: &[CardLimit],
+) -> Vec<Forecast> {
     let ledger = Ledger::new(limits.to_vec());
     let cards: Vec<Card> = served(&ledger);
-    let of = |entry: &Entry| foresee(entry, &cards, &ledger, look(entry, engine, &cards));
+    let of = |entry: &ConfiguredModel| foresee(entry, &cards, &ledger, look(entry, engine, &cards));
     entries.iter().map(of).collect()
 }
 
@@ -50,7 +54,10 @@ impl Runtime {
 
     /// Logs the need of these models; those that can never run here show as failed.
     pub(super) async fn foresee(self: Rc<Self>, models: Vec<ModelId>) {
-        let entries: Vec<Entry> = models.iter().map(|id| Entry::clone(&self.entry(*id))).collect();
+        let entries: Vec<ConfiguredModel> = models
+            .iter()
+            .map(|id| ConfiguredModel::clone(&self.entry(*id)))
+            .collect();
         let engine = self.settings.engine.clone();
         let limits = self.settings.scheduler.cards.clone();
         // Headers come from disk; on the one thread that serves, the reads would stop every stream.
@@ -78,7 +85,7 @@ impl Runtime {
             self.statuses
                 // The warning above is the report; the change of state must not repeat it.
                 .with(model, |status| status.told = Some(reason.clone()));
-            self.submit(Event::ForecastFailed { model, reason });
+            self.submit(SchedulerEvent::ForecastFailed { model, reason });
         }
     }
 
@@ -121,10 +128,10 @@ pub fn widest<'a>(texts: impl Iterator<Item = &'a str>) -> usize {
 /// Forecast of a model: on the cards that its flags name, else on the first that it may use, since its need
 /// is the same on any of that kind.
 fn foresee(
-    entry: &Entry,
+    entry: &ConfiguredModel,
     cards: &[Card],
     ledger: &Ledger,
-    looked: Result<Arc<dyn Demand>, Reason>,
+    looked: Result<Arc<dyn MemoryModel>, Reason>,
 ) -> Forecast {
     let forecast = |text: String, refused: Option<Reason>, hints| Forecast {
         name: entry.name.clone(),
@@ -153,8 +160,13 @@ fn foresee(
     }
 }
 
-/// Its placement on empty cards.
-fn verdict(entry: &Entry, cards: &[Card], ledger: &Ledger, demand: &dyn Demand) -> PlacementVerdict {
+/// Placement of a model on empty cards.
+fn verdict(
+    entry: &ConfiguredModel,
+    cards: &[Card],
+    ledger: &Ledger,
+    demand: &dyn MemoryModel,
+) -> PlacementVerdict {
     let may_use = |card: &&Card| entry.cards.iter().any(|name| card.answers_to(name));
     let allowed: Vec<CardId> = cards.iter().filter(may_use).map(|card| card.id.clone()).collect();
     let query = PlacementQuery {
@@ -169,16 +181,16 @@ fn verdict(entry: &Entry, cards: &[Card], ledger: &Ledger, demand: &dyn Demand) 
     place(&query, ledger, &Reservations::default(), &[])
 }
 
-fn need(entry: &Entry, cards: &[Card], demand: &dyn Demand) -> String {
+fn need(entry: &ConfiguredModel, cards: &[Card], demand: &dyn MemoryModel) -> String {
     // A number would be made up.
     if demand.alone() {
-        return "need unknown: it gets a card to itself until it is measured".to_owned();
+        return "need unknown: the model gets a card exclusively until its memory is measured".to_owned();
     }
     let said = match (entry.memory.is_some(), demand.lowered_context()) {
         (true, _) => "declared".to_owned(),
         (false, None) => "planned".to_owned(),
         (false, Some(context)) => {
-            format!("planned, with a context lowered to {context}: its own fits on no card")
+            format!("planned with its context lowered to {context}: the configured context fits on no card")
         }
     };
     // One card is enough for a figure; more would need a plan for every set.
@@ -192,7 +204,7 @@ fn need(entry: &Entry, cards: &[Card], demand: &dyn Demand) -> String {
 }
 
 /// The part of its need that grows with depth, if that is tracked.
-fn growth(entry: &Entry, cards: &[Card], total: Bytes, demand: &dyn Demand) -> String {
+fn growth(entry: &ConfiguredModel, cards: &[Card], total: Bytes, demand: &dyn MemoryModel) -> String {
     let curve = demand.curve(cards).ok().filter(Curve::grows);
     let Some(curve) = curve.filter(|_| entry.depth_admission) else {
         return String::new();
@@ -208,7 +220,7 @@ fn growth(entry: &Entry, cards: &[Card], total: Bytes, demand: &dyn Demand) -> S
     }
 }
 
-fn asked(entry: &Entry, cards: &[Card], demand: &dyn Demand) -> Vec<Card> {
+fn asked(entry: &ConfiguredModel, cards: &[Card], demand: &dyn MemoryModel) -> Vec<Card> {
     let named = &demand.named().cards;
     if !named.is_empty() {
         return cards

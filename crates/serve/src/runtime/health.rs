@@ -1,10 +1,10 @@
-//! Health check of an engine on a fresh connection.
+//! Health check of an engine over a new connection, requested by the scheduler.
 
 use std::rc::Rc;
 use std::time::Duration;
 
 use http::{Request, Uri};
-use plimsoll_scheduler::{Event, Health, RunId};
+use plimsoll_scheduler::{Health, RunId, SchedulerEvent};
 
 use super::Runtime;
 use super::run::EngineRun;
@@ -20,7 +20,7 @@ pub(super) async fn check(runtime: Rc<Runtime>, run_id: RunId) {
         None => return,
     };
     let health = health.unwrap_or(Health::Silent);
-    runtime.submit(Event::HealthChecked { run: run_id, health });
+    runtime.submit(SchedulerEvent::HealthChecked { run: run_id, health });
 }
 
 async fn ask(run: &EngineRun) -> Health {

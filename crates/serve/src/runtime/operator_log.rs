@@ -1,20 +1,24 @@
 //! Log for the operator: one line on stderr for each action that takes or frees memory.
 //!
-//! Lines begin with the action and the model, so that `grep alpha` is its history. They are made from the
-//! effects and reasons of the scheduler. Requests are not logged: `/metrics` counts them.
+//! Each line begins with the action and the model's name, so `grep alpha` shows the history of model `alpha`.
+//! The lines are made from the scheduler's effects and reasons. Requests are not logged; `/metrics` counts
+//! them.
 
 use std::cell::RefCell;
 use std::time::Duration;
 
 use plimsoll_base::{Card, CardId, End, Placement, Reason};
-use plimsoll_scheduler::{Effect, ModelId, ModelView, Moment, Refusal, RunId, Scheduler, State};
+use plimsoll_scheduler::{
+    ModelId, ModelState, ModelView, Moment, RequestRefusal, RunId, Scheduler, SchedulerEffect,
+};
 
 use super::{Runtime, SchedulerState};
 
-/// The same complaint is logged once in this time: a client that retries in a loop must not fill the log.
+/// Time within which the same refusal is logged only once, so that a client that retries in a loop does not
+/// fill the log.
 const APART: Duration = Duration::from_secs(10);
 
-/// The last complaint, so that it is not repeated.
+/// The log, with its last message, so that a repeated one is left out.
 #[derive(Debug, Default)]
 pub(super) struct OperatorLog {
     last: RefCell<Option<(String, Moment)>>,
@@ -22,14 +26,14 @@ pub(super) struct OperatorLog {
 
 impl Runtime {
     /// Logs an effect before it is carried out.
-    pub(super) fn log_effect(&self, effect: &Effect) {
+    pub(super) fn log_effect(&self, effect: &SchedulerEffect) {
         match effect {
-            Effect::Start { model, placement, .. } => self.log_start(*model, placement),
-            Effect::Stop { run, .. } => self.log_stop(*run),
-            Effect::Refuse { refusal, .. } => self.log_refusal(refusal),
-            Effect::StateChanged {
+            SchedulerEffect::Start { model, placement, .. } => self.log_start(*model, placement),
+            SchedulerEffect::Stop { run, .. } => self.log_stop(*run),
+            SchedulerEffect::Refuse { refusal, .. } => self.log_refusal(refusal),
+            SchedulerEffect::StateChanged {
                 model,
-                state: State::Failed,
+                state: ModelState::Failed,
             } => self.log_failure(*model),
             _ => {}
         }
@@ -85,13 +89,13 @@ impl Runtime {
         }
     }
 
-    fn log_refusal(&self, refusal: &Refusal) {
+    fn log_refusal(&self, refusal: &RequestRefusal) {
         if self.operator_log.is_news(&refusal.reason.text, self.now()) {
             tracing::info!("refuse: {}", in_a_line(&refusal.reason));
         }
     }
 
-    /// Takes the context that a model will get instead of its own, and logs a change.
+    /// Records the context that a model will get instead of its own, and logs a change.
     pub(super) fn lowered(&self, model: ModelId, context: Option<u64>) {
         let before = self
             .statuses
@@ -99,7 +103,8 @@ impl Runtime {
         if let Some(context) = context.filter(|_| before != context) {
             let name = &self.entry(model).name;
             tracing::warn!(
-                "{name} does not fit with its own context; it gets the largest that fits (-c {context})"
+                "{name} does not fit with its configured context; it gets the largest that fits (-c \
+                    {context})"
             );
         }
     }

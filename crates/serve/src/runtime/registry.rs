@@ -1,17 +1,17 @@
-//! Models of the configuration by number and name, and the changes of a reload.
+//! Registry of the configured models by number and name, and of the changes that a reload makes.
 //!
-//! A number is never reused: a model that leaves the configuration keeps its number, so that a late event
-//! never concerns another model.
+//! A number is never reused. A model that leaves the configuration keeps its number, so that a late event
+//! cannot refer to the wrong model.
 
 use std::collections::HashMap;
 use std::rc::Rc;
 use std::time::Duration;
 
 use plimsoll_base::{Card, CardId};
-use plimsoll_config::Entry;
+use plimsoll_config::ConfiguredModel;
 use plimsoll_scheduler::{ConfigChange, ModelId, ModelSpec};
 
-/// A card that the configuration names and the machine does not have.
+/// Error: the configuration names a card that the machine does not have.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "{origin}: model `{model}` asks for card `{card}`, which this machine does not have; its cards are {present}"
@@ -26,20 +26,20 @@ pub struct UnknownCard {
 /// All models since the start, and the names of those in the configuration.
 #[derive(Debug, Default)]
 pub(super) struct ModelRegistry {
-    entries: Vec<Rc<Entry>>,
+    entries: Vec<Rc<ConfiguredModel>>,
     names: HashMap<String, ModelId>,
 }
 
 impl ModelRegistry {
     /// Checks that a configuration could be applied.
-    pub(super) fn check(roster: Vec<Entry>, cards: &[Card]) -> Result<(), UnknownCard> {
+    pub(super) fn check(roster: Vec<ConfiguredModel>, cards: &[Card]) -> Result<(), UnknownCard> {
         Self::default().update(roster, cards).map(drop)
     }
 
     /// Applies `roster` and returns the changes. An error changes nothing.
     pub(super) fn update(
         &mut self,
-        roster: Vec<Entry>,
+        roster: Vec<ConfiguredModel>,
         cards: &[Card],
     ) -> Result<Vec<(ModelId, ConfigChange)>, UnknownCard> {
         // All of them before the first change, so that an error leaves the registry as it was.
@@ -77,12 +77,12 @@ impl ModelRegistry {
     }
 
     /// The entry of `id`, also if it has left the configuration.
-    pub(super) fn entry(&self, id: ModelId) -> &Rc<Entry> {
+    pub(super) fn entry(&self, id: ModelId) -> &Rc<ConfiguredModel> {
         &self.entries[index(id)]
     }
 
     /// The models of the configuration, in its order.
-    pub(super) fn present(&self) -> impl Iterator<Item = (ModelId, &Rc<Entry>)> {
+    pub(super) fn present(&self) -> impl Iterator<Item = (ModelId, &Rc<ConfiguredModel>)> {
         let numbered = (0..).map(ModelId).zip(&self.entries);
         numbered.filter(|(id, entry)| self.find(&entry.name) == Some(*id))
     }
@@ -91,7 +91,7 @@ impl ModelRegistry {
         ModelId(u32::try_from(self.entries.len()).expect("a configuration has fewer than 2^32 models"))
     }
 
-    fn enlist(&mut self, id: ModelId, entry: Entry) {
+    fn enlist(&mut self, id: ModelId, entry: ConfiguredModel) {
         for name in std::iter::once(&entry.name).chain(&entry.aliases) {
             self.names.insert(name.clone(), id);
         }
@@ -107,8 +107,8 @@ fn index(id: ModelId) -> usize {
     usize::try_from(id.0).expect("a u32 is an index")
 }
 
-/// The kind of a change: an engine goes on running if only its terms of admission differ.
-fn change(old: &Entry, new: &Entry, spec: ModelSpec) -> Option<ConfigChange> {
+/// Kind of a change: an engine keeps running if only its admission settings differ.
+fn change(old: &ConfiguredModel, new: &ConfiguredModel, spec: ModelSpec) -> Option<ConfigChange> {
     let same_engine = old.launch == new.launch
         && old.env == new.env
         && old.memory == new.memory
@@ -125,7 +125,7 @@ fn change(old: &Entry, new: &Entry, spec: ModelSpec) -> Option<ConfigChange> {
     }
 }
 
-fn spec(entry: &Entry, cards: &[Card]) -> Result<ModelSpec, UnknownCard> {
+fn spec(entry: &ConfiguredModel, cards: &[Card]) -> Result<ModelSpec, UnknownCard> {
     let allowed = entry.cards.iter().map(|name| {
         let here = cards.iter().find(|card| card.answers_to(name));
         here.map(|card| card.id.clone()).ok_or_else(|| UnknownCard {
@@ -157,7 +157,7 @@ fn spec(entry: &Entry, cards: &[Card]) -> Result<ModelSpec, UnknownCard> {
 mod tests {
     use super::*;
 
-    fn entries(text: &str) -> Vec<Entry> {
+    fn entries(text: &str) -> Vec<ConfiguredModel> {
         let roster = plimsoll_config::parse("test.toml", text, &|_| None).expect("a good file");
         roster.models
     }

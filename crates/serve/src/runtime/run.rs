@@ -1,25 +1,25 @@
-//! Run of an engine, from the scheduler's Start to its Ended.
+//! Run of an engine: one engine process, from the scheduler's Start effect to its Ended event.
 //!
-//! The task owns the child process; [`EngineRun`] is the part that others see: address, log, end. A port that
-//! another process took meanwhile is replaced here, without an event to the scheduler.
+//! A task owns the child process. [`EngineRun`] is the part that other modules see: address, log, exit. If
+//! another process takes the chosen port before the engine listens, the engine is started again on another
+//! port, without an event to the scheduler.
 
 use std::cell::{Cell, OnceCell, RefCell};
-use std::net::{Ipv4Addr, SocketAddr};
 use std::ops::ControlFlow;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use plimsoll_base::{Bytes, CardId, End, Placement, Reason, Stage};
-use plimsoll_config::Entry;
-use plimsoll_doctor::{Exit, Sign, Verdict};
+use plimsoll_config::ConfiguredModel;
+use plimsoll_doctor::{CauseSign, EngineVerdict, Exit};
 use plimsoll_launch::{Child, ChildEvent, Log, LogLine, post_mortem};
-use plimsoll_scheduler::{Event, ModelId, RunId, State, Stopping};
+use plimsoll_scheduler::{ModelId, ModelState, RunId, SchedulerEvent, Stopping};
 use serde_json::{Value, json};
 use tokio::sync::{Notify, mpsc};
 
 use super::Runtime;
-use super::launch::Starter;
+use super::launch::{Started, Starter};
 use crate::route::{StallLimit, Upstream};
 
 /// Shorter than the scheduler's own stop timeout, so that the child's task kills the process and collects its
@@ -27,8 +27,8 @@ use crate::route::{StallLimit, Upstream};
 const STOP_WITHIN: Duration = Duration::from_secs(10);
 /// Ports tried for one start.
 const PORTS: u32 = 3;
-/// The verdict on a run that ended as it was asked to.
-const EXPECTED: Verdict = Verdict {
+/// Verdict on a run that ended on request.
+const EXPECTED: EngineVerdict = EngineVerdict {
     sign: None,
     end: End::Expected,
     hints: Vec::new(),
@@ -39,11 +39,11 @@ const EXPECTED: Verdict = Verdict {
 pub(crate) struct EngineRun {
     pub(crate) id: RunId,
     pub(crate) model: ModelId,
-    pub(crate) entry: Rc<Entry>,
+    pub(crate) entry: Rc<ConfiguredModel>,
     pub(crate) log: Log,
     /// Time that clients of this run may take nothing of their answers.
     pub(super) stall_limit: StallLimit,
-    /// Its address, with idle connections to it; dropped with the process.
+    /// The engine's address, with idle connections to it; dropped with the process.
     upstream: RefCell<Option<Rc<Upstream>>>,
     /// The child's own entry of `/v1/models`.
     about: OnceCell<Value>,
@@ -66,7 +66,7 @@ impl EngineRun {
     pub(super) fn new(
         id: RunId,
         model: ModelId,
-        entry: Rc<Entry>,
+        entry: Rc<ConfiguredModel>,
         log: Log,
         placement: Placement,
     ) -> Rc<Self> {
@@ -97,7 +97,7 @@ impl EngineRun {
         let _ = self.orders.send(how);
     }
 
-    /// Its connections; None until it is ready and after it has ended.
+    /// Connections to the engine; `None` until it is ready and after it has ended.
     pub(crate) fn upstream(&self) -> Option<Rc<Upstream>> {
         self.upstream.borrow().clone()
     }
@@ -106,17 +106,12 @@ impl EngineRun {
         self.about.get()
     }
 
-    /// The address that it listens on.
-    pub(super) fn address(&self) -> Option<SocketAddr> {
-        self.upstream().map(|upstream| upstream.address())
-    }
-
     /// The command line it was started with.
     pub(super) fn arguments(&self) -> Vec<String> {
         self.arguments.borrow().clone()
     }
 
-    /// Its exit code, or 128 and the signal; None while it runs.
+    /// Exit code of the engine, or 128 plus the signal; `None` while it runs.
     pub(super) fn exit_code(&self) -> Option<i32> {
         self.exit_code.get()
     }
@@ -134,7 +129,7 @@ impl EngineRun {
         &self.placement
     }
 
-    /// Its lines that the log still has.
+    /// Log lines of this run that the log still holds.
     pub(crate) fn lines(&self) -> Vec<Arc<LogLine>> {
         // The log is shared by all runs of the model, and may have dropped old lines.
         let own = self.log.pushed().saturating_sub(self.older_lines);
@@ -171,6 +166,7 @@ pub(super) async fn live(runtime: Rc<Runtime>, run: Rc<EngineRun>) {
     let starter = Starter {
         runtime: &runtime,
         run: &run,
+        only_port: Cell::new(false),
     };
     // Taken for this load by the scheduler, a moment ago.
     run.free.replace(runtime.free_on(&run));
@@ -179,9 +175,10 @@ pub(super) async fn live(runtime: Rc<Runtime>, run: Rc<EngineRun>) {
         ControlFlow::Break(()) => EXPECTED,
     };
     // The port was free when it was chosen; between that and the bind of the engine another process may take
-    // it.
+    // it. A socket cannot be bound where the engine does not see its folder.
     for _ in 1..PORTS {
-        if verdict.sign == Some(Sign::PortTaken) {
+        if verdict.sign == Some(CauseSign::PortTaken) {
+            starter.only_port.set(true);
             verdict = starter.attempt(&mut orders).await;
         }
     }
@@ -205,13 +202,13 @@ pub(super) async fn live(runtime: Rc<Runtime>, run: Rc<EngineRun>) {
         extension.ended(&runtime, &run, &verdict.end);
     }
     runtime.log_end(&run, &verdict.end);
-    runtime.submit(Event::Ended {
+    runtime.submit(SchedulerEvent::Ended {
         run: run.id,
         end: verdict.end,
     });
 }
 
-/// Lets extensions prepare the load; breaks off if the run is stopped meanwhile.
+/// Lets extensions prepare the load; stops early if the run is stopped in the meantime.
 async fn prepare(
     runtime: &Rc<Runtime>,
     run: &Rc<EngineRun>,
@@ -230,10 +227,10 @@ async fn prepare(
 }
 
 impl Starter<'_> {
-    async fn attempt(&self, orders: &mut mpsc::UnboundedReceiver<Stopping>) -> Verdict {
+    async fn attempt(&self, orders: &mut mpsc::UnboundedReceiver<Stopping>) -> EngineVerdict {
         match self.start().await {
-            Ok((child, events, key)) => self.follow(child, events, key, orders).await,
-            Err(reason) => Verdict {
+            Ok(started) => self.follow(started, orders).await,
+            Err(reason) => EngineVerdict {
                 sign: None,
                 end: End::Unstartable { reason },
                 hints: Vec::new(),
@@ -244,12 +241,20 @@ impl Starter<'_> {
 
     async fn follow(
         &self,
-        child: Child,
-        mut events: mpsc::Receiver<ChildEvent>,
-        key: Option<String>,
+        started: Started,
         orders: &mut mpsc::UnboundedReceiver<Stopping>,
-    ) -> Verdict {
+    ) -> EngineVerdict {
+        // The folder is removed when this returns.
+        let Started {
+            child,
+            mut events,
+            key,
+            folder: _folder,
+            program,
+        } = started;
         self.run.pid.set(Some(child.pid()));
+        // An attempt before this one may have ended.
+        self.run.exit_code.set(None);
         loop {
             tokio::select! {
                 event = events.recv() => match event {
@@ -263,7 +268,12 @@ impl Starter<'_> {
                             None => without_shortfall(verdict),
                         };
                     }
-                    Some(ChildEvent::Ready(about)) => self.ready(&child, key.as_deref(), about),
+                    Some(ChildEvent::Ready(about)) => {
+                        if self.only_port.get() {
+                            self.runtime.only_ports.borrow_mut().extend(program.clone());
+                        }
+                        self.ready(&child, key.as_deref(), about);
+                    }
                     Some(ChildEvent::Progress(payload)) => self.progressed(&payload),
                     // It wakes by itself; its memory stays claimed until it ends.
                     Some(ChildEvent::Sleeping(_)) => {}
@@ -280,8 +290,7 @@ impl Starter<'_> {
 
     fn ready(&self, child: &Child, key: Option<&str>, about: Value) {
         let entry = &self.run.entry;
-        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, child.port()));
-        let mut upstream = Upstream::new(address).of_group(child.pid());
+        let mut upstream = Upstream::new(child.address().clone()).of_group(child.pid());
         if let Some(key) = key {
             upstream = upstream.with_key(key);
         }
@@ -297,9 +306,9 @@ impl Starter<'_> {
         self.runtime.log_ready(self.run);
         self.runtime.log_depth(self.run);
         // The upstream is set by now, so that the requests dispatched by this event find it.
-        self.runtime.submit(Event::Ready { run: self.run.id });
+        self.runtime.submit(SchedulerEvent::Ready { run: self.run.id });
         self.runtime
-            .publish(self.run.model, State::Ready, &json!({ "info": about }));
+            .publish(self.run.model, ModelState::Ready, &json!({ "info": about }));
         for extension in &self.runtime.extensions {
             extension.loaded(self.runtime, self.run);
         }
@@ -312,18 +321,21 @@ impl Starter<'_> {
     fn progressed(&self, progress: &Value) {
         // A line of output comes without a payload; only the control channel reports a figure.
         let measured = !progress.is_null();
-        self.runtime.submit(Event::Progressed {
+        self.runtime.submit(SchedulerEvent::Progressed {
             run: self.run.id,
             measured,
         });
-        self.runtime
-            .publish(self.run.model, State::Loading, &json!({ "progress": progress }));
+        self.runtime.publish(
+            self.run.model,
+            ModelState::Loading,
+            &json!({ "progress": progress }),
+        );
     }
 }
 
 /// Drops a shortfall that only the log reports: it may repeat a client's words, and must not raise the
 /// model's claim.
-fn without_shortfall(mut verdict: Verdict) -> Verdict {
+fn without_shortfall(mut verdict: EngineVerdict) -> EngineVerdict {
     if let End::OutOfMemory { shortfall, .. } = &mut verdict.end {
         *shortfall = None;
     }

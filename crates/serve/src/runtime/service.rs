@@ -1,18 +1,21 @@
-//! The runtime as the HTTP side uses it.
+//! Implementation of [`ModelService`], through which the HTTP server admits requests and lists models, by the
+//! runtime.
 
 use std::rc::Rc;
 
 use http::StatusCode;
 use plimsoll_base::{Bytes, Share};
 use plimsoll_launch::Log;
-use plimsoll_scheduler::{Event, ModelId, Snapshot, State};
+use plimsoll_scheduler::{ModelId, ModelState, SchedulerEvent, SchedulerSnapshot};
 use serde_json::{Value, json};
 
 use super::admission::RunPass;
 use super::{Runtime, RuntimeSettings};
-use crate::route::{Events, Exposition, Harbor, Listing, Modalities, Problem, Prompt, Wish};
+use crate::route::{
+    Events, Exposition, HttpProblem, Modalities, ModelListing, ModelService, RequestPrompt, RouteOptions,
+};
 
-impl Harbor for Runtime {
+impl ModelService for Runtime {
     type Pass = RunPass;
 
     fn resolve(&self, name: &str) -> Option<ModelId> {
@@ -29,13 +32,13 @@ impl Harbor for Runtime {
     async fn admit(
         self: Rc<Self>,
         model: ModelId,
-        wish: Wish,
-        prompt: Prompt<'_>,
-    ) -> Result<RunPass, Problem> {
+        wish: RouteOptions,
+        prompt: RequestPrompt<'_>,
+    ) -> Result<RunPass, HttpProblem> {
         // Advisory only: the scheduler decides again, and a model that stops in this moment is loaded after
         // all.
-        if wish.autoload == Some(false) && self.shown(model) != State::Ready {
-            return Err(Problem::new(
+        if wish.autoload == Some(false) && self.shown(model) != ModelState::Ready {
+            return Err(HttpProblem::new(
                 StatusCode::BAD_REQUEST,
                 "model_not_loaded",
                 "model is not loaded",
@@ -53,10 +56,10 @@ impl Harbor for Runtime {
             .collect()
     }
 
-    fn listing(&self, model: ModelId) -> Listing {
+    fn listing(&self, model: ModelId) -> ModelListing {
         let entry = self.entry(model);
         let run = self.statuses.with(model, |status| status.run.clone());
-        Listing {
+        ModelListing {
             name: entry.name.clone(),
             aliases: entry.aliases.clone(),
             tags: entry.tags.clone(),
@@ -70,29 +73,33 @@ impl Harbor for Runtime {
             modalities: Modalities::default(),
             memory: self.memory_of(model),
             ttl: entry.ttl,
+            pid: run
+                .as_ref()
+                .filter(|run| run.exit_code().is_none())
+                .and_then(|run| run.pid()),
             address: run
-                .and_then(|run| run.address())
-                .map(|address| address.to_string()),
+                .and_then(|run| run.upstream())
+                .map(|it| it.address().to_string()),
         }
     }
 
     fn load(&self, model: ModelId) {
-        self.submit(Event::LoadWanted { model });
+        self.submit(SchedulerEvent::LoadWanted { model });
     }
 
     fn unload(&self, model: ModelId) {
-        self.submit(Event::UnloadWanted { model });
+        self.submit(SchedulerEvent::UnloadWanted { model });
     }
 
-    fn reload(&self) -> Result<(), Problem> {
+    fn reload(&self) -> Result<(), HttpProblem> {
         let RuntimeSettings { config, .. } = &self.settings;
         let bad = |error: &dyn std::error::Error| {
-            Problem::new(StatusCode::BAD_REQUEST, "bad_config", error.to_string())
+            HttpProblem::new(StatusCode::BAD_REQUEST, "bad_config", error.to_string())
         };
         self.read_config(config).map(drop).map_err(|error| bad(&error))
     }
 
-    fn snapshot(&self) -> Snapshot {
+    fn snapshot(&self) -> SchedulerSnapshot {
         self.state.borrow().scheduler.snapshot(self.now())
     }
 

@@ -1,4 +1,4 @@
-//! Status of each model for listings, counters and logs.
+//! Status of each model for listings, counters and logs: its current run, its log and its load counters.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -6,15 +6,15 @@ use std::rc::Rc;
 
 use plimsoll_base::{End, Hint, Reason};
 use plimsoll_launch::Log;
-use plimsoll_scheduler::{ModelId, State};
+use plimsoll_scheduler::{ModelId, ModelState};
 
 use super::run::EngineRun;
-use crate::route::{Exposition, Kind};
+use crate::route::{Exposition, MetricKind};
 
 #[derive(Debug, Default)]
 pub(crate) struct ModelStatus {
-    pub(super) state: Option<State>,
-    /// The context that it gets instead of its own, since the last survey.
+    pub(super) state: Option<ModelState>,
+    /// Context that the model gets instead of its own, since the last survey.
     pub(super) lowered: Option<u64>,
     /// The run that is up, or the last one.
     pub(super) run: Option<Rc<EngineRun>>,
@@ -65,7 +65,7 @@ impl ModelStatuses {
     pub(super) fn write(&self, page: &mut Exposition, models: &[(ModelId, String)]) {
         page.family(
             "plimsoll_loads_total",
-            Kind::Counter,
+            MetricKind::Counter,
             "Engines started for a model",
         );
         for (model, name) in models {
@@ -78,7 +78,7 @@ impl ModelStatuses {
         let name = "plimsoll_failures_total";
         page.family(
             name,
-            Kind::Counter,
+            MetricKind::Counter,
             "Engines that ended without being asked to, by cause",
         );
         for (model, model_name) in models {

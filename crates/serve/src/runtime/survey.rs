@@ -1,8 +1,9 @@
-//! Survey of a model before a load: whether it can load at all, and its need.
+//! Survey of a model before a load: whether it can load at all, and how much memory it needs.
 //!
-//! It finds out everything that needs no running engine: whether the program and the model's files are there
-//! and readable, and the need by their headers and flags. A need that the user declared is used instead of a
-//! plan; a model with neither is of unknown need and gets a card to itself.
+//! The survey checks everything that needs no running engine: that the program and the model's files exist
+//! and are readable, and the memory need that follows from file headers and flags. If the user declared a
+//! need, it replaces the plan. A model without a plan or a declared need has an unknown need and gets a card
+//! to itself.
 
 pub(crate) mod named;
 mod planned;
@@ -10,25 +11,25 @@ mod planned;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use plimsoll_base::{Card, Declared, Demand, Named, Reason, Unknown};
-use plimsoll_config::{Entry, TooLarge};
-use plimsoll_flags::{Options, Program, Wish};
-use plimsoll_launch::engine::{EngineProgram, Origin, identify};
+use plimsoll_base::{Card, DeclaredSize, MemoryModel, NamedDemand, Reason, UnknownSize};
+use plimsoll_config::{ConfiguredModel, TooLarge};
+use plimsoll_flags::{ModelParams, Options, ProgramKind};
+use plimsoll_launch::engine::{EngineOrigin, EngineProgram, identify};
 use plimsoll_launch::find_program;
 use plimsoll_model::Dialect;
-use plimsoll_planner::{Engine, EngineKind};
+use plimsoll_planner::{EngineBuild, EngineKind};
 use plimsoll_probe::contexts;
 use plimsoll_probe::headers::read_model;
-use plimsoll_scheduler::{Event, ModelId};
+use plimsoll_scheduler::{ModelId, SchedulerEvent};
 
 use self::named::OnNamed;
-use self::planned::Planned;
+use self::planned::PlannedModel;
 use super::Runtime;
 use super::launch::{engine_command, unstartable};
 
 /// Answers the scheduler's Survey. Files and programs are read on another thread.
 pub(super) async fn survey(runtime: Rc<Runtime>, model: ModelId) {
-    let entry = Entry::clone(&runtime.entry(model));
+    let entry = ConfiguredModel::clone(&runtime.entry(model));
     let engine = runtime.settings.engine.clone();
     let name = entry.name.clone();
     let cards = runtime.settings.served();
@@ -41,38 +42,38 @@ pub(super) async fn survey(runtime: Rc<Runtime>, model: ModelId) {
         }
         runtime.lowered(model, demand.lowered_context());
     }
-    runtime.submit(Event::Surveyed { model, result });
+    runtime.submit(SchedulerEvent::Surveyed { model, result });
 }
 
 /// Surveys a model for `cards`, which are given as if they were empty.
 pub(super) fn look(
-    entry: &Entry,
+    entry: &ConfiguredModel,
     configured: Option<&[String]>,
     cards: &[Card],
-) -> Result<Arc<dyn Demand>, Reason> {
+) -> Result<Arc<dyn MemoryModel>, Reason> {
     let fail = |error: &dyn std::error::Error| unstartable(&entry.name, error);
     let engine = engine_command(entry, configured).map_err(|error| fail(&error))?;
     // The port does not matter here; only the program is looked up.
-    let line = entry.launch.command_line(&engine, &entry.name, 0);
+    let line = entry.launch.command_line(&engine, &entry.name, 0, None);
     let program = line.first().map(String::as_str).unwrap_or_default();
     find_program(program.as_ref(), None, std::env::var_os("PATH").as_deref())
         .map_err(|error| fail(&error))?;
     let Some(options) = entry.launch.options() else {
         return Ok(match entry.memory {
-            Some(bytes) => Arc::new(Declared(bytes)),
-            None => Arc::new(Unknown),
+            Some(bytes) => Arc::new(DeclaredSize(bytes)),
+            None => Arc::new(UnknownSize),
         });
     };
     let flags = named::flags(entry, options);
-    let wish = flags.and_then(|flags| Ok((flags.wish(Program::LlamaServer)?, flags)));
-    let (named, demand): (_, Arc<dyn Demand>) = match (entry.memory, wish) {
+    let wish = flags.and_then(|flags| Ok((flags.wish(ProgramKind::LlamaServer)?, flags)));
+    let (named, demand): (_, Arc<dyn MemoryModel>) = match (entry.memory, wish) {
         // A declared need does not depend on flags, so unknown ones do no harm.
-        (Some(bytes), Err(_)) => (Named::default(), Arc::new(Declared(bytes))),
+        (Some(bytes), Err(_)) => (NamedDemand::default(), Arc::new(DeclaredSize(bytes))),
         (None, Err(error)) => return Err(fail(&error)),
         (memory, Ok((wish, flags))) => {
             let named = named::named(entry, &flags, &wish, cards).map_err(|error| fail(&error))?;
             match memory {
-                Some(bytes) => (named, Arc::new(Declared(bytes))),
+                Some(bytes) => (named, Arc::new(DeclaredSize(bytes))),
                 None => {
                     let demand = planned(entry, flags, wish, program, (&named, cards))?;
                     (named, demand)
@@ -88,15 +89,15 @@ pub(super) fn look(
 
 /// Plans a model; one that is not a local file (`-hf`) is of unknown need until it has been downloaded.
 fn planned(
-    entry: &Entry,
+    entry: &ConfiguredModel,
     flags: Options,
-    wish: Wish,
+    wish: ModelParams,
     program: &str,
-    (named, machine): (&Named, &[Card]),
-) -> Result<Arc<dyn Demand>, Reason> {
+    (named, machine): (&NamedDemand, &[Card]),
+) -> Result<Arc<dyn MemoryModel>, Reason> {
     // llama-server downloads such a model itself, so there is no header to read yet.
     let Some(path) = wish.model else {
-        return Ok(Arc::new(Unknown));
+        return Ok(Arc::new(UnknownSize));
     };
     let engine = engine_of(program);
     let dialect = match engine.kind {
@@ -106,7 +107,7 @@ fn planned(
     };
     let read =
         |path: &str| read_model(path.as_ref(), dialect).map_err(|error| unstartable(&entry.name, &error));
-    let planned = Planned {
+    let planned = PlannedModel {
         model: read(&path)?,
         draft: wish.draft_model.as_deref().map(read).transpose()?,
         projector: wish.projector.as_deref().map(read).transpose()?,
@@ -123,11 +124,12 @@ fn planned(
     }))
 }
 
-/// An engine that does not identify itself is planned as the newest one that the formulas know.
-fn engine_of(program: &str) -> Engine {
+/// Engine for the plan. One that does not identify itself is planned as the newest build that the formulas
+/// cover.
+fn engine_of(program: &str) -> EngineBuild {
     let program = EngineProgram {
         path: program.into(),
-        origin: Origin::Configured,
+        origin: EngineOrigin::Configured,
     };
-    identify(&program).map_or(Engine::LLAMA_CPP, |identity| identity.engine)
+    identify(&program).map_or(EngineBuild::LLAMA_CPP, |identity| identity.engine)
 }

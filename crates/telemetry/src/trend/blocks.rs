@@ -1,8 +1,8 @@
-//! Increments of held memory between equal blocks of samples.
+//! Increments of held memory between equal blocks of samples, on which the leak test is based.
 
-use super::series::Point;
+use super::series::TrendPoint;
 
-/// The difference between two neighbouring blocks.
+/// Difference between two neighbouring blocks of samples.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Increment {
     /// Bytes more, or fewer.
@@ -12,7 +12,7 @@ pub(super) struct Increment {
 }
 
 /// The increments between `count` blocks; looks that make no whole block are left out at the front.
-pub(super) fn increments(points: &[Point], count: usize) -> Vec<Increment> {
+pub(super) fn increments(points: &[TrendPoint], count: usize) -> Vec<Increment> {
     let size = points.len() / count.max(1);
     if size == 0 {
         return Vec::new();
@@ -35,10 +35,10 @@ pub(super) fn increments(points: &[Point], count: usize) -> Vec<Increment> {
 }
 
 /// The centre of a block, and the median of its held memory.
-fn level(block: &[Point]) -> (f64, f64) {
+fn level(block: &[TrendPoint]) -> (f64, f64) {
     let mut held: Vec<f64> = block.iter().map(|point| wide(point.held.get())).collect();
     held.sort_by(f64::total_cmp);
-    let at = |point: Option<&Point>| point.map_or(0.0, |point| wide(point.at));
+    let at = |point: Option<&TrendPoint>| point.map_or(0.0, |point| wide(point.at));
     ((at(block.first()) + at(block.last())) / 2.0, middle(&held))
 }
 
@@ -68,9 +68,9 @@ mod tests {
     #[test]
     fn a_block_is_as_high_as_its_median_and_one_outlier_is_nothing() {
         let held = [9, 1, 100, 1, 5, 5, 0, 9, 9, 9];
-        let points: Vec<Point> = (0_u64..)
+        let points: Vec<TrendPoint> = (0_u64..)
             .zip(held)
-            .map(|(at, held)| Point {
+            .map(|(at, held)| TrendPoint {
                 at: at * 10,
                 held: Bytes::new(held),
             })

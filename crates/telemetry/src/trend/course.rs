@@ -1,11 +1,11 @@
-//! Downsampling of a figure for plots: lowest, highest and last value of each, whatever the length.
+//! Downsampling of a figure for plots: lowest, highest and last value of each time span, in bounded memory.
 
 use serde::{Deserialize, Serialize};
 
 /// Buckets that are kept; beyond, neighbours are joined. A picture has fewer pixels.
 const MOST: usize = 720;
 
-/// A stretch of time.
+/// Lowest, highest and last value of a figure in a time span.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Bucket {
     pub from: u64,
@@ -15,9 +15,9 @@ pub struct Bucket {
     pub last: u64,
 }
 
-/// A figure over time.
+/// A figure over time, downsampled.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Course {
+pub struct TrendCourse {
     buckets: Vec<Bucket>,
     /// Values that go into one bucket.
     each: u64,
@@ -25,7 +25,7 @@ pub struct Course {
     filled: u64,
 }
 
-impl Default for Course {
+impl Default for TrendCourse {
     fn default() -> Self {
         Self {
             buckets: Vec::new(),
@@ -35,7 +35,7 @@ impl Default for Course {
     }
 }
 
-impl Course {
+impl TrendCourse {
     /// Takes the value that holds from `at` on.
     pub fn push(&mut self, at: u64, value: u64) {
         if let Some(last) = self.buckets.last_mut().filter(|_| self.filled < self.each) {
@@ -102,7 +102,7 @@ mod tests {
 
     #[test]
     fn no_peak_is_lost_however_long_it_is() {
-        let mut course = Course::default();
+        let mut course = TrendCourse::default();
         for at in 0..172_800 {
             course.push(at, if at == 77_777 { 9 } else { 1 });
         }

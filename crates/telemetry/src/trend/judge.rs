@@ -1,10 +1,10 @@
-//! The verdict on a series.
+//! Verdict of the leak test on a series of samples.
 
 use plimsoll_base::Bytes;
 use serde::Serialize;
 
 use super::blocks::{Increment, increments, middle, wide};
-use super::series::{Point, Step};
+use super::series::{TrendPoint, TrendStep};
 use super::sign::{at_least, float, interval};
 
 /// Numbers of blocks that are tried: many where the figure is fine-grained, few where it moves in granules of
@@ -15,15 +15,15 @@ const TRIES: f64 = 3.0;
 const WARM_UP: usize = 4;
 /// A slope outside the interval is this unlikely.
 const MISS: f64 = 0.01;
-/// Steps that are told, and the least that is worth telling.
+/// Maximum number of reported steps, and the smallest size reported.
 const MOST_STEPS: usize = 8;
 const LEAST_STEP: Bytes = Bytes::kib(256);
-/// A step is so many times what the figure usually moves by.
+/// A step is at least this many times the figure's usual change.
 const STANDS_OUT: f64 = 8.0;
 
-/// Thresholds for a leak.
+/// Thresholds of the leak test.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Judging {
+pub struct TrendTest {
     /// Accepted rate of false alarms, over all figures of one load.
     pub false_alarms: f64,
     /// Number of figures that are judged.
@@ -32,7 +32,7 @@ pub struct Judging {
     pub negligible: f64,
 }
 
-impl Default for Judging {
+impl Default for TrendTest {
     fn default() -> Self {
         Self {
             false_alarms: 0.002,
@@ -42,29 +42,29 @@ impl Default for Judging {
     }
 }
 
-/// Behaviour of a figure under load.
+/// Verdict on a figure under load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Growth {
+pub enum TrendGrowth {
     /// It grows with the requests, and as fast at the end as before.
     Leak,
-    /// It still grows, but ever slower: a longer load will tell.
+    /// It still grows, but ever more slowly; only a longer test can decide.
     Settling,
     /// No growth was seen.
     Flat,
-    /// Too few looks to tell.
+    /// Too few samples for a verdict.
     Unknown,
 }
 
-/// The verdict, and what it rests on. Slopes are bytes per request.
+/// Verdict of the leak test with its evidence. Slopes are in bytes per request.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Trend {
-    pub growth: Growth,
+    pub growth: TrendGrowth,
     pub slope: f64,
     /// With 99 %.
     pub slope_low: f64,
     pub slope_high: f64,
-    /// 1 less the chance that a flat program looks like this.
+    /// 1 minus the probability of this result for a program without a leak.
     pub confidence: f64,
     pub looks: usize,
     pub blocks: usize,
@@ -73,13 +73,13 @@ pub struct Trend {
 }
 
 /// Judges a series of looks.
-pub fn judge(points: &[Point], judging: &Judging) -> Trend {
+pub fn judge(points: &[TrendPoint], judging: &TrendTest) -> Trend {
     // Caches, lazily loaded kernels and pools grow in the first requests of every server.
     let settled = &points[points.len() / WARM_UP..];
     let figures = float(judging.figures.max(1));
     let found = BLOCKS
         .iter()
-        .filter_map(|blocks| Sight::new(settled, *blocks))
+        .filter_map(|blocks| StepEvidence::new(settled, *blocks))
         // The smallest chance of three block counts; the factor below pays for choosing it.
         .min_by(|a, b| a.chance.total_cmp(&b.chance));
     let Some(sight) = found else {
@@ -92,10 +92,10 @@ pub fn judge(points: &[Point], judging: &Judging) -> Trend {
     let (slope_low, slope_high) = interval(&slopes, MISS).unwrap_or_default();
     let growth = match chance <= judging.false_alarms {
         // Not significant, however steep it looks.
-        false => Growth::Flat,
-        true if !sight.lasts() || slope < judging.negligible => Growth::Flat,
-        true if sight.slows_down() => Growth::Settling,
-        true => Growth::Leak,
+        false => TrendGrowth::Flat,
+        true if !sight.lasts() || slope < judging.negligible => TrendGrowth::Flat,
+        true if sight.slows_down() => TrendGrowth::Settling,
+        true => TrendGrowth::Leak,
     };
     Trend {
         growth,
@@ -112,7 +112,7 @@ pub fn judge(points: &[Point], judging: &Judging) -> Trend {
 impl Trend {
     fn unknown(looks: usize) -> Self {
         Self {
-            growth: Growth::Unknown,
+            growth: TrendGrowth::Unknown,
             slope: 0.0,
             slope_low: 0.0,
             slope_high: 0.0,
@@ -127,15 +127,15 @@ impl Trend {
     pub const LEAST_LOOKS: usize = BLOCKS[BLOCKS.len() - 1] * WARM_UP / (WARM_UP - 1) + 1;
 }
 
-/// A series seen in a number of blocks.
-struct Sight {
+/// Result of the test for one number of blocks.
+struct StepEvidence {
     increments: Vec<Increment>,
     rising: usize,
     chance: f64,
 }
 
-impl Sight {
-    fn new(points: &[Point], blocks: usize) -> Option<Self> {
+impl StepEvidence {
+    fn new(points: &[TrendPoint], blocks: usize) -> Option<Self> {
         let increments = increments(points, blocks);
         // Fewer samples than blocks.
         if increments.is_empty() {
@@ -171,9 +171,9 @@ fn sorted(increments: &[Increment]) -> Vec<f64> {
     slopes
 }
 
-/// The largest one-shot changes, in their order: those that stand out from what the figure usually moves by.
-pub fn steps(points: &[Point]) -> Vec<Step> {
-    let all = points.windows(2).map(|pair| Step {
+/// The largest single changes, in their order: those that stand out from the figure's usual changes.
+pub fn steps(points: &[TrendPoint]) -> Vec<TrendStep> {
+    let all = points.windows(2).map(|pair| TrendStep {
         at: pair[1].at,
         from: pair[0].held,
         to: pair[1].held,
@@ -182,8 +182,9 @@ pub fn steps(points: &[Point]) -> Vec<Step> {
     sizes.sort_by(f64::total_cmp);
     // Steps stand out against the figure's own noise, so no absolute threshold fits all.
     let usual = middle(&sizes);
-    let stands_out = |step: &Step| step.size() >= LEAST_STEP && wide(step.size().get()) >= STANDS_OUT * usual;
-    let mut steps: Vec<Step> = all.filter(stands_out).collect();
+    let stands_out =
+        |step: &TrendStep| step.size() >= LEAST_STEP && wide(step.size().get()) >= STANDS_OUT * usual;
+    let mut steps: Vec<TrendStep> = all.filter(stands_out).collect();
     steps.sort_by_key(|step| std::cmp::Reverse(step.size()));
     steps.truncate(MOST_STEPS);
     steps.sort_by_key(|step| step.at);

@@ -1,4 +1,4 @@
-//! Samples of one figure, in bounded memory for a load of any length.
+//! Memory samples of a load test for one figure, in bounded memory whatever the length of the test.
 
 use plimsoll_base::Bytes;
 use serde::{Deserialize, Serialize};
@@ -7,23 +7,23 @@ use serde::{Deserialize, Serialize};
 /// taken.
 const MOST: usize = 4096;
 
-/// One look: how many requests had been answered, and what was held.
+/// One sample: the number of answered requests, and the memory held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Point {
+pub struct TrendPoint {
     pub at: u64,
     pub held: Bytes,
 }
 
 /// Memory allocated or released at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct Step {
+pub struct TrendStep {
     /// The look after it.
     pub at: u64,
     pub from: Bytes,
     pub to: Bytes,
 }
 
-impl Step {
+impl TrendStep {
     pub fn size(&self) -> Bytes {
         self.to
             .saturating_sub(self.from)
@@ -31,16 +31,16 @@ impl Step {
     }
 }
 
-/// Looks in the order in which they were taken.
+/// Samples in the order in which they were taken.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Series {
-    points: Vec<Point>,
+pub struct TrendSeries {
+    points: Vec<TrendPoint>,
     /// Of how many looks one is kept.
     stride: u64,
     seen: u64,
 }
 
-impl Default for Series {
+impl Default for TrendSeries {
     fn default() -> Self {
         Self {
             points: Vec::new(),
@@ -50,9 +50,9 @@ impl Default for Series {
     }
 }
 
-impl Series {
+impl TrendSeries {
     /// Takes one more look; one from before the last is left out.
-    pub fn push(&mut self, point: Point) {
+    pub fn push(&mut self, point: TrendPoint) {
         let is_wanted = self.seen.is_multiple_of(self.stride.max(1));
         self.seen = self.seen.saturating_add(1);
         // The test needs increasing positions; a sample that is late would turn a block's slope around.
@@ -72,7 +72,7 @@ impl Series {
         self.points.push(point);
     }
 
-    pub fn points(&self) -> &[Point] {
+    pub fn points(&self) -> &[TrendPoint] {
         &self.points
     }
 }
@@ -83,9 +83,9 @@ mod tests {
 
     #[test]
     fn a_long_load_is_thinned_evenly_and_stays_bounded() {
-        let mut series = Series::default();
+        let mut series = TrendSeries::default();
         for at in 0..100_000 {
-            series.push(Point {
+            series.push(TrendPoint {
                 at,
                 held: Bytes::new(at),
             });
@@ -98,9 +98,9 @@ mod tests {
 
     #[test]
     fn time_does_not_run_backwards() {
-        let mut series = Series::default();
+        let mut series = TrendSeries::default();
         for at in [5, 5, 4, 6] {
-            series.push(Point {
+            series.push(TrendPoint {
                 at,
                 held: Bytes::ZERO,
             });

@@ -1,4 +1,4 @@
-//! The end of a child: orders to stop, and what is collected once it is gone.
+//! End of a child process: orders to stop it, and collection of its last output and exit status.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use tokio::process::{ChildStderr, ChildStdout};
 use tokio::time::{Instant, timeout};
 
 use super::{Phase, Supervisor};
-use crate::child::{ChildEvent, Ended};
+use crate::child::{ChildEnded, ChildEvent};
 use crate::end::{EndCause, kernel_oom_kills};
 use crate::lines::Lines;
 use crate::log_ring::{Log, LogSource};
@@ -88,7 +88,7 @@ impl Supervisor {
         // Before the pipes are read to their end: only the sweep closes their last copies.
         let exit = process.bury().await.unwrap_or(Exit::Unknown);
         let _ = timeout(DRAIN_WITHIN, drain(&mut stdout, &mut stderr, &log)).await;
-        let ended = Ended {
+        let ended = ChildEnded {
             exit,
             cause,
             was_ready,
@@ -110,7 +110,7 @@ fn lines_since(log: &Log, began: u64) -> usize {
     usize::try_from(log.pushed() - began).map_or(LAST_LINES, |lines| lines.min(LAST_LINES))
 }
 
-/// Reads what is left in the pipes.
+/// Reads the remaining data in the pipes.
 async fn drain(stdout: &mut Lines<ChildStdout>, stderr: &mut Lines<ChildStderr>, log: &Log) {
     while stdout.is_open() || stderr.is_open() {
         tokio::select! {

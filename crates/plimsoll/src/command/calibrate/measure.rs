@@ -1,27 +1,26 @@
-//! Measurement of one engine on one card: start under guard, readings once loaded and after a prompt, end.
+//! Measurement of an engine on one card: start under guard, readings after the load and after a prompt, end.
 //!
-//! Guard measures a context only if a budget depends on it. The engine therefore gets a budget that never
-//! binds: the whole card. Memory that the driver adds to the context later is the rest of what the process
-//! holds and never asked for.
+//! Guard, the preloaded library, measures a context only if a budget depends on it. So the engine gets a
+//! budget that never limits it: the whole card. Memory that the driver adds to the context later is computed
+//! as the process's total minus its own requests.
 
 mod look;
 mod wait;
 
 use std::ffi::OsString;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use bytes::Bytes as Body;
 use http::Method;
 use plimsoll_base::{Bytes, Card};
-use plimsoll_lab::load::{Client, Failure, Target};
+use plimsoll_lab::load::{Client, LoadFailure, Target};
 use plimsoll_launch::engine::EngineProgram;
 use plimsoll_launch::{
-    Child, ChildEvent, ChildSpec, Environment, LaunchError, Launcher, Log, Readiness, StopWay, Visible,
-    child_environment, free_port,
+    Child, ChildEvent, ChildSpec, Confinement, EngineAddress, Environment, Launcher, Log, Readiness, StopWay,
+    Visible, child_environment, free_port,
 };
-use plimsoll_planner::Engine;
+use plimsoll_planner::EngineBuild;
 use plimsoll_probe::Sampler;
 use plimsoll_probe::folder::OwnedFolder;
 use plimsoll_probe::guard::{PAGES, Preload, preload};
@@ -29,9 +28,10 @@ use plimsoll_wire::options::GuardOptions;
 use serde_json::json;
 use tokio::sync::mpsc::Receiver;
 
-use self::look::Look;
+use self::look::CalibrationLook;
 use self::wait::{ended, ready};
-use super::subject::{self, SubjectError};
+use super::subject;
+use crate::report::ErrorReport;
 
 // The first prompt loads kernels from disk, which takes seconds on a machine with cold caches.
 const ANSWER_WITHIN: Duration = Duration::from_secs(30);
@@ -39,6 +39,7 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(30);
 const END_WITHIN: Duration = Duration::from_secs(5);
 // Enough for the start-up lines that an error quotes; the log lives in memory.
 const LOG: Bytes = Bytes::mib(1);
+const NO_FOLDER: &str = "cannot make a folder for the model and guard's pages";
 /// Ports that are tried for one card.
 const TRIES: u32 = 5;
 /// Words of the prompt: more columns than the kernels accept that llama.cpp prefers over cuBLAS for small
@@ -47,53 +48,45 @@ const WORDS: usize = 200;
 // More than one, so that the decode graph of a single token runs as well as the prompt's.
 const ANSWER_TOKENS: u32 = 8;
 
-/// Reasons for which a card was not measured.
+/// Reason why a card could not be measured.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum MeasureError {
     #[error("{0}")]
-    Rig(RigError),
+    Rig(ErrorReport),
     #[error(
-        "the engine ended before it was ready; it said last:\n{0}\nhint: try it by hand; a build without CUDA, or a card without free memory, does this"
+        "the engine ended before it was ready; its last lines were:\n{0}\nhint: try it by hand; a build \
+            without CUDA, or a card without free memory, does this"
     )]
     Ended(String),
     #[error(
-        "somebody else took the engine's port, again and again\nhint: try again when the machine is less busy"
+        "another process took the engine's port each time\nhint: try again when the machine is less busy"
     )]
     PortTaken,
-    #[error("the engine was not ready within {seconds} s; it said last:\n{last}")]
+    #[error("the engine was not ready within {seconds} s; its last lines were:\n{last}")]
     Late { seconds: u64, last: String },
     #[error(
-        "the engine took nothing of the card\nhint: it must be a build with CUDA; name another with --engine"
+        "the engine allocated no memory on the card\nhint: it must be a build with CUDA; name another with \
+            --engine"
     )]
     NotOnCard,
     #[error(
-        "the driver names no process of the engine, as in a container whose processes it numbers otherwise\nhint: start the container with --pid=host, or say --alone if nobody else uses the card"
+        "the driver does not list the engine's process, as in a container with its own PID namespace\nhint: \
+            start the container with --pid=host, or pass --alone if nothing else uses the card"
     )]
     Nameless,
-    #[error("the driver does not say what is free on the card\nhint: leave --alone out")]
+    #[error("the driver does not report the card's free memory\nhint: omit --alone")]
     FreeUnknown,
     #[error(
-        "the driver counts {used} for the engine, and guard {asked} that it asked for\nhint: try again when nobody else uses the card"
+        "the driver counts {used} for the engine, and guard counts {asked} of allocations\nhint: try \
+            again when nothing else uses the card"
     )]
     Less { used: Bytes, asked: Bytes },
 }
 
 /// Failures that stop every measurement.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum RigError {
-    #[error("cannot make a folder for the model and guard's pages: {0}")]
-    Folder(#[source] io::Error),
-    #[error("no port is free on the loopback: {0}")]
-    Port(#[source] io::Error),
-    #[error(transparent)]
-    Launch(#[from] LaunchError),
-    #[error(transparent)]
-    Subject(#[from] SubjectError),
-}
-
-impl<E: Into<RigError>> From<E> for MeasureError {
-    fn from(error: E) -> Self {
-        Self::Rig(error.into())
+impl From<ErrorReport> for MeasureError {
+    fn from(error: ErrorReport) -> Self {
+        Self::Rig(error)
     }
 }
 
@@ -105,11 +98,11 @@ pub(super) struct Measured {
     pub(super) cublas: Option<Bytes>,
 }
 
-/// Engine, guard, sampler and folder that every measurement uses.
+/// Engine, guard, sampler and folder shared by all measurements.
 #[derive(Debug)]
-pub(super) struct Rig {
+pub(super) struct MeasuringSetup {
     program: EngineProgram,
-    engine: Engine,
+    engine: EngineBuild,
     guard: PathBuf,
     sampler: Sampler,
     launcher: Launcher,
@@ -119,24 +112,25 @@ pub(super) struct Rig {
 }
 
 /// A running engine on one card.
-struct Run<'a> {
-    rig: &'a Rig,
+struct CalibrationRun<'a> {
+    rig: &'a MeasuringSetup,
     card: &'a Card,
     pages: PathBuf,
     child: Child,
+    port: u16,
     /// Free memory of the card before the engine started.
     free: Option<Bytes>,
 }
 
-impl Rig {
+impl MeasuringSetup {
     pub(super) fn new(
         program: EngineProgram,
-        engine: Engine,
+        engine: EngineBuild,
         guard: PathBuf,
         sampler: Sampler,
         alone: bool,
-    ) -> Result<Self, RigError> {
-        let folder = OwnedFolder::create(PAGES).map_err(RigError::Folder)?;
+    ) -> Result<Self, ErrorReport> {
+        let folder = OwnedFolder::create(PAGES).map_err(ErrorReport::of(NO_FOLDER))?;
         let model = folder.path().join("model.gguf");
         subject::write(&model)?;
         Ok(Self {
@@ -181,7 +175,7 @@ impl Rig {
 
     async fn measured(
         &self,
-        run: &Run<'_>,
+        run: &CalibrationRun<'_>,
         events: &mut Receiver<ChildEvent>,
     ) -> Result<Measured, MeasureError> {
         ready(events, run.child.log()).await?;
@@ -190,7 +184,7 @@ impl Rig {
         let (context, opened) = (loaded.context()?, loaded.opened());
         if opened.is_none() {
             tracing::warn!(
-                "{}: the context as it is opened is not measured: NVML did not tell guard",
+                "{}: the new context was not measured: NVML gave guard no figure",
                 run.card.name
             );
         }
@@ -198,7 +192,10 @@ impl Rig {
         let cublas = match run.prompt().await {
             Ok(()) => Some(self.cublas(run.card, loaded, run.look().await?)?),
             Err(failure) => {
-                tracing::warn!("{}: what cuBLAS adds is not measured: {failure}", run.card.name);
+                tracing::warn!(
+                    "{}: the memory of cuBLAS was not measured: {failure}",
+                    run.card.name
+                );
                 None
             }
         };
@@ -209,8 +206,13 @@ impl Rig {
         })
     }
 
-    /// Memory that the prompt added permanently, less the planned size of the run-time pool.
-    fn cublas(&self, card: &Card, loaded: Look, asked: Look) -> Result<Bytes, MeasureError> {
+    /// Memory that the prompt added permanently, minus the planned size of the run-time pool.
+    fn cublas(
+        &self,
+        card: &Card,
+        loaded: CalibrationLook,
+        asked: CalibrationLook,
+    ) -> Result<Bytes, MeasureError> {
         let pool = subject::pool(&self.model, self.engine, card)?;
         Ok(asked.used.saturating_sub(loaded.used).saturating_sub(pool))
     }
@@ -219,11 +221,11 @@ impl Rig {
         &'a self,
         card: &'a Card,
         free: Option<Bytes>,
-    ) -> Result<(Run<'a>, Receiver<ChildEvent>), RigError> {
-        let port = free_port().map_err(RigError::Port)?;
+    ) -> Result<(CalibrationRun<'a>, Receiver<ChildEvent>), ErrorReport> {
+        let port = free_port().map_err(ErrorReport::of("no port is free on the loopback"))?;
         // The port makes the folder unique per attempt, so pages of a failed attempt are not read again.
         let part = format!("{}-{port}", card.id);
-        let pages = self.folder.part(&part).map_err(RigError::Folder)?;
+        let pages = self.folder.part(&part).map_err(ErrorReport::of(NO_FOLDER))?;
         let mut arguments: Vec<OsString> = subject::flags(&self.model).into_iter().map(Into::into).collect();
         arguments.extend(["--host", "127.0.0.1", "--port", &port.to_string()].map(OsString::from));
         let spec = ChildSpec {
@@ -232,18 +234,20 @@ impl Rig {
             arguments,
             environment: self.environment(card, &pages),
             directory: None,
-            port,
+            address: EngineAddress::Port(port),
             readiness: Readiness::Health {
                 path: "/health".to_owned(),
             },
             stop: StopWay::Terminate,
+            confinement: Confinement::default(),
         };
         let (child, events) = self.launcher.spawn(spec, Log::new(&card.name, LOG)).await?;
-        let run = Run {
+        let run = CalibrationRun {
             rig: self,
             card,
             pages,
             child,
+            port,
             free,
         };
         Ok((run, events))
@@ -271,12 +275,12 @@ impl Rig {
     }
 }
 
-impl Run<'_> {
+impl CalibrationRun<'_> {
     /// A prompt that uses cuBLAS, and a few tokens of an answer.
-    async fn prompt(&self) -> Result<(), Failure> {
+    async fn prompt(&self) -> Result<(), LoadFailure> {
         let target = Target {
             host: "127.0.0.1".to_owned(),
-            port: self.child.port(),
+            port: self.port,
             base: String::new(),
         };
         // Temperature 0 makes the answer, and with it the kernels, the same on every calibration.

@@ -1,36 +1,25 @@
-//! The model that `calibrate` runs: a few MiB that use the same kernels as a real model.
+//! Model file that `calibrate` runs: a few MiB that use the same kernels as a real model.
 //!
-//! DECISION: drivers load kernels at their first use, so the size of a context depends on the kernels that
-//! ran. The model has quantised matrices, unquantised ones (which go through cuBLAS), and heads of 128 values
-//! (for which flash attention exists).
+//! DECISION: drivers load kernels at their first use, so the size of a context depends on which kernels ran.
+//! The model has quantised matrices, unquantised ones (which use cuBLAS), and heads of 128 values (for which
+//! flash attention exists).
 
-use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use plimsoll_base::{Bytes, Card};
-use plimsoll_flags::{FlagError, Options, Program};
+use plimsoll_flags::{Options, ProgramKind};
 use plimsoll_model::tiny::TinyModel;
 use plimsoll_model::{Dialect, types};
-use plimsoll_planner::{Engine, EngineKind, MeasuredContext, PlanError, PlanRequest};
-use plimsoll_probe::headers::{ReadModelError, read_model};
+use plimsoll_planner::{EngineBuild, EngineKind, MeasuredContext, PlanRequest};
+use plimsoll_probe::headers::read_model;
+
+use crate::report::ErrorReport;
 
 /// Enough for the prompt, however its tokens are counted.
 const CONTEXT: &str = "4096";
 
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum SubjectError {
-    #[error("cannot write the model `{path}`: {error}")]
-    Write { path: PathBuf, error: io::Error },
-    #[error(transparent)]
-    Read(#[from] ReadModelError),
-    #[error(transparent)]
-    Flag(#[from] FlagError),
-    #[error(transparent)]
-    Plan(#[from] PlanError),
-}
-
 /// Writes the model file.
-pub(super) fn write(path: &Path) -> Result<(), SubjectError> {
+pub(super) fn write(path: &Path) -> Result<(), ErrorReport> {
     let model = TinyModel {
         embedding: 512,
         feed_forward: 1024,
@@ -41,10 +30,7 @@ pub(super) fn write(path: &Path) -> Result<(), SubjectError> {
         spared: types::F16,
         ..TinyModel::default()
     };
-    std::fs::write(path, model.file()).map_err(|error| SubjectError::Write {
-        path: path.to_owned(),
-        error,
-    })
+    std::fs::write(path, model.file()).map_err(ErrorReport::of_file("cannot write the model", path))
 }
 
 /// The engine's flags, without those for its address.
@@ -57,7 +43,7 @@ pub(super) fn flags(model: &Path) -> Vec<String> {
 }
 
 /// The model's run-time pool as planned, without cuBLAS.
-pub(super) fn pool(model: &Path, engine: Engine, card: &Card) -> Result<Bytes, SubjectError> {
+pub(super) fn pool(model: &Path, engine: EngineBuild, card: &Card) -> Result<Bytes, ErrorReport> {
     let dialect = match engine.kind {
         EngineKind::LlamaCpp => Dialect::Ggml,
         EngineKind::IkLlamaCpp => Dialect::Ik,
@@ -79,9 +65,9 @@ pub(super) fn pool(model: &Path, engine: Engine, card: &Card) -> Result<Bytes, S
         model: &read_model(model, dialect)?,
         draft: None,
         projector: None,
-        wish: &Options::from_argv(&flags(model))?.wish(Program::LlamaServer)?,
+        wish: &Options::from_argv(&flags(model))?.wish(ProgramKind::LlamaServer)?,
         engine,
-        program: Program::LlamaServer,
+        program: ProgramKind::LlamaServer,
         cards: std::slice::from_ref(card),
         contexts: &[without],
     })?;
@@ -100,7 +86,7 @@ mod tests {
         write(&path).unwrap();
         assert!(std::fs::metadata(&path).unwrap().len() < 32 << 20);
         let card: Card = "name=H200,total=143771MiB,free=140000MiB,cc=9.0".parse().unwrap();
-        let granules = pool(&path, Engine::LLAMA_CPP, &card).unwrap();
+        let granules = pool(&path, EngineBuild::LLAMA_CPP, &card).unwrap();
         assert!(
             granules >= Bytes::mib(2) && granules <= Bytes::mib(12),
             "{granules}"

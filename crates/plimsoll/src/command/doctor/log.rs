@@ -1,36 +1,34 @@
-//! Reading of a log from a file or a pipe: once, in blocks, in bounded memory.
+//! Reader of a log for `plimsoll doctor`, from a file or a pipe: one pass, in blocks, in bounded memory.
 
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
-use plimsoll_doctor::{Reader, Source};
+use plimsoll_doctor::{LineSource, LogReader};
 use plimsoll_probe::sysroot::Sysroot;
 
-use super::{Error, Findings, machine};
+use super::{Findings, machine};
+use crate::report::ErrorReport;
 
 // Logs of several GiB occur; 1 MiB keeps both the system calls and the memory small.
 const BLOCK: usize = 1 << 20;
 
 /// Reads a log; with a captured tree, that machine's memory and logs are evidence too.
-pub(super) fn read(path: &Path, sysroot: Option<&Path>) -> Result<Findings, Error> {
-    let mut reader = Reader::new();
+pub(super) fn read(path: &Path, sysroot: Option<&Path>) -> Result<Findings, ErrorReport> {
+    let mut reader = LogReader::new();
     let mut seen = Vec::new();
     if let Some(folder) = sysroot {
-        let found = machine::look(&Sysroot::captured(folder)?);
+        let found = machine::look(&Sysroot::captured(folder).map_err(ErrorReport::input)?);
         reader = found.reader;
         seen = found.seen;
     }
-    let fail = |error| Error::Log {
-        path: path.to_owned(),
-        error,
-    };
+    let fail = |error| ErrorReport::input(ErrorReport::of_file("cannot read the log", path)(error));
     // `-` cannot be opened by name; `/dev/stdin` fails where stdin is a socket, as under systemd.
     if path == Path::new("-") {
-        feed(&mut reader, Source::Log, io::stdin().lock()).map_err(fail)?;
+        feed(&mut reader, LineSource::Log, io::stdin().lock()).map_err(fail)?;
     } else {
         let file = File::open(path).map_err(fail)?;
-        feed(&mut reader, Source::Log, file).map_err(fail)?;
+        feed(&mut reader, LineSource::Log, file).map_err(fail)?;
     }
     Ok(Findings {
         reader,
@@ -40,7 +38,7 @@ pub(super) fn read(path: &Path, sysroot: Option<&Path>) -> Result<Findings, Erro
 }
 
 /// Feeds the reader until the end of the stream.
-pub(super) fn feed(reader: &mut Reader, source: Source, mut from: impl Read) -> io::Result<()> {
+pub(super) fn feed(reader: &mut LogReader, source: LineSource, mut from: impl Read) -> io::Result<()> {
     let mut block = vec![0; BLOCK];
     loop {
         match from.read(&mut block) {

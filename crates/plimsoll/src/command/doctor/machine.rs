@@ -1,11 +1,12 @@
-//! Evidence about a machine, live or captured: cards and their processes, memory and its limits, known
-//! faults.
+//! Evidence about a machine, live or from captured files: cards, their processes, memory, limits, known
+//! driver faults.
 //!
-//! The rules read the text of the files as evidence. The printed facts are separate, each with its number.
+//! The diagnosis rules read the text of the files. The figures that are printed next to the verdict are
+//! collected separately.
 
 use plimsoll_base::{Bytes, Reason};
-use plimsoll_doctor::{Reader, Source};
-use plimsoll_host::{Snapshot, Tree, allowance};
+use plimsoll_doctor::{LineSource, LogReader};
+use plimsoll_host::{HostSnapshot, ProcTree, allowance};
 use plimsoll_probe::Machine;
 use plimsoll_probe::sysroot::Sysroot;
 
@@ -17,14 +18,14 @@ const FILES: [&str; 3] = ["proc/meminfo", "proc/buddyinfo", "etc/nv_tegra_releas
 const LOGS: &str = "var/log";
 
 pub(super) fn look(tree: &Sysroot) -> Findings {
-    let mut reader = Reader::new();
+    let mut reader = LogReader::new();
     let mut seen = Vec::new();
     if tree.is_live() {
         let machine = plimsoll_probe::look();
         seen.extend(cards(&machine));
-        seen.extend(holders(&machine, &mut reader));
+        seen.extend(holders(&machine, None, &mut reader));
     }
-    let snapshot = Snapshot::gather(tree);
+    let snapshot = HostSnapshot::gather(tree);
     // Without a driver a live machine has no card whose failure these files could explain.
     if snapshot.driver().is_some() || !tree.is_live() {
         feed(tree, &mut reader);
@@ -39,10 +40,10 @@ pub(super) fn look(tree: &Sysroot) -> Findings {
     }
 }
 
-fn feed(tree: &Sysroot, reader: &mut Reader) {
+fn feed(tree: &Sysroot, reader: &mut LogReader) {
     for path in FILES {
         if let Ok(bytes) = tree.read(path) {
-            reader.feed(Source::Machine, &bytes);
+            reader.feed(LineSource::Machine, &bytes);
         }
     }
     if tree.is_live() {
@@ -50,7 +51,7 @@ fn feed(tree: &Sysroot, reader: &mut Reader) {
     }
     for name in tree.list(LOGS) {
         if let Ok(bytes) = tree.read(&format!("{LOGS}/{name}")) {
-            reader.feed(Source::Log, &bytes);
+            reader.feed(LineSource::Log, &bytes);
         }
     }
 }
@@ -75,14 +76,14 @@ fn cards(machine: &Machine) -> Vec<Reason> {
     }
     seen.extend(machine.notes.iter().map(|note| Reason::new("note", note.clone())));
     if machine.cards.is_empty() {
-        seen.push(Reason::new("no_card", "no card is seen here"));
+        seen.push(Reason::new("no_card", "no GPU is visible"));
     }
     seen
 }
 
 /// Processes and their memory on each card. The rules report a process that has only a context on a second
 /// card.
-fn holders(machine: &Machine, reader: &mut Reader) -> Vec<Reason> {
+pub(super) fn holders(machine: &Machine, examined: Option<u32>, reader: &mut LogReader) -> Vec<Reason> {
     let mut seen = Vec::new();
     for holder in plimsoll_probe::read().holders {
         let number = machine.cards.iter().position(|card| card.id == holder.card);
@@ -93,7 +94,11 @@ fn holders(machine: &Machine, reader: &mut Reader) -> Vec<Reason> {
         let used = holder
             .used
             .map_or_else(|| "an unknown amount".to_owned(), |used| used.to_string());
-        let text = format!("card {number}: {name} ({}) holds {used}", holder.pid);
+        let who = match examined == Some(holder.pid) {
+            true => "it".to_owned(),
+            false => format!("{name} ({})", holder.pid),
+        };
+        let text = format!("card {number}: {who} holds {used}");
         seen.push(Reason::new("holder", text).fact("pid", u64::from(holder.pid)));
         // NVML gives no size for processes of another container or under WSL; the rules need one.
         if let Some(used) = holder.used {
@@ -104,10 +109,10 @@ fn holders(machine: &Machine, reader: &mut Reader) -> Vec<Reason> {
 }
 
 /// The amount that can be allocated now, with its arithmetic, and the block sizes of the free memory.
-fn memory(snapshot: &Snapshot) -> Reason {
+fn memory(snapshot: &HostSnapshot) -> Reason {
     let mut memory = match allowance(snapshot, None) {
         Some(allowance) => allowance.reason,
-        None => Reason::new("memory", "/proc/meminfo does not say enough"),
+        None => Reason::new("memory", "/proc/meminfo is incomplete"),
     };
     if let Some(blocks) = &snapshot.blocks {
         // NvMap prefers chunks of 64 KiB; a huge page needs 2 MiB.
@@ -134,17 +139,17 @@ fn locked_limit(tree: &Sysroot) -> Option<Reason> {
     let soft = line.split_whitespace().nth(3)?;
     let text = match soft.parse() {
         Ok(bytes) => format!(
-            "{} may be locked by a process of this user (ulimit -l)",
+            "a process of this user may lock {} (ulimit -l)",
             Bytes::new(bytes)
         ),
         // `/proc/self/limits` writes `unlimited`, which does not parse as a number.
-        Err(_) => "any amount may be locked by a process of this user (ulimit -l)".to_owned(),
+        Err(_) => "a process of this user may lock any amount (ulimit -l)".to_owned(),
     };
     Some(Reason::new("locked_memory", text))
 }
 
 /// Driver and board releases, with the faults that are known of them.
-fn known_faults(tree: &Sysroot, snapshot: &Snapshot) -> Vec<Reason> {
+fn known_faults(tree: &Sysroot, snapshot: &HostSnapshot) -> Vec<Reason> {
     let mut seen = Vec::new();
     if let Some(release) = snapshot.release {
         let text = match release.nvmap_fault() {
@@ -155,7 +160,7 @@ fn known_faults(tree: &Sysroot, snapshot: &Snapshot) -> Vec<Reason> {
                     |fixed| format!("{fixed} does not")
                 )
             ),
-            None => format!("{release}: no fault of its NvMap is known here"),
+            None => format!("{release}: its NvMap has no known fault"),
         };
         seen.push(Reason::new("release", text));
     }

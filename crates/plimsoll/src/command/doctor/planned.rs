@@ -1,12 +1,13 @@
-//! Plan of the diagnosed program, if its command line is llama.cpp's and its model can be read.
+//! Memory plan of a program that `plimsoll doctor` ran, if it has llama.cpp's command line and its model can
+//! be read.
 
 use std::ffi::OsString;
 use std::path::Path;
 
 use plimsoll_base::Reason;
 use plimsoll_doctor::{Cause, Diagnosis};
-use plimsoll_flags::Program;
-use plimsoll_planner::{Engine, EngineKind, Plan};
+use plimsoll_flags::ProgramKind;
+use plimsoll_planner::{EngineBuild, EngineKind, Plan};
 
 use super::super::plan::made;
 
@@ -32,14 +33,14 @@ fn plan(command: &[OsString]) -> Option<Plan> {
         .map(|word| word.to_str().map(str::to_owned))
         .collect::<Option<_>>()?;
     // The newest formulas: starting the program again only for its version is not worth the wait.
-    let engine = Engine {
+    let engine = EngineBuild {
         kind: EngineKind::LlamaCpp,
         build: None,
     };
     made(
         &words,
         engine,
-        Program::from_name(name)?,
+        ProgramKind::from_name(name)?,
         &plimsoll_probe::look().cards,
     )
     .ok()

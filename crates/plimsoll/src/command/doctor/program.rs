@@ -1,9 +1,10 @@
-//! Diagnosis of a program that is run: `plimsoll run` preloads guard, this module reads the output.
+//! Diagnosis of a program that `plimsoll doctor` runs, with the library guard preloaded and the program's
+//! output read.
 //!
-//! DECISION: the program is a child of `plimsoll run`, so that signals, exit codes and guard work as they do
-//! there. Its stdout and stderr are pipes, copied byte for byte as they arrive. A program that colours only a
-//! terminal prints no colours. The terminal itself sends SIGINT to the program. This process ignores the
-//! signal, because the verdict comes after the end.
+//! DECISION: the program is a child of `plimsoll run`, so signals, exit codes and guard work as they do
+//! there. Its stdout and stderr are pipes, copied byte for byte as they arrive; a program that prints colours
+//! only on a terminal prints none. The terminal itself sends SIGINT to the program. This process ignores that
+//! signal, because the verdict is printed after the program's end.
 
 use std::ffi::OsString;
 use std::io::{self, Read, Write};
@@ -14,13 +15,14 @@ use std::time::Duration;
 use std::{fs, thread};
 
 use plimsoll_base::{Bytes, Reason};
-use plimsoll_doctor::{Reader, Refused, Source};
+use plimsoll_doctor::{LineSource, LogReader, RefusedAllocation};
 use plimsoll_launch::PLIMSOLL;
 use plimsoll_probe::folder::OwnedFolder;
 use plimsoll_wire::page::Refusal;
 use serde_json::Value;
 
-use super::{Error, Findings};
+use super::Findings;
+use crate::report::ErrorReport;
 
 const BLOCK: usize = 1 << 16;
 /// Name prefix of the report's folder, before the owner's process id.
@@ -30,10 +32,10 @@ const CONTEXT: Bytes = Bytes::mib(700);
 /// Smallest use by other processes that is reported; a desktop holds less.
 const NEIGHBOUR: Bytes = Bytes::gib(1);
 
-pub(super) fn watch(command: &[OsString]) -> Result<Findings, Error> {
-    let folder = OwnedFolder::create(FOLDER).map_err(Error::Program)?;
+pub(super) fn watch(command: &[OsString]) -> Result<Findings, ErrorReport> {
+    let folder = OwnedFolder::create(FOLDER).map_err(ErrorReport::of("cannot run the program"))?;
     let report = folder.path().join("report.json");
-    let _deaf = Deaf::to_the_terminal().map_err(Error::Program)?;
+    let _deaf = Deaf::to_the_terminal().map_err(ErrorReport::of("cannot run the program"))?;
     let mut child = Command::new(PLIMSOLL)
         .arg("run")
         .arg("--report")
@@ -43,9 +45,9 @@ pub(super) fn watch(command: &[OsString]) -> Result<Findings, Error> {
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
-        .map_err(Error::Program)?;
+        .map_err(ErrorReport::of("cannot run the program"))?;
     let reader = listen(&mut child);
-    let status = child.wait().map_err(Error::Program)?;
+    let status = child.wait().map_err(ErrorReport::of("cannot run the program"))?;
     let report = fs::read(&report)
         .ok()
         .and_then(|text| serde_json::from_slice(&text).ok());
@@ -53,10 +55,10 @@ pub(super) fn watch(command: &[OsString]) -> Result<Findings, Error> {
 }
 
 /// Copies both streams and feeds the reader, until both are closed.
-fn listen(child: &mut Child) -> Reader {
+fn listen(child: &mut Child) -> LogReader {
     let (sender, heard) = channel::<Vec<u8>>();
     let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
-    let mut reader = Reader::new();
+    let mut reader = LogReader::new();
     thread::scope(|scope| {
         if let Some(stdout) = stdout {
             let sender = sender.clone();
@@ -69,7 +71,7 @@ fn listen(child: &mut Child) -> Reader {
         // The loop below ends when the last sender is gone, that is, when both streams have closed.
         drop(sender);
         for block in heard {
-            reader.feed(Source::Log, &block);
+            reader.feed(LineSource::Log, &block);
         }
     });
     reader
@@ -102,7 +104,7 @@ fn copy(mut from: impl Read, mut to: impl Write, heard: &Sender<Vec<u8>>) {
     let _ = heard.send(line);
 }
 
-fn found(mut reader: Reader, status: ExitStatus, report: Option<&Value>) -> Findings {
+fn found(mut reader: LogReader, status: ExitStatus, report: Option<&Value>) -> Findings {
     let refused = report.and_then(last_refusal);
     if let Some(refused) = &refused {
         reader.guard(refused);
@@ -113,7 +115,7 @@ fn found(mut reader: Reader, status: ExitStatus, report: Option<&Value>) -> Find
         (None, signal) => format!("the program was killed by signal {}", signal.unwrap_or_default()),
     };
     let mut seen = vec![Reason::new("end", end)];
-    seen.extend(refused.as_ref().map(Refused::reason));
+    seen.extend(refused.as_ref().map(RefusedAllocation::reason));
     let code = status
         .code()
         // As a shell reports a signal, and as the help text promises.
@@ -121,7 +123,7 @@ fn found(mut reader: Reader, status: ExitStatus, report: Option<&Value>) -> Find
     Findings {
         // A program that succeeded has handled the errors in its output.
         reader: if status.success() && refused.is_none() {
-            Reader::new()
+            LogReader::new()
         } else {
             reader
         },
@@ -131,7 +133,7 @@ fn found(mut reader: Reader, status: ExitStatus, report: Option<&Value>) -> Find
 }
 
 /// The last refused allocation in the report of `plimsoll run` (plimsoll.run/1).
-fn last_refusal(report: &Value) -> Option<Refused> {
+fn last_refusal(report: &Value) -> Option<RefusedAllocation> {
     let cards = report["cards"].as_array()?;
     cards.iter().find_map(|card| {
         let refused = card["refused"].as_array()?.last()?;
@@ -140,7 +142,7 @@ fn last_refusal(report: &Value) -> Option<Refused> {
         let others = size(&card["total"])?
             .saturating_sub(free)
             .saturating_sub(allocated + CONTEXT);
-        Some(Refused {
+        Some(RefusedAllocation {
             why: match refused["reason"].as_str()? {
                 "budget" => Refusal::Budget,
                 "spill" => Refusal::Spill,
@@ -166,7 +168,7 @@ fn last_refusal(report: &Value) -> Option<Refused> {
     })
 }
 
-/// Ignores the terminal's SIGINT and SIGQUIT in this process while it lives.
+/// Ignores the terminal's SIGINT and SIGQUIT in this process while it exists.
 struct Deaf(#[expect(dead_code, reason = "it listens while it lives")] tokio::runtime::Runtime);
 
 impl Deaf {

@@ -1,9 +1,9 @@
-//! `plimsoll plan --exact`: plans confirmed by the engine itself.
+//! `plimsoll plan --exact`: plans that the user's own engine confirms.
 //!
-//! DECISION: every printed value comes from the engine: the plan of the given flags, and every context,
-//! micro-batch or layer count that is found, with the step above it. The number of engine runs is limited. A
-//! value that is not known by then is an error or is left out, never guessed. The number of runs is printed
-//! on stderr.
+//! DECISION: every printed value comes from a run of the engine: the plan of the given flags, and each
+//! context, micro-batch or layer count that is found, together with the next larger step. The number of
+//! engine runs is limited. A value that is unknown when the limit is reached is an error or is left out,
+//! never guessed. The number of runs is printed on stderr.
 
 use std::io::Write;
 use std::path::Path;
@@ -11,12 +11,13 @@ use std::time::Duration;
 
 use plimsoll_base::{Card, Reason};
 use plimsoll_exact::{Asked, ExactError, Oracle};
-use plimsoll_flags::{Options, Program, Wish};
+use plimsoll_flags::{ModelParams, Options, ProgramKind};
 use plimsoll_planner::exact::{Transcript, exact};
-use plimsoll_planner::fit::{Dimension, Fit, Point, edited};
-use plimsoll_planner::{Engine, Plan, PlanRequest, fit};
+use plimsoll_planner::fit::{ContextPoint, Dimension, Fit, edited};
+use plimsoll_planner::{EngineBuild, Plan, PlanRequest, fit};
 
-use super::{Arguments, Error, Models};
+use super::{Arguments, Models};
+use crate::report::ErrorReport;
 
 /// Runs for the largest context of a plan. Two mostly suffice; five seconds is a wait that needs no progress
 /// line.
@@ -27,21 +28,21 @@ const DIRECTION: (u32, Duration) = (64, Duration::from_secs(300));
 const POINTS: u32 = 32;
 const PAGE: (u32, Duration) = (POINTS + 8, Duration::from_secs(300));
 
-/// An engine and its answer for the given flags.
-pub(super) struct Asking<'a> {
+/// An engine, with its result for the given flags.
+pub(super) struct ExactQuery<'a> {
     oracle: Oracle,
     options: &'a Options,
-    wish: Wish,
+    wish: ModelParams,
     models: Models,
-    engine: Engine,
-    program: Program,
+    engine: EngineBuild,
+    program: ProgramKind,
     cards: &'a [Card],
     /// The largest context by the formulas.
     guess: Option<u64>,
     said: Transcript,
 }
 
-impl<'a> Asking<'a> {
+impl<'a> ExactQuery<'a> {
     /// Asks the engine about the flags, and at the same time about contexts near the border that the formulas
     /// predict.
     pub(super) fn open(
@@ -49,14 +50,14 @@ impl<'a> Asking<'a> {
         named: Option<&Path>,
         options: &'a Options,
         cards: &'a [Card],
-    ) -> Result<Self, Error> {
+    ) -> Result<Self, ErrorReport> {
         let program = arguments.program;
         let wish = options.wish(program)?;
         let oracle = Oracle::find(named, program, !arguments.no_cache)?;
         let models = Models::read(&wish, arguments.engine())?;
         let engine = match arguments.engine {
             Some(engine) => engine,
-            None => oracle.engine(options, cards)?.unwrap_or(Engine::LLAMA_CPP),
+            None => oracle.engine(options, cards)?.unwrap_or(EngineBuild::LLAMA_CPP),
         };
         let request = models.request(&wish, engine, program, cards);
         // A failure of the formulas is ignored: the engine will refuse the flags in its own words.
@@ -87,16 +88,16 @@ impl<'a> Asking<'a> {
     pub(super) fn once(
         arguments: &Arguments,
         named: Option<&Path>,
-        (options, program): (&Options, Program),
+        (options, program): (&Options, ProgramKind),
         cards: &[Card],
-    ) -> Result<Plan, Error> {
+    ) -> Result<Plan, ErrorReport> {
         let wish = options.wish(program)?;
         let oracle = Oracle::find(named, program, !arguments.no_cache)?;
         let models = Models::read(&wish, arguments.engine())?;
         let said = oracle.ask(options, cards)?;
         let engine = match arguments.engine {
             Some(engine) => engine,
-            None => oracle.engine(options, cards)?.unwrap_or(Engine::LLAMA_CPP),
+            None => oracle.engine(options, cards)?.unwrap_or(EngineBuild::LLAMA_CPP),
         };
         let request = models.request(&wish, engine, program, cards);
         let plan = exact(&request, &said, &oracle.name(), Ok(None))?;
@@ -114,7 +115,7 @@ impl<'a> Asking<'a> {
         Asked::new(&self.oracle, self.options, self.request(), &self.said)
     }
 
-    pub(super) fn plan(&self) -> Result<Plan, Error> {
+    pub(super) fn plan(&self) -> Result<Plan, ErrorReport> {
         let request = self.request();
         let asked = self.asked(PLAN)?;
         let largest = fit::confirmed_context(&request, &asked, self.guess);
@@ -126,7 +127,7 @@ impl<'a> Asking<'a> {
         Ok(exact(&request, &self.said, &self.oracle.name(), largest)?)
     }
 
-    pub(super) fn fit(&self, directions: &[Dimension]) -> Result<Fit, Error> {
+    pub(super) fn fit(&self, directions: &[Dimension]) -> Result<Fit, ErrorReport> {
         let (runs, time) = DIRECTION;
         // Each direction gets the full number of runs, so that the order of the directions does not matter.
         let count = u32::try_from(directions.len().max(1)).unwrap_or(u32::MAX);
@@ -139,7 +140,7 @@ impl<'a> Asking<'a> {
     }
 
     /// Memory of each context, for the page.
-    pub(super) fn course(&self, plan: &Plan) -> Result<Vec<Point>, Error> {
+    pub(super) fn course(&self, plan: &Plan) -> Result<Vec<ContextPoint>, ErrorReport> {
         let asked = self.asked(PAGE)?;
         let besides: Vec<u64> = plan.largest_context.into_iter().collect();
         let points = fit::course(&self.request(), &asked, POINTS.into(), &besides);
@@ -150,27 +151,30 @@ impl<'a> Asking<'a> {
         }
     }
 
-    pub(super) fn tell(&self) -> Result<(), Error> {
+    pub(super) fn tell(&self) -> Result<(), ErrorReport> {
         tell(&self.oracle)
     }
 }
 
 /// The engine's answers, or the reason why the closed forms have to do: an engine that cannot be asked at all.
 pub(super) fn or_why(
-    opened: Result<Asking<'_>, Error>,
-) -> Result<(Option<Asking<'_>>, Option<Reason>), Error> {
-    match opened {
-        Ok(asking) => Ok((Some(asking), None)),
-        Err(Error::Exact(error)) if error.is_unaskable() => {
+    opened: Result<ExactQuery<'_>, ErrorReport>,
+) -> Result<(Option<ExactQuery<'_>>, Option<Reason>), ErrorReport> {
+    let report = match opened {
+        Ok(asking) => return Ok((Some(asking), None)),
+        Err(report) => report,
+    };
+    match report.cause::<ExactError>() {
+        Some(error) if error.is_unaskable() => {
             let text = format!("the closed forms, because the engine was not asked: {error}");
             Ok((None, Some(Reason::new("engine_not_asked", text))))
         }
-        Err(error) => Err(error),
+        _ => Err(report),
     }
 }
 
 /// Prints the number of engine runs.
-fn tell(oracle: &Oracle) -> Result<(), Error> {
+fn tell(oracle: &Oracle) -> Result<(), ErrorReport> {
     let mut stderr = anstream::stderr().lock();
     Ok(writeln!(stderr, "asked {}: {}", oracle.name(), oracle.tally())?)
 }

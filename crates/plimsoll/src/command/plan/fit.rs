@@ -1,8 +1,8 @@
 //! `plimsoll plan --fit`: the largest values that fit, as flags to paste.
 //!
-//! Stdout has one command line for each requested direction and nothing else, so that `llama-server
-//! $(plimsoll plan --fit ctx -- -m model.gguf)` works. Stderr has the reasons. Exits 1 if a direction has no
-//! answer.
+//! Stdout has one command line for each requested direction (context, slots, layers …) and nothing else, so
+//! that `llama-server $(plimsoll plan --fit ctx -- -m model.gguf)` works. Stderr has the reasons. Exits 1 if
+//! a direction has no answer.
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -10,98 +10,100 @@ use std::process::ExitCode;
 use plimsoll_base::Card;
 use plimsoll_flags::Options;
 use plimsoll_planner::fit;
-use plimsoll_planner::fit::{Answer, Dimension, Fit, Formulas, edited};
+use plimsoll_planner::fit::{ClosedForms, Dimension, Fit, FitAnswer, edited};
 use serde_json::{Value, json};
 
-use super::exact::Asking;
-use super::{Arguments, Error, Models};
+use super::exact::{ExactQuery, or_why};
+use super::{Arguments, Models};
+use crate::report::{ErrorReport, print, print_as, status};
 use crate::screen;
 
-/// Requested directions, in their order.
+/// Requested search dimensions, in their order.
 #[derive(Clone, Debug)]
-pub(crate) struct Directions(Vec<Dimension>);
+pub(crate) struct FitDirections(Vec<Dimension>);
 
 /// Reads `ctx,np` or `all`.
-pub(crate) fn directions(text: &str) -> Result<Directions, String> {
+pub(crate) fn directions(text: &str) -> Result<FitDirections, String> {
     if text == "all" {
-        return Ok(Directions(Dimension::ALL.to_vec()));
+        return Ok(FitDirections(Dimension::ALL.to_vec()));
     }
     let find = |name: &str| {
         Dimension::from_name(name).ok_or_else(|| {
             let known: Vec<&str> = Dimension::ALL.map(Dimension::name).to_vec();
-            format!("`{name}` is no direction; known are {} and all", known.join(", "))
+            format!("`{name}` is not a direction; use {} or all", known.join(", "))
         })
     };
     text.split(',')
         .map(find)
         .collect::<Result<_, _>>()
-        .map(Directions)
+        .map(FitDirections)
 }
 
-pub(super) fn run(arguments: &Arguments, directions: &Directions, cards: &[Card]) -> Result<ExitCode, Error> {
+pub(super) fn run(
+    arguments: &Arguments,
+    directions: &FitDirections,
+    cards: &[Card],
+) -> Result<ExitCode, ErrorReport> {
     let options = Options::from_argv(&arguments.flags)?;
-    let fit = match &arguments.exact {
-        Some(named) => {
-            let asking = Asking::open(arguments, named.as_deref(), &options, cards)?;
+    let (asking, unasked) = match &arguments.exact {
+        Some(named) => or_why(ExactQuery::open(arguments, named.as_deref(), &options, cards))?,
+        None => (None, None),
+    };
+    let fit = match asking {
+        Some(asking) => {
             let fit = asking.fit(&directions.0)?;
             asking.tell()?;
             fit
         }
         None => by_formulas(arguments, directions, &options, cards)?,
     };
-    print(arguments, &options, &fit)?;
+    if let Some(why) = unasked {
+        writeln!(anstream::stderr(), "{}", why.text)?;
+    }
+    show(arguments, &options, &fit)?;
     let answered = fit
         .answers
         .iter()
         // A direction that the model does not have (experts of a dense model) is no failure.
         .all(|answer| !answer.applicable || answer.change.is_some());
-    Ok(if answered {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    })
+    Ok(status(answered))
 }
 
 fn by_formulas(
     arguments: &Arguments,
-    directions: &Directions,
+    directions: &FitDirections,
     options: &Options,
     cards: &[Card],
-) -> Result<Fit, Error> {
+) -> Result<Fit, ErrorReport> {
     let engine = arguments.engine();
     let wish = options.wish(arguments.program)?;
     let models = Models::read(&wish, engine)?;
     let request = models.request(&wish, engine, arguments.program, cards);
-    Ok(fit::fit(&request, &Formulas(request), &directions.0)?)
+    Ok(fit::fit(&request, &ClosedForms(request), &directions.0)?)
 }
 
-fn print(arguments: &Arguments, options: &Options, fit: &Fit) -> Result<(), Error> {
-    let mut stdout = anstream::stdout().lock();
+fn show(arguments: &Arguments, options: &Options, fit: &Fit) -> Result<(), ErrorReport> {
     if arguments.json {
-        return Ok(writeln!(
-            stdout,
-            "{}",
-            serde_json::to_string_pretty(&json(options, fit)?)?
-        )?);
+        return print_as(true, &json(options, fit)?, String::new);
     }
     write!(anstream::stderr().lock(), "{}", screen::fit(fit))?;
     for answer in &fit.answers {
         if let Some(argv) = argv(options, answer)? {
             let words: Vec<String> = argv.iter().map(|word| quoted(word)).collect();
-            writeln!(stdout, "{}", words.join(" "))?;
+            print(words.join(" ") + "\n")?;
         }
     }
     Ok(())
 }
 
 /// The whole command line with an answer applied.
-fn argv(options: &Options, answer: &Answer) -> Result<Option<Vec<String>>, Error> {
+fn argv(options: &Options, answer: &FitAnswer) -> Result<Option<Vec<String>>, ErrorReport> {
     let line = |change| Ok(edited(options, std::slice::from_ref(change))?.to_argv());
     answer.change.as_ref().map(line).transpose()
 }
 
 /// The serialised answers, each with its whole command line.
-fn json(options: &Options, fit: &Fit) -> Result<Value, Error> {
+fn json(options: &Options, fit: &Fit) -> Result<Value, ErrorReport> {
     let mut value = serde_json::to_value(fit)?;
     for (at, answer) in fit.answers.iter().enumerate() {
         // A program should not have to rebuild the command line from the change.
@@ -144,7 +146,7 @@ mod tests {
         assert_eq!(directions("all").unwrap().0.len(), 7);
         let error = directions("ctx,cxt").unwrap_err();
         assert!(
-            error.contains("`cxt` is no direction; known are ctx, ub, np, kv"),
+            error.contains("`cxt` is not a direction; use ctx, ub, np, kv"),
             "{error}"
         );
     }

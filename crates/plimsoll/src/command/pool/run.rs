@@ -1,7 +1,7 @@
-//! Command-line arguments that describe the run behind a generated trace.
+//! Command-line arguments that describe the engine run for a generated allocation trace.
 
-use clap::Args;
-use plimsoll_pool::generate::{Card, Engine, Outputs, Run, Shape};
+use clap::{ArgAction, Args};
+use plimsoll_pool::generate::{DemandRules, GeneratedRun, GeneratorCard, ModelShape, Outputs};
 
 use crate::replay::advice::CacheType;
 
@@ -12,7 +12,7 @@ const RESERVES_SINCE: u32 = 9400;
 pub(super) struct RunArguments {
     /// Model: llama3-8b, m8, qwen3-30b-a3b, gemma3-12b, gemma4-31b, deepseek-v3, kimi-k2
     #[arg(long, value_parser = shape)]
-    pub(super) model: Shape,
+    pub(super) model: ModelShape,
     /// Type of the KV cache: f16, q8_0, q5_1, q5_0, q4_1, q4_0
     #[arg(long, default_value = "f16", value_parser = cache_type)]
     pub(super) kv: CacheType,
@@ -24,10 +24,10 @@ pub(super) struct RunArguments {
     pub(super) ub: u64,
     /// Engine: ik, or a build of llama.cpp such as llama-b9000
     #[arg(long, default_value = "b10605", value_parser = engine)]
-    pub(super) engine: Engine,
+    pub(super) engine: DemandRules,
     /// Flash attention
-    #[arg(long, value_name = "on|off", default_value = "on", value_parser = on_or_off)]
-    pub(super) fa: OnOff,
+    #[arg(long, value_name = "on|off", default_value = "on", value_parser = on_or_off, action = ArgAction::Set)]
+    pub(super) fa: bool,
     /// ik_llama.cpp's -amb: largest part of restored keys and values, in MiB
     #[arg(long, value_name = "MIB")]
     pub(super) amb: Option<u64>,
@@ -45,19 +45,12 @@ pub(super) struct RunArguments {
     pub(super) layers_only: bool,
     /// Card: H200, RTX3090
     #[arg(long, default_value = "H200", value_parser = card)]
-    pub(super) card: Card,
-}
-
-/// Flash attention as a word, because clap reads a bool as a flag without a value.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum OnOff {
-    On,
-    Off,
+    pub(super) card: GeneratorCard,
 }
 
 impl RunArguments {
-    pub(super) fn run(&self) -> Run {
-        Run {
+    pub(super) fn run(&self) -> GeneratedRun {
+        GeneratedRun {
             engine: self.engine,
             cache: self.kv.cache(),
             context: self.ctx,
@@ -70,52 +63,55 @@ impl RunArguments {
             } else {
                 Outputs::Last
             },
-            flash_attention: self.fa == OnOff::On,
+            flash_attention: self.fa,
             attention_pass: self.amb,
         }
     }
 }
 
 fn cache_type(text: &str) -> Result<CacheType, String> {
-    let known = CacheType::ALL.into_iter().find(|kind| kind.name == text);
-    known.ok_or_else(|| format!("there are {}", list(CacheType::ALL.map(|kind| kind.name))))
+    one_of(text, CacheType::ALL, |kind| kind.name)
 }
 
-fn shape(text: &str) -> Result<Shape, String> {
-    let known = Shape::ALL.into_iter().find(|shape| shape.name == text);
-    known.ok_or_else(|| format!("there are {}", list(Shape::ALL.map(|shape| shape.name))))
+fn shape(text: &str) -> Result<ModelShape, String> {
+    one_of(text, ModelShape::ALL, |shape| shape.name)
 }
 
-fn card(text: &str) -> Result<Card, String> {
-    let known = Card::ALL
-        .into_iter()
-        .find(|card| card.name.eq_ignore_ascii_case(text));
-    known.ok_or_else(|| format!("there are {}", list(Card::ALL.map(|card| card.name))))
+fn card(text: &str) -> Result<GeneratorCard, String> {
+    one_of(text, GeneratorCard::ALL, |card| card.name)
 }
 
-fn on_or_off(text: &str) -> Result<OnOff, String> {
+fn on_or_off(text: &str) -> Result<bool, String> {
     match text {
-        "on" => Ok(OnOff::On),
-        "off" => Ok(OnOff::Off),
+        "on" => Ok(true),
+        "off" => Ok(false),
         _ => Err("write on or off".to_owned()),
     }
 }
 
-fn engine(text: &str) -> Result<Engine, String> {
+fn engine(text: &str) -> Result<DemandRules, String> {
     if text == "ik" {
-        return Ok(Engine::Ik);
+        return Ok(DemandRules::Ik);
     }
     // Both spellings are in use: archives are named `llama-b9000`, tags `b9000`.
     let build = text.strip_prefix("llama-").unwrap_or(text).strip_prefix('b');
     match build.and_then(|build| build.parse::<u32>().ok()) {
         // Builds differ in one point that the trace shows: copies of the cache in the pool or in the compute
         // buffer.
-        Some(build) if build < RESERVES_SINCE => Ok(Engine::Copying),
-        Some(_) => Ok(Engine::Reserving),
+        Some(build) if build < RESERVES_SINCE => Ok(DemandRules::Copying),
+        Some(_) => Ok(DemandRules::Reserving),
         None => Err("write ik, or a build of llama.cpp as llama-b9000 or b10605".to_owned()),
     }
 }
 
-fn list<const N: usize>(names: [&str; N]) -> String {
-    names.join(", ")
+/// The one of this name, in any case.
+fn one_of<T: Copy, const N: usize>(
+    text: &str,
+    all: [T; N],
+    name: fn(&T) -> &'static str,
+) -> Result<T, String> {
+    let known = all.iter().find(|one| name(one).eq_ignore_ascii_case(text));
+    known
+        .copied()
+        .ok_or_else(|| format!("there are {}", all.each_ref().map(name).join(", ")))
 }

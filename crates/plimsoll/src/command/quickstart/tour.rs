@@ -1,34 +1,38 @@
-//! Steps of the tour: four questions, and the daemon's reaction to each.
+//! Steps of the quickstart tour: four chat requests, and the daemon's reaction to each.
 
 use std::net::SocketAddr;
 
 use plimsoll_base::{Bytes, Card};
-use plimsoll_scheduler::{ModelView, Snapshot, State};
+use plimsoll_scheduler::{ModelState, ModelView, SchedulerSnapshot};
 use plimsoll_serve::DaemonHandle;
 
-use super::Error;
 use super::client::{Answer, ask, chat};
 use super::folder::{Folder, Member};
 use super::talk::{quote, say, title};
+use crate::report::ErrorReport;
 
 const QUESTION: &str = "What does a load line tell a captain?";
 
 /// Asks both models, then the one that never fits, and reports the outcomes.
-pub(super) async fn tell(daemon: &DaemonHandle, address: SocketAddr, folder: &Folder) -> Result<(), Error> {
+pub(super) async fn tell(
+    daemon: &DaemonHandle,
+    address: SocketAddr,
+    folder: &Folder,
+) -> Result<(), ErrorReport> {
     let [alpha, beta] = &folder.pair;
     title(format_args!("you ask {}, which is not loaded", alpha.name));
     asked(daemon, address, alpha).await?;
     title(format_args!("you ask {} again", alpha.name));
     asked(daemon, address, alpha).await?;
     title(format_args!(
-        "you ask {}, and there is no room beside {}",
+        "you ask {}, and it does not fit beside {}",
         beta.name, alpha.name
     ));
     asked(daemon, address, beta).await?;
     refused(address, &folder.giant).await
 }
 
-async fn asked(daemon: &DaemonHandle, address: SocketAddr, member: &Member) -> Result<(), Error> {
+async fn asked(daemon: &DaemonHandle, address: SocketAddr, member: &Member) -> Result<(), ErrorReport> {
     // An answer does not say which models were stopped for it; comparing two snapshots does.
     let before = daemon.snapshot();
     let answer = put(address, member).await?;
@@ -53,9 +57,9 @@ async fn asked(daemon: &DaemonHandle, address: SocketAddr, member: &Member) -> R
     Ok(())
 }
 
-async fn refused(address: SocketAddr, giant: &Member) -> Result<(), Error> {
+async fn refused(address: SocketAddr, giant: &Member) -> Result<(), ErrorReport> {
     title(format_args!(
-        "you ask {}, the same file set up for {} conversations at once",
+        "you ask {}: the same file, configured for {} conversations at once",
         giant.name, giant.slots
     ));
     let answer = put(address, giant).await?;
@@ -75,39 +79,45 @@ async fn refused(address: SocketAddr, giant: &Member) -> Result<(), Error> {
     Ok(())
 }
 
-async fn put(address: SocketAddr, member: &Member) -> Result<Answer, Error> {
+async fn put(address: SocketAddr, member: &Member) -> Result<Answer, ErrorReport> {
     let model = member.name;
-    ask(address, model, QUESTION)
-        .await
-        .map_err(|error| Error::Ask { model, error })
+    let answer = ask(address, model, QUESTION).await;
+    answer.map_err(|error| ErrorReport::new(format!("cannot ask {model}: {error}")))
 }
 
-fn unexpected(member: &Member, answer: &Answer) -> Error {
+fn unexpected(member: &Member, answer: &Answer) -> ErrorReport {
     let message = &answer.body["error"]["message"];
-    Error::Answer {
-        model: member.name,
-        said: message
-            .as_str()
-            .map_or_else(|| answer.body.to_string(), str::to_owned),
-        // The files are the only state of an earlier run that this one reuses.
-        hint: "if a file in the folder was changed, delete the folder and run quickstart again",
-    }
+    let said = message
+        .as_str()
+        .map_or_else(|| answer.body.to_string(), str::to_owned);
+    // The files are the only state of an earlier run that this one reuses.
+    let hint = "if a file in the folder was changed, delete the folder and run quickstart again";
+    ErrorReport::new(format!(
+        "{} gave an unexpected answer: {said}\nhint: {hint}",
+        member.name
+    ))
 }
 
 /// Models that were loaded before and are not now.
-fn leavers<'a>(before: &'a Snapshot, after: &Snapshot) -> Vec<&'a ModelView> {
-    let gone = |model: &&ModelView| model.state == State::Ready && !is_ready(after, &model.name);
+fn leavers<'a>(before: &'a SchedulerSnapshot, after: &SchedulerSnapshot) -> Vec<&'a ModelView> {
+    let gone = |model: &&ModelView| model.state == ModelState::Ready && !is_ready(after, &model.name);
     before.models.iter().filter(gone).collect()
 }
 
-fn departure(before: &Snapshot, after: &Snapshot, leaver: &ModelView, newcomer: &Member) -> String {
+fn departure(
+    before: &SchedulerSnapshot,
+    after: &SchedulerSnapshot,
+    leaver: &ModelView,
+    newcomer: &Member,
+) -> String {
     // The claim exists only once the model is admitted, so it is read from the later snapshot.
     let need = claim(after, newcomer.name);
     // Free memory before the eviction is the number that explains it.
     let free: Bytes = before.cards.iter().map(|card| card.free).sum();
     let capacity: Bytes = before.cards.iter().map(|card| card.capacity).sum();
     format!(
-        "{} needs {}, of the budget's {} only {} is free:\n{} is idle and was used least recently, so it is stopped",
+        "{} needs {}, of the budget's {} only {} is free:\n{} is idle and least recently used, so it is \
+            stopped",
         newcomer.name,
         size(need),
         size(capacity),
@@ -116,7 +126,7 @@ fn departure(before: &Snapshot, after: &Snapshot, leaver: &ModelView, newcomer: 
     )
 }
 
-fn holders(snapshot: &Snapshot) -> String {
+fn holders(snapshot: &SchedulerSnapshot) -> String {
     let line = |card: &plimsoll_scheduler::CardView| {
         let holders: Vec<String> = card
             .holders
@@ -128,12 +138,12 @@ fn holders(snapshot: &Snapshot) -> String {
     snapshot.cards.iter().map(line).collect::<Vec<_>>().join("\n")
 }
 
-fn is_ready(snapshot: &Snapshot, name: &str) -> bool {
+fn is_ready(snapshot: &SchedulerSnapshot, name: &str) -> bool {
     let mut models = snapshot.models.iter();
-    models.any(|model| model.name == name && model.state == State::Ready)
+    models.any(|model| model.name == name && model.state == ModelState::Ready)
 }
 
-fn claim(snapshot: &Snapshot, name: &str) -> Bytes {
+fn claim(snapshot: &SchedulerSnapshot, name: &str) -> Bytes {
     let models = snapshot.models.iter().filter(|model| model.name == name);
     models
         .flat_map(|model| &model.claim)
@@ -159,7 +169,7 @@ pub(super) fn size(bytes: Bytes) -> String {
 /// Prints the commands to continue with.
 pub(super) fn hand_over(address: SocketAddr, folder: &Folder, budget: &Card) {
     let model = folder.pair[0].name;
-    title("now it is yours; Ctrl-C ends it");
+    title("the server keeps running; Ctrl-C stops it");
     quote(&format!(
         "curl http://{address}/v1/chat/completions -H 'content-type: application/json' -d '{}'",
         chat(model, "hello")
@@ -167,7 +177,7 @@ pub(super) fn hand_over(address: SocketAddr, folder: &Folder, budget: &Card) {
     quote(&format!("the models: {}", folder.config.display()));
     quote(&format!(
         // `kind=host` makes the budget a limit on host memory, as in the tour, on a machine with GPUs too.
-        "the same without the tour: plimsoll serve {} --card name={},kind=host,total={}B",
+        "to start it again without the tour: plimsoll serve {} --card name={},kind=host,total={}B",
         folder.config.display(),
         budget.name,
         budget.total.get()

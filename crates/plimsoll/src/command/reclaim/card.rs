@@ -1,39 +1,27 @@
-//! `plimsoll reclaim --card`: processes that hold the card, memory that they gave back, and the verdict.
+//! `plimsoll reclaim --card`: processes that hold memory of a card, the memory that they released, and the
+//! verdict.
 
 use std::fmt::Write as _;
-use std::io::Write as _;
 use std::process::ExitCode;
 
-use plimsoll_reclaim::{CardOutcome, CardWish, reclaim_on};
+use plimsoll_reclaim::{CardOutcome, CardRequest, reclaim_on};
 use plimsoll_wire::options::Uuid;
 use serde_json::{Value, json};
 
-use super::{Arguments, Error, json, text};
+use super::{Arguments, json, text};
 use crate::command::run::cards::{CardError, find};
+use crate::report::{ErrorReport, print_as, status};
 
-pub(super) fn run(arguments: &Arguments, card: &str) -> Result<ExitCode, Error> {
-    let wish = wish(arguments, card)?;
+pub(super) fn run(arguments: &Arguments, card: &str) -> Result<ExitCode, ErrorReport> {
+    let wish = wish(arguments, card).map_err(ErrorReport::input)?;
     let outcome = reclaim_on(&wish);
-    let mut stdout = anstream::stdout().lock();
-    if arguments.json {
-        writeln!(
-            stdout,
-            "{}",
-            serde_json::to_string_pretty(&answer(&wish, &outcome))?
-        )?;
-    } else {
-        write!(stdout, "{}", told(&wish, &outcome))?;
-    }
+    print_as(arguments.json, &answer(&wish, &outcome), || told(&wish, &outcome))?;
     // A dry run succeeds if the idle memory would suffice, so scripts can test before they ask.
     let is_met = outcome.short(&wish).is_zero() || wish.dry_run && outcome.is_reachable(&wish);
-    Ok(if is_met {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    })
+    Ok(status(is_met))
 }
 
-fn wish(arguments: &Arguments, name: &str) -> Result<CardWish, Error> {
+fn wish(arguments: &Arguments, name: &str) -> Result<CardRequest, ErrorReport> {
     let machine = plimsoll_probe::look();
     let uuid = find(name, &machine.cards)?;
     let mut cards = machine.cards.into_iter();
@@ -43,7 +31,7 @@ fn wish(arguments: &Arguments, name: &str) -> Result<CardWish, Error> {
         let card = name.to_owned();
         return Err(CardError::NoCards { card }.into());
     };
-    Ok(CardWish {
+    Ok(CardRequest {
         card,
         uuid,
         need: arguments.need.unwrap_or_default(),
@@ -52,7 +40,7 @@ fn wish(arguments: &Arguments, name: &str) -> Result<CardWish, Error> {
     })
 }
 
-fn verdict(wish: &CardWish, outcome: &CardOutcome) -> &'static str {
+fn verdict(wish: &CardRequest, outcome: &CardOutcome) -> &'static str {
     match (outcome.short(wish).is_zero(), wish.dry_run) {
         (true, _) => "enough",
         (false, true) if outcome.is_reachable(wish) => "reachable",
@@ -60,7 +48,7 @@ fn verdict(wish: &CardWish, outcome: &CardOutcome) -> &'static str {
     }
 }
 
-fn answer(wish: &CardWish, outcome: &CardOutcome) -> Value {
+fn answer(wish: &CardRequest, outcome: &CardOutcome) -> Value {
     json!({
         "schema": "plimsoll.reclaim/1",
         "card": wish.uuid.to_string(),
@@ -76,7 +64,7 @@ fn answer(wish: &CardWish, outcome: &CardOutcome) -> Value {
     })
 }
 
-fn told(wish: &CardWish, outcome: &CardOutcome) -> String {
+fn told(wish: &CardRequest, outcome: &CardOutcome) -> String {
     let mut text = format!(
         "need    {} on {}\nbefore  {} free\n",
         wish.need, wish.card.name, outcome.before
@@ -92,12 +80,14 @@ fn told(wish: &CardWish, outcome: &CardOutcome) -> String {
     }
     let short = outcome.short(wish);
     text += &match verdict(wish, outcome) {
-        "enough" if outcome.asked.is_empty() => "enough: nothing to do\n".to_owned(),
+        "enough" if outcome.asked.is_empty() => "enough memory is free: nothing to do\n".to_owned(),
         "enough" => "enough\n".to_owned(),
-        "reachable" => "not enough now; what lies idle is enough, and its holders can be asked\n".to_owned(),
+        "reachable" => "not enough now; the idle memory of guarded programs is enough, and they can be \
+            asked to release it\n"
+            .to_owned(),
         // Only guard can release another process's pool; a process without it can only be ended.
         _ if outcome.asked.is_empty() && outcome.neighbours.is_empty() => {
-            format!("not enough: {short} short, and nobody who holds the card runs under guard\n")
+            format!("not enough: {short} short, and no process on the card runs under guard\n")
         }
         _ => format!("not enough: {short} short\n"),
     };

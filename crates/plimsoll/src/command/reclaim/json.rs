@@ -1,10 +1,12 @@
-//! JSON of a reclaim (`plimsoll.reclaim/1`).
+//! Result of `plimsoll reclaim` as JSON (`plimsoll.reclaim/1`).
 
-use plimsoll_host::{Planned, Verdict};
-use plimsoll_reclaim::{Asked, Hands, Held, Measure, Neighbour, Outcome, Taken, Wish};
+use plimsoll_host::{PlannedStep, StepVerdict};
+use plimsoll_reclaim::{
+    AskedNeighbour, Measure, Neighbour, ProcessMemory, ReclaimOutcome, ReclaimRequest, RootSteps, TakenStep,
+};
 use serde_json::{Value, json};
 
-pub(super) fn answer(wish: &Wish, outcome: &Outcome) -> Value {
+pub(super) fn answer(wish: &ReclaimRequest, outcome: &ReclaimOutcome) -> Value {
     json!({
         "schema": "plimsoll.reclaim/1",
         "need": wish.goal.need,
@@ -23,18 +25,18 @@ pub(super) fn answer(wish: &Wish, outcome: &Outcome) -> Value {
     })
 }
 
-fn verdict(outcome: &Outcome) -> &'static str {
+fn verdict(outcome: &ReclaimOutcome) -> &'static str {
     match outcome.last.verdict {
-        Verdict::Enough => "enough",
-        Verdict::Reachable => "reachable",
-        Verdict::Beyond { .. } => "beyond",
+        StepVerdict::Enough => "enough",
+        StepVerdict::Reachable => "reachable",
+        StepVerdict::Beyond { .. } => "beyond",
     }
 }
 
-fn short(outcome: &Outcome) -> Value {
+fn short(outcome: &ReclaimOutcome) -> Value {
     match outcome.last.verdict {
-        Verdict::Beyond { short } => json!(short),
-        Verdict::Enough | Verdict::Reachable => Value::Null,
+        StepVerdict::Beyond { short } => json!(short),
+        StepVerdict::Enough | StepVerdict::Reachable => Value::Null,
     }
 }
 
@@ -56,7 +58,7 @@ fn measure(measure: &Measure) -> Value {
     })
 }
 
-fn planned(planned: &Planned) -> Value {
+fn planned(planned: &PlannedStep) -> Value {
     json!({
         "step": planned.step.name(),
         "needs_root": planned.step.needs_root(),
@@ -66,7 +68,7 @@ fn planned(planned: &Planned) -> Value {
     })
 }
 
-fn taken(taken: &Taken) -> Value {
+fn taken(taken: &TakenStep) -> Value {
     let mut value = planned(&taken.planned);
     value["seconds"] = json!(taken.took.as_secs_f64());
     // Signed: free memory can fall during a step, because other processes go on allocating.
@@ -87,7 +89,7 @@ pub(super) fn neighbour(neighbour: &Neighbour) -> Value {
     })
 }
 
-pub(super) fn asked(asked: &Asked) -> Value {
+pub(super) fn asked(asked: &AskedNeighbour) -> Value {
     json!({
         "pid": asked.neighbour.pid,
         "name": asked.neighbour.name,
@@ -98,7 +100,7 @@ pub(super) fn asked(asked: &Asked) -> Value {
     })
 }
 
-fn held(held: &Held) -> Value {
+fn held(held: &ProcessMemory) -> Value {
     json!({
         "allocated": held.allocated,
         "reserved": held.reserved,
@@ -106,9 +108,9 @@ fn held(held: &Held) -> Value {
     })
 }
 
-fn withheld(step: &Planned) -> Value {
+fn withheld(step: &PlannedStep) -> Value {
     let mut value = planned(step);
-    // With `Hands::None` this is the command that the user must run as root by hand.
-    value["command"] = json!(Hands::None.command(step.step));
+    // With `RootSteps::None` this is the command that the user must run as root by hand.
+    value["command"] = json!(RootSteps::None.command(step.step));
     value
 }

@@ -1,14 +1,16 @@
-//! Text of a reclaim: memory before, steps and their results, memory after, verdict.
+//! Result of `plimsoll reclaim` as text: memory before, the steps and their results, memory after, verdict.
 
 use std::fmt::Write;
 use std::time::Duration;
 
 use plimsoll_base::Bytes;
-use plimsoll_host::{BuddyInfo, Planned, Unseen, Verdict};
-use plimsoll_reclaim::{Asked, FileCache, Hands, Measure, Neighbour, Outcome, Taken, Wish};
+use plimsoll_host::{BuddyInfo, PlannedStep, StepVerdict, Unseen};
+use plimsoll_reclaim::{
+    AskedNeighbour, FileCache, Measure, Neighbour, ReclaimOutcome, ReclaimRequest, RootSteps, TakenStep,
+};
 
 /// The whole text.
-pub(super) fn told(wish: &Wish, outcome: &Outcome) -> String {
+pub(super) fn told(wish: &ReclaimRequest, outcome: &ReclaimOutcome) -> String {
     let mut text = format!("need    {}\n", need(wish));
     text += &measure("before", wish, &outcome.before);
     let _ = writeln!(text, "{}", indented(&outcome.before.allowance.reason.to_string()));
@@ -33,17 +35,17 @@ pub(super) fn told(wish: &Wish, outcome: &Outcome) -> String {
     text
 }
 
-fn need(wish: &Wish) -> String {
+fn need(wish: &ReclaimRequest) -> String {
     match wish.goal.order {
         None => wish.goal.need.to_string(),
         Some(order) => format!("{} in blocks of order {order} or larger", wish.goal.need),
     }
 }
 
-fn measure(name: &str, wish: &Wish, measure: &Measure) -> String {
+fn measure(name: &str, wish: &ReclaimRequest, measure: &Measure) -> String {
     let allowance = &measure.allowance;
     let mut text = format!(
-        "{name:<7} {} free, {} may be asked for, {} could be made of it",
+        "{name:<7} {} free, {} can be allocated now, {} after reclaiming",
         measure.free(),
         allowance.now,
         allowance.attainable
@@ -59,14 +61,14 @@ fn cached(file: &FileCache) -> String {
     let said = match file.cached {
         Some(cached) => format!("about {cached} of {} are in the page cache", file.length),
         None => format!(
-            "how much of its {} is in the page cache its file system does not say",
+            "the file system does not report how much of its {} is in the page cache",
             file.length
         ),
     };
     format!("file    {}: {said}\n", file.path.display())
 }
 
-fn would(planned: &Planned) -> String {
+fn would(planned: &PlannedStep) -> String {
     let root = if planned.step.needs_root() {
         " (needs root)"
     } else {
@@ -80,7 +82,7 @@ fn would(planned: &Planned) -> String {
     )
 }
 
-fn predicted(planned: &Planned) -> String {
+fn predicted(planned: &PlannedStep) -> String {
     match (planned.frees.is_zero(), planned.joins.is_zero()) {
         (false, true) => format!("predicted to free {}", planned.frees),
         (true, false) => format!("predicted to add at most {} in such blocks", planned.joins),
@@ -91,7 +93,7 @@ fn predicted(planned: &Planned) -> String {
     }
 }
 
-fn done(wish: &Wish, taken: &Taken) -> String {
+fn done(wish: &ReclaimRequest, taken: &TakenStep) -> String {
     let name = taken.planned.step.name();
     let mut text = format!(
         "step    {name}: {}\n        {}\n",
@@ -140,15 +142,15 @@ fn orders(before: &Measure, after: &Measure) -> String {
     )
 }
 
-fn verdict(wish: &Wish, outcome: &Outcome) -> String {
+fn verdict(wish: &ReclaimRequest, outcome: &ReclaimOutcome) -> String {
     let text = match outcome.last.verdict {
-        Verdict::Enough if outcome.taken.is_empty() => "enough: nothing to do".to_owned(),
-        Verdict::Enough => "enough".to_owned(),
-        Verdict::Reachable if wish.dry_run => "not enough now; predicted to be enough after".to_owned(),
-        Verdict::Reachable => "not enough: what would be enough was not done".to_owned(),
-        Verdict::Beyond { short } => {
+        StepVerdict::Enough if outcome.taken.is_empty() => "enough memory is free: nothing to do".to_owned(),
+        StepVerdict::Enough => "enough".to_owned(),
+        StepVerdict::Reachable if wish.dry_run => "not enough now; predicted to be enough after".to_owned(),
+        StepVerdict::Reachable => "not enough: the steps that would suffice were not taken".to_owned(),
+        StepVerdict::Beyond { short } => {
             format!(
-                "not enough: nothing that may be done reaches it; {short} short at best{}",
+                "not enough: the permitted steps leave it {short} short at best{}",
                 holders(&outcome.after)
             )
         }
@@ -163,7 +165,7 @@ fn holders(measure: &Measure) -> String {
         ("programs' own memory", memory.anonymous),
         ("shared memory", memory.shmem),
         // Mapped pages are in use by a program, so drop_caches leaves them.
-        ("page cache that somebody has mapped", memory.mapped),
+        ("page cache that processes have mapped", memory.mapped),
         // Only dentries and inodes can be dropped; this part stays until its owner frees it.
         ("the kernel's unreclaimable slab", memory.slab_unreclaimable),
         ("NvMap", memory.nvmap_used),
@@ -185,16 +187,16 @@ fn holders(measure: &Measure) -> String {
 }
 
 /// Withheld steps, unreadable files, and idle memory of other processes.
-fn not_done(wish: &Wish, outcome: &Outcome) -> String {
+fn not_done(wish: &ReclaimRequest, outcome: &ReclaimOutcome) -> String {
     let mut text = String::new();
     for planned in &outcome.last.withheld {
         let _ = writeln!(
             text,
-            "withheld {}: {}; it needs root\n        {}\nhint: {}",
+            "withheld {}: {}; it requires root\n        {}\nhint: {}",
             planned.step.name(),
             predicted(planned),
             planned.reason.text,
-            Hands::None.command(planned.step).join(" ")
+            RootSteps::None.command(planned.step).join(" ")
         );
     }
     if !outcome.last.withheld.is_empty() {
@@ -217,7 +219,7 @@ fn not_done(wish: &Wish, outcome: &Outcome) -> String {
     text
 }
 
-/// A process under guard that can be asked.
+/// Text for a guarded process that can be requested to release memory.
 pub(super) fn holds(neighbour: &Neighbour) -> String {
     format!(
         "note: {} holds {}, {} of it idle in its pools under guard\n",
@@ -227,13 +229,13 @@ pub(super) fn holds(neighbour: &Neighbour) -> String {
     )
 }
 
-/// A process under guard that was asked, with its answer.
-pub(super) fn asked(asked: &Asked) -> String {
+/// Text for a guarded process that was requested to release memory, with its answer.
+pub(super) fn asked(asked: &AskedNeighbour) -> String {
     let (before, after) = (&asked.neighbour.held, &asked.after);
     let said = if asked.answered {
         format!("gave back {}", asked.gave)
     } else {
-        "did not answer: it called nothing of its driver meanwhile".to_owned()
+        "did not answer: it made no driver call in that time".to_owned()
     };
     format!(
         "asked   {}: {said}\n        before {} allocated, {} reserved, {} idle; after {} allocated, {} reserved, {} idle\n",
@@ -271,32 +273,32 @@ fn signed(difference: i128) -> String {
 mod tests {
     use std::path::Path;
 
-    use plimsoll_host::Goal;
+    use plimsoll_host::ReclaimGoal;
     use plimsoll_probe::sysroot::Sysroot;
-    use plimsoll_reclaim::{PATIENCE, Whom, judge};
+    use plimsoll_reclaim::{NeighbourSelection, judge};
 
     use super::*;
 
     #[test]
     fn an_ordinary_user_hears_what_was_not_done_and_the_command_that_does_it() {
         let tree = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../data/sysroot/gb10");
-        let wish = Wish {
-            goal: Goal {
+        let wish = ReclaimRequest {
+            goal: ReclaimGoal {
                 need: Bytes::gib(13),
                 order: None,
             },
             gate: None,
             files: Vec::new(),
-            hands: Hands::None,
-            whom: Whom::Everybody,
-            patience: PATIENCE,
+            hands: RootSteps::None,
+            whom: NeighbourSelection::Everybody,
+            patience: std::time::Duration::from_secs(2),
             force: false,
             dry_run: false,
         };
         let said = told(&wish, &judge(&Sysroot::captured(&tree).unwrap(), &wish).unwrap());
         for part in [
-            "not enough: what would be enough was not done\n",
-            "withheld drop-page-cache: predicted to free 104672 MiB; it needs root\n",
+            "not enough: the steps that would suffice were not taken\n",
+            "withheld drop-page-cache: predicted to free 104672 MiB; it requires root\n",
             "reclaim-step drop-page-cache\n",
             "--with sudo",
         ] {

@@ -1,4 +1,5 @@
-//! Selection of cards by PCI bus order number, by UUID or its beginning, or by name or a part of it.
+//! Selection of the cards named by `plimsoll run --card`: by number (in PCI bus order), by UUID or its
+//! beginning, or by name or a part of it.
 
 use std::str::FromStr;
 
@@ -7,12 +8,12 @@ use plimsoll_wire::options::Uuid;
 
 /// A requested card: `CARD` or `CARD=SIZE`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Wanted {
+pub(super) struct RequestedCard {
     card: String,
     budget: Option<Bytes>,
 }
 
-impl FromStr for Wanted {
+impl FromStr for RequestedCard {
     type Err = ParseBytesError;
 
     fn from_str(text: &str) -> Result<Self, ParseBytesError> {
@@ -42,12 +43,12 @@ pub(crate) enum CardError {
     Ambiguous { card: String, several: String },
     #[error("`{card}` and `{other}` are the same card; name it once")]
     Twice { card: String, other: String },
-    #[error("there is no card `{card}`: no NVIDIA card is seen here; `plimsoll plan` says why")]
+    #[error("there is no card `{card}`: no NVIDIA card is visible; `plimsoll doctor` says why")]
     NoCards { card: String },
 }
 
 /// Finds each requested card. Where the machine shows no card, a complete UUID is accepted.
-pub(super) fn choose(wanted: &[Wanted], present: Option<&[Card]>) -> Result<Vec<Chosen>, CardError> {
+pub(super) fn choose(wanted: &[RequestedCard], present: Option<&[Card]>) -> Result<Vec<Chosen>, CardError> {
     let present = present.unwrap_or_default();
     let mut chosen: Vec<Chosen> = Vec::with_capacity(wanted.len());
     for (index, one) in wanted.iter().enumerate() {
@@ -167,7 +168,7 @@ mod tests {
             card("GPU-aa02", "NVIDIA H200"),
             card("GPU-bb03", "NVIDIA L4"),
         ];
-        let wanted: Vec<Wanted> = names.iter().map(|name| name.parse().unwrap()).collect();
+        let wanted: Vec<RequestedCard> = names.iter().map(|name| name.parse().unwrap()).collect();
         let chosen = choose(&wanted, Some(&present))?;
         Ok(chosen.into_iter().map(|card| card.uuid).collect())
     }
@@ -197,12 +198,12 @@ mod tests {
     #[test]
     fn a_budget_stands_behind_the_card_and_a_whole_uuid_needs_no_driver() {
         let uuid = "GPU-00112233-4455-6677-8899-aabbccddeeff";
-        let wanted: Wanted = format!("{uuid}=20GiB").parse().unwrap();
+        let wanted: RequestedCard = format!("{uuid}=20GiB").parse().unwrap();
         let chosen = choose(&[wanted], None).unwrap();
         assert_eq!(chosen[0].uuid, uuid);
         assert_eq!(chosen[0].budget, Some(Bytes::gib(20)));
-        assert!("0=much".parse::<Wanted>().is_err());
+        assert!("0=much".parse::<RequestedCard>().is_err());
         let error = choose(&["0".parse().unwrap()], None).unwrap_err();
-        assert!(error.to_string().contains("no NVIDIA card is seen"));
+        assert!(error.to_string().contains("no NVIDIA card is visible"));
     }
 }

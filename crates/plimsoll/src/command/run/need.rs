@@ -1,38 +1,26 @@
-//! Planned demand of the program on its cards, if its memory can be planned.
+//! Planned memory of the program on its cards, if its memory can be planned.
 //!
-//! With `--spill`, guard lets the first allocations overflow if it knows the demand still to come
-//! (`guard/src/policy/room.rs`). The flags of a llama.cpp program determine that demand, so it is planned as
-//! under `serve`: on the cards that it sees, each with no more free memory than its budget. A failed plan is
-//! reported in one line, and the program runs without a plan.
+//! With `--spill`, guard (the preloaded library) puts allocations beyond the budget into host memory. If
+//! guard has the total that is still to come, it can choose the first allocations for that
+//! (`guard/src/policy/room.rs`). For a llama.cpp program the flags determine the total, so it is planned as
+//! under `serve`: on the cards that the program sees, each with no more free memory than its budget. If
+//! planning fails, one line reports it and the program runs without a plan.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::Path;
 
 use plimsoll_base::{Bytes, Card};
-use plimsoll_flags::{Options, Program};
-use plimsoll_launch::engine::{EngineProgram, Origin, identify};
-use plimsoll_planner::{Engine, Plan};
+use plimsoll_flags::{Options, ProgramKind};
+use plimsoll_launch::engine::{EngineOrigin, EngineProgram, identify};
+use plimsoll_planner::{EngineBuild, Plan};
 use plimsoll_wire::env as names;
 
 use crate::command::plan;
+use crate::report::ErrorReport;
 
-/// Planned demand on a card without its context: UUID and bytes.
+/// Planned memory on a card without the CUDA context: UUID and bytes.
 pub(super) type Need = (String, Bytes);
-
-#[derive(Debug, thiserror::Error)]
-pub(super) enum Error {
-    #[error("no card is seen here")]
-    NoCard,
-    #[error(
-        "the cards differ, and CUDA counts them in an order of its own; name them with --card, or set CUDA_DEVICE_ORDER=PCI_BUS_ID"
-    )]
-    Order,
-    #[error("an argument is not text")]
-    Text,
-    #[error(transparent)]
-    Plan(#[from] plan::Error),
-}
 
 /// Plans `program` with these arguments. `ordered` says that it sees the cards in this order. Returns `None`
 /// if it is no program whose memory is known.
@@ -41,8 +29,8 @@ pub(super) fn planned(
     arguments: &[OsString],
     cards: &[Card],
     ordered: bool,
-) -> Option<Result<Vec<Need>, Error>> {
-    let kind = Program::from_name(program.file_name()?.to_str()?)?;
+) -> Option<Result<Vec<Need>, ErrorReport>> {
+    let kind = ProgramKind::from_name(program.file_name()?.to_str()?)?;
     Some(plan(program, kind, arguments, cards, ordered).map(|plan| {
         let asked = cards.iter().zip(&plan.cards);
         asked
@@ -53,13 +41,13 @@ pub(super) fn planned(
 
 fn plan(
     program: &Path,
-    kind: Program,
+    kind: ProgramKind,
     arguments: &[OsString],
     cards: &[Card],
     ordered: bool,
-) -> Result<Plan, Error> {
+) -> Result<Plan, ErrorReport> {
     if cards.is_empty() {
-        return Err(Error::NoCard);
+        return Err(ErrorReport::new("no GPU is visible"));
     }
     // Cards of one kind are interchangeable, so their order changes no plan.
     let differ = cards.iter().any(|card| card.name != cards[0].name);
@@ -67,27 +55,28 @@ fn plan(
         && !ordered
         && std::env::var_os(names::CUDA_DEVICE_ORDER).is_none_or(|order| order != "PCI_BUS_ID")
     {
-        return Err(Error::Order);
+        return Err(ErrorReport::new(
+            "the cards differ, and CUDA numbers them in its own order; name them with --card, or set CUDA_DEVICE_ORDER=PCI_BUS_ID",
+        ));
     }
     // Lossy conversion would plan another file than the one that the program opens.
     let words = arguments.iter().map(|word| word.to_str().map(str::to_owned));
-    let words: Vec<String> = words.collect::<Option<_>>().ok_or(Error::Text)?;
+    let words: Vec<String> = words
+        .collect::<Option<_>>()
+        .ok_or_else(|| ErrorReport::new("an argument is not text"))?;
     let variables: BTreeMap<String, String> = std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
         .collect();
     // As in llama.cpp: an argument overrides the environment variable of the same option.
-    let flags = || Ok(Options::from_argv(&words)?.merged_over(&Options::from_env(variables)?));
-    let wish = flags()
-        .and_then(|flags| flags.wish(kind))
-        .map_err(plan::Error::from)?;
-    Ok(plan::wished(&wish, engine_of(program), kind, cards)?)
+    let flags = Options::from_argv(&words)?.merged_over(&Options::from_env(variables)?);
+    plan::wished(&flags.wish(kind)?, engine_of(program), kind, cards)
 }
 
 /// Identifies the engine; an unknown one is planned with the newest formulas.
-fn engine_of(program: &Path) -> Engine {
+fn engine_of(program: &Path) -> EngineBuild {
     let program = EngineProgram {
         path: program.to_owned(),
-        origin: Origin::Configured,
+        origin: EngineOrigin::Configured,
     };
-    identify(&program).map_or(Engine::LLAMA_CPP, |identity| identity.engine)
+    identify(&program).map_or(EngineBuild::LLAMA_CPP, |identity| identity.engine)
 }

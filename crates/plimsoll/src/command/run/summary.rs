@@ -1,32 +1,32 @@
-//! Summary of a run: one line for each card, and the same as JSON.
+//! Summary of a `plimsoll run`: one line for each card, and the same as JSON.
 
 use std::ffi::OsString;
 use std::fmt::Write;
 use std::path::PathBuf;
 
 use plimsoll_base::{Bytes, Card};
-use plimsoll_probe::guard::{CardRecord, Record, Refused};
+use plimsoll_probe::guard::{CardRecord, GuardRefusal, Record};
 use plimsoll_wire::page::Refusal;
 use serde_json::{Value, json};
 
-use super::child::End;
+use super::child::ChildEnd;
 use super::{named, say};
 
 const SCHEMA: &str = "plimsoll.run/1";
 const REASONS: [Refusal; 4] = [Refusal::Budget, Refusal::Driver, Refusal::Spill, Refusal::Context];
 
-pub(super) struct Summary<'a> {
+pub(super) struct RunSummary<'a> {
     pub(super) command: &'a [OsString],
     /// Cards of the machine, for their names.
     pub(super) cards: Vec<Card>,
     pub(super) record: Record,
     pub(super) trace: Option<PathBuf>,
-    pub(super) end: End,
+    pub(super) end: ChildEnd,
     /// True if it could spill, but its demand could not be planned.
     pub(super) unplanned: bool,
 }
 
-impl Summary<'_> {
+impl RunSummary<'_> {
     pub(super) fn print(&self) {
         self.lines().iter().for_each(|line| say(line));
     }
@@ -36,7 +36,7 @@ impl Summary<'_> {
         let mut lines: Vec<String> = self.hint(&cards).into_iter().collect();
         lines.extend(cards.iter().map(|card| self.line(card)));
         if cards.is_empty() {
-            lines.push("nothing in it took memory of a card".to_owned());
+            lines.push("it allocated no GPU memory".to_owned());
         }
         let pinned = self.record.pinned();
         if !pinned.is_zero() {
@@ -60,7 +60,7 @@ impl Summary<'_> {
         // Rounded up: a need that is a byte too small would let the last allocation overflow again.
         let most = most.get().div_ceil(1 << 20);
         Some(format!(
-            "hint: with --need {most}MiB what is asked for first overflows, not what is asked for last"
+            "hint: --need {most}MiB makes the first allocations overflow instead of the last"
         ))
     }
 
@@ -107,8 +107,8 @@ impl Summary<'_> {
             "schema": SCHEMA,
             "command": command,
             "exit": match self.end {
-                End::Code(code) => json!({ "code": code }),
-                End::Signal(signal) => json!({ "signal": signal }),
+                ChildEnd::Code(code) => json!({ "code": code }),
+                ChildEnd::Signal(signal) => json!({ "signal": signal }),
             },
             "processes": self.record.armed(),
             "disarmed": self.record.disarmed(),
@@ -137,7 +137,7 @@ impl Summary<'_> {
     }
 }
 
-fn refused_json(refused: &Refused) -> Value {
+fn refused_json(refused: &GuardRefusal) -> Value {
     json!({
         "pid": refused.pid,
         "reason": word(refused.why),
@@ -148,7 +148,7 @@ fn refused_json(refused: &Refused) -> Value {
     })
 }
 
-/// Formats the refusals of a card: ` (2 by the budget, 1 by the driver; the largest asked for 512 MiB)`.
+/// Formats the refusals of a card: ` (2 by the budget, 1 by the driver; the largest requested 512 MiB)`.
 fn reasons(card: &CardRecord) -> String {
     let counts = REASONS.iter().filter_map(|why| match card.refused_for(*why) {
         0 => None,
@@ -157,7 +157,7 @@ fn reasons(card: &CardRecord) -> String {
     let counts: Vec<String> = counts.collect();
     let largest: Option<Bytes> = card.refused.iter().map(|refused| refused.asked).max();
     largest.map_or_else(String::new, |largest| {
-        format!(" ({}; the largest asked for {largest})", counts.join(", "))
+        format!(" ({}; the largest requested {largest})", counts.join(", "))
     })
 }
 

@@ -1,18 +1,18 @@
-//! Changes of a run that may reduce its pool, and the saving of each.
+//! Changes of an engine run that may reduce its memory pool, and the saving of each.
 
 use std::cmp::Reverse;
 
 use plimsoll_base::{Advice, Bytes, Hint};
-use plimsoll_pool::generate::{Engine, Run};
+use plimsoll_pool::generate::{DemandRules, GeneratedRun};
 
-use super::{CacheType, Cost, Pool, Question};
+use super::{AdviceQuestion, CacheType, Cost, Pool};
 
 /// Step of advised contexts, in tokens.
 const STEP: u64 = 1024;
 
 /// Hints that save memory. Those that meet the budget come first, a shorter context last among them, then by
 /// saving.
-pub(super) fn hints(question: &Question, cost: Cost) -> Vec<Hint> {
+pub(super) fn hints(question: &AdviceQuestion, cost: Cost) -> Vec<Hint> {
     let mut worth: Vec<(bool, Bytes, Advice)> = levers(question)
         .into_iter()
         .filter_map(|lever| mildest(question, cost, lever))
@@ -30,9 +30,9 @@ pub(super) fn hints(question: &Question, cost: Cost) -> Vec<Hint> {
 }
 
 /// Settings of one flag, the least intrusive first.
-type Lever = Vec<(Advice, Question)>;
+type Lever = Vec<(Advice, AdviceQuestion)>;
 
-fn levers(question: &Question) -> Vec<Lever> {
+fn levers(question: &AdviceQuestion) -> Vec<Lever> {
     vec![
         ours(question),
         newer(question),
@@ -43,39 +43,39 @@ fn levers(question: &Question) -> Vec<Lever> {
     ]
 }
 
-fn ours(question: &Question) -> Lever {
-    let changed = Question {
+fn ours(question: &AdviceQuestion) -> Lever {
+    let changed = AdviceQuestion {
         pool: Pool::Plimsoll,
         ..*question
     };
     vec![(
-        Advice::Other("run it under `plimsoll run`: our pool gives back what was outgrown".to_owned()),
+        Advice::Other("run it under `plimsoll run`: its pool releases outgrown blocks".to_owned()),
         changed,
     )]
 }
 
-fn newer(question: &Question) -> Lever {
-    if question.run.engine != Engine::Copying {
+fn newer(question: &AdviceQuestion) -> Lever {
+    if question.run.engine != DemandRules::Copying {
         return Vec::new();
     }
-    let changed = with(question, |run| run.engine = Engine::Reserving);
+    let changed = with(question, |run| run.engine = DemandRules::Reserving);
     vec![(
         Advice::Other("use llama.cpp b9400 or later: it reserves the copies once".to_owned()),
         changed,
     )]
 }
 
-fn unquantised(question: &Question) -> Lever {
+fn unquantised(question: &AdviceQuestion) -> Lever {
     if question.kv == CacheType::F16 {
         return Vec::new();
     }
     // An f16 cache needs no copies: the pool loses them, and the cache itself grows.
     let changed = with(question, |run| run.cache = CacheType::F16.cache());
     let kv = CacheType::F16;
-    vec![(Advice::QuantiseCache(kv.name), Question { kv, ..changed })]
+    vec![(Advice::QuantiseCache(kv.name), AdviceQuestion { kv, ..changed })]
 }
 
-fn micro_batches(question: &Question) -> Lever {
+fn micro_batches(question: &AdviceQuestion) -> Lever {
     // Powers of two only: each candidate is generated and replayed, which takes time for a deep context.
     let smaller = [2048, 1024, 512, 256, 128]
         .into_iter()
@@ -88,8 +88,8 @@ fn micro_batches(question: &Question) -> Lever {
         .collect()
 }
 
-fn passes(question: &Question) -> Lever {
-    if question.run.engine != Engine::Ik || question.shape.latent.is_none() {
+fn passes(question: &AdviceQuestion) -> Lever {
+    if question.run.engine != DemandRules::Ik || question.shape.latent.is_none() {
         return Vec::new();
     }
     let present = question.run.attention_pass.unwrap_or(u64::MAX);
@@ -103,7 +103,7 @@ fn passes(question: &Question) -> Lever {
         .collect()
 }
 
-fn flash_attention(question: &Question) -> Lever {
+fn flash_attention(question: &AdviceQuestion) -> Lever {
     if question.run.flash_attention {
         return Vec::new();
     }
@@ -113,14 +113,14 @@ fn flash_attention(question: &Question) -> Lever {
     )]
 }
 
-fn with(question: &Question, change: impl FnOnce(&mut Run)) -> Question {
+fn with(question: &AdviceQuestion, change: impl FnOnce(&mut GeneratedRun)) -> AdviceQuestion {
     let mut run = question.run;
     change(&mut run);
-    Question { run, ..*question }
+    AdviceQuestion { run, ..*question }
 }
 
 /// The first setting that meets the budget, else the one with the largest saving; `None` if none saves.
-fn mildest(question: &Question, before: Cost, lever: Lever) -> Option<(bool, Bytes, Advice)> {
+fn mildest(question: &AdviceQuestion, before: Cost, lever: Lever) -> Option<(bool, Bytes, Advice)> {
     let mut best: Option<(bool, Bytes, Advice)> = None;
     for (advice, changed) in lever {
         let Some((fits, saves)) = worth(question, before, &changed) else {
@@ -138,7 +138,7 @@ fn mildest(question: &Question, before: Cost, lever: Lever) -> Option<(bool, Byt
 }
 
 /// Returns whether a change meets the budget, and its total saving; `None` if it saves nothing.
-fn worth(question: &Question, before: Cost, changed: &Question) -> Option<(bool, Bytes)> {
+fn worth(question: &AdviceQuestion, before: Cost, changed: &AdviceQuestion) -> Option<(bool, Bytes)> {
     let after = changed.cost().ok()??;
     let saves = (before.pool + before.elsewhere).checked_sub(after.pool + after.elsewhere)?;
     // The budget is for the pool; memory elsewhere may be exchanged for it one to one.
@@ -149,7 +149,7 @@ fn worth(question: &Question, before: Cost, changed: &Question) -> Option<(bool,
 }
 
 /// The largest context that meets the budget, if there is one.
-fn shorter(question: &Question, before: Cost) -> Option<(bool, Bytes, Advice)> {
+fn shorter(question: &AdviceQuestion, before: Cost) -> Option<(bool, Bytes, Advice)> {
     let budget = question.budget.filter(|&budget| budget < before.pool)?;
     let at = |steps: u64| {
         let changed = with(question, |run| run.context = steps * STEP);

@@ -1,8 +1,8 @@
-//! Quantised activations (q8_1, fp4) and the stream-k fix-up buffer of MMQ.
+//! Pool memory of MMQ products: quantised activations (q8_1, fp4) and the stream-k fix-up buffer.
 //!
 //! Source: `mmq.cuh:launch_mul_mat_q, mul_mat_q_case @ b8799`, `mmq-config-*.cuh @ b10605`.
 
-use super::super::{Engine, Group, Rules, TURING, VOLTA, times};
+use super::super::{DemandGroup, DemandRules, Rules, TURING, VOLTA, times};
 use super::{FEW, blocks, lists};
 
 /// Rows of a tile.
@@ -21,7 +21,7 @@ pub enum Activations {
     FourScaled,
 }
 
-/// A product with tiles of a quantised matrix.
+/// A matrix product computed in tiles of a quantised matrix (MMQ).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tiled {
     pub rules: Rules,
@@ -42,12 +42,12 @@ pub struct Tiled {
 
 impl Tiled {
     /// Activations, their scales, partial tiles.
-    pub fn group(&self) -> Group<3> {
+    pub fn group(&self) -> DemandGroup<3> {
         [self.activations(), self.scales(), self.partial()]
     }
 
     /// The same behind the routing lists.
-    pub fn group_of_experts(&self, experts: u64) -> Group<6> {
+    pub fn group_of_experts(&self, experts: u64) -> DemandGroup<6> {
         let [first, second, bounds] = lists(self.columns, experts);
         let [activations, scales, partial] = self.group();
         [first, second, bounds, activations, scales, partial]
@@ -127,9 +127,9 @@ impl Tiled {
         let nearly = tiles.saturating_mul(100) / times([processors.max(1), waves]) >= 90;
         let whole = match engine {
             // ik_llama.cpp tests the tiles for experts only, and allocates the buffer in all other cases.
-            Engine::Ik => self.channels > 1 && tiles.is_multiple_of(processors),
-            Engine::Copying => tiles.is_multiple_of(processors),
-            Engine::Reserving | Engine::Third => nearly || tiles.is_multiple_of(processors),
+            DemandRules::Ik => self.channels > 1 && tiles.is_multiple_of(processors),
+            DemandRules::Copying => tiles.is_multiple_of(processors),
+            DemandRules::Reserving | DemandRules::Third => nearly || tiles.is_multiple_of(processors),
         };
         if whole {
             0

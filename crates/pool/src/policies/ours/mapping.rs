@@ -1,14 +1,14 @@
 //! Mapped pieces of a region.
 //!
-//! DECISION: pieces in address order, each exactly one `map` of the device, because a piece can only be
-//! unmapped as it was mapped. The end of the region grows in chunks ([`super::growth`]); a gap that trimming
-//! left is filled with the needed bytes only. The common question, whether a range is mapped, is one
-//! comparison with the solid part at the region's start.
+//! DECISION: the pieces are in address order, and each is exactly one `map` call of the device, because a
+//! piece can only be unmapped as a whole. The end of the region grows in chunks ([`super::growth`]); a gap
+//! left by trimming is filled with only the needed bytes. The most frequent check, whether a range is mapped,
+//! is one comparison with the gapless part at the region's start.
 
 use alloc::vec::Vec;
 
 use super::growth;
-use crate::device::{Address, Device, OutOfMemory};
+use crate::device::{Address, OutOfMemory, PoolDevice};
 
 #[derive(Clone, Debug)]
 pub(super) struct RegionMapping {
@@ -47,7 +47,12 @@ impl RegionMapping {
 
     /// Maps memory to `start..end`, which lies in the region.
     #[cold]
-    pub(super) fn back(&mut self, device: &mut dyn Device, start: u64, end: u64) -> Result<(), OutOfMemory> {
+    pub(super) fn back(
+        &mut self,
+        device: &mut dyn PoolDevice,
+        start: u64,
+        end: u64,
+    ) -> Result<(), OutOfMemory> {
         // The driver maps whole granules only, so both ends are moved outwards; the rest of the last granule
         // serves the next block.
         let granule = device.granule();
@@ -70,7 +75,7 @@ impl RegionMapping {
     }
 
     /// Maps at the end of the region, ahead of need if there is room.
-    fn grow(&mut self, device: &mut dyn Device, from: u64, end: u64) -> Result<u64, OutOfMemory> {
+    fn grow(&mut self, device: &mut dyn PoolDevice, from: u64, end: u64) -> Result<u64, OutOfMemory> {
         let need = end - from;
         // Asked at every growth and never remembered: the budget and the other processes on the card change
         // it at any time.
@@ -83,7 +88,7 @@ impl RegionMapping {
     /// Maps `from..end`, and `ahead` more if the device has it. Returns the end of the new piece.
     fn map(
         &mut self,
-        device: &mut dyn Device,
+        device: &mut dyn PoolDevice,
         index: usize,
         from: u64,
         end: u64,
@@ -106,7 +111,11 @@ impl RegionMapping {
     }
 
     /// Unmaps the pieces for which `idle(start, end)` holds and returns their bytes.
-    pub(super) fn unmap(&mut self, device: &mut dyn Device, mut idle: impl FnMut(u64, u64) -> bool) -> u64 {
+    pub(super) fn unmap(
+        &mut self,
+        device: &mut dyn PoolDevice,
+        mut idle: impl FnMut(u64, u64) -> bool,
+    ) -> u64 {
         let before = self.reserved;
         let Self {
             base,

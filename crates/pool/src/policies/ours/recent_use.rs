@@ -1,10 +1,10 @@
-//! Recent use of a region, by intervals.
+//! Recent use of a region, stored as intervals.
 //!
-//! DECISION: an interval, not a set. A free costs two comparisons; a piece counts as unused if it does not
-//! overlap the interval. That is exact for stack-like traffic, and for any other it keeps too much rather
-//! than too little.
+//! DECISION: the used bytes are stored as one interval, not as a set. A free takes two comparisons, and a
+//! piece counts as unused if it does not overlap the interval. This is exact for stack-like use; for any
+//! other use it keeps too much memory rather than too little.
 
-use crate::device::Event;
+use crate::device::DeviceEvent;
 
 /// Calls of `trim` during which a piece must be unused before it is given back, so that memory which only
 /// every other phase of a program needs is not mapped and unmapped in turn.
@@ -63,15 +63,15 @@ impl UseWindows {
     }
 }
 
-/// The event behind which memory waits for its release, and its age in windows.
+/// Event after which memory may be released, and its age in windows.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PendingTrim {
-    pub(super) event: Event,
+    pub(super) event: DeviceEvent,
     age: usize,
 }
 
 impl PendingTrim {
-    pub(super) fn new(event: Event) -> Self {
+    pub(super) fn new(event: DeviceEvent) -> Self {
         Self { event, age: 0 }
     }
 
@@ -106,7 +106,7 @@ mod tests {
 
     #[test]
     fn an_event_is_given_up_before_the_windows_forget_what_came_after_it() {
-        let mut pending = Some(PendingTrim::new(Event(0)));
+        let mut pending = Some(PendingTrim::new(DeviceEvent(0)));
         let lives = core::iter::from_fn(|| {
             pending = pending.and_then(PendingTrim::older);
             pending

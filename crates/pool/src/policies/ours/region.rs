@@ -1,15 +1,16 @@
-//! Tier A: a fixed range of addresses, mapped as it is used.
+//! Tier A of Plimsoll's policy: a fixed range of addresses, mapped as it is used.
 //!
 //! DECISION: addresses are plentiful and memory is not. The region is reserved once,
-//! [`BlockStack`](super::blocks) places blocks in it, [`RegionMapping`] maps them. Memory is given back only
-//! when it is idle, no graph has seen it and the card is done with it: either the CPU has waited for an
-//! event, or an event that was recorded at an earlier trim is done and nothing of the piece was live since.
+//! [`BlockStack`](super::blocks) places blocks in it, and [`RegionMapping`] maps them. A piece is released
+//! only if it is idle, no graph uses it, and the card has finished with it. That is certain if the CPU has
+//! waited for an event, or if an event recorded at an earlier trim is done and no block of the piece was live
+//! since.
 
 use super::mapping::RegionMapping;
 use super::recent_use::PendingTrim;
+use super::rounded;
 use super::usage::RegionUsage;
-use super::{finish, rounded};
-use crate::device::{Address, Device, Graph, OutOfMemory, Stream};
+use crate::device::{Address, CapturedGraph, OutOfMemory, PoolDevice, Stream};
 use crate::policy::Trim;
 
 /// The fewest addresses that are worth a region; with less, slots serve better.
@@ -26,7 +27,7 @@ pub(super) struct Region {
 
 impl Region {
     /// Reserves `addresses`, or half of them, and so on. `None` if the device has no regions.
-    pub(super) fn reserve(device: &mut dyn Device, addresses: u64) -> Option<Self> {
+    pub(super) fn reserve(device: &mut dyn PoolDevice, addresses: u64) -> Option<Self> {
         let granule = device.granule();
         // A driver can refuse a large reservation while memory is free (Tegra, llama.cpp #29142), so smaller
         // ones are tried.
@@ -44,7 +45,11 @@ impl Region {
         })
     }
 
-    pub(super) fn allocate(&mut self, device: &mut dyn Device, asked: u64) -> Result<Address, OutOfMemory> {
+    pub(super) fn allocate(
+        &mut self,
+        device: &mut dyn PoolDevice,
+        asked: u64,
+    ) -> Result<Address, OutOfMemory> {
         let blocks = &mut self.traffic.blocks;
         let place = rounded(asked).and_then(|size| Some((blocks.take(size, asked)?, size)));
         let Some((start, size)) = place else {
@@ -87,8 +92,8 @@ impl Region {
         self.pieces.reserved()
     }
 
-    /// Gives back what was unused for some windows, once the card is done with it.
-    pub(super) fn trim_idle(&mut self, device: &mut dyn Device, stream: Stream) -> u64 {
+    /// Releases memory that was unused for some windows, once the card has finished with it.
+    pub(super) fn trim_idle(&mut self, device: &mut dyn PoolDevice, stream: Stream) -> u64 {
         self.traffic.close_window();
         let mut freed = 0;
         if let Some(pending) = self.pending.take() {
@@ -109,9 +114,9 @@ impl Region {
         freed
     }
 
-    /// Gives back what is idle, and waits for the card if there is something.
-    pub(super) fn trim_all(&mut self, device: &mut dyn Device, stream: Stream) -> u64 {
-        if !self.any(Trim::All) || !finish(device, stream) {
+    /// Releases all idle memory; waits for the card if there is any.
+    pub(super) fn trim_all(&mut self, device: &mut dyn PoolDevice, stream: Stream) -> u64 {
+        if !self.any(Trim::All) || !device.finish(stream) {
             return 0;
         }
         self.unmap(device, Trim::All)
@@ -122,24 +127,24 @@ impl Region {
             .any(|start, end| self.traffic.may_go(trim, start, end))
     }
 
-    fn unmap(&mut self, device: &mut dyn Device, trim: Trim) -> u64 {
+    fn unmap(&mut self, device: &mut dyn PoolDevice, trim: Trim) -> u64 {
         let Self { pieces, traffic, .. } = self;
         pieces.unmap(device, |start, end| traffic.may_go(trim, start, end))
     }
 
-    pub(super) fn capture_begin(&mut self, graph: Graph) {
+    pub(super) fn capture_begin(&mut self, graph: CapturedGraph) {
         self.traffic.capture_begin(graph);
     }
 
-    pub(super) fn capture_end(&mut self, graph: Graph) {
+    pub(super) fn capture_end(&mut self, graph: CapturedGraph) {
         self.traffic.capture_end(graph);
     }
 
-    pub(super) fn graph_destroyed(&mut self, graph: Graph) {
+    pub(super) fn graph_destroyed(&mut self, graph: CapturedGraph) {
         self.traffic.graph_destroyed(graph);
     }
 
-    pub(super) fn close(&mut self, device: &mut dyn Device) {
+    pub(super) fn close(&mut self, device: &mut dyn PoolDevice) {
         if let Some(pending) = self.pending.take() {
             device.forget(pending.event);
         }

@@ -1,22 +1,22 @@
-//! Tier B: whole allocations, replaced when they are outgrown.
+//! Tier B of Plimsoll's policy: whole allocations, replaced when they become too small.
 //!
-//! DECISION: a slot that has become too small is freed before the larger one is taken, so that growth leaves
+//! DECISION: a slot that has become too small is freed before the larger one is allocated, so growth leaves
 //! nothing behind; legacy pools keep every size that they ever had. A request takes, in this order, (1) the
 //! smallest idle slot that is at most a quarter too large; (2) a new slot of the exact size, while all slots
-//! together stay within 5/4 of the peak of what was live; (3) any idle slot that is large enough, rather than
-//! call the driver; (4) a new slot with room to grow, in place of the largest idle ones, all of which are too
-//! small, as many as the 5/4 asks for. Replacing waits for the card, as `cudaFree` would, and happens at
-//! every quarter of growth only.
+//! together stay within 5/4 of the peak of live memory; (3) any idle slot that is large enough, to avoid a
+//! driver call; (4) a new slot with room to grow, after freeing as many of the largest idle slots, all too
+//! small, as the 5/4 limit requires. Replacing waits for the card, as `cudaFree` would, and happens only once
+//! per quarter of growth.
 //!
-//! While a graph is captured nothing is freed, and what the graph has seen stays until it is destroyed. A
-//! block is an allocation of the device with its own address, so that a program which passes it to `cudaFree`
-//! breaks nothing.
+//! During a graph capture nothing is freed, and memory that the graph uses stays until the graph is
+//! destroyed. Each block is a separate device allocation with its own address, so a program may pass it to
+//! `cudaFree`.
 
 use alloc::vec::Vec;
 
 use super::recent_use::WINDOWS;
-use super::{finish, growth, rounded};
-use crate::device::{Address, Device, Event, Graph, OutOfMemory, Stream};
+use super::{growth, rounded};
+use crate::device::{Address, CapturedGraph, DeviceEvent, OutOfMemory, PoolDevice, Stream};
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct SlotSet {
@@ -30,7 +30,7 @@ pub(super) struct SlotSet {
     /// The clock at the last trims, newest first.
     windows: [u64; WINDOWS],
     /// The event behind which slots wait to be freed, and the clock when it was recorded.
-    pending: Option<(Event, u64)>,
+    pending: Option<(DeviceEvent, u64)>,
     captures: Vec<SlotCapture>,
 }
 
@@ -46,10 +46,10 @@ struct DeviceSlot {
     pins: u32,
 }
 
-/// Slots that a graph has seen.
+/// Slots that a captured graph uses.
 #[derive(Clone, Debug)]
 struct SlotCapture {
-    graph: Graph,
+    graph: CapturedGraph,
     /// The clock at the begin of the capture, while it lasts.
     began: Option<u64>,
     seen: Vec<Address>,
@@ -64,7 +64,7 @@ impl DeviceSlot {
 impl SlotSet {
     pub(super) fn allocate(
         &mut self,
-        device: &mut dyn Device,
+        device: &mut dyn PoolDevice,
         stream: Stream,
         asked: u64,
         capturing: bool,
@@ -99,7 +99,7 @@ impl SlotSet {
     #[cold]
     fn find_or_take(
         &mut self,
-        device: &mut dyn Device,
+        device: &mut dyn PoolDevice,
         stream: Stream,
         size: u64,
         capturing: bool,
@@ -130,7 +130,7 @@ impl SlotSet {
     }
 
     /// Takes a new slot of `wanted` bytes, or of `size` if that is too much.
-    fn take(&mut self, device: &mut dyn Device, size: u64, wanted: u64) -> Result<usize, OutOfMemory> {
+    fn take(&mut self, device: &mut dyn PoolDevice, size: u64, wanted: u64) -> Result<usize, OutOfMemory> {
         let granule = device.granule();
         let whole = |bytes: u64| bytes.checked_next_multiple_of(granule).unwrap_or(bytes);
         let (size, wanted) = (whole(size), whole(wanted));
@@ -153,7 +153,7 @@ impl SlotSet {
     }
 
     /// Frees the largest idle slots until `bytes` are gained or none is left. Returns whether there was one.
-    fn retire(&mut self, device: &mut dyn Device, stream: Stream, bytes: u64) -> bool {
+    fn retire(&mut self, device: &mut dyn PoolDevice, stream: Stream, bytes: u64) -> bool {
         let mut gained = 0;
         self.slots
             // The largest first: fewest frees for the bytes that are needed. Order has no other meaning in
@@ -164,13 +164,13 @@ impl SlotSet {
             gained += if goes { slot.size } else { 0 };
             goes
         };
-        if !self.slots.iter().any(DeviceSlot::may_go) || !finish(device, stream) {
+        if !self.slots.iter().any(DeviceSlot::may_go) || !device.finish(stream) {
             return false;
         }
         self.free(device, goes) > 0
     }
 
-    fn free(&mut self, device: &mut dyn Device, mut goes: impl FnMut(&DeviceSlot) -> bool) -> u64 {
+    fn free(&mut self, device: &mut dyn PoolDevice, mut goes: impl FnMut(&DeviceSlot) -> bool) -> u64 {
         let before = self.reserved;
         let reserved = &mut self.reserved;
         self.slots.retain(|slot| {
@@ -207,7 +207,7 @@ impl SlotSet {
     }
 
     /// Frees slots that were unused for some windows, once the card is done with them.
-    pub(super) fn trim_idle(&mut self, device: &mut dyn Device, stream: Stream) -> u64 {
+    pub(super) fn trim_idle(&mut self, device: &mut dyn PoolDevice, stream: Stream) -> u64 {
         // Freed before the oldest window: unused for all of them.
         let oldest = self.windows[WINDOWS - 1];
         self.windows.rotate_right(1);
@@ -228,15 +228,15 @@ impl SlotSet {
         freed
     }
 
-    /// Frees what is idle, and waits for the card if there is something.
-    pub(super) fn trim_all(&mut self, device: &mut dyn Device, stream: Stream) -> u64 {
-        if !self.slots.iter().any(DeviceSlot::may_go) || !finish(device, stream) {
+    /// Frees all idle slots; waits for the card if there are any.
+    pub(super) fn trim_all(&mut self, device: &mut dyn PoolDevice, stream: Stream) -> u64 {
+        if !self.slots.iter().any(DeviceSlot::may_go) || !device.finish(stream) {
             return 0;
         }
         self.free(device, DeviceSlot::may_go)
     }
 
-    pub(super) fn capture_begin(&mut self, graph: Graph) {
+    pub(super) fn capture_begin(&mut self, graph: CapturedGraph) {
         self.clock += 1;
         let began = Some(self.clock);
         match self.captures.iter_mut().find(|capture| capture.graph == graph) {
@@ -250,7 +250,7 @@ impl SlotSet {
     }
 
     /// Pins slots that are live or were freed since the capture began.
-    pub(super) fn capture_end(&mut self, graph: Graph) {
+    pub(super) fn capture_end(&mut self, graph: CapturedGraph) {
         let Some(capture) = self.captures.iter_mut().find(|capture| capture.graph == graph) else {
             return;
         };
@@ -267,7 +267,7 @@ impl SlotSet {
         }
     }
 
-    pub(super) fn graph_destroyed(&mut self, graph: Graph) {
+    pub(super) fn graph_destroyed(&mut self, graph: CapturedGraph) {
         let Some(index) = self.captures.iter().position(|capture| capture.graph == graph) else {
             return;
         };
@@ -279,7 +279,7 @@ impl SlotSet {
         }
     }
 
-    pub(super) fn close(&mut self, device: &mut dyn Device) {
+    pub(super) fn close(&mut self, device: &mut dyn PoolDevice) {
         if let Some((event, _)) = self.pending.take() {
             device.forget(event);
         }

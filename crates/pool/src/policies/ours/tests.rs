@@ -1,5 +1,7 @@
+//! Tests of Plimsoll's own allocator policy, on simulated cards with and without virtual memory management.
+
 use super::*;
-use crate::{Simulated, Violation};
+use crate::simulated::{Simulated, Violation};
 
 const MIB: u64 = 1 << 20;
 const GRANULE: u64 = 2 * MIB;
@@ -125,7 +127,7 @@ fn what_is_refused_says_how_much_there_was_and_changes_nothing() {
 fn what_a_graph_has_seen_stays_until_the_graph_is_destroyed() {
     for mut device in both_tiers() {
         let mut policy = Ours::default();
-        let graph = Graph(1);
+        let graph = CapturedGraph(1);
         device.begin_capture(A, graph);
         policy.capture_begin(graph);
         let seen = take(&mut policy, &mut device, 10 * MIB, A);
@@ -154,15 +156,15 @@ fn nothing_is_given_back_while_a_graph_is_captured() {
         let mut policy = Ours::default();
         let idle = take(&mut policy, &mut device, 600 * MIB, A);
         policy.deallocate(&mut device, idle, A);
-        device.begin_capture(A, Graph(1));
-        policy.capture_begin(Graph(1));
+        device.begin_capture(A, CapturedGraph(1));
+        policy.capture_begin(CapturedGraph(1));
         assert!(policy.allocate(&mut device, 900 * MIB, B).is_err());
         assert_eq!(
             (policy.trim(&mut device, Trim::All), device.violations()),
             (0, &[] as &[Violation])
         );
         device.end_capture(A);
-        policy.graph_destroyed(Graph(1));
+        policy.graph_destroyed(CapturedGraph(1));
         assert!(policy.allocate(&mut device, 900 * MIB, B).is_ok());
         assert_eq!(device.violations(), &[]);
     }
@@ -230,9 +232,9 @@ fn a_hole_under_a_long_lived_block_is_given_back() {
 fn close_gives_everything_back_whatever_its_state() {
     for mut device in both_tiers() {
         let mut policy = Ours::default();
-        policy.capture_begin(Graph(1));
+        policy.capture_begin(CapturedGraph(1));
         take(&mut policy, &mut device, 10 * MIB, A);
-        policy.capture_end(Graph(1));
+        policy.capture_end(CapturedGraph(1));
         take(&mut policy, &mut device, 10 * MIB, B);
         let block = take(&mut policy, &mut device, MIB, B);
         assert!(policy.owns(block.address) && !policy.owns(Address(0)));
@@ -265,7 +267,7 @@ fn a_chunk_that_is_refused_is_asked_for_again_at_its_exact_size() {
 /// A card on which waiting fails.
 struct Deaf(Simulated);
 
-impl Device for Deaf {
+impl PoolDevice for Deaf {
     fn granule(&self) -> u64 {
         self.0.granule()
     }
@@ -278,17 +280,17 @@ impl Device for Deaf {
     fn free(&mut self, address: Address) {
         self.0.free(address);
     }
-    fn record(&mut self, stream: Stream) -> crate::Event {
+    fn record(&mut self, stream: Stream) -> crate::DeviceEvent {
         self.0.record(stream)
     }
-    fn done(&mut self, event: crate::Event) -> bool {
+    fn done(&mut self, event: crate::DeviceEvent) -> bool {
         self.0.done(event)
     }
-    fn wait(&mut self, _: crate::Event) {}
-    fn order(&mut self, stream: Stream, event: crate::Event) {
+    fn wait(&mut self, _: crate::DeviceEvent) {}
+    fn order(&mut self, stream: Stream, event: crate::DeviceEvent) {
         self.0.order(stream, event);
     }
-    fn forget(&mut self, event: crate::Event) {
+    fn forget(&mut self, event: crate::DeviceEvent) {
         self.0.forget(event);
     }
     fn capturing(&self, stream: Stream) -> bool {

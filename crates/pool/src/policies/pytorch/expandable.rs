@@ -1,13 +1,13 @@
-//! Expandable segments: one range of addresses for each stream and kind, backed by pages.
+//! Expandable segments of PyTorch: one address range for each stream and kind, filled with pages.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use super::chunks::{ChunkKind, ChunkMap, ChunkState};
 use super::{LARGE_SEGMENT, SMALL_SEGMENT};
-use crate::device::{Address, Device, OutOfMemory, Stream};
+use crate::device::{Address, OutOfMemory, PoolDevice, Stream};
 
-/// SegmentRanges, and the pages that are mapped in them.
+/// Address ranges of expandable segments, and the pages mapped in them.
 #[derive(Clone, Debug, Default)]
 pub(super) struct SegmentRanges {
     ranges: Vec<SegmentRange>,
@@ -17,7 +17,6 @@ pub(super) struct SegmentRanges {
 #[derive(Clone, Copy, Debug)]
 struct SegmentRange {
     start: Address,
-    size: u64,
     kind: ChunkKind,
     stream: Stream,
 }
@@ -34,7 +33,7 @@ impl SegmentRanges {
     pub(super) fn grow(
         &mut self,
         chunks: &mut ChunkMap,
-        device: &mut dyn Device,
+        device: &mut dyn PoolDevice,
         reserved: &mut u64,
         size: u64,
         kind: ChunkKind,
@@ -92,7 +91,7 @@ impl SegmentRanges {
     fn reserve(
         &mut self,
         chunks: &mut ChunkMap,
-        device: &mut dyn Device,
+        device: &mut dyn PoolDevice,
         reserved: u64,
         kind: ChunkKind,
         stream: Stream,
@@ -101,12 +100,7 @@ impl SegmentRanges {
         let total = device.available().saturating_add(reserved);
         let size = (total.saturating_add(total / 8)).checked_next_multiple_of(LARGE_SEGMENT)?;
         let start = device.reserve(size)?;
-        self.ranges.push(SegmentRange {
-            start,
-            size,
-            kind,
-            stream,
-        });
+        self.ranges.push(SegmentRange { start, kind, stream });
         chunks.insert(start, size, start, kind, stream, ChunkState::Unmapped);
         Some(start)
     }
@@ -114,7 +108,7 @@ impl SegmentRanges {
     /// Maps page by page; a refusal takes back what this call has mapped.
     fn map(
         &mut self,
-        device: &mut dyn Device,
+        device: &mut dyn PoolDevice,
         reserved: &mut u64,
         at: Address,
         size: u64,
@@ -135,7 +129,7 @@ impl SegmentRanges {
         Ok(())
     }
 
-    fn unmap(&mut self, device: &mut dyn Device, reserved: &mut u64, at: Address) {
+    fn unmap(&mut self, device: &mut dyn PoolDevice, reserved: &mut u64, at: Address) {
         if let Some(size) = self.pages.remove(&at) {
             device.unmap(at, size);
             *reserved -= size;
@@ -143,7 +137,7 @@ impl SegmentRanges {
     }
 
     /// Unmaps the whole pages of every idle chunk.
-    pub(super) fn release(&mut self, chunks: &mut ChunkMap, device: &mut dyn Device, reserved: &mut u64) {
+    pub(super) fn release(&mut self, chunks: &mut ChunkMap, device: &mut dyn PoolDevice, reserved: &mut u64) {
         for (at, size) in chunks.idle() {
             let end = at.offset(size);
             let inside =
@@ -159,13 +153,6 @@ impl SegmentRanges {
             }
             chunks.set(first, ChunkState::Unmapped);
             chunks.join(first);
-        }
-    }
-
-    /// Gives the addresses back; nothing is mapped any more.
-    pub(super) fn close(&mut self, device: &mut dyn Device) {
-        for range in self.ranges.drain(..) {
-            device.release(range.start, range.size);
         }
     }
 }

@@ -1,9 +1,11 @@
-//! Engines whose memory grows with depth: what they really take, slot by slot, against what the scheduler covers.
+//! Simulated engines whose memory grows with depth: the memory that they really take, slot by slot, compared
+//! with the scheduler's claims.
 //!
-//! Which slot a request gets is the engine's own choice; here it is as good as random, and idle slots keep their tokens.
+//! The engine chooses the slot of a request; here the choice is pseudo-random, and idle slots keep their
+//! tokens.
 
-use plimsoll_base::{Bytes, Card, CardId, Curve, Demand, Placement, Reason, Slots};
-use plimsoll_scheduler::{Depth, Event, RequestId, RunId};
+use plimsoll_base::{Bytes, Card, CardId, Curve, MemoryModel, Placement, Reason, Slots};
+use plimsoll_scheduler::{RequestDepth, RequestId, RunId, SchedulerEvent};
 
 use super::{Life, Where, World};
 use crate::desk::gib;
@@ -58,7 +60,7 @@ impl Grower {
     }
 }
 
-impl Demand for Grower {
+impl MemoryModel for Grower {
     fn on(&self, cards: &[Card]) -> Result<Vec<(CardId, Bytes)>, Reason> {
         if cards.is_empty() {
             return Err(Reason::new("no_card", "no card"));
@@ -182,14 +184,14 @@ impl World {
         }
         let there = self.engines[&run].stage == Life::Ready;
         let prompt = if exact { asked.prompt } else { asked.prompt * 4 };
-        let depth = Depth {
+        let depth = RequestDepth {
             prompt: Some(prompt),
             answer: Some(ANSWER),
             answers: 1,
             exact,
         };
         let depth = (there || !exact).then_some(depth);
-        self.tell(Event::DepthMeasured { request, run, depth });
+        self.tell(SchedulerEvent::DepthMeasured { request, run, depth });
     }
 
     /// Every run's claim covers what its engine really takes, and the cards have as much.

@@ -1,9 +1,11 @@
-//! Every effect is checked against what the world knows, and carried out.
+//! Checks of every scheduler effect against the state of the simulated machine, and its execution.
 
 use std::collections::BTreeSet;
 
 use plimsoll_base::{Bytes, End, Placement, Reason, Stage};
-use plimsoll_scheduler::{Effect, Event, ModelId, RefusalKind, RequestId, RunId, Stopping};
+use plimsoll_scheduler::{
+    ModelId, RequestId, RequestRefusalKind, RunId, SchedulerEffect, SchedulerEvent, Stopping,
+};
 
 use super::diving::tokens;
 use super::{Engine, Happening, Life, Where, World, card_id, moment, oom};
@@ -11,7 +13,7 @@ use crate::desk::gib;
 use crate::script::{ASKED, CHECK, COUNT, Fate, READ, RETURN, STOP, SURVEY};
 
 impl World {
-    pub(super) fn tell(&mut self, event: Event) {
+    pub(super) fn tell(&mut self, event: SchedulerEvent) {
         let mut effects = Vec::new();
         self.scheduler.on_event(moment(self.now), event, &mut effects);
         self.scheduler.ledger().audit().unwrap();
@@ -21,45 +23,47 @@ impl World {
         self.check_depths();
     }
 
-    fn carry_out(&mut self, effect: Effect) {
+    fn carry_out(&mut self, effect: SchedulerEffect) {
         match effect {
-            Effect::Survey { model } => self.later(self.now + SURVEY, Happening::Surveyed(model)),
-            Effect::Start {
+            SchedulerEffect::Survey { model } => self.later(self.now + SURVEY, Happening::Surveyed(model)),
+            SchedulerEffect::Start {
                 run,
                 model,
                 placement,
             } => self.start(run, model, placement),
-            Effect::Dispatch { request, run } => self.dispatch(request, run),
-            Effect::MeasureDepth { request, run, exact } => {
+            SchedulerEffect::Dispatch { request, run } => self.dispatch(request, run),
+            SchedulerEffect::MeasureDepth { request, run, exact } => {
                 let takes = if exact { COUNT } else { 0 };
                 self.later(self.now + takes, Happening::Sounded(request, run, exact));
             }
-            Effect::Refuse { request, refusal } => {
+            SchedulerEffect::Refuse { request, refusal } => {
                 let index = usize::try_from(request.0).unwrap();
                 assert!(
                     matches!(self.asked[index].place, Where::Waiting { .. }),
                     "refused, but {:?}",
                     self.asked[index]
                 );
-                assert!(refusal.kind != RefusalKind::NeverFits || refusal.retry_after.is_none());
+                assert!(refusal.kind != RequestRefusalKind::NeverFits || refusal.retry_after.is_none());
                 assert!(
-                    refusal.kind != RefusalKind::TooDeep || self.asked[index].counted,
+                    refusal.kind != RequestRefusalKind::TooDeep || self.asked[index].counted,
                     "too deep by a bound alone: {:?}",
                     self.asked[index]
                 );
                 *self.refused.entry(format!("{:?}", refusal.kind)).or_default() += 1;
                 self.over(index);
             }
-            Effect::Stop { run, how } => self.stop(run, how),
-            Effect::AwaitMemory { run, .. } => self.later(self.now + RETURN, Happening::Returned(run)),
-            Effect::ReadCards => self.later(self.now + READ, Happening::Read),
-            Effect::CheckHealth { run } => self.later(self.now + CHECK, Happening::Checked(run)),
-            Effect::AskNeighbours { model } => self.later(self.now + ASKED, Happening::Asked(model)),
-            Effect::WakeAt(at) => {
+            SchedulerEffect::Stop { run, how } => self.stop(run, how),
+            SchedulerEffect::AwaitMemory { run, .. } => {
+                self.later(self.now + RETURN, Happening::Returned(run))
+            }
+            SchedulerEffect::ReadCards => self.later(self.now + READ, Happening::Read),
+            SchedulerEffect::CheckHealth { run } => self.later(self.now + CHECK, Happening::Checked(run)),
+            SchedulerEffect::AskNeighbours { model } => self.later(self.now + ASKED, Happening::Asked(model)),
+            SchedulerEffect::WakeAt(at) => {
                 let at = u64::try_from(at.since_start().as_millis()).unwrap();
                 self.later(at, Happening::Wake);
             }
-            Effect::AnswerBudget { run, claim } => {
+            SchedulerEffect::AnswerBudget { run, claim } => {
                 assert!(self.pleading.remove(&run), "answered without a plea: {run:?}");
                 let (claimed, total) = (claim.unwrap_or_default(), self.totals.iter().max());
                 assert!(
@@ -67,8 +71,8 @@ impl World {
                     "{claimed} is more than a card has"
                 );
             }
-            Effect::StateChanged { .. } | Effect::ClaimChanged { .. } => {}
-            Effect::Drained => {
+            SchedulerEffect::StateChanged { .. } | SchedulerEffect::ClaimChanged { .. } => {}
+            SchedulerEffect::Drained => {
                 assert!(self.closing.is_some() && !self.drained);
                 self.drained = true;
             }

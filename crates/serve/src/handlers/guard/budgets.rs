@@ -1,4 +1,5 @@
-//! Budgets of guarded engines: requests for more, and changes of claims.
+//! Memory budgets of engines under guard (the preloaded library): engines' requests for a larger budget, and
+//! updates after the scheduler changes the memory that a run may take (its claim).
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -7,18 +8,18 @@ use std::time::Duration;
 use plimsoll_base::{Bytes, CardId, Share};
 use plimsoll_config::GuardMode;
 use plimsoll_probe::guard::{answer_plea, set_budget};
-use plimsoll_scheduler::{Event, RunId};
+use plimsoll_scheduler::{RunId, SchedulerEvent};
 use plimsoll_wire::tree::key;
 
-use super::{Guard, GuardedRun, card_of};
+use super::{GuardHandler, GuardedRun, card_of};
 use crate::runtime::{EngineRun, Runtime};
 
-/// Time between two looks for requests: a process that asks stands still until it is answered.
+/// Time between two checks for requests: a process that has made one is blocked until the answer.
 const REQUESTS: Duration = Duration::from_millis(50);
-/// The same if no engine may ask.
+/// The same, if no engine may make a request.
 const NO_REQUESTS: Duration = Duration::from_secs(1);
 
-/// A request that the scheduler has and has not answered.
+/// A budget request that was passed to the scheduler and is not answered yet.
 #[derive(Clone, Debug)]
 pub(super) struct PendingRequest {
     pid: u32,
@@ -27,7 +28,7 @@ pub(super) struct PendingRequest {
 }
 
 /// Looks for requests for as long as the daemon lives.
-pub(super) async fn watch(guard: Rc<Guard>, runtime: Rc<Runtime>) {
+pub(super) async fn watch(guard: Rc<GuardHandler>, runtime: Rc<Runtime>) {
     loop {
         let asking = |run: &Rc<EngineRun>| {
             let guarded = guard.of(run.id)?;
@@ -50,7 +51,7 @@ impl GuardedRun {
     }
 }
 
-impl Guard {
+impl GuardHandler {
     /// Hands a request to the scheduler; one at a time.
     fn take_request(&self, runtime: &Runtime, run: &EngineRun, guarded: &GuardedRun) {
         if guarded.pending.borrow().is_some() {
@@ -80,7 +81,7 @@ impl Guard {
             number,
             card: card.clone(),
         }));
-        runtime.submit(Event::BudgetRequested {
+        runtime.submit(SchedulerEvent::BudgetRequested {
             run: run.id,
             card,
             asked,
@@ -88,7 +89,7 @@ impl Guard {
         });
     }
 
-    /// Carries the scheduler's answer to the process that asked.
+    /// Passes the scheduler's answer to the process that made the request.
     pub(super) fn answer_budget(&self, runtime: &Runtime, run: RunId, claim: Option<Bytes>) {
         let Some((run, guarded)) = runtime.run(run).zip(self.of(run)) else {
             return;

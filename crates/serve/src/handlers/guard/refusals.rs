@@ -1,12 +1,13 @@
-//! The last allocation that guard refused an engine, for the diagnosis of its death.
+//! The last allocation that guard, the preloaded library, refused to an engine, used to diagnose why the
+//! engine died.
 
 use std::path::Path;
 use std::time::Duration;
 
 use plimsoll_base::{Bytes, CardId};
-use plimsoll_doctor::Refused;
+use plimsoll_doctor::RefusedAllocation;
 use plimsoll_probe::guard::read_pages;
-use plimsoll_scheduler::{RunId, Snapshot};
+use plimsoll_scheduler::{RunId, SchedulerSnapshot};
 use plimsoll_wire::options::Uuid;
 use plimsoll_wire::page::{CardSnapshot, OomSnapshot};
 use rustix::time::{ClockId, clock_gettime};
@@ -15,7 +16,7 @@ use super::card_of;
 use crate::runtime::{EngineRun, Runtime};
 
 /// Reads the last refusal from a run's pages, and adds the other holders of the card.
-pub(super) fn last(runtime: &Runtime, run: &EngineRun, pages: &Path) -> Option<Refused> {
+pub(super) fn last(runtime: &Runtime, run: &EngineRun, pages: &Path) -> Option<RefusedAllocation> {
     let pages = read_pages(pages);
     let count = pages.iter().map(|page| page.oom_count).sum();
     let all = pages
@@ -33,12 +34,12 @@ fn refused(
     card: &CardSnapshot,
     oom: &OomSnapshot,
     count: u64,
-) -> Refused {
+) -> RefusedAllocation {
     let id = card_of(runtime, run, card);
     let named = id.as_ref().map(|id| runtime.label(id));
     let snapshot = runtime.scheduler_snapshot();
     let model = snapshot.models.iter().find(|model| model.id == run.model);
-    Refused {
+    RefusedAllocation {
         why: oom.refusal,
         // A card that is not served from is named by its UUID.
         card: named.unwrap_or_else(|| Uuid(card.uuid).to_string()),
@@ -54,7 +55,7 @@ fn refused(
 }
 
 /// Other holders of the card: runs by name, other processes together.
-fn neighbours(snapshot: &Snapshot, run: RunId, card: &CardId) -> Vec<(String, Bytes)> {
+fn neighbours(snapshot: &SchedulerSnapshot, run: RunId, card: &CardId) -> Vec<(String, Bytes)> {
     let Some(card) = snapshot.cards.iter().find(|view| view.id == *card) else {
         return Vec::new();
     };

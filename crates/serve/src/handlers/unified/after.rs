@@ -1,25 +1,25 @@
-//! Page cache after a load: that of the model's files is dropped.
+//! Removal of a model's files from the page cache after its load.
 //!
-//! DECISION: it is kept if the engine maps its files and computes with weights that stayed on the host, for
-//! it reads these from the cache. The flags tell whether any did, and the engine's own report of fewer layers
-//! on the card counts more. Mapped pages stay in any case (the input embeddings, of which a row is read for
-//! each token). It is also kept if another engine reads the same file.
+//! DECISION: the page cache is kept if the engine maps its files and computes with weights that stayed on the
+//! host, because it reads them from the cache. The flags show whether any weights stay on the host; an engine
+//! log that reports fewer layers on the card overrides the flags. Pages that a process maps stay in any case,
+//! such as those of the input embeddings. The cache is also kept if another engine reads the same file.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::rc::Rc;
 
 use plimsoll_base::{Bytes, Card};
-use plimsoll_config::Entry;
-use plimsoll_flags::{Program, Wish};
+use plimsoll_config::ConfiguredModel;
+use plimsoll_flags::{ModelParams, ProgramKind};
 use plimsoll_launch::LogLine;
 use plimsoll_model::Dialect;
-use plimsoll_planner::{Engine, PlanRequest, computed_on_host};
+use plimsoll_planner::{EngineBuild, PlanRequest, computed_on_host};
 use plimsoll_probe::headers::read_model;
 use plimsoll_reclaim::{FileCache, advise};
 use tokio::task::{spawn_blocking, spawn_local};
 
-use super::files::{self, Identity};
+use super::files::{self, FileIdentity};
 use crate::runtime::{EngineRun, Runtime, named};
 
 /// Drops the page cache that the load of a ready run has left.
@@ -41,20 +41,20 @@ async fn give_back(runtime: Rc<Runtime>, load: Load) {
             runtime.events.page_cache_dropped(&name, bytes);
         }
         // It is a saving only, so a failure is no news for the operator.
-        Err(why) => tracing::debug!("the page cache of {name} stays: {why}"),
+        Err(why) => tracing::debug!("the page cache of {name} is kept: {why}"),
     }
 }
 
-/// A load that is complete.
+/// Data of a completed load: the model's entry, its cards and log lines, and the other running models.
 struct Load {
-    entry: Entry,
+    entry: ConfiguredModel,
     /// All cards that are served from, and those of the run.
     machine: Vec<Card>,
     cards: Vec<Card>,
     /// Lines of the engine's log.
     lines: Vec<std::sync::Arc<LogLine>>,
     /// Models with other engines that run or load.
-    others: Vec<Entry>,
+    others: Vec<ConfiguredModel>,
 }
 
 /// The load of a run; `None` for an engine without a card.
@@ -65,11 +65,11 @@ fn load_of(runtime: &Runtime, run: &EngineRun) -> Option<Load> {
     }
     let others = runtime.runs().into_iter().filter(|other| other.id != run.id);
     Some(Load {
-        entry: Entry::clone(&run.entry),
+        entry: ConfiguredModel::clone(&run.entry),
         machine: runtime.settings.cards().cloned().collect(),
         cards,
         lines: run.lines(),
-        others: others.map(|other| Entry::clone(&other.entry)).collect(),
+        others: others.map(|other| ConfiguredModel::clone(&other.entry)).collect(),
     })
 }
 
@@ -83,7 +83,7 @@ impl Load {
         }
         let files = files::of(&wish);
         if files.is_empty() {
-            return Err("its files are not here".to_owned());
+            return Err("its files are not on this machine".to_owned());
         }
         let files = not_among(files, &files::identities(&self.others));
         if files.is_empty() {
@@ -97,13 +97,13 @@ impl Load {
     }
 
     /// The flags as the engine read them.
-    fn wish(&self) -> Result<Wish, String> {
+    fn wish(&self) -> Result<ModelParams, String> {
         let options = self.entry.launch.options().ok_or("its files are not known")?;
         let flags = named::flags(&self.entry, options).map_err(|error| error.to_string())?;
         named::seen_by(&flags, &self.machine, &self.cards).map_err(|error| error.to_string())
     }
 
-    fn check_that_nothing_stays(&self, wish: &Wish) -> Result<(), String> {
+    fn check_that_nothing_stays(&self, wish: &ModelParams) -> Result<(), String> {
         let said = self.lines.iter().filter_map(|line| offloaded(&line.text));
         if let Some((on_cards, layers)) = said.into_iter().find(|(on_cards, layers)| on_cards < layers) {
             return Err(format!(
@@ -123,8 +123,8 @@ impl Load {
             draft: draft.as_ref(),
             projector: None,
             wish,
-            engine: Engine::LLAMA_CPP,
-            program: Program::LlamaServer,
+            engine: EngineBuild::LLAMA_CPP,
+            program: ProgramKind::LlamaServer,
             cards: &self.cards,
             contexts: &[],
         });
@@ -135,7 +135,7 @@ impl Load {
     }
 }
 
-fn not_among(mut files: Vec<PathBuf>, spared: &BTreeSet<Identity>) -> Vec<PathBuf> {
+fn not_among(mut files: Vec<PathBuf>, spared: &BTreeSet<FileIdentity>) -> Vec<PathBuf> {
     files.retain(|path| files::identity(path).is_some_and(|file| !spared.contains(&file)));
     files
 }

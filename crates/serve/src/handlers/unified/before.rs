@@ -1,11 +1,11 @@
-//! Reclaim before a load: the work of `plimsoll reclaim --need`, if the machine does not allow the model's
-//! need now.
+//! Memory reclaim before a load: the same steps as `plimsoll reclaim --need`, taken if the machine lacks the
+//! memory that the model needs.
 //!
-//! DECISION: the need is the run's claim and the claims of runs that are still loading, since memory that
-//! these have yet to take looks free; so it is an upper bound. Loads are prepared one at a time, in the order
-//! in which they start. The load begins whatever the outcome: a plan is a prediction, and the engine has the
-//! last word. The steps taken are then added to a failure as a hint. The daemon takes no step that needs root
-//! by itself, even as root.
+//! DECISION: the need is an upper bound: the memory that the run may take (its claim) plus the claims of runs
+//! that are still loading, whose memory still looks free. Loads are prepared one at a time, in the order in
+//! which they start. The load starts even if reclaim freed too little, because a plan is only a prediction.
+//! If the load then fails, the error lists the steps taken as a hint. The daemon never takes a step that
+//! needs root by itself, even when it runs as root.
 
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -13,22 +13,24 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use plimsoll_base::{Advice, Bytes, End, Fact, Hint, Reason, Stage};
-use plimsoll_config::{Entry, ReclaimBeforeLoad};
-use plimsoll_host::{Allowance, Gate, Goal, Snapshot, Verdict, allowance};
+use plimsoll_config::{ConfiguredModel, ReclaimBeforeLoad};
+use plimsoll_host::{Allowance, AllowanceGate, HostSnapshot, ReclaimGoal, StepVerdict, allowance};
 use plimsoll_probe::sysroot::Sysroot;
-use plimsoll_reclaim::{Hands, Outcome, ReclaimError, Taken, Whom, Wish, reclaim};
-use plimsoll_scheduler::Event;
+use plimsoll_reclaim::{
+    NeighbourSelection, ReclaimError, ReclaimOutcome, ReclaimRequest, RootSteps, TakenStep, reclaim,
+};
+use plimsoll_scheduler::SchedulerEvent;
 use serde_json::{Value, json};
 use tokio::task::spawn_blocking;
 
 use super::{Unified, files};
 use crate::runtime::{EngineRun, Runtime, in_a_line};
 
-/// Reclaim for one load.
+/// Reclaim of memory for one load.
 pub(super) struct ReclaimJob {
     turn: Arc<tokio::sync::Mutex<()>>,
-    hands: Hands,
-    guard: Rc<super::Guard>,
+    hands: RootSteps,
+    guard: Rc<super::GuardHandler>,
     ask: Duration,
 }
 
@@ -37,9 +39,9 @@ impl Unified {
     pub(super) fn job(&self) -> Option<ReclaimJob> {
         let hands = match self.reclaim {
             ReclaimBeforeLoad::Off => return None,
-            ReclaimBeforeLoad::User => Hands::None,
-            ReclaimBeforeLoad::Sudo => Hands::Sudo,
-            ReclaimBeforeLoad::Systemd => Hands::Systemd,
+            ReclaimBeforeLoad::User => RootSteps::None,
+            ReclaimBeforeLoad::Sudo => RootSteps::Sudo,
+            ReclaimBeforeLoad::Systemd => RootSteps::Systemd,
         };
         Some(ReclaimJob {
             turn: Arc::clone(&self.reclaiming),
@@ -75,32 +77,32 @@ pub(super) async fn reclaim_for(runtime: Rc<Runtime>, run: Rc<EngineRun>, job: R
         tracing::warn!("nothing is reclaimed for {}: {error}", run.entry.name);
     }
     // The load timeout begins now.
-    runtime.submit(Event::Progressed {
+    runtime.submit(SchedulerEvent::Progressed {
         run: run.id,
         measured: true,
     });
 }
 
-/// Input of the work, which is done on another thread.
-struct Question {
+/// Input of the reclaim, which runs on another thread.
+struct ReclaimQuestion {
     need: Bytes,
     /// Models with page cache that may be dropped.
-    models: Vec<Entry>,
+    models: Vec<ConfiguredModel>,
     /// Models with page cache that stays: their engines run, or load.
-    living: Vec<Entry>,
-    hands: Hands,
-    whom: Whom,
+    living: Vec<ConfiguredModel>,
+    hands: RootSteps,
+    whom: NeighbourSelection,
     patience: Duration,
 }
 
-impl Question {
+impl ReclaimQuestion {
     /// Reclaims memory; `None` if there is enough.
-    fn answer(&self) -> Option<Result<Outcome, ReclaimError>> {
+    fn answer(&self) -> Option<Result<ReclaimOutcome, ReclaimError>> {
         let tree = Sysroot::live();
-        let snapshot = Snapshot::gather(&tree);
+        let snapshot = HostSnapshot::gather(&tree);
         // NVML reports that cards share the host's memory but not by which driver; without one only free
         // memory counts.
-        let gate = snapshot.driver().is_none().then_some(Gate::Free);
+        let gate = snapshot.driver().is_none().then_some(AllowanceGate::Free);
         // The usual case; nothing is logged.
         if allowance(&snapshot, gate).is_some_and(|allowance| allowance.now >= self.need) {
             return None;
@@ -111,8 +113,8 @@ impl Question {
         files.retain(|path| files::identity(path).is_some_and(|file| !spared.contains(&file)));
         files.sort();
         files.dedup();
-        let wish = Wish {
-            goal: Goal {
+        let wish = ReclaimRequest {
+            goal: ReclaimGoal {
                 need: self.need,
                 order: None,
             },
@@ -130,7 +132,7 @@ impl Question {
 
 impl ReclaimJob {
     /// `None` for a run without a card, or of unknown need.
-    fn question(&self, runtime: &Runtime, run: &EngineRun) -> Option<Question> {
+    fn question(&self, runtime: &Runtime, run: &EngineRun) -> Option<ReclaimQuestion> {
         let own = claim(runtime, run).filter(|need| !need.is_zero())?;
         let others = runtime.runs().into_iter().filter(|other| other.id != run.id);
         let others: Vec<Rc<EngineRun>> = others.collect();
@@ -138,18 +140,21 @@ impl ReclaimJob {
         let loading = others.iter().filter(|other| other.upstream().is_none());
         let theirs: Bytes = loading.filter_map(|other| claim(runtime, other)).sum();
         let idle: Vec<PathBuf> = self.guard.idle_pages(runtime);
-        Some(Question {
+        Some(ReclaimQuestion {
             need: own + theirs,
             models: runtime
                 .present()
                 .iter()
-                .map(|(_, entry)| Entry::clone(entry))
+                .map(|(_, entry)| ConfiguredModel::clone(entry))
                 .collect(),
-            living: others.iter().map(|other| Entry::clone(&other.entry)).collect(),
+            living: others
+                .iter()
+                .map(|other| ConfiguredModel::clone(&other.entry))
+                .collect(),
             hands: self.hands,
             whom: match self.ask.is_zero() {
-                true => Whom::Nobody,
-                false => Whom::Except(idle),
+                true => NeighbourSelection::Nobody,
+                false => NeighbourSelection::Except(idle),
             },
             patience: self.ask,
         })
@@ -163,7 +168,7 @@ fn claim(runtime: &Runtime, run: &EngineRun) -> Option<Bytes> {
     (!placement.alone).then(|| cards.iter().map(|card| placement.on(&card.id)).sum())
 }
 
-fn report(runtime: &Runtime, run: &EngineRun, need: Bytes, outcome: &Outcome) {
+fn report(runtime: &Runtime, run: &EngineRun, need: Bytes, outcome: &ReclaimOutcome) {
     let (name, done) = (&run.entry.name, done(need, outcome));
     tracing::info!("reclaim for {name}: {done}");
     runtime.events.reclaimed(name, &event(need, outcome));
@@ -190,8 +195,8 @@ pub(super) fn hint_at_reclaim(runtime: &Runtime, run: &EngineRun, end: &End) {
     }
 }
 
-/// The steps taken, in a line.
-fn done(need: Bytes, outcome: &Outcome) -> String {
+/// The steps taken, as one line of text.
+fn done(need: Bytes, outcome: &ReclaimOutcome) -> String {
     let mut text = format!("{need} were needed ({})", outcome.before.allowance.reason.text);
     for taken in &outcome.taken {
         let step = taken.planned.step.name();
@@ -207,7 +212,7 @@ fn done(need: Bytes, outcome: &Outcome) -> String {
         text += &format!("; {} were allowed after it", outcome.after.allowance.now);
     }
     // The load goes on all the same; this line explains its likely failure.
-    if let Verdict::Beyond { .. } = outcome.last.verdict {
+    if let StepVerdict::Beyond { .. } = outcome.last.verdict {
         text += "; no step that may be taken makes that enough";
         let limit = last_limit(need, &outcome.after.allowance);
         text.extend(limit.map(|limit| format!(": {}", in_a_line(limit))));
@@ -222,16 +227,16 @@ fn last_limit(need: Bytes, allowance: &Allowance) -> Option<&Reason> {
     limits.find(|limit| allowance.attainable < need && limit.facts.get("bytes") == Some(&bytes))
 }
 
-fn gained(taken: &Taken) -> String {
+fn gained(taken: &TakenStep) -> String {
     let size = Bytes::new(u64::try_from(taken.freed.unsigned_abs()).unwrap_or(u64::MAX));
     match taken.freed < 0 {
-        true => format!("{size} less free, because others took more meanwhile"),
+        true => format!("{size} less free, because other processes allocated more meanwhile"),
         false => format!("{size} more free"),
     }
 }
 
-/// The steps taken, for event streams.
-fn event(need: Bytes, outcome: &Outcome) -> Value {
+/// The steps taken, as an event for event streams.
+fn event(need: Bytes, outcome: &ReclaimOutcome) -> Value {
     let measured = |measure: &plimsoll_reclaim::Measure| json!({ "free": measure.free(), "allowed": measure.allowance.now });
     let taken = outcome.taken.iter().map(|taken| {
         json!({
@@ -262,19 +267,19 @@ mod tests {
     const NEED: Bytes = Bytes::gib(13);
 
     /// The outcome on a captured machine, for a user without root.
-    fn judged(tree: &str) -> Outcome {
+    fn judged(tree: &str) -> ReclaimOutcome {
         let tree = Path::new(env!("CARGO_MANIFEST_DIR"))
             .join("../../data/sysroot")
             .join(tree);
-        let wish = Wish {
-            goal: Goal {
+        let wish = ReclaimRequest {
+            goal: ReclaimGoal {
                 need: NEED,
                 order: None,
             },
             gate: None,
             files: Vec::new(),
-            hands: Hands::None,
-            whom: Whom::Nobody,
+            hands: RootSteps::None,
+            whom: NeighbourSelection::Nobody,
             patience: Duration::ZERO,
             force: false,
             dry_run: false,

@@ -1,28 +1,28 @@
-//! Files of an engine's weights.
+//! Files that hold an engine's weights, found from its command-line flags.
 
 use std::collections::BTreeSet;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use plimsoll_config::Entry;
-use plimsoll_flags::{Program, Wish};
+use plimsoll_config::ConfiguredModel;
+use plimsoll_flags::{ModelParams, ProgramKind};
 use plimsoll_reclaim::files_of;
 
 use crate::runtime::named;
 
 /// Device and inode, which identify a file under any name.
-pub(super) type Identity = (u64, u64);
+pub(super) type FileIdentity = (u64, u64);
 
 /// Readable files of an entry; none if its flags are unknown.
-pub(super) fn of_entry(entry: &Entry) -> Vec<PathBuf> {
+pub(super) fn of_entry(entry: &ConfiguredModel) -> Vec<PathBuf> {
     let options = entry.launch.options();
     let flags = options.and_then(|options| named::flags(entry, options).ok());
-    let wish = flags.and_then(|flags| flags.wish(Program::LlamaServer).ok());
+    let wish = flags.and_then(|flags| flags.wish(ProgramKind::LlamaServer).ok());
     wish.map_or_else(Vec::new, |wish| of(&wish))
 }
 
 /// Readable files named by flags: model, draft and projector with all shards, adapters and control vectors.
-pub(super) fn of(wish: &Wish) -> Vec<PathBuf> {
+pub(super) fn of(wish: &ModelParams) -> Vec<PathBuf> {
     let sets = [&wish.model, &wish.draft_model, &wish.projector];
     let sets = sets
         .into_iter()
@@ -38,12 +38,12 @@ pub(super) fn of(wish: &Wish) -> Vec<PathBuf> {
 }
 
 /// Identities of the files of these entries.
-pub(super) fn identities(entries: &[Entry]) -> BTreeSet<Identity> {
+pub(super) fn identities(entries: &[ConfiguredModel]) -> BTreeSet<FileIdentity> {
     let files = entries.iter().flat_map(of_entry);
     files.filter_map(|path| identity(&path)).collect()
 }
 
-pub(super) fn identity(path: &Path) -> Option<Identity> {
+pub(super) fn identity(path: &Path) -> Option<FileIdentity> {
     let about = path.metadata().ok()?;
     Some((about.dev(), about.ino()))
 }

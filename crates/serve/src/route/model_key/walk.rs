@@ -1,19 +1,19 @@
-//! Reads a JSON object from its beginning, chunk by chunk, for the sake of one key.
+//! Incremental reader of a JSON object, chunk by chunk, that looks for one key.
 //!
-//! This is no parser: it walks the text once, jumps over strings a block at a time and over nested values by
-//! counting brackets, and builds nothing.
+//! It is not a full parser and builds no values. It reads the text once, skips strings a block at a time, and
+//! skips nested values by counting brackets.
 
 use memchr::memchr;
 
 use super::quote::closing_quote;
-use super::{LONGEST_MODEL, Named};
+use super::{LONGEST_MODEL, ModelKey};
 
 /// A key longer than this, escapes included, is not `"model"`: five characters of six bytes each.
 const LONGEST_KEY: usize = 30;
 
-/// The position of the walk.
+/// Position of the reader in the JSON text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum At {
+enum JsonPosition {
     BeforeObject,
     BeforeKey,
     Key,
@@ -28,10 +28,10 @@ enum At {
     Over,
 }
 
-/// The walk itself. Feed it the chunks in order.
+/// Incremental reader. Feed it the chunks in order.
 #[derive(Debug)]
-pub(super) struct Walk {
-    at: At,
+pub(super) struct KeyWalk {
+    at: JsonPosition,
     depth: u32,
     /// The chunk before ended in an odd number of backslashes inside a string.
     escaped: bool,
@@ -41,13 +41,13 @@ pub(super) struct Walk {
     key_is_model: bool,
     seen: usize,
     model_starts: usize,
-    found: Option<Named>,
+    found: Option<ModelKey>,
 }
 
-impl Default for Walk {
+impl Default for KeyWalk {
     fn default() -> Self {
         Self {
-            at: At::BeforeObject,
+            at: JsonPosition::BeforeObject,
             depth: 0,
             escaped: false,
             raw: Vec::new(),
@@ -60,47 +60,51 @@ impl Default for Walk {
     }
 }
 
-impl Walk {
+impl KeyWalk {
     pub(super) fn feed(&mut self, chunk: &[u8]) {
         let mut at = 0;
-        while at < chunk.len() && self.at != At::Over {
+        while at < chunk.len() && self.at != JsonPosition::Over {
             at += self.step(&chunk[at..], self.seen + at);
         }
         self.seen += chunk.len();
     }
 
-    pub(super) fn finish(self) -> Option<Named> {
+    pub(super) fn finish(self) -> Option<ModelKey> {
         self.found
     }
 
-    /// Takes one step into `text`, which stands at `offset` in the body; returns how many bytes it took.
+    /// Takes one step into `text`, which starts at `offset` in the body; returns the number of bytes read.
     fn step(&mut self, text: &[u8], offset: usize) -> usize {
         match self.at {
-            At::BeforeObject => self.skip_to(text, |byte| match byte {
-                b'{' => Some(At::BeforeKey),
+            JsonPosition::BeforeObject => self.skip_to(text, |byte| match byte {
+                b'{' => Some(JsonPosition::BeforeKey),
                 // RFC 8259 lets a parser ignore a byte order mark, and some clients send one.
                 b' ' | b'\t' | b'\r' | b'\n' | 0xEF | 0xBB | 0xBF => None,
-                _ => Some(At::Over),
+                _ => Some(JsonPosition::Over),
             }),
-            At::BeforeKey => self.before_key(text),
+            JsonPosition::BeforeKey => self.before_key(text),
             // Whatever stands before the colon besides white space is malformed, which the engine reports.
-            At::AfterKey => self.skip_to(text, |byte| (byte == b':').then_some(At::BeforeValue)),
-            At::BeforeValue => self.before_value(text, offset),
+            JsonPosition::AfterKey => {
+                self.skip_to(text, |byte| (byte == b':').then_some(JsonPosition::BeforeValue))
+            }
+            JsonPosition::BeforeValue => self.before_value(text, offset),
             // A number, `true`, `false` or `null`: none of them holds a comma or a brace.
-            At::Scalar => match text.iter().position(|byte| matches!(byte, b',' | b'}')) {
+            JsonPosition::Scalar => match text.iter().position(|byte| matches!(byte, b',' | b'}')) {
                 Some(end) => {
-                    self.at = At::BeforeKey;
+                    self.at = JsonPosition::BeforeKey;
                     end
                 }
                 None => text.len(),
             },
-            At::Nested => self.nested(text),
-            At::Key | At::Text | At::Model | At::NestedText => self.in_string(text, offset),
-            At::Over => text.len(),
+            JsonPosition::Nested => self.nested(text),
+            JsonPosition::Key | JsonPosition::Text | JsonPosition::Model | JsonPosition::NestedText => {
+                self.in_string(text, offset)
+            }
+            JsonPosition::Over => text.len(),
         }
     }
 
-    fn skip_to(&mut self, text: &[u8], next: impl Fn(u8) -> Option<At>) -> usize {
+    fn skip_to(&mut self, text: &[u8], next: impl Fn(u8) -> Option<JsonPosition>) -> usize {
         for (at, byte) in text.iter().enumerate() {
             if let Some(next) = next(*byte) {
                 self.at = next;
@@ -114,9 +118,9 @@ impl Walk {
         // Cleared before the key begins, because a key may come in several chunks.
         self.record(LONGEST_KEY);
         self.skip_to(text, |byte| match byte {
-            b'"' => Some(At::Key),
+            b'"' => Some(JsonPosition::Key),
             b' ' | b'\t' | b'\r' | b'\n' | b',' => None,
-            _ => Some(At::Over),
+            _ => Some(JsonPosition::Over),
         })
     }
 
@@ -133,19 +137,19 @@ impl Walk {
             b'"' if self.key_is_model => {
                 self.record(LONGEST_MODEL);
                 self.model_starts = offset + skipped;
-                self.at = At::Model;
+                self.at = JsonPosition::Model;
             }
             b'"' => {
                 // A limit of 0 records nothing: this may be a prompt of megabytes.
                 self.record(0);
-                self.at = At::Text;
+                self.at = JsonPosition::Text;
             }
             b'{' | b'[' => {
                 self.depth = 1;
-                self.at = At::Nested;
+                self.at = JsonPosition::Nested;
             }
             _ => {
-                self.at = At::Scalar;
+                self.at = JsonPosition::Scalar;
                 return skipped;
             }
         }
@@ -157,7 +161,7 @@ impl Walk {
             match byte {
                 b'"' => {
                     self.record(0);
-                    self.at = At::NestedText;
+                    self.at = JsonPosition::NestedText;
                     return at + 1;
                 }
                 b'{' | b'[' => self.depth = self.depth.saturating_add(1),
@@ -165,7 +169,7 @@ impl Walk {
                     // Never below 0, because the state is left as soon as the outermost bracket closes.
                     self.depth -= 1;
                     if self.depth == 0 {
-                        self.at = At::BeforeKey;
+                        self.at = JsonPosition::BeforeKey;
                         return at + 1;
                     }
                 }
@@ -192,18 +196,18 @@ impl Walk {
 
     fn string_ends(&mut self, end: usize) {
         self.at = match self.at {
-            At::Key => {
+            JsonPosition::Key => {
                 // Compared when decoded, because an escape may spell the same key.
                 self.key_is_model = self.recorded().as_deref() == Some("model");
-                At::AfterKey
+                JsonPosition::AfterKey
             }
-            At::Model => {
+            JsonPosition::Model => {
                 let place = self.model_starts..end;
-                self.found = self.recorded().map(|name| Named { name, place });
-                At::BeforeKey
+                self.found = self.recorded().map(|name| ModelKey { name, place });
+                JsonPosition::BeforeKey
             }
-            At::NestedText => At::Nested,
-            _ => At::BeforeKey,
+            JsonPosition::NestedText => JsonPosition::Nested,
+            _ => JsonPosition::BeforeKey,
         };
     }
 
@@ -232,8 +236,8 @@ pub(super) mod tests {
 
     use super::*;
 
-    fn walk(text: &[u8], chunk: usize) -> Option<Named> {
-        let mut walk = Walk::default();
+    fn walk(text: &[u8], chunk: usize) -> Option<ModelKey> {
+        let mut walk = KeyWalk::default();
         text.chunks(chunk.max(1)).for_each(|chunk| walk.feed(chunk));
         walk.finish()
     }

@@ -1,7 +1,7 @@
-//! The few fields of a body that say how deep its request goes.
+//! Fields of a JSON request body that determine the request's context depth (its tokens in the KV cache).
 //!
-//! Of several limits the largest counts, because engines differ in which of them wins. A body that is not
-//! understood has no limit.
+//! If a body sets several limits on the answer's length, the largest counts, because engines differ in which
+//! one they apply. A body that cannot be parsed has no limit.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -9,10 +9,10 @@ use std::fmt;
 use serde::Deserialize;
 use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
-use super::Use;
+use super::CacheUse;
 
 #[derive(Debug, Default, Deserialize)]
-pub(super) struct Asked<'a> {
+pub(super) struct PromptParameters<'a> {
     max_tokens: Option<f64>,
     max_completion_tokens: Option<f64>,
     max_output_tokens: Option<f64>,
@@ -20,15 +20,15 @@ pub(super) struct Asked<'a> {
     n: Option<f64>,
     n_cmpl: Option<f64>,
     #[serde(borrow, default)]
-    prompt: Shape<'a>,
+    prompt: PromptShape<'a>,
     tools: Option<IgnoredAny>,
     functions: Option<IgnoredAny>,
-    /// A limit that was asked for by what we cannot read is no limit.
+    /// The body sets a limit that cannot be parsed, so there is no usable limit.
     #[serde(skip)]
     garbled: bool,
 }
 
-impl<'a> Asked<'a> {
+impl<'a> PromptParameters<'a> {
     pub(super) fn read(text: &'a [u8]) -> Self {
         // A field of the wrong type fails the whole body; its other limits could mislead then.
         serde_json::from_slice(text).unwrap_or(Self {
@@ -67,23 +67,23 @@ impl<'a> Asked<'a> {
 
     pub(super) fn prompt(&self) -> Option<&str> {
         match &self.prompt {
-            Shape::Text(text) => Some(text),
-            Shape::None | Shape::Tokens | Shape::Several(_) => None,
+            PromptShape::Text(text) => Some(text),
+            PromptShape::None | PromptShape::Tokens | PromptShape::Several(_) => None,
         }
     }
 
     /// The engine's own routes can count it.
-    pub(super) fn can_be_counted(&self, works: Use) -> bool {
+    pub(super) fn can_be_counted(&self, works: CacheUse) -> bool {
         match works {
-            Use::Chats => !self.garbled,
+            CacheUse::Chats => !self.garbled,
             // A single text only, because the count is asked for in one request.
-            Use::Completes => matches!(self.prompt, Shape::Text(_)),
-            Use::Nothing | Use::Reads | Use::Converses | Use::Unknown => false,
+            CacheUse::Completes => matches!(self.prompt, PromptShape::Text(_)),
+            CacheUse::Nothing | CacheUse::Reads | CacheUse::Converses | CacheUse::Unknown => false,
         }
     }
 }
 
-/// JSON knows no other numbers; beyond what a context can be, the exact one matters no more.
+/// Converts a JSON number to a whole one. Beyond any possible context, the exact value does not matter.
 fn whole(number: f64) -> u64 {
     const MOST: f64 = 1e12;
     // Rust has no checked conversion from `f64` to `u64`, so the number goes through its decimal text.
@@ -91,9 +91,9 @@ fn whole(number: f64) -> u64 {
     text.parse().unwrap_or(u64::MAX)
 }
 
-/// The text that is given as a prompt.
+/// Form of the prompt: a text or a list.
 #[derive(Debug, Default)]
-enum Shape<'a> {
+enum PromptShape<'a> {
     #[default]
     None,
     Text(Cow<'a, str>),
@@ -102,7 +102,7 @@ enum Shape<'a> {
     Several(u64),
 }
 
-impl Shape<'_> {
+impl PromptShape<'_> {
     fn count(&self) -> u64 {
         match self {
             Self::Several(count) => (*count).max(1),
@@ -111,7 +111,7 @@ impl Shape<'_> {
     }
 }
 
-impl<'de: 'a, 'a> Deserialize<'de> for Shape<'a> {
+impl<'de: 'a, 'a> Deserialize<'de> for PromptShape<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_any(ShapeVisitor)
     }
@@ -120,7 +120,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Shape<'a> {
 struct ShapeVisitor;
 
 impl<'de> Visitor<'de> for ShapeVisitor {
-    type Value = Shape<'de>;
+    type Value = PromptShape<'de>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a prompt")
@@ -128,61 +128,61 @@ impl<'de> Visitor<'de> for ShapeVisitor {
 
     fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Self::Value, E> {
         // A text without escapes is borrowed: a prompt may be megabytes.
-        Ok(Shape::Text(Cow::Borrowed(text)))
+        Ok(PromptShape::Text(Cow::Borrowed(text)))
     }
 
     fn visit_str<E>(self, text: &str) -> Result<Self::Value, E> {
         // serde_json decodes escapes into a buffer that it uses again, so this text is copied.
-        Ok(Shape::Text(Cow::Owned(text.to_owned())))
+        Ok(PromptShape::Text(Cow::Owned(text.to_owned())))
     }
 
     /// A list of texts or lists is several prompts; with a number in it, it is one.
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
         let (mut count, mut number) = (0_u64, false);
-        while let Some(element) = list.next_element::<Element>()? {
+        while let Some(element) = list.next_element::<PromptElement>()? {
             count += 1;
             number |= element.0;
         }
         Ok(if number {
-            Shape::Tokens
+            PromptShape::Tokens
         } else {
-            Shape::Several(count)
+            PromptShape::Several(count)
         })
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
         // serde wants a map read to its end, even one that does not matter.
         while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
-        Ok(Shape::Tokens)
+        Ok(PromptShape::Tokens)
     }
 
     fn visit_unit<E>(self) -> Result<Self::Value, E> {
-        Ok(Shape::None)
+        Ok(PromptShape::None)
     }
 
     fn visit_bool<E>(self, _: bool) -> Result<Self::Value, E> {
-        Ok(Shape::None)
+        Ok(PromptShape::None)
     }
 
     fn visit_u64<E>(self, _: u64) -> Result<Self::Value, E> {
-        Ok(Shape::Tokens)
+        Ok(PromptShape::Tokens)
     }
 
     fn visit_i64<E>(self, _: i64) -> Result<Self::Value, E> {
-        Ok(Shape::Tokens)
+        Ok(PromptShape::Tokens)
     }
 
     fn visit_f64<E>(self, _: f64) -> Result<Self::Value, E> {
-        Ok(Shape::Tokens)
+        Ok(PromptShape::Tokens)
     }
 }
 
 /// True if an element of a list is a number.
-struct Element(bool);
+struct PromptElement(bool);
 
-impl<'de> Deserialize<'de> for Element {
+impl<'de> Deserialize<'de> for PromptElement {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(ElementVisitor).map(Element)
+        deserializer.deserialize_any(ElementVisitor).map(PromptElement)
     }
 }
 

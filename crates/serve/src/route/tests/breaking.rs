@@ -1,10 +1,10 @@
-//! Answers to clients when an engine or a connection ends early.
+//! Tests of answers to clients when an engine or a connection ends early.
 
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 
 use super::stub::*;
-use crate::route::Settings;
+use crate::route::HttpSettings;
 
 const STREAM: &str =
     "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";
@@ -16,7 +16,7 @@ fn a_client_that_leaves_while_waiting_cancels_the_engines_work() {
         write(&mut client, &post("/v1/completions", r#"{"model":"real"}"#)).await;
         let mut engine = stage.engine().await;
         read_request(&mut engine).await;
-        assert_eq!(stage.harbor.in_flight.get(), 1);
+        assert_eq!(stage.service.in_flight.get(), 1);
         drop(client);
         assert_eq!(
             read_some(&mut engine).await,
@@ -138,7 +138,7 @@ fn a_death_before_the_first_byte_is_told_as_a_refusal() {
 
 #[test]
 fn a_death_before_the_first_byte_is_tried_again_where_the_owner_says_so() {
-    on_stage_with(Settings::default(), 1, |stage| async move {
+    on_stage_with(HttpSettings::default(), 1, |stage| async move {
         let mut client = stage.client().await;
         write(&mut client, &post("/v1/completions", r#"{"model":"real"}"#)).await;
         let mut engine = stage.engine().await;

@@ -1,7 +1,7 @@
-//! The server's own routes: listings, orders, events and metrics.
+//! Tests of the server's own endpoints: listings, load and unload, events and metrics.
 
 use plimsoll_launch::LogSource;
-use plimsoll_scheduler::State;
+use plimsoll_scheduler::ModelState;
 use serde_json::{Value, json};
 
 use super::stub::*;
@@ -41,7 +41,7 @@ fn models_are_listed_in_the_shapes_that_clients_know() {
         assert_eq!(ask(&stage, "GET /v1/models/zz", "").await.0, 404);
         let running = ask_json(&stage, "GET /running").await;
         assert_eq!(running["running"][0]["state"], "ready");
-        stage.harbor.state.set(State::Unloaded);
+        stage.service.state.set(ModelState::Unloaded);
         assert_eq!(ask_json(&stage, "GET /running").await, json!({"running": []}));
         assert_eq!(ask_json(&stage, "GET /props").await["role"], "router");
         assert_eq!(
@@ -67,7 +67,7 @@ fn orders_reach_the_owner_only_where_they_make_sense() {
         );
         assert_eq!(ask(&stage, "POST /api/models/unload/real", "").await.0, 200);
         assert_eq!(ask(&stage, "GET /unload", "").await, (200, "OK".to_owned()));
-        stage.harbor.state.set(State::Failed);
+        stage.service.state.set(ModelState::Failed);
         let (status, text) = ask(&stage, "POST /models/unload", body).await;
         assert!(status == 400 && text.contains("model is not running"), "{text}");
         assert_eq!(ask(&stage, "POST /api/models/unload", "").await.0, 200);
@@ -75,7 +75,7 @@ fn orders_reach_the_owner_only_where_they_make_sense() {
         assert_eq!(ask(&stage, "POST /models/load", r#"{"model":"zz"}"#).await.0, 404);
         assert_eq!(ask(&stage, "GET /models?reload=1", "").await.0, 200);
         assert_eq!(
-            *stage.harbor.orders.borrow(),
+            *stage.service.orders.borrow(),
             ["unload", "unload", "unload", "load", "reload"]
         );
     });
@@ -100,18 +100,18 @@ fn changes_are_told_to_those_who_watch() {
         let first = read_until(&mut status, "}\n\n\r\n").await;
         assert!(first.contains("\"now\":0.0"), "{first}");
         stage
-            .harbor
+            .service
             .events
-            .state_changed("real", State::Loading, &Value::Null);
+            .state_changed("real", ModelState::Loading, &Value::Null);
         let told = read_until(&mut models, "\n\n\r\n").await;
         assert!(
             told.contains(r#""event":"model_status""#) && told.contains(r#"{"status":"loading"}"#),
             "{told}"
         );
         stage
-            .harbor
+            .service
             .events
-            .show(|| crate::route::Harbor::snapshot(&*stage.harbor));
+            .show(|| crate::route::ModelService::snapshot(&*stage.service));
         read_until(&mut status, "}\n\n\r\n").await;
     });
 }
@@ -119,7 +119,7 @@ fn changes_are_told_to_those_who_watch() {
 #[test]
 fn logs_are_shown_and_streamed() {
     on_stage(|stage| async move {
-        stage.harbor.log.push(LogSource::Stderr, "loaded".to_owned());
+        stage.service.log.push(LogSource::Stderr, "loaded".to_owned());
         assert_eq!(
             ask(&stage, "GET /logs", "").await,
             (200, "[real] loaded\n".to_owned())
@@ -131,7 +131,7 @@ fn logs_are_shown_and_streamed() {
         )
         .await;
         read_until(&mut stream, "[real] loaded\n\r\n").await;
-        stage.harbor.log.push(LogSource::Stderr, "more".to_owned());
+        stage.service.log.push(LogSource::Stderr, "more".to_owned());
         read_until(&mut stream, "[real] more\n\r\n").await;
         assert_eq!(ask(&stage, "GET /logs/stream/zz", "").await.0, 404);
     });

@@ -1,4 +1,4 @@
-//! Clients that hold what others need: connections, memory of bodies, answers that are not read.
+//! Tests of clients that occupy shared resources: connections, memory of request bodies, unread answers.
 
 use std::time::{Duration, Instant};
 
@@ -6,14 +6,14 @@ use plimsoll_base::Bytes;
 use tokio::net::TcpStream;
 
 use super::stub::*;
-use crate::route::{Keys, Limits, Settings};
+use crate::route::{ApiKeys, HttpSettings, Limits};
 
 const HEALTH: &str = "GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n";
 const UNFINISHED: &str =
     "POST /tokenize HTTP/1.1\r\nhost: localhost\r\ncontent-length: 99\r\n\r\n{\"model\":\"";
 
-fn limited(change: impl FnOnce(&mut Limits)) -> Settings {
-    let mut settings = Settings::default();
+fn limited(change: impl FnOnce(&mut Limits)) -> HttpSettings {
+    let mut settings = HttpSettings::default();
     change(&mut settings.limits);
     settings
 }
@@ -64,7 +64,7 @@ fn peers_without_a_key_leave_half_of_the_places_and_are_cut_off_sooner() {
         limits.connections = 4;
         limits.keyless_time = Duration::from_millis(3000);
     });
-    settings.keys = Keys::new(["secret".to_owned()]);
+    settings.keys = ApiKeys::new(["secret".to_owned()]);
     on_stage_with(settings, 0, |stage| async move {
         let known = "GET /running HTTP/1.1\r\nhost: x\r\nauthorization: Bearer secret\r\n\r\n";
         let mut known = opened(&stage, known).await;
@@ -137,7 +137,7 @@ fn a_small_body_is_served_beside_more_unfinished_ones_than_there_are_connections
 #[test]
 fn an_answer_that_nobody_reads_gives_its_model_back() {
     on_stage(|stage| async move {
-        stage.harbor.stall_limit.set(Duration::from_secs(60));
+        stage.service.stall_limit.set(Duration::from_secs(60));
         let stalled = opened(&stage, &post("/tokenize", r#"{"model":"real"}"#)).await;
         let mut engine = stage.engine().await;
         read_request(&mut engine).await;
@@ -156,11 +156,11 @@ fn an_answer_that_nobody_reads_gives_its_model_back() {
         };
         let stays = tokio::time::timeout(Duration::from_secs(2), flood).await;
         assert!(
-            stays.is_err() && stage.harbor.in_flight.get() == 1,
+            stays.is_err() && stage.service.in_flight.get() == 1,
             "it waits for its client"
         );
         // Another request wants the memory: what is under way is judged by the new limit.
-        stage.harbor.stall_limit.set(Duration::from_millis(500));
+        stage.service.stall_limit.set(Duration::from_millis(500));
         tokio::time::timeout(Duration::from_secs(5), stage.until_idle())
             .await
             .unwrap();
@@ -171,7 +171,7 @@ fn an_answer_that_nobody_reads_gives_its_model_back() {
 #[test]
 fn a_client_that_reads_slowly_keeps_its_answer() {
     on_stage(|stage| async move {
-        stage.harbor.stall_limit.set(Duration::from_millis(1500));
+        stage.service.stall_limit.set(Duration::from_millis(1500));
         let mut slow = opened(&stage, &post("/tokenize", r#"{"model":"real"}"#)).await;
         let mut engine = stage.engine().await;
         read_request(&mut engine).await;

@@ -1,4 +1,4 @@
-//! A harbour with one engine, and an engine that does as it is told.
+//! Test setup for the HTTP server: a `ModelService` with one model, and an engine scripted by the test.
 
 use std::cell::{Cell, RefCell};
 use std::future::Future;
@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use http::StatusCode;
 use plimsoll_base::Bytes;
-use plimsoll_launch::Log;
-use plimsoll_scheduler::{ModelId, ModelView, Moment, Snapshot, State};
+use plimsoll_launch::{EngineAddress, Log};
+use plimsoll_scheduler::{ModelId, ModelState, ModelView, Moment, SchedulerSnapshot};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
@@ -18,18 +18,18 @@ use tokio::task::LocalSet;
 
 use crate::route::listing::tests::listing;
 use crate::route::{
-    Events, Exposition, Harbor, Kind, Listing, Pass, Problem, Prompt, Server, Settings, StallLimit, Upstream,
-    Wish, bind, serve,
+    Events, Exposition, HttpProblem, HttpServer, HttpSettings, MetricKind, ModelListing, ModelService, Pass,
+    RequestPrompt, RouteOptions, StallLimit, Upstream, bind, serve,
 };
 
 /// Knows the model `real`, also by the alias `alias`.
 #[derive(Debug)]
-pub(super) struct StubHarbor {
+pub(super) struct StubService {
     upstream: Rc<Upstream>,
-    pub(super) wishes: RefCell<Vec<Wish>>,
+    pub(super) wishes: RefCell<Vec<RouteOptions>>,
     pub(super) in_flight: Rc<Cell<usize>>,
     bounces: Rc<Cell<usize>>,
-    pub(super) state: Cell<State>,
+    pub(super) state: Cell<ModelState>,
     pub(super) orders: RefCell<Vec<&'static str>>,
     pub(super) events: Events,
     pub(super) log: Log,
@@ -43,7 +43,7 @@ pub(super) struct StubPass {
     bounces: Rc<Cell<usize>>,
 }
 
-impl Harbor for StubHarbor {
+impl ModelService for StubService {
     type Pass = StubPass;
 
     fn resolve(&self, name: &str) -> Option<ModelId> {
@@ -56,7 +56,12 @@ impl Harbor for StubHarbor {
         vec!["real".to_owned()]
     }
 
-    async fn admit(self: Rc<Self>, _: ModelId, wish: Wish, _: Prompt<'_>) -> Result<StubPass, Problem> {
+    async fn admit(
+        self: Rc<Self>,
+        _: ModelId,
+        wish: RouteOptions,
+        _: RequestPrompt<'_>,
+    ) -> Result<StubPass, HttpProblem> {
         self.wishes.borrow_mut().push(wish);
         self.in_flight.set(self.in_flight.get() + 1);
         Ok(StubPass {
@@ -71,7 +76,7 @@ impl Harbor for StubHarbor {
         vec![ModelId(0)]
     }
 
-    fn listing(&self, _: ModelId) -> Listing {
+    fn listing(&self, _: ModelId) -> ModelListing {
         listing("real", self.state.get())
     }
 
@@ -83,12 +88,12 @@ impl Harbor for StubHarbor {
         self.orders.borrow_mut().push("unload");
     }
 
-    fn reload(&self) -> Result<(), Problem> {
+    fn reload(&self) -> Result<(), HttpProblem> {
         self.orders.borrow_mut().push("reload");
         Ok(())
     }
 
-    fn snapshot(&self) -> Snapshot {
+    fn snapshot(&self) -> SchedulerSnapshot {
         let model = ModelView {
             id: ModelId(0),
             name: "real".to_owned(),
@@ -110,7 +115,7 @@ impl Harbor for StubHarbor {
             last_failure: None,
             load_check: Vec::new(),
         };
-        Snapshot {
+        SchedulerSnapshot {
             now: Moment::START,
             models: vec![model],
             cards: Vec::new(),
@@ -126,7 +131,7 @@ impl Harbor for StubHarbor {
     }
 
     fn write_metrics(&self, page: &mut Exposition) {
-        page.family("plimsoll_loads_total", Kind::Counter, "Engines started");
+        page.family("plimsoll_loads_total", MetricKind::Counter, "Engines started");
         page.sample("plimsoll_loads_total", &[("model", "real")], 7);
     }
 }
@@ -146,9 +151,9 @@ impl Pass for StubPass {
 
     fn finished(self, _: Option<u64>) {}
 
-    async fn bounced(self, _: Prompt<'_>) -> Result<Self, Problem> {
+    async fn bounced(self, _: RequestPrompt<'_>) -> Result<Self, HttpProblem> {
         match self.bounces.get() {
-            0 => Err(Problem::new(
+            0 => Err(HttpProblem::new(
                 StatusCode::SERVICE_UNAVAILABLE,
                 "engine_died",
                 "real died",
@@ -160,10 +165,10 @@ impl Pass for StubPass {
         }
     }
 
-    fn broke(self) -> Pin<Box<dyn Future<Output = Problem>>> {
+    fn broke(self) -> Pin<Box<dyn Future<Output = HttpProblem>>> {
         Box::pin(async {
             tokio::task::yield_now().await;
-            Problem::new(StatusCode::BAD_GATEWAY, "engine_died", "real died in mid-answer")
+            HttpProblem::new(StatusCode::BAD_GATEWAY, "engine_died", "real died in mid-answer")
         })
     }
 }
@@ -177,22 +182,23 @@ impl Drop for StubPass {
 /// A server in front of an engine.
 pub(super) struct Stage {
     pub(super) address: SocketAddr,
-    pub(super) harbor: Rc<StubHarbor>,
+    pub(super) service: Rc<StubService>,
     pub(super) engine: TcpListener,
     /// Dropping it asks the server to shut down.
     pub(super) running: oneshot::Sender<()>,
 }
 
 impl Stage {
-    pub(super) async fn set(settings: Settings, bounces: usize) -> Self {
+    pub(super) async fn set(settings: HttpSettings, bounces: usize) -> Self {
         let engine = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let upstream = Upstream::new(engine.local_addr().unwrap()).with_model("real");
-        let harbor = Rc::new(StubHarbor {
+        let upstream =
+            Upstream::new(EngineAddress::Port(engine.local_addr().unwrap().port())).with_model("real");
+        let service = Rc::new(StubService {
             upstream: Rc::new(upstream),
             wishes: RefCell::default(),
             in_flight: Rc::default(),
             bounces: Rc::new(Cell::new(bounces)),
-            state: Cell::new(State::Ready),
+            state: Cell::new(ModelState::Ready),
             orders: RefCell::default(),
             events: Events::default(),
             log: Log::new("real", Bytes::kib(4)),
@@ -200,14 +206,14 @@ impl Stage {
         });
         let listener = bind("127.0.0.1:0".parse().unwrap(), false).await.unwrap();
         let address = listener.local_addr().unwrap();
-        let server = Rc::new(Server::new(Rc::clone(&harbor), settings));
+        let server = Rc::new(HttpServer::new(Rc::clone(&service), settings));
         let (running, stopped) = oneshot::channel::<()>();
         tokio::task::spawn_local(serve(listener, server, async move {
             let _ = stopped.await;
         }));
         Self {
             address,
-            harbor,
+            service,
             engine,
             running,
         }
@@ -223,7 +229,7 @@ impl Stage {
     }
 
     pub(super) async fn until_idle(&self) {
-        while self.harbor.in_flight.get() > 0 {
+        while self.service.in_flight.get() > 0 {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     }
@@ -231,11 +237,11 @@ impl Stage {
 
 /// Runs `play` on a stage with the default settings; nothing may take longer than ten seconds.
 pub(super) fn on_stage<F: Future<Output = ()>>(play: impl FnOnce(Stage) -> F) {
-    on_stage_with(Settings::default(), 0, play);
+    on_stage_with(HttpSettings::default(), 0, play);
 }
 
 pub(super) fn on_stage_with<F: Future<Output = ()>>(
-    settings: Settings,
+    settings: HttpSettings,
     bounces: usize,
     play: impl FnOnce(Stage) -> F,
 ) {

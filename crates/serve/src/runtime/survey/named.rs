@@ -1,20 +1,20 @@
-//! Cards named by a model's flags, and a demand that is restricted to them.
+//! Cards that a model's flags name (`device`, `main-gpu`, `tensor-split`), and placement restricted to them.
 //!
-//! The user numbers all cards that are served from; the engine numbers those that it gets. So names are
-//! resolved here, before placement, and the plan uses the flags as the engine will read them, with rewritten
-//! numbers.
+//! In the user's flags, card numbers count all served cards; an engine counts only the cards that it gets. So
+//! the names are resolved before placement, and the plan uses the flags with the numbers that the engine will
+//! see.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use plimsoll_base::{Bytes, Card, CardId, CardKind, Curve, Demand, Hint, Named, Reason};
-use plimsoll_config::Entry;
-use plimsoll_flags::table::Effect;
-use plimsoll_flags::{FlagError, Options, Program, Wish};
+use plimsoll_base::{Bytes, Card, CardId, CardKind, Curve, Hint, MemoryModel, NamedDemand, Reason};
+use plimsoll_config::ConfiguredModel;
+use plimsoll_flags::table::FlagClass;
+use plimsoll_flags::{FlagError, ModelParams, Options, ProgramKind};
 use plimsoll_launch::{Environment, Visible, child_environment, renumber};
 use plimsoll_planner::PlanError;
 
-/// An error in flags: they name a card that is not there, or may not be used.
+/// Error in flags: they name a card that does not exist or may not be used.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum NameError {
     #[error("{origin}: {error}; the cards are {present}")]
@@ -35,7 +35,7 @@ pub(super) enum NameError {
 }
 
 /// Returns the flags that the engine will use: those of its command line over those of its environment.
-pub(crate) fn flags(entry: &Entry, options: &Options) -> Result<Options, FlagError> {
+pub(crate) fn flags(entry: &ConfiguredModel, options: &Options) -> Result<Options, FlagError> {
     let own = entry.environment(0);
     // The daemon's own environment counts: an inherited LLAMA_ARG_* changes the plan.
     let environment = child_environment(std::env::vars_os(), &own, &Visible::AsInherited, None, None);
@@ -47,7 +47,12 @@ pub(crate) fn flags(entry: &Entry, options: &Options) -> Result<Options, FlagErr
 }
 
 /// Resolves the cards named by `flags` among the CUDA cards of `cards`.
-pub(super) fn named(entry: &Entry, flags: &Options, wish: &Wish, cards: &[Card]) -> Result<Named, NameError> {
+pub(super) fn named(
+    entry: &ConfiguredModel,
+    flags: &Options,
+    wish: &ModelParams,
+    cards: &[Card],
+) -> Result<NamedDemand, NameError> {
     let cuda = cuda(cards);
     let found = plimsoll_planner::named(wish, cuda.len()).map_err(|error| NameError::Unknown {
         origin: origin(entry, flags),
@@ -64,7 +69,7 @@ pub(super) fn named(entry: &Entry, flags: &Options, wish: &Wish, cards: &[Card])
             present: listed(&cuda),
         });
     }
-    Ok(Named {
+    Ok(NamedDemand {
         cards: found
             .cards
             .iter()
@@ -75,13 +80,13 @@ pub(super) fn named(entry: &Entry, flags: &Options, wish: &Wish, cards: &[Card])
 }
 
 /// The flags for a child that sees only `own` of `cards`.
-pub(crate) fn seen_by(flags: &Options, cards: &[Card], own: &[Card]) -> Result<Wish, FlagError> {
+pub(crate) fn seen_by(flags: &Options, cards: &[Card], own: &[Card]) -> Result<ModelParams, FlagError> {
     let ids = |cards: &[&Card]| -> Vec<String> { cards.iter().map(|card| card.id.to_string()).collect() };
     let (all, own) = (ids(&cuda(cards)), ids(&cuda(own)));
     let mut line = flags.to_argv();
     // The same rewriting as for the launch, so that plan and engine agree.
     renumber(&mut line, &mut Environment::default(), &all, &own);
-    Options::from_argv(&line)?.wish(Program::LlamaServer)
+    Options::from_argv(&line)?.wish(ProgramKind::LlamaServer)
 }
 
 fn cuda(cards: &[Card]) -> Vec<&Card> {
@@ -104,15 +109,15 @@ fn listed(cuda: &[&Card]) -> String {
 }
 
 /// The origin of the last flag that names cards.
-fn origin(entry: &Entry, flags: &Options) -> String {
-    let names = |effect: Effect| {
+fn origin(entry: &ConfiguredModel, flags: &Options) -> String {
+    let names = |effect: FlagClass| {
         matches!(
             effect,
-            Effect::Devices
-                | Effect::MainGpu
-                | Effect::DraftDevices
-                | Effect::Overrides
-                | Effect::DraftOverrides
+            FlagClass::Devices
+                | FlagClass::MainGpu
+                | FlagClass::DraftDevices
+                | FlagClass::Overrides
+                | FlagClass::DraftOverrides
         )
     };
     // The last of several flags is the one that counts.
@@ -121,14 +126,14 @@ fn origin(entry: &Entry, flags: &Options) -> String {
     setting.map_or_else(|| entry.origin.to_string(), |setting| setting.origin.to_string())
 }
 
-/// A demand on the cards that its flags name.
+/// Memory demand of a model, restricted to the cards that its flags name.
 #[derive(Debug)]
 pub(super) struct OnNamed {
-    pub(super) named: Named,
-    pub(super) demand: Arc<dyn Demand>,
+    pub(super) named: NamedDemand,
+    pub(super) demand: Arc<dyn MemoryModel>,
 }
 
-impl Demand for OnNamed {
+impl MemoryModel for OnNamed {
     /// A model of unknown need takes all of the named cards whole, rather than one of them.
     fn on(&self, cards: &[Card]) -> Result<Vec<(CardId, Bytes)>, Reason> {
         // The engine will split itself over all of them, in a ratio that is unknown.
@@ -138,7 +143,7 @@ impl Demand for OnNamed {
         }
     }
 
-    fn named(&self) -> &Named {
+    fn named(&self) -> &NamedDemand {
         &self.named
     }
 

@@ -1,14 +1,14 @@
-//! Demand by plan, and the handling of models that are too large.
+//! Memory need of a model from its plan, and the handling of models that are too large for the cards.
 //!
-//! DECISION: a context is lowered once, for empty cards: an engine keeps its context for life, so that the
-//! free memory at its start must not determine it. A limited depth follows free memory, because a claim can
-//! be raised later.
+//! DECISION: a context that is too large is lowered once, to fit empty cards. An engine keeps its context
+//! size until it ends, so the free memory at its start must not determine the size. A limit on the tokens in
+//! use (depth) does follow free memory, because the memory that a run may take can be raised later.
 
-use plimsoll_base::{Bytes, Card, CardId, Curve, Demand, Hint, Named, Reason};
-use plimsoll_config::{Entry, TooLarge};
-use plimsoll_flags::{Options, Program};
+use plimsoll_base::{Bytes, Card, CardId, Curve, Hint, MemoryModel, NamedDemand, Reason};
+use plimsoll_config::{ConfiguredModel, TooLarge};
+use plimsoll_flags::{Options, ProgramKind};
 use plimsoll_model::Model;
-use plimsoll_planner::{Engine, MeasuredContext, Plan, PlanError, PlanRequest};
+use plimsoll_planner::{EngineBuild, MeasuredContext, Plan, PlanError, PlanRequest};
 
 use super::named;
 
@@ -16,21 +16,21 @@ use super::named;
 const LEAST_DEPTH: u64 = 1024;
 
 #[derive(Debug)]
-pub(super) struct Planned {
+pub(super) struct PlannedModel {
     pub(super) model: Model,
     pub(super) draft: Option<Model>,
     pub(super) projector: Option<Model>,
     pub(super) flags: Options,
-    pub(super) engine: Engine,
+    pub(super) engine: EngineBuild,
     /// All cards that are served from, which the flags number.
     pub(super) machine: Vec<Card>,
     pub(super) too_large: TooLarge,
-    /// The context that it gets instead of the one that it asks for.
+    /// Context that the model gets instead of the one in its flags.
     pub(super) lowered: Option<u64>,
     pub(super) contexts: Vec<MeasuredContext>,
 }
 
-impl Planned {
+impl PlannedModel {
     fn answer<T>(
         &self,
         cards: &[Card],
@@ -44,7 +44,7 @@ impl Planned {
             projector: self.projector.as_ref(),
             wish: &wish,
             engine: self.engine,
-            program: Program::LlamaServer,
+            program: ProgramKind::LlamaServer,
             cards,
             contexts: &self.contexts,
         };
@@ -81,7 +81,12 @@ impl Planned {
 
     /// Lowers the context to the largest that fits on a set of cards, if its own fits on none and that is at
     /// least `least`.
-    pub(super) fn with_context_that_fits(mut self, entry: &Entry, named: &Named, least: u32) -> Self {
+    pub(super) fn with_context_that_fits(
+        mut self,
+        entry: &ConfiguredModel,
+        named: &NamedDemand,
+        least: u32,
+    ) -> Self {
         let plans: Vec<Plan> = sets(entry, named, &self.machine)
             .iter()
             .filter_map(|cards| self.plan(cards).ok())
@@ -106,7 +111,7 @@ impl Planned {
 }
 
 /// Sets of cards to try a context on: those that the flags name, or each card alone and all together.
-fn sets(entry: &Entry, named: &Named, machine: &[Card]) -> Vec<Vec<Card>> {
+fn sets(entry: &ConfiguredModel, named: &NamedDemand, machine: &[Card]) -> Vec<Vec<Card>> {
     let may_use =
         |card: &&Card| entry.cards.is_empty() || entry.cards.iter().any(|name| card.answers_to(name));
     if !named.cards.is_empty() {
@@ -121,12 +126,15 @@ fn sets(entry: &Entry, named: &Named, machine: &[Card]) -> Vec<Vec<Card>> {
     sets
 }
 
-impl Demand for Planned {
-    /// Plans for these cards. Without a card a plan needs no card memory, but that is no remedy for a card
-    /// that is too small.
+impl MemoryModel for PlannedModel {
+    /// Plans for these cards. Without a card, a plan needs no card memory, but that does not help where a
+    /// card is too small.
     fn on(&self, cards: &[Card]) -> Result<Vec<(CardId, Bytes)>, Reason> {
         if cards.is_empty() {
-            return Err(Reason::new("no_card", "it needs a card and there is none"));
+            return Err(Reason::new(
+                "no_card",
+                "it needs a GPU, and this machine has none",
+            ));
         }
         let plan = self.plan(cards)?;
         if self.too_large == TooLarge::LimitDepth

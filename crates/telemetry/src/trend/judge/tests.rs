@@ -1,3 +1,5 @@
+//! Tests of the leak test: rates of false alarms and of missed leaks on simulated series.
+
 use super::*;
 
 /// Splitmix64: the same series on every machine.
@@ -31,21 +33,21 @@ fn held(bytes: f64) -> Bytes {
 }
 
 /// A look after every 20 requests.
-fn series(looks: u64, mut value: impl FnMut(f64) -> f64) -> Vec<Point> {
+fn series(looks: u64, mut value: impl FnMut(f64) -> f64) -> Vec<TrendPoint> {
     (1..=looks)
-        .map(|look| Point {
+        .map(|look| TrendPoint {
             at: look * 20,
             held: held(BASE + value(wide(look * 20))),
         })
         .collect()
 }
 
-fn growth(points: &[Point]) -> Growth {
-    judge(points, &Judging::default()).growth
+fn growth(points: &[TrendPoint]) -> TrendGrowth {
+    judge(points, &TrendTest::default()).growth
 }
 
 /// Flat, in the ways in which programs are: `kind` of noise, with steps while it warms up.
-fn flat(kind: u64, seed: u64, looks: u64) -> Vec<Point> {
+fn flat(kind: u64, seed: u64, looks: u64) -> Vec<TrendPoint> {
     let mut dice = Dice(seed * 7919 + kind);
     let (mut walk, mut smooth, mut highest) = (0.0_f64, 0.0_f64, 0.0_f64);
     let warm = wide(looks * 20) * 0.2;
@@ -82,7 +84,7 @@ fn a_flat_program_is_called_a_leak_no_more_often_than_promised() {
     ]) {
         for looks in [100, 1000] {
             let alarms = (0..EACH)
-                .filter(|seed| growth(&flat(kind, *seed, looks)) == Growth::Leak)
+                .filter(|seed| growth(&flat(kind, *seed, looks)) == TrendGrowth::Leak)
                 .count();
             // 0.002 of 400 is 0.8; five or more would be seen once in a thousand times.
             assert!(alarms < 5, "{name}, {looks} looks: {alarms} of {EACH}");
@@ -99,8 +101,8 @@ fn one_kibibyte_a_request_is_found_within_two_thousand_requests_in_the_noise_of_
             let step = if at >= step_at { 5e6 } else { 0.0 };
             at * 1024.0 + step + dice.normal() * 20e3
         });
-        let trend = judge(&points, &Judging::default());
-        assert_eq!(trend.growth, Growth::Leak, "seed {seed}: {trend:?}");
+        let trend = judge(&points, &TrendTest::default());
+        assert_eq!(trend.growth, TrendGrowth::Leak, "seed {seed}: {trend:?}");
         assert!(
             trend.slope_low <= 1024.0 && 1024.0 <= trend.slope_high,
             "{trend:?}"
@@ -113,17 +115,21 @@ fn one_kibibyte_a_request_is_found_within_two_thousand_requests_in_the_noise_of_
 fn a_leak_that_shows_in_granules_of_two_mebibytes_is_found_when_it_has_filled_enough_of_them() {
     let granule = 2.0 * 1024.0 * 1024.0;
     let points = series(2000, |at| ((at * 1024.0) / granule).floor() * granule);
-    assert_eq!(growth(&points), Growth::Leak);
-    assert_eq!(growth(&points[..100]), Growth::Flat, "one granule proves nothing");
+    assert_eq!(growth(&points), TrendGrowth::Leak);
+    assert_eq!(
+        growth(&points[..100]),
+        TrendGrowth::Flat,
+        "one granule proves nothing"
+    );
 }
 
 #[test]
 fn what_is_taken_once_is_no_leak_however_large() {
     let points = series(200, |at| if at >= 2000.0 { 8e9 } else { 0.0 });
-    let trend = judge(&points, &Judging::default());
+    let trend = judge(&points, &TrendTest::default());
     assert_eq!(
         (trend.growth, trend.slope.to_string().as_str()),
-        (Growth::Flat, "0")
+        (TrendGrowth::Flat, "0")
     );
     let steps = steps(&points);
     assert_eq!(steps.len(), 1);
@@ -133,37 +139,37 @@ fn what_is_taken_once_is_no_leak_however_large() {
 #[test]
 fn a_cache_that_fills_is_settling_and_one_that_is_full_is_flat() {
     let filling = |time: f64| move |at: f64| 500e6 * (1.0 - (-at / time).exp());
-    assert_eq!(growth(&series(200, filling(1500.0))), Growth::Settling);
-    assert_eq!(growth(&series(2000, filling(1500.0))), Growth::Flat);
+    assert_eq!(growth(&series(200, filling(1500.0))), TrendGrowth::Settling);
+    assert_eq!(growth(&series(2000, filling(1500.0))), TrendGrowth::Flat);
 }
 
 #[test]
 fn a_heap_that_is_collected_is_flat() {
     let points = series(400, |at| (at * 1000.0) % 6.5e6);
-    assert_eq!(growth(&points), Growth::Flat);
+    assert_eq!(growth(&points), TrendGrowth::Flat);
 }
 
 #[test]
 fn shrinking_is_no_leak_and_a_trickle_is_not_worth_a_word() {
-    assert_eq!(growth(&series(200, |at| -500.0 * at)), Growth::Flat);
-    assert_eq!(growth(&series(2000, |at| 20.0 * at)), Growth::Flat);
+    assert_eq!(growth(&series(200, |at| -500.0 * at)), TrendGrowth::Flat);
+    assert_eq!(growth(&series(2000, |at| 20.0 * at)), TrendGrowth::Flat);
 }
 
 #[test]
 fn too_few_looks_are_no_verdict() {
     let few = u64::try_from(Trend::LEAST_LOOKS).unwrap();
-    assert_eq!(growth(&series(few - 2, |at| at * 1e6)), Growth::Unknown);
-    assert_eq!(growth(&series(few, |at| at * 1e6)), Growth::Leak);
-    assert_eq!(growth(&[]), Growth::Unknown);
+    assert_eq!(growth(&series(few - 2, |at| at * 1e6)), TrendGrowth::Unknown);
+    assert_eq!(growth(&series(few, |at| at * 1e6)), TrendGrowth::Leak);
+    assert_eq!(growth(&[]), TrendGrowth::Unknown);
 }
 
 #[test]
 fn more_figures_need_a_stronger_case() {
     let points = series(60, |at| at * 1024.0);
     let with = |figures| {
-        let judging = Judging {
+        let judging = TrendTest {
             figures,
-            ..Judging::default()
+            ..TrendTest::default()
         };
         judge(&points, &judging).confidence
     };

@@ -1,8 +1,8 @@
-//! Memory of an engine on its card at one moment, by the driver and by guard.
+//! Memory of an engine on its card at one moment, as reported by the driver and by guard.
 //!
-//! The driver's figure is looked up by process id, through a child process that holds the driver's library.
-//! The engine's requests and the size of its context at opening are on guard's page. All of it changes only
-//! while the engine works, and it is read while the engine is idle.
+//! The driver's figure is found by process id, through a child process that loads the driver's library.
+//! Guard's page, a shared-memory file, has the engine's requests and the size of its context when it was
+//! opened. Both are read while the engine is idle, because they change only while it works.
 
 use plimsoll_base::Bytes;
 use plimsoll_probe::Reading;
@@ -10,51 +10,42 @@ use plimsoll_probe::guard::read_pages;
 use plimsoll_wire::options::Uuid;
 use plimsoll_wire::page::CardSnapshot;
 
-use super::{MeasureError, Run};
+use super::{CalibrationRun, MeasureError};
+use crate::command::plan::check::held;
 
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Look {
+pub(super) struct CalibrationLook {
     /// Memory that the engine holds, by the driver.
     pub(super) used: Bytes,
     counted: Counted,
 }
 
-/// Figures of guard's pages.
+/// Figures from guard's page.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Counted {
-    /// Memory that the engine asked for.
+    /// Memory that the engine requested.
     asked: Bytes,
     /// Sum of its contexts at opening; zero where NVML gave guard no figure.
     opened: Bytes,
 }
 
-impl Run<'_> {
-    pub(super) async fn look(&self) -> Result<Look, MeasureError> {
+impl CalibrationRun<'_> {
+    pub(super) async fn look(&self) -> Result<CalibrationLook, MeasureError> {
         let reading = self.rig.sampler.read().await;
         let uuid = self.card.uuid.as_deref().and_then(Uuid::read);
         let pages = read_pages(&self.pages);
         let cards = pages.iter().flat_map(|page| page.cards());
         let here = cards.filter(|card| uuid == Some(Uuid(card.uuid)));
         let counted = Counted::of(here).ok_or(MeasureError::NotOnCard)?;
-        let used = match self.named(&reading) {
+        // The engine may be a wrapper script whose child holds the card.
+        let family = plimsoll_probe::process::tree(self.child.pid());
+        let used = match held(self.card, &reading, &family) {
             Some(used) => used,
             // Only with `--alone`: on a shared card the difference would include other processes.
             None if self.rig.alone => self.difference(&reading).ok_or(MeasureError::FreeUnknown)?,
             None => return Err(MeasureError::Nameless),
         };
-        Ok(Look { used, counted })
-    }
-
-    /// Memory of the engine's processes by the driver; `None` where it names none of them.
-    fn named(&self, reading: &Reading) -> Option<Bytes> {
-        // The engine may be a wrapper script whose child holds the card.
-        let family = plimsoll_probe::family(self.child.pid());
-        let ours = reading
-            .holders
-            .iter()
-            .filter(|holder| holder.card == self.card.id && family.contains(&holder.pid));
-        let used: Vec<Bytes> = ours.filter_map(|holder| holder.used).collect();
-        (!used.is_empty()).then(|| used.into_iter().sum())
+        Ok(CalibrationLook { used, counted })
     }
 
     /// Decrease of free memory since before the start.
@@ -80,8 +71,8 @@ impl Counted {
     }
 }
 
-impl Look {
-    /// Context, modules and handles: memory that the engine holds and never asked for.
+impl CalibrationLook {
+    /// Memory of context, modules and handles, which the engine holds but did not request.
     pub(super) fn context(self) -> Result<Bytes, MeasureError> {
         let (used, asked) = (self.used, self.counted.asked);
         match used > asked {
@@ -90,7 +81,7 @@ impl Look {
         }
     }
 
-    /// The size of the context at opening. `None` where guard could not measure it, or measured more than the
+    /// The size of the context at opening. `None` if guard could not measure it, or measured more than the
     /// whole, as it does if another process allocates at that moment.
     pub(super) fn opened(self) -> Option<Bytes> {
         let opened = self.counted.opened;
@@ -103,9 +94,9 @@ impl Look {
 mod tests {
     use super::*;
 
-    fn look(used: u64, asked: u64, opened: u64) -> Look {
+    fn look(used: u64, asked: u64, opened: u64) -> CalibrationLook {
         let (asked, opened) = (Bytes::mib(asked), Bytes::mib(opened));
-        Look {
+        CalibrationLook {
             used: Bytes::mib(used),
             counted: Counted { asked, opened },
         }

@@ -1,9 +1,9 @@
-//! Waiting for an engine: until it is ready, and until its card is free again.
+//! Waiting for an engine under calibration: until it is ready, and until its card is free again.
 
 use std::time::Duration;
 
-use plimsoll_doctor::Sign;
-use plimsoll_launch::{ChildEvent, Ended, Log, post_mortem};
+use plimsoll_doctor::CauseSign;
+use plimsoll_launch::{ChildEnded, ChildEvent, Log, post_mortem};
 use tokio::sync::mpsc::Receiver;
 use tokio::time::timeout;
 
@@ -41,11 +41,11 @@ pub(super) async fn ready(events: &mut Receiver<ChildEvent>, log: &Log) -> Resul
     })
 }
 
-fn why(ended: Ended) -> MeasureError {
+fn why(ended: ChildEnded) -> MeasureError {
     // Another process can bind the port between `free_port` and the engine's bind; only that failure is
     // retried.
     match post_mortem("the engine", &ended, None).sign {
-        Some(Sign::PortTaken) => MeasureError::PortTaken,
+        Some(CauseSign::PortTaken) => MeasureError::PortTaken,
         _ => MeasureError::Ended(tail(ended.last_lines)),
     }
 }

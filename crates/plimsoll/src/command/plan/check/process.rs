@@ -1,22 +1,23 @@
-//! Plan and measurement of a running process, from its command line and environment.
+//! Planned and measured memory of a running process, for `plimsoll plan --check`. The plan is made from its
+//! command line and environment.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use plimsoll_base::{Bytes, Card, CardKind};
-use plimsoll_flags::table::Effect;
-use plimsoll_flags::{Options, Origin, Parallel, Program, Value as SettingValue, Wish};
-use plimsoll_planner::{CardPlan, Engine, Plan};
+use plimsoll_flags::table::FlagClass;
+use plimsoll_flags::{FlagOrigin, FlagValue as SettingValue, ModelParams, Options, Parallel, ProgramKind};
+use plimsoll_planner::{CardPlan, EngineBuild, Plan};
 use plimsoll_probe::Reading;
 use serde_json::Value;
 
-use super::super::exact::Asking;
-use super::super::{Arguments, Error, wished};
-use super::CheckError;
-use crate::check::{CARD_MARGIN, Checked, HOST_MARGIN, Row, Said, margin};
+use super::super::exact::ExactQuery;
+use super::super::{Arguments, wished};
+use crate::check::{CARD_MARGIN, Checked, HOST_MARGIN, ReportedFigure, Row, margin};
+use crate::report::ErrorReport;
 
 /// Plans the program with the flags it was started with, and measures what it holds.
-pub(super) fn checked(arguments: &Arguments, pid: u32) -> Result<Checked, Error> {
+pub(super) fn checked(arguments: &Arguments, pid: u32) -> Result<Checked, ErrorReport> {
     let started = Started::read(pid)?;
     // Flags after `--` win: a wrapper may hide some from the command line, and the user can add them.
     let options = Options::from_argv(&arguments.flags)?.merged_over(&started.options()?);
@@ -24,12 +25,12 @@ pub(super) fn checked(arguments: &Arguments, pid: u32) -> Result<Checked, Error>
     let options = started.reachable(&options);
     let wish = options.wish(program)?;
     let reading = plimsoll_probe::read();
-    let family = plimsoll_probe::family(pid);
+    let family = plimsoll_probe::process::tree(pid);
     let cards = arguments.described_or(|| started.cards(&reading, &family))?;
     let plan = match &arguments.exact {
         Some(named) => {
             let named = named.clone().or_else(|| started.engine());
-            Asking::once(arguments, named.as_deref(), (&options, program), &cards)?
+            ExactQuery::once(arguments, named.as_deref(), (&options, program), &cards)?
         }
         None => wished(&wish, arguments.engine(), program, &cards)?,
     };
@@ -43,23 +44,22 @@ pub(super) fn checked(arguments: &Arguments, pid: u32) -> Result<Checked, Error>
 
 /// Plans by formula, with the flags of a running process, on the cards that it sees and as if it were not
 /// there.
-pub(in crate::command) fn again(pid: u32, engine: Engine) -> Result<Plan, Error> {
+pub(in crate::command) fn again(pid: u32, engine: EngineBuild) -> Result<Plan, ErrorReport> {
     let started = Started::read(pid)?;
     let options = started.reachable(&started.options()?);
-    let program = started.program().unwrap_or(Program::LlamaServer);
-    let cards = started.cards(&plimsoll_probe::read(), &plimsoll_probe::family(pid));
+    let program = started.program().unwrap_or(ProgramKind::LlamaServer);
+    let cards = started.cards(&plimsoll_probe::read(), &plimsoll_probe::process::tree(pid));
     wished(&options.wish(program)?, engine, program, &cards)
 }
 
 fn rows(arguments: &Arguments, plan: &Plan, cards: &[Card], reading: &Reading, family: &[u32]) -> Vec<Row> {
     let row = |(card, planned): (&Card, &CardPlan)| {
-        let (measured, kind) = match card.kind {
-            CardKind::Host => (
-                // The process itself, not its children: pages shared after fork would count twice in a sum.
-                family.first().and_then(|&pid| plimsoll_probe::resident(pid)),
-                HOST_MARGIN,
-            ),
-            CardKind::Cuda => (held(card, reading, family), CARD_MARGIN),
+        let (measured, kind) = if card.kind == CardKind::Host {
+            // The process itself, not its children: pages shared after fork would count twice in a sum.
+            let own = family.first().and_then(|&pid| plimsoll_probe::resident(pid));
+            (own, HOST_MARGIN)
+        } else {
+            (held(card, reading, family), CARD_MARGIN)
         };
         let margin = margin(arguments.margin, kind, planned.peak);
         let row = Row::new(
@@ -77,8 +77,8 @@ fn rows(arguments: &Arguments, plan: &Plan, cards: &[Card], reading: &Reading, f
     cards.iter().zip(&plan.cards).map(row).collect()
 }
 
-/// Memory of a card that a process and its children hold; `None` where the driver names none of them.
-fn held(card: &Card, reading: &Reading, family: &[u32]) -> Option<Bytes> {
+/// Memory of a card that a process and its children hold; `None` if the driver names none of them.
+pub(in crate::command) fn held(card: &Card, reading: &Reading, family: &[u32]) -> Option<Bytes> {
     let ours = |holder: &&plimsoll_probe::Holder| holder.card == card.id && family.contains(&holder.pid);
     let used: Vec<Bytes> = reading
         .holders
@@ -90,8 +90,8 @@ fn held(card: &Card, reading: &Reading, family: &[u32]) -> Option<Bytes> {
 }
 
 /// Planned figures that an engine reports too.
-fn planned(plan: &Plan, wish: &Wish) -> Vec<Said> {
-    let said = |name, planned| Said {
+fn planned(plan: &Plan, wish: &ModelParams) -> Vec<ReportedFigure> {
+    let said = |name, planned| ReportedFigure {
         name,
         planned,
         engine: planned,
@@ -104,10 +104,10 @@ fn planned(plan: &Plan, wish: &Wish) -> Vec<Said> {
 }
 
 /// Fills in the engine's own figures from `/props`.
-pub(super) fn compare(said: &mut Vec<Said>, props: &Value) {
+pub(super) fn compare(said: &mut Vec<ReportedFigure>, props: &Value) {
     let slots = props["total_slots"].as_u64();
     let each = props["default_generation_settings"]["n_ctx"].as_u64();
-    let planned = |name: &str, said: &[Said]| {
+    let planned = |name: &str, said: &[ReportedFigure]| {
         said.iter()
             .find(|said| said.name == name)
             .map(|said| said.planned)
@@ -125,7 +125,7 @@ pub(super) fn compare(said: &mut Vec<Said>, props: &Value) {
     });
 }
 
-/// Command line and environment of a process.
+/// Command line and environment of a running process.
 struct Started {
     pid: u32,
     words: Vec<String>,
@@ -133,10 +133,12 @@ struct Started {
 }
 
 impl Started {
-    fn read(pid: u32) -> Result<Self, CheckError> {
+    fn read(pid: u32) -> Result<Self, ErrorReport> {
         let words = strings(pid, "cmdline")?;
         if words.is_empty() {
-            return Err(CheckError::NoCommand(pid));
+            return Err(ErrorReport::new(format!(
+                "process {pid} has no command line; is it an engine?"
+            )));
         }
         // The environment is readable by its owner only; the command line alone still gives a plan.
         let variables = strings(pid, "environ").unwrap_or_default();
@@ -153,16 +155,16 @@ impl Started {
     }
 
     /// The known flags of its command line, over those of its environment. A wrapper's own words are skipped.
-    fn options(&self) -> Result<Options, Error> {
+    fn options(&self) -> Result<Options, ErrorReport> {
         let words = self.words.get(1..).unwrap_or_default();
-        let (known, _) = Options::known_in(words, |index| Origin::Argument(index + 1));
+        let (known, _) = Options::known_in(words, |index| FlagOrigin::Argument(index + 1));
         let engine = |(name, _): &&(String, String)| name.starts_with("LLAMA_");
         let set = Options::from_env(self.variables.iter().filter(engine).cloned())?;
         Ok(known.merged_over(&set))
     }
 
-    fn program(&self) -> Option<Program> {
-        Program::from_name(Path::new(self.words.first()?).file_name()?.to_str()?)
+    fn program(&self) -> Option<ProgramKind> {
+        ProgramKind::from_name(Path::new(self.words.first()?).file_name()?.to_str()?)
     }
 
     /// Its program, or the script that its program runs, if the name is an engine's.
@@ -175,14 +177,14 @@ impl Started {
             .map(|word| PathBuf::from(self.path(word)));
         let named = |path: &PathBuf| {
             let name = path.file_name().and_then(|name| name.to_str());
-            path.is_file() && name.is_some_and(|name| Program::from_name(name).is_some())
+            path.is_file() && name.is_some_and(|name| ProgramKind::from_name(name).is_some())
         };
         program.into_iter().chain(words).find(named)
     }
 
     /// The flags, with every model file named as it is reached from this process.
     fn reachable(&self, options: &Options) -> Options {
-        let files = [Effect::Model, Effect::Draft, Effect::Projector];
+        let files = [FlagClass::Model, FlagClass::Draft, FlagClass::Projector];
         let reached = options.settings().iter().cloned().map(|mut setting| {
             if let (true, SettingValue::Text(path)) = (files.contains(&setting.flag.effect), &setting.value) {
                 setting.value = SettingValue::Text(self.path(path));
@@ -222,9 +224,10 @@ impl Started {
 }
 
 /// The zero-terminated strings of a file of `/proc`.
-fn strings(pid: u32, file: &'static str) -> Result<Vec<String>, CheckError> {
+fn strings(pid: u32, file: &'static str) -> Result<Vec<String>, ErrorReport> {
     let bytes = fs::read(format!("/proc/{pid}/{file}"));
-    let bytes = bytes.map_err(|error| CheckError::ReadProcess { pid, file, error })?;
+    let bytes =
+        bytes.map_err(|error| ErrorReport::new(format!("cannot read /proc/{pid}/{file}: {error}")))?;
     let mut words: Vec<String> = bytes
         .split(|&byte| byte == 0)
         .map(|word| String::from_utf8_lossy(word).into_owned())

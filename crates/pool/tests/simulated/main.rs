@@ -1,5 +1,11 @@
-use super::*;
-use crate::device::{Device, OutOfMemory};
+//! The simulated card counts, refuses, and finds every broken rule.
+
+#[path = "card.rs"]
+mod simulated;
+
+use plimsoll_pool::{Address, Block, CapturedGraph, OutOfMemory, PoolDevice, Stream};
+
+use simulated::{Faults, Latency, Simulated, Violation};
 
 const A: Stream = Stream(1);
 const B: Stream = Stream(2);
@@ -121,7 +127,7 @@ fn two_streams_in_one_range_are_found_out_unless_ordered() {
 #[test]
 fn a_graph_that_is_launched_into_memory_that_is_gone_is_found_out() {
     let mut device = device();
-    let graph = Graph(1);
+    let graph = CapturedGraph(1);
     let address = device.allocate(4).unwrap();
     device.begin_capture(A, graph);
     device.launch(A, 10, &[block(address, 4)]);
@@ -150,7 +156,7 @@ fn a_graph_that_is_launched_into_memory_that_is_gone_is_found_out() {
 fn calls_that_break_a_capture_are_found_out() {
     let mut device = device();
     let address = device.allocate(4).unwrap();
-    device.begin_capture(A, Graph(1));
+    device.begin_capture(A, CapturedGraph(1));
     assert!(device.capturing(A) && !device.capturing(B));
     assert!(device.allocate(4).is_ok());
     let event = device.record(A);

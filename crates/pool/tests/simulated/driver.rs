@@ -1,8 +1,8 @@
 //! Driver calls of the simulated card: effect, cost, and checks.
 
-use super::memory::MemoryKind;
+use plimsoll_pool::{Address, DeviceEvent, OutOfMemory, PoolDevice, Stream};
+
 use super::{Simulated, Violation};
-use crate::device::{Address, Device, Event, OutOfMemory, Stream};
 
 impl Simulated {
     /// Checks a return of `start..end`, of any kind of memory.
@@ -24,7 +24,7 @@ impl Simulated {
     }
 
     /// End of the work before an event, if the event exists.
-    fn end_of(&mut self, event: Event) -> Option<u64> {
+    fn end_of(&mut self, event: DeviceEvent) -> Option<u64> {
         let end = self.streams.end_of(event);
         if end.is_none() {
             self.violate(Violation::NoEvent { event });
@@ -33,54 +33,32 @@ impl Simulated {
     }
 
     /// Refuses requests that an injected fault names.
-    fn grant(&mut self, size: u64, kind: MemoryKind) -> Result<(), OutOfMemory> {
-        let free = self.memory.free(kind);
+    fn grant(&mut self, size: u64) -> Result<(), OutOfMemory> {
+        let free = self.memory.free();
         if self.faults.refuse(size) {
             return Err(OutOfMemory { asked: size, free });
         }
         Ok(())
     }
-
-    fn allocate_of(&mut self, size: u64, kind: MemoryKind) -> Result<Address, OutOfMemory> {
-        self.calls.allocate += 1;
-        self.advance(self.latency.allocate);
-        self.grant(size, kind)?;
-        let address = self.memory.allocate(size, kind)?;
-        // Granted requests only: they are compared with recordings of real drivers.
-        self.driver_sizes.push(size);
-        Ok(address)
-    }
-
-    fn map_of(&mut self, at: Address, size: u64, kind: MemoryKind) -> Result<(), OutOfMemory> {
-        self.calls.map += 1;
-        self.advance(self.latency.map);
-        self.grant(size, kind)?;
-        if !self.memory.can_map(at, size) {
-            // Recorded, and mapped all the same: the policy under test goes on, and the test reports the
-            // first broken rule.
-            self.violate(Violation::Misplaced { address: at, size });
-        }
-        self.memory.map(at, size, kind)?;
-        self.driver_sizes.push(size);
-        Ok(())
-    }
 }
 
-impl Device for Simulated {
+impl PoolDevice for Simulated {
     fn granule(&self) -> u64 {
         self.memory.granule()
     }
 
     fn available(&self) -> u64 {
-        self.memory.free(MemoryKind::Card)
+        self.memory.free()
     }
 
     fn allocate(&mut self, size: u64) -> Result<Address, OutOfMemory> {
-        self.allocate_of(size, MemoryKind::Card)
-    }
-
-    fn allocate_host(&mut self, size: u64) -> Result<Address, OutOfMemory> {
-        self.allocate_of(size, MemoryKind::Host)
+        self.calls.allocate += 1;
+        self.advance(self.latency.allocate);
+        self.grant(size)?;
+        let address = self.memory.allocate(size)?;
+        // Granted requests only: they are compared with recordings of real drivers.
+        self.driver_sizes.push(size);
+        Ok(address)
     }
 
     fn free(&mut self, address: Address) {
@@ -99,11 +77,17 @@ impl Device for Simulated {
     }
 
     fn map(&mut self, at: Address, size: u64) -> Result<(), OutOfMemory> {
-        self.map_of(at, size, MemoryKind::Card)
-    }
-
-    fn map_host(&mut self, at: Address, size: u64) -> Result<(), OutOfMemory> {
-        self.map_of(at, size, MemoryKind::Host)
+        self.calls.map += 1;
+        self.advance(self.latency.map);
+        self.grant(size)?;
+        if !self.memory.can_map(at, size) {
+            // Recorded, and mapped all the same: the policy under test goes on, and the test reports the
+            // first broken rule.
+            self.violate(Violation::Misplaced { address: at, size });
+        }
+        self.memory.map(at, size)?;
+        self.driver_sizes.push(size);
+        Ok(())
     }
 
     fn unmap(&mut self, at: Address, size: u64) {
@@ -127,20 +111,20 @@ impl Device for Simulated {
         }
     }
 
-    fn record(&mut self, stream: Stream) -> Event {
+    fn record(&mut self, stream: Stream) -> DeviceEvent {
         self.calls.record += 1;
         self.advance(self.latency.record);
         self.judge_stream("record", stream);
         self.streams.record(stream)
     }
 
-    fn done(&mut self, event: Event) -> bool {
+    fn done(&mut self, event: DeviceEvent) -> bool {
         self.calls.query += 1;
         self.advance(self.latency.query);
         self.end_of(event).is_some_and(|end| end <= self.now())
     }
 
-    fn wait(&mut self, event: Event) {
+    fn wait(&mut self, event: DeviceEvent) {
         self.calls.wait += 1;
         if self.streams.any_capture() {
             self.violate(Violation::DuringCapture { call: "wait" });
@@ -149,14 +133,14 @@ impl Device for Simulated {
         self.advance(until.saturating_sub(self.now()));
     }
 
-    fn order(&mut self, stream: Stream, event: Event) {
+    fn order(&mut self, stream: Stream, event: DeviceEvent) {
         self.calls.order += 1;
         self.judge_stream("order", stream);
         let until = self.end_of(event).unwrap_or_default();
         self.streams.delay(stream, until);
     }
 
-    fn forget(&mut self, event: Event) {
+    fn forget(&mut self, event: DeviceEvent) {
         if !self.streams.forget(event) {
             self.violate(Violation::NoEvent { event });
         }

@@ -1,12 +1,11 @@
 //! Time on the simulated card: streams, events, captures and graphs.
 //!
-//! Work on a stream starts when the work before it has ended and ends when its duration is over. An event is
-//! the time at which the work before it ends.
+//! Work on a stream starts when the previous work has ended, and ends after its duration. An event is the
+//! time at which the work before it ends.
 
-use alloc::collections::BTreeMap;
-use alloc::vec::Vec;
+use std::collections::BTreeMap;
 
-use crate::device::{Event, Graph, Stream};
+use plimsoll_pool::{CapturedGraph, DeviceEvent, Stream};
 
 /// Addresses `start..end`.
 type AddressRange = (u64, u64);
@@ -16,13 +15,13 @@ pub(super) struct Streams {
     now: u64,
     busy: BTreeMap<Stream, u64>,
     uses: Vec<WorkInFlight>,
-    events: BTreeMap<Event, u64>,
+    events: BTreeMap<DeviceEvent, u64>,
     next_event: u64,
-    captures: BTreeMap<Stream, (Graph, Vec<AddressRange>)>,
-    graphs: BTreeMap<Graph, Vec<AddressRange>>,
+    captures: BTreeMap<Stream, (CapturedGraph, Vec<AddressRange>)>,
+    graphs: BTreeMap<CapturedGraph, Vec<AddressRange>>,
 }
 
-/// Work in flight.
+/// Submitted work that is not finished.
 #[derive(Clone, Copy, Debug)]
 struct WorkInFlight {
     range: AddressRange,
@@ -86,8 +85,8 @@ impl Streams {
         self.uses.iter().find(using).map(|used| used.stream)
     }
 
-    pub(super) fn record(&mut self, stream: Stream) -> Event {
-        let event = Event(self.next_event);
+    pub(super) fn record(&mut self, stream: Stream) -> DeviceEvent {
+        let event = DeviceEvent(self.next_event);
         self.next_event += 1;
         let busy = self.busy.get(&stream).copied().unwrap_or_default();
         // The end of the last work is fixed now; later work of the stream does not move the event.
@@ -95,11 +94,11 @@ impl Streams {
         event
     }
 
-    pub(super) fn end_of(&self, event: Event) -> Option<u64> {
+    pub(super) fn end_of(&self, event: DeviceEvent) -> Option<u64> {
         self.events.get(&event).copied()
     }
 
-    pub(super) fn forget(&mut self, event: Event) -> bool {
+    pub(super) fn forget(&mut self, event: DeviceEvent) -> bool {
         self.events.remove(&event).is_some()
     }
 
@@ -115,7 +114,7 @@ impl Streams {
         self.captures.contains_key(&stream)
     }
 
-    pub(super) fn begin_capture(&mut self, stream: Stream, graph: Graph) {
+    pub(super) fn begin_capture(&mut self, stream: Stream, graph: CapturedGraph) {
         self.captures.insert(stream, (graph, Vec::new()));
     }
 
@@ -134,11 +133,11 @@ impl Streams {
         }
     }
 
-    pub(super) fn graph(&self, graph: Graph) -> Option<Vec<AddressRange>> {
+    pub(super) fn graph(&self, graph: CapturedGraph) -> Option<Vec<AddressRange>> {
         self.graphs.get(&graph).cloned()
     }
 
-    pub(super) fn destroy_graph(&mut self, graph: Graph) {
+    pub(super) fn destroy_graph(&mut self, graph: CapturedGraph) {
         self.graphs.remove(&graph);
     }
 }

@@ -1,0 +1,100 @@
+//! Interface between the HTTP server and the owner of the models.
+//!
+//! The owner ([`ModelService`]) decides about loads, queues and evictions. The HTTP server gets an engine's
+//! address only from a [`Pass`], the permission to send one request. While the HTTP server holds a pass, the
+//! owner does not stop that engine.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+
+use plimsoll_launch::Log;
+use plimsoll_scheduler::{ClientId, ModelId, SchedulerSnapshot};
+
+use super::connection::StallLimit;
+use super::events::Events;
+use super::exposition::Exposition;
+use super::listing::ModelListing;
+use super::problem::HttpProblem;
+use super::prompt::RequestPrompt;
+use super::upstream::Upstream;
+
+/// Options that a request sets about its model.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct RouteOptions {
+    /// `?autoload=`: whether a model that is not running may be loaded for this; `None` leaves it to the
+    /// configuration.
+    pub(crate) autoload: Option<bool>,
+    /// The client that sent the request, as far as clients can be distinguished.
+    pub(crate) client: ClientId,
+}
+
+pub(crate) trait ModelService: 'static {
+    type Pass: Pass;
+
+    /// Finds a model by its name or by an alias.
+    fn resolve(&self, name: &str) -> Option<ModelId>;
+
+    /// The model names that a client may use, for error messages.
+    fn names(&self) -> Vec<String>;
+
+    /// Waits until the model may take this request; the depth of `prompt` is determined only if it matters.
+    /// Dropping the future gives up the place in the queue.
+    fn admit(
+        self: Rc<Self>,
+        model: ModelId,
+        wish: RouteOptions,
+        prompt: RequestPrompt<'_>,
+    ) -> impl Future<Output = Result<Self::Pass, HttpProblem>>;
+
+    /// All models, in the order in which they are listed.
+    fn models(&self) -> Vec<ModelId>;
+
+    fn listing(&self, model: ModelId) -> ModelListing;
+
+    /// Loads a model without a request; it is known not to run.
+    fn load(&self, model: ModelId);
+
+    /// Unloads a model; requests in flight finish.
+    fn unload(&self, model: ModelId);
+
+    /// Reads the configuration again.
+    fn reload(&self) -> Result<(), HttpProblem>;
+
+    fn snapshot(&self) -> SchedulerSnapshot;
+
+    fn events(&self) -> &Events;
+
+    /// The log of one model, or of all and of this program.
+    fn log(&self, model: Option<ModelId>) -> Log;
+
+    /// Writes the owner's counters: loads, evictions, failures.
+    fn write_metrics(&self, page: &mut Exposition);
+}
+
+/// Permission to send one request to one engine. Dropping it gives the request up, because the client has
+/// left.
+pub(crate) trait Pass: Unpin + Sized + 'static {
+    fn upstream(&self) -> &Rc<Upstream>;
+
+    /// True if the depth of the answer is needed afterwards.
+    fn counts_tokens(&self) -> bool;
+
+    /// The time that the client may take nothing of its answer before it is given up. The owner of the models
+    /// keeps a clone and shortens it while another request waits for the memory that this one holds.
+    fn stall_limit(&self) -> StallLimit {
+        StallLimit::default()
+    }
+
+    /// Ends the request after a complete answer. `tokens` counts prompt and answer, if the engine reported
+    /// them.
+    fn finished(self, tokens: Option<u64>);
+
+    /// Ends an attempt in which the engine closed the connection before a byte of its answer reached the
+    /// client. The result is a new pass for another attempt, or the error for the client.
+    fn bounced(self, prompt: RequestPrompt<'_>) -> impl Future<Output = Result<Self, HttpProblem>>;
+
+    /// Ends a request whose engine broke off in the middle of its answer. The result is the error for the
+    /// client. It should come soon, because the client waits for the last event of its stream.
+    fn broke(self) -> Pin<Box<dyn Future<Output = HttpProblem>>>;
+}
