@@ -128,8 +128,8 @@ fn a_program_of_llama_cpp_is_planned_and_its_weights_overflow() {
         ),
         "{stderr}"
     );
-    assert_eq!(stderr.matches(" overflow: ").count(), 1, "{stderr}");
-    assert!(stderr.contains("1006 MiB overflow: "), "{stderr}");
+    assert_eq!(stderr.matches(" overflowed: ").count(), 1, "{stderr}");
+    assert!(stderr.contains("1006 MiB overflowed: "), "{stderr}");
     assert!(!stderr.contains("hint: --need"), "{stderr}");
 }
 
@@ -139,14 +139,14 @@ fn what_any_other_program_asks_for_in_all_is_told_and_can_be_said_the_next_time(
     let program = [take(), "600", "200", "100"];
     let first = on_two_cards(&options, &program);
     let (_, stderr) = said(&first);
-    assert!(stderr.contains("100 MiB overflow: "), "{stderr}");
+    assert!(stderr.contains("100 MiB overflowed: "), "{stderr}");
     let hint = "plimsoll run: hint: --need 900MiB makes the first allocations overflow instead of the \
         last\n";
     assert!(stderr.contains(hint), "{stderr}");
     let second = on_two_cards(&[&options[..], &["--need", "900MiB"]].concat(), &program);
     let (stdout, stderr) = said(&second);
     assert_eq!(stdout, "600 0\n200 0\n100 0\n");
-    assert!(stderr.contains("600 MiB overflow: "), "{stderr}");
+    assert!(stderr.contains("600 MiB overflowed: "), "{stderr}");
     assert!(!stderr.contains("hint"), "{stderr}");
 }
 

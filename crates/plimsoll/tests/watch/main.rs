@@ -210,7 +210,7 @@ fn a_file_that_is_there_is_left_alone_and_one_that_is_no_record_is_told() {
     assert_eq!(fs::read(&record).unwrap(), b"precious");
     let shown = shown(&record, &[]);
     assert_eq!(shown.status.code(), Some(2));
-    assert!(String::from_utf8_lossy(&shown.stderr).contains("no record of `plimsoll watch`"));
+    assert!(String::from_utf8_lossy(&shown.stderr).contains("not a recording of `plimsoll watch`"));
     assert_eq!(
         output(&["watch", "-o", path, "--", "/no/such/program"])
             .status
