@@ -22,7 +22,9 @@ PHANTOM = """#!/bin/sh
 # A CPU build under the phantom backend, with as many cards as are visible.
 card=total=150754974720,free=150092120064,cc=9.0
 case "$CUDA_VISIBLE_DEVICES" in *,*) card="$card;$card" ;; esac
-export GGML_BACKEND_PATH={phantom} LD_PRELOAD={phantom} PLIMSOLL_PHANTOM_CARDS="${{PLIMSOLL_PHANTOM_CARDS:-$card}}" CUDA_VISIBLE_DEVICES=
+names=$(mktemp -d)
+for name in libcuda.so.1 libcudart.so.12 libcudart.so.13 libcublas.so.12 libcublas.so.13; do ln -s {phantom} "$names/$name"; done
+export LD_PRELOAD={phantom} LD_LIBRARY_PATH="$names:$LD_LIBRARY_PATH" PLIMSOLL_PHANTOM_CARDS="${{PLIMSOLL_PHANTOM_CARDS:-$card}}"
 exec {program} "$@"
 """
 
