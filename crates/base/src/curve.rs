@@ -1,7 +1,7 @@
 //! Memory curves: bytes of an engine run on each card as a function of context depth.
 //!
 //! DECISION: a curve is a table of steps, not a formula. Memory of the legacy pool grows in steps, that of
-//! the pool with virtual memory linearly, and an engine run under the phantom (a ggml backend without a GPU)
+//! the pool with virtual memory linearly, and an engine run over the phantom (CUDA without a GPU)
 //! gives single points. Between two steps the upper one counts, so a curve is never below its source. A pool
 //! never shrinks, so a curve never falls.
 //!

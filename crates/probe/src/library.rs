@@ -1,5 +1,5 @@
-//! Paths of the shared libraries that come with Plimsoll (guard, which is preloaded, and phantom, a ggml
-//! backend without a GPU).
+//! Paths of the shared libraries that come with Plimsoll (guard, and phantom, which is CUDA without a
+//! GPU).
 //!
 //! An environment variable can name another path (or none, if empty). Otherwise the search covers the
 //! program's own folder, `../lib/plimsoll/` of an installation, and `../guard/` of a build tree, which
