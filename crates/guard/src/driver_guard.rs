@@ -1,4 +1,5 @@
-//! Thread state around guard's own driver calls: stream capture mode, CUDA context, and waits.
+//! Thread state around guard's own driver calls: stream capture mode, CUDA context, and the count of threads
+//! that wait for a card.
 //!
 //! The effect of a driver call depends on the calling thread's capture mode and context. A call that may
 //! allocate would invalidate a capture of another thread in global mode, so guard (this library) sets the

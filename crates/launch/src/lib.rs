@@ -5,7 +5,7 @@
 //! belongs to one task on the daemon's single-threaded runtime, so there are no locks.
 //!
 //! A child is reaped only after all processes of its group were killed: while the leader is a zombie, the
-//! kernel cannot give its process number to another process.
+//! kernel cannot give its PID to another process.
 #![forbid(unsafe_code)]
 
 /// Path of this program, for starting it again. The link is resolved at each start, so an upgrade that

@@ -2,8 +2,8 @@
 //!
 //! The grammar differs from ordinary INI files. A value ends at the first `;` or `#`, even inside quotes;
 //! quotes and backslashes are plain characters; only comments may be indented; of a section written twice,
-//! only the second counts. One difference from llama.cpp is on purpose: llama.cpp lets a section's name
-//! continue over line ends to the next `]`, which would hide settings. Here this is an error.
+//! only the second counts. llama.cpp lets a section's name continue over line ends to the next `]`, which
+//! would hide settings. Here this is an error, on purpose.
 
 use std::sync::Arc;
 

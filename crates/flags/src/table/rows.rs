@@ -1,4 +1,4 @@
-//! Rows of the table of llama-server's flags, in llama.cpp's order.
+//! Rows of the table of llama-server's flags, in the order of llama.cpp's source.
 
 use plimsoll_model::Pooling;
 

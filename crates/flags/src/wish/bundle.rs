@@ -1,4 +1,4 @@
-//! llama-server flags that stand for several others: a model to download and the settings to run it with
+//! llama-server flags that each select a model to download together with the settings to run it
 //! (`common/arg.cpp: --fim-qwen-*, --gpt-oss-*, … @ b10605`).
 
 use super::{ModelParams, Parallel};

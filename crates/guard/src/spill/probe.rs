@@ -1,4 +1,5 @@
-//! Probe of one kind of host memory for spilled bytes, run once per card at its first spill.
+//! Test of whether one kind of host memory can follow device memory in a spilled range, run once per card at
+//! its first spill.
 //!
 //! A granule of host memory is mapped behind a granule of the card. A memset, a kernel and a copy cross the
 //! border between them, and the bytes are read back and compared. If crossing the border is refused, the two
