@@ -1,5 +1,5 @@
-//! `plimsoll reference`: documents generated from the command line and the configuration schema (hidden
-//! command).
+//! `plimsoll reference`: reference documents generated from the command-line definition and the configuration
+//! schema (hidden command).
 //!
 //! `cargo xtask docs` writes them into `docs/reference`; CI fails if they are out of date.
 

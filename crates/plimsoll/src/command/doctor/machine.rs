@@ -1,5 +1,5 @@
-//! Evidence about a machine, live or from captured files: cards, their processes, memory, limits, known
-//! driver faults.
+//! Evidence about a machine for `plimsoll doctor`, live or from captured files: cards, their processes,
+//! memory, limits, known driver faults.
 //!
 //! The diagnosis rules read the text of the files. The figures that are printed next to the verdict are
 //! collected separately.

@@ -1,4 +1,5 @@
-//! Tier A of Plimsoll's policy: a fixed range of addresses, mapped as it is used.
+//! Region: a fixed range of addresses, mapped as it is used. Plimsoll's policy uses it on cards with virtual
+//! memory management (tier A).
 //!
 //! DECISION: addresses are plentiful and memory is not. The region is reserved once,
 //! [`BlockStack`](super::blocks) places blocks in it, and [`RegionMapping`] maps them. A piece is released

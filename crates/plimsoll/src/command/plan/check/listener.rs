@@ -1,5 +1,4 @@
-//! Process that listens on a TCP port: the socket's inode from `/proc/net/tcp`, then the process that has it
-//! open.
+//! Search for the process that listens on a TCP port, by the socket's inode in `/proc/net/tcp`.
 //!
 //! Only processes of the same user are found, because the kernel hides the descriptors of others.
 
