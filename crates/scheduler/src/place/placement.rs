@@ -1,4 +1,4 @@
-//! Choice of cards for a model: best fit, and the runs that would have to stop.
+//! Choice of cards for a model: best fit, and the runs (engine processes) that would have to stop.
 //!
 //! For every usable set of cards, the cost of placing the model there is determined: nothing, waiting for
 //! runs that are ending anyway, stopping idle runs, waiting for busy runs, or impossible now. The cheapest

@@ -1,4 +1,4 @@
-//! Interface between the HTTP server and the owner of the models.
+//! Interface between the HTTP server and the runtime that owns the models.
 //!
 //! The owner ([`ModelService`]) decides about loads, queues and evictions. The HTTP server gets an engine's
 //! address only from a [`Pass`], the permission to send one request. While the HTTP server holds a pass, the

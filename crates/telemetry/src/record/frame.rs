@@ -1,7 +1,8 @@
 //! Frames of a memory recording and the encoding of numbers in them.
 //!
-//! A file is [`MAGIC`] followed by frames. A frame is the length of kind and payload as a varint, the kind,
-//! the payload, and the CRC-32 of both, little-endian. A varint has seven bits a byte, the lowest first.
+//! A file is [`MAGIC`] followed by frames. A frame consists of the length of kind and payload as a varint,
+//! the kind, the payload, and the CRC-32 of kind and payload, little-endian. A varint has seven bits a byte,
+//! the lowest first.
 
 use crc32fast::hash as crc32;
 
