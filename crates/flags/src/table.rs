@@ -6,8 +6,8 @@
 //! this one table.
 //!
 //! To add a flag, write a row in `table/rows.rs`. If memory depends on it, give the row a setter, and add the
-//! field that it sets with its default to [`ModelParams`]. A test sets every row with a setter and expects a
-//! change.
+//! field that it sets with its default to [`ModelParams`]. A test applies every setter and expects a change
+//! of the parameters.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;

@@ -1,4 +1,4 @@
-//! Error reports of failed subcommands: lines on stderr and an exit status.
+//! Error reports of failed subcommands, as lines on stderr and an exit status.
 
 use std::error::Error;
 use std::io::{self, Write};

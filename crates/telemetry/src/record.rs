@@ -4,8 +4,8 @@
 //! CRC-32, and is written with one call. So after a SIGKILL only the last frame can be incomplete; it is
 //! dropped, and at most one sample is lost. A sample lists only the figures that changed, as differences from
 //! their last value, with two or three bytes each. Figures are declared when they first appear, because
-//! processes start and end. On a machine so busy that a day would exceed 20 MB, figures that change slowly
-//! are written less often ([`Encoder`]).
+//! processes start and end. On a machine so busy that a day would exceed 20 MB, figures of low priority are
+//! written less often ([`Encoder`]).
 //!
 //! DECISION: JSON lines with zstd were rejected. Measured on a busy host with 102 figures, a sample takes 55
 //! bytes in this format (9.4 MB a day) and 84 bytes as JSON in a zstd stream that is flushed after each

@@ -1,4 +1,5 @@
-//! Hints for the user, from a fixed list of kinds of advice, so that text and JSON always agree.
+//! Hints for the user: advice of fixed kinds (such as a smaller context), from which text and JSON output are
+//! both made.
 
 use std::fmt;
 

@@ -1,4 +1,5 @@
-//! Tests of memory recordings: reading back, incomplete and damaged files, redaction, and the size of a day.
+//! Tests of memory recordings: reading back, incomplete and damaged files, redaction, and the size of one
+//! day's file.
 
 use plimsoll_base::Bytes;
 
