@@ -1,4 +1,4 @@
-//! Combination of the rules' verdict with the text classifier's.
+//! Combination of two diagnoses of a problem report, from the rules and from the text classifier.
 //!
 //! DECISION: rules that are based on the sizes of a refused allocation decide if their confidence is at least
 //! [`TELLING`], because words say nothing about sizes. Other rules decide if their confidence is at least

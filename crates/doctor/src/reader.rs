@@ -1,4 +1,5 @@
-//! Streaming reader that turns logs and descriptions into facts, in bounded memory.
+//! Streaming reader that extracts facts (numbers and known messages) from logs and problem reports, in
+//! bounded memory.
 //!
 //! DECISION: whole blocks of bytes are searched for phrases, and only lines with a match are extracted,
 //! cleaned and read. A line longer than [`PIECE`] is read in pieces. If only the presence of a kind of line

@@ -1,4 +1,4 @@
-//! Accounts of the device memory that the program holds, and claims on the memory budget for new requests.
+//! Accounting of the device memory that the program holds, and claims on the memory budget for new requests.
 //!
 //! Before guard (this library) passes an allocation to the driver, it claims the bytes from the budget that
 //! all processes of the command share ([`claim`]). So threads and processes cannot exceed the budget

@@ -1,4 +1,4 @@
-//! Hooks: functions that guard (this library) substitutes for the driver's, one file for each part of the
+//! Hooks: functions with which guard (this library) replaces the driver's, one file for each part of the
 //! driver's API.
 //!
 //! DECISION: from each declaration of a hook, the macro `hooks!` generates the export, the pointer to the

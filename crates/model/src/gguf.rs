@@ -7,7 +7,7 @@
 //! memory is reserved than the file could fill.
 //!
 //! The rules are those of `ggml/src/gguf.cpp: gguf_init_from_reader @ b10605`, so files that llama.cpp
-//! accepts are accepted here. Two rules are stricter: names must be UTF-8, and a header must end within
+//! accepts are accepted. Two rules are stricter: names must be UTF-8, and a header must end within
 //! [`HEADER_LIMIT`]. One is more lenient: files of the other byte order are read.
 
 mod cursor;

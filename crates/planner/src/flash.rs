@@ -4,7 +4,7 @@
 //! b10605`. With `-fa auto`, one layer whose card has no kernel for its head size and cache type turns flash
 //! attention off for all layers; the whole KQ matrix then adds to the compute buffer. A quantised V cache
 //! requires flash attention, so it stays on and layers without a kernel compute attention in host memory.
-//! ik_llama.cpp has other kernels, which are not listed here.
+//! ik_llama.cpp has other kernels, which this module does not list.
 
 use plimsoll_flags::{FlashAttention, ModelParams};
 use plimsoll_model::{HyperParameters, Model, TensorType};

@@ -1,5 +1,4 @@
-//! Hints for the user: advice of fixed kinds (such as a smaller context), from which text and JSON output are
-//! both made.
+//! Hints for the user, such as advice to use a smaller context, with the bytes that they save.
 
 use std::fmt;
 

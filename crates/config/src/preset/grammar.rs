@@ -1,4 +1,5 @@
-//! Grammar of a preset file: from lines to sections (`common/preset.cpp: parse_ini_from_file @ b10605`).
+//! Grammar of llama-server's preset files, parsed into sections and keys (`common/preset.cpp:
+//! parse_ini_from_file @ b10605`).
 //!
 //! The grammar differs from ordinary INI files. A value ends at the first `;` or `#`, even inside quotes;
 //! quotes and backslashes are plain characters; only comments may be indented; of a section written twice,

@@ -1,4 +1,4 @@
-//! Tests of each line reader with damaged text: none may panic, and the facts stay bounded.
+//! Tests of all log line readers with damaged text: none may panic, and the facts stay bounded.
 //!
 //! Each reader gets lines that its patterns do not match, which the phrase search would never pass to it. A
 //! few thousand texts are tried by default; `PLIMSOLL_FUZZ=1000000 cargo test --release -p plimsoll-doctor

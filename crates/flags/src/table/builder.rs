@@ -1,4 +1,4 @@
-//! Builders for the rows of the flag table, and helper functions for the setters in these rows.
+//! Builders for the rows of the table of llama-server's flags, and functions for the setters in these rows.
 
 use super::{Flag, FlagArity, FlagClass, KnownFlag, Setter};
 use crate::failure::FlagError;

@@ -3,7 +3,7 @@
 //!
 //! The driver's own pools (`cudaMallocAsync`) keep freed memory and can release it. So can the ggml pools
 //! that guard (this library) serves. Their code calls the ladder, so the ladder cannot import it; instead the
-//! code registers its release function here with [`also_trim`]. Guard cannot free a program's own cache, but
+//! code registers its release function with [`also_trim`]. Guard cannot free a program's own cache, but
 //! programs with one (PyTorch, ggml since #22155) flush it at OUT_OF_MEMORY and allocate again.
 
 use plimsoll_nostd::lock::Lock;

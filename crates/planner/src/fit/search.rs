@@ -4,8 +4,8 @@
 //! if there is one. It then alternates between linear interpolation and bisection of the interval between a
 //! value that fits and one that does not. The result was itself evaluated, and so was the next number, which
 //! does not fit. Memory does not always grow with slots or micro-batches (best-fit allocators, contexts
-//! rounded per slot). So a few numbers above the result are evaluated too, and the search continues from
-//! there if one of them fits.
+//! rounded per slot). So a few numbers above the result are evaluated, and the search continues from there if
+//! one of them fits.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;

@@ -1,4 +1,4 @@
-//! Order in which waiting models get memory.
+//! Order in which the models that wait to be loaded get memory.
 //!
 //! Usually the model that has waited longest comes first.
 //!

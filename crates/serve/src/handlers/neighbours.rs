@@ -5,7 +5,7 @@
 //! served card, whether `serve` started it or not. It leaves out its own engines that have no request in
 //! flight: they make no driver call, so they could not answer in time, and they would have to map the memory
 //! again for their next request. The requests go through guard's pages (shared-memory files); a separate
-//! thread writes them and waits for the answers.
+//! thread writes to the pages and waits for the answers.
 
 use std::path::PathBuf;
 use std::rc::Rc;

@@ -1,5 +1,5 @@
 //! Forecast of memory for the operator: free memory of each card, need of each model, and models that can
-//! never run here.
+//! never run on this machine.
 //!
 //! The forecast is logged at start and after a reload, and printed by `serve --check`. It runs at the same
 //! time as the first requests and delays none of them. Every load repeats the calculation for its model, so

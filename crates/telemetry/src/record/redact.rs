@@ -3,7 +3,7 @@
 //!
 //! Redacted names are those of the host, of processes, and of words in the command line; paths and UUIDs are
 //! replaced everywhere. Flags, numbers and the extension of a model file stay. Common words (`CUDA`,
-//! `llama-server`, a kernel zone) are not private and stay too.
+//! `llama-server`, a kernel zone) are not private and stay as well.
 
 use std::collections::BTreeMap;
 
