@@ -6,9 +6,9 @@
 //! daemon to make room (`reclaim`) or for another process (`wait`). The last rungs cost speed: the part that
 //! does not fit goes to host memory (`spill`), or the whole becomes managed memory (`on-oom=managed`). If all
 //! fail, the program gets exactly CUDA_ERROR_OUT_OF_MEMORY, and the reason is recorded on the page, a
-//! shared-memory file for the daemon. Each remedy is an option, and one that is not set is skipped. Nothing
-//! is tried during a stream capture, because waiting, freeing and mapping would invalidate it. The ladder
-//! itself holds no lock, but its caller may hold one (see `ggml::pools`).
+//! shared-memory file for the daemon. A remedy whose option is not set is skipped. Nothing is tried during a
+//! stream capture, because waiting, freeing and mapping would invalidate it. The ladder itself holds no lock,
+//! but its caller may hold one (see `ggml::pools`).
 
 use core::time::Duration;
 

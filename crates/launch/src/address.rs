@@ -1,4 +1,4 @@
-//! Addresses of engines: a Unix socket in a folder of the engine's own, or a port of the loopback.
+//! Addresses of engines: a Unix socket in a folder of the engine's own, or a port on the loopback interface.
 //!
 //! DECISION: an engine that can listen on a Unix socket gets one, in a private folder that only the engine's
 //! user may enter. So no other user can connect to the engine or take its address first. Engines without

@@ -1,4 +1,4 @@
-//! Processes that an engine started (its descendants), and how they are killed with it.
+//! Descendants of an engine (processes that it started), and how they are killed with it.
 //!
 //! DECISION: killing the process group is not enough, because a program may open its own session (`setsid`),
 //! as daemons and some workers do. There are three ways to find these processes. (1) The trampoline, a small

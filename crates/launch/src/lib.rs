@@ -1,4 +1,4 @@
-//! Start and end of engine processes, each in its own process group that sees only its own cards.
+//! Start and end of engine processes, each in its own process group and with access to its own cards only.
 //!
 //! One thread, the launcher, is the parent of every child while the daemon lives, because a parent-death
 //! signal fires when the forking *thread* ends. Everything else about a child (its output, readiness and end)

@@ -1,4 +1,4 @@
-//! Decision whether flash attention (`-fa`) is on, and the reason.
+//! Decision of whether flash attention (`-fa`) is on, and its reason.
 //!
 //! The code mirrors `llama-context.cpp: resolve_fused_ops` and `fattn.cu: ggml_cuda_get_best_fattn_kernel @
 //! b10605`. With `-fa auto`, one layer whose card has no kernel for its head size and cache type turns flash

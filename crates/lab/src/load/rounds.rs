@@ -1,5 +1,5 @@
-//! Rounds of a load test: each is a fixed set of requests, divided among the clients, with none in flight at
-//! its end.
+//! Rounds of a load test: each is a fixed set of requests, divided among the clients, and ends when all are
+//! answered.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
