@@ -3,8 +3,8 @@
 //! DECISION: these formulas are in one place, as functions of plain numbers, because three callers must get
 //! the same results. The phantom (a ggml backend without a GPU) has real compute graphs, the trace generator
 //! ([`generate`](crate::generate)) has a model's shape, and the planner has a model's header. The blocks of
-//! one operation form a [`DemandGroup`]: allocated in order, freed in reverse. Sums and products saturate, so
-//! no operand overflows.
+//! one operation form a [`DemandGroup`]: they are allocated in order and freed in reverse. Sums and products
+//! saturate instead of overflowing.
 //!
 //! The card and the engine's build ([`Rules`]) determine which kernel runs, and so which blocks are needed.
 //! Each file names its sources as `file:function @ build`.

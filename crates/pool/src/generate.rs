@@ -4,7 +4,7 @@
 //! DECISION: a trace has one device and one stream. Each operation has one group of blocks, allocated in
 //! order and freed in reverse, like the scopes of the engine's code. The operations follow from the shapes of
 //! a model's matrices, the micro-batch and the cells in use; [`demand`](crate::demand) computes what each one
-//! requests. The result was checked step by step against two traces recorded on an H200, and against
+//! requests. The result was checked request by request against two traces recorded on an H200, and against
 //! published figures (`tests/traces/generate.rs`).
 
 pub use crate::demand::DemandRules;

@@ -6,8 +6,8 @@
 //! enough, the request gets a segment of its own (2 MiB, 20 MiB, or its size in steps of 2 MiB) or, with
 //! expandable segments, more pages of 2 or 20 MiB at the end of a range. When the driver refuses, every idle
 //! segment or page is released and the driver is called once more. The limit on splitting, garbage
-//! collection, `record_stream` and the private pools of graphs are left out: they are off by default, or
-//! traces do not contain them. Source: `c10/cuda/CUDACachingAllocator.cpp: round_size, get_allocation_size,
+//! collection, `record_stream` and the private pools of graphs are left out, because they are off by default
+//! or do not appear in traces. Source: `c10/cuda/CUDACachingAllocator.cpp: round_size, get_allocation_size,
 //! get_free_block, should_split, alloc_block, free_block, release_cached_blocks,
 //! try_allocate_expandable_block, map_block @ pytorch 001074d`.
 

@@ -6,8 +6,9 @@
 //! measured memory replaces the claim.
 //!
 //! The memory of other processes can only be estimated. The driver reports only the memory in use on a card.
-//! A run that is not measured (loading, or just ended) may have taken none of its claim or all of it, which
-//! gives an upper and a lower limit. The last estimate is kept as far as it is within these limits.
+//! A run that is not measured (loading, or just ended) may have taken none of its claim or all of it, so each
+//! reading gives only an upper and a lower limit for other processes. The last estimate is changed only as
+//! far as these limits require.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! `plimsoll plan --exact`: plans that the user's own engine confirms.
+//! `plimsoll plan --exact`: plans that are confirmed by runs of the user's own engine, without a GPU.
 //!
 //! DECISION: every printed value comes from a run of the engine: the plan of the given flags, and each
 //! context, micro-batch or layer count that is found, together with the next larger value. The number of

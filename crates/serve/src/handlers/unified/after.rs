@@ -3,8 +3,8 @@
 //! DECISION: the page cache is kept if the engine maps its files and computes with weights that stayed on the
 //! host, because it reads them from the cache. The flags show whether any weights stay on the host; an engine
 //! log that reports fewer layers on the card overrides the flags. The cache is also kept if another engine
-//! reads the same file. Pages that a process maps, such as those of the input embeddings, are never dropped
-//! by the kernel's call.
+//! reads the same file. `posix_fadvise` never drops pages that a process maps, such as those of the input
+//! embeddings.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
