@@ -1,7 +1,7 @@
 //! Parser of card descriptions, such as `name=H200,total=143771MiB,free=140000MiB,cc=9.0`.
 //!
-//! This is the syntax of `--card`, which describes a card that is not in this machine or sets a budget on one
-//! that is. Only `name` and `total` are required.
+//! This is the syntax of `--card`, which describes a card that is not in this machine or sets a budget on a
+//! card that is. Only `name` and `total` are required.
 
 use std::str::FromStr;
 

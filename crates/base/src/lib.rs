@@ -1,7 +1,8 @@
-//! Types shared by all other crates: bytes, cards, memory curves, claims, reasons and hints.
+//! Types shared by all other crates: sizes, cards, memory curves, claims (memory that an engine may take),
+//! reasons and hints.
 //!
-//! They are plain values without input or output. The planner creates them, the scheduler decides with them,
-//! and every report shows the same [`Reason`] trees. So these crates do not depend on each other.
+//! They are plain values without input or output. Planner, scheduler and reports exchange them, so that these
+//! crates do not depend on each other.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods, clippy::disallowed_types))]
 

@@ -1,4 +1,4 @@
-//! Configuration errors: the place, the fault and the remedy.
+//! Configuration errors: the place in the file, the fault and the remedy.
 
 use plimsoll_flags::{FlagError, FlagOrigin, FlagProblem};
 

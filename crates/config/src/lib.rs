@@ -1,6 +1,7 @@
 //! Configuration files: Plimsoll's own TOML, llama-server's `--models-preset` INI and llama-swap's YAML.
 //!
-//! All three formats are read into one [`Configuration`]; later code does not depend on the format.
+//! All three formats are read into one [`Configuration`]; the rest of the program does not depend on the
+//! format.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods, clippy::disallowed_types))]
 

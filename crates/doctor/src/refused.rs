@@ -1,9 +1,8 @@
-//! Refused allocation as recorded on guard's page: the request, the limit or the driver's answer, and the
-//! other processes on the card.
+//! Refused allocation as recorded by guard, the library preloaded into engines: the request, the limit or the
+//! driver's answer, and the other processes on the card.
 //!
-//! Guard is the library preloaded into engines; its page is a shared-memory file. Guard writes the record
-//! when the program gets its error, so the sizes are from that moment. The sizes of other processes are from
-//! the last reading of the cards.
+//! Guard writes the record to its page (a shared-memory file) when the program gets its error, so the sizes
+//! are from that moment. The sizes of other processes are from the last reading of the cards.
 
 use std::time::Duration;
 

@@ -1,8 +1,8 @@
-//! Verdict on a dead engine: the kind of its end for the scheduler, and the reason for the user.
+//! Verdict on a dead engine: how it ended (for the scheduler) and why (for the user).
 //!
-//! DECISION: the scheduler gets the size of missing memory only from guard's page, the shared-memory file of
-//! the preloaded library. A log is text that a client may have chosen (engines quote requests), so sizes from
-//! a log are only shown to the user.
+//! DECISION: the scheduler learns how much memory was lacking only from guard's page, the shared-memory file
+//! of the preloaded library. A log is text that a client may have chosen (engines quote requests), so sizes
+//! from a log are only shown to the user.
 
 use std::fmt;
 

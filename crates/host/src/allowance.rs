@@ -1,10 +1,10 @@
-//! Allocatable host memory: the size that a driver's request can get now, the size after reclaim, and the
-//! limit that applies.
+//! Allocatable host memory for a GPU driver: the size that a request can get now, the size after reclaim, and
+//! the limit that applies.
 //!
-//! DECISION: there are two numbers. `now` is the size of a driver's request that succeeds without any
-//! reclaim. `attainable` is the size after all clean file pages are dropped; reclaim can gain at most the
-//! difference. A driver that lets the kernel reclaim is limited by MemAvailable, one that gives up early by
-//! MemFree. Pages of the contiguous pool (CMA) count for neither.
+//! DECISION: there are two numbers. `now` is the size of the largest request that succeeds without any
+//! reclaim. `attainable` is that size after all clean file pages are dropped; reclaim can gain at most the
+//! difference. A driver whose requests let the kernel reclaim memory is limited by MemAvailable, and one that
+//! gives up early by MemFree. Both numbers exclude pages of the contiguous pool (CMA).
 
 use plimsoll_base::{Bytes, Reason};
 

@@ -1,8 +1,8 @@
 //! Confinement of engines: another user, no new privileges, no core dumps, a /tmp of their own.
 //!
-//! The trampoline (`plimsoll exec-child`) confines itself and then becomes the engine. DECISION: only a change
-//! of user must succeed. What else a machine refuses is written to the engine's log, from which the daemon
-//! tells it once, and the engine runs without it.
+//! A small program, the trampoline (`plimsoll exec-child`), confines itself and then becomes the engine by
+//! exec. DECISION: only a change of user must succeed. If the machine refuses another of these steps, the
+//! trampoline writes that to the engine's log, the daemon reports it once, and the engine runs without it.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;

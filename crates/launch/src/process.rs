@@ -1,5 +1,5 @@
-//! A running child process: its pidfd reports its end, its group receives signals, and dropping the handle
-//! kills the group.
+//! Running child process: its pidfd reports its end, its process group receives signals, and dropping the
+//! handle kills the group.
 
 use std::io;
 use std::os::fd::OwnedFd;

@@ -1,8 +1,8 @@
 //! Client of the warden, a helper process that kills all engines when the daemon dies (see
 //! `command/warden.rs`).
 //!
-//! This side only keeps the list of process groups and sends it to the helper. A warden that died is replaced
-//! and gets the whole list again.
+//! The client only keeps the list of process groups and sends it to the warden. A warden that died is
+//! replaced and gets the whole list again.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;

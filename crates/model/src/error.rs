@@ -1,4 +1,4 @@
-//! Errors for headers that can be read but do not describe a valid model.
+//! Errors for GGUF headers that can be read but do not describe a valid model.
 
 use super::gguf::{GgufError, ValueType};
 

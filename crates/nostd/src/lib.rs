@@ -1,10 +1,9 @@
-//! Replacement for the parts of `std` that the libraries guard and phantom need inside other programs'
-//! processes.
+//! Replacement for the parts of `std` that Plimsoll's libraries need inside other programs' processes: guard
+//! (preloaded into CUDA programs) and phantom (a ggml backend without a GPU).
 //!
 //! - [`lock`]: a futex lock of four bytes that allocates nothing and registers nothing.
 //! - [`elf`]: a reader of objects that the dynamic loader has already mapped.
-//! - `runtime`: global allocator and panic handler of the shipped libraries, over libc's `malloc` and
-//!   `abort`.
+//! - `runtime`: global allocator and panic handler of the two libraries, over libc's `malloc` and `abort`.
 //!
 //! DECISION: the profile `guard` sets panic = abort; this crate is `no_std` and includes the runtime only
 //! with that profile. Every other profile builds an ordinary crate with `std`, so unit tests and lints need

@@ -1,4 +1,4 @@
-//! Errors for plan requests that every engine would refuse.
+//! Errors for plan requests that no engine would accept.
 
 /// Reason why a request cannot be planned.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

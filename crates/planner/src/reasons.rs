@@ -1,4 +1,4 @@
-//! Explanation of a plan: one tree of reasons for each card, and the limits of its numbers.
+//! Explanation of a plan: one tree of reasons for each card, and notes on how certain the numbers are.
 
 mod ik;
 

@@ -1,4 +1,4 @@
-//! Subcommands of `plimsoll`, one file each: from clap arguments to an exit status. Only this module prints.
+//! Subcommands of `plimsoll`, one file each. Only this module prints and sets the exit status.
 
 use std::process::ExitCode;
 

@@ -1,5 +1,5 @@
-//! Reports of plans, replays, load tests and recordings. The functions here only format values that other
-//! modules computed.
+//! Formatting of reports about plans, replays, load tests and recordings. The values are computed by other
+//! modules.
 
 // One module per report; what several reports share is in the `report` crate.
 mod advice;

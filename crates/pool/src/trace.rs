@@ -1,10 +1,10 @@
 //! Allocation traces: the requests of a program to its allocator, in order.
 //!
-//! DECISION: a trace holds steps, not addresses. Logs name blocks by pointers, which are used again after a
-//! free. A `Builder` gives every block its own number, so a replay needs an array instead of a map, and
-//! rejects impossible steps (a block freed twice, two blocks at one address). Readers and the generator build
-//! traces with it, so no input makes an inconsistent trace. Blocks that are never freed are allowed, because
-//! a log may end anywhere.
+//! DECISION: a trace identifies blocks by numbers, not by addresses, because an address is used again after a
+//! free. A `Builder` gives every block its own number, so a replay needs an array instead of a map. It
+//! rejects impossible requests (a block freed twice, two blocks at one address). Readers and the generator
+//! build traces with it, so no input makes an inconsistent trace. Blocks that are never freed are allowed,
+//! because a log may end anywhere.
 
 use alloc::collections::BTreeMap;
 use alloc::string::String;

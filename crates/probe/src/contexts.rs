@@ -1,7 +1,7 @@
-//! The user's file of measured CUDA context sizes, written by `plimsoll calibrate` and read by every plan.
+//! File with the measured CUDA context sizes, written by `plimsoll calibrate` and read for every plan.
 //!
 //! DECISION: the file is `$XDG_CONFIG_HOME/plimsoll/contexts.toml`, else `~/.config/plimsoll/contexts.toml`,
-//! in the user's configuration because it is worth keeping, small, and readable. If it cannot be read, a plan
+//! in the user's configuration folder because it is worth keeping and readable. If it cannot be read, a plan
 //! reports that and continues without it; `calibrate` refuses to overwrite it.
 
 use std::path::{Path, PathBuf};

@@ -1,9 +1,9 @@
 //! Paths of the shared libraries that come with Plimsoll (guard, and phantom, which is CUDA without a
 //! GPU).
 //!
-//! An environment variable can name another path (or none, if empty). Otherwise the search covers the
-//! program's own folder, `../lib/plimsoll/` of an installation, and `../guard/` of a build tree, which
-//! cargo's profile `guard` fills.
+//! An environment variable can name another path, or disable a library if the variable is empty. Otherwise
+//! the library is searched for in the program's own folder, in `../lib/plimsoll/` of an installation, and in
+//! `../guard/` of a build tree (the output of cargo's profile `guard`).
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;

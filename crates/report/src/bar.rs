@@ -1,5 +1,5 @@
-//! Bar chart of a card's memory: the terms in order of allocation, up to the card's limit (the load line) and
-//! beyond it.
+//! Bar chart of a card's planned memory: the terms in order of allocation, up to the card's limit (the load
+//! line) and beyond.
 //!
 //! DECISION: each term is marked by letter and hatch in pictures and by a character in text, in addition to
 //! colour.

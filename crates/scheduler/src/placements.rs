@@ -1,5 +1,5 @@
-//! The ledger of claims (the memory that each run may take) with its last reading of the cards, and a record
-//! of changes after which waiting models must be placed again.
+//! Ledger of claims (the memory that each engine may take) with the last reading of the cards' memory.
+//! Changes are noted, because waiting models must then be placed again.
 
 use std::time::Duration;
 

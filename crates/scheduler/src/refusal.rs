@@ -1,4 +1,4 @@
-//! Messages, causes and retry times of refused requests.
+//! Error messages, causes and retry times for requests that the scheduler refuses.
 
 use std::time::Duration;
 

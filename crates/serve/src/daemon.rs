@@ -1,4 +1,5 @@
-//! Composition of the `serve` daemon: configuration, runtime, extensions, listener and signals.
+//! Assembly of the `serve` daemon from configuration, runtime, extensions and listener, and its handling of
+//! signals.
 //!
 //! SIGTERM and SIGINT drain the daemon: it accepts no new request, finishes the answers in flight and then
 //! stops every engine. A second signal stops them at once. SIGHUP reloads the configuration; if the new one

@@ -1,10 +1,10 @@
-//! Driver of the scheduler: it submits events to the scheduler and carries out the effects that the scheduler
-//! returns.
+//! Driver of the scheduler: it passes events to the scheduler and carries out the actions (effects) that the
+//! scheduler returns.
 //!
-//! All of it runs on one thread, so there is no lock. [`Runtime::submit`] passes an event to the scheduler
-//! and carries out the effects before it returns. Work that takes time, such as a survey (of a model's files
-//! and memory need) or an engine's start, continues as a task and reports its result as another event. Guard
-//! (the library preloaded into engines), reclaim and metrics are [`Extension`]s, which the daemon registers.
+//! The runtime uses one thread, so it needs no lock. [`Runtime::submit`] passes an event to the scheduler and
+//! carries out the effects before it returns. Work that takes time, such as a survey (of a model's files and
+//! memory need) or an engine's start, continues as a task and reports its result as another event. Guard (the
+//! library preloaded into engines), reclaim and metrics are [`Extension`]s, which the daemon registers.
 
 mod admission;
 mod extension;

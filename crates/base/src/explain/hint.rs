@@ -1,4 +1,4 @@
-//! Hints for the user, from a fixed list of kinds of advice, so that text and JSON always agree.
+//! Hints for the user, such as advice to use a smaller context, with the bytes that they save.
 
 use std::fmt;
 

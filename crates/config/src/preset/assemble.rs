@@ -1,6 +1,7 @@
 //! Conversion of the sections of a llama-server preset file to model entries.
 //!
-//! Keys become flags, keys that llama-server reserves are dropped, and names are made canonical.
+//! Keys become command-line flags, keys that llama-server reserves are dropped, and names are brought into
+//! llama-server's canonical form.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,4 +1,5 @@
-//! Plimsoll's own settings in a preset file: `;plimsoll: key = value`, a comment for llama-server.
+//! Plimsoll's own settings in a llama-server preset file, written as `;plimsoll: key = value`, which
+//! llama-server reads as a comment.
 //!
 //! Settings of the server are written before the first section or in `[*]`; settings of a model in its
 //! section, or in `[*]` for all models.

@@ -1,5 +1,5 @@
-//! Rules for reports in which card memory did not fail: warnings that the run survives, and ends for other
-//! reasons.
+//! Rules for reports in which no card ran out of memory: warnings that the program survives, and exits for
+//! other reasons.
 
 use super::EvidenceWeight::{Decisive, Fair, Strong, Weak};
 use super::RuleFinding;

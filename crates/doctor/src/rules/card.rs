@@ -1,5 +1,5 @@
-//! Rules for card memory that was refused to ggml: its purpose, and its size compared with the buffers before
-//! it.
+//! Rules for card memory that the driver refused to a ggml program: the purpose of the buffer, and its size
+//! compared with the buffers before it.
 
 use plimsoll_base::Bytes;
 

@@ -1,5 +1,5 @@
-//! Rules for a refused allocation recorded by guard, the preloaded library, with the driver's sizes at that
-//! moment.
+//! Rules for an allocation whose refusal was recorded by guard, the preloaded library, with the driver's
+//! memory figures at that moment.
 
 use plimsoll_base::Bytes;
 use plimsoll_wire::page::Refusal;

@@ -1,6 +1,6 @@
 //! Rules based on options and model names: a large context or micro-batch, weights compared with the cards.
 //!
-//! They apply only if no program names the purpose of the refused memory.
+//! They apply only if the log does not name the purpose of the refused memory.
 
 use super::EvidenceWeight::{Fair, Weak};
 use super::RuleFinding;

@@ -1,4 +1,5 @@
-//! Rules for fragmentation: idle memory of a caching allocator, in blocks that are too small.
+//! Rules for fragmentation: a caching allocator has enough idle memory, but only in blocks that are too
+//! small.
 
 use plimsoll_base::Bytes;
 

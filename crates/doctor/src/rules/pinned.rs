@@ -1,7 +1,8 @@
 //! Rules for pinned host memory: its limits, and refusals that the program survives.
 //!
-//! If pinned memory is refused, ggml warns and continues with pageable memory. If a program requires pinned
-//! memory, the driver reports a limit of the host as `out of memory` too.
+//! If pinned memory is refused, ggml warns and continues with pageable memory. A program that cannot continue
+//! without pinned memory fails with `out of memory`: the driver uses this error for limits of the host as
+//! well as for a full card.
 
 use super::EvidenceWeight::{Decisive, Fair, Strong, Weak};
 use super::RuleFinding;

@@ -1,6 +1,6 @@
 //! Rules for PyTorch's out-of-memory error.
 //!
-//! The error has the requested size, the card's total and free memory, the live and idle memory of the
+//! The error states the requested size, the card's total and free memory, the live and idle memory of the
 //! allocator, and the memory of other processes. The allocator frees its idle blocks and tries again before
 //! it reports the error. So memory that is still idle is in blocks that are too small.
 

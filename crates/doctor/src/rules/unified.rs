@@ -2,8 +2,8 @@
 //!
 //! DECISION: the number in an NvMap error line is that of the ioctl (1075072515 = 0x40144e03 =
 //! NVMAP_IOC_ALLOC), never a size. CUDA memory on these boards needs neither CMA nor contiguous pages, so
-//! `lfb` is not evidence. The rules use the L4T release, MemFree, and MemAvailable minus CmaFree; the
-//! requested size comes from the engine's line.
+//! tegrastats' `lfb` (largest free blocks) is not evidence. The rules use the L4T release, MemFree,
+//! MemAvailable minus CmaFree, and the requested size from the engine's log.
 
 use plimsoll_base::Bytes;
 

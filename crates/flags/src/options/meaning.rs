@@ -1,4 +1,5 @@
-//! Conversion of a command line's settings to model parameters ([`ModelParams`]), in the order given.
+//! Conversion of command-line flags to model parameters ([`ModelParams`]), in the order in which the flags
+//! are given.
 
 use super::{Options, Setting};
 use crate::failure::{FlagError, quoted};

@@ -1,4 +1,4 @@
-//! Replacement functions for the methods of ggml's legacy pool.
+//! Functions that replace the methods of ggml's legacy memory pool.
 //!
 //! Their prototypes follow the C++ ABI: a method is a function whose first argument is the object. No panic
 //! can unwind into C++ code, because guard (this library) is built with panic = abort.

@@ -2,12 +2,12 @@
 //!
 //! The budget is kept in a ledger: a file next to the pages (each process's shared-memory file), shared by
 //! all processes of one command, in which each process has a slot. A process takes its slot when guard (this
-//! library) arms itself. A process that gets no slot reports that and keeps to its budget alone, with a
-//! private ledger; so does a process without a folder for the files.
+//! library) arms itself. A process that gets no slot, or no folder for the files, reports that and uses a
+//! private ledger.
 //!
-//! DECISION: a process cleans up nothing when it ends, because it may end at any moment. The remaining
-//! processes detect which others have ended: whenever a claim fails, and at most every ten milliseconds when
-//! free memory is queried or a new peak is recorded.
+//! DECISION: a process cleans up nothing when it ends, because it may be killed at any moment. The other
+//! processes look for ended ones whenever a claim fails, and at most every ten milliseconds when free memory
+//! is queried or a new peak is recorded.
 
 use alloc::boxed::Box;
 use core::fmt::Write;

@@ -1,4 +1,4 @@
-//! Simulation of reclaim steps: the predicted memory after each step.
+//! Simulation of steps that free host memory (reclaim): the predicted memory after each step.
 
 use plimsoll_base::{Bytes, Reason};
 

@@ -1,4 +1,5 @@
-//! Parser of streamed chat completions: time to the first token, speed, and the server's own figures.
+//! Parser of streamed chat completions, which measures the time to the first token and the speed, and reads
+//! the server's own figures.
 
 use std::time::Duration;
 

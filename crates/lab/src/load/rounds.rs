@@ -1,4 +1,5 @@
-//! Rounds of a load test: a fixed set of requests, divided among the clients, with none in flight at the end.
+//! Rounds of a load test: each is a fixed set of requests, divided among the clients, and ends when all are
+//! answered.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};

@@ -1,4 +1,4 @@
-//! Server under load test: its model, its build and its process.
+//! Server that is being load-tested: its model, its build and its process.
 
 use std::time::Duration;
 

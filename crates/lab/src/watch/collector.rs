@@ -1,4 +1,4 @@
-//! Collector of one sample of a recording: cards, machine, processes, figures of guard (the preloaded
+//! Collector of one sample of a memory recording: cards, machine, processes, figures of guard (the preloaded
 //! library) and kernel log.
 
 use std::path::PathBuf;

@@ -1,6 +1,7 @@
-//! Guard pages as a source of a recording: memory of each process, and newly refused allocations.
+//! Guard pages as a source of a memory recording: memory of each process, and newly refused allocations.
 //!
-//! A guard page is a shared-memory file in which the guard library records a process's GPU allocations.
+//! A guard page is a shared-memory file in which guard, the preloaded library, records a process's GPU
+//! allocations.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

@@ -1,6 +1,6 @@
 //! Folders that hold installed engines.
 //!
-//! DECISION: all are below one folder: `$PLIMSOLL_HOME`, else `$XDG_DATA_HOME/plimsoll`, else
+//! DECISION: all are in one folder, which is `$PLIMSOLL_HOME`, else `$XDG_DATA_HOME/plimsoll`, else
 //! `~/.local/share/plimsoll`. An empty or relative XDG_DATA_HOME counts as not set, as its specification
 //! requires.
 

@@ -1,4 +1,4 @@
-//! Replacement of the formulas' terms by the engine's.
+//! Replacement of a plan's computed memory terms by the sizes from the engine's own log.
 
 use plimsoll_base::{Bytes, Card, CardKind, Reason, Source};
 

@@ -1,7 +1,7 @@
-//! Refusals by the engine, with its own error message.
+//! Refusals of a model or a flag by the engine, with its own error message.
 //!
-//! One cause leaves several error messages, each less specific than the one before. Specific messages are
-//! known by their words; of the others the first counts.
+//! One cause leads to several error messages, each less specific than the one before. The specific messages
+//! are in a table; if the log has none of them, its first message is used.
 
 use std::fmt;
 

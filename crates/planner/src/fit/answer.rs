@@ -1,5 +1,5 @@
 //! Result of the search in one dimension, such as context or slots: the largest value that fits, the reason
-//! why no more fits, and alternatives under other changes.
+//! why no larger value fits, and alternatives under other changes.
 
 use plimsoll_base::{Bytes, Card, CardId, Fact, Hint};
 use plimsoll_model::{TensorType, types};

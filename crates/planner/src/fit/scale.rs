@@ -1,5 +1,5 @@
-//! Scale of a numeric search dimension, such as the context: its range, its step, and the change of flags
-//! that a number stands for.
+//! Scale of a numeric search dimension, such as the context: its range, its step, and the flags for each
+//! value.
 
 use std::ops::RangeInclusive;
 

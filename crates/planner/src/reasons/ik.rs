@@ -1,4 +1,4 @@
-//! Explanation of planned memory for flags that only ik_llama.cpp has, and of its certainty.
+//! Explanation of planned memory for flags that only ik_llama.cpp has, and how certain it is.
 
 use plimsoll_base::Reason;
 use plimsoll_flags::FlashAttention;

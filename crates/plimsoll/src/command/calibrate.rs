@@ -3,8 +3,8 @@
 //! It runs a tiny model on one card of each kind, with the engine that `serve` would use. The memory of
 //! context, modules and graphs is the driver's figure for the process minus the process's own requests, which
 //! guard (the preloaded library) counts. Guard also measures the context when it is opened. The memory that a
-//! first prompt adds, minus the run-time pool, is cuBLAS's. Exits 0 if every kind of card was measured, 1 if
-//! one was not, 2 if there is nothing to measure.
+//! first prompt adds, minus the run-time pool, is that of cuBLAS. Exits 0 if every kind of card was measured,
+//! 1 if one was not, 2 if there is nothing to measure.
 
 mod measure;
 mod subject;

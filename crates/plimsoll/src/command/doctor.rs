@@ -1,9 +1,9 @@
 //! `plimsoll doctor`: diagnosis of a log, a program, a process or the machine.
 //!
-//! DECISION: all four subjects lead to one kind of verdict. A log, a program that is run, a running process
-//! or the machine is turned into evidence for the `doctor` crate. The rules that diagnose a dead engine in
-//! `serve` give the verdict, printed as a tree or as `plimsoll.diagnosis/1`. The verdict is on stdout,
-//! everything else on stderr.
+//! DECISION: there is one kind of verdict for a log, a program that doctor runs, a running process and the
+//! machine. Each is turned into evidence for the `doctor` crate, whose rules also diagnose dead engines under
+//! `serve`. The verdict is printed as a tree or as JSON (`plimsoll.diagnosis/1`). It goes to stdout,
+//! everything else to stderr.
 
 mod log;
 mod machine;

@@ -1,5 +1,5 @@
-//! `plimsoll exec-child`: trampoline that sets the parent-death signal and then becomes the engine (hidden
-//! command).
+//! `plimsoll exec-child`: program that sets its parent-death signal and then becomes the engine by exec
+//! (hidden command).
 //!
 //! A process can set the parent-death signal only for itself, between fork and exec, where safe Rust cannot
 //! run code. So the launcher starts this program, which sets the signal and then executes the engine; the

@@ -1,6 +1,7 @@
 //! `plimsoll ps`, `load`, `unload`, `reload` and `logs`: requests to a running `plimsoll serve`.
 //!
-//! The server is named with `--url`. Answers are those of its HTTP API; `--json` prints them unchanged.
+//! `--url` gives the server's address. Its HTTP API answers the requests; `--json` prints the answers
+//! unchanged.
 
 use std::io::{self, Write};
 use std::process::ExitCode;

@@ -1,4 +1,4 @@
-//! `plimsoll soak`: load test of a server that finds memory leaks; `--beside` runs a second program on the
+//! `plimsoll soak`: load test that finds memory leaks of a server; `--beside` runs a second program on the
 //! same card.
 //!
 //! Exits 0 if no leak was found, 1 if one was found or the load stopped early, 2 for bad input. The report is

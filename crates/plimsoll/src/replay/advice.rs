@@ -1,8 +1,9 @@
 //! Size of an engine's run-time memory pool, its causes, and changes that reduce it.
 //!
 //! DECISION: nothing is estimated. An allocation trace is generated and replayed for the given run and for
-//! every change of it. A change becomes advice if it reduces the total memory, its cost elsewhere included (a
-//! larger cache, copies in the compute buffer). With a budget, changes that meet it come first.
+//! every possible change of its flags. A change becomes advice if it reduces the total memory, including what
+//! it costs elsewhere (a larger cache, copies in the compute buffer). If there is a budget, changes that meet
+//! it come first.
 
 use plimsoll_base::{Bytes, Hint, Reason};
 use plimsoll_pool::generate::{

@@ -1,4 +1,5 @@
-//! Report of a second program started on a server's card (`soak --beside`): as text, JSON and HTML page.
+//! Report of a coexistence test (`soak --beside`), in which a second program shares a server's card: text,
+//! JSON and HTML page.
 
 use std::fmt::{self, Write};
 

@@ -1,7 +1,8 @@
 //! HTML page of a plan: memory bars, memory over context, and a slider over planned contexts.
 //!
-//! DECISION: the page is complete without its script: it contains the bars, the charts and a table of every
-//! context. The script only switches the bars and charts to another row of that table and computes no memory.
+//! DECISION: the page is complete without its script, with the bars, the charts and a table of all planned
+//! contexts. The script only switches the bars and charts to another row of that table and computes no
+//! memory.
 
 use std::fmt::Write;
 

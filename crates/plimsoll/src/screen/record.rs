@@ -1,4 +1,4 @@
-//! Report of a recording made by `plimsoll watch`: as text, HTML page and CSV.
+//! Report of a memory recording made by `plimsoll watch`: as text, HTML page and CSV.
 
 use std::fmt::{self, Write as _};
 use std::io;

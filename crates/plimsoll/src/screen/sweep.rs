@@ -1,4 +1,4 @@
-//! Report of a sweep, memory and speed over prompt depth: as table, JSON and chart.
+//! Report of a sweep, a load test with prompts of growing length: memory and speed as table, JSON and chart.
 
 use std::fmt::{self, Write};
 

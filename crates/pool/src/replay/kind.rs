@@ -1,4 +1,4 @@
-//! Allocator policies by name, as given on the command line.
+//! Names of the allocator policies, as given on the command line.
 
 use alloc::boxed::Box;
 use alloc::string::{String, ToString};

@@ -1,5 +1,5 @@
-//! Explanation of a model that fits on no card: its need, the memory of each card, the runs that hold it, and
-//! hints.
+//! Explanation of why a model fits on no card: its memory need, the memory of each card, the engines that
+//! hold it, and hints.
 
 use plimsoll_base::{Advice, Bytes, Card, CardId, Hint, Placement, Reason};
 

@@ -1,13 +1,14 @@
-//! Ledger of claims: how much memory each run may take on each card.
+//! Ledger of claims: how much memory each run (engine process) may take on each card.
 //!
 //! A claim is the memory that a run may take, not the memory that it has taken. The ledger grants a claim
 //! only if it fits. The claim stands until the driver reports the memory as free again, and it is raised if
 //! the run is measured to take more. A run of unknown need claims a whole card until it is ready; then the
 //! measured memory replaces the claim.
 //!
-//! The memory of other processes can only be estimated. The driver reports the memory in use on a card; an
-//! own run that is not measured (loading, or just ended) may have taken none of its claim or all of it. Each
-//! new reading limits this estimate, and the last estimate is kept within the new limits.
+//! The memory of other processes can only be estimated. The driver reports only the memory in use on a card.
+//! A run that is not measured (loading, or just ended) may have taken none of its claim or all of it, so each
+//! reading gives only an upper and a lower limit for other processes. The last estimate is changed only as
+//! far as these limits require.
 
 use std::sync::Arc;
 

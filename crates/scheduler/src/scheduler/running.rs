@@ -1,4 +1,5 @@
-//! Life cycle of a run, one engine process: loading, ready, draining, stopping, ended, memory returned.
+//! Life cycle of a run (one engine process): loading, ready, draining, stopping, ended, memory freed by the
+//! driver.
 
 use std::time::Duration;
 

@@ -1,4 +1,5 @@
-//! Engines under guard: the preloaded library, its memory pages and its budgets.
+//! Guard, the library preloaded into engines to count and limit their GPU memory, as an extension of the
+//! daemon.
 //!
 //! A guard page is a small shared-memory file in which the guard library records a process's allocations.
 //!

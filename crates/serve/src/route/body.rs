@@ -1,14 +1,14 @@
 //! Request bodies, read whole before a model is chosen.
 //!
 //! Three limits apply: the size of one body, the memory of all bodies together, and the pace of arrival. The
-//! pace is a time credit: it decreases with the clock, increases with each byte and has a maximum. A large
-//! prompt over a slow line passes; a body whose client withholds the last byte does not. When all bodies
-//! together reach the memory limit, the slowest unfinished one is dropped, never the newest. The model's name
-//! is searched for while bytes arrive.
+//! pace is a time credit: it decreases with the clock, increases with each byte and has a maximum. So a large
+//! prompt over a slow line is accepted, but a client that withholds the last byte of a body is disconnected.
+//! When all bodies together reach the memory limit, the slowest unfinished one is dropped, never the newest.
+//! The model's name is searched for while bytes arrive.
 //!
-//! DECISION: pieces are copied together unless they nearly fill hyper's read buffer. A piece that is kept
-//! uncopied keeps that whole buffer alive, so small segments would cost several times the bytes counted
-//! (measured: 4.8 times).
+//! DECISION: the pieces of a body are copied together unless they nearly fill hyper's read buffer. A piece
+//! that is not copied keeps the whole read buffer alive, so small pieces would take several times the memory
+//! that is counted (4.8 times, measured).
 
 use std::cell::{Cell, RefCell};
 use std::future::Future;

@@ -1,9 +1,9 @@
 //! Forecast of memory for the operator: free memory of each card, need of each model, and models that can
-//! never run here.
+//! never run on this machine.
 //!
-//! It is logged at start and after a reload, and printed by `serve --check`. It runs at the same time as the
-//! first requests and delays none. Each load surveys its model again: a model that the forecast shows as
-//! failed is refused by the same calculation when a client requests it.
+//! The forecast is logged at start and after a reload, and printed by `serve --check`. It runs at the same
+//! time as the first requests and delays none of them. Every load repeats the calculation for its model, so
+//! requests for a model that the forecast shows as failed are refused for the same reason.
 
 use std::rc::Rc;
 use std::sync::Arc;

@@ -1,8 +1,8 @@
 //! Log for the operator: one line on stderr for each action that takes or frees memory.
 //!
 //! Each line begins with the action and the model's name, so `grep alpha` shows the history of model `alpha`.
-//! The lines are made from the scheduler's effects and reasons. Requests are not logged; `/metrics` counts
-//! them.
+//! The lines are made from the scheduler's actions and their reasons. Requests are not logged; `/metrics`
+//! counts them.
 
 use std::cell::RefCell;
 use std::time::Duration;

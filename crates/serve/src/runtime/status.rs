@@ -1,4 +1,5 @@
-//! Status of each model for listings, counters and logs: its current run, its log and its load counters.
+//! Status of each model for listings, counters and logs: its current engine process, its log and its load
+//! counters.
 
 use std::cell::RefCell;
 use std::collections::HashMap;

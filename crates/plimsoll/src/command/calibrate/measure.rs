@@ -1,8 +1,8 @@
-//! Measurement of an engine on one card: start under guard, readings after the load and after a prompt, end.
+//! Memory measurement of an engine on one card, after the load and after a prompt.
 //!
-//! Guard, the preloaded library, measures a context only if a budget depends on it. So the engine gets a
-//! budget that never limits it: the whole card. Memory that the driver adds to the context later is computed
-//! as the process's total minus its own requests.
+//! Guard, the preloaded library, measures a context only if a budget depends on it. So the engine gets the
+//! whole card as its budget, which never limits it. Memory that the driver adds to the context later is
+//! computed as the process's total minus its own requests.
 
 mod look;
 mod wait;

@@ -2,7 +2,7 @@
 //!
 //! Stdout has one command line for each requested direction (context, slots, layers …) and nothing else, so
 //! that `llama-server $(plimsoll plan --fit ctx -- -m model.gguf)` works. Stderr has the reasons. Exits 1 if
-//! a direction has no answer.
+//! no value fits in one of the directions.
 
 use std::io::Write;
 use std::process::ExitCode;

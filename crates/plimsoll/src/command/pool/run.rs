@@ -1,4 +1,5 @@
-//! Command-line arguments that describe the engine run for a generated allocation trace.
+//! Command-line arguments of `plimsoll pool` that describe the engine run for which an allocation trace is
+//! generated.
 
 use clap::{ArgAction, Args};
 use plimsoll_pool::generate::{DemandRules, GeneratedRun, GeneratorCard, ModelShape, Outputs};

@@ -1,4 +1,4 @@
-//! Changes of an engine run that may reduce its memory pool, and the saving of each.
+//! Changes to an engine's run that may shrink its memory pool, and how much each saves.
 
 use std::cmp::Reverse;
 

@@ -2,8 +2,9 @@
 //!
 //! DECISION: the page cache is kept if the engine maps its files and computes with weights that stayed on the
 //! host, because it reads them from the cache. The flags show whether any weights stay on the host; an engine
-//! log that reports fewer layers on the card overrides the flags. Pages that a process maps stay in any case,
-//! such as those of the input embeddings. The cache is also kept if another engine reads the same file.
+//! log that reports fewer layers on the card overrides the flags. The cache is also kept if another engine
+//! reads the same file. `posix_fadvise` never drops pages that a process maps, such as those of the input
+//! embeddings.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;

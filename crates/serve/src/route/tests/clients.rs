@@ -1,4 +1,4 @@
-//! Tests of refused requests and of the limits on clients.
+//! Tests of refused HTTP requests and of the limits on clients.
 
 use std::time::Duration;
 
