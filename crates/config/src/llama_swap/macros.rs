@@ -53,7 +53,7 @@ impl Macros {
                 return fail("is one too many", "declare at most 256");
             }
             if !is_name(&pair.key) {
-                return fail("has an odd name", "use up to 63 letters, digits, `_` and `-`");
+                return fail("has an invalid name", "use up to 63 letters, digits, `_` and `-`");
             }
             if matches!(pair.key.as_str(), "PORT" | "PID" | "MODEL_ID") {
                 return fail("has a reserved name", "choose another");
