@@ -57,8 +57,9 @@ impl EngineRefusal {
             EngineRefusalKind::Architecture => "use a newer engine",
             // The version is that in which GGML_BACKEND_PATH appeared.
             EngineRefusalKind::NoBackend => {
-                "the engine did not take the phantom backend: it is older than GGML_BACKEND_PATH (about b4500), linked \
-                 statically, or of another backend interface; omit --exact to use the closed forms"
+                "the engine did not load the phantom backend, which simulates the cards: it is older than \
+                    GGML_BACKEND_PATH (about b4500), linked \
+                 statically, or has another backend interface; omit --exact to use the formulas"
             }
             EngineRefusalKind::Flag => "remove the flag, or name an engine that knows it with --exact=ENGINE",
             // The engine's own message is all that is known of these.

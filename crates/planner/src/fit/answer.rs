@@ -317,7 +317,7 @@ impl<'a, P: CostModel> FitQuestion<'a, P> {
     /// The best cache type with which the requested context fits.
     fn cache(&self) -> FitAnswer {
         if !self.request.model.hyper.cached {
-            return inapplicable(Dimension::Cache, "the model keeps no cache of keys and values");
+            return inapplicable(Dimension::Cache, "the model has no KV cache");
         }
         self.price
             .foresee(&CACHE_TYPES.map(|kind| vec![RequestChange::Cache(kind)]));
