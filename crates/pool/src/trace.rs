@@ -70,7 +70,7 @@ impl Trace {
 /// Error: a step that cannot have happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
-    #[error("the block is live and is allocated again")]
+    #[error("the block is allocated again while it is live")]
     Live,
     #[error("the block is freed but was never allocated; a trace must start when the program starts")]
     NotLive,
