@@ -124,8 +124,7 @@ pub(crate) fn too_deep(depths: &DepthRefusal) -> RequestRefusal {
     let fits = depths.fits.unwrap_or(0).min(depths.slots.full);
     let name = depths.name;
     let text = format!(
-        "{name} would reach up to {tokens} tokens with this request, and its cards have memory for \
-            {fits}"
+        "{name} would reach up to {tokens} tokens with this request, but its cards have memory for {fits}"
     );
     // If empty cards could hold that depth, only others' memory is in the way, and a retry may succeed.
     let crowded_out = depths.needs.iter().all(|need| {
@@ -161,7 +160,10 @@ fn asked(depth: &RequestDepth, slots: &Slots) -> Reason {
     };
     let answer = match depth.answer.or(slots.answer) {
         Some(answer) => format!("the answer may have {answer}"),
-        None => format!("the answer is limited only by the context of {}", slots.each),
+        None => format!(
+            "the answer is limited only by the context of {} tokens",
+            slots.each
+        ),
     };
     let reason = Reason::new("asked", format!("{prompt} and {answer}")).fact("context", slots.each);
     let reason = match depth.prompt {
@@ -253,9 +255,9 @@ fn still(model: &ModelSlot, ledger: &Ledger) -> Reason {
         (ModelState::Queued, _) => "its files and its engine are still being checked",
         (ModelState::Loading, _) => "it is still loading",
         (ModelState::Ready, _) if model.depth_wait().is_some() => {
-            "the next request needs more memory than the model has now, and waits for it"
+            "the next request needs more memory than the model has now, and waits for that memory"
         }
-        (ModelState::Ready, _) => "it is busy with as many requests as it takes at once",
+        (ModelState::Ready, _) => "it already serves as many requests as it accepts at once",
         (ModelState::Draining | ModelState::Stopping, _) => "it is being stopped, and will be started again",
         (ModelState::Unloaded | ModelState::Failed, _) => "it is not loaded",
     };
