@@ -62,7 +62,8 @@ pub enum DaemonError {
     #[error(transparent)]
     Config(#[from] ConfigureError),
     #[error(
-        "no memory to serve from: no GPU answers and /proc/meminfo cannot be read; describe a card with \
+        "there is no memory to serve models from: no GPU responds, and /proc/meminfo cannot be read; \
+            describe a card with \
             --card name=…,total=…"
     )]
     NoCard,
@@ -254,7 +255,7 @@ impl Daemon {
 fn reload(runtime: &Runtime, path: &Path) {
     match runtime.read_config(path) {
         Ok(changed) => tracing::info!("{}: read again, {} changed", path.display(), counted(changed)),
-        Err(error) => tracing::error!("{error}; the old configuration stays"),
+        Err(error) => tracing::error!("{error}; the old configuration remains in effect"),
     }
 }
 
