@@ -188,7 +188,7 @@ fn flags(
         .filter(|setting| setting.flag.effect == FlagClass::Router)
     {
         let text = format!(
-            "Plimsoll sets {} itself, so this one is ignored",
+            "Plimsoll sets {} itself, so this value is ignored",
             setting.flag.name()
         );
         warnings.push(Warning::new(setting.origin.clone(), text).hint("set it under [serve]"));

@@ -201,7 +201,8 @@ fn what_is_wrong_is_told_with_its_line_and_a_remedy() {
         ),
         (
             "models:\n  a:\n    cmd: ${env.LINES} ${PORT}\n",
-            "config.yaml:3: macro `env.LINES` holds more than one line, or more than 64 KiB; set it to one short line",
+            "config.yaml:3: macro `env.LINES` contains more than one line, or more than 64 KiB; set it to \
+                one short line",
         ),
         (
             "macros:\n  PORT: 1\n",

@@ -138,7 +138,7 @@ pub(super) fn expand_environment(
             if value.contains(['\n', '\r', '\0']) || done.len() + value.len() > LONGEST {
                 return fail(
                     name,
-                    "holds more than one line, or more than 64 KiB",
+                    "contains more than one line, or more than 64 KiB",
                     "set it to one short line",
                 );
             }
