@@ -59,7 +59,7 @@ named! {
         NvmlAssertMasksOom = "nvml_assert_masks_oom": "an NVML assertion hides that memory ran out",
         UnifiedMemoryThrash = "unified_memory_thrash": "managed memory moves between card and host instead of failing",
         DriverOrHw = "driver_or_hw": "the card, its bus or its driver failed",
-        Leak = "leak": "memory is allocated and not released",
+        Leak = "leak": "the program allocates memory and does not release it",
         NotOom = "not_oom": "memory is not the problem",
         Other = "other": "the evidence shows none of the known causes",
     }
@@ -93,8 +93,9 @@ named! {
         ContainerLimit = "container_limit": "the container's memory limit includes GPU memory",
         Override = "tensor_override": "tensors were assigned to a buffer type that cannot hold them",
         PipelineCopies = "pipeline_copies": "pipeline parallelism keeps several copies of the buffers",
-        KernelSlab = "kernel_slab_leak": "the kernel's own memory grew",
-        KeepAlive = "keep_alive": "the model stays loaded for some minutes, as configured",
+        KernelSlab = "kernel_slab_leak": "the kernel's own memory (slab) grew",
+        KeepAlive = "keep_alive": "the model stays loaded for some minutes after its last request, as \
+            configured",
         HostKilled = "host_oom_killer": "the kernel killed the process because host memory ran out",
         HostMemory = "host_ram": "host memory ran out, not the card's",
         Baseline = "baseline_overhead": "the shortage is the size of an empty CUDA context",
@@ -108,7 +109,7 @@ named! {
         ModelFile = "model_file": "the program could not read its model",
         RequestTooLong = "request_too_long": "a request was longer than the context",
         NotStarted = "not_started": "the program could not be started",
-        DriverSpill = "driver_spill": "the driver had already moved memory to the host",
+        DriverSpill = "driver_spill": "the driver had already moved GPU memory to the host",
         MemoryFault = "memory_fault": "a GPU kernel accessed memory outside its allocations",
     }
 }

@@ -147,7 +147,10 @@ fn of_sub_cause(sub_cause: SubCause) -> &'static [&'static str] {
         SubCause::RequestTooLong => {
             &["raise the context (-c) if the plan shows that it fits, or send a shorter request"]
         }
-        SubCause::NotStarted => &["check that the program exists, is executable and fits this machine"],
+        SubCause::NotStarted => &[
+            "check that the program exists, is executable and was built for this \
+            machine",
+        ],
         SubCause::DriverSpill | SubCause::MemoryFault => &[],
     }
 }

@@ -258,7 +258,7 @@ fn hint(sign: CauseSign) -> Option<Hint> {
             return None;
         }
         CauseSign::NotStarted => {
-            "check that the engine's program exists, is executable and fits this machine"
+            "check that the engine's program exists, is executable and was built for this machine"
         }
         CauseSign::MissingLibrary => {
             "install the library, or add its folder to LD_LIBRARY_PATH in the model's env"

@@ -16,7 +16,7 @@ rules! {
     arena_full: "ggml.c:ggml_new_object: the arena's size is fixed when it is created";
     other_complaint: "GGML_ASSERT of ggml.h, and exceptions of Python itself";
     not_on_the_card: "llama.cpp and ollama print how many layers are offloaded";
-    not_about_memory: "messages of server.cpp, common/arg.cpp and glibc's loader";
+    not_about_memory: "server.cpp, common/arg.cpp and glibc's loader print these messages";
 }
 
 /// TensorFlow's allocator and TensorRT's builder print refusals that they survive.
@@ -147,7 +147,7 @@ fn not_about_memory(facts: &Facts) -> Option<RuleFinding> {
         (
             Pattern::WaitedLong,
             SubCause::NotStarted,
-            "the load took longer than the client waited",
+            "loading the model took longer than the client waited",
         ),
     ];
     // `failed to load model` follows every refusal during a load.

@@ -8,9 +8,9 @@ use crate::pattern::Pattern;
 
 rules! {
     xid_of_hardware: "NVIDIA documents these Xid errors for the bus, the memory or the firmware";
-    driver_fault: "NVRM, CUDA run time";
+    driver_fault: "NVRM and the CUDA runtime report these errors";
     library_failed: "cuBLAS: cublasStatus_t";
-    driver_mismatch: "CUDA run time, NVML";
+    driver_mismatch: "the CUDA runtime and NVML report these errors";
     memory_fault: "CUDA reports an illegal memory access, and the kernel's log shows it as Xid 31";
     unknown_status: "CUDA and HIP have their own error for out of memory, and this is another";
     wrong_build: "CUDA finds no kernel image for the card, or cuBLAS cannot start on it";

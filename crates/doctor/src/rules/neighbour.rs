@@ -18,8 +18,8 @@ rules! {
     no_room_for_context: "a CUDA context needs several hundred MiB";
     taken_before: "llama.cpp prints `using device … - N MiB free` when it starts";
     small_victim: "the buffers of a camera (libargus) take tens of MiB";
-    others_seen: "memory profiling of vLLM, init_torch_distributed of SGLang, cudaErrorDevicesUnavailable \
-        of CUDA";
+    others_seen: "vLLM's memory profiling, SGLang's init_torch_distributed and CUDA's \
+        cudaErrorDevicesUnavailable report it";
 }
 
 fn held(facts: &Facts) -> Bytes {

@@ -124,7 +124,7 @@ fn first_that_is_loaded(facts: &Facts) -> Option<RuleFinding> {
         return None;
     }
     let text = format!(
-        "{} before any line shows the stage of the load",
+        "{} before the log shows any stage of the load",
         requested(refusal)
     );
     Some(RuleFinding::new(

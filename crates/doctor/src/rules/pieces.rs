@@ -11,7 +11,7 @@ use crate::pattern::Pattern;
 
 rules! {
     idle_in_pieces: SENTENCE;
-    blocks_between: "torch.cuda.memory_snapshot, memory_summary";
+    blocks_between: "torch.cuda.memory_snapshot and memory_summary show the blocks";
 }
 
 /// Idle and free memory would do, free memory alone does not, and the live tensors leave room.

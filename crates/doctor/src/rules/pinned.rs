@@ -11,7 +11,7 @@ use crate::facts::{Facts, Quote};
 use crate::pattern::Pattern;
 
 rules! {
-    pinned_refused: "ggml-cuda.cu: ggml_cuda_host_malloc";
+    pinned_refused: "ggml_cuda_host_malloc of ggml-cuda.cu prints this message";
     pinned_warning: "ggml-cuda.cu falls back to pageable memory";
     lock_refused: "llama-mmap.cpp continues if mlock fails";
     pin_call_failed: "cudaHostAlloc, cudaHostRegister and mlock fail at limits of the host";

@@ -13,13 +13,13 @@ use crate::facts::{Facts, FailedAllocation, NO_SIZE, Purpose, TorchRefusal};
 use crate::pattern::Pattern;
 use crate::sizes::in_float;
 
-pub(super) const SENTENCE: &str = "CUDACachingAllocator.cpp: malloc, reportProcessMemoryInfo";
+pub(super) const SENTENCE: &str = "PyTorch's CUDACachingAllocator.cpp prints these sizes";
 
 rules! {
     held_by_others: SENTENCE;
     not_the_card: "from the figures: the request is far smaller than the free memory";
     live_tensors: SENTENCE;
-    frame_alone: "the traceback frame that ended in the refusal";
+    frame_alone: "the last frame of the traceback requested the refused memory";
     request_alone: "a request of a GiB or more is usually an intermediate result, not a weight";
     nvml_query_assertion: "CUDACachingAllocator.cpp: reportProcessMemoryInfo runs on out of memory only";
 }

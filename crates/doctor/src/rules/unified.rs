@@ -120,7 +120,7 @@ fn refused_with_room(facts: &Facts) -> Option<RuleFinding> {
         // A program's free size may leave out the page cache, so the machine's size is the better bound.
         (Some(asked), _) if facts.machine().is_some_and(|total| asked.scaled(4, 3) <= total) => (
             Strong,
-            format!("{asked} were refused on a machine with more memory than that"),
+            format!("{asked} were refused on a machine that has more memory"),
         ),
         (Some(_), Some(_)) => return None,
         _ if !facts.was_refused() => return None,
@@ -141,7 +141,7 @@ fn kernel_no_memory(facts: &Facts) -> Option<RuleFinding> {
         .quote(Pattern::KernelMemory)
         .filter(|_| !facts.says(Pattern::VaReservation))?;
     let weight = if facts.is_unified() { Decisive } else { Strong };
-    let text = "the kernel driver got no pages for GPU memory";
+    let text = "the kernel driver could not allocate pages for GPU memory";
     Some(RuleFinding::new(Cause::UnifiedMemoryRefused, weight, text, [line]).by(mechanism(facts)))
 }
 

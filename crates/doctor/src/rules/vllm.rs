@@ -8,12 +8,12 @@ use crate::pattern::Pattern;
 use crate::sizes::in_float;
 
 rules! {
-    startup_share: "vllm/v1/worker: request_memory";
-    context_beyond_cache: "vllm: check_enough_kv_cache_memory";
-    cache_full: "SGLang: mem_cache/common.py: alloc_for_extend; vLLM's scheduler";
+    startup_share: "request_memory in vllm/v1/worker prints these sizes";
+    context_beyond_cache: "check_enough_kv_cache_memory of vLLM prints this message";
+    cache_full: "alloc_for_extend of SGLang and the scheduler of vLLM print this message";
     no_room_for_blocks: "determine_num_available_blocks of vLLM, with 2 bytes per parameter";
-    required_beyond_available: "ollama: llm/memory.go";
-    host_too_small: "ollama: server/sched.go";
+    required_beyond_available: "llm/memory.go of ollama prints these sizes";
+    host_too_small: "server/sched.go of ollama prints this message";
     previous_child: "ollama: waitForVRAMRecovery";
 }
 
@@ -38,7 +38,7 @@ fn startup_share(facts: &Facts) -> Option<RuleFinding> {
 
 fn context_beyond_cache(facts: &Facts) -> Option<RuleFinding> {
     let quote = facts.quote(Pattern::VllmContext)?;
-    let text = "the context needs more KV cache than the card's share holds";
+    let text = "the context needs more KV cache than fits into the configured share of the card";
     Some(RuleFinding::new(Cause::KvCacheTooLarge, Decisive, text, [quote]))
 }
 
