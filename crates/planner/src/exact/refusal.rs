@@ -61,7 +61,10 @@ impl EngineRefusal {
                     GGML_BACKEND_PATH (about b4500), linked \
                  statically, or has another backend interface; omit --exact to use the formulas"
             }
-            EngineRefusalKind::Flag => "remove the flag, or name an engine that knows it with --exact=ENGINE",
+            EngineRefusalKind::Flag => {
+                "remove the flag, or name an engine that supports it with \
+                --exact=ENGINE"
+            }
             // The engine's own message is all that is known of these.
             EngineRefusalKind::File | EngineRefusalKind::Memory | EngineRefusalKind::Other => return None,
         })

@@ -329,7 +329,7 @@ impl<'a, P: CostModel> FitQuestion<'a, P> {
         let Some((kind, priced)) = allowed.iter().find(fits) else {
             return FitAnswer {
                 asked,
-                ..nothing(Dimension::Cache, "no cache type makes it fit")
+                ..nothing(Dimension::Cache, "no cache type makes the model fit")
             };
         };
         let lines = self.lines(priced);
