@@ -38,7 +38,7 @@ fn write(checked: &Checked, out: &mut String) -> fmt::Result {
         };
         writeln!(
             out,
-            "  {}: planned {}, the engine reports {}: {verdict}",
+            "  {}: planned {}, the engine reports {} ({verdict})",
             said.name, said.planned, said.engine
         )?;
     }

@@ -235,7 +235,8 @@ impl<'a> RecordReport<'a> {
         let verdict = match ran_out {
             0 => self.title(),
             count => format!(
-                "{}. Memory ran out, according to {count} lines of output",
+                "{}. Memory ran out, according to the program's output (matching lines: the program's \
+                    output (matching lines: {count})",
                 self.title()
             ),
         };
