@@ -74,9 +74,9 @@ pub enum Fault {
     Live,
     #[error("the block is freed but was never allocated; a trace must start when the program starts")]
     NotLive,
-    #[error("the block was allocated with {allocated} bytes")]
+    #[error("the block is freed with another size than the {allocated} bytes of its allocation")]
     OtherSize { allocated: u64 },
-    #[error("no card has a block of more than {LARGEST} bytes")]
+    #[error("no card has room for a block of more than {LARGEST} bytes")]
     TooLarge,
     #[error("there are more than {MOST_BLOCKS} blocks; cut the trace")]
     TooMany,

@@ -233,7 +233,7 @@ mod tests {
             ),
             (
                 "1,0,allocate,0x1,18446744073709551615,0x0",
-                "line 2: no card has a block of more than",
+                "line 2: no card has room for a block of more than",
             ),
         ] {
             let error = read(lines).unwrap_err().to_string();
