@@ -59,7 +59,10 @@ pub(crate) fn unloaded(name: &str) -> RequestRefusal {
 pub(crate) fn load_failed(name: &str, record: &FailureRecord, wait: Option<Duration>) -> RequestRefusal {
     let mut reason = Reason::new("load_failed", format!("{name} could not be loaded"));
     if let Some(wait) = wait {
-        let text = format!("the next attempt is allowed in {:.1} s", wait.as_secs_f64());
+        let text = format!(
+            "loading is retried after {:.1} s at the earliest",
+            wait.as_secs_f64()
+        );
         reason = reason.because(Reason::new("held_back", text));
     }
     // A load that succeeded since makes the old failure irrelevant.
@@ -184,7 +187,8 @@ fn on_card(depths: &DepthRefusal, card: &Card) -> Option<Reason> {
     let (need, loaded) = (on(&depths.needs)?, on(&depths.loaded)?);
     let (have, grows) = (card.free, need.saturating_sub(loaded));
     let text = format!(
-        "on {} it takes {loaded} when loaded and {grows} more at that depth, {need} in total; {have} is available",
+        "on {} the model takes {loaded} when loaded and {grows} more at that depth, {need} in total; {have} \
+            is available",
         card.name
     );
     let reason = Reason::new("on_card", text)

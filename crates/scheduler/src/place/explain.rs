@@ -12,7 +12,7 @@ const SPELT_OUT: usize = 8;
 pub(super) fn no_such_card(card: &CardId) -> Reason {
     Reason::new(
         "no_such_card",
-        format!("it requires {card}, which this machine does not have"),
+        format!("the model requires {card}, which this machine does not have"),
     )
     .fact("card", card.as_str())
 }
