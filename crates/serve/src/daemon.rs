@@ -234,7 +234,7 @@ impl Daemon {
             tokio::select! {
                 // From here on no engine is left, and only connections are open.
                 () = runtime.shut_down() => drop(drained.send(signals)),
-                () = signals.insisted() => tracing::warn!("ending at once; engines are killed"),
+                () = signals.insisted() => tracing::warn!("stopping at once; engines are killed"),
             }
         };
         // Connections of clients that read slowly may outlive the last engine.
@@ -246,7 +246,7 @@ impl Daemon {
         };
         tokio::select! {
             () = route::serve(listener, server, end) => {}
-            () = insisted => tracing::warn!("ending at once; open connections are closed"),
+            () = insisted => tracing::warn!("stopping at once; open connections are closed"),
         }
     }
 }
