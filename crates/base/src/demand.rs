@@ -146,7 +146,7 @@ impl MemoryModel for UnknownSize {
             [card] => Ok(vec![(card.id.clone(), card.free)]),
             _ => Err(Reason::new(
                 "unknown_need",
-                "its memory need is unknown, so it gets one whole card exclusively",
+                "its memory need is unknown, so it is loaded alone on one card",
             )),
         }
     }

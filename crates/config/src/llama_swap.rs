@@ -182,7 +182,7 @@ impl LlamaSwapReader<'_> {
             .filter(|number| (-1..=0x7fff_ffff).contains(number));
         match (number, parent.get(key)) {
             (Some(number), _) => Ok(Some(number)),
-            (None, Some(node)) => Err(self.bad(key, node, "a whole number from 0 up")),
+            (None, Some(node)) => Err(self.bad(key, node, "a whole number of at least 0")),
             (None, None) => Ok(None),
         }
     }
@@ -201,7 +201,7 @@ impl LlamaSwapReader<'_> {
             return Ok(Vec::new());
         };
         let YamlTree::List(items) = &node.tree else {
-            return Err(self.bad(key, node, "a list of texts"));
+            return Err(self.bad(key, node, "a list of strings"));
         };
         let text = |item: &Node| match &item.tree {
             YamlTree::Scalar(text) => Ok((text.clone(), item.line)),
@@ -237,7 +237,11 @@ impl LlamaSwapReader<'_> {
                 return Err(ConfigError::new(FlagOrigin::file(self.file, line), problem));
             }
             if key.contains(char::is_whitespace) {
-                return Err(self.fault(line, "an API key has a blank", "write a key without blanks"));
+                return Err(self.fault(
+                    line,
+                    "an API key contains a space",
+                    "write the key without spaces",
+                ));
             }
             self.roster.serve.api_keys.push(key);
         }
@@ -300,7 +304,7 @@ impl LlamaSwapReader<'_> {
                 Some(entry) => entry.pinned |= persistent,
                 None => self.warn(
                     line,
-                    format!("`{}` is no model", quoted(&member)),
+                    format!("`{}` is not a model", quoted(&member)),
                     "remove it from the group",
                 ),
             }
@@ -335,7 +339,7 @@ impl LlamaSwapReader<'_> {
                 None if name.is_empty() => {}
                 None => self.warn(
                     line,
-                    format!("`{}` is no model", quoted(name)),
+                    format!("`{}` is not a model", quoted(name)),
                     "remove it from `preload`",
                 ),
             }

@@ -177,7 +177,10 @@ impl ClassifierMatch {
 
     pub(super) fn reason(&self) -> Reason {
         let words = self.words.join(", ");
-        let text = format!("no rule is sure; the report is classified by its words: {words}");
+        let text = format!(
+            "no rule gave a certain cause, so the report was classified by its words: \
+            {words}"
+        );
         let quotes = self.quotes.iter();
         Reason::new("likeness", text)
             .fact("share", percent(self.share))

@@ -212,7 +212,7 @@ fn reason(
     });
     let others = also.iter().map(|other| {
         let text = format!(
-            "it may also be {}: {} ({})",
+            "another possible cause is {}: {} ({})",
             other.cause,
             words(other),
             percent(other.confidence)

@@ -50,7 +50,7 @@ pub(crate) fn refused(index: CardIndex) -> bool {
     if !SAID[index.place()].swap(true, Relaxed) {
         let act = if refuse { "refused" } else { "opened" };
         say!(
-            "a context on card {} ({}), which is not in the plan, was {act}; requested by",
+            "a CUDA context on card {} ({}), which is not in the plan, was {act}; the call stack is",
             index.number(),
             Uuid(uuid)
         );

@@ -146,7 +146,7 @@ macro_rules! real {
                     &$crate::driver::$library,
                     match core::ffi::CStr::from_bytes_with_nul(concat!(stringify!($symbol), "\0").as_bytes()) {
                         Ok(name) => name,
-                        Err(_) => panic!("a name has no zero in it"),
+                        Err(_) => panic!("a symbol name contains no zero byte"),
                     },
                 );
             )*
@@ -159,7 +159,7 @@ macro_rules! real {
         ///
         /// # Safety
         /// As the driver asks of its callers.
-        #[allow(dead_code, reason = "a hook need not call what it stands for")]
+        #[allow(dead_code, reason = "a hook need not call the function that it replaces")]
         #[allow(clippy::too_many_arguments, reason = "the driver's prototypes")]
         pub(crate) unsafe fn $symbol($($argument: $type),*) -> $crate::driver::CuResult {
             // SAFETY: the slot has the address of this function, whose prototype in cuda.h is this, or of one

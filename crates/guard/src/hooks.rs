@@ -112,7 +112,7 @@ macro_rules! hooks {
                 if !$crate::hooks::$active() {
                     return real::$symbol($($argument),*);
                 }
-                #[allow(unused_variables, reason = "a hook need not call what it stands for")]
+                #[allow(unused_variables, reason = "a hook need not call the function that it replaces")]
                 let $real = real::$symbol;
                 let $per_thread = $twin;
                 $body

@@ -74,7 +74,7 @@ pub(crate) fn open() {
     let started = clock::now();
     let header = TraceHeader::new(process, page().count.load(Relaxed), started, clock::unix());
     if file < 0 || !put(file, &header.to_bytes()) {
-        say!("cannot write the trace {path}.{process}; no trace is written");
+        say!("cannot write the trace {path}.{process}; this process is not traced");
         return;
     }
     IDENTITY.remember(file);

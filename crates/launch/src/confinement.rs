@@ -40,7 +40,7 @@ pub enum EngineUserError {
     NotRoot(String),
     #[error("engine-user = {0}: there is no such user")]
     Unknown(String),
-    #[error("engine-user = {user}: cannot run {program}: {error}")]
+    #[error("engine-user = {user}: cannot run {program} ({error})")]
     Ask {
         user: String,
         program: &'static str,
@@ -167,7 +167,7 @@ pub fn enter_private_tmp<'a>(
     }
     #[expect(
         deprecated,
-        reason = "unsound only with the flag for descriptors, CLONE_FILES"
+        reason = "unsound only with CLONE_FILES, which shares file descriptors"
     )]
     rustix::thread::unshare(UnshareFlags::NEWNS)?;
     // File systems that are mounted later still appear here; what is mounted here stays here.

@@ -32,7 +32,7 @@ pub enum HttpClientError {
     },
     #[error("the connection broke")]
     Exchange(#[from] hyper::Error),
-    #[error("the answer is longer than {most} bytes or broke off")]
+    #[error("the answer is longer than {most} bytes or was cut off")]
     Body { most: usize },
 }
 

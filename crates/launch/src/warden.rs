@@ -47,7 +47,10 @@ impl Warden {
     }
 
     fn replace(&mut self) -> io::Result<()> {
-        tracing::warn!("the warden died; starting another");
+        tracing::warn!(
+            "the warden, the process that kills engines if plimsoll dies, has died; starting \
+            another"
+        );
         // A helper that lost its pipe but lives would kill by its old list.
         let _ = self.helper.kill();
         let _ = self.helper.wait();

@@ -42,7 +42,7 @@ const PUBLISHED: &[PublishedContext] = &[
     PublishedContext {
         // No H100 was measured; the chip is the same.
         name: "H100",
-        source: "H200 taken for the H100, same chip",
+        source: "value of the H200, which has the same chip as the H100",
         ..H200
     },
     PublishedContext {

@@ -44,7 +44,8 @@ pub enum ReadContextsError {
     #[error("{0}\nhint: move the file away and measure again with `plimsoll calibrate`")]
     Parse(String),
     #[error(
-        "its schema is `{0}` and this program reads `{SCHEMA}`\nhint: move the file away and measure again with `plimsoll calibrate`"
+        "its schema is `{0}`, but this program reads `{SCHEMA}`\nhint: move the file away and measure again \
+            with `plimsoll calibrate`"
     )]
     Schema(String),
 }

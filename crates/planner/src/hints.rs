@@ -29,20 +29,24 @@ fn loss_of(advice: &Advice) -> (u64, &'static str) {
     match advice {
         Advice::WindowedCache => (
             1,
-            "tokens outside the window are processed again when a prompt returns to them",
+            "tokens outside the attention window must be processed again when a later prompt goes back to \
+                them",
         ),
-        Advice::FreeCard { .. } => (1, "other processes must release it"),
+        Advice::FreeCard { .. } => (1, "other processes must release the memory"),
         Advice::FlashAttention | Advice::DivideLayers(_) => (1, "nothing"),
         Advice::QuantiseCache("q8_0") => (2, "hardly any precision"),
-        Advice::NoOpOffload => (2, "prompts are slower where weights are in host memory"),
+        Advice::NoOpOffload => (
+            2,
+            "prompts are processed more slowly if weights are in host memory",
+        ),
         Advice::ShrinkMicroBatch(_) => (2, "prompts are processed more slowly"),
         Advice::ProjectorOnHost => (2, "images are processed more slowly"),
-        Advice::FewerSlots(_) => (3, "fewer requests at once"),
+        Advice::FewerSlots(_) => (3, "fewer requests are served at once"),
         Advice::QuantiseCache(_) => (4, "some precision"),
         Advice::ShrinkContext(_) => (4, "shorter conversations"),
-        Advice::ExpertsOnHost(_) => (8, "every token reads host memory"),
+        Advice::ExpertsOnHost(_) => (8, "each generated token reads weights from host memory"),
         Advice::AnotherCard => (8, "a card"),
-        _ => (16, "slower with every layer in host memory"),
+        _ => (16, "generation is slower with each layer in host memory"),
     }
 }
 

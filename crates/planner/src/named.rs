@@ -144,9 +144,12 @@ mod tests {
     #[test]
     fn an_absent_card_is_refused_by_name() {
         for (line, words) in [
-            ("-dev CUDA4", "-dev names `CUDA4`, but there are 4 cards"),
-            ("-sm none -mg 4", "-mg 4 is not a card: there are 4"),
-            ("-dev CUDA1 -sm none -mg 1", "-mg 1 is not a card: there are 1"),
+            ("-dev CUDA4", "-dev names `CUDA4`, but the number of cards is 4"),
+            ("-sm none -mg 4", "-mg 4 is not a card; the number of cards is 4"),
+            (
+                "-dev CUDA1 -sm none -mg 1",
+                "-mg 1 is not a card; the number of cards is 1",
+            ),
             ("-ot exps=CUDA9", "`CUDA9`, which is no buffer here"),
         ] {
             let error = names(line).unwrap_err().to_string();

@@ -76,11 +76,12 @@ fn caveats(request: &PlanRequest<'_>, calculator: &PlanCalculator<'_>, cost: &Re
     let flash = calculator.flash();
     if let Some(missing) = flash.missing {
         reasons.push(if flash.on {
-            let text = format!("the host computes attention: {missing}; that is slow");
+            let text = format!("attention is computed on the CPU, which is slow: {missing}");
             Reason::new("attention_on_host", text)
         } else {
             let text = format!(
-                "the engine will switch flash attention off: {missing}; the whole KQ matrix is then in the compute buffer"
+                "the engine will disable flash attention ({missing}); the compute buffer then holds the \
+                    whole KQ matrix"
             );
             Reason::new("flash_attention_off", text)
         });
@@ -88,14 +89,15 @@ fn caveats(request: &PlanRequest<'_>, calculator: &PlanCalculator<'_>, cost: &Re
     // An estimate is marked, because its error has no bound.
     if !cost.sure {
         let text = format!(
-            "the compute buffer is estimated: the graph of architecture `{}` with these flags is not mirrored here; `plimsoll plan --exact` asks the engine itself",
+            "the compute buffer is an estimate, because no formula covers architecture `{}` with these \
+                flags; `plimsoll plan --exact` gets the size from the engine itself",
             request.model.architecture
         );
         reasons.push(Reason::new("compute_estimated", text));
     }
     if !request.model.hyper.known {
         let text = format!(
-            "architecture `{}` is not known: its cache is counted as in most architectures and may differ",
+            "architecture `{}` is unknown; its cache is computed as for most architectures and may differ",
             request.model.architecture
         );
         reasons.push(Reason::new("architecture_unknown", text));
@@ -103,12 +105,13 @@ fn caveats(request: &PlanRequest<'_>, calculator: &PlanCalculator<'_>, cost: &Re
     if request.projector.is_some() {
         reasons.push(Reason::new(
             "projector_compute_unknown",
-            "the projector's weights are counted; its compute buffer is not known here; `plimsoll plan --exact` asks the engine itself",
+            "the plan includes the projector's weights, but not its compute buffer, whose size is unknown; \
+                `plimsoll plan --exact` gets it from the engine itself",
         ));
     }
     if !wish.adapters.is_empty() {
         let count = u64::try_from(wish.adapters.len()).unwrap_or(u64::MAX);
-        let text = "adapters are loaded beside the weights and are not counted";
+        let text = "adapters (LoRA) take memory in addition to the weights; the plan does not include them";
         reasons.push(Reason::new("adapters_not_counted", text).fact("adapters", count));
     }
     reasons.extend(ik::caveats(request, calculator, cost));
@@ -117,7 +120,8 @@ fn caveats(request: &PlanRequest<'_>, calculator: &PlanCalculator<'_>, cost: &Re
         let computes = calculator.uses(index) && card.kind == CardKind::Cuda;
         if computes && !calibration::is_known(request, card) {
             let text = format!(
-                "the driver's context on {} is assumed, not measured; `plimsoll calibrate` measures it there",
+                "the size of the driver's context on {} is assumed, not measured; `plimsoll \
+                    calibrate` measures it",
                 card.id
             );
             reasons.push(Reason::new("context_assumed", text));
@@ -155,14 +159,15 @@ fn beside_the_sum(request: &PlanRequest<'_>) -> Vec<Reason> {
             .host_cache
             .map_or("without limit".to_owned(), |limit| format!("up to {limit}"));
         let text = format!(
-            "llama-server keeps old prompts in host memory, {limit}; that is not counted; `--cache-ram 0` \
-                disables it"
+            "llama-server keeps old prompts in host memory, {limit}, which the plan does not include; \
+                `--cache-ram 0` disables this cache"
         );
         reasons.push(Reason::new("prompt_cache_not_counted", text));
     }
     // `ggml-backend-meta.cpp` splits every matrix; its buffers have no mirror here.
     if wish.split_mode == SplitMode::Tensor {
-        let text = "a split by tensors is planned as a split by layers; its buffers are not mirrored here";
+        let text = "a split by tensors (-sm tensor) is planned as a split by layers, because no formula \
+            covers its buffers";
         reasons.push(Reason::new("tensor_split_estimated", text));
     }
     reasons

@@ -142,7 +142,7 @@ fn bad_input_exits_2_and_names_the_line_or_the_remedy() {
         (vec!["replay", "/nowhere/trace.csv"], "/nowhere/trace.csv"),
         (
             vec!["replay", broken],
-            "line 2: `many` is no size; write a number of bytes",
+            "line 2: `many` is not a size; write a number of bytes",
         ),
         (vec!["replay", broken, "--policy", "buddy"], "there are plimsoll,"),
         (vec!["replay", broken, "--budget", "much"], "24GiB"),

@@ -87,16 +87,16 @@ impl GeneratedRun {
 /// Reason why no trace can be generated for a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GenerateError {
-    #[error("a context of {tokens} tokens; give 1 to {LONGEST}")]
+    #[error("a context of {tokens} tokens is not possible; give 1 to {LONGEST}")]
     Context { tokens: u64 },
-    #[error("a micro-batch of {tokens} tokens; give 1 to 65536")]
+    #[error("a micro-batch of {tokens} tokens is not possible; give 1 to 65536")]
     MicroBatch { tokens: u64 },
     #[error(
         "the trace has more than {MOST_STEPS} steps; shorten the context or the answers, or enlarge the micro-batch"
     )]
     TooLong,
     /// llama.cpp has no kernel for this combination (llama-context.cpp refuses it at start).
-    #[error("a quantised V cache needs flash attention; switch it on or take f16")]
+    #[error("a quantised V cache needs flash attention; enable it, or use an f16 cache")]
     QuantisedWithoutFlashAttention,
     #[error("{0}")]
     Step(Fault),

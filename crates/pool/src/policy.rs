@@ -39,7 +39,7 @@ pub enum Broken {
     #[error("a block was freed that was not the last one allocated")]
     OutOfOrder,
     /// The card may have memory left.
-    #[error("its range of addresses is used up")]
+    #[error("its address range is exhausted")]
     AddressesUsedUp,
 }
 

@@ -101,7 +101,7 @@ impl fmt::Display for ReplayFailure {
         match self.cause {
             Cause::Refused { size, by } => write!(
                 f,
-                "{size} bytes were refused: {by}, with {} live and {} reserved",
+                "{size} bytes were refused ({by}), while {} were live and {} reserved",
                 self.live, self.reserved
             ),
             Cause::Broken(broken) => write!(f, "{broken}; the program aborts"),

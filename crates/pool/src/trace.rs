@@ -70,13 +70,13 @@ impl Trace {
 /// Error: a step that cannot have happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
-    #[error("the block is live and is allocated again")]
+    #[error("the block is allocated again while it is live")]
     Live,
     #[error("the block is freed but was never allocated; a trace must start when the program starts")]
     NotLive,
-    #[error("the block was allocated with {allocated} bytes")]
+    #[error("the block is freed with another size than the {allocated} bytes of its allocation")]
     OtherSize { allocated: u64 },
-    #[error("no card has a block of more than {LARGEST} bytes")]
+    #[error("no card has room for a block of more than {LARGEST} bytes")]
     TooLarge,
     #[error("there are more than {MOST_BLOCKS} blocks; cut the trace")]
     TooMany,

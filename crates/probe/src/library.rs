@@ -43,12 +43,13 @@ const FOLDERS: [&str; 3] = ["", "../lib/plimsoll", "../guard"];
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FindLibraryError {
     #[error(
-        "the {} is not there: {}\nhint: build it with `{}`, or name it in {}",
+        "the {} does not exist: {}\nhint: build it with `{}`, or name it in {}",
         .library.title, listed(.looked), .library.chore, .library.variable
     )]
     Find { library: Library, looked: Vec<PathBuf> },
     #[error(
-        "the {} `{}` cannot be preloaded: the loader splits its list at blanks and colons; put it where the path has none",
+        "the {} `{}` cannot be preloaded: the loader splits LD_PRELOAD at spaces and colons; move it to a \
+            path without them",
         .library.title, path.display()
     )]
     Split { library: Library, path: PathBuf },

@@ -46,7 +46,7 @@ pub enum TakeStepError {
         path: PathBuf,
         error: io::Error,
     },
-    #[error("`{step}` is not a step for root; the steps are {}", names())]
+    #[error("`{step}` is not a reclaim step that needs root; those steps are {}", names())]
     NoStep { step: String },
     #[error("this step needs root")]
     NotRoot,

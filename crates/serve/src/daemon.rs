@@ -63,7 +63,8 @@ pub enum DaemonError {
     #[error(transparent)]
     Config(#[from] ConfigureError),
     #[error(
-        "no memory to serve from: no GPU answers and /proc/meminfo cannot be read; describe a card with \
+        "there is no memory to serve models from: no GPU responds, and /proc/meminfo cannot be read; \
+            describe a card with \
             --card name=…,total=…"
     )]
     NoCard,
@@ -234,7 +235,7 @@ impl Daemon {
             tokio::select! {
                 // From here on no engine is left, and only connections are open.
                 () = runtime.shut_down() => drop(drained.send(signals)),
-                () = signals.insisted() => tracing::warn!("ending at once; engines are killed"),
+                () = signals.insisted() => tracing::warn!("stopping at once; engines are killed"),
             }
         };
         // Connections of clients that read slowly may outlive the last engine.
@@ -246,7 +247,7 @@ impl Daemon {
         };
         tokio::select! {
             () = route::serve(listener, server, end) => {}
-            () = insisted => tracing::warn!("ending at once; open connections are closed"),
+            () = insisted => tracing::warn!("stopping at once; open connections are closed"),
         }
     }
 }
@@ -255,7 +256,7 @@ impl Daemon {
 fn reload(runtime: &Runtime, path: &Path) {
     match runtime.read_config(path) {
         Ok(changed) => tracing::info!("{}: read again, {} changed", path.display(), counted(changed)),
-        Err(error) => tracing::error!("{error}; the old configuration stays"),
+        Err(error) => tracing::error!("{error}; the old configuration remains in effect"),
     }
 }
 

@@ -133,7 +133,7 @@ pub(crate) struct Runtime {
     /// The private folders of engines; `None` where none can be made.
     folders: OnceCell<Option<OwnedFolder>>,
     next_folder: Cell<u64>,
-    /// Programs that did not make the socket that they were given.
+    /// Programs that did not create the socket that they were given.
     only_ports: RefCell<HashSet<PathBuf>>,
 }
 

@@ -326,7 +326,7 @@ impl fmt::Display for OptionsError<'_> {
                 f,
                 "{variable}: `{word}` needs a card's UUID, as GPU-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx"
             ),
-            Self::Choice { word, choices } => write!(f, "{variable}: `{word}` is none of {choices}"),
+            Self::Choice { word, choices } => write!(f, "{variable}: `{word}` is not one of {choices}"),
             Self::TooManyCards { word } => {
                 write!(f, "{variable}: `{word}` exceeds the limit of {CARDS} cards")
             }
@@ -393,7 +393,7 @@ mod tests {
         assert!(said("card=7:1").contains("needs a card's UUID"));
         assert_eq!(
             said("pool=best"),
-            "PLIMSOLL_GUARD: `pool=best` is none of ours, managed"
+            "PLIMSOLL_GUARD: `pool=best` is not one of ours, managed"
         );
         let many = ["card=GPU-00112233-4455-6677-8899-aabbccddeeff"; CARDS + 1].join(" ");
         assert!(said(&many).ends_with("one card more than the 16 there is room for"));

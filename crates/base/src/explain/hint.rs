@@ -95,7 +95,11 @@ impl fmt::Display for Advice {
             }
             Self::AnotherCard => write!(f, "spread the model over one more card"),
             Self::FreeCard { card } => write!(f, "free memory that other processes hold on {card}"),
-            Self::DeclareMemory => write!(f, "state its memory in its section: memory = \"…\""),
+            Self::DeclareMemory => write!(
+                f,
+                "declare its memory in its configuration section: memory = \
+                \"…\""
+            ),
             Self::Other(text) => f.write_str(text),
         }
     }

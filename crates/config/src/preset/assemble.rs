@@ -164,7 +164,7 @@ fn inverted(origin: &FlagOrigin, found: FoundFlag, line: &PresetLine) -> Option<
     let meant = says != (found.negative || variable);
     (on != meant).then(|| {
         let text = format!("`{} = {}` becomes {name}", line.key, quoted(&line.value));
-        let hint = "llama-server takes on, enabled, true, 1 and off, disabled, false, 0";
+        let hint = "llama-server accepts on, enabled, true or 1, and off, disabled, false or 0";
         Warning::new(origin.clone(), text).hint(hint)
     })
 }
@@ -229,7 +229,10 @@ fn add_model(
         };
         return Err(ConfigError::new(origin.clone(), problem));
     };
-    let text = format!("[{0}] names no model; taken as `hf-repo = {0}`", section.name);
+    let text = format!(
+        "[{0}] names no model; the section name is used as `hf-repo = {0}`",
+        section.name
+    );
     warnings.push(Warning::new(origin.clone(), text).hint("write it in the section"));
     options.push(Setting {
         flag: found.flag,

@@ -109,7 +109,7 @@ pub(super) fn apply(
         "unlisted" => entry.unlisted = switch(file, line)?,
         "concurrency" => {
             let count = line.value.parse().ok().filter(|&count| count > 0);
-            entry.concurrency = Some(count.ok_or_else(|| bad(file, line, "a number from 1 up"))?);
+            entry.concurrency = Some(count.ok_or_else(|| bad(file, line, "a number of at least 1"))?);
         }
         "program" => {
             // Sections of a preset always start a llama-server; other launches cannot occur.

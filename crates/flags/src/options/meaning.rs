@@ -44,7 +44,16 @@ fn remark(setting: &Setting) -> Option<Warning> {
     let name = flag.name();
     // Such a flag makes today's llama-server exit with an error.
     if let KnownFlag::Before(instead) = flag.known {
-        return Some(Warning::new(origin.clone(), format!("{name} is gone from llama-server")).hint(instead));
+        return Some(
+            Warning::new(
+                origin.clone(),
+                format!(
+                    "{name} was removed from \
+            llama-server"
+                ),
+            )
+            .hint(instead),
+        );
     }
     let FlagValue::Text(text) = value else { return None };
     let (number, rest) = (flag.takes == FlagArity::Number).then(|| leading_integer(text))??;
@@ -191,7 +200,8 @@ mod tests {
         );
         assert_eq!(
             options("--draft-max 8").remarks()[0].to_string(),
-            "argument 1: --draft-max is gone from llama-server; use --spec-draft-n-max or --spec-ngram-mod-n-max"
+            "argument 1: --draft-max was removed from llama-server; use --spec-draft-n-max or \
+                --spec-ngram-mod-n-max"
         );
     }
 
@@ -219,31 +229,33 @@ mod tests {
             ("-m a -c", "argument 3: -c needs a value; write `-c VALUE`"),
             (
                 "-c many",
-                "argument 1: `many` is no value for --ctx-size; write a whole number from 0 to 2147483647",
+                "argument 1: `many` is not a valid value for --ctx-size; write a whole number from 0 to 2147483647",
             ),
             (
                 "-c -5",
-                "argument 1: `-5` is no value for --ctx-size; write a whole number from 0 to 2147483647",
+                "argument 1: `-5` is not a valid value for --ctx-size; write a whole number from 0 to 2147483647",
             ),
             (
                 "-c 99999999999",
-                "argument 1: `99999999999` is no value for --ctx-size; write a whole number from 0 to 2147483647",
+                "argument 1: `99999999999` is not a valid value for --ctx-size; write a whole number from 0 to 2147483647",
             ),
             (
                 "-np 0",
-                "argument 1: `0` is no value for --parallel; write a number from 1 up, or -1 for automatic",
+                "argument 1: `0` is not a valid value for --parallel; write a number of at least 1, or -1 for \
+                    automatic",
             ),
             (
                 "-ot CPU",
-                "argument 1: `CPU` is no value for --override-tensor; write PATTERN=BUFFER, e.g. \"exps=CPU\"",
+                "argument 1: `CPU` is not a valid value for --override-tensor; write PATTERN=BUFFER, e.g. \"exps=CPU\"",
             ),
             (
                 "-ts ,1",
-                "argument 1: `,1` is no value for --tensor-split; write up to 15 proportions from 0 up, e.g. 3,1",
+                "argument 1: `,1` is not a valid value for --tensor-split; write up to 15 proportions of at least 0, \
+                    e.g. 3,1",
             ),
             (
                 "-fa maybe",
-                "argument 1: `maybe` is no value for --flash-attn; write on, off or auto",
+                "argument 1: `maybe` is not a valid value for --flash-attn; write on, off or auto",
             ),
         ] {
             assert_eq!(refusal(line), message, "{line}");
@@ -278,7 +290,7 @@ mod tests {
         let error = Options::from_env(pairs(&[("LLAMA_ARG_KV_UNIFIED", "perhaps")])).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "environment variable LLAMA_ARG_KV_UNIFIED: `perhaps` is no value for --kv-unified; write 1 or 0"
+            "environment variable LLAMA_ARG_KV_UNIFIED: `perhaps` is not a valid value for --kv-unified; write 1 or 0"
         );
     }
 

@@ -109,7 +109,10 @@ unsafe fn end(this: *mut c_void, part: ClassPart) {
     if !arm::forked() && pools::close(this.expose_provenance()) == PoolEnd::Owing {
         // ggml's destructor would pass our blocks, which lie in its table, to cudaFree and then assert on its
         // own count.
-        say!("a ggml pool was destroyed while it held blocks of guard; ggml's destructor was skipped");
+        say!(
+            "a ggml pool was destroyed while it still held blocks from guard; ggml's destructor was \
+            skipped"
+        );
         return;
     }
     // SAFETY: what stood in this slot, of this prototype.

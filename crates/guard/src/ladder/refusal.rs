@@ -47,12 +47,14 @@ fn on_stderr(request: &RefusedRequest<'_>, free: u64, times: u32) {
     };
     if budget == UNLIMITED {
         say!(
-            "card {number}: {asked} refused, {why}: {allocated} allocated, {spilled} spilled, {free} free (refusal {times}){siblings}"
+            "card {number}: {asked} refused because {why}; {allocated} allocated, {spilled} spilled, {free} \
+                free (refusal {times}){siblings}"
         );
     } else {
         let budget = ByteSize(budget);
         say!(
-            "card {number}: {asked} refused, {why}: {allocated} of a budget of {budget} allocated, {spilled} spilled, \
+            "card {number}: {asked} refused because {why}; {allocated} of a budget of {budget} allocated, \
+                {spilled} spilled, \
              {free} free (refusal {times}){siblings}"
         );
     }

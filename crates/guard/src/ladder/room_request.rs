@@ -44,7 +44,7 @@ pub(super) fn make(card: CardIndex, bytes: u64) -> RoomRequest {
     let number = page.plea.fetch_add(1, Release) + 1;
     if number == 1 {
         say!(
-            "card {}: asking the daemon to make room for {}",
+            "card {}: asking plimsoll serve to make room for {}",
             card.number(),
             ByteSize(bytes)
         );

@@ -42,7 +42,8 @@ pub(crate) fn create(fill: impl FnOnce(&Page)) {
         Ok(shared) => PAGE.store(shared, Release),
         Err(act) => {
             say!(
-                "cannot {act} a page in {folder} (error {}); the figures of this process are not published",
+                "cannot {act} a budget page in {folder} (error {}); the memory figures of this process are \
+                    not published",
                 errno()
             );
             PAGE.store(Box::into_raw(new), Release);

@@ -85,7 +85,7 @@ pub struct Beside {
 
 #[derive(Debug, thiserror::Error)]
 pub enum BesideError {
-    #[error("{target} fails alone, before the second program starts: {failure}")]
+    #[error("{target} fails on its own, before the second program starts: {failure}")]
     Alone { target: String, failure: String },
     #[error("cannot start the second program: {0}")]
     Start(#[from] io::Error),
@@ -229,8 +229,8 @@ impl Beside {
 async fn step_back(server: &LoadTarget) -> Option<String> {
     if !server.is_plimsoll {
         return Some(
-            "the server keeps its model loaded, so only its requests come second; behind Plimsoll \
-            the model is loaded second too"
+            "the server keeps its model loaded, so only its requests come after the program; with plimsoll \
+                serve, the model is also loaded after the program"
                 .to_owned(),
         );
     }

@@ -33,7 +33,7 @@ pub struct RoundTally {
     pub failed: BTreeMap<String, (u64, Vec<String>)>,
     pub prompt_tokens: u64,
     pub answer_tokens: u64,
-    /// Answer tokens per second of one client, one value per answer of more than one token.
+    /// Answer tokens per second for one client, one value per answer of more than one token.
     pub speeds: Vec<f64>,
     /// Milliseconds to the first token, one value per answer.
     pub first_tokens: Vec<f64>,

@@ -98,7 +98,8 @@ fn refusal(oom: &OomSnapshot) -> String {
         format!(" of a budget of {}", Bytes::new(budget))
     });
     format!(
-        "{asked} more on card {} were refused by {by}: its run held {allocated}{of}, and {free} were free",
+        "a request for {asked} more on card {} was refused by {by}: the run held {allocated}{of}, and \
+            {free} were free",
         oom.card
     )
 }

@@ -11,7 +11,8 @@ use std::path::PathBuf;
 #[derive(Debug, thiserror::Error)]
 pub enum HomeError {
     #[error(
-        "nowhere to install: none of PLIMSOLL_HOME, XDG_DATA_HOME and HOME is set\nhint: set PLIMSOLL_HOME \
+        "there is no directory to install into: none of PLIMSOLL_HOME, XDG_DATA_HOME and HOME is set\nhint: \
+            set PLIMSOLL_HOME \
             to a directory"
     )]
     Choose,

@@ -42,9 +42,10 @@ pub struct EngineIdentity {
 pub enum IdentityError {
     #[error("cannot run {} --version: {source}", path.display())]
     Ask { path: PathBuf, source: io::Error },
-    #[error("{} --version did not answer within {} s\nhint: run it by hand; a hanging GPU driver does this", path.display(), LIMIT.as_secs())]
+    #[error("{} --version did not end within {} s\nhint: run it by hand; the cause may be a GPU driver that \
+        hangs", path.display(), LIMIT.as_secs())]
     Wait { path: PathBuf },
-    #[error("{} --version shows no llama.cpp version, but:\n{said}", path.display())]
+    #[error("{} --version prints no llama.cpp version; its output is\n{said}", path.display())]
     Parse { path: PathBuf, said: String },
 }
 

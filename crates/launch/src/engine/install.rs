@@ -61,7 +61,8 @@ pub enum InstallError {
     FetchWheel { said: String },
     #[error("xllamacpp {RELEASE} does not load on this machine:\n{said}")]
     LoadWheel { said: String },
-    #[error("the path of the engine, {}, is too long for a program to start from\nhint: set PLIMSOLL_HOME to a shorter path without blanks", .0.display())]
+    #[error("the path of the engine, {}, is too long for the `#!` line of a script\nhint: set PLIMSOLL_HOME \
+        to a shorter path without blanks", .0.display())]
     WriteShebang(PathBuf),
     #[error("cannot {act} {}: {source}", path.display())]
     Disk {

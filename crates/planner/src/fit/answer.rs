@@ -317,7 +317,7 @@ impl<'a, P: CostModel> FitQuestion<'a, P> {
     /// The best cache type with which the requested context fits.
     fn cache(&self) -> FitAnswer {
         if !self.request.model.hyper.cached {
-            return inapplicable(Dimension::Cache, "the model keeps no cache of keys and values");
+            return inapplicable(Dimension::Cache, "the model has no KV cache");
         }
         self.price
             .foresee(&CACHE_TYPES.map(|kind| vec![RequestChange::Cache(kind)]));
@@ -329,7 +329,7 @@ impl<'a, P: CostModel> FitQuestion<'a, P> {
         let Some((kind, priced)) = allowed.iter().find(fits) else {
             return FitAnswer {
                 asked,
-                ..nothing(Dimension::Cache, "no cache type makes it fit")
+                ..nothing(Dimension::Cache, "no cache type makes the model fit")
             };
         };
         let lines = self.lines(priced);

@@ -74,7 +74,7 @@ fn confine(arguments: &Arguments, command: &mut Command) -> std::io::Result<()> 
         let words = arguments.command.iter().cloned();
         let named: Vec<OsString> = words.chain(std::env::vars_os().map(|(_, value)| value)).collect();
         let entered = enter_private_tmp(folder, named.iter().map(OsString::as_os_str));
-        tell("a /tmp of its own", entered.as_ref().err());
+        tell("a private /tmp", entered.as_ref().err());
         match entered {
             Ok(true) => command.env_remove("TMPDIR"),
             Ok(false) | Err(_) => command.env("TMPDIR", folder.join("tmp")),

@@ -258,7 +258,8 @@ fn cards(described: &[Card]) -> Result<Vec<Card>, ErrorReport> {
 
 fn no_card() -> ErrorReport {
     ErrorReport::new(
-        "this machine shows no card, and the host's memory cannot be read\nhint: describe a card with --card",
+        "no GPU was found on this machine, and the host's memory cannot be read\nhint: describe a card with \
+            --card",
     )
 }
 
@@ -288,14 +289,19 @@ fn engine(text: &str) -> Result<EngineBuild, String> {
     let kind = [EngineKind::LlamaCpp, EngineKind::IkLlamaCpp]
         .into_iter()
         .find(|kind| kind.name() == name);
-    let kind = kind.ok_or_else(|| format!("`{name}` is no engine; known are llama.cpp and ik_llama.cpp"))?;
+    let kind = kind.ok_or_else(|| {
+        format!(
+            "`{name}` is not a known engine; the known engines are llama.cpp \
+        and ik_llama.cpp"
+        )
+    })?;
     let number = |build: &str| {
         build
             // llama.cpp tags its builds `b10605`, and users paste the tag.
             .strip_prefix('b')
             .unwrap_or(build)
             .parse()
-            .map_err(|_| format!("`{build}` is no build; write llama.cpp@10605"))
+            .map_err(|_| format!("`{build}` is not a build; write for example llama.cpp@10605"))
     };
     Ok(EngineBuild {
         kind,
@@ -306,7 +312,7 @@ fn engine(text: &str) -> Result<EngineBuild, String> {
 fn program(name: &str) -> Result<ProgramKind, String> {
     ProgramKind::from_name(name).ok_or_else(|| {
         format!(
-            "`{name}` is no program whose memory is known; known are {}",
+            "`{name}` is not a program whose memory is known; the known programs are {}",
             ProgramKind::NAMES
         )
     })

@@ -195,7 +195,7 @@ async fn meet(arguments: &Arguments) -> Result<(LoadTarget, Figures), ErrorRepor
     // A wrong process id would show flat memory, which looks like a server without a leak.
     if let Some(pid) = arguments.pid.filter(|pid| MeasuredProcess::find(*pid).is_none()) {
         return Err(ErrorReport::new(format!(
-            "there is no process {pid}, or it may not be read"
+            "there is no process {pid}, or this user may not read it"
         )));
     }
     let target = arguments.target.clone();

@@ -15,7 +15,7 @@ const HEIGHT: u64 = 96;
 /// Draws a replay as a standalone SVG document.
 pub(crate) fn course(replay: &Replay) -> String {
     let title = format!(
-        "live and reserved over {} requests; peak live {}",
+        "live and reserved memory over {} requests; peak of live memory {}",
         replay.steps, replay.peak_live
     );
     let policies: Vec<Chart> = replay

@@ -51,7 +51,7 @@ impl<'a> SoakReport<'a> {
         if self.judged.is_empty() {
             writeln!(
                 out,
-                "  no memory was measured: the server's process is not on this machine, or is not readable"
+                "  no memory was measured: the server's process is not on this machine, or cannot be read"
             )?;
         }
         for figure in &self.judged {
@@ -64,7 +64,7 @@ impl<'a> SoakReport<'a> {
                 };
                 writeln!(
                     out,
-                    "    once: {} {way} by request {} ({} to {})",
+                    "    in one step: {} {way} by request {} ({} to {})",
                     step.size(),
                     step.at,
                     step.from,
@@ -92,7 +92,7 @@ impl<'a> SoakReport<'a> {
                 false => format!(", {change:.1} % slower at the end than at the beginning"),
             });
             format!(
-                "speed: {:.1} tokens per second of one client{change}",
+                "speed: {:.1} tokens per second for one client{change}",
                 thousands(speed)
             )
         }));
@@ -168,7 +168,7 @@ impl<'a> SoakReport<'a> {
         }
         let speed = |value: u64| format!("{:.1} tokens/s", thousands(value));
         page.markup(&self.chart(
-            "speed of one client",
+            "speed for one client",
             &[("median".to_owned(), &state.speed)],
             Vec::new(),
             &speed,
@@ -271,11 +271,11 @@ fn verdict(figure: &SoakVerdict<'_>) -> String {
     let trend = &figure.trend;
     let course = format!("{} at first, {} at the end", figure.first, figure.last);
     let slope = format!(
-        "{:.0} B per request ({:.0} to {:.0} with 99 %)",
+        "{:.0} B per request ({:.0} to {:.0} with 99 % confidence)",
         trend.slope, trend.slope_low, trend.slope_high
     );
     let rising = format!(
-        "{} of {} stretches rise",
+        "rising in {} of {} intervals",
         trend.rising,
         // Each stretch is compared with the one before, so the first has no comparison.
         trend.blocks.saturating_sub(1)
@@ -288,11 +288,11 @@ fn verdict(figure: &SoakVerdict<'_>) -> String {
         ),
         // Caches fill at a falling rate; a leak keeps its rate. Only more time tells the two apart.
         TrendGrowth::Settling => {
-            format!("still settling, {slope}, ever slower; hold the load longer to know; {course}")
+            format!("still settling, {slope}, at a falling rate; run the test longer to decide; {course}")
         }
         TrendGrowth::Flat => format!("flat: {slope}; {rising}; {course}"),
         TrendGrowth::Unknown => format!(
-            "too few looks for a verdict ({} of at least {}); {course}",
+            "too few readings for a verdict ({} of at least {}); {course}",
             trend.looks,
             plimsoll_telemetry::trend::Trend::LEAST_LOOKS
         ),

@@ -156,7 +156,7 @@ fn what_is_asked_of_the_wrong_kind_is_said() {
     assert!(output.stdout.is_empty());
     let why = text(&output.stderr);
     assert!(
-        why.contains("the model has no experts") && why.contains("nothing to divide"),
+        why.contains("the model has no experts") && why.contains("nothing to split"),
         "{why}"
     );
     let output = plimsoll(&["plan", "--fit", "cxt", "--card", CARD, "--", "-m", model]);

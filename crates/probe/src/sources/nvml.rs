@@ -58,7 +58,7 @@ impl CardSource for NvmlSource {
                 machine.cards.extend(keep_visible(cards, visible.as_deref()));
             }
             // A machine without a card has no NVML, so this is a note and no error.
-            Err(cause) => machine.notes.push(format!("no NVIDIA card is seen: {cause}")),
+            Err(cause) => machine.notes.push(format!("no NVIDIA card is visible: {cause}")),
         }
     }
 
@@ -126,7 +126,10 @@ fn card(device: &Device<'_>, name: &str) -> Result<(Card, bool), String> {
     let (total, free, unified) = match memory(device) {
         Memory::Own { total, free } => (total, free, false),
         Memory::Unified => {
-            let (total, free) = unified::memory().ok_or("its memory is the host's, which cannot be read")?;
+            let (total, free) = unified::memory().ok_or(
+                "it uses the host's memory, whose size cannot be \
+                read",
+            )?;
             (total, free, true)
         }
         Memory::Unknown(cause) => return Err(format!("its memory cannot be read: {cause}")),

@@ -120,7 +120,7 @@ mod tests {
         let odd = machine("none");
         let error = claim_and_give_back(odd.path()).unwrap_err().to_string();
         assert!(
-            error.starts_with("this kernel has no huge pages to claim"),
+            error.starts_with("this kernel has no huge pages to allocate"),
             "{error}"
         );
         assert_eq!(count(odd.path()), "none");

@@ -145,7 +145,7 @@ impl Account {
 /// Refusal of a claim, because the figures that the caller used have changed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ClaimError {
-    #[error("{card} has {free} free and the claim is {asked}; choose cards again")]
+    #[error("{card} has {free} free, but the claim is {asked}; choose cards again")]
     OverCommit { card: CardId, asked: Bytes, free: Bytes },
     #[error("{card} is not in the ledger; place the model on cards that are")]
     NoSuchCard { card: CardId },
@@ -158,9 +158,9 @@ pub enum ClaimError {
 pub enum AuditError {
     #[error("{card}: one run has two claims")]
     Twice { card: CardId },
-    #[error("{card}: an exclusive run shares the card")]
+    #[error("{card}: a run that needs the card alone shares it with another run with another run")]
     Company { card: CardId },
-    #[error("{card}: {granted} was granted and the limit is {limit}")]
+    #[error("{card}: {granted} was granted, but the limit is {limit}")]
     OverGranted {
         card: CardId,
         granted: Bytes,

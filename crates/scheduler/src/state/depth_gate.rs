@@ -36,9 +36,9 @@ impl StateRef<'_> {
         demand: &dyn MemoryModel,
         placement: &Placement,
     ) -> Result<Occupancy, String> {
-        let slot = self.model(id).ok_or("the model is gone")?;
+        let slot = self.model(id).ok_or("the model is no longer configured")?;
         if !slot.spec.by_depth {
-            return Err("it is switched off in the configuration".to_owned());
+            return Err("admission by depth is disabled in the configuration".to_owned());
         }
         // An engine splits its layers by free memory, so the curve has to be given the figures that the
         // placement was.

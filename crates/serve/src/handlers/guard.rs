@@ -267,7 +267,12 @@ fn means() -> Result<(PathBuf, OwnedFolder), String> {
     let library = plimsoll_probe::library::GUARD
         .find()
         .map_err(|error| error.to_string())?;
-    let folder = OwnedFolder::create(PAGES).map_err(|error| format!("no folder for its pages: {error}"))?;
+    let folder = OwnedFolder::create(PAGES).map_err(|error| {
+        format!(
+            "cannot create a folder for guard's \
+        pages: {error}"
+        )
+    })?;
     Ok((library, folder))
 }
 

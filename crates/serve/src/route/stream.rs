@@ -25,7 +25,7 @@ type Fate = Pin<Box<dyn Future<Output = HttpProblem>>>;
 
 /// The engine closed the connection within an answer that cannot be ended correctly.
 #[derive(Debug, thiserror::Error)]
-#[error("the engine's answer broke off: {0}")]
+#[error("the engine's answer ended early: {0}")]
 pub(crate) struct BrokenAnswer(hyper::Error);
 
 pub(crate) struct Relay<P: Pass> {

@@ -184,7 +184,9 @@ fn verdict(
 fn need(entry: &ConfiguredModel, cards: &[Card], demand: &dyn MemoryModel) -> String {
     // A number would be made up.
     if demand.alone() {
-        return "need unknown: the model gets a card exclusively until its memory is measured".to_owned();
+        return "memory need unknown: the model is loaded alone on a card until its memory is \
+            measured"
+            .to_owned();
     }
     let said = match (entry.memory.is_some(), demand.lowered_context()) {
         (true, _) => "declared".to_owned(),
@@ -216,7 +218,10 @@ fn growth(entry: &ConfiguredModel, cards: &[Card], total: Bytes, demand: &dyn Me
         true => format!(
             "; at full depth it would take {full}, which fits on no card: deeper requests are refused"
         ),
-        false => format!("; {grows} of it grows with depth, by which requests are admitted"),
+        false => format!(
+            "; {grows} of it is used only at full depth, and requests are admitted by their \
+            depth"
+        ),
     }
 }
 

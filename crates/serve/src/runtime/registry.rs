@@ -14,7 +14,8 @@ use plimsoll_scheduler::{ConfigChange, ModelId, ModelSpec};
 /// Error: the configuration names a card that the machine does not have.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "{origin}: model `{model}` asks for card `{card}`, which this machine does not have; its cards are {present}"
+    "{origin}: model `{model}` requires card `{card}`, which this machine does not have; its cards are \
+        {present}"
 )]
 pub struct UnknownCard {
     origin: String,
@@ -204,6 +205,6 @@ mod tests {
     fn a_card_that_is_not_here_is_named_with_those_that_are() {
         let file = "[models.a]\ncmd = 'x ${PORT}'\ncards = ['H200']";
         let error = ModelRegistry::default().update(entries(file), &[]).unwrap_err();
-        assert!(error.to_string().contains("asks for card `H200`"), "{error}");
+        assert!(error.to_string().contains("requires card `H200`"), "{error}");
     }
 }

@@ -80,7 +80,7 @@ impl ModelStatuses {
         page.family(
             name,
             MetricKind::Counter,
-            "Engines that ended without being asked to, by cause",
+            "Engines that ended although they were not stopped, by cause",
         );
         for (model, model_name) in models {
             let counts = self.with(*model, |status| {

@@ -110,7 +110,7 @@ fn found(mut reader: LogReader, status: ExitStatus, report: Option<&Value>) -> F
         reader.guard(refused);
     }
     let end = match (status.code(), status.signal()) {
-        (Some(0), _) => "the program ended with success".to_owned(),
+        (Some(0), _) => "the program ended successfully".to_owned(),
         (Some(code), _) => format!("the program ended with status {code}"),
         (None, signal) => format!("the program was killed by signal {}", signal.unwrap_or_default()),
     };

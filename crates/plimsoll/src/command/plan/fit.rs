@@ -30,7 +30,10 @@ pub(crate) fn directions(text: &str) -> Result<FitDirections, String> {
     let find = |name: &str| {
         Dimension::from_name(name).ok_or_else(|| {
             let known: Vec<&str> = Dimension::ALL.map(Dimension::name).to_vec();
-            format!("`{name}` is not a direction; use {} or all", known.join(", "))
+            format!(
+                "`{name}` is not a value of --fit; use {} or all",
+                known.join(", ")
+            )
         })
     };
     text.split(',')
@@ -146,7 +149,7 @@ mod tests {
         assert_eq!(directions("all").unwrap().0.len(), 7);
         let error = directions("ctx,cxt").unwrap_err();
         assert!(
-            error.contains("`cxt` is not a direction; use ctx, ub, np, kv"),
+            error.contains("`cxt` is not a value of --fit; use ctx, ub, np, kv"),
             "{error}"
         );
     }

@@ -63,7 +63,7 @@ fn plan(
     let words = arguments.iter().map(|word| word.to_str().map(str::to_owned));
     let words: Vec<String> = words
         .collect::<Option<_>>()
-        .ok_or_else(|| ErrorReport::new("an argument is not text"))?;
+        .ok_or_else(|| ErrorReport::new("an argument is not valid UTF-8"))?;
     let variables: BTreeMap<String, String> = std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
         .collect();

@@ -49,7 +49,11 @@ fn ours(question: &AdviceQuestion) -> Lever {
         ..*question
     };
     vec![(
-        Advice::Other("run it under `plimsoll run`: its pool releases outgrown blocks".to_owned()),
+        Advice::Other(
+            "run the engine under `plimsoll run`, whose pool releases blocks that have become too \
+            small"
+                .to_owned(),
+        ),
         changed,
     )]
 }
@@ -97,7 +101,7 @@ fn passes(question: &AdviceQuestion) -> Lever {
     smaller
         .map(|mib| {
             let changed = with(question, |run| run.attention_pass = Some(mib));
-            let said = format!("restore keys and values in parts of {mib} MiB (-amb {mib})");
+            let said = format!("decompress keys and values in parts of {mib} MiB (-amb {mib})");
             (Advice::Other(said), changed)
         })
         .collect()

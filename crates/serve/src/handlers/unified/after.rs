@@ -84,11 +84,11 @@ impl Load {
         }
         let files = files::of(&wish);
         if files.is_empty() {
-            return Err("its files are not on this machine".to_owned());
+            return Err("the model's files are not on this machine".to_owned());
         }
         let files = not_among(files, &files::identities(&self.others));
         if files.is_empty() {
-            return Err("other engines read its files".to_owned());
+            return Err("other engines read the same files".to_owned());
         }
         // Before the advice, since nothing of it is left afterwards.
         let cached = files.iter().filter_map(|path| FileCache::look(path).ok());
@@ -99,7 +99,11 @@ impl Load {
 
     /// The flags as the engine read them.
     fn wish(&self) -> Result<ModelParams, String> {
-        let options = self.entry.launch.options().ok_or("its files are not known")?;
+        let options = self
+            .entry
+            .launch
+            .options()
+            .ok_or("the model's files are unknown")?;
         let flags = named::flags(&self.entry, options).map_err(|error| error.to_string())?;
         named::seen_by(&flags, &self.machine, &self.cards).map_err(|error| error.to_string())
     }

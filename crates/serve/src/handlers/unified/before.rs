@@ -209,11 +209,11 @@ fn done(need: Bytes, outcome: &ReclaimOutcome) -> String {
         text += &format!("; {} would free {} and needs root", step.step.name(), step.frees);
     }
     if !outcome.taken.is_empty() {
-        text += &format!("; {} were allowed after it", outcome.after.allowance.now);
+        text += &format!("; {} can be allocated after that", outcome.after.allowance.now);
     }
     // The load goes on all the same; this line explains its likely failure.
     if let StepVerdict::Beyond { .. } = outcome.last.verdict {
-        text += "; no step that may be taken makes that enough";
+        text += "; no permitted step frees enough";
         let limit = last_limit(need, &outcome.after.allowance);
         text.extend(limit.map(|limit| format!(": {}", in_a_line(limit))));
     }
@@ -304,11 +304,9 @@ mod tests {
     #[test]
     fn where_a_release_caps_allocations_the_upgrade_is_named_and_no_step() {
         let said = done(NEED, &judged("orin-nano-r36.4.7"));
-        assert!(said.contains("the remedy is an upgrade to R36.5.0"), "{said}");
+        assert!(said.contains("upgrade to R36.5.0"), "{said}");
         assert!(
-            said.contains(
-                "free memory decides); no step that may be taken makes that enough: NvMap of R36.4.7"
-            ),
+            said.contains("the limit is free memory); no permitted step frees enough: NvMap of R36.4.7"),
             "{said}"
         );
     }

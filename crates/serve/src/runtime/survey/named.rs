@@ -24,7 +24,8 @@ pub(super) enum NameError {
         present: String,
     },
     #[error(
-        "{origin}: the flags name CUDA{number}, which is {card}, but `cards` does not allow it; name a card that it allows, or add this one; the cards are {present}"
+        "{origin}: the flags name CUDA{number}, which is {card}, but `cards` does not allow that card; name \
+            a card that it allows, or add this one; the cards are {present}"
     )]
     NotAllowed {
         origin: String,
