@@ -45,7 +45,7 @@ enum Command {
     /// Install, list and find engines
     Engine(engine::Arguments),
     /// Plan the memory of a model on each card, and whether it fits
-    Plan(plan::Arguments),
+    Plan(Box<plan::Arguments>),
     /// Replay, generate and judge allocation traces
     Pool(pool::Arguments),
     /// Take a tour: two small models, a budget that holds one of them, and requests to both
@@ -99,7 +99,7 @@ pub fn main() -> ExitCode {
         Command::Calibrate(arguments) => calibrate::run(&arguments).map_err(ErrorReport::from),
         Command::Doctor(arguments) => doctor::run(&arguments).map_err(ErrorReport::from),
         Command::Engine(arguments) => engine::run(arguments).map_err(ErrorReport::from),
-        Command::Plan(arguments) => plan::run(&arguments).map_err(ErrorReport::from),
+        Command::Plan(arguments) => plan::run(*arguments).map_err(ErrorReport::from),
         Command::Pool(arguments) => pool::run(&arguments).map_err(ErrorReport::from),
         Command::Quickstart(arguments) => quickstart::run(arguments).map_err(ErrorReport::from),
         Command::Reclaim(arguments) => reclaim::run(&arguments).map_err(ErrorReport::from),

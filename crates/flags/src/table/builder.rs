@@ -47,6 +47,11 @@ pub(super) const fn bundle(names: &'static [&'static str]) -> Flag {
     })
 }
 
+/// A flag that stretches the positions of a model beyond those of its training.
+pub(super) const fn stretching(flag: Flag) -> Flag {
+    flag.sets(|wish, given| put(&mut wish.stretched, given.text().map(|text| text != "none")))
+}
+
 impl Flag {
     pub(super) const fn env(mut self, env: &'static str) -> Self {
         self.env = Some(env);

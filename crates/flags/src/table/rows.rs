@@ -2,7 +2,9 @@
 
 use plimsoll_model::Pooling;
 
-use super::builder::{add, bare, bundle, number, put, put_if, raise, row, switch, two_values, value};
+use super::builder::{
+    add, bare, bundle, number, put, put_if, raise, row, stretching, switch, two_values, value,
+};
 use super::{Flag, FlagArity, FlagClass};
 use crate::wish::FlashAttention;
 
@@ -103,12 +105,12 @@ pub static FLAGS: &[Flag] = &[
     value(&["--pooling"])
         .env("LLAMA_ARG_POOLING")
         .sets(|wish, given| put(&mut wish.pooling, given.pooling().map(Some))),
-    // RoPE scaling changes values, not sizes.
-    value(&["--rope-scaling"]).env("LLAMA_ARG_ROPE_SCALING_TYPE"),
-    value(&["--rope-scale"]).env("LLAMA_ARG_ROPE_SCALE"),
-    value(&["--rope-freq-base"]).env("LLAMA_ARG_ROPE_FREQ_BASE"),
-    value(&["--rope-freq-scale"]).env("LLAMA_ARG_ROPE_FREQ_SCALE"),
-    number(&["--yarn-orig-ctx"]).env("LLAMA_ARG_YARN_ORIG_CTX"),
+    // RoPE scaling changes values, not sizes; a model may then reach beyond its training context.
+    stretching(value(&["--rope-scaling"]).env("LLAMA_ARG_ROPE_SCALING_TYPE")),
+    stretching(value(&["--rope-scale"]).env("LLAMA_ARG_ROPE_SCALE")),
+    stretching(value(&["--rope-freq-base"]).env("LLAMA_ARG_ROPE_FREQ_BASE")),
+    stretching(value(&["--rope-freq-scale"]).env("LLAMA_ARG_ROPE_FREQ_SCALE")),
+    stretching(number(&["--yarn-orig-ctx"]).env("LLAMA_ARG_YARN_ORIG_CTX")),
     value(&["--yarn-ext-factor"]).env("LLAMA_ARG_YARN_EXT_FACTOR"),
     value(&["--yarn-attn-factor"]).env("LLAMA_ARG_YARN_ATTN_FACTOR"),
     value(&["--yarn-beta-slow"]).env("LLAMA_ARG_YARN_BETA_SLOW"),

@@ -1,6 +1,6 @@
 //! Best value of each dimension, the reason why no more fits, and its trades against other changes.
 
-use plimsoll_base::{Bytes, Card, CardId, Fact, Hint};
+use plimsoll_base::{Bytes, Card, CardId, Fact, Hint, Reason};
 use plimsoll_model::{TensorType, types};
 use serde::{Serialize, Serializer};
 
@@ -121,6 +121,8 @@ pub struct Fit {
     pub engine: EngineInfo,
     /// The unchanged request fits.
     pub fits: bool,
+    /// Doubts about the unchanged request, which the caller adds: a price model knows none.
+    pub warnings: Vec<Reason>,
     pub cards: Vec<CardLine>,
     pub answers: Vec<FitAnswer>,
     /// Advice, where the unchanged request does not fit.
@@ -192,6 +194,7 @@ impl<'a, P: CostModel> FitQuestion<'a, P> {
             model: model_name(self.request),
             engine: engine_info(self.request),
             fits: self.asked.fits(self.request.cards),
+            warnings: Vec::new(),
             cards: self.lines(&self.asked),
             hints: hints::hints(self.request, self.price, &self.asked),
             answers,
