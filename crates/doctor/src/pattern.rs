@@ -135,6 +135,7 @@ patterns! {
     PortTaken,
     NotStarted,
     MissingLibrary,
+    PythonImport,
     UnknownFlag,
     RequestTooLong,
     WaitedLong,

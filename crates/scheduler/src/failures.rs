@@ -27,6 +27,8 @@ pub(crate) struct FailureRecord {
     pub(crate) last_failure: Option<Reason>,
     /// The last thing that happened was a failure.
     pub(crate) failed: bool,
+    /// The last failure was that of a run that had been ready.
+    pub(crate) died_serving: bool,
     /// Added to the demand on every card after deaths for want of memory.
     shortfall: Bytes,
     deaths: u32,
@@ -42,7 +44,7 @@ pub(crate) struct FailureRecord {
 
 impl FailureRecord {
     pub(crate) fn load_failed(&mut self, now: Moment, reason: Reason) {
-        self.retried = false;
+        (self.retried, self.died_serving) = (false, false);
         self.strike(now, reason, self.strikes + 1);
     }
 
@@ -51,6 +53,7 @@ impl FailureRecord {
             // A minute of service shows that the engine works here; what follows is a new fault.
             self.strikes = 0;
         }
+        self.died_serving = true;
         self.strike(now, reason, self.strikes);
     }
 

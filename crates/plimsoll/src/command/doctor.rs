@@ -17,7 +17,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use plimsoll_base::Reason;
-use plimsoll_doctor::{Diagnosis, LineSource, LogReader, diagnose};
+use plimsoll_doctor::{Diagnosis, LineSource, LogReader, SubCause, diagnose};
 use plimsoll_probe::sysroot::{OpenSysrootError, Sysroot};
 use serde_json::Value;
 
@@ -119,6 +119,14 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     Ok(findings.status.unwrap_or(verdict))
 }
 
+/// The verdict is the end of a process, which one that is alive has not met: a line about a child of it.
+fn is_of_an_end(diagnosis: &Diagnosis) -> bool {
+    matches!(
+        diagnosis.sub_cause,
+        Some(SubCause::Killed | SubCause::HostKilled | SubCause::NotStarted)
+    )
+}
+
 fn print(diagnosis: &Diagnosis, seen: &[Reason], failed: bool, arguments: &Arguments) -> Result<(), Error> {
     let mut stdout = anstream::stdout().lock();
     if arguments.json {
@@ -132,6 +140,16 @@ fn print(diagnosis: &Diagnosis, seen: &[Reason], failed: bool, arguments: &Argum
     }
     for part in seen {
         writeln!(stdout, "{part}")?;
+    }
+    // The lines of a log are older than the process that writes it is alive.
+    if arguments.pid.is_some() {
+        if diagnosis.confidence > 0.0 && !is_of_an_end(diagnosis) {
+            writeln!(stdout, "it is running; its log tells of an earlier failure:")?;
+            writeln!(stdout, "{}", diagnosis.reason)?;
+        } else {
+            writeln!(stdout, "it is running, and no failure of its own is known")?;
+        }
+        return Ok(());
     }
     // A healthy machine, or a program that succeeded, needs no verdict.
     if diagnosis.confidence > 0.0 || seen.is_empty() || failed {

@@ -121,10 +121,15 @@ impl ExitStatus for Error {}
 /// Result of a soak in each output format.
 struct Rendered {
     is_bad: bool,
+    /// Neither good nor bad: nothing can be said.
+    is_open: bool,
     text: String,
     json: Value,
     html: String,
 }
+
+/// Exit status where nothing can be said of leaks, as of `doctor`.
+const NO_VERDICT: u8 = 3;
 
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
@@ -148,7 +153,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
         true => writeln!(stdout, "{:#}", told.json)?,
         false => write!(stdout, "{}", told.text)?,
     }
-    Ok(ExitCode::from(u8::from(told.is_bad)))
+    Ok(match (told.is_bad, told.is_open) {
+        (true, _) => ExitCode::FAILURE,
+        (false, true) => ExitCode::from(NO_VERDICT),
+        (false, false) => ExitCode::SUCCESS,
+    })
 }
 
 /// Runs a second program beside the server, in both orders.
@@ -178,6 +187,7 @@ async fn met(arguments: &Arguments, command: &str) -> Result<Rendered, Error> {
     };
     Ok(Rendered {
         is_bad: report.finds_a_failure(),
+        is_open: false,
         text: report.text(),
         json: report.json(),
         html: report.html(),
@@ -203,6 +213,7 @@ async fn held(arguments: &Arguments) -> Result<Rendered, Error> {
     Ok(Rendered {
         // A broken-off soak proves nothing, so it fails too.
         is_bad: report.finds_a_leak() || state.broke_off,
+        is_open: report.without_verdict().is_some(),
         text: report.text(),
         json: report.json(),
         html: report.html(),

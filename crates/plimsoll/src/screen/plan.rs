@@ -117,8 +117,8 @@ fn largest(plan: &Plan) -> String {
     format!("largest context that fits: {tokens}{trained}")
 }
 
-/// The widest column of flags; longer ones stick out.
-const FLAGS: usize = 36;
+/// The widest column of flags; longer ones stick out, as do words where no flag does it.
+const FLAGS: usize = 28;
 
 /// Hints in columns: the flags, or words where no flag does it, then what they save and the price.
 pub(super) fn hints(hints: &[Hint]) -> Vec<String> {

@@ -23,7 +23,11 @@ pub(super) fn choose(described: &[Card], reserve: Option<Bytes>, machine: Machin
     let limit = |wanted: &Card| {
         let same =
             |card: &&Card| card.id == wanted.id || (card.name == wanted.name && card.kind == wanted.kind);
-        let mut card = present.iter().find(same).unwrap_or(wanted).clone();
+        let found = present.iter().find(same);
+        if found.is_none() && wanted.kind == CardKind::Cuda {
+            tracing::warn!("{}", unmatched(wanted, &present));
+        }
+        let mut card = found.unwrap_or(wanted).clone();
         // No driver says that an engine is built, or told, to do without virtual memory: that is the user's
         // to know.
         card.legacy_pool |= wanted.legacy_pool;
@@ -34,6 +38,29 @@ pub(super) fn choose(described: &[Card], reserve: Option<Bytes>, machine: Machin
         }
     };
     described.iter().map(limit).collect()
+}
+
+/// Warning about a described card that is none of the machine's: engines will not find it.
+fn unmatched(wanted: &Card, present: &[Card]) -> String {
+    let named: Vec<&str> = present
+        .iter()
+        .filter(|card| card.kind == CardKind::Cuda)
+        .map(|card| card.name.as_str())
+        .collect();
+    let (there, hint) = match named.as_slice() {
+        [] => (
+            "it has none".to_owned(),
+            "leave --card out to serve from host memory, or add kind=host for a part of it",
+        ),
+        named => (
+            format!("it has {}", named.join(", ")),
+            "use one of those names, or its UUID, for a budget on it",
+        ),
+    };
+    format!(
+        "--card {} is no card of this machine ({there}): it is taken as described, and engines will not find it; {hint}",
+        wanted.name
+    )
 }
 
 fn whole(card: Card, reserve: Option<Bytes>) -> CardLimit {
@@ -67,6 +94,19 @@ fn present(machine: Machine) -> Vec<Card> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_card_that_is_not_there_is_told_with_those_that_are() {
+        let wanted: Card = "name=RTX3090,total=24GiB,cc=8.6".parse().unwrap();
+        let host: Card = "name=host,total=24GiB,kind=host".parse().unwrap();
+        let told = unmatched(&wanted, std::slice::from_ref(&host));
+        assert!(
+            told.contains("(it has none)") && told.contains("kind=host"),
+            "{told}"
+        );
+        let there: Card = "name=H200,total=141GiB,uuid=GPU-1".parse().unwrap();
+        assert!(unmatched(&wanted, &[there, host]).contains("(it has H200)"));
+    }
 
     #[test]
     fn a_budget_on_a_card_that_is_there_may_say_that_its_engines_take_the_legacy_pool() {

@@ -37,12 +37,22 @@ const GRACE: Duration = Duration::from_secs(1);
 /// An address that others can reach was asked for without saying so.
 #[derive(Debug, thiserror::Error)]
 pub enum Listen {
-    #[error("cannot listen on {address}: {error}")]
+    #[error("cannot listen on {address}: {error}{}", busy(error))]
     Bind { address: SocketAddr, error: io::Error },
     #[error(
-        "{0} can be reached from other machines, and no API key is set; hint: set one in the configuration, or say --open if everybody on the network may use it"
+        "{0} can be reached from other machines, and no API key is set; hint: set one in the configuration (api-keys = [\"…\"] under [serve]), or say --open if everybody on the network may use it"
     )]
     Exposed(SocketAddr),
+}
+
+/// A hint for an address that another program has.
+fn busy(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::AddrInUse => {
+            "\nhint: another program listens there (`ss -ltnp` names it); --listen takes another address"
+        }
+        _ => "",
+    }
 }
 
 /// Binds `address`. One beyond loopback needs `exposed`: keys are set, or the user said so.
