@@ -207,7 +207,7 @@ fn what_is_ours_to_set_is_left_out_of_flags_with_a_word() {
         warnings,
         [
             "plimsoll.toml:3: --port is ours to set and is left out; say it under [serve]",
-            "plimsoll.toml:3: llama-server reads `8k` after --ctx-size as 8; write the number in full",
+            "plimsoll.toml:3: llama-server reads `8k` after --ctx-size as 8; write the number in full: 8192",
         ]
     );
 }

@@ -236,9 +236,11 @@ impl<P: CostModel> HintSearch<'_, P> {
     fn plain(&self) -> Vec<Vec<RequestChange>> {
         let (request, wish) = (self.request, self.request.wish);
         let reserve = Reserve::of_model(request, u64::from(wish.context));
-        // One type for both is smaller than the larger of two different ones.
-        let larger = larger_of(wish.cache_key, wish.cache_value);
-        let smaller = |kind: &TensorType| request.model.hyper.cached && is_smaller(*kind, larger);
+        let cached = request.model.hyper.cached;
+        let (key, value) = (wish.cache_key, wish.cache_value);
+        // Of two types, the smaller for both comes first: it costs no precision that is not lost already.
+        let one = smaller_of(key, value);
+        let smaller = |kind: &TensorType| cached && is_smaller(*kind, one);
         // 128 tokens are one tile of the engine's matrix kernels.
         let batches = [wish.micro_batch / 2, 128].into_iter();
         let batches = batches.filter(|&tokens| tokens >= 128 && tokens < wish.micro_batch);
@@ -252,6 +254,9 @@ impl<P: CostModel> HintSearch<'_, P> {
                 .map(|tokens| RequestChange::micro_batch(tokens, wish.batch))
                 .collect(),
         ];
+        if cached && key != value {
+            kinds.push(vec![RequestChange::Cache(one)]);
+        }
         let slots = RequestChange::Slots {
             slots: 1,
             context: None,
@@ -348,10 +353,6 @@ impl<P: CostModel> HintSearch<'_, P> {
 /// True where an element of `a` takes less memory than one of `b`.
 fn is_smaller(a: TensorType, b: TensorType) -> bool {
     a.size * b.block < b.size * a.block
-}
-
-fn larger_of(a: TensorType, b: TensorType) -> TensorType {
-    if is_smaller(a, b) { b } else { a }
 }
 
 /// The type that takes less memory; the first of equals.

@@ -151,6 +151,9 @@ impl FailureRecord {
 mod tests {
     use plimsoll_base::{CardId, Share};
 
+    use crate::effect::RequestRefusalKind;
+    use crate::refusal;
+
     use super::*;
 
     fn at(seconds: u64) -> Moment {
@@ -240,5 +243,20 @@ mod tests {
             record.run_ended(minute, &placed(Bytes::gib(10)), &measured);
             assert_eq!(record.learned(), kept);
         }
+    }
+
+    #[test]
+    fn a_run_that_died_in_service_is_not_told_as_a_failed_load() {
+        let mut record = FailureRecord::default();
+        let told = |record: &FailureRecord| {
+            let refusal = refusal::load_failed("b", record, Some(Duration::from_secs(1)));
+            (refusal.kind, refusal.reason.code)
+        };
+        record.load_failed(at(0), reason());
+        assert_eq!(told(&record), (RequestRefusalKind::LoadFailed, "load_failed"));
+        record.run_failed(at(90), at(1), reason());
+        assert_eq!(told(&record), (RequestRefusalKind::EngineDied, "engine_died"));
+        record.load_failed(at(95), reason());
+        assert_eq!(told(&record).0, RequestRefusalKind::LoadFailed);
     }
 }

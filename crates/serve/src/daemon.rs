@@ -178,6 +178,7 @@ impl Daemon {
         let address = listener.local_addr().unwrap_or(listen);
         let sampler = sampler(&setup.cards)?;
         let machine = sampler.machine().await.ok_or(DaemonError::NoCard)?;
+        cards::warn_of_absent(&setup.cards, &machine);
         let (mut settings, extensions) = settings(&setup, &config, machine, keys.clone())?;
         // A reload must not open a server that refused to start without a key.
         settings.needs_keys = !setup.open && !address.ip().is_loopback();

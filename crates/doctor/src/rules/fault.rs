@@ -78,6 +78,7 @@ fn is_too_old(quote: &Quote) -> bool {
         "version is insufficient",
         "insufficientdriver",
         "driver on your system is too old",
+        "unsupported toolchain",
     ]
     .iter()
     .any(|words| lower.contains(words))

@@ -125,7 +125,7 @@ pub(super) fn hints(hints: &[Hint]) -> Vec<String> {
     let rows = hints.iter().map(|hint| {
         let what = hint.advice.flags().unwrap_or_else(|| hint.advice.to_string());
         let effect = match (hint.saves, hint.enough) {
-            (Some(saves), true) => format!("saves {saves} and fits"),
+            (Some(saves), true) => format!("saves {saves}, fits"),
             (Some(saves), false) => format!("saves {saves}"),
             (None, true) => "fits".to_owned(),
             (None, false) => String::new(),

@@ -23,11 +23,7 @@ pub(super) fn choose(described: &[Card], reserve: Option<Bytes>, machine: Machin
     let limit = |wanted: &Card| {
         let same =
             |card: &&Card| card.id == wanted.id || (card.name == wanted.name && card.kind == wanted.kind);
-        let found = present.iter().find(same);
-        if found.is_none() && wanted.kind == CardKind::Cuda {
-            tracing::warn!("{}", unmatched(wanted, &present));
-        }
-        let mut card = found.unwrap_or(wanted).clone();
+        let mut card = present.iter().find(same).unwrap_or(wanted).clone();
         // No driver says that an engine is built, or told, to do without virtual memory: that is the user's
         // to know.
         card.legacy_pool |= wanted.legacy_pool;
@@ -38,6 +34,20 @@ pub(super) fn choose(described: &[Card], reserve: Option<Bytes>, machine: Machin
         }
     };
     described.iter().map(limit).collect()
+}
+
+/// Warns of described cards that are none of the machine's. Only a check may plan for another machine.
+pub(super) fn warn_of_absent(described: &[Card], machine: &Machine) {
+    let is_there = |wanted: &Card| {
+        machine
+            .cards
+            .iter()
+            .any(|card| card.id == wanted.id || card.name == wanted.name)
+    };
+    let cuda = described.iter().filter(|card| card.kind == CardKind::Cuda);
+    for wanted in cuda.filter(|card| !is_there(card)) {
+        tracing::warn!("{}", unmatched(wanted, &machine.cards));
+    }
 }
 
 /// Warning about a described card that is none of the machine's: engines will not find it.
