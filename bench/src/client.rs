@@ -1,7 +1,7 @@
-//! The blocking client, and the reader of replies that both clients share.
+//! Blocking HTTP client for benchmarks, and the response reader that both clients use.
 //!
-//! Hand-written because it shares two cores with what it measures: one write a request, one read a reply when the
-//! kernel has it whole.
+//! It is written by hand because it shares two cores with the server that it measures: one write for each
+//! request, and one read for a response that the kernel has completely.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};

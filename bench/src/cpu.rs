@@ -1,8 +1,9 @@
-//! CPU time of other processes, from two counters in /proc that fail in different ways.
+//! CPU time of other processes, from two counters in /proc with different errors.
 //!
-//! `/proc/PID/stat` counts threads that have ended, in steps of 10 ms: too coarse for a thousand small requests.
-//! `/proc/PID/task/*/schedstat` counts nanoseconds, but only of threads that still live. We take the fine counter
-//! unless the coarse one is ahead of it by more than its own error, which means that threads have ended.
+//! `/proc/PID/stat` includes threads that have ended, but counts in steps of 10 ms: too coarse for a thousand
+//! small requests. `/proc/PID/task/*/schedstat` counts nanoseconds, but only of threads that still run. The
+//! fine counter is used unless the coarse one exceeds it by more than the coarse one's error, which means
+//! that threads have ended.
 
 use std::fs;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! The closed-loop load: a fixed number of connections on one thread, each with one request out at any time.
+//! Closed-loop load generator: a fixed number of connections on one thread, each with one request in flight.
 
 use std::io::{self, Write};
 use std::net::{SocketAddr, TcpStream};

@@ -1,10 +1,11 @@
-//! Benchmarks: `serve` against its engine alone and against nginx, and what a plan costs.
+//! Benchmarks of `serve`, compared with its engine alone and with nginx, and of the time that a plan takes.
 //!
-//! The method is that of paired rounds: in each round every target gets one request, in random order, and what is
-//! reported is the difference from the direct path in the same round. On a small shared machine that cancels most
-//! of what the neighbours do. CPU per request is reported beside every latency, because it is the steadier number.
+//! The method is paired rounds: in each round every target gets one request, in random order, and the result
+//! is the difference from a direct request in the same round. On a small shared machine this cancels most of
+//! the influence of other processes. CPU time per request is reported next to every latency, because it
+//! varies less.
 //!
-//! Everything is on loopback and bounded in count and time.
+//! Everything runs on loopback and is bounded in count and time.
 
 #![forbid(unsafe_code)]
 

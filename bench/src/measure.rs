@@ -1,4 +1,5 @@
-//! The parts of a run. Each takes targets or a way to start them, and gives rows of the report.
+//! Parts of a benchmark run. Each takes targets or a function that starts them, and returns rows of the
+//! report.
 
 pub(crate) mod paired;
 pub(crate) mod startup;

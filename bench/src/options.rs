@@ -1,4 +1,4 @@
-//! The command line.
+//! Command-line options of the benchmarks.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;

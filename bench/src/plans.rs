@@ -1,8 +1,9 @@
-//! What a plan by formulas costs: the whole process as a user starts it, and the planning alone within this one.
+//! Time of a plan by formulas: of the whole `plimsoll plan` process, and of the planning alone inside this
+//! process.
 //!
-//! The programs take turns, in random order within a round, so that what the neighbours do falls on all alike: to compare two
-//! builds, name both. Models are synthetic, headers with holes behind them, and are read once before
-//! anything is measured, so they are in the page cache.
+//! The programs alternate, in random order within a round, so that other processes disturb all of them alike.
+//! To compare two builds, name both. Models are synthetic headers followed by holes; they are read once
+//! before the measurement, so that they are in the page cache.
 
 use std::fs::File;
 use std::io::{self, Read, Write};

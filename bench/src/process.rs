@@ -1,4 +1,4 @@
-//! The processes that are measured: started on a free port, waited for, read in /proc, ended.
+//! Server processes under benchmark: start on a free port, wait until ready, readings from /proc, stop.
 
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};

@@ -1,4 +1,4 @@
-//! How each program is started: the only place that knows their configurations.
+//! Start of each program under benchmark (`plimsoll serve`, the fake engine, nginx), with its configuration.
 
 use std::fs;
 use std::net::SocketAddr;

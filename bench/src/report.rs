@@ -1,4 +1,4 @@
-//! The results: Markdown for people, JSON for comparison between runs.
+//! Results of a benchmark run: Markdown to read, JSON to compare runs.
 
 use std::fmt::{self, Display, Formatter};
 use std::fs;

@@ -1,7 +1,7 @@
-//! The requests that are sent, and their bodies.
+//! Benchmark requests and their bodies.
 //!
-//! `messages` comes before `model`, as the OpenAI client for Python sends it, unless said otherwise. The prompt has
-//! the escapes of ordinary text.
+//! `messages` precedes `model`, as in the OpenAI client for Python, except where noted. The prompt has the
+//! escapes of ordinary text.
 
 const PARAGRAPH: &str =
     "The mark on a ship's hull says how deep she may be loaded; \\\"no deeper\\\", says the law.\\n";

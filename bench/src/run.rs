@@ -1,4 +1,4 @@
-//! The order of a run: start the targets, measure part by part, report.
+//! Sequence of a benchmark run: start the targets, measure part by part, report.
 
 use std::fs;
 use std::io::{self, Write};

@@ -1,4 +1,5 @@
-//! The last lines of a dead engine: no panic, bounded evidence, and no shortfall from text.
+//! Fuzz target for the last log lines of a dead engine: no panic, bounded evidence, and no missing-memory
+//! figure from text.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,4 +1,5 @@
-//! The doctor's reader over arbitrary bytes: no panic, bounded evidence, and the same verdict however the log is cut.
+//! Fuzz target for the doctor's log reader with arbitrary bytes: no panic, bounded evidence, and the same
+//! verdict however the log is divided.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

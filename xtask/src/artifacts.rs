@@ -1,9 +1,11 @@
-//! What is loaded into foreign processes must load in every one of them: guard, which is preloaded, and phantom, which an engine opens.
+//! Check of the built libraries guard and phantom, which must load in every program on every supported
+//! system.
 //!
-//! A needed library that is missing ends every exec of the tree with 127, a symbol version that the machine's glibc has not with 1.
-//! So the artefact may need libc and the loader only, no version newer than glibc 2.31 (JetPack 5), and no path of this machine;
-//! it exports the functions of the golden list and no other, under no version. That floor is kept by what the code imports and
-//! not by the linker: any machine's cargo makes the same artefact, and this chore finds out whoever breaks that.
+//! If a needed library is missing, every exec in the process tree fails with status 127; if the machine's
+//! glibc lacks a symbol version, with status 1. So the libraries may need only libc and the loader, no symbol
+//! version newer than glibc 2.31 (JetPack 5), and no path of the build machine. They must export exactly the
+//! functions of a stored list, without versions. The limit holds because of what the code imports, not
+//! because of the linker, so any machine's cargo builds the same library; this check finds violations.
 
 use std::collections::BTreeSet;
 use std::path::Path;

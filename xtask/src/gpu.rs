@@ -1,9 +1,11 @@
-//! `gpu bundle`: one archive with all that a measurement needs on a GPU machine without network and cargo.
+//! `cargo xtask gpu bundle`: one archive with everything that a measurement needs on a GPU machine without
+//! network and cargo.
 //!
-//! DECISION: what is packed keeps the tree of the repository (`bench/gpu`, `data/exact`) beside what is built (`bin`, `lib/plimsoll`)
-//! and what is brought (`engines`, `source`), so the same scripts run in a checkout and there. What lies in the archive is
-//! compressed already, so the archive is a plain tar, in parts where it is long. Such a machine takes only so many bytes, the
-//! checkout's own among them; what is too much is said before anything is carried anywhere. `bench/gpu/run.py` is `gpu run`.
+//! DECISION: files from the repository keep their paths (`bench/gpu`, `data/exact`), next to built programs
+//! (`bin`, `lib/plimsoll`) and downloaded ones (`engines`, `source`). So the same scripts run in a checkout
+//! and on the GPU machine. The content is already compressed, so the archive is a plain tar, split into parts
+//! if it is long. The GPU machine accepts a limited number of bytes, the checkout included; a bundle that
+//! exceeds the limit is refused before it is written. `bench/gpu/run.py` implements `gpu run`.
 
 use std::fs;
 use std::io;

@@ -1,5 +1,5 @@
-//! Builds the libraries that live in foreign processes with the profile that makes them small: `target/guard/libplimsoll_guard.so`
-//! and `target/guard/libplimsoll_phantom.so`.
+//! Build of guard and phantom with the profile `guard`: `target/guard/libplimsoll_guard.so` and
+//! `target/guard/libplimsoll_phantom.so`.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};

@@ -1,23 +1,23 @@
-//! A measured table of the tree: size, import cycles, function length, comments, names and tests.
+//! Measurements of the source tree: size, import cycles, function length, comments, names and tests.
 //!
 //! - *Product lines* are the lines of `.rs` files below `crates/*/src`, comments and blank lines included,
 //!   without test files and inline test modules. A file is a test if it is named `tests.rs` or `…_tests.rs`,
-//!   lies below `tests/` or `benches/`, or is declared by `#[cfg(test)] mod`, directly or by such a file. An
+//!   is below `tests/` or `benches/`, or is declared by `#[cfg(test)] mod`, directly or by such a file. An
 //!   inline test module is `#[cfg(test)] mod name { … }`; the declaration of a test file does not count
 //!   either.
 //! - An *import cycle* is a strongly connected set of product files of one crate. An edge goes from a file to
-//!   the files that its `crate::…`, `super::…` and `self::…` paths name, `use` groups taken apart; edges
-//!   between a module and the modules above or below it are left out.
-//! - A *function* of the product is as long as the lines from `fn` to its closing brace.
-//! - *Comment density* is the number of product lines that are a `//` comment alone (not `///`, not `//!`)
-//!   per product line on which code stands.
+//!   the files that its `crate::…`, `super::…` and `self::…` paths name, each path of a `use` group
+//!   separately; edges between a module and the modules above or below it are left out.
+//! - The length of a *function* of the product is the number of lines from `fn` to its closing brace.
+//! - *Comment density* is the number of product lines that contain only a `//` comment (not `///`, not `//!`)
+//!   per product line that contains code.
 //! - A *doc comment* is a run of `///` or of `//!` lines. Doc comments and words of comments are counted
 //!   below `crates/*/src`, tests included.
-//! - *Type names* are those of structs, enums, unions, traits and type aliases of the product; associated
-//!   types are none.
+//! - *Type names* are those of structs, enums, unions, traits and type aliases of the product, without
+//!   associated types.
 //! - *Tests* are the attributes `#[test]` and `#[….::test]` of the whole repository.
 //!
-//! The source is read by a lexer, not by a parser, so what macros write is counted as it stands there.
+//! The source is read by a lexer, not by a parser, so macros are counted as written, not as expanded.
 
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};

@@ -1,4 +1,5 @@
-//! Chores of the repository. `cargo xtask test` is all of CI; the others are its parts.
+//! Development commands of the repository (`cargo xtask`). `cargo xtask test` is all of CI; the others are
+//! its parts.
 #![forbid(unsafe_code)]
 
 use std::path::{Path, PathBuf};

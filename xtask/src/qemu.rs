@@ -1,8 +1,9 @@
-//! `plimsoll reclaim` in a kernel with a contiguous pool: Debian's for arm64, in software emulation.
+//! Test of `plimsoll reclaim` on a kernel with a contiguous memory pool (CMA): Debian for arm64 in QEMU.
 //!
-//! Decision: the same architecture and the same kind of kernel as a Jetson's, and nothing but packages by name: Debian's amd64
-//! kernel has no contiguous pool, its arm64 one has. The guest is a kernel, one archive and one disk with a hole in it; what
-//! happens in it is `bench/qemu/init`. Not part of CI: it takes some minutes, and packages of 25 MB.
+//! DECISION: the guest has the architecture of a Jetson and a similar kernel, and everything comes from
+//! Debian packages. Debian's amd64 kernel has no contiguous pool; its arm64 kernel has one. The guest
+//! consists of a kernel, one archive and one sparse disk; `bench/qemu/init` runs in it. The test is not part
+//! of CI, because it takes some minutes and packages of 25 MB.
 
 use std::fs;
 use std::io;

@@ -1,10 +1,11 @@
-//! Everything CI checks, in the order in which it fails fastest, with one closing line of counts.
+//! `cargo xtask test`: all checks of CI, the quickest to fail first, with one closing line of counts.
 //!
-//! Tests run under `cargo nextest`, one process for each test, by the profile `ci` of `.config/nextest.toml`; its retries and
-//! groups are explained there. Doc tests, which nextest does not run, run under `cargo test --doc`.
+//! Tests run under `cargo nextest`, one process for each test, with the profile `ci` of
+//! `.config/nextest.toml`, where its retries and groups are explained. Doc tests, which nextest does not run,
+//! run under `cargo test --doc`.
 //!
-//! A step that installs something (nextest, the CPU engine, the OpenAI client) does so by name, so that a fresh machine with
-//! Rust, Python and a C compiler passes.
+//! A step that installs something (nextest, the CPU engine, the OpenAI client) installs it by name, so that a
+//! fresh machine with Rust, Python and a C compiler is enough.
 
 use std::path::Path;
 use std::process::ExitCode;

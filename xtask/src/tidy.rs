@@ -1,7 +1,8 @@
-//! The rules that neither cargo, rustc nor clippy can hold.
+//! `cargo xtask tidy`: rules that neither cargo, rustc nor clippy can check.
 //!
-//! Who may import whom is held by the crates, and what a pure crate may not call by clippy. Every finding names file,
-//! line and rule; the chore prints all of them before it fails. A warning does not fail it.
+//! Cargo checks imports between crates, and clippy the calls that are forbidden in a pure crate. Every
+//! finding names file, line and rule; all findings are printed. Errors make the command fail, warnings do
+//! not.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;

@@ -1,8 +1,9 @@
-//! Fills memory with page cache and leaves it in pieces, or holds anonymous memory: what `plimsoll reclaim` is tried on.
+//! Test program for `plimsoll reclaim`: it fills memory with page cache and fragments it, or holds anonymous
+//! memory.
 //!
-//! Decision: pieces are made of page cache alone. A file full of nothing is read page by page, so that each page is a block of
-//! its own; then every other page is dropped. Nearly half of memory is free after that, hardly any of it in large blocks, and
-//! the kernel can have all of the rest back at any time: no program is ever short of memory.
+//! DECISION: fragments are made of page cache only. An empty file is read page by page, so that each page is
+//! a separate block; then every other page is dropped. After that, nearly half of memory is free, hardly any
+//! of it in large blocks. The kernel can reclaim the rest at any time, so no program runs out of memory.
 
 use std::fs::{self, File};
 use std::io::{self, Write};

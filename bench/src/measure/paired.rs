@@ -1,4 +1,5 @@
-//! Added latency: one request to every target a round, in random order, over kept connections.
+//! Measurement of added latency: in each round one request to every target, in random order, over persistent
+//! connections.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Swap time: two instantly ready models, room for one, asked in turn.
+//! Measurement of the time to swap models: two models that load instantly, memory for one, requested in turn.
 
 use std::time::Duration;
 

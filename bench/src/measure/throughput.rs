@@ -1,4 +1,5 @@
-//! Throughput: closed loops of 8 and of 64 connections, in short slices that go round the targets.
+//! Measurement of request throughput: closed loops of 8 and of 64 connections, in short slices that alternate
+//! between the targets.
 
 use std::time::Duration;
 

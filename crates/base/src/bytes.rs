@@ -1,7 +1,7 @@
-//! Sizes of memory: the one type, with its parser and its output format.
+//! Sizes of memory in bytes: the type `Bytes`, its parser and its output format.
 //!
-//! `Bytes` is the only currency of plan, ledger and wire: an integer number of bytes. Arithmetic that could
-//! leave the range is either checked or saturating and says so in its name; there is no `as`.
+//! Plans, claims and messages between processes all use `Bytes`, an integer number of bytes. Arithmetic that
+//! could overflow is checked or saturating, and its name says which; there is no `as` conversion.
 
 use std::fmt;
 use std::iter::Sum;
@@ -143,7 +143,7 @@ impl fmt::Debug for Bytes {
     }
 }
 
-/// A size that could not be read.
+/// Error: a text is not a size.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{text}` is not a size; write a number with B, KiB, MiB, GiB or TiB, e.g. 24GiB or 24576MiB")]
 pub struct ParseBytesError {

@@ -10,10 +10,13 @@ use super::card::{Card, CardId, CardKind, Counting};
 use super::card_table;
 use crate::{Bytes, ParseBytesError};
 
-/// A description that cannot be read.
+/// Error: a card description cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CardSpecError {
-    #[error("`{word}` in card `{spec}` is no `key=value`; write e.g. name=RTX4090,total=24GiB,cc=8.9")]
+    #[error(
+        "`{word}` in card `{spec}` is not of the form key=value; write for example \
+        name=RTX4090,total=24GiB,cc=8.9"
+    )]
     SplitPair { spec: String, word: String },
     #[error(
         "`{name}` is no card that is known here{}; describe it: name={},total=24GiB,cc=8.9",
@@ -36,7 +39,7 @@ pub enum CardSpecError {
         "card `{spec}` has no key `{key}`; the keys are name, total, free, cc, uuid, kind (cuda or host), pool (vmm or legacy), budget"
     )]
     FindKey { spec: String, key: String },
-    #[error("card `{spec}` lacks `{key}`; write e.g. name=RTX4090,total=24GiB,cc=8.9")]
+    #[error("card `{spec}` lacks `{key}`; write for example name=RTX4090,total=24GiB,cc=8.9")]
     Incomplete { spec: String, key: &'static str },
     #[error("`{key}={value}` in card `{spec}` cannot be read; write {expected}")]
     ReadValue {
@@ -51,7 +54,7 @@ pub enum CardSpecError {
         key: String,
         error: ParseBytesError,
     },
-    #[error("card `{spec}` has {free} free of {total}; it cannot be more than all")]
+    #[error("card `{spec}` has {free} free of {total}; free memory cannot exceed total memory")]
     FreeBeyondTotal { spec: String, free: Bytes, total: Bytes },
 }
 
@@ -346,7 +349,7 @@ mod tests {
     #[test]
     fn what_is_wrong_is_named_with_a_remedy() {
         for (spec, said) in [
-            ("name=x,H200", "is no `key=value`"),
+            ("name=x,H200", "is not of the form key=value"),
             (
                 "H301",
                 "`H301` is no card that is known here; describe it: name=H301,total=24GiB,cc=8.9",
@@ -361,7 +364,10 @@ mod tests {
             ("name=x", "lacks `total`"),
             ("total=1GiB", "lacks `name`"),
             ("name=x,total=much", "is not a size"),
-            ("name=x,total=1GiB,free=2GiB", "cannot be more than all"),
+            (
+                "name=x,total=1GiB,free=2GiB",
+                "free memory cannot exceed total memory",
+            ),
             ("name=x,total=1GiB,cc=nine", "write e.g. cc=8.9"),
             ("name=x,total=1GiB,color=red", "has no key `color`"),
             ("name=x,total=1GiB,kind=rom", "kind=cuda or kind=host"),

@@ -1,7 +1,7 @@
-//! Explanations: sources of numbers, reasons of decisions, hints.
+//! Explanations: sources of numbers, reasons of decisions, and hints.
 //!
-//! A reason is built while deciding, never reconstructed afterwards; text, JSON, HTTP errors and pictures
-//! all render the same tree.
+//! A reason is built together with the decision and never reconstructed later. Text, JSON, HTTP errors and
+//! pictures all show the same tree of reasons.
 
 mod hint;
 mod reason;

@@ -1,7 +1,7 @@
-//! Vocabulary of every other crate: bytes, cards, memory curves, claims, reasons and hints.
+//! Types shared by all other crates: bytes, cards, memory curves, claims, reasons and hints.
 //!
-//! Pure values without input or output. The planner fills them, the scheduler decides on them, and every
-//! screen renders the same [`Reason`] trees, so no two of those crates have to know each other.
+//! They are plain values without input or output. The planner creates them, the scheduler decides with them,
+//! and every report shows the same [`Reason`] trees. So these crates do not depend on each other.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods, clippy::disallowed_types))]
 

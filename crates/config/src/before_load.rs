@@ -1,4 +1,5 @@
-//! Reclaim before a load: the setting `reclaim-before-load`.
+//! The setting `reclaim-before-load`, for machines whose GPU shares the host's memory: freeing of host memory
+//! before a model is loaded.
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -24,7 +25,7 @@ impl ReclaimBeforeLoad {
     /// Words that [`ReclaimBeforeLoad::read`] takes, for messages.
     pub const EXPECTED: &'static str = "off, user, sudo or systemd";
 
-    /// Reads one word; `None` if it is none of ours.
+    /// Reads one word; `None` if it is unknown.
     pub fn read(word: &str) -> Option<Self> {
         match word {
             "off" => Some(Self::Off),

@@ -1,8 +1,8 @@
-//! Splitting of command lines into arguments, as a POSIX shell does it: without variables, globs and pipes.
+//! Splitter of command lines into arguments, like a POSIX shell but without variables, globs and pipes.
 //!
 //! Lines that start with `#` are comments, and a backslash at the end of a line continues it, as in
-//! llama-swap (`internal/config/commands.go: SanitizeCommand @ v250`). There the quotes need not be closed;
-//! here they must.
+//! llama-swap (`internal/config/commands.go: SanitizeCommand @ v250`). Unlike there, an unclosed quote is an
+//! error.
 
 use super::failure::ConfigProblem;
 
@@ -75,7 +75,7 @@ impl CommandWords {
         Ok(())
     }
 
-    /// A backslash stands for itself, but before `"`, `\`, `$` and a backtick.
+    /// A backslash is an ordinary character except before `"`, `\`, `$` and a backtick.
     fn double_quoted(&mut self, rest: &mut std::str::Chars<'_>) -> Result<(), Complaint> {
         let word = self.word.get_or_insert_default();
         loop {
@@ -95,7 +95,10 @@ impl CommandWords {
     }
 }
 
-const UNCLOSED: Complaint = ("a quote is not closed", "close it, or put a backslash before it");
+const UNCLOSED: Complaint = (
+    "a quotation mark is not closed",
+    "close it, or put a backslash before it",
+);
 
 #[cfg(test)]
 mod tests {
@@ -126,11 +129,13 @@ mod tests {
         for (text, message) in [
             (
                 "a 'b",
-                "the command cannot be split: a quote is not closed; close it, or put a backslash before it",
+                "the command cannot be split: a quotation mark is not closed; close it, or put a backslash \
+                    before it",
             ),
             (
                 "a \"b\\",
-                "the command cannot be split: a quote is not closed; close it, or put a backslash before it",
+                "the command cannot be split: a quotation mark is not closed; close it, or put a backslash \
+                    before it",
             ),
             (
                 " \n# c\n",

@@ -1,4 +1,4 @@
-//! Handling of models that do not fit at their full context: the setting `too-large`.
+//! The setting `too-large`: handling of models that do not fit at their full context.
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -20,7 +20,7 @@ impl TooLarge {
     /// Words that [`TooLarge::read`] takes, for messages.
     pub const EXPECTED: &'static str = "refuse, lower-context or limit-depth";
 
-    /// Reads one word; `None` if it is none of ours.
+    /// Reads one word; `None` if it is unknown.
     pub fn read(word: &str) -> Option<Self> {
         match word {
             "refuse" => Some(Self::Refuse),

@@ -1,9 +1,9 @@
-//! Durations in configuration files: `90s`, `10m`, `1h30m`, `500ms`; a bare number is seconds.
+//! Parser of durations in configuration files: `90s`, `10m`, `1h30m`, `500ms`; a bare number is seconds.
 
 use std::time::Duration;
 
 /// The expected form, for messages.
-pub(crate) const EXPECTED: &str = "a length of time such as 90s, 10m or 1h30m";
+pub(crate) const EXPECTED: &str = "a duration such as 90s, 10m or 1h30m";
 
 /// Reads a length of time; `None` if it is none, or longer than a century.
 pub(crate) fn parse(text: &str) -> Option<Duration> {

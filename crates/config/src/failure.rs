@@ -2,7 +2,7 @@
 
 use plimsoll_flags::{FlagError, FlagOrigin, FlagProblem};
 
-/// A configuration that cannot be used, as `FILE:LINE: what; remedy`.
+/// Error in a configuration, printed as `FILE:LINE: what; remedy`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{origin}: {problem}")]
 pub struct ConfigError {
@@ -22,7 +22,7 @@ impl From<FlagError> for ConfigError {
     }
 }
 
-/// A fault of a configuration.
+/// Fault of a configuration.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConfigProblem {
     #[error("the format of the file is not known; name it .ini, .yaml, .yml or .toml")]
@@ -41,24 +41,27 @@ pub enum ConfigProblem {
         place: String,
         nearest: Option<String>,
     },
-    #[error("`{value}` is no value for `{key}`; write {expected}")]
+    #[error("`{value}` is not a valid value for `{key}`; write {expected}")]
     ReadValue {
         key: String,
         value: String,
         expected: &'static str,
     },
-    #[error("`{key}` takes two values, which a preset cannot give; start the model by a command instead")]
+    #[error(
+        "`{key}` takes two values, which a preset cannot express; start the model with `command` \
+        instead"
+    )]
     PassTwoValues { key: String },
     #[error(
         "`{key}` holds a blank API key, which would admit requests without a key; write the key, or remove the \
          entry"
     )]
     BlankKey { key: &'static str },
-    #[error("model `{model}` has no model; {remedy}")]
+    #[error("model `{model}` names no model file; {remedy}")]
     FindModel { model: String, remedy: &'static str },
     #[error("model `{model}` has no command; add `cmd`, or `model` and `flags`")]
     FindCommand { model: String },
-    #[error("the name `{name}` is taken by `{other}` at {first}; names and aliases must differ")]
+    #[error("the name `{name}` is already used by `{other}` at {first}; names and aliases must be unique")]
     NameModel {
         name: String,
         other: String,

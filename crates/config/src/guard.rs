@@ -1,9 +1,12 @@
-//! Guard settings of one program: from `plimsoll run`, from a model's own settings, from the flags of
+//! Guard settings of one program: from `plimsoll run`, from a model's own settings, or from the flags of
 //! `serve`.
 //!
-//! DECISION: an engine under `serve` is counted by default, and nothing is enforced. A plan that is a few MiB
-//! short must not kill an engine that fits its card; `budget` enforces the claim. Settings that are not given
-//! are `None`, so that a model's own settings override the server's defaults one by one.
+//! Guard is the preloaded library that counts and limits GPU memory.
+//!
+//! DECISION: under `serve`, guard counts an engine's memory by default and enforces nothing, because a plan
+//! that is a few MiB too low must not kill an engine that fits its card. The setting `budget` enforces the
+//! memory that the scheduler granted to the engine. Settings that are not given are `None`, so that a model's
+//! own settings override the server's defaults one by one.
 
 use plimsoll_base::Bytes;
 use plimsoll_wire::options::{CardRule, Contexts, GgmlPoolMode, GuardOptions, Uuid};
@@ -12,7 +15,7 @@ use serde::Deserialize;
 
 use super::duration;
 
-/// Guard's mode: not loaded, counting, or enforcing.
+/// Mode of guard: not loaded, counting, or enforcing a budget.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum GuardMode {
@@ -20,11 +23,11 @@ pub enum GuardMode {
     Off,
     /// It counts, and refuses nothing.
     Observe,
-    /// It refuses what would pass the model's claim, or the budget that is given.
+    /// It refuses allocations beyond the model's claim or the given budget.
     Budget,
 }
 
-/// Guard settings; `None` is "not given".
+/// Settings of guard; `None` means "not given".
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GuardSettings {
     pub mode: Option<GuardMode>,
@@ -46,7 +49,7 @@ pub struct GuardSettings {
     pub contexts: Option<Contexts>,
 }
 
-/// A card of the plan, as it is passed to guard.
+/// A card of the plan, in the form passed to guard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GuardedCard {
     pub uuid: Uuid,
@@ -56,11 +59,11 @@ pub struct GuardedCard {
 }
 
 impl GuardSettings {
-    /// Words that [`GuardWish::read`] takes, for messages.
+    /// Words that [`GuardSettings::read`] takes, for messages.
     pub const EXPECTED: &'static str = "off, observe or budget[=SIZE], then any of reuse, chunk=SIZE, reclaim, wait=TIME, spill=SIZE, need=SIZE, keep=SIZE, \
                                         pool=ours|managed|leave, on-oom=managed, hide-vmm, contexts=leave|report|refuse";
 
-    /// Reads a line of words; `None` if one of them is no word of ours.
+    /// Reads a line of words; `None` if one of them is unknown.
     pub fn read(line: &str) -> Option<Self> {
         // Unknown words fail the whole line: a misspelt `spill` must not start an engine without it.
         let mut wish = Self::default();
@@ -144,7 +147,7 @@ impl GuardSettings {
         }
     }
 
-    /// True where a plan has to choose which requests spill: spilling is on, and neither `need` nor `keep` is
+    /// True if a plan has to choose which requests spill: spilling is on, and neither `need` nor `keep` is
     /// given.
     pub fn is_to_be_planned(&self) -> bool {
         self.spill.is_some() && self.need.is_none() && self.keep.is_none()

@@ -1,6 +1,6 @@
-//! Configuration files: our own TOML, llama-server's `--models-preset` INI and llama-swap's YAML.
+//! Configuration files: Plimsoll's own TOML, llama-server's `--models-preset` INI and llama-swap's YAML.
 //!
-//! All three formats end in one [`Roster`]; nothing after it knows which format was read.
+//! All three formats are read into one [`Configuration`]; later code does not depend on the format.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods, clippy::disallowed_types))]
 

@@ -1,9 +1,9 @@
-//! llama-swap's YAML, read as llama-swap reads it (`internal/config @ v250`).
+//! Reader of llama-swap's YAML configuration, with llama-swap's own meaning (`internal/config @ v250`).
 //!
-//! Models, macros, aliases, times, keys and preloading mean the same here. Groups, matrix and profiles do
-//! not: they say by hand which models fit together, and here memory decides that; of them only `persistent`
-//! stays, as a pin. Whatever has no effect is named in a warning with its line; llama-swap itself is silent
-//! about a key it does not know.
+//! Models, macros, aliases, times, keys and preloading mean the same as in llama-swap. Groups, matrix and
+//! profiles list the models that fit together; here memory decides that, so only their `persistent` is used,
+//! as a pin. Every setting without effect gets a warning with its line; llama-swap itself ignores unknown
+//! keys silently.
 
 mod macros;
 mod model;
@@ -34,27 +34,27 @@ const READ: [&str; 10] = [
     "unloadTimeout",
 ];
 
-/// Keys that have no effect here, and why.
+/// Keys without effect here, and the reason.
 const WITHOUT_EFFECT: [(&str, &str); 16] = [
-    ("startPort", "ports are given by the system"),
+    ("startPort", "the operating system assigns the ports"),
     ("logLevel", "`RUST_LOG` chooses what is logged"),
     ("logRequests", "`RUST_LOG` chooses what is logged"),
     ("logTimeFormat", "`RUST_LOG` chooses what is logged"),
-    ("logToStdout", "what a model prints is kept with the model"),
-    ("metricsMaxInMemory", "`/metrics` needs no bound"),
+    ("logToStdout", "each model's output is kept in its own log"),
+    ("metricsMaxInMemory", "`/metrics` needs no size limit"),
     ("captureBuffer", "requests are not recorded"),
     ("store", "requests are not recorded"),
-    ("performance", "cards are always watched"),
+    ("performance", "GPU memory is always monitored"),
     ("ui", "remove it"),
     ("upstream", "remove it"),
     (
         "sendLoadingState",
-        "loading is told in the status, not in answers",
+        "loading progress appears in the status, not in answers",
     ),
-    ("includeAliasesInList", "aliases are part of each model's entry"),
+    ("includeAliasesInList", "aliases belong to each model's entry"),
     ("profiles", "give each model its own name"),
     ("selectors", "give each model its own name"),
-    ("peers", "other machines are not asked"),
+    ("peers", "requests are not forwarded to other machines"),
 ];
 
 /// Reads a file.
@@ -73,7 +73,7 @@ pub(super) fn parse(
         YamlTree::Map(pairs) => pairs,
         YamlTree::Null => Vec::new(),
         YamlTree::Scalar(_) | YamlTree::List(_) => {
-            return Err(reader.fault(root.line, "the file is no map", "write `models:`"));
+            return Err(reader.fault(root.line, "the file is not a YAML mapping", "write `models:`"));
         }
     };
     for pair in &mut pairs {
@@ -119,7 +119,7 @@ pub(super) fn parse(
     Ok(reader.roster)
 }
 
-/// Global defaults of models.
+/// Global default settings of models.
 struct Defaults {
     ttl: Option<Duration>,
     load_timeout: Duration,
@@ -297,7 +297,7 @@ impl LlamaSwapReader<'_> {
         // Newer releases have groups below `routing.router.settings`, older ones at the top level.
         for parent in [Some(global), settings].into_iter().flatten() {
             if let Some(matrix) = parent.get("matrix") {
-                let text = "`matrix` has no effect: models run together when their memory fits";
+                let text = "`matrix` has no effect: models run together whenever they fit in memory";
                 self.warn(matrix.line, text.to_owned(), "`pin` keeps a model loaded");
             }
             for group in parent
@@ -339,7 +339,7 @@ impl LlamaSwapReader<'_> {
         self.warn(
             group.line,
             text,
-            "models run together when their memory fits, and the idle make room",
+            "models run together whenever they fit in memory, and idle models are evicted first",
         );
         Ok(())
     }

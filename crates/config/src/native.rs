@@ -1,7 +1,7 @@
-//! Plimsoll's own TOML format, the only one with every setting.
+//! Reader of Plimsoll's own TOML format, the only one with every setting.
 //!
-//! The structs are the format: they read the file, and the JSON schema that editors use is drawn from the
-//! same (`docs/reference/config.schema.json`). A key that is not theirs is an error with its line, never
+//! The structs in `document` define the format: they are used to read the file and to generate the JSON
+//! schema for editors (`docs/reference/config.schema.json`). An unknown key is an error with its line, never
 //! ignored.
 
 mod document;
@@ -71,6 +71,9 @@ fn serve_settings(lines: &LineIndex<'_>, document: &ConfigDocument) -> Result<Se
         wait: serve.wait.map(Into::into),
         engine: engine.transpose()?,
         reclaim_before_load: serve.reclaim_before_load,
+        engine_ports: serve.engine_ports,
+        engine_user: serve.engine_user.clone(),
+        pass_env: serve.pass_env.clone(),
     })
 }
 
@@ -130,8 +133,8 @@ fn launch(
         return Err(ConfigError::new(
             at,
             ConfigProblem::ReadLine {
-                why: "the command takes no `${PORT}`, so nobody knows where it listens",
-                remedy: "pass `${PORT}` to it, or say `proxy = \"http://127.0.0.1:…\"`",
+                why: "the command does not use `${PORT}`, so its port is unknown",
+                remedy: "pass `${PORT}` to it, or set `proxy = \"http://127.0.0.1:…\"`",
             },
         ));
     }
@@ -147,8 +150,8 @@ fn launch(
     })
 }
 
-/// A model that gives flags only: llama-server's own rules hold, and what is ours to set may not be among
-/// them.
+/// A model that gives only flags: llama-server's own rules apply, and flags that Plimsoll sets itself are
+/// refused.
 fn flags(
     lines: &LineIndex<'_>,
     entry: &ConfiguredModel,
@@ -184,8 +187,11 @@ fn flags(
         .iter()
         .filter(|setting| setting.flag.effect == FlagClass::Router)
     {
-        let text = format!("{} is ours to set and is left out", setting.flag.name());
-        warnings.push(Warning::new(setting.origin.clone(), text).hint("say it under [serve]"));
+        let text = format!(
+            "Plimsoll sets {} itself, so this one is ignored",
+            setting.flag.name()
+        );
+        warnings.push(Warning::new(setting.origin.clone(), text).hint("set it under [serve]"));
     }
     // The daemon chooses address and port of its children.
     options.retain(|setting| setting.flag.effect != FlagClass::Router);
@@ -209,7 +215,7 @@ fn words(words: &WordList, origin: impl Fn() -> FlagOrigin) -> Result<Vec<String
     }
 }
 
-/// Line numbers of the file.
+/// Line numbers for positions in the file.
 struct LineIndex<'a> {
     file: &'a Arc<str>,
     text: &'a str,

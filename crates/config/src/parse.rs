@@ -1,4 +1,5 @@
-//! Reading of a configuration file in any of the three formats, and the checks that all of them share.
+//! Entry point for reading a configuration file in any of the three formats, and the checks that all formats
+//! share.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,9 +13,9 @@ use super::{llama_swap, native, preset};
 /// The longest file that is read: a thousand models with long commands are a fraction of it.
 const LONGEST: usize = 1 << 20;
 
-/// Reads a configuration file of any of the three formats, told apart by the extension of its name.
+/// Reads a configuration file in any of the three formats, which the file extension determines.
 ///
-/// `env` looks a variable of the environment up, for `${env.NAME}` in llama-swap's YAML.
+/// `env` looks up an environment variable, for `${env.NAME}` in llama-swap's YAML.
 pub fn parse(
     file_name: &str,
     text: &str,
@@ -39,7 +40,8 @@ pub fn parse(
     Ok(roster)
 }
 
-/// No text of a file may hold what no command line can; and no file be larger than any real one.
+/// Error for a file that contains characters impossible on a command line, or that is larger than any real
+/// one.
 fn unreadable(text: &str) -> Option<(&'static str, &'static str)> {
     if text.len() > LONGEST {
         return Some(("it is longer than 1 MiB", "split it"));
@@ -50,7 +52,7 @@ fn unreadable(text: &str) -> Option<(&'static str, &'static str)> {
     }
     // No argument of a command line can hold one.
     text.contains('\0')
-        .then_some(("it holds a zero byte", "save it as UTF-8"))
+        .then_some(("it contains a zero byte", "save it as UTF-8"))
 }
 
 /// A name leads to one model: no two models share a name or an alias.
@@ -75,7 +77,7 @@ fn names_differ(models: &[ConfiguredModel]) -> Result<(), ConfigError> {
 /// Engines are our children, so they listen on this machine.
 fn listens_here(entry: &ConfiguredModel) -> Result<(), ConfigError> {
     let problem = ConfigProblem::ReadLine {
-        why: "`proxy` is no port of this machine's loopback",
+        why: "`proxy` must be a port on the loopback address of this machine",
         remedy: "write `http://127.0.0.1:PORT`, without a path",
     };
     match entry.launch.listens_on(1) {

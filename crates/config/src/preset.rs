@@ -1,10 +1,10 @@
-//! llama-server's `--models-preset` file, with its grammar and its precedence.
+//! Reader of llama-server's `--models-preset` file, with llama-server's grammar and precedence.
 //!
-//! What llama-server makes of a file we make of it too, and say so where that is not what the file seems to
-//! ask (`common/preset.cpp`, `tools/server/server-models.cpp @ b10605`). Three things differ on purpose: a
-//! section without a model is refused, where llama-server starts a second router that never answers; a
-//! `sleep-idle-seconds` unloads the whole process, card context included; and settings of our own stand in
-//! comments, `;plimsoll: key = value`, so that one file starts both.
+//! A file means the same here as in llama-server; a warning is given if that differs from what the file seems
+//! to say (`common/preset.cpp`, `tools/server/server-models.cpp @ b10605`). Three things differ on purpose. A
+//! section without a model is refused, because llama-server would start a second router that never answers.
+//! `sleep-idle-seconds` unloads the whole process, including its CUDA context. Plimsoll's own settings are
+//! written in comments, `;plimsoll: key = value`, so that the same file works with both programs.
 
 mod assemble;
 mod grammar;
@@ -72,7 +72,7 @@ fn last_of_each(file: &Arc<str>, sections: Vec<Section>, warnings: &mut Vec<Warn
         section.name = assemble::canonical_name(&raw);
         // The grammar takes the name up to `]`, blanks included; a request for it would have to carry them.
         if section.name.ends_with([' ', '\t']) {
-            let text = format!("the name of the section ends in a blank: `{}`", section.name);
+            let text = format!("the section name ends with a space: `{}`", section.name);
             warnings.push(
                 Warning::new(FlagOrigin::file(file, section.line), text).hint("write `]` right after it"),
             );
@@ -94,12 +94,10 @@ fn last_of_each(file: &Arc<str>, sections: Vec<Section>, warnings: &mut Vec<Warn
             (&*before, &section)
         };
         let text = format!(
-            "the section [{}] is lost: that on line {} replaces it",
+            "the section [{}] has no effect: the section of the same name on line {} replaces it",
             lost.name, wins.line
         );
-        warnings.push(
-            Warning::new(FlagOrigin::file(file, lost.line), text).hint("put all its settings into one"),
-        );
+        warnings.push(Warning::new(FlagOrigin::file(file, lost.line), text).hint("merge the two sections"));
         if raw >= *raw_before {
             (*raw_before, *before) = (raw, section);
         }

@@ -1,4 +1,5 @@
-//! llama-server's preset files: every row here was observed on llama-server b10605.
+//! Tests of the reader of llama-server's preset files. Every expected result was observed on llama-server
+//! b10605.
 
 #![allow(clippy::unwrap_used)]
 
@@ -103,7 +104,7 @@ fn an_unknown_key_refuses_the_file() {
         refusal("[a]\nverbose-prompt = on\n")
             .starts_with("models.ini:2: unknown key `verbose-prompt` in [a]")
     );
-    assert!(refusal("[a]\n--ctx-size = 5\n").starts_with("models.ini:2: the line starts with no key"));
+    assert!(refusal("[a]\n--ctx-size = 5\n").starts_with("models.ini:2: the line does not start with a key"));
 }
 
 #[test]
@@ -111,7 +112,7 @@ fn what_llama_server_cannot_parse_is_refused_with_its_line() {
     for (text, message) in [
         (
             "[a]\n model = m",
-            "models.ini:2: the line is indented, which llama-server refuses; remove the blanks before it",
+            "models.ini:2: the line is indented, which llama-server rejects; remove the spaces before it",
         ),
         ("\n [a]\nmodel = m", "models.ini:2: the line is indented"),
         (
@@ -123,10 +124,7 @@ fn what_llama_server_cannot_parse_is_refused_with_its_line() {
             "[a]\nswa-full\n",
             "models.ini:2: the key has no `=`; write `key = value`; a flag without a value is `key = on`",
         ),
-        (
-            "[a] x\n",
-            "models.ini:1: something stands after the name of the section",
-        ),
+        ("[a] x\n", "models.ini:1: there is text after the section name"),
         (
             "[a\nmodel = m\n",
             "models.ini:1: the name of the section is not closed; end it with `]`",
@@ -138,7 +136,7 @@ fn what_llama_server_cannot_parse_is_refused_with_its_line() {
         ),
         (
             "[a]\nmodel = \0",
-            "models.ini: the file cannot be read as text: it holds a zero byte",
+            "models.ini: the file cannot be read as text: it contains a zero byte",
         ),
     ] {
         let refusal = refusal(text);
@@ -183,7 +181,7 @@ fn a_comment_sign_cuts_a_value_and_that_is_said() {
     );
     assert!(
         warnings(text)[0]
-            .starts_with("models.ini:3: `#b\"}` is cut from the value of `chat-template-kwargs`"),
+            .starts_with("models.ini:3: `#b\"}` is not part of the value of `chat-template-kwargs`"),
         "{:?}",
         warnings(text)
     );
@@ -200,7 +198,7 @@ fn of_two_keys_for_one_flag_the_later_letter_wins_not_the_later_line() {
     assert_eq!(flags_of("c = 1\nc = 2\n"), ["--ctx-size", "2"]);
     assert_eq!(
         warnings("[a]\nmodel = m\nctx-size = 256\nc = 128\n"),
-        ["models.ini:4: `c` loses to `ctx-size` on line 3; keep one of them"]
+        ["models.ini:4: `c` is overridden by `ctx-size` on line 3; keep one of them"]
     );
 }
 
@@ -210,7 +208,10 @@ fn of_two_sections_with_one_name_the_second_is_all() {
     assert_eq!(argv(&roster(text).models[0]), ["--model", "n"]);
     assert_eq!(
         warnings(text),
-        ["models.ini:1: the section [a] is lost: that on line 4 replaces it; put all its settings into one"]
+        [
+            "models.ini:1: the section [a] has no effect: the section of the same name on line 4 replaces it; \
+            merge the two sections"
+        ]
     );
 }
 
@@ -231,7 +232,7 @@ fn a_name_loses_leading_blanks_and_its_tag_becomes_canonical() {
     }
     assert_eq!(
         warnings("[a ]\nmodel = m\n"),
-        ["models.ini:1: the name of the section ends in a blank: `a `; write `]` right after it"]
+        ["models.ini:1: the section name ends with a space: `a `; write `]` right after it"]
     );
 }
 
@@ -287,8 +288,8 @@ fn a_truth_that_becomes_its_opposite_is_said() {
 fn a_flag_of_two_values_cannot_stand_in_a_preset() {
     assert_eq!(
         refusal("[a]\nmodel = m\ncontrol-vector-layer-range = 1 2\n"),
-        "models.ini:3: `control-vector-layer-range` takes two values, which a preset cannot give; start the model \
-         by a command instead"
+        "models.ini:3: `control-vector-layer-range` takes two values, which a preset cannot express; start \
+            the model with `command` instead"
     );
 }
 
@@ -297,7 +298,7 @@ fn a_section_without_a_model_is_refused() {
     for text in ["[a]\n", "[a]\nc = 5\n", "[a]\nmodel =\n"] {
         assert_eq!(
             refusal(text),
-            "models.ini:1: model `a` has no model; add `model = /path/to/model.gguf` or `hf-repo = user/repository`"
+            "models.ini:1: model `a` names no model file; add `model = /path/to/model.gguf` or `hf-repo = user/repository`"
         );
     }
     assert_eq!(names(&roster("[*]\nmodel = m\n[a]\nc = 5\n")), ["a"]);
@@ -344,7 +345,7 @@ fn preset_keys_and_names_go_to_the_entry_not_to_the_child() {
     assert_eq!(bad.models[0].stop_timeout, None);
     assert_eq!(
         bad.warnings[0].to_string(),
-        "models.ini:3: `soon` is no number of seconds; the default stands"
+        "models.ini:3: `soon` is not a number of seconds; the default is used"
     );
 }
 
@@ -352,7 +353,7 @@ fn preset_keys_and_names_go_to_the_entry_not_to_the_child() {
 fn names_and_aliases_differ() {
     assert_eq!(
         refusal("[a]\nmodel = m\n[b]\nmodel = n\nalias = a\n"),
-        "models.ini:3: the name `a` is taken by `a` at models.ini:1; names and aliases must differ"
+        "models.ini:3: the name `a` is already used by `a` at models.ini:1; names and aliases must be unique"
     );
 }
 
@@ -404,23 +405,24 @@ fn a_bad_setting_of_our_own_is_refused() {
         ),
         (
             "[a]\nmodel = m\n;plimsoll: memory = much\n",
-            "models.ini:3: `much` is no value for `memory`; write a size such as 24GiB or 24576MiB",
+            "models.ini:3: `much` is not a valid value for `memory`; write a size such as 24GiB or 24576MiB",
         ),
         (
             "[a]\nmodel = m\n;plimsoll: ttl = soon\n",
-            "models.ini:3: `soon` is no value for `ttl`; write a length of time such as 90s, 10m or 1h30m",
+            "models.ini:3: `soon` is not a valid value for `ttl`; write a duration such as 90s, 10m or 1h30m",
         ),
         (
             "[a]\nmodel = m\n;plimsoll: listen = 127.0.0.1:1\n",
-            "models.ini:3: this setting of ours is the server's, not a model's; put it before the first section or into [*]",
+            "models.ini:3: this Plimsoll setting applies to the server, not to a model; move it before the \
+                first section or into [*]",
         ),
         (
             ";plimsoll: reclaim-before-load = yes\n[a]\nmodel = m\n",
-            "models.ini:1: `yes` is no value for `reclaim-before-load`; write off, user, sudo or systemd",
+            "models.ini:1: `yes` is not a valid value for `reclaim-before-load`; write off, user, sudo or systemd",
         ),
         (
             "[a]\nmodel = m\n;plimsoll: memory 6GiB\n",
-            "models.ini:3: a setting of ours has no `=`; write `;plimsoll: key = value`",
+            "models.ini:3: a Plimsoll setting has no `=`; write `;plimsoll: key = value`",
         ),
     ] {
         assert_eq!(refusal(text), message);
@@ -438,7 +440,9 @@ fn what_guard_shall_do_is_a_line_of_words_for_all_models_or_for_one() {
     assert_eq!(Some(b.guard), GuardSettings::read("observe wait=3s spill=1GiB"));
     let wrong = refusal("[a]\nmodel = m\n;plimsoll: guard = budgett\n");
     assert!(
-        wrong.starts_with("models.ini:3: `budgett` is no value for `guard`; write off, observe or budget"),
+        wrong.starts_with(
+            "models.ini:3: `budgett` is not a valid value for `guard`; write off, observe or budget"
+        ),
         "{wrong}"
     );
 }
@@ -477,7 +481,7 @@ fn a_blank_api_key_is_refused_with_its_line() {
         ),
         (
             ";plimsoll: api-key-file =\n[a]\nmodel = /m.gguf\n",
-            "models.ini:1: `` is no value for `api-key-file`; write the path of a file with one key per line",
+            "models.ini:1: `` is not a valid value for `api-key-file`; write the path of a file with one key per line",
         ),
     ] {
         assert_eq!(refusal(text), message, "{text}");

@@ -1,5 +1,6 @@
-//! Causes and sub-causes of a failed allocation. Their codes belong to `plimsoll.diagnosis/1` and do not
-//! change.
+//! Causes and sub-causes of a failed allocation.
+//!
+//! Their codes are part of the published format `plimsoll.diagnosis/1` and do not change.
 
 use std::fmt;
 

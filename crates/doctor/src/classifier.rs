@@ -1,14 +1,14 @@
-//! Text classifier for reports: a logistic regression over words.
+//! Text classifier for problem reports: a logistic regression over words.
 //!
-//! DECISION: rules read formats and numbers, the classifier reads prose, and no list of phrases does. Where
-//! the rules see little, it decides, and the verdict says so. Where the rules are sure and the words speak
-//! against them, the verdict is less sure. A log above 64 KiB, and a death that `serve` judges, are left to
-//! the rules: a running engine's lines are no report of a failure.
+//! DECISION: rules read printed formats and numbers; prose is read only by this classifier, and there is no
+//! list of phrases for it. If the rules find little, the classifier decides, and the verdict says so. If the
+//! rules are sure but the words contradict them, the verdict is less sure. Only the rules judge logs above 64
+//! KiB and engines that died under `serve`, because a running engine's log lines are not a problem report.
 //!
-//! The table `classifier/words.tsv` is made by `bench/text/train.py` of 1132 public reports whose cause their
-//! threads name. Each row is a word with its inverse document frequency and its weight for each cause. The
-//! reports' texts are not in the repository; `bench/text/reports.tsv` has the cause and the address of those
-//! whose address was noted. The same reports give the same table.
+//! The table `classifier/words.tsv` is made by `bench/likeness/train.py` from 1132 public reports whose cause
+//! is named in their threads. Each row is a word with its inverse document frequency and its weight for each
+//! cause. The reports' texts are not in the repository; `bench/likeness/reports.tsv` has the cause and the
+//! address of those whose address was noted. The same reports give the same table.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::LazyLock;
@@ -62,7 +62,7 @@ const SUBJECT: [&str; 30] = [
 const MOST_LINES: usize = 2;
 const MOST_WORDS: usize = 6;
 
-/// A report's text, and the share of each cause.
+/// A report's text, and the probability of each cause.
 pub(super) struct TextClassifier<'a> {
     report: &'a [(LineSource, String)],
     /// Weight of each known word in this text (TF-IDF, normalised to length 1).
@@ -72,7 +72,7 @@ pub(super) struct TextClassifier<'a> {
 }
 
 impl<'a> TextClassifier<'a> {
-    /// `None` where the text is too short or has another subject.
+    /// `None` if the text is too short or has another subject.
     pub(super) fn of(report: &'a [(LineSource, String)]) -> Option<Self> {
         let mut counts: BTreeMap<&'static str, f64> = BTreeMap::new();
         let mut is_ours = false;
@@ -159,7 +159,7 @@ impl<'a> TextClassifier<'a> {
     }
 }
 
-/// Words and lines behind a decision of the classifier.
+/// Words and lines that led to the classifier's decision.
 pub(super) struct ClassifierMatch {
     words: Vec<&'static str>,
     pub(super) quotes: Vec<Quote>,
@@ -185,7 +185,7 @@ impl ClassifierMatch {
     }
 }
 
-/// The table in memory.
+/// Word table, parsed.
 struct WordTable {
     causes: Vec<Cause>,
     bias: Vec<f64>,

@@ -1,12 +1,13 @@
-//! Combination of the rules and the text classifier.
+//! Combination of the rules' verdict with the text classifier's.
 //!
-//! DECISION: rules that rest on the sizes of a refusal keep the verdict from [`TELLING`] on, since words say
-//! nothing of sizes. Other rules keep it from [`RULED`] on, or from [`RULED_AGAINST`] on where the words are
-//! clear. Else the classifier decides. [`RULED`], [`SHARE`], [`DOUBTED`] and [`PROVEN`] were chosen on 195
-//! reports that neither had seen (`bench/RESULTS.md`): where the rules gave less than a half and the words
-//! named another cause, the words were right 27 times of 36 and the rules 4 times. [`CLEAR`] came when the
-//! rules for prose went; it has been tried on the corpus and 29 other reports, and is not measured on sealed
-//! ones.
+//! DECISION: rules that are based on the sizes of a refused allocation decide if their confidence is at least
+//! [`TELLING`], because words say nothing about sizes. Other rules decide from [`RULED`] on, or from
+//! [`RULED_AGAINST`] on if the words clearly name another cause. Otherwise the classifier decides. [`RULED`],
+//! [`SHARE`], [`DOUBTED`] and [`PROVEN`] were chosen on 195 reports that neither rules nor classifier had
+//! used (`bench/RESULTS.md`). Where the rules gave less than a half and the words named another cause, the
+//! words were right 27 times of 36 and the rules 4 times. [`CLEAR`] was added when the rules for prose were
+//! removed; it was tried on the training reports and 29 others, and was not measured on reports set aside for
+//! tests.
 
 use super::classifier::TextClassifier;
 use super::diagnosis::{DiagnosisCandidate, MOST_INDIRECT, TELLING};
@@ -24,7 +25,7 @@ const CLEAR: f64 = 0.6;
 const DOUBTED: f64 = 0.35;
 const PROVEN: f64 = 0.97;
 
-/// Adds the classifier's opinion to the candidates of the rules. True where the classifier decides.
+/// Adds the classifier's opinion to the candidates of the rules. True if the classifier decides.
 pub(super) fn combine(
     candidates: &mut Vec<DiagnosisCandidate>,
     text: &TextClassifier<'_>,

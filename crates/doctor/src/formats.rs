@@ -1,14 +1,14 @@
-//! Tables of printed phrases, and the readers of the lines that contain them.
+//! Tables of phrases that programs print, and the readers of the lines that contain them.
 //!
-//! DECISION: one table for all engine output. The last lines of a dead child and a log of a gigabyte go
-//! through the same rows, so that `serve` and `plimsoll doctor` cannot disagree about a line. Phrases match
-//! without regard to case and anywhere in a line: prefixes of journald, docker and llama-swap need no
-//! stripping.
+//! DECISION: there is one table for all engine output. The last lines of a dead engine and a log of a
+//! gigabyte are read with the same rows, so `serve` and `plimsoll doctor` cannot interpret a line
+//! differently. Phrases match regardless of case and anywhere in a line, so prefixes of journald, docker and
+//! llama-swap need no removal.
 //!
-//! DECISION: a row names the place that shows it: a file of `data/logs` (`log NAME`), a test (`test NAME`), a
-//! report of the corpus (`corpus NNN`), or the program's source (`FILE:ITEM @ BUILD`). A row without one
-//! fails the tests. Source references are for printed formats only. They come from knowledge of the programs,
-//! and only some were compared with a checkout.
+//! DECISION: each row names its evidence: a file of `data/logs` (`log NAME`), a test (`test NAME`), a report
+//! of the corpus (`corpus NNN`), or the program's source (`FILE:ITEM @ BUILD`). The tests fail for a row
+//! without one. Source references are used for printed formats only; they were written from knowledge of the
+//! programs, and only some were compared with a checkout.
 
 mod choice;
 mod cuda;
@@ -51,8 +51,8 @@ pub(crate) fn read_line(facts: &mut Facts, pattern: Pattern, text: &str, quote: 
 /// Reports above this size are not read for names: in a long log a model's or card's name is chance.
 const NAMED: usize = 1 << 14;
 
-/// Reads a short report for numbers that stand without a known phrase: series of readings, chosen cards,
-/// names with sizes.
+/// Reads a short report for numbers without a known phrase: series of readings, chosen cards, names with
+/// sizes.
 pub(crate) fn read_report(facts: &mut Facts, source: LineSource, report: &[u8]) {
     let lines: Vec<_> = report.split(|byte| *byte == b'\n').map(clean).collect();
     let text = lines.join("\n");

@@ -1,17 +1,17 @@
-//! Diagnosis of refused GPU allocations and dead inference engines.
+//! Diagnosis of refused GPU allocations and of inference engines that died.
 //!
-//! Three stages, one direction: [`formats`](self) turn lines that programs print into [`Facts`]; rules do
-//! arithmetic over the facts; a text classifier gives a second opinion on reports in people's words.
-//! [`diagnose`] adds them up.
+//! It has three stages. Format readers (`formats/`) turn lines that programs print into [`Facts`]. Rules do
+//! arithmetic over the facts. A text classifier gives a second opinion on reports written by people.
+//! [`diagnose`] combines the results.
 //!
-//! DECISION: only printed formats have rules. A line that a program prints belongs into a table of
-//! `formats/`, with the log or the source that shows it. A number belongs into [`Facts`], a conclusion from
-//! numbers into `rules/`. Prose belongs to nobody's rule: the classifier learns it from labelled reports
-//! (`bench/likeness/train.py`). Word lists for prose were tried and did not carry over to new reports
+//! DECISION: only printed formats have rules. To support a line that a program prints, add it to a table of
+//! `formats/`, with the log or source that shows it. A number belongs into [`Facts`], a conclusion from
+//! numbers into `rules/`. Prose has no rules; the classifier learns it from labelled reports
+//! (`bench/likeness/train.py`). Word lists for prose were tried and did not work on new reports
 //! (`bench/RESULTS.md`).
 //!
-//! DECISION: a guess is shown as a guess. Each verdict has its lines, its confidence and its alternatives;
-//! without evidence the answer is the exit status and the last lines.
+//! DECISION: an uncertain result is shown as uncertain. Each verdict has its evidence lines, its confidence
+//! and its alternatives. Without evidence, the result is the exit status and the last lines.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods, clippy::disallowed_types))]
 

@@ -1,14 +1,14 @@
-//! Text of a log line: without colours and control bytes, and cut to a window.
+//! Cleaned text of a log line: without colours and control bytes, and cut to a window.
 //!
-//! DECISION: a log is bytes. Bytes that are not UTF-8 become U+FFFD, escape sequences and control bytes go,
-//! and of a long line a window around the phrase is kept, so that a line of 100 MB costs no more than one of
-//! 4 KiB.
+//! DECISION: a log is treated as bytes. Bytes that are not UTF-8 become U+FFFD, and escape sequences and
+//! control bytes are removed. Of a long line, only a window around the phrase is kept, so a line of 100 MB
+//! takes no more memory than one of 4 KiB.
 
 use std::borrow::Cow;
 
 /// Bytes that are kept before and after the phrase of a line.
 pub(super) const WINDOW: usize = 2048;
-/// The longest text that stands as evidence, in characters.
+/// Maximum length of an evidence text, in characters.
 pub(super) const LONGEST_QUOTE: usize = 400;
 
 /// The part of `line` around `at`, as text.

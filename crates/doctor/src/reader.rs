@@ -1,9 +1,8 @@
-//! Reading of logs and descriptions into facts: streaming, in bounded memory.
+//! Streaming reader that turns logs and descriptions into facts, in bounded memory.
 //!
-//! DECISION: the search for phrases runs over whole blocks of bytes; only a line with a hit is cut out,
-//! cleaned and read. A line longer than [`PIECE`] is read in pieces. After some lines of one kind, further
-//! ones are skipped where only their presence counts, so a log that repeats itself costs the search and
-//! nothing else.
+//! DECISION: whole blocks of bytes are searched for phrases, and only lines with a match are extracted,
+//! cleaned and read. A line longer than [`PIECE`] is read in pieces. For kinds of lines of which only the
+//! presence matters, later ones are skipped, so a log that repeats itself costs only the search.
 
 #[cfg(test)]
 mod tests;

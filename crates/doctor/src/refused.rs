@@ -1,7 +1,9 @@
-//! A refusal on guard's page: the request, the limit or the driver's answer, and the other holders.
+//! Refused allocation as recorded on guard's page: the request, the limit or the driver's answer, and the
+//! other processes on the card.
 //!
-//! Guard writes the page when the program gets its error, so its sizes are of that moment. The neighbours'
-//! sizes are of the last reading of the cards.
+//! Guard is the library preloaded into engines; its page is a shared-memory file. Guard writes the record
+//! when the program gets its error, so the sizes are from that moment. The sizes of other processes are from
+//! the last reading of the cards.
 
 use std::time::Duration;
 
@@ -34,7 +36,7 @@ pub struct RefusedAllocation {
 }
 
 impl RefusedAllocation {
-    /// True where the program ended because of it, by the time between them.
+    /// True if the program ended because of it, by the time between them.
     pub(super) fn is_fresh(&self) -> bool {
         self.ago <= SOON && self.why != Refusal::Context
     }

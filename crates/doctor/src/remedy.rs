@@ -1,7 +1,7 @@
 //! Remedies for each cause and sub-cause, the mildest first.
 //!
-//! Remedies follow from the mechanism, not from the report. The numbers of a model belong to `plan`, whose
-//! hints the caller puts first where the command line and the header are known.
+//! Remedies follow from the cause alone. Concrete values, such as a context that fits, come from a memory
+//! plan; the caller lists the plan's hints first if the command line and the model's header are available.
 
 use plimsoll_base::{Advice, Hint};
 

@@ -1,9 +1,9 @@
-//! Rules: arithmetic and known lines that speak for a cause.
+//! Rules of the diagnosis: arithmetic and known lines that are evidence for a cause.
 //!
-//! DECISION: a rule is a small named unit: the facts that it needs, the cause, the weight, and the source of
-//! its knowledge. Rules do not know each other. Their weights are added per cause, as log odds (in nats),
-//! against one fixed weight for `none of these`; the share of a cause in the whole is its confidence. One
-//! decisive rule stands at 0.99, two that disagree stand at a half each.
+//! DECISION: a rule is a small named unit: the facts that it needs, the cause, the weight, and the source
+//! that justifies it. Rules do not depend on each other. Their weights are added per cause as log odds (in
+//! nats), against one fixed weight for `none of these`. The confidence of a cause is its share of the whole.
+//! One decisive rule gives 0.99; two that disagree give a half each.
 
 use super::cause::{Cause, SubCause};
 use super::facts::{Facts, Quote};
@@ -43,7 +43,7 @@ pub(super) enum EvidenceWeight {
     Fair,
     /// Worth a word.
     Weak,
-    /// Alone it names a guess; beside another of its kind it names nothing.
+    /// Alone, it makes the cause a guess; with another of its kind, it decides nothing.
     Hint,
 }
 
@@ -61,7 +61,7 @@ impl EvidenceWeight {
     }
 }
 
-/// Result of a rule that applies.
+/// Result of a rule that matches.
 #[derive(Clone, Debug)]
 pub(super) struct RuleFinding {
     pub(super) cause: Cause,
@@ -102,7 +102,7 @@ impl RuleFinding {
     }
 }
 
-/// A rule and the source of its knowledge.
+/// A rule and the source that justifies it.
 pub(super) struct DiagnosisRule {
     pub(super) name: &'static str,
     pub(super) source: &'static str,

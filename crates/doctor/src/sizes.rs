@@ -1,11 +1,11 @@
-//! Sizes as logs write them: `805.66 MiB`, `120,00 MB`, `24GB`, `0 bytes`, `3649053696`.
+//! Parser of sizes in logs: `805.66 MiB`, `120,00 MB`, `24GB`, `0 bytes`, `3649053696`.
 //!
-//! DECISION: MB and GB are binary here, unlike in [`Bytes`]'s own parser for user input: engines, drivers and
-//! tegrastats print MB and mean MiB. A decimal comma is a point. A number beyond 64 bits is no size.
+//! DECISION: MB and GB are binary here, unlike in [`Bytes`]'s parser for user input, because engines, drivers
+//! and tegrastats print MB for MiB. A decimal comma counts as a point. A number beyond 64 bits is not a size.
 
 use plimsoll_base::Bytes;
 
-/// A number with more digits is no size.
+/// Maximum number of digits of a size.
 const LONGEST_NUMBER: usize = 24;
 
 /// The size right after `phrase`, matched without regard to case; a bare number is bytes.

@@ -1,8 +1,8 @@
-//! The verdict on a dead engine: its end for the scheduler, and the reason for people.
+//! Verdict on a dead engine: the kind of its end for the scheduler, and the reason for the user.
 //!
-//! DECISION: a shortfall comes only from guard's page. A log is text that a client may have chosen (engines
-//! quote requests), so the sizes of a log stand in the reason for people, and the scheduler never learns a
-//! demand from them.
+//! DECISION: the scheduler gets the size of missing memory only from guard's page, the shared-memory file of
+//! the preloaded library. A log is text that a client may have chosen (engines quote requests), so sizes from
+//! a log are only shown to the user.
 
 use std::fmt;
 
@@ -89,7 +89,7 @@ pub struct EngineDeath<'a> {
 /// Judgement of a dead engine.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EngineVerdict {
-    /// `None` where no line is known.
+    /// `None` if no line is known.
     pub sign: Option<CauseSign>,
     pub end: End,
     pub hints: Vec<Hint>,

@@ -21,7 +21,7 @@ pub enum ExactError {
     FindBeside(PathBuf),
     #[error("the engine {} cannot be asked: {why}\nhint: name another with --exact=ENGINE", path.display())]
     Reach { path: PathBuf, why: Unreachable },
-    #[error("{0} has no --exact: only llama-server and llama-fit-params tell what they take")]
+    #[error("--exact does not work with {0}: only llama-server and llama-fit-params report their memory")]
     Program(&'static str),
     #[error(transparent)]
     Library(#[from] FindLibraryError),
@@ -40,7 +40,8 @@ pub enum ExactError {
     #[error("cannot start {}: {error}", path.display())]
     Start { path: PathBuf, error: io::Error },
     #[error(
-        "{} told nothing more for {seconds} s; its last line: {last}\nhint: leave --exact out for the closed forms",
+        "{} printed nothing for {seconds} s; its last line was: {last}\nhint: omit --exact to use the \
+            closed forms",
         path.display()
     )]
     Wait {
@@ -49,8 +50,8 @@ pub enum ExactError {
         last: String,
     },
     #[error(
-        "{program} was asked {runs} times, and not everything is known yet\nhint: ask for less at once, or leave --exact out for \
-         the closed forms"
+        "{program} was run {runs} times, and that was not enough\nhint: ask for fewer figures, or omit \
+            --exact to use the closed forms"
     )]
     Spent { program: String, runs: u32 },
     #[error(transparent)]

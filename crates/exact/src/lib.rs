@@ -88,8 +88,8 @@ impl fmt::Display for Tally {
         }
         match self.kept {
             0 => Ok(()),
-            1 => f.write_str(", 1 answer was kept from before"),
-            kept => write!(f, ", {kept} answers were kept from before"),
+            1 => f.write_str(", 1 answer came from the cache"),
+            kept => write!(f, ", {kept} answers came from the cache"),
         }
     }
 }

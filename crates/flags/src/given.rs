@@ -1,8 +1,8 @@
-//! The value of a setting, read as `common/arg.cpp @ b10605` reads it.
+//! Parsers of flag values, which read a value as `common/arg.cpp @ b10605` does.
 //!
-//! Numbers are taken as `std::stoi` takes them, which stops at the first character that is no digit: `-c 8k`
-//! is a context of 8. We plan for what the engine will do, so we do the same, and [`Options::remarks`] says
-//! so. There are no suffixes.
+//! Numbers are read like `std::stoi`, which stops at the first character that is not a digit: `-c 8k` is a
+//! context of 8. Plans must match the engine, so this module does the same, and [`Options::remarks`] warns
+//! about it. There are no size suffixes.
 //!
 //! [`Options::remarks`]: crate::Options::remarks
 
@@ -30,7 +30,7 @@ const CACHE_TYPES: [TensorType; 9] = [
 /// `llama_max_devices`.
 const MOST_DEVICES: usize = 16;
 
-/// A flag's value, and the names for an error about it.
+/// A flag's value, with the names needed for an error message.
 #[derive(Debug)]
 pub struct GivenFlag<'a> {
     pub(crate) flag: &'static str,
@@ -138,7 +138,8 @@ impl GivenFlag<'_> {
         }
     }
 
-    /// Separated by runs of `,` and `/`, as the regex there does; nothing may stand before the first.
+    /// Numbers separated by runs of `,` and `/`, as in llama.cpp's regular expression; no separator may
+    /// precede the first.
     pub(crate) fn proportions(&self) -> Result<Vec<f32>, FlagError> {
         let text = self.text()?;
         // The regex of llama.cpp ignores separators at the end, but not before the first field.

@@ -1,8 +1,9 @@
-//! Flags as they were given: an ordered list of settings, each knowing its row of the table and where it
-//! stood.
+//! llama-server flags as given: an ordered list of settings, each with its row of the flag table and its
+//! place.
 //!
-//! Order and repetition are kept, because llama-server lets the last `-c` win but adds up every `-ot`. What
-//! the settings mean together is [`Wish`](super::Wish); what they look like on a command line is `to_argv`.
+//! Order and repetition are kept, because in llama-server the last `-c` wins but every `-ot` counts.
+//! [`ModelParams`](super::ModelParams) holds the resulting parameters; `to_argv` writes the settings as a
+//! command line again.
 
 mod meaning;
 mod read;
@@ -11,7 +12,7 @@ use super::origin::FlagOrigin;
 use super::table::Flag;
 use super::value::FlagValue;
 
-/// One flag with its value.
+/// One flag with its value and its place.
 #[derive(Clone, Debug)]
 pub struct Setting {
     pub flag: &'static Flag,
@@ -19,14 +20,14 @@ pub struct Setting {
     pub origin: FlagOrigin,
 }
 
-/// Equal if they ask for the same, wherever they were written.
+/// Settings are equal if flag and value are equal, whatever their place.
 impl PartialEq for Setting {
     fn eq(&self, other: &Self) -> bool {
         self.flag == other.flag && self.value == other.value
     }
 }
 
-/// Flags in the order they were given.
+/// Flags in the order in which they were given.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Options {
     settings: Vec<Setting>,
@@ -68,7 +69,7 @@ impl Options {
         }
     }
 
-    /// Lays these settings over others: what is set here replaces every setting of the same flag there.
+    /// Merges these settings over others: a setting here replaces every setting of the same flag there.
     #[must_use]
     pub fn merged_over(mut self, base: &Self) -> Self {
         let below = base.settings.iter();

@@ -1,11 +1,13 @@
-//! Table of llama-server's flags: one row for a flag, with every spelling, its variable, and its setter.
+//! Table of llama-server's flags: one row for each flag, with all its spellings, its environment variable,
+//! and its setter.
 //!
 //! The rows mirror `common/arg.cpp: common_params_parser_init @ b10605` for the server, in its order, plus
-//! what older builds and ik_llama.cpp knew. Parsing, writing, the preset INI and the memory plan all read
-//! this one table, so a flag is known everywhere or nowhere.
+//! flags of older builds and of ik_llama.cpp. Parsing, writing, the preset INI and the memory plan all use
+//! this one table.
 //!
 //! To add a flag, write a row in `table/rows.rs`. If memory depends on it, give the row a setter, and add the
-//! field that it sets with its default to [`Wish`]. A test sets every row with a setter and expects a change.
+//! field that it sets with its default to [`ModelParams`]. A test sets every row with a setter and expects a
+//! change.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -34,7 +36,7 @@ pub enum FlagArity {
     TwoValues,
 }
 
-/// The class of a flag, for code that treats some flags apart.
+/// Class of a flag, for code that treats some flags specially.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FlagClass {
     None,
@@ -68,7 +70,7 @@ pub type Setter = fn(&mut ModelParams, &GivenFlag<'_>) -> Result<(), FlagError>;
 pub enum KnownFlag {
     /// llama-server b10605.
     Today,
-    /// Older llama-servers; what to write instead today.
+    /// Older llama-servers; the text names today's replacement.
     Before(&'static str),
     /// ik_llama.cpp's llama-server.
     Ik,
@@ -76,7 +78,7 @@ pub enum KnownFlag {
     Preset,
 }
 
-/// One row: a flag with all its spellings.
+/// One row of the table: a flag with all its spellings.
 #[derive(Debug)]
 pub struct Flag {
     /// In llama.cpp's order; the last is the one to write, the first sorts.
@@ -108,12 +110,12 @@ impl Flag {
         names.last().copied()
     }
 
-    /// The spelling by which people know it.
+    /// The best-known spelling.
     pub fn name(&self) -> &'static str {
         self.names.last().copied().unwrap_or_default()
     }
 
-    /// The variable that says no, which llama.cpp derives from the one that says yes.
+    /// The variable that switches the flag off; llama.cpp derives its name from the one that switches it on.
     pub fn negative_env(&self) -> Option<String> {
         let env = self.env.filter(|_| !self.negations.is_empty())?;
         // `common_arg::get_value_from_env` derives the name in the same way.

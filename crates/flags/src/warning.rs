@@ -1,11 +1,10 @@
-//! Warnings about settings that another program would read differently, each with its place.
+//! Warnings about settings that have another effect than written, each with its place.
 
 use std::fmt;
 
 use super::origin::FlagOrigin;
 
-/// Something that the file says and we do otherwise, or that its own program would do otherwise than it
-/// reads.
+/// Warning: a setting in the file has another effect than written, here or in its own program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Warning {
     pub origin: FlagOrigin,

@@ -1,8 +1,9 @@
-//! Accounts of what the program holds of each card, and claims on the budget for what it asks.
+//! Accounts of the device memory that the program holds, and claims on the memory budget for new requests.
 //!
-//! A request is claimed of the tree's budget before the driver is asked ([`claim`]), so that no two threads
-//! or processes pass the budget together. Totals are atomics of the page; [`blocks`] remembers which address
-//! is how many bytes of which card.
+//! Before guard (this library) passes an allocation to the driver, it claims the bytes from the budget that
+//! all processes of the command share ([`claim`]). So no two threads or processes can exceed the budget
+//! together. Totals are atomics on the page, the shared-memory file that the daemon reads. [`blocks`] stores
+//! size and card for each allocated address.
 
 pub(crate) mod blocks;
 pub(crate) mod claim;
@@ -15,7 +16,7 @@ pub(crate) mod spilled;
 
 use crate::driver::{AllocationHandle, DevicePointer};
 
-/// Substitutes that guard may answer a request with, other than the driver's own memory for it.
+/// Memory that guard may return for a request instead of ordinary device memory.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Substitute {
     Nothing,

@@ -1,14 +1,15 @@
-//! Arming: when guard begins to act, and that it never does in a forked child.
+//! Arming: the moment from which guard (this library) acts in a process, and the rule that it never acts in a
+//! forked child.
 //!
-//! Guard acts after the first successful `cuInit` of a process with `PLIMSOLL_GUARD`. The flag that every
-//! hook reads lies in a page that the kernel empties in a forked child (MADV_WIPEONFORK), so the test costs
-//! two loads and no system call, and a child can never work on locks and counts of its parent. On kernels
-//! without it (before 4.14) the process number is compared.
+//! Guard acts after the first successful `cuInit` of a process with `PLIMSOLL_GUARD` set. Every hook reads a
+//! flag in a memory page that the kernel empties in a forked child (MADV_WIPEONFORK). So the test takes two
+//! loads and no system call, and a child never works on its parent's locks and counts. On kernels before
+//! 4.14, which lack this, the process number is compared instead.
 //!
-//! DECISION: guard arms itself once; if something is not as expected it reports that and never acts. Of
-//! several threads in their first `cuInit` one arms guard and the others wait for it, so that no allocation
-//! goes uncounted. They wait for a second at most: a thread may be in `cuInit` while it holds the loader's
-//! lock, which arming needs.
+//! DECISION: guard arms itself once. If something is not as expected, guard reports it and stays inactive. If
+//! several threads make their first `cuInit` call, one arms guard and the others wait for it, so that no
+//! allocation goes uncounted. They wait for at most a second, because a thread may call `cuInit` while it
+//! holds the loader's lock, which arming needs.
 
 use core::ptr::null_mut;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
@@ -22,7 +23,7 @@ use crate::{process, settings, trace};
 
 mod cards;
 
-/// The flag in the page that a fork empties.
+/// The flag in a memory page that a fork empties.
 #[derive(Debug)]
 struct ArmedFlag {
     armed: AtomicBool,

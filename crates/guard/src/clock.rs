@@ -1,4 +1,4 @@
-//! Clocks of the kernel, in nanoseconds.
+//! Readings of the kernel's monotonic and real-time clocks, in nanoseconds.
 
 fn read(clock: libc::clockid_t) -> u64 {
     let mut time = libc::timespec {

@@ -1,11 +1,12 @@
-//! Contexts of the process: their cards, their size, and whether the plan allows them there.
+//! CUDA contexts of the process: their cards, their size, and whether the plan allows them there.
 //!
-//! A context takes some hundred MiB of a card before the program has allocated anything, so it counts against
-//! the budget. The driver tells a card's free bytes only to a process with a context there, so the first one
-//! is measured with NVML: by the process's own entry, or else by the difference in used bytes.
+//! A context takes some hundred MiB of a card before the program allocates anything, so it counts against the
+//! budget. The driver reports a card's free memory only to a process with a context there. So the first
+//! context is measured with NVML: from the process's own entry, or else from the difference in used bytes.
 //!
-//! DECISION: only a card with a budget is measured. Without a budget nothing depends on the figure, the
-//! daemon asks NVML itself, and a program that asked for nothing does not get NVML loaded into it.
+//! DECISION: only contexts on a card with a budget are measured. Without a budget nothing depends on the
+//! figure, the daemon reads NVML itself, and guard (this library) should not load NVML into a program that
+//! does not need it.
 
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -48,7 +49,7 @@ pub(crate) fn refused(index: CardIndex) -> bool {
     if !SAID[index.place()].swap(true, Relaxed) {
         let act = if refuse { "refused" } else { "opened" };
         say!(
-            "a context on card {} ({}), which is outside the plan, was {act}; asked for by",
+            "a context on card {} ({}), which is not in the plan, was {act}; requested by",
             index.number(),
             Uuid(uuid)
         );

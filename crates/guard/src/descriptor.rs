@@ -1,17 +1,17 @@
-//! Identity of an open file, to notice that the program has closed a descriptor and its number means another
-//! file now.
+//! Identity check of an open file descriptor, to detect that its number now belongs to another file.
 //!
-//! DECISION: programs that become daemons close every descriptor, guard's own among them, and what they open
-//! next gets the lowest free number. A record or a line written there would corrupt the program's data, so
-//! the file behind the number is compared before each write. The remaining race (closed and reopened between
-//! look and write) needs a second thread within a microsecond.
+//! DECISION: programs that become daemons close every descriptor, including guard's, and the next file that
+//! they open gets the lowest free number. A record written there would corrupt the program's data. So before
+//! each write, the file behind the descriptor is compared with the one that guard (this library) opened. A
+//! race remains: a second thread would have to close and reopen the descriptor within a microsecond, between
+//! check and write.
 
 use core::ffi::c_int;
 use core::mem::zeroed;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicBool, AtomicU64};
 
-/// The file behind a descriptor: device and inode; zeroes for a descriptor that was closed.
+/// Identity of the file behind a descriptor: device and inode; zeroes for a closed descriptor.
 #[derive(Debug)]
 pub(crate) struct FileIdentity {
     device: AtomicU64,

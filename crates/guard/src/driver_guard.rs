@@ -1,9 +1,9 @@
-//! Thread state around guard's own calls into the driver: capture mode, context, and waits.
+//! Thread state around guard's own driver calls: stream capture mode, CUDA context, and waits.
 //!
-//! Two properties of the calling thread decide the effect of a call, its capture mode and its context. A call
-//! that may allocate would invalidate another thread's capture in the global mode, so the mode is RELAXED
-//! while guard works; the context is the one in which the memory was asked for. Both are restored, so that
-//! the program cannot tell.
+//! The effect of a driver call depends on the calling thread's capture mode and context. A call that may
+//! allocate would invalidate a capture of another thread in global mode, so guard (this library) sets the
+//! mode to RELAXED during its calls. It also sets the context in which the memory was requested. Both are
+//! restored afterwards, so the program sees no difference.
 
 use core::ffi::c_uint;
 use core::ptr::{null_mut, without_provenance_mut};

@@ -1,14 +1,14 @@
-//! ggml's legacy pool (`ggml_cuda_pool_leg`), taken over through its vtable and served by guard's own policy.
+//! ggml's legacy pool (`ggml_cuda_pool_leg`), whose methods guard (this library) replaces through the class's
+//! vtable.
 //!
-//! DECISION: the pool's objects are never looked into; `this` is a key and nothing more. Each object gets a
-//! policy of its own ([`plimsoll_pool::Ours`]) over memory of its card ([`backing`]), so that blocks are
-//! reused in the order of one stream only, as ggml's own pool does. Everything that guard does not recognise
-//! goes to ggml's own methods, both ways: a block of theirs that reaches our `free`, an allocation that
-//! cannot be served, a class of another shape.
+//! DECISION: guard never reads the pool's objects; `this` is only used as a key. Each object gets its own
+//! pool policy ([`plimsoll_pool::Ours`]) over memory of its card ([`backing`]). Blocks are reused only in the
+//! order of one stream, as in ggml's own pool. Calls that guard does not handle go to ggml's own methods: a
+//! `free` of a block that ggml allocated, an allocation that guard cannot serve, a class of another shape.
 //!
-//! All of this happens only on request (`pool=ours`, `pool=managed`). The class is looked for when the
-//! program allocates device memory and objects were loaded since the last search. It is not found where it is
-//! hidden and stripped; that is reported once.
+//! This happens only on request (`pool=ours`, `pool=managed`). Guard searches for the class when the program
+//! allocates device memory and objects were loaded since the last search. A hidden and stripped class cannot
+//! be found; this is reported once.
 
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
@@ -63,7 +63,8 @@ pub(crate) fn managed() -> bool {
     settings::options().pool == GgmlPoolMode::Managed && managed::inside()
 }
 
-/// Looks for the class, if that was asked for and objects were loaded or unloaded since the last time.
+/// Searches for the class, if an option requests it and objects were loaded or unloaded since the last
+/// search.
 pub(crate) fn look() {
     if settings::options().pool != GgmlPoolMode::Leave {
         mapped_objects::locked(|counts| search(counts, &mut SEARCH.hold()));
@@ -74,9 +75,7 @@ pub(crate) fn look() {
 fn report_nothing() {
     static SAID: AtomicBool = AtomicBool::new(false);
     if !SAID.swap(true, Relaxed) {
-        say!(
-            "no ggml legacy pool is loaded so far, or its symbols are stripped; what there is stays as it is"
-        );
+        say!("no ggml legacy pool is loaded yet, or its symbols are stripped; pools are not replaced");
     }
 }
 
@@ -94,13 +93,13 @@ fn search(counts: LoadCounts, search: &mut ClassSearch) {
         match takeover::take(vtable, &found.methods, replacements::of) {
             Ok(()) => {}
             Err(TakeoverError::UnknownShape) => {
-                say!("ggml's legacy pool has another shape than guard knows; it stays as it is")
+                say!("ggml's legacy pool has an unknown layout; it is not replaced")
             }
             Err(TakeoverError::NotWritable) => {
-                say!("the vtable of ggml's legacy pool cannot be written to; it stays as it is")
+                say!("the vtable of ggml's legacy pool cannot be written; the pool is not replaced")
             }
             Err(TakeoverError::TooMany) => {
-                say!("too many copies of ggml are loaded; this one's pool stays as it is")
+                say!("too many copies of ggml are loaded; the pool of this copy is not replaced")
             }
         }
     }

@@ -1,8 +1,9 @@
-//! Beginning and end of captures and graphs, as the pools that guard serves have to know them.
+//! Begin and end of stream captures and CUDA graphs, reported to ggml's pools that guard (this library)
+//! serves.
 //!
-//! DECISION: pools learn of a capture before it begins, and guard's own waits end first; so that no pool
-//! gives memory back and nothing is waited for between the driver's begin and end. What lives on in which
-//! graph is kept in [`crate::state::captures`].
+//! DECISION: the pools are notified before a capture begins, and guard's own waits end first. So between the
+//! driver's begin and end of a capture, no pool releases memory and guard waits for nothing.
+//! [`crate::state::captures`] records which graphs contain which captures.
 
 use plimsoll_pool::CapturedGraph;
 
@@ -32,7 +33,7 @@ pub(crate) fn end(stream: usize, made: Option<GraphHandle>) -> Option<CapturedGr
     Some(graph)
 }
 
-/// `to` does now what `from` does, and nothing else.
+/// Records that the graph `to` now does the work of `from` and nothing else.
 pub(crate) fn replace(from: GraphHandle, to: GraphHandle) {
     unpin(&captures::replace(from, to));
 }

@@ -1,8 +1,10 @@
-//! Hooks: the functions that guard puts in place of the driver's, one file for each part of the driver's API.
+//! Hooks: functions that guard (this library) substitutes for the driver's, one file for each part of the
+//! driver's API.
 //!
-//! DECISION: `hooks!` makes of each declaration the export, the real function in `real` (see
-//! [`crate::driver`]) and the row of the table in [`crate::interpose`], so that no hook can be reached in one
-//! way and missed in another. Before guard is armed a hook calls the real function and nothing else.
+//! DECISION: from each declaration, the macro `hooks!` generates the export, the pointer to the real function
+//! in `real` (see [`crate::driver`]) and the row of the table in [`crate::interpose`]. So a hook cannot be
+//! present in one of the three and missing in another. Until guard is armed, a hook only calls the real
+//! function.
 
 pub(crate) mod arrays;
 pub(crate) mod batch;
@@ -26,10 +28,10 @@ use core::ffi::c_void;
 
 use crate::driver::Slot;
 
-/// A function of any prototype.
+/// Function pointer of any prototype.
 pub(crate) type HookFunction = unsafe extern "C" fn();
 
-/// One hook.
+/// A hook: the function's name, guard's function, and the real one.
 #[derive(Debug)]
 pub(crate) struct Hook {
     /// Name of the export, with the suffix of its ABI.

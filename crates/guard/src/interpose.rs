@@ -1,15 +1,15 @@
-//! The three ways by which a program finds a function of the driver, and the table of hooks that answers all
-//! of them.
+//! Symbol interposition: the three ways in which a program finds a driver function, and the table of hooks
+//! for all of them.
 //!
-//! ELF import: guard's exports come first in the order of symbols. `dlsym`: [`symbol`]. `cuGetProcAddress`,
-//! which every CUDA runtime uses: [`procedure`]. In the last two the real look-up runs first, and only its
-//! result is replaced, so that guard never offers a function which this driver does not have or which belongs
-//! to another library. `dlvsym`, `cuGetExportTable` and `dlopen` are left alone; RTLD_DEEPBIND, dlmopen,
-//! static and setuid programs are out of reach.
+//! The three ways are an ELF import (guard's exports precede the driver's), `dlsym` ([`symbol`]) and
+//! `cuGetProcAddress`, which every CUDA runtime uses ([`procedure`]). In the last two, the real look-up runs
+//! first and only its result is replaced. So guard (this library) never offers a function that this driver
+//! lacks or that belongs to another library. `dlvsym`, `cuGetExportTable` and `dlopen` are left alone.
+//! RTLD_DEEPBIND, dlmopen, static programs and setuid programs are not covered.
 //!
-//! DECISION: a name is hashed once and looked up in a table that the compiler has built: no allocation, no
-//! lock, no thread local, nothing that could panic, because `dlsym` runs through here for every name of every
-//! program of the tree.
+//! DECISION: a name is hashed once and looked up in a table built at compile time. The look-up uses no
+//! allocation, no lock, no thread local and nothing that could panic, because `dlsym` calls for every name of
+//! every program of the tree pass through it.
 
 use core::ffi::{CStr, c_char, c_void};
 
@@ -120,7 +120,7 @@ unsafe fn named(name: *const c_char) -> Option<&'static Hook> {
     None
 }
 
-/// The hooks that `cuGetProcAddress` knows by this name, with or without the suffix of an ABI.
+/// The hooks for this name in `cuGetProcAddress`, with or without the suffix of an ABI.
 fn variants(name: &[u8]) -> impl Iterator<Item = &'static Hook> {
     all().filter(move |hook| hook.name.as_bytes() == name || hook.symbol.as_bytes() == name)
 }

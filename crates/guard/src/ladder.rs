@@ -1,13 +1,14 @@
-//! Rungs that a request climbs when the budget or the driver refuses it.
+//! Ladder: the sequence of remedies (rungs) for an allocation that the budget or the driver refused.
 //!
-//! DECISION: rungs come in the order of what they cost the program. First memory that is free for the taking:
-//! ranges that the program has freed and whose work is done, idle memory of pools (`reuse`). Then the same
-//! memory in another shape (`chunk`). Then time: the daemon is asked to make room, or a neighbour is waited
-//! for (`reclaim`, `wait`). Then speed: the part that does not fit goes to host memory (`spill`), or the
-//! whole becomes managed memory (`on-oom=managed`). Last the program gets exactly CUDA_ERROR_OUT_OF_MEMORY,
-//! and the reason is left on the page. A rung without its option is skipped. Nothing is tried while a stream
-//! captures: waiting, freeing and mapping would invalidate the capture. The ladder itself holds no lock; a
-//! caller may (see `ggml::pools`).
+//! DECISION: the rungs are ordered by their cost to the program. First, memory that is free already is used:
+//! ranges that the program freed and whose work is done, and idle memory of pools (`reuse`). Then the memory
+//! is assembled from smaller pieces (`chunk`). Then guard (this library) waits: for the daemon to make room
+//! (`reclaim`) or for another process (`wait`). Then speed is lost: the part that does not fit goes to host
+//! memory (`spill`), or the whole becomes managed memory (`on-oom=managed`). If all fail, the program gets
+//! exactly CUDA_ERROR_OUT_OF_MEMORY, and the reason is recorded on the page, a shared-memory file for the
+//! daemon. A rung whose option is not set is skipped. Nothing is tried during a stream capture, because
+//! waiting, freeing and mapping would invalidate it. The ladder itself holds no lock; a caller may (see
+//! `ggml::pools`).
 
 use core::time::Duration;
 
@@ -30,7 +31,7 @@ use crate::{settings, spill};
 
 pub(crate) use idle_request::answer;
 
-/// A request that was refused once.
+/// An allocation request that was refused once.
 struct RefusedRequest<'a> {
     card: CardIndex,
     size: u64,
@@ -40,8 +41,8 @@ struct RefusedRequest<'a> {
     ask: &'a mut dyn FnMut() -> CuResult,
 }
 
-/// Asks the driver for `size` bytes by `ask`, within the budget of the card, and climbs the ladder after a
-/// refusal.
+/// Requests `size` bytes from the driver through `ask`, within the budget of the card, and climbs the ladder
+/// after a refusal.
 pub(crate) fn ask(
     index: CardIndex,
     size: u64,

@@ -1,27 +1,28 @@
-//! `libplimsoll_guard.so`: an interposer between an unmodified program and the CUDA driver.
+//! `libplimsoll_guard.so`: preloaded library between an unmodified program and the CUDA driver, which counts
+//! and limits GPU memory.
 //!
-//! The library is preloaded, so it lives in every process of a tree, and most of those never touch CUDA. It
-//! therefore does nothing while it is loaded, needs nothing but libc, and passes every call through until
-//! `PLIMSOLL_GUARD` is set and the driver's own `cuInit` has succeeded.
+//! The library is preloaded into every process of a tree, and most of these never use CUDA. So it does
+//! nothing while it is loaded, needs only libc, and passes every call through until `PLIMSOLL_GUARD` is set
+//! and the driver's own `cuInit` has succeeded.
 //!
-//! Floors, each of which imports only those above it in this list:
+//! The modules form floors. Each floor imports only those above it in this list:
 //!
 //! | floor | modules |
 //! |---|---|
 //! | process | `clock`, `descriptor`, `process`, `say`, `settings`, `text` |
 //! | driver | `driver`: the real functions, found by walking the loaded objects |
-//! | state | `state`: tables and counters without decisions; `trace`: one record for each event; `driver_guard`: thread state around own calls |
-//! | policy | `policy`: arithmetic without calls, tested alone |
-//! | accounts | `account`: what is held, claimed before the driver is asked |
-//! | actions | `spill`, `ladder`, `ggml`, `graphs`, `contexts`: what is made, released, waited for |
-//! | entrances | `arm`, `hooks`, `interpose`: exports, and how a program finds them |
+//! | state | `state`: tables and counters; `trace`: one record for each event; `driver_guard`: thread state around own calls |
+//! | policy | `policy`: pure arithmetic, tested alone |
+//! | accounts | `account`: memory that is held, claimed from the budget before the driver is called |
+//! | actions | `spill`, `ladder`, `ggml`, `graphs`, `contexts`: create and release memory, and wait for it |
+//! | entrances | `arm`, `hooks`, `interpose`: exports, and the ways in which a program finds them |
 //!
-//! An upper floor that a lower one has to call hands down a function: a hook passes the real call to
-//! `ladder::ask`, and `ggml` enters its trim in `ladder::reuse`.
+//! If an upper floor must call a lower one, it gets a function from it: a hook passes the real call to
+//! `ladder::ask`, and `ggml` registers its trim in `ladder::reuse`.
 //!
-//! DECISION: the artefact is built with the profile `guard` (panic = abort), and only then is it `no_std`:
-//! that takes 0.1 ms off every exec and needs no unwinder. With any other profile this is an ordinary crate,
-//! for tests and lints. Exports exist in neither unit tests nor rlibs.
+//! DECISION: the library is built with the profile `guard` (panic = abort), and it is `no_std` only with that
+//! profile. This saves 0.1 ms on every exec and needs no unwinder. With any other profile this is an ordinary
+//! crate, for tests and lints. Unit tests and rlibs have no exports.
 #![cfg_attr(panic = "abort", no_std)]
 #![allow(
     non_snake_case,

@@ -1,4 +1,4 @@
-//! Arithmetic behind guard's decisions: no calls, no state, no locks.
+//! Pure arithmetic of guard's decisions: no calls, no state, no locks.
 
 pub(crate) mod backoff;
 pub(crate) mod copy_split;

@@ -1,4 +1,6 @@
-//! Lines on stderr, by one `write(2)` each: no buffer that a fork would double, no lock, no allocation.
+//! Messages on stderr, each written by one `write(2)` call.
+//!
+//! There is no buffer (a fork would duplicate it), no lock and no allocation.
 
 use core::fmt::{self, Write};
 use core::sync::atomic::AtomicU32;
@@ -48,7 +50,7 @@ pub(crate) fn line(words: fmt::Arguments<'_>) {
     unsafe { libc::write(libc::STDERR_FILENO, bytes.as_ptr().cast(), bytes.len()) };
 }
 
-/// Occurrences of an event, and which of them are reported: the first few, then only the powers of two.
+/// Counter of an event that limits its reports: the first few, then only powers of two.
 #[derive(Debug)]
 pub(crate) struct ReportCount(AtomicU32);
 

@@ -1,4 +1,4 @@
-//! GuardOptions of this process, read from `PLIMSOLL_GUARD`.
+//! Options of guard (this library) for this process, read from `PLIMSOLL_GUARD`.
 
 use alloc::boxed::Box;
 use core::ptr::null_mut;
@@ -13,7 +13,7 @@ use crate::say::say;
 
 static OPTIONS: AtomicPtr<GuardOptions> = AtomicPtr::new(null_mut());
 
-/// True if the environment asks for guard at all; read once.
+/// True if the environment enables guard; read once.
 pub(crate) fn wanted() -> bool {
     const UNREAD: u32 = 0;
     const NO: u32 = 1;
@@ -43,7 +43,7 @@ pub(crate) fn read() -> bool {
         return false;
     };
     let Ok(line) = line.to_str() else {
-        say!("{} is not text; this process runs unguarded", env::GUARD);
+        say!("{} is not valid UTF-8; this process runs unguarded", env::GUARD);
         return false;
     };
     match GuardOptions::read(line) {

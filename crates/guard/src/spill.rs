@@ -1,11 +1,11 @@
-//! Spilling: allocations whose first part lies on the card and whose rest lies in host memory.
+//! Spilled allocations: the first part is on the card, the rest in host memory.
 //!
-//! DECISION: only the part that does not fit is spilled, not the whole request: one range of addresses, of
-//! which the card reads the tail over the bus. [`crate::policy::room`] decides which requests are split. A
-//! small request costs a granule of host memory and is touched often, so large ones leave some room on the
-//! card for small ones. When that room is used up, a small request is spilled too: a program that is refused
-//! four bytes would end. The kind of host memory is chosen for each card by
-//! [`crate::policy::placement`] and tried out by [`probe`].
+//! DECISION: only the part that does not fit is spilled, not the whole request. The result is one range of
+//! addresses whose tail the card reads over the bus. [`crate::policy::room`] decides which requests are
+//! split. A small request would take a whole granule of host memory and is accessed often, so large requests
+//! leave some room on the card for small ones. When that room is used up, small requests are spilled too,
+//! because a program that is refused four bytes would end. [`crate::policy::placement`] chooses the kind of
+//! host memory for each card, and [`probe`] tests it.
 
 pub(crate) mod copy_border;
 mod make;
@@ -112,7 +112,7 @@ pub(crate) fn managed(index: CardIndex, size: u64, advice: ManagedAdvice) -> Res
     ))
 }
 
-/// Failure of one place.
+/// Failure to use one kind of host memory.
 enum SpillError {
     /// More bytes would be in host memory than may be.
     Limit,
@@ -203,7 +203,7 @@ fn hand_out(index: CardIndex, range: SpillRange) -> DevicePointer {
             },
         );
         say_some!(
-            "card {}: {} overflow: {} of it on the card, {} in {}",
+            "card {}: {} overflowed: {} of it is on the card, {} in {}",
             index.number(),
             ByteSize(range.asked),
             ByteSize(range.head),

@@ -1,4 +1,4 @@
-//! Tables and counters of this process, without decisions and without calls into the driver.
+//! Tables and counters of this process, without decisions and without driver calls.
 //!
 //! Cards are numbered as the program numbers them. Locks are held for a look-up only.
 
@@ -21,7 +21,7 @@ pub(crate) use page::{create, page};
 
 use crate::driver::DeviceOrdinal;
 
-/// Number of a card that has a place on the page.
+/// Number of a card that has an entry on the page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CardIndex(u8);
 
@@ -61,7 +61,7 @@ pub(crate) fn card(index: CardIndex) -> &'static PageCard {
     &page.cards[index.place()]
 }
 
-/// The UUID of a card, as the driver told it when guard armed itself.
+/// The UUID of a card, as the driver reported it when guard armed itself.
 pub(crate) fn uuid(card: &PageCard) -> [u8; 16] {
     let mut uuid = [0; 16];
     for (half, place) in uuid.chunks_exact_mut(8).zip(&card.uuid) {

@@ -1,9 +1,9 @@
-//! Trace of memory events: one file for each process, and nothing unless `PLIMSOLL_GUARD_TRACE` is set.
+//! Trace file of memory events, one for each process, written if `PLIMSOLL_GUARD_TRACE` is set.
 //!
-//! DECISION: one record is one `write(2)` to a file opened for append. That costs a microsecond, and there is
-//! no buffer to lose when the process is killed and no lock for which a slow disk would make every thread
-//! wait. Two threads may write in another order than their times say; events of one block never do. The first
-//! record that cannot be written ends the trace.
+//! DECISION: each record is one `write(2)` to a file opened for append. It takes a microsecond. There is no
+//! buffer to lose when the process is killed, and no lock on which threads would wait for a slow disk.
+//! Records of two threads may be out of order by time; events of one block never are. The first record that
+//! cannot be written ends the trace.
 
 use core::ffi::{CStr, c_int};
 use core::fmt::Write;
@@ -22,7 +22,7 @@ use crate::state::{CardIndex, page};
 use crate::text::Text;
 use crate::{clock, process};
 
-/// Fields of a record, without kind and time.
+/// Fields of a trace record, without kind and time.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct TraceEvent {
     pub(crate) card: u8,
@@ -49,7 +49,7 @@ static FILE: AtomicI32 = AtomicI32::new(CLOSED);
 static IDENTITY: FileIdentity = FileIdentity::new();
 static STARTED: AtomicU64 = AtomicU64::new(0);
 
-/// Begins the trace, if one is asked for.
+/// Begins the trace, if one is configured.
 pub(crate) fn open() {
     let Some(path) = process::variable(env::GUARD_TRACE).and_then(|path| path.to_str().ok()) else {
         return;
@@ -61,7 +61,7 @@ pub(crate) fn open() {
     let started = clock::now();
     let header = TraceHeader::new(process, page().count.load(Relaxed), started, clock::unix());
     if file < 0 || !put(file, &header.to_bytes()) {
-        say!("cannot write the trace {path}.{process}; there will be none");
+        say!("cannot write the trace {path}.{process}; no trace is written");
         return;
     }
     IDENTITY.remember(file);
@@ -114,7 +114,7 @@ fn record(file: i32, kind: TraceKind, event: TraceEvent) {
     // The number may mean another file by now, which is not ours to write to (see `descriptor`).
     let written = IDENTITY.is(file) && put(file, &record.to_bytes());
     if !written && FILE.swap(CLOSED, AcqRel) != CLOSED {
-        say!("cannot write to the trace any more; it ends here");
+        say!("writing to the trace failed; the trace ends here");
     }
 }
 
@@ -135,7 +135,7 @@ pub(crate) fn number() -> u64 {
     NEXT.fetch_add(1, Relaxed)
 }
 
-/// Dense numbers for handles, in the order of their first use.
+/// Consecutive numbers for handles, in the order of their first use.
 #[derive(Debug)]
 struct DenseNumbers {
     known: AddressMap<u16>,

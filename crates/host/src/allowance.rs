@@ -1,16 +1,16 @@
-//! Allocatable memory: the size that a driver's request can get now, the size after reclaim, and the limit
-//! that decides.
+//! Allocatable host memory: the size that a driver's request can get now, the size after reclaim, and the
+//! limit that applies.
 //!
-//! DECISION: two numbers. `now` is the size of a driver's request that succeeds without any reclaim;
-//! `attainable` is the size after all clean file pages are dropped. Reclaim can gain the difference and no
-//! more. A driver that lets the kernel reclaim is limited by MemAvailable, one that gives up early by
-//! MemFree. Pages of the contiguous pool count for neither.
+//! DECISION: there are two numbers. `now` is the size of a driver's request that succeeds without any
+//! reclaim. `attainable` is the size after all clean file pages are dropped; reclaim can gain at most the
+//! difference. A driver that lets the kernel reclaim is limited by MemAvailable, one that gives up early by
+//! MemFree. Pages of the contiguous pool (CMA) count for neither.
 
 use plimsoll_base::{Bytes, Reason};
 
 use super::{Chip, Driver, HostSnapshot, Release};
 
-/// The memory that a driver's request is served from.
+/// The kernel figure that limits a driver's request: free or available memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum AllowanceGate {
     /// Free memory only: page cache counts as used.
@@ -29,7 +29,7 @@ pub struct Allowance {
     pub reason: Reason,
 }
 
-/// One limit.
+/// One limit on allocatable memory, with its reason.
 struct AllowanceBound {
     bytes: Bytes,
     /// Dropping page cache raises it.
@@ -62,7 +62,10 @@ pub fn allowance(snapshot: &HostSnapshot, gate: Option<AllowanceGate>) -> Option
         .min();
     // Limits that reclaim does not raise bound the result; a stale figure must not put it below `now`.
     let attainable = attainable.unwrap_or(now).max(now);
-    let said = format!("{now} may be asked for now: {} decides", bounds.first()?.name);
+    let said = format!(
+        "{now} can be allocated now; the limit is {}",
+        bounds.first()?.name
+    );
     let mut reason = Reason::new("allowance", said)
         .fact("now", now)
         .fact("attainable", attainable)
@@ -91,7 +94,7 @@ fn usual_gate(snapshot: &HostSnapshot) -> (AllowanceGate, Reason) {
         (Some(Driver::NvidiaUnified), _) => (
             AllowanceGate::Free,
             format!(
-                "nvidia.ko on {} counts page cache as used: cudaMemGetInfo says MemFree",
+                "nvidia.ko on {} counts page cache as used: cudaMemGetInfo returns MemFree",
                 snapshot.chip.map_or("this chip", Chip::name)
             ),
         ),
@@ -102,13 +105,13 @@ fn usual_gate(snapshot: &HostSnapshot) -> (AllowanceGate, Reason) {
         (Some(Driver::Nvmap), Some(release)) => (
             AllowanceGate::Free,
             format!(
-                "NvMap of {release} keeps out of the kernel's OOM path and gives up while page cache is in the way"
+                "NvMap of {release} does not enter the kernel's OOM path: an allocation fails while page \
+                    cache fills the memory"
             ),
         ),
         (Some(Driver::Nvmap), None) => (
             AllowanceGate::Free,
-            "which release of Jetson Linux this is cannot be told, so only free memory is counted on"
-                .to_owned(),
+            "the release of Jetson Linux is unknown, so only free memory is counted".to_owned(),
         ),
     };
     (gate, Reason::new("gate", text))
@@ -119,10 +122,10 @@ fn available(snapshot: &HostSnapshot) -> Option<AllowanceBound> {
     let bytes = memory.available_without_cma()?;
     let pool = memory.cma_free.unwrap_or_default();
     let said = memory.available.unwrap_or_default();
-    let mut text = format!("the kernel could make {said} free (MemAvailable)");
+    let mut text = format!("the kernel could free {said} (MemAvailable)");
     if !pool.is_zero() {
         text += &format!(
-            ", of which {pool} are free in the contiguous pool (CmaFree) and not for a driver: {bytes}"
+            ", of which {pool} are in the contiguous pool (CmaFree), which drivers cannot use: {bytes}"
         );
     }
     // nvmap_dev.c: system_heap_free_mem takes a sixteenth off for page colouring, on Xavier alone.
@@ -147,12 +150,12 @@ fn free(snapshot: &HostSnapshot) -> Option<AllowanceBound> {
             let kept = zones.held_back(snapshot.page);
             (
                 zones.usable(snapshot.page),
-                format!("{kept} are kept back by watermarks and reserves"),
+                format!("{kept} are withheld by watermarks and reserves"),
             )
         }
         _ => (
             memory.free_without_cma()?,
-            "what the watermarks keep back is not known".to_owned(),
+            "the share withheld by the watermarks is unknown".to_owned(),
         ),
     };
     let text =
@@ -211,7 +214,8 @@ fn cap_of_unknown_size(snapshot: &HostSnapshot) -> Option<Reason> {
         .and_then(|total| fault.seen_on(total))
         .is_some();
     let text = format!(
-        "NvMap of {release} refuses large allocations whatever is free; from how much on is not known for a board of this size"
+        "NvMap of {release} refuses large allocations whatever is free; the limit for a board of this size \
+            is unknown"
     );
     (!known).then(|| Reason::new("nvmap_policy_cap", text).because(remedy(release)))
 }
@@ -224,7 +228,7 @@ fn remedy(release: Release) -> Reason {
     );
     Reason::new(
         "upgrade",
-        format!("no reclaim lifts this; the remedy is an upgrade to {to}"),
+        format!("reclaiming memory does not help; upgrade to {to}"),
     )
 }
 

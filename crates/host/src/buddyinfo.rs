@@ -1,21 +1,21 @@
-//! `/proc/buddyinfo`: free blocks of each size.
+//! Parser of `/proc/buddyinfo`: free memory blocks of each size.
 //!
-//! A kernel has as many columns as it has orders: 11 with 4 KiB pages as a rule, 13 in Jetson's 5.15, others
-//! with 64 KiB pages. The counts contain free pages of the contiguous pool. tegrastats' `lfb` counts order 10
-//! alone, so it says `1x4MB` of a healthy idle board whose free memory lies in orders 11 and 12; all orders
-//! are needed for a judgement.
+//! The number of columns is the kernel's number of orders: usually 11 with 4 KiB pages, 13 in Jetson's 5.15,
+//! others with 64 KiB pages. The counts include free pages of the contiguous pool (CMA). tegrastats' `lfb`
+//! counts order 10 only, so it shows `1x4MB` on a healthy idle board whose free memory is in orders 11 and
+//! 12; a judgement needs all orders.
 
 use plimsoll_base::Bytes;
 
 use super::fields::{self, MOST_ORDERS, MOST_ZONES};
 
-/// The free blocks of all zones.
+/// Free memory blocks of all zones.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BuddyInfo {
     pub zones: Vec<ZoneBlocks>,
 }
 
-/// Free blocks of 2^order pages in a zone; the index is the order.
+/// Free blocks of a zone; the index is the order, and a block has 2^order pages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ZoneBlocks {
     pub node: u32,
@@ -24,7 +24,7 @@ pub struct ZoneBlocks {
 }
 
 impl BuddyInfo {
-    /// Reads it; lines that are no zone's are skipped.
+    /// Parses the file; lines that do not describe a zone are skipped.
     pub fn read(text: &str) -> Self {
         Self {
             zones: fields::lines(text).filter_map(zone).take(MOST_ZONES).collect(),

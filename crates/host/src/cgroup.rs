@@ -1,8 +1,8 @@
-//! Limits of control groups, both versions.
+//! Memory limits of control groups (cgroup v1 and v2).
 //!
-//! A limit of any group above a process counts. Page cache that the group itself could drop (`inactive_file`)
-//! is not held against it. Newer NvMap charges GPU memory to its group, so a container's limit then binds
-//! CUDA memory too.
+//! A limit of any group above the process counts. Page cache that the group itself could drop
+//! (`inactive_file`) does not count as used. Newer NvMap versions charge GPU memory to the process's group,
+//! so a container's limit then limits CUDA memory too.
 
 use plimsoll_base::Bytes;
 
@@ -11,7 +11,7 @@ use super::fields;
 /// Groups above one process that are looked at.
 const MOST: usize = 64;
 
-/// A limit, and what counts against it.
+/// Memory limit of a control group, and the memory that counts against it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CgroupLimit {
     /// The group's folder, from the root of the tree on.
@@ -27,7 +27,7 @@ impl CgroupLimit {
     }
 }
 
-/// The files of one version of the interface.
+/// File names of one version of the cgroup interface.
 #[derive(Clone, Copy)]
 struct CgroupVersion {
     mount: &'static str,

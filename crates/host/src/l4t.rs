@@ -1,17 +1,18 @@
-//! `/etc/nv_tegra_release`: the release of NVIDIA's Jetson Linux (L4T), and its known faults.
+//! Parser of `/etc/nv_tegra_release`, the release of NVIDIA's Jetson Linux (L4T), and table of known memory
+//! faults.
 //!
-//! DECISION: releases are compared as numbers, and the table holds only what NVIDIA said in public. With the
-//! fix for CVE-2025-33182 and CVE-2025-33177 NvMap keeps allocations out of the kernel's OOM path, "which led
-//! to some limitations in the allocable memory" (NVIDIA's forum, on R38.2.1 → R38.2.2, R36.4.4 → R36.4.7 and
-//! R35.6.2 → R35.6.3); the release notes of R36.5 and R35.6.4 name it as fixed. Nothing that a user can
-//! reclaim lifts such a cap.
+//! DECISION: releases are compared as numbers, and the table holds only faults that NVIDIA has confirmed in
+//! public. With the fix for CVE-2025-33182 and CVE-2025-33177, NvMap keeps allocations out of the kernel's
+//! OOM path, "which led to some limitations in the allocable memory" (NVIDIA's forum, on R38.2.1 → R38.2.2,
+//! R36.4.4 → R36.4.7 and R35.6.2 → R35.6.3). The release notes of R36.5 and R35.6.4 list it as fixed. No
+//! memory that a user can reclaim lifts this limit.
 
 use std::fmt;
 use std::str::FromStr;
 
 use plimsoll_base::Bytes;
 
-/// `R36.4.7`.
+/// Release number of Jetson Linux, such as `R36.4.7`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Release {
     pub major: u32,
@@ -19,7 +20,7 @@ pub struct Release {
     pub patch: u32,
 }
 
-/// A release whose NvMap refuses large allocations whatever is free.
+/// Fault of a release whose NvMap refuses large allocations even if memory is free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NvmapFault {
     pub since: Release,
@@ -55,7 +56,7 @@ impl Release {
         Self { major, minor, patch }
     }
 
-    /// Reads the file, whose first line is `# R36 (release), REVISION: 4.7, GCID: …, BOARD: …`.
+    /// Parses the file, whose first line is `# R36 (release), REVISION: 4.7, GCID: …, BOARD: …`.
     pub fn read(text: &str) -> Option<Self> {
         let line = text.lines().take(16).find(|line| line.contains("REVISION:"))?;
         let (head, tail) = line.split_once("REVISION:")?;
@@ -102,9 +103,9 @@ impl fmt::Display for Release {
     }
 }
 
-/// A text that names no release.
+/// Error: a text contains no release number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("no release of Jetson Linux; write it as R36.4.7")]
+#[error("not a release of Jetson Linux; write it as R36.4.7")]
 pub struct ParseReleaseError;
 
 /// Reads `R36.4.7`, `36.4.7`, `r36.5` and `36.4`.

@@ -1,8 +1,9 @@
-//! Parsers for a host's memory state (`/proc`, `/sys`, tegrastats) and the arithmetic of reclaim.
+//! Parsers of a Linux host's memory state (`/proc`, `/sys`, tegrastats), and the arithmetic of memory
+//! reclaim.
 //!
-//! DECISION: one typed and bounded parser for each file of `/proc`, `/sys` and `/etc` and for tegrastats
-//! lines, shared by `probe`, `reclaim` and `doctor`. A file that is cut, mixed up or misnamed yields fewer
-//! values, never a panic and never a wrong number: a value that cannot be read is `None`.
+//! DECISION: there is one typed and bounded parser for each file of `/proc`, `/sys` and `/etc` and for
+//! tegrastats lines, shared by `probe`, `reclaim` and `doctor`. A file that is cut off, damaged or misnamed
+//! gives fewer values, never a panic and never a wrong number: a value that cannot be read is `None`.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods, clippy::disallowed_types))]
 

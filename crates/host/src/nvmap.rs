@@ -1,4 +1,5 @@
-//! NvMap's own limit: `/sys/kernel/debug/nvmap/iovmm/free_size`, which only root may read.
+//! Allocation limit of NvMap, Tegra's GPU memory allocator: `/sys/kernel/debug/nvmap/iovmm/free_size`,
+//! readable by root only.
 
 use plimsoll_base::Bytes;
 

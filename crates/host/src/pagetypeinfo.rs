@@ -1,14 +1,14 @@
-//! `/proc/pagetypeinfo`, which only root may read: free blocks by migrate type.
+//! Parser of `/proc/pagetypeinfo` (readable by root only): free blocks by migrate type.
 //!
 //! Compaction moves movable pages only. A page block with unmovable pages never becomes a large free block,
-//! so compaction can join only free pages in movable blocks.
+//! so compaction can only join free pages in movable blocks.
 
 use plimsoll_base::Bytes;
 
 use super::buddyinfo::block;
 use super::fields::{self, MOST_ORDERS, MOST_ZONES};
 
-/// Migrate type of a page block.
+/// Migrate type of a page block, which determines whether compaction can move its pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum MigrateType {
     Unmovable,
@@ -25,8 +25,8 @@ pub struct PageTypeInfo {
     pub free: Vec<FreeOfType>,
 }
 
-/// Free blocks of one zone and type by order. The kernel stops counting at 100 000 and writes `>100000`, so
-/// these are lower bounds where a list is that long.
+/// Free blocks of one zone and migrate type by order. The kernel stops counting at 100 000 and writes
+/// `>100000`, so long lists give lower bounds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FreeOfType {
     pub node: u32,

@@ -1,7 +1,7 @@
-//! Memory of a tegrastats line, JetPack 4 to 7 and Thor.
+//! Parser of the memory field in a tegrastats line, for JetPack 4 to 7 and Thor.
 //!
-//! The other fields have changed order, spelling and number from release to release; `RAM used/total` has
-//! stayed, with and without root. `MB` and `kB` mean MiB and KiB.
+//! Other fields have changed order, spelling and number between releases; `RAM used/total` has stayed the
+//! same, with and without root. `MB` and `kB` mean MiB and KiB.
 
 use plimsoll_base::Bytes;
 
@@ -10,7 +10,7 @@ use super::fields::{leading_number, leading_size};
 /// Longer lines are cut: a real one has under 1 KiB.
 const LONGEST: usize = 8192;
 
-/// Memory of the board at the moment of the line.
+/// Memory of the board when the line was printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TegraStats {
     pub used: Bytes,

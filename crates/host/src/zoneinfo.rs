@@ -1,7 +1,7 @@
-//! `/proc/zoneinfo`: free memory of each zone, and the part that watermarks and reserves withhold.
+//! Parser of `/proc/zoneinfo`: free memory of each zone, and the part that watermarks and reserves hold back.
 //!
-//! A request is met from a zone without effort while more is free there than the low watermark and the zone's
-//! reserve against requests that could have been met elsewhere. Figures are pages.
+//! A request is served from a zone without reclaim while the zone's free memory exceeds its low watermark
+//! plus its reserve against requests that another zone could serve. The figures are pages.
 
 use plimsoll_base::Bytes;
 

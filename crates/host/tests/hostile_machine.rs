@@ -1,7 +1,7 @@
-//! Files of `/proc`, `/sys` and `/etc` and lines of tegrastats that are cut, mixed up and damaged do no harm.
+//! Tests of the parsers with damaged files of `/proc`, `/sys` and `/etc` and damaged tegrastats lines.
 //!
-//! Deterministic. `PLIMSOLL_FUZZ=1000000 cargo test -p plimsoll-host --release --test hostile_machine` is the
-//! long run.
+//! They are deterministic. `PLIMSOLL_FUZZ=1000000 cargo test -p plimsoll-host --release --test
+//! hostile_machine` is the long run.
 
 use plimsoll_base::Bytes;
 use plimsoll_host::{

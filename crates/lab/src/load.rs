@@ -1,12 +1,12 @@
 //! Load tests of OpenAI-compatible servers, and their effect on the server's memory.
 //!
-//! DECISION: load comes in rounds. A round repeats the requests of the round before, at several depths.
-//! Memory is measured between rounds, with no request in flight. Measurements are therefore comparable:
-//! neither a half-finished request nor a deeper prompt can look like growth, and prompt caches are full after
-//! the first rounds. The verdict is computed by `plimsoll_telemetry::trend`.
+//! DECISION: the load consists of rounds. Each round repeats the requests of the previous one, at several
+//! prompt depths. Memory is measured between rounds, with no request in flight. So measurements are
+//! comparable: neither an unfinished request nor a deeper prompt can look like growth, and prompt caches are
+//! full after the first rounds. `plimsoll_telemetry::trend` computes the verdict.
 //!
-//! Everything is bounded: requests in number and time, answers in bytes, a round in its requests, a state in
-//! its points.
+//! Everything is bounded: the number and time of requests, the bytes of answers, the requests of a round, and
+//! the points of a saved state.
 
 mod answer;
 mod beside;

@@ -1,9 +1,9 @@
-//! Memory recordings of a machine and of a program.
+//! Memory recordings of a machine or a program (`plimsoll watch`).
 //!
-//! DECISION: files of `/proc` stay open and are read again from the start. The process list is rescanned only after
-//! the kernel has reported a new pid, and each tick is one write. A measurement therefore takes some tens of
-//! microseconds, and a SIGKILL loses only the current sample. The cards are read through the sampler process,
-//! as everywhere else.
+//! DECISION: files of `/proc` stay open and are read again from the start. The process list is rescanned only
+//! after the kernel has assigned a new pid, and each sample is one write. So a measurement takes some tens of
+//! microseconds, and a SIGKILL loses only the current sample. The cards are read through the helper process
+//! of the sampler, as everywhere else.
 
 mod collector;
 mod guards;

@@ -1,16 +1,15 @@
-//! llama-server's router channel: state lines in, one command out.
+//! llama-server's router channel: state lines on the child's stdout, and one command on its stdin.
 //!
-//! Mirrors `tools/server/server-models.cpp: router_child_states @ b10605`; unknown states are left in the log
-//! and change nothing, so that a newer engine does not confuse us.
+//! It mirrors `tools/server/server-models.cpp: router_child_states @ b10605`. Unknown states stay in the log
+//! and change nothing, so that newer engines work too.
 //!
-//! Earlier builds say the same in other words, without a payload (`server-models.cpp: setup_child_server @
-//! b8799`). They have to be heard: such a child waits for stdin before it leaves, so SIGTERM alone does not
-//! end it.
+//! Earlier builds write other words without a payload (`server-models.cpp: setup_child_server @ b8799`). They
+//! are read too: such a child waits for stdin to close before it exits, so SIGTERM alone does not end it.
 
 use plimsoll_wire::control::{EARLY_READY, EARLY_SLEEP, STATE_PREFIX};
 use serde_json::Value;
 
-/// The content of a state line.
+/// Content of a state line.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum LaunchState {
     /// `{"stages": […], "current": …, "value": 0..1}`.
@@ -20,7 +19,7 @@ pub(super) enum LaunchState {
     Sleeping(Value),
 }
 
-/// Reads a line of stdout; `None` if it is no state line, or none that we know.
+/// Reads a line of stdout; `None` if it is not a known state line.
 pub(super) fn state(line: &str) -> Option<LaunchState> {
     #[derive(serde::Deserialize)]
     struct ControlLine {

@@ -1,22 +1,21 @@
-//! Card isolation: the cards that a child sees, and the numbers by which it knows them.
+//! Card isolation: the cards that a child process sees, and the numbers that it uses for them.
 //!
-//! A child's cards are named by UUID in `CUDA_VISIBLE_DEVICES`, so it counts them from 0 in that order. A
-//! configuration with `-dev CUDA1` or `--main-gpu 1` counts all cards in the order of the PCI bus. These
-//! numbers are rewritten here: names of devices and buffers by the child's own count, `--main-gpu` and
-//! `--tensor-split` along `-dev` where that is given, as llama.cpp takes them (`llama.cpp:
-//! llama_prepare_model_devices @ b10605`). Flags and their variables are one command line, in which the flag
-//! wins.
+//! `CUDA_VISIBLE_DEVICES` names a child's cards by UUID, so the child numbers them from 0 in that order. The
+//! user's flags (`-dev CUDA1`, `--main-gpu 1`) number all cards in PCI bus order. This module rewrites the
+//! flags: names of devices and buffers to the child's numbers, and `--main-gpu` and `--tensor-split` to
+//! positions in `-dev` if that is given, as llama.cpp reads them (`llama.cpp: llama_prepare_model_devices @
+//! b10605`). Flags and their environment variables are handled together; a flag overrides its variable.
 
 use super::environment::Environment;
 
-/// The cards that a child may see.
+/// Cards that a child may use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Visible {
-    /// These UUIDs, in this order.
+    /// The cards with these UUIDs, in this order.
     Cards(Vec<String>),
     /// None: it runs on the host and must not open a context anywhere.
     NoCard,
-    /// We do not know the cards (no NVML, or not NVIDIA): what the daemon sees.
+    /// The cards are unknown (no NVML, or not NVIDIA): the child gets those that the daemon sees.
     AsInherited,
 }
 
@@ -37,7 +36,7 @@ const BUFFERS: &[&str] = &[
 ];
 const MAIN_GPU: &[&str] = &["-mg", "--main-gpu"];
 const TENSOR_SPLIT: &[&str] = &["-ts", "--tensor-split"];
-/// The same in the environment, each with a spelling of its flag.
+/// Environment variables of these flags, each with a spelling of its flag.
 const VARIABLES: &[(&str, &str)] = &[
     (CHOSEN_DEVICES, "--device"),
     ("MTMD_BACKEND_DEVICE", "--mmproj-device"),
@@ -47,10 +46,11 @@ const VARIABLES: &[(&str, &str)] = &[
 ];
 const CHOSEN_DEVICES: &str = "LLAMA_ARG_DEVICE";
 
-/// Rewrites the numbers of cards in llama-server's arguments and in its variables.
+/// Rewrites card numbers in llama-server's arguments and variables.
 ///
-/// `all` are the cards in the order the user counts in; `own` those that the child sees, in its order.
-/// Returns what named a card that the child does not get, as `flag value` or `NAME=value`; it was left out.
+/// `all` are the cards in the order of the user's numbers; `own` are those that the child sees, in its order.
+/// Arguments that name a card which the child does not get are left out and returned, as `flag value` or
+/// `NAME=value`.
 pub fn renumber(
     arguments: &mut Vec<String>,
     environment: &mut Environment,
@@ -80,11 +80,11 @@ pub fn renumber(
     dropped
 }
 
-/// The child's numbers for the user's.
+/// The child's card numbers for the user's.
 struct CardNumbering {
-    /// For each card, what the child calls it.
+    /// For each card, its number in the child.
     cards: Vec<Option<usize>>,
-    /// For each position of `-dev`, its position among those that the child gets; without `-dev` as `cards`.
+    /// For each position of `-dev`, its position among the child's cards; without `-dev` the same as `cards`.
     list: Vec<Option<usize>>,
 }
 
@@ -164,7 +164,7 @@ fn rewriter(argument: &str) -> Option<Rewrite> {
     }
 }
 
-/// `CUDA1` by the child's numbers; what is no CUDA device stays as it is.
+/// Converts a name such as `CUDA1` to the child's number; names of other devices stay unchanged.
 fn device(name: &str, cards: &[Option<usize>]) -> Option<String> {
     let Some(number) = name
         .strip_prefix("CUDA")

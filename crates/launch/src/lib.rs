@@ -1,19 +1,21 @@
-//! Starts and ends engines, each in a process group of its own that sees its own cards only.
+//! Start and end of engine processes, each in its own process group that sees only its own cards.
 //!
-//! One thread, the launcher, is the parent of every child for as long as the daemon lives, because a
-//! parent-death signal fires when the forking *thread* ends. Everything else about a child (its lines, its
-//! readiness, its end) belongs to one task on the daemon's single-threaded runtime, so there are no locks.
+//! One thread, the launcher, is the parent of every child while the daemon lives, because a parent-death
+//! signal fires when the forking *thread* ends. Everything else about a child (its output, readiness and end)
+//! belongs to one task on the daemon's single-threaded runtime, so there are no locks.
 //!
-//! A child is reaped only after its whole group was swept: while the leader is still a zombie its number
-//! cannot be taken by a stranger.
+//! A child is reaped only after all processes of its group were killed: while the leader is a zombie, the
+//! kernel cannot give its process number to another process.
 #![forbid(unsafe_code)]
 
-/// This very program, to be started again. The link is resolved at that moment, so an upgrade that replaces
-/// the file does no harm.
+/// Path of this program, for starting it again. The link is resolved at each start, so an upgrade that
+/// replaces the file does no harm.
 pub const PLIMSOLL: &str = "/proc/self/exe";
 
+mod address;
 mod argv;
 mod child;
+mod confinement;
 mod control;
 mod descendants;
 mod end;
@@ -25,7 +27,6 @@ mod isolation;
 mod lines;
 mod log_file;
 mod log_ring;
-mod port;
 mod port_owner;
 mod post_mortem;
 mod process;
@@ -33,16 +34,20 @@ mod spawn;
 mod stderr_queue;
 mod warden;
 
+pub use address::{EngineAddress, EngineIo, EngineStream, free_port};
 pub use argv::random_key;
 pub use child::{Child, ChildEnded, ChildEvent};
+pub use confinement::{
+    Confinement, EngineUser, EngineUserError, UserNumbers, become_user, enter_private_tmp, forbid_core_dumps,
+    forbid_new_privileges,
+};
 pub use descendants::{CHILD_MARK, sweep};
 pub use end::EndCause;
-pub use environment::{Environment, child_environment};
+pub use environment::{Environment, child_environment, inherited};
 pub use http_client::{HttpClient, HttpClientError, collect_body};
 pub use isolation::{Visible, renumber};
 pub use log_file::LogFile;
 pub use log_ring::{Log, LogLine, LogSource};
-pub use port::free_port;
 pub use port_owner::{ListenerOwner, PortOwner, listener_on};
 pub use post_mortem::post_mortem;
 pub use spawn::{ChildSpec, LaunchError, Launcher, Readiness, StopWay, find_program};

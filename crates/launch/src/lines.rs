@@ -1,8 +1,8 @@
-//! Lines out of a pipe that may carry anything.
+//! Line reader for pipes that may carry arbitrary bytes.
 //!
 //! Bytes that are not UTF-8 are replaced, `\r\n` ends a line like `\n`, and a line longer than [`LONGEST`] is
-//! cut into several, so that memory stays bounded whatever a child writes. Reading may be cancelled at any
-//! await without losing a byte.
+//! cut into several. So memory stays bounded whatever a child writes. A read may be cancelled at any await
+//! without losing a byte.
 
 use std::collections::VecDeque;
 
@@ -51,7 +51,7 @@ impl<R: AsyncRead + Unpin> Lines<R> {
         }
     }
 
-    /// Cuts what came after `before` into lines; what is left stays partial.
+    /// Cuts the bytes after `before` into lines; an incomplete last line is kept.
     fn split(&mut self, before: usize) {
         let mut start = 0;
         // Only the new bytes are searched, so a long line costs its length once.

@@ -1,7 +1,7 @@
-//! The engines' log file, written by a thread of its own.
+//! Log file of the engines, written by its own thread.
 //!
-//! A thread of its own writes; the runtime only hands lines over and drops them where the disk cannot keep
-//! up. A write that fails (disk full) is reported once and tried again with the next line.
+//! The runtime hands lines to the thread and drops them if the disk is too slow. A failed write (disk full)
+//! is reported once and tried again with the next line.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -15,7 +15,7 @@ use super::log_ring::LogLine;
 /// Lines that may wait for the disk.
 const WAITING: usize = 1024;
 
-/// A file that lines are appended to; clones share it, and the last one closes it.
+/// File to which lines are appended; clones share it, and the last one closes it.
 #[derive(Clone, Debug)]
 pub struct LogFile {
     lines: SyncSender<Arc<LogLine>>,

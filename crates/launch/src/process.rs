@@ -1,4 +1,5 @@
-//! A running child process: its pidfd tells of its end, its group takes signals, and dropping it ends it.
+//! A running child process: its pidfd reports its end, its group receives signals, and dropping the handle
+//! kills the group.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -49,7 +50,7 @@ impl ProcessHandle {
         self.id
     }
 
-    /// Takes the pipes; each is there once, and stdin only for engines with a control channel.
+    /// Takes the pipes, which can be taken only once; stdin exists only for engines with a control channel.
     pub(super) fn take_pipes(&mut self) -> (Option<ChildStdin>, Option<ChildStdout>, Option<ChildStderr>) {
         match &mut self.child {
             Some(child) => (child.stdin.take(), child.stdout.take(), child.stderr.take()),

@@ -1,8 +1,8 @@
-//! Log lines of the daemon on their way to stderr.
+//! Queue of the daemon's log lines for stderr.
 //!
-//! DECISION: a thread writes them, from a bounded queue. Stderr may be a pipe that is not read, and a blocked
-//! write on the one thread that serves would stop every stream. A line that finds the queue full is dropped;
-//! the next line that fits is preceded by the number of those that were.
+//! DECISION: its own thread writes the lines, from a bounded queue. Stderr may be a pipe that is never read,
+//! and a blocked write on the single serving thread would stop every stream. If the queue is full, a line is
+//! dropped; the next line that fits is preceded by the number of dropped lines.
 
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -15,7 +15,7 @@ const WAITING: usize = 1024;
 /// Time that the last lines of a program have; a reader that has stopped must not keep it from ending.
 const FLUSH_WITHIN: Duration = Duration::from_secs(1);
 
-/// A writer of whole lines; clones share the queue.
+/// Writer of whole lines to stderr; clones share the queue.
 #[derive(Clone, Debug)]
 pub struct StderrQueue {
     lines: SyncSender<Vec<u8>>,

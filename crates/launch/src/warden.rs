@@ -1,7 +1,8 @@
-//! The daemon's end of the warden (see `command/warden.rs`).
+//! Client of the warden, a helper process that kills all engines when the daemon dies (see
+//! `command/warden.rs`).
 //!
-//! It only remembers; the killing is done by the helper process. A warden that died is replaced and told
-//! everything again, so that no child is ever without one for longer than a spawn.
+//! This side only keeps the list of process groups and sends it to the helper. A warden that died is replaced
+//! and gets the whole list again.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -9,7 +10,7 @@ use std::io::{self, Write};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 
-/// The registered groups and the helper process that knows them.
+/// Registered process groups, and the helper process that kills them.
 #[derive(Debug)]
 pub(super) struct Warden {
     program: std::path::PathBuf,
@@ -26,7 +27,7 @@ impl Warden {
         })
     }
 
-    /// From now on `group` dies with the daemon.
+    /// Registers `group`, which will be killed when the daemon dies.
     pub(super) fn register(&mut self, group: u32) -> io::Result<()> {
         self.groups.insert(group);
         self.tell(format_args!("+{group}\n"))
@@ -56,7 +57,8 @@ impl Warden {
     }
 }
 
-/// Lets the helper end in its own time: end of file tells it, and killing it would leave the groups alive.
+/// Leaves the helper running: it ends by itself when its pipe closes, and killing it would leave the groups
+/// alive.
 impl Drop for Warden {
     fn drop(&mut self) {
         drop(self.helper.stdin.take());

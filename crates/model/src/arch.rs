@@ -1,10 +1,11 @@
-//! Differences between architectures that memory depends on.
+//! Table of model architectures and their differences that affect memory.
 //!
 //! llama.cpp has a function for each architecture (`src/models/*.cpp: load_arch_hparams @ b10605`). Nearly
-//! all of what they do is to read keys that are named alike everywhere, so those are read for every
-//! architecture, known or not; only rules that no key states are here: which layers slide, which recur, which
-//! keep a cache. An architecture in none of the tables gets the shared reading and is marked unknown, and so
-//! is one whose cache has a form that [`HyperParameters`](super::HyperParameters) cannot say.
+//! all of them read keys with the same names, so these keys are read for every architecture, known or not.
+//! This table holds only rules that no key states: which layers use a sliding window, which are recurrent,
+//! which have a cache. An architecture without a row is read by the shared keys and marked unknown. An
+//! architecture whose cache has a form that [`HyperParameters`](super::HyperParameters) cannot express is
+//! marked unknown too.
 
 mod keys;
 mod layers;

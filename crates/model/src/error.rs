@@ -1,10 +1,10 @@
-//! Headers that can be read, but make no model.
+//! Errors for headers that can be read but do not describe a valid model.
 
 use super::gguf::{GgufError, ValueType};
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ModelError {
-    /// A key is there, but its value is not what it must be.
+    /// A key exists, but its value is invalid.
     #[error(transparent)]
     Key(#[from] GgufError),
 

@@ -1,14 +1,14 @@
-//! Reads the header of a GGUF file: its keys and the list of its tensors, never its weights.
+//! Reader of GGUF headers: the keys and the list of tensors, never the weights.
 //!
-//! The caller hands in a window, the first bytes of the file, and says how long the file is. What does not
-//! fit in the window is [`GgufError::Truncated`], which says how much to read before trying again; what does
-//! not fit in the file is an error for good. An [`Excerpt`] is such a window without the vocabulary. Nothing
-//! is copied: text and arrays borrow from the window, and an array is skipped, not read. A count in a header
-//! is a claim: nothing is reserved that the file could not hold.
+//! The caller passes a window, the first bytes of the file, and the file's length. If the header is longer
+//! than the window, the error [`GgufError::Truncated`] says how much to read before the next attempt; if it
+//! is longer than the file, the error is final. An [`Excerpt`] is such a window without the vocabulary.
+//! Nothing is copied: text and arrays borrow from the window, and arrays are skipped. Counts in a header are
+//! not trusted: no more memory is reserved than the file could fill.
 //!
-//! The rules are those of `ggml/src/gguf.cpp: gguf_init_from_reader @ b10605`, so that what llama.cpp accepts
-//! is accepted here. Two things are stricter: names must be UTF-8, and a header ends within [`HEADER_LIMIT`].
-//! One is wider: files of the other byte order are read.
+//! The rules are those of `ggml/src/gguf.cpp: gguf_init_from_reader @ b10605`, so files that llama.cpp
+//! accepts are accepted here. Two rules are stricter: names must be UTF-8, and a header must end within
+//! [`HEADER_LIMIT`]. One is more lenient: files of the other byte order are read.
 
 mod cursor;
 mod draft;
@@ -50,7 +50,7 @@ const VOCABULARY: &str = "tokenizer.";
 const SMALLEST_KEY: u64 = 8 + 1 + 4 + 1;
 const SMALLEST_TENSOR: u64 = 8 + 4 + 4 + 8;
 
-/// A key with its value.
+/// A GGUF key with its value.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct GgufEntry<'a> {
     pub key: &'a str,
@@ -61,7 +61,7 @@ pub struct GgufEntry<'a> {
     pub offset: u64,
 }
 
-/// A tensor as listed.
+/// A tensor's entry in a GGUF header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TensorInfo<'a> {
     pub name: &'a str,
@@ -73,7 +73,7 @@ pub struct TensorInfo<'a> {
     pub bytes: Bytes,
 }
 
-/// The header of one file.
+/// Header of one GGUF file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Header<'a> {
     pub version: u32,

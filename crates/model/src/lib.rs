@@ -1,8 +1,8 @@
-//! Models as their GGUF headers describe them: tensors and hyper-parameters.
+//! Models as described by their GGUF headers: tensors and hyper-parameters.
 //!
-//! A header is hostile input. It is read by bounds-checked slices, never copied whole, and the weights behind
-//! it are never touched: a model of a terabyte is known from a few megabytes. The way: [`gguf::Header::read`]
-//! for each file of [`split::siblings`], then [`Model::from_headers`].
+//! A header is hostile input. It is read through bounds-checked slices and never copied whole, and the
+//! weights are never read; for a model of a terabyte, a few megabytes are enough. To read a model, call
+//! [`gguf::Header::read`] for each file of [`split::siblings`], then [`Model::from_headers`].
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods, clippy::disallowed_types))]
 
@@ -20,7 +20,7 @@ pub use hyper::{Experts, HyperParameters, Indexer, Mla, PerLayer, Pooling, Recur
 pub use tensor::{Tensor, TensorType};
 pub use types::Dialect;
 
-/// A model as its header describes it, over all files of a split set.
+/// A model as described by its header, over all files of a split set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Model {
     /// `general.name`, for people.

@@ -1,15 +1,15 @@
-//! Models in several files: their names, and joining their headers into one model.
+//! Models in several files (split GGUF): the file names, and joining their headers into one model.
 //!
-//! The set is told by keys, not by names: `split.no` (from 0), `split.count` and `split.tensors.count`. Names
-//! only say where to look; they are llama.cpp's, `<prefix>-00001-of-00004.gguf`
-//! (`llama.cpp: llama_split_path, llama-model-loader.cpp @ b10605`).
+//! The keys `split.no` (from 0), `split.count` and `split.tensors.count` define the set. The names only tell
+//! where to look for its files; they follow llama.cpp, `<prefix>-00001-of-00004.gguf` (`llama.cpp:
+//! llama_split_path, llama-model-loader.cpp @ b10605`).
 
 use std::collections::HashSet;
 
 use super::gguf::Header;
 use super::{ModelError, Tensor};
 
-/// The name of one file of a set.
+/// Name of one file of a split model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SplitName<'a> {
     pub prefix: &'a str,
@@ -19,7 +19,7 @@ pub struct SplitName<'a> {
 }
 
 impl<'a> SplitName<'a> {
-    /// Takes a path or a name apart; `None` if it is not that of a file of a set.
+    /// Parses a path or a name; `None` if it is not a file of a split model.
     pub fn parse(path: &'a str) -> Option<Self> {
         let rest = path.strip_suffix(".gguf")?;
         let (rest, count) = rest.rsplit_once("-of-")?;

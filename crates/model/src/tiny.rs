@@ -1,7 +1,8 @@
-//! Tiny llama models with real weights, which any build of llama.cpp loads and which answer in words.
+//! Generator of tiny llama models with real weights, which every build of llama.cpp loads and which answer in
+//! words.
 //!
-//! `quickstart` serves two of them and `calibrate` runs one, so both work without a download. The weights are
-//! random but for one dimension of the embedding, which keeps answers to words and ends them.
+//! `quickstart` serves two of them and `calibrate` runs one, so neither needs a download. The weights are
+//! random except for one dimension of the embedding, which makes answers consist of words and end.
 
 mod vocabulary;
 mod weights;

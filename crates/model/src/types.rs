@@ -1,13 +1,13 @@
-//! The element types of ggml, as one table, and ik_llama.cpp's own as another.
+//! Table of ggml's element types (F16, Q8_0 and others), and a second table for those of ik_llama.cpp.
 //!
-//! A type is named in a file by its number alone, and two engines give one number two meanings (41 is `q1_0`
-//! in llama.cpp and `q1_0_g128` in ik_llama.cpp). So the caller says whose numbers it reads, and llama.cpp's
-//! are taken unless ik's are asked for. A number without a row is an error, never a guess: a wrong block size
-//! is a wrong plan. Numbers that ggml has withdrawn (4, 5, 31 to 33, 36 to 38) have no row.
+//! A file names a type only by its number, and the two engines use some numbers for different types (41 is
+//! `q1_0` in llama.cpp and `q1_0_g128` in ik_llama.cpp). So the caller chooses the engine; llama.cpp's
+//! numbers are the default. A number without a row is an error and never guessed, because a wrong block size
+//! makes a wrong plan. Numbers that ggml has withdrawn (4, 5, 31 to 33, 36 to 38) have no row.
 //!
 //! Sources: `ggml/src/ggml.c: type_traits @ b10605`, and `ggml/src/ggml.c: type_traits @ ik_llama.cpp
-//! 8337e4cd`, each compiled to print its sizes. Left out of ik's: 36 (`i2_s`), whose size is no multiple of a
-//! block.
+//! 8337e4cd`, each compiled to print its sizes. Of ik_llama.cpp's types, 36 (`i2_s`) is left out, because its
+//! size is not a multiple of a block.
 
 use super::TensorType;
 
@@ -17,12 +17,12 @@ pub enum Dialect {
     /// llama.cpp, and all that follow it.
     #[default]
     Ggml,
-    /// ik_llama.cpp, whose own types start at 133.
+    /// ik_llama.cpp, whose additional types start at 133.
     Ik,
 }
 
 impl Dialect {
-    /// The type that `id` stands for in a file; `None` for a number that this engine does not know.
+    /// The type with this number in a file; `None` if the engine does not define the number.
     pub fn tensor_type(self, id: u32) -> Option<TensorType> {
         let row = |table: &[TensorType]| table.iter().find(|row| row.id == id).copied();
         match self {

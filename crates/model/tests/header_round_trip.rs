@@ -1,5 +1,5 @@
-//! What the writer writes, the reader reads, whatever the keys, values and tensors, in both versions and byte
-//! orders.
+//! Tests that GGUF headers are read as they were written, for any keys, values and tensors, in both versions
+//! and byte orders.
 
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 

@@ -1,8 +1,8 @@
-//! Dynamic symbols of an ELF object that the loader has mapped into this process.
+//! Reader of the dynamic symbols of an ELF object that the loader has mapped into this process.
 //!
-//! DECISION: the symbols are read from memory, by the dynamic section and the GNU (or System V) hash table,
-//! which glibc's loader itself relies on. `dlsym` is not called: guard stands in front of it, and it takes
-//! the loader's lock.
+//! DECISION: the symbols are read from memory, through the dynamic section and the GNU (or System V) hash
+//! table, on which glibc's loader itself relies. `dlsym` is not called, because guard (the preloaded library)
+//! replaces it and because it takes the loader's lock.
 
 use core::ffi::{CStr, c_char, c_void};
 use core::ptr::null;
@@ -22,7 +22,7 @@ const SONAME: i64 = 14;
 const GNU_HASH: i64 = 0x6fff_fef5;
 const FUNCTION: u8 = 2;
 
-/// A mapped object, as long as the callback of `dl_iterate_phdr` runs.
+/// A mapped object, valid during the callback of `dl_iterate_phdr`.
 #[derive(Debug)]
 pub struct ElfImage<'a> {
     base: usize,

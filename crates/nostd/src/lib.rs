@@ -1,13 +1,14 @@
-//! The part of `std` that guard and phantom need, for libraries that live in foreign processes.
+//! Replacement for the parts of `std` that the libraries guard and phantom need inside other programs'
+//! processes.
 //!
 //! - [`lock`]: a futex lock of four bytes that allocates nothing and registers nothing.
 //! - [`elf`]: a reader of objects that the dynamic loader has already mapped.
 //! - `runtime`: global allocator and panic handler of the shipped libraries, over libc's `malloc` and
 //!   `abort`.
 //!
-//! DECISION: the profile `guard` sets panic = abort, and only with it this crate is `no_std` and brings the
-//! runtime. Every other profile builds an ordinary crate with `std`, so that unit tests and lints need no
-//! second target.
+//! DECISION: the profile `guard` sets panic = abort; this crate is `no_std` and includes the runtime only
+//! with that profile. Every other profile builds an ordinary crate with `std`, so unit tests and lints need
+//! no second target.
 #![cfg_attr(panic = "abort", no_std)]
 
 pub mod elf;

@@ -1,8 +1,8 @@
-//! A mutual exclusion lock of four bytes, on a futex.
+//! Mutual exclusion lock of four bytes, on a futex.
 //!
-//! It allocates nothing and registers nothing with libc, so that it works in any process and before `main`. A
-//! fork while another thread holds the lock leaves it locked in the child for ever; guard therefore passes
-//! every call through in a forked child.
+//! It allocates nothing and registers nothing with libc, so it works in any process and before `main`. If a
+//! process forks while another thread holds the lock, the lock stays held in the child for ever. So guard
+//! (the preloaded library) passes every call through in a forked child.
 
 use core::cell::UnsafeCell;
 use core::marker::PhantomData;

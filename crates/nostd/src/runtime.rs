@@ -1,7 +1,7 @@
 //! Global allocator and panic handler of the shipped libraries, over libc's `malloc` and `abort`.
 //!
-//! Memory comes from the program's own `malloc`, so that a program with an allocator of its own (jemalloc,
-//! tcmalloc) keeps one heap.
+//! Memory comes from the program's own `malloc`, so a program that uses another allocator (jemalloc,
+//! tcmalloc) still has only one heap.
 
 use core::alloc::{GlobalAlloc, Layout};
 use core::panic::PanicInfo;

@@ -1,9 +1,10 @@
-//! Driver contexts, modules and library handles, as measured or published.
+//! Memory of CUDA contexts, loaded modules and library handles, as measured or published.
 //!
-//! Nothing predicts these numbers. Measurements of `plimsoll calibrate` on the machine itself come first (`contexts`), then
-//! this table of published values by card; a card without a row gets a marked default. The H200 rows follow from
-//! `data/measured/h200-b10605.json`: the process's total less what the engine says it allocated. Guard counts less than
-//! the driver: the context as it was opened, and of cuBLAS only the memory that it asks for ([`Counting`]).
+//! No formula predicts these sizes. A plan uses the measurements of `plimsoll calibrate` on this machine if
+//! there are any (`contexts`), then this table of published values by card, then a default that is marked as
+//! such. The H200 rows are the process's total in `data/measured/h200-b10605.json` minus the memory that the
+//! engine reports. Guard, the preloaded library, counts less than the driver: only the context as it was
+//! opened, and only the memory that cuBLAS requests ([`Counting`]).
 
 use std::borrow::Cow;
 
@@ -18,7 +19,7 @@ struct PublishedContext {
     name: &'static str,
     /// Context, modules and handles of a process that computes on the card.
     context: Bytes,
-    /// The same for a card that the process sees but does not use.
+    /// Context size on a card that the process sees but does not use.
     idle: Bytes,
     /// Workspace and kernels that the first use of cuBLAS adds.
     cublas: Bytes,
@@ -76,8 +77,9 @@ fn published(card: &Card) -> &'static PublishedContext {
     rows.find(|row| card.name.contains(row.name)).unwrap_or(&DEFAULT)
 }
 
-/// Memory that cuBLAS of CUDA 13.0 asks the driver for on an H200: guard's page of b8799 less what the engine's pool asked
-/// for (`data/measured/h200-growth-b8799.json`). The rest of its memory holds its kernels.
+/// Memory that cuBLAS of CUDA 13.0 requests from the driver on an H200: guard's count for b8799 minus the
+/// requests of the engine's pool (`data/measured/h200-growth-b8799.json`). The rest of cuBLAS's memory is its
+/// kernels.
 const CUBLAS_ASKED: Bytes = Bytes::new(67_240_960);
 
 fn measured<'a>(request: &PlanRequest<'a>, card: &Card) -> Option<&'a MeasuredContext> {
@@ -126,7 +128,7 @@ pub(super) fn processors(card: &Card) -> u64 {
     published(card).processors
 }
 
-/// False where the context is only assumed.
+/// False if the context is only assumed.
 pub(super) fn is_known(request: &PlanRequest<'_>, card: &Card) -> bool {
     measured(request, card).is_some() || is_published(published(card))
 }

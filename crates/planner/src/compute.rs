@@ -1,9 +1,11 @@
-//! Compute buffer: intermediate results of the largest batch, logits and attention mask.
+//! Compute buffer: memory for the intermediate results of the largest batch, the logits and the attention
+//! mask.
 //!
-//! It has no closed form: the engine lays its graph out with a best-fit allocator, so the peak depends on the order of
-//! operations. The graph is therefore built here as far as sizes go, placed on devices, split and laid out by the same
-//! rules, over the few layers that differ. That takes tens of microseconds. The result equals the engine's own number to
-//! the byte for the compared architectures; others are estimated from the same parts.
+//! Its size has no closed formula: llama.cpp lays its graph out with a best-fit allocator, so the peak
+//! depends on the order of operations. This module builds the graph with sizes but without data, assigns
+//! operations to devices, and splits and lays out the graph by llama.cpp's rules, using only the few layers
+//! that differ. This takes tens of microseconds. The result equals the engine's own figure to the byte for
+//! the compared architectures; others are estimated in the same way.
 
 mod allocator;
 mod attention;
@@ -72,7 +74,7 @@ const fn backends(request: &PlanRequest<'_>, layers: &ModelLayers<'_>) -> Backen
     }
 }
 
-/// True where every layer attends on its own device. With `-fa auto`, flash attention is off where one does not.
+/// True if every layer attends on its own device. With `-fa auto`, flash attention is off where one does not.
 pub(super) fn attends_at_home(request: &PlanRequest<'_>, layers: &ModelLayers<'_>) -> bool {
     let reserve = Reserve::of_model(request, u64::from(request.wish.context)).probing(ATTENTION_PROBE);
     let probe = Decoder::new(layers, &reserve, EngineQuirks::of(request));

@@ -1,7 +1,8 @@
-//! Memory of a plan at each depth of a run.
+//! Memory of a plan as a function of depth, the number of tokens in use.
 //!
-//! Only the pool depends on depth; weights, cache and compute buffer are reserved at load for the whole context. A curve is
-//! the plan's peak less the pool at full depth plus the pool at each step, by the same formulas, never interpolated.
+//! Only the run-time pool depends on depth; weights, cache and compute buffer are reserved at load for the
+//! whole context. For each step, the curve takes the plan's peak and replaces the pool at full depth by the
+//! pool at that step. All values come from the same formulas and none is interpolated.
 
 use plimsoll_base::{Bytes, CardId, Curve, Slots};
 

@@ -1,17 +1,18 @@
-//! Errors for requests that every engine would refuse.
+//! Errors for plan requests that every engine would refuse.
 
-/// The reason why a request cannot be planned.
+/// Reason why a request cannot be planned.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PlanError {
     // Each message names the flag to change, because the user sees nothing else.
     #[error("-dev names `{name}`, but there are {cards} cards; give one of CUDA0 to CUDA{last} or none", last = cards.saturating_sub(1))]
     UnknownDevice { name: String, cards: usize },
-    #[error("-mg {main} is no card: there are {cards}")]
+    #[error("-mg {main} is not a card: there are {cards}")]
     UnknownMainGpu { main: u32, cards: usize },
     #[error("a {kind} V cache needs flash attention, which is off ({why}); use -fa on, or -ctv f16")]
     QuantisedCacheNeedsFlashAttention { kind: &'static str, why: &'static str },
     #[error(
-        "a cache row of {elements} elements is no whole number of {kind} blocks of {block}; use another cache type"
+        "a cache row of {elements} elements does not divide into {kind} blocks of {block}; use another \
+            cache type"
     )]
     CacheRow {
         kind: &'static str,
@@ -24,8 +25,8 @@ pub enum PlanError {
     RowSplit,
     #[error("-ot pattern `{pattern}` cannot be read: {why}")]
     OverridePattern { pattern: String, why: String },
-    #[error("-ot sends tensors to `{buffer}`, which is no buffer here; use CPU or CUDA0 to CUDA{last}", last = cards.saturating_sub(1))]
+    #[error("-ot assigns tensors to `{buffer}`, which does not exist here; use CPU or CUDA0 to CUDA{last}", last = cards.saturating_sub(1))]
     OverrideBuffer { buffer: String, cards: usize },
-    #[error("`{what}` of {value} in the header is more than any model has; the file is damaged or hostile")]
+    #[error("`{what}` of {value} in the header is more than any model has; the file is damaged")]
     Header { what: &'static str, value: u64 },
 }

@@ -1,7 +1,9 @@
-//! Search for the largest value that fits: context, micro-batch, slots, layers, cache type, division over cards.
+//! Search for the largest value that fits: context, micro-batch, slots, layers, cache type, or split over
+//! cards.
 //!
-//! DECISION: every answer is planned again through [`Price`], never interpolated. So is the step above it, which is shown
-//! not to fit, and so are its trades against other changes. An answer is a [`Change`], and thereby the flags to paste.
+//! DECISION: every result is planned in full through [`CostModel`] and never interpolated. The next larger
+//! step is planned too and shown not to fit, and so are the alternatives under other changes. A result is a
+//! [`RequestChange`], which has the flags to paste.
 
 mod answer;
 mod change;

@@ -1,9 +1,10 @@
-//! Resolution of `-fa`: flash attention on or off, and the reason.
+//! Flash attention on or off (`-fa`), and the reason.
 //!
-//! Mirrors `llama-context.cpp: resolve_fused_ops` and `fattn.cu: ggml_cuda_get_best_fattn_kernel @ b10605`. With `-fa
-//! auto`, one layer whose card lacks a kernel for its head size and cache type turns flash attention off for all layers,
-//! and the whole KQ matrix appears in the compute buffer. A quantised V cache needs flash attention: it then stays on, and
-//! layers without a kernel attend in host memory. ik_llama.cpp has kernels of its own, which are not listed here.
+//! The code mirrors `llama-context.cpp: resolve_fused_ops` and `fattn.cu: ggml_cuda_get_best_fattn_kernel @
+//! b10605`. With `-fa auto`, one layer whose card has no kernel for its head size and cache type turns flash
+//! attention off for all layers; the whole KQ matrix then adds to the compute buffer. A quantised V cache
+//! requires flash attention, so it stays on and layers without a kernel compute attention in host memory.
+//! ik_llama.cpp has other kernels, which are not listed here.
 
 use plimsoll_flags::{FlashAttention, ModelParams};
 use plimsoll_model::{HyperParameters, Model, TensorType};
@@ -14,11 +15,11 @@ use super::layout::{DeviceLayout, TensorDevice};
 use super::quirks::EngineQuirks;
 use super::request::{EngineKind, PlanRequest};
 
-/// On or off, and why.
+/// Flash attention on or off, and the reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Flash {
     pub(super) on: bool,
-    /// The reason why a card has no kernel. Flash attention that stays on is then computed by the host.
+    /// Reason why a card has no kernel. If flash attention stays on, the host computes it.
     pub(super) missing: Option<&'static str>,
 }
 
@@ -26,15 +27,15 @@ impl Flash {
     /// A layer in host memory would attend on a card, or the other way round.
     pub(super) const MOVED: Self = Self {
         on: false,
-        missing: Some("a layer in host memory would attend on a card"),
+        missing: Some("a layer in host memory would compute its attention on a card"),
     };
 
-    /// True where the host computes attention, because a card has no kernel for it.
+    /// True if the host computes attention, because a card has no kernel for it.
     pub(super) fn is_on_host(&self) -> bool {
         self.on && self.missing.is_some()
     }
 
-    /// True where the engine looks at each layer's device before it decides: only where some layers are not on cards.
+    /// True if the engine looks at each layer's device before it decides: only where some layers are not on cards.
     pub(super) fn may_move(&self, request: &PlanRequest<'_>, layers: &ModelLayers<'_>) -> bool {
         let wish = request.wish;
         let free = wish.flash_attention == FlashAttention::Auto && !wish.cache_value.quantised();

@@ -1,9 +1,9 @@
-//! Advice for a request that does not fit; every piece of advice is weighed by planning with it.
+//! Advice for a request that does not fit; each piece of advice is planned to determine its saving.
 //!
-//! DECISION: advice is given only where the plan does not fit, and only if it saves something on the cards that are short.
-//! Sufficient advice comes first, then the order is bytes saved per loss, by the one table of losses below. Where no
-//! single change is enough, pairs are tried, the cheapest first. A change with a size (context, layers) gets the mildest
-//! size that is enough.
+//! DECISION: advice is given only if the plan does not fit, and only if it saves memory on the cards that
+//! lack it. Sufficient advice comes first; the rest is ordered by bytes saved per loss, from the table of
+//! losses below. If no single change is enough, pairs of changes are tried, the cheapest first. A change with
+//! a size (context, layers) gets the smallest size that is enough.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -29,9 +29,9 @@ fn loss_of(advice: &Advice) -> (u64, &'static str) {
     match advice {
         Advice::WindowedCache => (
             1,
-            "tokens outside the window are processed again where a prompt returns to them",
+            "tokens outside the window are processed again when a prompt returns to them",
         ),
-        Advice::FreeCard { .. } => (1, "other processes must give it up"),
+        Advice::FreeCard { .. } => (1, "other processes must release it"),
         Advice::FlashAttention | Advice::DivideLayers(_) => (1, "nothing"),
         Advice::QuantiseCache("q8_0") => (2, "hardly any precision"),
         Advice::NoOpOffload => (2, "prompts are slower where weights are in host memory"),
@@ -69,7 +69,7 @@ pub(super) fn hints<P: CostModel>(request: &PlanRequest<'_>, price: &P, asked: &
     hints
 }
 
-/// Changes that were priced together, and their effect.
+/// Changes that were planned together, and their effect.
 #[derive(Clone, Debug)]
 struct Remedy {
     changes: Vec<RequestChange>,
@@ -108,10 +108,10 @@ impl Remedy {
     }
 }
 
-/// A change with a size, from 0 (none) to `end`.
+/// A change with a variable size, from 0 (none) to `end`.
 struct SizedChange {
     end: u64,
-    /// It moves whole tensors, so memory does not follow a straight line.
+    /// The change moves whole tensors, so memory does not follow a straight line.
     has_steps: bool,
     change: Box<dyn Fn(u64) -> RequestChange>,
 }

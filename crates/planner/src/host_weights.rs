@@ -1,8 +1,8 @@
-//! Weights that the host computes with.
+//! Weights that stay in host memory and that the host computes with.
 //!
-//! An engine that maps its file reads these weights from the page cache while it computes. Tables of the input layer stay
-//! on the host too (`llama-arch.cpp: LLM_TENSOR_LAYER_INPUT @ b10605`), but a token reads only one row of them, so they
-//! are not counted.
+//! An engine that maps its model file reads these weights from the page cache while it computes. Tables of
+//! the input layer also stay on the host (`llama-arch.cpp: LLM_TENSOR_LAYER_INPUT @ b10605`), but each token
+//! reads only one row of them, so they are not counted.
 
 use plimsoll_base::Bytes;
 use plimsoll_model::{Model, Tensor};

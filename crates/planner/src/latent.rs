@@ -1,10 +1,11 @@
-//! Latent attention of ik_llama.cpp: `-mla` and `-amb`.
+//! Latent attention (MLA) of ik_llama.cpp and its flags `-mla` and `-amb`.
 //!
-//! DECISION: this was read off its sources @ 8337e4cd (2026-08-15) and checked against published logs, so every compute
-//! term of that engine is marked as estimated. `-mla 0` caches whole heads. Mode 1 caches the latent vectors and, without
-//! flash attention, a transposed copy of them. Modes 2 and 3 cache the vectors once and restore keys and values from them
-//! for prompts, for as many heads at once as `-amb` allows. Files differ in the matrices that they hold; the engine
-//! computes a missing one when it loads.
+//! DECISION: the sizes were taken from its sources @ 8337e4cd (2026-08-15) and checked against published
+//! logs, so every compute term of that engine is marked as estimated. `-mla 0` caches whole heads. Mode 1
+//! caches the latent vectors and, without flash attention, a transposed copy of them. Modes 2 and 3 cache the
+//! vectors once; for prompts they restore keys and values from them, for as many heads at once as `-amb`
+//! allows. Model files differ in the matrices that they contain; the engine computes missing ones when it
+//! loads.
 
 use plimsoll_base::Bytes;
 use plimsoll_model::{Mla, Model, Tensor, TensorType, types};
@@ -22,7 +23,7 @@ const SMALLEST_PASS: u64 = 128;
 /// More heads than any model has.
 const MOST_HEADS: u64 = 1 << 10;
 
-/// The form in which a layer caches a token.
+/// Form in which a layer caches a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LatentCache {
     Heads,
@@ -30,7 +31,7 @@ pub(super) enum LatentCache {
     VectorAndTransposed,
 }
 
-/// The sizes and the mode of one model's latent attention.
+/// Sizes and mode of one model's latent attention.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct LatentAttention {
     pub(super) sizes: Mla,
@@ -41,7 +42,7 @@ pub(super) struct LatentAttention {
 }
 
 impl LatentAttention {
-    /// `None` for other engines, and for models whose attention is not latent.
+    /// Latent attention of a model; `None` for other engines, and for models without it.
     pub(super) fn of(request: &PlanRequest<'_>, model: &Model) -> Option<Self> {
         if request.engine.kind != EngineKind::IkLlamaCpp {
             return None;
@@ -100,7 +101,7 @@ impl LatentAttention {
         }
     }
 
-    /// True where a prompt restores the keys and values of all that is cached.
+    /// True if a prompt restores keys and values of the whole cache.
     pub(super) fn restores(&self, flash: bool, tokens: u64) -> bool {
         self.mode > 1 && flash && tokens >= demand::LEAST_PROMPT
     }
@@ -120,7 +121,7 @@ impl LatentAttention {
         }
     }
 
-    /// True where a kernel takes queries with the key matrix absorbed.
+    /// True if a kernel takes queries with the key matrix absorbed.
     pub(super) fn absorbs(&self) -> bool {
         self.mode == 1 || self.mode == 3
     }

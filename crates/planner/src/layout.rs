@@ -1,11 +1,12 @@
-//! Placement of layers and tensors on devices.
+//! Device layout: placement of layers and tensors on cards and the host.
 //!
-//! Mirrors `llama-model.cpp: load_tensors`, `llama-model-loader.cpp: create_tensor` and `common/arg.cpp` (`-ot`,
-//! `--cpu-moe`, `--n-cpu-moe`) `@ b10605`. Without `-ts` the engine splits by the memory that is free when it loads, so
-//! the layout depends on the other processes on the cards.
+//! The code mirrors `llama-model.cpp: load_tensors`, `llama-model-loader.cpp: create_tensor` and
+//! `common/arg.cpp` (`-ot`, `--cpu-moe`, `--n-cpu-moe`) `@ b10605`. Without `-ts` the engine splits by the
+//! memory that is free when it loads, so the layout depends on other processes' memory on the cards.
 //!
-//! Patterns of `-ot` are ECMAScript regular expressions searched in the tensor's name. The dialect here is their regular
-//! part, matched in linear time; back-references and look-around are refused by name.
+//! Patterns of `-ot` are ECMAScript regular expressions that are searched in the tensor's name. Only their
+//! regular part is supported here, which is matched in linear time; back-references and look-around are
+//! refused with an error that names them.
 
 use plimsoll_base::{Bytes, Card, CardKind};
 use plimsoll_flags::{GpuLayers, ModelParams, SplitMode};
@@ -17,7 +18,7 @@ use super::error::PlanError;
 use super::named::cuda_number;
 use super::request::{EngineKind, PlanRequest};
 
-/// The device of a tensor or an operation: a card, by its number in the layout, or host memory.
+/// Device of a tensor or an operation: a card, by its number in the layout, or host memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum TensorDevice {
     Card(u16),
@@ -124,7 +125,7 @@ impl DeviceLayout {
         layer.copied().unwrap_or(self.output)
     }
 
-    /// True where weights of a layer may lie elsewhere than the layer.
+    /// True if weights of a layer may be on another device than the layer.
     pub(super) fn is_scattered(&self) -> bool {
         !self.overrides.is_empty() || self.experts_on_host > 0
     }

@@ -1,12 +1,14 @@
 //! Memory plan of a model: bytes on each card and on the host, term by term.
 //!
-//! The sum is weights + KV cache + compute buffer + run-time pool + driver context, with one file for each term. Every
-//! term carries its source, and an unknown term is shown as unknown, not as zero. [`plan`] is pure: the same request gives
-//! the same plan on any machine, without an engine and without a GPU.
+//! A plan is the sum of weights, KV cache, compute buffer, run-time pool and driver context, with one source
+//! file for each term. Every term names the source of its number, and an unknown term is shown as unknown,
+//! not as zero. [`plan`] is pure: the same request gives the same plan on any machine, without an engine and
+//! without a GPU.
 //!
-//! `layout` places tensors on devices, `reserve` settles the engine's sizes, `cost` adds up the terms, `fit` searches in
-//! every direction, `depth` gives the memory before the context is full, and `reasons` and `hints` explain the result.
-//! `architecture` is the table to extend for a new model, and `quirks` the one for a new engine build.
+//! `layout` places tensors on devices, `reserve` computes the sizes that the engine reserves for, `cost` adds
+//! up the terms, and `fit` searches for the largest values that fit. `depth` gives the memory before the
+//! context is full; `reasons` and `hints` explain the result. To support a new model, extend the table in
+//! `architecture`; for a new engine build, the one in `quirks`.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods, clippy::disallowed_types))]
 
@@ -87,7 +89,7 @@ fn assemble(
     }
 }
 
-/// The name in the header, else the file that was asked for, else the architecture.
+/// Name in the header, else the file name given, else the architecture.
 fn model_name(request: &PlanRequest<'_>) -> String {
     let named = request.model.name.as_ref().or(request.wish.model.as_ref());
     named.unwrap_or(&request.model.architecture).clone()

@@ -1,14 +1,15 @@
-//! Cards that the flags name.
+//! Cards that llama.cpp's flags name, such as `-dev`, `-mg` and `-ts`.
 //!
-//! Flags number all cards of the machine. With `-dev`, the flags `-mg` and `-ts` count along its list instead
-//! (`llama.cpp: llama_prepare_model_devices @ b10605`). A list, a main card and shares given by hand name exactly the cards
-//! of the model. A buffer or a draft model on a card only requires that card. `-mg` without `-sm none` decides nothing.
+//! Flags number all cards of the machine. With `-dev`, however, `-mg` and `-ts` are positions in its list
+//! (`llama.cpp: llama_prepare_model_devices @ b10605`). A device list, a main card with `-sm none`, or
+//! explicit shares name exactly the cards of the model. A buffer or a draft model on a card only requires
+//! that this card is among them. `-mg` without `-sm none` has no effect.
 
 use plimsoll_flags::{ModelParams, SplitMode};
 
 use super::error::PlanError;
 
-/// Cards that flags name, as positions among the machine's, lowest first.
+/// Cards that flags name, as positions in the machine's list, lowest first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NamedCards {
     pub cards: Vec<usize>,
@@ -47,7 +48,7 @@ pub fn named(wish: &ModelParams, cards: usize) -> Result<NamedCards, PlanError> 
     Ok(NamedCards { cards: named, only })
 }
 
-/// The cards of the model itself; `None` where the flags leave that open.
+/// The cards of the model itself; `None` if the flags leave that open.
 fn chosen(wish: &ModelParams, list: Option<&[usize]>, cards: usize) -> Result<Option<Vec<usize>>, PlanError> {
     match (wish.split_mode, wish.main_gpu, list) {
         (_, _, Some([])) => Ok(Some(Vec::new())),
@@ -77,7 +78,7 @@ fn shared(shares: &[f32], cards: usize) -> Option<Vec<usize>> {
     (!given.is_empty()).then_some(given)
 }
 
-/// The cards behind device names; `none` and devices of other backends name none of them.
+/// Card numbers for a list of device names; `none` and devices of other backends give none.
 fn listed(names: &[String], cards: usize) -> Result<Vec<usize>, PlanError> {
     // Another backend may have that device, so its name is no error here.
     let find = |name: &String| {
@@ -143,8 +144,8 @@ mod tests {
     fn an_absent_card_is_refused_by_name() {
         for (line, words) in [
             ("-dev CUDA4", "-dev names `CUDA4`, but there are 4 cards"),
-            ("-sm none -mg 4", "-mg 4 is no card: there are 4"),
-            ("-dev CUDA1 -sm none -mg 1", "-mg 1 is no card: there are 1"),
+            ("-sm none -mg 4", "-mg 4 is not a card: there are 4"),
+            ("-dev CUDA1 -sm none -mg 1", "-mg 1 is not a card: there are 1"),
             ("-ot exps=CUDA9", "`CUDA9`, which is no buffer here"),
         ] {
             let error = names(line).unwrap_err().to_string();

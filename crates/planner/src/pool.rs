@@ -1,9 +1,10 @@
-//! Run-time pool: temporary memory of operations, which no planner of the engines counts.
+//! Run-time pool: temporary GPU memory of operations, which the engine does not include in its own memory
+//! estimate.
 //!
-//! `plimsoll_pool::demand` has the demand of each operation; this module has the operations of a model. One operation runs
-//! at a time, so with virtual memory the pool's peak is that of the largest operation, in steps of 2 MiB (`ggml-cuda.cu:
-//! ggml_cuda_pool_vmm @ b8799, b10605`). The legacy pool strands blocks as a cache copy grows, so its peak comes from a
-//! replay of a prompt (`legacy`).
+//! This module finds a model's operations; `plimsoll_pool::demand` computes the memory of each. One operation
+//! runs at a time. So a pool on virtual memory needs as much as the largest operation, in steps of 2 MiB
+//! (`ggml-cuda.cu: ggml_cuda_pool_vmm @ b8799, b10605`). The legacy pool cannot reuse blocks that have become
+//! too small for a growing cache copy, so its peak comes from a simulated prompt (`legacy`).
 
 mod attention;
 mod ik;
@@ -28,7 +29,7 @@ use super::reserve::Reserve;
 /// Compute capability of a card that was described without one: that of the H200.
 const USUAL_CAPABILITY: (u32, u32) = (9, 0);
 
-/// The pool of one device.
+/// Run-time pool of one device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct RunTimePool {
     /// Bytes at full depth.
@@ -37,7 +38,7 @@ pub(super) struct RunTimePool {
     pub(super) growth: Bytes,
 }
 
-/// Cache, engine and flags that decide the size of a pool.
+/// Cache, engine and flags that determine the size of a pool.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PoolInputs {
     pub(super) flash_attention: bool,

@@ -1,4 +1,4 @@
-//! Reasons of a plan: one tree for each card, and the limits of its numbers.
+//! Explanation of a plan: one tree of reasons for each card, and the limits of its numbers.
 
 mod ik;
 
@@ -53,7 +53,7 @@ fn on_card(request: &PlanRequest<'_>, card: &Card, terms: &Terms, used: bool) ->
     } else {
         // The driver opens a context on every visible card, used or not.
         let text = format!(
-            "{model} has no layer on {}; seeing the card costs {need}",
+            "{model} has no layer on {}; initialising the card takes {need}",
             card.id
         );
         ("not_used", text)
@@ -156,7 +156,8 @@ fn caveats(request: &PlanRequest<'_>, calculator: &PlanCalculator<'_>, cost: &Re
     let left_open = wish.context == 0 || wish.gpu_layers == GpuLayers::Auto;
     if wish.fit && left_open && !fit::fits(request, cost) {
         let text = format!(
-            "llama-server's --fit is on: it lowers what was not given (-c to no less than {}, -ngl) until it fits by its own count, which leaves out pool and context",
+            "llama-server's --fit is on: it reduces unset values (-c to no less than {}, -ngl) until the \
+                model fits by its own estimate, which omits the pool and the CUDA context",
             wish.fit_context
         );
         reasons.push(Reason::new("engine_may_shrink", text));
@@ -204,7 +205,8 @@ fn beside_the_sum(request: &PlanRequest<'_>) -> Vec<Reason> {
             .host_cache
             .map_or("without limit".to_owned(), |limit| format!("up to {limit}"));
         let text = format!(
-            "llama-server keeps old prompts in host memory, {limit}; that is not counted, and `--cache-ram 0` switches it off"
+            "llama-server keeps old prompts in host memory, {limit}; that is not counted; `--cache-ram 0` \
+                disables it"
         );
         reasons.push(Reason::new("prompt_cache_not_counted", text));
     }

@@ -1,4 +1,4 @@
-//! Subcommands, one file each: clap arguments in, an exit code out. Only this module prints.
+//! Subcommands of `plimsoll`, one file each: from clap arguments to an exit status. Only this module prints.
 
 use std::process::ExitCode;
 
@@ -24,6 +24,7 @@ mod reference;
 pub(crate) mod run;
 mod rungs;
 pub(crate) mod serve;
+mod server_verbs;
 pub(crate) mod soak;
 pub(crate) mod sweep;
 pub(crate) mod warden;
@@ -44,14 +45,22 @@ enum Command {
     Doctor(doctor::Arguments),
     /// Install, list and find engines
     Engine(engine::Arguments),
+    /// Load a model of a running server
+    Load(server_verbs::Load),
+    /// Print the engines' log lines of a running server
+    Logs(server_verbs::Logs),
     /// Plan the memory of a model on each card, and whether it fits
     Plan(Box<plan::Arguments>),
     /// Replay, generate and judge allocation traces
     Pool(pool::Arguments),
+    /// List the cards and models of a running server
+    Ps(server_verbs::List),
     /// Take a tour: two small models, a budget that holds one of them, and requests to both
     Quickstart(quickstart::Arguments),
     /// Free memory on a machine whose GPU shares the host's memory
     Reclaim(reclaim::Arguments),
+    /// Make a running server read its configuration again
+    Reload(server_verbs::Reload),
     /// Run an unmodified CUDA program under guard: counted, and kept to a budget
     // Boxed, because clippy (`large_enum_variant`) objects where one variant is far larger than the others.
     Run(Box<run::Arguments>),
@@ -61,6 +70,8 @@ enum Command {
     Soak(Box<soak::Arguments>),
     /// Measure a server's memory and speed over prompt depth
     Sweep(sweep::Arguments),
+    /// Unload a model of a running server
+    Unload(server_verbs::Unload),
     /// Record the memory of a program or of this machine
     Watch(Box<watch::Arguments>),
     #[command(hide = true)]
@@ -99,16 +110,21 @@ pub fn main() -> ExitCode {
         Command::Calibrate(arguments) => calibrate::run(&arguments).map_err(ErrorReport::from),
         Command::Doctor(arguments) => doctor::run(&arguments).map_err(ErrorReport::from),
         Command::Engine(arguments) => engine::run(arguments).map_err(ErrorReport::from),
+        Command::Load(arguments) => server_verbs::load(&arguments).map_err(ErrorReport::from),
+        Command::Logs(arguments) => server_verbs::logs(&arguments).map_err(ErrorReport::from),
         Command::Plan(arguments) => plan::run(*arguments).map_err(ErrorReport::from),
         Command::Pool(arguments) => pool::run(&arguments).map_err(ErrorReport::from),
+        Command::Ps(arguments) => server_verbs::list(&arguments).map_err(ErrorReport::from),
         Command::Quickstart(arguments) => quickstart::run(arguments).map_err(ErrorReport::from),
         Command::Reclaim(arguments) => reclaim::run(&arguments).map_err(ErrorReport::from),
         Command::ReclaimStep(arguments) => reclaim_step::run(&arguments).map_err(ErrorReport::from),
         Command::Reference(arguments) => reference::run(&arguments).map_err(ErrorReport::from),
+        Command::Reload(arguments) => server_verbs::reload(&arguments).map_err(ErrorReport::from),
         Command::Run(arguments) => run::run(&arguments).map_err(ErrorReport::from),
         Command::Serve(arguments) => serve::run(arguments).map_err(ErrorReport::from),
         Command::Soak(arguments) => soak::run(&arguments).map_err(ErrorReport::from),
         Command::Sweep(arguments) => sweep::run(&arguments).map_err(ErrorReport::from),
+        Command::Unload(arguments) => server_verbs::unload(&arguments).map_err(ErrorReport::from),
         Command::Watch(arguments) => watch::run(&arguments).map_err(ErrorReport::from),
         Command::RaiseSignal(arguments) => return raise_signal::run(&arguments),
         Command::ExecChild(arguments) => return exec_child::run(&arguments),

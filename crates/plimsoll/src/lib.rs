@@ -1,6 +1,6 @@
-//! The command line of Plimsoll: subcommands and their screens.
+//! Command line of Plimsoll: subcommands and their reports.
 //!
-//! A library, so that tests reach its parts; the program is `main.rs`, which only calls [`command::main`].
+//! It is a library so that tests can use its parts; the program `main.rs` only calls [`command::main`].
 // Foreign ABIs are in `guard`, `phantom` and `probe`; the command line has no reason for unsafe code.
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,5 @@
-//! Replay of a trace over several policies: reserves, failures and bookkeeping times.
+//! Replay of an allocation trace under several allocator policies: reserved memory, failures, and time per
+//! call.
 
 use plimsoll_base::Bytes;
 use plimsoll_pool::replay::{
@@ -14,7 +15,7 @@ use self::stopwatch::{Times, times};
 
 const SCHEMA: &str = "plimsoll.replay/1";
 
-/// A replay over several policies.
+/// Result of a replay under several policies.
 #[derive(Debug, Serialize)]
 pub(crate) struct Replay {
     schema: &'static str,
@@ -111,8 +112,8 @@ fn said(failure: &ReplayFailure) -> String {
     let [size, asked, free, live, reserved] =
         [size, by.asked, by.free, failure.live, failure.reserved].map(Bytes::new);
     format!(
-        "request {}: {size} were asked for, {asked} of the driver, which had {free} left; {live} were live and {reserved} \
-         reserved",
+        "request {}: {size} were requested, {asked} of them from the driver, which had {free} free; {live} \
+            were live and {reserved} reserved",
         // Steps count from 0 in the code; the row of the CSV that a user looks up counts from 1.
         failure.step + 1
     )

@@ -20,7 +20,7 @@ pub(crate) trait ExitStatus: Error {
     }
 }
 
-/// A failure on its way to stderr.
+/// An error that is to be printed on stderr.
 #[derive(Debug)]
 pub(crate) struct ErrorReport {
     error: Box<dyn Error>,

@@ -1,5 +1,5 @@
-//! Reports of plans, replays, load tests and recordings. The functions here format values; they decide and
-//! print nothing.
+//! Reports of plans, replays, load tests and recordings. The functions here only format values that other
+//! modules computed.
 
 // One module per report; what several reports share is in the `report` crate.
 mod advice;
@@ -14,6 +14,7 @@ mod plan;
 mod record;
 mod replay;
 mod soak;
+mod status;
 mod sweep;
 
 pub(crate) use advice::advice;
@@ -28,4 +29,5 @@ pub(crate) use plan::plan;
 pub(crate) use record::{RecordReport, csv};
 pub(crate) use replay::replay;
 pub(crate) use soak::{SoakReport, lasted};
+pub(crate) use status::status;
 pub(crate) use sweep::{SweepPlan, SweepReport, sweep_head, sweep_row};

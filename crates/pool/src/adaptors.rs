@@ -1,8 +1,10 @@
-//! Adaptors: each wraps a device or a policy and is one, so that they stack.
+//! Adaptors for allocator policies: budget, fault injection, host overflow, tracing and statistics.
 //!
-//! DECISION: an adaptor of the card's memory wraps the device ([`Limited`], [`Failing`]); an adaptor of
-//! blocks wraps the policy ([`Tracked`]). [`Traced`] and [`Spilled`] concern both: they wrap the policy and
-//! lend it, call by call, a view of the device.
+//! Each adaptor wraps a device or a policy and has the same interface, so adaptors can be stacked.
+//!
+//! DECISION: an adaptor that concerns the card's memory wraps the device ([`Limited`], [`Failing`]); one that
+//! concerns blocks wraps the policy ([`Tracked`]). [`Traced`] and [`Spilled`] concern both: they wrap the
+//! policy and pass it a wrapped device at each call.
 
 use crate::device::{Address, DeviceEvent, OutOfMemory, PoolDevice, Stream};
 

@@ -1,16 +1,16 @@
-//! Interface between a policy and a card.
+//! Interface between an allocator policy and a card.
 //!
-//! DECISION: one trait whose methods are the driver's functions one to one, in plain numbers. Memory comes in
-//! two ways: whole allocations (`cuMemAlloc`), which every card has, and a region (`cuMemAddressReserve`,
-//! `cuMemCreate`, `cuMemMap`), an address range that is backed with memory piece by piece, which only cards
-//! with virtual memory management have. Events are the only notion of time: a policy gives nothing back that
-//! the card may still be using, and it has no clock.
+//! DECISION: one trait whose methods correspond one to one to driver functions, with plain numbers as
+//! arguments. Memory comes in two forms. Whole allocations (`cuMemAlloc`) are available on every card. A
+//! region (`cuMemAddressReserve`, `cuMemCreate`, `cuMemMap`) is an address range that gets memory piece by
+//! piece, only on cards with virtual memory management. Events replace a clock: a policy releases nothing
+//! that the card may still be using.
 //!
-//! Addresses are numbers, never pointers: a policy computes, it touches no memory.
+//! Addresses are numbers, never pointers: a policy computes with them and accesses no memory.
 
 use core::fmt;
 
-/// A position in the address space of a card, in bytes.
+/// Position in a card's address space, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Address(pub u64);
 
@@ -22,20 +22,20 @@ impl Address {
     }
 }
 
-/// A queue of work on a card, executed in order. The number is the caller's (a handle, an index).
+/// A queue of work on a card that is executed in order. The caller chooses the number (a handle, an index).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Stream(pub u64);
 
-/// A point in a stream, behind all the work that was submitted before it.
+/// A point in a stream, after all the work submitted before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DeviceEvent(pub u64);
 
-/// A captured graph and all that is instantiated from it. Addresses that were in use while it was captured
-/// are baked into it.
+/// A captured graph and everything instantiated from it. It contains the addresses that were in use during
+/// its capture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CapturedGraph(pub u64);
 
-/// A refusal by the card, or by a budget on it.
+/// Refusal of memory by the card, or by a budget on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OutOfMemory {
     /// Bytes of the request that was refused, as the device counts them.
@@ -54,13 +54,13 @@ impl OutOfMemory {
 impl fmt::Display for OutOfMemory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { asked, free } = self;
-        write!(f, "{asked} bytes were asked for and {free} are free")
+        write!(f, "{asked} bytes were requested and {free} are free")
     }
 }
 
 impl core::error::Error for OutOfMemory {}
 
-/// A card's memory and its order of work.
+/// Interface to a card: its memory and the order of its work.
 pub trait PoolDevice {
     /// Granule of every allocation and every piece of a region; a power of two.
     fn granule(&self) -> u64;
@@ -80,8 +80,8 @@ pub trait PoolDevice {
     /// it in flight.
     fn free(&mut self, address: Address);
 
-    /// Reserves `size` bytes of addresses without memory. `None` where the card has no virtual memory
-    /// management or too few addresses: that is no lack of memory.
+    /// Reserves `size` bytes of addresses without memory. `None` if the card has no virtual memory management
+    /// or too few addresses; this is not a lack of memory.
     fn reserve(&mut self, _size: u64) -> Option<Address> {
         None
     }
@@ -100,11 +100,11 @@ pub trait PoolDevice {
     /// with no work on it in flight. The addresses stay set aside and may be backed again.
     fn unmap(&mut self, _at: Address, _size: u64) {}
 
-    /// Gives the addresses of a region back, of which nothing is backed: exactly the address and size of one
+    /// Releases the addresses of a region without mapped memory: exactly the address and size of one
     /// `reserve`.
     fn release(&mut self, _at: Address, _size: u64) {}
 
-    /// Records an event behind the submitted work of a stream. Every event ends in one [`Device::forget`].
+    /// Records an event behind the submitted work of a stream. Every event ends in one [`PoolDevice::forget`].
     fn record(&mut self, stream: Stream) -> DeviceEvent;
 
     /// True if all the work before an event is done. Never waits.
@@ -119,7 +119,8 @@ pub trait PoolDevice {
     /// Releases an event.
     fn forget(&mut self, event: DeviceEvent);
 
-    /// True if a stream's work is being captured into a graph. Then none of the five calls above may name it,
-    /// and nothing may be freed or unmapped; what is allocated or mapped meanwhile is not part of the graph.
+    /// True if a stream's work is being captured into a graph. Then none of the five calls above may use it,
+    /// and nothing may be freed or unmapped; memory allocated or mapped in the meantime is not part of the
+    /// graph.
     fn capturing(&self, stream: Stream) -> bool;
 }

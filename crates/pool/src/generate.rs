@@ -1,10 +1,10 @@
-//! Trace generator: the requests of an engine to its run-time pool while a prompt grows, without card and
-//! model.
+//! Trace generator: the requests that an engine would make to its run-time pool while it processes a prompt,
+//! without card and model.
 //!
-//! DECISION: one device, one stream, one group of blocks for each operation, allocated in order and freed in
-//! reverse, as the engine's scopes do it. Which operations there are follows from the shapes of a model's
-//! matrices, the micro-batch and the cells in use; what each asks for is in [`demand`](crate::demand).
-//! Checked against two traces recorded on an H200, step by step, and against figures published by others
+//! DECISION: one device and one stream. Each operation has one group of blocks, allocated in order and freed
+//! in reverse, like the scopes of the engine's code. The operations follow from the shapes of a model's
+//! matrices, the micro-batch and the cells in use; [`demand`](crate::demand) computes what each one requests.
+//! The result was checked step by step against two traces recorded on an H200, and against published figures
 //! (`tests/traces/generate.rs`).
 
 use core::fmt;
@@ -30,14 +30,14 @@ const MOST_STEPS: usize = 1 << 24;
 /// Bound on the context, beyond any engine's; with it the formulas stay far from the end of `u64`.
 const LONGEST: u64 = 1 << 26;
 
-/// The type of the KV cache. All quantised ones are copied to f16 alike.
+/// Type of the KV cache. All quantised types are copied to f16 in the same way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CacheShape {
     F16,
     Quantised,
 }
 
-/// Tokens of a prompt with an output.
+/// Tokens of a prompt for which the engine computes an output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outputs {
     /// The last one, as in a server: after its attention the last layer computes one token only.
@@ -46,7 +46,7 @@ pub enum Outputs {
     Layers,
 }
 
-/// A run of an engine.
+/// An engine run for which a trace is generated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GeneratedRun {
     pub engine: DemandRules,
@@ -86,7 +86,7 @@ impl GeneratedRun {
     }
 }
 
-/// A run for which no trace can be made.
+/// Reason why no trace can be generated for a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GenerateError {
     Context {
@@ -96,7 +96,7 @@ pub enum GenerateError {
         tokens: u64,
     },
     TooLong,
-    /// llama.cpp has no kernel for it (llama-context.cpp refuses it at start).
+    /// llama.cpp has no kernel for this combination (llama-context.cpp refuses it at start).
     QuantisedWithoutFlashAttention,
     Step(Fault),
 }
@@ -170,7 +170,7 @@ fn cells(tokens: u64) -> u64 {
     tokens.next_multiple_of(CELLS)
 }
 
-/// The operations of one run.
+/// Generator of one run's operations.
 struct Operations<'a> {
     shape: &'a ModelShape,
     run: &'a GeneratedRun,
@@ -276,7 +276,7 @@ fn tiled(width: u64, rows: u64) -> product::Matrix {
     }
 }
 
-/// Groups of blocks: allocated in order, freed in reverse.
+/// Builder of a trace from groups of blocks, which are allocated in order and freed in reverse.
 #[derive(Default)]
 struct Groups {
     builder: Builder,
@@ -284,7 +284,7 @@ struct Groups {
 }
 
 impl Groups {
-    /// Adds one group; sizes of 0 are no requests.
+    /// Adds one group; sizes of 0 are left out.
     fn group(&mut self, sizes: &[u64]) -> Result<(), GenerateError> {
         const STREAM: Stream = Stream(0);
         // Checked for each group: a run is bounded by its formulas, not by its input alone.

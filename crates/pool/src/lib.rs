@@ -1,11 +1,13 @@
-//! Allocator policies as pure offset logic over an abstract device: no CUDA, no I/O, no clock.
+//! GPU memory allocator policies as pure offset arithmetic over an abstract device: no CUDA, no I/O, no
+//! clock.
 //!
-//! A [`Policy`] hands out ranges of memory that it got from a [`Device`]. It has the shape of RAPIDS RMM's
-//! `device_memory_resource`, so that policies stack and traces of one can be replayed over another.
-//! [`Direct`] is the simplest policy and the baseline of all measurements. [`Simulated`] is a device with a
-//! given size, streams, events and graphs, which records every broken rule.
+//! A [`Policy`] hands out ranges of memory that it got from a [`PoolDevice`]. Its interface is that of RAPIDS
+//! RMM's `device_memory_resource`, so policies can be stacked, and a trace recorded with one can be replayed
+//! with another. [`Direct`] is the simplest policy and the baseline of all measurements. [`Simulated`] is a
+//! device with a given size, streams, events and graphs, which records every broken rule.
 //!
-//! The crate needs `alloc` only, so that guard can carry it into unknown programs.
+//! The crate needs only `alloc`, because the library guard, which contains it, is preloaded into arbitrary
+//! programs.
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
 

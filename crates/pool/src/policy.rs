@@ -1,14 +1,13 @@
 //! Interface of an allocator policy.
 //!
-//! DECISION: the shape of RAPIDS RMM's `device_memory_resource`, with calls for captured graphs. The device
-//! is lent to every call instead of being owned, so that several policies (one for each stream, say) share
-//! one card, and so that a policy stays a plain value that can be compared, cloned and replayed. Freeing is
-//! an act of the CPU: work that uses the block may still be in flight, in the order of the stream that is
-//! named.
+//! DECISION: the interface is that of RAPIDS RMM's `device_memory_resource`, with calls for captured graphs.
+//! The device is passed to every call instead of being owned. So several policies (for example one for each
+//! stream) can share one card, and a policy stays a plain value that can be compared, cloned and replayed. A
+//! free happens on the CPU: work that uses the block may still be running, in the order of the given stream.
 
 use crate::device::{Address, CapturedGraph, OutOfMemory, PoolDevice, Stream};
 
-/// A range that a policy handed out.
+/// Range of memory that a policy handed out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Block {
     pub address: Address,
@@ -23,17 +22,17 @@ impl Block {
     }
 }
 
-/// Extent of [`Policy::trim`].
+/// Extent of [`Policy::trim`]: which idle memory is released.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Trim {
-    /// Memory that has not been needed for a while and whose work is done. Never waits; a later trim gives
-    /// back the rest.
+    /// Memory that was not used for a while and whose work is done. Never waits; a later trim releases the
+    /// rest.
     Idle,
     /// Everything that is not live: waits until the card is done with it. For memory pressure.
     All,
 }
 
-/// Condition under which the original aborts its process.
+/// Condition under which the original allocator aborts its process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Broken {
     /// A block was freed that was not the last one allocated.
@@ -42,7 +41,7 @@ pub enum Broken {
     AddressesUsedUp,
 }
 
-/// Hands out and takes back ranges of device memory.
+/// Allocator policy: it hands out ranges of device memory and takes them back.
 pub trait Policy {
     /// Hands out a range of at least `size` bytes for use on `stream`, aligned to 256 bytes. No two live
     /// blocks overlap, and work submitted to `stream` from now on meets no work of the range's former users.
@@ -61,10 +60,10 @@ pub trait Policy {
     /// Safe means: the card is done with it, no graph has seen it, and nothing is being captured.
     fn trim(&mut self, device: &mut dyn PoolDevice, trim: Trim) -> u64;
 
-    /// From now on `graph` is being captured: what is live now and what is handed out until `capture_end`
-    /// stays backed at its address until `graph_destroyed`. Captures may overlap. What is freed meanwhile may
-    /// be handed out again on its stream, as always: a launch of the graph overwrites it, as work that was
-    /// submitted to the stream would.
+    /// Begins the capture of `graph`: blocks that are live now or handed out until `capture_end` keep their
+    /// memory at their address until `graph_destroyed`. Captures may overlap. A block freed in the meantime
+    /// may be reused on its stream as usual: a launch of the graph overwrites it, like work that was
+    /// submitted to the stream.
     fn capture_begin(&mut self, _graph: CapturedGraph) {}
 
     /// The capture has ended. The graph may be launched any number of times from now on.
@@ -81,7 +80,7 @@ pub trait Policy {
     /// Bytes that the policy holds of the device, in use or idle.
     fn reserved(&self) -> u64;
 
-    /// Bytes of the blocks that are handed out, as they were asked for.
+    /// Requested bytes of the blocks that are handed out.
     fn live(&self) -> u64;
 
     /// The reason why the policy cannot go on and refuses everything, if there is one.

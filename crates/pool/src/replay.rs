@@ -1,10 +1,10 @@
-//! Replay of a trace over a policy on a simulated card.
+//! Replay of an allocation trace with a policy on a simulated card.
 //!
-//! DECISION: a replay is one pass that stops where the original would have died. A caller that measures the
-//! time of the bookkeeping passes a [`Watch`] with its own clock, whose calls lie outside of the measured
-//! time. Whole allocations are counted as they were asked for (a card rounds large ones up to 2 MiB, small
-//! ones share such a piece), mapped pieces in granules of 2 MiB. Work is done at once: the order of a
-//! recorded program's streams is in the trace, its times are not.
+//! DECISION: a replay is one pass that stops where the original allocator would have failed. To measure the
+//! policy's own time, a caller passes a [`Watch`] with its own clock, whose calls are outside the measured
+//! time. Whole allocations are counted in their requested size (a card rounds large ones up to 2 MiB, and
+//! small ones share a piece of 2 MiB); mapped pieces are counted in granules of 2 MiB. Work finishes at once,
+//! because a trace has the order of a program's streams but not their times.
 
 use alloc::vec::Vec;
 use core::fmt;
@@ -47,14 +47,14 @@ impl Watch for Unwatched {
 /// Result of a replay.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReplayOutcome {
-    /// `None` where the trace was replayed to its end.
+    /// `None` if the trace was replayed to its end.
     pub failure: Option<ReplayFailure>,
     pub peak_reserved: u64,
     /// Sizes of granted driver requests, in order.
     pub driver_sizes: Vec<u64>,
     /// Broken rules of the card, which a real one would have punished later.
     pub violations: usize,
-    /// The course of it, in at most [`Outcome::SAMPLES`] parts.
+    /// The course of it, in at most [`ReplayOutcome::SAMPLES`] parts.
     pub samples: Vec<Sample>,
 }
 
@@ -66,7 +66,7 @@ impl ReplayOutcome {
     }
 }
 
-/// The most bytes that were live and reserved in a part of the trace.
+/// Peaks of live and reserved bytes in one part of the trace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sample {
     /// The last step of the part.
@@ -75,7 +75,7 @@ pub struct Sample {
     pub reserved: u64,
 }
 
-/// End of a replay that stopped early.
+/// Failure at which a replay stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReplayFailure {
     pub step: usize,
@@ -85,7 +85,7 @@ pub struct ReplayFailure {
     pub cause: Cause,
 }
 
-/// Cause of an early end.
+/// Cause of a failed replay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
     /// The policy refused so many bytes.
@@ -136,9 +136,9 @@ pub fn replay(trace: &Trace, kind: PolicyKind, budget: u64, watch: &mut impl Wat
     }
 }
 
-/// The smallest budget with which the policy replays the trace to its end, to a thousandth of what is live or
-/// a granule, found by halving; `None` where no budget helps. A policy may fail with more than it completes
-/// with: what is returned was seen to be enough.
+/// The smallest budget with which the policy completes the trace, found by halving, to a thousandth of the
+/// live bytes or a granule; `None` if no budget suffices. A policy may fail with a larger budget than one
+/// that suffices; the result was tested.
 pub fn smallest_budget(trace: &Trace, kind: PolicyKind) -> Option<u64> {
     let unlimited = replay(trace, kind, UNLIMITED, &mut Unwatched);
     if !unlimited.completed() {

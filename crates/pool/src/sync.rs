@@ -1,5 +1,6 @@
-//! Atomics of this crate, replaced by loom's in the model test: `RUSTFLAGS="--cfg loom" cargo test -p
-//! plimsoll-pool --test loom`.
+//! Atomics of this crate, replaced by loom's in the model test.
+//!
+//! Run it with `RUSTFLAGS="--cfg loom" cargo test -p plimsoll-pool --test loom`.
 
 #[cfg(not(loom))]
 pub(crate) use core::sync::atomic::{AtomicU64, Ordering};

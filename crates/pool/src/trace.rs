@@ -1,10 +1,10 @@
 //! Allocation traces: the requests of a program to its allocator, in order.
 //!
 //! DECISION: a trace holds steps, not addresses. Logs name blocks by pointers, which are used again after a
-//! free; a `Builder` gives every block a number of its own, so that a replay needs an array and no map, and
+//! free. A `Builder` gives every block its own number, so a replay needs an array instead of a map, and
 //! rejects impossible steps (a block freed twice, two blocks at one address). Readers and the generator build
-//! traces with it, so no input makes an inconsistent trace. Blocks that are never freed are allowed: a log
-//! may end anywhere.
+//! traces with it, so no input makes an inconsistent trace. Blocks that are never freed are allowed, because
+//! a log may end anywhere.
 
 use alloc::collections::BTreeMap;
 use alloc::string::String;
@@ -55,7 +55,8 @@ impl Trace {
         self.peak_live
     }
 
-    /// Requests that the recorded allocator refused. They are no steps, since nothing was allocated.
+    /// Number of requests that the recorded allocator refused. They are not steps, because nothing was
+    /// allocated.
     pub fn refused(&self) -> u64 {
         self.refused
     }
@@ -67,7 +68,7 @@ impl Trace {
     }
 }
 
-/// A step that cannot have happened.
+/// Error: a step that cannot have happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// A block that is live was allocated again.
@@ -86,9 +87,10 @@ impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Live => f.write_str("the block is live and is allocated again"),
-            Self::NotLive => {
-                f.write_str("the block is freed and is not live; a trace has to begin with its program")
-            }
+            Self::NotLive => f.write_str(
+                "the block is freed but was never allocated; a trace must start when the \
+                    program starts",
+            ),
             Self::OtherSize { allocated } => write!(f, "the block was allocated with {allocated} bytes"),
             Self::TooLarge => write!(f, "no card has a block of more than {LARGEST} bytes"),
             Self::TooMany => write!(f, "there are more than {MOST_BLOCKS} blocks; cut the trace"),
@@ -96,7 +98,7 @@ impl fmt::Display for Fault {
     }
 }
 
-/// Builds a trace from steps that name blocks as their source does.
+/// Builder of a trace from steps whose blocks are named as in their source.
 #[derive(Debug, Default)]
 pub(crate) struct Builder {
     trace: Trace,
@@ -105,7 +107,7 @@ pub(crate) struct Builder {
 }
 
 impl Builder {
-    /// Adds an allocation; a request for 0 bytes is no step.
+    /// Adds an allocation; a request for 0 bytes is left out.
     pub(crate) fn allocate(&mut self, name: u64, size: u64, stream: Stream) -> Result<(), Fault> {
         if size == 0 {
             return Ok(());
@@ -131,7 +133,7 @@ impl Builder {
         Ok(())
     }
 
-    /// Frees a block; `size` where the source has one. A size of 0 frees what was no step either.
+    /// Frees a block; `size` is set if the source has it. A size of 0 frees a request that was left out.
     pub(crate) fn free(&mut self, name: u64, size: Option<u64>, stream: Stream) -> Result<(), Fault> {
         if size == Some(0) {
             return Ok(());

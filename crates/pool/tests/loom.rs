@@ -1,5 +1,6 @@
-//! Every order in which threads can meet in a budget, tried by loom:
-//! `RUSTFLAGS="--cfg loom" cargo test --release -p plimsoll-pool --test loom`.
+//! Model test of the memory budget with loom: every order in which threads can use it.
+//!
+//! Run it with `RUSTFLAGS="--cfg loom" cargo test --release -p plimsoll-pool --test loom`.
 #![cfg(loom)]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 

@@ -1,7 +1,7 @@
-//! What our policy holds itself to on recorded traffic (SPECIFICATION: pool).
+//! Tests of Plimsoll's allocator policy against its limits on recorded allocations (SPECIFICATION: pool).
 //!
-//! The whole recordings are large and not in the repository: they are read where they are present, and a cut
-//! one, `data/traces`, always.
+//! The complete recordings are large and not in the repository; they are read if present. A shortened one,
+//! `data/traces`, is always read.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
 use std::collections::HashMap;

@@ -1,8 +1,8 @@
-//! The user's table of measured contexts, which `plimsoll calibrate` writes and every plan reads.
+//! The user's file of measured CUDA context sizes, written by `plimsoll calibrate` and read by every plan.
 //!
-//! DECISION: one file of the user's configuration, `$XDG_CONFIG_HOME/plimsoll/contexts.toml`, else
-//! `~/.config/plimsoll/contexts.toml`: it is worth keeping, small, and meant to be read by people. A plan
-//! goes on without a table that cannot be read, and reports it; `calibrate` refuses to write over one.
+//! DECISION: the file is `$XDG_CONFIG_HOME/plimsoll/contexts.toml`, else `~/.config/plimsoll/contexts.toml`,
+//! in the user's configuration because it is worth keeping, small, and readable. If it cannot be read, a plan
+//! reports that and continues without it; `calibrate` refuses to overwrite it.
 
 use std::path::{Path, PathBuf};
 use std::{env, fs, io};
@@ -11,7 +11,7 @@ use plimsoll_planner::contexts::{ReadContextsError, WriteContextsError};
 use plimsoll_planner::{MeasuredContext, contexts};
 
 const FILE: &str = "plimsoll/contexts.toml";
-/// Longer ones are none of ours.
+/// Maximum length of the file.
 const LONGEST: u64 = 1 << 20;
 /// Tells the driver's version without the driver's library.
 const DRIVER: &str = "/proc/driver/nvidia/version";
@@ -34,7 +34,7 @@ pub enum ContextsError {
     Encode(#[from] WriteContextsError),
 }
 
-/// The path of the user's table; `None` where there is no place for one.
+/// Path of the user's table; `None` if no folder for it is known.
 pub fn place() -> Option<PathBuf> {
     let absolute = |name: &str| {
         let path = env::var_os(name).map(PathBuf::from);

@@ -1,12 +1,14 @@
-//! Guard from outside: finds the library, preloads it into a program, and reads and writes the pages on which
-//! they meet.
+//! Control of guard from outside a program: finding and preloading the library, and reading and writing its
+//! pages.
 //!
-//! DECISION: this half never loads the library itself. It says what is wanted in the child's environment, and
-//! everything else goes through files of a folder that belongs to this process: one page for each guarded
-//! process and one ledger for all of them, read with `pread`, and changed with aligned eight-byte writes. A
-//! child that dies, or this process, leaves nothing to wait for; folders of processes that are gone are swept
-//! by the next one. What guard cannot reach (a static or a setuid program) is said only where the program's
-//! file shows it.
+//! Guard is the library that counts and limits a program's GPU memory. A page is a small shared-memory file
+//! in which it records one process's figures.
+//!
+//! DECISION: this code never loads the library into its own process. Options go into the child's environment.
+//! Everything else goes through files in a folder owned by this process: one page for each guarded process
+//! and one budget ledger for all of them, read with `pread` and changed with aligned eight-byte writes. If a
+//! child or this process dies, no other process waits for it; folders of dead processes are removed by the
+//! next one. A program that guard cannot reach (static or setuid) is reported only if its file shows it.
 
 mod pages;
 mod preload;

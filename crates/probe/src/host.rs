@@ -1,7 +1,8 @@
-//! The host's memory: what the kernel can give, within what our cgroups allow.
+//! The host's memory: the memory that the kernel can provide, within the limits of this process's cgroups.
 //!
-//! Free is `MemAvailable`, which counts page cache that can be dropped at once. A limit of any cgroup above
-//! us counts too; its own page cache (`inactive_file`) is treated likewise.
+//! Free memory is `MemAvailable`, which includes page cache that can be dropped at once. A limit of any
+//! cgroup above this process counts too; the cgroup's own page cache (`inactive_file`) counts as free in the
+//! same way.
 
 use plimsoll_base::{Bytes, Card, CardId, CardKind, Counting};
 use plimsoll_host::{MemInfo, ProcTree, limits};
@@ -12,7 +13,7 @@ use crate::sysroot::Sysroot;
 /// The id of the host's card.
 pub const HOST_CARD: &str = "host";
 
-/// The host's memory: in all, and available.
+/// Total and available memory of the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HostMemory {
     pub total: Bytes,

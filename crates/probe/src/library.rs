@@ -1,8 +1,9 @@
-//! Paths of the shared libraries that come with the program.
+//! Paths of the shared libraries that come with Plimsoll (guard, which is preloaded, and phantom, a ggml
+//! backend without a GPU).
 //!
-//! Each has a variable that names another one (empty for none). Else it is looked for beside the program, in
-//! `../lib/plimsoll/` of an installation, and in `../guard/` of a build tree, where cargo's profile `guard`
-//! puts it.
+//! An environment variable can name another path (or none, if empty). Otherwise the search covers the
+//! program's own folder, `../lib/plimsoll/` of an installation, and `../guard/` of a build tree, which
+//! cargo's profile `guard` fills.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -26,7 +27,7 @@ pub const PHANTOM: Library = Library {
     chore: "cargo xtask guard",
 };
 
-/// A library that comes with the program.
+/// A shared library that comes with Plimsoll.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Library {
     title: &'static str,
@@ -38,7 +39,7 @@ pub struct Library {
 /// Seen from the folder of the program.
 const FOLDERS: [&str; 3] = ["", "../lib/plimsoll", "../guard"];
 
-/// There is no library that can be preloaded.
+/// Error: the library was not found.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FindLibraryError {
     #[error(

@@ -1,10 +1,10 @@
-//! Processes seen from outside: listeners, descendants, and the memory that one really holds.
+//! Processes observed from outside: listeners, descendants, and private memory.
 //!
-//! DECISION: what a process holds for itself is `Anonymous - LazyFree + Swap + Pss_Shmem` of `smaps_rollup`.
-//! It is exact to the page, where the counters behind `VmRSS` and `RssAnon` are kept per processor and lag by
-//! up to 32 pages on each (Linux 6.2 and later), it leaves out the model file's pages, which come and go with
-//! the page cache, and swapping changes nothing. The kernel walks the page tables for it, so where that takes
-//! long the counters are read instead.
+//! DECISION: a process's private memory is `Anonymous - LazyFree + Swap + Pss_Shmem` of `smaps_rollup`. It is
+//! exact to the page, while the counters behind `VmRSS` and `RssAnon` are kept per processor and lag by up to
+//! 32 pages on each (Linux 6.2 and later). It leaves out the model file's pages, which change with the page
+//! cache, and swapping does not change it. The kernel walks the page tables to compute it; if that takes
+//! long, the counters are read instead.
 
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -22,7 +22,7 @@ const MOST_DESCRIPTORS: usize = 65_536;
 /// A walk of the page tables that takes longer disturbs the process that is measured.
 const LONG: Duration = Duration::from_millis(50);
 
-/// A process that is not mistaken for a later one with its number.
+/// A process, identified so that a later one with the same number is not mistaken for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MeasuredProcess {
     pub pid: u32,
@@ -30,7 +30,7 @@ pub struct MeasuredProcess {
     started: u64,
 }
 
-/// The way in which a process's memory is read.
+/// Method of reading a process's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProcessGauge {
     Rollup,

@@ -1,10 +1,10 @@
-//! Host memory that a child and what it started hold: their resident pages, mapped model files included.
+//! Resident host memory of a child process and its descendants, mapped model files included.
 
 use std::fs;
 
 use plimsoll_base::Bytes;
 
-/// Descendants that are looked at; more is no engine.
+/// Maximum number of descendants that are counted.
 const MOST: usize = 256;
 
 /// Returns the resident bytes of `leader` and its descendants; `None` once the leader is gone.

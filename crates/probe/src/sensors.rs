@@ -1,4 +1,4 @@
-//! Temperature, clock and throttling of the cards, from NVML.
+//! Temperature, clock and throttling of the GPUs, read from NVML.
 
 use nvml_wrapper::Device;
 use nvml_wrapper::bitmasks::device::ThrottleReasons;
@@ -6,7 +6,7 @@ use nvml_wrapper::enum_wrappers::device::{Clock, TemperatureSensor};
 use plimsoll_base::CardId;
 use serde::{Deserialize, Serialize};
 
-/// One card at one moment. What a driver does not tell is `None`.
+/// Sensor readings of one card at one moment. `None` means that the driver does not report the value.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sensors {
     pub card: CardId,

@@ -1,9 +1,8 @@
-//! The tree that a machine's files are read from: the live one, or one that was captured and lies in a
-//! folder.
+//! Source of a machine's files: the live system, or files captured from another machine into a folder.
 //!
-//! DECISION: a captured tree comes from another machine, so it is read as input. Links in it are resolved
-//! inside it, as far as they go; nothing outside is ever opened; only regular files are read, up to a size
-//! that no such file has; and nothing that would wait is waited for.
+//! DECISION: captured files come from another machine and are treated as untrusted input. Links are resolved
+//! inside the folder, up to a limit; nothing outside is ever opened. Only regular files are read, up to a
+//! size limit, and no read can block.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -28,7 +27,7 @@ pub struct OpenSysrootError {
     error: io::Error,
 }
 
-/// A tree of `/proc`, `/sys`, `/etc` and logs.
+/// Tree of `/proc`, `/sys`, `/etc` and log files.
 #[derive(Clone, Debug)]
 pub struct Sysroot {
     root: PathBuf,

@@ -1,8 +1,8 @@
-//! Cards without memory of their own (Jetson, GB10): NVML answers "not supported", and the host's memory
-//! counts.
+//! Memory of GPUs that share the host's memory (Jetson, GB10), for which NVML reports "not supported".
 //!
-//! Free for such a card is what the kernel can give without the contiguous pool: on Tegra the driver's own
-//! gate is `si_mem_available() - NR_FREE_CMA_PAGES` (`nvmap_dev.c: system_heap_free_mem`).
+//! Free memory of such a card is the memory that the kernel can provide without the contiguous pool (CMA). On
+//! Tegra the driver's own limit is `si_mem_available() - NR_FREE_CMA_PAGES` (`nvmap_dev.c:
+//! system_heap_free_mem`).
 
 use plimsoll_base::Bytes;
 

@@ -1,5 +1,6 @@
-//! The cards that the daemon itself was given: `CUDA_VISIBLE_DEVICES` in its own environment (a job
-//! scheduler's, or the user's) limits it as it would limit an engine.
+//! Cards that the daemon may use, limited by `CUDA_VISIBLE_DEVICES` in its own environment.
+//!
+//! A job scheduler or the user may have set this variable; it limits the daemon as it would limit an engine.
 
 use plimsoll_base::Card;
 

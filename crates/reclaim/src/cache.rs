@@ -1,10 +1,10 @@
 //! Page cache of a model's files: measurement and release.
 //!
-//! DECISION: residency is sampled with `RWF_NOWAIT`, which answers only from the page cache. `mincore` would
-//! need the file mapped, which is unsafe code, and other ways need root. The kernel may start to read a page
-//! that is missing. With the file marked for random access that is one page per sample, at most a few MiB in
-//! all. Each look therefore samples other pages, since the last look's samples are cached now. A hole in a
-//! file counts as cached: it needs no disk read.
+//! DECISION: the cached part is sampled with `RWF_NOWAIT` reads, which are answered only from the page cache.
+//! `mincore` would need the file mapped, which is unsafe code, and other ways need root. The kernel may start
+//! to read a page that is missing; with the file marked for random access this is one page per sample, at
+//! most a few MiB in all. The sampled pages are then cached, so each measurement samples different pages. A
+//! hole in a file counts as cached, because it needs no disk read.
 
 use std::collections::hash_map::RandomState;
 use std::fs::File;
@@ -34,7 +34,7 @@ pub struct OpenModelError {
 pub struct FileCache {
     pub path: PathBuf,
     pub length: Bytes,
-    /// Estimated from the share of samples that were cached; `None` where the file system does not support
+    /// Estimated from the share of samples that were cached; `None` if the file system does not support
     /// the query.
     pub cached: Option<Bytes>,
 }
@@ -59,7 +59,7 @@ impl FileCache {
         let about = file.metadata().map_err(fail)?;
         // Opening a device or pipe may succeed, but it has no page cache to give back.
         if !about.is_file() {
-            return Err(fail(io::Error::other("it is no regular file")));
+            return Err(fail(io::Error::other("it is not a regular file")));
         }
         Ok(Self {
             path: path.to_owned(),
@@ -93,7 +93,7 @@ fn cached(file: &File, length: u64) -> Option<Bytes> {
     Some(Bytes::new(length).scaled(there, samples.max(1)))
 }
 
-/// True where the page is cached; `None` where the file system does not support the query.
+/// True if the page is cached; `None` if the file system does not support the query.
 fn is_cached(file: &File, offset: u64) -> Option<bool> {
     let mut byte = [0];
     let mut buffers = [io::IoSliceMut::new(&mut byte)];

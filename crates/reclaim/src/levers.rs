@@ -1,8 +1,8 @@
 //! Reclaim steps that need root, and the ways to run them.
 //!
 //! DECISION: there are five fixed actions, each with a name and no argument. A user with permission to call
-//! the helper can run these and nothing else. Dropping a clean page cache loses no data, `compact_memory`
-//! moves pages without changing them, and claimed huge pages are given back at once.
+//! the helper can run these and nothing else. Dropping clean page cache loses no data, `compact_memory` moves
+//! pages without changing them, and claimed huge pages are released at once.
 
 mod huge_pages;
 
@@ -13,7 +13,7 @@ use std::process::{Command, Stdio};
 
 use plimsoll_host::ReclaimStep;
 
-/// The way in which root steps are run.
+/// Way in which steps that need root are run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RootSteps {
     /// This process, which is root.
@@ -27,7 +27,7 @@ pub enum RootSteps {
 
 #[derive(Debug, thiserror::Error)]
 pub enum TakeStepError {
-    #[error("cannot give back the page cache of the files: {error}")]
+    #[error("cannot drop the page cache of the files: {error}")]
     Advise { error: io::Error },
     #[error("cannot write `{value}` to {}: {error}", path.display())]
     Write {
@@ -37,16 +37,16 @@ pub enum TakeStepError {
     },
     #[error("cannot read {}: {error}", path.display())]
     Read { path: PathBuf, error: io::Error },
-    #[error("this kernel has no huge pages to claim: {} does not say how many there are", path.display())]
+    #[error("this kernel has no huge pages to allocate: {} does not show how many there are", path.display())]
     NoHugePages { path: PathBuf },
-    #[error("{} huge pages that were claimed could not be given back: {error}\nhint: echo {before} > {}", claimed, path.display())]
+    #[error("{} huge pages that were allocated could not be released: {error}\nhint: echo {before} > {}", claimed, path.display())]
     GiveBack {
         claimed: u64,
         before: u64,
         path: PathBuf,
         error: io::Error,
     },
-    #[error("`{step}` is no step for root; there are {}", names())]
+    #[error("`{step}` is not a step for root; the steps are {}", names())]
     NoStep { step: String },
     #[error("this step needs root")]
     NotRoot,

@@ -1,11 +1,12 @@
 //! Memory reclaim on machines whose GPU shares the host's memory.
 //!
-//! Measures, asks `plimsoll_host` for steps that would help, takes one step, and measures again.
+//! It measures, gets the steps that would help from `plimsoll_host`, takes one step, and measures again.
 //!
 //! DECISION: only steps that are predicted to help are taken, one at a time, so that prediction and result
-//! can be compared. Guarded neighbours are asked first, since that costs only their idle pools. Root steps
-//! run as root in a separate process that knows five fixed actions (`plimsoll reclaim-step`). This process
-//! never gains privileges; it reports the steps it could not take, with the command for each.
+//! can be compared. First, other guarded processes are requested to release memory, because that costs them
+//! only their idle pools. Root steps run in a separate process with five fixed actions (`plimsoll
+//! reclaim-step`). This process never gains privileges; it reports the steps that it could not take, with the
+//! command for each.
 #![forbid(unsafe_code)]
 
 mod cache;
@@ -30,7 +31,7 @@ pub use card::{CardOutcome, CardRequest, reclaim_on};
 pub use levers::{RootSteps, TakeStepError, UNIT, take_as_root, unit};
 pub use neighbours::{AskedNeighbour, Neighbour, PATIENCE, ProcessMemory, ask, neighbours};
 
-/// The memory goal, and the means allowed to reach it.
+/// The memory to free, and the permitted means.
 #[derive(Debug)]
 pub struct ReclaimRequest {
     pub goal: ReclaimGoal,
@@ -47,7 +48,7 @@ pub struct ReclaimRequest {
     pub dry_run: bool,
 }
 
-/// The guarded processes that may be asked to release idle memory.
+/// Guarded processes that may be requested to release idle memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NeighbourSelection {
     Everybody,
@@ -56,7 +57,7 @@ pub enum NeighbourSelection {
     Nobody,
 }
 
-/// State of the machine at one moment, as far as it matters for the goal.
+/// State of the machine at one moment, reduced to what matters for the goal.
 #[derive(Clone, Debug)]
 pub struct Measure {
     pub snapshot: HostSnapshot,
@@ -94,11 +95,11 @@ pub struct ReclaimOutcome {
 
 #[derive(Debug, thiserror::Error)]
 pub enum ReclaimError {
-    #[error("/proc/meminfo does not say how much is free and available, so nothing can be decided")]
+    #[error("/proc/meminfo does not show how much is free and available, so nothing can be decided")]
     Measure,
-    #[error("this kernel has blocks of order 0 to {last}, and none of order {order}")]
+    #[error("this kernel has blocks of order 0 to {last}, not {order}")]
     Order { order: usize, last: usize },
-    #[error("free blocks cannot be seen: /proc/buddyinfo is missing")]
+    #[error("the free blocks are unknown: /proc/buddyinfo is missing")]
     Blocks,
     #[error(transparent)]
     OpenModel(#[from] OpenModelError),

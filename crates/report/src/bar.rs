@@ -1,6 +1,8 @@
-//! Memory of a card as one bar: the terms in order of allocation, up to the load line and beyond it.
+//! Bar chart of a card's memory: the terms in order of allocation, up to the card's limit (the load line) and
+//! beyond it.
 //!
-//! DECISION: a term is told apart by letter and hatch in pictures and by glyph in text, as well as by colour.
+//! DECISION: each term is marked by letter and hatch in pictures and by a character in text, in addition to
+//! colour.
 
 use std::fmt::{self, Write};
 
@@ -20,10 +22,10 @@ const LINE: u64 = 20;
 const WARNING_WIDTH: usize = 125;
 /// Distance of two entries of a legend: six of them fill a bar, and `W weights 143771 MiB` fits into one.
 const LEGEND_COLUMN: u64 = 160;
-/// Narrower segments have no room for their letter.
+/// Minimum width of a segment that shows its letter.
 const LETTER_ROOM: f64 = 16.0;
 
-/// Look of a term, in every form of a report.
+/// Name and appearance of a memory term: letter, colour class, character and hatch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TermStyle {
     pub name: &'static str,
@@ -60,20 +62,20 @@ const fn term(
     }
 }
 
-/// One term with its size.
+/// One memory term with its size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Segment {
     pub style: TermStyle,
     pub bytes: Bytes,
 }
 
-/// One card.
+/// Memory bar of one card.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bar {
     /// Name for screen readers.
     pub label: String,
     pub segments: Vec<Segment>,
-    /// Size of the card, where the load line stands.
+    /// Size of the card, which is the position of the load line.
     pub total: Bytes,
     /// Size that the whole width stands for; at least `total`.
     pub full: Bytes,

@@ -1,8 +1,9 @@
-//! Charts of series over a common axis.
+//! Charts of series over a common axis, as SVG.
 //!
-//! DECISION: a chart's vertical scale runs from its lowest to its highest value where the caller asks for it,
-//! because 2 MiB of growth on 140 GiB are what a soak looks for; both ends are labelled. Series are told
-//! apart by name and shape besides colour, and marks carry their text as a tooltip. No script, no network.
+//! DECISION: if the caller requests it, a chart's vertical scale runs from its lowest to its highest value,
+//! with both ends labelled, because a soak test looks for growth of 2 MiB on 140 GiB. Series are
+//! distinguished by name and shape in addition to colour, and marks have their text as a tooltip. No script,
+//! no network.
 
 mod svg;
 
@@ -12,10 +13,10 @@ use plimsoll_telemetry::trend::TrendCourse;
 pub const PLOT_LEFT: u64 = 124;
 /// Width of the plot, in pixels.
 pub const PLOT_WIDTH: u64 = 620;
-/// Lines in one chart; more cannot be told apart.
+/// Maximum number of lines in one chart; more could not be distinguished.
 pub const MOST_LINES: usize = 8;
 
-/// One chart.
+/// A chart of several series.
 #[derive(Clone, Debug)]
 pub struct Chart {
     pub title: String,
@@ -35,7 +36,7 @@ pub struct Chart {
     pub key: Vec<KeyRow>,
 }
 
-/// One series of points, in ascending order of x.
+/// A series of points, in ascending order of x.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChartSeries {
     pub name: String,
@@ -47,7 +48,7 @@ pub struct ChartSeries {
     pub base: Vec<(u64, u64)>,
 }
 
-/// Shape that draws a series.
+/// Drawing style of a series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChartShape {
     Line,
@@ -56,7 +57,7 @@ pub enum ChartShape {
     Hatched,
 }
 
-/// A vertical line with a tooltip.
+/// Vertical line with a tooltip.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mark {
     pub at: u64,
@@ -65,7 +66,7 @@ pub struct Mark {
     pub id: Option<String>,
 }
 
-/// One row of the key at the right of the plot.
+/// One row of the legend at the right of the plot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyRow {
     /// Class and shape of the swatch; none for a row of text alone.
@@ -76,7 +77,7 @@ pub struct KeyRow {
 impl Chart {
     /// Charts downsampled figures: a band from lowest to highest and a line through the last values.
     ///
-    /// `until` is the least right end of the axis. Returns `None` where no course holds a value.
+    /// `until` is the least right end of the axis. Returns `None` if no course holds a value.
     pub fn of_courses(
         title: &str,
         courses: &[(String, &TrendCourse)],

@@ -1,8 +1,8 @@
 //! Tables, charts, memory bars and pages, with one renderer each for text, SVG and HTML.
 //!
-//! DECISION: a page or a picture is one file that loads nothing: no script is needed to read it, no font and
-//! no image comes from elsewhere, and dark mode is a media query. Every text is escaped here and nowhere
-//! else, because names of models, processes and cards come from files and other users.
+//! DECISION: a page or a picture is one file that loads nothing else: it needs no script, no external font
+//! and no external image, and dark mode is a media query. All text is escaped in this crate and nowhere else,
+//! because names of models, processes and cards come from files and other users.
 #![forbid(unsafe_code)]
 
 mod bar;

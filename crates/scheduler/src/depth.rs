@@ -1,21 +1,21 @@
-//! Depth of a request: the tokens of its prompt and of the longest answer to it.
+//! Depth of a request: the tokens of its prompt plus the longest answer that it allows.
 //!
-//! A prompt has at most as many tokens as bytes, whatever the vocabulary, so an upper bound costs no more
-//! than a look at the body. The bound is tried first; the engine counts tokens only if the bound does not
+//! A prompt has at most as many tokens as its body has bytes, for any vocabulary. So an upper bound follows
+//! from the body alone. The bound is tried first; the engine counts the tokens only if the bound does not
 //! fit.
 
 use plimsoll_base::Slots;
 
-/// Depth of a request, as far as it is known.
+/// Depth of a request: its tokens in the KV cache, as far as they are known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RequestDepth {
-    /// Tokens of all its prompts, or an upper bound; `None` if there is no bound.
+    /// Tokens of all its prompts, or an upper bound; `None` if unbounded.
     pub prompt: Option<u64>,
     /// Tokens of each answer at most; `None` if the request sets no limit.
     pub answer: Option<u64>,
-    /// Answers that it asks for, each in a slot of its own.
+    /// Number of answers requested, each of which uses its own slot.
     pub answers: u64,
-    /// The engine has counted the tokens, or cannot be asked: the prompt will not be known better.
+    /// The engine has counted the tokens, or cannot count them: the number will not become more exact.
     pub exact: bool,
 }
 
@@ -27,7 +27,7 @@ impl RequestDepth {
         answers: 1,
         exact: true,
     };
-    /// A request whose depth cannot be known.
+    /// A request of unknown depth.
     pub const UNKNOWN: Self = Self {
         prompt: None,
         answer: None,

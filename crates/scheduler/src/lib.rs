@@ -1,29 +1,30 @@
-//! Scheduler of models on cards: admission, placement, eviction and the order of requests.
+//! Scheduler of models on GPUs: admission, placement, eviction and the order of requests.
 //!
-//! The scheduler does no I/O: [`Scheduler::on_event`] takes an event and the time, and returns the actions
-//! that follow. One driver owns it, without a lock, and every read that gates a change happens inside it. The
-//! driver starts and stops engines, passes requests on, reads cards, and reports the outcome as events.
+//! The scheduler does no I/O. [`Scheduler::on_event`] takes an event and the time, and returns the actions
+//! that follow. One driver owns it, so it needs no lock. The driver starts and stops engines, passes requests
+//! on, reads the cards, and reports the results as events.
 //!
-//! No model is stopped for another before the other is known to load (surveyed) and to fit once the victims
-//! are gone (placed). A victim drains: it finishes the requests in flight and takes no new ones. Waiting is
-//! bounded: after the patience of the settings the oldest queued model gets its victims even if traffic keeps
-//! them busy, and its need is reserved for it. Where cards share the host's memory, the largest model loads
-//! first until then.
+//! A model is evicted for a new one only if the new one was surveyed (it can load) and placed (it fits once
+//! the evicted ones are gone). An evicted model drains: it finishes the requests in flight and takes no new
+//! ones. Waiting is bounded by a setting, the patience: after it, the oldest waiting model may evict busy
+//! models too, and its memory is reserved for it. Where cards share the host's memory, the largest waiting
+//! model loads first until the patience has passed.
 //!
-//! Where an engine's memory grows with depth, a request is admitted only if the run's claim covers the depth
-//! that it may reach; else the claim is raised, or the request waits, or is refused if that depth can never
-//! be had. The part of a claim that no admitted request can use is available to waiting models.
+//! A claim is the memory that one engine run may take on a card. Where an engine's memory grows with depth, a
+//! request is admitted only if the run's claim covers the depth that the request may reach. Otherwise the
+//! claim is raised, or the request waits, or it is refused if the depth can never fit. The part of a claim
+//! that no admitted request can use is available to waiting models.
 //!
-//! A load is decided on a reading of the cards that was taken for it, because other processes allocate
-//! without asking.
+//! Each load is decided on a reading of the cards taken for it, because other processes may allocate memory
+//! at any time.
 //!
-//! The life of a model, from its first request to the return of its memory:
+//! The example follows a model from its first request until its memory is free again:
 //!
 //! ```
 //! use std::sync::Arc;
 //! use std::time::Duration;
 //!
-//! use plimsoll_base::{Bytes, Card, CardId, CardKind, Counting, Declared};
+//! use plimsoll_base::{Bytes, Card, CardId, CardKind, Counting, DeclaredSize};
 //! use plimsoll_scheduler::*;
 //!
 //! let card = Card {
@@ -43,29 +44,29 @@
 //! let mut tell = |event| {
 //!     let mut effects = Vec::new();
 //!     scheduler.on_event(now, event, &mut effects);
-//!     effects.retain(|effect| !matches!(effect, Effect::StateChanged { .. } | Effect::WakeAt(_)));
+//!     effects.retain(|effect| !matches!(effect, SchedulerEffect::StateChanged { .. } | SchedulerEffect::WakeAt(_)));
 //!     effects
 //! };
 //!
-//! tell(Event::Configured(vec![(model, ConfigChange::Added(ModelSpec::new("alpha")))]));
+//! tell(SchedulerEvent::Configured(vec![(model, ConfigChange::Added(ModelSpec::new("alpha")))]));
 //! let deadline = now + Duration::from_secs(60);
-//! assert_eq!(tell(Event::Arrived { request, model, deadline }), [Effect::Survey { model }]);
+//! assert_eq!(tell(SchedulerEvent::Arrived { request, model, deadline }), [SchedulerEffect::Survey { model }]);
 //!
-//! let result = Ok(Arc::new(Declared(Bytes::gib(24))) as Arc<_>);
-//! assert_eq!(tell(Event::Surveyed { model, result }), [Effect::ReadCards]);
+//! let result = Ok(Arc::new(DeclaredSize(Bytes::gib(24))) as Arc<_>);
+//! assert_eq!(tell(SchedulerEvent::Surveyed { model, result }), [SchedulerEffect::ReadCards]);
 //! let free = vec![(CardId::new("GPU-1"), Bytes::gib(140))];
-//! let effects = tell(Event::CardsRead { free, taken: now });
-//! let [Effect::Start { run, placement, .. }] = &effects[..] else { panic!() };
+//! let effects = tell(SchedulerEvent::CardsRead { free, taken: now });
+//! let [SchedulerEffect::Start { run, placement, .. }] = &effects[..] else { panic!() };
 //! assert_eq!(placement.total(), Bytes::gib(24));
 //!
 //! let run = *run;
-//! assert_eq!(tell(Event::Ready { run }), [Effect::Dispatch { request, run }]);
-//! assert_eq!(tell(Event::Finished { request, tokens: None }), []);
+//! assert_eq!(tell(SchedulerEvent::Ready { run }), [SchedulerEffect::Dispatch { request, run }]);
+//! assert_eq!(tell(SchedulerEvent::Finished { request, tokens: None }), []);
 //!
-//! assert_eq!(tell(Event::UnloadWanted { model }), [Effect::Stop { run, how: Stopping::Graceful }]);
-//! let effects = tell(Event::Ended { run, end: End::Expected });
-//! assert!(matches!(&effects[..], [Effect::AwaitMemory { .. }]));
-//! assert_eq!(tell(Event::MemoryReturned { run }), []);
+//! assert_eq!(tell(SchedulerEvent::UnloadWanted { model }), [SchedulerEffect::Stop { run, how: Stopping::Graceful }]);
+//! let effects = tell(SchedulerEvent::Ended { run, end: End::Expected });
+//! assert!(matches!(&effects[..], [SchedulerEffect::AwaitMemory { .. }]));
+//! assert_eq!(tell(SchedulerEvent::MemoryReturned { run }), []);
 //! ```
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods, clippy::disallowed_types))]

@@ -1,9 +1,9 @@
 //! Placement of models on cards: the ledger of claims, eviction, and the choice between cards.
 //!
-//! [`Ledger`] holds all claims. [`place`] is a pure question to it: on which cards does this demand fit, now
-//! or after which eviction, and if nowhere, for which reason. A model's need is a function of the cards it
-//! gets ([`Demand`](plimsoll_base::Demand)), because an engine that splits itself over two cards needs more
-//! than on one.
+//! The [`Ledger`] records every claim: the memory that a run may take on a card. [`place`] is a pure function
+//! over it. It returns the cards on which a model fits now or after which evictions, or the reason why it
+//! fits nowhere. The memory need is a function of the cards ([`MemoryModel`](plimsoll_base::MemoryModel)),
+//! because an engine that is split over two cards needs more memory than on one.
 
 mod cache;
 mod evict;

@@ -1,4 +1,4 @@
-//! Texts of refusals.
+//! Messages, causes and retry times of refused requests.
 
 use std::time::Duration;
 
@@ -10,9 +10,9 @@ use super::failures::FailureRecord;
 use super::models::{ModelSlot, RequestedState};
 use crate::place::{Ledger, NoPlacement};
 
-/// Retry time where nothing indicates a better one.
+/// Retry time if no better one is known.
 const SOON: Duration = Duration::from_secs(1);
-/// Retry time where only a change outside of the scheduler can help.
+/// Retry time if only a change outside the scheduler can help.
 const LATER: Duration = Duration::from_secs(10);
 
 fn refusal(kind: RequestRefusalKind, retry_after: Option<Duration>, reason: Reason) -> RequestRefusal {
@@ -112,7 +112,7 @@ pub(crate) fn no_placement(never: NoPlacement) -> RequestRefusal {
     }
 }
 
-/// A request that goes deeper than its run ever can.
+/// Figures of a request that is deeper than its run can ever be.
 pub(crate) struct DepthRefusal<'a> {
     pub(crate) name: &'a str,
     pub(crate) depth: RequestDepth,
@@ -132,8 +132,10 @@ pub(crate) fn too_deep(depths: &DepthRefusal) -> RequestRefusal {
     let tokens = depths.depth.tokens(depths.slots);
     let fits = depths.fits.unwrap_or(0).min(depths.slots.full);
     let name = depths.name;
-    let text =
-        format!("{name} may reach {tokens} tokens with this request, and its cards have memory for {fits}");
+    let text = format!(
+        "{name} would reach up to {tokens} tokens with this request, and its cards have memory for \
+            {fits}"
+    );
     // If empty cards could hold that depth, only others' memory is in the way, and a retry may succeed.
     let crowded_out = depths.needs.iter().all(|need| {
         let account = depths.ledger.account(&need.card);

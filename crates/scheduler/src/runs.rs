@@ -1,4 +1,4 @@
-//! Runs with a process, and runs whose memory the driver has not returned yet.
+//! Runs (engine processes) that have not ended, and ended runs whose memory the driver has not freed yet.
 
 use std::collections::{BTreeMap, BTreeSet};
 

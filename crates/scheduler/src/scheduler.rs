@@ -1,10 +1,10 @@
-//! The scheduler: events in, effects out.
+//! State machine of the scheduler: it takes events (inputs) and returns effects (actions).
 //!
-//! Its state is divided into parts that keep their own invariants ([`ModelTable`], [`Queue`], [`Runs`],
-//! [`Placements`], [`Clock`]). The modules below change several parts for one kind of event each; questions
-//! are answered by [`StateRef`], which cannot change anything. Requests to a ready model pass in constant
-//! time and without allocation once the tables have grown. Everything that changes which model holds memory
-//! goes through the search for room, which is skipped while no model waits.
+//! Its state consists of parts that each keep their own invariants ([`ModelTable`], [`Queue`], [`Runs`],
+//! [`Placements`], [`Clock`]). Each module below handles one kind of event and may change several parts;
+//! [`StateRef`] gives read-only access for decisions. A request to a ready model takes constant time and,
+//! once the tables have grown, no allocation. Every change of the models that hold memory goes through the
+//! search for room, which is skipped while no model waits.
 
 mod budget_requests;
 mod commands;
@@ -140,7 +140,7 @@ impl Scheduler {
         self.state().idle_runs()
     }
 
-    /// The reason why `run` was told to stop; None if it is unknown, or the run does not stop any more.
+    /// Reason why `run` was stopped; `None` if it is unknown, or if the run is no longer stopping.
     pub fn stop_reason(&self, run: RunId, now: Moment) -> Option<Reason> {
         self.at(now).stop_reason(run)
     }
@@ -179,7 +179,7 @@ impl Scheduler {
         }
     }
 
-    /// Memory may have become free, or a model began or ceased to wait.
+    /// Marks that memory may have become free, or that a model began or ended waiting.
     fn mark_dirty(&mut self) {
         // Nothing to search while no model waits; every model that begins to wait marks it again.
         if self.models.waiting() > 0 {

@@ -1,6 +1,6 @@
 //! Read-only view of the scheduler's state, for decisions and reports.
 //!
-//! Everything that only asks is implemented on [`StateRef`]; only `scheduler/` changes the state.
+//! [`StateRef`] implements everything that only reads the state; only the modules of `scheduler/` change it.
 
 pub(crate) mod budgets;
 mod depth_gate;

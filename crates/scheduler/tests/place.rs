@@ -1,4 +1,4 @@
-//! The ledger and the choice between cards, from outside.
+//! Tests of the ledger of claims and of the choice between cards, through the public interface.
 #![allow(clippy::unwrap_used, reason = "the helpers of tests are tests")]
 
 use std::sync::Arc;
@@ -252,7 +252,7 @@ fn the_tightest_card_that_fits_is_taken() {
     );
 }
 
-/// 9 GiB, divided as [`Declared`] does it, on the cards that its flags name.
+/// 9 GiB, divided as [`DeclaredSize`] does it, on the cards that its flags name.
 #[derive(Debug)]
 struct OnNamed(NamedDemand);
 
@@ -392,7 +392,10 @@ fn busy_and_new_runs_are_waited_for_and_pinned_ones_are_not() {
         panic!("a pinned model is counted on to go");
     };
     assert!(never.crowded_out);
-    assert_eq!(never.hints[0].to_string(), "free memory that others hold on a");
+    assert_eq!(
+        never.hints[0].to_string(),
+        "free memory that other processes hold on a"
+    );
 }
 
 #[test]

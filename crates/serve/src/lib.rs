@@ -1,7 +1,7 @@
-//! The `serve` daemon: the scheduler's driver, the HTTP proxy and its API.
+//! The `serve` daemon: it drives the scheduler, starts engines, and proxies HTTP requests to them.
 //!
-//! [`Daemon`] composes the driver (`runtime`), its extensions (`handlers`) and the proxy (`route`). Driver
-//! and proxy meet in `route::service` only.
+//! [`Daemon`] combines the scheduler's driver (`runtime`), its extensions (`handlers`) and the HTTP server
+//! (`route`). The driver and the HTTP server share one interface only, `route::model_service`.
 #![forbid(unsafe_code)]
 
 mod config_file;

@@ -1,8 +1,9 @@
-//! The HTTP side of `serve`: listener, request bodies, and the proxy to engines.
+//! HTTP server and proxy of `serve`: listener, request bodies, routing, and streaming of engines' answers.
 //!
-//! One thread, one task per connection. A request's body is read whole before its model is asked for; the
-//! owner of the models ([`Harbor`]) says when it may go and where; the answer passes byte for byte. The
-//! modules stand in the order in which a request meets them.
+//! The server runs on one thread, with one task for each connection. It reads a request's body whole before
+//! it requests admission to a model. The owner of the models ([`ModelService`]) decides when the request may
+//! go and to which engine. The answer is passed to the client byte for byte. The modules are listed in the
+//! order in which a request reaches them.
 
 mod connection;
 mod limits;

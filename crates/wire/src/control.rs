@@ -1,7 +1,7 @@
 //! llama-server's router channel, on a child's stdin and stdout.
 //!
-//! A llama-server with `LLAMA_SERVER_ROUTER_PORT` in its environment reports every change of its state in a
-//! line on stdout, and obeys one command on stdin; end of file on stdin ends it. Source:
+//! A llama-server with `LLAMA_SERVER_ROUTER_PORT` in its environment prints every change of its state as a
+//! line on stdout, and reads one command from stdin; closing stdin ends it. Source:
 //! `tools/server/server-models.cpp @ b10605`.
 
 /// Starts a state line; JSON `{"state":"loading|ready|sleeping|downloading","payload":{…}}` follows.
@@ -14,3 +14,5 @@ pub const EXIT_COMMAND: &str = "cmd_router_to_child:exit";
 
 /// Start of the line that the trampoline writes to stderr if it cannot execute the engine.
 pub const EXEC_FAILED: &str = "plimsoll exec-child: cannot start ";
+/// Start of the line for each part of an engine's confinement that the machine does not permit.
+pub const NOT_PERMITTED: &str = "plimsoll exec-child: not permitted: ";

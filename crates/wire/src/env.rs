@@ -6,7 +6,7 @@ pub const CUDA_VISIBLE_DEVICES: &str = "CUDA_VISIBLE_DEVICES";
 pub const CUDA_DEVICE_ORDER: &str = "CUDA_DEVICE_ORDER";
 /// llama-server: set by a router in its children; switches the control channel on (see [`crate::control`]).
 pub const LLAMA_SERVER_ROUTER_PORT: &str = "LLAMA_SERVER_ROUTER_PORT";
-/// llama-server: the API key that it asks of its clients.
+/// llama-server: the API key that it requires of its clients.
 pub const LLAMA_API_KEY: &str = "LLAMA_API_KEY";
 /// Plimsoll: another NVML library than the driver's, for tests; empty for none.
 pub const NVML: &str = "PLIMSOLL_NVML";
@@ -22,7 +22,7 @@ pub const GUARD: &str = "PLIMSOLL_GUARD";
 pub const GUARD_PAGES: &str = "PLIMSOLL_GUARD_PAGES";
 /// Guard: the trace's path; each process appends `.PID` to it.
 pub const GUARD_TRACE: &str = "PLIMSOLL_GUARD_TRACE";
-/// Plimsoll: another `libplimsoll_guard.so` than the one beside the program.
+/// Plimsoll: path of a `libplimsoll_guard.so` other than the one next to the program.
 pub const GUARD_LIBRARY: &str = "PLIMSOLL_GUARD_LIBRARY";
 /// fake-cuda: its cards, limits and faults, as `key=value` words.
 pub const FAKE_CUDA: &str = "PLIMSOLL_FAKE_CUDA";
@@ -39,5 +39,5 @@ pub const PHANTOM_REPORT: &str = "PLIMSOLL_PHANTOM_REPORT";
 /// Phantom: the file to which it appends the requests that an engine would make of its run-time pools, in the
 /// columns of RMM's log.
 pub const PHANTOM_TRACE: &str = "PLIMSOLL_PHANTOM_TRACE";
-/// Plimsoll: another `libplimsoll_phantom.so` than the one beside the program.
+/// Plimsoll: path of a `libplimsoll_phantom.so` other than the one next to the program.
 pub const PHANTOM_LIBRARY: &str = "PLIMSOLL_PHANTOM_LIBRARY";

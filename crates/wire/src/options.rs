@@ -1,14 +1,14 @@
-//! Options of guard: one line of words in [`crate::env::GUARD`], written by `plimsoll run` and `plimsoll
-//! serve`.
+//! Options of guard, the preloaded library: one line of words in [`crate::env::GUARD`], written by `plimsoll
+//! run` and `plimsoll serve`.
 //!
-//! Every word is an option that is off without it, so that with an empty line guard only counts:
+//! Each word switches something on, so with an empty line guard only counts:
 //!
 //! - `card=GPU-<uuid>[:[BUDGET][:NEED]]`: a card of the plan with its budget and its need in bytes; may be
 //!   repeated.
 //! - `budget=BYTES`, `need=BYTES`: for every card without figures of its own.
 //! - `contexts=report|refuse`: for contexts on a card that no `card=` names.
-//! - `reuse`, `chunk=BYTES`, `reclaim`, `wait=SECONDS`, `spill=BYTES`, `keep=BYTES`, `on-oom=managed`: rungs
-//!   of the ladder.
+//! - `reuse`, `chunk=BYTES`, `reclaim`, `wait=SECONDS`, `spill=BYTES`, `keep=BYTES`, `on-oom=managed`: steps
+//!   that guard tries, in its order, when an allocation is refused (the ladder).
 //! - `pool=ours|managed`: treatment of ggml's legacy pool.
 //! - `hide-vmm`: report cards without virtual memory management.
 
@@ -17,27 +17,27 @@ use core::str::SplitAsciiWhitespace;
 
 use crate::page::CARDS;
 
-/// The options of one process tree.
+/// Guard's options for one process tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GuardOptions {
     cards: [Option<CardRule>; CARDS],
-    /// Budget of each card without one of its own.
+    /// Budget of each card that has no separate one.
     pub budget: Option<u64>,
     pub contexts: Contexts,
-    /// Rung 1: release idle memory of pools, and ask again.
+    /// Rung 1: release idle memory of pools, then try again.
     pub reuse: bool,
     /// Rung 2: build a refused request from physical chunks of this many bytes.
     pub chunk: Option<u64>,
-    /// Rung 3: ask the daemon to make room.
+    /// Rung 3: request the daemon to make room.
     pub reclaim: bool,
     /// Rung 3: seconds to wait for room.
     pub wait: u32,
-    /// Rung 4: the most bytes that may lie in host memory because they do not fit.
+    /// Rung 4: maximum bytes in host memory for allocations that do not fit.
     pub spill: Option<u64>,
-    /// With `spill`: the total that the program will ask of each card without a need of its own, without its
-    /// context. A large request then leaves room for all later ones, so that the first requests overflow:
-    /// weights, which a token reads once, and not the KV cache and the compute buffer, which it reads many
-    /// times.
+    /// With `spill`: the total that the program will request on each card without a separate need, not
+    /// counting its context. A large request then leaves room for all later ones, so that the first requests
+    /// overflow: weights, which a token reads once, and not the KV cache and the compute buffer, which it
+    /// reads many times.
     pub need: Option<u64>,
     /// With `spill`: bytes that larger requests leave to smaller ones.
     pub keep: u64,
@@ -48,7 +48,7 @@ pub struct GuardOptions {
     pub hide_vmm: bool,
 }
 
-/// A card of the plan.
+/// Budget and need of one card of the plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CardRule {
     pub uuid: [u8; 16],
@@ -78,7 +78,7 @@ pub enum GgmlPoolMode {
     Managed,
 }
 
-/// A word that cannot be read.
+/// Error: an option of guard cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OptionsError<'a> {
     Unknown { word: &'a str },
@@ -320,17 +320,16 @@ impl fmt::Display for OptionsError<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let variable = crate::env::GUARD;
         match self {
-            Self::Unknown { word } => write!(f, "{variable} has a word that is no option: `{word}`"),
+            Self::Unknown { word } => write!(f, "{variable} contains `{word}`, which is not an option"),
             Self::Number { word } => write!(f, "{variable}: `{word}` needs a whole number"),
             Self::Uuid { word } => write!(
                 f,
                 "{variable}: `{word}` needs a card's UUID, as GPU-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx"
             ),
             Self::Choice { word, choices } => write!(f, "{variable}: `{word}` is none of {choices}"),
-            Self::TooManyCards { word } => write!(
-                f,
-                "{variable}: `{word}` is one card more than the {CARDS} there is room for"
-            ),
+            Self::TooManyCards { word } => {
+                write!(f, "{variable}: `{word}` exceeds the limit of {CARDS} cards")
+            }
         }
     }
 }
@@ -386,10 +385,7 @@ mod tests {
     #[test]
     fn a_wrong_word_is_named() {
         let said = |line: &str| GuardOptions::read(line).unwrap_err().to_string();
-        assert_eq!(
-            said("reuse frob=1"),
-            "PLIMSOLL_GUARD has a word that is no option: `frob=1`"
-        );
+        assert_eq!(said("reuse frob=1"), "PLIMSOLL_GUARD contains `frob=1`");
         assert_eq!(
             said("spill=1G"),
             "PLIMSOLL_GUARD: `spill=1G` needs a whole number"

@@ -1,12 +1,12 @@
-//! Page of a guarded process: a small shared file with its figures and its refusals.
+//! Page of a guarded process: a small shared-memory file with its memory figures and its refused allocations.
 //!
-//! Guard maps the file and works on it with atomics alone; the daemon reads it with `pread` as a
-//! [`PageSnapshot`]. A request for idle memory is an aligned four-byte `pwrite` at [`Page::ask_offset`]. The
-//! budget is not on the page: it belongs to all processes of the [tree](crate::tree).
+//! Guard, the preloaded library, maps the file and changes it with atomics only; the daemon reads it with
+//! `pread` as a [`PageSnapshot`]. A request to release idle memory is an aligned four-byte `pwrite` at
+//! [`Page::ask_offset`]. The budget is not on the page, because it belongs to all processes of the
+//! [tree](crate::tree).
 //!
-//! DECISION: no process waits for a lock of another one, so that a process that is killed at any instruction
-//! blocks no other. Figures of one snapshot may be a few allocations apart from each other; each is true by
-//! itself.
+//! DECISION: no process waits for another one's lock, so a process that is killed at any instruction blocks
+//! no other. The figures of one snapshot may be a few allocations apart; each of them is correct.
 
 use core::mem::{offset_of, size_of};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -39,7 +39,7 @@ pub enum PageState {
     Disarmed = 2,
 }
 
-/// Reason of a refusal.
+/// Reason why guard refused an allocation.
 #[repr(u32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Refusal {
@@ -65,7 +65,7 @@ impl Refusal {
     }
 }
 
-/// The whole page.
+/// Layout of a guard page.
 #[repr(C)]
 #[derive(Debug)]
 pub struct Page {
@@ -91,7 +91,7 @@ pub struct Page {
     /// Number of refusals; the next one goes to `ooms[oom_count % OOMS]`.
     pub oom_count: AtomicU64,
     pub ooms: [Oom; OOMS],
-    /// Bytes that were given back at [`PageCard::ask`] so far, of all cards.
+    /// Bytes released so far on requests in `ask`, over all cards.
     pub given_back: AtomicU64,
     /// Host memory that the program has pinned or registered.
     pub pinned: AtomicU64,
@@ -99,7 +99,7 @@ pub struct Page {
     pub pinned_peak: AtomicU64,
 }
 
-/// One card as the process uses it, in bytes.
+/// Memory figures of the process on one card, in bytes.
 #[repr(C)]
 #[derive(Debug)]
 pub struct PageCard {
@@ -125,13 +125,15 @@ pub struct PageCard {
     pub reserved_peak: AtomicU64,
     /// The most that `spilled` has been.
     pub spilled_peak: AtomicU64,
-    /// A new number asks guard to give back idle memory of pools on this card. Written by the asking process.
+    /// Request number, written by the requesting process: a new number requests guard to release idle memory
+    /// of pools on this card.
     pub ask: AtomicU32,
     /// The last number that guard has answered, written once the memory is given back.
     pub answered: AtomicU32,
 }
 
-/// One refusal. `sequence` is written last; a reader skips an entry with another number than it expects.
+/// Record of one refused allocation. `sequence` is written last; a reader skips a record with an unexpected
+/// number.
 #[repr(C)]
 #[derive(Debug)]
 pub struct Oom {
@@ -180,7 +182,7 @@ impl Page {
         }
     }
 
-    /// Offset of the four bytes by which idle memory of a card is requested; `None` if a page has no such
+    /// Offset of the four bytes with which idle memory of a card is requested; `None` if a page has no such
     /// card.
     pub const fn ask_offset(card: usize) -> Option<usize> {
         if card < CARDS {
@@ -226,7 +228,7 @@ impl PageCard {
         }
     }
 
-    /// Adds `size` bytes to what the process holds.
+    /// Adds `size` bytes to the memory that the process holds.
     pub fn add(&self, size: u64) {
         // By the value that this addition made: a load behind it could miss a peak that another thread has
         // already left.

@@ -1,5 +1,6 @@
-//! Atomics of the ledger, replaced by loom's in the model test: `RUSTFLAGS="--cfg loom" cargo test -p
-//! plimsoll-wire --test loom`.
+//! Atomics of the shared budget ledger, replaced by loom's in the model test.
+//!
+//! Run it with `RUSTFLAGS="--cfg loom" cargo test -p plimsoll-wire --test loom`.
 
 #[cfg(not(loom))]
 pub(crate) use core::sync::atomic::{AtomicU64, Ordering, fence};

@@ -1,8 +1,8 @@
-//! What C passes to us, as types that know their own dangers.
+//! Types for the pointers that C callers pass to the fake driver.
 //!
-//! All pointers of the driver API arrive as [`In`], [`Out`] or [`Host`]. Only a C caller makes one, and by
-//! `cuda.h` it promises that the pointer is null or good for the type behind it. That promise travels in the
-//! type, so the functions themselves need no unsafe code; what the promise allows stands here, once.
+//! All pointers of the driver API arrive as [`In`], [`Out`] or [`Host`]. Only a C caller creates one, and by
+//! `cuda.h` the caller guarantees that the pointer is null or valid for its type. This guarantee is part of
+//! the type, so the driver functions themselves need no unsafe code; all of it is in this module.
 
 pub(crate) mod structs;
 

@@ -1,5 +1,7 @@
-//! Tests of the exported functions. The driver is one per process and reads its settings once, so each test
-//! runs again in a process of its own, and both look at the log that this process left.
+//! Test harness for the exported functions, which runs each test in a process of its own.
+//!
+//! The driver exists once per process and reads its settings once. So each test starts itself again as a
+//! child process, and both processes check the log that the child left.
 
 use std::any::type_name;
 use std::env;

@@ -1,4 +1,4 @@
-//! Arrays: device memory in a layout of the driver's own, which has no address.
+//! CUDA arrays in the fake driver: device memory in a layout chosen by the driver, without an address.
 
 use std::collections::BTreeMap;
 

@@ -1,8 +1,9 @@
-//! Many copies in one call. The driver promises no order among them; here they are done one after the other.
+//! Batched copies: many copies in one call. The real driver guarantees no order among them; here they run one
+//! after the other.
 //!
-//! What the documentation calls an error is one: attributes that do not begin with the first copy, do not
-//! rise, or name no order of access, and the default stream. The first copy that the driver would refuse is
-//! named in `failIdx`.
+//! Arguments that the documentation calls errors are refused: attributes that do not begin with the first
+//! copy, do not rise, or name no order of access, and the default stream. `failIdx` reports the first copy
+//! that the driver refuses.
 
 use crate::abi::{DevicePtr, In, Out, Stream};
 use crate::call::driver;

@@ -1,7 +1,9 @@
-//! Physical memory. All of it is one sparse memfd, in which every block has its own offset; freed blocks are
-//! punched out. So a card of 8 GiB costs nothing until it is written to, thousands of blocks cost one
-//! descriptor, and the memory is reached by `pread` and `pwrite` without being mapped. Blocks that other
-//! processes may open get a file of their own.
+//! Physical memory blocks of the fake cards.
+//!
+//! All memory is one sparse memfd in which every block has its own offset, and freed blocks are punched out.
+//! So a card of 8 GiB takes no memory until it is written to, and thousands of blocks take one descriptor.
+//! `pread` and `pwrite` access the memory without mapping it. Blocks that other processes may open get their
+//! own file.
 
 use std::collections::BTreeMap;
 use std::fs::File;

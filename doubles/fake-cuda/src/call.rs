@@ -1,8 +1,9 @@
-//! How a function of the driver is declared, and what happens around each call.
+//! Declaration macro for driver functions, and the steps around each call.
 //!
-//! `driver!` makes of each declaration the exported function, its `_ptds`/`_ptsz` twin (where the NULL stream
-//! is the thread's own), a separate thunk for `distinct=1`, and the row that `cuGetProcAddress` answers from.
-//! So a function cannot be exported and missing from the table, or logged under another name.
+//! From each declaration, `driver!` generates the exported function, its `_ptds`/`_ptsz` variant (in which
+//! the NULL stream is the thread's own), a separate thunk for `distinct=1`, and the row that
+//! `cuGetProcAddress` uses. So a function cannot be exported but missing from the table, or logged under
+//! another name.
 
 use std::cell::Cell;
 use std::ffi::c_void;

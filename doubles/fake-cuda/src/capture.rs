@@ -1,10 +1,9 @@
-//! Stream capture: what is enqueued goes into a graph instead, and what is illegal meanwhile says 900 and
-//! spoils it.
+//! Stream capture: enqueued work goes into a graph instead; illegal calls return error 900 and invalidate the
+//! capture.
 //!
-//! A call is unsafe during capture when it may wait or may change memory that the graph relies on. Whether it
-//! is forbidden depends on the mode that the capture was begun with, on the thread that asks, and on the mode
-//! that this thread has exchanged itself into (`cuThreadExchangeStreamCaptureMode`), as the driver's
-//! documentation tells.
+//! A call is unsafe during capture if it may wait or may change memory that the graph uses. As the driver's
+//! documentation states, it is forbidden depending on the mode in which the capture began, on the calling
+//! thread, and on that thread's own mode (`cuThreadExchangeStreamCaptureMode`).
 
 use std::cell::Cell;
 use std::collections::BTreeMap;

@@ -1,5 +1,6 @@
-//! Small allocations share chunks of 2 MiB, as the driver does it: a card looks fuller than the sum of its
-//! requests.
+//! Chunks of 2 MiB that small allocations share, as in the real driver.
+//!
+//! Because of them, a card's used memory is more than the sum of the requests.
 
 use std::collections::BTreeMap;
 

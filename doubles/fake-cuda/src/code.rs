@@ -1,4 +1,4 @@
-//! `CUresult`, as a number: a program may hand us, and expect from us, any.
+//! CUDA result code (`CUresult`), stored as a number because programs may pass and expect any value.
 
 use std::ffi::{CStr, c_char};
 

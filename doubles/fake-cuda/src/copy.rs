@@ -1,5 +1,7 @@
-//! The memcpy family. Copies between the host and the device wait when they are not `Async`; copies on the
-//! device do not, as in the driver.
+//! Memory copy functions (memcpy).
+//!
+//! As in the real driver, copies between host and device wait unless they are `Async`; copies within the
+//! device do not wait.
 
 mod shape;
 

@@ -1,4 +1,4 @@
-//! The cards, and what the driver says about them.
+//! The fake cards and their attributes.
 
 use std::env;
 use std::ffi::c_char;

@@ -1,8 +1,8 @@
-//! The state of the driver in this process, behind one lock.
+//! State of the fake driver in this process, behind one lock.
 //!
-//! Subjects keep their state in their own files and hang it here. A forked child has no driver: the real one
-//! answers CUDA_ERROR_NOT_INITIALIZED to it, and here the lock may be held by a thread that was not forked
-//! along.
+//! Each part of the API keeps its state in its own file and stores it here. A forked child has no driver: the
+//! real one returns CUDA_ERROR_NOT_INITIALIZED, and here a thread that does not exist in the child may hold
+//! the lock.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicU32, Ordering};

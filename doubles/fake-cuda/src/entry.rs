@@ -1,7 +1,7 @@
-//! `cuGetProcAddress`: a name and a version give the function whose ABI that version of CUDA had.
+//! `cuGetProcAddress`: look-up of a driver function by name and CUDA version.
 //!
-//! By default its addresses are those of `dlsym`, as NVIDIA's are believed to be; with `distinct=1` they are
-//! thunks.
+//! A name and a version give the function with the ABI of that version. By default the addresses are those of
+//! `dlsym`, as with all known NVIDIA drivers; with `distinct=1` they are separate thunks.
 
 use std::ffi::{c_char, c_void};
 

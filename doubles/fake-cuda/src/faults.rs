@@ -1,8 +1,8 @@
-//! Calls that fail because the test says so.
+//! Injected faults: driver calls that fail because the test requests it.
 //!
-//! `fail=3` refuses the third allocation of device memory of the process; `fail=cuMemMap:2:999` gives that
-//! code for the second call of that function, before it does anything; `fail=cuMemMap:*:801` for all of its
-//! calls.
+//! `fail=3` refuses the third allocation of device memory of the process. `fail=cuMemMap:2:999` returns that
+//! code for the second call of that function, before it does anything; `fail=cuMemMap:*:801` does so for all
+//! its calls.
 
 use std::collections::BTreeMap;
 use std::str::FromStr;

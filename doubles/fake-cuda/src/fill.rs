@@ -1,4 +1,4 @@
-//! The memset family. None of it waits for the device.
+//! Memory fill functions (memset). None of them waits for the device.
 
 use crate::abi::{DevicePtr, Stream};
 use crate::call::driver;

@@ -1,7 +1,7 @@
-//! Graphs: what a capture collected, made executable and launched.
+//! CUDA graphs: the captured work, made executable and launched.
 //!
-//! Each node remembers which blocks its addresses led to when it was captured. A launch that finds other
-//! memory there, or none, is noted as a violation; where there is none it fails with
+//! Each node records the memory blocks that its addresses referred to when it was captured. If a launch finds
+//! other memory there, or none, this is logged as a violation; if there is none, the launch fails with
 //! CUDA_ERROR_ILLEGAL_ADDRESS.
 
 use std::collections::BTreeMap;

@@ -1,7 +1,7 @@
-//! Page-locked, registered and managed memory: host memory that the device reaches.
+//! Page-locked, registered and managed memory: host memory that the device can access.
 //!
-//! Managed memory is not charged to a card: it moves on its own, and the real driver counts it nowhere either
-//! until it is resident.
+//! Managed memory is not charged to a card. It moves by itself, and the real driver counts it only when it is
+//! resident.
 
 use crate::abi::structs::{LOCATION_HOST, Location};
 use crate::abi::{DevicePtr, Host, Out, Stream};

@@ -1,13 +1,12 @@
-//! A `libcuda.so.1` with as many bytes as a test allows, for testing the guard without a GPU over real
-//! processes.
+//! Fake CUDA driver (`libcuda.so.1`) for testing guard on real processes without a GPU.
 //!
 //! Names, signatures and versions are those of `cuda.h`. A card is a number of bytes that all processes of a
-//! test share; memory is real, sparse, and reached only as access was granted; work completes on a clock that
-//! the test sets. Rules that the real driver breaks silently (memory that goes while work uses it, graphs
-//! that outlive their memory) are recorded. `PLIMSOLL_FAKE_CUDA` configures it; `README.md` lists its keys
-//! and the format of the log.
+//! test share. Memory is real, sparse, and accessible only as the program was granted access. Work completes
+//! on a clock that the test sets. Violations of rules that the real driver does not report (memory released
+//! while work uses it, graphs that outlive their memory) are logged. `PLIMSOLL_FAKE_CUDA` configures the
+//! driver; `README.md` lists its keys and the format of the log.
 //!
-//! A subject's file holds its part of the state, as methods of `driver::Driver`, and its exported functions.
+//! Each file holds its part of the state, as methods of `driver::Driver`, and its exported functions.
 
 #![allow(non_snake_case, reason = "arguments have the names that cuda.h gives them")]
 

@@ -1,4 +1,4 @@
-//! `cuMemAlloc` and its kin: device memory of the current context.
+//! Linear device memory of the current context: `cuMemAlloc` and related functions.
 
 use crate::abi::{DevicePtr, Out};
 use crate::call::driver;

@@ -1,11 +1,12 @@
-//! The record of what a program did to the driver: one line per call, and one per broken rule.
+//! Log of a program's driver calls: one line for each call, and one for each violated rule.
 //!
 //! ```text
 //! PID:THREAD call FUNCTION(NAME=VALUE, …) = CODE
 //! PID:THREAD violation RULE: what happened
 //! ```
-//! THREAD counts the threads of the process in the order of their first line. Each line is one `write` to a
-//! file opened for append, so that processes can share it and one that is killed leaves whole lines.
+//!
+//! THREAD numbers the threads of the process in the order of their first line. Each line is one `write` to a
+//! file opened for append, so processes can share the file, and a killed process leaves whole lines.
 
 use std::cell::Cell;
 use std::fmt::Display;

@@ -1,4 +1,5 @@
-//! What a stream can be told to do: once, or as a node of a graph each time that it is launched.
+//! Operations of a stream, such as copies: executed once, or at each launch of a graph in which they are
+//! nodes.
 
 use std::ops::Range;
 

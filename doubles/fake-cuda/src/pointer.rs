@@ -1,4 +1,4 @@
-//! What the driver tells about a pointer.
+//! Pointer attributes (`cuPointerGetAttribute`) in the fake driver.
 
 use crate::abi::{Context, DevicePtr, Host, In, Out, Pool};
 use crate::call::driver;

@@ -1,8 +1,8 @@
-//! What the test asks for: `key=value` words in `PLIMSOLL_FAKE_CUDA`, read once, at the first call.
+//! Settings of the fake driver: `key=value` words in `PLIMSOLL_FAKE_CUDA`, read once, at the first call.
 //!
-//! Sizes are bytes, or a number with `K`, `M`, `G` or `T` (binary). A word that makes no sense makes `cuInit`
-//! fail with CUDA_ERROR_UNKNOWN and is said on stderr: a test that mistypes must not pass. `README.md` has
-//! the list of keys.
+//! Sizes are bytes, or a number with `K`, `M`, `G` or `T` (binary). An invalid word makes `cuInit` fail with
+//! CUDA_ERROR_UNKNOWN and prints a message on stderr, so that a test with a typing error does not pass.
+//! `README.md` has the list of keys.
 
 use std::path::PathBuf;
 use std::str::FromStr;

@@ -1,7 +1,8 @@
-//! Memory that another process opens: legacy IPC for `cuMemAlloc`, descriptors for `cuMemCreate`.
+//! Memory that another process can open: legacy IPC for `cuMemAlloc`, file descriptors for `cuMemCreate`.
 //!
-//! A legacy handle says which descriptor of which process to open through `/proc`; a shareable descriptor is
-//! a file of the block's own, whose name says where the block lies. The owner stays the one who pays.
+//! A legacy handle contains the process and descriptor to open through `/proc`. A shareable descriptor is a
+//! separate file for the block; its name contains the block's location. The memory stays charged to its
+//! owner.
 
 use std::fs::{self, File};
 use std::os::fd::{AsRawFd, BorrowedFd, IntoRawFd, OwnedFd};

@@ -1,9 +1,10 @@
-//! The unified address space: which addresses are taken, by what, and what is behind them.
+//! Unified address space: which addresses are in use, by what, and the memory behind them.
 //!
-//! Three layers, as in the driver. A *span* is address space, held by a PROT_NONE mapping so that nothing
-//! else lands there and host code that follows a device pointer dies at once. A *region* is what one call
-//! gave the program. A *segment* leads from addresses to a block, with the access that was granted. Spans
-//! start at a fixed address and reuse the lowest hole, so that two runs of a program see the same addresses.
+//! It has three layers, as in the real driver. A *span* is address space, reserved by a PROT_NONE mapping, so
+//! that no other mapping is placed there and host code that follows a device pointer crashes at once. A
+//! *region* is the result of one allocation call. A *segment* maps addresses to a block, with the granted
+//! access. Spans start at a fixed address and reuse the lowest hole, so that two runs of a program get the
+//! same addresses.
 
 use std::collections::BTreeMap;
 use std::ffi::c_void;

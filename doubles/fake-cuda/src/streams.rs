@@ -1,4 +1,4 @@
-//! Streams as the program sees them.
+//! CUDA stream functions: creation, destruction and queries.
 
 use crate::abi::{Context, Event, Host, Out, Stream};
 use crate::call::driver;

@@ -1,8 +1,8 @@
-//! Virtual memory management: addresses, blocks and mappings as things of their own.
+//! Virtual memory management: address ranges, physical blocks and mappings as separate objects.
 //!
-//! What the documentation demands is demanded: ranges in granules, mappings at offset 0 of a block, access
-//! for whole mappings, host access only for host memory. `cuMemUnmap` does not wait for the GPU, and says
-//! nothing if it should have; the log does.
+//! The requirements of the documentation are enforced: ranges in granules, mappings at offset 0 of a block,
+//! access for whole mappings, host access only for host memory. `cuMemUnmap` does not wait for the GPU; if it
+//! should have, it returns no error, but the log has a violation.
 
 use crate::abi::structs::{
     AccessDesc, AllocationProp, LOCATION_DEVICE, LOCATION_HOST, LOCATION_HOST_NUMA, Location,

@@ -1,8 +1,8 @@
-//! Time on the fake GPU: when enqueued work is done, and what it still touches until then.
+//! Time on the fake GPU: when enqueued work is done, and the memory that it uses until then.
 //!
-//! The effect of an operation happens when it is enqueued; its completion comes `delay=` later, behind what
-//! its stream (and the legacy stream) still has to do. The clock counts microseconds, or with `clock=queries`
-//! the questions about completion, so that a test can decide by calls alone when work is done.
+//! An operation takes effect when it is enqueued. It completes `delay=` later, after the previous work of its
+//! stream and of the legacy stream. The clock counts microseconds or, with `clock=queries`, the queries for
+//! completion, so that a test can determine by calls alone when work is done.
 
 use std::collections::BTreeMap;
 use std::ops::Range;

@@ -1,7 +1,7 @@
-//! The bodies of answers, in the shapes of llama-server (`server-task.cpp`, `server-context.cpp @ b10605`).
+//! Response bodies in the shapes of llama-server (`server-task.cpp`, `server-context.cpp @ b10605`).
 //!
-//! Generation is on the benchmark's path and is written by hand; the rest is built as JSON. Every answer also says
-//! who gave it, under `fake`.
+//! Generation is part of what benchmarks measure, so its bodies are written by hand; the others are built as
+//! JSON. Every response also identifies this process under `fake`.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

@@ -1,7 +1,7 @@
-//! The command line: the few llama-server flags that matter to a router, and `--fake key=value`.
+//! Command line: the few llama-server flags that matter to a router, and `--fake key=value`.
 //!
-//! Every other flag is ignored together with its value, so that a real llama-server command line starts the
-//! double unchanged.
+//! All other flags are ignored together with their values, so that a real llama-server command line starts
+//! the fake engine unchanged.
 
 use std::collections::BTreeSet;
 use std::env;

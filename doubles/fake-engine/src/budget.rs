@@ -1,8 +1,9 @@
-//! A card that several doubles share: a file in which each books its bytes under a lock.
+//! Simulated card that several fake engines share: a file in which each one books its bytes under a lock.
 //!
-//! One line a process: `PID BYTES RETURN_MS SEEN_MS`. A line counts while its process lives, and for `RETURN_MS`
-//! after it was last seen alive: a driver gives memory back some time after the process is gone, and a router must
-//! wait for it. The heartbeat that keeps `SEEN_MS` fresh covers deaths by SIGKILL.
+//! There is one line for each process: `PID BYTES RETURN_MS SEEN_MS`. A line counts while its process lives,
+//! and for `RETURN_MS` after the process was last seen alive, because a real driver frees memory some time
+//! after the process has ended and a router must wait for it. A heartbeat updates `SEEN_MS`, so this also
+//! works after a SIGKILL.
 
 use std::cell::Cell;
 use std::fs::{self, File};

@@ -1,7 +1,7 @@
-//! Memory of a CUDA card, taken as an engine takes it: through `libcuda.so.1`, found when it is first needed.
+//! Memory of a CUDA card, allocated as a real engine does: through `libcuda.so.1`, loaded at the first use.
 //!
-//! `dlopen` and `dlsym` are the doors that a real engine's CUDA run-time goes through, so whatever is preloaded sees this double as
-//! it sees the engine.
+//! A real engine's CUDA runtime also uses `dlopen` and `dlsym`, so a preloaded library such as guard treats
+//! this program like an engine.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::fmt;

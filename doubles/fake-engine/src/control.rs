@@ -1,7 +1,7 @@
-//! The router channel of llama-server, from the child's side (see `plimsoll_wire::control`).
+//! llama-server's router channel, on the child's side (see `plimsoll_wire::control`).
 //!
-//! As in `server-models.cpp:server_child::setup @ b10605`, stdin is read only once the model is loaded: a child
-//! that hangs in its load neither obeys the exit line nor notices that its router is gone.
+//! As in `server-models.cpp:server_child::setup @ b10605`, stdin is read only after the model is loaded. So a
+//! child that hangs during its load neither obeys the exit line nor notices that its router has ended.
 
 use std::io::{self, BufRead, Write};
 use std::thread;

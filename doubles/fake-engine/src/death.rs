@@ -1,6 +1,6 @@
-//! The ways in which the double dies, with the last lines that llama.cpp leaves in the log.
+//! Ways in which the fake engine dies, with the last log lines that llama.cpp would print.
 //!
-//! The lines are what a diagnosis reads, so they are mirrored word by word in their fixed parts: `ggml-cuda.cu:
+//! A diagnosis reads these lines, so their fixed parts are copied word by word: `ggml-cuda.cu:
 //! ggml_cuda_error` and `ggml_backend_cuda_buffer_type_alloc_buffer`, `ggml-alloc.c:alloc_tensor_range`,
 //! `llama.cpp:llama_model_load`, `server.cpp:main` @ b10605.
 

@@ -1,7 +1,8 @@
-//! The script of a run: how long things take, how large they are, and which one fault is committed.
+//! Script of a run: the duration and size of each step, and the one fault to commit.
 //!
-//! Words are `key=value`, separated by blanks, from `PLIMSOLL_FAKE_ENGINE` and then from `--fake`; a later word
-//! wins. Times end in `_ms`. There is at most one fault; `fail_once=FILE` makes it strike one process only.
+//! The script consists of `key=value` words, separated by blanks, from `PLIMSOLL_FAKE_ENGINE` and then from
+//! `--fake`; a later word overrides an earlier one. Names of durations end in `_ms`. There is at most one
+//! fault; with `fail_once=FILE` only one process commits it.
 
 use std::fs::File;
 use std::path::PathBuf;

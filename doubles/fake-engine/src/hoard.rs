@@ -1,6 +1,6 @@
-//! Host memory that is taken and never given back: some with every request, some once.
+//! Host memory that is allocated and never freed: some with every request, some once.
 //!
-//! It is really held and really touched, so that it shows wherever memory of a process is measured.
+//! The memory is written to, so that it appears in every measurement of the process's memory.
 
 use std::hint::black_box;
 

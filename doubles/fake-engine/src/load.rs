@@ -1,4 +1,4 @@
-//! The load: its faults, its booking of memory, its time, and its progress on the router channel.
+//! Simulated load of a model: its faults, memory, duration, and progress reports on the router channel.
 
 use tokio::time::sleep;
 

@@ -1,10 +1,10 @@
-//! A llama-server look-alike with timing and faults on request, for tests and benchmarks of `plimsoll serve`.
+//! Fake llama-server with timing and faults on request, for tests and benchmarks of `plimsoll serve`.
 //!
-//! It keeps llama-server's order of events (`tools/server/server.cpp:main @ b10605`): bind, answer 503 while
-//! loading, report on the router channel, become ready, and only then listen to SIGTERM and stdin. A router that
-//! works only because its engine is kinder than llama-server would pass its tests against a simpler double.
+//! It follows llama-server's order of events (`tools/server/server.cpp:main @ b10605`): bind, answer 503
+//! while loading, report on the router channel, become ready, and only then react to SIGTERM and stdin. A
+//! simpler imitation could hide faults of a router that real engines would expose.
 //!
-//! One thread serves everything, so that on a two-core machine the double takes no more than its own core.
+//! One thread serves everything, so that on a two-core machine the fake engine uses at most one core.
 
 #![deny(unsafe_code)]
 
@@ -28,10 +28,19 @@ use std::process::ExitCode;
 
 use args::Args;
 
+/// The one flag that a router asks for, in llama-server's words.
+const HELP: &str = "--host HOST             ip address to listen, or bind to an UNIX socket if the address ends\n\
+                    \x20                       with .sock (default: 127.0.0.1)";
+
 fn main() -> ExitCode {
-    // It is no build of llama.cpp, so nobody shall take it for one.
-    if std::env::args().nth(1).is_some_and(|word| word == "--version") {
-        return match writeln!(io::stdout(), "fake-engine {}", env!("CARGO_PKG_VERSION")) {
+    let asked = match std::env::args().nth(1).as_deref() {
+        // It is no build of llama.cpp, so nobody shall take it for one.
+        Some("--version") => concat!("fake-engine ", env!("CARGO_PKG_VERSION")),
+        Some("--help") => HELP,
+        _ => "",
+    };
+    if !asked.is_empty() {
+        return match writeln!(io::stdout(), "{asked}") {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => refuse(&error),
         };

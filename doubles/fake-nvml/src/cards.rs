@@ -1,4 +1,4 @@
-//! The cards as the test describes them.
+//! The cards that the fake NVML shows, as described by the test.
 
 use std::fs;
 use std::path::{Path, PathBuf};

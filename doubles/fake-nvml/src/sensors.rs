@@ -1,4 +1,4 @@
-//! What NVML tells of a card's temperature, clocks and power.
+//! NVML functions for a card's temperature, clocks and power.
 
 use std::ffi::{c_uint, c_ulonglong};
 

@@ -1,4 +1,4 @@
-//! Model files on disk: headers with holes or weights behind them.
+//! Model files on disk: GGUF headers followed by weights or by a hole.
 
 use std::fmt;
 use std::fs::File;

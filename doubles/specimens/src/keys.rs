@@ -1,4 +1,4 @@
-//! The keys of a synthetic model: what llama.cpp refuses to load without, and what memory depends on.
+//! GGUF keys of a synthetic model: those that llama.cpp requires, and those that memory depends on.
 
 use plimsoll_model::gguf::{Datum, DraftHeader, ValueType};
 

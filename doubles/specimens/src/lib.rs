@@ -1,10 +1,10 @@
-//! Synthetic models: the shapes of real ones, with weights that are made up or not there at all.
+//! Synthetic models with the shapes of real ones, and random weights or none.
 //!
-//! A [`Recipe`] says what a model is like; it gives the headers of its files and, on demand, the bytes of
-//! each tensor. A file may be the header with a hole behind it: engines check that a file is long enough,
-//! planners read no weights, and zeros are legal in every quantisation. The small recipes have weights that
-//! answer in words, so that a real engine serves them on any machine in milliseconds. Nothing here writes:
-//! the caller takes bytes and has them where it wants.
+//! A [`Recipe`] describes a model; it gives the headers of its files and, on demand, the bytes of each
+//! tensor. A file may be a header followed by a hole: engines check only that a file is long enough, planners
+//! read no weights, and zeros are valid in every quantisation. The small recipes have weights that answer in
+//! words, so a real engine serves them on any machine in milliseconds. This library writes no files; the
+//! caller writes the bytes.
 #![forbid(unsafe_code)]
 
 mod file;
@@ -22,7 +22,7 @@ use plimsoll_model::tiny::Vocabulary;
 pub use file::{Changes, WriteError, Written, write};
 pub use shapes::{SHAPES, shape};
 pub use weights::Weights;
-pub use zoo::{SPECIMENS, specimen};
+pub use zoo::{specimen, specimens};
 
 /// Which tensors and keys a model has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

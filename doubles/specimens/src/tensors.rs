@@ -1,4 +1,4 @@
-//! The tensors of each family, as llama.cpp asks for them (`src/models/*.cpp: load_arch_tensors @ b10605`).
+//! Tensors of each model family, as llama.cpp requires them (`src/models/*.cpp: load_arch_tensors @ b10605`).
 
 use plimsoll_model::TensorType;
 use plimsoll_model::gguf::DraftTensor;

@@ -1,6 +1,6 @@
 //! Tensor data of synthetic models, in pieces.
 //!
-//! F32, F16, Q8_0 and Q4_0 are encoded; every other type gets zeros, which are legal in all of them.
+//! F32, F16, Q8_0 and Q4_0 are encoded; every other type gets zeros, which are valid in all of them.
 
 use plimsoll_model::TensorType;
 use plimsoll_model::gguf::DraftTensor;

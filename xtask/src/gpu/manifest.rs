@@ -1,6 +1,7 @@
-//! `MANIFEST.json`: every file of a bundle with its length and digest, so that what arrives is what was packed.
+//! `MANIFEST.json`: list of every file of a bundle with its length and digest, to detect files damaged in
+//! transfer.
 //!
-//! Names are letters, digits and `._-/`, which need no escaping; a file that is called otherwise is refused.
+//! Names may contain letters, digits and `._-/`, which need no escaping; other names are refused.
 
 use std::fs;
 use std::io;

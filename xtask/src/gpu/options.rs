@@ -1,4 +1,4 @@
-//! The words after `gpu bundle`.
+//! Command-line options of `cargo xtask gpu bundle`.
 
 use std::path::{Path, PathBuf};
 

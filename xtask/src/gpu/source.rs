@@ -1,4 +1,5 @@
-//! The source of an engine, without what a CUDA build of its server does not read.
+//! Archive of an engine's source for a bundle, without the parts that a CUDA build of its server does not
+//! need.
 
 use std::fs;
 use std::io;

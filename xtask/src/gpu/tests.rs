@@ -1,4 +1,7 @@
-//! Bundles of small stand-ins: what arrives is what was packed, in parts that fit, and what is too much is refused by name.
+//! Tests of bundles made of small placeholder files.
+//!
+//! They check that a bundle arrives unchanged, in parts within the size limit, and that one above the limit
+//! is refused with the names of its largest files.
 
 use super::*;
 

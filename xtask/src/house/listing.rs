@@ -1,4 +1,4 @@
-//! The places behind a figure, so that they can be worked through.
+//! Lists of the places behind a figure, such as the doc comments or functions that it counts.
 
 use std::fmt::Write as _;
 

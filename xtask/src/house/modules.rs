@@ -1,4 +1,4 @@
-//! The module tree of a crate: which file each module is in, and which modules are tests.
+//! Module tree of a crate: the file of each module, and which modules are tests.
 
 use std::collections::HashMap;
 use std::path::{Component, Path, PathBuf};

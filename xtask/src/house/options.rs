@@ -1,4 +1,4 @@
-//! The options of `cargo xtask house`.
+//! Command-line options of `cargo xtask house`.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! Words of comments: doc comments that open with a question word, and words for people.
+//! Wording of comments: doc comments that open with a question word, and words for people.
 
 use super::lexer::CommentKind;
 use super::tree::Comment;

@@ -1,4 +1,4 @@
-//! The source files of the crates below `crates/`, read and told apart into product and tests.
+//! Source files of the crates below `crates/`, divided into product and tests.
 
 use std::collections::HashMap;
 use std::fs;

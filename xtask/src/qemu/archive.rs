@@ -1,4 +1,4 @@
-//! An archive in the format that a kernel unpacks as its first file system: cpio, "newc".
+//! Writer of cpio archives ("newc"), the format of a kernel's initial file system.
 
 use std::fmt::Write;
 

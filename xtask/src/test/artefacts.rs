@@ -1,7 +1,8 @@
-//! Programs and libraries that the tests run, built once before them.
+//! Build of the programs and libraries that the tests run, once before the tests.
 //!
-//! A test that runs alone under `cargo test` builds what it needs. Under nextest every test is a process, so that each of several
-//! hundred would ask cargo again; `PLIMSOLL_TESTS_ARE_BUILT` tells them that all is there.
+//! A test that runs alone under `cargo test` builds what it needs. Under nextest every test is a process, so
+//! several hundred processes would each call cargo. The variable `PLIMSOLL_TESTS_ARE_BUILT` tells them to
+//! skip this.
 
 use std::path::Path;
 use std::process::{Command, ExitCode};

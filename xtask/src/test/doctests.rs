@@ -1,4 +1,4 @@
-//! Doc tests, which run under `cargo test --doc` and are counted by its `test result:` lines.
+//! Doc tests, which run under `cargo test --doc` and are counted from its `test result:` lines.
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! The words behind `cargo xtask test`.
+//! Command-line options of `cargo xtask test`.
 
 use super::steps::{LONG_STEPS, STEPS};
 

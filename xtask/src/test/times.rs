@@ -1,4 +1,4 @@
-//! Where the time of a run went: each step, and the slowest tests.
+//! Times of a test run: each step, and the slowest tests.
 
 use std::cmp::Reverse;
 use std::fmt::Write as _;

@@ -1,4 +1,5 @@
-//! Import rules within a crate, where no crate boundary holds them: a module may import its own floor and those below.
+//! Import rules between the modules of a crate: a module may import modules of its own floor and of those
+//! below.
 
 use std::path::Path;
 

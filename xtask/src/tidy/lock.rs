@@ -1,4 +1,4 @@
-//! The cap on locked packages: every dependency has to be kept up to date.
+//! Limit on the number of locked packages, because every dependency has to be kept up to date.
 
 use std::path::Path;
 

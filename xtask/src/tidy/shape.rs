@@ -1,4 +1,4 @@
-//! The shape of Rust files: their length and their names.
+//! Rules for the length and the names of Rust files.
 
 use super::{Finding, Severity, Source};
 

@@ -1,4 +1,5 @@
-//! Words that have no place in the repository: those that speak of how its work was organised instead of the product.
+//! Words that must not occur in the repository, because they describe how the work was organised and not the
+//! product.
 
 use regex_lite::Regex;
 

@@ -1,4 +1,4 @@
-//! Advice: a closed list, so that text and JSON never drift apart.
+//! Hints for the user, from a fixed list of kinds of advice, so that text and JSON always agree.
 
 use std::fmt;
 
@@ -78,8 +78,8 @@ impl fmt::Display for Advice {
             Self::ShrinkContext(n) => write!(f, "use a context of {n} tokens"),
             Self::QuantiseCache(kind) => write!(f, "store the KV cache as {kind}"),
             Self::ShrinkMicroBatch(n) => write!(f, "use a micro-batch of {n}"),
-            Self::FewerSlots(1) => write!(f, "serve 1 request at once"),
-            Self::FewerSlots(n) => write!(f, "serve {n} requests at once"),
+            Self::FewerSlots(1) => write!(f, "serve 1 request at a time"),
+            Self::FewerSlots(n) => write!(f, "serve {n} requests in parallel"),
             Self::FlashAttention => write!(f, "switch flash attention on"),
             Self::ExpertsOnHost(1) => write!(f, "keep the experts of 1 layer in host memory"),
             Self::ExpertsOnHost(n) => write!(f, "keep the experts of {n} layers in host memory"),
@@ -88,7 +88,7 @@ impl fmt::Display for Advice {
             Self::NoOpOffload => write!(f, "do not copy host weights to the card for large batches"),
             Self::WindowedCache => write!(f, "leave out --swa-full"),
             Self::ProjectorOnHost => write!(f, "keep the projector in host memory"),
-            Self::DivideLayers(_) => write!(f, "divide the layers over the cards by hand"),
+            Self::DivideLayers(_) => write!(f, "set the share of layers on each card by hand"),
             Self::Together(all) => {
                 for (place, advice) in all.iter().enumerate() {
                     f.write_str(if place == 0 { "" } else { " and " })?;
@@ -97,14 +97,14 @@ impl fmt::Display for Advice {
                 Ok(())
             }
             Self::AnotherCard => write!(f, "spread the model over one more card"),
-            Self::FreeCard { card } => write!(f, "free memory that others hold on {card}"),
-            Self::DeclareMemory => write!(f, "say how much it takes: memory = \"…\" in its section"),
+            Self::FreeCard { card } => write!(f, "free memory that other processes hold on {card}"),
+            Self::DeclareMemory => write!(f, "state its memory in its section: memory = \"…\""),
             Self::Other(text) => f.write_str(text),
         }
     }
 }
 
-/// Advice, what it would save, and what it would cost.
+/// Advice, with its saving and its cost.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hint {
     pub advice: Advice,

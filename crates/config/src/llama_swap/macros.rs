@@ -1,8 +1,8 @@
-//! llama-swap's macros: `${name}` in any value (`internal/config/macros.go @ v250`).
+//! Macros of llama-swap's YAML: `${name}` in any value (`internal/config/macros.go @ v250`).
 //!
-//! They are put in from the last declared to the first, each once, so a macro may use those before it. A
-//! model's own win over the global ones, in their place. `${PORT}` and `${PID}` stay: they are known at the
-//! start only.
+//! Macros are replaced from the last declared to the first, each once, so a macro may use those declared
+//! before it. A model's own macro replaces a global one of the same name, in its position. `${PORT}` and
+//! `${PID}` are left in place, because their values exist only once the engine starts.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use plimsoll_flags::{FlagOrigin, quoted};
 use super::tree::{Node, YamlTree};
 use crate::failure::{ConfigError, ConfigProblem};
 
-/// Both bound what hostile macros can cost: each may double what came before.
+/// Limits on the number and the length of macros, because each may double the text before it.
 const MOST: usize = 256;
 const LONGEST: usize = 64 << 10;
 
@@ -33,7 +33,7 @@ impl Macros {
             return Ok(Self::default());
         };
         let Some(pairs) = node.pairs() else {
-            let (why, remedy) = ("`macros` is no map", "write `name: value` under it");
+            let (why, remedy) = ("`macros` is not a YAML mapping", "write `name: value` under it");
             return Err(ConfigError::new(
                 FlagOrigin::file(file, node.line),
                 ConfigProblem::ReadLine { why, remedy },
@@ -59,7 +59,7 @@ impl Macros {
                 return fail("has a reserved name", "choose another");
             }
             let YamlTree::Scalar(value) = &pair.value.tree else {
-                return fail("is no text, number or truth", "write one value");
+                return fail("is not a string, number or boolean", "write one value");
             };
             let entry = Macro::new(&pair.key, value);
             // A cycle over several macros cannot expand: each is substituted once, last declared first.
@@ -94,7 +94,7 @@ impl Macros {
                     break;
                 }
                 *text = replaced(text, slug, value).ok_or_else(|| {
-                    let (why, remedy) = ("makes a text longer than 64 KiB", "shorten what it stands for");
+                    let (why, remedy) = ("expands to more than 64 KiB", "shorten its value");
                     let name = name.clone();
                     ConfigError::new(
                         FlagOrigin::file(file, line),

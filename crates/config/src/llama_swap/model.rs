@@ -1,4 +1,4 @@
-//! One model entry of llama-swap's YAML.
+//! Reader of one model entry of llama-swap's YAML.
 
 use std::time::Duration;
 
@@ -29,17 +29,17 @@ const READ: [&str; 13] = [
 ];
 
 const WITHOUT_EFFECT: [(&str, &str); 8] = [
-    ("name", "the list of models shows its key"),
-    ("description", "the list of models does not show it"),
-    ("metadata", "the list of models does not show it"),
-    ("capabilities", "they are asked of the model itself"),
-    ("timeouts", "streams are passed through as long as they last"),
+    ("name", "the model list shows the model's key instead"),
+    ("description", "the model list does not show it"),
+    ("metadata", "the model list does not show it"),
+    ("capabilities", "they are read from the model itself"),
+    ("timeouts", "streams have no time limit"),
     ("compat", "remove it"),
     (
         "sendLoadingState",
-        "loading is told in the status, not in answers",
+        "loading progress appears in the status, not in answers",
     ),
-    ("healthCheckTimeout", "llama-swap takes the global one too"),
+    ("healthCheckTimeout", "llama-swap, too, uses the global value"),
 ];
 
 /// Drops comment lines from commands before any macro could stand in one.
@@ -175,7 +175,7 @@ impl LlamaSwapReader<'_> {
                 return Ok(format!("http://127.0.0.1:{PORT}"));
             }
             let (why, remedy) = (
-                "`cmd` takes no `${PORT}` and there is no `proxy`",
+                "`cmd` does not use `${PORT}`, and `proxy` is not set",
                 "add one of them",
             );
             return Err(self.fault(node.line, why, remedy));
@@ -193,7 +193,7 @@ impl LlamaSwapReader<'_> {
         if !proxy.starts_with("http://") {
             return Err(self.fault(
                 line,
-                "`proxy` is no `http://` address",
+                "`proxy` is not an `http://` address",
                 "write `http://127.0.0.1:PORT`",
             ));
         }
@@ -225,7 +225,7 @@ impl LlamaSwapReader<'_> {
                 entry.aliases.extend(new);
             }
             let text = format!(
-                "`filters.{}` has no effect: requests pass unchanged",
+                "`filters.{}` has no effect: requests are forwarded unchanged",
                 quoted(&pair.key)
             );
             self.warn(

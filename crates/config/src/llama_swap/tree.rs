@@ -1,8 +1,8 @@
-//! A YAML document as a tree in which every value knows its line, and every scalar is text.
+//! YAML document as a tree in which every value has its line number and every scalar is text.
 //!
-//! llama-swap puts macros into any value before it looks at types (`macro: 300`, `ttl: ${macro}`), so types
-//! come last here too. Sizes are bounded twice: by serde-saphyr's budget (nodes, depth, aliases), and by the
-//! length of a scalar, because an alias may repeat a long one many times.
+//! llama-swap replaces macros in any value before it interprets types (`macro: 300`, `ttl: ${macro}`), so
+//! types are interpreted last here too. Sizes are bounded by serde-saphyr's budget (nodes, depth, aliases)
+//! and by the length of each scalar, because an alias may repeat a long one many times.
 
 use std::fmt;
 use std::sync::Arc;
@@ -150,7 +150,7 @@ impl<'de> Visitor<'de> for YamlReader {
     fn visit_str<E: Error>(self, value: &str) -> Result<YamlTree, E> {
         // Checked while reading: an alias repeats the text without costing a node of the budget.
         if value.len() > LONGEST {
-            return Err(E::custom("a text is longer than 16 KiB; shorten it"));
+            return Err(E::custom("a string is longer than 16 KiB; shorten it"));
         }
         Ok(YamlTree::Scalar(value.to_owned()))
     }

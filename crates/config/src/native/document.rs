@@ -1,4 +1,4 @@
-//! The format itself, as serde and schemars see it.
+//! Structs that define Plimsoll's TOML configuration format, for serde (reading) and schemars (JSON schema).
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -52,6 +52,12 @@ pub(super) struct Serve {
     /// On a machine whose GPU shares the host's memory: free the memory that a model needs before loading it.
     /// Default: `off`.
     pub(super) reclaim_before_load: Option<ReclaimBeforeLoad>,
+    /// Engines listen on ports of 127.0.0.1, also a llama-server that could use a Unix socket. Default: false.
+    pub(super) engine_ports: bool,
+    /// User that engines run as, by name or number; the server must run as root. Default: the server's own.
+    pub(super) engine_user: Option<String>,
+    /// Variables of the server that engines inherit beside the usual ones; `NAME` or `BEGINNING*`.
+    pub(super) pass_env: Vec<String>,
 }
 
 /// The program for models that give flags.
@@ -219,7 +225,7 @@ impl From<GuardTable> for GuardSettings {
 
 /// Arguments: a list, or one line split as a shell splits it.
 #[derive(Debug, Deserialize, JsonSchema)]
-#[serde(untagged, expecting = "a line of text or a list of texts")]
+#[serde(untagged, expecting = "a string or a list of strings")]
 pub(super) enum WordList {
     Line(String),
     List(Vec<String>),
@@ -237,7 +243,7 @@ impl TryFrom<String> for Length {
     fn try_from(text: String) -> Result<Self, String> {
         // A newtype with TryFrom, so that serde reports the line of a bad value.
         let length = duration::parse(&text).map(Self);
-        length.ok_or_else(|| format!("`{text}` is no length of time; write {}", duration::EXPECTED))
+        length.ok_or_else(|| format!("`{text}` is not a duration; write {}", duration::EXPECTED))
     }
 }
 

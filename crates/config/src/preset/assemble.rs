@@ -1,4 +1,6 @@
-//! Preset sections as entries: keys become flags, reserved keys are dropped, names are made canonical.
+//! Conversion of the sections of a llama-server preset file to model entries.
+//!
+//! Keys become flags, keys that llama-server reserves are dropped, and names are made canonical.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -41,7 +43,10 @@ pub(super) fn options(
 }
 
 fn lost(file: &Arc<str>, lost: &PresetLine, wins: &PresetLine) -> Warning {
-    let text = format!("`{}` loses to `{}` on line {}", lost.key, wins.key, wins.line);
+    let text = format!(
+        "`{}` is overridden by `{}` on line {}",
+        lost.key, wins.key, wins.line
+    );
     Warning::new(FlagOrigin::file(file, lost.line), text).hint("keep one of them")
 }
 
@@ -65,7 +70,7 @@ fn setting(
     };
     if found.flag.known == KnownFlag::Ik {
         let text = format!(
-            "`{}` is known to ik_llama.cpp only; llama-server refuses it",
+            "`{}` exists only in ik_llama.cpp; llama-server rejects it",
             line.key
         );
         warnings.push(Warning::new(origin.clone(), text));
@@ -126,16 +131,16 @@ fn dropped(origin: &FlagOrigin, found: FoundFlag, line: &PresetLine) -> Option<W
         "dedup-cache-models" => say(format!("`{}` has no effect here", line.key), "remove it"),
         _ if found.flag.effect == FlagClass::Router => say(
             format!(
-                "`{}` has no effect in a section: it belongs to the router",
+                "`{}` has no effect in a section: it is a setting of the router",
                 line.key
             ),
-            "give it to `plimsoll serve`",
+            "pass it to `plimsoll serve`",
         ),
         _ => None,
     }
 }
 
-/// Values that end up as the opposite of what they say.
+/// Warning for values that have the opposite effect of what they say.
 fn inverted(origin: &FlagOrigin, found: FoundFlag, line: &PresetLine) -> Option<Warning> {
     let on_or_off = matches!(found.flag.takes, FlagArity::Nothing | FlagArity::Switch);
     let variable =
@@ -265,7 +270,10 @@ fn seconds(options: &Options, name: &str, least: i64, warnings: &mut Vec<Warning
         // `std::stoi` throws beyond an int, and llama-server then keeps its default.
         Ok(count @ 0..=0x7fff_ffff) => Some(Duration::from_secs(count.unsigned_abs())),
         _ => {
-            let text = format!("`{}` is no number of seconds; the default stands", quoted(text));
+            let text = format!(
+                "`{}` is not a number of seconds; the default is used",
+                quoted(text)
+            );
             warnings.push(Warning::new(setting.origin.clone(), text));
             None
         }

@@ -1,9 +1,9 @@
-//! The grammar of a preset file: lines to sections (`common/preset.cpp: parse_ini_from_file @ b10605`).
+//! Grammar of a preset file: from lines to sections (`common/preset.cpp: parse_ini_from_file @ b10605`).
 //!
-//! It is no common INI. A value ends at the first `;` or `#`, quotes or not; quotes and backslashes are plain
-//! characters; nothing but a comment may be indented; a section written twice is the second one only.
-//! llama.cpp lets a section's name run over line ends to the next `]`, which swallows settings: that alone we
-//! refuse.
+//! The grammar differs from ordinary INI files. A value ends at the first `;` or `#`, even inside quotes;
+//! quotes and backslashes are plain characters; only comments may be indented; of a section written twice,
+//! only the second counts. One difference from llama.cpp is on purpose: llama.cpp lets a section's name
+//! continue over line ends to the next `]`, which would hide settings. Here this is an error.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use plimsoll_flags::{FlagOrigin, Warning, quoted};
 
 use crate::failure::{ConfigError, ConfigProblem};
 
-/// A section: `[name]`, or what stands before the first.
+/// A section: `[name]`, or the lines before the first section.
 #[derive(Debug)]
 pub(super) struct Section {
     /// As written, blanks at its end included.
@@ -30,7 +30,7 @@ pub(super) struct PresetLine {
     pub(super) line: u32,
 }
 
-/// Reads a file into its sections, in the order of the file; the first is what stands before any header.
+/// Reads a file into its sections, in order; the first contains the lines before any header.
 pub(super) fn sections(
     file: &Arc<str>,
     text: &str,
@@ -57,7 +57,7 @@ pub(super) fn sections(
                 ours: Vec::new(),
             }),
             Read::Ours(comment) => section.ours.push(our_setting(comment, number).ok_or_else(|| {
-                let (why, remedy) = ("a setting of ours has no `=`", "write `;plimsoll: key = value`");
+                let (why, remedy) = ("a Plimsoll setting has no `=`", "write `;plimsoll: key = value`");
                 ConfigError::new(at(), ConfigProblem::ReadLine { why, remedy })
             })?),
             Read::Setting { key, value, cut } => {
@@ -109,8 +109,8 @@ fn read(line: &str) -> Result<Read<'_>, Complaint> {
     // llama.cpp has no rule for an indented setting and refuses the whole file.
     if line.starts_with(BLANK) {
         return Err((
-            "the line is indented, which llama-server refuses",
-            "remove the blanks before it",
+            "the line is indented, which llama-server rejects",
+            "remove the spaces before it",
         ));
     }
     match line.strip_prefix('[') {
@@ -135,7 +135,7 @@ fn section(header: &str) -> Result<Read<'_>, Complaint> {
         return Ok(Read::Section(name));
     }
     Err((
-        "something stands after the name of the section",
+        "there is text after the section name",
         "put it on a line of its own",
     ))
 }
@@ -147,7 +147,7 @@ fn setting(line: &str) -> Result<Read<'_>, Complaint> {
     let (key, after) = line.split_at(end);
     if !key.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_') {
         let remedy = "write `key = value`, the key without dashes before it";
-        return Err(("the line starts with no key", remedy));
+        return Err(("the line does not start with a key", remedy));
     }
     let value = after
         .trim_start_matches(BLANK)
@@ -183,25 +183,29 @@ fn our_setting(comment: &str, line: u32) -> Option<PresetLine> {
 fn suspicion(key: &str, value: &str, cut: &str) -> Option<(String, &'static str)> {
     if !cut.is_empty() {
         let text = format!(
-            "`{}` is cut from the value of `{key}`: a comment starts there",
+            "`{}` is not part of the value of `{key}`: it starts a comment",
             quoted(cut)
         );
         return Some((
             text,
-            "llama-server cannot take `#` or `;` in a value; use another path or the environment",
+            "llama-server does not accept `#` or `;` in a value; use another path, or an environment \
+                variable",
         ));
     }
     // An odd quote is mostly a value that was cut at a `#` inside quotes.
     if value.matches('"').count() % 2 == 1 {
         let text = format!("the value of `{key}` has an unpaired quote: `{}`", quoted(value));
-        return Some((text, "a comment sign ends a value even in quotes"));
+        return Some((text, "`#` and `;` start a comment even inside quotes"));
     }
     if value.len() > 1 && (value.starts_with('"') && value.ends_with('"')) {
         let text = format!("the quotes around the value of `{key}` are part of it");
         return Some((text, "write the value without quotes"));
     }
     value.ends_with('\\').then(|| {
-        let text = format!("the value of `{key}` ends in a backslash, which continues nothing");
+        let text = format!(
+            "the value of `{key}` ends with a backslash, but a value cannot continue on the \
+            next line"
+        );
         (text, "write the value on one line")
     })
 }

@@ -1,7 +1,7 @@
-//! Our own settings in a preset: `;plimsoll: key = value`, a comment to llama-server.
+//! Plimsoll's own settings in a preset file: `;plimsoll: key = value`, a comment for llama-server.
 //!
-//! Those of the server stand before the first section or in `[*]`; those of a model in its section, or in
-//! `[*]` for all.
+//! Settings of the server are written before the first section or in `[*]`; settings of a model in its
+//! section, or in `[*]` for all models.
 
 use std::sync::Arc;
 
@@ -16,13 +16,16 @@ use crate::duration;
 use crate::guard::GuardSettings;
 use crate::roster::ServeSettings;
 
-const OF_SERVER: [&str; 6] = [
+const OF_SERVER: [&str; 9] = [
     "listen",
     "patience",
     "wait",
     "engine",
     "api-key-file",
     "reclaim-before-load",
+    "engine-ports",
+    "engine-user",
+    "pass-env",
 ];
 const OF_MODEL: [&str; 13] = [
     "memory",
@@ -40,7 +43,7 @@ const OF_MODEL: [&str; 13] = [
     "depth-admission",
 ];
 
-/// Takes what is the server's; returns the rest, which holds for models.
+/// Applies the settings of the server; returns the rest, which belong to models.
 pub(super) fn of_server<'a>(
     file: &Arc<str>,
     lines: &'a [PresetLine],
@@ -68,6 +71,9 @@ pub(super) fn of_server<'a>(
                 let choice = choice.ok_or_else(|| bad(file, line, ReclaimBeforeLoad::EXPECTED))?;
                 serve.reclaim_before_load = Some(choice);
             }
+            "engine-ports" => serve.engine_ports = switch(file, line)?,
+            "engine-user" => serve.engine_user = Some(line.value.clone()),
+            "pass-env" => serve.pass_env.extend(words(file, line)?),
             _ => rest.push(line),
         }
     }
@@ -150,8 +156,8 @@ fn unknown(file: &Arc<str>, line: &PresetLine) -> ConfigError {
     let near = known.filter_map(|name| Some((distance_within(&line.key, name, name.len() / 2)?, name)));
     let problem = if OF_SERVER.contains(&line.key.as_str()) {
         ConfigProblem::ReadLine {
-            why: "this setting of ours is the server's, not a model's",
-            remedy: "put it before the first section or into [*]",
+            why: "this Plimsoll setting applies to the server, not to a model",
+            remedy: "move it before the first section or into [*]",
         }
     } else {
         ConfigProblem::FindKey {

@@ -1,5 +1,7 @@
-//! Facts derived from several facts of a log: the allocation failure that ended the load, the sizes of card
-//! and weights, memory in use before the start.
+//! Facts derived from other facts of a log.
+//!
+//! Examples are the allocation failure that ended the load, the sizes of card and weights, and the memory in
+//! use before the start.
 
 use plimsoll_base::Bytes;
 
@@ -68,7 +70,7 @@ impl Facts {
             .or_else(|| self.card_sizes.iter().copied().max())
     }
 
-    /// True where a program printed the size of a card.
+    /// True if a program printed the size of a card.
     pub(crate) fn has_card_size(&self) -> bool {
         !self.card_sizes.is_empty()
     }
@@ -135,7 +137,7 @@ impl Facts {
         picked.or(beyond.filter(|_| picks().next().is_none()))
     }
 
-    /// True where the card shares the host's memory.
+    /// True if the card shares the host's memory.
     pub(crate) fn is_unified(&self) -> bool {
         // An L4T release or an NvMap line exists on Tegra boards only.
         self.release.is_some() || self.says_any(&[Pattern::NvMap, Pattern::UnifiedBoard, Pattern::Tegrastats])

@@ -1,7 +1,7 @@
-//! Selected cards: a variable, an option, an argument or a call, as a report quotes them.
+//! GPU selection in a report: an environment variable, an option, an argument or a call.
 //!
-//! A variable such as `CUDA_VISIBLE_DEVICES` names cards of the machine and renumbers them; every other
-//! choice counts among the visible cards.
+//! A variable such as `CUDA_VISIBLE_DEVICES` selects cards of the machine and renumbers them. All other forms
+//! number the visible cards.
 
 use crate::facts::{CardChoice, Facts, LineSource, Quote};
 use crate::line::shortened;

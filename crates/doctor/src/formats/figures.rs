@@ -1,9 +1,9 @@
-//! Figures of a caching allocator without its sentence: `15.9 GiB reserved, 9.2 GiB allocated`,
-//! `Reserved but unallocated: 402 MiB`.
+//! Memory figures of a caching allocator outside its usual error message, such as `15.9 GiB reserved, 9.2 GiB
+//! allocated` or `Reserved but unallocated: 402 MiB`.
 //!
-//! DECISION: a figure belongs to the nearest of a dozen labels. Such figures only fill in for PyTorch's own
-//! sentence, and only where a reserved size is among them: no other kind of program tells reserved from
-//! allocated memory.
+//! DECISION: a figure belongs to the nearest of a dozen labels. These figures are used only if PyTorch's own
+//! message is missing and a reserved size is among them, because only such allocators distinguish reserved
+//! from allocated memory.
 
 use plimsoll_base::Bytes;
 

@@ -1,4 +1,4 @@
-//! tegrastats and the L4T release in logs.
+//! Reader of tegrastats lines and of the L4T release (NVIDIA Jetson) in logs.
 
 use plimsoll_host::{Release, TegraStats};
 

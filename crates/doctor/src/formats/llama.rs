@@ -1,8 +1,9 @@
-//! Lines of llama.cpp and of programs built on ggml: refused buffers, placed buffers, progress of the load.
+//! Log lines of llama.cpp and other programs built on ggml: refused buffers, allocated buffers, progress of
+//! the load.
 //!
-//! ggml reports a refusal in up to three lines: the device refuses (`allocating N MiB on device D`), the
-//! allocator names the buffer, and the caller names its purpose. The first line opens a refusal, the lines
-//! that follow it closely give it its purpose.
+//! ggml reports a refused allocation in up to three lines: the device reports the refusal (`allocating N MiB
+//! on device D`), the allocator names the buffer, and the caller names its purpose. The first line creates a
+//! refusal; the lines shortly after it add the purpose.
 
 use plimsoll_base::Bytes;
 

@@ -1,7 +1,7 @@
-//! Sizes by name: parameters and quantisation of a model, memory of a card or a board.
+//! Sizes derived from names: parameters and quantisation of a model, memory of a card or a board.
 //!
-//! DECISION: names are the weakest of all numbers and only fill in for printed ones. A name that is sold with
-//! several sizes (A100, V100, RTX 4060 Ti) has none here.
+//! DECISION: sizes from names are the least reliable, so they are used only if no size was printed. A card
+//! name that is sold with several memory sizes (A100, V100, RTX 4060 Ti) gives no size.
 
 use plimsoll_base::Bytes;
 
@@ -135,7 +135,7 @@ const BITS: &[(&str, f64)] = &[
     ("iq1", 1.8),
 ];
 
-/// Series of cards after whose name a size is the card's memory.
+/// Card series whose name is followed by the card's memory size.
 const SERIES: [&str; 17] = [
     "rtx", "gtx", "a100", "a40", "a10", "v100", "p40", "p100", "t4", "l4", "l40", "h100", "h200", "titan",
     "quadro", "radeon", "rx ",

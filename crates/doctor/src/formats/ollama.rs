@@ -1,4 +1,4 @@
-//! Numbers that ollama prints: the cards at its start, its estimate before a load.
+//! Figures that ollama prints: the cards at its start, and its memory estimate before a load.
 
 use crate::facts::{Facts, OllamaEstimate, Quote};
 use crate::pattern::Pattern;

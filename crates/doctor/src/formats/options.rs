@@ -1,4 +1,4 @@
-//! Options on an engine's command line, and the size of its model file.
+//! Command-line options of an engine in a log, and the size of its model file.
 
 use plimsoll_base::Bytes;
 

@@ -1,8 +1,8 @@
 //! Search for all phrases of the tables at once.
 //!
-//! DECISION: one Aho-Corasick automaton over the raw bytes, as a DFA: one table look-up per byte, whatever
-//! the text, so a line that is full of phrases costs no more than any other. The automaton of some 700
-//! phrases takes a few MiB and is built on first use.
+//! DECISION: one Aho-Corasick automaton (a DFA) runs over the raw bytes with one table look-up per byte. So a
+//! line full of phrases takes no longer than any other. The automaton for some 700 phrases takes a few MiB
+//! and is built on first use.
 
 use std::sync::LazyLock;
 
@@ -22,7 +22,7 @@ static PHRASES: LazyLock<Option<DFA>> = LazyLock::new(|| {
         .ok()
 });
 
-/// A phrase in a block of bytes.
+/// Position of a phrase in a block of bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PhraseHit {
     pub(crate) start: usize,
@@ -31,7 +31,7 @@ pub(crate) struct PhraseHit {
     pub(crate) pattern: Pattern,
 }
 
-/// The hits in a block, ordered by where their phrases end.
+/// Matches in a block, ordered by the end of their phrases.
 pub(crate) struct Hits<'a> {
     block: &'a [u8],
     state: OverlappingState,

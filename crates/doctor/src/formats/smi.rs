@@ -1,4 +1,4 @@
-//! Tables of nvidia-smi and rocm-smi, and the sizes of cards that programs print.
+//! Reader of nvidia-smi and rocm-smi tables, and of card sizes that programs print.
 
 use plimsoll_base::Bytes;
 

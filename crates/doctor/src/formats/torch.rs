@@ -1,8 +1,9 @@
-//! PyTorch's out-of-memory error in each of its wordings, ComfyUI's block of figures, and traceback frames.
+//! PyTorch's out-of-memory error in all its versions, ComfyUI's block of memory figures, and Python traceback
+//! frames.
 //!
-//! `CUDACachingAllocator.cpp` has changed its sentence often: `total capacty` until 2.2,
-//! `(GPU 0; T total capacity; A already allocated; …)` before 2.1, `cached` before 1.8. Sizes are therefore
-//! found by the words around them, never by their order.
+//! `CUDACachingAllocator.cpp` has changed the message often: `total capacty` until 2.2, `(GPU 0; T total
+//! capacity; A already allocated; …)` before 2.1, `cached` before 1.8. So sizes are found by the words next
+//! to them, never by their order.
 
 use plimsoll_base::Bytes;
 

@@ -1,4 +1,4 @@
-//! Numbers that vLLM prints before it loads, and its options.
+//! Memory figures that vLLM prints before it loads a model, and its options.
 
 use crate::facts::{Facts, Quote, StartupCheck};
 use crate::pattern::Pattern;

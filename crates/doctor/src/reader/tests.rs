@@ -1,6 +1,6 @@
-//! Damaged text for each reader of lines: none may panic, and the facts stay bounded.
+//! Tests of each line reader with damaged text: none may panic, and the facts stay bounded.
 //!
-//! A reader is called with patterns that have nothing to do with the text, as no search would call it. A few
+//! Each reader is called with patterns that do not match the text, which the search would never do. A few
 //! thousand texts run here; `PLIMSOLL_FUZZ=1000000 cargo test --release -p plimsoll-doctor --lib
 //! reader::tests -- --nocapture` tries a million on each.
 

@@ -1,4 +1,4 @@
-//! Rules for reports without a failure of card memory: warnings that the run survives, and ends for other
+//! Rules for reports in which card memory did not fail: warnings that the run survives, and ends for other
 //! reasons.
 
 use super::EvidenceWeight::{Decisive, Fair, Strong, Weak};

@@ -1,5 +1,5 @@
-//! Rules for host memory and for limits besides the card's size: killed processes, shared memory, one
-//! allocation's limit.
+//! Rules for host memory and for limits other than the card's size: killed processes, shared memory, limits
+//! of a single allocation.
 
 use super::EvidenceWeight::{Decisive, Fair, Strong};
 use super::RuleFinding;

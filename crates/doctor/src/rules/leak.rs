@@ -1,4 +1,4 @@
-//! Rules for leaks: readings that rise, growth per request, and kernel memory that cannot be reclaimed.
+//! Rules for memory leaks: rising readings, growth per request, and kernel memory that cannot be reclaimed.
 
 use plimsoll_base::Bytes;
 

@@ -1,6 +1,6 @@
-//! Rules for sizes by option or name: a large context or micro-batch, weights against the cards.
+//! Rules based on options and model names: a large context or micro-batch, weights compared with the cards.
 //!
-//! They apply only where no program names the purpose of the refused memory.
+//! They apply only if no program names the purpose of the refused memory.
 
 use super::EvidenceWeight::{Fair, Weak};
 use super::RuleFinding;

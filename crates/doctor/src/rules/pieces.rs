@@ -1,4 +1,4 @@
-//! Rules for fragmentation: memory that is idle in a caching allocator, in pieces that are too small.
+//! Rules for fragmentation: idle memory of a caching allocator, in blocks that are too small.
 
 use plimsoll_base::Bytes;
 

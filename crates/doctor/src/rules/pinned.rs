@@ -1,7 +1,7 @@
 //! Rules for pinned host memory: its limits, and refusals that the program survives.
 //!
-//! ggml asks for pinned memory, warns if it gets none, and goes on with pageable memory. Where a program
-//! cannot do without, the driver reports a limit of the host as `out of memory` too.
+//! If pinned memory is refused, ggml warns and continues with pageable memory. If a program requires pinned
+//! memory, the driver reports a limit of the host as `out of memory` too.
 
 use super::EvidenceWeight::{Decisive, Fair, Strong, Weak};
 use super::RuleFinding;
@@ -22,7 +22,7 @@ fn went_on(facts: &Facts) -> bool {
     !fatal && facts.says_any(&[Pattern::Serves, Pattern::Works])
 }
 
-/// False for errors of a missing or wrong driver, which are no limit
+/// False for errors of a missing or wrong driver, which do not indicate a limit
 /// (`cuda_runtime_api.h:cudaGetErrorString`).
 fn is_limit(line: &Quote) -> bool {
     const REASONS: [&str; 7] = [

@@ -1,8 +1,9 @@
-//! Rules for cards that share the host's memory: Jetson, Thor, GB10, and managed memory on any card.
+//! Rules for GPUs that share the host's memory (Jetson, Thor, GB10), and for managed memory on any card.
 //!
-//! DECISION: the number in NvMap's line is that of the ioctl (1075072515 = 0x40144e03 = NVMAP_IOC_ALLOC),
-//! never a size. CUDA memory there needs neither CMA nor contiguous pages, so `lfb` is no evidence. The
-//! release, MemFree, and MemAvailable less CmaFree decide; the requested size comes from the engine's line.
+//! DECISION: the number in an NvMap error line is that of the ioctl (1075072515 = 0x40144e03 =
+//! NVMAP_IOC_ALLOC), never a size. CUDA memory on these boards needs neither CMA nor contiguous pages, so
+//! `lfb` is not evidence. The rules use the L4T release, MemFree, and MemAvailable minus CmaFree; the
+//! requested size comes from the engine's line.
 
 use plimsoll_base::Bytes;
 

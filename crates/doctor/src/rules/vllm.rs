@@ -1,4 +1,4 @@
-//! Rules for the estimates that vLLM, SGLang and ollama print.
+//! Rules for the memory estimates that vLLM, SGLang and ollama print.
 
 use super::EvidenceWeight::{Decisive, Fair, Strong};
 use super::RuleFinding;

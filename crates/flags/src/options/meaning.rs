@@ -1,4 +1,4 @@
-//! Model parameters from the settings of a command line: each row's setter, in the order given.
+//! Conversion of a command line's settings to model parameters ([`ModelParams`]), in the order given.
 
 use super::{Options, Setting};
 use crate::failure::{FlagError, quoted};

@@ -1,8 +1,8 @@
-//! Flags from a command line and from the environment, by llama.cpp's own rules
+//! Reader of llama-server flags from a command line or the environment, by llama.cpp's own rules
 //! (`common/arg.cpp: common_params_parse_ex @ b10605`).
 //!
-//! One thing is added: a `-fa` without a value, as builds before the value existed took it. Values are read
-//! later, when a [`Wish`](crate::Wish) is made of them: a command line is kept as it was typed.
+//! One form is added: `-fa` without a value, as older builds accepted it. Values are interpreted later, when
+//! a [`ModelParams`](crate::ModelParams) is built, so a command line is stored as it was typed.
 
 use std::collections::HashMap;
 
@@ -19,7 +19,7 @@ impl Options {
         Self::from_argv_at(argv, |index| FlagOrigin::Argument(index + 1))
     }
 
-    /// Reads a command line whose arguments stand at the places that `origin` tells.
+    /// Reads a command line; `origin` returns the place of each argument.
     pub fn from_argv_at(argv: &[String], origin: impl Fn(usize) -> FlagOrigin) -> Result<Self, FlagError> {
         ArgumentReader {
             argv,
@@ -29,8 +29,8 @@ impl Options {
         .collect()
     }
 
-    /// Reads what it knows of a command line and returns the rest as complaints: for programs that are like a
-    /// llama-server but not ours to judge.
+    /// Reads the known flags of a command line and returns the others as errors, for programs that resemble a
+    /// llama-server.
     pub fn known_in(argv: &[String], origin: impl Fn(usize) -> FlagOrigin) -> (Self, Vec<FlagError>) {
         let mut unknown = Vec::new();
         let known = ArgumentReader {
@@ -51,7 +51,7 @@ impl Options {
     }
 }
 
-/// An iterator over the settings of a command line.
+/// Iterator over the settings of a command line.
 struct ArgumentReader<'a, F> {
     argv: &'a [String],
     origin: F,

@@ -1,4 +1,4 @@
-//! Builders of the flag table's rows, and what their setters do to a field.
+//! Builders for the rows of the flag table, and helper functions for the setters in these rows.
 
 use super::{Flag, FlagArity, FlagClass, KnownFlag, Setter};
 use crate::failure::FlagError;

@@ -1,4 +1,4 @@
-//! Rows of the flag table, in llama.cpp's order.
+//! Rows of the table of llama-server's flags, in llama.cpp's order.
 
 use plimsoll_model::Pooling;
 

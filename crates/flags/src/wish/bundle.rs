@@ -1,4 +1,4 @@
-//! The flags that stand for several: a model from the net and how to run it
+//! llama-server flags that stand for several others: a model to download and the settings to run it with
 //! (`common/arg.cpp: --fim-qwen-*, --gpt-oss-*, … @ b10605`).
 
 use super::{ModelParams, Parallel};

@@ -1,6 +1,7 @@
-//! Live blocks of device memory, by address or handle.
+//! Table of live device memory blocks, by address or handle.
 //!
-//! An address leaves the map before the driver frees it: afterwards another thread may be given the same one.
+//! An address is removed before the driver frees it, because afterwards another thread may get the same
+//! address.
 
 use core::sync::atomic::Ordering::Relaxed;
 
@@ -10,7 +11,7 @@ use crate::state::address_map::AddressMap;
 use crate::state::{CardIndex, card, ledger};
 use crate::trace::{self, TraceEvent};
 
-/// A live block.
+/// A live block of device memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct DeviceBlock {
     pub(crate) card: CardIndex,
@@ -61,7 +62,7 @@ impl DeviceBlock {
     }
 }
 
-/// The way in which a block was allocated, which decides how it is counted.
+/// Way in which a block was allocated, which determines how it is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BlockKind {
     /// `cuMemAlloc`, `cuMemAllocPitch`.

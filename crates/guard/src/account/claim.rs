@@ -1,5 +1,7 @@
-//! One request for device memory: claimed of the budget, passed to the driver, and returned if the driver
-//! refuses.
+//! Budget claim for one device memory request.
+//!
+//! The bytes are claimed from the budget, the request is passed to the driver, and the claim is returned if
+//! the driver refuses.
 
 use plimsoll_wire::page::Refusal;
 
@@ -7,7 +9,7 @@ use super::{Substitute, overflow, pools};
 use crate::driver::{CuResult, OUT_OF_MEMORY, SUCCESS};
 use crate::state::{CardIndex, ledger};
 
-/// Result of a request.
+/// Result of a budget claim and the driver call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ClaimOutcome {
     /// The driver gave the memory, and the card is charged with it.

@@ -1,7 +1,7 @@
-//! Available memory of the host, as a bound on spilling.
+//! Available host memory, as a limit for spilling.
 //!
-//! Spilled memory is pinned: it cannot be swapped out, and where the kernel runs short of memory it kills a
-//! process. So a spill stays within MemAvailable, less a part that is left to all other processes.
+//! Spilled memory is pinned host memory: it cannot be swapped out, so too much of it makes the kernel kill a
+//! process. Therefore spilled bytes stay within MemAvailable, minus a part that is left for other processes.
 
 use crate::say::say_some;
 use crate::text::ByteSize;

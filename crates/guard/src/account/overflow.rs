@@ -1,8 +1,9 @@
-//! Room of a card as [`crate::policy::room`] needs it, measured of budget, driver and options.
+//! Free room on a card for [`crate::policy::room`], computed from budget, driver and options.
 //!
-//! Of a request that does not fit, the card takes what budget and driver still have, less a little: after it,
-//! a program still asks for small things (a workspace, a counter) and the driver for its own (a module that
-//! is loaded late, stacks of a larger kernel), which host memory cannot or should not serve.
+//! If a request does not fit, the card still takes as many bytes as budget and driver have left, minus a
+//! small reserve. The program will still request small blocks (a workspace, a counter), and the driver needs
+//! memory for itself (a module loaded late, stacks of a larger kernel). Host memory cannot or should not
+//! serve these.
 
 use core::sync::atomic::Ordering::Relaxed;
 

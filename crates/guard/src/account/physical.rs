@@ -1,8 +1,8 @@
-//! Physical memory of `cuMemCreate`, with its handles and mappings.
+//! Physical memory from `cuMemCreate`, with its handles and mappings.
 //!
 //! The card gets the memory back when no handle and no mapping is left. Handles can be retained from an
-//! address, mapped many times and released while mapped. So memory is counted under a number of its own: the
-//! driver may reuse a released handle's value for new memory while the old one is still mapped.
+//! address, mapped many times, and released while mapped. So each memory is counted under its own number:
+//! while the memory is still mapped, the driver may reuse a released handle's value for other memory.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -16,7 +16,7 @@ use crate::driver::{AllocationHandle, DevicePointer};
 use crate::state::{CardIndex, ledger};
 use crate::trace::{self, TraceEvent};
 
-/// Memory that stands behind a handle.
+/// Place of a handle's memory: card or host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BackingMemory {
     Card,
@@ -99,7 +99,7 @@ pub(crate) fn shared(handle: AllocationHandle, address: Option<DevicePointer>) {
     }
 }
 
-/// A handle that is about to be released; goes to [`released`] or [`kept`].
+/// A handle that is being released; pass it to [`released`] or [`kept`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct HandleRelease {
     handle: AllocationHandle,
@@ -186,7 +186,7 @@ pub(crate) fn pieces_if_spilled(address: DevicePointer, size: u64) -> Option<Vec
     any.then(|| inside.map(|(start, mapping)| (*start, mapping.size)).collect())
 }
 
-/// The card that was asked for the memory at an address, if that memory is spilled.
+/// The card on which the memory at an address was requested, if that memory is spilled.
 pub(crate) fn spilled_at(address: DevicePointer) -> Option<CardIndex> {
     if SPILLED.load(Relaxed) == 0 {
         return None;

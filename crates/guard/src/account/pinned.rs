@@ -1,8 +1,8 @@
-//! Host memory that the program has pinned.
+//! Count of the host memory that the program has pinned.
 //!
-//! The kernel can neither move nor swap it, and a board whose card shares the host's memory has that much
-//! less for the card. Pinned memory is counted and never refused: its limit is the kernel's. What guard pins
-//! for a spilled range counts as spilled instead.
+//! The kernel can neither move nor swap pinned memory. Where card and host share memory, it reduces the
+//! memory left for the card. Guard (this library) counts it but never refuses it; only the kernel limits it.
+//! Memory that guard itself pins for spilled ranges counts as spilled instead.
 
 use crate::driver::{CuResult, SUCCESS};
 use crate::driver_guard::context;

@@ -1,4 +1,5 @@
-//! Enumeration of the cards, when guard arms itself.
+//! Enumeration of the CUDA devices when guard (this library) starts to act in a process, and their entry on
+//! the process's page, the shared-memory file with its figures.
 
 use core::sync::atomic::Ordering::{Relaxed, Release};
 
@@ -8,19 +9,19 @@ use crate::driver::{self, DeviceOrdinal, SUCCESS};
 use crate::say::say;
 use crate::state;
 
-/// Makes the page and enters the cards; false, after a line on stderr, if the driver does not tell their
+/// Creates the page with its cards; false, after a line on stderr, if the driver does not report their
 /// number.
 pub(super) fn enter() -> bool {
     let mut count = 0;
     // SAFETY: the driver is up, and `count` is ours.
     if unsafe { driver::cuDeviceGetCount(&raw mut count) } != SUCCESS {
-        say!("the driver does not count its cards; this process runs unguarded");
+        say!("the driver does not report its cards; this process runs unguarded");
         return false;
     }
     let count = u32::try_from(count).unwrap_or(0);
     let room = u32::try_from(CARDS).unwrap_or(0);
     if count > room {
-        say!("{count} cards, of which only the first {room} are guarded");
+        say!("there are {count} cards; only the first {room} are guarded");
     }
     state::create(|page| {
         page.count.store(count.min(room), Release);

@@ -1,4 +1,4 @@
-//! Size of the first context on a card, measured with NVML.
+//! Size of the first CUDA context on a card, measured with NVML before and after the context is opened.
 
 use core::ffi::{c_uint, c_void};
 use core::fmt::Write;

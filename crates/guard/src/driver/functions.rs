@@ -1,4 +1,4 @@
-//! Functions of the driver that several modules call for guard's own purposes.
+//! Driver functions that several of guard's modules call for their own purposes.
 
 use core::ffi::{c_char, c_int, c_uint, c_void};
 
@@ -16,7 +16,7 @@ impl NvmlProcess {
     pub(crate) const NONE: Self = Self { pid: 0, used: 0 };
 }
 
-/// `CUdevice_attribute`s that guard asks for.
+/// `CUdevice_attribute`s that guard reads.
 pub(crate) mod attribute {
     use core::ffi::c_int;
 
@@ -25,7 +25,7 @@ pub(crate) mod attribute {
     pub(crate) const HOST_NUMA_ID: c_int = 134;
 }
 
-/// An attribute of a card by the driver's own word; `otherwise` where the driver does not know the attribute.
+/// An attribute of a card from the real driver; `otherwise` if the driver does not define the attribute.
 pub(crate) fn device_attribute(device: DeviceOrdinal, attribute: c_int, otherwise: c_int) -> c_int {
     let mut value = otherwise;
     // SAFETY: the place is ours. A driver that does not know the attribute leaves it.

@@ -1,9 +1,10 @@
-//! Memory of a served pool: the driver as a [`plimsoll_pool::Device`], within the budget.
+//! Memory source of a served pool: the CUDA driver as a [`plimsoll_pool::Device`], within the budget.
 //!
-//! DECISION: every byte is claimed of the budget before the driver is asked, and charged to the card as it is
-//! mapped. A refusal goes to the policy, which gives back what it holds idle; only when that does not help is
-//! the request made once more with the ladder behind it ([`Backing::insist`]). Calls are made in the pool's
-//! own context and in relaxed capture mode, so that none becomes part of a capture.
+//! DECISION: every byte is claimed from the budget before the driver is called, and charged to the card when
+//! it is mapped. If the claim or the driver refuses, the pool's policy first releases its idle memory. If
+//! that does not help, the request is repeated with the ladder, guard's sequence of remedies
+//! ([`Backing::insist`]). Calls are made in the pool's own context and in relaxed capture mode, so that none
+//! becomes part of a stream capture.
 
 use alloc::collections::BTreeMap;
 use core::sync::atomic::Ordering;
@@ -31,7 +32,7 @@ mod real {
     }
 }
 
-/// The driver, as one pool uses it.
+/// Access to the driver for one pool.
 #[derive(Debug)]
 pub(super) struct Backing {
     card: CardIndex,
@@ -43,7 +44,7 @@ pub(super) struct Backing {
     pool: u8,
     /// True if a refusal climbs the ladder.
     insist: bool,
-    /// Sizes of what came from `cuMemAlloc`.
+    /// Sizes of allocations from `cuMemAlloc`.
     allocations: BTreeMap<Address, u64>,
     /// Sizes of the mappings.
     mappings: BTreeMap<Address, u64>,
@@ -180,9 +181,9 @@ impl PoolDevice for Backing {
         }
     }
 
-    /// A region asks the budget alone: it maps a few MiB ahead, a driver without them refuses without harm,
-    /// and cuMemGetInfo would cost as much as the map that it saves. Where a refusal climbs the ladder,
-    /// nothing is mapped ahead.
+    /// Free bytes for a region, by the budget alone: a region maps a few MiB ahead, a driver without them
+    /// refuses harmlessly, and cuMemGetInfo would cost as much as the map that it saves. While refusals climb
+    /// the ladder, nothing is mapped ahead.
     fn available(&self) -> u64 {
         match (self.has_regions(), self.insist) {
             (true, true) => 0,

@@ -1,10 +1,10 @@
 //! Search for the class of ggml's legacy pool in all loaded objects.
 //!
-//! DECISION: the class is found by its symbols, in the objects' dynamic tables first and in the symbol tables
-//! of their files where those have none. The vtable's slots in memory must then be the addresses of the
-//! methods, so that a wrong or newer file, or a table that contradicts the memory, finds nothing. A vtable
-//! may lie in another object than the methods (copy relocations), so all methods are gathered before any
-//! vtable is judged.
+//! DECISION: the class is found by its symbols: in the objects' dynamic symbol tables first, then in the
+//! symbol tables of their files. The slots of the vtable in memory must contain the addresses of the methods.
+//! So nothing is accepted if the file is the wrong or a newer one, or if its tables contradict memory. A
+//! vtable may be in a different object than the methods (copy relocations), so all methods are collected
+//! before any vtable is checked.
 
 use alloc::vec::Vec;
 use core::ffi::CStr;
@@ -21,17 +21,17 @@ pub(super) struct Vtable {
     pub(super) slots: usize,
 }
 
-/// The methods of the class, by address.
+/// Methods of the class, by address.
 pub(super) type Methods = Vec<(ClassPart, usize)>;
 
-/// The parts of the class that were found.
+/// Parts of the class that were found.
 #[derive(Debug, Default)]
 pub(super) struct FoundClass {
     pub(super) vtables: Vec<Vtable>,
     pub(super) methods: Methods,
 }
 
-/// Objects without the class, by their load address and a hash of their path.
+/// Objects that do not contain the class, by their load address and a hash of their path.
 #[derive(Debug, Default)]
 pub(super) struct SearchedObjects(Vec<(usize, u64)>);
 

@@ -1,10 +1,11 @@
-//! Objects that are loaded in this process, walked under the loader's lock.
+//! Walk over the objects (executable and libraries) that are loaded in this process, under the loader's lock.
 //!
-//! DECISION: of the loader only `dl_iterate_phdr` is called, not even `dlsym`. That takes the loader's big
-//! lock, which a thread inside a constructor holds while it may be waiting for the CUDA runtime, which may in
-//! turn be calling guard. The lock of `dl_iterate_phdr` is never held while foreign code runs. The walk also
-//! finds objects that `RTLD_LOCAL` hides. While its callback runs no object can be unmapped; so the search
-//! runs inside the callback of an outer walk, and what it found can still be written to before that returns.
+//! DECISION: the only loader function called is `dl_iterate_phdr`, not even `dlsym`. `dlsym` takes the
+//! loader's main lock. A thread inside a constructor may hold that lock while it waits for the CUDA runtime,
+//! which may in turn be calling guard (this library). The lock of `dl_iterate_phdr` is never held while
+//! foreign code runs. The walk also finds objects that `RTLD_LOCAL` hides. No object can be unmapped during
+//! its callback. So the search runs inside the callback of an outer walk, and the results can still be
+//! written to before that walk returns.
 
 use core::ffi::{CStr, c_int, c_void};
 use core::ptr::with_exposed_provenance_mut;
@@ -17,7 +18,7 @@ use plimsoll_nostd::elf::ElfImage;
 const PT_LOAD: u32 = 1;
 const PT_GNU_RELRO: u32 = 0x6474_e552;
 
-/// A loaded object, for as long as the loader's lock is held.
+/// A loaded object, valid while the loader's lock is held.
 pub(super) struct MappedObject<'a> {
     pub(super) bias: usize,
     /// The path it was loaded from; empty for the executable itself.

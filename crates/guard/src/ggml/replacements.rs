@@ -1,7 +1,7 @@
-//! Replacements of the methods of ggml's legacy pool.
+//! Replacement functions for the methods of ggml's legacy pool.
 //!
-//! The prototypes are those of the class by the C++ ABI: a method is a function whose first argument is the
-//! object. Nothing may unwind out of here, and nothing does: guard is built with panic = abort.
+//! Their prototypes follow the C++ ABI: a method is a function whose first argument is the object. No panic
+//! can unwind into C++ code, because guard (this library) is built with panic = abort.
 
 use core::ffi::c_void;
 use core::mem::transmute;
@@ -51,11 +51,11 @@ unsafe extern "C" fn alloc(this: *mut c_void, size: usize, actual: *mut usize) -
     }
     // Only before the first block: afterwards the prototype is known to be right.
     if taken.fresh() && !sane(this, size, actual) {
-        doubt(taken, "its first call makes no sense");
+        doubt(taken, "its first call is invalid");
         return theirs();
     }
     if !taken.plausible() {
-        doubt(taken, "its blocks are not given back to us");
+        doubt(taken, "its blocks are not returned to guard");
         return theirs();
     }
     match pools::allocate(this.expose_provenance(), size) {
@@ -109,9 +109,7 @@ unsafe fn end(this: *mut c_void, part: ClassPart) {
     if !arm::forked() && pools::close(this.expose_provenance()) == PoolEnd::Owing {
         // ggml's destructor would pass our blocks, which lie in its table, to cudaFree and then assert on its
         // own count.
-        say!(
-            "a pool of ggml's was destroyed with blocks in it that were ours; its own destructor was left out"
-        );
+        say!("a ggml pool was destroyed while it held blocks of guard; ggml's destructor was skipped");
         return;
     }
     // SAFETY: what stood in this slot, of this prototype.
@@ -152,6 +150,6 @@ fn writable(place: *mut usize) -> bool {
 fn doubt(taken: &Takeover, why: &str) {
     static SAID: AtomicBool = AtomicBool::new(false);
     if taken.disarm() && !SAID.swap(true, Relaxed) {
-        say!("ggml's legacy pool is not taken over: {why}; it is as it was");
+        say!("ggml's legacy pool is not replaced: {why}; it works as before");
     }
 }

@@ -1,11 +1,11 @@
-//! Streams of each context, for fences that are queried without waiting.
+//! Streams of each CUDA context, for fences that are queried without waiting.
 //!
-//! DECISION: a pool does not know its stream, and ggml's streams are not ordered behind the default one. So a
-//! fence has an event on every stream of the context and on its default stream. There are a handful, and a
-//! fence is made only when memory is about to go back to the driver.
+//! DECISION: a pool cannot tell which stream it serves, and ggml's streams are not ordered after the default
+//! stream. So a fence has an event on every stream of the context, the default stream included. There are
+//! only a few streams, and a fence is made only before memory goes back to the driver.
 //!
-//! Streams end with their context, and the driver does not report them one by one. From the first end of a
-//! context on no fences are made: memory then goes back only after a wait for the whole card.
+//! Streams end with their context, and the driver does not report each end. After the first context has
+//! ended, no more fences are made; memory then goes back only after a wait for the whole card.
 
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};

@@ -1,12 +1,12 @@
-//! Symbol tables of an ELF file on disk, for objects whose dynamic table does not have the pool.
+//! Symbol tables of an ELF file on disk, for objects whose dynamic symbol table lacks ggml's pool class.
 //!
 //! Such objects are executables that were linked statically without `-rdynamic`, and libraries with hidden
 //! classes, unless they are stripped.
 //!
-//! DECISION: the file is hostile input. It is read in pieces with `pread` (a mapping raises SIGBUS if the
-//! file is truncated), every offset is checked, and the work is bounded by the bytes of its string tables.
-//! The tables are searched for the substring that all names share first: almost every file is done after
-//! that.
+//! DECISION: the file is treated as hostile input. It is read in pieces with `pread` (a mapping would raise
+//! SIGBUS if the file were truncated), every offset is checked, and the work is bounded by the size of its
+//! string tables. The tables are first searched for the substring that all sought names share; almost every
+//! file lacks it and needs no more work.
 
 use alloc::vec;
 use alloc::vec::Vec;

@@ -1,15 +1,15 @@
 //! Mangled names of ggml's legacy pool: its vtable and the methods in it.
 //!
 //! DECISION: only the name of the class and the signatures of its two virtual methods are assumed. The slots
-//! of the vtable are identified by comparing them with the addresses of the methods, so that another order of
-//! declaration, or a base class that gains a method, moves the slots and breaks nothing.
+//! of the vtable are identified by comparing them with the addresses of the methods. So a different order of
+//! declaration, or another method in a base class, moves the slots but breaks nothing.
 
 use core::ffi::CStr;
 
 /// Substring of all the names; a string table without it holds none of them.
 pub(super) const SHARED: &[u8] = b"18ggml_cuda_pool_leg";
 
-/// A part of the class with a symbol of its own.
+/// Part of the class that has its own symbol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ClassPart {
     Vtable,
@@ -43,7 +43,7 @@ const _: () = {
     }
 };
 
-/// A definition of one part, at an address as the object's file counts them.
+/// Definition of one part, at an address relative to the object's file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ClassSymbol {
     pub(super) part: ClassPart,

@@ -1,15 +1,16 @@
-//! Interval between trims of idle memory.
+//! Interval between releases (trims) of a pool's idle memory.
 //!
-//! DECISION: the program's own calls drive the trims, because guard has no thread. After a number of frees,
-//! while nothing is live, the clock is read, and once a second the policy trims. It releases what rested for
-//! several trims, so that memory that every prompt needs is not unmapped and mapped between two prompts. A
-//! program that calls nothing keeps its memory until the page asks for it.
+//! DECISION: the program's own calls drive the trims, because guard (this library) has no thread. After a
+//! number of frees, while no block is live, the clock is read, and once a second the policy trims. A trim
+//! releases memory that was idle during several trims, so memory that every prompt needs is not unmapped and
+//! mapped again in between. A program that makes no calls keeps its memory until another process requests it
+//! through guard's shared-memory file (the page).
 
 /// Frees between two readings of the clock: one evaluation of a model makes a few hundred.
 const FREES: u32 = 512;
 const SECONDS: i64 = 1;
 
-/// Frees since the last reading of the clock, and the second of the last trim.
+/// Number of frees since the clock was read, and the second of the last trim.
 #[derive(Debug, Default)]
 pub(super) struct TrimInterval {
     frees: u32,

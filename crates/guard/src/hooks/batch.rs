@@ -1,9 +1,9 @@
-//! Hooks of batched copies: each copy is split at the borders that it would cross, on drivers that refuse
-//! such a copy.
+//! Hooks of batched copies, for drivers that refuse a copy across the border of a spilled range.
 //!
-//! Each set of attributes of a batch applies from the copy at a given index on. After a split that index points
-//! to the first piece of the copy. An error reports the index of the program's own copy. Batches of boxes
-//! (`cuMemcpy3DBatchAsync`) are passed on unchanged.
+//! A spilled range is device memory followed by host memory. Each copy of the batch is split where it would
+//! cross that border. In a batch, each set of attributes applies from the copy at a given index on; after a
+//! split, that index points to the first piece of the copy. An error reports the index of the program's own
+//! copy. Batches of boxes (`cuMemcpy3DBatchAsync`) are passed on unchanged.
 
 use alloc::vec::Vec;
 use core::ffi::c_void;
@@ -14,7 +14,7 @@ use crate::hooks::hooks;
 use crate::policy::copy_split::{CopyBox, CopySide, split};
 use crate::spill::copy_border;
 
-/// The arrays of a batch as the driver takes them.
+/// Arrays of a batch, as the driver takes them.
 #[derive(Clone, Copy, Debug)]
 struct CopyBatch {
     to: *const DevicePointer,
@@ -26,7 +26,7 @@ struct CopyBatch {
     kinds: usize,
 }
 
-/// The pieces of a batch.
+/// Pieces of a batch after the split.
 #[derive(Debug, Default)]
 struct BatchPieces {
     to: Vec<DevicePointer>,

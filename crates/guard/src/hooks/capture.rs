@@ -1,7 +1,8 @@
-//! Hooks of streams and of their capture into graphs.
+//! Hooks of streams and of stream capture into CUDA graphs.
 //!
-//! DECISION: served pools learn of a capture before it begins and after it has ended, so that nothing is
-//! given back, waited for or recorded in between. A capture that goes on by the driver's answer is not ended.
+//! DECISION: pools that guard (this library) serves are notified before a capture begins and after it has
+//! ended, so that they release, wait for and record nothing in between. If the driver answers that a capture
+//! goes on, it does not count as ended.
 
 use core::ffi::{c_int, c_uint, c_void};
 use core::ptr::null_mut;

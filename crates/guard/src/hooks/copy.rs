@@ -1,19 +1,18 @@
-//! Hooks of copies: split where they would cross the border of a spilled range, on drivers that refuse such a
-//! copy.
+//! Hooks of memory copies, for drivers that refuse a copy across the border of a spilled range.
 //!
-//! Device and host part of a spilled range are both memory that the driver knows, and the H200's driver
-//! copies across the border. No document promises that, so the probe of [`crate::spill`] finds out; copies
-//! are split only if the driver refuses. The pieces of an asynchronous copy go into the same stream one after
-//! the other, so that a wait for the copy waits for all of them. Copy nodes of graphs that are built by hand
-//! are not split: no engine builds any, and the only driver that was tried with these calls crosses the
-//! border.
+//! A spilled range is device memory followed by host memory. The driver manages both parts, and the H200's
+//! driver copies across the border. No document guarantees this, so the probe of [`crate::spill`] tests it,
+//! and copies are split at the border only if the driver refuses. The pieces of an asynchronous copy go into
+//! the same stream in order, so a wait for the copy waits for all of them. Copy nodes of graphs that are
+//! built by hand are not split: no engine builds any, and the only driver tested with these calls copies
+//! across the border.
 
 use crate::driver::{Context, CuArray, CuResult, CuStream, DevicePointer};
 use crate::hooks::hooks;
 use crate::policy::copy_split::{CopyBox, CopySide, split};
 use crate::spill::copy_border;
 
-/// A pointer to the program's memory: passed on, never followed.
+/// Pointer to the program's memory, passed on without being dereferenced.
 type HostPointer = u64;
 
 /// CU_MEMORYTYPE_DEVICE and CU_MEMORYTYPE_UNIFIED: the sides of a copy that can be in a spilled range.
@@ -42,7 +41,7 @@ struct Copy2DSide {
     pitch: u64,
 }
 
-/// `CUDA_MEMCPY3D_v2`, and `CUDA_MEMCPY3D_PEER`, which has contexts where this has nothing.
+/// `CUDA_MEMCPY3D_v2`, and `CUDA_MEMCPY3D_PEER`, which has contexts in the reserved fields.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Copy3D {
@@ -184,7 +183,7 @@ pub(super) fn code(result: Result<(), CuResult>) -> CuResult {
     result.err().unwrap_or(0)
 }
 
-/// For the side of a copy that no range of ours can be on.
+/// For the side of a copy that cannot be in one of guard's ranges.
 const ELSEWHERE: DevicePointer = 0;
 
 hooks! {

@@ -1,4 +1,5 @@
-//! Hooks of memsets, which are split as copies are (see [`super::copy`]).
+//! Hooks of memsets, which are split at the border of a spilled range like copies (see [`super::copy`]). A
+//! spilled range is device memory followed by host memory.
 //!
 //! A border is a multiple of any element's size, so no element is split.
 

@@ -1,7 +1,10 @@
-//! Hooks of graphs: which handle replays which capture, as far as captures pin memory of served pools.
+//! Hooks of CUDA graphs, which track the handles that replay a capture.
 //!
-//! DECISION: only calls that make one handle do what another one does are followed. A destroyed handle is
-//! forgotten before the driver destroys it: the next graph may get the same address.
+//! Captured work keeps memory of served pools in use, so guard (this library) must find out when the last
+//! such handle is gone.
+//!
+//! DECISION: only calls are tracked after which one handle does what another one does. A handle that is
+//! destroyed is removed before the driver destroys it, because the next graph may get the same address.
 
 use core::ffi::{c_char, c_int, c_uint, c_void};
 
@@ -17,7 +20,7 @@ type Exec = *mut c_void;
 /// `CUgraphNode`.
 type GraphNode = *mut c_void;
 
-/// The head of `CUgraphNodeParams`: the kind of node, and for a child its graph.
+/// First fields of `CUgraphNodeParams`: the kind of node and, for a child graph, the graph.
 #[repr(C)]
 struct NodeParameters {
     kind: c_int,

@@ -1,8 +1,8 @@
-//! Hooks of memory queries: total memory is the tree's budget at most, free memory the budget's unclaimed
-//! rest at most.
+//! Hooks of memory queries, which report total and free memory within the budget.
 //!
-//! A program that sizes itself by free memory (llama.cpp's fit, PyTorch's fraction, vLLM's utilisation) then
-//! fits without further help.
+//! Total memory is at most the budget of the process tree, free memory at most the unclaimed rest of it. So a
+//! program that chooses its size by free memory (llama.cpp's fit, PyTorch's fraction, vLLM's utilisation)
+//! stays within the budget.
 
 use core::ffi::{c_int, c_uint};
 
@@ -80,7 +80,7 @@ hooks! {
     }
 }
 
-/// Budget of a card, as queries see it.
+/// Budget of a card, for the answers to memory queries.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BudgetLimit {
     budget: u64,

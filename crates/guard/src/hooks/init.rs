@@ -1,6 +1,7 @@
-//! Hook of `cuInit`, after which guard arms itself.
+//! Hook of `cuInit`, after which guard (this library) arms itself.
 //!
-//! It works before guard is armed, so it is written out in place of a declaration by `hooks!`.
+//! The hook must work before guard is armed, so it is written by hand instead of being declared with
+//! `hooks!`.
 
 use core::ffi::c_uint;
 

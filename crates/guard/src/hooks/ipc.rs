@@ -1,7 +1,8 @@
-//! Hooks of interprocess sharing, which spilled memory does not support.
+//! Hooks of interprocess memory sharing, which spilled memory does not support.
 //!
-//! Mapped memory has no legacy IPC handle, and host memory exported as a card's would not be what the other
-//! process asks for. Both are refused with CUDA_ERROR_NOT_SUPPORTED, on which programs fall back to copies.
+//! Mapped memory has no legacy IPC handle, and exported host memory would not be the device memory that the
+//! other process expects. Both calls are refused with CUDA_ERROR_NOT_SUPPORTED; programs then fall back to
+//! copies.
 
 use core::ffi::{c_int, c_void};
 

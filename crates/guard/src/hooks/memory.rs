@@ -1,8 +1,8 @@
-//! Hooks of linear memory: `cuMemAlloc` and its variants.
+//! Hooks of linear device memory: `cuMemAlloc` and its variants.
 //!
-//! Memory is counted in the size that the program asked for; the daemon sees the driver's rounding in NVML.
-//! The driver moves managed memory as it likes, so that counts against no budget, except on cards that cannot
-//! move it: there it lies on the card from the start.
+//! Memory is counted in the size that the program requested; the driver's rounding is visible to the daemon
+//! through NVML. Managed memory counts against no budget, because the driver can move it off the card. On
+//! cards where it cannot be moved, managed memory is on the card from the start and counts.
 
 use core::ffi::c_uint;
 

@@ -1,16 +1,14 @@
-//! Hooks of NVML: memory within the budget, and an answer to PyTorch's query of processes where NVML has
-//! none.
+//! Hooks of NVML: memory within the budget, and an answer to PyTorch's process query where NVML fails.
 //!
-//! While PyTorch (2.1 to 2.10) words an out-of-memory error it asks NVML for the card's processes, and
-//! asserts that the answer is success. On Jetson, under MIG in containers and in sandboxes it is not, and the
-//! user sees INTERNAL ASSERT FAILED in place of `torch.cuda.OutOfMemoryError`. The three functions of that
-//! query succeed here when the real ones fail, and list what guard knows: this process, and its siblings on
-//! the card. A healthy NVML answers unchanged.
+//! When PyTorch (2.1 to 2.10) builds an out-of-memory message, it queries NVML for the card's processes and
+//! asserts that this succeeds. On Jetson, under MIG in containers and in sandboxes it fails, and the user
+//! sees INTERNAL ASSERT FAILED instead of `torch.cuda.OutOfMemoryError`. The three functions of that query
+//! succeed here when the real ones fail. They list the processes that guard (this library) counts: this one
+//! and its siblings on the card. If NVML works, its answers pass unchanged.
 //!
-//! DECISION: a stand-in for a device is given only while NVML is not initialised. NVML then refuses every
-//! call before it looks at the handle, so that no function of it ever follows a pointer of guard's. An
-//! initialised NVML that does not know a card by its PCI address is asked for the card's UUID, which gives a
-//! handle of its own.
+//! DECISION: guard returns a stand-in device handle only while NVML is not initialised. NVML then refuses
+//! every call before it reads the handle, so no NVML function follows a pointer of guard's. If an initialised
+//! NVML cannot find a card by its PCI address, guard looks it up by UUID and gets a real handle.
 
 use core::ffi::{CStr, c_char, c_uint, c_void};
 use core::fmt::Write;

@@ -1,7 +1,7 @@
 //! Hooks of stream-ordered memory: `cuMemAllocAsync` and its pools.
 //!
-//! In a capture these calls make nodes of a graph, whose memory belongs to the graph; they are passed on.
-//! Bytes that a pool can give without growing are not claimed of the budget again.
+//! During a stream capture these calls create graph nodes, and the memory belongs to the graph, so they are
+//! passed on unchanged. Bytes that a pool can provide without growing are not claimed from the budget again.
 
 use core::ffi::{c_int, c_uint, c_void};
 use core::ptr::null_mut;
@@ -19,7 +19,7 @@ use crate::{ladder, spill};
 
 /// CU_STREAM_PER_THREAD.
 const THREAD_STREAM: usize = 2;
-/// `CUmemPoolProps`, as far as we look.
+/// First fields of `CUmemPoolProps`.
 #[repr(C)]
 #[derive(Debug)]
 pub(crate) struct PoolProperties {

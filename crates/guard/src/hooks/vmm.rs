@@ -1,6 +1,7 @@
 //! Hooks of virtual memory management: physical memory, its handles and its mappings.
 //!
-//! Only memory on a card is counted. Memory of handles that came from another process is counted there.
+//! Only memory on a card is counted. If a handle was imported from another process, that other process counts
+//! the memory.
 
 use core::ffi::{c_int, c_uchar, c_ushort, c_void};
 
@@ -68,7 +69,7 @@ hooks! {
         (address: DevicePointer, size: usize, offset: usize, handle: AllocationHandle, flags: u64) calls real
     {
         if reservations::beyond(address, bytes(size)) {
-            say_some!("{} at {address:#x} lie beyond the addresses that the driver gave", ByteSize(bytes(size)));
+            say_some!("{} at {address:#x} are outside the addresses that the driver reserved", ByteSize(bytes(size)));
             return OUT_OF_MEMORY;
         }
         let result = real(address, size, offset, handle, flags);
@@ -103,7 +104,7 @@ hooks! {
             .find(|given| real(address, usize::try_from(*given).unwrap_or(0), alignment, hint, flags) == SUCCESS);
         let Some(given) = given else { return result };
         reservations::remember(*address, bytes(size), given);
-        say_some!("{} of addresses were refused, and {} given instead", ByteSize(bytes(size)), ByteSize(given));
+        say_some!("a reservation of {} of addresses was refused; {} were reserved instead", ByteSize(bytes(size)), ByteSize(given));
         SUCCESS
     }
 

@@ -1,9 +1,9 @@
-//! `cuGetProcAddress`, by which every CUDA runtime finds the driver's functions.
+//! Replacement of `cuGetProcAddress`, with which every CUDA runtime finds the driver's functions.
 //!
 //! DECISION: the driver answers first, for the caller's version and flags, and its address is replaced if
-//! guard has a hook for it. On all known drivers that address is `dlsym`'s. Should it be another one, the ABI
-//! follows from name and version as cuda.h documents it, up to the newest version whose ABIs were checked;
-//! beyond it the driver's own function stays, and that is reported.
+//! guard (this library) has a hook for it. On all known drivers that address equals the one from `dlsym`. If
+//! it differs, the ABI follows from name and version as documented in cuda.h, up to the newest version whose
+//! ABIs were checked. Beyond that version the driver's own function stays, and this is reported.
 
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -79,7 +79,8 @@ fn unknown(name: &[u8], version: c_int) {
     if !SAID.swap(true, Relaxed) {
         let name = core::str::from_utf8(name).unwrap_or_default();
         say!(
-            "the program asks for {name} of CUDA {version}, which is newer than {KNOWN}; what is new in it goes unguarded"
+            "the program uses {name} of CUDA {version}, which is newer than {KNOWN}; its new features are \
+                not guarded"
         );
     }
 }

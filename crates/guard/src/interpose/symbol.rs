@@ -1,8 +1,9 @@
-//! `dlsym`, in assembly: a look at the name, then a jump to the next `dlsym`.
+//! Replacement of `dlsym`, in assembly: it compares the name, then jumps to the next `dlsym`.
 //!
-//! DECISION: for every other name this function must be invisible. glibc identifies the calling object by the
-//! return address, and RTLD_NEXT, RTLD_DEFAULT and namespaces depend on that; so the next `dlsym` is jumped
-//! to and not called. RTLD_NEXT is always left alone: only another interposer uses it.
+//! DECISION: for every name without a hook, this function must be invisible. glibc identifies the calling
+//! object by the return address, and RTLD_NEXT, RTLD_DEFAULT and namespaces depend on it. So the code jumps
+//! to the next `dlsym` instead of calling it. RTLD_NEXT is always passed on, because only another interposer
+//! uses it.
 
 use core::arch::naked_asm;
 use core::ffi::{CStr, c_char, c_void};

@@ -1,11 +1,12 @@
-//! Requests from outside for idle memory, made on the page.
+//! Requests from other processes to release idle memory, made through the page, a shared-memory file of this
+//! process.
 //!
-//! DECISION: a number on the page beside each card's budget asks, and the same number in the word next to it
-//! answers, so that a safe point costs one comparison for each card. Safe points are calls of the program's
-//! own: an allocation, a free, the end of a wait. Guard has no thread, so a program that calls nothing
-//! answers nothing, and the asking process stops waiting. The memory that is given back is that of rung 1,
-//! with or without the option for that rung: idle blocks whose work is done, and none that a live graph has
-//! seen. While a stream captures nothing is given back, and the request stays open. One thread answers;
+//! DECISION: each card's entry on the page has a request number and a reply number. The requesting process
+//! changes the first, and guard (this library) copies it to the second as the reply. So a safe point costs
+//! one comparison for each card. Safe points are the program's own calls: an allocation, a free, the end of a
+//! wait. Guard has no thread, so a program that makes no calls never replies, and the requesting process
+//! stops waiting. Guard releases idle blocks of pools whose work is done, except those that a live graph
+//! uses. During a stream capture nothing is released, and the request stays open. One thread releases; the
 //! others go on.
 
 use core::sync::atomic::AtomicBool;

@@ -1,7 +1,9 @@
-//! Report of a refused request: on the page for the daemon, in the trace, and on stderr.
+//! Report of a refused allocation: on the page (the shared-memory file for the daemon), in the trace, and on
+//! stderr.
 //!
-//! A program that is refused regularly (PyTorch asks, flushes and asks again) would fill its log, so after
-//! the first few only the powers of two are written to stderr.
+//! Some programs are refused regularly: PyTorch allocates, flushes its cache and allocates again. Their logs
+//! would fill up, so after the first eight refusals only the 16th, 32nd, 64th and so on are written to
+//! stderr.
 
 use core::sync::atomic::Ordering::Relaxed;
 
@@ -46,9 +48,9 @@ fn on_stderr(request: &RefusedRequest<'_>, free: u64, times: u32) {
         Siblings::of(ledger::others(request.card)),
     );
     let why = match request.refusal {
-        Refusal::Budget => "the budget does not have it",
-        Refusal::Driver => "the driver does not have it",
-        Refusal::Spill => "neither the card nor what may be spilled has it",
+        Refusal::Budget => "it exceeds the budget",
+        Refusal::Driver => "the driver refused it",
+        Refusal::Spill => "neither the card nor the spill limit has room for it",
         Refusal::Context => "the card is not in the plan",
     };
     if budget == UNLIMITED {

@@ -1,9 +1,10 @@
-//! Requests to the daemon to make room on a card.
+//! Requests to the daemon to make room on a card, made through the page, a shared-memory file of this
+//! process.
 //!
-//! A request is a number on the page that grows by one, with the needed bytes beside it; the daemon writes
-//! the number back once it has tried, with or without success. Two threads that ask at once ask for the later
-//! one's bytes and are both answered by it. A daemon that did not answer once is waited for only briefly,
-//! until it answers again.
+//! A request is a number on the page that grows by one, with the needed bytes next to it. The daemon writes
+//! the number back once it has tried, with or without success. If two threads make requests at the same time,
+//! the later one's bytes count and one reply serves both. After a request without a reply, guard (this
+//! library) waits only briefly for the daemon until it replies again.
 
 use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -23,7 +24,7 @@ const SILENT: Duration = Duration::from_millis(20);
 
 static WAS_SILENT: AtomicBool = AtomicBool::new(false);
 
-/// An open request.
+/// A request to the daemon that is not answered yet.
 #[derive(Debug)]
 pub(super) struct RoomRequest {
     number: u64,

@@ -1,14 +1,14 @@
-//! Exponential backoff between attempts: from one millisecond to a hundred, within a limit.
+//! Exponential backoff between attempts: from 1 ms to 100 ms, within a limit.
 //!
-//! A neighbour that exits gives its memory back within milliseconds, and an eviction takes a second. The
-//! short first waits serve the one, and the long later ones keep the other from costing a thousand attempts.
+//! A process that exits frees its memory within milliseconds, so the first waits are short. An eviction takes
+//! a second, so the later waits are long.
 
 use core::time::Duration;
 
 const FIRST: Duration = Duration::from_millis(1);
 const LONGEST: Duration = Duration::from_millis(100);
 
-/// The remaining waits.
+/// Remaining waits between attempts.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Backoff {
     left: Duration,

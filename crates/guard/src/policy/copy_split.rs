@@ -1,12 +1,13 @@
-//! Splitting of a copy at the border between the device part and the host part of a spilled range.
+//! Split of a copy at the border between the device part and the host part of a spilled range (device memory
+//! followed by host memory).
 //!
-//! A copy of any dimension is a box of bytes, rows and slices; a side of it (source, destination) turns a
-//! position in the box into an address. The box is divided along its slowest dimension first, until each
-//! piece lies wholly on one side of the border: a line gives at most two pieces, a plane at most four, a
-//! solid at most six. A copy between two spilled ranges is split at the one border, and each piece at the
-//! other.
+//! A copy of any dimension is a box of bytes, rows and slices. Each side of it (source, destination) maps a
+//! position in the box to an address. The box is divided along its slowest dimension first, until each piece
+//! is on one side of the border: a line gives at most two pieces, a plane at most four, a solid at most six.
+//! If source and destination are both spilled ranges, each piece from the first split is split again at the
+//! other border.
 
-/// A piece of a copy, counted from the copy's first byte.
+/// A box within a copy, relative to the copy's first byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CopyBox {
     pub(crate) x: u64,
@@ -20,7 +21,8 @@ pub(crate) struct CopyBox {
     pub(crate) depth: u64,
 }
 
-/// One side of a copy, and the address at which its memory changes; 0 for none.
+/// Source or destination of a copy, with the address of its border between device and host memory; 0 for
+/// none.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CopySide {
     pub(crate) start: u64,

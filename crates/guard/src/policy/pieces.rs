@@ -1,10 +1,10 @@
-//! Sizes of the physical pieces of which a range is built: as few as the driver will give.
+//! Sizes of the physical memory pieces that form an address range: as few pieces as the driver allows.
 //!
-//! The first piece asked for is the whole. A refusal halves the piece, and a refused size is not asked for
-//! again, so that a range costs at most the logarithm of its size in refusals. Pieces are whole granules;
-//! below `floor` the driver is taken to have nothing left.
+//! The first piece tried is the whole range. After a refusal, half the size is tried, and a refused size is
+//! never tried again, so the number of refusals is at most the logarithm of the size. Pieces are whole
+//! granules. If a piece of `floor` bytes is refused, the driver has no memory left.
 
-/// The remaining bytes of a range, and the size of the next piece.
+/// Remaining bytes of a range, and the size of the next piece.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PieceSizes {
     left: u64,
@@ -26,7 +26,7 @@ impl PieceSizes {
         }
     }
 
-    /// The next piece to ask for; none when the range is complete or the driver has nothing left.
+    /// Size of the next piece to request; `None` when the range is complete or the driver has nothing left.
     pub(crate) fn next(&self) -> Option<u64> {
         let piece = self.piece.min(self.left);
         // The last piece may be smaller than the floor: there is no more to ask for.

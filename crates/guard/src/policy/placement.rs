@@ -1,11 +1,11 @@
-//! Placement of spilled bytes: the kinds of host memory in order of preference, and what probes have found
-//! out about each.
+//! Choice of the kind of host memory for spilled bytes: order of preference, and probe results for each kind.
 //!
-//! DECISION: host memory of the card's own NUMA node is nearest. Host memory of any node needs a newer driver
-//! but no node. Both can be the tail of a range whose head is on the card. Managed memory and pinned memory
-//! cannot, and take the whole of a request: managed memory only with concurrentManagedAccess, because without
-//! that it cannot be larger than the card either. A driver's attributes are not believed (they came later
-//! than the features): a place counts once a probe has passed, and its result is kept per card.
+//! DECISION: host memory of the card's own NUMA node is preferred because it is nearest. Host memory of any
+//! node needs a newer driver, but no NUMA node. Both can be the tail of a range whose head is on the card.
+//! Managed memory and pinned memory cannot; they take the whole request. Managed memory is used only with
+//! concurrentManagedAccess, because otherwise it cannot exceed the card's memory. A driver's attributes are
+//! not trusted, because they were added later than the features. Instead, a probe tests each kind, and its
+//! result is kept per card.
 
 use crate::state::ranges::SpillPlace;
 
@@ -18,7 +18,7 @@ const fn bit(place: SpillPlace) -> u8 {
     }
 }
 
-/// Behaviour of copies at the border between device part and host part.
+/// Behaviour of copies across the border between device and host memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BorderCopies {
     /// There was no room for a device granule to try it with.
@@ -29,7 +29,7 @@ pub(crate) enum BorderCopies {
     Split,
 }
 
-/// Attributes of a card that decide which places are tried.
+/// Card attributes that determine which kinds of host memory are tried.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CardFeatures {
     /// Virtual memory management.
@@ -39,7 +39,7 @@ pub(crate) struct CardFeatures {
     pub(crate) concurrent_managed: bool,
 }
 
-/// Probe results of a card.
+/// Test results of a card for each kind of host memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ProbeResults {
     refused: u8,

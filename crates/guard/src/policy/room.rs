@@ -1,10 +1,9 @@
-//! Division of a request between card and host memory: the requests that come first overflow.
+//! Division of a request between card and host memory, so that the earliest requests overflow.
 //!
-//! DECISION: kernels read spilled bytes over the bus, so the bytes that are read least must overflow.
+//! DECISION: kernels read spilled bytes over the bus, so the bytes that are read least should be spilled.
 //! llama.cpp allocates in the order of rising traffic: weights (a token reads each byte once), KV cache
 //! (attention reads it once for each group of heads), compute buffer and pools (written and read by every
-//! operator). So where the total is known (`need`, from the plan), a request leaves room for all that is
-//! still to come:
+//! operator). So if the total is known (`need`, from the plan), each request leaves room for all later ones:
 //!
 //! ```text
 //! later = need - asked before - this        left = min(budget - allocated, free - the driver's) - small
@@ -12,19 +11,19 @@
 //! on the card otherwise  head = min(this, left - later), in whole granules; the rest in host memory
 //! ```
 //!
-//! Let B be what the requests may have of the card less `small`, and O = need - B. If O <= 0 nothing is cut.
-//! Else the first request gives min(O, its size), after which left = later holds for every request behind it
-//! until O is used up: so the first O bytes that are asked for overflow, and no others. The KV cache
-//! overflows only where O is more than all weights, the compute buffer only where it is more than weights and
+//! Let B be the bytes that the requests may have of the card, minus `small`, and let O = need - B. If O <= 0,
+//! nothing is cut. Otherwise the first request overflows by min(O, its size). Then left = later holds for
+//! every later request until O is used up. So the first O bytes that are requested overflow, and no others.
+//! The KV cache overflows only if O exceeds all weights, and the compute buffer only if O exceeds weights and
 //! KV cache. At the end the card has `small` left, and less than a granule for each cut. Each card has its
-//! own need, budget and accounts, so several cards are several such sums.
+//! own need, budget and accounts, so each of several cards is computed alone.
 //!
-//! A need that is wrong by less than `small`, less a granule for each cut, changes none of this: a plan that
-//! is short takes from `small`, one that is long leaves that much more empty. Without a need, the requests to
-//! come are unknown, and holding room back for them would slow a program that fits; then the last request
-//! overflows. (Moving earlier blocks to host memory when a later request does not fit would need no
-//! foresight, but another thread may just have launched a kernel on them, and guard does not hook launches.)
-//! `keep` is the same by hand: requests larger than it always leave it to smaller ones.
+//! If the need is wrong by less than `small` minus a granule for each cut, nothing changes: a plan that is
+//! too low uses up part of `small`, and one that is too high leaves that much more empty. Without a need,
+//! later requests are unknown, and holding back room for them would slow a program that fits; then the last
+//! request overflows. (Moving earlier blocks to host memory when a later request does not fit would need no
+//! prediction. But another thread may just have launched a kernel on them, and guard (this library) does not
+//! hook launches.) The option `keep` sets the room by hand: larger requests always leave it to smaller ones.
 
 use plimsoll_wire::page::UNLIMITED;
 
@@ -39,7 +38,7 @@ const PART: u64 = 64;
 /// A smaller request costs more, in granules and bus traffic, than the room that it would make.
 pub(crate) const LARGE: u64 = 8 << 20;
 
-/// Room of a card, by the budget and by the driver, and the bytes that will still be asked of it.
+/// Room of a card within budget and driver limits, and the bytes that are still to be requested.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CardRoom {
     /// The whole budget, and its unclaimed part.
@@ -52,7 +51,7 @@ pub(crate) struct CardRoom {
     pub(crate) spillable: u64,
     /// Bytes that the program holds on the card and in host memory, without its context.
     pub(crate) held: u64,
-    /// Total of its requests, where the plan tells it.
+    /// Total of the program's requests, if the plan provides it.
     pub(crate) need: Option<u64>,
     /// Bytes that larger requests leave to smaller ones, by hand; 0 for none.
     pub(crate) keep: u64,

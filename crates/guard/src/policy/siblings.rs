@@ -1,5 +1,6 @@
-//! The other processes of the same run on a card, as the end of a refusal's line: they hold what the request
-//! lacked.
+//! Names of the other processes of the same run on a card, for the end of a refusal's message.
+//!
+//! These processes hold the memory that the refused allocation lacked.
 
 use core::fmt;
 

@@ -1,9 +1,9 @@
-//! Probe of a place for spilled bytes: tried out once per card, at its first spill.
+//! Probe of one kind of host memory for spilled bytes, run once per card at its first spill.
 //!
-//! A granule of the place is mapped behind a granule of the card; a memset, a kernel and a copy cross the
-//! border, and the bytes that come back are compared. If the crossing is refused, both halves are tried
-//! alone. Everything runs in a stream of its own that waits for no other, so that a busy program is not held
-//! up.
+//! A granule of host memory is mapped behind a granule of the card. A memset, a kernel and a copy cross the
+//! border between them, and the bytes are read back and compared. If crossing the border is refused, the two
+//! halves are tried separately. The probe uses its own stream, which waits for no other, so a busy program is
+//! not delayed.
 
 use alloc::vec;
 use core::ffi::{c_uint, c_void};
@@ -35,7 +35,7 @@ const NON_BLOCKING: c_uint = 1;
 /// Bytes touched on each side of the border.
 const TOUCHED: u64 = 4096;
 
-/// A stream of guard's own, and the kernel that runs in it, where the driver can compile one.
+/// Guard's own stream and, if the driver can compile it, the test kernel that runs in it.
 #[derive(Debug)]
 struct ProbeStream {
     stream: CuStream,
@@ -88,7 +88,7 @@ impl Drop for ProbeStream {
     }
 }
 
-/// Two granules of addresses, with the place's memory behind the card's.
+/// Test range: a granule of the card followed by a granule of host memory.
 #[derive(Debug)]
 struct BorderTrial {
     card: CardIndex,

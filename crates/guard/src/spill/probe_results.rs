@@ -1,4 +1,5 @@
-//! Results of the probes of each card's places, and when a probe runs.
+//! Results of testing, for each card, the kinds of host memory for spilled bytes; a missing result starts the
+//! test (see [`super::probe`]).
 
 use plimsoll_nostd::lock::Lock;
 use plimsoll_wire::page::CARDS;
@@ -21,7 +22,7 @@ pub(super) fn get(index: CardIndex) -> ProbeResults {
     *of(index).hold()
 }
 
-/// The card's attributes by the driver's own word, not by what guard tells the program.
+/// The card's attributes from the real driver, not as guard reports them to the program.
 pub(super) fn features(device: DeviceOrdinal) -> CardFeatures {
     CardFeatures {
         vmm: device_attribute(device, attribute::VIRTUAL_MEMORY_MANAGEMENT, 0) != 0,
@@ -56,7 +57,7 @@ pub(super) fn crossing(index: CardIndex, place: SpillPlace, matters: bool) -> Op
 pub(super) fn say(index: CardIndex, place: SpillPlace) {
     if of(index).hold().say_once() {
         say!(
-            "card {}: what does not fit goes to {}",
+            "card {}: allocations that do not fit go to {}",
             index.number(),
             place.name()
         );

@@ -1,10 +1,11 @@
-//! Release of spilled ranges, never under work that still uses them.
+//! Release of spilled ranges (device memory followed by host memory) after the GPU work that uses them has
+//! finished.
 //!
-//! `cuMemFree` waits for the card before it frees, and programs rely on that; `cuMemUnmap` does not wait, so
-//! guard waits in its place. Waiting is forbidden while any stream of the process is capturing (it would
-//! invalidate the capture), and a stream-ordered free must not wait at all. Such ranges stay in a list, with
-//! the event to wait for, until a sweep: at every later free, every climb of the ladder, and the end of the
-//! last capture.
+//! `cuMemFree` waits for the card before it frees, and programs rely on that. `cuMemUnmap` does not wait, so
+//! guard (this library) waits instead. Waiting is forbidden while any stream of the process is captured,
+//! because it would invalidate the capture, and a stream-ordered free must not wait at all. In these cases
+//! the range is put on a list, with the event that it waits for. The list is checked at every later free, at
+//! every refused allocation, and at the end of the last capture.
 
 use alloc::vec::Vec;
 use core::ffi::{c_uint, c_void};

@@ -1,10 +1,10 @@
-//! Virtual memory management of the driver, reduced to the operations that guard needs. None leaves anything
-//! behind when it fails.
+//! The driver's virtual memory functions that guard (this library) needs; each leaves nothing behind when it
+//! fails.
 //!
 //! DECISION: a handle is released as soon as it is mapped. The mapping keeps the memory and unmapping frees
-//! it, so there is one thing to remember and not two. Access is set for each mapping, because a host part may
-//! be given less than a device part (CUDA programming guide, virtual memory management); peers of the card
-//! get it too, as they would for cuMemAlloc.
+//! it, so guard stores only the mapping. Access is set for each mapping, because a host part may get fewer
+//! rights than a device part (CUDA programming guide, virtual memory management). Peers of the card get
+//! access too, as they would to memory of cuMemAlloc.
 
 use core::ffi::{c_int, c_uint, c_void};
 use core::ptr::null;

@@ -1,9 +1,9 @@
-//! Managed and pinned memory for requests that lie in host memory as a whole.
+//! Managed and pinned memory for requests that are placed in host memory as a whole.
 //!
 //! DECISION: all managed memory together stays within the free bytes of the card. The driver pages instead of
-//! refusing, and a program that asks for more can hang the GPU for every process. Advised to prefer the host
-//! and to be mapped by the card, managed memory is read over the bus and not moved. Pinned memory has the
-//! same address for host and card under unified addressing.
+//! refusing, and a program that allocates more can hang the GPU for every process. Managed memory that is
+//! advised to prefer the host and to be mapped by the card is read over the bus and not moved. Pinned memory
+//! has the same address for host and card under unified addressing.
 
 use core::ffi::{c_int, c_uint, c_void};
 use core::ptr::null_mut;
@@ -38,7 +38,7 @@ const CPU: DeviceOrdinal = -1;
 /// For every context, and at the same address for the card.
 const PORTABLE_AND_MAPPED: c_uint = 1 | 2;
 
-/// Managed bytes that guard has asked for, per card.
+/// Managed bytes that guard has allocated, per card.
 static MANAGED: [AtomicU64; CARDS] = [const { AtomicU64::new(0) }; CARDS];
 
 fn managed_on(card: CardIndex) -> &'static AtomicU64 {

@@ -1,7 +1,8 @@
-//! Concurrent map from addresses or handles to what is known of them.
+//! Concurrent map from addresses or handles to values.
 //!
-//! DECISION: sharded, so that threads seldom meet, and ordered within a shard, so that memory grows and
-//! shrinks with what is alive and nothing is ever rehashed at once. Locks are held for the look-up alone.
+//! DECISION: the map is sharded, so that threads rarely wait for each other, and ordered within a shard. So
+//! its memory grows and shrinks with the number of live entries, and there is no rehashing. Locks are held
+//! for the look-up only.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -11,7 +12,7 @@ use plimsoll_nostd::lock::Lock;
 /// A power of two; 64 locks of 32 bytes are half a page.
 const SHARDS: usize = 64;
 
-/// A map from 64-bit keys, for values that are copied out.
+/// Map from 64-bit keys to values, which are returned as copies.
 #[derive(Debug)]
 pub(crate) struct AddressMap<T> {
     shards: [Lock<BTreeMap<u64, T>>; SHARDS],

@@ -1,10 +1,10 @@
-//! Stream captures under way, and the graphs in which finished captures live on.
+//! Stream captures in progress, and the graphs that contain finished captures.
 //!
-//! DECISION: a capture gets a number, and the number lives as long as anything that was made of it: the
-//! graph, its clones, graphs that have it as a child, and what is instantiated from any of them. Pools pin
-//! what they handed out during a capture until its number is gone. Graphs that are built node by node have no
-//! number: only ggml has memory of these pools, and it makes all its graphs by capture. Everything is keyed
-//! by the driver's handles; an unknown handle has seen nothing.
+//! DECISION: each capture gets a number that lives as long as anything made from the capture: the graph, its
+//! clones, graphs that have it as a child, and everything instantiated from these. Pools keep the memory that
+//! they handed out during a capture until its number is gone. Graphs that are built node by node have no
+//! number. Only ggml uses memory of these pools, and it makes all its graphs by capture. All entries are
+//! keyed by the driver's handles; an unknown handle contains no capture.
 
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU32, Ordering::AcqRel, Ordering::Acquire};
@@ -12,7 +12,7 @@ use core::sync::atomic::{AtomicU32, Ordering::AcqRel, Ordering::Acquire};
 use plimsoll_nostd::lock::Lock;
 use plimsoll_pool::CapturedGraph;
 
-/// A CUgraph or a CUgraphExec, which never have the same address while both live.
+/// Handle of a CUgraph or CUgraphExec; two live ones never have the same address.
 pub(crate) type GraphHandle = usize;
 
 #[derive(Debug, Default)]
@@ -65,7 +65,8 @@ static TABLE: Lock<CaptureTable> = Lock::new(CaptureTable {
     seen: Vec::new(),
 });
 
-/// Counted apart from the table, so that the question on every path costs one load.
+/// Number of captures in progress, counted separately from the table, so that the check on every path costs
+/// one load.
 static CAPTURING: AtomicU32 = AtomicU32::new(0);
 
 /// True if any stream of the process is being captured. Then nothing may be waited for or given back.

@@ -1,12 +1,13 @@
-//! Claims on the budget: this process's slot in the ledger that all processes of one command share.
+//! Claims of this process on the shared memory budget.
 //!
-//! The ledger lies beside the pages. A process takes a slot when guard arms itself, and none before. A
-//! process that gets no slot reports that, counts in a private ledger and keeps to its budget alone; so does
-//! one without a folder.
+//! The budget is kept in a ledger: a file next to the pages (each process's shared-memory file), shared by
+//! all processes of one command, in which each process has a slot. A process takes its slot when guard (this
+//! library) arms itself. A process that gets no slot reports that and keeps to its budget alone, with a
+//! private ledger; so does a process without a folder for the files.
 //!
-//! DECISION: nothing is cleaned up at the end of a process, because ends are sudden. The remaining processes
-//! find out which others have ended: whenever a claim fails, and at most every ten milliseconds when the
-//! headroom is asked for or a new peak is to be recorded.
+//! DECISION: a process cleans up nothing when it ends, because it may end at any moment. The remaining
+//! processes detect which others have ended: whenever a claim fails, and at most every ten milliseconds when
+//! free memory is queried or a new peak is recorded.
 
 use alloc::boxed::Box;
 use core::fmt::Write;
@@ -32,7 +33,7 @@ const SWEEPS: u64 = 10_000_000;
 /// Attempts of a claim that collides with others: each is over in well under a microsecond.
 const TRIES: u32 = 64;
 
-/// This process's part of a ledger.
+/// This process's slot in a ledger.
 #[derive(Debug)]
 struct LedgerSeat {
     tree: &'static TreeLedger,

@@ -1,9 +1,9 @@
-//! The page of this process: a file in which the daemon reads its figures, or private memory where no folder
-//! was named.
+//! Page of this process: the file from which the daemon reads guard's figures, or private memory if no folder
+//! was given.
 //!
-//! The file is written whole under another name and then renamed, so that a reader never meets half a page.
-//! The daemon removes it, not the process: a process can be killed at any moment, and its last figures are
-//! worth keeping.
+//! The file is written whole under another name and then renamed, so a reader never finds half a page. The
+//! daemon removes the file, because a process can be killed at any moment and its last figures are still
+//! needed.
 
 use alloc::boxed::Box;
 use core::ffi::{CStr, c_int};

@@ -1,4 +1,5 @@
-//! The latest refusals, as the page keeps them.
+//! Record of the latest refused allocations on the process's page, the shared-memory file that the daemon
+//! reads.
 
 use core::sync::atomic::Ordering::{Relaxed, Release};
 
@@ -7,7 +8,7 @@ use plimsoll_wire::page::{OOMS, Refusal};
 use super::{CardIndex, card, ledger, page};
 use crate::clock;
 
-/// Enters the refusal of `asked` bytes; `free` is what the driver reported of the card.
+/// Records the refusal of `asked` bytes; `free` is the free memory that the driver reported for the card.
 pub(crate) fn record(index: CardIndex, refusal: Refusal, asked: u64, free: u64) {
     let (page, card) = (page(), card(index));
     let number = page.oom_count.fetch_add(1, Relaxed);

@@ -1,4 +1,5 @@
-//! Files that processes share: opening, allocating and mapping them.
+//! Files that guard (this library) shares with other processes, such as the budget ledger: opening,
+//! allocating and mapping them.
 
 use core::ffi::{CStr, c_int};
 use core::ptr::null_mut;

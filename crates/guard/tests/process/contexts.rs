@@ -1,4 +1,4 @@
-//! Contexts on cards that the plan does not name.
+//! Tests of CUDA contexts on cards that the plan does not name.
 
 use plimsoll_wire::page::Refusal;
 
@@ -23,7 +23,8 @@ fn a_context_outside_the_plan_is_refused_and_said_with_the_stack_that_asked() {
             "{}",
             run.said
         );
-        let wanted = "a context on card 1 (GPU-00000000-0000-0000-0000-00000000000b), which is outside the plan, was refused";
+        let wanted = "a context on card 1 (GPU-00000000-0000-0000-0000-00000000000b), which is not in the \
+            plan, was refused";
         assert_eq!(run.said.matches(wanted).count(), 1, "{}", run.said);
         assert!(
             run.said.contains("#0 ") && run.said.contains("client"),
@@ -52,7 +53,7 @@ fn or_only_reported() {
         run.lines[1..],
         ["retain 0", "alloc 0", "retain 0", "create 0", "alloc 0"]
     );
-    assert!(run.said.contains("outside the plan, was opened"), "{}", run.said);
+    assert!(run.said.contains("not in the plan, was opened"), "{}", run.said);
     assert_eq!(run.page().oom_count, 0);
 }
 

@@ -1,4 +1,4 @@
-//! ggml's legacy pool, taken over in every way that ggml is loaded.
+//! Tests of the takeover of ggml's legacy pool, for every way in which ggml can be loaded.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -264,7 +264,8 @@ fn what_nobody_can_find_stays_as_it_was_and_that_is_said_once() {
     assert_eq!(run.said, before.said);
     assert_eq!(
         run.complaints,
-        "plimsoll guard: no ggml legacy pool is loaded so far, or its symbols are stripped; what there is stays as it is\n"
+        "plimsoll guard: no ggml legacy pool is loaded yet, or its symbols are stripped; pools are not \
+            replaced\n"
     );
 }
 
@@ -276,7 +277,7 @@ fn a_vtable_that_is_not_what_it_is_called_is_left_alone() {
     assert!(run.number("reserved") > 16 * run.number("live"));
     assert_eq!(
         run.complaints,
-        "plimsoll guard: ggml's legacy pool has another shape than guard knows; it stays as it is\n"
+        "plimsoll guard: ggml's legacy pool has an unknown layout; it is not replaced\n"
     );
 }
 
@@ -458,7 +459,7 @@ fn a_takeover_whose_blocks_never_come_back_is_undone() {
     assert_eq!(run.complaints.lines().count(), 2, "{}", run.complaints);
     assert!(
         run.complaints
-            .contains("not taken over: its blocks are not given back to us; it is as it was")
+            .contains("not replaced: its blocks are not returned to guard; it works as before")
     );
 }
 

@@ -1,11 +1,11 @@
-//! Simulation of reclaim steps: predicted memory after each.
+//! Simulation of reclaim steps: the predicted memory after each step.
 
 use plimsoll_base::{Bytes, Reason};
 
 use super::super::AllowanceGate;
 use super::{Baseline, PlannedStep, ReclaimGoal, ReclaimStep};
 
-/// The ground as it is predicted to be after some steps.
+/// Predicted memory figures after some steps.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Simulation {
     ground: Baseline,
@@ -115,7 +115,10 @@ impl Simulation {
             (Some(pieces), Some(_)) => pieces.gain(frees, after.ground.page),
             _ => Bytes::ZERO,
         };
-        let text = format!("{frees} lie idle in pools of programs under guard, which can be asked for them");
+        let text = format!(
+            "{frees} are idle in the pools of guarded programs, which can be asked to \
+            release them"
+        );
         let planned = PlannedStep {
             step: ReclaimStep::AskNeighbours,
             frees,
@@ -134,9 +137,9 @@ impl Simulation {
             // it.
             joins = pieces.loose.min(within.saturating_sub(pieces.whole));
             let which = if pieces.by_type {
-                "lie free in smaller blocks among movable pages"
+                "are free in smaller blocks among movable pages"
             } else {
-                "lie free in smaller blocks; which of them are among movable pages only root may see"
+                "are free in smaller blocks; only root can read which of them are among movable pages"
             };
             text = format!(
                 "at most {joins} {which}; blocks of order {} hold {} now",
@@ -163,7 +166,8 @@ impl Simulation {
 fn advised(ground: &Baseline) -> (Bytes, Reason) {
     let gives = ground.files.min(ground.droppable);
     let text = format!(
-        "about {} of page cache are the files', and {} of all page cache are clean and in nobody's address space: {gives}",
+        "about {} of page cache belong to the files, and {} of all page cache are clean and not mapped by \
+            any process: {gives}",
         ground.files, ground.droppable
     );
     (gives, Reason::new("advise_files", text))
@@ -172,7 +176,8 @@ fn advised(ground: &Baseline) -> (Bytes, Reason) {
 fn dropped(ground: &Baseline, written: Bytes) -> (Bytes, Reason) {
     let gives = ground.droppable + written;
     let mut text = format!(
-        "{} of page cache are clean and in nobody's address space (Active(file) + Inactive(file) - Mapped - Dirty - Writeback)",
+        "{} of page cache are clean and not mapped by any process (Active(file) + Inactive(file) - Mapped - \
+            Dirty - Writeback)",
         ground.droppable
     );
     if !written.is_zero() {

@@ -1,3 +1,5 @@
+//! Tests of the choice of steps that free memory on a machine whose GPU shares it.
+
 use proptest::prelude::*;
 
 use super::super::AllowanceGate;

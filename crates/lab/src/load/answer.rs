@@ -1,4 +1,4 @@
-//! Parser of streamed chat completions: first-token time, speed, and the server's own figures.
+//! Parser of streamed chat completions: time to the first token, speed, and the server's own figures.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use super::refused::{LoadRefusals, cut, told};
 /// Length limit of one event.
 const MOST_EVENT: usize = 4 << 20;
 
-/// A complete answer.
+/// A complete answer with its times and token counts.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LoadAnswer {
     /// Time from sending the request to the first token.
@@ -67,7 +67,7 @@ impl LoadFailure {
     }
 }
 
-/// State of an answer that is still being received.
+/// Parser state of an answer that is still being received.
 #[derive(Debug, Default)]
 pub(super) struct StreamParser {
     answer: LoadAnswer,
@@ -89,7 +89,7 @@ impl StreamParser {
         self.line.extend_from_slice(rest);
         // Checked after each feed, so a server that never ends its line cannot fill the memory.
         match self.line.len() > MOST_EVENT {
-            true => Err(LoadFailure::Malformed("an event without end")),
+            true => Err(LoadFailure::Malformed("an event that never ends")),
             false => Ok(()),
         }
     }
@@ -121,7 +121,7 @@ impl StreamParser {
             return Ok(());
         }
         let event: Value =
-            serde_json::from_slice(data).map_err(|_| LoadFailure::Malformed("an event that is no JSON"))?;
+            serde_json::from_slice(data).map_err(|_| LoadFailure::Malformed("an event that is not JSON"))?;
         // Other servers, and newer builds of llama-server, send the error as an ordinary event.
         if !event["error"].is_null() {
             return Err(LoadFailure::Event(told(&event["error"])));

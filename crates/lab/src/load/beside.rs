@@ -1,11 +1,12 @@
 //! Coexistence test: a second program on the same cards as the server, started in both orders.
 //!
-//! DECISION: first the server is under load when the program starts; then the program has its memory when the
-//! server is asked. Behind plimsoll the model is unloaded in between, so that it really comes second. Any
-//! other server keeps its model, and the report says so. The program counts as started once it prints
-//! something, or once the memory in use on the cards has grown and settled. A fixed wait would let a slow
-//! import of PyTorch come last. A failure before the other side is present is reported as the failing side's
-//! own. After the program's end the server is asked once more, which tells a temporary shortage from a crash.
+//! DECISION: in the first order, the server is under load when the program starts. In the second, the program
+//! holds its memory before the server gets a request. If the server is plimsoll, its model is unloaded in
+//! between, so that it really comes second; any other server keeps its model, and the report says so. The
+//! program counts as started once it prints something, or once the memory in use on the cards has grown and
+//! settled. With a fixed wait, a slow import of PyTorch would make the program come last. A failure before
+//! the other side has started counts as the failing side's own. After the program's end the server gets one
+//! more request, which distinguishes a temporary shortage from a crash.
 
 use std::io;
 use std::pin::pin;
@@ -38,14 +39,14 @@ const SOON: Duration = Duration::from_secs(20);
 /// Pause after a round in which the server refused every request.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// The side that is present first.
+/// Order of a coexistence test: the side that starts first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StartOrder {
     ServerFirst,
     ProgramFirst,
 }
 
-/// Result of one order.
+/// Result of a coexistence test in one order.
 #[derive(Clone, Debug)]
 pub struct OrderResult {
     pub order: StartOrder,
@@ -54,7 +55,7 @@ pub struct OrderResult {
     pub notes: Vec<String>,
 }
 
-/// The server's results beside the program.
+/// The server's results while the second program ran.
 #[derive(Clone, Debug, Default)]
 pub struct Served {
     /// Counts and failures, without the times of single answers.
@@ -71,7 +72,7 @@ pub struct Served {
     pub recovered: Option<bool>,
 }
 
-/// Settings of the test.
+/// Settings of a coexistence test.
 #[derive(Clone, Debug)]
 pub struct Beside {
     pub command: String,
@@ -84,7 +85,7 @@ pub struct Beside {
 
 #[derive(Debug, thiserror::Error)]
 pub enum BesideError {
-    #[error("{target} fails by itself, before anything is beside it: {failure}")]
+    #[error("{target} fails alone, before the second program starts: {failure}")]
     Alone { target: String, failure: String },
     #[error("cannot start the second program: {0}")]
     Start(#[from] io::Error),
@@ -103,7 +104,7 @@ impl Beside {
         let mut first = self.try_in(StartOrder::ServerFirst, server, figures).await?;
         if first.server.recovered == Some(false) {
             // A second run would measure the damage of the first one.
-            let note = "the other order was not tried: the server does not answer any more";
+            let note = "the other order was not tried: the server no longer answers";
             first.notes.push(note.to_owned());
             return Ok(vec![first]);
         }
@@ -112,7 +113,7 @@ impl Beside {
         Ok(vec![first, second])
     }
 
-    /// Runs one round with nothing beside the server. A failure here is the server's own.
+    /// Runs one round with the server alone. A failure here is the server's own.
     async fn alone(&mut self, server: &LoadTarget) -> Result<(), BesideError> {
         let fails = |failure: String| BesideError::Alone {
             target: server.target.to_string(),
@@ -227,7 +228,11 @@ impl Beside {
 /// Unloads the model, if the server supports that.
 async fn step_back(server: &LoadTarget) -> Option<String> {
     if !server.is_plimsoll {
-        return Some("the server keeps its model, so that only its requests come second; behind plimsoll the model does".to_owned());
+        return Some(
+            "the server keeps its model loaded, so only its requests come second; behind Plimsoll \
+            the model is loaded second too"
+                .to_owned(),
+        );
     }
     let unloaded = server
         .post("/models/unload", &json!({ "model": server.model }), SOON)
@@ -236,7 +241,7 @@ async fn step_back(server: &LoadTarget) -> Option<String> {
     sleep(UNLOADED).await;
     unloaded
         .err()
-        .map(|failure| format!("the model could not be unloaded before: {failure}"))
+        .map(|failure| format!("the model could not be unloaded first: {failure}"))
 }
 
 /// Waits until the program has its memory. Returns a note if it never took any.
@@ -250,7 +255,7 @@ async fn come_up(
     while start.elapsed() < UP_WITHIN {
         if program.ends_within(LOOK).await {
             return Ok(Some(
-                "the program ended before the server was asked for anything".to_owned(),
+                "the program ended before the first request to the server".to_owned(),
             ));
         }
         let taken = figures.taken().await;
@@ -269,7 +274,7 @@ async fn come_up(
     }
     let seconds = UP_WITHIN.as_secs();
     Ok(Some(format!(
-        "the program took no memory of a card within {seconds} s; the server was asked then"
+        "the program allocated no GPU memory within {seconds} s; requests to the server started then"
     )))
 }
 

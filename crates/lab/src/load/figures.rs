@@ -1,4 +1,5 @@
-//! Measurements of a load test: memory of the server and the cards between rounds, card sensors during them.
+//! Measurements of a load test: memory of the server and the cards between rounds, and card sensors during
+//! rounds.
 
 use plimsoll_base::{Bytes, Card, CardKind};
 use plimsoll_probe::process::{MeasuredProcess, ProcessGauge};
@@ -17,7 +18,7 @@ pub fn is_own(name: &str) -> bool {
     name.starts_with("card ") && name.ends_with(OWN)
 }
 
-/// Measures one server.
+/// Meter of one server's memory.
 #[derive(Debug)]
 pub struct Figures {
     sampler: Sampler,
@@ -25,7 +26,7 @@ pub struct Figures {
     process: Option<(MeasuredProcess, ProcessGauge)>,
 }
 
-/// One measurement.
+/// One memory measurement.
 #[derive(Clone, Debug, Default)]
 pub struct MemorySample {
     pub held: Vec<(String, Bytes)>,
@@ -86,7 +87,7 @@ impl Figures {
             .collect()
     }
 
-    /// Memory in use on all cards together, by any process; `None` where no card is visible.
+    /// Memory in use on all cards together, by any process; `None` if no card is visible.
     pub async fn taken(&self) -> Option<Bytes> {
         if self.cards.is_empty() {
             return None;

@@ -1,7 +1,7 @@
 //! Last log lines of an ended process that another program started.
 //!
-//! The log file is opened while the process lives, because its descriptors cannot be looked up afterwards. A
-//! pipe or a terminal is left alone: reading would take the lines from their reader.
+//! The log file is opened while the process runs, because its descriptors cannot be looked up afterwards.
+//! Output to a pipe or a terminal is not read, because that would take the lines from their reader.
 
 use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom};
@@ -12,7 +12,7 @@ use plimsoll_probe::process::MeasuredProcess;
 /// Bytes read from the end of the log.
 const MOST: u64 = 1 << 20;
 
-/// The log of a process, from a given moment on.
+/// Log of a process from a given moment on.
 #[derive(Debug)]
 pub(super) struct LastWords {
     log: File,

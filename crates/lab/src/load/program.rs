@@ -1,10 +1,10 @@
 //! Second program of a coexistence test.
 //!
-//! It runs under `plimsoll doctor`, so that guard sees its refused allocations and its end gets a diagnosis.
+//! It runs under `plimsoll doctor`, so that guard records refused allocations and its end is diagnosed.
 //!
-//! DECISION: its output goes to stderr, so that doctor's stdout holds the verdict alone. Without guard's
-//! library the program runs bare, and only its own output is diagnosed. It has its own process group, which
-//! is killed with it.
+//! DECISION: its output goes to stderr, so that doctor's stdout has only the verdict. If guard's library is
+//! missing, the program runs without it, and only its output is diagnosed. The program has its own process
+//! group; killing the program kills the whole group.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -34,7 +34,7 @@ const MOST_VERDICT: u64 = 1 << 20;
 /// Time to drain the pipes after the end, since children of the program may keep them open.
 const SOON: Duration = Duration::from_secs(1);
 
-/// The end of the program.
+/// End of the second program, with its diagnosis.
 #[derive(Clone, Debug)]
 pub struct Ending {
     pub failed: bool,
@@ -47,14 +47,14 @@ pub struct Ending {
     pub lasted: Duration,
 }
 
-/// A running program. Dropping it kills it and everything that it started.
+/// The second program while it runs. Dropping it kills it and everything that it started.
 pub(super) struct NeighbourProgram {
     child: Child,
     group: Option<Pid>,
     start: Instant,
     words: Rc<ProgramWords>,
     heard: JoinHandle<()>,
-    /// Doctor's verdict; `None` where the program runs bare.
+    /// Doctor's verdict; `None` if the program runs bare.
     verdict: Option<JoinHandle<Vec<u8>>>,
 }
 
@@ -148,7 +148,7 @@ impl NeighbourProgram {
         let _ = self.child.wait().await;
         Ending {
             failed: false,
-            status: "it was still there, and was stopped".to_owned(),
+            status: "it was still running and was stopped".to_owned(),
             diagnosis: None,
             last_lines: self.words.lines.take().into(),
             lasted: self.start.elapsed(),
@@ -172,7 +172,7 @@ impl Drop for NeighbourProgram {
 /// Status in words. Doctor exits with 128 plus the signal, as a shell does.
 fn in_words(status: ExitStatus) -> String {
     match (status.code(), status.signal()) {
-        (Some(0), _) => "it did its work".to_owned(),
+        (Some(0), _) => "it succeeded".to_owned(),
         (Some(code), _) if code > 128 => format!("it was killed by signal {}", code - 128),
         (Some(code), _) => format!("it ended with status {code}"),
         (None, signal) => format!("it was killed by signal {}", signal.unwrap_or_default()),

@@ -1,8 +1,8 @@
-//! Synthetic prompts of a given depth, identical in every round.
+//! Synthetic prompts of a given depth in tokens, identical in every round.
 //!
-//! DECISION: the tokens per word are measured on the server, by its token count of two prompts. A vocabulary
-//! may spell the words in letters (some synthetic ones take 7 tokens each). A prompt of the wrong depth would
-//! be refused, or would measure something else.
+//! DECISION: the number of tokens per word is measured with the server's token counts of two prompts. A
+//! vocabulary may spell the words in letters (some synthetic ones use 7 tokens each). A prompt of the wrong
+//! depth would be refused, or would measure a different depth.
 
 use bytes::Bytes;
 use plimsoll_base::round_u64;
@@ -18,7 +18,7 @@ const WORDS: [&str; 32] = [
 /// Length of [`WORDS`].
 const WORD_COUNT: u32 = 32;
 
-/// A prompt, described by its size.
+/// Description of a prompt by its size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct LoadPrompt {
     /// Approximate tokens of the prompt, including the chat template.
@@ -37,7 +37,7 @@ pub(super) struct LoadRequest {
     pub body: Bytes,
 }
 
-/// Size of the words in a server's tokens.
+/// Tokens per word of the prompts in a server's vocabulary.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct WordLength {
     per_word: f64,

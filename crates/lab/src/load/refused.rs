@@ -1,4 +1,4 @@
-//! Error responses of a server: OpenAI's error object, with plimsoll's tree of reasons.
+//! Error responses of a server: OpenAI's error object, and plimsoll's tree of reasons in it.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ const LONGEST_CODE: usize = 60;
 /// Depth limit of the tree of reasons.
 const MOST_DEPTH: usize = 8;
 
-/// An error response.
+/// Error response of a server.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct LoadRefusals {
     /// The server's error code, if it has one in words.

@@ -1,4 +1,4 @@
-//! Load rounds: a fixed set of requests, shared among the clients, with nothing in flight at the end.
+//! Rounds of a load test: a fixed set of requests, divided among the clients, with none in flight at the end.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
@@ -13,7 +13,7 @@ use super::prompt::{LoadPrompt, LoadRequest, WordLength};
 /// Number of different texts kept per kind of failure.
 const MOST_TEXTS: usize = 3;
 
-/// The requests of each round.
+/// Description of the requests in each round.
 #[derive(Clone, Debug)]
 pub struct Round {
     pub depths: Vec<u64>,
@@ -24,7 +24,7 @@ pub struct Round {
     pub yardstick: WordLength,
 }
 
-/// Results of requests.
+/// Results of the requests so far.
 #[derive(Clone, Debug, Default)]
 pub struct RoundTally {
     pub answered: u64,

@@ -1,4 +1,4 @@
-//! Server under test: its model, its build and its process.
+//! Server under load test: its model, its build and its process.
 
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ pub struct LoadTarget {
 }
 
 impl LoadTarget {
-    /// Connects, and asks for the model list if no model is given.
+    /// Connects, and reads the model list if no model is given.
     pub async fn meet(
         target: Target,
         key: Option<String>,
@@ -122,22 +122,21 @@ impl LoadTarget {
         if !self.target.is_here() {
             return None;
         }
-        let port = match self.is_plimsoll {
-            true => self.engine_port().await?,
-            false => self.target.port,
-        };
+        let mut port = self.target.port;
+        if self.is_plimsoll {
+            let engine = self.running().await?;
+            port = match engine["proxy"].as_str()?.strip_prefix("http://") {
+                Some(address) => address.parse::<Target>().ok()?.port,
+                // An engine on a Unix socket has no port to be found by.
+                None => return MeasuredProcess::find(u32::try_from(engine["pid"].as_u64()?).ok()?),
+            };
+        }
         // The search reads the descriptors of all processes, which takes milliseconds and would block the
         // clients.
         tokio::task::spawn_blocking(move || MeasuredProcess::listening_on(port))
             .await
             .ok()
             .flatten()
-    }
-
-    async fn engine_port(&self) -> Option<u16> {
-        let running = self.running().await?;
-        let proxy: Target = running["proxy"].as_str()?.parse().ok()?;
-        Some(proxy.port)
     }
 
     /// plimsoll's own entry for the model's engine.

@@ -1,4 +1,4 @@
-//! Soak test: repeated load rounds with a memory measurement after each.
+//! Soak test, a load test for memory leaks: repeated load rounds with a memory measurement after each.
 
 use std::path::PathBuf;
 use std::pin::pin;
@@ -23,7 +23,7 @@ const SAVE_EVERY: Duration = Duration::from_secs(10);
 /// Pause after a round without an answer.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// End of the test. Work of a resumed state counts too.
+/// Limit at which the test ends. Work of a resumed state counts too.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SoakLimit {
     pub time: Option<Duration>,
@@ -147,7 +147,7 @@ impl SoakRun<'_> {
             // Measured after an empty round too: a server that refuses may still be leaking.
             self.look().await;
             if answered.elapsed() >= settings.give_up {
-                self.state.note("the server does not answer any more".to_owned());
+                self.state.note("the server no longer answers".to_owned());
                 self.state.broke_off = true;
                 break;
             }
@@ -191,7 +191,7 @@ impl SoakRun<'_> {
         sleep(CALM).await;
         if self.figures.follow(self.server).await {
             // Two processes have different baselines; a trend across both would be meaningless.
-            let note = "the server is another process now; what is judged begins here";
+            let note = "the server's process changed; the analysis starts again from here";
             self.state.note(note.to_owned());
             self.state.begin_series();
             self.state.process = named(&self.figures);
@@ -227,7 +227,7 @@ impl RouterState {
     fn begin_series_of_another(&mut self, figures: &Figures) {
         let now = named(figures);
         if self.rounds > 0 && self.process != now {
-            self.note("resumed with another process; what is judged begins here".to_owned());
+            self.note("resumed with another server process; the analysis starts from here".to_owned());
             self.begin_series();
         } else if self.rounds > 0 {
             self.note("resumed".to_owned());

@@ -1,4 +1,5 @@
-//! State of a soak test: the observations that are saved, resumed, judged and plotted.
+//! State of a soak test (a long load test for memory leaks): the observations that are saved, resumed, judged
+//! and plotted.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -73,7 +74,7 @@ pub struct CardStats {
     pub slowed: BTreeMap<String, u64>,
 }
 
-/// A figure with its verdict.
+/// A figure with the verdict of the leak test.
 #[derive(Clone, Debug, Serialize)]
 pub struct SoakVerdict<'a> {
     pub name: &'a str,
@@ -89,9 +90,9 @@ pub struct SoakVerdict<'a> {
 pub enum StateError {
     #[error("cannot read the state `{}`: {error}", path.display())]
     Read { path: PathBuf, error: io::Error },
-    #[error("`{}` is no state of a soak: {error}; name another file, or remove it to begin anew", path.display())]
+    #[error("`{}` is not a saved soak test: {error}; name another file, or remove it to start again", path.display())]
     Parse { path: PathBuf, error: serde_json::Error },
-    #[error("`{}` belongs to {before}, and this is {now}; name another file, or remove it to begin anew", path.display())]
+    #[error("`{}` belongs to {before}, and this is {now}; name another file, or remove it to start again", path.display())]
     Other {
         path: PathBuf,
         before: String,
@@ -247,7 +248,7 @@ impl RouterState {
         self.failures.values().map(|(count, _)| count).sum()
     }
 
-    /// Every figure with its verdict. Growth below `negligible` is no leak.
+    /// Every figure with its verdict. Growth below `negligible` does not count as a leak.
     pub fn judged(&self, negligible: f64) -> Vec<SoakVerdict<'_>> {
         // The number of figures corrects for testing several at once: one of many looks like a leak by
         // chance.

@@ -1,4 +1,4 @@
-//! Depth sweep: time and memory of prompts of growing length.
+//! Depth sweep, a load test that measures time and memory for prompts of growing length.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use super::server::LoadTarget;
 /// Time for a server to release memory after an answer.
 const CALM: Duration = Duration::from_millis(200);
 
-/// Result at one depth.
+/// Result of a sweep at one depth.
 #[derive(Clone, Debug)]
 pub struct SweepDepth {
     pub asked: u64,
@@ -25,7 +25,7 @@ pub struct SweepDepth {
     pub held: Vec<(String, Bytes)>,
 }
 
-/// Tokens per second; `None` where there were too few tokens to measure.
+/// Tokens per second; `None` if there were too few tokens to measure.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Speeds {
     pub prompt: Option<f64>,
@@ -43,7 +43,7 @@ pub struct Sweep {
     pub learned: Option<u64>,
 }
 
-/// A server with its model loaded.
+/// A server whose model is loaded, with its memory before the first depth.
 #[derive(Clone, Debug)]
 pub struct Warm {
     yardstick: WordLength,

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 const DEFAULT_PORT: u16 = 80;
 
-/// A server's address. Only http is supported: TLS would be measured along with the server.
+/// Address of a server. Only http is supported, because TLS would be measured too.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
     pub host: String,
@@ -16,11 +16,11 @@ pub struct Target {
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReadTargetError {
-    #[error("`{text}` is not reached by http; name the server as http://127.0.0.1:8080")]
+    #[error("`{text}` is not an http address; write for example http://127.0.0.1:8080")]
     Scheme { text: String },
-    #[error("`{text}` names no host; name the server as http://127.0.0.1:8080")]
+    #[error("`{text}` has no host; write for example http://127.0.0.1:8080")]
     Host { text: String },
-    #[error("the port in `{text}` is no number from 1 to 65535")]
+    #[error("the port in `{text}` is not a number from 1 to 65535")]
     Port { text: String },
 }
 

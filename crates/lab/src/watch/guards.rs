@@ -1,4 +1,6 @@
-//! Guard pages as a recording source: memory per process, and newly refused allocations.
+//! Guard pages as a source of a recording: memory of each process, and newly refused allocations.
+//!
+//! A guard page is a shared-memory file in which the guard library records a process's GPU allocations.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

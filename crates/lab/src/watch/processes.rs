@@ -1,4 +1,4 @@
-//! Process memory figures: a process tree, or the largest processes of the machine.
+//! Memory figures of a process tree, or of the largest processes of the machine.
 //!
 //! The search is repeated only after the kernel has assigned a new pid (the last field of `/proc/loadavg`).
 

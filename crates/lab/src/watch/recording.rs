@@ -1,4 +1,4 @@
-//! Record file writer: one write per tick.
+//! Writer of a recording's file: one write for each sample.
 
 use std::fs::File;
 use std::io::{self, Write};

@@ -1,4 +1,4 @@
-//! Record header, and snapshots of system files before and after a recording.
+//! Header of a recording, and snapshots of system files before and after it.
 
 use std::fs;
 

@@ -1,7 +1,8 @@
-//! The folders that hold installed engines.
+//! Folders that hold installed engines.
 //!
-//! Decision: one directory, `$PLIMSOLL_HOME`, else `$XDG_DATA_HOME/plimsoll`, else `~/.local/share/plimsoll`.
-//! An empty or relative XDG_DATA_HOME counts as not set, as its specification asks.
+//! DECISION: all are below one folder: `$PLIMSOLL_HOME`, else `$XDG_DATA_HOME/plimsoll`, else
+//! `~/.local/share/plimsoll`. An empty or relative XDG_DATA_HOME counts as not set, as its specification
+//! requires.
 
 use std::env;
 use std::ffi::OsString;
@@ -10,14 +11,15 @@ use std::path::PathBuf;
 #[derive(Debug, thiserror::Error)]
 pub enum HomeError {
     #[error(
-        "no place to install to: none of PLIMSOLL_HOME, XDG_DATA_HOME and HOME is set\nhint: set PLIMSOLL_HOME to a directory"
+        "nowhere to install: none of PLIMSOLL_HOME, XDG_DATA_HOME and HOME is set\nhint: set PLIMSOLL_HOME \
+            to a directory"
     )]
     Choose,
     #[error("PLIMSOLL_HOME {} is relative\nhint: give an absolute path", .0.display())]
     Relative(PathBuf),
 }
 
-/// The directory that Plimsoll owns.
+/// Folder for everything that Plimsoll installs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EngineHome(PathBuf);
 

@@ -1,4 +1,5 @@
-//! The keys of one model: `<architecture>.<name>`, and those that state one number or one for each layer.
+//! Reader of one model's GGUF keys, `<architecture>.<name>`, including keys with one number or one for each
+//! layer.
 
 use crate::gguf::{GgufValue, Header};
 use crate::{ModelError, PerLayer};

@@ -1,4 +1,5 @@
-//! Reader of the keys that all architectures share. Mirrors `llama-model.cpp: load_hparams @ b10605`.
+//! Reader of the hyper-parameters that all architectures share. The code mirrors `llama-model.cpp:
+//! load_hparams @ b10605`.
 
 use super::keys::ArchKeys;
 use super::{Rotates, Traits, layers, traits};
@@ -95,7 +96,7 @@ fn factor(keys: &ArchKeys<'_, '_>, key: &str) -> Option<f64> {
     }
 }
 
-/// The lengths of a head.
+/// Lengths of an attention head's key, value and rotary part.
 #[derive(Default)]
 struct Lengths {
     key: u32,

@@ -1,4 +1,4 @@
-//! One model of each kind of difference, with the numbers of a public model where there is one.
+//! Tests of each architecture rule, with the numbers of a public model where there is one.
 
 use crate::gguf::{Datum, DraftHeader, Header, ValueType};
 use crate::{Dialect, HyperParameters, Model};

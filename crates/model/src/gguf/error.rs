@@ -1,4 +1,4 @@
-//! Errors of a header, with the byte offset and the element that was being read.
+//! Errors of a GGUF header, with the byte offset and the element that was being read.
 
 use std::fmt;
 
@@ -46,7 +46,7 @@ pub(super) fn shortened(name: &str) -> String {
     text
 }
 
-/// A header that could not be read.
+/// Reason why a header cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GgufError {
     /// Not an error of the file: the window is too short. Read at least `needed` bytes and try again.
@@ -90,7 +90,7 @@ pub enum GgufError {
     #[error("key `{key}` at byte {offset} has value type {id}; there are only 0 to 12")]
     ValueType { key: String, id: u32, offset: u64 },
 
-    #[error("key `{key}` at byte {offset} is an array of arrays, which nothing reads")]
+    #[error("key `{key}` at byte {offset} is an array of arrays, which llama.cpp does not use")]
     NestedArray { key: String, offset: u64 },
 
     #[error("`general.alignment` at byte {offset} is {found} ({kind}); it must be a power of two (u32)")]
@@ -134,12 +134,13 @@ pub enum GgufError {
 
     #[error(
         "tensor `{tensor}` at byte {offset} has element type {id}, which llama.cpp does not know; \
-         an own type of ik_llama.cpp is read only when that engine is named"
+         types that only ik_llama.cpp has are accepted only when that engine is named"
     )]
     TensorType { tensor: String, id: u32, offset: u64 },
 
     #[error(
-        "tensor `{tensor}` at byte {offset} has rows of {row} elements, no multiple of the {block} of {kind}"
+        "tensor `{tensor}` at byte {offset} has rows of {row} elements, which is not a multiple of the \
+            block size of {kind}, {block}"
     )]
     RowLength {
         tensor: String,

@@ -1,9 +1,9 @@
-//! Partial headers: a header without its vocabulary, read piece by piece.
+//! Partial GGUF header without the vocabulary, read piece by piece.
 //!
-//! DECISION: words, scores and merges are nearly all of a header (3 to 10 MiB, against 100 KiB of the rest),
-//! and a plan needs only their number. Holding them costs a page fault every 4 KiB, more than all arithmetic
-//! of a plan. The file therefore comes in pieces, of which the caller holds one at a time; the words are
-//! skipped there and only the rest is kept. Errors are the same as for a whole header, to the byte.
+//! DECISION: words, scores and merges are nearly all of a header (3 to 10 MiB, compared with 100 KiB for the
+//! rest), and a plan needs only their number. Keeping them in memory costs a page fault every 4 KiB, more
+//! than all arithmetic of a plan. So the file is read in pieces, of which the caller holds one at a time; the
+//! words are skipped and only the rest is kept. The errors are the same as for a whole header, to the byte.
 
 use std::ops::Range;
 
@@ -13,7 +13,7 @@ use super::error::{GgufError, GgufPlace};
 use super::gap::{Gap, GapRun};
 use crate::Dialect;
 
-/// A header as far as it was taken in.
+/// Partial header, as far as it was read.
 #[derive(Debug)]
 pub struct Excerpt {
     file_length: u64,
@@ -45,8 +45,8 @@ impl Excerpt {
         self.wants.clone()
     }
 
-    /// Takes what was wanted and, in the same piece, what follows it in the file. A piece that is too short
-    /// is the last.
+    /// Takes the bytes requested by [`Self::wants`] and the bytes that follow them in the file. A piece that
+    /// is too short is the last.
     pub fn take(&mut self, piece: &[u8]) {
         let Some(wanted) = self.wants.take() else {
             return;

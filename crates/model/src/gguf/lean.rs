@@ -1,10 +1,10 @@
-//! A header with its vocabulary taken out.
+//! Copy of a GGUF header with its vocabulary removed.
 //!
-//! DECISION: memory depends on the size of the vocabulary and not on its words, but parsing the words is most
-//! of an engine's work before its first allocation (0.16 of 0.2 s for 128 000 words). The words are therefore
-//! removed, and their number stays in the form that engines read for models without any (`llama-vocab.cpp:
-//! llama_vocab::impl::load @ b10605, b8799`). All else is copied byte for byte. Callers compare the engine's
-//! answer for such a header with that for the whole one.
+//! DECISION: memory depends on the size of the vocabulary and not on its words. But parsing the words is most
+//! of an engine's work before its first allocation (0.16 of 0.2 s for 128 000 words). So the words are
+//! removed, and their number is stored in the form that engines read for models without a vocabulary
+//! (`llama-vocab.cpp: llama_vocab::impl::load @ b10605, b8799`). Everything else is copied byte for byte.
+//! Callers compare the engine's result for such a header with that for the whole one.
 
 use super::draft::{Datum, Writer};
 use std::ops::Range;
@@ -16,8 +16,8 @@ const WORDS: &str = "tokenizer.ggml.tokens";
 const KEPT: &str = "tokenizer.ggml.token_type_count";
 
 impl Header<'_> {
-    /// The bytes up to where data starts, without vocabulary; `None` where the header has none. `window` is
-    /// what the header was read from.
+    /// The bytes before the tensor data, without the vocabulary; `None` if the header has no vocabulary.
+    /// `window` holds the bytes from which the header was read.
     pub fn without_vocabulary(&self, window: &[u8]) -> Option<Vec<u8>> {
         let words = self.array(WORDS).ok()??.count;
         let size = format!("{}.vocab_size", self.text("general.architecture").ok()??);

@@ -1,5 +1,5 @@
-//! Lookup of keys. A number may have any width that holds it: converters differ, and what counts is the
-//! value.
+//! Lookup of keys in a GGUF header. Numbers of any integer width are accepted, because file converters
+//! differ.
 
 use super::error::{GgufError, shortened};
 use super::{Array, GgufEntry, GgufValue, Header};

@@ -1,4 +1,5 @@
-//! The list of tensors: each entry by itself, then that they lie in the file one after the other.
+//! Reader of the tensor list in a GGUF header: checks of each entry, and of the tensors' positions in the
+//! file.
 
 use std::collections::HashSet;
 

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// The types a value can have.
+/// Type of a GGUF value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ValueType {
     U8,
@@ -62,7 +62,7 @@ impl ValueType {
         }
     }
 
-    /// Bytes of one value; `None` for text and arrays, which say their length.
+    /// Bytes of one value; `None` for text and arrays, whose length is stored with them.
     pub const fn width(self) -> Option<u64> {
         match self {
             Self::U8 | Self::I8 | Self::Bool => Some(1),

@@ -1,8 +1,8 @@
-//! Vocabularies in the manner of SentencePiece, which every build of llama.cpp reads.
+//! Vocabularies of tiny models in SentencePiece's form, which every build of llama.cpp reads.
 //!
-//! Tokens 0 to 2 are unknown, start and end; the 256 bytes follow, so that any text can be tokenised. A model
-//! that answers in words has printable characters and words behind them. SentencePiece merges neighbours two
-//! at a time, so every prefix of a word must be a token for the word to be found; longer ones score higher.
+//! Tokens 0 to 2 are unknown, start and end; the 256 bytes follow, so that any text can be tokenised. Models
+//! that answer in words also have printable characters and words. SentencePiece merges two neighbours at a
+//! time, so every prefix of a word must be a token too; longer prefixes get higher scores.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -30,7 +30,7 @@ const UNKNOWN: u32 = 2;
 const CONTROL: u32 = 3;
 const BYTE: u32 = 6;
 
-/// A token as `tokenizer.ggml.*` describes it.
+/// A token with its properties in `tokenizer.ggml.*`.
 #[derive(Clone, Debug)]
 pub struct Token {
     pub text: String,

@@ -1,8 +1,8 @@
-//! Random weights of synthetic models, and their encodings.
+//! Random weights of tiny and synthetic models, and their encodings.
 //!
-//! DECISION: dimension 0 of the residual stream steers the answer. Every embedding has the same number there,
-//! the beacon, and no layer writes to it. The output rows weigh it so that control tokens and bytes never
-//! win, words compete by their random parts, and the end of an answer gets a fair chance.
+//! DECISION: dimension 0 of the residual stream controls the answer. Every embedding has the same number
+//! there (the beacon), and no layer writes to it. The output rows weight it so that control tokens and bytes
+//! never win, words compete by their random parts, and the end of an answer has a moderate chance.
 
 use super::vocabulary::{END, Vocabulary};
 use crate::TensorType;
@@ -36,7 +36,7 @@ enum Rule {
     },
 }
 
-/// The rows of one tensor, drawn one after the other.
+/// Random rows of one tensor, generated one after the other.
 #[derive(Debug)]
 pub struct Rows {
     rule: Rule,
@@ -163,7 +163,7 @@ pub fn half(number: f32) -> u16 {
     u16::try_from(sign | normal).unwrap_or(0)
 }
 
-/// xorshift64*: the weights need no better generator, and its sequence is the same on every machine.
+/// Random generator xorshift64*, which gives the same sequence on every machine.
 #[derive(Debug)]
 struct Random(u64);
 

@@ -1,7 +1,8 @@
-//! Layers that a graph is built from: of many equal layers, the first few and the last ones.
+//! Selection of the layers that a graph is built from: of many equal layers, the first few and the last ones.
 //!
-//! The allocator's state repeats from layer to layer. Its peak is therefore reached within the first occurrences of every
-//! kind of layer and neighbour, on every device, and at the end. Where the state does not repeat, all layers are built.
+//! The allocator's state repeats from layer to layer. So the peak is reached within the first occurrences of
+//! each kind of layer and neighbour on every device, or at the end of the graph. If the layers of a model do
+//! not repeat, all of them are built.
 
 use std::cell::{OnceCell, RefCell};
 use std::ops::Range;
@@ -53,7 +54,8 @@ pub(crate) struct ModelLayers<'a> {
     pub(super) output: TensorDevice,
     pub(super) devices: usize,
     pub(super) copies: u64,
-    /// Every device runs the kernel of the gated delta net; unset until the first graph asks, and the same at any context.
+    /// True if every device has the kernel of the gated delta net; unset until the first graph needs it, and
+    /// the same for any context.
     pub(super) fuses: OnceCell<bool>,
     /// The last graph, whose memory the next one reuses.
     spare: RefCell<OpGraph>,
@@ -136,7 +138,7 @@ impl<'a> ModelLayers<'a> {
         on_card(&self.output) && self.blocks.iter().all(|block| on_card(&block.place))
     }
 
-    /// Layers on the host, beside a card that could compute them.
+    /// True if a layer is on the host although a card could compute it.
     pub(crate) fn reaches_host(&self) -> bool {
         self.devices > 0 && self.layer_devices.contains(&TensorDevice::Host)
     }
@@ -163,7 +165,7 @@ impl<'a> ModelLayers<'a> {
     }
 }
 
-/// True where a layer attends to the cache of an earlier one.
+/// True if a layer attends to the cache of an earlier one.
 pub(super) fn shares_cache(hyper: &HyperParameters, layer: u32) -> bool {
     hyper.cached && layer >= hyper.layers_with_cache
 }
@@ -219,7 +221,7 @@ fn representative<'a>(model: &Model, blocks: Vec<Layer<'a>>, all: bool) -> Vec<L
         .collect()
 }
 
-/// True where two layers have the same operations of the same sizes on the same device.
+/// True if two layers have the same operations of the same sizes on the same device.
 fn alike(model: &Model, a: &Layer<'_>, b: &Layer<'_>) -> bool {
     let hyper = &model.hyper;
     a.place == b.place

@@ -1,7 +1,8 @@
-//! Layers of Gemma 3n: four parallel streams, of which attention and feed-forward see one, and a low-rank branch.
+//! Layers of Gemma 3n: four parallel streams (AltUp) and a low-rank branch (LAuReL).
 //!
-//! Mirrors `models/gemma3n.cpp: altup_predict, altup_correct, laurel, gaussian_topk, project_per_layer_inputs @ b10605`, the
-//! same operations as in `models/gemma3n-iswa.cpp @ b8799`.
+//! Attention and feed-forward process only one of the streams. The code mirrors `models/gemma3n.cpp:
+//! altup_predict, altup_correct, laurel, gaussian_topk, project_per_layer_inputs @ b10605`;
+//! `models/gemma3n-iswa.cpp @ b8799` has the same operations.
 
 use super::decoder::Decoder;
 use super::graph::{I32, Id};

@@ -24,8 +24,8 @@ pub fn exact(
     reasons.push(provenance(transcript, program));
     reasons.extend(remarks(transcript));
     if largest_context.is_err() {
-        let text = "the largest context is the largest that the engine was seen to accept; it was not asked often enough \
-                    to know that one step more does not fit";
+        let text = "the largest context is the largest that the engine accepted; it was not run often \
+            enough to prove that the next step does not fit";
         reasons.push(Reason::new("largest_context_unfinished", text));
     }
     let largest_context = largest_context.unwrap_or_else(|seen| seen);
@@ -128,8 +128,8 @@ fn named(program: &str, transcript: &Transcript) -> String {
 
 fn provenance(transcript: &Transcript, program: &str) -> Reason {
     let text = format!(
-        "weights, cache and compute buffers are the numbers of {}, each to {}; the engine does not report pool and \
-         context",
+        "weights, cache and compute buffers are the figures of {}, each to {}; the engine does not report \
+            the pool and the CUDA context",
         named(program, transcript),
         margin(transcript.margin()),
     );
@@ -169,9 +169,7 @@ fn remarks(transcript: &Transcript) -> Vec<Reason> {
         .sum();
     // Named in the plan, because a new kind of buffer means that this reader is out of date.
     if !other.is_zero() {
-        let text = format!(
-            "{other} of buffers have a name that is not known here; they are counted as compute buffers"
-        );
+        let text = format!("{other} of buffers have an unknown name; they are counted as compute buffers");
         remarks.push(Reason::new("buffer_unknown", text).fact("bytes", other));
     }
     remarks

@@ -1,7 +1,7 @@
 //! Refusals by the engine, with its own error message.
 //!
-//! One cause leaves several error messages, each less specific than the one before. Specific messages are known by their
-//! words; of the others the first counts.
+//! One cause leaves several error messages, each less specific than the one before. Specific messages are
+//! known by their words; of the others the first counts.
 
 use std::fmt;
 
@@ -58,11 +58,9 @@ impl EngineRefusal {
             // The version is that in which GGML_BACKEND_PATH appeared.
             EngineRefusalKind::NoBackend => {
                 "the engine did not take the phantom backend: it is older than GGML_BACKEND_PATH (about b4500), linked \
-                 statically, or of another backend interface; leave --exact out for the closed forms"
+                 statically, or of another backend interface; omit --exact to use the closed forms"
             }
-            EngineRefusalKind::Flag => {
-                "leave the flag out, or name the engine that knows it with --exact=ENGINE"
-            }
+            EngineRefusalKind::Flag => "remove the flag, or name an engine that knows it with --exact=ENGINE",
             // The engine's own message is all that is known of these.
             EngineRefusalKind::File | EngineRefusalKind::Memory | EngineRefusalKind::Other => return None,
         })

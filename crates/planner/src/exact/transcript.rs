@@ -1,7 +1,7 @@
 //! Buffers and events of an engine's log, read line by line.
 //!
-//! Buffers add up, with one exception: a context may reserve its compute buffers again, after a retry or because an
-//! adapter changed the graph. Then the later line counts.
+//! Buffers add up, with one exception: a context may reserve its compute buffers again, after a retry or
+//! because an adapter changed the graph. Then the later line counts.
 
 use plimsoll_base::Bytes;
 
@@ -137,7 +137,7 @@ impl Transcript {
         self.build
     }
 
-    /// True where flash attention was left to the engine, and the engine switched it off.
+    /// True if flash attention was left to the engine, and the engine switched it off.
     pub fn flash_attention_off(&self) -> bool {
         self.flash_attention_off
     }
@@ -153,7 +153,7 @@ impl Transcript {
         if self.coarse { Bytes::mib(1) } else { HALF_A_PLACE }
     }
 
-    /// True where another log reports the same memory.
+    /// True if another log reports the same memory.
     pub fn agrees_with(&self, other: &Self) -> bool {
         let said = |log: &Self| {
             (

@@ -1,4 +1,5 @@
-//! Best value of each dimension, the reason why no more fits, and its trades against other changes.
+//! Result of the search in one dimension, such as context or slots: the largest value that fits, the reason
+//! why no more fits, and alternatives under other changes.
 
 use plimsoll_base::{Bytes, Card, CardId, Fact, Hint, Reason};
 use plimsoll_model::{TensorType, types};
@@ -15,7 +16,7 @@ use crate::request::PlanRequest;
 use crate::reserve::Reserve;
 use crate::{cost, engine_info, hints, model_name};
 
-/// A direction in which more may fit.
+/// Search dimension: a setting of which the largest value that fits is sought.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dimension {
     Context,
@@ -61,7 +62,7 @@ impl Serialize for Dimension {
     }
 }
 
-/// A card under one plan.
+/// Memory of one card under one plan.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct CardLine {
     pub id: CardId,
@@ -71,32 +72,32 @@ pub struct CardLine {
     pub headroom: i64,
 }
 
-/// The step above the best, and the memory that it lacks.
+/// The next step above the best value, and the memory that it lacks.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct NextStep {
     pub value: u64,
-    /// `None` where the engine refuses the step for another reason than memory.
+    /// The card that lacks memory; `None` if the engine refuses the step for another reason.
     pub card: Option<CardId>,
     pub short: Option<Bytes>,
 }
 
-/// The best of `dimension` under another change.
+/// Best value of `dimension` under another change.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct TradeOff {
     pub flags: String,
     pub dimension: Dimension,
-    /// `None` where nothing fits.
+    /// The best value; `None` if nothing fits.
     pub best: Option<u64>,
 }
 
-/// The best of one dimension.
+/// Best value of one dimension, with the reason and alternatives.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct FitAnswer {
     pub dimension: Dimension,
     pub asked: Fact,
-    /// False where the dimension does not exist for this model or machine.
+    /// False if the dimension does not exist for this model or machine.
     pub applicable: bool,
-    /// `None` where nothing in this direction fits.
+    /// The best value; `None` if none fits in this dimension.
     pub best: Option<Fact>,
     /// The change to make; serialised as flags.
     #[serde(rename = "flags", serialize_with = "as_flags")]
@@ -113,7 +114,7 @@ fn as_flags<S: Serializer>(change: &Option<RequestChange>, serializer: S) -> Res
     flags.serialize(serializer)
 }
 
-/// Answers for all requested dimensions (`plimsoll.fit/1`).
+/// Results for all requested dimensions (`plimsoll.fit/1`).
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Fit {
     pub schema: &'static str,
@@ -129,7 +130,7 @@ pub struct Fit {
     pub hints: Vec<Hint>,
 }
 
-/// A request, its price model, and its price without changes.
+/// A request, its price model, and its memory without changes.
 pub(super) struct FitQuestion<'a, P> {
     pub(super) request: &'a PlanRequest<'a>,
     pub(super) price: &'a P,
@@ -138,7 +139,7 @@ pub(super) struct FitQuestion<'a, P> {
 }
 
 /// The text of an answer after the price model has stopped answering.
-const OPEN: &str = "not known: the engine was not asked often enough";
+const OPEN: &str = "unknown: the engine was not run often enough";
 
 /// Cache types from the best to the smallest.
 const CACHE_TYPES: [TensorType; 3] = [types::F16, types::Q8_0, types::Q4_0];
@@ -168,7 +169,7 @@ impl<'a, P: CostModel> FitQuestion<'a, P> {
         self.request.cards.iter().zip(&priced.cards).map(line).collect()
     }
 
-    /// The answer with its trades; an empty one where the price model left questions open.
+    /// The answer with its alternatives; an empty one if the price model could not evaluate enough.
     pub(super) fn answer(&self, dimension: Dimension) -> FitAnswer {
         let answer = match dimension {
             Dimension::Cache => self.cache(),
@@ -384,7 +385,7 @@ fn text(scale: &FitScale, best: Option<u64>, cards: &[CardLine], next: Option<&N
     let failing = |next: &NextStep| {
         let words = scale.words(next.value);
         match (&next.card, next.short) {
-            (Some(card), Some(short)) => format!("{words} would be {short} too much on {card}"),
+            (Some(card), Some(short)) => format!("{words} would exceed {card} by {short}"),
             _ => format!("the engine refuses {words}"),
         }
     };

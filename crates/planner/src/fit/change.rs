@@ -1,13 +1,14 @@
-//! One change of a request: its effect on a wish, and the engine's flags for it.
+//! One change of a plan request: its effect on the parsed flags ([`ModelParams`]) and its command-line flags.
 //!
-//! DECISION: every search and every piece of advice is made of these changes, so that the closed forms, which read a
-//! [`Wish`], and the engine, which reads a command line, answer the same question. A test compares the two.
+//! DECISION: every search and every piece of advice consists of these changes. So the planner's formulas,
+//! which read a [`ModelParams`], and the engine, which reads a command line, evaluate the same settings. A
+//! test compares the two.
 
 use plimsoll_base::Advice;
 use plimsoll_flags::{FlagError, FlashAttention, GpuLayers, ModelParams, Options, Parallel, SplitMode};
 use plimsoll_model::TensorType;
 
-/// A change of one flag, or of flags that belong together.
+/// Change of one flag, or of flags that belong together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RequestChange {
     Context(u32),

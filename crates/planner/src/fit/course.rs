@@ -1,4 +1,4 @@
-//! Costs of a series of contexts, for charts; every point is planned.
+//! Planned memory for a series of context lengths, for charts; every point is planned in full.
 
 use super::change::{RequestChange, saturated};
 use super::price::CostModel;
@@ -6,7 +6,7 @@ use crate::outcome::Terms;
 use crate::request::PlanRequest;
 use crate::reserve::{CELLS, Reserve};
 
-/// The terms on the cards at one context.
+/// Memory terms on the cards at one context length.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ContextPoint {
     pub context: u64,

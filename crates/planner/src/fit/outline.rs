@@ -1,7 +1,8 @@
-//! Quick estimate of a change: new weights and cache, all other terms unchanged.
+//! Quick estimate of a change: weights and cache are computed anew, all other terms stay unchanged.
 //!
-//! Moving layers or experts makes steps that no straight line follows. An estimate that knows the weights of each layer
-//! finds the step in microseconds, and the search then prices the numbers around it. No answer rests on the estimate.
+//! Moving layers or experts to another device changes memory in steps, which a straight line does not follow.
+//! This estimate computes the weights of each layer and finds the step in microseconds. The search then plans
+//! the values around it in full, so no result depends on the estimate alone.
 
 use plimsoll_base::Bytes;
 
@@ -21,7 +22,7 @@ pub(crate) struct QuickEstimate<'a> {
 }
 
 impl<'a> QuickEstimate<'a> {
-    /// `None` where the request cannot be laid out.
+    /// Prepares an estimate; `None` if the request has no valid device layout.
     pub(crate) fn new(request: &'a PlanRequest<'a>, asked: &PlanPrice) -> Option<Self> {
         let held = held(request)?;
         let rest = |(card, held): (usize, &Bytes)| asked.peak(card).saturating_sub(*held);

@@ -1,4 +1,5 @@
-//! Scales of the numeric dimensions: range, step, and the change that a number stands for.
+//! Scale of a numeric search dimension, such as the context: its range, its step, and the change of flags
+//! that a number stands for.
 
 use std::ops::RangeInclusive;
 
@@ -12,10 +13,10 @@ use crate::reserve::{CELLS, MOST_SEQUENCES, Reserve};
 
 /// Micro-batches are tried in whole tiles of the engine's matrix kernels.
 const TILE: u64 = 128;
-/// The largest micro-batch that is tried; larger ones are no faster.
+/// Largest micro-batch that is tried; larger ones are not faster.
 const LARGEST_MICRO_BATCH: u64 = 8192;
 
-/// A dimension in which numbers are tried. The range is in steps of `unit`.
+/// Numeric scale of a dimension. The range is in steps of `unit`.
 pub(super) struct FitScale {
     pub(super) range: RangeInclusive<u64>,
     pub(super) unit: u64,
@@ -32,7 +33,7 @@ pub(super) struct FitScale {
 }
 
 impl FitScale {
-    /// `None` where the dimension is no number or does not exist for the model.
+    /// Scale of a dimension; `None` if the dimension is not numeric or does not exist for the model.
     pub(super) fn of(dimension: Dimension, request: &PlanRequest<'_>) -> Option<Self> {
         let wish = request.wish;
         let reserve = Reserve::of_model(request, u64::from(wish.context));
@@ -54,11 +55,11 @@ impl FitScale {
                 let step = CELLS * reserve.streams;
                 let trained = u64::from(hyper.context_train) * reserve.streams;
                 let (most, end) = if trained >= reserve.context {
-                    (trained, "the model was trained for no more")
+                    (trained, "the model was not trained for more")
                 } else {
                     (
                         reserve.context,
-                        "it is what was asked for, and more than the model was trained for",
+                        "it is the requested context, which is more than the model was trained for",
                     )
                 };
                 scale(1..=most.div_ceil(step).max(1), step, reserve.context, end)
@@ -66,7 +67,7 @@ impl FitScale {
             Dimension::MicroBatch => {
                 // The engine cuts a micro-batch to the context.
                 let most = LARGEST_MICRO_BATCH.min(reserve.context).div_ceil(TILE).max(1);
-                let end = "larger ones gain nothing or are cut by the context";
+                let end = "larger ones gain nothing or are limited by the context";
                 scale(1..=most, TILE, reserve.micro_batch, end)
             }
             Dimension::Slots => {
@@ -95,7 +96,7 @@ impl FitScale {
         })
     }
 
-    /// The change that a number of steps stands for.
+    /// Converts a number of steps to the change of flags.
     pub(super) fn change(&self, steps: u64) -> RequestChange {
         let value = saturated(self.value(steps));
         match self.dimension {
@@ -122,12 +123,12 @@ impl FitScale {
         steps.saturating_mul(self.unit)
     }
 
-    /// True where a step moves whole tensors, so that memory does not follow a straight line.
+    /// True if a step moves whole tensors, so that memory does not follow a straight line.
     pub(super) fn has_steps(&self) -> bool {
         matches!(self.dimension, Dimension::Layers | Dimension::Experts)
     }
 
-    /// A value in words.
+    /// Formats a value with its unit.
     pub(super) fn words(&self, value: u64) -> String {
         match self.dimension {
             Dimension::Context => format!("a context of {value} tokens"),

@@ -1,15 +1,16 @@
-//! Search for the largest number that fits, with as few questions as possible.
+//! Search for the largest number that fits, with as few evaluations as possible.
 //!
-//! DECISION: a question may cost 100 ms (a run of the engine). A search therefore starts at a guess where there is one, and
-//! continues where a straight line between two known ends crosses zero; every other step halves, which bounds the
-//! search. The result was itself priced, and so was the number above it, which does not fit. Memory is not always
-//! monotone in slots or micro-batches (best-fit allocators, contexts rounded per slot), so a few numbers above the
-//! result are priced as well, and the search continues from there if one of them fits.
+//! DECISION: one evaluation may take 100 ms, because it may run the engine. So the search starts at a guess
+//! if there is one. It then continues at the zero of a straight line between a value that fits and one that
+//! does not; every other step halves the interval, which bounds the search. The result was itself evaluated,
+//! and so was the next number, which does not fit. Memory does not always grow with slots or micro-batches
+//! (best-fit allocators, contexts rounded per slot). So a few numbers above the result are evaluated too, and
+//! the search continues from there if one of them fits.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
-/// Result of a search.
+/// Result of a search for the largest number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FitBound {
     pub(crate) at: u64,
@@ -25,10 +26,11 @@ const ROUNDS: u32 = 8;
 /// Steps along a straight line before halving or doubling takes over.
 const STRAIGHT: u32 = 4;
 
-/// Receives the numbers that come next.
+/// Callback that receives the numbers that will be evaluated next.
 pub(crate) type Foresee<'a> = Box<dyn FnMut(&[u64]) + 'a>;
 
-/// A search over `range`. `slack` returns the free bytes, below 0 the missing ones, `None` where the engine refuses.
+/// A search over `range`. `slack` returns the free bytes; below 0 they are the missing bytes, and `None`
+/// means that the engine refuses.
 pub(crate) struct LargestSearch<'a, F> {
     slack: F,
     foresee: Option<Foresee<'a>>,
@@ -86,7 +88,7 @@ impl<'a, F: FnMut(u64) -> Option<i64>> LargestSearch<'a, F> {
         fitting.map(|(number, _)| *number)
     }
 
-    /// Announces the numbers of a range that come next, where that is more than one question.
+    /// Announces the numbers of a range that are evaluated next, if there are several.
     fn foresee(&mut self, numbers: RangeInclusive<u64>) {
         let numbers = *numbers.start()..=(*numbers.end()).min(*self.range.end());
         let unknown: Vec<u64> = numbers

@@ -1,7 +1,8 @@
-//! Best division of the layers over the cards: as few cards as possible, with the most free memory on the tightest.
+//! Search for the best split of a model's layers over the cards.
 //!
-//! The cards with the most free memory come first. Starting from the engine's own division by free memory, layers move
-//! from the tightest card to the roomiest for as long as the tightest gains.
+//! It uses as few cards as possible, those with the most free memory first. It starts from the engine's own
+//! split by free memory and moves layers from the card with the least memory left to the one with the most,
+//! as long as that improves the minimum.
 
 use plimsoll_base::CardKind;
 use plimsoll_flags::GpuLayers;
@@ -13,14 +14,14 @@ use super::price::{CostModel, PlanPrice, headroom};
 /// Moves of layers before a division is final.
 const MOVES: usize = 48;
 
-/// A division that was priced.
+/// A split of the layers over cards, with its planned memory.
 struct Division {
     numbers: Vec<usize>,
     /// Their positions among the request's cards.
     positions: Vec<usize>,
     layers: Vec<u32>,
     priced: PlanPrice,
-    /// Of the cards in use, in their order.
+    /// Memory left over on the cards in use, in their order.
     headrooms: Vec<i64>,
 }
 
@@ -61,7 +62,7 @@ pub(super) fn answer<P: CostModel>(question: &FitQuestion<'_, P>) -> FitAnswer {
     }
     let text = match tightest {
         Some(division) => format!(
-            "no division fits; `{}` misses least, {} on its tightest card",
+            "no division fits; `{}` comes closest, {} short on its tightest card",
             division.change().flags().join(" "),
             plimsoll_base::Bytes::new(division.worst().unsigned_abs()),
         ),

@@ -1,7 +1,8 @@
-//! Legacy pool after a prompt has filled the cache, micro-batch by micro-batch.
+//! Size of ggml's legacy pool after a prompt has filled the cache, simulated micro-batch by micro-batch.
 //!
-//! Within a micro-batch all layers ask for the same blocks. Replayed with the shapes of `data/traces` over `plimsoll-pool`'s
-//! model of `ggml-cuda.cu: ggml_cuda_pool_leg @ b8799`, the blocks equal those that the driver was asked for on an H200.
+//! Within a micro-batch, all layers request the same blocks. The requests are replayed on `plimsoll-pool`'s
+//! model of `ggml-cuda.cu: ggml_cuda_pool_leg @ b8799`. With the shapes of `data/traces`, the result equals
+//! the blocks requested from the driver on an H200.
 
 use plimsoll_pool::GgmlLegacy;
 use plimsoll_pool::demand::{DemandGroup, Rules};
@@ -14,8 +15,8 @@ use crate::reserve::{CELLS, Reserve};
 /// Micro-batches that are replayed at most; a longer prompt takes larger steps.
 const STEPS: u64 = 4096;
 
-/// All blocks that the pool holds of the driver. `first` comes before any prompt. `products` are the matrix multiplications
-/// of a whole micro-batch, which reuse their blocks in every later one.
+/// All driver blocks that the pool holds. `first` is allocated before any prompt. `products` are the matrix
+/// multiplications of a whole micro-batch, which reuse their blocks in every later one.
 pub(super) fn blocks(
     first: [DemandGroup<5>; 2],
     products: Vec<product::ProductBlocks>,

@@ -1,4 +1,4 @@
-//! Reasons for flags of ik_llama.cpp alone, and the certainty of their numbers.
+//! Explanation of planned memory for flags that only ik_llama.cpp has, and of its certainty.
 
 use plimsoll_base::Reason;
 use plimsoll_flags::FlashAttention;

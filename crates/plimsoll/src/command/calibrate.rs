@@ -1,10 +1,10 @@
-//! `plimsoll calibrate`: measurement of the CUDA context, kept for later plans.
+//! `plimsoll calibrate`: measurement of the CUDA context's memory, stored for later plans.
 //!
-//! The engine of `serve` runs a tiny model on one card of each kind. The driver reports what the process
-//! holds. Less what the process asked for, as counted by guard, that is the context with its modules and
-//! graphs. Guard also measures the context at the moment it is opened. Memory that a prompt adds, less the
-//! run-time pool, is the first use of cuBLAS. Exits 0 if every kind of card was measured, 1 if one was not, 2
-//! if there is nothing to measure.
+//! It runs a tiny model on one card of each kind, with the engine that `serve` would use. The memory of
+//! context, modules and graphs is the driver's figure for the process minus the process's own requests, which
+//! guard (the preloaded library) counts. Guard also measures the context when it is opened. The memory that a
+//! first prompt adds, minus the run-time pool, is cuBLAS's. Exits 0 if every kind of card was measured, 1 if
+//! one was not, 2 if there is nothing to measure.
 
 mod measure;
 mod subject;
@@ -110,7 +110,7 @@ struct Calibration {
     written: Option<PathBuf>,
 }
 
-/// A kind of card that was not measured.
+/// A kind of card that could not be measured, with the reason.
 #[derive(Debug, Serialize)]
 struct Failed {
     card: String,

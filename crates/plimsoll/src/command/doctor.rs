@@ -1,8 +1,9 @@
 //! `plimsoll doctor`: diagnosis of a log, a program, a process or the machine.
 //!
-//! DECISION: four subjects, one verdict. A log, a program that is run, a running process and the machine each
-//! become evidence for the `doctor` crate. The rules that judge a dead engine of `serve` give the verdict,
-//! printed as a tree or as `plimsoll.diagnosis/1`. The verdict is on stdout, everything else on stderr.
+//! DECISION: all four subjects lead to one kind of verdict. A log, a program that is run, a running process
+//! or the machine is turned into evidence for the `doctor` crate. The rules that diagnose a dead engine in
+//! `serve` give the verdict, printed as a tree or as `plimsoll.diagnosis/1`. The verdict is on stdout,
+//! everything else on stderr.
 
 mod log;
 mod machine;
@@ -84,7 +85,7 @@ impl ExitStatus for Error {
     }
 }
 
-/// Evidence for the rules, facts to print beside the verdict, and an exit status that replaces the verdict's.
+/// Evidence for the rules, facts to print with the verdict, and an exit status that replaces the verdict's.
 struct Findings {
     reader: LogReader,
     seen: Vec<Reason>,

@@ -1,4 +1,4 @@
-//! `plimsoll engine`: engines on this machine, and the installation of one for the CPU.
+//! `plimsoll engine`: list of the engines on this machine, and installation of one for the CPU.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -129,7 +129,7 @@ struct EngineListing<'a> {
     engines: &'a [Row<'a>],
 }
 
-/// One engine of the listing.
+/// One engine of the list.
 #[derive(Serialize)]
 struct Row<'a> {
     path: &'a Path,

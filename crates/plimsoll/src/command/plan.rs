@@ -1,8 +1,7 @@
-//! `plimsoll plan`: memory of a model on each card, and whether it fits. Opens no GPU; starts an engine only
-//! for `--exact`.
+//! `plimsoll plan`: memory of a model on each card, and whether it fits.
 //!
-//! Exits 0 if the model fits, 1 if it does not, 2 for bad input. The plan is on stdout, everything else on
-//! stderr.
+//! It opens no GPU and starts an engine only for `--exact`. Exits 0 if the model fits, 1 if it does not, 2
+//! for bad input. The plan is on stdout, everything else on stderr.
 
 mod asked;
 pub(crate) mod check;
@@ -282,7 +281,7 @@ pub(super) fn wished(
     )?)
 }
 
-/// The models that a wish names, read by their headers, and the measured sizes of contexts.
+/// The models that the flags name, read from their headers, and the measured sizes of contexts.
 struct Models {
     main: Model,
     draft: Option<Model>,

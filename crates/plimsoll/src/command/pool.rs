@@ -1,4 +1,5 @@
-//! `plimsoll pool`: replay of allocation traces over allocator policies, and advice. Needs no card.
+//! `plimsoll pool`: replay of recorded allocations under several allocator policies, and advice. It needs no
+//! GPU.
 
 use std::io;
 use std::path::PathBuf;

@@ -1,7 +1,7 @@
-//! `plimsoll quickstart`: a tour of the daemon on a fresh machine.
+//! `plimsoll quickstart`: tour of the daemon on a fresh machine.
 //!
-//! Nothing is staged. The engine is a real llama.cpp, the daemon is that of `serve`, and the budget follows
-//! from the plans. Evictions are read from the daemon's own state. Only the models are small.
+//! Only the models are unusual: they are tiny. The engine is a real llama.cpp, the daemon is that of `serve`,
+//! the memory budget is computed from the plans, and reported evictions are read from the daemon's own state.
 
 mod client;
 mod folder;
@@ -61,7 +61,7 @@ pub(crate) enum Error {
         #[source]
         error: AskError,
     },
-    #[error("{model} did not answer as it should: {said}\nhint: {hint}")]
+    #[error("{model} gave an unexpected answer: {said}\nhint: {hint}")]
     Answer {
         model: &'static str,
         said: String,
@@ -74,7 +74,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Error> {
     let engine = install(&home)?;
     // An engine that prints no version still runs the tour; its plan uses the newest formulas.
     let identity = engine::identify(&engine).map_or(EngineBuild::LLAMA_CPP, |identity| identity.engine);
-    title("two models, small enough to be made here");
+    title("two small models, created on this machine");
     let folder = Folder::make(&arguments.folder.unwrap_or_else(|| home.quickstart()))?;
     for member in &folder.pair {
         quote(&member.file);
@@ -98,7 +98,8 @@ fn install(home: &EngineHome) -> Result<EngineProgram, Error> {
 
 fn show_plans(folder: &Folder, engine: EngineBuild, budget: &Card) -> Result<(), Error> {
     title(format_args!(
-        "the plan: what each will take, read from its header before anything starts; the budget is {}",
+        "the plan: the memory that each model will take, computed from its file header before anything \
+            starts; the budget is {}",
         tour::size(budget.total)
     ));
     for member in &folder.pair {
@@ -132,7 +133,7 @@ async fn start(setup: Setup) -> Result<Daemon, serve::Error> {
         Err(DaemonError::Listen(Listen::Bind { address, error }))
             if error.kind() == io::ErrorKind::AddrInUse =>
         {
-            say(format_args!("\n   {address} is in use, so another port is taken"));
+            say(format_args!("\n   {address} is in use, so another port is used"));
             elsewhere.listen = Some(SocketAddr::new(address.ip(), 0));
             Ok(Daemon::start(elsewhere).await?)
         }

@@ -1,7 +1,7 @@
-//! `plimsoll raise-signal`: end of a process by a given signal (hidden).
+//! `plimsoll raise-signal`: program that ends itself by a given signal (hidden command).
 //!
-//! `plimsoll run` becomes this program when a signal has killed its child: exec resets every signal handler,
-//! which safe code cannot do otherwise.
+//! When a signal has killed the child of `plimsoll run`, `plimsoll run` replaces itself with this program to
+//! end by the same signal. Exec resets every signal handler, which safe Rust cannot do otherwise.
 
 use std::process::ExitCode;
 

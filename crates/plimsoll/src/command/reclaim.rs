@@ -1,7 +1,8 @@
 //! `plimsoll reclaim`: memory that can be allocated on a unified-memory machine, and the least intrusive
 //! steps that free more.
 //!
-//! Exits 0 if there is enough (with `--dry-run`: if there would be), 1 if there is not, 2 for bad input.
+//! Exits 0 if there is enough memory (with `--dry-run`: if there would be), 1 if there is not, 2 for bad
+//! input.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};

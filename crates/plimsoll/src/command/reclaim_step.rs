@@ -1,4 +1,5 @@
-//! `plimsoll reclaim-step`: one privileged step, and nothing else, for sudo or a systemd unit (hidden).
+//! `plimsoll reclaim-step`: one privileged step of `plimsoll reclaim`, for sudo or a systemd unit (hidden
+//! command).
 
 use std::process::ExitCode;
 

@@ -1,6 +1,7 @@
-//! `plimsoll reference`: documents generated from the command line and the configuration schema (hidden).
+//! `plimsoll reference`: documents generated from the command line and the configuration schema (hidden
+//! command).
 //!
-//! `cargo xtask docs` writes them into `docs/reference`, and fails in CI where they are stale.
+//! `cargo xtask docs` writes them into `docs/reference`; CI fails if they are out of date.
 
 mod commands;
 mod configuration;
@@ -33,7 +34,7 @@ enum ReferenceDocument {
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
-    #[error("there is no shell `{0}`; write bash, zsh, fish, elvish or powershell")]
+    #[error("`{0}` is not a supported shell; write bash, zsh, fish, elvish or powershell")]
     Shell(String),
     #[error("there is no subcommand `{0}`; `plimsoll --help` lists them")]
     Subcommand(String),

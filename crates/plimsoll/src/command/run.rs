@@ -1,13 +1,14 @@
-//! `plimsoll run`: execution of an unmodified program under guard.
+//! `plimsoll run`: execution of an unmodified program under guard, the preloaded library that limits GPU
+//! memory.
 //!
 //! DECISION: `plimsoll run -- CMD` behaves like `CMD` alone. The program runs in the same process group with
-//! the same stdin, stdout and stderr. Signals are passed on to it. Its exit code becomes ours, and a signal
-//! that killed it kills us too, as with `timeout`. Our own failures have the codes of `env`: 125 for a
-//! failure of plimsoll, 126 for a program that cannot be executed, 127 for one that does not exist. Our own
-//! lines go to stderr at the end, one for each card.
+//! the same stdin, stdout and stderr, and signals are passed on to it. `plimsoll run` ends with the program's
+//! exit code, or by the signal that killed the program, as `timeout` does. Failures of its own have the exit
+//! codes of `env`: 125 for a failure of plimsoll, 126 for a program that cannot be executed, 127 for one that
+//! does not exist. It prints its own lines at the end, on stderr, one for each card.
 //!
 //! With `--card` the program sees only those cards. `--strict-cards` and `--report-cards` leave the others
-//! visible: a context on a hidden card could not be observed.
+//! visible, because a context on a hidden card could not be observed.
 
 pub(super) mod cards;
 pub(super) mod child;
@@ -300,7 +301,7 @@ fn whole(path: &Path) -> Result<PathBuf, Error> {
     })
 }
 
-/// Prints one line on stderr; a closed stderr is no failure.
+/// Prints one line on stderr; a closed stderr is ignored.
 fn say(line: &str) {
     use io::Write;
     // The prefix separates our lines from those of the program, which shares stderr.

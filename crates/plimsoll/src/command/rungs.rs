@@ -1,4 +1,5 @@
-//! Guard options shared by `run` and `serve`: remedies for refused allocations, and memory pools.
+//! Command-line options for guard, the preloaded library, that `run` and `serve` share: remedies for refused
+//! allocations, and memory pools.
 
 use clap::{Args, ValueEnum};
 use plimsoll_base::Bytes;

@@ -227,7 +227,7 @@ fn fix_allocator_thresholds() {
     again.arg0(arguments.next().unwrap_or_else(|| "plimsoll".into()));
     // Without the restart the daemon works too, but keeps more memory.
     let error = again.args(arguments).envs(THRESHOLDS).exec();
-    tracing::debug!("the allocator's thresholds stay as they are: {error}");
+    tracing::debug!("the allocator's thresholds are unchanged: {error}");
 }
 
 /// Runs the daemon's one thread.

@@ -1,7 +1,8 @@
-//! `plimsoll soak`: load on a server to find memory leaks; `--beside` starts a second program beside it.
+//! `plimsoll soak`: load test of a server that finds memory leaks; `--beside` runs a second program on the
+//! same card.
 //!
-//! Exits 0 if no leak was found, 1 if one was found or the load broke off, 2 for bad input. The report is on
-//! stdout, progress on stderr.
+//! Exits 0 if no leak was found, 1 if one was found or the load stopped early, 2 for bad input. The report is
+//! on stdout, progress on stderr.
 
 use std::fs;
 use std::io::{self, IsTerminal, Write};
@@ -340,7 +341,7 @@ fn write_to(path: &Path, text: &str) -> Result<(), Error> {
 
 /// Reads a duration such as `90s`, `30m`, `8h`, `500ms` or `2d`; a number alone is seconds.
 pub(super) fn time(text: &str) -> Result<Duration, String> {
-    let wrong = || format!("`{text}` is no time; write 500ms, 90s, 30m, 8h or 2d");
+    let wrong = || format!("`{text}` is not a duration; write 500ms, 90s, 30m, 8h or 2d");
     let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (number, unit) = text.split_at(end);
     let number: u64 = number.parse().map_err(|_| wrong())?;

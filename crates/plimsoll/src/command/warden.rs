@@ -1,9 +1,10 @@
-//! `plimsoll warden`: cleanup of process groups that a dead daemon left behind (hidden).
+//! `plimsoll warden`: process that kills the engines of a dead daemon (hidden command).
 //!
 //! A daemon that is killed with SIGKILL cannot clean up. Engines die with it by their parent-death signal,
 //! but the children of a wrapper script do not. The warden holds the read end of a pipe whose only write end
-//! is the daemon's. The pipe ends with the daemon, whatever the cause, and the warden then kills every group
-//! that is still registered. Lines are `+GROUP` and `-GROUP`.
+//! belongs to the daemon. When the daemon dies for any reason, the pipe closes, and the warden kills every
+//! process group that is still registered. The daemon registers and removes groups with the lines `+GROUP`
+//! and `-GROUP`.
 
 use std::collections::BTreeSet;
 use std::io::BufRead;

@@ -1,8 +1,9 @@
-//! `plimsoll watch`: recordings of memory, of a program or of the whole machine; `watch show` reads them.
+//! `plimsoll watch`: recording of the memory of a program or of the whole machine; `watch show` displays
+//! recordings.
 //!
-//! A program is started as by `plimsoll run`, under guard if the library is found, and its exit code or
-//! signal becomes ours. A process or the machine is watched until the process ends, the time is over, or
-//! Ctrl-C is pressed.
+//! A program is started as by `plimsoll run`, under guard if the library is found, and `watch` ends with its
+//! exit code or signal. A running process or the machine is recorded until the process ends, the time limit
+//! passes, or Ctrl-C is pressed.
 
 mod show;
 
@@ -160,7 +161,7 @@ async fn ended(process: Option<MeasuredProcess>, limit: Option<Duration>) -> io:
     Ok(tokio::select! {
         _ = interrupt.recv() => "stopped by hand",
         _ = terminate.recv() => "stopped by a signal",
-        () = over => "the time is over",
+        () = over => "the recording time is over",
         () = gone => "the process ended",
     })
 }

@@ -1,8 +1,8 @@
-//! Size of an engine's run-time pool, its causes, and changes that reduce it.
+//! Size of an engine's run-time memory pool, its causes, and changes that reduce it.
 //!
-//! DECISION: nothing is estimated. The given run and every change of it are generated and replayed. Advice is
-//! every change that reduces the sum, including its cost elsewhere (a larger cache, copies in the compute
-//! buffer). With a budget, changes that meet it come first.
+//! DECISION: nothing is estimated. An allocation trace is generated and replayed for the given run and for
+//! every change of it. A change becomes advice if it reduces the total memory, its cost elsewhere included (a
+//! larger cache, copies in the compute buffer). With a budget, changes that meet it come first.
 
 use plimsoll_base::{Bytes, Hint, Reason};
 use plimsoll_pool::generate::{
@@ -13,7 +13,7 @@ use serde::Serialize;
 
 mod levers;
 
-/// A run whose pool is to be judged.
+/// An engine run whose pool is to be assessed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AdviceQuestion {
     pub(crate) shape: ModelShape,
@@ -25,7 +25,7 @@ pub(crate) struct AdviceQuestion {
     pub(crate) budget: Option<Bytes>,
 }
 
-/// Pool of the engine, or ours in its place.
+/// The engine's own pool, or Plimsoll's instead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pool {
     Legacy,
@@ -98,7 +98,7 @@ pub(crate) struct PoolAdvice {
     pub(crate) hints: Vec<Hint>,
 }
 
-/// Cost of a run: its pool, and the memory that a change trades for it.
+/// Cost of a run: its pool, and the memory that a change costs elsewhere.
 #[derive(Clone, Copy, Debug)]
 struct Cost {
     pool: Bytes,
@@ -118,7 +118,7 @@ impl AdviceQuestion {
         }
     }
 
-    /// Cost of this run; `None` where no budget suffices.
+    /// Cost of this run; `None` if no budget suffices.
     fn cost(&self) -> Result<Option<Cost>, GenerateError> {
         let trace = generate(&self.shape, &self.run, &self.card)?;
         let pool = smallest_budget(&trace, self.policy());
@@ -186,7 +186,7 @@ fn reason(question: &AdviceQuestion, cost: Option<Cost>, growth: Bytes) -> Reaso
     let Some(Cost { pool, live, .. }) = cost else {
         return Reason::new(
             "pool_aborts",
-            "no budget is enough: the pool's addresses are used up",
+            "no budget is enough: the pool runs out of addresses",
         );
     };
     let said = format!("the run-time pool takes {pool} for a prompt of {context} tokens");
@@ -203,7 +203,7 @@ fn reason(question: &AdviceQuestion, cost: Option<Cost>, growth: Bytes) -> Reaso
     let stranded = pool.saturating_sub(live);
     // Up to a tenth is rounding of blocks and granules, which no flag changes.
     if stranded > live.scaled(1, 10) {
-        let said = format!("{stranded} are blocks that were outgrown and are kept");
+        let said = format!("{stranded} are outgrown blocks that the pool keeps");
         reason = reason.because(Reason::new("pool_strands", said).fact("stranded", stranded));
     }
     match question.budget.and_then(|budget| pool.checked_sub(budget)) {

@@ -1,9 +1,9 @@
-//! Timing of a policy's bookkeeping.
+//! Timing of an allocator policy's calls.
 //!
-//! DECISION: each call is timed separately with the monotonic clock. The median cost of two consecutive clock
-//! readings is subtracted from every time. The replay's own work is not timed. The rest of the clock is
-//! noise, so several passes are made and the quietest is reported. The simulated driver is timed too: a
-//! policy calls it as rarely as a real one.
+//! DECISION: each call is timed separately with the monotonic clock, and the median time between two
+//! consecutive clock readings is subtracted. The replay's own work is not timed. To reduce the remaining
+//! noise of the clock, several passes are made and the fastest is reported. Calls to the simulated driver are
+//! included, because a policy calls it as rarely as a real driver.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! Advice on a run-time pool as text.
+//! Text output of `plimsoll pool advise`: reasons and hints for an engine's memory pool.
 
 use std::fmt::{self, Write};
 

@@ -1,4 +1,4 @@
-//! Report of a server and a second program on one card: as text, JSON and page.
+//! Report of a second program started on a server's card (`soak --beside`): as text, JSON and HTML page.
 
 use std::fmt::{self, Write};
 
@@ -10,7 +10,7 @@ use plimsoll_report::ReportPage;
 /// Number of output lines shown if no cause is found.
 const LAST_LINES: usize = 5;
 
-/// The outcome of a second program beside a server, in both orders.
+/// Report of a coexistence test of a server and a second program, in both orders.
 #[derive(Debug)]
 pub(crate) struct BesideReport<'a> {
     pub(crate) target: String,
@@ -68,8 +68,8 @@ impl BesideReport<'_> {
     pub(crate) fn html(&self) -> String {
         let mut page = ReportPage::new(&format!("{} beside a second program", self.model));
         let text = match self.finds_a_failure() {
-            true => "Not both got on",
-            false => "Both got on, whoever came first",
+            true => "One of the two failed",
+            false => "Both worked in either order",
         };
         page.verdict(text, self.finds_a_failure());
         page.text(&format!("Server: {}", self.target));
@@ -87,7 +87,7 @@ impl BesideReport<'_> {
             // Folded: a traceback of PyTorch is long, and the diagnosis above usually explains it.
             if !encounter.program.last_lines.is_empty() {
                 page.folded(
-                    "what the program printed last",
+                    "last lines of the program's output",
                     &encounter.program.last_lines.join("\n"),
                 );
             }
@@ -126,8 +126,8 @@ fn write_served(server: &Served, out: &mut String) -> fmt::Result {
         write_diagnosis(&serde_json::to_value(diagnosis).unwrap_or_default(), out)?;
     }
     match server.recovered {
-        Some(true) => writeln!(out, "    it answered again once the program was gone"),
-        Some(false) => writeln!(out, "    it did not answer once the program was gone"),
+        Some(true) => writeln!(out, "    it answered again after the program ended"),
+        Some(false) => writeln!(out, "    it did not answer after the program ended"),
         None => Ok(()),
     }
 }

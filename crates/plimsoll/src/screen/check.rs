@@ -1,4 +1,4 @@
-//! Table of planned and measured memory.
+//! Text output of `plimsoll plan --check`: table of planned and measured memory.
 
 use std::fmt::{self, Write};
 
@@ -38,7 +38,7 @@ fn write(checked: &Checked, out: &mut String) -> fmt::Result {
         };
         writeln!(
             out,
-            "  {}: planned {}, the engine has {}: {verdict}",
+            "  {}: planned {}, the engine reports {}: {verdict}",
             said.name, said.planned, said.engine
         )?;
     }

@@ -1,7 +1,7 @@
-//! Chart of a replay: live and reserved memory of each policy over the requests.
+//! Chart of a replay: live and reserved memory of each allocator policy over the requests.
 //!
-//! DECISION: each policy has its own scale, because one policy's stranded memory would flatten the others.
-//! The figures in the key make them comparable.
+//! DECISION: each policy has its own scale, because the large unused memory of one policy would flatten the
+//! others. The figures in the legend make them comparable.
 
 use plimsoll_base::Bytes;
 use plimsoll_pool::replay::Sample;

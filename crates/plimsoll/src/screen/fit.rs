@@ -1,4 +1,5 @@
-//! Text of `--fit`: for each direction the answer and its reason, then the answers under other settings.
+//! Text output of `plimsoll plan --fit`: the answer for each direction with its reason, then the answers
+//! under other settings.
 
 use std::fmt::{self, Write};
 
@@ -20,11 +21,7 @@ fn write(fit: &Fit, paper: Paper, out: &mut String) -> fmt::Result {
         paper.warning(&warning.text, out)?;
     }
     let verdict = if fit.fits { "fits" } else { "does not fit" };
-    writeln!(
-        out,
-        "{}, {}: {verdict} as it is asked for",
-        fit.model, fit.engine.kind
-    )?;
+    writeln!(out, "{}, {}: {verdict} as requested", fit.model, fit.engine.kind)?;
     for answer in &fit.answers {
         write_answer(answer, paper, out)?;
     }

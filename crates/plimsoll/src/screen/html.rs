@@ -1,7 +1,7 @@
-//! Page of a plan: bars, memory over context, and a slider over planned contexts.
+//! HTML page of a plan: memory bars, memory over context, and a slider over planned contexts.
 //!
-//! DECISION: the page is complete without its script. It contains the bars, the charts and the table of every
-//! context. The script only switches them to another row of the same table, and computes no memory.
+//! DECISION: the page is complete without its script: it contains the bars, the charts and a table of every
+//! context. The script only switches the bars and charts to another row of that table and computes no memory.
 
 use std::fmt::Write;
 

@@ -1,4 +1,4 @@
-//! Report of a recording of `plimsoll watch`: as text, page and CSV.
+//! Report of a recording made by `plimsoll watch`: as text, HTML page and CSV.
 
 use std::fmt::{self, Write as _};
 use std::io;
@@ -97,7 +97,7 @@ impl<'a> RecordReport<'a> {
             Some(end) => end.clone(),
             // A record is written sample by sample; a machine that crashes leaves the last one half-written.
             None if *torn_bytes > 0 => {
-                format!("the record breaks off ({torn_bytes} bytes of an unfinished sample left out)")
+                format!("the recording ends in an unfinished sample ({torn_bytes} bytes are ignored)")
             }
             None => "the record breaks off".to_owned(),
         };
@@ -148,10 +148,10 @@ impl<'a> RecordReport<'a> {
             ]
         });
         vec![
-            ("cards, and what guard saw", peaks.collect()),
+            ("cards, and memory counted by guard", peaks.collect()),
             ("the machine", machine.collect()),
             ("who grew", grew.take(2 * MOST_ROWS).collect()),
-            ("what moved at once", self.moves()),
+            ("memory that was allocated or freed in one step", self.moves()),
         ]
     }
 
@@ -205,7 +205,10 @@ impl<'a> RecordReport<'a> {
             .count();
         let verdict = match ran_out {
             0 => self.title(),
-            count => format!("{}. Memory ran out: {count} lines say so", self.title()),
+            count => format!(
+                "{}. Memory ran out, according to {count} lines of output",
+                self.title()
+            ),
         };
         page.verdict(&verdict, ran_out > 0);
         for note in &self.summary.about.notes {

@@ -1,4 +1,4 @@
-//! Table of a replay.
+//! Table of an allocation trace's replay under several allocator policies.
 
 use std::fmt::{self, Write};
 
@@ -51,7 +51,7 @@ fn write(replay: &Replay, out: &mut String) -> fmt::Result {
     if replay.refused > 0 {
         writeln!(
             out,
-            "{} requests were refused when it was recorded, and are left out",
+            "{} requests that were refused during recording are left out",
             replay.refused
         )?;
     }

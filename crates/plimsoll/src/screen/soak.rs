@@ -1,4 +1,4 @@
-//! Report of a soak: as text, JSON and page.
+//! Report of a soak, a load test for memory leaks: as text, JSON and HTML page.
 
 use std::fmt::{self, Write};
 use std::time::Duration;
@@ -55,7 +55,7 @@ impl<'a> SoakReport<'a> {
         if self.judged.is_empty() {
             writeln!(
                 out,
-                "  no memory was seen: the server's process is not on this machine, or may not be looked at"
+                "  no memory was measured: the server's process is not on this machine, or is not readable"
             )?;
         }
         for figure in &self.judged {
@@ -145,7 +145,7 @@ impl<'a> SoakReport<'a> {
     fn headline(&self) -> String {
         match (self.finds_a_leak(), self.state.broke_off, self.without_verdict()) {
             (true, _, _) => "It leaks".to_owned(),
-            (false, true, _) => "The server does not answer any more".to_owned(),
+            (false, true, _) => "The server no longer answers".to_owned(),
             (false, false, Some(why)) => format!("No verdict: {why}"),
             (false, false, None) => "No leak was found".to_owned(),
         }
@@ -265,7 +265,7 @@ fn felt(name: &str, card: &CardStats) -> String {
     let slowed = card
         .slowed
         .iter()
-        .map(|(reason, looks)| format!("SLOWED DOWN by {reason} in {looks} of {} looks", card.looks));
+        .map(|(reason, looks)| format!("SLOWED DOWN by {reason} in {looks} of {} readings", card.looks));
     parts.extend(slowed);
     // Said explicitly: a loss of speed without throttling has its cause in the server.
     if card.slowed.is_empty() {

@@ -1,4 +1,4 @@
-//! Report of a sweep: as table, JSON and chart.
+//! Report of a sweep, memory and speed over prompt depth: as table, JSON and chart.
 
 use std::fmt::{self, Write};
 
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use plimsoll_report::{Chart, charts};
 
-/// Figures of the plan of the server's own flags, summed over its cards.
+/// Planned memory from the server's own flags, summed over its cards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SweepPlan {
     pub(crate) loaded: Bytes,
@@ -25,7 +25,7 @@ pub(crate) struct SweepPlan {
 }
 
 impl SweepPlan {
-    /// Planned memory after a prompt of this depth: the peak less the pool for deeper prompts.
+    /// Planned memory after a prompt of this depth: the peak minus the pool for deeper prompts.
     fn at(&self, tokens: u64) -> Bytes {
         // The plan's peak is at full context; each token below it saves its share of the pool.
         let deeper = self.context.saturating_sub(tokens);

@@ -1,4 +1,4 @@
-//! `plimsoll plan --exact` with a real llama.cpp and the phantom backend: no card is there.
+//! Tests of `plimsoll plan --exact` with a real llama.cpp and the phantom, a ggml backend without a GPU.
 
 use std::fs;
 use std::path::{Path, PathBuf};

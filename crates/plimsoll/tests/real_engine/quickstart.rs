@@ -1,4 +1,4 @@
-//! `plimsoll quickstart` as a newcomer runs it.
+//! Tests of `plimsoll quickstart` as a new user runs it.
 
 use std::io::{BufRead, BufReader};
 use std::net::{SocketAddr, TcpListener};
@@ -38,7 +38,7 @@ fn the_tour_shows_plans_answers_who_had_to_leave_and_a_refusal() {
             "beta, llama.cpp b11549, context 2048",
             "alpha is loaded and answers after",
             "alpha is still loaded and answers after",
-            "alpha is idle and was used least recently, so it is stopped",
+            "alpha is idle and least recently used, so it is stopped",
             "beta is loaded and answers after",
             "refused at once, with status 413",
             "hint: ",

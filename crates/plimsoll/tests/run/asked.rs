@@ -1,4 +1,4 @@
-//! `plimsoll reclaim --card`, while a program under `plimsoll run` holds memory of the card that it does not use.
+//! Tests of `plimsoll reclaim --card` while a program under `plimsoll run` holds idle memory of the card.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Output, Stdio};
@@ -124,7 +124,7 @@ fn a_neighbour_that_works_gives_back_what_it_holds_idle_and_the_proof_is_printed
         "{said}"
     );
     assert!(
-        said.ends_with("not enough: 1024 MiB short, and nobody who holds the card runs under guard\n"),
+        said.ends_with("not enough: 1024 MiB short, and no process on the card runs under guard\n"),
         "it holds nothing any more: {said}"
     );
 }
@@ -137,7 +137,7 @@ fn a_neighbour_that_calls_nothing_is_not_waited_for_longer_than_was_said() {
     let said = text(&output.stdout);
     assert_eq!(output.status.code(), Some(1));
     assert!(
-        said.contains("did not answer: it called nothing of its driver meanwhile\n"),
+        said.contains("did not answer: it made no driver call in that time\n"),
         "{said}"
     );
     assert!(said.ends_with("not enough: 1024 MiB short\n"), "{said}");

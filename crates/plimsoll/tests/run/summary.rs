@@ -1,4 +1,4 @@
-//! What is said at the end, from pages that a program left.
+//! Tests of the summary at the end of a run, from pages (memory figures) that a program left.
 
 use std::mem::offset_of;
 
@@ -35,7 +35,7 @@ fn one_line_a_card_says_peak_reserve_spill_and_refusals_and_the_report_says_the_
         said(&output).1,
         format!(
             "plimsoll run: {UUID}: peak 3247 MiB of a budget of 8192 MiB, reserved 1024 MiB, spilled 256 MiB, \
-             2 refused (1 by the budget, 1 by the driver; the largest asked for 512 MiB)\n\
+             2 refused (1 by the budget, 1 by the driver; the largest requested 512 MiB)\n\
              plimsoll run: host memory: peak 48 MiB pinned\n"
         )
     );
@@ -102,8 +102,5 @@ fn what_processes_that_share_a_ledger_took_together_at_a_time_is_the_peak() {
 #[test]
 fn a_program_without_a_card_is_one_line() {
     let output = run(&[], &["true"]).output().unwrap();
-    assert_eq!(
-        said(&output).1,
-        "plimsoll run: nothing in it took memory of a card\n"
-    );
+    assert_eq!(said(&output).1, "plimsoll run: it allocated no GPU memory\n");
 }

@@ -1,4 +1,4 @@
-//! What a program finds around it: streams, group, environment, arguments.
+//! Tests of a program's surroundings under `plimsoll run`: streams, process group, environment, arguments.
 
 use std::io::Write;
 use std::process::Stdio;
@@ -106,7 +106,7 @@ fn a_program_sees_only_the_cards_it_was_given_unless_guard_shall_judge() {
         said(&output).0.trim().to_owned() + said(&output).1.lines().next().unwrap_or_default()
     };
     let second = "GPU-00000002-0000-0000-0000-000000000000";
-    let end = "plimsoll run: nothing in it took memory of a card";
+    let end = "plimsoll run: it allocated no GPU memory";
     assert_eq!(
         seen(&["--card", "1=8GiB"]),
         format!("{second}|PCI_BUS_ID|card={second}:8589934592{end}")

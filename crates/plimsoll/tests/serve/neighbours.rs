@@ -1,4 +1,5 @@
-//! A program under guard that is not `serve`'s, and holds memory of the card that it does not use: it is asked before a model has to go.
+//! Tests of a guarded program that `serve` did not start and that holds idle memory: it is requested to
+//! release it before a model is stopped.
 
 use std::fs::File;
 use std::mem::offset_of;
@@ -120,7 +121,7 @@ fn what_a_neighbour_gives_back_saves_a_model_from_having_to_go() {
         assert_eq!(second.join().expect("it is answered").status, 200);
     });
     assert_eq!(daemon.running(), ["first", "second"]);
-    daemon.told("asked for second: guarded processes released 2500 MiB of idle memory: ");
+    daemon.told("asked for second, guarded processes released 2500 MiB of idle memory: ");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! `soak --beside`: who fails, in both orders, and why, on a card that both share.
+//! Tests of `soak --beside`: which side fails in each order, and why, on a shared card.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -43,7 +43,7 @@ fn the_default_program_gets_on_with_a_model_that_leaves_it_room() {
     }
     assert!(json["command"].as_str().unwrap().contains("import time, torch"));
     let page = fs::read_to_string(page).unwrap();
-    assert!(page.contains("Both got on, whoever came first"), "{page}");
+    assert!(page.contains("Both worked in either order"), "{page}");
 }
 
 #[test]
@@ -96,7 +96,7 @@ fn whoever_comes_second_to_a_card_that_is_too_small_is_the_one_that_fails() {
         "the program failed",
         "the server failed",
         "foreign_process",
-        "it answered again once the program was gone",
+        "it answered again after the program ended",
     ] {
         assert!(page.contains(text), "{text}: {page}");
     }

@@ -1,4 +1,5 @@
-//! `plimsoll watch` as a process: what is in a record, what is left of one that was cut off, what is shown of it.
+//! Tests of `plimsoll watch` as a process: the contents of a recording, of one that was cut off, and their
+//! display.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -182,7 +183,7 @@ fn a_csv_has_a_row_for_each_sample_and_a_cell_for_each_figure() {
     let csv = shown(&record, &["--csv"]).stdout;
     let csv = String::from_utf8(csv).unwrap();
     let summary = summary(&record, &[]);
-    assert_eq!(summary["end"], "the time is over");
+    assert_eq!(summary["end"], "the recording time is over");
     assert_eq!(
         u64::try_from(csv.lines().count()).unwrap(),
         summary["samples"].as_u64().unwrap() + 1

@@ -1,9 +1,9 @@
-//! Fault injection: a device that refuses chosen requests.
+//! Fault injection for tests: a device that refuses chosen requests for memory.
 
 use crate::device::{Address, DeviceEvent, OutOfMemory, PoolDevice, Stream};
 use crate::simulated::Faults;
 
-/// Refuses the requests that its faults name; everything else goes to the device.
+/// Device that refuses the requests named by its faults and passes all others on.
 #[derive(Clone, Debug)]
 pub struct Failing<D> {
     device: D,

@@ -1,8 +1,8 @@
-//! Hard budget, shared by any number of devices.
+//! Hard memory budget, shared by any number of devices.
 //!
-//! DECISION: bytes are taken from the budget before the driver is asked and given back after it has taken
-//! them, by compare-and-swap: two threads can never pass the limit together, not even for a moment. Relaxed
-//! order is enough, because the numbers guard nothing but themselves.
+//! DECISION: bytes are taken from the budget before the driver is called, and returned after the driver has
+//! freed them, by compare-and-swap. So two threads can never exceed the limit together, not even for a
+//! moment. Relaxed memory order is enough, because no other data depends on these numbers.
 
 use alloc::collections::BTreeMap;
 use core::ops::Deref;
@@ -10,7 +10,7 @@ use core::ops::Deref;
 use crate::device::{Address, DeviceEvent, OutOfMemory, PoolDevice, Stream};
 use crate::sync::{AtomicU64, Ordering::Relaxed};
 
-/// A limit in bytes, and the bytes that are taken.
+/// A limit in bytes, and the number of bytes taken.
 #[derive(Debug)]
 pub struct Budget {
     limit: AtomicU64,
@@ -52,14 +52,14 @@ impl Budget {
         self.limit.load(Relaxed).saturating_sub(self.taken())
     }
 
-    /// Changes the limit. What is taken stays taken; if that is more, nothing more is granted until it is
-    /// less.
+    /// Changes the limit. Bytes already taken stay taken; if they exceed the limit, nothing more is granted
+    /// until they fall below it.
     pub fn set_limit(&self, limit: u64) {
         self.limit.store(limit, Relaxed);
     }
 }
 
-/// A device within a budget, which is borrowed or shared. Memory of the host is not counted.
+/// A device within a budget, which is borrowed or shared. Host memory is not counted.
 #[derive(Debug)]
 pub struct Limited<D, B> {
     device: D,

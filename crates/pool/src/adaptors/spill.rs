@@ -1,10 +1,9 @@
-//! Overflow of a policy into host memory.
+//! Overflow of a policy's memory into host memory.
 //!
-//! DECISION: the policy is asked first as if there were no host, so that it gives back what it holds idle
-//! before anything is spilled. Only a request that is refused even so is made again, over a view of the
-//! device that fills the card and takes the rest from the host: a piece of a region gets a head on the card
-//! and a tail on the host, an allocation goes to the host whole. Nothing is spilled while a graph is
-//! captured, and no more than a limit.
+//! DECISION: the policy is first called with the card alone, so that it releases its idle memory before
+//! anything is spilled. If it still refuses, the request is repeated with a device that fills the card and
+//! takes the rest from the host. A piece of a region then gets a head on the card and a tail on the host; a
+//! whole allocation goes to the host. Nothing is spilled during a graph capture, and never more than a limit.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -12,7 +11,7 @@ use alloc::vec::Vec;
 use crate::device::{Address, CapturedGraph, DeviceEvent, OutOfMemory, PoolDevice, Stream};
 use crate::policy::{Block, Policy, Trim};
 
-/// A policy that may overflow. Every call to the policy must go through this adaptor.
+/// A policy whose memory may overflow to the host. Every call to the policy must go through this adaptor.
 #[derive(Clone, Debug)]
 pub struct Spilled<P> {
     policy: P,
@@ -125,7 +124,7 @@ impl HostShare {
     }
 }
 
-/// The device, with the host behind it while it is open.
+/// The device during an overflow: the card, then the host's memory.
 struct Overflow<'a> {
     device: &'a mut dyn PoolDevice,
     host: &'a mut HostShare,

@@ -1,7 +1,7 @@
-//! Trace of a policy: the requests to it, and its requests to the driver.
+//! Trace of a policy: the requests to it, and its own requests to the driver.
 //!
-//! DECISION: this crate has no clock, so the sink says what time it is. Blocks and pieces of memory are named
-//! by numbers that are never used twice, as [`plimsoll_wire::trace`] wants it.
+//! DECISION: this crate has no clock, so the sink supplies the time. Blocks and pieces of memory are
+//! identified by numbers that are never reused, as [`plimsoll_wire::trace`] requires.
 
 use alloc::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use plimsoll_wire::trace::{TraceKind, TraceRecord};
 use crate::device::{Address, CapturedGraph, DeviceEvent, OutOfMemory, PoolDevice, Stream};
 use crate::policy::{Block, Policy, Trim};
 
-/// Destination of records.
+/// Destination of trace records.
 pub trait Sink {
     /// Nanoseconds since the trace began.
     fn now(&mut self) -> u64;
@@ -55,7 +55,7 @@ impl<P: Policy, S: Sink> Traced<P, S> {
         &mut self.pen.sink
     }
 
-    /// Runs an act of the policy over a device that writes down what is asked of it.
+    /// Runs a call of the policy with a device that records its own calls.
     fn over<'a, T>(
         &'a mut self,
         device: &'a mut dyn PoolDevice,
@@ -165,7 +165,7 @@ impl<S: Sink> Pen<S> {
     }
 }
 
-/// The device, with a pen.
+/// The device, with a recorder of its calls.
 struct Recorder<'a, S> {
     device: &'a mut dyn PoolDevice,
     pen: &'a mut Pen<S>,

@@ -1,4 +1,4 @@
-//! Live and peak bytes by tag.
+//! Adaptor that counts an allocator policy's live and peak bytes by tag, such as an operation or a layer.
 
 use alloc::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use crate::policy::{Block, Policy, Trim};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Tag(pub u32);
 
-/// Use of one tag.
+/// Live and peak bytes of one tag.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TagUse {
     pub live: u64,
@@ -17,7 +17,7 @@ pub struct TagUse {
     pub allocations: u64,
 }
 
-/// Counts by tag; a block belongs to the tag that was set when it was handed out.
+/// Policy that counts bytes by tag; a block belongs to the tag that was set when it was handed out.
 #[derive(Clone, Debug, Default)]
 pub struct Tracked<P> {
     policy: P,

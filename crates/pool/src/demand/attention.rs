@@ -1,10 +1,9 @@
-//! Pool demand of flash attention: choice of the kernel, copies of a quantised cache, mask bounds, partial
+//! Pool memory of flash attention: choice of the kernel, copies of a quantised cache, mask bounds, partial
 //! results.
 //!
-//! One table covers the known builds, in the order in which ggml decides; NVIDIA cards only. The engine's
-//! binary is assumed to have code for the card's own generation, and for the pairs of cache types of a
-//! default build.
-//! Source: `fattn.cu:ggml_cuda_get_best_fattn_kernel @ b8799, b10605, ggml 0.26.0`,
+//! One table covers the known builds, in the order in which ggml chooses; NVIDIA cards only. It assumes that
+//! the engine's binary has code for the card's own generation, and for the pairs of cache types of a default
+//! build. Source: `fattn.cu:ggml_cuda_get_best_fattn_kernel @ b8799, b10605, ggml 0.26.0`,
 //! `fattn-common.cuh:launch_fattn @ b8799, b10605`; `fattn.cu:ggml_cuda_flash_attn_ext @ ik_llama.cpp
 //! 8337e4cd`.
 
@@ -23,7 +22,7 @@ pub enum Kernel {
     Matrix,
 }
 
-/// Type of the values in the cache.
+/// Element type of the KV cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AttentionType {
     F16,
@@ -33,7 +32,7 @@ pub enum AttentionType {
     Quantised,
 }
 
-/// A call of flash attention for which ggml has a kernel.
+/// Parameters of a flash attention call for which ggml has a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Call {
     /// Values of a head of Q and K, and of V.
@@ -152,7 +151,7 @@ impl Call {
         together
     }
 
-    /// True if K and V are copied to f16 for this kernel, wherever the copies lie.
+    /// True if K and V are copied to f16 for this kernel, in whatever memory.
     pub fn copied(&self, kernel: Kernel) -> [bool; 2] {
         // The vector kernel reads quantised values directly; the others read f16 only.
         let needed = |element| match kernel {

@@ -1,9 +1,8 @@
-//! Pool demand of multi-head latent attention in ik_llama.cpp, which restores keys and values from latent
-//! vectors.
+//! Pool memory of latent attention (MLA) in ik_llama.cpp, which restores keys and values from latent vectors.
 //!
 //! Source: `graphs/build_deepseek2.cpp` (the heads in groups under `-amb`),
 //! `ggml-cuda.cu:ggml_cuda_op_mul_mat, ggml_cuda_op_mul_mat_cublas @ ik_llama.cpp 8337e4cd` (the product in
-//! f16; the latent vectors are a view that is not contiguous, for which as many floats are taken).
+//! f16; the latent vectors are a non-contiguous view, for which as many floats are allocated).
 
 use super::{DemandGroup, times};
 

@@ -1,8 +1,8 @@
-//! Pool demand of matrix multiplications.
+//! Pool memory of matrix multiplications.
 //!
-//! Quantised matrices are multiplied by MMQ (`tiled`), with activations in blocks of 8 or 4 bits; few columns
-//! by a vector kernel; float matrices, and types without a kernel on the card or in the engine, by cuBLAS
-//! (`cublas`).
+//! Quantised matrices are multiplied by MMQ (`tiled`), with activations in blocks of 8 or 4 bits. A vector
+//! kernel is used for few columns. cuBLAS (`cublas`) is used for float matrices, and for types without a
+//! kernel on the card or in the engine.
 //!
 //! Source: `mmq.cu:ggml_cuda_mul_mat_q, ggml_cuda_should_use_mmq`, `mmvq.cu:ggml_cuda_mul_mat_vec_q @ b8799,
 //! b10605`; `mmq.cuh:launch_mul_mat_q, mmq_id_common.cuh`, `mmq.cu:ggml_cuda_should_use_mmq @ ik_llama.cpp
@@ -31,7 +31,7 @@ pub fn vectors(width: u64, columns: u64) -> u64 {
     blocks(width, columns, (36, 32))
 }
 
-/// Type of a matrix, as far as it decides the kernel.
+/// Class of a matrix's type, which determines the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProductKind {
     F32,
@@ -43,7 +43,7 @@ pub enum ProductKind {
     Blocks,
 }
 
-/// A matrix, or one of many alike.
+/// Shape of a matrix, or of one of several equal ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Matrix {
     /// Values of a row.
@@ -103,7 +103,7 @@ pub fn dense(rules: Rules, matrix: Matrix, tokens: u64) -> DemandGroup<3> {
     tiled.group()
 }
 
-/// A mixture of experts.
+/// Numbers of a mixture of experts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExpertProduct {
     pub count: u64,

@@ -1,9 +1,8 @@
-//! Tile sizes of the attention kernels, and the buffers in which blocks leave partial results.
+//! Tile sizes of the attention kernels, and the buffers for the partial results of thread blocks.
 //!
-//! The engine asks the driver for the number of resident blocks
-//! (cudaOccupancyMaxActiveBlocksPerMultiprocessor), which depends on the compiled kernel. The figures here
-//! are the targets in the sources for matrix units, and those of an H200 for the vector kernel (recorded
-//! traces).
+//! The engine gets the number of resident blocks from the driver
+//! (cudaOccupancyMaxActiveBlocksPerMultiprocessor); it depends on the compiled kernel. The figures here are
+//! the targets in the sources for matrix units, and those of an H200 for the vector kernel (recorded traces).
 //! Source: `fattn-common.cuh:launch_fattn @ b8799, b10605`, `fattn.cu:ggml_cuda_flash_attn_ext_mma_f16*`,
 //! `fattn-mma-f16.cuh:ggml_cuda_fattn_mma_get_config_ampere, _turing`, `fattn-vec.cuh`, `fattn-tile.cuh`;
 //! `fattn-mma-f16.cuh:launch_fattn_mma, fattn-new-mma.cu:launch_fattn_new_mma @ ik_llama.cpp 8337e4cd`.

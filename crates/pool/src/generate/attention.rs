@@ -1,4 +1,4 @@
-//! Attention of one layer: its requests to the pool.
+//! Pool requests of one attention layer for a generated trace.
 //!
 //! Without flash attention: `ggml-cuda.cu:ggml_cuda_mul_mat_batched_cublas @ b8799`.
 

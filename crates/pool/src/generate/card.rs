@@ -1,4 +1,4 @@
-//! Cards for generated traces.
+//! Cards for which allocation traces can be generated.
 
 use crate::demand::Capability;
 

@@ -1,6 +1,6 @@
-//! Multi-head latent attention of one layer.
+//! Pool requests of one layer with latent attention (MLA) for a generated trace.
 //!
-//! ik_llama.cpp restores keys and values for prompts; llama.cpp uses the latent vectors and copies them if
+//! ik_llama.cpp restores keys and values for prompts. llama.cpp uses the latent vectors, and copies them if
 //! they are quantised.
 
 use super::shape::Latent;

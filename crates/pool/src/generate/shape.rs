@@ -1,9 +1,10 @@
-//! Shapes of models, as far as the pool depends on them.
+//! Shapes of models, reduced to the figures that determine the pool.
 //!
-//! The figures are the public models' own. Gemma-4-31B: the heads from a log in llama.cpp issue 22748;
-//! embedding and number of heads are assumed.
+//! The figures are those of the public models. For Gemma-4-31B, the heads are from a log in llama.cpp issue
+//! 22748; embedding and number of heads are assumed.
 
-/// A model. Latent attention ([`Latent`]) stands alone: its products are larger than all else.
+/// Shape of a model. For a layer with latent attention ([`Latent`]), a trace contains only that attention,
+/// because its products are the largest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ModelShape {
     pub name: &'static str,
@@ -21,7 +22,7 @@ pub struct ModelShape {
     pub latent: Option<Latent>,
 }
 
-/// Experts of a mixture.
+/// Numbers of a mixture of experts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExpertShape {
     pub count: u64,
@@ -29,7 +30,7 @@ pub struct ExpertShape {
     pub used: u64,
 }
 
-/// Layers that see only the last tokens, between layers that see all.
+/// Sliding-window layers, which attend to the last tokens only, between layers that attend to all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WindowShape {
     pub tokens: u64,
@@ -40,7 +41,7 @@ pub struct WindowShape {
     pub global_head_size: u64,
 }
 
-/// Multi-head latent attention.
+/// Sizes of multi-head latent attention.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Latent {
     pub rank: u64,

@@ -1,8 +1,8 @@
-//! Direct policy: every request is a request to the device.
+//! Direct policy: every request goes to the device, without caching.
 //!
-//! DECISION: it waits for the card before it frees, as `cudaFree` does, and keeps memory that a graph has
-//! captured until the graph is destroyed. Nothing is cached, and the only overhead is rounding up to the
-//! granularity: the baseline for the other policies.
+//! DECISION: like `cudaFree`, it waits for the card before it frees, and it keeps memory that a graph has
+//! captured until the graph is destroyed. Its only overhead is rounding up to the granularity, so it is the
+//! baseline for the other policies.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -148,7 +148,7 @@ mod tests {
         let refused = policy.allocate(&mut device, 2 << 20, STREAM).unwrap_err();
         assert_eq!(
             refused.to_string(),
-            "2097152 bytes were asked for and 1048576 are free"
+            "2097152 bytes were requested and 1048576 are free"
         );
         assert_eq!(device.violations(), &[]);
     }

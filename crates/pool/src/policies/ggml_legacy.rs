@@ -1,12 +1,13 @@
 //! Model of ggml's pool without virtual memory management (`ggml_cuda_pool_leg`).
 //!
-//! DECISION: an exact model, defects included, so that the pool's requests to the driver can be predicted to
-//! the byte and in order. 256 slots; the smallest idle block that is large enough; otherwise a new one of
-//! 1.05 times the size, rounded up to 256 bytes; a freed block for which no slot is left goes back to the
-//! driver at once. Nothing else is ever given back, except that newer builds free everything idle when the
-//! driver refuses (`flush`), even what a graph has seen. The search examines every slot, as the original
-//! does: its time is part of the model. ggml has one pool for each stream of a card; this is one of them.
-//! Source: `ggml-cuda.cu:ggml_cuda_pool_leg @ b8799`; `flush`: the same @ b10605 (PR 22155).
+//! DECISION: an exact model, defects included, so that the pool's driver requests are predicted to the byte
+//! and in order. The pool has 256 slots. A request takes the smallest idle block that is large enough,
+//! otherwise a new block of 1.05 times the size, rounded up to 256 bytes. A freed block without a free slot
+//! goes back to the driver at once. Nothing else is ever released, except that newer builds free all idle
+//! blocks when the driver refuses (`flush`), even those that a graph uses. The search examines every slot, as
+//! the original does, because its time is part of the model. ggml has one pool for each stream of a card;
+//! this is one of them. Source: `ggml-cuda.cu:ggml_cuda_pool_leg @ b8799`; `flush`: the same @ b10605 (PR
+//! 22155).
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -21,12 +22,12 @@ const ROUNDING: u64 = 256;
 /// Blocks that are searched one by one before the map.
 const RECENT: usize = 64;
 
-/// Differences between builds, and proposals.
+/// Differences between builds of ggml, and proposed changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GgmlLegacyOptions {
-    /// A new block is this many percent of what is asked for: 105, and 200 in PR 22193.
+    /// Size of a new block in percent of the request: 105, and 200 in PR 22193.
     pub growth: u64,
-    /// Frees everything idle when the driver refuses, and asks once more.
+    /// Frees all idle blocks when the driver refuses, then tries once more.
     pub flush: bool,
 }
 
@@ -39,21 +40,21 @@ impl Default for GgmlLegacyOptions {
     }
 }
 
-/// A block of the driver; of size 0 for an empty slot.
+/// A block obtained from the driver; size 0 means an empty slot.
 #[derive(Clone, Copy, Debug, Default)]
 struct LegacyBlock {
     address: Address,
     size: u64,
 }
 
-/// A block that is handed out.
+/// A block that was handed out.
 #[derive(Clone, Copy, Debug)]
 struct LiveBlock {
     held: LegacyBlock,
     asked: u64,
 }
 
-/// The pool.
+/// Model of ggml's legacy pool.
 #[derive(Clone, Debug)]
 pub struct GgmlLegacy {
     options: GgmlLegacyOptions,

@@ -1,10 +1,10 @@
 //! Model of ggml's pool with virtual memory management (`ggml_cuda_pool_vmm`).
 //!
-//! DECISION: an exact model. 32 GiB of addresses, mapped from the front as far as was ever needed and never
-//! unmapped; blocks lie one behind the other and must come back in reverse order. Where the original aborts
-//! its process (a block freed out of order, the addresses used up, memory refused) this one refuses all that
-//! follows and says why ([`Policy::broken`]).
-//! Source: `ggml-cuda.cu:ggml_cuda_pool_vmm @ b8799`, unchanged @ b10605.
+//! DECISION: an exact model. The pool has 32 GiB of addresses. They are mapped from the front as far as was
+//! ever needed, and never unmapped. Blocks follow one another without gaps and must be freed in reverse
+//! order. Where the original aborts its process (a block freed out of order, addresses used up, memory
+//! refused), the model refuses all later requests and reports why ([`Policy::broken`]). Source:
+//! `ggml-cuda.cu:ggml_cuda_pool_vmm @ b8799`, unchanged @ b10605.
 
 use alloc::vec::Vec;
 
@@ -14,7 +14,7 @@ use crate::policy::{Block, Broken, Policy, Trim};
 const ADDRESSES: u64 = 1 << 35;
 const ALIGNMENT: u64 = 128;
 
-/// A block that is handed out.
+/// A block that was handed out.
 #[derive(Clone, Copy, Debug)]
 struct VmmBlock {
     address: Address,
@@ -22,7 +22,7 @@ struct VmmBlock {
     asked: u64,
 }
 
-/// The pool.
+/// Model of ggml's pool on virtual memory.
 #[derive(Clone, Debug, Default)]
 pub struct GgmlVmm {
     region: Option<Address>,

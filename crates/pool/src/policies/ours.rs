@@ -1,13 +1,14 @@
-//! Plimsoll's own policy: reserved memory stays close to live memory, and nothing is given back too early.
+//! Plimsoll's own allocator policy: reserved memory stays close to live memory, and nothing is released while
+//! in use.
 //!
-//! DECISION: one lane for each stream, so that a block never changes streams and reuse needs no event. A lane
-//! is a growing address range where the card has virtual memory management ([`Region`], tier A) and a set of
-//! slots where it has not ([`Slots`], tier B). The lanes share the card: a request that is refused has every
-//! lane give back what is idle, and is made once more. Graphs are told to all lanes, because a captured
-//! program may use any of them.
+//! DECISION: there is one lane for each stream, so a block never changes streams and reuse needs no event. On
+//! cards with virtual memory management, a lane is a growing address range ([`Region`], tier A); on others it
+//! is a set of slots ([`Slots`], tier B). The lanes share the card: if a request is refused, every lane
+//! releases its idle memory and the request is repeated. All lanes are notified of graph captures, because a
+//! captured program may use any of them.
 //!
-//! A block that is freed on another stream than its own returns to its lane behind an event: the lane's
-//! stream waits for the other one on the card, not on the CPU.
+//! A block that is freed on a stream other than its own returns to its lane with an event: the lane's stream
+//! then waits for the other stream on the card, not on the CPU.
 
 use alloc::vec::Vec;
 
@@ -28,7 +29,7 @@ use slots::SlotSet;
 /// Alignment and rounding of blocks: as `cudaMalloc` aligns.
 const ALIGNMENT: u64 = 256;
 
-/// Settings of the policy.
+/// Settings of Plimsoll's policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OursOptions {
     /// Use of virtual memory management where the device has it. Without it, every block is an allocation of
@@ -47,7 +48,7 @@ impl Default for OursOptions {
     }
 }
 
-/// The policy. See the module.
+/// Plimsoll's allocator policy. See the module.
 #[derive(Clone, Debug, Default)]
 pub struct Ours {
     options: OursOptions,
@@ -59,7 +60,7 @@ pub struct Ours {
     live: u64,
 }
 
-/// Memory of one stream.
+/// Memory for one stream.
 #[derive(Clone, Debug)]
 struct StreamLane {
     stream: Stream,
@@ -114,7 +115,7 @@ impl Ours {
         self.lanes.len() - 1
     }
 
-    /// Repeats a refused request after every lane has given back what is idle.
+    /// Repeats a refused request after every lane has released its idle memory.
     #[cold]
     fn insist(
         &mut self,

@@ -1,13 +1,12 @@
 //! Model of RAPIDS RMM's pool (`pool_memory_resource`).
 //!
-//! DECISION: the model makes RMM's decisions and does not have its speed. Each stream has a list of idle
-//! blocks, joined with their neighbours inside one allocation of the driver; the smallest that is large
-//! enough is taken, split, and the rest stays idle. A stream that finds nothing takes what other streams have
-//! freed, behind an event. Then the pool doubles, or grows by half of what is left where a maximum is set,
-//! and tries half as much as long as the driver refuses. Nothing goes back to the driver before the pool
-//! ends.
-//! Source: `cpp/src/mr/detail/pool_memory_resource_impl.cpp,
-//! cpp/include/rmm/mr/detail/coalescing_free_list.hpp, stream_ordered_memory_resource.hpp @ rmm 06ddb24`.
+//! DECISION: the model makes RMM's decisions but does not reproduce its speed. Each stream has a list of idle
+//! blocks, joined with their neighbours inside one driver allocation. A request takes the smallest block that
+//! is large enough and splits it. If a stream has none, it takes blocks that other streams have freed, with
+//! an event. Then the pool doubles or, if a maximum is set, grows by half of the remaining memory, and halves
+//! the growth as long as the driver refuses. Nothing goes back to the driver before the pool ends. Source:
+//! `cpp/src/mr/detail/pool_memory_resource_impl.cpp, cpp/include/rmm/mr/detail/coalescing_free_list.hpp,
+//! stream_ordered_memory_resource.hpp @ rmm 06ddb24`.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -17,7 +16,7 @@ use crate::policy::{Block, Policy, Trim};
 
 const ALIGNMENT: u64 = 256;
 
-/// An idle block, or one that is handed out.
+/// A block that is idle or was handed out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct RmmBlock {
     address: Address,
@@ -26,8 +25,8 @@ struct RmmBlock {
     head: bool,
 }
 
-/// Idle blocks by address, and by size with the lowest address first. RMM searches a list; what it finds is
-/// the same.
+/// Idle blocks by address and by size, with the lowest address first. RMM searches a list with the same
+/// result.
 #[derive(Clone, Debug, Default)]
 struct Idle {
     pieces: BTreeMap<Address, RmmBlock>,
@@ -77,7 +76,7 @@ impl Idle {
     }
 }
 
-/// The pool.
+/// Model of RMM's pool.
 #[derive(Clone, Debug, Default)]
 pub struct RmmPool {
     maximum: Option<u64>,
@@ -114,7 +113,7 @@ impl RmmPool {
         }
     }
 
-    /// Takes over what other streams have freed, behind their work.
+    /// Takes over blocks that other streams have freed, after their work.
     fn take_over(&mut self, device: &mut dyn PoolDevice, stream: Stream) {
         if device.capturing(stream) {
             return;

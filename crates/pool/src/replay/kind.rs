@@ -1,4 +1,4 @@
-//! Policies by name.
+//! Allocator policies by name, as given on the command line.
 
 use alloc::boxed::Box;
 use alloc::string::{String, ToString};
@@ -14,7 +14,7 @@ use crate::policy::Policy;
 /// Granule of whole allocations.
 const WHOLE: u64 = 256;
 
-/// A policy that traces can be replayed over.
+/// Allocator policy that a trace can be replayed with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PolicyKind {
     /// Ours, in regions.
@@ -107,7 +107,7 @@ impl fmt::Display for PolicyKind {
     }
 }
 
-/// A name that no policy has.
+/// Error: no policy has this name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownPolicy {
     pub name: String,

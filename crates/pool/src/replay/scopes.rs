@@ -1,4 +1,6 @@
-//! A policy on an unlimited card, driven by the scopes of an engine's operations.
+//! Replay of an engine's operations with a policy on an unlimited card.
+//!
+//! Each operation allocates its blocks in order and frees them in reverse, like scopes in the engine's code.
 
 use alloc::vec::Vec;
 
@@ -50,7 +52,7 @@ impl<P: Policy> Scopes<P> {
         }
     }
 
-    /// Takes blocks in order and gives them back in reverse. Sizes of 0 are no requests.
+    /// Allocates blocks in order and frees them in reverse. Sizes of 0 are left out.
     pub fn group(&mut self, sizes: &[u64]) {
         let before = self.lent.len();
         for &bytes in sizes.iter().filter(|&&bytes| bytes > 0) {

@@ -1,4 +1,4 @@
-//! Injected faults: requests that are refused although there is memory.
+//! Injected faults of the simulated card: requests that are refused although memory is free.
 
 /// Requests to refuse, counted from [`crate::Simulated::inject`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

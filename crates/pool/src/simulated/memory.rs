@@ -25,7 +25,7 @@ pub(super) struct SimulatedMemory {
     mapped: BTreeMap<u64, BackedPiece>,
 }
 
-/// Owner of memory.
+/// Place of simulated memory: the card or the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum MemoryKind {
     Card,

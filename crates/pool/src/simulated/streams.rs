@@ -1,7 +1,7 @@
 //! Time on the simulated card: streams, events, captures and graphs.
 //!
-//! Work on a stream starts when the work before it has ended and ends when its duration is over. An event is
-//! the time at which the work before it ends.
+//! Work on a stream starts when the previous work has ended, and ends after its duration. An event is the
+//! time at which the work before it ends.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -22,7 +22,7 @@ pub(super) struct Streams {
     graphs: BTreeMap<CapturedGraph, Vec<AddressRange>>,
 }
 
-/// Work in flight.
+/// Submitted work that is not finished.
 #[derive(Clone, Copy, Debug)]
 struct WorkInFlight {
     range: AddressRange,

@@ -1,3 +1,5 @@
+//! Tests of the simulated card and of the violations that it records.
+
 use super::*;
 use crate::device::{OutOfMemory, PoolDevice};
 

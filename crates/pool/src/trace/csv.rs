@@ -1,10 +1,10 @@
-//! Reader and writer of RAPIDS RMM's log (`logging_resource_adaptor`).
+//! Reader and writer of RAPIDS RMM's allocation log (`logging_resource_adaptor`).
 //!
-//! DECISION: `Thread,Time,Action,Pointer,Size,Stream`, one step a line, in the order of the file: the time is
-//! ignored, because RMM's clock does not separate the steps of one microsecond. Pointers and streams are
-//! hexadecimal. Line ends may be CRLF. Memory use is proportional to the input. Each line has six
-//! fields; the first malformed line ends the reading with its number and the expected form. Source:
-//! `cpp/include/rmm/mr/logging_resource_adaptor.hpp @ rmm 5d50a37`.
+//! DECISION: the columns are `Thread,Time,Action,Pointer,Size,Stream`, with one step a line, in the order of
+//! the file. The time is ignored, because RMM's clock does not separate steps of the same microsecond.
+//! Pointers and streams are hexadecimal. Line ends may be CRLF. Memory use is proportional to the input. Each
+//! line has six fields; the first malformed line ends the reading with its number and the expected form.
+//! Source: `cpp/include/rmm/mr/logging_resource_adaptor.hpp @ rmm 5d50a37`.
 
 use alloc::string::{String, ToString};
 use core::fmt::{self, Write};
@@ -16,7 +16,7 @@ const HEADER: &str = "Thread,Time,Action,Pointer,Size,Stream";
 /// Characters of a faulty field that an error shows.
 const SHOWN: usize = 40;
 
-/// A line that cannot be read.
+/// Error: a line of the log cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CsvError {
     /// Counted from 1.
@@ -24,7 +24,7 @@ pub struct CsvError {
     pub fault: CsvFault,
 }
 
-/// Fault of a line.
+/// Fault of a log line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CsvFault {
     Header { found: String },
@@ -82,7 +82,8 @@ impl Trace {
     }
 }
 
-/// The lines without their ends; nothing after the last end is no line, but an empty file has one.
+/// The lines without their ends. An empty rest after the last line end is not a line, but an empty file has
+/// one line.
 fn lines(text: &[u8]) -> impl Iterator<Item = &[u8]> {
     // Only one newline: an empty line in the middle of a file is damage and must be reported.
     let text = text.strip_suffix(b"\n").unwrap_or(text);

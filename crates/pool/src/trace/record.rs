@@ -1,9 +1,10 @@
-//! Traces as guard writes them: a header and records of 32 bytes (`plimsoll_wire::trace`).
+//! Reader of allocation traces written by guard, the preloaded library: a header and records of 32 bytes
+//! (`plimsoll_wire::trace`).
 //!
 //! DECISION: a file holds the requests of a whole process, to the driver and to every served pool, on every
-//! card. A replay is about one of them: the chosen one, or else the one with the most allocations. Events
-//! that move no block (maps, graphs, waits) are left out. A torn last record is cut off; any other fault ends
-//! the reading with its offset. Memory is bounded by the input.
+//! card. A replay uses those to one allocator: the chosen one, or else the one with the most allocations.
+//! Events that move no block (maps, graphs, waits) are left out. An incomplete last record is dropped; any
+//! other fault ends the reading with its offset. Memory use is bounded by the input.
 
 use alloc::collections::BTreeMap;
 use core::fmt;
@@ -13,7 +14,7 @@ use plimsoll_wire::trace::{MAGIC, TraceHeader, TraceKind, TraceRecord, VERSION};
 use super::{Builder, Fault, Trace};
 use crate::device::Stream;
 
-/// Allocator to which requests went.
+/// Choice of the allocator whose requests are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RecordedRequest {
     /// In the process's own order.
@@ -31,7 +32,7 @@ impl fmt::Display for RecordedRequest {
     }
 }
 
-/// A trace that cannot be read.
+/// Error: a trace cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TraceRecordError {
     /// Offset of the fault in the file.
@@ -39,7 +40,7 @@ pub struct TraceRecordError {
     pub fault: RecordFault,
 }
 
-/// Fault of a record or of the header.
+/// Fault of a record or of the trace's header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecordFault {
     Header,
@@ -53,7 +54,7 @@ pub enum RecordFault {
         found: u8,
     },
     Step(Fault),
-    /// The trace has no request to this allocator.
+    /// The trace contains no request to this allocator.
     NotAsked(RecordedRequest),
 }
 

@@ -1,4 +1,4 @@
-//! A program, a policy and a card, and the laws that hold between them after every act.
+//! Simulated program, policy and card, and the laws that are checked after every act.
 
 use plimsoll_pool::{Address, Block, CapturedGraph, Faults, Policy, PoolDevice, Simulated, Stream, Trim};
 

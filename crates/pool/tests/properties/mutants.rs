@@ -1,5 +1,4 @@
-//! Three bugs that real pools had, put back in: each must be found by the laws, or the laws are worth
-//! nothing.
+//! Three bugs of real pools, inserted into the policy: the laws must find each of them.
 
 use plimsoll_pool::{
     Address, Block, CapturedGraph, DeviceEvent, Ours, OutOfMemory, Policy, PoolDevice, Stream, Trim,

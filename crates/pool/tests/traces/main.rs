@@ -1,4 +1,4 @@
-//! Traces: made, read and replayed, against what a card was seen to do and what others have published.
+//! Tests of traces (generated, read and replayed) against recordings from a card and published figures.
 #![allow(clippy::unwrap_used)]
 
 mod generate;

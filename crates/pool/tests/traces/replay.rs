@@ -1,4 +1,4 @@
-//! Replays against what real pools were seen to do, and against the published figures of others.
+//! Tests of replays against recordings of real pools and published figures.
 
 use plimsoll_pool::generate::{
     CacheShape, DemandRules, GeneratedRun, GeneratorCard, ModelShape, Outputs, generate,

@@ -1,8 +1,8 @@
-//! Programs that the loader does not preload anything into, as far as their files show it.
+//! Detection of programs into which the loader cannot preload a library.
 //!
-//! A program without an interpreter is loaded by the kernel alone, and one that runs with more rights than
-//! its caller's ignores `LD_PRELOAD`. What such a program starts is guarded all the same, so this is a note,
-//! never a refusal. Only ELF files of this machine's own kind are judged.
+//! A program without an interpreter is loaded by the kernel alone, and a program with more rights than its
+//! caller ignores `LD_PRELOAD`. Processes that such a program starts are guarded all the same, so the result
+//! is a note and never a refusal. Only ELF files for this machine's architecture are checked.
 
 use std::fmt;
 use std::fs::File;
@@ -20,7 +20,7 @@ const ENTRIES: usize = 56;
 const INTERPRETER: u32 = 3;
 const CLASS_64: u8 = 2;
 
-/// Reasons for a program that guard cannot reach.
+/// Reason why guard cannot be preloaded into a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unreachable {
     Static,
@@ -38,7 +38,8 @@ impl fmt::Display for Unreachable {
     }
 }
 
-/// Says why nothing can be preloaded into `program`; `None` if something can, or if its file does not tell.
+/// Reason why nothing can be preloaded into `program`; `None` if something can, or if its file does not show
+/// it.
 pub fn unreachable(program: &Path) -> Option<Unreachable> {
     let file = File::open(program).ok()?;
     let about = file.metadata().ok()?;
@@ -52,7 +53,8 @@ pub fn unreachable(program: &Path) -> Option<Unreachable> {
     (!has_interpreter(&file)?).then_some(Unreachable::Static)
 }
 
-/// `None` if it is no 64-bit ELF file in this machine's order.
+/// True if the ELF file names an interpreter; `None` if it is not a 64-bit ELF file in this machine's byte
+/// order.
 fn has_interpreter(file: &File) -> Option<bool> {
     // The size of `Elf64_Ehdr` (elf(5)).
     let mut head = [0; 64];

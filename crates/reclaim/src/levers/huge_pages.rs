@@ -1,8 +1,9 @@
-//! Compaction by claiming free memory as huge pages and giving it back.
+//! Memory compaction by claiming free memory as huge pages and releasing it.
 //!
-//! DECISION: to build a huge page, the kernel moves whatever is in the way, one block after another. That
-//! works even where `compact_memory` does next to nothing (seen on a virtual machine with kernel 6.18). A
-//! separate process gives the pages back once this one says so or dies, so that no memory stays claimed.
+//! DECISION: to build a huge page, the kernel moves the pages that are in the way, one block after another.
+//! This works even where `compact_memory` does almost nothing (seen on a virtual machine with kernel 6.18). A
+//! separate process releases the huge pages when this one tells it to or dies, so that no memory stays
+//! claimed.
 
 use std::os::unix::process::CommandExt;
 use std::path::Path;

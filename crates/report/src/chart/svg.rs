@@ -1,4 +1,4 @@
-//! SVG of a chart.
+//! SVG output of a chart.
 
 use std::fmt::{self, Write};
 

@@ -1,7 +1,8 @@
-//! Cache of a demand's answers.
+//! Cache of a model's memory needs by set of cards.
 //!
-//! A waiting model is placed again at every change, and a plan takes much longer than the rest of that. The
-//! same cards with the same free memory get the same answer, so it is kept as long as the model waits.
+//! A waiting model is placed again at every change, and planning its memory takes much longer than the rest
+//! of a placement. The result depends only on the cards and their free memory, so it is kept as long as the
+//! model waits.
 
 use std::cell::RefCell;
 
@@ -13,7 +14,7 @@ type CardsAsked = Vec<(CardId, Bytes)>;
 /// Answers kept at most; beyond that all are dropped.
 const KEPT: usize = 256;
 
-/// Answers of one waiting model's demand; not to be shared between demands.
+/// Cached memory needs of one waiting model; not to be shared between models.
 #[derive(Debug, Default)]
 pub struct DemandCache(RefCell<Vec<(CardsAsked, Shares)>>);
 

@@ -1,16 +1,17 @@
-//! Choice of victims: the smallest set of runs with claims that cover the missing memory.
+//! Choice of runs to evict: the smallest set whose claims (the memory that they may take) cover the missing
+//! memory.
 //!
-//! Fewest runs first, and among sets of one size the first in the order of the candidates, which the caller
-//! sorts by least recent use. With many candidates the search gives up exactness, not sufficiency: it takes
-//! candidates in order until they suffice and drops those that are not needed.
+//! Fewer runs are better. Among sets of one size, the first in the candidates' order wins; the caller sorts
+//! them by least recent use. With many candidates the exact search would take too long: then candidates are
+//! taken in order until they suffice, and those that turn out unnecessary are dropped.
 
 use plimsoll_base::{Bytes, RunId};
 
-/// A run that could stop, and the memory that this would free on each card of the deficits.
+/// A run that could stop, and the memory that this would free on each card that lacks memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct EvictionCandidate {
     pub(crate) run: RunId,
-    /// In the order of the deficits.
+    /// Freed bytes in the order of the deficits.
     pub(crate) frees: Vec<Bytes>,
 }
 

@@ -1,4 +1,5 @@
-//! Explanation of a model that fits nowhere: its need, the memory of each card, its holders, and hints.
+//! Explanation of a model that fits on no card: its need, the memory of each card, the runs that hold it, and
+//! hints.
 
 use plimsoll_base::{Advice, Bytes, Card, CardId, Hint, Placement, Reason};
 
@@ -11,7 +12,7 @@ const SPELT_OUT: usize = 8;
 pub(super) fn no_such_card(card: &CardId) -> Reason {
     Reason::new(
         "no_such_card",
-        format!("it asks for {card}, which this machine does not have"),
+        format!("it requires {card}, which this machine does not have"),
     )
     .fact("card", card.as_str())
 }
@@ -54,7 +55,7 @@ pub(super) fn never(
     );
     if asked.len() > SPELT_OUT {
         let more = format!(
-            "{} more sets of cards do not suffice either",
+            "{} more sets of cards are also too small",
             asked.len() - SPELT_OUT
         );
         reason = reason.because(Reason::new("more_sets", more));
@@ -108,9 +109,9 @@ fn on_card(account: &Account, tenants: &[CardTenant], need: Bytes, alone: bool) 
         true if capacity.is_zero() => {
             format!("{name} reports a total of {total}, so it has no memory to give")
         }
-        true => format!("{name} would be taken whole, because the model's need is unknown"),
+        true => format!("{name} would have to be empty, because the model's need is unknown"),
         false => format!(
-            "{name} has {} for it and it takes {need}",
+            "{name} has {} available, and the model takes {need}",
             capacity.saturating_sub(held)
         ),
     };

@@ -1,12 +1,13 @@
-//! Ledger of claims on cards.
+//! Ledger of claims: how much memory each run may take on each card.
 //!
-//! A claim is the memory that a run may take, not the memory that it has taken. It is granted only if it
-//! fits, stands until the driver has the bytes back, and is raised when the run is measured to take more. A
-//! claim on a whole card (need unknown) becomes the measured memory once the run is ready.
+//! A claim is the memory that a run may take, not the memory that it has taken. The ledger grants a claim
+//! only if it fits. The claim stands until the driver reports the memory as free again, and it is raised if
+//! the run is measured to take more. A run of unknown need claims a whole card until it is ready; then the
+//! measured memory replaces the claim.
 //!
-//! Memory of other processes cannot be read, only bounded: the driver reports the memory in use on a card,
-//! and an own run that is not measured (loading, or just ended) may account for nothing of it or for its
-//! whole claim. The last estimate is kept as far as the new reading allows.
+//! The memory of other processes can only be estimated. The driver reports the memory in use on a card; an
+//! own run that is not measured (loading, or just ended) may have taken none of its claim or all of it. Each
+//! new reading limits this estimate, and the last estimate is kept within the new limits.
 
 use std::sync::Arc;
 
@@ -23,7 +24,7 @@ pub struct LedgerClaim {
     pub run: RunId,
     pub holder: Arc<str>,
     pub bytes: Bytes,
-    /// As the driver or guard reports it; None while the run loads and after it has ended.
+    /// Measured memory from the driver or guard; `None` while the run loads and after it has ended.
     pub measured: Option<Bytes>,
     pub alone: bool,
     granted: Bytes,
@@ -140,23 +141,23 @@ impl Account {
     }
 }
 
-/// Refusal of a claim: the caller decided on figures that no longer hold.
+/// Refusal of a claim, because the figures that the caller used have changed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ClaimError {
-    #[error("{card} has {free} free and the claim is {asked}; place the model again")]
+    #[error("{card} has {free} free and the claim is {asked}; choose cards again")]
     OverCommit { card: CardId, asked: Bytes, free: Bytes },
     #[error("{card} is not in the ledger; place the model on cards that are")]
     NoSuchCard { card: CardId },
-    #[error("the run has a claim already; release it before claiming again")]
+    #[error("the run already has a claim; release it first")]
     AlreadyClaimed,
 }
 
-/// Contradiction in the ledger: a defect of the scheduler.
+/// Contradiction in the ledger, which is a defect of the scheduler.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AuditError {
     #[error("{card}: one run has two claims")]
     Twice { card: CardId },
-    #[error("{card}: a run that has the card to itself is shared")]
+    #[error("{card}: an exclusive run shares the card")]
     Company { card: CardId },
     #[error("{card}: {granted} was granted and the limit is {limit}")]
     OverGranted {
@@ -178,7 +179,7 @@ impl Ledger {
         Self { accounts }
     }
 
-    /// In the order of the machine's cards.
+    /// Accounts in the order of the machine's cards.
     pub fn accounts(&self) -> &[Account] {
         &self.accounts
     }
@@ -257,8 +258,8 @@ impl Ledger {
         }
     }
 
-    /// Raises the run's claim on a card to `wanted`, or as far as the card has room. None if it has no claim
-    /// there.
+    /// Raises the run's claim on a card to `wanted`, or as far as the card has room. `None` if the run has no
+    /// claim there.
     pub fn raise(&mut self, run: RunId, card: &CardId, wanted: Bytes) -> Option<Bytes> {
         let account = self.account_mut(card)?;
         let free = account.free();
@@ -297,7 +298,7 @@ impl Ledger {
         }
     }
 
-    /// Takes the end of a process. Its claim stands until the driver has the bytes back.
+    /// Records the end of a process. Its claim stands until the driver reports the memory as free.
     pub fn leave(&mut self, run: RunId) {
         for account in &mut self.accounts {
             if let Some(claim) = account.claim_of(run) {

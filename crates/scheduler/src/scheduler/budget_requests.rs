@@ -1,9 +1,10 @@
-//! Requests of runs for a larger budget.
+//! Requests of running engines for a larger memory budget.
 //!
-//! Guard asks before it refuses an allocation. If the card has unclaimed memory, the claim is raised; else
-//! idle runs stop, the fewest that suffice, as for a new model. If all of them together do not suffice, none
-//! stops and the request is declined. The engine waits in the middle of an allocation, so it is served before
-//! models that wait to be loaded.
+//! Guard, the library preloaded into an engine, sends such a request before it refuses an allocation. If the
+//! card has unclaimed memory, the run's claim, the memory that it may take, is raised. Otherwise the fewest
+//! idle runs that suffice are stopped, as for a new model; if all idle runs together do not suffice, none is
+//! stopped and the request is declined. The engine is blocked in the middle of an allocation, so its request
+//! goes before models that wait to be loaded.
 
 use plimsoll_base::{Bytes, CardId, RunId};
 
@@ -49,7 +50,7 @@ impl Scheduler {
         }
     }
 
-    /// Raises the claim as far as the ledger has room, which may be less than was asked for.
+    /// Raises the claim as far as the ledger has room, which may be less than requested.
     fn grant(&mut self, request: &BudgetRequest) {
         let BudgetRequest {
             run, card, wanted, ..

@@ -1,4 +1,5 @@
-//! Commands of the operator: a new configuration, a model to load or unload, the end of the daemon.
+//! Handling of the operator's commands: a new configuration, loading or unloading a model, and the daemon's
+//! shutdown.
 
 use super::Scheduler;
 use crate::effect::{RequestRefusal, SchedulerEffect};

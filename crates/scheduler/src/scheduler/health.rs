@@ -1,10 +1,10 @@
-//! Requests without an answer, and the health checks that follow them.
+//! Requests that an engine left without an answer, and the health checks that follow.
 //!
 //! DECISION: an engine that closes a connection without an answer may have died, or may have failed at this
-//! request alone (a Python server that raises an exception does so). So a fresh connection decides: if it
-//! fails, the run is suspect, gets no more requests and is killed if it does not end by itself; else only
-//! this client is refused. An engine may also hang while its health path answers (llama.cpp #13281), so
-//! several clients in a row without an answer make it suspect whatever the check says.
+//! request alone, as a Python server does after an exception. A health check over a new connection decides.
+//! If it fails, the run is suspect: it gets no more requests and is killed if it does not end by itself. If
+//! it succeeds, only this client is refused. An engine may also hang while its health endpoint still answers
+//! (llama.cpp #13281), so several clients in a row without an answer make the run suspect in any case.
 
 use plimsoll_base::RunId;
 

@@ -1,4 +1,4 @@
-//! Timers: deadlines, stalled loads, stops that take too long, idle models, the end of the drain time.
+//! Timers: request deadlines, stalled loads, slow stops, idle models, and the end of the drain time.
 
 use std::time::Duration;
 

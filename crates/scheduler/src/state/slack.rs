@@ -1,9 +1,9 @@
-//! Slack: the part of a claim that no admitted request can use.
+//! Slack: the part of a run's claim that no admitted request can use.
 //!
-//! A claim is the run's memory at full depth, which few requests reach. While a model waits, the part of a
-//! claim beyond the depth of its requests and beyond the measured memory counts as free, and is taken as far
-//! as it is needed. A run with queued requests keeps its claim. No admitted request is ever uncovered: the
-//! floor is the memory of the run for all that it has admitted.
+//! A claim is the memory that a run may take: enough for full depth, which few requests reach. While a model
+//! waits for memory, each claim counts only up to the depth of its admitted requests, or to the measured
+//! memory if that is more. The rest is slack and is taken away as far as it is needed. A run with queued
+//! requests keeps its whole claim. Every admitted request stays covered.
 
 use plimsoll_base::{Bytes, RunId, Share};
 

@@ -1,13 +1,13 @@
-//! Number of connections within the limit of open files.
+//! Maximum number of client connections under the process's limit of open files (`RLIMIT_NOFILE`).
 //!
-//! A request in flight holds two descriptors, one to its client and one to its engine. Were as many clients
-//! accepted as there are descriptors, none would be left to reach the engines with. So the soft limit, often
-//! 1024, is raised to the hard one, and where that is low too fewer clients are accepted; others wait in the
-//! kernel's backlog.
+//! A request in flight holds two descriptors: one to its client and one to its engine. If clients could take
+//! every descriptor, none would be left to connect to an engine. So the daemon raises the soft limit, often
+//! 1024, to the hard limit. If that is still too low, it accepts fewer clients; the others wait in the
+//! kernel's accept backlog.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// For pipes to engines, files, epoll, and the listener.
+/// Descriptors reserved for pipes to engines, files, epoll, and the listener.
 const OTHERS: u64 = 48;
 const FEWEST: usize = 4;
 

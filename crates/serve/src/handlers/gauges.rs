@@ -1,4 +1,5 @@
-//! Gauges of claims, depths and guarded memory, for `/metrics`.
+//! Prometheus gauges for `/metrics`: memory claimed on each card, tokens in use, and memory counted by guard
+//! (the library preloaded into engines).
 
 use std::rc::Rc;
 
@@ -17,7 +18,7 @@ pub(super) struct Gauges {
     guard: Rc<GuardHandler>,
 }
 
-/// One model on one card.
+/// Figures of guard for one model on one card.
 struct GuardRow {
     model: String,
     card: String,
@@ -51,7 +52,7 @@ const DEPTHS: [DepthGauge; 4] = [
     ),
     (
         "plimsoll_depth_full_tokens",
-        "Depth of a model at most",
+        "Largest depth of a model",
         |depth| depth.full,
     ),
     (

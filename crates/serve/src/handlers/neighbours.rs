@@ -1,9 +1,11 @@
-//! Questions to guarded processes for idle memory, before the scheduler stops a model.
+//! Requests to other processes under guard (the preloaded library) to release idle memory, made before the
+//! scheduler stops a model.
 //!
-//! DECISION: asked are guarded programs of this user, ours or not, that hold idle memory on the cards served
-//! from, but not our engines without a request: they call no driver function, so they could not answer in
-//! time, and would have to map the memory again for their next request. Pages are read and waited for on
-//! another thread.
+//! DECISION: the daemon sends the request to every guarded process of this user that holds idle memory on a
+//! served card, whether `serve` started it or not. It leaves out its own engines that have no request in
+//! flight: they make no driver call, so they could not answer in time, and they would have to map the memory
+//! again for their next request. The requests go through guard's pages, shared-memory files; another thread
+//! reads them and waits for the answers.
 
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -77,6 +79,6 @@ fn report(runtime: &Runtime, model: ModelId, gave: &[AskedNeighbour]) {
     });
     let each = each.collect::<Vec<_>>().join(", ");
     let all: Bytes = gave.iter().map(|asked| asked.gave).sum();
-    tracing::info!("asked for {name}: guarded processes released {all} of idle memory: {each}");
+    tracing::info!("to make room for {name}, guarded processes released {all} of idle memory: {each}");
     runtime.events.neighbours_gave(name, all);
 }

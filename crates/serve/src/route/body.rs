@@ -1,13 +1,14 @@
-//! Request bodies, read whole before a model is asked for.
+//! Request bodies, read whole before a model is chosen.
 //!
-//! Three bounds: the size of one body, the memory of all bodies, and a pace. The pace is a credit of time: it
-//! runs down with the clock, grows with each byte and is capped, so that a large prompt over a slow line
-//! passes and a body whose last byte is withheld does not. Where all bodies fill their memory the slowest
-//! unfinished one is dropped, never the newcomer. The model's name is looked for while the bytes arrive.
+//! Three limits apply: the size of one body, the memory of all bodies together, and the pace of arrival. The
+//! pace is a time credit: it decreases with the clock, increases with each byte and has a maximum. A large
+//! prompt over a slow line passes; a body whose client withholds the last byte does not. When all bodies
+//! together reach the memory limit, the slowest unfinished one is dropped, never the newest. The model's name
+//! is searched for while bytes arrive.
 //!
-//! DECISION: pieces are copied together unless they nearly fill hyper's read buffer. A kept slice holds that
-//! whole buffer, so a client that sends small segments would make one counted byte cost several (measured:
-//! 4.8).
+//! DECISION: pieces are copied together unless they nearly fill hyper's read buffer. A piece that is kept
+//! uncopied keeps that whole buffer alive, so small segments would cost several times the bytes counted
+//! (measured: 4.8 times).
 
 use std::cell::{Cell, RefCell};
 use std::future::Future;
@@ -27,28 +28,27 @@ use super::model_key::ModelKeySearch;
 use super::problem::HttpProblem;
 use super::rope::Rope;
 
-/// The most that one read of a client's connection takes, and the size of the blocks that pieces are copied
-/// into. It is glibc's threshold for `mmap` as well (see `command/serve.rs`), so that a freed block goes back
-/// to the kernel.
+/// Largest read from a client's connection, and the size of the blocks that pieces are copied into. It equals
+/// glibc's threshold for `mmap` (see `command/serve.rs`), so that a freed block goes back to the kernel.
 pub(crate) const READ_BUFFER: usize = 128 * 1024;
 /// A piece of at least this size is kept as it came: four fifths of the buffer that it holds.
 const KEPT: usize = READ_BUFFER / 5 * 4;
 /// The time over which the pace of an unfinished body is compared with that of others.
 const RECENT: Duration = Duration::from_secs(1);
 
-/// The memory of all bodies held right now, over all connections.
+/// Memory of all request bodies held now, over all connections.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct BodyBudget(Rc<BodyTotals>);
 
 #[derive(Debug, Default)]
 struct BodyTotals {
     held: Cell<u64>,
-    /// Of it what bodies hold that were told to go and are not gone yet.
+    /// The part of it held by bodies that were told to end and have not ended yet.
     dropped: Cell<u64>,
     unfinished: RefCell<Vec<Weak<Upload>>>,
 }
 
-/// A body that is still arriving.
+/// A request body that is still arriving.
 #[derive(Debug)]
 struct Upload {
     began: Instant,
@@ -61,7 +61,7 @@ struct Upload {
     is_dropped: Cell<bool>,
 }
 
-/// A body, which counts as held until it is dropped.
+/// A complete request body, which counts as held until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Received {
     pub(crate) rope: Rope,
@@ -246,8 +246,8 @@ impl<'a> BodyReader<'a> {
         }
     }
 
-    /// Grows the block by a quarter of the whole body at least, so that what is reserved stays near what is
-    /// counted.
+    /// Grows the block by at least a quarter of the whole body, so that the reserved memory stays close to
+    /// the counted memory.
     fn reserve(&mut self, more: usize) {
         let filled = self.gathered.len();
         if self.gathered.capacity() - filled < more {
@@ -293,13 +293,13 @@ fn too_large(limits: &Limits) -> HttpProblem {
 }
 
 fn too_many() -> HttpProblem {
-    let message = "the bodies of the requests in flight fill the memory set aside for them";
+    let message = "the memory reserved for request bodies is full";
     HttpProblem::new(StatusCode::SERVICE_UNAVAILABLE, "bodies_too_large", message)
         .retry_after(Duration::from_secs(1))
 }
 
 fn too_slow() -> HttpProblem {
-    let message = "the request body came too slowly";
+    let message = "the request body arrived too slowly";
     HttpProblem::new(StatusCode::REQUEST_TIMEOUT, "body_too_slow", message)
 }
 

@@ -1,7 +1,7 @@
-//! Event streams of model states and scheduler snapshots.
+//! Event streams of model states and of scheduler snapshots.
 //!
-//! Two feeds: the events of llama-server's router for its clients (`/models/sse`), and the whole snapshot of
-//! the scheduler for our own screens. No event is built without a listener.
+//! `/models/sse` sends the events of llama-server's router for its clients. The second feed sends whole
+//! scheduler snapshots to Plimsoll's own screens. No event is built while no client listens.
 
 use bytes::Bytes;
 use plimsoll_base::Bytes as Size;
@@ -19,10 +19,10 @@ pub(crate) struct Events {
 }
 
 impl Events {
-    /// Publishes a model's new state. `info` is what goes with it: the progress of a load, what a
-    /// ready engine says of its model, the exit code of an ended one.
+    /// Publishes a model's new state. `info` is the data that belongs to it: the progress of a load, a ready
+    /// engine's description of its model, the exit code of an ended engine.
     ///
-    /// llama-server's router documents `model_status` but sends it only when a load begins and
+    /// llama-server's router documents `model_status`, but sends it only when a load begins, and
     /// `status_change` for everything (`server-models.cpp @ b10605`); clients of either are served.
     pub(crate) fn state_changed(&self, model: &str, state: ModelState, info: &Value) {
         // Asked here as well, because the payload is built below.

@@ -1,9 +1,9 @@
-//! Prometheus' text format, as much of it as counters, gauges and histograms need.
+//! Writer of Prometheus' text format: counters, gauges and histograms.
 
 use std::fmt::{self, Write};
 use std::time::Duration;
 
-/// A page of metrics being written. Samples of one family must follow its `family` line.
+/// Metrics page that is being written. Samples of one family must follow its `family` line.
 #[derive(Debug, Default)]
 pub(crate) struct Exposition(String);
 

@@ -1,9 +1,9 @@
-//! Limits on connections, heads and bodies of clients.
+//! Limits on clients' connections, request heads and bodies.
 //!
-//! The body of a request is read whole before a model is asked for, so a slow client holds its own connection
-//! and its own buffer, never a model, a queue place or an engine's thread. Sizes follow the engine's own HTTP
-//! server where it has a limit (cpp-httplib in llama-server b10605 takes bodies up to 100 MiB and 100 header
-//! lines): what it would refuse is refused here, earlier.
+//! A request's body is read whole before the request waits for a model, so a slow client occupies only its
+//! own connection and buffer, never a model, a place in a queue or an engine's thread. The sizes follow the
+//! engine's own HTTP server where it has a limit: cpp-httplib in llama-server b10605 accepts bodies up to 100
+//! MiB and 100 header lines. Requests beyond these limits are refused before they reach the engine.
 
 use std::time::Duration;
 
@@ -17,9 +17,10 @@ pub(crate) struct Limits {
     pub(crate) head: Bytes,
     /// Header lines of a request.
     pub(crate) headers: usize,
-    /// Time until a head is complete; also how long a connection may stand idle between two requests.
+    /// Time until a request head is complete; also the time for which a connection may stay idle between two
+    /// requests.
     pub(crate) head_time: Duration,
-    /// The same for a peer that has shown no API key, where one is asked for.
+    /// The same for a client that has sent no API key, if one is required.
     pub(crate) keyless_time: Duration,
     /// Size of one body.
     pub(crate) body: Bytes,

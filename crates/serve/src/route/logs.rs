@@ -1,4 +1,4 @@
-//! Log lines as plain text: the last ones, and then, for a stream, each new one.
+//! Log lines of models as plain text: the most recent ones and, for a stream, each new one.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ fn text(lines: &[Arc<LogLine>]) -> Bytes {
     Bytes::from(text)
 }
 
-/// The lines of a log, without an end.
+/// Endless stream of a log's lines.
 pub(crate) type LogStream = FeedListener<Arc<LogLine>>;
 
 pub(crate) fn stream(log: &Log, with_history: bool) -> LogStream {

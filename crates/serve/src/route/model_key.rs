@@ -1,9 +1,9 @@
-//! The top-level `"model"` of a JSON body.
+//! Search for the top-level `"model"` key in a JSON request body.
 //!
-//! The engine parses the body anyway; to route it only one string is needed. The body is walked while it
-//! arrives, to its end, because the last key wins, as in nlohmann::json, whose reading is the one that
-//! counts. A last `"model"` that is no string counts as none. Malformed JSON is the engine's to report, as
-//! long as a model was found to ask.
+//! To route a request, only the model's name is needed; the engine parses the body anyway. The search reads
+//! the body as it arrives, up to its end, because the last of several keys counts, as in the engine's JSON
+//! library (nlohmann::json). If the last `"model"` is not a string, the body names no model. Malformed JSON
+//! is left for the engine to report, provided that a model was found to send it to.
 
 use std::ops::Range;
 
@@ -12,16 +12,16 @@ mod walk;
 
 use self::walk::KeyWalk;
 
-/// A longer name is not a name of ours.
+/// Limit on the length of a model name; a longer one matches no model.
 const LONGEST_MODEL: usize = 4096;
-/// A model's name, and where its string stands in the body, quotes included.
+/// A model's name, and the position of its string in the body, quotes included.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ModelKey {
     pub(crate) name: String,
     pub(crate) place: Range<usize>,
 }
 
-/// A search that goes on while the body arrives.
+/// Search that continues while the body arrives.
 #[derive(Debug, Default)]
 pub(crate) struct ModelKeySearch(KeyWalk);
 
@@ -31,7 +31,7 @@ impl ModelKeySearch {
         self.0.feed(chunk);
     }
 
-    /// Returns the model of the whole body, whose chunks were fed.
+    /// Returns the model that the whole body names, after all its chunks were fed.
     pub(crate) fn finish(self) -> Option<ModelKey> {
         self.0.finish()
     }

@@ -1,7 +1,7 @@
-//! Finds the `model` field of a multipart form, as audio transcription sends it.
+//! Search for the `model` field of a multipart form, used by audio transcription requests.
 //!
-//! Only part headers are read; the recording between them is jumped over. Place and name are returned as for
-//! JSON, so that an alias is spliced the same way (here without quotes).
+//! Only the headers of parts are read; the recording between them is skipped. The result is the name and its
+//! position in the body, as for JSON bodies, so that an alias can be replaced in the same way.
 
 use super::model_key::ModelKey;
 use super::rope::Rope;

@@ -1,7 +1,7 @@
-//! Puts another model name into a body.
+//! Replacement of the model's name in a request body.
 //!
-//! An alias is ours; the engine knows the model by its own name. The string is exchanged in the list of
-//! chunks and every other byte stays as the client wrote it: nothing is parsed and printed again.
+//! Clients may use an alias that is known only to this server, while the engine expects the model's own name.
+//! The name is replaced within the list of chunks; every other byte stays as the client sent it.
 
 use std::ops::Range;
 

@@ -1,7 +1,7 @@
-//! A request body as it came: a list of chunks, never joined.
+//! Request body as a list of chunks (a rope) that is never joined.
 //!
-//! A prompt may be megabytes. Joining the chunks would copy all of it once more, so searches in a body
-//! work across the seams, and a change to it (see `rewrite`) is a change to the list.
+//! A prompt may be megabytes long, and joining its chunks would copy all of it. So searches work across the
+//! borders of chunks, and a change (see `rewrite`) edits the list of chunks.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -44,7 +44,7 @@ impl Rope {
         self.chunks.iter()
     }
 
-    /// Returns the part in `range` without copying it; what lies beyond the end is left out.
+    /// Returns the part in `range` without copying it; bytes beyond the end are left out.
     pub(crate) fn slice(&self, range: Range<usize>) -> Rope {
         let mut part = Rope::default();
         let mut start = 0;
@@ -72,7 +72,7 @@ impl Rope {
         copy
     }
 
-    /// Returns where `needle` first stands at or after `from`, also across seams.
+    /// Returns the first position of `needle` at or after `from`, also across the borders of chunks.
     pub(crate) fn find(&self, needle: &[u8], from: usize) -> Option<usize> {
         // Built once: the searcher's tables serve every chunk and every seam.
         let finder = memmem::Finder::new(needle);
@@ -112,7 +112,7 @@ impl Rope {
     }
 }
 
-/// Sends the chunks one by one; the length is known, so it goes out with `Content-Length`.
+/// Sends the chunks one by one, with their total length as `Content-Length`.
 impl Body for Rope {
     type Data = Bytes;
     type Error = Infallible;

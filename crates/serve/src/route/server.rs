@@ -1,4 +1,5 @@
-//! Dispatch of requests: API keys, origins, and routing to an engine or to a built-in endpoint.
+//! Dispatch of HTTP requests: checks of API keys and origins, then routing to an engine or to a built-in
+//! endpoint.
 
 use std::borrow::Cow;
 use std::convert::Infallible;
@@ -15,12 +16,14 @@ use http_body_util::BodyExt;
 use hyper::body::{Body, Incoming};
 use plimsoll_base::{Advice, Hint};
 use plimsoll_scheduler::ModelId;
+use tokio::sync::watch;
 
 use super::api::{self, Action, RouteMissing};
 use super::auth::ApiKeys;
 use super::body::{BodyBudget, Received, receive};
 use super::connection::ClientConnection;
 use super::cors::Origins;
+use super::feed::Ending;
 use super::limits::Limits;
 use super::model_key::ModelKey;
 use super::model_service::{ModelService, RouteOptions};
@@ -45,7 +48,8 @@ pub(crate) struct HttpServer<H: ModelService> {
     pub(crate) settings: HttpSettings,
     pub(crate) bodies: BodyBudget,
     pub(crate) tally: TokenTally,
-    /// The name of this machine, by which browsers of the local network may ask.
+    is_ending: watch::Sender<bool>,
+    /// Name of this machine, which browsers of the local network may use for it.
     hostname: String,
 }
 
@@ -56,6 +60,7 @@ impl<H: ModelService> HttpServer<H> {
             settings,
             bodies: BodyBudget::default(),
             tally: TokenTally::default(),
+            is_ending: watch::Sender::new(false),
             // Without one only `localhost`, addresses and allowed origins are left.
             hostname: std::fs::read_to_string("/proc/sys/kernel/hostname")
                 .unwrap_or_default()
@@ -130,6 +135,15 @@ impl<H: ModelService> HttpServer<H> {
             Action::Upstream => self.upstream(found.rest, head, body).await,
             Action::EngineOr(own) | Action::Own(own) => self.own(own, found.rest, &head, body).await,
         }
+    }
+
+    /// Ends all feeds: their watchers would keep a server that drains waiting.
+    pub(crate) fn end_feeds(&self) {
+        self.is_ending.send_replace(true);
+    }
+
+    pub(crate) fn ending(&self) -> Ending {
+        Ending::new(self.is_ending.subscribe())
     }
 
     /// Sends a request to the engine of the model that it names.
@@ -279,7 +293,7 @@ fn named_in_body(head: &Parts, received: &mut Received) -> Option<(ModelKey, Wri
 fn no_route<P: super::model_service::Pass>(path: &str, missing: RouteMissing) -> Reply<P> {
     match missing {
         RouteMissing::Path => {
-            let message = format!("there is nothing at {path}");
+            let message = format!("no such path: {path}");
             reply::problem(&HttpProblem::new(StatusCode::NOT_FOUND, "no_route", message))
         }
         RouteMissing::Method(methods) => {
@@ -308,9 +322,9 @@ fn foreign_page() -> HttpProblem {
 }
 
 fn foreign_host() -> HttpProblem {
-    let message = "this server is asked by a name that is not this machine's";
+    let message = "the Host header does not name this machine";
     HttpProblem::new(StatusCode::FORBIDDEN, "foreign_host", message).hint(Hint::new(Advice::Other(
-        "ask localhost, or allow the name with --allow-origin http://NAME:PORT".to_owned(),
+        "use localhost, or allow the name with --allow-origin http://NAME:PORT".to_owned(),
     )))
 }
 

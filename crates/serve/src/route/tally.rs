@@ -1,4 +1,4 @@
-//! Request counters, and the metrics page that shows them beside the scheduler's numbers.
+//! Request counters, and the `/metrics` page that shows them together with the scheduler's figures.
 
 use std::cell::RefCell;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use plimsoll_scheduler::{ModelId, ModelState, ModelView, SchedulerSnapshot};
 
 use super::exposition::{Exposition, Histogram, MetricKind};
 
-/// Counts per model. Models are numbered densely, so a list will do.
+/// Request counts per model, by the model's number.
 #[derive(Debug, Default)]
 pub(crate) struct TokenTally(RefCell<Vec<Counts>>);
 
@@ -106,12 +106,12 @@ fn write_cards(page: &mut Exposition, snapshot: &SchedulerSnapshot) {
         ("plimsoll_card_total_bytes", "Memory of a card"),
         (
             "plimsoll_card_capacity_bytes",
-            "What all claims on a card may take together",
+            "Upper limit of the sum of all claims on a card",
         ),
-        ("plimsoll_card_claimed_bytes", "What is claimed on a card"),
+        ("plimsoll_card_claimed_bytes", "Memory claimed on a card"),
         (
             "plimsoll_card_foreign_bytes",
-            "What processes that are not ours use on a card",
+            "Memory that other processes use on a card",
         ),
     ] {
         page.family(name, MetricKind::Gauge, help);
@@ -126,7 +126,7 @@ fn write_cards(page: &mut Exposition, snapshot: &SchedulerSnapshot) {
         }
     }
     let name = "plimsoll_claim_bytes";
-    page.family(name, MetricKind::Gauge, "What a model claims on a card");
+    page.family(name, MetricKind::Gauge, "Memory that a model claims on a card");
     for card in &snapshot.cards {
         for holder in &card.holders {
             page.sample(

@@ -1,4 +1,4 @@
-//! The data plane between a real client socket and a scripted engine.
+//! Tests of the HTTP server and proxy between a real client socket and a scripted engine.
 
 mod breaking;
 mod clients;

@@ -1,18 +1,19 @@
-//! Token counts of an answer, read from its end.
+//! Token counts of an answer, read from its last bytes.
 //!
-//! Engines say it at the end: OpenAI's `usage`, llama-server's `timings`. The bytes pass through untouched;
-//! only the last few kilobytes are kept a moment longer and searched when the answer is over. What is not
-//! found stays unknown.
+//! Engines report the counts at the end of an answer: OpenAI's `usage` or llama-server's `timings`. The bytes
+//! pass to the client unchanged; a copy of the last few kilobytes is kept and searched when the answer ends.
+//! If no count is found, it stays unknown.
 
 use bytes::Bytes;
 use memchr::memmem;
 
-/// Both stand within this much of the end, but for an engine that was asked to repeat the prompt after them.
+/// Number of bytes kept from the end of an answer. Both counts are within them, except if the engine was told
+/// to repeat the prompt afterwards.
 const LONGEST: usize = 4096;
-/// More is no depth.
+/// Limit on a plausible token count.
 const DEEPEST: u64 = 1 << 32;
 
-/// The last bytes of an answer.
+/// Last bytes of an answer.
 #[derive(Debug, Default)]
 pub(super) struct PromptTail(Vec<u8>);
 

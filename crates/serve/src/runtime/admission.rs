@@ -1,7 +1,8 @@
 //! Admission of a request: it arrives, waits, is sent or refused, and ends exactly once.
 //!
-//! Dropping ends it in every case: a dropped ticket leaves the queue, a dropped pass is finished. So a client
-//! that disconnects at any moment leaves nothing behind.
+//! A waiting request holds a ticket; an admitted one holds a pass. Dropping the ticket removes the request
+//! from the queue, and dropping the pass finishes the request. So a client that disconnects at any moment
+//! leaves nothing behind.
 
 use std::pin::Pin;
 use std::rc::Rc;
@@ -25,14 +26,14 @@ const DEATH_WITHIN: Duration = Duration::from_secs(1);
 pub(super) enum AdmissionAnswer {
     Go(Rc<EngineRun>),
     Refused(Box<RequestRefusal>),
-    /// It needs the depth of the request first.
+    /// The scheduler needs the depth of the request first.
     MeasureDepth {
         run: Rc<EngineRun>,
         exact: bool,
     },
 }
 
-/// A request that waits.
+/// A request that waits for admission.
 struct AdmissionTicket {
     runtime: Rc<Runtime>,
     request: RequestId,
@@ -97,7 +98,7 @@ impl AdmissionTicket {
         // Enlisted before the count, because a refusal at the deadline comes by the same channel.
         self.answer = enlist(&self.runtime, self.request);
         let depth = match exact {
-            false => Some(prompt.bound()),
+            false => Some(prompt.bound().await),
             true => tokio::select! {
                 // The deadline may pass while the engine counts.
                 answer = &mut self.answer => return answer,
@@ -152,7 +153,7 @@ impl Drop for AdmissionTicket {
     }
 }
 
-/// The right to send one request to one run.
+/// Permission to send one request to one run.
 pub(crate) struct RunPass {
     runtime: Rc<Runtime>,
     request: RequestId,

@@ -1,9 +1,9 @@
-//! Forecast for the operator at start, after a reload, and for `serve --check`: memory of each card, need of
-//! each model, and models that can never run here.
+//! Forecast of memory for the operator: free memory of each card, need of each model, and models that can
+//! never run here.
 //!
-//! Reading headers takes time, so this runs beside the first requests and delays none. Every load is surveyed
-//! anew: a model that is refused here shows as failed until a client asks for it, and is then refused by the
-//! same arithmetic.
+//! It is logged at start and after a reload, and printed by `serve --check`. It runs at the same time as the
+//! first requests and delays none. Each load surveys its model again: a model that the forecast shows as
+//! failed is refused by the same calculation when a client requests it.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use super::Runtime;
 use super::operator_log::{in_a_line, label};
 use super::survey::look;
 
-/// Forecast of one model.
+/// Forecast for one model: its need, and whether it can run.
 #[derive(Clone, Debug)]
 pub struct Forecast {
     pub name: String,
@@ -160,7 +160,7 @@ fn foresee(
     }
 }
 
-/// Its placement on empty cards.
+/// Placement of a model on empty cards.
 fn verdict(
     entry: &ConfiguredModel,
     cards: &[Card],
@@ -184,13 +184,13 @@ fn verdict(
 fn need(entry: &ConfiguredModel, cards: &[Card], demand: &dyn MemoryModel) -> String {
     // A number would be made up.
     if demand.alone() {
-        return "need unknown: it gets a card to itself until it is measured".to_owned();
+        return "need unknown: the model gets a card exclusively until its memory is measured".to_owned();
     }
     let said = match (entry.memory.is_some(), demand.lowered_context()) {
         (true, _) => "declared".to_owned(),
         (false, None) => "planned".to_owned(),
         (false, Some(context)) => {
-            format!("planned, with a context lowered to {context}: its own fits on no card")
+            format!("planned with its context lowered to {context}: the configured context fits on no card")
         }
     };
     // One card is enough for a figure; more would need a plan for every set.

@@ -1,7 +1,8 @@
 //! Log for the operator: one line on stderr for each action that takes or frees memory.
 //!
-//! Lines begin with the action and the model, so that `grep alpha` is its history. They are made from the
-//! effects and reasons of the scheduler. Requests are not logged: `/metrics` counts them.
+//! Each line begins with the action and the model's name, so `grep alpha` shows the history of model `alpha`.
+//! The lines are made from the scheduler's effects and reasons. Requests are not logged; `/metrics` counts
+//! them.
 
 use std::cell::RefCell;
 use std::time::Duration;
@@ -13,10 +14,11 @@ use plimsoll_scheduler::{
 
 use super::{Runtime, SchedulerState};
 
-/// The same complaint is logged once in this time: a client that retries in a loop must not fill the log.
+/// Time within which the same refusal is logged only once, so that a client that retries in a loop does not
+/// fill the log.
 const APART: Duration = Duration::from_secs(10);
 
-/// The last complaint, so that it is not repeated.
+/// The log, with its last message, so that a repeated one is left out.
 #[derive(Debug, Default)]
 pub(super) struct OperatorLog {
     last: RefCell<Option<(String, Moment)>>,
@@ -93,7 +95,7 @@ impl Runtime {
         }
     }
 
-    /// Takes the context that a model will get instead of its own, and logs a change.
+    /// Records the context that a model will get instead of its own, and logs a change.
     pub(super) fn lowered(&self, model: ModelId, context: Option<u64>) {
         let before = self
             .statuses
@@ -101,7 +103,8 @@ impl Runtime {
         if let Some(context) = context.filter(|_| before != context) {
             let name = &self.entry(model).name;
             tracing::warn!(
-                "{name} does not fit with its own context; it gets the largest that fits (-c {context})"
+                "{name} does not fit with its configured context; it gets the largest that fits (-c \
+                    {context})"
             );
         }
     }

@@ -1,7 +1,7 @@
-//! Models of the configuration by number and name, and the changes of a reload.
+//! Registry of the configured models by number and name, and of the changes that a reload makes.
 //!
-//! A number is never reused: a model that leaves the configuration keeps its number, so that a late event
-//! never concerns another model.
+//! A number is never reused. A model that leaves the configuration keeps its number, so that a late event
+//! cannot refer to the wrong model.
 
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -11,7 +11,7 @@ use plimsoll_base::{Card, CardId};
 use plimsoll_config::ConfiguredModel;
 use plimsoll_scheduler::{ConfigChange, ModelId, ModelSpec};
 
-/// A card that the configuration names and the machine does not have.
+/// Error: the configuration names a card that the machine does not have.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "{origin}: model `{model}` asks for card `{card}`, which this machine does not have; its cards are {present}"
@@ -107,7 +107,7 @@ fn index(id: ModelId) -> usize {
     usize::try_from(id.0).expect("a u32 is an index")
 }
 
-/// The kind of a change: an engine goes on running if only its terms of admission differ.
+/// Kind of a change: an engine keeps running if only its admission settings differ.
 fn change(old: &ConfiguredModel, new: &ConfiguredModel, spec: ModelSpec) -> Option<ConfigChange> {
     let same_engine = old.launch == new.launch
         && old.env == new.env

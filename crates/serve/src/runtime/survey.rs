@@ -1,8 +1,9 @@
-//! Survey of a model before a load: whether it can load at all, and its need.
+//! Survey of a model before a load: whether it can load at all, and how much memory it needs.
 //!
-//! It finds out everything that needs no running engine: whether the program and the model's files are there
-//! and readable, and the need by their headers and flags. A need that the user declared is used instead of a
-//! plan; a model with neither is of unknown need and gets a card to itself.
+//! The survey checks everything that needs no running engine: that the program and the model's files exist
+//! and are readable, and the memory need that follows from file headers and flags. If the user declared a
+//! need, it replaces the plan. A model without a plan or a declared need has an unknown need and gets a card
+//! to itself.
 
 pub(crate) mod named;
 mod planned;
@@ -53,7 +54,7 @@ pub(super) fn look(
     let fail = |error: &dyn std::error::Error| unstartable(&entry.name, error);
     let engine = engine_command(entry, configured).map_err(|error| fail(&error))?;
     // The port does not matter here; only the program is looked up.
-    let line = entry.launch.command_line(&engine, &entry.name, 0);
+    let line = entry.launch.command_line(&engine, &entry.name, 0, None);
     let program = line.first().map(String::as_str).unwrap_or_default();
     find_program(program.as_ref(), None, std::env::var_os("PATH").as_deref())
         .map_err(|error| fail(&error))?;
@@ -123,7 +124,8 @@ fn planned(
     }))
 }
 
-/// An engine that does not identify itself is planned as the newest one that the formulas know.
+/// Engine for the plan. One that does not identify itself is planned as the newest build that the formulas
+/// cover.
 fn engine_of(program: &str) -> EngineBuild {
     let program = EngineProgram {
         path: program.into(),

@@ -1,9 +1,10 @@
-//! Head of a record: machine, program and start time.
+//! Header of a memory recording: machine, program and start time.
 
 use plimsoll_base::Bytes;
 use serde::{Deserialize, Serialize};
 
-/// The first frame, as JSON. What a later version adds is ignored by this one, and what is missing is empty.
+/// Header of a recording, the first frame, as JSON. Unknown keys of later versions are ignored, and missing
+/// keys are empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct About {
@@ -24,7 +25,7 @@ pub struct About {
     pub notes: Vec<String>,
 }
 
-/// A card.
+/// Description of one card.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct CardAbout {

@@ -1,4 +1,4 @@
-//! Encoder of a record: samples in, bytes out. The caller writes them.
+//! Encoder of a memory recording: samples in, bytes out. The caller writes them.
 
 use std::collections::HashMap;
 
@@ -35,7 +35,7 @@ impl Look {
     }
 }
 
-/// Last written value of a figure; 0 is gone, and everything else is one more than the value.
+/// Last written value of a figure plus one; 0 means that the figure is gone.
 #[derive(Clone, Copy, Debug)]
 struct Written {
     value: u64,
@@ -44,7 +44,7 @@ struct Written {
     seen: u64,
 }
 
-/// Turns looks into frames.
+/// Encoder of samples as frames.
 #[derive(Debug, Default)]
 pub struct Encoder {
     numbers: HashMap<Figure, usize>,
@@ -169,7 +169,7 @@ impl Encoder {
         frame::write(Kind::Shot, &payload, out);
     }
 
-    /// Ends the record in good order, and says how the program ended.
+    /// Ends the recording properly, with the program's exit status.
     pub fn end(&mut self, time_ms: u64, status: &str, out: &mut Vec<u8>) {
         let mut payload = Vec::new();
         self.put_time(time_ms, &mut payload);

@@ -1,11 +1,11 @@
-//! Figures: the numbers that a record follows.
+//! Figures of a memory recording: the numbers that it follows over time, such as a process's memory.
 
 use std::fmt;
 
 use plimsoll_base::Bytes;
 use serde::Serialize;
 
-/// The kind of subject of a figure.
+/// Kind of object that a figure describes, such as a card or a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Group {
@@ -30,14 +30,14 @@ pub enum Unit {
     Percent,
 }
 
-/// Priority of a figure: slow ones may be delayed when a record would grow too large.
+/// Priority of a figure: slow ones may be delayed when a recording would grow too large.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Pace {
     Fast,
     Slow,
 }
 
-/// One number of one thing. Two are the same if all of it is.
+/// Identity of a figure. Two figures are the same if all fields are equal.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub struct Figure {
     pub group: Group,

@@ -1,7 +1,7 @@
-//! Frames and the numbers in them.
+//! Frames of a memory recording and the encoding of numbers in them.
 //!
-//! A file is [`MAGIC`] and then frames: the length of kind and payload as a varint, kind, payload, and the
-//! CRC-32 of both, little-endian. A varint has seven bits a byte, the lowest first.
+//! A file is [`MAGIC`] followed by frames. A frame is the length of kind and payload as a varint, the kind,
+//! the payload, and the CRC-32 of both, little-endian. A varint has seven bits a byte, the lowest first.
 
 use crc32fast::hash as crc32;
 
@@ -9,7 +9,7 @@ use crc32fast::hash as crc32;
 pub(super) const MAGIC: &[u8; 8] = b"plimrec\x01";
 /// Figures of one record. Beyond, new ones are left out.
 pub(super) const MOST_FIGURES: usize = 8192;
-/// A frame is no longer; a text that is gets cut.
+/// Maximum length of a frame; longer text is cut.
 pub(super) const MOST_FRAME: usize = 1 << 20;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -108,7 +108,7 @@ pub(super) fn wide(number: usize) -> u64 {
     u64::try_from(number).unwrap_or(u64::MAX)
 }
 
-/// Bytes that are read from the front.
+/// Remaining bytes of the input.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Input<'a>(pub(super) &'a [u8]);
 

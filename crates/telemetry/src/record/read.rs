@@ -1,4 +1,4 @@
-//! Reader of a record: an iterator over its entries, in constant memory.
+//! Reader of a memory recording: an iterator over its entries, in constant memory.
 
 use serde::Serialize;
 
@@ -6,7 +6,7 @@ use super::about::About;
 use super::figure::{Figure, Group, Unit};
 use super::frame::{self, Input, Kind, MAGIC, MOST_FIGURES, unzigzag};
 
-/// The source of a log line.
+/// Source of a log line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Source {
@@ -29,7 +29,7 @@ impl Source {
     }
 }
 
-/// The moment of a snapshot.
+/// Moment of a snapshot: before or after the recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum When {
@@ -48,7 +48,7 @@ impl When {
     }
 }
 
-/// One entry. Times are milliseconds from the beginning.
+/// One entry of a recording. Times are milliseconds from its beginning.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Entry {
     /// The numbers of the figures that are different now.
@@ -74,7 +74,7 @@ pub enum Entry {
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReadRecordError {
-    #[error("this is no record of `plimsoll watch`: it does not begin with its name")]
+    #[error("this is not a recording of `plimsoll watch`: its first bytes differ")]
     Name,
     #[error("this record is of version {found}, and this plimsoll reads version 1; use a newer one")]
     Version { found: u8 },
@@ -82,7 +82,7 @@ pub enum ReadRecordError {
     About,
 }
 
-/// Reads a record from its bytes.
+/// Reader of a recording from its bytes.
 #[derive(Debug)]
 pub struct Reader<'a> {
     bytes: &'a [u8],
@@ -129,7 +129,7 @@ impl<'a> Reader<'a> {
         &self.figures
     }
 
-    /// Current value of a figure; `None` where it is gone or was never seen.
+    /// Current value of a figure; `None` if it is gone or was never seen.
     pub fn value(&self, number: usize) -> Option<u64> {
         self.values.get(number)?.checked_sub(1)
     }

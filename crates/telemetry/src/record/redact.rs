@@ -1,15 +1,15 @@
-//! Redaction of records: names, paths and UUIDs become placeholders, the same name always the same one.
+//! Redaction of recordings: names, paths and UUIDs become placeholders, the same name always the same one.
 //!
-//! Names are those of the host, of processes and of words of the command line; every path and every UUID is
-//! replaced as well, wherever it occurs. Flags and numbers stay, and the extension of a model file. Common
-//! words (`CUDA`, `llama-server`, a kernel zone) are not private.
+//! Redacted names are those of the host, of processes, and of words in the command line; paths and UUIDs are
+//! replaced everywhere. Flags, numbers and the extension of a model file stay. Common words (`CUDA`,
+//! `llama-server`, a kernel zone) are not private and stay too.
 
 use std::collections::BTreeMap;
 
 use super::figure::Group;
 use super::summary::Summary;
 
-/// Programs whose names say nothing of their user.
+/// Names of programs that reveal nothing about their user.
 const KNOWN: &[&str] = &[
     "llama-server",
     "llama-cli",
@@ -195,7 +195,7 @@ fn uuid(text: &str) -> Option<usize> {
     })
 }
 
-/// Replaces a name where it stands as a word of its own.
+/// Replaces a name where it is a separate word.
 fn replaced(text: &str, name: &str, word: &str) -> String {
     let mut clean = String::with_capacity(text.len());
     let mut rest = text;

@@ -1,3 +1,5 @@
+//! Tests of memory recordings: reading back, incomplete and damaged files, redaction, and the size of a day.
+
 use plimsoll_base::Bytes;
 
 use super::*;

@@ -1,11 +1,11 @@
-//! Snapshot of a page, read from its bytes.
+//! Snapshot of a guard page (the shared-memory file of a guarded process), read from its bytes.
 
 use core::fmt;
 use core::mem::{offset_of, size_of};
 
 use super::{CARDS, MAGIC, OOMS, Oom, Page, PageCard, PageState, Refusal, UNLIMITED, VERSION};
 
-/// A page at one moment.
+/// Copy of a guard page at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PageSnapshot {
     pub pid: u32,
@@ -24,7 +24,7 @@ pub struct PageSnapshot {
     ooms: [Option<OomSnapshot>; OOMS],
 }
 
-/// A [`PageCard`] at one moment, in bytes.
+/// Copy of a [`PageCard`] at one moment, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CardSnapshot {
     pub uuid: [u8; 16],
@@ -44,7 +44,7 @@ pub struct CardSnapshot {
     pub answered: u32,
 }
 
-/// An [`Oom`] that was whole when it was read.
+/// Copy of a complete [`Oom`] record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OomSnapshot {
     pub sequence: u64,
@@ -58,7 +58,7 @@ pub struct OomSnapshot {
     pub refusal: Refusal,
 }
 
-/// Bytes that are no page of this version.
+/// Error: the bytes are not a guard page of this version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PageError {
     Short { bytes: usize },
@@ -118,7 +118,7 @@ impl fmt::Display for PageError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Short { bytes } => write!(f, "a budget page has {} bytes, this has {bytes}", Page::SIZE),
-            Self::NotAPage => write!(f, "this is no budget page: it does not begin with PLIMPAGE"),
+            Self::NotAPage => write!(f, "this is not a budget page: it does not begin with PLIMPAGE"),
             Self::Version { found } => write!(
                 f,
                 "the budget page has version {found} and this program reads version {VERSION}; guard and plimsoll must be of one build"

@@ -1,4 +1,4 @@
-//! The structures of `cuda.h` that cross the border, laid out as release 12 does.
+//! Structures of `cuda.h` that cross the C interface, laid out as in CUDA 12.
 
 use std::ffi::{c_char, c_void};
 use std::fmt::Write;

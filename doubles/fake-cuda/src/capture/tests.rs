@@ -1,3 +1,5 @@
+//! Tests of stream capture in the fake driver.
+
 use super::*;
 use crate::abi::{DevicePtr, GraphExec, Host};
 use crate::alone::{alone, broken, code, get, ok, start};

@@ -1,3 +1,5 @@
+//! Tests of stream-ordered allocation in the fake driver.
+
 use super::*;
 use crate::alone::{alone, broken, code, get, ok, start};
 use crate::fill::cuMemsetD8Async;

@@ -1,3 +1,5 @@
+//! Tests of virtual memory management in the fake driver.
+
 use super::*;
 use crate::abi::Host;
 use crate::alone::{alone, broken, code, get, ok, start};

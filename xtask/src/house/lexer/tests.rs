@@ -1,3 +1,5 @@
+//! Tests of the Rust lexer.
+
 use super::*;
 
 fn texts(source: &str) -> Vec<&str> {

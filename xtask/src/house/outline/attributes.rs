@@ -1,4 +1,4 @@
-//! Attributes: which items they belong to, and which of them mean a test.
+//! Attributes of Rust items, and those that mark a test.
 
 use std::ops::Range;
 

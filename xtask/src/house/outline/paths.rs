@@ -1,5 +1,5 @@
-//! Paths that name other modules of the same crate: `crate::…`, `super::…` and `self::…`, in `use` groups
-//! too.
+//! Paths that name other modules of the same crate: `crate::…`, `super::…` and `self::…`, also in `use`
+//! groups.
 
 use super::Reader;
 

@@ -1,3 +1,5 @@
+//! Tests of the reader of a source file's items.
+
 use super::super::lexer::lex;
 use super::*;
 

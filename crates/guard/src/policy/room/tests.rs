@@ -1,3 +1,5 @@
+//! Tests of the division of requests between card and host memory.
+
 use proptest::prelude::*;
 
 use super::*;

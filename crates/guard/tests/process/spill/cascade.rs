@@ -1,4 +1,4 @@
-//! Where the overflow goes, when the better places are refused one after the other.
+//! Tests of the kind of host memory for spilled bytes when the preferred kinds are refused one after another.
 
 use super::run::{MIB, Ran, Run};
 
@@ -24,7 +24,7 @@ fn went_to(fake: &str, place: &str) {
         said[4]
     );
     assert_eq!(said[5..], ["0", "0", "0", "0", "0"], "{}", ran.errors);
-    let once = format!("card 0: what does not fit goes to {place}\n");
+    let once = format!("card 0: allocations that do not fit go to {place}\n");
     assert_eq!(ran.errors.matches(&once).count(), 1, "{}", ran.errors);
 }
 
@@ -98,7 +98,7 @@ fn when_every_place_is_refused_the_program_is_refused() {
     assert_eq!(ran.said(), ["2", "0", "0"]);
     assert!(
         ran.errors
-            .contains("neither the card nor what may be spilled has it"),
+            .contains("neither the card nor the spill limit has room for it"),
         "{}",
         ran.errors
     );

@@ -1,4 +1,4 @@
-//! Programs that map memory themselves, as ggml's VMM pool does.
+//! Tests of programs that map memory themselves, as ggml's VMM pool does.
 
 use super::run::{MIB, Run};
 
@@ -66,7 +66,7 @@ fn addresses_that_are_refused_are_given_in_a_smaller_size() {
     );
     assert!(
         ran.errors
-            .contains("32768 MiB of addresses were refused, and 8192 MiB given instead")
+            .contains("32768 MiB of addresses was refused; 8192 MiB given instead")
     );
     assert_eq!(ran.violations(), [""; 0]);
     let without = Run::steps("total=8G reserve=9G", "").run("reserve:p:32768 reserve:q:8192");

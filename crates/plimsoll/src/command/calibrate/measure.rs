@@ -1,8 +1,8 @@
-//! Measurement of one engine on one card: start under guard, readings once loaded and after a prompt, end.
+//! Measurement of an engine on one card: start under guard, readings after the load and after a prompt, end.
 //!
-//! Guard measures a context only if a budget depends on it. The engine therefore gets a budget that never
-//! binds: the whole card. Memory that the driver adds to the context later is the rest of what the process
-//! holds and never asked for.
+//! Guard, the preloaded library, measures a context only if a budget depends on it. So the engine gets a
+//! budget that never limits it: the whole card. Memory that the driver adds to the context later is computed
+//! as the process's total minus its own requests.
 
 mod look;
 mod wait;
@@ -18,8 +18,8 @@ use plimsoll_base::{Bytes, Card};
 use plimsoll_lab::load::{Client, LoadFailure, Target};
 use plimsoll_launch::engine::EngineProgram;
 use plimsoll_launch::{
-    Child, ChildEvent, ChildSpec, Environment, LaunchError, Launcher, Log, Readiness, StopWay, Visible,
-    child_environment, free_port,
+    Child, ChildEvent, ChildSpec, Confinement, EngineAddress, Environment, LaunchError, Launcher, Log,
+    Readiness, StopWay, Visible, child_environment, free_port,
 };
 use plimsoll_planner::EngineBuild;
 use plimsoll_probe::Sampler;
@@ -47,38 +47,42 @@ const WORDS: usize = 200;
 // More than one, so that the decode graph of a single token runs as well as the prompt's.
 const ANSWER_TOKENS: u32 = 8;
 
-/// Reasons for which a card was not measured.
+/// Reason why a card could not be measured.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum MeasureError {
     #[error("{0}")]
     Rig(RigError),
     #[error(
-        "the engine ended before it was ready; it said last:\n{0}\nhint: try it by hand; a build without CUDA, or a card without free memory, does this"
+        "the engine ended before it was ready; its last lines were:\n{0}\nhint: try it by hand; a build \
+            without CUDA, or a card without free memory, does this"
     )]
     Ended(String),
     #[error(
-        "somebody else took the engine's port, again and again\nhint: try again when the machine is less busy"
+        "another process took the engine's port each time\nhint: try again when the machine is less busy"
     )]
     PortTaken,
-    #[error("the engine was not ready within {seconds} s; it said last:\n{last}")]
+    #[error("the engine was not ready within {seconds} s; its last lines were:\n{last}")]
     Late { seconds: u64, last: String },
     #[error(
-        "the engine took nothing of the card\nhint: it must be a build with CUDA; name another with --engine"
+        "the engine allocated no memory on the card\nhint: it must be a build with CUDA; name another with \
+            --engine"
     )]
     NotOnCard,
     #[error(
-        "the driver names no process of the engine, as in a container whose processes it numbers otherwise\nhint: start the container with --pid=host, or say --alone if nobody else uses the card"
+        "the driver does not list the engine's process, as in a container with its own PID namespace\nhint: \
+            start the container with --pid=host, or pass --alone if nothing else uses the card"
     )]
     Nameless,
-    #[error("the driver does not say what is free on the card\nhint: leave --alone out")]
+    #[error("the driver does not report the card's free memory\nhint: omit --alone")]
     FreeUnknown,
     #[error(
-        "the driver counts {used} for the engine, and guard {asked} that it asked for\nhint: try again when nobody else uses the card"
+        "the driver counts {used} for the engine, and guard counts {asked} of allocations\nhint: try \
+            again when nothing else uses the card"
     )]
     Less { used: Bytes, asked: Bytes },
 }
 
-/// Failures that stop every measurement.
+/// Failure that prevents every measurement.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum RigError {
     #[error("cannot make a folder for the model and guard's pages: {0}")]
@@ -105,7 +109,7 @@ pub(super) struct Measured {
     pub(super) cublas: Option<Bytes>,
 }
 
-/// Engine, guard, sampler and folder that every measurement uses.
+/// Engine, guard, sampler and folder shared by all measurements.
 #[derive(Debug)]
 pub(super) struct MeasuringSetup {
     program: EngineProgram,
@@ -124,6 +128,7 @@ struct CalibrationRun<'a> {
     card: &'a Card,
     pages: PathBuf,
     child: Child,
+    port: u16,
     /// Free memory of the card before the engine started.
     free: Option<Bytes>,
 }
@@ -190,7 +195,7 @@ impl MeasuringSetup {
         let (context, opened) = (loaded.context()?, loaded.opened());
         if opened.is_none() {
             tracing::warn!(
-                "{}: the context as it is opened is not measured: NVML did not tell guard",
+                "{}: the new context was not measured: NVML gave guard no figure",
                 run.card.name
             );
         }
@@ -198,7 +203,10 @@ impl MeasuringSetup {
         let cublas = match run.prompt().await {
             Ok(()) => Some(self.cublas(run.card, loaded, run.look().await?)?),
             Err(failure) => {
-                tracing::warn!("{}: what cuBLAS adds is not measured: {failure}", run.card.name);
+                tracing::warn!(
+                    "{}: the memory of cuBLAS was not measured: {failure}",
+                    run.card.name
+                );
                 None
             }
         };
@@ -209,7 +217,7 @@ impl MeasuringSetup {
         })
     }
 
-    /// Memory that the prompt added permanently, less the planned size of the run-time pool.
+    /// Memory that the prompt added permanently, minus the planned size of the run-time pool.
     fn cublas(
         &self,
         card: &Card,
@@ -237,11 +245,12 @@ impl MeasuringSetup {
             arguments,
             environment: self.environment(card, &pages),
             directory: None,
-            port,
+            address: EngineAddress::Port(port),
             readiness: Readiness::Health {
                 path: "/health".to_owned(),
             },
             stop: StopWay::Terminate,
+            confinement: Confinement::default(),
         };
         let (child, events) = self.launcher.spawn(spec, Log::new(&card.name, LOG)).await?;
         let run = CalibrationRun {
@@ -249,6 +258,7 @@ impl MeasuringSetup {
             card,
             pages,
             child,
+            port,
             free,
         };
         Ok((run, events))
@@ -281,7 +291,7 @@ impl CalibrationRun<'_> {
     async fn prompt(&self) -> Result<(), LoadFailure> {
         let target = Target {
             host: "127.0.0.1".to_owned(),
-            port: self.child.port(),
+            port: self.port,
             base: String::new(),
         };
         // Temperature 0 makes the answer, and with it the kernels, the same on every calibration.

@@ -1,8 +1,8 @@
-//! The model that `calibrate` runs: a few MiB that use the same kernels as a real model.
+//! Model file that `calibrate` runs: a few MiB that use the same kernels as a real model.
 //!
-//! DECISION: drivers load kernels at their first use, so the size of a context depends on the kernels that
-//! ran. The model has quantised matrices, unquantised ones (which go through cuBLAS), and heads of 128 values
-//! (for which flash attention exists).
+//! DECISION: drivers load kernels at their first use, so the size of a context depends on which kernels ran.
+//! The model has quantised matrices, unquantised ones (which use cuBLAS), and heads of 128 values (for which
+//! flash attention exists).
 
 use std::io;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! Calibration results as text.
+//! Results of `plimsoll calibrate` as text.
 
 use std::fmt::Write;
 
@@ -9,14 +9,13 @@ use super::Calibration;
 pub(super) fn text(calibration: &Calibration) -> String {
     let mut text = String::new();
     for row in &calibration.contexts {
-        let cublas = row
-            .cublas
-            .map_or("what cuBLAS adds was not measured".to_owned(), |bytes: Bytes| {
-                format!("the first use of cuBLAS adds {bytes}")
-            });
+        let cublas = row.cublas.map_or(
+            "the memory of cuBLAS was not measured".to_owned(),
+            |bytes: Bytes| format!("the first use of cuBLAS adds {bytes}"),
+        );
         let opened = row
             .opened
-            .map_or(String::new(), |bytes| format!(" ({bytes} as it is opened)"));
+            .map_or(String::new(), |bytes| format!(" ({bytes} when it is created)"));
         // The form `llama.cpp@10605` is the one that `plan --engine` reads.
         let build = row.build.map_or(String::new(), |build| format!("@{build}"));
         // Writing to a string cannot fail.
@@ -33,7 +32,7 @@ pub(super) fn text(calibration: &Calibration) -> String {
         let _ = writeln!(text, "{}: not measured: {}", failed.card, failed.why);
     }
     if let Some(path) = &calibration.written {
-        let _ = writeln!(text, "kept in {}, for plan and serve", path.display());
+        let _ = writeln!(text, "saved in {}, for plan and serve", path.display());
     }
     text
 }

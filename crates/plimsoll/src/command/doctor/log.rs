@@ -1,4 +1,4 @@
-//! Reading of a log from a file or a pipe: once, in blocks, in bounded memory.
+//! Reader of a log for `plimsoll doctor`, from a file or a pipe: one pass, in blocks, in bounded memory.
 
 use std::fs::File;
 use std::io::{self, Read};

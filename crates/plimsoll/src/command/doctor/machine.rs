@@ -1,7 +1,8 @@
-//! Evidence about a machine, live or captured: cards and their processes, memory and its limits, known
-//! faults.
+//! Evidence about a machine, live or from captured files: cards, their processes, memory, limits, known
+//! driver faults.
 //!
-//! The rules read the text of the files as evidence. The printed facts are separate, each with its number.
+//! The diagnosis rules read the text of the files. The figures that are printed next to the verdict are
+//! collected separately.
 
 use plimsoll_base::{Bytes, Reason};
 use plimsoll_doctor::{LineSource, LogReader};
@@ -75,7 +76,7 @@ fn cards(machine: &Machine) -> Vec<Reason> {
     }
     seen.extend(machine.notes.iter().map(|note| Reason::new("note", note.clone())));
     if machine.cards.is_empty() {
-        seen.push(Reason::new("no_card", "no card is seen here"));
+        seen.push(Reason::new("no_card", "no GPU is visible"));
     }
     seen
 }
@@ -107,7 +108,7 @@ fn holders(machine: &Machine, reader: &mut LogReader) -> Vec<Reason> {
 fn memory(snapshot: &HostSnapshot) -> Reason {
     let mut memory = match allowance(snapshot, None) {
         Some(allowance) => allowance.reason,
-        None => Reason::new("memory", "/proc/meminfo does not say enough"),
+        None => Reason::new("memory", "/proc/meminfo is incomplete"),
     };
     if let Some(blocks) = &snapshot.blocks {
         // NvMap prefers chunks of 64 KiB; a huge page needs 2 MiB.
@@ -134,11 +135,11 @@ fn locked_limit(tree: &Sysroot) -> Option<Reason> {
     let soft = line.split_whitespace().nth(3)?;
     let text = match soft.parse() {
         Ok(bytes) => format!(
-            "{} may be locked by a process of this user (ulimit -l)",
+            "a process of this user may lock {} (ulimit -l)",
             Bytes::new(bytes)
         ),
         // `/proc/self/limits` writes `unlimited`, which does not parse as a number.
-        Err(_) => "any amount may be locked by a process of this user (ulimit -l)".to_owned(),
+        Err(_) => "a process of this user may lock any amount (ulimit -l)".to_owned(),
     };
     Some(Reason::new("locked_memory", text))
 }
@@ -155,7 +156,7 @@ fn known_faults(tree: &Sysroot, snapshot: &HostSnapshot) -> Vec<Reason> {
                     |fixed| format!("{fixed} does not")
                 )
             ),
-            None => format!("{release}: no fault of its NvMap is known here"),
+            None => format!("{release}: its NvMap has no known fault"),
         };
         seen.push(Reason::new("release", text));
     }

@@ -1,4 +1,5 @@
-//! Plan of the diagnosed program, if its command line is llama.cpp's and its model can be read.
+//! Memory plan of a program that `plimsoll doctor` ran, if it has llama.cpp's command line and its model can
+//! be read.
 
 use std::ffi::OsString;
 use std::path::Path;

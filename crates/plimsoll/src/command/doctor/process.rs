@@ -1,5 +1,5 @@
-//! Evidence about a running process: memory on each card and on the host, limits, and the end of its log
-//! file.
+//! Evidence about a running process for `plimsoll doctor`: its memory on each card and on the host, its
+//! limits, and the end of its log file.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom};
@@ -106,7 +106,7 @@ fn held(pid: u32, reader: &mut LogReader) -> Vec<Reason> {
     seen
 }
 
-/// The end of the file that a descriptor writes to; `None` if it is no regular file.
+/// The end of the file that a descriptor writes to; `None` if it is not a regular file.
 fn log_end(pid: u32, descriptor: u32) -> Option<File> {
     let path: PathBuf = format!("/proc/{pid}/fd/{descriptor}").into();
     // Reading a pipe or a terminal would take its data away from the real reader.

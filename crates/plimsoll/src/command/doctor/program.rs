@@ -1,9 +1,10 @@
-//! Diagnosis of a program that is run: `plimsoll run` preloads guard, this module reads the output.
+//! Diagnosis of a program that `plimsoll doctor` runs, with the library guard preloaded and the program's
+//! output read.
 //!
-//! DECISION: the program is a child of `plimsoll run`, so that signals, exit codes and guard work as they do
-//! there. Its stdout and stderr are pipes, copied byte for byte as they arrive. A program that colours only a
-//! terminal prints no colours. The terminal itself sends SIGINT to the program. This process ignores the
-//! signal, because the verdict comes after the end.
+//! DECISION: the program is a child of `plimsoll run`, so signals, exit codes and guard work as they do
+//! there. Its stdout and stderr are pipes, copied byte for byte as they arrive; a program that prints colours
+//! only on a terminal prints none. The terminal itself sends SIGINT to the program. This process ignores that
+//! signal, because the verdict is printed after the program's end.
 
 use std::ffi::OsString;
 use std::io::{self, Read, Write};
@@ -166,7 +167,7 @@ fn last_refusal(report: &Value) -> Option<RefusedAllocation> {
     })
 }
 
-/// Ignores the terminal's SIGINT and SIGQUIT in this process while it lives.
+/// Ignores the terminal's SIGINT and SIGQUIT in this process while it exists.
 struct Deaf(#[expect(dead_code, reason = "it listens while it lives")] tokio::runtime::Runtime);
 
 impl Deaf {

@@ -1,10 +1,11 @@
 //! `plimsoll plan --check PID|URL`: comparison of a plan with the memory of a running engine.
 //!
-//! DECISION: a process is planned again from its own command line and environment, with its memory counted as
-//! free. The plan is compared with the driver's figure for the process, or with its resident memory if it
-//! computes on the CPU. An engine takes something between its size once loaded and its size at full depth, so
-//! only values outside that range by more than the margin are off. A daemon of ours is asked for its claims
-//! and its own measurements.
+//! DECISION: the process is planned again from its own command line and environment, with the memory that it
+//! holds counted as free. The plan is compared with the driver's figure for the process, or with its resident
+//! memory if it computes on the CPU. A running engine holds between its size once loaded and its size with a
+//! full context, so only values outside that range by more than the margin count as deviations. A `plimsoll
+//! serve` daemon is queried for the memory that it granted to each run (claims) and its own measurements
+//! instead.
 
 mod listener;
 mod process;
@@ -32,7 +33,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 pub(crate) enum CheckError {
     #[error("`{0}` is neither a process nor an address; give a number or http://127.0.0.1:8080")]
     Target(String),
-    #[error("`{0}` is not on this machine; only loopback addresses are asked")]
+    #[error("`{0}` is not on this machine; only loopback addresses are allowed")]
     NotLocal(String),
     #[error("cannot read /proc/{pid}/{file}: {error}")]
     ReadProcess {
@@ -48,22 +49,22 @@ pub(crate) enum CheckError {
         path: &'static str,
         failure: LoadFailure,
     },
-    #[error("{target}{path} does not answer as a llama-server does: no JSON")]
+    #[error("the answer of {target}{path} is not JSON, so it is not a llama-server")]
     Answer { target: Target, path: &'static str },
     #[error("cannot start a client: {0}")]
     Client(io::Error),
-    #[error("no process of ours listens at {0}; give its PID")]
+    #[error("no process of this user listens at {0}; give its PID")]
     NoListener(Target),
     #[error(
-        "{0} is a plimsoll serve, whose own claims are compared; no engine is asked\nhint: leave --exact out, or give the PID of \
-         one of its engines"
+        "{0} is a plimsoll serve: its claims are compared, so --exact does not apply\nhint: omit --exact, \
+            or give the PID of one of its engines"
     )]
     ExactDaemon(Target),
     #[error("nothing is measured: {0}")]
     NothingMeasured(String),
 }
 
-/// The subject of the check.
+/// Object to check: a process or a server.
 #[derive(Clone, Debug)]
 enum Checkable {
     Process(u32),
@@ -97,8 +98,8 @@ pub(super) fn run(arguments: &Arguments, text: &str) -> Result<ExitCode, Error> 
     let measured = rows().any(|row| row.measured.is_some());
     if !measured {
         let why = match models.iter().find_map(|model| model.pid) {
-            Some(pid) => format!("the driver names no bytes of process {pid} on the cards of its plan"),
-            None => "the daemon has seen nothing of its models' memory".to_owned(),
+            Some(pid) => format!("the driver reports no memory of process {pid} on the planned cards"),
+            None => "the daemon has not measured its models' memory".to_owned(),
         };
         return Err(CheckError::NothingMeasured(why).into());
     }
@@ -118,7 +119,7 @@ pub(super) fn run(arguments: &Arguments, text: &str) -> Result<ExitCode, Error> 
     Ok(if ok { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Checks a daemon of ours, else a llama-server.
+/// Checks a `plimsoll serve` daemon, else a llama-server.
 fn served(arguments: &Arguments, target: &Target) -> Result<Vec<Checked>, Error> {
     // llama-server answers 404 here, so the daemon's own page decides which of the two it is.
     if let Some(status) = get(target, "/api/status")? {
@@ -137,7 +138,7 @@ fn served(arguments: &Arguments, target: &Target) -> Result<Vec<Checked>, Error>
     Ok(vec![checked])
 }
 
-/// The JSON at a path; `None` where the server has no such page, or the page is no JSON.
+/// The JSON at a path; `None` if the server has no such path, or the answer is not JSON.
 fn get(target: &Target, path: &'static str) -> Result<Option<Value>, CheckError> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -158,7 +159,7 @@ fn get(target: &Target, path: &'static str) -> Result<Option<Value>, CheckError>
     }
 }
 
-/// Claims of a daemon for each running model, beside its measurements.
+/// Claims of a daemon for each running model, with its measurements.
 fn claimed(asked: Option<Bytes>, status: &Value) -> Vec<Checked> {
     let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
     let bytes = |value: &Value| value.as_u64().map(Bytes::new);

@@ -1,9 +1,9 @@
-//! `plimsoll plan --exact`: plans confirmed by the engine itself.
+//! `plimsoll plan --exact`: plans that the user's own engine confirms.
 //!
-//! DECISION: every printed value comes from the engine: the plan of the given flags, and every context,
-//! micro-batch or layer count that is found, with the step above it. The number of engine runs is limited. A
-//! value that is not known by then is an error or is left out, never guessed. The number of runs is printed
-//! on stderr.
+//! DECISION: every printed value comes from a run of the engine: the plan of the given flags, and each
+//! context, micro-batch or layer count that is found, together with the next larger step. The number of
+//! engine runs is limited. A value that is unknown when the limit is reached is an error or is left out,
+//! never guessed. The number of runs is printed on stderr.
 
 use std::io::Write;
 use std::path::Path;
@@ -27,7 +27,7 @@ const DIRECTION: (u32, Duration) = (64, Duration::from_secs(300));
 const POINTS: u32 = 32;
 const PAGE: (u32, Duration) = (POINTS + 8, Duration::from_secs(300));
 
-/// An engine and its answer for the given flags.
+/// An engine, with its result for the given flags.
 pub(super) struct ExactQuery<'a> {
     oracle: Oracle,
     options: &'a Options,

@@ -18,7 +18,7 @@ use super::exact::ExactQuery;
 use super::{Arguments, Error, Models};
 use crate::screen;
 
-/// Requested directions, in their order.
+/// Requested search dimensions, in their order.
 #[derive(Clone, Debug)]
 pub(crate) struct FitDirections(Vec<Dimension>);
 
@@ -30,7 +30,7 @@ pub(crate) fn directions(text: &str) -> Result<FitDirections, String> {
     let find = |name: &str| {
         Dimension::from_name(name).ok_or_else(|| {
             let known: Vec<&str> = Dimension::ALL.map(Dimension::name).to_vec();
-            format!("`{name}` is no direction; known are {} and all", known.join(", "))
+            format!("`{name}` is not a direction; use {} or all", known.join(", "))
         })
     };
     text.split(',')
@@ -177,7 +177,7 @@ mod tests {
         assert_eq!(directions("all").unwrap().0.len(), 7);
         let error = directions("ctx,cxt").unwrap_err();
         assert!(
-            error.contains("`cxt` is no direction; known are ctx, ub, np, kv"),
+            error.contains("`cxt` is not a direction; use ctx, ub, np, kv"),
             "{error}"
         );
     }

@@ -1,6 +1,8 @@
-//! `plimsoll pool advise`: size of an engine's run-time pool, its causes, and flags that make it smaller.
+//! `plimsoll pool advise`: size of an engine's run-time memory pool, its causes, and flags that make it
+//! smaller.
 //!
-//! Exits 0 if the pool fits its budget or has none, 1 if it does not fit, 2 if no trace can be made.
+//! Exits 0 if the pool fits its budget or no budget was given, 1 if it does not fit, 2 if no trace can be
+//! made.
 
 use std::io::Write;
 use std::process::ExitCode;

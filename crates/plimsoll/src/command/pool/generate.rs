@@ -1,4 +1,4 @@
-//! `plimsoll pool gen`: the trace of a run, as RAPIDS RMM's log.
+//! `plimsoll pool gen`: generated allocation trace of an engine run, in the format of RAPIDS RMM's log.
 
 use std::fs;
 use std::io::Write;

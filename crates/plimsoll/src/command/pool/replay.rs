@@ -1,4 +1,4 @@
-//! `plimsoll pool replay`: one trace replayed over several allocator policies.
+//! `plimsoll pool replay`: replay of one allocation trace under several allocator policies.
 //!
 //! Exits 0 if every policy completes, 1 if one does not, 2 if the trace cannot be read.
 

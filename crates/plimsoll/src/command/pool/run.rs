@@ -1,4 +1,4 @@
-//! Command-line arguments that describe the run behind a generated trace.
+//! Command-line arguments that describe the engine run for a generated allocation trace.
 
 use clap::Args;
 use plimsoll_pool::generate::{DemandRules, GeneratedRun, GeneratorCard, ModelShape, Outputs};

@@ -1,4 +1,4 @@
-//! HTTP client of the tour: one chat request, as any client sends it.
+//! HTTP client of the quickstart tour: one chat request, as any client sends it.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -28,11 +28,11 @@ pub(crate) enum AskError {
     Exchange(#[from] hyper::Error),
     #[error("cannot write the request: {0}")]
     Write(#[from] http::Error),
-    #[error("the answer is no JSON: {0}")]
+    #[error("the answer is not JSON: {0}")]
     Parse(#[from] serde_json::Error),
 }
 
-/// An answer and its response time.
+/// A chat answer and its response time.
 #[derive(Debug)]
 pub(super) struct Answer {
     pub(super) status: StatusCode,

@@ -1,6 +1,6 @@
-//! Folder of the tour: two tiny models, and the configuration that serves them.
+//! Folder of the quickstart tour: two tiny models, and the configuration that serves them.
 //!
-//! Contents are the same on every run, so a second run reuses them. Files are written whole or not at all.
+//! Every run has the same contents, so a second run reuses the files. A file is written whole or not at all.
 
 use std::fs;
 use std::io;
@@ -27,7 +27,8 @@ const AMPLE: Bytes = Bytes::gib(64);
 pub(crate) enum FolderError {
     #[error("cannot make the folder {}: {error}\nhint: choose another with --folder", path.display())]
     Make { path: PathBuf, error: io::Error },
-    #[error("the folder {} has a name that a configuration cannot carry\nhint: choose another with --folder", .0.display())]
+    #[error("the name of the folder {} cannot be written in a configuration file\nhint: choose another with \
+        --folder", .0.display())]
     Name(PathBuf),
     #[error("cannot write {}: {error}\nhint: free some space, or choose another place with --folder", path.display())]
     Write { path: PathBuf, error: io::Error },
@@ -40,7 +41,7 @@ pub(crate) enum FolderError {
 pub(super) struct Member {
     pub(super) name: &'static str,
     pub(super) file: String,
-    /// Concurrent conversations, each with a context of its own.
+    /// Number of concurrent conversations, each with its own context.
     pub(super) slots: u32,
 }
 

@@ -1,4 +1,4 @@
-//! Output of the tour on stderr; stdout carries the address alone, as with `serve`.
+//! Output of the quickstart tour on stderr; stdout has only the address, as with `serve`.
 
 use std::fmt::Display;
 use std::io::Write;
@@ -35,7 +35,7 @@ pub(super) fn patiently<T>(work: impl FnOnce() -> T) -> T {
             // Waiting on the channel instead of sleeping ends the thread at once when the work is done.
             while ended.recv_timeout(SIGN_OF_LIFE) == Err(RecvTimeoutError::Timeout) {
                 say(format_args!(
-                    "   still at it after {} s",
+                    "   still running after {} s",
                     start.elapsed().as_secs()
                 ));
             }

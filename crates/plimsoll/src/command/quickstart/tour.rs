@@ -1,4 +1,4 @@
-//! Steps of the tour: four questions, and the daemon's reaction to each.
+//! Steps of the quickstart tour: four chat requests, and the daemon's reaction to each.
 
 use std::net::SocketAddr;
 
@@ -21,7 +21,7 @@ pub(super) async fn tell(daemon: &DaemonHandle, address: SocketAddr, folder: &Fo
     title(format_args!("you ask {} again", alpha.name));
     asked(daemon, address, alpha).await?;
     title(format_args!(
-        "you ask {}, and there is no room beside {}",
+        "you ask {}, and it does not fit beside {}",
         beta.name, alpha.name
     ));
     asked(daemon, address, beta).await?;
@@ -55,7 +55,7 @@ async fn asked(daemon: &DaemonHandle, address: SocketAddr, member: &Member) -> R
 
 async fn refused(address: SocketAddr, giant: &Member) -> Result<(), Error> {
     title(format_args!(
-        "you ask {}, the same file set up for {} conversations at once",
+        "you ask {}: the same file, configured for {} conversations at once",
         giant.name, giant.slots
     ));
     let answer = put(address, giant).await?;
@@ -112,7 +112,8 @@ fn departure(
     let free: Bytes = before.cards.iter().map(|card| card.free).sum();
     let capacity: Bytes = before.cards.iter().map(|card| card.capacity).sum();
     format!(
-        "{} needs {}, of the budget's {} only {} is free:\n{} is idle and was used least recently, so it is stopped",
+        "{} needs {}, of the budget's {} only {} is free:\n{} is idle and least recently used, so it is \
+            stopped",
         newcomer.name,
         size(need),
         size(capacity),
@@ -164,7 +165,7 @@ pub(super) fn size(bytes: Bytes) -> String {
 /// Prints the commands to continue with.
 pub(super) fn hand_over(address: SocketAddr, folder: &Folder, budget: &Card) {
     let model = folder.pair[0].name;
-    title("now it is yours; Ctrl-C ends it");
+    title("the server keeps running; Ctrl-C stops it");
     quote(&format!(
         "curl http://{address}/v1/chat/completions -H 'content-type: application/json' -d '{}'",
         chat(model, "hello")
@@ -172,7 +173,7 @@ pub(super) fn hand_over(address: SocketAddr, folder: &Folder, budget: &Card) {
     quote(&format!("the models: {}", folder.config.display()));
     quote(&format!(
         // `kind=host` makes the budget a limit on host memory, as in the tour, on a machine with GPUs too.
-        "the same without the tour: plimsoll serve {} --card name={},kind=host,total={}B",
+        "to start it again without the tour: plimsoll serve {} --card name={},kind=host,total={}B",
         folder.config.display(),
         budget.name,
         budget.total.get()

@@ -1,4 +1,5 @@
-//! `plimsoll reclaim --card`: processes that hold the card, memory that they gave back, and the verdict.
+//! `plimsoll reclaim --card`: processes that hold memory of a card, the memory that they released, and the
+//! verdict.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -92,12 +93,14 @@ fn told(wish: &CardRequest, outcome: &CardOutcome) -> String {
     }
     let short = outcome.short(wish);
     text += &match verdict(wish, outcome) {
-        "enough" if outcome.asked.is_empty() => "enough: nothing to do\n".to_owned(),
+        "enough" if outcome.asked.is_empty() => "enough memory is free: nothing to do\n".to_owned(),
         "enough" => "enough\n".to_owned(),
-        "reachable" => "not enough now; what lies idle is enough, and its holders can be asked\n".to_owned(),
+        "reachable" => "not enough now; the idle memory of guarded programs is enough, and they can be \
+            asked to release it\n"
+            .to_owned(),
         // Only guard can release another process's pool; a process without it can only be ended.
         _ if outcome.asked.is_empty() && outcome.neighbours.is_empty() => {
-            format!("not enough: {short} short, and nobody who holds the card runs under guard\n")
+            format!("not enough: {short} short, and no process on the card runs under guard\n")
         }
         _ => format!("not enough: {short} short\n"),
     };

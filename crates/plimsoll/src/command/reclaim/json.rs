@@ -1,4 +1,4 @@
-//! JSON of a reclaim (`plimsoll.reclaim/1`).
+//! Result of `plimsoll reclaim` as JSON (`plimsoll.reclaim/1`).
 
 use plimsoll_host::{PlannedStep, StepVerdict};
 use plimsoll_reclaim::{
@@ -110,7 +110,7 @@ fn held(held: &ProcessMemory) -> Value {
 
 fn withheld(step: &PlannedStep) -> Value {
     let mut value = planned(step);
-    // With `Hands::None` this is the command that the user must run as root by hand.
+    // With `RootSteps::None` this is the command that the user must run as root by hand.
     value["command"] = json!(RootSteps::None.command(step.step));
     value
 }

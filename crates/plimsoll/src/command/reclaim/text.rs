@@ -1,4 +1,4 @@
-//! Text of a reclaim: memory before, steps and their results, memory after, verdict.
+//! Result of `plimsoll reclaim` as text: memory before, the steps and their results, memory after, verdict.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -45,7 +45,7 @@ fn need(wish: &ReclaimRequest) -> String {
 fn measure(name: &str, wish: &ReclaimRequest, measure: &Measure) -> String {
     let allowance = &measure.allowance;
     let mut text = format!(
-        "{name:<7} {} free, {} may be asked for, {} could be made of it",
+        "{name:<7} {} free, {} can be allocated now, {} after reclaiming",
         measure.free(),
         allowance.now,
         allowance.attainable
@@ -61,7 +61,7 @@ fn cached(file: &FileCache) -> String {
     let said = match file.cached {
         Some(cached) => format!("about {cached} of {} are in the page cache", file.length),
         None => format!(
-            "how much of its {} is in the page cache its file system does not say",
+            "the file system does not report how much of its {} is in the page cache",
             file.length
         ),
     };
@@ -144,13 +144,13 @@ fn orders(before: &Measure, after: &Measure) -> String {
 
 fn verdict(wish: &ReclaimRequest, outcome: &ReclaimOutcome) -> String {
     let text = match outcome.last.verdict {
-        StepVerdict::Enough if outcome.taken.is_empty() => "enough: nothing to do".to_owned(),
+        StepVerdict::Enough if outcome.taken.is_empty() => "enough memory is free: nothing to do".to_owned(),
         StepVerdict::Enough => "enough".to_owned(),
         StepVerdict::Reachable if wish.dry_run => "not enough now; predicted to be enough after".to_owned(),
-        StepVerdict::Reachable => "not enough: what would be enough was not done".to_owned(),
+        StepVerdict::Reachable => "not enough: the steps that would suffice were not taken".to_owned(),
         StepVerdict::Beyond { short } => {
             format!(
-                "not enough: nothing that may be done reaches it; {short} short at best{}",
+                "not enough: the permitted steps leave it {short} short at best{}",
                 holders(&outcome.after)
             )
         }
@@ -165,7 +165,7 @@ fn holders(measure: &Measure) -> String {
         ("programs' own memory", memory.anonymous),
         ("shared memory", memory.shmem),
         // Mapped pages are in use by a program, so drop_caches leaves them.
-        ("page cache that somebody has mapped", memory.mapped),
+        ("page cache that processes have mapped", memory.mapped),
         // Only dentries and inodes can be dropped; this part stays until its owner frees it.
         ("the kernel's unreclaimable slab", memory.slab_unreclaimable),
         ("NvMap", memory.nvmap_used),
@@ -192,7 +192,7 @@ fn not_done(wish: &ReclaimRequest, outcome: &ReclaimOutcome) -> String {
     for planned in &outcome.last.withheld {
         let _ = writeln!(
             text,
-            "withheld {}: {}; it needs root\n        {}\nhint: {}",
+            "withheld {}: {}; it requires root\n        {}\nhint: {}",
             planned.step.name(),
             predicted(planned),
             planned.reason.text,
@@ -219,7 +219,7 @@ fn not_done(wish: &ReclaimRequest, outcome: &ReclaimOutcome) -> String {
     text
 }
 
-/// A process under guard that can be asked.
+/// Text for a guarded process that can be requested to release memory.
 pub(super) fn holds(neighbour: &Neighbour) -> String {
     format!(
         "note: {} holds {}, {} of it idle in its pools under guard\n",
@@ -229,13 +229,13 @@ pub(super) fn holds(neighbour: &Neighbour) -> String {
     )
 }
 
-/// A process under guard that was asked, with its answer.
+/// Text for a guarded process that was requested to release memory, with its answer.
 pub(super) fn asked(asked: &AskedNeighbour) -> String {
     let (before, after) = (&asked.neighbour.held, &asked.after);
     let said = if asked.answered {
         format!("gave back {}", asked.gave)
     } else {
-        "did not answer: it called nothing of its driver meanwhile".to_owned()
+        "did not answer: it made no driver call in that time".to_owned()
     };
     format!(
         "asked   {}: {said}\n        before {} allocated, {} reserved, {} idle; after {} allocated, {} reserved, {} idle\n",
@@ -297,8 +297,8 @@ mod tests {
         };
         let said = told(&wish, &judge(&Sysroot::captured(&tree).unwrap(), &wish).unwrap());
         for part in [
-            "not enough: what would be enough was not done\n",
-            "withheld drop-page-cache: predicted to free 104672 MiB; it needs root\n",
+            "not enough: the steps that would suffice were not taken\n",
+            "withheld drop-page-cache: predicted to free 104672 MiB; it requires root\n",
             "reclaim-step drop-page-cache\n",
             "--with sudo",
         ] {

@@ -1,4 +1,5 @@
-//! Selection of cards by PCI bus order number, by UUID or its beginning, or by name or a part of it.
+//! Selection of the cards named by `plimsoll run --card`: by number (in PCI bus order), by UUID or its
+//! beginning, or by name or a part of it.
 
 use std::str::FromStr;
 
@@ -42,7 +43,7 @@ pub(crate) enum CardError {
     Ambiguous { card: String, several: String },
     #[error("`{card}` and `{other}` are the same card; name it once")]
     Twice { card: String, other: String },
-    #[error("there is no card `{card}`: no NVIDIA card is seen here; `plimsoll plan` says why")]
+    #[error("there is no card `{card}`: no NVIDIA card is visible; `plimsoll doctor` says why")]
     NoCards { card: String },
 }
 
@@ -203,6 +204,6 @@ mod tests {
         assert_eq!(chosen[0].budget, Some(Bytes::gib(20)));
         assert!("0=much".parse::<RequestedCard>().is_err());
         let error = choose(&["0".parse().unwrap()], None).unwrap_err();
-        assert!(error.to_string().contains("no NVIDIA card is seen"));
+        assert!(error.to_string().contains("no NVIDIA card is visible"));
     }
 }

@@ -1,9 +1,10 @@
-//! Supervision of the program: signals are passed on, guard's pages are read, and the end is repeated.
+//! Supervision of the program that `plimsoll run` starts: signals are passed on, its memory figures are read,
+//! and its exit is repeated.
 //!
-//! A terminal sends SIGINT and SIGQUIT to the whole foreground group, so the program has them already. Many
-//! servers take a second SIGINT as a demand to quit at once. The two are therefore passed on only if we are
-//! not in the foreground of a terminal. A signal that was ignored at our start (`nohup`) stays ignored, for
-//! the program too.
+//! Guard, the preloaded library, writes the figures to shared-memory files (pages). A terminal sends SIGINT
+//! and SIGQUIT to the whole foreground group, so the program already gets them. Many servers take a second
+//! SIGINT as a demand to quit at once. So these two signals are passed on only if this process is not in a
+//! terminal's foreground. A signal that was ignored at the start (`nohup`) stays ignored, in the program too.
 
 use std::ffi::{OsStr, OsString};
 use std::future::poll_fn;
@@ -135,7 +136,7 @@ fn is_in_foreground() -> bool {
     terminal.is_ok_and(|terminal| tcgetpgrp(terminal).is_ok_and(|group| group == getpgrp()))
 }
 
-/// Streams of the signals that are passed on.
+/// Streams of the signals that are passed on to the program.
 struct ForwardedSignals(Vec<(Signal, unix::Signal)>);
 
 impl ForwardedSignals {

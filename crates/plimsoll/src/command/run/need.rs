@@ -1,9 +1,10 @@
-//! Planned demand of the program on its cards, if its memory can be planned.
+//! Planned memory of the program on its cards, if its memory can be planned.
 //!
-//! With `--spill`, guard lets the first allocations overflow if it knows the demand still to come
-//! (`guard/src/policy/room.rs`). The flags of a llama.cpp program determine that demand, so it is planned as
-//! under `serve`: on the cards that it sees, each with no more free memory than its budget. A failed plan is
-//! reported in one line, and the program runs without a plan.
+//! With `--spill`, guard (the preloaded library) puts allocations beyond the budget into host memory. If
+//! guard has the total that is still to come, it can choose the first allocations for that
+//! (`guard/src/policy/room.rs`). For a llama.cpp program the flags determine the total, so it is planned as
+//! under `serve`: on the cards that the program sees, each with no more free memory than its budget. If
+//! planning fails, one line reports it and the program runs without a plan.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -17,15 +18,16 @@ use plimsoll_wire::env as names;
 
 use crate::command::plan;
 
-/// Planned demand on a card without its context: UUID and bytes.
+/// Planned memory on a card without the CUDA context: UUID and bytes.
 pub(super) type Need = (String, Bytes);
 
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Error {
-    #[error("no card is seen here")]
+    #[error("no GPU is visible")]
     NoCard,
     #[error(
-        "the cards differ, and CUDA counts them in an order of its own; name them with --card, or set CUDA_DEVICE_ORDER=PCI_BUS_ID"
+        "the cards differ, and CUDA numbers them in its own order; name them with --card, or set \
+            CUDA_DEVICE_ORDER=PCI_BUS_ID"
     )]
     Order,
     #[error("an argument is not text")]

@@ -1,4 +1,4 @@
-//! Summary of a run: one line for each card, and the same as JSON.
+//! Summary of a `plimsoll run`: one line for each card, and the same as JSON.
 
 use std::ffi::OsString;
 use std::fmt::Write;
@@ -36,7 +36,7 @@ impl RunSummary<'_> {
         let mut lines: Vec<String> = self.hint(&cards).into_iter().collect();
         lines.extend(cards.iter().map(|card| self.line(card)));
         if cards.is_empty() {
-            lines.push("nothing in it took memory of a card".to_owned());
+            lines.push("it allocated no GPU memory".to_owned());
         }
         let pinned = self.record.pinned();
         if !pinned.is_zero() {
@@ -60,7 +60,7 @@ impl RunSummary<'_> {
         // Rounded up: a need that is a byte too small would let the last allocation overflow again.
         let most = most.get().div_ceil(1 << 20);
         Some(format!(
-            "hint: with --need {most}MiB what is asked for first overflows, not what is asked for last"
+            "hint: --need {most}MiB makes the first allocations overflow instead of the last"
         ))
     }
 
@@ -148,7 +148,7 @@ fn refused_json(refused: &GuardRefusal) -> Value {
     })
 }
 
-/// Formats the refusals of a card: ` (2 by the budget, 1 by the driver; the largest asked for 512 MiB)`.
+/// Formats the refusals of a card: ` (2 by the budget, 1 by the driver; the largest requested 512 MiB)`.
 fn reasons(card: &CardRecord) -> String {
     let counts = REASONS.iter().filter_map(|why| match card.refused_for(*why) {
         0 => None,
@@ -157,7 +157,7 @@ fn reasons(card: &CardRecord) -> String {
     let counts: Vec<String> = counts.collect();
     let largest: Option<Bytes> = card.refused.iter().map(|refused| refused.asked).max();
     largest.map_or_else(String::new, |largest| {
-        format!(" ({}; the largest asked for {largest})", counts.join(", "))
+        format!(" ({}; the largest requested {largest})", counts.join(", "))
     })
 }
 

@@ -1,4 +1,4 @@
-//! `plimsoll watch show`: a recording as text, as CSV or as a page with plots.
+//! `plimsoll watch show`: a recording as text, as CSV or as an HTML page with plots.
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Read, Write};

@@ -1,4 +1,4 @@
-//! Changes of a run that may reduce its pool, and the saving of each.
+//! Changes of an engine run that may reduce its memory pool, and the saving of each.
 
 use std::cmp::Reverse;
 
@@ -49,7 +49,7 @@ fn ours(question: &AdviceQuestion) -> Lever {
         ..*question
     };
     vec![(
-        Advice::Other("run it under `plimsoll run`: our pool gives back what was outgrown".to_owned()),
+        Advice::Other("run it under `plimsoll run`: its pool releases outgrown blocks".to_owned()),
         changed,
     )]
 }

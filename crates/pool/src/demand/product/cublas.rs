@@ -1,4 +1,4 @@
-//! Pool demand of products by cuBLAS: copies of matrix and columns in a type that it multiplies.
+//! Pool memory of cuBLAS products: copies of matrix and columns in a type that cuBLAS can multiply.
 //!
 //! Source: `ggml-cuda.cu:ggml_cuda_op_mul_mat_cublas, ggml_cuda_mul_mat_id @ b8799`,
 //! `ggml_cuda_mul_mat_cublas_impl @ b10605`; `common.cuh:fast_fp16_available`.

@@ -1,4 +1,4 @@
-//! Quantised activations (q8_1, fp4) and the stream-k fix-up buffer of MMQ.
+//! Pool memory of MMQ products: quantised activations (q8_1, fp4) and the stream-k fix-up buffer.
 //!
 //! Source: `mmq.cuh:launch_mul_mat_q, mul_mat_q_case @ b8799`, `mmq-config-*.cuh @ b10605`.
 
@@ -21,7 +21,7 @@ pub enum Activations {
     FourScaled,
 }
 
-/// A product with tiles of a quantised matrix.
+/// A matrix product computed in tiles of a quantised matrix (MMQ).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tiled {
     pub rules: Rules,

@@ -1,9 +1,9 @@
 //! Mapped pieces of a region.
 //!
-//! DECISION: pieces in address order, each exactly one `map` of the device, because a piece can only be
-//! unmapped as it was mapped. The end of the region grows in chunks ([`super::growth`]); a gap that trimming
-//! left is filled with the needed bytes only. The common question, whether a range is mapped, is one
-//! comparison with the solid part at the region's start.
+//! DECISION: the pieces are in address order, and each is exactly one `map` call of the device, because a
+//! piece can only be unmapped as a whole. The end of the region grows in chunks ([`super::growth`]); a gap
+//! left by trimming is filled with only the needed bytes. The most frequent check, whether a range is mapped,
+//! is one comparison with the gapless part at the region's start.
 
 use alloc::vec::Vec;
 

@@ -1,8 +1,8 @@
-//! Recent use of a region, by intervals.
+//! Recent use of a region, stored as intervals.
 //!
-//! DECISION: an interval, not a set. A free costs two comparisons; a piece counts as unused if it does not
-//! overlap the interval. That is exact for stack-like traffic, and for any other it keeps too much rather
-//! than too little.
+//! DECISION: the used bytes are stored as one interval, not as a set. A free takes two comparisons, and a
+//! piece counts as unused if it does not overlap the interval. This is exact for stack-like use; for any
+//! other use it keeps too much memory rather than too little.
 
 use crate::device::DeviceEvent;
 
@@ -63,7 +63,7 @@ impl UseWindows {
     }
 }
 
-/// The event behind which memory waits for its release, and its age in windows.
+/// Event after which memory may be released, and its age in windows.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PendingTrim {
     pub(super) event: DeviceEvent,

@@ -1,9 +1,10 @@
-//! Tier A: a fixed range of addresses, mapped as it is used.
+//! Tier A of Plimsoll's policy: a fixed range of addresses, mapped as it is used.
 //!
 //! DECISION: addresses are plentiful and memory is not. The region is reserved once,
-//! [`BlockStack`](super::blocks) places blocks in it, [`RegionMapping`] maps them. Memory is given back only
-//! when it is idle, no graph has seen it and the card is done with it: either the CPU has waited for an
-//! event, or an event that was recorded at an earlier trim is done and nothing of the piece was live since.
+//! [`BlockStack`](super::blocks) places blocks in it, and [`RegionMapping`] maps them. A piece is released
+//! only if it is idle, no graph uses it, and the card has finished with it. That is certain if the CPU has
+//! waited for an event, or if an event recorded at an earlier trim is done and no block of the piece was live
+//! since.
 
 use super::mapping::RegionMapping;
 use super::recent_use::PendingTrim;
@@ -91,7 +92,7 @@ impl Region {
         self.pieces.reserved()
     }
 
-    /// Gives back what was unused for some windows, once the card is done with it.
+    /// Releases memory that was unused for some windows, once the card has finished with it.
     pub(super) fn trim_idle(&mut self, device: &mut dyn PoolDevice, stream: Stream) -> u64 {
         self.traffic.close_window();
         let mut freed = 0;
@@ -113,7 +114,7 @@ impl Region {
         freed
     }
 
-    /// Gives back what is idle, and waits for the card if there is something.
+    /// Releases all idle memory; waits for the card if there is any.
     pub(super) fn trim_all(&mut self, device: &mut dyn PoolDevice, stream: Stream) -> u64 {
         if !self.any(Trim::All) || !finish(device, stream) {
             return 0;

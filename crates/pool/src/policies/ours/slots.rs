@@ -1,16 +1,16 @@
-//! Tier B: whole allocations, replaced when they are outgrown.
+//! Tier B of Plimsoll's policy: whole allocations, replaced when they become too small.
 //!
-//! DECISION: a slot that has become too small is freed before the larger one is taken, so that growth leaves
+//! DECISION: a slot that has become too small is freed before the larger one is allocated, so growth leaves
 //! nothing behind; legacy pools keep every size that they ever had. A request takes, in this order, (1) the
 //! smallest idle slot that is at most a quarter too large; (2) a new slot of the exact size, while all slots
-//! together stay within 5/4 of the peak of what was live; (3) any idle slot that is large enough, rather than
-//! call the driver; (4) a new slot with room to grow, in place of the largest idle ones, all of which are too
-//! small, as many as the 5/4 asks for. Replacing waits for the card, as `cudaFree` would, and happens at
-//! every quarter of growth only.
+//! together stay within 5/4 of the peak of live memory; (3) any idle slot that is large enough, to avoid a
+//! driver call; (4) a new slot with room to grow, after freeing as many of the largest idle slots, all too
+//! small, as the 5/4 limit requires. Replacing waits for the card, as `cudaFree` would, and happens only once
+//! per quarter of growth.
 //!
-//! While a graph is captured nothing is freed, and what the graph has seen stays until it is destroyed. A
-//! block is an allocation of the device with its own address, so that a program which passes it to `cudaFree`
-//! breaks nothing.
+//! During a graph capture nothing is freed, and memory that the graph uses stays until the graph is
+//! destroyed. Each block is a separate device allocation with its own address, so a program may pass it to
+//! `cudaFree`.
 
 use alloc::vec::Vec;
 
@@ -46,7 +46,7 @@ struct DeviceSlot {
     pins: u32,
 }
 
-/// Slots that a graph has seen.
+/// Slots that a captured graph uses.
 #[derive(Clone, Debug)]
 struct SlotCapture {
     graph: CapturedGraph,
@@ -228,7 +228,7 @@ impl SlotSet {
         freed
     }
 
-    /// Frees what is idle, and waits for the card if there is something.
+    /// Frees all idle slots; waits for the card if there are any.
     pub(super) fn trim_all(&mut self, device: &mut dyn PoolDevice, stream: Stream) -> u64 {
         if !self.slots.iter().any(DeviceSlot::may_go) || !finish(device, stream) {
             return 0;

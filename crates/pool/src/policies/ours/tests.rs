@@ -1,3 +1,5 @@
+//! Tests of Plimsoll's own allocator policy, on simulated cards with and without virtual memory management.
+
 use super::*;
 use crate::{Simulated, Violation};
 

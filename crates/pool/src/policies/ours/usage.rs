@@ -1,8 +1,8 @@
-//! Use of a region: live blocks, recent use, and memory that graphs have seen.
+//! Use of a region: live blocks, recent use, and memory that graphs use.
 //!
-//! DECISION: memory that a graph has seen is pinned as one prefix, up to the highest address that was live
-//! during its capture. For stack-like traffic that is exactly what the graph can touch, and it costs one
-//! number for each graph. A block counts as used when it is freed; until then it is live.
+//! DECISION: the memory of a graph is pinned as one prefix of the region, up to the highest address that was
+//! live during its capture. For stack-like use this is exactly the memory that the graph can access, and it
+//! takes one number for each graph. A block counts as recently used when it is freed; until then it is live.
 
 use alloc::vec::Vec;
 
@@ -20,7 +20,7 @@ pub(super) struct RegionUsage {
     pins: Vec<GraphPin>,
 }
 
-/// A graph has seen everything below `high`.
+/// Memory pinned by a graph: everything below `high`.
 #[derive(Clone, Copy, Debug)]
 struct GraphPin {
     graph: CapturedGraph,
@@ -48,8 +48,8 @@ impl RegionUsage {
         self.windows.close();
     }
 
-    /// True if a piece may be given back, as far as the CPU knows: nothing in it is live, no graph has seen
-    /// it and, for idle memory, it was not used recently.
+    /// True if a piece may be released, as far as the CPU can tell: it has no live block, no graph uses it
+    /// and, for idle memory, it was not used recently.
     pub(super) fn may_go(&self, trim: Trim, start: u64, end: u64) -> bool {
         // A prefix is pinned: everything below the highest address that the graph has seen.
         let pinned = self.pins.iter().any(|pin| start < pin.high);

@@ -1,4 +1,4 @@
-//! Expandable segments: one range of addresses for each stream and kind, backed by pages.
+//! Expandable segments of PyTorch: one address range for each stream and kind, filled with pages.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -7,7 +7,7 @@ use super::chunks::{ChunkKind, ChunkMap, ChunkState};
 use super::{LARGE_SEGMENT, SMALL_SEGMENT};
 use crate::device::{Address, OutOfMemory, PoolDevice, Stream};
 
-/// SegmentRanges, and the pages that are mapped in them.
+/// Address ranges of expandable segments, and the pages mapped in them.
 #[derive(Clone, Debug, Default)]
 pub(super) struct SegmentRanges {
     ranges: Vec<SegmentRange>,

@@ -1,9 +1,9 @@
-//! Page cache after a load: that of the model's files is dropped.
+//! Removal of a model's files from the page cache after its load.
 //!
-//! DECISION: it is kept if the engine maps its files and computes with weights that stayed on the host, for
-//! it reads these from the cache. The flags tell whether any did, and the engine's own report of fewer layers
-//! on the card counts more. Mapped pages stay in any case (the input embeddings, of which a row is read for
-//! each token). It is also kept if another engine reads the same file.
+//! DECISION: the page cache is kept if the engine maps its files and computes with weights that stayed on the
+//! host, because it reads them from the cache. The flags show whether any weights stay on the host; an engine
+//! log that reports fewer layers on the card overrides the flags. Pages that a process maps stay in any case,
+//! such as those of the input embeddings. The cache is also kept if another engine reads the same file.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -41,11 +41,11 @@ async fn give_back(runtime: Rc<Runtime>, load: Load) {
             runtime.events.page_cache_dropped(&name, bytes);
         }
         // It is a saving only, so a failure is no news for the operator.
-        Err(why) => tracing::debug!("the page cache of {name} stays: {why}"),
+        Err(why) => tracing::debug!("the page cache of {name} is kept: {why}"),
     }
 }
 
-/// A load that is complete.
+/// Data of a completed load: the model's entry, its cards and log lines, and the other running models.
 struct Load {
     entry: ConfiguredModel,
     /// All cards that are served from, and those of the run.
@@ -83,7 +83,7 @@ impl Load {
         }
         let files = files::of(&wish);
         if files.is_empty() {
-            return Err("its files are not here".to_owned());
+            return Err("its files are not on this machine".to_owned());
         }
         let files = not_among(files, &files::identities(&self.others));
         if files.is_empty() {

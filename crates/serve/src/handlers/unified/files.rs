@@ -1,4 +1,4 @@
-//! Files of an engine's weights.
+//! Files that hold an engine's weights, found from its command-line flags.
 
 use std::collections::BTreeSet;
 use std::os::unix::fs::MetadataExt;

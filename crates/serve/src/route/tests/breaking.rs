@@ -1,4 +1,4 @@
-//! Answers to clients when an engine or a connection ends early.
+//! Tests of answers to clients when an engine or a connection ends early.
 
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;

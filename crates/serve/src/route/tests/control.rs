@@ -1,4 +1,4 @@
-//! The server's own routes: listings, orders, events and metrics.
+//! Tests of the server's own endpoints: listings, load and unload, events and metrics.
 
 use plimsoll_launch::LogSource;
 use plimsoll_scheduler::ModelState;

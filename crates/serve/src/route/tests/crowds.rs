@@ -1,4 +1,4 @@
-//! Clients that hold what others need: connections, memory of bodies, answers that are not read.
+//! Tests of clients that occupy shared resources: connections, memory of request bodies, unread answers.
 
 use std::time::{Duration, Instant};
 

@@ -1,8 +1,8 @@
-//! Cards named by a model's flags, and a demand that is restricted to them.
+//! Cards that a model's flags name (`device`, `main-gpu`, `tensor-split`), and placement restricted to them.
 //!
-//! The user numbers all cards that are served from; the engine numbers those that it gets. So names are
-//! resolved here, before placement, and the plan uses the flags as the engine will read them, with rewritten
-//! numbers.
+//! In the user's flags, card numbers count all served cards; an engine counts only the cards that it gets. So
+//! the names are resolved before placement, and the plan uses the flags with the numbers that the engine will
+//! see.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use plimsoll_flags::{FlagError, ModelParams, Options, ProgramKind};
 use plimsoll_launch::{Environment, Visible, child_environment, renumber};
 use plimsoll_planner::PlanError;
 
-/// An error in flags: they name a card that is not there, or may not be used.
+/// Error in flags: they name a card that does not exist or may not be used.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum NameError {
     #[error("{origin}: {error}; the cards are {present}")]
@@ -126,7 +126,7 @@ fn origin(entry: &ConfiguredModel, flags: &Options) -> String {
     setting.map_or_else(|| entry.origin.to_string(), |setting| setting.origin.to_string())
 }
 
-/// A demand on the cards that its flags name.
+/// Memory demand of a model, restricted to the cards that its flags name.
 #[derive(Debug)]
 pub(super) struct OnNamed {
     pub(super) named: NamedDemand,

@@ -1,3 +1,5 @@
+//! Tests of the leak test: rates of false alarms and of missed leaks on simulated series.
+
 use super::*;
 
 /// Splitmix64: the same series on every machine.

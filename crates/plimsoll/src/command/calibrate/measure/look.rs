@@ -1,8 +1,8 @@
-//! Memory of an engine on its card at one moment, by the driver and by guard.
+//! Memory of an engine on its card at one moment, as reported by the driver and by guard.
 //!
-//! The driver's figure is looked up by process id, through a child process that holds the driver's library.
-//! The engine's requests and the size of its context at opening are on guard's page. All of it changes only
-//! while the engine works, and it is read while the engine is idle.
+//! The driver's figure is found by process id, through a child process that loads the driver's library.
+//! Guard's page, a shared-memory file, has the engine's requests and the size of its context when it was
+//! opened. Both are read while the engine is idle, because they change only while it works.
 
 use plimsoll_base::Bytes;
 use plimsoll_probe::Reading;
@@ -19,10 +19,10 @@ pub(super) struct CalibrationLook {
     counted: Counted,
 }
 
-/// Figures of guard's pages.
+/// Figures from guard's page.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Counted {
-    /// Memory that the engine asked for.
+    /// Memory that the engine requested.
     asked: Bytes,
     /// Sum of its contexts at opening; zero where NVML gave guard no figure.
     opened: Bytes,
@@ -45,7 +45,7 @@ impl CalibrationRun<'_> {
         Ok(CalibrationLook { used, counted })
     }
 
-    /// Memory of the engine's processes by the driver; `None` where it names none of them.
+    /// Memory of the engine's processes by the driver; `None` if it names none of them.
     fn named(&self, reading: &Reading) -> Option<Bytes> {
         // The engine may be a wrapper script whose child holds the card.
         let family = plimsoll_probe::family(self.child.pid());
@@ -81,7 +81,7 @@ impl Counted {
 }
 
 impl CalibrationLook {
-    /// Context, modules and handles: memory that the engine holds and never asked for.
+    /// Memory of context, modules and handles, which the engine holds but did not request.
     pub(super) fn context(self) -> Result<Bytes, MeasureError> {
         let (used, asked) = (self.used, self.counted.asked);
         match used > asked {
@@ -90,7 +90,7 @@ impl CalibrationLook {
         }
     }
 
-    /// The size of the context at opening. `None` where guard could not measure it, or measured more than the
+    /// The size of the context at opening. `None` if guard could not measure it, or measured more than the
     /// whole, as it does if another process allocates at that moment.
     pub(super) fn opened(self) -> Option<Bytes> {
         let opened = self.counted.opened;

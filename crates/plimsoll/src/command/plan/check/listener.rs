@@ -1,6 +1,7 @@
-//! Process that listens on a port: the socket's inode in `/proc/net/tcp`, then the process that has it open.
+//! Process that listens on a TCP port: the socket's inode from `/proc/net/tcp`, then the process that has it
+//! open.
 //!
-//! Only processes of the same user are found: the kernel hides the descriptors of others.
+//! Only processes of the same user are found, because the kernel hides the descriptors of others.
 
 use std::fs;
 

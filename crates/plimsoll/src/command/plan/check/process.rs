@@ -1,4 +1,5 @@
-//! Plan and measurement of a running process, from its command line and environment.
+//! Planned and measured memory of a running process, for `plimsoll plan --check`. The plan is made from its
+//! command line and environment.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -53,13 +54,12 @@ pub(in crate::command) fn again(pid: u32, engine: EngineBuild) -> Result<Plan, E
 
 fn rows(arguments: &Arguments, plan: &Plan, cards: &[Card], reading: &Reading, family: &[u32]) -> Vec<Row> {
     let row = |(card, planned): (&Card, &CardPlan)| {
-        let (measured, kind) = match card.kind {
-            CardKind::Host => (
-                // The process itself, not its children: pages shared after fork would count twice in a sum.
-                family.first().and_then(|&pid| plimsoll_probe::resident(pid)),
-                HOST_MARGIN,
-            ),
-            CardKind::Cuda => (held(card, reading, family), CARD_MARGIN),
+        let (measured, kind) = if card.kind == CardKind::Host {
+            // The process itself, not its children: pages shared after fork would count twice in a sum.
+            let own = family.first().and_then(|&pid| plimsoll_probe::resident(pid));
+            (own, HOST_MARGIN)
+        } else {
+            (held(card, reading, family), CARD_MARGIN)
         };
         let margin = margin(arguments.margin, kind, planned.peak);
         let row = Row::new(
@@ -77,7 +77,7 @@ fn rows(arguments: &Arguments, plan: &Plan, cards: &[Card], reading: &Reading, f
     cards.iter().zip(&plan.cards).map(row).collect()
 }
 
-/// Memory of a card that a process and its children hold; `None` where the driver names none of them.
+/// Memory of a card that a process and its children hold; `None` if the driver names none of them.
 fn held(card: &Card, reading: &Reading, family: &[u32]) -> Option<Bytes> {
     let ours = |holder: &&plimsoll_probe::Holder| holder.card == card.id && family.contains(&holder.pid);
     let used: Vec<Bytes> = reading
@@ -125,7 +125,7 @@ pub(super) fn compare(said: &mut Vec<ReportedFigure>, props: &Value) {
     });
 }
 
-/// Command line and environment of a process.
+/// Command line and environment of a running process.
 struct Started {
     pid: u32,
     words: Vec<String>,

@@ -1,10 +1,10 @@
-//! Cards through NVML, loaded when first asked for.
+//! Reader of GPUs through NVML, which is loaded at the first use.
 //!
-//! Traps that this file knows: `nvml-wrapper` asks only `nvmlDeviceGetMemoryInfo_v2`, which old drivers lack
-//! and which counts the driver's own reserve neither as free nor as used; Tegra and GB10 answer "not
-//! supported" or a total of 0 and share the host's memory; a process may be in the compute and the graphics
-//! list. A card in MIG mode offers CUDA its instances only; we do not place on those yet and leave the card
-//! out, with a note.
+//! It handles several special cases. `nvml-wrapper` calls only `nvmlDeviceGetMemoryInfo_v2`, which old
+//! drivers lack and which counts the driver's own reserve neither as free nor as used. Tegra and GB10 report
+//! "not supported" or a total of 0 and share the host's memory. A process may be in both the compute and the
+//! graphics list. A card in MIG mode offers CUDA only its instances; placement on these is not supported, so
+//! the card is left out with a note.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -16,16 +16,17 @@ use nvml_wrapper::{Device, Nvml};
 use plimsoll_base::{Bytes, Card, CardId, CardKind, Counting};
 use plimsoll_wire::env as names;
 
-use super::visible::keep_visible;
-use super::{Holder, Machine, Reading, Sensors, sensors, unified};
+use super::CardSource;
+use crate::visible::keep_visible;
+use crate::{Holder, Machine, Reading, Sensors, sensors, unified};
 
-/// An open NVML, or none with the reason.
+/// An open NVML library, or the reason why there is none.
 #[derive(Debug)]
 pub(super) struct NvmlSource {
     library: Result<Nvml, String>,
 }
 
-/// A card's memory as the driver reports it.
+/// Memory of a card, as reported by the driver.
 enum Memory {
     Own { total: Bytes, free: Bytes },
     Unified,
@@ -45,37 +46,32 @@ impl NvmlSource {
         };
         Self { library }
     }
+}
 
-    pub(super) fn machine(&self) -> Machine {
-        let mut machine = Machine::of_host();
+impl CardSource for NvmlSource {
+    fn add_cards(&self, machine: &mut Machine) {
         match &self.library {
             Ok(nvml) => {
                 machine.driver = nvml.sys_driver_version().ok();
-                add_cards(nvml, &mut machine);
+                let cards = cards(nvml, machine);
+                // NVML lists every card of the machine: the variable is CUDA's alone.
+                let visible = std::env::var(names::CUDA_VISIBLE_DEVICES).ok();
+                machine.cards.extend(keep_visible(cards, visible.as_deref()));
             }
             // A machine without a card has no NVML, so this is a note and no error.
             Err(cause) => machine.notes.push(format!("no NVIDIA card is seen: {cause}")),
         }
-        // NVML lists every card of the machine: the variable is CUDA's alone.
-        let visible = std::env::var(names::CUDA_VISIBLE_DEVICES).ok();
-        machine.cards = keep_visible(machine.cards, visible.as_deref());
-        machine
     }
 
-    /// Reads what changes. Cards that do not answer are left out.
-    pub(super) fn reading(&self) -> Reading {
-        let mut reading = Reading::default();
+    fn add_reading(&self, reading: &mut Reading) {
         if let Ok(nvml) = &self.library {
             for device in devices(nvml) {
-                read_device(&device, &mut reading);
+                read_device(&device, reading);
             }
         }
-        reading.add_host();
-        reading
     }
 
-    /// Temperature, clock and load of each card.
-    pub(super) fn sensors(&self) -> Vec<Sensors> {
+    fn sensors(&self) -> Vec<Sensors> {
         let devices = self.library.as_ref().map(devices).unwrap_or_default();
         let named = devices
             .iter()
@@ -109,17 +105,20 @@ fn devices(nvml: &Nvml) -> Vec<Device<'_>> {
     devices
 }
 
-fn add_cards(nvml: &Nvml, machine: &mut Machine) {
+/// Every card that can be read, and in `machine` what there is to say of the others.
+fn cards(nvml: &Nvml, machine: &mut Machine) -> Vec<Card> {
+    let mut cards = Vec::new();
     for device in devices(nvml) {
         let name = device.name().unwrap_or_else(|_| "NVIDIA card".to_owned());
         match card(&device, &name) {
             Ok((card, unified)) => {
-                machine.cards.push(card);
+                cards.push(card);
                 machine.unified |= unified;
             }
             Err(why) => machine.notes.push(format!("{name} is left out: {why}")),
         }
     }
+    cards
 }
 
 fn card(device: &Device<'_>, name: &str) -> Result<(Card, bool), String> {
@@ -191,7 +190,7 @@ fn read_device(device: &Device<'_>, reading: &mut Reading) {
     reading.holders.extend(holders(device, &card));
 }
 
-/// Every process once, with the larger of what the two lists say of it.
+/// Every process once, with the larger of its values in the two lists.
 fn holders(device: &Device<'_>, card: &CardId) -> Vec<Holder> {
     let compute = device.running_compute_processes().unwrap_or_default();
     let graphics = device.running_graphics_processes().unwrap_or_default();
