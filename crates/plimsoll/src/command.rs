@@ -30,8 +30,12 @@ pub(crate) mod sweep;
 pub(crate) mod warden;
 pub(crate) mod watch;
 
+const STATUSES: &str = "\
+Exit status of every command: 0 done, 1 the answer is no or it failed, 2 bad input, 3 no verdict. `run` and `doctor -- COMMAND` end \
+with the status of their program.";
+
 #[derive(Debug, Parser)]
-#[command(name = "plimsoll", version, about = "The load line for GPU memory")]
+#[command(name = "plimsoll", version, about = "The load line for GPU memory", after_help = STATUSES)]
 struct Cli {
     #[command(subcommand)]
     command: Command,

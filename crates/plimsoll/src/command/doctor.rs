@@ -22,10 +22,7 @@ use plimsoll_doctor::{Diagnosis, LineSource, LogReader, SubCause, diagnose};
 use plimsoll_probe::sysroot::{OpenSysrootError, Sysroot};
 use serde_json::Value;
 
-use crate::report::ExitStatus;
-
-/// Exit status if no rule matches the log.
-const NOTHING_KNOWN: u8 = 3;
+use crate::report::{ExitStatus, NO_VERDICT};
 
 const MORE: &str = "\
 Examples:
@@ -114,7 +111,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     let verdict = if named {
         ExitCode::SUCCESS
     } else {
-        ExitCode::from(NOTHING_KNOWN)
+        ExitCode::from(NO_VERDICT)
     };
     // `doctor -- COMMAND` stands in for the command in scripts, so its status wins over the verdict's.
     Ok(findings.status.unwrap_or(verdict))

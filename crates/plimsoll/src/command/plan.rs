@@ -5,6 +5,7 @@
 
 mod asked;
 pub(crate) mod check;
+mod downloaded;
 mod exact;
 pub(crate) mod fit;
 
@@ -24,7 +25,7 @@ use plimsoll_probe::headers::{ReadModelError, read_model};
 
 use self::asked::{HostSize, Room};
 use self::exact::ExactQuery;
-use crate::report::ExitStatus;
+use crate::report::{ExitStatus, NO_VERDICT};
 use crate::screen;
 
 const MORE: &str = "\
@@ -129,17 +130,18 @@ pub(crate) enum Error {
     Json(#[from] serde_json::Error),
 }
 
-impl Error {
-    fn no_model(wish: &ModelParams) -> Self {
-        let remote = wish.remote.clone();
-        remote.map_or(Self::NoModel, Self::NotDownloaded)
-    }
-}
-
 impl ExitStatus for Error {
     /// Every failure of a plan is a fault of the input, since a plan depends on nothing else.
     fn is_input(&self) -> bool {
         true
+    }
+
+    /// Status 3 where an engine runs and nothing of it was measured: no verdict.
+    fn status(&self) -> u8 {
+        match self {
+            Self::Check(check::CheckError::NothingMeasured(_)) => NO_VERDICT,
+            _ => 2,
+        }
     }
 }
 
@@ -318,11 +320,23 @@ impl Models {
         Ok(Self {
             // The draft model and the projector are on the same cards, and often decide whether the whole
             // fits.
-            main: read(wish.model.as_ref().ok_or_else(|| Error::no_model(wish))?)?,
+            main: read(&model_path(wish)?)?,
             draft: wish.draft_model.as_ref().map(read).transpose()?,
             projector: wish.projector.as_ref().map(read).transpose()?,
             contexts: contexts::measured(),
         })
+    }
+}
+
+/// The model's file: the one given, or the download of the repository that was named.
+fn model_path(wish: &ModelParams) -> Result<String, Error> {
+    match (&wish.model, &wish.remote) {
+        (Some(path), _) => Ok(path.clone()),
+        (None, Some(remote)) => {
+            let found = downloaded::find(remote).map(|path| path.to_string_lossy().into_owned());
+            found.ok_or_else(|| Error::NotDownloaded(remote.clone()))
+        }
+        (None, None) => Err(Error::NoModel),
     }
 }
 

@@ -20,7 +20,7 @@ use serde_json::Value;
 use tokio::runtime;
 use tokio::task::LocalSet;
 
-use crate::report::ExitStatus;
+use crate::report::{ExitStatus, NO_VERDICT};
 use crate::screen::{BesideReport, SoakReport, lasted};
 
 /// The default second program: a context, cuBLAS and 1 GiB, with ten seconds of work.
@@ -128,9 +128,6 @@ struct Rendered {
     json: Value,
     html: String,
 }
-
-/// Exit status where nothing can be said of leaks, as of `doctor`.
-const NO_VERDICT: u8 = 3;
 
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
