@@ -60,13 +60,6 @@ impl Bytes {
         }
     }
 
-    pub const fn checked_add(self, other: Self) -> Option<Self> {
-        match self.0.checked_add(other.0) {
-            Some(n) => Some(Self(n)),
-            None => None,
-        }
-    }
-
     pub const fn checked_mul(self, n: u64) -> Option<Self> {
         match self.0.checked_mul(n) {
             Some(n) => Some(Self(n)),

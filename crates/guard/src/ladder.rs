@@ -27,7 +27,7 @@ use crate::driver_guard::{self, RelaxedCapture};
 use crate::policy::backoff::Backoff;
 use crate::state::captures::capturing;
 use crate::state::{CardIndex, card, ledger};
-use crate::{settings, spill};
+use crate::{clock, settings, spill};
 
 pub(crate) use idle_request::answer;
 
@@ -149,7 +149,7 @@ impl RefusedRequest<'_> {
         let request = options.reclaim.then(|| room_request::make(self.card, self.size));
         let patience = request.as_ref().map_or(wait, |request| request.patience(wait));
         for pause in Backoff::within(patience) {
-            room_request::sleep(pause);
+            clock::sleep(pause);
             // Before the attempt: room that the daemon makes after it would be missed.
             let answered = request
                 .as_ref()

@@ -11,7 +11,7 @@ pub(crate) mod peers;
 pub(crate) mod ranges;
 pub(crate) mod refusals;
 pub(crate) mod reservations;
-mod shared_file;
+pub(crate) mod shared_file;
 
 use core::sync::atomic::Ordering::Relaxed;
 

@@ -41,6 +41,19 @@ impl TraceEvent {
             ..Self::default()
         }
     }
+
+    /// The event of a block or a graph by its number, with the bytes that are concerned.
+    pub(crate) fn of(self, id: u64, size: u64) -> Self {
+        Self { id, size, ..self }
+    }
+
+    #[inline]
+    pub(crate) fn emit(self, kind: TraceKind) {
+        let file = FILE.load(Acquire);
+        if file != CLOSED {
+            record(file, kind, self);
+        }
+    }
 }
 
 const CLOSED: i32 = -1;
@@ -90,21 +103,13 @@ pub(crate) fn on() -> bool {
     FILE.load(Relaxed) != CLOSED
 }
 
-#[inline]
-pub(crate) fn emit(kind: TraceKind, event: TraceEvent) {
-    let file = FILE.load(Acquire);
-    if file != CLOSED {
-        record(file, kind, event);
-    }
-}
-
 #[cold]
 fn record(file: i32, kind: TraceKind, event: TraceEvent) {
     let record = TraceRecord {
         time: clock::now().saturating_sub(STARTED.load(Relaxed)),
         id: event.id,
         size: event.size,
-        kind: code(kind),
+        kind: kind.code(),
         card: event.card,
         pool: event.pool,
         detail: event.detail,
@@ -116,11 +121,6 @@ fn record(file: i32, kind: TraceKind, event: TraceEvent) {
     if !written && FILE.swap(CLOSED, AcqRel) != CLOSED {
         say!("writing to the trace failed; the trace ends here");
     }
-}
-
-#[allow(clippy::as_conversions, reason = "the code that the enum declares")]
-const fn code(kind: TraceKind) -> u8 {
-    kind as u8
 }
 
 fn put(file: i32, bytes: &[u8]) -> bool {

@@ -196,7 +196,7 @@ mod tests {
     /// A header with every value type, two arrays and two tensors.
     fn draft() -> DraftHeader {
         let mut draft = DraftHeader::default();
-        for kind in ValueType::ALL {
+        for kind in ValueType::all() {
             if kind.width().is_some() {
                 draft.entries.push((format!("a.{kind}"), Datum::Number(kind, 1)));
             }

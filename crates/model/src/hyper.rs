@@ -41,12 +41,6 @@ pub struct SlidingWindow {
 pub struct Experts {
     pub count: u32,
     pub used: u32,
-    /// `n_ff_exp`: width of one expert.
-    pub feed_forward: u32,
-    /// `n_ff_shexp`: width of the shared experts, 0 if there are none.
-    pub shared_feed_forward: u32,
-    /// `n_layer_dense_lead`: leading layers without experts.
-    pub leading_dense: u32,
     /// The chosen experts' weights are multiplied by a number (`expert_weights_scale`).
     pub scales_weights: bool,
 }

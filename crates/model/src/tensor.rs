@@ -84,10 +84,6 @@ impl Tensor {
     pub fn is_expert(&self) -> bool {
         self.expert
     }
-
-    pub fn elements(&self) -> u64 {
-        self.shape.iter().fold(1, |all, &n| all.saturating_mul(n))
-    }
 }
 
 fn layer(name: &str) -> Option<u32> {

@@ -35,13 +35,6 @@ impl Dialect {
     }
 }
 
-/// The type a user names, e.g. after `-ctk`: `f16`, `q8_0`, `iq4_nl`, in any case.
-pub fn by_name(name: &str) -> Option<TensorType> {
-    GGML.iter()
-        .find(|row| row.name.eq_ignore_ascii_case(name))
-        .copied()
-}
-
 const fn plain(id: u32, name: &'static str, block: u64, size: u64) -> TensorType {
     TensorType {
         id,
@@ -237,12 +230,5 @@ mod tests {
         assert_eq!(name(Dialect::Ik, 34), None);
         let iq4_ks = Dialect::Ik.tensor_type(144).map(|kind| kind.row(512));
         assert_eq!(iq4_ks, Some(Some(Bytes::new(4 + 2 * 136))));
-    }
-
-    #[test]
-    fn a_name_is_read_in_any_case() {
-        assert_eq!(by_name("Q8_0"), Some(Q8_0));
-        assert_eq!(by_name("q4_k"), Some(Q4_K));
-        assert_eq!(by_name("q9_9"), None);
     }
 }

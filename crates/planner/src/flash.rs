@@ -119,8 +119,8 @@ pub(super) fn unsupported(
 #[cfg(test)]
 mod tests {
     use plimsoll_flags::ProgramKind;
+    use plimsoll_model::Dialect;
     use plimsoll_model::gguf::Header;
-    use plimsoll_model::{Dialect, types};
 
     use super::*;
     use crate::EngineBuild;
@@ -155,9 +155,13 @@ mod tests {
     }
 
     fn with_cache(key: &str, value: &str) -> ModelParams {
+        let named = |name: &str| {
+            let mut types = (0..64).filter_map(|id| Dialect::Ggml.tensor_type(id));
+            types.find(|kind| kind.name == name).unwrap()
+        };
         ModelParams {
-            cache_key: types::by_name(key).unwrap(),
-            cache_value: types::by_name(value).unwrap(),
+            cache_key: named(key),
+            cache_value: named(value),
             ..ModelParams::of(ProgramKind::LlamaServer)
         }
     }

@@ -14,6 +14,7 @@ use plimsoll_model::{TensorType, types};
 
 use super::cost::peak;
 use super::fit::{CostModel, PlanPrice, QuickEstimate, RequestChange, saturated, smallest};
+use super::layout::wanted_layers;
 use super::request::PlanRequest;
 use super::reserve::{CELLS, Reserve};
 
@@ -313,11 +314,7 @@ impl<P: CostModel> HintSearch<'_, P> {
                 change: Box::new(move |more| RequestChange::ExpertsOnHost(started + saturated(more))),
             });
         }
-        let all = layers.saturating_add(1);
-        let now = match wish.gpu_layers {
-            GpuLayers::Auto | GpuLayers::All => all,
-            GpuLayers::Count(count) => count.min(all),
-        };
+        let now = wanted_layers(wish, layers).min(layers.saturating_add(1));
         sized.push(SizedChange {
             end: u64::from(now),
             has_steps: true,

@@ -87,10 +87,7 @@ impl DeviceLayout {
         let devices = devices(request)?;
         // The output counts as one more layer for -ngl.
         let all = layers.saturating_add(1);
-        let wanted = match wish.gpu_layers {
-            GpuLayers::Auto | GpuLayers::All => all,
-            GpuLayers::Count(n) => n,
-        };
+        let wanted = wanted_layers(wish, layers);
         let splits = splits(wish, request.cards, &devices);
         // The last layers go to the cards, so the first ones stay in host memory.
         let start = all.saturating_sub(wanted);
@@ -146,6 +143,14 @@ impl DeviceLayout {
             None if is_of_the_first_layer(&tensor.name) => self.layer(0),
             None => self.output,
         }
+    }
+}
+
+/// Layers that `-ngl` asks for; the output counts as one.
+pub(super) fn wanted_layers(wish: &ModelParams, layers: u32) -> u32 {
+    match wish.gpu_layers {
+        GpuLayers::Auto | GpuLayers::All => layers.saturating_add(1),
+        GpuLayers::Count(wanted) => wanted,
     }
 }
 

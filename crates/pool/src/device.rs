@@ -8,8 +8,6 @@
 //!
 //! Addresses are numbers, never pointers: a policy computes with them and accesses no memory.
 
-use core::fmt;
-
 /// Position in a card's address space, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Address(pub u64);
@@ -36,29 +34,14 @@ pub struct DeviceEvent(pub u64);
 pub struct CapturedGraph(pub u64);
 
 /// Refusal of memory by the card, or by a budget on it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{asked} bytes were requested and {free} are free")]
 pub struct OutOfMemory {
     /// Bytes of the request that was refused, as the device counts them.
     pub asked: u64,
     /// Bytes that could be had when it was refused.
     pub free: u64,
 }
-
-impl OutOfMemory {
-    /// The device has no memory of that kind.
-    const fn none(asked: u64) -> Self {
-        Self { asked, free: 0 }
-    }
-}
-
-impl fmt::Display for OutOfMemory {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { asked, free } = self;
-        write!(f, "{asked} bytes were requested and {free} are free")
-    }
-}
-
-impl core::error::Error for OutOfMemory {}
 
 /// Interface to a card: its memory and the order of its work.
 pub trait PoolDevice {
@@ -71,12 +54,7 @@ pub trait PoolDevice {
     /// Takes a range that is backed from the start.
     fn allocate(&mut self, size: u64) -> Result<Address, OutOfMemory>;
 
-    /// Takes a range of the host's memory that the card can use in place, if slower.
-    fn allocate_host(&mut self, size: u64) -> Result<Address, OutOfMemory> {
-        Err(OutOfMemory::none(size))
-    }
-
-    /// Gives an allocation of either kind back: exactly an address that was returned, once, with no work on
+    /// Gives an allocation back: exactly an address that was returned, once, with no work on
     /// it in flight.
     fn free(&mut self, address: Address);
 
@@ -88,16 +66,11 @@ pub trait PoolDevice {
 
     /// Maps memory to a piece of a region: whole granules, none of them mapped.
     fn map(&mut self, _at: Address, size: u64) -> Result<(), OutOfMemory> {
-        Err(OutOfMemory::none(size))
+        Err(OutOfMemory { asked: size, free: 0 })
     }
 
-    /// Maps host memory to a piece of a region.
-    fn map_host(&mut self, _at: Address, size: u64) -> Result<(), OutOfMemory> {
-        Err(OutOfMemory::none(size))
-    }
-
-    /// Takes the memory from a piece of a region: exactly the address and size of one `map` or `map_host`,
-    /// with no work on it in flight. The addresses stay set aside and may be backed again.
+    /// Takes the memory from a piece of a region: exactly the address and size of one `map`, with no work on
+    /// it in flight. The addresses stay set aside and may be backed again.
     fn unmap(&mut self, _at: Address, _size: u64) {}
 
     /// Releases the addresses of a region without mapped memory: exactly the address and size of one
@@ -119,7 +92,16 @@ pub trait PoolDevice {
     /// Releases an event.
     fn forget(&mut self, event: DeviceEvent);
 
-    /// True if a stream's work is being captured into a graph. Then none of the five calls above may use it,
+    /// Waits for the submitted work of a stream. False if that failed, and nothing may be given back.
+    fn finish(&mut self, stream: Stream) -> bool {
+        let event = self.record(stream);
+        self.wait(event);
+        let done = self.done(event);
+        self.forget(event);
+        done
+    }
+
+    /// True if a stream's work is being captured into a graph. Then none of the calls above may use it,
     /// and nothing may be freed or unmapped; memory allocated or mapped in the meantime is not part of the
     /// graph.
     fn capturing(&self, stream: Stream) -> bool;

@@ -7,8 +7,6 @@
 //! The result was checked step by step against two traces recorded on an H200, and against published figures
 //! (`tests/traces/generate.rs`).
 
-use core::fmt;
-
 pub use crate::demand::DemandRules;
 use crate::demand::{Rules, product};
 use crate::device::Stream;
@@ -87,38 +85,22 @@ impl GeneratedRun {
 }
 
 /// Reason why no trace can be generated for a run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GenerateError {
-    Context {
-        tokens: u64,
-    },
-    MicroBatch {
-        tokens: u64,
-    },
+    #[error("a context of {tokens} tokens; give 1 to {LONGEST}")]
+    Context { tokens: u64 },
+    #[error("a micro-batch of {tokens} tokens; give 1 to 65536")]
+    MicroBatch { tokens: u64 },
+    #[error(
+        "the trace has more than {MOST_STEPS} steps; shorten the context or the answers, or enlarge the micro-batch"
+    )]
     TooLong,
     /// llama.cpp has no kernel for this combination (llama-context.cpp refuses it at start).
+    #[error("a quantised V cache needs flash attention; switch it on or take f16")]
     QuantisedWithoutFlashAttention,
+    #[error("{0}")]
     Step(Fault),
 }
-
-impl fmt::Display for GenerateError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Context { tokens } => write!(f, "a context of {tokens} tokens; give 1 to {LONGEST}"),
-            Self::MicroBatch { tokens } => write!(f, "a micro-batch of {tokens} tokens; give 1 to 65536"),
-            Self::TooLong => write!(
-                f,
-                "the trace has more than {MOST_STEPS} steps; shorten the context or the answers, or enlarge the micro-batch"
-            ),
-            Self::QuantisedWithoutFlashAttention => {
-                f.write_str("a quantised V cache needs flash attention; switch it on or take f16")
-            }
-            Self::Step(fault) => fault.fmt(f),
-        }
-    }
-}
-
-impl core::error::Error for GenerateError {}
 
 /// The requests of a run to the pool of one device.
 pub fn generate(

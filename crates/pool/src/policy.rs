@@ -1,6 +1,7 @@
 //! Interface of an allocator policy.
 //!
-//! DECISION: the interface is that of RAPIDS RMM's `device_memory_resource`, with calls for captured graphs.
+//! DECISION: the interface is that of RAPIDS RMM's `device_memory_resource`. A second trait has what the pool
+//! of a program also needs (trims, captured graphs, an end) and the models of other allocators do not have.
 //! The device is passed to every call instead of being owned. So several policies (for example one for each
 //! stream) can share one card, and a policy stays a plain value that can be compared, cloned and replayed. A
 //! free happens on the CPU: work that uses the block may still be running, in the order of the given stream.
@@ -33,11 +34,12 @@ pub enum Trim {
 }
 
 /// Condition under which the original allocator aborts its process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum Broken {
-    /// A block was freed that was not the last one allocated.
+    #[error("a block was freed that was not the last one allocated")]
     OutOfOrder,
-    /// The reserved addresses are used up, though the card may have memory left.
+    /// The card may have memory left.
+    #[error("its range of addresses is used up")]
     AddressesUsedUp,
 }
 
@@ -56,27 +58,6 @@ pub trait Policy {
     /// it, and work on other streams is done with it or ordered before `stream`. Foreign blocks are ignored.
     fn deallocate(&mut self, device: &mut dyn PoolDevice, block: Block, stream: Stream);
 
-    /// Gives idle memory back to the device, as far as that is safe, and returns how many bytes that was.
-    /// Safe means: the card is done with it, no graph has seen it, and nothing is being captured.
-    fn trim(&mut self, device: &mut dyn PoolDevice, trim: Trim) -> u64;
-
-    /// Begins the capture of `graph`: blocks that are live now or handed out until `capture_end` keep their
-    /// memory at their address until `graph_destroyed`. Captures may overlap. A block freed in the meantime
-    /// may be reused on its stream as usual: a launch of the graph overwrites it, like work that was
-    /// submitted to the stream.
-    fn capture_begin(&mut self, _graph: CapturedGraph) {}
-
-    /// The capture has ended. The graph may be launched any number of times from now on.
-    fn capture_end(&mut self, _graph: CapturedGraph) {}
-
-    /// Neither the graph nor anything instantiated from it exists any longer. Unknown graphs are ignored; a
-    /// capture that was broken off ends with this, too.
-    fn graph_destroyed(&mut self, _graph: CapturedGraph) {}
-
-    /// Gives everything back, live or pinned or not. The caller has waited for the card, and no work uses the
-    /// memory any more. The policy is as new afterwards.
-    fn close(&mut self, device: &mut dyn PoolDevice);
-
     /// Bytes that the policy holds of the device, in use or idle.
     fn reserved(&self) -> u64;
 
@@ -87,4 +68,28 @@ pub trait Policy {
     fn broken(&self) -> Option<Broken> {
         None
     }
+}
+
+/// A policy that serves the pool of a program: it gives memory back, and knows of captured graphs.
+pub trait ServedPolicy: Policy {
+    /// Gives idle memory back to the device, as far as that is safe, and returns how many bytes that was.
+    /// Safe means: the card is done with it, no graph has seen it, and nothing is being captured.
+    fn trim(&mut self, device: &mut dyn PoolDevice, trim: Trim) -> u64;
+
+    /// Begins the capture of `graph`: blocks that are live now or handed out until `capture_end` keep their
+    /// memory at their address until `graph_destroyed`. Captures may overlap. A block freed in the meantime
+    /// may be reused on its stream as usual: a launch of the graph overwrites it, like work that was
+    /// submitted to the stream.
+    fn capture_begin(&mut self, graph: CapturedGraph);
+
+    /// The capture has ended. The graph may be launched any number of times from now on.
+    fn capture_end(&mut self, graph: CapturedGraph);
+
+    /// Neither the graph nor anything instantiated from it exists any longer. Unknown graphs are ignored; a
+    /// capture that was broken off ends with this, too.
+    fn graph_destroyed(&mut self, graph: CapturedGraph);
+
+    /// Gives everything back, live or pinned or not. The caller has waited for the card, and no work uses the
+    /// memory any more. The policy is as new afterwards.
+    fn close(&mut self, device: &mut dyn PoolDevice);
 }

@@ -1,4 +1,4 @@
-//! Replay of an allocation trace with a policy on a simulated card.
+//! Replay of an allocation trace with a policy on a card that only counts.
 //!
 //! DECISION: a replay is one pass that stops where the original allocator would have failed. To measure the
 //! policy's own time, a caller passes a [`Watch`] with its own clock, whose calls are outside the measured
@@ -11,13 +11,14 @@ use core::fmt;
 
 use crate::device::{Address, OutOfMemory};
 use crate::policy::{Block, Broken, Policy};
-use crate::simulated::Simulated;
 use crate::trace::{Trace, TraceStep};
 
+mod card;
 mod kind;
 mod samples;
 mod scopes;
 
+use card::ReplayCard;
 pub use kind::{PolicyKind, UnknownPolicy};
 use samples::Samples;
 pub use scopes::{Scopes, driver_takes};
@@ -52,8 +53,6 @@ pub struct ReplayOutcome {
     pub peak_reserved: u64,
     /// Sizes of granted driver requests, in order.
     pub driver_sizes: Vec<u64>,
-    /// Broken rules of the card, which a real one would have punished later.
-    pub violations: usize,
     /// The course of it, in at most [`ReplayOutcome::SAMPLES`] parts.
     pub samples: Vec<Sample>,
 }
@@ -105,19 +104,14 @@ impl fmt::Display for ReplayFailure {
                 "{size} bytes were refused: {by}, with {} live and {} reserved",
                 self.live, self.reserved
             ),
-            Cause::Broken(Broken::OutOfOrder) => {
-                f.write_str("a block was freed that was not the last one allocated; the program aborts")
-            }
-            Cause::Broken(Broken::AddressesUsedUp) => {
-                f.write_str("its range of addresses is used up; the program aborts")
-            }
+            Cause::Broken(broken) => write!(f, "{broken}; the program aborts"),
         }
     }
 }
 
 /// Replays `trace` over a new policy of this kind, on a card with `budget` bytes.
 pub fn replay(trace: &Trace, kind: PolicyKind, budget: u64, watch: &mut impl Watch) -> ReplayOutcome {
-    let mut device = Simulated::new(budget, kind.granule());
+    let mut device = ReplayCard::new(budget, kind.granule());
     let mut policy = kind.policy();
     let mut pass = ReplayPass {
         policy: &mut *policy,
@@ -131,7 +125,6 @@ pub fn replay(trace: &Trace, kind: PolicyKind, budget: u64, watch: &mut impl Wat
         failure,
         peak_reserved: device.peak_reserved(),
         driver_sizes: device.driver_sizes().to_vec(),
-        violations: device.violations().len(),
         samples,
     }
 }
@@ -180,7 +173,7 @@ const NO_BLOCK: Block = Block {
 
 struct ReplayPass<'a> {
     policy: &'a mut dyn Policy,
-    device: &'a mut Simulated,
+    device: &'a mut ReplayCard,
     /// The policy's block for each block of the trace.
     blocks: Vec<Block>,
     samples: Samples,

@@ -9,7 +9,6 @@
 use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec::Vec;
-use core::fmt;
 
 use crate::device::Stream;
 
@@ -69,33 +68,18 @@ impl Trace {
 }
 
 /// Error: a step that cannot have happened.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
-    /// A block that is live was allocated again.
+    #[error("the block is live and is allocated again")]
     Live,
-    /// A block was freed that is not live.
+    #[error("the block is freed but was never allocated; a trace must start when the program starts")]
     NotLive,
-    /// A block was freed with another size than it was allocated with.
+    #[error("the block was allocated with {allocated} bytes")]
     OtherSize { allocated: u64 },
-    /// No card has a block of that size.
+    #[error("no card has a block of more than {LARGEST} bytes")]
     TooLarge,
-    /// More blocks than a trace can number.
+    #[error("there are more than {MOST_BLOCKS} blocks; cut the trace")]
     TooMany,
-}
-
-impl fmt::Display for Fault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Live => f.write_str("the block is live and is allocated again"),
-            Self::NotLive => f.write_str(
-                "the block is freed but was never allocated; a trace must start when the \
-                    program starts",
-            ),
-            Self::OtherSize { allocated } => write!(f, "the block was allocated with {allocated} bytes"),
-            Self::TooLarge => write!(f, "no card has a block of more than {LARGEST} bytes"),
-            Self::TooMany => write!(f, "there are more than {MOST_BLOCKS} blocks; cut the trace"),
-        }
-    }
 }
 
 /// Builder of a trace from steps whose blocks are named as in their source.

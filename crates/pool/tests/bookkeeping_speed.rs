@@ -4,9 +4,13 @@
 //! `cargo test --release -p plimsoll-pool --test bookkeeping_speed -- --nocapture` prints the times.
 #![allow(clippy::print_stdout, clippy::unwrap_used)]
 
+#[path = "simulated/card.rs"]
+mod simulated;
+
 use std::time::Instant;
 
-use plimsoll_pool::{Block, Ours, OursOptions, Policy, Simulated, Stream};
+use plimsoll_pool::{Block, Ours, OursOptions, Policy, Stream};
+use simulated::Simulated;
 
 const PROMISE: u64 = 60;
 const STREAM: Stream = Stream(7);

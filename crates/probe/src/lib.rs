@@ -33,7 +33,7 @@ use serde::{Deserialize, Serialize};
 
 pub use host::{HOST_CARD, HostMemory};
 pub use lookout::answer_questions;
-pub use resident::{family, resident};
+pub use resident::resident;
 pub use sampler::{Sampler, StartSamplerError};
 pub use sensors::Sensors;
 

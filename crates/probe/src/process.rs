@@ -73,10 +73,6 @@ impl MeasuredProcess {
         tree(self.pid)
     }
 
-    pub fn command_line(&self) -> Vec<String> {
-        command_line(self.pid)
-    }
-
     /// The way to read this tree: exact unless that takes long.
     pub fn gauge(&self) -> ProcessGauge {
         let start = Instant::now();
@@ -160,7 +156,7 @@ fn counters(pid: u32) -> Option<Bytes> {
     field(&text, "RssAnon:").map(|_| all.into_iter().sum())
 }
 
-fn field(text: &str, name: &str) -> Option<Bytes> {
+pub(super) fn field(text: &str, name: &str) -> Option<Bytes> {
     let rest = text.lines().find_map(|line| line.strip_prefix(name))?;
     rest.split_ascii_whitespace().next()?.parse().ok().map(Bytes::kib)
 }

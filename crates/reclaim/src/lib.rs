@@ -29,7 +29,7 @@ pub use self::cache::advise;
 pub use cache::{FileCache, OpenModelError, files_of};
 pub use card::{CardOutcome, CardRequest, reclaim_on};
 pub use levers::{RootSteps, TakeStepError, UNIT, take_as_root, unit};
-pub use neighbours::{AskedNeighbour, Neighbour, PATIENCE, ProcessMemory, ask, neighbours};
+pub use neighbours::{AskedNeighbour, Neighbour, ProcessMemory, ask, neighbours};
 
 /// The memory to free, and the permitted means.
 #[derive(Debug)]

@@ -15,8 +15,6 @@ use plimsoll_probe::process::name;
 use plimsoll_wire::options::Uuid;
 use plimsoll_wire::page::{CardSnapshot, PageSnapshot, PageState};
 
-/// Default time for neighbours to answer: many decode steps of a busy model.
-pub const PATIENCE: Duration = Duration::from_secs(2);
 /// Interval between two reads of the pages.
 const NAP: Duration = Duration::from_millis(5);
 

@@ -10,10 +10,6 @@ pub const LLAMA_SERVER_ROUTER_PORT: &str = "LLAMA_SERVER_ROUTER_PORT";
 pub const LLAMA_API_KEY: &str = "LLAMA_API_KEY";
 /// Plimsoll: another NVML library than the driver's, for tests; empty for none.
 pub const NVML: &str = "PLIMSOLL_NVML";
-/// fake-nvml: the cards it shows, as JSON, or `@` and the path of a file with it, read again on each call.
-pub const FAKE_NVML_CARDS: &str = "PLIMSOLL_FAKE_NVML_CARDS";
-/// fake-engine: the faults that it simulates, as `key=value` words.
-pub const FAKE_ENGINE: &str = "PLIMSOLL_FAKE_ENGINE";
 /// Guard: its options, as [`crate::options::GuardOptions`] reads them. Without the variable guard does
 /// nothing at all.
 pub const GUARD: &str = "PLIMSOLL_GUARD";
@@ -24,8 +20,6 @@ pub const GUARD_PAGES: &str = "PLIMSOLL_GUARD_PAGES";
 pub const GUARD_TRACE: &str = "PLIMSOLL_GUARD_TRACE";
 /// Plimsoll: path of a `libplimsoll_guard.so` other than the one next to the program.
 pub const GUARD_LIBRARY: &str = "PLIMSOLL_GUARD_LIBRARY";
-/// fake-cuda: its cards, limits and faults, as `key=value` words.
-pub const FAKE_CUDA: &str = "PLIMSOLL_FAKE_CUDA";
 /// ggml: an out-of-tree backend that an engine loads at its start.
 pub const GGML_BACKEND_PATH: &str = "GGML_BACKEND_PATH";
 /// Phantom: its cards, separated by `;`, each

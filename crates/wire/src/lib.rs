@@ -12,6 +12,34 @@
 #![no_std]
 #![forbid(unsafe_code)]
 
+/// Declares an enum whose variants have the numbers that files hold, with both directions of the conversion.
+macro_rules! codes {
+    ($(#[$meta:meta])* $name:ident: $number:ty { $($(#[$doc:meta])* $variant:ident = $code:literal,)* }) => {
+        $(#[$meta])*
+        #[repr($number)]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum $name {
+            $($(#[$doc])* $variant = $code,)*
+        }
+
+        impl $name {
+            /// The variant with this number, if this version knows it.
+            pub const fn of(code: $number) -> Option<Self> {
+                match code {
+                    $($code => Some(Self::$variant),)*
+                    _ => None,
+                }
+            }
+
+            pub const fn code(self) -> $number {
+                match self {
+                    $(Self::$variant => $code,)*
+                }
+            }
+        }
+    };
+}
+
 pub mod control;
 pub mod env;
 pub mod options;

@@ -28,40 +28,28 @@ const BYTES: u32 = 3936;
 /// A budget without a limit.
 pub const UNLIMITED: u64 = u64::MAX;
 
-/// State of guard in a process.
-#[repr(u32)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PageState {
-    /// `cuInit` has not succeeded yet.
-    Idle = 0,
-    Armed = 1,
-    /// Guard met something unexpected and does not act; the reason is on stderr.
-    Disarmed = 2,
+codes! {
+    /// State of guard in a process.
+    PageState: u32 {
+        /// `cuInit` has not succeeded yet.
+        Idle = 0,
+        Armed = 1,
+        /// Guard met something unexpected and does not act; the reason is on stderr.
+        Disarmed = 2,
+    }
 }
 
-/// Reason why guard refused an allocation.
-#[repr(u32)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Refusal {
-    /// The request would have passed the budget.
-    Budget = 1,
-    /// The driver did not have the memory.
-    Driver = 2,
-    /// The part that did not fit could not be put into host memory either.
-    Spill = 3,
-    /// A context on a card that the plan does not name.
-    Context = 4,
-}
-
-impl Refusal {
-    pub const fn of(code: u32) -> Option<Self> {
-        Some(match code {
-            1 => Self::Budget,
-            2 => Self::Driver,
-            3 => Self::Spill,
-            4 => Self::Context,
-            _ => return None,
-        })
+codes! {
+    /// Reason why guard refused an allocation.
+    Refusal: u32 {
+        /// The request would have passed the budget.
+        Budget = 1,
+        /// The driver did not have the memory.
+        Driver = 2,
+        /// The part that did not fit could not be put into host memory either.
+        Spill = 3,
+        /// A context on a card that the plan does not name.
+        Context = 4,
     }
 }
 
@@ -164,7 +152,7 @@ impl Page {
             version: VERSION,
             size: BYTES,
             pid,
-            state: AtomicU32::new(PageState::Idle as u32),
+            state: AtomicU32::new(PageState::Idle.code()),
             count: AtomicU32::new(0),
             pools: AtomicU32::new(0),
             plea: AtomicU64::new(0),

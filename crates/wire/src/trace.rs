@@ -55,51 +55,30 @@ pub struct TraceRecord {
     pub thread: u16,
 }
 
-/// Kind of a memory event.
-#[repr(u8)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum TraceKind {
-    /// A block was handed out.
-    Alloc = 1,
-    /// A block was given back.
-    Free = 2,
-    /// The driver gave physical memory.
-    Map = 3,
-    /// Physical memory went back to the driver.
-    Unmap = 4,
-    CaptureBegin = 5,
-    CaptureEnd = 6,
-    GraphLaunch = 7,
-    /// A wait for the whole card.
-    Sync = 8,
-    /// A request was refused; `detail` is the reason.
-    Oom = 9,
-    /// Bytes of a block were placed in host memory.
-    Spill = 10,
-    /// Host memory was pinned; no card is involved.
-    Pin = 11,
-    /// Host memory was unpinned.
-    Unpin = 12,
-}
-
-impl TraceKind {
-    /// The kind with this code; `None` if this version does not define it.
-    pub const fn of(code: u8) -> Option<Self> {
-        Some(match code {
-            1 => Self::Alloc,
-            2 => Self::Free,
-            3 => Self::Map,
-            4 => Self::Unmap,
-            5 => Self::CaptureBegin,
-            6 => Self::CaptureEnd,
-            7 => Self::GraphLaunch,
-            8 => Self::Sync,
-            9 => Self::Oom,
-            10 => Self::Spill,
-            11 => Self::Pin,
-            12 => Self::Unpin,
-            _ => return None,
-        })
+codes! {
+    /// Kind of a memory event.
+    TraceKind: u8 {
+        /// A block was handed out.
+        Alloc = 1,
+        /// A block was given back.
+        Free = 2,
+        /// The driver gave physical memory.
+        Map = 3,
+        /// Physical memory went back to the driver.
+        Unmap = 4,
+        CaptureBegin = 5,
+        CaptureEnd = 6,
+        GraphLaunch = 7,
+        /// A wait for the whole card.
+        Sync = 8,
+        /// A request was refused; `detail` is the reason.
+        Oom = 9,
+        /// Bytes of a block were placed in host memory.
+        Spill = 10,
+        /// Host memory was pinned; no card is involved.
+        Pin = 11,
+        /// Host memory was unpinned.
+        Unpin = 12,
     }
 }
 

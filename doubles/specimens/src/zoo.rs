@@ -129,7 +129,7 @@ impl Sheet {
     }
 
     fn vocabulary(&mut self, size: u32) {
-        let mut vocabulary = Vocabulary::bytes().filled(size);
+        let mut vocabulary = crate::keys::filled(Vocabulary::bytes(), size);
         // llama.cpp insists on this one in some families (`llama-vocab.cpp: load @ b10605`).
         if let Some(last) = vocabulary.tokens.last_mut() {
             "<|endoftext|>".clone_into(&mut last.text);
@@ -217,7 +217,11 @@ mod tests {
         for &Specimen(name, _, millions, _) in all() {
             let Some(millions) = millions else { continue };
             let model = model(name);
-            let count: u64 = model.tensors.iter().map(plimsoll_model::Tensor::elements).sum();
+            let count: u64 = model
+                .tensors
+                .iter()
+                .map(|tensor| tensor.shape.iter().product::<u64>())
+                .sum();
             let found = count / 1_000_000;
             assert!(
                 found.abs_diff(millions) <= millions / 200 + 1,

@@ -1,8 +1,13 @@
 //! Driver functions that several of guard's modules call for their own purposes.
 
 use core::ffi::{c_char, c_int, c_uint, c_void};
+use core::fmt::Write;
+use core::ptr::null_mut;
+
+use plimsoll_wire::options::Uuid;
 
 use super::{Context, CuArray, CuStream, DeviceOrdinal, MemoryPool, SUCCESS};
+use crate::text::Text;
 
 /// `nvmlProcessInfo_v1_t`, which the NVML function without a version suffix fills.
 #[repr(C)]
@@ -31,6 +36,15 @@ pub(crate) fn device_attribute(device: DeviceOrdinal, attribute: c_int, otherwis
     // SAFETY: the place is ours. A driver that does not know the attribute leaves it.
     let code = unsafe { cuDeviceGetAttribute(&raw mut value, attribute, device) };
     if code == SUCCESS { value } else { otherwise }
+}
+
+/// NVML's own handle for the card with this UUID.
+pub(crate) fn nvml_device(uuid: [u8; 16]) -> Option<*mut c_void> {
+    let (mut name, mut device) = (Text::new(), null_mut());
+    write!(name, "{}", Uuid(uuid)).ok()?;
+    // SAFETY: a C string, and a place of ours.
+    let found = unsafe { nvmlDeviceGetHandleByUUID(name.as_c()?.as_ptr(), &raw mut device) };
+    (found == SUCCESS).then_some(device)
 }
 
 mod cuda {

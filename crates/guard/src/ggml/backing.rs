@@ -20,7 +20,7 @@ use crate::ladder;
 use crate::spill::vmm::{self, Location};
 use crate::state::captures;
 use crate::state::{self, CardIndex, ledger};
-use crate::trace::{self, TraceKind};
+use crate::trace::{TraceEvent, TraceKind};
 
 mod real {
     use super::DevicePointer;
@@ -144,12 +144,9 @@ impl Backing {
     }
 
     fn tell(&self, kind: TraceKind, size: u64) {
-        let event = trace::TraceEvent {
-            size,
-            pool: self.pool,
-            ..trace::TraceEvent::on(self.card)
-        };
-        trace::emit(kind, event);
+        let event = TraceEvent::on(self.card).of(0, size);
+        let pool = self.pool;
+        TraceEvent { pool, ..event }.emit(kind);
     }
 }
 

@@ -20,7 +20,7 @@ use alloc::vec::Vec;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize};
 
-use plimsoll_pool::{Address, Block, CapturedGraph, Ours, OursOptions, Policy, Stream, Trim};
+use plimsoll_pool::{Address, Block, CapturedGraph, Ours, OursOptions, Policy, ServedPolicy, Stream, Trim};
 
 use plimsoll_nostd::lock::Lock;
 
@@ -30,7 +30,7 @@ use super::trim_interval::TrimInterval;
 use crate::driver::{DeviceOrdinal, DevicePointer};
 use crate::ladder::reuse;
 use crate::state::{self, CardIndex, captures};
-use crate::trace::{self, TraceKind};
+use crate::trace::{self, TraceEvent, TraceKind};
 
 /// Objects that can be served at once; further ones keep their own methods.
 const PLACES: usize = 64;
@@ -293,13 +293,9 @@ impl ServedPool {
         if kind == TraceKind::Alloc {
             self.numbers.insert(block.address, id);
         }
-        let event = trace::TraceEvent {
-            id,
-            size: block.size,
-            pool: self.number,
-            ..trace::TraceEvent::on(self.backing.card())
-        };
-        trace::emit(kind, event);
+        let event = TraceEvent::on(self.backing.card()).of(id, block.size);
+        let pool = self.number;
+        TraceEvent { pool, ..event }.emit(kind);
     }
 
     pub(super) fn grant(&self, user: DeviceOrdinal, owner: DeviceOrdinal) {

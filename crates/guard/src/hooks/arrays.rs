@@ -177,16 +177,7 @@ fn required(index: CardIndex, solid: Array3DDescriptor, levels: c_uint) -> Optio
 }
 
 fn destroy(array: CuArray, real: impl FnOnce() -> CuResult) -> CuResult {
-    let Some(block) = ARRAYS.remove(bytes(array.addr())) else {
-        return real();
-    };
-    let result = real();
-    if result == SUCCESS {
-        block.gone(0);
-    } else {
-        ARRAYS.insert(bytes(array.addr()), block);
-    }
-    result
+    ARRAYS.free(bytes(array.addr()), real, |block| block.gone(0))
 }
 
 #[cfg(test)]

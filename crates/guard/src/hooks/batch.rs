@@ -42,9 +42,9 @@ impl BatchPieces {
         let sides = [to, from].map(|start| CopySide::line(start, copy_border::of(start)));
         let whole = CopyBox::line(u64::try_from(size).unwrap_or(u64::MAX));
         let _ = split::<()>(whole, &sides, &mut |piece| {
-            self.to.push(to + piece.x);
-            self.from.push(from + piece.x);
-            self.sizes.push(usize::try_from(piece.width).unwrap_or(size));
+            self.to.push(to + piece.at[0]);
+            self.from.push(from + piece.at[0]);
+            self.sizes.push(usize::try_from(piece.size[0]).unwrap_or(size));
             self.of.push(copy);
             Ok(())
         });

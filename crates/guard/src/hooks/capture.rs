@@ -9,7 +9,7 @@ use core::ptr::null_mut;
 
 use crate::driver::{CuResult, CuStream, SUCCESS};
 use crate::hooks::hooks;
-use crate::trace::{self, TraceEvent, TraceKind};
+use crate::trace::{TraceEvent, TraceKind};
 use crate::{ggml, graphs, spill};
 
 /// `CUgraph`.
@@ -109,10 +109,7 @@ fn end(stream: CuStream, made: CuGraph) {
 }
 
 pub(crate) fn tell(kind: TraceKind, stream: CuStream, id: u64) {
-    let event = TraceEvent {
-        id,
-        stream: stream.addr(),
-        ..TraceEvent::default()
-    };
-    trace::emit(kind, event);
+    let stream = stream.addr();
+    let event = TraceEvent::default().of(id, 0);
+    TraceEvent { stream, ..event }.emit(kind);
 }

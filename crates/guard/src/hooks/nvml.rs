@@ -11,7 +11,6 @@
 //! NVML cannot find a card by its PCI address, guard looks it up by UUID and gets a real handle.
 
 use core::ffi::{CStr, c_char, c_uint, c_void};
-use core::fmt::Write;
 use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::Relaxed;
 
@@ -25,7 +24,6 @@ use crate::hooks::hooks;
 use crate::hooks::info::{BudgetLimit, limit};
 use crate::process;
 use crate::state::{CardIndex, card, ledger, uuid};
-use crate::text::Text;
 
 type NvmlDevice = *mut c_void;
 
@@ -93,7 +91,7 @@ hooks! {
         // Programs also ask for addresses that are no card (NCCL walks the PCI topology) and rely on the
         // error.
         let Some(index) = card_at(bus) else { return result };
-        let found = if INIT_FAILED.load(Relaxed) { Some(stand_in(index)) } else { by_uuid(index) };
+        let found = if INIT_FAILED.load(Relaxed) { Some(stand_in(index)) } else { driver::nvml_device(uuid(card(index))) };
         match found {
             Some(found) => {
                 *device = found;
@@ -148,15 +146,6 @@ unsafe fn card_at(bus: *const c_char) -> Option<CardIndex> {
 
 fn stand_in(index: CardIndex) -> NvmlDevice {
     core::ptr::from_ref(&STAND_INS[index.place()]).cast_mut().cast()
-}
-
-/// NVML's own handle for a card, by its UUID.
-fn by_uuid(index: CardIndex) -> Option<NvmlDevice> {
-    let (mut name, mut device) = (Text::new(), core::ptr::null_mut());
-    write!(name, "{}", Uuid(uuid(card(index)))).ok()?;
-    // SAFETY: a C string, and a place of ours.
-    let found = unsafe { driver::nvmlDeviceGetHandleByUUID(name.as_c()?.as_ptr(), &raw mut device) };
-    (found == SUCCESS).then_some(device)
 }
 
 /// The card of an NVML handle.

@@ -73,13 +73,3 @@ impl Drop for RoomRequest {
         WAS_SILENT.store(!self.is_answered(), Relaxed);
     }
 }
-
-/// Sleeps; a signal may end it sooner.
-pub(super) fn sleep(pause: Duration) {
-    let time = libc::timespec {
-        tv_sec: libc::time_t::try_from(pause.as_secs()).unwrap_or(0),
-        tv_nsec: libc::c_long::from(i32::try_from(pause.subsec_nanos()).unwrap_or(0)),
-    };
-    // SAFETY: the time is ours; the rest of an interrupted sleep is not wanted.
-    unsafe { libc::nanosleep(&raw const time, core::ptr::null_mut()) };
-}

@@ -22,7 +22,7 @@ use crate::driver_guard::{self, RelaxedCapture};
 use crate::state::CardIndex;
 use crate::state::captures::capturing;
 use crate::state::ranges::{self, SpillPlace, SpillRange};
-use crate::trace::{self, TraceEvent, TraceKind};
+use crate::trace::{TraceEvent, TraceKind};
 
 mod real {
     use super::*;
@@ -275,10 +275,7 @@ fn give_back(range: SpillRange) {
         }
         _ => make::unmake(card, range.base, range.size, range.head, &range.pieces),
     }
-    let event = TraceEvent {
-        id: range.id,
-        size: range.asked,
-        ..TraceEvent::on(card)
-    };
-    trace::emit(TraceKind::Free, event);
+    TraceEvent::on(card)
+        .of(range.id, range.asked)
+        .emit(TraceKind::Free);
 }

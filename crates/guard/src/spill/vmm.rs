@@ -10,8 +10,8 @@ use core::ffi::{c_int, c_uint, c_void};
 use core::ptr::null;
 
 use crate::driver::{AllocationHandle, CuResult, DeviceOrdinal, DevicePointer, SUCCESS};
-use crate::state::peers;
 use crate::state::ranges::SpillPlace;
+use crate::state::{CardIndex, peers};
 
 /// `CUmemLocation`.
 #[repr(C)]
@@ -21,7 +21,7 @@ pub(crate) struct Location {
     pub(crate) id: c_int,
 }
 
-pub(crate) const DEVICE: c_int = 1;
+const DEVICE: c_int = 1;
 const HOST: c_int = 2;
 const NODE: c_int = 3;
 
@@ -31,6 +31,11 @@ impl Location {
             kind: DEVICE,
             id: device,
         }
+    }
+
+    /// The card, if it is one.
+    pub(crate) fn index(self) -> Option<CardIndex> {
+        (self.kind == DEVICE).then(|| CardIndex::of(self.id)).flatten()
     }
 
     /// The location of a range's tail; None for memory that cannot be mapped.

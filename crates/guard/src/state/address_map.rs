@@ -9,6 +9,8 @@ use alloc::vec::Vec;
 
 use plimsoll_nostd::lock::Lock;
 
+use crate::driver::{CuResult, SUCCESS};
+
 /// A power of two; 64 locks of 32 bytes are half a page.
 const SHARDS: usize = 64;
 
@@ -38,6 +40,19 @@ impl<T: Copy> AddressMap<T> {
 
     pub(crate) fn remove(&self, key: u64) -> Option<T> {
         self.shard(key).hold().remove(&key)
+    }
+
+    /// Frees what is known by this key through `real`, and hands it to `gone` if that succeeds. It leaves the map before
+    /// the driver frees it: afterwards another thread may be given the same key. An unknown key is passed on.
+    pub(crate) fn free(&self, key: u64, real: impl FnOnce() -> CuResult, gone: impl FnOnce(T)) -> CuResult {
+        let value = self.remove(key);
+        let result = real();
+        match value {
+            Some(value) if result == SUCCESS => gone(value),
+            Some(value) => self.insert(key, value),
+            None => {}
+        }
+        result
     }
 
     /// Removes the values for which `fits` is true, and hands each to `take` with no lock held.

@@ -21,12 +21,7 @@ pub(crate) fn record(index: CardIndex, refusal: Refusal, asked: u64, free: u64) 
     oom.budget.store(ledger::budget(index), Relaxed);
     oom.free.store(free, Relaxed);
     oom.card.store(u32::from(index.number()), Relaxed);
-    oom.refusal.store(code(refusal), Relaxed);
+    oom.refusal.store(refusal.code(), Relaxed);
     oom.sequence.store(number + 1, Release);
     card.ooms.fetch_add(1, Relaxed);
-}
-
-#[allow(clippy::as_conversions, reason = "the code that the enum declares")]
-const fn code(refusal: Refusal) -> u32 {
-    refusal as u32
 }

@@ -1,5 +1,5 @@
 //! Files that guard (this library) shares with other processes, such as the budget ledger: opening,
-//! allocating and mapping them.
+//! allocating, mapping and reading them.
 
 use core::ffi::{CStr, c_int};
 use core::ptr::null_mut;
@@ -67,7 +67,7 @@ pub(super) fn map(file: c_int, size: usize) -> *mut libc::c_void {
 }
 
 /// Reads the beginning of a file; the number of bytes read.
-pub(super) fn read(path: &CStr, bytes: &mut [u8]) -> Option<usize> {
+pub(crate) fn read(path: &CStr, bytes: &mut [u8]) -> Option<usize> {
     // SAFETY: a C string, room for the bytes, and a descriptor that is closed once.
     unsafe {
         let file = libc::open(path.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC);

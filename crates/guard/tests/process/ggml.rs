@@ -402,7 +402,7 @@ fn the_trace_tells_a_pool_from_the_driver() {
     let of = |kind: TraceKind| {
         records
             .iter()
-            .filter(move |record| record.kind == kind as u8 && record.pool > 0)
+            .filter(move |record| record.kind == kind.code() && record.pool > 0)
     };
     let bytes = |kind| of(kind).map(|record| record.size).sum::<u64>();
     assert!(of(TraceKind::Alloc).count() > 50);
@@ -419,7 +419,7 @@ fn the_trace_tells_a_pool_from_the_driver() {
 fn the_trace_names_a_graph_by_its_capture() {
     let records = traced("graph");
     let number = |kind: TraceKind| -> Vec<u64> {
-        let of = records.iter().filter(|record| record.kind == kind as u8);
+        let of = records.iter().filter(|record| record.kind == kind.code());
         of.map(|record| record.id).collect()
     };
     let begun = number(TraceKind::CaptureBegin);

@@ -2,7 +2,7 @@
 
 use plimsoll_base::Bytes;
 
-use super::super::buddyinfo::block;
+use super::super::buddyinfo::{block, free_from};
 use super::super::{Allowance, AllowanceGate, HostSnapshot, MigrateType, ZoneBlocks};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -129,11 +129,6 @@ impl OrderBlocks {
         self.whole += whole;
         self.loose += loose.min(usable.saturating_sub(whole));
     }
-}
-
-fn free_from(counts: &[u64], order: usize, page: Bytes) -> Bytes {
-    let blocks = counts.iter().enumerate().skip(order);
-    blocks.map(|(order, count)| block(order, page) * *count).sum()
 }
 
 #[cfg(test)]

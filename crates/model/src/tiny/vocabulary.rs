@@ -77,15 +77,6 @@ impl Vocabulary {
         }
     }
 
-    /// Adds fillers up to `size` tokens, the vocabulary size of the model that is imitated.
-    #[must_use]
-    pub fn filled(mut self, size: u32) -> Self {
-        let missing = size.saturating_sub(self.len());
-        let fillers = (0..missing).map(|number| token(format!("{SPACE}w{number}"), -1.0, NORMAL));
-        self.tokens.extend(fillers);
-        self
-    }
-
     pub fn len(&self) -> u32 {
         u32::try_from(self.tokens.len()).unwrap_or(u32::MAX)
     }

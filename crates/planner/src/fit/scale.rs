@@ -3,11 +3,10 @@
 
 use std::ops::RangeInclusive;
 
-use plimsoll_flags::GpuLayers;
-
 use super::answer::Dimension;
 use super::change::{RequestChange, saturated};
 use super::search::{FitBound, Foresee, LargestSearch, smallest};
+use crate::layout::wanted_layers;
 use crate::request::PlanRequest;
 use crate::reserve::{CELLS, MOST_SEQUENCES, Reserve};
 
@@ -77,10 +76,7 @@ impl FitScale {
                 scale(1..=most, 1, reserve.sequences, "the engine has no more")
             }
             Dimension::Layers => {
-                let asked = match wish.gpu_layers {
-                    GpuLayers::Auto | GpuLayers::All => layers + 1,
-                    GpuLayers::Count(layers) => u64::from(layers),
-                };
+                let asked = u64::from(wanted_layers(wish, hyper.layers));
                 scale(0..=layers + 1, 1, asked.min(layers + 1), "the model has no more")
             }
             Dimension::Experts => {

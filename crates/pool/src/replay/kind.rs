@@ -90,13 +90,7 @@ impl PolicyKind {
     pub const fn granule(self) -> u64 {
         match self {
             Self::Plimsoll | Self::GgmlVmm | Self::PytorchExpandable => GRANULE,
-            Self::Direct
-            | Self::PlimsollSlots
-            | Self::GgmlLegacy
-            | Self::GgmlLegacyFlush
-            | Self::GgmlLegacyDouble
-            | Self::Pytorch
-            | Self::RmmPool => WHOLE,
+            _ => WHOLE,
         }
     }
 }
@@ -108,22 +102,11 @@ impl fmt::Display for PolicyKind {
 }
 
 /// Error: no policy has this name.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{}` is no policy; there are {}", name.escape_debug(), PolicyKind::ALL.map(PolicyKind::name).join(", "))]
 pub struct UnknownPolicy {
     pub name: String,
 }
-
-impl fmt::Display for UnknownPolicy {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "`{}` is no policy; there are", self.name.escape_debug())?;
-        for (place, kind) in PolicyKind::ALL.iter().enumerate() {
-            write!(f, "{} {kind}", if place > 0 { "," } else { "" })?;
-        }
-        Ok(())
-    }
-}
-
-impl core::error::Error for UnknownPolicy {}
 
 impl FromStr for PolicyKind {
     type Err = UnknownPolicy;

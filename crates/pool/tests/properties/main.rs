@@ -8,12 +8,17 @@
 
 mod machine;
 mod mutants;
+mod naive;
 mod program;
+#[path = "../simulated/card.rs"]
+mod simulated;
 
 use machine::{GRANULE, Machine, card};
-use plimsoll_pool::{Block, Direct, Ours, OursOptions, Policy, Simulated, Stream, Trim};
+use naive::Naive;
+use plimsoll_pool::{Block, Ours, OursOptions, Policy, ServedPolicy, Stream, Trim};
 use program::{Act, program, stack};
 use proptest::prelude::*;
+use simulated::Simulated;
 
 const MIB: u64 = 1 << 20;
 
@@ -69,7 +74,7 @@ proptest! {
     fn ours_is_equivalent_to_the_naive_policy(acts in program(acts(80)), regions: bool) {
         let acts = acts.into_iter().filter(|act| !matches!(act, Act::Resize { .. } | Act::Refuse { .. }));
         let mut ours = Machine::new(tier(regions), card(1 << 20));
-        let mut naive = Machine::of_naive(Direct::default(), card(1 << 20));
+        let mut naive = Machine::of_naive(Naive::default(), card(1 << 20));
         for act in acts {
             let outcomes = (ours.act(&act), naive.act(&act));
             prop_assert_eq!(outcomes.0.map(drop), outcomes.1.map(drop));

@@ -4,6 +4,8 @@
 mod generate;
 mod hostile;
 mod replay;
+#[path = "../simulated/card.rs"]
+mod simulated;
 
 use plimsoll_pool::generate::{CacheShape, DemandRules, GeneratedRun, GeneratorCard, ModelShape};
 use plimsoll_pool::trace::Trace;

@@ -8,7 +8,6 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
-use std::fs;
 
 use nvml_wrapper::enums::device::UsedGpuMemory;
 use nvml_wrapper::error::NvmlError;
@@ -18,7 +17,7 @@ use plimsoll_wire::env as names;
 
 use super::CardSource;
 use crate::visible::keep_visible;
-use crate::{Holder, Machine, Reading, Sensors, sensors, unified};
+use crate::{Holder, Machine, Reading, Sensors, process, sensors, unified};
 
 /// An open NVML library, or the reason why there is none.
 #[derive(Debug)]
@@ -211,9 +210,7 @@ fn holders(device: &Device<'_>, card: &CardId) -> Vec<Holder> {
             used,
             // Inside a container the driver still counts by the host's numbers, so there may be no such
             // process here.
-            name: fs::read_to_string(format!("/proc/{pid}/comm"))
-                .ok()
-                .map(|name| name.trim_end().to_owned()),
+            name: process::name(pid),
         })
         .collect()
 }

@@ -81,10 +81,12 @@ impl PageSnapshot {
             return Err(PageError::Version { found: version });
         }
         let count = word(page, offset_of!(Page, count));
+        let state = word(page, offset_of!(Page, state));
         let plea = long(page, offset_of!(Page, plea));
         Ok(Self {
             pid: word(page, offset_of!(Page, pid)),
-            state: state(word(page, offset_of!(Page, state)))?,
+            // An unknown state is an error and not a default: it would be a newer guard, or no page.
+            state: PageState::of(state).ok_or(PageError::State { found: state })?,
             pools: word(page, offset_of!(Page, pools)),
             plea: (plea != long(page, offset_of!(Page, plea_answered))).then(|| {
                 let card = word(page, offset_of!(Page, plea_card));
@@ -129,14 +131,6 @@ impl fmt::Display for PageError {
 }
 
 impl core::error::Error for PageError {}
-
-fn state(code: u32) -> Result<PageState, PageError> {
-    [PageState::Idle, PageState::Armed, PageState::Disarmed]
-        .into_iter()
-        .find(|state| *state as u32 == code)
-        // An unknown state is an error and not a default: it would be a newer guard, or no page.
-        .ok_or(PageError::State { found: code })
-}
 
 fn card(page: &[u8], at: usize) -> CardSnapshot {
     let number = |offset: usize| long(page, at + offset);

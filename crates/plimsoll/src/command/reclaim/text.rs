@@ -275,7 +275,7 @@ mod tests {
 
     use plimsoll_host::ReclaimGoal;
     use plimsoll_probe::sysroot::Sysroot;
-    use plimsoll_reclaim::{NeighbourSelection, PATIENCE, judge};
+    use plimsoll_reclaim::{NeighbourSelection, judge};
 
     use super::*;
 
@@ -291,7 +291,7 @@ mod tests {
             files: Vec::new(),
             hands: RootSteps::None,
             whom: NeighbourSelection::Everybody,
-            patience: PATIENCE,
+            patience: std::time::Duration::from_secs(2),
             force: false,
             dry_run: false,
         };

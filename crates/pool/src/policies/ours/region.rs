@@ -8,8 +8,8 @@
 
 use super::mapping::RegionMapping;
 use super::recent_use::PendingTrim;
+use super::rounded;
 use super::usage::RegionUsage;
-use super::{finish, rounded};
 use crate::device::{Address, CapturedGraph, OutOfMemory, PoolDevice, Stream};
 use crate::policy::Trim;
 
@@ -116,7 +116,7 @@ impl Region {
 
     /// Releases all idle memory; waits for the card if there is any.
     pub(super) fn trim_all(&mut self, device: &mut dyn PoolDevice, stream: Stream) -> u64 {
-        if !self.any(Trim::All) || !finish(device, stream) {
+        if !self.any(Trim::All) || !device.finish(stream) {
             return 0;
         }
         self.unmap(device, Trim::All)

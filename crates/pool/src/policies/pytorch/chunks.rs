@@ -79,12 +79,6 @@ impl ChunkMap {
         }
     }
 
-    pub(super) fn all_lent(&self) -> Vec<Address> {
-        let lent = |chunk: &Chunk| matches!(chunk.state, ChunkState::Lent { .. });
-        let all = self.all.iter().filter(|(_, chunk)| lent(chunk));
-        all.map(|(&at, _)| at).collect()
-    }
-
     pub(super) fn set(&mut self, at: Address, state: ChunkState) {
         if let Some(chunk) = self.take(at) {
             self.put(at, Chunk { state, ..chunk });

@@ -48,7 +48,7 @@ impl CalibrationRun<'_> {
     /// Memory of the engine's processes by the driver; `None` if it names none of them.
     fn named(&self, reading: &Reading) -> Option<Bytes> {
         // The engine may be a wrapper script whose child holds the card.
-        let family = plimsoll_probe::family(self.child.pid());
+        let family = plimsoll_probe::process::tree(self.child.pid());
         let ours = reading
             .holders
             .iter()

@@ -25,7 +25,7 @@ pub(super) fn checked(arguments: &Arguments, pid: u32) -> Result<Checked, Error>
     let options = started.reachable(&options);
     let wish = options.wish(program)?;
     let reading = plimsoll_probe::read();
-    let family = plimsoll_probe::family(pid);
+    let family = plimsoll_probe::process::tree(pid);
     let cards = arguments.described_or(|| started.cards(&reading, &family))?;
     let plan = match &arguments.exact {
         Some(named) => {
@@ -48,7 +48,7 @@ pub(in crate::command) fn again(pid: u32, engine: EngineBuild) -> Result<Plan, E
     let started = Started::read(pid)?;
     let options = started.reachable(&started.options()?);
     let program = started.program().unwrap_or(ProgramKind::LlamaServer);
-    let cards = started.cards(&plimsoll_probe::read(), &plimsoll_probe::family(pid));
+    let cards = started.cards(&plimsoll_probe::read(), &plimsoll_probe::process::tree(pid));
     wished(&options.wish(program)?, engine, program, &cards)
 }
 

@@ -1,7 +1,11 @@
-//! Tests of the simulated card and of the violations that it records.
+//! The simulated card counts, refuses, and finds every broken rule.
 
-use super::*;
-use crate::device::{OutOfMemory, PoolDevice};
+#[path = "card.rs"]
+mod simulated;
+
+use plimsoll_pool::{Address, Block, CapturedGraph, OutOfMemory, PoolDevice, Stream};
+
+use simulated::{Faults, Latency, Simulated, Violation};
 
 const A: Stream = Stream(1);
 const B: Stream = Stream(2);

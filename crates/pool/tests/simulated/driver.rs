@@ -1,8 +1,8 @@
 //! Driver calls of the simulated card: effect, cost, and checks.
 
-use super::memory::MemoryKind;
+use plimsoll_pool::{Address, DeviceEvent, OutOfMemory, PoolDevice, Stream};
+
 use super::{Simulated, Violation};
-use crate::device::{Address, DeviceEvent, OutOfMemory, PoolDevice, Stream};
 
 impl Simulated {
     /// Checks a return of `start..end`, of any kind of memory.
@@ -33,35 +33,11 @@ impl Simulated {
     }
 
     /// Refuses requests that an injected fault names.
-    fn grant(&mut self, size: u64, kind: MemoryKind) -> Result<(), OutOfMemory> {
-        let free = self.memory.free(kind);
+    fn grant(&mut self, size: u64) -> Result<(), OutOfMemory> {
+        let free = self.memory.free();
         if self.faults.refuse(size) {
             return Err(OutOfMemory { asked: size, free });
         }
-        Ok(())
-    }
-
-    fn allocate_of(&mut self, size: u64, kind: MemoryKind) -> Result<Address, OutOfMemory> {
-        self.calls.allocate += 1;
-        self.advance(self.latency.allocate);
-        self.grant(size, kind)?;
-        let address = self.memory.allocate(size, kind)?;
-        // Granted requests only: they are compared with recordings of real drivers.
-        self.driver_sizes.push(size);
-        Ok(address)
-    }
-
-    fn map_of(&mut self, at: Address, size: u64, kind: MemoryKind) -> Result<(), OutOfMemory> {
-        self.calls.map += 1;
-        self.advance(self.latency.map);
-        self.grant(size, kind)?;
-        if !self.memory.can_map(at, size) {
-            // Recorded, and mapped all the same: the policy under test goes on, and the test reports the
-            // first broken rule.
-            self.violate(Violation::Misplaced { address: at, size });
-        }
-        self.memory.map(at, size, kind)?;
-        self.driver_sizes.push(size);
         Ok(())
     }
 }
@@ -72,15 +48,17 @@ impl PoolDevice for Simulated {
     }
 
     fn available(&self) -> u64 {
-        self.memory.free(MemoryKind::Card)
+        self.memory.free()
     }
 
     fn allocate(&mut self, size: u64) -> Result<Address, OutOfMemory> {
-        self.allocate_of(size, MemoryKind::Card)
-    }
-
-    fn allocate_host(&mut self, size: u64) -> Result<Address, OutOfMemory> {
-        self.allocate_of(size, MemoryKind::Host)
+        self.calls.allocate += 1;
+        self.advance(self.latency.allocate);
+        self.grant(size)?;
+        let address = self.memory.allocate(size)?;
+        // Granted requests only: they are compared with recordings of real drivers.
+        self.driver_sizes.push(size);
+        Ok(address)
     }
 
     fn free(&mut self, address: Address) {
@@ -99,11 +77,17 @@ impl PoolDevice for Simulated {
     }
 
     fn map(&mut self, at: Address, size: u64) -> Result<(), OutOfMemory> {
-        self.map_of(at, size, MemoryKind::Card)
-    }
-
-    fn map_host(&mut self, at: Address, size: u64) -> Result<(), OutOfMemory> {
-        self.map_of(at, size, MemoryKind::Host)
+        self.calls.map += 1;
+        self.advance(self.latency.map);
+        self.grant(size)?;
+        if !self.memory.can_map(at, size) {
+            // Recorded, and mapped all the same: the policy under test goes on, and the test reports the
+            // first broken rule.
+            self.violate(Violation::Misplaced { address: at, size });
+        }
+        self.memory.map(at, size)?;
+        self.driver_sizes.push(size);
+        Ok(())
     }
 
     fn unmap(&mut self, at: Address, size: u64) {

@@ -1,20 +1,20 @@
 //! Injected faults of the simulated card: requests that are refused although memory is free.
 
-/// Requests to refuse, counted from [`crate::Simulated::inject`].
+/// Requests to refuse, counted from [`super::Simulated::inject`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Faults {
+pub(crate) struct Faults {
     /// The n-th request, counted from 1.
-    pub nth: Option<u64>,
+    pub(crate) nth: Option<u64>,
     /// Every request above this size, as on a fragmented card or a Tegra.
-    pub above: Option<u64>,
+    pub(crate) above: Option<u64>,
     /// Number of following requests to refuse.
-    pub next: u64,
+    pub(crate) next: u64,
     seen: u64,
 }
 
 impl Faults {
     /// Refuses the n-th request, counted from 1.
-    pub fn nth(n: u64) -> Self {
+    pub(crate) fn nth(n: u64) -> Self {
         Self {
             nth: Some(n),
             ..Self::default()
@@ -22,7 +22,7 @@ impl Faults {
     }
 
     /// Refuses every request of more than `bytes`.
-    pub fn above(bytes: u64) -> Self {
+    pub(crate) fn above(bytes: u64) -> Self {
         Self {
             above: Some(bytes),
             ..Self::default()
@@ -30,7 +30,7 @@ impl Faults {
     }
 
     /// Refuses the next `count` requests.
-    pub fn next(count: u64) -> Self {
+    pub(crate) fn next(count: u64) -> Self {
         Self {
             next: count,
             ..Self::default()

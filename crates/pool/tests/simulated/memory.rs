@@ -1,8 +1,8 @@
 //! Memory and addresses of the simulated card.
 
-use alloc::collections::BTreeMap;
+use std::collections::BTreeMap;
 
-use crate::device::{Address, OutOfMemory};
+use plimsoll_pool::{Address, OutOfMemory};
 
 /// Start of the regions, far above the allocations, as on a card.
 const REGIONS: u64 = 1 << 48;
@@ -13,29 +13,15 @@ pub(super) struct SimulatedMemory {
     total: u64,
     used: u64,
     peak: u64,
-    host_total: u64,
-    host_used: u64,
     /// Addresses of allocations and of regions that were never used.
     next: u64,
     next_region: u64,
     /// Addresses that regions may still take.
     addresses: u64,
-    allocations: BTreeMap<u64, BackedPiece>,
+    /// Sizes of allocations, of regions and of mapped pieces, by their start.
+    allocations: BTreeMap<u64, u64>,
     regions: BTreeMap<u64, u64>,
-    mapped: BTreeMap<u64, BackedPiece>,
-}
-
-/// Place of simulated memory: the card or the host.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum MemoryKind {
-    Card,
-    Host,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct BackedPiece {
-    size: u64,
-    kind: MemoryKind,
+    mapped: BTreeMap<u64, u64>,
 }
 
 impl SimulatedMemory {
@@ -45,8 +31,6 @@ impl SimulatedMemory {
             total,
             used: 0,
             peak: 0,
-            host_total: 0,
-            host_used: 0,
             next: granule.max(1),
             next_region: REGIONS,
             addresses: 1 << 48,
@@ -64,23 +48,12 @@ impl SimulatedMemory {
         self.total = total;
     }
 
-    pub(super) fn set_host(&mut self, bytes: u64) {
-        self.host_total = bytes;
-    }
-
     pub(super) fn granule(&self) -> u64 {
         self.granule
     }
 
-    pub(super) fn free(&self, kind: MemoryKind) -> u64 {
-        match kind {
-            MemoryKind::Card => self.total.saturating_sub(self.used),
-            MemoryKind::Host => self.host_total.saturating_sub(self.host_used),
-        }
-    }
-
-    pub(super) fn host_used(&self) -> u64 {
-        self.host_used
+    pub(super) fn free(&self) -> u64 {
+        self.total.saturating_sub(self.used)
     }
 
     pub(super) fn used(&self) -> u64 {
@@ -95,43 +68,33 @@ impl SimulatedMemory {
         self.allocations.len() + self.mapped.len()
     }
 
-    fn take(&mut self, size: u64, kind: MemoryKind) -> Result<(), OutOfMemory> {
-        let free = self.free(kind);
+    fn take(&mut self, size: u64) -> Result<(), OutOfMemory> {
+        let free = self.free();
         if size > free {
             return Err(OutOfMemory { asked: size, free });
         }
-        match kind {
-            MemoryKind::Card => self.used += size,
-            MemoryKind::Host => self.host_used += size,
-        }
+        self.used += size;
         self.peak = self.peak.max(self.used);
         Ok(())
     }
 
-    fn give(&mut self, piece: BackedPiece) -> u64 {
-        match piece.kind {
-            MemoryKind::Card => self.used -= piece.size,
-            MemoryKind::Host => self.host_used -= piece.size,
-        }
-        piece.size
-    }
-
-    pub(super) fn allocate(&mut self, asked: u64, kind: MemoryKind) -> Result<Address, OutOfMemory> {
-        let free = self.free(kind);
+    pub(super) fn allocate(&mut self, asked: u64) -> Result<Address, OutOfMemory> {
+        let free = self.free();
         let refused = OutOfMemory { asked, free };
         let size = asked.max(1).checked_next_multiple_of(self.granule);
         let size = size.ok_or(refused)?;
-        self.take(size, kind).map_err(|_| refused)?;
+        self.take(size).map_err(|_| refused)?;
         let address = self.next;
         // Addresses are never reused, so that a use after a free meets no other allocation.
         self.next += size;
-        self.allocations.insert(address, BackedPiece { size, kind });
+        self.allocations.insert(address, size);
         Ok(Address(address))
     }
 
     pub(super) fn free_allocation(&mut self, address: Address) -> Option<u64> {
-        let piece = self.allocations.remove(&address.0)?;
-        Some(self.give(piece))
+        let size = self.allocations.remove(&address.0)?;
+        self.used -= size;
+        Some(size)
     }
 
     pub(super) fn reserve(&mut self, size: u64) -> Option<Address> {
@@ -168,36 +131,36 @@ impl SimulatedMemory {
             && !self.any_backed(at.0, end)
     }
 
-    pub(super) fn map(&mut self, at: Address, size: u64, kind: MemoryKind) -> Result<(), OutOfMemory> {
-        self.take(size, kind)?;
-        self.mapped.insert(at.0, BackedPiece { size, kind });
+    pub(super) fn map(&mut self, at: Address, size: u64) -> Result<(), OutOfMemory> {
+        self.take(size)?;
+        self.mapped.insert(at.0, size);
         Ok(())
     }
 
     pub(super) fn unmap(&mut self, at: Address, size: u64) -> bool {
-        let held = self.mapped.get(&at.0).copied().filter(|piece| piece.size == size);
-        if let Some(piece) = held {
+        let held = self.mapped.get(&at.0) == Some(&size);
+        if held {
             self.mapped.remove(&at.0);
-            self.give(piece);
+            self.used -= size;
         }
-        held.is_some()
+        held
     }
 
     pub(super) fn any_backed(&self, start: u64, end: u64) -> bool {
         let last = self.mapped.range(..end).next_back();
-        last.is_some_and(|(at, piece)| at + piece.size > start)
+        last.is_some_and(|(at, size)| at + size > start)
     }
 
     /// True if all of `start..end` is mapped, in one allocation or in adjacent pieces.
     pub(super) fn backed(&self, start: u64, end: u64) -> bool {
         let allocation = self.allocations.range(..=start).next_back();
-        if allocation.is_some_and(|(at, piece)| end <= at + piece.size) {
+        if allocation.is_some_and(|(at, size)| end <= at + size) {
             return true;
         }
         let mut from = start;
         while from < end {
             match self.mapped.range(..=from).next_back() {
-                Some((at, piece)) if at + piece.size > from => from = at + piece.size,
+                Some((at, size)) if at + size > from => from = at + size,
                 _ => return false,
             }
         }

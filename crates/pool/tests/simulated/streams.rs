@@ -3,10 +3,9 @@
 //! Work on a stream starts when the previous work has ended, and ends after its duration. An event is the
 //! time at which the work before it ends.
 
-use alloc::collections::BTreeMap;
-use alloc::vec::Vec;
+use std::collections::BTreeMap;
 
-use crate::device::{CapturedGraph, DeviceEvent, Stream};
+use plimsoll_pool::{CapturedGraph, DeviceEvent, Stream};
 
 /// Addresses `start..end`.
 type AddressRange = (u64, u64);

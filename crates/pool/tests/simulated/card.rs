@@ -6,60 +6,56 @@
 //! Addresses of allocations are never reused, so a use after free is detected. Time is counted in
 //! microseconds: every driver call takes its [`Latency`], and work ends when its duration is over.
 
-use alloc::vec::Vec;
+#![allow(dead_code, reason = "every test program uses a part of the card")]
 
-use crate::device::{Address, CapturedGraph, DeviceEvent, Stream};
-use crate::policy::Block;
+use plimsoll_pool::{Address, Block, CapturedGraph, DeviceEvent, Stream};
 
-// The parts of the card; this file has its controls for tests.
+// The parts of the card; this file has the controls for tests.
 mod driver;
 mod faults;
 mod memory;
 mod streams;
-#[cfg(test)]
-mod tests;
-
-pub use faults::Faults;
+pub(crate) use faults::Faults;
 use memory::SimulatedMemory;
 use streams::Streams;
 
 /// Cost of driver calls, in microseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Latency {
-    pub allocate: u64,
-    pub free: u64,
-    pub reserve: u64,
-    pub map: u64,
-    pub unmap: u64,
-    pub record: u64,
-    pub query: u64,
+pub(crate) struct Latency {
+    pub(crate) allocate: u64,
+    pub(crate) free: u64,
+    pub(crate) reserve: u64,
+    pub(crate) map: u64,
+    pub(crate) unmap: u64,
+    pub(crate) record: u64,
+    pub(crate) query: u64,
 }
 
 /// Number of driver calls of each kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Calls {
-    pub allocate: u64,
-    pub free: u64,
-    pub reserve: u64,
-    pub release: u64,
-    pub map: u64,
-    pub unmap: u64,
-    pub record: u64,
-    pub query: u64,
-    pub wait: u64,
-    pub order: u64,
+pub(crate) struct Calls {
+    pub(crate) allocate: u64,
+    pub(crate) free: u64,
+    pub(crate) reserve: u64,
+    pub(crate) release: u64,
+    pub(crate) map: u64,
+    pub(crate) unmap: u64,
+    pub(crate) record: u64,
+    pub(crate) query: u64,
+    pub(crate) wait: u64,
+    pub(crate) order: u64,
 }
 
 /// A rule that was broken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Violation {
+pub(crate) enum Violation {
     /// Freed, unmapped or released what is not held as such.
     NotHeld { address: Address },
     /// A piece of a region that is not whole granules, leaves the region or overlaps another.
     Misplaced { address: Address, size: u64 },
     /// The addresses of a region were given back while some of them were backed.
     StillBacked { address: Address },
-    /// SimulatedMemory was given back while work on `stream` used it.
+    /// Memory was given back while work on `stream` used it.
     InFlight { address: Address, stream: Stream },
     /// Work on `second` uses what work on `first` is still using: a block was handed to another stream too
     /// early.
@@ -83,7 +79,7 @@ pub enum Violation {
 
 /// The device. `Simulated::new` has virtual memory management; see [`Simulated::without_virtual_memory`].
 #[derive(Clone, Debug)]
-pub struct Simulated {
+pub(crate) struct Simulated {
     memory: SimulatedMemory,
     streams: Streams,
     faults: Faults,
@@ -96,7 +92,7 @@ pub struct Simulated {
 impl Simulated {
     /// A device of `total` bytes that are given out in multiples of `granule`, a power of two, and with 256
     /// TiB of addresses.
-    pub fn new(total: u64, granule: u64) -> Self {
+    pub(crate) fn new(total: u64, granule: u64) -> Self {
         Self {
             memory: SimulatedMemory::new(total, granule),
             streams: Streams::default(),
@@ -110,90 +106,78 @@ impl Simulated {
 
     /// The same device with so many addresses for regions.
     #[must_use]
-    pub fn with_addresses(mut self, bytes: u64) -> Self {
+    pub(crate) fn with_addresses(mut self, bytes: u64) -> Self {
         self.memory.set_addresses(bytes);
         self
     }
 
     /// The same device with whole allocations only.
     #[must_use]
-    pub fn without_virtual_memory(self) -> Self {
+    pub(crate) fn without_virtual_memory(self) -> Self {
         self.with_addresses(0)
     }
 
-    /// The same device with so many bytes of host memory to spill into.
     #[must_use]
-    pub fn with_host(mut self, bytes: u64) -> Self {
-        self.memory.set_host(bytes);
-        self
-    }
-
-    #[must_use]
-    pub fn with_latency(mut self, latency: Latency) -> Self {
+    pub(crate) fn with_latency(mut self, latency: Latency) -> Self {
         self.latency = latency;
         self
     }
 
     /// From now on these requests for memory are refused.
-    pub fn inject(&mut self, faults: Faults) {
+    pub(crate) fn inject(&mut self, faults: Faults) {
         self.faults = faults;
     }
 
     /// A neighbour came or went: the device now has `total` bytes. What is given out stays given out.
-    pub fn resize(&mut self, total: u64) {
+    pub(crate) fn resize(&mut self, total: u64) {
         self.memory.resize(total);
     }
 
-    /// Bytes of host memory given out.
-    pub fn host_reserved(&self) -> u64 {
-        self.memory.host_used()
-    }
-
     /// Bytes of the card given out, by allocation or by mapping.
-    pub fn reserved(&self) -> u64 {
+    pub(crate) fn reserved(&self) -> u64 {
         self.memory.used()
     }
 
-    pub fn peak_reserved(&self) -> u64 {
+    pub(crate) fn peak_reserved(&self) -> u64 {
         self.memory.peak()
     }
 
     /// Allocations and mapped pieces that are not given back.
-    pub fn pieces(&self) -> usize {
+    pub(crate) fn pieces(&self) -> usize {
         self.memory.pieces()
     }
 
     /// Events that were recorded and not forgotten.
-    pub fn events(&self) -> usize {
+    pub(crate) fn events(&self) -> usize {
         self.streams.events()
     }
 
-    pub fn calls(&self) -> Calls {
+    pub(crate) fn calls(&self) -> Calls {
         self.calls
     }
 
     /// Sizes of granted driver requests, allocations and mappings, in order.
-    pub fn driver_sizes(&self) -> &[u64] {
+    pub(crate) fn driver_sizes(&self) -> &[u64] {
         &self.driver_sizes
     }
 
     /// Every rule that was broken so far, in order.
-    pub fn violations(&self) -> &[Violation] {
+    pub(crate) fn violations(&self) -> &[Violation] {
         &self.violations
     }
 
     /// Microseconds since the device was made.
-    pub fn now(&self) -> u64 {
+    pub(crate) fn now(&self) -> u64 {
         self.streams.now()
     }
 
     /// Lets time pass.
-    pub fn advance(&mut self, microseconds: u64) {
+    pub(crate) fn advance(&mut self, microseconds: u64) {
         self.streams.advance(microseconds);
     }
 
     /// Waits until all streams are idle.
-    pub fn synchronize(&mut self) {
+    pub(crate) fn synchronize(&mut self) {
         if self.streams.any_capture() {
             self.violate(Violation::DuringCapture { call: "synchronize" });
         } else {
@@ -202,7 +186,7 @@ impl Simulated {
     }
 
     /// Submits work that uses `blocks` for `microseconds`, or adds it to the graph that is being captured.
-    pub fn launch(&mut self, stream: Stream, microseconds: u64, blocks: &[Block]) {
+    pub(crate) fn launch(&mut self, stream: Stream, microseconds: u64, blocks: &[Block]) {
         let ranges: Vec<_> = blocks
             .iter()
             .map(|block| (block.address.0, block.end().0))
@@ -212,23 +196,23 @@ impl Simulated {
         }
     }
 
-    pub fn begin_capture(&mut self, stream: Stream, graph: CapturedGraph) {
+    pub(crate) fn begin_capture(&mut self, stream: Stream, graph: CapturedGraph) {
         self.streams.begin_capture(stream, graph);
     }
 
-    pub fn end_capture(&mut self, stream: Stream) {
+    pub(crate) fn end_capture(&mut self, stream: Stream) {
         self.streams.end_capture(stream);
     }
 
     /// Submits a graph again: it uses every address that was used while it was captured.
-    pub fn launch_graph(&mut self, graph: CapturedGraph, stream: Stream, microseconds: u64) {
+    pub(crate) fn launch_graph(&mut self, graph: CapturedGraph, stream: Stream, microseconds: u64) {
         match self.streams.graph(graph) {
             Some(ranges) => self.run(stream, microseconds, &ranges, Some(graph)),
             None => self.violate(Violation::NoGraph { graph }),
         }
     }
 
-    pub fn destroy_graph(&mut self, graph: CapturedGraph) {
+    pub(crate) fn destroy_graph(&mut self, graph: CapturedGraph) {
         self.streams.destroy_graph(graph);
     }
 
