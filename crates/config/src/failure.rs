@@ -31,10 +31,9 @@ pub enum ConfigProblem {
     ReadText { why: &'static str, remedy: &'static str },
     #[error("{why}; {remedy}")]
     ReadLine { why: &'static str, remedy: &'static str },
+    /// The parser's own message.
     #[error("{0}")]
-    ParseYaml(String),
-    #[error("{0}")]
-    ParseToml(String),
+    Parse(String),
     #[error("unknown key `{key}` in {place}; {}", .nearest.as_ref().map_or("remove it".to_owned(), |near| format!("did you mean `{near}`?")))]
     FindKey {
         key: String,

@@ -20,9 +20,10 @@ mod roster;
 
 pub use before_load::ReclaimBeforeLoad;
 pub use depth::TooLarge;
+pub use duration::parse as parse_duration;
 pub use failure::{ConfigError, ConfigProblem};
-pub use guard::{GuardMode, GuardSettings, GuardedCard};
+pub use guard::{GuardMode, GuardSettings, GuardedCard, OnOom, PoolChoice};
 pub use listen::listen_address;
 pub use native::schema;
-pub use parse::parse;
+pub use parse::{parse, word};
 pub use roster::{Configuration, ConfiguredModel, ConfiguredPlacement, Launch, PID, PORT, ServeSettings};

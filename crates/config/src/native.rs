@@ -99,7 +99,7 @@ fn entry(
     entry.load_timeout = model.load_timeout.map(Into::into);
     entry.stop_timeout = model.stop_timeout.map(Into::into);
     entry.upstream_name = model.upstream_name;
-    entry.guard = model.guard.into();
+    entry.guard = model.guard;
     entry.too_large = model.too_large;
     entry.depth_admission = model.depth_admission;
     Ok(entry)
@@ -234,7 +234,7 @@ impl LineIndex<'_> {
         let problem = unknown_key(message).unwrap_or_else(|| {
             // toml prints the source below its message; the origin names the line already.
             let first = message.lines().next().unwrap_or_default();
-            ConfigProblem::ParseToml(quoted(first))
+            ConfigProblem::Parse(quoted(first))
         });
         ConfigError::new(origin, problem)
     }

@@ -5,6 +5,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use plimsoll_flags::{FlagOrigin, quoted};
+use serde::de::value::{Error as ValueError, StrDeserializer};
+use serde::de::{DeserializeOwned, IntoDeserializer};
 
 use super::failure::{ConfigError, ConfigProblem};
 use super::roster::{Configuration, ConfiguredModel};
@@ -40,8 +42,13 @@ pub fn parse(
     Ok(roster)
 }
 
-/// Error for a file that contains characters impossible on a command line, or that is larger than any real
-/// one.
+/// Reads a setting that is one word; `None` if it is no word of the type.
+pub fn word<T: DeserializeOwned>(text: &str) -> Option<T> {
+    let text: StrDeserializer<'_, ValueError> = text.into_deserializer();
+    T::deserialize(text).ok()
+}
+
+/// No text of a file may hold what no command line can; and no file be larger than any real one.
 fn unreadable(text: &str) -> Option<(&'static str, &'static str)> {
     if text.len() > LONGEST {
         return Some(("it is longer than 1 MiB", "split it"));

@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use plimsoll_base::Bytes;
 use plimsoll_config::{Configuration, ConfiguredModel, GuardSettings, Launch};
-use plimsoll_flags::Options;
 
 fn parse(text: &str) -> Result<Configuration, String> {
     plimsoll_config::parse("models.ini", text, &|_| None).map_err(|error| error.to_string())
@@ -67,14 +66,6 @@ fn the_star_section_holds_for_all_and_sections_win_over_it() {
         argv(&roster.models[1]),
         ["--ctx-size", "20", "--model", "n", "--ubatch-size", "64"]
     );
-}
-
-#[test]
-fn the_routers_own_command_line_wins_over_sections() {
-    let mut roster = roster("[a]\nmodel = m\nc = 20\n");
-    let line = ["-c", "33", "-m", "other", "--port", "1", "--models-max", "2"].map(str::to_owned);
-    roster.overlay(&Options::from_argv(&line).unwrap());
-    assert_eq!(argv(&roster.models[0]), ["--ctx-size", "33", "--model", "m"]);
 }
 
 #[test]

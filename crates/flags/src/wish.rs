@@ -3,8 +3,6 @@
 //! The defaults are those of llama-server (`common/common.h: common_params @ b10605`). Those of the C API
 //! differ (`swa_full`).
 
-mod bundle;
-
 use plimsoll_base::Bytes;
 use plimsoll_model::{Pooling, TensorType, types};
 

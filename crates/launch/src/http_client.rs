@@ -4,6 +4,8 @@
 //! once more on a new one; an error on a new connection goes to the caller. TLS, redirects and proxies are
 //! not supported, because Plimsoll only calls its own servers and those that the user names by address.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use http::{HeaderValue, Request, Response, header};
 use http_body_util::{BodyExt, Full, Limited};
@@ -12,6 +14,7 @@ use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
+use tokio::time::timeout;
 
 use super::address::{EngineAddress, EngineStream};
 
@@ -127,7 +130,9 @@ impl HttpClient {
         if let Some(engine) = &self.engine {
             return engine.connect(None).await;
         }
-        let stream = TcpStream::connect((self.host.as_str(), self.port)).await?;
+        let connecting = TcpStream::connect((self.host.as_str(), self.port));
+        let connected = timeout(CONNECT_WITHIN, connecting).await;
+        let stream = connected.unwrap_or_else(|_| Err(std::io::ErrorKind::TimedOut.into()))?;
         // Nagle's algorithm would hold a short request back until the last answer is acknowledged.
         let _ = stream.set_nodelay(true);
         Ok(Box::new(stream))

@@ -4,10 +4,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use plimsoll_launch::{FlushStderr, StderrQueue};
-use plimsoll_reclaim::TakeStepError;
 use tracing_subscriber::EnvFilter;
-
-use crate::report::{ErrorReport, ExitStatus};
 
 pub(crate) mod calibrate;
 pub(crate) mod doctor;
@@ -92,9 +89,6 @@ enum Command {
     Warden(warden::Arguments),
 }
 
-impl ExitStatus for quickstart::Error {}
-impl ExitStatus for TakeStepError {}
-
 /// Parses the command line and runs the subcommand.
 pub fn main() -> ExitCode {
     let command = Cli::parse().command;
@@ -111,25 +105,25 @@ pub fn main() -> ExitCode {
         _ => "info",
     });
     let result = match command {
-        Command::Calibrate(arguments) => calibrate::run(&arguments).map_err(ErrorReport::from),
-        Command::Doctor(arguments) => doctor::run(&arguments).map_err(ErrorReport::from),
-        Command::Engine(arguments) => engine::run(arguments).map_err(ErrorReport::from),
-        Command::Load(arguments) => server_verbs::load(&arguments).map_err(ErrorReport::from),
-        Command::Logs(arguments) => server_verbs::logs(&arguments).map_err(ErrorReport::from),
-        Command::Plan(arguments) => plan::run(*arguments).map_err(ErrorReport::from),
-        Command::Pool(arguments) => pool::run(&arguments).map_err(ErrorReport::from),
-        Command::Ps(arguments) => server_verbs::list(&arguments).map_err(ErrorReport::from),
-        Command::Quickstart(arguments) => quickstart::run(arguments).map_err(ErrorReport::from),
-        Command::Reclaim(arguments) => reclaim::run(&arguments).map_err(ErrorReport::from),
-        Command::ReclaimStep(arguments) => reclaim_step::run(&arguments).map_err(ErrorReport::from),
-        Command::Reference(arguments) => reference::run(&arguments).map_err(ErrorReport::from),
-        Command::Reload(arguments) => server_verbs::reload(&arguments).map_err(ErrorReport::from),
-        Command::Run(arguments) => run::run(&arguments).map_err(ErrorReport::from),
-        Command::Serve(arguments) => serve::run(arguments).map_err(ErrorReport::from),
-        Command::Soak(arguments) => soak::run(&arguments).map_err(ErrorReport::from),
-        Command::Sweep(arguments) => sweep::run(&arguments).map_err(ErrorReport::from),
-        Command::Unload(arguments) => server_verbs::unload(&arguments).map_err(ErrorReport::from),
-        Command::Watch(arguments) => watch::run(&arguments).map_err(ErrorReport::from),
+        Command::Calibrate(arguments) => calibrate::run(&arguments),
+        Command::Doctor(arguments) => doctor::run(&arguments),
+        Command::Engine(arguments) => engine::run(arguments),
+        Command::Load(arguments) => server_verbs::load(&arguments).map_err(server_verbs::report),
+        Command::Logs(arguments) => server_verbs::logs(&arguments).map_err(server_verbs::report),
+        Command::Plan(arguments) => plan::run(*arguments),
+        Command::Pool(arguments) => pool::run(&arguments),
+        Command::Ps(arguments) => server_verbs::list(&arguments).map_err(server_verbs::report),
+        Command::Quickstart(arguments) => quickstart::run(arguments),
+        Command::Reclaim(arguments) => reclaim::run(&arguments),
+        Command::ReclaimStep(arguments) => reclaim_step::run(&arguments),
+        Command::Reference(arguments) => reference::run(&arguments),
+        Command::Reload(arguments) => server_verbs::reload(&arguments).map_err(server_verbs::report),
+        Command::Run(arguments) => run::run(&arguments),
+        Command::Serve(arguments) => serve::run(arguments),
+        Command::Soak(arguments) => soak::run(&arguments),
+        Command::Sweep(arguments) => sweep::run(&arguments),
+        Command::Unload(arguments) => server_verbs::unload(&arguments).map_err(server_verbs::report),
+        Command::Watch(arguments) => watch::run(&arguments),
         Command::RaiseSignal(arguments) => return raise_signal::run(&arguments),
         Command::ExecChild(arguments) => return exec_child::run(&arguments),
         Command::Look(arguments) => return look::run(&arguments),

@@ -8,7 +8,7 @@ use std::fmt::{self, Write};
 
 use plimsoll_base::Bytes;
 
-use crate::{escaped, wrapped};
+use crate::{escaped, wrapped, written};
 
 /// Width of a bar in its own coordinates.
 pub const BAR_WIDTH: f64 = 1000.0;
@@ -124,10 +124,7 @@ impl Bar {
 
     /// Returns the bar as an SVG element with attributes for its place, e.g. `id="bar-0"`.
     pub fn svg(&self, attributes: &str) -> String {
-        let mut out = String::new();
-        // Writing to a string cannot fail.
-        let _ = self.write(attributes, &mut out);
-        out
+        written(|out| self.write(attributes, out))
     }
 
     fn write(&self, attributes: &str, out: &mut String) -> fmt::Result {

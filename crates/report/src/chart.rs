@@ -16,8 +16,8 @@ pub const PLOT_WIDTH: u64 = 620;
 /// Maximum number of lines in one chart; more could not be distinguished.
 pub const MOST_LINES: usize = 8;
 
-/// A chart of several series.
-#[derive(Clone, Debug)]
+/// One chart.
+#[derive(Clone, Debug, Default)]
 pub struct Chart {
     pub title: String,
     /// Height of the plot in pixels.
@@ -110,11 +110,7 @@ impl Chart {
             y,
             x_ticks: vec![(x.0, ends.0.to_owned()), (x.1, ends.1.to_owned())],
             y_ticks,
-            series: Vec::new(),
-            limits: Vec::new(),
-            marks: Vec::new(),
-            stops: Vec::new(),
-            key: Vec::new(),
+            ..Self::default()
         };
         for ((name, course), colour) in courses.iter().take(MOST_LINES).zip(0..) {
             chart.push_course(name, course, &format!("c{colour}"), text);

@@ -182,7 +182,7 @@ mod tests {
             "[0-9]{1,4}",
         )
             .prop_map(|(flag, spelling, first, second)| {
-                let spellings: Vec<&str> = flag.names.iter().chain(flag.negations).copied().collect();
+                let spellings: Vec<&str> = flag.names.iter().chain(&flag.negations).copied().collect();
                 let mut argv = vec![spelling.get(&spellings).to_string()];
                 match flag.takes {
                     FlagArity::Nothing | FlagArity::Switch => {}

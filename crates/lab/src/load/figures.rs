@@ -26,12 +26,6 @@ pub struct Figures {
     process: Option<(MeasuredProcess, ProcessGauge)>,
 }
 
-/// One memory measurement.
-#[derive(Clone, Debug, Default)]
-pub struct MemorySample {
-    pub held: Vec<(String, Bytes)>,
-}
-
 impl Figures {
     pub async fn new(sampler: Sampler) -> Self {
         let machine = sampler.machine().await;
@@ -62,13 +56,13 @@ impl Figures {
         self.process() != before
     }
 
-    pub async fn look(&self, server: &LoadTarget) -> MemorySample {
-        let mut look = MemorySample::default();
+    /// One measurement: the memory of each figure, by its name.
+    pub async fn look(&self, server: &LoadTarget) -> Vec<(String, Bytes)> {
         let held = self.process.and_then(|(process, gauge)| process.held(gauge));
-        look.held.extend(held.map(|held| (PROCESS.to_owned(), held)));
+        let mut look: Vec<_> = held.map(|held| (PROCESS.to_owned(), held)).into_iter().collect();
         // The cards of this machine say nothing about a server on another one.
         if !self.cards.is_empty() && server.target.is_here() {
-            look.held.extend(self.on_cards(&self.sampler.read().await));
+            look.extend(self.on_cards(&self.sampler.read().await));
         }
         look
     }

@@ -80,7 +80,7 @@ impl LoadTarget {
             nonce: 0,
         };
         let request = prompt.request(&self.model, WordLength::default());
-        let answer = self.client(patience).ask(request.body).await;
+        let answer = self.client(patience).ask(request).await;
         answer.map(|_| ())
     }
 
@@ -104,7 +104,7 @@ impl LoadTarget {
         let mut client = self.client(patience);
         let mut counts = [None; 2];
         for (count, times) in counts.iter_mut().zip(1..) {
-            let answer = client.ask(probe(&self.model, times).body).await;
+            let answer = client.ask(probe(&self.model, times)).await;
             *count = answer.ok().and_then(|answer| answer.prompt_tokens);
         }
         let [once, twice] = counts;

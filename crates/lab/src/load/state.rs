@@ -13,7 +13,6 @@ use plimsoll_telemetry::trend::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::figures::MemorySample;
 use super::rounds::{RoundTally, median};
 
 const SCHEMA: &str = "plimsoll.soak-state/1";
@@ -200,10 +199,10 @@ impl RouterState {
     }
 
     /// Adds a memory measurement.
-    pub fn see(&mut self, look: MemorySample) {
+    pub fn see(&mut self, look: Vec<(String, Bytes)>) {
         self.looks += 1;
         let at = self.requests;
-        for (name, held) in look.held {
+        for (name, held) in look {
             let place = self.figures.iter().position(|figure| figure.name == name);
             let place = place.unwrap_or_else(|| {
                 self.figures.push(NamedModel {
@@ -312,10 +311,8 @@ pub fn thousands(number: u64) -> f64 {
 mod tests {
     use super::*;
 
-    fn look(bytes: u64) -> MemorySample {
-        MemorySample {
-            held: vec![("host".to_owned(), Bytes::new(bytes))],
-        }
+    fn look(bytes: u64) -> Vec<(String, Bytes)> {
+        vec![("host".to_owned(), Bytes::new(bytes))]
     }
 
     fn state(rounds: u64) -> RouterState {

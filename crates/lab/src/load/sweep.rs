@@ -67,7 +67,7 @@ pub async fn warm_up(
     sleep(CALM).await;
     Ok(Warm {
         yardstick,
-        before: figures.look(server).await.held,
+        before: figures.look(server).await,
         pid: figures.process().map(|process| process.pid),
         build,
     })
@@ -107,7 +107,7 @@ pub async fn sweep(
                 .and_then(|answer| answer.prompt_tokens)
                 .unwrap_or(asked),
             outcome: answered.as_ref().map(Speeds::of).map_err(Clone::clone),
-            held: figures.look(server).await.held,
+            held: figures.look(server).await,
         };
         told(&depth);
         sweep.depths.push(depth);
@@ -133,7 +133,7 @@ fn request(server: &LoadTarget, yardstick: WordLength, depth: u64, answer: u64, 
         number: depth,
         nonce,
     };
-    prompt.request(&server.model, yardstick).body
+    prompt.request(&server.model, yardstick)
 }
 
 impl Speeds {

@@ -9,23 +9,20 @@ mod downloaded;
 mod exact;
 pub(crate) mod fit;
 
-use std::fs;
-use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
 use plimsoll_base::{Bytes, Card, CardSpec};
-use plimsoll_exact::ExactError;
-use plimsoll_flags::{FlagError, ModelParams, Options, ProgramKind, Warning};
+use plimsoll_flags::{ModelParams, Options, ProgramKind};
 use plimsoll_model::{Dialect, Model};
-use plimsoll_planner::{EngineBuild, EngineKind, MeasuredContext, Plan, PlanError, PlanRequest};
+use plimsoll_planner::{EngineBuild, EngineKind, MeasuredContext, Plan, PlanRequest};
 use plimsoll_probe::contexts;
-use plimsoll_probe::headers::{ReadModelError, read_model};
+use plimsoll_probe::headers::read_model;
 
 use self::asked::{HostSize, Room};
 use self::exact::ExactQuery;
-use crate::report::{ExitStatus, NO_VERDICT};
+use crate::report::{ErrorReport, NO_VERDICT, print_as, status, write_file};
 use crate::screen;
 
 const MORE: &str = "\
@@ -97,59 +94,19 @@ pub(crate) struct Arguments {
     flags: Vec<String>,
 }
 
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum Error {
-    #[error(transparent)]
-    Flag(#[from] FlagError),
-    #[error("no model is given\nhint: plimsoll plan -- -m model.gguf")]
-    NoModel,
-    #[error(
-        "`{0}` is not on this machine: a plan reads the file's header\nhint: let llama-server download it once, or give the \
-         file with -m"
-    )]
-    NotDownloaded(String),
-    #[error("{0}\nhint: what --fit prints is pasted, so it takes no number that the engine reads otherwise")]
-    Misread(Warning),
-    #[error(
-        "this machine shows no card, and the host's memory cannot be read\nhint: describe a card with --card"
-    )]
-    NoCard,
-    #[error(transparent)]
-    Read(#[from] ReadModelError),
-    #[error(transparent)]
-    Plan(#[from] PlanError),
-    #[error(transparent)]
-    Check(#[from] check::CheckError),
-    #[error(transparent)]
-    Exact(#[from] ExactError),
-    #[error("cannot write `{path}`: {error}")]
-    Draw { path: PathBuf, error: io::Error },
-    #[error("cannot write to stdout: {0}")]
-    Print(#[from] io::Error),
-    #[error("cannot write the plan as JSON: {0}")]
-    Json(#[from] serde_json::Error),
-}
-
-impl ExitStatus for Error {
-    /// Every failure of a plan is a fault of the input, since a plan depends on nothing else.
-    fn is_input(&self) -> bool {
-        true
-    }
-
-    /// Status 3 where an engine runs and nothing of it was measured: no verdict.
-    fn status(&self) -> u8 {
-        match self {
-            Self::Check(check::CheckError::NothingMeasured(_)) => NO_VERDICT,
-            _ => 2,
-        }
-    }
-}
-
-pub(crate) fn run(mut arguments: Arguments) -> Result<ExitCode, Error> {
+/// Plans. Every failure is a fault of the input, since a plan depends on nothing else.
+pub(crate) fn run(mut arguments: Arguments) -> Result<ExitCode, ErrorReport> {
     let model = arguments.model.as_ref().or(arguments.named.as_ref());
     let (flags, program) = asked::flags(model, &arguments.flags);
     (arguments.flags, arguments.program) = (flags, arguments.program.or(program));
-    let arguments = &arguments;
+    planned(&arguments).map_err(|report| match report.status() {
+        // An engine runs, and nothing of it was measured.
+        NO_VERDICT => report,
+        _ => ErrorReport::input(report),
+    })
+}
+
+fn planned(arguments: &Arguments) -> Result<ExitCode, ErrorReport> {
     if let Some(target) = &arguments.check {
         return check::run(arguments, target);
     }
@@ -177,43 +134,35 @@ pub(crate) fn run(mut arguments: Arguments) -> Result<ExitCode, Error> {
     room.doubt(&options, &mut plan);
     // Files before stdout: a plan is printed only if everything that was asked for has been written.
     if let Some(path) = &arguments.svg {
-        fs::write(path, screen::svg(&plan)).map_err(|error| Error::Draw {
-            path: path.clone(),
-            error,
-        })?;
+        write_file(path, screen::svg(&plan))?;
     }
     if let Some(path) = &arguments.html {
         let page = match &asking {
             Some(asking) => screen::html(&plan, &asking.course(&plan)?),
             None => page(arguments, &options, &plan, cards)?,
         };
-        fs::write(path, page).map_err(|error| Error::Draw {
-            path: path.clone(),
-            error,
-        })?;
+        write_file(path, page)?;
     }
     // On stderr before the plan, because a closed stdout must not hide how often the engine ran.
     if let Some(asking) = &asking {
         asking.tell()?;
     }
-    let mut stdout = anstream::stdout().lock();
-    if arguments.json {
-        writeln!(stdout, "{}", serde_json::to_string_pretty(&plan)?)?;
-    } else {
-        write!(stdout, "{}", screen::plan(&plan, screen::Paper::of_stdout()))?;
-    }
-    Ok(if plan.fits {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    })
+    print_as(arguments.json, &plan, || {
+        screen::plan(&plan, screen::Paper::of_stdout())
+    })?;
+    Ok(status(plan.fits))
 }
 
 /// Contexts on a page, which are the steps of its slider.
 const POINTS: u64 = 64;
 
 /// The plan as a page, with the planned memory of every context on the slider.
-fn page(arguments: &Arguments, options: &Options, plan: &Plan, cards: &[Card]) -> Result<String, Error> {
+fn page(
+    arguments: &Arguments,
+    options: &Options,
+    plan: &Plan,
+    cards: &[Card],
+) -> Result<String, ErrorReport> {
     let wish = options.wish(arguments.program())?;
     let models = Models::read(&wish, arguments.engine())?;
     let request = models.request(&wish, arguments.engine(), arguments.program(), cards);
@@ -246,16 +195,15 @@ impl Arguments {
     }
 
     /// The described cards, else the ones that `others` returns.
-    fn described_or(&self, others: impl FnOnce() -> Vec<Card>) -> Result<Vec<Card>, Error> {
+    fn described_or(&self, others: impl FnOnce() -> Vec<Card>) -> Result<Vec<Card>, ErrorReport> {
         let cards = if self.cards.is_empty() {
             others()
         } else {
             asked::described(&self.cards)
         };
-        if cards.is_empty() {
-            Err(Error::NoCard)
-        } else {
-            Ok(cards)
+        match cards.is_empty() {
+            true => Err(no_card()),
+            false => Ok(cards),
         }
     }
 }
@@ -266,7 +214,7 @@ pub(super) fn made(
     engine: EngineBuild,
     program: ProgramKind,
     cards: &[Card],
-) -> Result<Plan, Error> {
+) -> Result<Plan, ErrorReport> {
     wished(&Options::from_argv(words)?.wish(program)?, engine, program, cards)
 }
 
@@ -276,7 +224,7 @@ pub(super) fn wished(
     engine: EngineBuild,
     program: ProgramKind,
     cards: &[Card],
-) -> Result<Plan, Error> {
+) -> Result<Plan, ErrorReport> {
     let models = Models::read(wish, engine)?;
     Ok(plimsoll_planner::plan(
         &models.request(wish, engine, program, cards),
@@ -311,7 +259,7 @@ impl Models {
         }
     }
 
-    fn read(wish: &ModelParams, engine: EngineBuild) -> Result<Self, Error> {
+    fn read(wish: &ModelParams, engine: EngineBuild) -> Result<Self, ErrorReport> {
         let dialect = match engine.kind {
             EngineKind::LlamaCpp => Dialect::Ggml,
             EngineKind::IkLlamaCpp => Dialect::Ik,
@@ -329,15 +277,28 @@ impl Models {
 }
 
 /// The model's file: the one given, or the download of the repository that was named.
-fn model_path(wish: &ModelParams) -> Result<String, Error> {
+fn model_path(wish: &ModelParams) -> Result<String, ErrorReport> {
     match (&wish.model, &wish.remote) {
         (Some(path), _) => Ok(path.clone()),
         (None, Some(remote)) => {
             let found = downloaded::find(remote).map(|path| path.to_string_lossy().into_owned());
-            found.ok_or_else(|| Error::NotDownloaded(remote.clone()))
+            found.ok_or_else(|| {
+                ErrorReport::new(format!(
+                    "`{remote}` is not on this machine: a plan reads the file's header\nhint: let llama-server download it \
+                     once, or give the file with -m"
+                ))
+            })
         }
-        (None, None) => Err(Error::NoModel),
+        (None, None) => Err(ErrorReport::new(
+            "no model is given\nhint: plimsoll plan -- -m model.gguf",
+        )),
     }
+}
+
+fn no_card() -> ErrorReport {
+    ErrorReport::new(
+        "this machine shows no card, and the host's memory cannot be read\nhint: describe a card with --card",
+    )
 }
 
 fn engine(text: &str) -> Result<EngineBuild, String> {

@@ -13,7 +13,7 @@ use plimsoll_lab::load::Target;
 use plimsoll_launch::{HttpClient, HttpClientError, collect_body};
 use serde_json::{Value, json};
 
-use crate::report::ExitStatus;
+use crate::report::ErrorReport;
 use crate::screen;
 
 /// Longest answer that is read: a status of some thousand models.
@@ -111,14 +111,14 @@ pub(crate) enum ServerVerbError {
     Io(#[from] io::Error),
 }
 
-impl ExitStatus for ServerVerbError {
-    fn is_input(&self) -> bool {
-        match self {
-            Self::Request(_) => true,
-            Self::Refused { status, .. } => *status == StatusCode::NOT_FOUND,
-            Self::Unreachable { .. } | Self::Foreign { .. } | Self::Io(_) => false,
-        }
-    }
+/// A model that the server does not have, and text that cannot be sent, are input.
+pub(super) fn report(error: ServerVerbError) -> ErrorReport {
+    let is_input = match &error {
+        ServerVerbError::Request(_) => true,
+        ServerVerbError::Refused { status, .. } => *status == StatusCode::NOT_FOUND,
+        _ => false,
+    };
+    ErrorReport::from(error).with_status(if is_input { 2 } else { 1 })
 }
 
 pub(crate) fn list(arguments: &List) -> Result<ExitCode, ServerVerbError> {

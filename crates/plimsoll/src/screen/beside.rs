@@ -5,7 +5,7 @@ use std::fmt::{self, Write};
 use plimsoll_lab::load::{Ending, OrderResult, Served, failed_so};
 use serde_json::{Value, json};
 
-use plimsoll_report::ReportPage;
+use plimsoll_report::{ReportPage, written};
 
 /// Number of output lines shown if no cause is found.
 const LAST_LINES: usize = 5;
@@ -25,10 +25,7 @@ impl BesideReport<'_> {
     }
 
     pub(crate) fn text(&self) -> String {
-        let mut out = String::new();
-        // writing to a string cannot fail
-        let _ = self.write(&mut out);
-        out
+        written(|out| self.write(out))
     }
 
     fn write(&self, out: &mut String) -> fmt::Result {

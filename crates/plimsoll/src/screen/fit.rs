@@ -4,16 +4,14 @@
 use std::fmt::{self, Write};
 
 use plimsoll_planner::fit::{Dimension, Fit, FitAnswer, TradeOff};
+use plimsoll_report::written;
 
 use super::paper::Paper;
 use super::plan::hints;
 
 /// Renders the whole text, with a final line feed.
 pub(crate) fn fit(fit: &Fit, paper: Paper) -> String {
-    let mut text = String::new();
-    // writing to a string cannot fail
-    let _ = write(fit, paper, &mut text);
-    text
+    written(|out| write(fit, paper, out))
 }
 
 fn write(fit: &Fit, paper: Paper, out: &mut String) -> fmt::Result {

@@ -4,7 +4,7 @@ use std::fmt::{self, Write};
 
 use plimsoll_base::{Hint, Reason};
 use plimsoll_planner::{CardPlan, Plan};
-use plimsoll_report::TERMS;
+use plimsoll_report::{TERMS, written};
 
 use super::bar::{bar, held, terms, verdict};
 use super::paper::{Paper, bad, good};
@@ -14,10 +14,7 @@ const WIDTH: usize = 64;
 
 /// Renders the whole text, with a final line feed.
 pub(crate) fn plan(plan: &Plan, paper: Paper) -> String {
-    let mut text = String::new();
-    // writing to a string cannot fail
-    let _ = write(plan, paper, &mut text);
-    text
+    written(|out| write(plan, paper, out))
 }
 
 fn write(plan: &Plan, paper: Paper, out: &mut String) -> fmt::Result {

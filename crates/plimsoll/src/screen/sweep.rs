@@ -7,7 +7,7 @@ use plimsoll_lab::load::{Sweep, SweepDepth, is_own, slope};
 use plimsoll_telemetry::trend::TrendCourse;
 use serde_json::{Value, json};
 
-use plimsoll_report::{Chart, charts};
+use plimsoll_report::{Chart, charts, written};
 
 /// Planned memory from the server's own flags, summed over its cards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,10 +75,7 @@ pub(crate) fn sweep_row(depth: &SweepDepth, planned: Option<SweepPlan>) -> Strin
 
 impl SweepReport<'_> {
     pub(crate) fn summary(&self) -> String {
-        let mut out = String::new();
-        // writing to a string cannot fail
-        let _ = self.write(&mut out);
-        out
+        written(|out| self.write(out))
     }
 
     fn write(&self, out: &mut String) -> fmt::Result {

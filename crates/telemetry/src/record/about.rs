@@ -3,8 +3,7 @@
 use plimsoll_base::Bytes;
 use serde::{Deserialize, Serialize};
 
-/// Header of a recording, the first frame, as JSON. Unknown keys of later versions are ignored, and missing
-/// keys are empty.
+/// The first line. What a later version adds is ignored by this one, and what is missing is empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct About {

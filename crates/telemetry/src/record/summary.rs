@@ -128,10 +128,11 @@ impl Glance {
     fn take(&mut self, entry: Entry, reader: &Reader<'_>) {
         let summary = &mut self.summary;
         match entry {
-            Entry::Sample { time_ms, changed } => {
+            Entry::About { .. } | Entry::Figure(_) => {}
+            Entry::Sample { time_ms, changes } => {
                 summary.samples += 1;
                 summary.duration_ms = time_ms;
-                for number in changed {
+                for (number, _) in changes {
                     if let Some(value) = reader.value(number) {
                         self.see(number, &reader.figures()[number], time_ms, value);
                     }
@@ -242,7 +243,7 @@ impl Glance {
         summary.moves.truncate(MOST_MOVES);
         // Chosen by size, shown by time.
         summary.moves.sort_by_key(|over| over.from_ms);
-        summary.torn_bytes = super::frame::wide(left);
+        summary.torn_bytes = u64::try_from(left).unwrap_or(u64::MAX);
         summary
     }
 }

@@ -8,7 +8,6 @@ mod look;
 mod wait;
 
 use std::ffi::OsString;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -18,8 +17,8 @@ use plimsoll_base::{Bytes, Card};
 use plimsoll_lab::load::{Client, LoadFailure, Target};
 use plimsoll_launch::engine::EngineProgram;
 use plimsoll_launch::{
-    Child, ChildEvent, ChildSpec, Confinement, EngineAddress, Environment, LaunchError, Launcher, Log,
-    Readiness, StopWay, Visible, child_environment, free_port,
+    Child, ChildEvent, ChildSpec, Confinement, EngineAddress, Environment, Launcher, Log, Readiness, StopWay,
+    Visible, child_environment, free_port,
 };
 use plimsoll_planner::EngineBuild;
 use plimsoll_probe::Sampler;
@@ -31,7 +30,8 @@ use tokio::sync::mpsc::Receiver;
 
 use self::look::CalibrationLook;
 use self::wait::{ended, ready};
-use super::subject::{self, SubjectError};
+use super::subject;
+use crate::report::ErrorReport;
 
 // The first prompt loads kernels from disk, which takes seconds on a machine with cold caches.
 const ANSWER_WITHIN: Duration = Duration::from_secs(30);
@@ -39,6 +39,7 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(30);
 const END_WITHIN: Duration = Duration::from_secs(5);
 // Enough for the start-up lines that an error quotes; the log lives in memory.
 const LOG: Bytes = Bytes::mib(1);
+const NO_FOLDER: &str = "cannot make a folder for the model and guard's pages";
 /// Ports that are tried for one card.
 const TRIES: u32 = 5;
 /// Words of the prompt: more columns than the kernels accept that llama.cpp prefers over cuBLAS for small
@@ -51,7 +52,7 @@ const ANSWER_TOKENS: u32 = 8;
 #[derive(Debug, thiserror::Error)]
 pub(super) enum MeasureError {
     #[error("{0}")]
-    Rig(RigError),
+    Rig(ErrorReport),
     #[error(
         "the engine ended before it was ready; its last lines were:\n{0}\nhint: try it by hand; a build \
             without CUDA, or a card without free memory, does this"
@@ -82,22 +83,10 @@ pub(super) enum MeasureError {
     Less { used: Bytes, asked: Bytes },
 }
 
-/// Failure that prevents every measurement.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum RigError {
-    #[error("cannot make a folder for the model and guard's pages: {0}")]
-    Folder(#[source] io::Error),
-    #[error("no port is free on the loopback: {0}")]
-    Port(#[source] io::Error),
-    #[error(transparent)]
-    Launch(#[from] LaunchError),
-    #[error(transparent)]
-    Subject(#[from] SubjectError),
-}
-
-impl<E: Into<RigError>> From<E> for MeasureError {
-    fn from(error: E) -> Self {
-        Self::Rig(error.into())
+/// Failures that stop every measurement.
+impl From<ErrorReport> for MeasureError {
+    fn from(error: ErrorReport) -> Self {
+        Self::Rig(error)
     }
 }
 
@@ -140,8 +129,8 @@ impl MeasuringSetup {
         guard: PathBuf,
         sampler: Sampler,
         alone: bool,
-    ) -> Result<Self, RigError> {
-        let folder = OwnedFolder::create(PAGES).map_err(RigError::Folder)?;
+    ) -> Result<Self, ErrorReport> {
+        let folder = OwnedFolder::create(PAGES).map_err(ErrorReport::of(NO_FOLDER))?;
         let model = folder.path().join("model.gguf");
         subject::write(&model)?;
         Ok(Self {
@@ -232,11 +221,11 @@ impl MeasuringSetup {
         &'a self,
         card: &'a Card,
         free: Option<Bytes>,
-    ) -> Result<(CalibrationRun<'a>, Receiver<ChildEvent>), RigError> {
-        let port = free_port().map_err(RigError::Port)?;
+    ) -> Result<(CalibrationRun<'a>, Receiver<ChildEvent>), ErrorReport> {
+        let port = free_port().map_err(ErrorReport::of("no port is free on the loopback"))?;
         // The port makes the folder unique per attempt, so pages of a failed attempt are not read again.
         let part = format!("{}-{port}", card.id);
-        let pages = self.folder.part(&part).map_err(RigError::Folder)?;
+        let pages = self.folder.part(&part).map_err(ErrorReport::of(NO_FOLDER))?;
         let mut arguments: Vec<OsString> = subject::flags(&self.model).into_iter().map(Into::into).collect();
         arguments.extend(["--host", "127.0.0.1", "--port", &port.to_string()].map(OsString::from));
         let spec = ChildSpec {

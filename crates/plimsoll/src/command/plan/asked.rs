@@ -6,7 +6,8 @@ use plimsoll_base::{Bytes, Card, CardId, CardKind, CardSpec, Reason};
 use plimsoll_flags::{Options, ProgramKind};
 use plimsoll_planner::{HostPlan, Plan};
 
-use super::{Arguments, Error};
+use super::{Arguments, no_card};
+use crate::report::ErrorReport;
 
 /// Host memory that a plan may need without a word, where nothing is known of the machine.
 const UNCHECKED: Bytes = Bytes::gib(4);
@@ -46,7 +47,7 @@ pub(super) struct Room {
 
 impl Room {
     /// The described cards, else those of this machine, else its host memory.
-    pub(super) fn find(arguments: &Arguments) -> Result<Self, Error> {
+    pub(super) fn find(arguments: &Arguments) -> Result<Self, ErrorReport> {
         let given = arguments.host.map(|HostSize(total)| HostRoom {
             total,
             free: total,
@@ -76,7 +77,7 @@ impl Room {
                 doubts: Vec::new(),
             });
         }
-        let host = machine.host.ok_or(Error::NoCard)?;
+        let host = machine.host.ok_or_else(no_card)?;
         let why = machine.notes.first();
         let text = format!(
             "{}; planned for host memory (--card plans for a card that is elsewhere, `plimsoll doctor` looks at this machine)",

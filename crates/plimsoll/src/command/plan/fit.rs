@@ -15,7 +15,8 @@ use serde_json::{Value, json};
 
 use super::asked::Room;
 use super::exact::ExactQuery;
-use super::{Arguments, Error, Models};
+use super::{Arguments, Models};
+use crate::report::{ErrorReport, print, print_as, status};
 use crate::screen;
 
 /// Requested search dimensions, in their order.
@@ -39,10 +40,16 @@ pub(crate) fn directions(text: &str) -> Result<FitDirections, String> {
         .map(FitDirections)
 }
 
-pub(super) fn run(arguments: &Arguments, directions: &FitDirections, room: &Room) -> Result<ExitCode, Error> {
+pub(super) fn run(
+    arguments: &Arguments,
+    directions: &FitDirections,
+    room: &Room,
+) -> Result<ExitCode, ErrorReport> {
     let options = Options::from_argv(&arguments.flags)?;
     if let Some(misread) = options.misread() {
-        return Err(Error::Misread(misread));
+        return Err(ErrorReport::new(format!(
+            "{misread}\nhint: what --fit prints is pasted, so it takes no number that the engine reads otherwise"
+        )));
     }
     let cards = &room.cards;
     let mut fit = match &arguments.exact {
@@ -55,13 +62,9 @@ pub(super) fn run(arguments: &Arguments, directions: &FitDirections, room: &Room
         None => by_formulas(arguments, directions, &options, cards)?,
     };
     fit.warnings = warnings(arguments, &options, room)?;
-    print(arguments, &options, &fit)?;
+    show(arguments, &options, &fit)?;
     let answered = best(&fit).is_some() || !fit.answers.iter().any(|answer| answer.applicable);
-    Ok(if answered {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    })
+    Ok(status(answered))
 }
 
 fn by_formulas(
@@ -69,7 +72,7 @@ fn by_formulas(
     directions: &FitDirections,
     options: &Options,
     cards: &[Card],
-) -> Result<Fit, Error> {
+) -> Result<Fit, ErrorReport> {
     let engine = arguments.engine();
     let wish = options.wish(arguments.program())?;
     let models = Models::read(&wish, engine)?;
@@ -77,26 +80,16 @@ fn by_formulas(
     Ok(fit::fit(&request, &ClosedForms(request), &directions.0)?)
 }
 
-fn print(arguments: &Arguments, options: &Options, fit: &Fit) -> Result<(), Error> {
-    let mut stdout = anstream::stdout().lock();
+fn show(arguments: &Arguments, options: &Options, fit: &Fit) -> Result<(), ErrorReport> {
     if arguments.json {
-        return Ok(writeln!(
-            stdout,
-            "{}",
-            serde_json::to_string_pretty(&json(options, fit)?)?
-        )?);
+        return print_as(true, &json(options, fit)?, String::new);
     }
     let mut stderr = anstream::stderr().lock();
     write!(stderr, "{}", screen::fit(fit, screen::Paper::of_stdout()))?;
     let Some(best) = best(fit) else { return Ok(()) };
     // Where several answers fit, the reader is told which of them stdout has.
-    if fit
-        .answers
-        .iter()
-        .filter(|answer| answer.change.is_some())
-        .count()
-        > 1
-    {
+    let fitting = fit.answers.iter().filter(|answer| answer.change.is_some());
+    if fitting.count() > 1 {
         writeln!(
             stderr,
             "on stdout, the first of them that fits: {}",
@@ -105,7 +98,7 @@ fn print(arguments: &Arguments, options: &Options, fit: &Fit) -> Result<(), Erro
     }
     if let Some(argv) = argv(options, best)? {
         let words: Vec<String> = argv.iter().map(|word| quoted(word)).collect();
-        writeln!(stdout, "{}", words.join(" "))?;
+        print(words.join(" ") + "\n")?;
     }
     Ok(())
 }
@@ -116,7 +109,7 @@ fn best(fit: &Fit) -> Option<&FitAnswer> {
 }
 
 /// Doubts about the flags as they are.
-fn warnings(arguments: &Arguments, options: &Options, room: &Room) -> Result<Vec<Reason>, Error> {
+fn warnings(arguments: &Arguments, options: &Options, room: &Room) -> Result<Vec<Reason>, ErrorReport> {
     let wish = options.wish(arguments.program())?;
     let models = Models::read(&wish, arguments.engine())?;
     let request = models.request(&wish, arguments.engine(), arguments.program(), &room.cards);
@@ -128,13 +121,13 @@ fn warnings(arguments: &Arguments, options: &Options, room: &Room) -> Result<Vec
 }
 
 /// The whole command line with an answer applied.
-fn argv(options: &Options, answer: &FitAnswer) -> Result<Option<Vec<String>>, Error> {
+fn argv(options: &Options, answer: &FitAnswer) -> Result<Option<Vec<String>>, ErrorReport> {
     let line = |change| Ok(edited(options, std::slice::from_ref(change))?.to_argv());
     answer.change.as_ref().map(line).transpose()
 }
 
 /// The serialised answers, each with its whole command line.
-fn json(options: &Options, fit: &Fit) -> Result<Value, Error> {
+fn json(options: &Options, fit: &Fit) -> Result<Value, ErrorReport> {
     let mut value = serde_json::to_value(fit)?;
     for (at, answer) in fit.answers.iter().enumerate() {
         // A program should not have to rebuild the command line from the change.

@@ -12,12 +12,12 @@ use plimsoll_probe::Reading;
 use serde_json::Value;
 
 use super::super::exact::ExactQuery;
-use super::super::{Arguments, Error, wished};
-use super::CheckError;
+use super::super::{Arguments, wished};
 use crate::check::{CARD_MARGIN, Checked, HOST_MARGIN, ReportedFigure, Row, margin};
+use crate::report::ErrorReport;
 
 /// Plans the program with the flags it was started with, and measures what it holds.
-pub(super) fn checked(arguments: &Arguments, pid: u32) -> Result<Checked, Error> {
+pub(super) fn checked(arguments: &Arguments, pid: u32) -> Result<Checked, ErrorReport> {
     let started = Started::read(pid)?;
     // Flags after `--` win: a wrapper may hide some from the command line, and the user can add them.
     let options = Options::from_argv(&arguments.flags)?.merged_over(&started.options()?);
@@ -44,7 +44,7 @@ pub(super) fn checked(arguments: &Arguments, pid: u32) -> Result<Checked, Error>
 
 /// Plans by formula, with the flags of a running process, on the cards that it sees and as if it were not
 /// there.
-pub(in crate::command) fn again(pid: u32, engine: EngineBuild) -> Result<Plan, Error> {
+pub(in crate::command) fn again(pid: u32, engine: EngineBuild) -> Result<Plan, ErrorReport> {
     let started = Started::read(pid)?;
     let options = started.reachable(&started.options()?);
     let program = started.program().unwrap_or(ProgramKind::LlamaServer);
@@ -78,7 +78,7 @@ fn rows(arguments: &Arguments, plan: &Plan, cards: &[Card], reading: &Reading, f
 }
 
 /// Memory of a card that a process and its children hold; `None` if the driver names none of them.
-fn held(card: &Card, reading: &Reading, family: &[u32]) -> Option<Bytes> {
+pub(in crate::command) fn held(card: &Card, reading: &Reading, family: &[u32]) -> Option<Bytes> {
     let ours = |holder: &&plimsoll_probe::Holder| holder.card == card.id && family.contains(&holder.pid);
     let used: Vec<Bytes> = reading
         .holders
@@ -133,10 +133,12 @@ struct Started {
 }
 
 impl Started {
-    fn read(pid: u32) -> Result<Self, CheckError> {
+    fn read(pid: u32) -> Result<Self, ErrorReport> {
         let words = strings(pid, "cmdline")?;
         if words.is_empty() {
-            return Err(CheckError::NoCommand(pid));
+            return Err(ErrorReport::new(format!(
+                "process {pid} has no command line; is it an engine?"
+            )));
         }
         // The environment is readable by its owner only; the command line alone still gives a plan.
         let variables = strings(pid, "environ").unwrap_or_default();
@@ -153,7 +155,7 @@ impl Started {
     }
 
     /// The known flags of its command line, over those of its environment. A wrapper's own words are skipped.
-    fn options(&self) -> Result<Options, Error> {
+    fn options(&self) -> Result<Options, ErrorReport> {
         let words = self.words.get(1..).unwrap_or_default();
         let (known, _) = Options::known_in(words, |index| FlagOrigin::Argument(index + 1));
         let engine = |(name, _): &&(String, String)| name.starts_with("LLAMA_");
@@ -222,9 +224,10 @@ impl Started {
 }
 
 /// The zero-terminated strings of a file of `/proc`.
-fn strings(pid: u32, file: &'static str) -> Result<Vec<String>, CheckError> {
+fn strings(pid: u32, file: &'static str) -> Result<Vec<String>, ErrorReport> {
     let bytes = fs::read(format!("/proc/{pid}/{file}"));
-    let bytes = bytes.map_err(|error| CheckError::ReadProcess { pid, file, error })?;
+    let bytes =
+        bytes.map_err(|error| ErrorReport::new(format!("cannot read /proc/{pid}/{file}: {error}")))?;
     let mut words: Vec<String> = bytes
         .split(|&byte| byte == 0)
         .map(|word| String::from_utf8_lossy(word).into_owned())
