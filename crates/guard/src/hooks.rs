@@ -59,8 +59,8 @@ pub(crate) const fn always() -> bool {
     true
 }
 
-/// Declares hooks: `fn SYMBOL / TWIN = "NAME" since VERSION (arguments) calls REAL { body }`. They act once guard is
-/// armed; with `in LIBRARY when always` from the start.
+/// Declares hooks: `fn SYMBOL / TWIN = "NAME" since VERSION (arguments) calls REAL { body }`.
+/// They act once guard is armed; with `in LIBRARY when always`, from the start.
 ///
 /// The body may call `REAL`, the real function of the symbol or of the twin that was called. With `calls
 /// (REAL, PER_THREAD)` it also knows whether it is the twin.

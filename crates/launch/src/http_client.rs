@@ -18,6 +18,9 @@ use tokio::time::timeout;
 
 use super::address::{EngineAddress, EngineStream};
 
+/// A host that drops packets would otherwise hold a connection attempt for two minutes (tcp_syn_retries).
+const CONNECT_WITHIN: Duration = Duration::from_secs(10);
+
 /// Error of a request that got no answer.
 #[derive(Debug, thiserror::Error)]
 pub enum HttpClientError {

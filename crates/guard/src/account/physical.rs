@@ -113,7 +113,8 @@ pub(crate) fn mapped(address: DevicePointer, size: u64, handle: AllocationHandle
     }
 }
 
-/// Removes the mappings of a range through `real`. They are taken out before the driver can reuse the addresses.
+/// Removes the mappings of a range through `real`. They are taken out before the driver can reuse the
+/// addresses.
 pub(crate) fn unmap(address: DevicePointer, size: u64, real: impl FnOnce() -> CuResult) -> CuResult {
     let inside: Vec<_> = {
         let mut physical = PHYSICAL.hold();

@@ -34,7 +34,7 @@ pub(crate) fn pinned(address: u64, size: u64) {
     PINNED.insert(address, pinned);
 }
 
-/// Unpins the memory at this address through `real`.
+/// Unpins the memory at this address through `real`. An unknown address is passed on.
 pub(crate) fn unpin(address: u64, real: impl FnOnce() -> CuResult) -> CuResult {
     PINNED.free(address, real, Pinned::gone)
 }

@@ -79,7 +79,7 @@ unsafe fn lower<T: Copy + TryInto<u64> + TryFrom<u64>>(place: *mut T, smaller: i
     }
 }
 
-/// Budget of a card, as queries see it.
+/// Budget of a card, for the answers to memory queries.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BudgetLimit {
     budget: u64,

@@ -1,4 +1,4 @@
-//! Hook of `cuInit`, after which guard arms itself.
+//! Hook of `cuInit`, after which guard (this library) arms itself.
 
 use core::ffi::c_uint;
 
@@ -11,8 +11,8 @@ hooks! {
 
     fn cuInit = "cuInit" since 2000 (flags: c_uint) calls real {
         let result = real(flags);
-        // Not before: the driver has no cards, and a program whose driver fails must see that failure and nothing
-        // else.
+        // Not before: the driver has no cards, and a program whose driver fails must see that failure and
+        // nothing else.
         if result == SUCCESS {
             arm::initialised();
         }

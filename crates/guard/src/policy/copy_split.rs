@@ -7,7 +7,7 @@
 //! If source and destination are both spilled ranges, each piece from the first split is split again at the
 //! other border.
 
-/// A piece of a copy: bytes of a row, rows of a slice, and slices, counted from the copy's first byte.
+/// A box within a copy (bytes of a row, rows of a slice, slices), relative to the copy's first byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CopyBox {
     pub(crate) at: [u64; 3],

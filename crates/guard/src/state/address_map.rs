@@ -42,8 +42,9 @@ impl<T: Copy> AddressMap<T> {
         self.shard(key).hold().remove(&key)
     }
 
-    /// Frees what is known by this key through `real`, and hands it to `gone` if that succeeds. It leaves the map before
-    /// the driver frees it: afterwards another thread may be given the same key. An unknown key is passed on.
+    /// Frees what is known by this key through `real`, and hands it to `gone` if that succeeds. It leaves the
+    /// map before the driver frees it, because afterwards another thread may get the same key. An unknown key
+    /// is passed on.
     pub(crate) fn free(&self, key: u64, real: impl FnOnce() -> CuResult, gone: impl FnOnce(T)) -> CuResult {
         let value = self.remove(key);
         let result = real();

@@ -20,8 +20,8 @@ pub enum ValueType {
     F64,
 }
 
-/// Type, bytes of one value where that is fixed, and the name that `gguf.cpp: GGUF_TYPE_NAME` prints, in the order of their
-/// numbers in files.
+/// Type, bytes of one value if that is fixed, and the name that `gguf.cpp: GGUF_TYPE_NAME` prints, in the
+/// order of their numbers in files.
 const TYPES: [(ValueType, Option<u64>, &str); 13] = [
     (ValueType::U8, Some(1), "u8"),
     (ValueType::I8, Some(1), "i8"),
@@ -56,7 +56,7 @@ impl ValueType {
             .map_or(u32::MAX, |(id, _)| id)
     }
 
-    /// Bytes of one value; `None` for text and arrays, which say their length.
+    /// Bytes of one value; `None` for text and arrays, whose length is stored with them.
     pub fn width(self) -> Option<u64> {
         self.row().1
     }

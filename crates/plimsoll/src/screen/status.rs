@@ -79,8 +79,6 @@ fn size(bytes: Option<u64>) -> String {
 mod tests {
     use serde_json::json;
 
-    use super::*;
-
     #[test]
     fn cards_and_models_are_two_tables() {
         let gib = 1_u64 << 30;

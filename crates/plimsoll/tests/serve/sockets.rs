@@ -39,7 +39,7 @@ fn socket_of(daemon: &Daemon) -> PathBuf {
 
 /// Inodes of the TCP sockets that listen anywhere, among the descriptors of a process.
 fn listens_on_a_port(pid: u32) -> bool {
-    let table = std::fs::read_to_string("/proc/net/tcp").unwrap()
+    let table = std::fs::read_to_string("/proc/net/tcp").expect("the table can be read")
         + &std::fs::read_to_string("/proc/net/tcp6").unwrap_or_default();
     let listening: Vec<String> = table
         .lines()
@@ -47,7 +47,9 @@ fn listens_on_a_port(pid: u32) -> bool {
         .filter(|fields| fields.get(3) == Some(&"0A"))
         .map(|fields| format!("socket:[{}]", fields[9]))
         .collect();
-    let descriptors = std::fs::read_dir(format!("/proc/{pid}/fd")).unwrap().flatten();
+    let descriptors = std::fs::read_dir(format!("/proc/{pid}/fd"))
+        .expect("the process is ours")
+        .flatten();
     let mut links = descriptors.filter_map(|entry| std::fs::read_link(entry.path()).ok());
     links.any(|link| listening.iter().any(|socket| link.as_os_str() == socket.as_str()))
 }
