@@ -118,9 +118,9 @@ fn planned(arguments: &Arguments) -> Result<ExitCode, ErrorReport> {
     }
     let cards = &room.cards;
     let options = Options::from_argv(&arguments.flags)?;
-    let asking = match &arguments.exact {
-        Some(named) => Some(ExactQuery::open(arguments, named.as_deref(), &options, cards)?),
-        None => None,
+    let (asking, unasked) = match &arguments.exact {
+        Some(named) => exact::or_why(ExactQuery::open(arguments, named.as_deref(), &options, cards))?,
+        None => (None, None),
     };
     let mut plan = match &asking {
         Some(asking) => asking.plan()?,
@@ -131,6 +131,8 @@ fn planned(arguments: &Arguments) -> Result<ExitCode, ErrorReport> {
             cards,
         )?,
     };
+    // First, because it says what the figures below are not.
+    plan.warnings.extend(unasked);
     room.doubt(&options, &mut plan);
     // Files before stdout: a plan is printed only if everything that was asked for has been written.
     if let Some(path) = &arguments.svg {

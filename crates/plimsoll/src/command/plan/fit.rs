@@ -14,7 +14,7 @@ use plimsoll_planner::fit::{ClosedForms, Dimension, Fit, FitAnswer, edited};
 use serde_json::{Value, json};
 
 use super::asked::Room;
-use super::exact::ExactQuery;
+use super::exact::{ExactQuery, or_why};
 use super::{Arguments, Models};
 use crate::report::{ErrorReport, print, print_as, status};
 use crate::screen;
@@ -52,9 +52,12 @@ pub(super) fn run(
         )));
     }
     let cards = &room.cards;
-    let mut fit = match &arguments.exact {
-        Some(named) => {
-            let asking = ExactQuery::open(arguments, named.as_deref(), &options, cards)?;
+    let (asking, unasked) = match &arguments.exact {
+        Some(named) => or_why(ExactQuery::open(arguments, named.as_deref(), &options, cards))?,
+        None => (None, None),
+    };
+    let mut fit = match asking {
+        Some(asking) => {
             let fit = asking.fit(&directions.0)?;
             asking.tell()?;
             fit
@@ -62,6 +65,7 @@ pub(super) fn run(
         None => by_formulas(arguments, directions, &options, cards)?,
     };
     fit.warnings = warnings(arguments, &options, room)?;
+    fit.warnings.extend(unasked);
     show(arguments, &options, &fit)?;
     let answered = best(&fit).is_some() || !fit.answers.iter().any(|answer| answer.applicable);
     Ok(status(answered))
