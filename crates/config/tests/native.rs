@@ -216,7 +216,7 @@ fn what_is_ours_to_set_is_left_out_of_flags_with_a_word() {
         warnings,
         [
             "plimsoll.toml:3: Plimsoll sets --port itself, so this value is ignored; set it under [serve]",
-            "plimsoll.toml:3: llama-server reads `8k` after --ctx-size as 8; write the number in full",
+            "plimsoll.toml:3: llama-server reads `8k` after --ctx-size as 8; write the number in full: 8192",
         ]
     );
 }

@@ -60,6 +60,8 @@ named! {
         UnifiedMemoryThrash = "unified_memory_thrash": "managed memory moves between card and host instead of failing",
         DriverOrHw = "driver_or_hw": "the card, its bus or its driver failed",
         Leak = "leak": "the program allocates memory and does not release it",
+        /// Only in verdicts: rules and classifier file it under `NotOom`, whose reports they have in common.
+        HostOom = "host_oom": "the host ran out of memory, not the card",
         NotOom = "not_oom": "memory is not the problem",
         Other = "other": "the evidence shows none of the known causes",
     }
@@ -97,15 +99,18 @@ named! {
         KeepAlive = "keep_alive": "the model stays loaded for some minutes after its last request, as \
             configured",
         HostKilled = "host_oom_killer": "the kernel killed the process because host memory ran out",
+        Killed = "killed": "the process was killed from outside (SIGKILL)",
         HostMemory = "host_ram": "host memory ran out, not the card's",
         Baseline = "baseline_overhead": "the shortage is the size of an empty CUDA context",
         PreviousChild = "previous_child_not_gone": "the previous engine had not released its memory",
+        OldDriver = "driver_too_old": "the driver is older than the CUDA version that the program needs",
         WrongBuild = "wrong_build": "the program was built for another card or library",
         Optional = "optional_allocation": "the refused memory is optional, and the program continued",
         Recovered = "recovered": "the engine retried with less memory and continued",
         PortTaken = "port_taken": "the port is already in use",
         CommandLine = "command_line": "the program rejected its command line",
         MissingLibrary = "missing_library": "a shared library is missing",
+        PythonImport = "python_import": "Python cannot import a module",
         ModelFile = "model_file": "the program could not read its model",
         RequestTooLong = "request_too_long": "a request was longer than the context",
         NotStarted = "not_started": "the program could not be started",

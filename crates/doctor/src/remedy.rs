@@ -99,6 +99,7 @@ fn of_cause(cause: Cause) -> &'static [&'static str] {
             "restart the program before memory is full, and update it; plimsoll run --trace FILE shows what \
                 is never freed",
         ],
+        Cause::HostOom => &["add host memory or swap, or keep mmap on (no --no-mmap)"],
         Cause::NotOom => &["look for the cause in the lines above; more memory will not help"],
         Cause::Other => &[
             "plimsoll doctor -- CMD runs the program under guard and records each refused \
@@ -130,6 +131,15 @@ fn of_sub_cause(sub_cause: SubCause) -> &'static [&'static str] {
         }
         SubCause::KernelSlab => &["reboot, and watch the slab with slabtop: reclaim cannot free this memory"],
         SubCause::KeepAlive => &["set keep_alive to 0 to release memory at once"],
+        SubCause::Killed => &[
+            "`dmesg | grep -i -e oom -e killed` shows whether the kernel did it; if so, add host memory or swap",
+        ],
+        SubCause::OldDriver => &[
+            "update the driver, or take a build for an older CUDA: `nvidia-smi` shows the highest CUDA version that the driver runs",
+        ],
+        SubCause::PythonImport => &[
+            "install the module in the environment of this Python, or correct its name; memory is not involved",
+        ],
         SubCause::HostKilled | SubCause::HostMemory => {
             &["add host memory or swap, or keep mmap on (no --no-mmap)"]
         }
