@@ -67,7 +67,8 @@ fn driver_mismatch(facts: &Facts) -> Option<RuleFinding> {
         let text = "the driver is older than the CUDA version that the program was built for";
         return Some(RuleFinding::new(Cause::DriverOrHw, Strong, text, quotes).by(SubCause::OldDriver));
     }
-    let text = "the driver does not match its libraries, or cannot be reached from here, for example in a container";
+    let text =
+        "the driver does not match its libraries, or cannot be reached from here, for example in a container";
     (!quotes.is_empty()).then(|| RuleFinding::new(Cause::DriverOrHw, Strong, text, quotes))
 }
 

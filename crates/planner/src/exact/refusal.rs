@@ -65,7 +65,9 @@ impl EngineRefusal {
                 "the engine's CUDA runtime is linked into it; take a build with the shared one (cmake \
                  -DCMAKE_CUDA_RUNTIME_LIBRARY=Shared)"
             }
-            EngineRefusalKind::Flag => "remove the flag, or name an engine that supports it with --exact=ENGINE",
+            EngineRefusalKind::Flag => {
+                "remove the flag, or name an engine that supports it with --exact=ENGINE"
+            }
             // The engine's own message is all that is known of these.
             EngineRefusalKind::File | EngineRefusalKind::Memory | EngineRefusalKind::Other => return None,
         })
