@@ -8,6 +8,7 @@
 
 mod burst;
 mod checked;
+mod crowd;
 mod depth;
 mod exact;
 mod fleet;
@@ -16,6 +17,7 @@ mod openai;
 mod quickstart;
 mod routes;
 mod venv;
+mod words;
 
 #[allow(
     dead_code,
