@@ -79,6 +79,12 @@ impl Placements {
         }
     }
 
+    /// A claim was released. The last reading took its memory for in use, so a load needs a new one: meanwhile another
+    /// process may have taken just as much.
+    pub(crate) fn outdate(&mut self) {
+        self.read = None;
+    }
+
     /// True if a load may be decided now: the reading was taken for it, or is no older than `age`.
     pub(crate) fn is_fresh(&self, now: Moment, age: Duration) -> bool {
         // A slow driver may take longer than `age` to answer. Its answer counts all the same, or no load

@@ -20,6 +20,7 @@ mod storm;
 mod surface;
 mod trust_answers;
 mod trust_keys;
+mod trust_neighbours;
 mod trust_readings;
 mod unified;
 mod waiting;
