@@ -8,11 +8,13 @@ mod formats;
 mod guarded;
 #[path = "../pages/hand_written.rs"]
 mod hand_written;
+mod held;
 mod http;
 mod isolation;
 mod limits;
 mod memory;
 mod neighbours;
+mod nobody;
 mod operator;
 #[path = "../pages/real.rs"]
 mod real;
