@@ -22,7 +22,7 @@ use plimsoll_scheduler::ClientId;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, watch};
 
-use super::body::READ_BUFFER;
+use super::body::{BodyBudget, READ_BUFFER};
 use super::connection::{ClientConnection, ClientStream};
 use super::limits::Limits;
 use super::model_service::ModelService;
@@ -33,8 +33,11 @@ const BREATH: Duration = Duration::from_millis(50);
 /// Interval at which a newcomer at the bound looks again for a connection that may be closed for it.
 const GLANCE: Duration = Duration::from_millis(250);
 
-/// Interval at which the memory of closed connections is given back, and how many make it worth a walk over the heap.
-const TRIM: (Duration, usize) = (Duration::from_secs(5), 64);
+/// Interval at which freed memory is given back, and what makes a walk over the heap worth its time: closed
+/// connections, or bytes of request bodies.
+const TRIM_INTERVAL: Duration = Duration::from_secs(5);
+const MANY_CLOSED: usize = 64;
+const MUCH_RELEASED: u64 = 8 << 20;
 
 /// A connection is not closed for others before it has been idle for this long.
 const GRACE: Duration = Duration::from_secs(1);
@@ -105,15 +108,18 @@ impl OpenConnections {
         }
     }
 
-    /// Gives freed memory back, for ever. A thousand connections leave 20 MiB between blocks that are still in use.
-    async fn release_memory(&self) {
-        let (interval, many) = TRIM;
+    /// Gives freed memory back, for ever. A thousand connections leave 20 MiB between blocks that are still in use, and
+    /// request bodies as much as they had.
+    async fn release_memory(&self, bodies: &BodyBudget) {
+        let mut released = 0;
         loop {
-            tokio::time::sleep(interval).await;
+            tokio::time::sleep(TRIM_INTERVAL).await;
             let closed = self.closed.get();
-            if closed >= many || (closed > 0 && self.count() == 0) {
+            released += bodies.take_released();
+            if closed >= MANY_CLOSED || released >= MUCH_RELEASED || (closed > 0 && self.count() == 0) {
                 heap::release_free_pages();
                 self.closed.set(0);
+                released = 0;
             }
         }
     }
@@ -146,7 +152,7 @@ pub(crate) async fn serve<H: ModelService>(
 ) {
     let limits = server.settings.limits.clone();
     let open = Rc::new(OpenConnections::default());
-    let mut release = pin!(open.release_memory());
+    let mut release = pin!(open.release_memory(&server.bodies));
     let (drain, draining) = watch::channel(false);
     let mut shutdown = pin!(shutdown);
     let builder = Rc::new(connection_builder(&limits));

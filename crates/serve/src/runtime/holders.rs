@@ -30,12 +30,12 @@ impl Runtime {
             .filter(|holder| holder.card.as_str() == card && !is_engine(holder))
             .collect();
         holders.sort_by_key(|holder| Reverse(holder.used));
-        for cause in &mut reason.because {
-            if cause.code == "foreign" {
-                cause
-                    .because
-                    .extend(holders.iter().take(MOST_NAMED).map(|holder| named(holder)));
-            }
+        let named = || holders.iter().take(MOST_NAMED).map(|holder| named(holder));
+        if reason.code == "foreign_memory" {
+            return reason.because.extend(named());
+        }
+        for cause in reason.because.iter_mut().filter(|cause| cause.code == "foreign") {
+            cause.because.extend(named());
         }
     }
 }
