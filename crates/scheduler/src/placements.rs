@@ -79,6 +79,12 @@ impl Placements {
         }
     }
 
+    /// A claim was released. The last reading counts its memory as used, so a load needs a new reading: another
+    /// process may have taken that memory since.
+    pub(crate) fn outdate(&mut self) {
+        self.read = None;
+    }
+
     /// True if a load may be decided now: the reading was taken for it, or is not older than `age`.
     pub(crate) fn is_fresh(&self, now: Moment, age: Duration) -> bool {
         // A slow driver may take longer than `age` to answer. Its answer counts all the same, or no load

@@ -10,6 +10,7 @@ mod admission;
 mod extension;
 mod forecast;
 mod health;
+mod holders;
 mod launch;
 mod memory;
 mod operator_log;
@@ -234,7 +235,10 @@ impl Runtime {
         // Effects look up runs and models themselves.
         drop(state);
         let runtime = self.me();
-        for effect in effects {
+        for mut effect in effects {
+            if let SchedulerEffect::Refuse { refusal, .. } = &mut effect {
+                self.name_holders(&mut refusal.reason);
+            }
             self.carry_out(&effect);
             // After the runtime, so that an extension finds the run that a start has added.
             for extension in &self.extensions {

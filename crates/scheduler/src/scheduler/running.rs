@@ -256,6 +256,7 @@ impl Scheduler {
     pub(super) fn memory_returned(&mut self, run: RunId) {
         if self.runs.returned(run) {
             self.placements.ledger.release(run);
+            self.placements.outdate();
             self.resume_budgets(run);
             self.mark_dirty();
         }

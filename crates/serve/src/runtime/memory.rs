@@ -153,7 +153,7 @@ fn summed(pieces: impl Iterator<Item = (CardId, Bytes)>) -> BTreeMap<CardId, Byt
     sums
 }
 
-fn group_of(holder: &Holder) -> Option<u32> {
+pub(super) fn group_of(holder: &Holder) -> Option<u32> {
     let pid = i32::try_from(holder.pid).ok().and_then(Pid::from_raw)?;
     // A process of another PID namespace has no group here, and counts as foreign.
     let group = getpgid(Some(pid)).ok()?;
