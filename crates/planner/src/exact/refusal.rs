@@ -14,8 +14,10 @@ pub enum EngineRefusalKind {
     CacheNeedsFlashAttention,
     /// The model is newer than the engine.
     Architecture,
-    /// The backend did not load, so its devices are not there.
+    /// No CUDA backend was loaded, so its devices are not there.
     NoBackend,
+    /// The CUDA runtime is linked into the engine, where nothing can stand in for it.
+    StaticRuntime,
     /// A flag that this engine does not know or cannot read.
     Flag,
     /// The file cannot be read as this engine reads it.
@@ -55,15 +57,13 @@ impl EngineRefusal {
             EngineRefusalKind::RowSplit => "use -sm layer; CUDA has not split rows since about b9900",
             EngineRefusalKind::CacheNeedsFlashAttention => "use -fa on, or -ctv f16",
             EngineRefusalKind::Architecture => "use a newer engine",
-            // The version is that in which GGML_BACKEND_PATH appeared.
             EngineRefusalKind::NoBackend => {
-                "the engine did not load the phantom backend, which simulates the cards: it is older than \
-                    GGML_BACKEND_PATH (about b4500), linked \
-                 statically, or has another backend interface; omit --exact to use the formulas"
+                "the engine has no CUDA backend, or the loader cannot find one of the backend's libraries; name \
+                 another engine with --exact=ENGINE"
             }
-            EngineRefusalKind::Flag => {
-                "remove the flag, or name an engine that supports it with \
-                --exact=ENGINE"
+            EngineRefusalKind::StaticRuntime => {
+                "the engine links the CUDA runtime statically; use a build that links it dynamically (cmake \
+                 -DCMAKE_CUDA_RUNTIME_LIBRARY=Shared)"
             }
             // The engine's own message is all that is known of these.
             EngineRefusalKind::File | EngineRefusalKind::Memory | EngineRefusalKind::Other => return None,
