@@ -164,7 +164,7 @@ fn beyond(request: &PlanRequest<'_>, transcript: &Transcript) -> Vec<Reason> {
         let asked = transcript.asked(card)?;
         let more = asked.saturating_sub(logged);
         (more > Bytes::mib(1)).then(|| {
-            let text = format!("the engine asks card {card} for {more} more than its log names");
+            let text = format!("on card {card} the engine requests {more} more than its log shows");
             Reason::new("engine_asked_more", text).fact("bytes", more)
         })
     };

@@ -58,11 +58,11 @@ impl EngineRefusal {
             EngineRefusalKind::CacheNeedsFlashAttention => "use -fa on, or -ctv f16",
             EngineRefusalKind::Architecture => "use a newer engine",
             EngineRefusalKind::NoBackend => {
-                "the engine has no CUDA backend, or the loader lacks a library of it; name an engine that has with \
-                 --exact=ENGINE"
+                "the engine has no CUDA backend, or the loader cannot find one of the backend's libraries; name \
+                 another engine with --exact=ENGINE"
             }
             EngineRefusalKind::StaticRuntime => {
-                "the engine's CUDA runtime is linked into it; take a build with the shared one (cmake \
+                "the engine links the CUDA runtime statically; use a build that links it dynamically (cmake \
                  -DCMAKE_CUDA_RUNTIME_LIBRARY=Shared)"
             }
             EngineRefusalKind::Flag => {

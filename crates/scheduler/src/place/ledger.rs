@@ -158,7 +158,7 @@ pub enum ClaimError {
 pub enum AuditError {
     #[error("{card}: one run has two claims")]
     Twice { card: CardId },
-    #[error("{card}: a run that needs the card alone shares it with another run with another run")]
+    #[error("{card}: a run that needs the card alone shares it with another run")]
     Company { card: CardId },
     #[error("{card}: {granted} was granted, but the limit is {limit}")]
     OverGranted {

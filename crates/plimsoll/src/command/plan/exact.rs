@@ -166,7 +166,8 @@ pub(super) fn or_why(
     };
     match report.cause::<ExactError>() {
         Some(error) if error.is_unaskable() => {
-            let text = format!("the closed forms, because the engine was not asked: {error}");
+            let text =
+                format!("the plan uses the formulas, because the engine could not be queried: {error}");
             Ok((None, Some(Reason::new("engine_not_asked", text))))
         }
         _ => Err(report),
