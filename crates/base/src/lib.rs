@@ -8,6 +8,7 @@
 mod bytes;
 mod card;
 mod card_spec;
+mod card_table;
 mod curve;
 mod demand;
 mod ending;
@@ -16,7 +17,7 @@ mod round;
 
 pub use bytes::{Bytes, ParseBytesError};
 pub use card::{Card, CardId, CardKind, CardLimit, Counting, Share};
-pub use card_spec::CardSpecError;
+pub use card_spec::{CardSpec, CardSpecError};
 pub use curve::{Curve, Slots};
 pub use demand::{DeclaredSize, MemoryModel, NamedDemand, Placement, RunId, UnknownSize};
 pub use ending::{End, Stage};

@@ -12,6 +12,7 @@ mod tree;
 use std::sync::Arc;
 use std::time::Duration;
 
+use plimsoll_flags::table::distance_within;
 use plimsoll_flags::{FlagOrigin, Warning, quoted};
 
 use self::macros::Macros;
@@ -88,6 +89,9 @@ pub(super) fn parse(
     };
     let macros = Macros::read(file, find("macros").as_ref())?;
     let models = find("models");
+    if models.is_none() {
+        reader.refuse_misspelt_models(&pairs)?;
+    }
     let mut global = Node {
         tree: YamlTree::Map(
             pairs
@@ -125,6 +129,11 @@ struct Defaults {
 struct LlamaSwapReader<'a> {
     file: &'a Arc<str>,
     roster: Configuration,
+}
+
+/// True for a key that is probably meant to be `name`.
+fn is_near(key: &str, name: &str) -> bool {
+    distance_within(&key.to_ascii_lowercase(), name, name.len() / 3).is_some()
 }
 
 impl LlamaSwapReader<'_> {
@@ -220,9 +229,26 @@ impl LlamaSwapReader<'_> {
             }
             match without_effect.iter().find(|(known, _)| *known == key) {
                 Some((key, why)) => self.warn(pair.line, format!("`{key}` has no effect"), why),
-                None => self.warn(pair.line, format!("unknown key `{}`", quoted(key)), "remove it"),
+                None => {
+                    let near = READ.iter().find(|name| is_near(key, name));
+                    let hint = near.map_or("remove it".to_owned(), |name| format!("did you mean `{name}`?"));
+                    self.warn(pair.line, format!("unknown key `{}`", quoted(key)), &hint);
+                }
             }
         }
+    }
+
+    /// Without `models` there is nothing to serve; a key that is nearly `models` is a mistake, not a wish.
+    fn refuse_misspelt_models(&self, pairs: &[Pair]) -> Result<(), ConfigError> {
+        let Some(pair) = pairs.iter().find(|pair| is_near(&pair.key, "models")) else {
+            return Ok(());
+        };
+        let problem = ConfigProblem::FindKey {
+            key: quoted(&pair.key),
+            place: "a file without `models`".to_owned(),
+            nearest: Some("models".to_owned()),
+        };
+        Err(ConfigError::new(FlagOrigin::file(self.file, pair.line), problem))
     }
 
     fn defaults(&mut self, global: &Node) -> Result<Defaults, ConfigError> {

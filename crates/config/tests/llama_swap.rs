@@ -153,7 +153,7 @@ fn what_has_no_effect_is_named_with_its_line() {
         [
             "config.yaml:1: `startPort` has no effect; the operating system assigns the ports",
             "config.yaml:2: `logLevel` has no effect; `RUST_LOG` chooses what is logged",
-            "config.yaml:3: unknown key `modles`; remove it",
+            "config.yaml:3: unknown key `modles`; did you mean `models`?",
             "config.yaml:7: `name` has no effect; the model list shows the model's key instead",
             "config.yaml:8: unknown key `cdm`; remove it",
             "config.yaml:10: `filters.stripParams` has no effect: requests are forwarded unchanged; set it \
@@ -170,6 +170,22 @@ fn what_has_no_effect_is_named_with_its_line() {
                 keeps a model loaded"
         ]
     );
+}
+
+#[test]
+fn a_file_whose_models_are_misspelt_is_refused_and_an_empty_one_is_not() {
+    for (text, line) in [
+        ("model:\n  a: {cmd: p}\n", 1),
+        ("logLevel: debug\nmodles: {}\n", 2),
+    ] {
+        let error = refusal(text);
+        assert!(
+            error.starts_with(&format!("config.yaml:{line}: unknown key `")),
+            "{error}"
+        );
+        assert!(error.ends_with("did you mean `models`?"), "{error}");
+    }
+    assert!(roster("").models.is_empty() && roster("macros: {}\n").models.is_empty());
 }
 
 #[test]

@@ -136,6 +136,7 @@ patterns! {
     PortTaken,
     NotStarted,
     MissingLibrary,
+    PythonImport,
     UnknownFlag,
     RequestTooLong,
     WaitedLong,

@@ -91,6 +91,7 @@ fn of_cause(cause: Cause) -> &'static [&'static str] {
         Cause::Leak => &[
             "restart the program before it is full, and update it; plimsoll run --trace FILE shows what is never freed",
         ],
+        Cause::HostOom => &["add host memory or swap, or keep mmap on (no --no-mmap)"],
         Cause::NotOom => &["look for the cause in the lines above; more memory will not help"],
         Cause::Other => &["plimsoll doctor -- CMD runs it under guard and records what is refused"],
     }
@@ -119,6 +120,15 @@ fn of_sub_cause(sub_cause: SubCause) -> &'static [&'static str] {
         }
         SubCause::KernelSlab => &["reboot, and watch slabtop: reclaim cannot free it"],
         SubCause::KeepAlive => &["set keep_alive to 0 to release memory at once"],
+        SubCause::Killed => &[
+            "`dmesg | grep -i -e oom -e killed` shows whether the kernel did it; if so, add host memory or swap",
+        ],
+        SubCause::OldDriver => &[
+            "update the driver, or take a build for an older CUDA: `nvidia-smi` shows the highest CUDA version that the driver runs",
+        ],
+        SubCause::PythonImport => &[
+            "install the module in the environment of this Python, or correct its name; memory is not involved",
+        ],
         SubCause::HostKilled | SubCause::HostMemory => {
             &["add host memory or swap, or keep mmap on (no --no-mmap)"]
         }

@@ -112,6 +112,8 @@ pub struct ModelParams {
     pub draft_cache_value: TensorType,
     pub draft_overrides: Vec<BufferOverride>,
     pub draft_experts_on_host: u32,
+    /// `--rope-scaling` and its like: positions are stretched beyond those of the training.
+    pub stretched: bool,
     /// ik_llama.cpp's `-mla`; `None` when not given.
     pub latent_attention: Option<u32>,
     /// ik_llama.cpp's `-amb`; `None` when not given.
@@ -180,6 +182,7 @@ impl ModelParams {
             draft_cache_value: types::F16,
             draft_overrides: Vec::new(),
             draft_experts_on_host: 0,
+            stretched: false,
             latent_attention: None,
             attention_buffer: None,
             fused_experts: None,

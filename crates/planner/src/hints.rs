@@ -20,6 +20,8 @@ use super::reserve::{CELLS, Reserve};
 
 /// Advice that saves less is noise.
 const WORTH_SAYING: Bytes = Bytes::mib(1);
+/// Advice that is not enough alone must save at least this part of what is missing.
+const PART_OF_THE_GAP: u64 = 20;
 /// Pairs that are listed where no single change is enough.
 const PAIRS: usize = 4;
 
@@ -60,6 +62,8 @@ pub(super) fn hints<P: CostModel>(request: &PlanRequest<'_>, price: &P, asked: &
         remedies.extend(weighing.pairs(&remedies));
     }
     remedies.sort_by_key(Remedy::rank);
+    let gap = Bytes::new(asked.slack(request.cards).unsigned_abs());
+    remedies.retain(|remedy| remedy.enough || remedy.saves >= gap.scaled(1, PART_OF_THE_GAP));
     let mut hints: Vec<Hint> = remedies.into_iter().map(Remedy::hint).collect();
     hints.extend(request.cards.iter().zip(&asked.cards).filter_map(free_card));
     hints.extend(weighing.another_card());
@@ -233,8 +237,11 @@ impl<P: CostModel> HintSearch<'_, P> {
     fn plain(&self) -> Vec<Vec<RequestChange>> {
         let (request, wish) = (self.request, self.request.wish);
         let reserve = Reserve::of_model(request, u64::from(wish.context));
-        let (key, cached) = (wish.cache_key, request.model.hyper.cached);
-        let smaller = |kind: &TensorType| cached && kind.size * key.block < key.size * kind.block;
+        let cached = request.model.hyper.cached;
+        let (key, value) = (wish.cache_key, wish.cache_value);
+        // Of two types, the smaller for both comes first: it costs no precision that is not lost already.
+        let one = smaller_of(key, value);
+        let smaller = |kind: &TensorType| cached && is_smaller(*kind, one);
         // 128 tokens are one tile of the engine's matrix kernels.
         let batches = [wish.micro_batch / 2, 128].into_iter();
         let batches = batches.filter(|&tokens| tokens >= 128 && tokens < wish.micro_batch);
@@ -248,6 +255,9 @@ impl<P: CostModel> HintSearch<'_, P> {
                 .map(|tokens| RequestChange::micro_batch(tokens, wish.batch))
                 .collect(),
         ];
+        if cached && key != value {
+            kinds.push(vec![RequestChange::Cache(one)]);
+        }
         let slots = RequestChange::Slots {
             slots: 1,
             context: None,
@@ -335,6 +345,16 @@ impl<P: CostModel> HintSearch<'_, P> {
             ..Hint::new(Advice::AnotherCard)
         })
     }
+}
+
+/// True where an element of `a` takes less memory than one of `b`.
+fn is_smaller(a: TensorType, b: TensorType) -> bool {
+    a.size * b.block < b.size * a.block
+}
+
+/// The type that takes less memory; the first of equals.
+pub(super) fn smaller_of(a: TensorType, b: TensorType) -> TensorType {
+    if is_smaller(b, a) { b } else { a }
 }
 
 /// A card that would be large enough if other processes left it.

@@ -65,6 +65,9 @@ fn assemble(
     largest_context: Option<u64>,
     reasons: Vec<Reason>,
 ) -> Plan {
+    let (warnings, reasons) = reasons
+        .into_iter()
+        .partition(|reason| reasons::is_doubt(reason.code));
     Plan {
         schema: "plimsoll.plan/1",
         model: model_name(request),
@@ -80,6 +83,8 @@ fn assemble(
         },
         growth: cost.growth,
         largest_context,
+        trained_context: Some(u64::from(request.model.hyper.context_train)).filter(|&tokens| tokens > 0),
+        warnings,
         reasons,
     }
 }

@@ -3,12 +3,30 @@
 mod ik;
 
 use plimsoll_base::{Bytes, Card, CardKind, Reason};
-use plimsoll_flags::{GpuLayers, ProgramKind, SplitMode};
+use plimsoll_flags::{GpuLayers, Parallel, ProgramKind, SplitMode};
 
 use super::cost::{PlanCalculator, RequestCost, peak};
 use super::outcome::{PlanTerm, Terms};
 use super::request::PlanRequest;
 use super::{calibration, fit};
+
+/// Codes of reasons that put a verdict in doubt: the plan, or the engine, may do otherwise than the user expects.
+const DOUBTS: [&str; 10] = [
+    "attention_on_host",
+    "flash_attention_off",
+    "context_beyond_training",
+    "compute_estimated",
+    "architecture_unknown",
+    "projector_compute_unknown",
+    "adapters_not_counted",
+    "tensor_split_estimated",
+    "no_cuda_card",
+    "buffer_unknown",
+];
+
+pub(super) fn is_doubt(code: &str) -> bool {
+    DOUBTS.contains(&code)
+}
 
 pub(super) fn reasons(
     request: &PlanRequest<'_>,
@@ -75,16 +93,27 @@ fn caveats(request: &PlanRequest<'_>, calculator: &PlanCalculator<'_>, cost: &Re
     let mut reasons = Vec::new();
     let flash = calculator.flash();
     if let Some(missing) = flash.missing {
-        reasons.push(if flash.on {
-            let text = format!("the host computes attention: {missing}; that is slow");
-            Reason::new("attention_on_host", text)
+        let (code, mut text) = if flash.on {
+            (
+                "attention_on_host",
+                format!("the host computes attention: {missing}; that is slow"),
+            )
         } else {
-            let text = format!(
-                "the engine will switch flash attention off: {missing}; the whole KQ matrix is then in the compute buffer"
-            );
-            Reason::new("flash_attention_off", text)
-        });
+            (
+                "flash_attention_off",
+                format!(
+                    "the engine will switch flash attention off: {missing}; the whole KQ matrix is then in the compute buffer"
+                ),
+            )
+        };
+        // Nearly always `-ctk` given without `-ctv`, or the other way round.
+        if wish.cache_key != wish.cache_value {
+            let smaller = super::hints::smaller_of(wish.cache_key, wish.cache_value).name;
+            text += &format!("; give both the same type: -ctk {smaller} -ctv {smaller}");
+        }
+        reasons.push(Reason::new(code, text));
     }
+    reasons.extend(beyond_training(request, cost));
     // An estimate is marked, because its error has no bound.
     if !cost.sure {
         let text = format!(
@@ -142,6 +171,27 @@ fn caveats(request: &PlanRequest<'_>, calculator: &PlanCalculator<'_>, cost: &Re
         reasons.push(Reason::new("context_rounded", text).fact("tokens", cost.reserve.context));
     }
     reasons
+}
+
+/// A slot's context that is longer than any the model has seen, without a flag that stretches its positions.
+fn beyond_training(request: &PlanRequest<'_>, cost: &RequestCost) -> Option<Reason> {
+    let trained = u64::from(request.model.hyper.context_train);
+    // Slots that the user counted share a unified cache, so that none of them reaches its end.
+    let asked = match request.wish.parallel {
+        Parallel::Count(slots) => cost.reserve.context / u64::from(slots.max(1)),
+        Parallel::Auto => cost.reserve.per_sequence,
+    };
+    // A header without the length says 0.
+    let beyond = trained > 0 && asked > trained && !request.wish.stretched;
+    beyond.then(|| {
+        let text = format!(
+            "the model was trained for contexts of {trained} tokens, and {asked} are planned: beyond that, answers \
+             degrade and some engines cut the context"
+        );
+        Reason::new("context_beyond_training", text)
+            .fact("trained", trained)
+            .fact("context", asked)
+    })
 }
 
 /// Memory of a server outside of the sum, and flags that are planned as others.

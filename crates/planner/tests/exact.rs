@@ -140,7 +140,12 @@ enum Class {
 
 fn class(plan: &Plan, model: &Model) -> Class {
     let offers = |reason: &&plimsoll_base::Reason| reason.text.contains("plimsoll plan --exact");
-    if plan.reasons.iter().any(|reason| offers(&reason)) {
+    if plan
+        .warnings
+        .iter()
+        .chain(&plan.reasons)
+        .any(|reason| offers(&reason))
+    {
         Class::Asks
     } else if model.hyper.recurrent.is_some() {
         Class::Hybrid

@@ -270,6 +270,10 @@ fn advice_says_what_is_needed_and_why_and_what_it_advises_fits() {
     );
     let hints: Vec<&str> = said.lines().filter(|line| line.starts_with("hint: ")).collect();
     assert!(hints[0].contains("plimsoll run"), "{said}");
+    let saves = |hint: &Value| hint["saves"].as_u64().unwrap_or_default();
+    let needs = advice["needs"].as_u64().unwrap();
+    let hints = advice["hints"].as_array().unwrap();
+    assert!(hints.iter().all(|hint| saves(hint) <= needs), "{advice:#}");
     let context = said.split("(-c ").nth(1).unwrap().split(')').next().unwrap();
     let output = ask(&["--ctx", context]);
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stdout));

@@ -11,6 +11,7 @@ mod bar;
 mod chart;
 mod page;
 mod table;
+mod wrap;
 
 pub use self::bar::{BAR_WIDTH, Bar, Segment, TERMS, TermStyle, bars, patterns, ratio};
 pub use self::chart::{
@@ -18,6 +19,7 @@ pub use self::chart::{
 };
 pub use self::page::ReportPage;
 pub use self::table::aligned;
+pub use self::wrap::wrapped;
 
 /// Style of charts and bars, in pages and in standalone pictures.
 const CHART_STYLE: &str = include_str!("chart.css");

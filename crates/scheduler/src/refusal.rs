@@ -57,18 +57,27 @@ pub(crate) fn unloaded(name: &str) -> RequestRefusal {
 }
 
 pub(crate) fn load_failed(name: &str, record: &FailureRecord, wait: Option<Duration>) -> RequestRefusal {
-    let mut reason = Reason::new("load_failed", format!("{name} could not be loaded"));
+    // A run that was ready and then died had no trouble with loading.
+    let (kind, code, text) = match record.died_serving {
+        true => (
+            RequestRefusalKind::EngineDied,
+            "engine_died",
+            format!("the engine of {name} died while it served"),
+        ),
+        false => (
+            RequestRefusalKind::LoadFailed,
+            "load_failed",
+            format!("{name} could not be loaded"),
+        ),
+    };
+    let mut reason = Reason::new(code, text);
     if let Some(wait) = wait {
         let text = format!("the next attempt is allowed in {:.1} s", wait.as_secs_f64());
         reason = reason.because(Reason::new("held_back", text));
     }
     // A load that succeeded since makes the old failure irrelevant.
     let reason = reason.because_all(record.standing_failure());
-    refusal(
-        RequestRefusalKind::LoadFailed,
-        Some(wait.unwrap_or(LATER)),
-        reason,
-    )
+    refusal(kind, Some(wait.unwrap_or(LATER)), reason)
 }
 
 pub(crate) fn engine_died(name: &str, record: &FailureRecord, wait: Option<Duration>) -> RequestRefusal {

@@ -6,6 +6,7 @@
 
 mod cards;
 mod descriptors;
+mod engine_report;
 
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -66,6 +67,8 @@ pub enum DaemonError {
             --card name=…,total=…"
     )]
     NoCard,
+    #[error("{} contains no model", .0.display())]
+    NoModel(PathBuf),
     #[error(transparent)]
     Listen(#[from] Listen),
     #[error(transparent)]
@@ -100,6 +103,9 @@ impl ConfigCheck {
             ..
         } = settings(&setup, &config, machine, ApiKeys::default())?.0;
         let entries = config.roster.models;
+        if entries.is_empty() {
+            return Err(DaemonError::NoModel(setup.config));
+        }
         let cards: Vec<Card> = settings.cards.iter().map(|limit| limit.card.clone()).collect();
         // Before the survey, which would read the headers of models that cannot be placed.
         runtime::check(entries.clone(), &cards).map_err(ConfigureError::Card)?;
@@ -175,9 +181,11 @@ impl Daemon {
         let address = listener.local_addr().unwrap_or(listen);
         let sampler = sampler(&setup.cards)?;
         let machine = sampler.machine().await.ok_or(DaemonError::NoCard)?;
+        cards::warn_of_absent(&setup.cards, &machine);
         let (mut settings, extensions) = settings(&setup, &config, machine, keys.clone())?;
         // A reload must not open a server that refused to start without a key.
         settings.needs_keys = !setup.open && !address.ip().is_loopback();
+        engine_report::tell(settings.engine.as_deref(), &settings.scheduler.cards);
         let (extensions, asks) = handlers::all(extensions, settings.cards());
         settings.scheduler.asks = asks;
         let runtime = Runtime::start(settings, Launcher::start()?, sampler, extensions);

@@ -436,13 +436,21 @@ _plimsoll() {
             return 0
             ;;
         plimsoll__subcmd__exec__subcmd__child)
-            opts="-h --parent --help"
+            opts="-h --parent --user --folder --no-new-privileges --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
                 --parent)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --user)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --folder)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -960,12 +968,20 @@ _plimsoll() {
             return 0
             ;;
         plimsoll__subcmd__plan)
-            opts="-h --json --svg --html --fit --check --margin --card --budget --engine --program --exact --no-cache --help"
+            opts="-m -h --model --json --svg --html --fit --check --margin --card --host --budget --engine --program --exact --no-cache --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
+                --model)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -m)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --svg)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
@@ -987,6 +1003,10 @@ _plimsoll() {
                     return 0
                     ;;
                 --card)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --host)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -1374,7 +1394,7 @@ _plimsoll() {
             return 0
             ;;
         plimsoll__subcmd__reference)
-            opts="-h --help markdown man completions configuration schema"
+            opts="-h --help man completions schema"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0

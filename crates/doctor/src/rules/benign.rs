@@ -112,7 +112,7 @@ fn not_on_the_card(facts: &Facts) -> Option<RuleFinding> {
 }
 
 fn not_about_memory(facts: &Facts) -> Option<RuleFinding> {
-    const ENDS: [(Pattern, SubCause, &str); 7] = [
+    const ENDS: [(Pattern, SubCause, &str); 8] = [
         (
             Pattern::PortTaken,
             SubCause::PortTaken,
@@ -127,6 +127,11 @@ fn not_about_memory(facts: &Facts) -> Option<RuleFinding> {
             Pattern::MissingLibrary,
             SubCause::MissingLibrary,
             "a shared library is missing",
+        ),
+        (
+            Pattern::PythonImport,
+            SubCause::PythonImport,
+            "Python could not import a module: it is not installed in this environment, or misspelt",
         ),
         (
             Pattern::UnknownFlag,
@@ -156,5 +161,11 @@ fn not_about_memory(facts: &Facts) -> Option<RuleFinding> {
     let mut seen = ENDS.into_iter();
     let (quote, sub_cause, text) =
         seen.find_map(|(pattern, sub_cause, text)| Some((facts.quote(pattern)?, sub_cause, text)))?;
-    Some(RuleFinding::new(Cause::NotOom, Strong, text, [quote]).by(sub_cause))
+    // An import that failed may be caught, and the program may go on without the module.
+    let weight = if sub_cause == SubCause::PythonImport {
+        Fair
+    } else {
+        Strong
+    };
+    Some(RuleFinding::new(Cause::NotOom, weight, text, [quote]).by(sub_cause))
 }

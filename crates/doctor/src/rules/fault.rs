@@ -63,8 +63,25 @@ pub(super) fn of_driver(facts: &Facts) -> Vec<Quote> {
 
 fn driver_mismatch(facts: &Facts) -> Option<RuleFinding> {
     let quotes = of_driver(facts);
+    if quotes.iter().any(is_too_old) {
+        let text = "the driver is older than the CUDA version that the program was built for";
+        return Some(RuleFinding::new(Cause::DriverOrHw, Strong, text, quotes).by(SubCause::OldDriver));
+    }
     let text = "the driver does not fit its libraries, or is not reachable from here";
     (!quotes.is_empty()).then(|| RuleFinding::new(Cause::DriverOrHw, Strong, text, quotes))
+}
+
+/// The words of CUDA and of PyTorch for a driver that is too old.
+fn is_too_old(quote: &Quote) -> bool {
+    let lower = quote.text.to_ascii_lowercase();
+    [
+        "version is insufficient",
+        "insufficientdriver",
+        "driver on your system is too old",
+        "unsupported toolchain",
+    ]
+    .iter()
+    .any(|words| lower.contains(words))
 }
 
 fn memory_fault(facts: &Facts) -> Option<RuleFinding> {

@@ -24,14 +24,28 @@ fn host_killed(facts: &Facts) -> Option<RuleFinding> {
     if facts.says(Pattern::KernelMemory) || !facts.refusals().is_empty() {
         return None;
     }
-    let text = "the kernel killed a process because host memory ran out";
+    // A status of 137 or -9 says SIGKILL, and not who sent it.
+    let lower = line.text.to_ascii_lowercase();
+    let is_told = ["oom", "out of memory", "killed process"]
+        .iter()
+        .any(|words| lower.contains(words));
+    let (text, sub_cause) = match is_told {
+        true => (
+            "the kernel killed a process because host memory ran out",
+            SubCause::HostKilled,
+        ),
+        false => (KILLED, SubCause::Killed),
+    };
     // On a unified board GPU memory is host memory, so the kill may be for the model.
     let (cause, weight) = match facts.is_unified() {
         true => (Cause::UnifiedMemoryRefused, Fair),
         false => (Cause::NotOom, Strong),
     };
-    Some(RuleFinding::new(cause, weight, text, [line]).by(SubCause::HostKilled))
+    Some(RuleFinding::new(cause, weight, text, [line]).by(sub_cause))
 }
+
+const KILLED: &str =
+    "the process was killed without an error of its own: by the kernel for want of host memory, or by hand";
 
 fn node_killed(facts: &Facts) -> Option<RuleFinding> {
     let line = facts.quote(Pattern::NodeKilled)?;
@@ -54,10 +68,9 @@ fn killed_without_a_word(facts: &Facts) -> Option<RuleFinding> {
     if explained || is_by_hand(&line) {
         return None;
     }
-    let text = "the process was killed without an error of its own";
     Some(match facts.is_unified() {
-        true => RuleFinding::new(Cause::ModelTooLarge, Fair, text, [line]),
-        false => RuleFinding::new(Cause::NotOom, Fair, text, [line]).by(SubCause::HostKilled),
+        true => RuleFinding::new(Cause::ModelTooLarge, Fair, KILLED, [line]),
+        false => RuleFinding::new(Cause::NotOom, Fair, KILLED, [line]).by(SubCause::Killed),
     })
 }
 

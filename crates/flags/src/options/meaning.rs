@@ -34,24 +34,43 @@ impl Options {
 
     /// Flags whose value llama-server parses differently than written.
     pub fn remarks(&self) -> Vec<Warning> {
+        let remark = |setting: &Setting| gone(setting).or_else(|| misread(setting));
         self.settings().iter().filter_map(remark).collect()
+    }
+
+    /// The first number that llama-server reads otherwise than it was meant.
+    pub fn misread(&self) -> Option<Warning> {
+        self.settings().iter().find_map(misread)
     }
 }
 
-fn remark(setting: &Setting) -> Option<Warning> {
+/// Such a flag makes today's llama-server exit with an error.
+fn gone(setting: &Setting) -> Option<Warning> {
+    let KnownFlag::Before(instead) = setting.flag.known else {
+        return None;
+    };
+    let what = format!("{} is gone from llama-server", setting.flag.name());
+    Some(Warning::new(setting.origin.clone(), what).hint(instead))
+}
+
+/// `std::stoi` stops at the first character that is no digit, so `8k` is 8 and not 8192.
+fn misread(setting: &Setting) -> Option<Warning> {
     let Setting { flag, value, origin } = setting;
-    let name = flag.name();
-    // Such a flag makes today's llama-server exit with an error.
-    if let KnownFlag::Before(instead) = flag.known {
-        return Some(Warning::new(origin.clone(), format!("{name} is gone from llama-server")).hint(instead));
-    }
     let FlagValue::Text(text) = value else { return None };
     let (number, rest) = (flag.takes == FlagArity::Number).then(|| leading_integer(text))??;
-    // `std::stoi` stops at the first character that is no digit, so `8k` is 8 and not 8192.
-    (!rest.trim().is_empty()).then(|| {
-        let what = format!("llama-server reads `{}` after {name} as {number}", quoted(text));
-        Warning::new(origin.clone(), what).hint("write the number in full")
-    })
+    let scale: i32 = match rest.trim() {
+        "" => return None,
+        "k" | "K" => 1 << 10,
+        "m" | "M" => 1 << 20,
+        _ => 0,
+    };
+    let name = flag.name();
+    let what = format!("llama-server reads `{}` after {name} as {number}", quoted(text));
+    let meant = number.checked_mul(scale).filter(|&meant| meant != 0);
+    Some(Warning::new(origin.clone(), what).hint(match meant {
+        Some(meant) => format!("write the number in full: {meant}"),
+        None => "write the number in full".to_owned(),
+    }))
 }
 
 #[cfg(test)]
@@ -158,7 +177,7 @@ mod tests {
         let remarks: Vec<String> = options.remarks().iter().map(ToString::to_string).collect();
         assert_eq!(
             remarks,
-            ["argument 1: llama-server reads `8k` after --ctx-size as 8; write the number in full"]
+            ["argument 1: llama-server reads `8k` after --ctx-size as 8; write the number in full: 8192"]
         );
     }
 

@@ -1,7 +1,7 @@
 //! Result of the search in one dimension, such as context or slots: the largest value that fits, the reason
 //! why no more fits, and alternatives under other changes.
 
-use plimsoll_base::{Bytes, Card, CardId, Fact, Hint};
+use plimsoll_base::{Bytes, Card, CardId, Fact, Hint, Reason};
 use plimsoll_model::{TensorType, types};
 use serde::{Serialize, Serializer};
 
@@ -122,6 +122,8 @@ pub struct Fit {
     pub engine: EngineInfo,
     /// The unchanged request fits.
     pub fits: bool,
+    /// Doubts about the unchanged request, which the caller adds: a price model knows none.
+    pub warnings: Vec<Reason>,
     pub cards: Vec<CardLine>,
     pub answers: Vec<FitAnswer>,
     /// Advice, where the unchanged request does not fit.
@@ -193,6 +195,7 @@ impl<'a, P: CostModel> FitQuestion<'a, P> {
             model: model_name(self.request),
             engine: engine_info(self.request),
             fits: self.asked.fits(self.request.cards),
+            warnings: Vec::new(),
             cards: self.lines(&self.asked),
             hints: hints::hints(self.request, self.price, &self.asked),
             answers,

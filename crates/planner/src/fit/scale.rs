@@ -134,7 +134,9 @@ impl FitScale {
             Dimension::Layers if value == 1 => "1 layer on the cards".to_owned(),
             Dimension::Layers => format!("{value} layers on the cards"),
             Dimension::Experts if value == 0 => "all experts on the cards".to_owned(),
-            Dimension::Experts => format!("all experts but those of {value} layers on the cards"),
+            Dimension::Experts => {
+                format!("experts of {value} of {} layers in host memory", self.range.end())
+            }
             Dimension::Cache | Dimension::Split => value.to_string(),
         }
     }

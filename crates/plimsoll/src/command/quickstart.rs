@@ -78,7 +78,7 @@ fn show_plans(folder: &Folder, engine: EngineBuild, budget: &Card) -> Result<(),
     ));
     for member in &folder.pair {
         say("");
-        quote(&screen::plan(&member.plan(engine, budget)?));
+        quote(&screen::plan(&member.plan(engine, budget)?, screen::Paper::PIPE));
     }
     Ok(())
 }

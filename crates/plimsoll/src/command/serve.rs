@@ -43,8 +43,9 @@ pub(crate) struct Arguments {
     /// Print what each model will take and whether it fits, then exit (status 1 if one does not fit)
     #[arg(long)]
     check: bool,
-    /// Address to listen on [default: 127.0.0.1:8080]
-    #[arg(long, value_name = "ADDRESS")]
+    /// Address to listen on: 127.0.0.1:8080, localhost:8080, 8080, or :8080 for every interface
+    /// [default: 127.0.0.1:8080]
+    #[arg(long, value_name = "ADDRESS", value_parser = plimsoll_config::listen_address)]
     listen: Option<SocketAddr>,
     /// Listen without API keys on an address that other machines reach
     #[arg(long)]
@@ -115,7 +116,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, ErrorReport> {
 pub(super) fn of_daemon(error: DaemonError) -> ErrorReport {
     let is_input = matches!(
         error,
-        DaemonError::Config(_) | DaemonError::Listen(Listen::Exposed(_))
+        DaemonError::Config(_) | DaemonError::NoModel(_) | DaemonError::Listen(Listen::Exposed(_))
     );
     ErrorReport::from(error).with_status(if is_input { 2 } else { 1 })
 }

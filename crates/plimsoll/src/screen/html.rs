@@ -22,6 +22,8 @@ const SCRIPT: &str = include_str!("script.js");
 pub(crate) fn html(plan: &Plan, points: &[ContextPoint]) -> String {
     let mut page = ReportPage::new(&format!("{}, context {}", plan.model, plan.context));
     page.markup(&patterns());
+    let warnings: Vec<String> = plan.warnings.iter().map(|warning| warning.text.clone()).collect();
+    page.list("Warnings", &warnings);
     head(plan, &mut page);
     // The slider needs the script, so the script shows it.
     page.markup(

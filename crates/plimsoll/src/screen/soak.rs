@@ -47,6 +47,7 @@ impl<'a> SoakReport<'a> {
             lasted(state.held_ms),
             state.failed()
         )?;
+        writeln!(out, "{}", self.headline())?;
         // Without this line, a soak that saw no memory would read like a soak without a leak.
         if self.judged.is_empty() {
             writeln!(
@@ -138,16 +139,36 @@ impl<'a> SoakReport<'a> {
         })
     }
 
+    fn headline(&self) -> String {
+        match (self.finds_a_leak(), self.state.broke_off, self.without_verdict()) {
+            (true, _, _) => "It leaks".to_owned(),
+            (false, true, _) => "The server no longer answers".to_owned(),
+            (false, false, Some(why)) => format!("No verdict: {why}"),
+            (false, false, None) => "No leak was found".to_owned(),
+        }
+    }
+
+    /// The reason why nothing can be said of leaks, where that is so.
+    pub(crate) fn without_verdict(&self) -> Option<String> {
+        if self.judged.is_empty() {
+            return Some("no memory was seen".to_owned());
+        }
+        let few = |figure: &&SoakVerdict<'_>| figure.trend.growth == TrendGrowth::Unknown;
+        let figure = self.judged.iter().find(few)?;
+        Some(format!(
+            "too few looks at the {} ({} of at least {}); hold the load longer",
+            figure.name,
+            figure.trend.looks,
+            plimsoll_telemetry::trend::Trend::LEAST_LOOKS
+        ))
+    }
+
     pub(crate) fn html(&self) -> String {
         let state = self.state;
         let mut page = ReportPage::new(&format!("{} under load", state.model));
-        let text = match (self.finds_a_leak(), state.broke_off) {
-            (true, _) => "It leaks",
-            (false, true) => "The server no longer answers",
-            (false, false) => "No leak was found",
-        };
         // The server's end counts as bad too, whether or not a leak caused it.
-        page.verdict(text, self.finds_a_leak() || state.broke_off);
+        let is_bad = self.finds_a_leak() || state.broke_off || self.without_verdict().is_some();
+        page.verdict(&self.headline(), is_bad);
         page.lines(&self.text());
         let marks: Vec<(u64, String)> = state.notes.clone();
         let bytes = |value: u64| Bytes::new(value).to_string();

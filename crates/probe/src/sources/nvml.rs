@@ -40,8 +40,8 @@ impl NvmlSource {
             Some(path) => Nvml::builder()
                 .lib_path(OsStr::new(&path))
                 .init()
-                .map_err(|cause| cause.to_string()),
-            None => Nvml::init().map_err(|cause| cause.to_string()),
+                .map_err(|cause| told(&cause)),
+            None => Nvml::init().map_err(|cause| told(&cause)),
         };
         Self { library }
     }
@@ -78,6 +78,14 @@ impl CardSource for NvmlSource {
         named
             .map(|(device, uuid)| sensors::read(device, CardId::new(&uuid)))
             .collect()
+    }
+}
+
+/// The cause without the name of the crate that found it.
+fn told(cause: &NvmlError) -> String {
+    match cause {
+        NvmlError::LibloadingError(cause) => cause.to_string(),
+        cause => cause.to_string(),
     }
 }
 

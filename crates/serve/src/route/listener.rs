@@ -38,13 +38,23 @@ const GRACE: Duration = Duration::from_secs(1);
 /// Errors of listening, such as an address that other machines can reach without permission for that.
 #[derive(Debug, thiserror::Error)]
 pub enum Listen {
-    #[error("cannot listen on {address}: {error}")]
+    #[error("cannot listen on {address}: {error}{}", busy(error))]
     Bind { address: SocketAddr, error: io::Error },
     #[error(
         "{0} can be reached from other machines, and no API key is set; hint: set [serve] api-keys = \
             [\"…\"] in the configuration, or pass --open to admit everyone on the network"
     )]
     Exposed(SocketAddr),
+}
+
+/// A hint for an address that another program has.
+fn busy(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::AddrInUse => {
+            "\nhint: another program listens there (`ss -ltnp` names it); --listen takes another address"
+        }
+        _ => "",
+    }
 }
 
 /// Binds `address`. An address beyond loopback requires `exposed`: API keys are set, or the user allowed it.

@@ -23,7 +23,7 @@ use plimsoll_lab::load::{Client, LoadFailure, Target};
 
 use super::Arguments;
 use crate::check::{CARD_MARGIN, Check, Checked, HOST_MARGIN, ReportedFigure, Row, margin};
-use crate::report::{ErrorReport, print_as, status};
+use crate::report::{ErrorReport, NO_VERDICT, print_as, status};
 use crate::screen;
 
 /// Time limit of a whole answer.
@@ -71,7 +71,7 @@ pub(super) fn run(arguments: &Arguments, text: &str) -> Result<ExitCode, ErrorRe
             Some(pid) => format!("the driver reports no memory of process {pid} on the planned cards"),
             None => "the daemon has not measured its models' memory".to_owned(),
         };
-        return Err(ErrorReport::new(format!("nothing is measured: {why}")));
+        return Err(ErrorReport::new(format!("nothing is measured: {why}")).with_status(NO_VERDICT));
     }
     let agrees = |said: &ReportedFigure| said.planned == said.engine;
     let ok = rows().all(|row| row.ok) && models.iter().flat_map(|model| &model.said).all(agrees);

@@ -51,7 +51,7 @@ impl<'a> ExactQuery<'a> {
         options: &'a Options,
         cards: &'a [Card],
     ) -> Result<Self, ErrorReport> {
-        let program = arguments.program;
+        let program = arguments.program();
         let wish = options.wish(program)?;
         let oracle = Oracle::find(named, program, !arguments.no_cache)?;
         let models = Models::read(&wish, arguments.engine())?;

@@ -167,6 +167,7 @@ fn shorter(question: &AdviceQuestion, before: Cost) -> Option<(bool, Bytes, Advi
         }
     }
     let (changed, after) = found?;
-    let saves = (before.pool + before.elsewhere).saturating_sub(after.pool + after.elsewhere);
+    // Of the pool alone: the cache also shrinks, but a hint must not save more than the pool has.
+    let saves = before.pool.saturating_sub(after.pool);
     Some((true, saves, Advice::ShrinkContext(changed.run.context)))
 }

@@ -21,7 +21,7 @@ pub(super) fn checked(arguments: &Arguments, pid: u32) -> Result<Checked, ErrorR
     let started = Started::read(pid)?;
     // Flags after `--` win: a wrapper may hide some from the command line, and the user can add them.
     let options = Options::from_argv(&arguments.flags)?.merged_over(&started.options()?);
-    let program = started.program().unwrap_or(arguments.program);
+    let program = started.program().unwrap_or_else(|| arguments.program());
     let options = started.reachable(&options);
     let wish = options.wish(program)?;
     let reading = plimsoll_probe::read();
