@@ -199,7 +199,7 @@ fn the_largest_context_was_said_by_the_engine_and_one_step_more_does_not_fit() {
     );
     let said = text(&fit.stderr);
     assert!(
-        said.contains("asked llama-server: ") && said.contains("kept"),
+        said.contains("asked llama-server: ") && said.contains("came from the cache"),
         "{said}"
     );
     // Twice the micro-batch, twice the slots, a smaller cache: each searched by asking.
