@@ -436,13 +436,21 @@ _plimsoll() {
             return 0
             ;;
         plimsoll__subcmd__exec__subcmd__child)
-            opts="-h --parent --help"
+            opts="-h --parent --user --folder --no-new-privileges --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
                 --parent)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --user)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --folder)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -1374,7 +1382,7 @@ _plimsoll() {
             return 0
             ;;
         plimsoll__subcmd__reference)
-            opts="-h --help markdown man completions configuration schema"
+            opts="-h --help man completions schema"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0

@@ -263,6 +263,9 @@ complete -c plimsoll -n "__fish_plimsoll_using_subcommand watch; and __fish_seen
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand watch; and __fish_seen_subcommand_from help" -f -a "show" -d 'Show a recording: peaks, growth and messages, as text, CSV or a page with plots'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand watch; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand exec-child" -l parent -d 'Process id of the launcher' -r
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand exec-child" -l user -d 'Numbers of the user to become' -r
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand exec-child" -l folder -d 'Folder of the engine\'s own; its `tmp` takes the place of /tmp' -r -F
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand exec-child" -l no-new-privileges -d 'Take no rights from programs with the set-user-ID bit'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand exec-child" -s h -l help -d 'Print help'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand look" -s h -l help -d 'Print help'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand reclaim-step" -s h -l help -d 'Print help'
