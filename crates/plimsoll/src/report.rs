@@ -43,6 +43,11 @@ impl ErrorReport {
         Self { error, status: 1 }
     }
 
+    /// The failure as what it was, if it was that.
+    pub(crate) fn cause<E: Error + 'static>(&self) -> Option<&E> {
+        self.error.downcast_ref()
+    }
+
     /// The failure with another exit status.
     pub(crate) fn with_status(self, status: u8) -> Self {
         Self { status, ..self }

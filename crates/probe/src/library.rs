@@ -19,9 +19,9 @@ pub const GUARD: Library = Library {
     chore: "cargo xtask guard",
 };
 
-/// The backend without a card.
+/// CUDA without a card, for engines that are asked what they would take.
 pub const PHANTOM: Library = Library {
-    title: "phantom backend",
+    title: "stand-in for CUDA",
     file: "libplimsoll_phantom.so",
     variable: PHANTOM_LIBRARY,
     chore: "cargo xtask guard",

@@ -23,15 +23,10 @@ pub const GUARD_LIBRARY: &str = "PLIMSOLL_GUARD_LIBRARY";
 /// ggml: an out-of-tree backend that an engine loads at its start.
 pub const GGML_BACKEND_PATH: &str = "GGML_BACKEND_PATH";
 /// Phantom: its cards, separated by `;`, each
-/// `total=BYTES,free=BYTES,cc=MAJOR.MINOR[,sms=N][,integrated=1][,name=TEXT]`. Without it the plugin
-/// declines.
+/// `total=BYTES,free=BYTES,cc=MAJOR.MINOR[,sms=N][,integrated=1][,vmm=0][,name=TEXT]`. Without it there is no
+/// card.
 pub const PHANTOM_CARDS: &str = "PLIMSOLL_PHANTOM_CARDS";
-/// Phantom: the engine's build number, where the caller knows it.
-pub const PHANTOM_BUILD: &str = "PLIMSOLL_PHANTOM_BUILD";
-/// Phantom: the file to which it appends its observations, as JSON lines.
+/// Phantom: the file to which it appends what was asked of the cards, as JSON lines.
 pub const PHANTOM_REPORT: &str = "PLIMSOLL_PHANTOM_REPORT";
-/// Phantom: the file to which it appends the requests that an engine would make of its run-time pools, in the
-/// columns of RMM's log.
-pub const PHANTOM_TRACE: &str = "PLIMSOLL_PHANTOM_TRACE";
-/// Plimsoll: path of a `libplimsoll_phantom.so` other than the one next to the program.
+/// Plimsoll: another `libplimsoll_phantom.so` than the one beside the program.
 pub const PHANTOM_LIBRARY: &str = "PLIMSOLL_PHANTOM_LIBRARY";

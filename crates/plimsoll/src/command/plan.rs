@@ -86,11 +86,11 @@ fn planned(arguments: &Arguments) -> Result<ExitCode, ErrorReport> {
         return fit::run(arguments, directions, &cards);
     }
     let options = Options::from_argv(&arguments.flags)?;
-    let asking = match &arguments.exact {
-        Some(named) => Some(ExactQuery::open(arguments, named.as_deref(), &options, &cards)?),
-        None => None,
+    let (asking, unasked) = match &arguments.exact {
+        Some(named) => exact::or_why(ExactQuery::open(arguments, named.as_deref(), &options, &cards))?,
+        None => (None, None),
     };
-    let plan = match &asking {
+    let mut plan = match &asking {
         Some(asking) => asking.plan()?,
         None => wished(
             &options.wish(arguments.program)?,
@@ -99,6 +99,10 @@ fn planned(arguments: &Arguments) -> Result<ExitCode, ErrorReport> {
             &cards,
         )?,
     };
+    // First, because it says what the figures below are not.
+    if let Some(why) = unasked {
+        plan.reasons.insert(0, why);
+    }
     // Files before stdout: a plan is printed only if everything that was asked for has been written.
     if let Some(path) = &arguments.svg {
         write_file(path, screen::svg(&plan))?;

@@ -8,6 +8,7 @@
 
 mod burst;
 mod checked;
+mod cuda;
 mod depth;
 mod exact;
 mod fleet;

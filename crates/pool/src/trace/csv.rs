@@ -229,7 +229,7 @@ mod tests {
             ),
             (
                 "1,0,free,0x1,5,0x0",
-                "line 2: the block is freed and is not live; a trace has",
+                "line 2: the block is freed but was never allocated; a trace must",
             ),
             (
                 "1,0,allocate,0x1,18446744073709551615,0x0",

@@ -237,7 +237,7 @@ mod tests {
             ("offset 0: records have 31 bytes where 32", damaged(12, 31)),
             ("offset 128: no event has the number 77;", damaged(128 + 24, 77)),
             (
-                "offset 160: the block is freed and is not live",
+                "offset 160: the block is freed but was never allocated",
                 damaged(160 + 8, 77),
             ),
         ] {

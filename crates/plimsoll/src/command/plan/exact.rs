@@ -9,7 +9,7 @@ use std::io::Write;
 use std::path::Path;
 use std::time::Duration;
 
-use plimsoll_base::Card;
+use plimsoll_base::{Card, Reason};
 use plimsoll_exact::{Asked, ExactError, Oracle};
 use plimsoll_flags::{ModelParams, Options, ProgramKind};
 use plimsoll_planner::exact::{Transcript, exact};
@@ -153,6 +153,23 @@ impl<'a> ExactQuery<'a> {
 
     pub(super) fn tell(&self) -> Result<(), ErrorReport> {
         tell(&self.oracle)
+    }
+}
+
+/// The engine's answers, or the reason why the closed forms have to do: an engine that cannot be asked at all.
+pub(super) fn or_why(
+    opened: Result<ExactQuery<'_>, ErrorReport>,
+) -> Result<(Option<ExactQuery<'_>>, Option<Reason>), ErrorReport> {
+    let report = match opened {
+        Ok(asking) => return Ok((Some(asking), None)),
+        Err(report) => report,
+    };
+    match report.cause::<ExactError>() {
+        Some(error) if error.is_unaskable() => {
+            let text = format!("the closed forms, because the engine was not asked: {error}");
+            Ok((None, Some(Reason::new("engine_not_asked", text))))
+        }
+        _ => Err(report),
     }
 }
 

@@ -13,7 +13,7 @@ use plimsoll_planner::fit;
 use plimsoll_planner::fit::{ClosedForms, Dimension, Fit, FitAnswer, edited};
 use serde_json::{Value, json};
 
-use super::exact::ExactQuery;
+use super::exact::{ExactQuery, or_why};
 use super::{Arguments, Models};
 use crate::report::{ErrorReport, print, print_as, status};
 use crate::screen;
@@ -45,15 +45,21 @@ pub(super) fn run(
     cards: &[Card],
 ) -> Result<ExitCode, ErrorReport> {
     let options = Options::from_argv(&arguments.flags)?;
-    let fit = match &arguments.exact {
-        Some(named) => {
-            let asking = ExactQuery::open(arguments, named.as_deref(), &options, cards)?;
+    let (asking, unasked) = match &arguments.exact {
+        Some(named) => or_why(ExactQuery::open(arguments, named.as_deref(), &options, cards))?,
+        None => (None, None),
+    };
+    let fit = match asking {
+        Some(asking) => {
             let fit = asking.fit(&directions.0)?;
             asking.tell()?;
             fit
         }
         None => by_formulas(arguments, directions, &options, cards)?,
     };
+    if let Some(why) = unasked {
+        writeln!(anstream::stderr(), "{}", why.text)?;
+    }
     show(arguments, &options, &fit)?;
     let answered = fit
         .answers
