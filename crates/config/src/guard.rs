@@ -30,7 +30,7 @@ pub enum GuardMode {
 // `None` is "not given".
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
-#[schemars(rename = "Guard")]
+#[schemars(rename = "GuardTable")]
 pub struct GuardSettings {
     /// `off`: not loaded. `observe`: it counts. `budget`: it refuses what passes the model's claim. Default:
     /// `observe`.

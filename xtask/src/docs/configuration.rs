@@ -7,9 +7,9 @@ use serde_json::Value;
 /// Tables of the file: the name in the schema, and the heading.
 const TABLES: &[(&str, &str)] = &[
     ("Serve", "[serve]"),
-    ("Engine", "[engine]"),
-    ("Model", "[models.NAME]"),
-    ("Guard", "[models.NAME.guard]"),
+    ("EngineTable", "[engine]"),
+    ("ModelTable", "[models.NAME]"),
+    ("GuardTable", "[models.NAME.guard]"),
 ];
 
 /// Renders each table of the configuration with its keys, their types and their meaning.
@@ -93,8 +93,8 @@ fn referenced(definition: &Value, name: &str) -> String {
         // These types parse from strings, so the schema knows only that they are strings.
         "Size" => "size, e.g. `6GiB`".to_owned(),
         "Length" => "duration, e.g. `90s`".to_owned(),
-        "Words" => "string or list of strings".to_owned(),
-        "Guard" => "table, below".to_owned(),
+        "WordList" => "string or list of strings".to_owned(),
+        "GuardTable" => "table, below".to_owned(),
         _ => name.to_lowercase(),
     }
 }
