@@ -72,12 +72,12 @@ fn a_refusal_of_guard_gives_the_words_their_numbers_and_a_wordless_end_its_cause
             .iter()
             .find(|cause| cause.code == "guard_refused")
             .unwrap();
-        assert_eq!(told.because[0].text, "3072 MiB of H200 are held by beta");
+        assert_eq!(told.because[0].text, "3072 MiB on H200 are held by beta");
     }
     let told = refused(Refusal::Budget, 0).reason();
     assert_eq!(
         told.text,
-        "512 MiB more on H200 was refused: the process held 7900 MiB of a budget of 8192 MiB, and 300 MiB \
+        "a request for 512 MiB more on H200 was refused: the process held 7900 MiB of a budget of 8192 MiB, and 300 MiB \
             were free"
     );
     let old = refused_verdict(&silence, &refused(Refusal::Budget, 60));
