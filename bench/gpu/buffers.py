@@ -12,12 +12,12 @@ import subprocess
 import time
 
 CLOCK = re.compile(r"^\d[\d.]{2,} +(?=[IWEDT] )")
-TELLING = re.compile(r" buffer size = |constructing llama_context$|llama_context: n_ctx +=|sched_reserve: graph nodes|CLIP using "
+TELLING = re.compile(r" buffer size = |constructing llama_context$|llama_context: n_ctx +=|sched_reserve: graph:? nodes|CLIP using "
                      r"|Flash Attention .*set to disabled|retrying without pipeline|initializing(?: slots)?, n_slots|^(?:CUDA\d+|Host) \d+ \d+ \d+ *$")
 BUFFER = re.compile(r"^(?:[IWEDT] +)?[\w:~]+: +(\S+) +(.+?) +buffer size = +([\d.]+) MiB")
 ROW = re.compile(r"^(CUDA\d+|Host) (\d+) (\d+) (\d+) *$")
 BEGINS = re.compile(r"constructing llama_context$|CLIP using ")
-CONTEXT, READY = "sched_reserve: graph nodes", ", n_slots"
+CONTEXT, READY = "sched_reserve: graph", ", n_slots"
 KINDS = {"model": "weights", "LoRA": "weights", "KV": "kv", "RS": "kv", "output": "output"}
 
 

@@ -1,4 +1,4 @@
-//! Percentiles, and the random generator that orders the targets of a round.
+//! Percentiles of measured times, and the random generator that orders the targets of a benchmark round.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Processes that are measured: start on a free port, wait until ready, readings from /proc, stop.
+//! Server processes under benchmark: start on a free port, wait until ready, readings from /proc, stop.
 
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};

@@ -1,4 +1,4 @@
-//! Results of a run: Markdown to read, JSON to compare runs.
+//! Results of a benchmark run: Markdown to read, JSON to compare runs.
 
 use std::fmt::{self, Display, Formatter};
 use std::fs;

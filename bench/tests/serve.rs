@@ -1,4 +1,4 @@
-//! The real program against the real double, shortened to a second or two.
+//! Tests of `bench serve` with the real program and the fake engine, shortened to a second or two.
 
 #[cfg(test)]
 mod tests {

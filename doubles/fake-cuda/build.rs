@@ -1,4 +1,5 @@
-//! Programs that were linked with `-lcuda` ask for this name.
+//! Build script of the fake driver: it sets the library's name (soname) for which programs linked with
+//! `-lcuda` search.
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");

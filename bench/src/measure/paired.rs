@@ -1,4 +1,5 @@
-//! Added latency: in each round one request to every target, in random order, over persistent connections.
+//! Measurement of added latency: in each round one request to every target, in random order, over persistent
+//! connections.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! Start-up time, from the spawn of `plimsoll serve` to its first healthy response, and its memory while
-//! idle.
+//! Measurement of the start-up time of `plimsoll serve`, from its spawn to its first healthy response, and of
+//! its memory while idle.
 
 use std::thread;
 use std::time::Duration;

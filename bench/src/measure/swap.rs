@@ -1,4 +1,4 @@
-//! Swap time: two models that load instantly, memory for one, requested in turn.
+//! Measurement of the time to swap models: two models that load instantly, memory for one, requested in turn.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! Request throughput: closed loops of 8 and of 64 connections, in short slices that alternate between the
-//! targets.
+//! Measurement of request throughput: closed loops of 8 and of 64 connections, in short slices that alternate
+//! between the targets.
 
 use std::time::Duration;
 

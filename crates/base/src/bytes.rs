@@ -60,13 +60,6 @@ impl Bytes {
         }
     }
 
-    pub const fn checked_add(self, other: Self) -> Option<Self> {
-        match self.0.checked_add(other.0) {
-            Some(n) => Some(Self(n)),
-            None => None,
-        }
-    }
-
     pub const fn checked_mul(self, n: u64) -> Option<Self> {
         match self.0.checked_mul(n) {
             Some(n) => Some(Self(n)),
@@ -143,7 +136,7 @@ impl fmt::Debug for Bytes {
     }
 }
 
-/// A size that could not be read.
+/// Error: a text is not a size.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{text}` is not a size; write a number with B, KiB, MiB, GiB or TiB, e.g. 24GiB or 24576MiB")]
 pub struct ParseBytesError {

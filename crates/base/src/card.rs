@@ -7,7 +7,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::Bytes;
 
-/// Identifier of a card within one machine: its UUID where it has one, else its given name.
+/// Identifier of a card within one machine: its UUID if it has one, else the name given to it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CardId(Arc<str>);
 
@@ -39,31 +39,32 @@ impl<'de> Deserialize<'de> for CardId {
     }
 }
 
-/// The kind of memory that a card stands for.
+/// Kind of memory that a card stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum CardKind {
-    /// An NVIDIA card with memory of its own.
+    /// An NVIDIA card with its own memory.
     Cuda,
     /// The host's memory, for engines that compute on the CPU.
     Host,
 }
 
-/// A card: what it is, what it has, and what is free on it now.
+/// A GPU, or the host's memory, with its properties and its free memory now.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Card {
     pub id: CardId,
     pub kind: CardKind,
     /// The product name: `NVIDIA H200`.
     pub name: String,
-    /// `GPU-…`; what `CUDA_VISIBLE_DEVICES` gets. None for a card that the user only described.
+    /// UUID such as `GPU-…`, as used in `CUDA_VISIBLE_DEVICES`. `None` for a card that the user only
+    /// described.
     pub uuid: Option<String>,
     pub total: Bytes,
-    /// Free memory when the driver was last asked; equals `total` for a budget that the user gives.
+    /// Free memory at the last reading of the driver; equals `total` for a budget that the user gives.
     pub free: Bytes,
     /// Compute capability, e.g. (9, 0).
     pub compute_capability: Option<(u32, u32)>,
-    /// True where the engine gets its pool from plain cudaMalloc (Tegra, or a build without VMM).
+    /// True if the engine gets its pool from plain cudaMalloc (Tegra, or a build without VMM).
     // Tegra has no virtual memory management API, so ggml falls back to its legacy pool there.
     pub legacy_pool: bool,
     /// The accounting that its numbers come from.
@@ -71,7 +72,7 @@ pub struct Card {
     pub counting: Counting,
 }
 
-/// The accounting of a process's memory on a card.
+/// Way in which a process's memory on a card is counted: by the driver or by guard.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Counting {
@@ -100,13 +101,13 @@ impl Card {
         }
     }
 
-    /// True if a configuration that says `name` means this card.
+    /// True if the name in a configuration refers to this card.
     pub fn answers_to(&self, name: &str) -> bool {
         self.id.as_str() == name || self.uuid.as_deref() == Some(name) || self.name == name
     }
 }
 
-/// A card and how much of it may be used.
+/// A card, and the part of it that may be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CardLimit {
     pub card: Card,

@@ -8,7 +8,7 @@ use std::str::FromStr;
 use super::card::{Card, CardId, CardKind, Counting};
 use crate::{Bytes, ParseBytesError};
 
-/// A description that cannot be read.
+/// Error: a card description cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CardSpecError {
     #[error(
@@ -189,11 +189,14 @@ mod tests {
     #[test]
     fn what_is_wrong_is_named_with_a_remedy() {
         for (spec, said) in [
-            ("H200", "is no `key=value`"),
+            ("H200", "is not of the form key=value"),
             ("name=x", "lacks `total`"),
             ("total=1GiB", "lacks `name`"),
             ("name=x,total=much", "is not a size"),
-            ("name=x,total=1GiB,free=2GiB", "cannot be more than all"),
+            (
+                "name=x,total=1GiB,free=2GiB",
+                "free memory cannot exceed total memory",
+            ),
             ("name=x,total=1GiB,cc=nine", "write e.g. cc=8.9"),
             ("name=x,total=1GiB,color=red", "has no key `color`"),
             ("name=x,total=1GiB,kind=rom", "kind=cuda or kind=host"),

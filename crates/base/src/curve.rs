@@ -1,9 +1,9 @@
 //! Memory curves: bytes of an engine run on each card as a function of context depth.
 //!
 //! DECISION: a curve is a table of steps, not a formula. Memory of the legacy pool grows in steps, that of
-//! the pool with virtual memory linearly, and an engine run under the phantom backend gives single points.
-//! Between two steps the upper one counts, so a curve is never below its source. A pool never shrinks, so a
-//! curve never falls.
+//! the pool with virtual memory linearly, and an engine run under the phantom (a ggml backend without a GPU)
+//! gives single points. Between two steps the upper one counts, so a curve is never below its source. A pool
+//! never shrinks, so a curve never falls.
 //!
 //! The depth of a run follows from its [`Slots`]. With a unified cache, the tokens of all slots add up. With
 //! a cache per slot, the deepest slot's tokens count once for every busy slot, because the engine computes
@@ -14,7 +14,7 @@ use serde::Serialize;
 use super::card::{CardId, Share};
 use crate::Bytes;
 
-/// Slots of an engine, and the way they share its cache.
+/// Slots (parallel sequences) of an engine, and how they share its KV cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Slots {
     /// Requests that it works on at once.
@@ -40,7 +40,7 @@ struct CurveStep {
     bytes: Vec<Bytes>,
 }
 
-/// Bytes by depth.
+/// Memory of a run on each card as a function of depth, the tokens in use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Curve {
     pub slots: Slots,
@@ -103,7 +103,7 @@ impl Curve {
         Some(self.steps[fitting.checked_sub(1)?].depth)
     }
 
-    /// True where depth costs anything.
+    /// True if depth costs anything.
     pub fn grows(&self) -> bool {
         self.steps.first().map(|step| &step.bytes) != self.steps.last().map(|step| &step.bytes)
     }

@@ -2,7 +2,7 @@
 //!
 //! A demand is a function, not a number. For a planned model it is the plan for exactly these cards; for a
 //! declared size, that size divided over them; for a model of unknown size, one whole card. A demand only
-//! states sizes; the ledger of claims checks whether they are free.
+//! states sizes; the scheduler's ledger checks whether they are free.
 
 use std::fmt;
 
@@ -13,12 +13,12 @@ use super::curve::Curve;
 use crate::Bytes;
 use crate::{Hint, Reason};
 
-/// Identifier of one start of an engine. Never reused.
+/// Identifier of one start of an engine. It is never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(transparent)]
 pub struct RunId(pub u64);
 
-/// Cards of a run, with the bytes it may take on each.
+/// Cards of a run, with the bytes that it may take on each.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Placement {
     /// In the order of the machine's cards; empty for an engine that needs no card.
@@ -28,7 +28,7 @@ pub struct Placement {
 }
 
 impl Placement {
-    /// Bytes of the placement on `card`; zero where it has no share.
+    /// Bytes of the placement on `card`; zero if it has no share.
     pub fn on(&self, card: &CardId) -> Bytes {
         let on_card = self.shares.iter().filter(|share| share.card == *card);
         on_card.map(|share| share.bytes).sum()
@@ -65,15 +65,15 @@ static NO_NAMES: NamedDemand = NamedDemand {
     only: false,
 };
 
-/// Memory need of a model, as a function of the cards it gets.
+/// Memory need of a model, as a function of the cards that it gets.
 pub trait MemoryModel: fmt::Debug + Send + Sync {
-    /// Returns what the model would take on these cards, each at its peak.
+    /// Returns the peak memory that the model would take on each of these cards.
     ///
-    /// `free` of each card is what the model could have there at best. The error says why the model cannot
-    /// run on this set at all, whatever is free; that it is too small is not such a reason.
+    /// `free` of each card is the most that the model could get there. An error means that the model cannot
+    /// run on this set of cards at all, whatever memory is free; too little memory is not an error.
     fn on(&self, cards: &[Card]) -> Result<Vec<(CardId, Bytes)>, Reason>;
 
-    /// The cards that it names itself; it is asked about no set that does not suit them.
+    /// The cards that the model's own flags name; [`Self::on`] is called only for sets that match them.
     fn named(&self) -> &NamedDemand {
         &NO_NAMES
     }
@@ -105,7 +105,7 @@ pub trait MemoryModel: fmt::Debug + Send + Sync {
     }
 }
 
-/// A size that the user declared. On several cards it is divided in proportion to their free memory.
+/// A size declared by the user. On several cards it is divided in proportion to their free memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeclaredSize(pub Bytes);
 
@@ -135,7 +135,7 @@ impl MemoryModel for DeclaredSize {
     }
 }
 
-/// A model of unknown size: one whole card, exclusively.
+/// A model of unknown size, which needs one whole card.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UnknownSize;
 

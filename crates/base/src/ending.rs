@@ -1,18 +1,19 @@
-//! Kinds of ends of an engine process, as the diagnosis reports them to the scheduler.
+//! Kinds of ends of an engine process (such as a crash or an out-of-memory error), as the diagnosis reports
+//! them to the scheduler.
 
 use crate::{Bytes, Reason};
 
-/// The phase in which memory ran out.
+/// Phase of an engine in which memory ran out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
     Loading,
     Serving,
 }
 
-/// The end of an engine process.
+/// Kind of an engine process's end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum End {
-    /// It was asked to stop and did, or ended by itself with success.
+    /// It stopped on request, or ended by itself with success.
     // Exit status 0, or any end after we sent a signal: neither is a failure of the model.
     Expected,
     Crashed {

@@ -1,4 +1,5 @@
-//! The setting `reclaim-before-load`: freeing of host memory before a model is loaded.
+//! The setting `reclaim-before-load`, for machines whose GPU shares the host's memory: freeing of host memory
+//! before a model is loaded.
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -21,17 +22,6 @@ pub enum ReclaimBeforeLoad {
 }
 
 impl ReclaimBeforeLoad {
-    /// Words that [`ReclaimBeforeLoad::read`] takes, for messages.
+    /// Words that the setting takes, for messages.
     pub const EXPECTED: &'static str = "off, user, sudo or systemd";
-
-    /// Reads one word; `None` if it is none of ours.
-    pub fn read(word: &str) -> Option<Self> {
-        match word {
-            "off" => Some(Self::Off),
-            "user" => Some(Self::User),
-            "sudo" => Some(Self::Sudo),
-            "systemd" => Some(Self::Systemd),
-            _ => None,
-        }
-    }
 }

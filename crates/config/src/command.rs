@@ -75,7 +75,7 @@ impl CommandWords {
         Ok(())
     }
 
-    /// A backslash stands for itself, but before `"`, `\`, `$` and a backtick.
+    /// A backslash is an ordinary character except before `"`, `\`, `$` and a backtick.
     fn double_quoted(&mut self, rest: &mut std::str::Chars<'_>) -> Result<(), Complaint> {
         let word = self.word.get_or_insert_default();
         loop {

@@ -17,16 +17,6 @@ pub enum TooLarge {
 }
 
 impl TooLarge {
-    /// Words that [`TooLarge::read`] takes, for messages.
+    /// Words that the setting takes, for messages.
     pub const EXPECTED: &'static str = "refuse, lower-context or limit-depth";
-
-    /// Reads one word; `None` if it is none of ours.
-    pub fn read(word: &str) -> Option<Self> {
-        match word {
-            "refuse" => Some(Self::Refuse),
-            "lower-context" => Some(Self::LowerContext),
-            "limit-depth" => Some(Self::LimitDepth),
-            _ => None,
-        }
-    }
 }

@@ -2,11 +2,14 @@
 
 use std::time::Duration;
 
+use schemars::JsonSchema;
+use serde::Deserialize;
+
 /// The expected form, for messages.
 pub(crate) const EXPECTED: &str = "a duration such as 90s, 10m or 1h30m";
 
 /// Reads a length of time; `None` if it is none, or longer than a century.
-pub(crate) fn parse(text: &str) -> Option<Duration> {
+pub fn parse(text: &str) -> Option<Duration> {
     const LONGEST: u64 = 100 * 366 * 86_400 * 1000;
     let text = text.trim();
     // llama-swap and llama-server write plain seconds.
@@ -35,6 +38,35 @@ pub(crate) fn parse(text: &str) -> Option<Duration> {
         rest = after;
     }
     (!text.is_empty()).then(|| Duration::from_millis(total))
+}
+
+/// A length of time such as `90s`, `10m` or `1h30m`.
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+#[serde(try_from = "String")]
+#[schemars(with = "String", extend("pattern" = "^([0-9]+(ms|s|m|min|h|d))+$|^[0-9]+$"))]
+pub(crate) struct Length(Duration);
+
+impl TryFrom<String> for Length {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        // A newtype with TryFrom, so that serde reports the line of a bad value.
+        let length = parse(&text).map(Self);
+        length.ok_or_else(|| format!("`{text}` is not a duration; write {}", EXPECTED))
+    }
+}
+
+impl From<Length> for Duration {
+    fn from(length: Length) -> Self {
+        length.0
+    }
+}
+
+/// Whole seconds, rounded up: guard counts in them, and 500 ms must not become no wait at all.
+impl From<Length> for u32 {
+    fn from(length: Length) -> Self {
+        Self::try_from(length.0.as_millis().div_ceil(1000)).unwrap_or(Self::MAX)
+    }
 }
 
 #[cfg(test)]

@@ -1,10 +1,10 @@
-//! llama-server flags found in a command that the user configured.
+//! llama-server flags found in a command that the user configured; the model's memory is planned from them.
 
 use plimsoll_flags::table::FlagClass;
 use plimsoll_flags::{FlagOrigin, Options, ProgramKind, Warning};
 
-/// The flags of a command, if its program is a llama-server by name: what its memory is planned from. A
-/// program that only looks like one is not refused for flags we do not know.
+/// The flags of a command, for the memory plan, if its program is called like a llama-server. A program that
+/// only resembles one is not refused because of unknown flags.
 pub(crate) fn engine_flags(argv: &[String], at: &FlagOrigin, warnings: &mut Vec<Warning>) -> Option<Options> {
     // The first match: wrappers such as taskset come before the program, model paths after it.
     let program = argv.iter().position(|argument| is_llama_server(argument))?;
@@ -26,7 +26,7 @@ fn is_llama_server(argument: &str) -> bool {
     name == "llama-server" || name.ends_with("-llama-server") || name.ends_with("_llama-server")
 }
 
-/// Values that the engine would refuse are told, not judged: another build may take them.
+/// Warns of values that the engine would refuse; another build may accept them.
 pub(crate) fn judge(options: &Options, warnings: &mut Vec<Warning>) {
     if let Err(error) = options.wish(ProgramKind::LlamaServer) {
         // Not an error: the installed build may be newer than the table.

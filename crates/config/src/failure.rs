@@ -2,7 +2,7 @@
 
 use plimsoll_flags::{FlagError, FlagOrigin, FlagProblem};
 
-/// A configuration that cannot be used, as `FILE:LINE: what; remedy`.
+/// Error in a configuration, printed as `FILE:LINE: what; remedy`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{origin}: {problem}")]
 pub struct ConfigError {
@@ -22,7 +22,7 @@ impl From<FlagError> for ConfigError {
     }
 }
 
-/// A fault of a configuration.
+/// Fault of a configuration.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConfigProblem {
     #[error("the format of the file is not known; name it .ini, .yaml, .yml or .toml")]
@@ -31,10 +31,9 @@ pub enum ConfigProblem {
     ReadText { why: &'static str, remedy: &'static str },
     #[error("{why}; {remedy}")]
     ReadLine { why: &'static str, remedy: &'static str },
+    /// The parser's own message.
     #[error("{0}")]
-    ParseYaml(String),
-    #[error("{0}")]
-    ParseToml(String),
+    Parse(String),
     #[error("unknown key `{key}` in {place}; {}", .nearest.as_ref().map_or("remove it".to_owned(), |near| format!("did you mean `{near}`?")))]
     FindKey {
         key: String,

@@ -5,17 +5,17 @@
 //!
 //! DECISION: under `serve`, guard counts an engine's memory by default and enforces nothing, because a plan
 //! that is a few MiB too low must not kill an engine that fits its card. The setting `budget` enforces the
-//! engine's claim. Settings that are not given are `None`, so that a model's own settings override the
-//! server's defaults one by one.
+//! memory that the scheduler granted to the engine. Settings that are not given are `None`, so that a model's
+//! own settings override the server's defaults one by one.
 
 use plimsoll_base::Bytes;
 use plimsoll_wire::options::{CardRule, Contexts, GgmlPoolMode, GuardOptions, Uuid};
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 
-use super::duration;
+use super::duration::Length;
 
-/// Guard's mode: not loaded, counting, or enforcing.
+/// Mode of guard: not loaded, counting, or enforcing a budget.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum GuardMode {
@@ -23,30 +23,132 @@ pub enum GuardMode {
     Off,
     /// It counts, and refuses nothing.
     Observe,
-    /// It refuses what would pass the model's claim, or the budget that is given.
+    /// It refuses allocations beyond the model's claim or the given budget.
     Budget,
 }
 
-/// Guard settings; `None` is "not given".
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// Guard: preloaded into the model's engine, it counts the engine's GPU memory and enforces these settings.
+// `None` is "not given".
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+#[schemars(rename = "Guard")]
 pub struct GuardSettings {
+    /// `off`: not loaded. `observe`: it counts. `budget`: it refuses what passes the model's claim. Default:
+    /// `observe`.
     pub mode: Option<GuardMode>,
-    /// Bytes on each card, instead of the claim.
+    /// A budget on each card, e.g. `20GiB`, instead of the claim.
+    #[serde(deserialize_with = "through::<_, Size, _>")]
+    #[schemars(with = "Option<Size>")]
     pub budget: Option<Bytes>,
+    /// On a failed allocation, release idle memory of guard's own pools and retry.
     pub reuse: Option<bool>,
+    /// Build a failed allocation from chunks of this size, e.g. `2MiB`.
+    #[serde(deserialize_with = "through::<_, Size, _>")]
+    #[schemars(with = "Option<Size>")]
     pub chunk: Option<Bytes>,
+    /// Ask the server to make room: idle models on that card are evicted, and the claim is raised.
     pub reclaim: Option<bool>,
-    /// In seconds.
+    /// Longest wait for room, e.g. `5s`.
+    #[serde(deserialize_with = "through::<_, Length, _>")]
+    #[schemars(with = "Option<Length>")]
     pub wait: Option<u32>,
+    /// Bytes that may spill to host memory, e.g. `4GiB`.
+    #[serde(deserialize_with = "through::<_, Size, _>")]
+    #[schemars(with = "Option<Size>")]
     pub spill: Option<Bytes>,
-    /// With `spill`: all bytes that the program requests on each card, without its context.
+    /// With `spill`: all bytes that the engine requests on each card, without its context, e.g. `9GiB`. The
+    /// first requests, which are weights, spill. Default: the plan's figure.
+    #[serde(deserialize_with = "through::<_, Size, _>")]
+    #[schemars(with = "Option<Size>")]
     pub need: Option<Bytes>,
-    /// With `spill`: bytes of the budget that are reserved for smaller requests.
+    /// With `spill`: bytes of the budget that requests larger than this leave to smaller ones, e.g. `512MiB`;
+    /// set by hand instead of `need`.
+    #[serde(deserialize_with = "through::<_, Size, _>")]
+    #[schemars(with = "Option<Size>")]
     pub keep: Option<Bytes>,
+    /// ggml's legacy pool: served by guard's own policy, made of managed memory, or left alone.
+    #[serde(deserialize_with = "through::<_, PoolChoice, _>")]
+    #[schemars(with = "Option<PoolChoice>")]
     pub pool: Option<GgmlPoolMode>,
-    pub on_oom_managed: Option<bool>,
+    /// `managed`: serve a failed allocation from managed memory.
+    pub on_oom: Option<OnOom>,
+    /// Report to the engine that its cards have no virtual memory management.
     pub hide_vmm: Option<bool>,
+    /// Contexts on cards that are not the model's.
+    #[serde(deserialize_with = "through::<_, ContextsChoice, _>")]
+    #[schemars(with = "Option<ContextsChoice>")]
     pub contexts: Option<Contexts>,
+}
+
+/// Word of the configuration for a mode of ggml's legacy pool.
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum PoolChoice {
+    Ours,
+    Managed,
+    Leave,
+}
+
+/// Answer to a refused allocation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum OnOom {
+    Managed,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+enum ContextsChoice {
+    Leave,
+    Report,
+    Refuse,
+}
+
+impl From<PoolChoice> for GgmlPoolMode {
+    fn from(pool: PoolChoice) -> Self {
+        match pool {
+            PoolChoice::Ours => Self::Ours,
+            PoolChoice::Managed => Self::Managed,
+            PoolChoice::Leave => Self::Leave,
+        }
+    }
+}
+
+impl From<ContextsChoice> for Contexts {
+    fn from(contexts: ContextsChoice) -> Self {
+        match contexts {
+            ContextsChoice::Leave => Self::Leave,
+            ContextsChoice::Report => Self::Report,
+            ContextsChoice::Refuse => Self::Refuse,
+        }
+    }
+}
+
+/// A size such as `24GiB` or `24576MiB`.
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+#[serde(try_from = "String")]
+#[schemars(with = "String")]
+pub(crate) struct Size(Bytes);
+
+impl TryFrom<String> for Size {
+    type Error = plimsoll_base::ParseBytesError;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        text.parse().map(Self)
+    }
+}
+
+impl From<Size> for Bytes {
+    fn from(size: Size) -> Self {
+        size.0
+    }
+}
+
+/// Reads a setting by the type that the file has for it.
+fn through<'de, D: Deserializer<'de>, A: Deserialize<'de>, B: From<A>>(
+    from: D,
+) -> Result<Option<B>, D::Error> {
+    Ok(Option::<A>::deserialize(from)?.map(B::from))
 }
 
 /// A card of the plan, as it is passed to guard.
@@ -59,48 +161,23 @@ pub struct GuardedCard {
 }
 
 impl GuardSettings {
-    /// Words that [`GuardWish::read`] takes, for messages.
+    /// Words that [`GuardSettings::read`] takes, for messages.
     pub const EXPECTED: &'static str = "off, observe or budget[=SIZE], then any of reuse, chunk=SIZE, reclaim, wait=TIME, spill=SIZE, need=SIZE, keep=SIZE, \
                                         pool=ours|managed|leave, on-oom=managed, hide-vmm, contexts=leave|report|refuse";
 
-    /// Reads a line of words; `None` if one of them is no word of ours.
+    /// Reads a line of words, which are the keys of a model's guard table; `None` if one of them is none.
     pub fn read(line: &str) -> Option<Self> {
-        // Unknown words fail the whole line: a misspelt `spill` must not start an engine without it.
-        let mut wish = Self::default();
+        let mut settings = serde_json::Map::new();
         for word in line.split_whitespace() {
-            wish.take(word)?;
+            let (key, value) = match word.split_once('=') {
+                Some((key, value)) => (key, value.into()),
+                None if matches!(word, "off" | "observe" | "budget") => ("mode", word.into()),
+                None => (word, true.into()),
+            };
+            settings.insert(key.to_owned(), value);
         }
-        Some(wish)
-    }
-
-    fn take(&mut self, word: &str) -> Option<()> {
-        let (key, value) = word
-            .split_once('=')
-            .map_or((word, None), |(key, value)| (key, Some(value)));
-        let size = || value?.parse::<Bytes>().ok();
-        match (key, value) {
-            ("off", None) => self.mode = Some(GuardMode::Off),
-            ("observe", None) => self.mode = Some(GuardMode::Observe),
-            ("budget", None) => self.mode = Some(GuardMode::Budget),
-            ("budget", _) => self.budget = Some(size()?),
-            ("reuse", None) => self.reuse = Some(true),
-            ("chunk", _) => self.chunk = Some(size()?),
-            ("reclaim", None) => self.reclaim = Some(true),
-            ("wait", Some(value)) => self.wait = Some(seconds(value)?),
-            ("spill", _) => self.spill = Some(size()?),
-            ("need", _) => self.need = Some(size()?),
-            ("keep", _) => self.keep = Some(size()?),
-            ("pool", Some("ours")) => self.pool = Some(GgmlPoolMode::Ours),
-            ("pool", Some("managed")) => self.pool = Some(GgmlPoolMode::Managed),
-            ("pool", Some("leave")) => self.pool = Some(GgmlPoolMode::Leave),
-            ("on-oom", Some("managed")) => self.on_oom_managed = Some(true),
-            ("hide-vmm", None) => self.hide_vmm = Some(true),
-            ("contexts", Some("leave")) => self.contexts = Some(Contexts::Leave),
-            ("contexts", Some("report")) => self.contexts = Some(Contexts::Report),
-            ("contexts", Some("refuse")) => self.contexts = Some(Contexts::Refuse),
-            _ => return None,
-        }
-        Some(())
+        // Unknown words fail the whole line: a misspelt `spill` must not start an engine without it.
+        serde_json::from_value(settings.into()).ok()
     }
 
     /// These settings, with `usual` for those not given.
@@ -123,7 +200,7 @@ impl GuardSettings {
             // Settings are independent of each other, so each falls back alone.
             keep: self.keep.or(usual.keep),
             pool: self.pool.or(usual.pool),
-            on_oom_managed: self.on_oom_managed.or(usual.on_oom_managed),
+            on_oom: self.on_oom.or(usual.on_oom),
             hide_vmm: self.hide_vmm.or(usual.hide_vmm),
             contexts: self.contexts.or(usual.contexts),
         }
@@ -147,7 +224,7 @@ impl GuardSettings {
         }
     }
 
-    /// True where a plan has to choose which requests spill: spilling is on, and neither `need` nor `keep` is
+    /// True if a plan has to choose which requests spill: spilling is on, and neither `need` nor `keep` is
     /// given.
     pub fn is_to_be_planned(&self) -> bool {
         self.spill.is_some() && self.need.is_none() && self.keep.is_none()
@@ -168,7 +245,7 @@ impl GuardSettings {
         // 0 reserves nothing, which is guard's own default.
         options.keep = self.keep.map_or(0, Bytes::get);
         options.pool = self.pool.unwrap_or_default();
-        options.on_oom_managed = self.on_oom_managed.unwrap_or_default();
+        options.on_oom_managed = self.on_oom.is_some();
         options.hide_vmm = self.hide_vmm.unwrap_or_default();
         for card in cards {
             // Beyond its room guard treats a card as one that it does not know, as it must with more than its
@@ -181,13 +258,6 @@ impl GuardSettings {
         }
         options
     }
-}
-
-/// Whole seconds, rounded up.
-fn seconds(text: &str) -> Option<u32> {
-    let time = duration::parse(text)?;
-    // Guard counts whole seconds; rounding up keeps 500 ms from becoming no wait at all.
-    u32::try_from(time.as_millis().div_ceil(1000)).ok()
 }
 
 #[cfg(test)]

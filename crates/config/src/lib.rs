@@ -1,6 +1,6 @@
 //! Configuration files: Plimsoll's own TOML, llama-server's `--models-preset` INI and llama-swap's YAML.
 //!
-//! All three formats are read into one [`Roster`]; later code does not depend on the format.
+//! All three formats are read into one [`Configuration`]; later code does not depend on the format.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods, clippy::disallowed_types))]
 
@@ -19,8 +19,9 @@ mod roster;
 
 pub use before_load::ReclaimBeforeLoad;
 pub use depth::TooLarge;
+pub use duration::parse as parse_duration;
 pub use failure::{ConfigError, ConfigProblem};
-pub use guard::{GuardMode, GuardSettings, GuardedCard};
+pub use guard::{GuardMode, GuardSettings, GuardedCard, OnOom, PoolChoice};
 pub use native::schema;
-pub use parse::parse;
+pub use parse::{parse, word};
 pub use roster::{Configuration, ConfiguredModel, ConfiguredPlacement, Launch, PID, PORT, ServeSettings};

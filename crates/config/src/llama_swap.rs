@@ -33,7 +33,7 @@ const READ: [&str; 10] = [
     "unloadTimeout",
 ];
 
-/// Keys that have no effect here, and why.
+/// Keys without effect here, and the reason.
 const WITHOUT_EFFECT: [(&str, &str); 16] = [
     ("startPort", "the operating system assigns the ports"),
     ("logLevel", "`RUST_LOG` chooses what is logged"),
@@ -98,7 +98,7 @@ pub(super) fn parse(
         line: 1,
     };
     macros.expand(file, &mut global)?;
-    reader.warn_of_unread(&global);
+    reader.warn_of_unread(&global, &READ, &WITHOUT_EFFECT);
     let defaults = reader.defaults(&global)?;
     for pair in models
         .as_ref()
@@ -115,7 +115,7 @@ pub(super) fn parse(
     Ok(reader.roster)
 }
 
-/// Global defaults of models.
+/// Global default settings of models.
 struct Defaults {
     ttl: Option<Duration>,
     load_timeout: Duration,
@@ -210,20 +210,17 @@ impl LlamaSwapReader<'_> {
         items.iter().map(text).collect()
     }
 
-    fn warn_of_unread(&mut self, global: &Node) {
-        for pair in global.pairs().unwrap_or_default() {
+    /// Warns of keys that are not read; `without_effect` has the known ones with the reason.
+    fn warn_of_unread(&mut self, node: &Node, read: &[&str], without_effect: &[(&str, &str)]) {
+        for pair in node.pairs().unwrap_or_default() {
+            let key = pair.key.as_str();
             // A key of `x-…` holds anchors for others to use.
-            if READ.contains(&pair.key.as_str()) || pair.key.starts_with("x-") {
+            if read.contains(&key) || key.starts_with("x-") {
                 continue;
             }
-            let known = WITHOUT_EFFECT.iter().find(|(key, _)| *key == pair.key);
-            match known {
+            match without_effect.iter().find(|(known, _)| *known == key) {
                 Some((key, why)) => self.warn(pair.line, format!("`{key}` has no effect"), why),
-                None => self.warn(
-                    pair.line,
-                    format!("unknown key `{}`", quoted(&pair.key)),
-                    "remove it",
-                ),
+                None => self.warn(pair.line, format!("unknown key `{}`", quoted(key)), "remove it"),
             }
         }
     }

@@ -71,6 +71,9 @@ fn serve_settings(lines: &LineIndex<'_>, document: &ConfigDocument) -> Result<Se
         wait: serve.wait.map(Into::into),
         engine: engine.transpose()?,
         reclaim_before_load: serve.reclaim_before_load,
+        engine_ports: serve.engine_ports,
+        engine_user: serve.engine_user.clone(),
+        pass_env: serve.pass_env.clone(),
     })
 }
 
@@ -96,7 +99,7 @@ fn entry(
     entry.load_timeout = model.load_timeout.map(Into::into);
     entry.stop_timeout = model.stop_timeout.map(Into::into);
     entry.upstream_name = model.upstream_name;
-    entry.guard = model.guard.into();
+    entry.guard = model.guard;
     entry.too_large = model.too_large;
     entry.depth_admission = model.depth_admission;
     Ok(entry)
@@ -147,8 +150,8 @@ fn launch(
     })
 }
 
-/// A model that gives flags only: llama-server's own rules hold, and what is ours to set may not be among
-/// them.
+/// A model that gives only flags: llama-server's own rules apply, and flags that Plimsoll sets itself are
+/// refused.
 fn flags(
     lines: &LineIndex<'_>,
     entry: &ConfiguredModel,
@@ -212,7 +215,7 @@ fn words(words: &WordList, origin: impl Fn() -> FlagOrigin) -> Result<Vec<String
     }
 }
 
-/// Line numbers of the file.
+/// Line numbers for positions in the file.
 struct LineIndex<'a> {
     file: &'a Arc<str>,
     text: &'a str,
@@ -231,7 +234,7 @@ impl LineIndex<'_> {
         let problem = unknown_key(message).unwrap_or_else(|| {
             // toml prints the source below its message; the origin names the line already.
             let first = message.lines().next().unwrap_or_default();
-            ConfigProblem::ParseToml(quoted(first))
+            ConfigProblem::Parse(quoted(first))
         });
         ConfigError::new(origin, problem)
     }

@@ -5,6 +5,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use plimsoll_flags::{FlagOrigin, quoted};
+use serde::de::value::{Error as ValueError, StrDeserializer};
+use serde::de::{DeserializeOwned, IntoDeserializer};
 
 use super::failure::{ConfigError, ConfigProblem};
 use super::roster::{Configuration, ConfiguredModel};
@@ -13,9 +15,9 @@ use super::{llama_swap, native, preset};
 /// The longest file that is read: a thousand models with long commands are a fraction of it.
 const LONGEST: usize = 1 << 20;
 
-/// Reads a configuration file of any of the three formats, told apart by the extension of its name.
+/// Reads a configuration file in any of the three formats, which the file extension determines.
 ///
-/// `env` looks a variable of the environment up, for `${env.NAME}` in llama-swap's YAML.
+/// `env` looks up an environment variable, for `${env.NAME}` in llama-swap's YAML.
 pub fn parse(
     file_name: &str,
     text: &str,
@@ -38,6 +40,12 @@ pub fn parse(
     names_differ(&roster.models)?;
     roster.models.iter().try_for_each(listens_here)?;
     Ok(roster)
+}
+
+/// Reads a setting that is one word; `None` if it is no word of the type.
+pub fn word<T: DeserializeOwned>(text: &str) -> Option<T> {
+    let text: StrDeserializer<'_, ValueError> = text.into_deserializer();
+    T::deserialize(text).ok()
 }
 
 /// No text of a file may hold what no command line can; and no file be larger than any real one.

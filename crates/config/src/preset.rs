@@ -104,21 +104,3 @@ fn last_of_each(file: &Arc<str>, sections: Vec<Section>, warnings: &mut Vec<Warn
     }
     kept.into_iter().map(|(_, section)| section).collect()
 }
-
-impl Configuration {
-    /// Lays llama-server's own command line over every model that is one, as its router does: it wins over
-    /// sections. What names a model or belongs to the router itself stays out (`unset_reserved_args`).
-    pub fn overlay(&mut self, command_line: &Options) {
-        let mut common = command_line.clone();
-        common.retain(|setting| {
-            let one_model = matches!(setting.flag.effect, FlagClass::Model | FlagClass::Projector);
-            setting.flag.effect != FlagClass::Router && !one_model && setting.flag.name() != "--hf-repo"
-        });
-        for entry in &mut self.models {
-            if let Launch::LlamaServer { options, .. } = &mut entry.launch {
-                *options = common.clone().merged_over(options);
-                options.sort();
-            }
-        }
-    }
-}

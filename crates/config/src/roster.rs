@@ -16,7 +16,7 @@ use super::before_load::ReclaimBeforeLoad;
 use super::depth::TooLarge;
 use super::guard::GuardSettings;
 
-/// The contents of a configuration file, whatever its format.
+/// Contents of a configuration file of any format.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Configuration {
     pub serve: ServeSettings,
@@ -25,7 +25,7 @@ pub struct Configuration {
     pub warnings: Vec<Warning>,
 }
 
-/// Settings of the server itself; `None` where the file does not set one.
+/// Settings of the server itself; `None` if the file does not set one.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct ServeSettings {
     pub listen: Option<SocketAddr>,
@@ -40,6 +40,12 @@ pub struct ServeSettings {
     pub engine: Option<Vec<String>>,
     /// Reclaim before a load, where the GPU shares the host's memory.
     pub reclaim_before_load: Option<ReclaimBeforeLoad>,
+    /// Engines listen on ports, also those that could use a Unix socket.
+    pub engine_ports: bool,
+    /// The user that engines run as, by name or number.
+    pub engine_user: Option<String>,
+    /// Variables that engines inherit beside the usual ones; `NAME` or `BEGINNING*`.
+    pub pass_env: Vec<String>,
 }
 
 impl fmt::Debug for ServeSettings {
@@ -53,18 +59,21 @@ impl fmt::Debug for ServeSettings {
             .field("wait", &self.wait)
             .field("engine", &self.engine)
             .field("reclaim_before_load", &self.reclaim_before_load)
+            .field("engine_ports", &self.engine_ports)
+            .field("engine_user", &self.engine_user)
+            .field("pass_env", &self.pass_env)
             .finish()
     }
 }
 
-/// A model that can be asked for.
+/// A model that clients can request, with its settings.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ConfiguredModel {
     pub name: String,
     pub aliases: Vec<String>,
     pub tags: Vec<String>,
     pub launch: Launch,
-    /// Variables set for this child only, as written; [`Entry::environment`] knows the port.
+    /// Environment variables for this child only, as written; [`Self::environment`] inserts the port.
     pub env: Vec<(String, String)>,
     /// Declared memory; overrides the plan.
     pub memory: Option<Bytes>,
@@ -123,7 +132,7 @@ impl ConfiguredModel {
         }
     }
 
-    /// Returns the variables of the child that got `port`: `${PORT}` may stand in their values too.
+    /// Returns the environment variables of the child on `port`; their values may contain `${PORT}` too.
     pub fn environment(&self, port: u16) -> Vec<(String, String)> {
         let set = self.env.iter();
         set.map(|(name, value)| (name.clone(), with_port(value, port)))
@@ -131,7 +140,8 @@ impl ConfiguredModel {
     }
 }
 
-/// The place of an entry. Any two are equal, so that entries compare by what they ask for.
+/// Position of an entry in its file. All positions compare as equal, so that entries are compared by their
+/// settings.
 #[derive(Clone, Debug)]
 pub struct ConfiguredPlacement(pub FlagOrigin);
 
@@ -150,16 +160,16 @@ impl Deref for ConfiguredPlacement {
     }
 }
 
-/// The launch command of a model.
+/// Launch command of a model.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Launch {
-    /// llama-server with these flags. Host, port and alias are ours to set.
+    /// llama-server with these flags. Plimsoll sets host, port and alias.
     LlamaServer {
         /// The program, if not [`ServeSettings::engine`].
         program: Option<Vec<String>>,
         options: Options,
     },
-    /// Any program that speaks the OpenAI protocol on a port of its own.
+    /// Any program that serves the OpenAI protocol on its own port.
     Command {
         /// With `${PORT}` unexpanded.
         argv: Vec<String>,
@@ -181,32 +191,26 @@ pub const PID: &str = "${PID}";
 
 impl Launch {
     /// Returns the command line that serves `name` on `port` of the loopback; `engine` is the program for
-    /// models that give only flags.
-    pub fn command_line(&self, engine: &[String], name: &str, port: u16) -> Vec<String> {
+    /// models that give only flags, and `socket` the Unix socket that it listens on instead.
+    pub fn command_line(
+        &self,
+        engine: &[String],
+        name: &str,
+        port: u16,
+        socket: Option<&str>,
+    ) -> Vec<String> {
         match self {
             Self::LlamaServer { program, options } => {
                 let mut argv = program.as_deref().unwrap_or(engine).to_vec();
                 argv.extend(options.to_argv());
                 let port = port.to_string();
                 // Last on the line, so they win over anything in the options.
-                argv.extend(["--host", "127.0.0.1", "--port", &port, "--alias", name].map(str::to_owned));
+                let host = socket.unwrap_or("127.0.0.1");
+                argv.extend(["--host", host, "--port", &port, "--alias", name].map(str::to_owned));
                 argv
             }
             Self::Command { argv, .. } => argv.iter().map(|argument| with_port(argument, port)).collect(),
         }
-    }
-
-    /// Returns the command line that stops it, where a signal would not.
-    pub fn stop_line(&self, port: u16, pid: u32) -> Option<Vec<String>> {
-        let Self::Command { stop: Some(stop), .. } = self else {
-            return None;
-        };
-        let pid = pid.to_string();
-        Some(
-            stop.iter()
-                .map(|argument| with_port(argument, port).replace(PID, &pid))
-                .collect(),
-        )
     }
 
     /// Returns the address of the child that got `port`.
@@ -231,7 +235,7 @@ impl Launch {
             .flatten()
     }
 
-    /// Returns the path that answers 200 once the child is ready; `None` if it is not to be asked.
+    /// Returns the path that answers 200 once the child is ready; `None` if no check is wanted.
     pub fn check(&self) -> Option<&str> {
         match self {
             // llama-server answers 503 there while it loads.
@@ -240,7 +244,7 @@ impl Launch {
         }
     }
 
-    /// The flags, if it is a llama-server: what its memory is planned from.
+    /// The flags of a llama-server, for the memory plan; `None` for another program.
     pub fn options(&self) -> Option<&Options> {
         match self {
             Self::LlamaServer { options, .. } => Some(options),

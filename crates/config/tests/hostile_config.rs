@@ -1,7 +1,8 @@
-//! Hostile input: whatever the bytes, a configuration is read or refused, quickly, and a refusal has a place.
+//! Tests of configuration readers with damaged input: a file is read or refused quickly, and a refusal names
+//! a place.
 //!
-//! A deterministic mutator works on real files, so that mutants stay near the grammar; it deletes, repeats,
-//! swaps and splices pieces of all formats.
+//! A deterministic mutator changes real files, so that mutants stay close to the grammar; it deletes,
+//! repeats, swaps and inserts pieces of all formats.
 
 use std::time::{Duration, Instant};
 
@@ -122,7 +123,9 @@ fn attack(file: &str, seed: &str) -> usize {
             Ok(roster) => {
                 read += 1;
                 for entry in &roster.models {
-                    let line = entry.launch.command_line(&["engine".to_owned()], &entry.name, 1);
+                    let line = entry
+                        .launch
+                        .command_line(&["engine".to_owned()], &entry.name, 1, None);
                     assert!(!line.iter().any(|argument| argument.contains('\0')));
                 }
             }

@@ -1,4 +1,4 @@
-//! Our own TOML.
+//! Tests of the reader of Plimsoll's own TOML format.
 
 #![allow(clippy::unwrap_used)]
 
@@ -116,20 +116,24 @@ fn a_launch_writes_its_command_lines() {
         panic!("three models")
     };
     assert_eq!(
-        zephyr.launch.command_line(engine, "zephyr", 5800).join(" "),
+        zephyr.launch.command_line(engine, "zephyr", 5800, None).join(" "),
         "/opt/llama/llama-server --model /m/zephyr.gguf --ctx-size 8192 --n-gpu-layers all \
          --host 127.0.0.1 --port 5800 --alias zephyr"
     );
     assert_eq!(zephyr.launch.upstream(5800), "http://127.0.0.1:5800");
     assert_eq!(
-        comfy.launch.command_line(engine, "comfy", 5801),
+        comfy.launch.command_line(engine, "comfy", 5801, None),
         ["python", "main app.py", "--port", "5801"]
     );
-    assert_eq!(
-        comfy.launch.stop_line(5801, 77),
-        Some(vec!["kill".to_owned(), "77".to_owned()])
+    let socket = zephyr
+        .launch
+        .command_line(engine, "zephyr", 5800, Some("/p/engine.sock"));
+    assert!(socket.join(" ").contains("--host /p/engine.sock --port 5800"));
+    assert!(
+        matches!(&comfy.launch, Launch::Command { stop: Some(line), .. } if line.join(" ") == "kill ${PID}"),
+        "{:?}",
+        comfy.launch
     );
-    assert_eq!(zephyr.launch.stop_line(5801, 77), None);
     assert_eq!(comfy.launch.upstream(5801), "http://127.0.0.1:5801");
 }
 
@@ -188,7 +192,7 @@ fn what_is_wrong_is_told_with_its_line_and_a_remedy() {
         ),
         (
             "[models.a]\nmodel='m'\n[models.b]\nmodel='n'\naliases=['a']\n",
-            "plimsoll.toml:3: the name `a` is taken by `a` at plimsoll.toml:1; names and aliases must be \
+            "plimsoll.toml:3: the name `a` is already used by `a` at plimsoll.toml:1; names and aliases must be \
                 unique",
         ),
     ] {
@@ -209,7 +213,7 @@ fn what_is_ours_to_set_is_left_out_of_flags_with_a_word() {
     assert_eq!(
         warnings,
         [
-            "plimsoll.toml:3: --port itself, so this one is ignored; set it under [serve]",
+            "plimsoll.toml:3: Plimsoll sets --port, so this one is ignored; set it under [serve]",
             "plimsoll.toml:3: llama-server reads `8k` after --ctx-size as 8; write the number in full",
         ]
     );

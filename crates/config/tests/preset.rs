@@ -1,4 +1,5 @@
-//! llama-server's preset files: every row here was observed on llama-server b10605.
+//! Tests of the reader of llama-server's preset files. Every expected result was observed on llama-server
+//! b10605.
 
 #![allow(clippy::unwrap_used)]
 
@@ -6,7 +7,6 @@ use std::time::Duration;
 
 use plimsoll_base::Bytes;
 use plimsoll_config::{Configuration, ConfiguredModel, GuardSettings, Launch};
-use plimsoll_flags::Options;
 
 fn parse(text: &str) -> Result<Configuration, String> {
     plimsoll_config::parse("models.ini", text, &|_| None).map_err(|error| error.to_string())
@@ -66,14 +66,6 @@ fn the_star_section_holds_for_all_and_sections_win_over_it() {
         argv(&roster.models[1]),
         ["--ctx-size", "20", "--model", "n", "--ubatch-size", "64"]
     );
-}
-
-#[test]
-fn the_routers_own_command_line_wins_over_sections() {
-    let mut roster = roster("[a]\nmodel = m\nc = 20\n");
-    let line = ["-c", "33", "-m", "other", "--port", "1", "--models-max", "2"].map(str::to_owned);
-    roster.overlay(&Options::from_argv(&line).unwrap());
-    assert_eq!(argv(&roster.models[0]), ["--ctx-size", "33", "--model", "m"]);
 }
 
 #[test]
@@ -197,7 +189,7 @@ fn of_two_keys_for_one_flag_the_later_letter_wins_not_the_later_line() {
     assert_eq!(flags_of("c = 1\nc = 2\n"), ["--ctx-size", "2"]);
     assert_eq!(
         warnings("[a]\nmodel = m\nctx-size = 256\nc = 128\n"),
-        ["models.ini:4: `c` loses to `ctx-size` on line 3; keep one of them"]
+        ["models.ini:4: `c` is overridden by `ctx-size` on line 3; keep one of them"]
     );
 }
 
@@ -297,7 +289,7 @@ fn a_section_without_a_model_is_refused() {
     for text in ["[a]\n", "[a]\nc = 5\n", "[a]\nmodel =\n"] {
         assert_eq!(
             refusal(text),
-            "models.ini:1: model `a` has no model; add `model = /path/to/model.gguf` or `hf-repo = user/repository`"
+            "models.ini:1: model `a` names no model file; add `model = /path/to/model.gguf` or `hf-repo = user/repository`"
         );
     }
     assert_eq!(names(&roster("[*]\nmodel = m\n[a]\nc = 5\n")), ["a"]);
@@ -352,7 +344,7 @@ fn preset_keys_and_names_go_to_the_entry_not_to_the_child() {
 fn names_and_aliases_differ() {
     assert_eq!(
         refusal("[a]\nmodel = m\n[b]\nmodel = n\nalias = a\n"),
-        "models.ini:3: the name `a` is taken by `a` at models.ini:1; names and aliases must be unique"
+        "models.ini:3: the name `a` is already used by `a` at models.ini:1; names and aliases must be unique"
     );
 }
 
@@ -404,11 +396,11 @@ fn a_bad_setting_of_our_own_is_refused() {
         ),
         (
             "[a]\nmodel = m\n;plimsoll: memory = much\n",
-            "models.ini:3: `much` is no value for `memory`; write a size such as 24GiB or 24576MiB",
+            "models.ini:3: `much` is not a valid value for `memory`; write a size such as 24GiB or 24576MiB",
         ),
         (
             "[a]\nmodel = m\n;plimsoll: ttl = soon\n",
-            "models.ini:3: `soon` is no value for `ttl`; write a duration such as 90s, 10m or 1h30m",
+            "models.ini:3: `soon` is not a valid value for `ttl`; write a duration such as 90s, 10m or 1h30m",
         ),
         (
             "[a]\nmodel = m\n;plimsoll: listen = 127.0.0.1:1\n",
@@ -417,7 +409,7 @@ fn a_bad_setting_of_our_own_is_refused() {
         ),
         (
             ";plimsoll: reclaim-before-load = yes\n[a]\nmodel = m\n",
-            "models.ini:1: `yes` is no value for `reclaim-before-load`; write off, user, sudo or systemd",
+            "models.ini:1: `yes` is not a valid value for `reclaim-before-load`; write off, user, sudo or systemd",
         ),
         (
             "[a]\nmodel = m\n;plimsoll: memory 6GiB\n",
@@ -439,7 +431,9 @@ fn what_guard_shall_do_is_a_line_of_words_for_all_models_or_for_one() {
     assert_eq!(Some(b.guard), GuardSettings::read("observe wait=3s spill=1GiB"));
     let wrong = refusal("[a]\nmodel = m\n;plimsoll: guard = budgett\n");
     assert!(
-        wrong.starts_with("models.ini:3: `budgett` is no value for `guard`; write off, observe or budget"),
+        wrong.starts_with(
+            "models.ini:3: `budgett` is not a valid value for `guard`; write off, observe or budget"
+        ),
         "{wrong}"
     );
 }
@@ -478,7 +472,7 @@ fn a_blank_api_key_is_refused_with_its_line() {
         ),
         (
             ";plimsoll: api-key-file =\n[a]\nmodel = /m.gguf\n",
-            "models.ini:1: `` is no value for `api-key-file`; write the path of a file with one key per line",
+            "models.ini:1: `` is not a valid value for `api-key-file`; write the path of a file with one key per line",
         ),
     ] {
         assert_eq!(refusal(text), message, "{text}");

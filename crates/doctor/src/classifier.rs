@@ -62,7 +62,7 @@ const SUBJECT: [&str; 30] = [
 const MOST_LINES: usize = 2;
 const MOST_WORDS: usize = 6;
 
-/// A report's text, and the share of each cause.
+/// A report's text, and the probability of each cause.
 pub(super) struct TextClassifier<'a> {
     report: &'a [(LineSource, String)],
     /// Weight of each known word in this text (TF-IDF, normalised to length 1).
@@ -72,7 +72,7 @@ pub(super) struct TextClassifier<'a> {
 }
 
 impl<'a> TextClassifier<'a> {
-    /// `None` where the text is too short or has another subject.
+    /// `None` if the text is too short or has another subject.
     pub(super) fn of(report: &'a [(LineSource, String)]) -> Option<Self> {
         let mut counts: BTreeMap<&'static str, f64> = BTreeMap::new();
         let mut is_ours = false;
@@ -159,7 +159,7 @@ impl<'a> TextClassifier<'a> {
     }
 }
 
-/// Words and lines behind a decision of the classifier.
+/// Words and lines that led to the classifier's decision.
 pub(super) struct ClassifierMatch {
     words: Vec<&'static str>,
     pub(super) quotes: Vec<Quote>,
@@ -185,7 +185,7 @@ impl ClassifierMatch {
     }
 }
 
-/// The table in memory.
+/// Word table, parsed.
 struct WordTable {
     causes: Vec<Cause>,
     bias: Vec<f64>,

@@ -1,8 +1,8 @@
 //! Diagnosis from a log's facts: one cause with its confidence, alternatives, evidence and remedies.
 //!
-//! DECISION: this module only adds up what the rules find. The weights of one cause are added as log odds.
-//! `none of these` has a fixed weight, so little evidence gives little confidence. Below a confidence of
-//! [`TELLING`] the cause is `other`, and the likeliest cause is listed under `also`. If the rules find
+//! DECISION: this module only adds up the findings of the rules. The weights of one cause are added as log
+//! odds. `none of these` has a fixed weight, so little evidence gives little confidence. Below a confidence
+//! of [`TELLING`] the cause is `other`, and the likeliest cause is listed under `also`. If the rules find
 //! little, the text classifier decides (`ensemble.rs`).
 
 use std::collections::BTreeMap;
@@ -32,7 +32,7 @@ pub(super) const MOST_INDIRECT: f64 = 0.79;
 const MOST_ALSO: usize = 3;
 const MOST_QUOTES: usize = 8;
 
-/// A cause that was considered.
+/// A possible cause with its confidence.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct DiagnosisCandidate {
     pub cause: Cause,
@@ -40,7 +40,7 @@ pub struct DiagnosisCandidate {
     pub confidence: f64,
 }
 
-/// The likeliest cause with its evidence.
+/// The most likely cause with its evidence.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Diagnosis {
     pub cause: Cause,
@@ -54,7 +54,7 @@ pub struct Diagnosis {
 }
 
 impl Diagnosis {
-    /// The verdict and its remedies without the lines, for a tree that has the lines; `None` where no cause
+    /// The verdict and its remedies without the lines, for a tree that has the lines; `None` if no cause
     /// is named.
     pub fn brief(&self) -> Option<Reason> {
         let verdict = DiagnosisCandidate {

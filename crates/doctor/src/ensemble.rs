@@ -25,7 +25,7 @@ const CLEAR: f64 = 0.6;
 const DOUBTED: f64 = 0.35;
 const PROVEN: f64 = 0.97;
 
-/// Adds the classifier's opinion to the candidates of the rules. True where the classifier decides.
+/// Adds the classifier's opinion to the candidates of the rules. True if the classifier decides.
 pub(super) fn combine(
     candidates: &mut Vec<DiagnosisCandidate>,
     text: &TextClassifier<'_>,

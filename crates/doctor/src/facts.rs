@@ -25,7 +25,7 @@ const MOST_HOLDERS: usize = 256;
 /// Cards, Xids, choices, zones and readings.
 const MOST_OTHERS: usize = 64;
 
-/// Everything that a [`Reader`](super::Reader) found.
+/// All facts that a [`LogReader`](super::LogReader) found.
 #[derive(Clone, Debug, Default)]
 pub struct Facts {
     lines: BTreeMap<Pattern, Sighting>,
@@ -131,7 +131,7 @@ impl Facts {
         self.usage.as_ref()
     }
 
-    /// True where no list exceeds its bound, whatever was read.
+    /// True if no list exceeds its bound, whatever was read.
     #[cfg(test)]
     pub(crate) fn is_bounded(&self) -> bool {
         let others = [
@@ -173,7 +173,7 @@ impl Facts {
         self.refusals.retain(|refusal| refusal.attempt != attempt);
     }
 
-    /// The refusal of this load whose line stands at most `lines` before `quote`.
+    /// The refusal of this load whose line is at most `lines` before `quote`.
     pub(crate) fn recent_refusal(&mut self, quote: &Quote, lines: u64) -> Option<&mut FailedAllocation> {
         let attempt = self.progress.attempt;
         self.refusals.last_mut().filter(|last| {

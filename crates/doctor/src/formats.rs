@@ -51,8 +51,8 @@ pub(crate) fn read_line(facts: &mut Facts, pattern: Pattern, text: &str, quote: 
 /// Reports above this size are not read for names: in a long log a model's or card's name is chance.
 const NAMED: usize = 1 << 14;
 
-/// Reads a short report for numbers that stand without a known phrase: series of readings, chosen cards,
-/// names with sizes.
+/// Reads a short report for numbers without a known phrase: series of readings, chosen cards, names with
+/// sizes.
 pub(crate) fn read_report(facts: &mut Facts, source: LineSource, report: &[u8]) {
     let lines: Vec<_> = report.split(|byte| *byte == b'\n').map(clean).collect();
     let text = lines.join("\n");

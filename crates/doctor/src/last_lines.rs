@@ -1,8 +1,8 @@
 //! Cause of an engine's end, read from its last log lines.
 //!
 //! The lines are hostile input: sizes are parsed with bounds, and the evidence is limited in number and
-//! length. Phrases and sizes are read with the tables of [`Reader`](super::Reader). The sizes are only shown
-//! to the user and decide nothing, because a client may have chosen the text.
+//! length. Phrases and sizes are read with the tables of [`LogReader`](super::LogReader). The sizes are only
+//! shown to the user and decide nothing, because a client may have chosen the text.
 
 use plimsoll_base::Bytes;
 
@@ -14,7 +14,7 @@ use super::sizes::after;
 
 const MOST_EVIDENCE: usize = 6;
 
-/// The sign of some lines, with the lines that show it.
+/// Cause read from some lines, with the lines that show it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LastLinesFinding {
     pub sign: CauseSign,
@@ -28,7 +28,7 @@ pub struct LastLinesFinding {
     pub device: Option<String>,
 }
 
-/// Returns the weightiest sign in `lines`, the oldest line first; `None` where no line is known.
+/// Returns the weightiest sign in `lines`, the oldest line first; `None` if no line is known.
 pub fn read_last_lines<'a>(lines: impl IntoIterator<Item = &'a str>) -> Option<LastLinesFinding> {
     let mut said: Vec<(CauseSign, &str)> = Vec::new();
     for line in lines {

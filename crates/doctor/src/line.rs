@@ -8,7 +8,7 @@ use std::borrow::Cow;
 
 /// Bytes that are kept before and after the phrase of a line.
 pub(super) const WINDOW: usize = 2048;
-/// The longest text that stands as evidence, in characters.
+/// Maximum length of an evidence text, in characters.
 pub(super) const LONGEST_QUOTE: usize = 400;
 
 /// The part of `line` around `at`, as text.

@@ -1,9 +1,10 @@
-//! Kinds of log lines that the doctor recognises.
+//! Kinds of log lines that the doctor recognises. Each phrase of the tables in `formats/` belongs to one
+//! kind.
 
 macro_rules! patterns {
     ($($(#[$about:meta])* $name:ident,)*) => {
-        /// Meaning of a phrase. The order is the order in which the patterns of one line are read: the
-        /// refusal first, then the statement and the stage, then sizes, then the machine.
+        /// Meaning of a phrase. Patterns of one line are read in this order: the refusal first, then the
+        /// statement and the stage, then sizes, then the machine.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub(crate) enum Pattern {
             $($(#[$about])* $name,)*
@@ -154,7 +155,7 @@ patterns! {
 }
 
 impl Pattern {
-    /// True where a further line of this kind adds nothing to the facts.
+    /// True if a further line of this kind adds nothing to the facts.
     pub(crate) fn only_presence_counts(self) -> bool {
         self >= Self::PortTaken || self == Self::SeesImage
     }

@@ -36,7 +36,7 @@ pub struct RefusedAllocation {
 }
 
 impl RefusedAllocation {
-    /// True where the program ended because of it, by the time between them.
+    /// True if the program ended because of it, by the time between them.
     pub(super) fn is_fresh(&self) -> bool {
         self.ago <= SOON && self.why != Refusal::Context
     }

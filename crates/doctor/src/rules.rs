@@ -43,7 +43,7 @@ pub(super) enum EvidenceWeight {
     Fair,
     /// Worth a word.
     Weak,
-    /// Alone it names a guess; beside another of its kind it names nothing.
+    /// Alone, it makes the cause a guess; with another of its kind, it decides nothing.
     Hint,
 }
 
@@ -61,7 +61,7 @@ impl EvidenceWeight {
     }
 }
 
-/// Result of a rule that applies.
+/// Result of a rule that matches.
 #[derive(Clone, Debug)]
 pub(super) struct RuleFinding {
     pub(super) cause: Cause,
@@ -102,7 +102,7 @@ impl RuleFinding {
     }
 }
 
-/// A rule and the source of its knowledge.
+/// A rule and the source that justifies it.
 pub(super) struct DiagnosisRule {
     pub(super) name: &'static str,
     pub(super) source: &'static str,

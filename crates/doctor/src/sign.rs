@@ -2,7 +2,8 @@
 
 use plimsoll_base::Stage;
 
-/// Cause of an engine's end, as far as a single line tells. The order is the weight among several lines.
+/// Cause of an engine's end, as far as a single line shows it. Among several lines, the greatest value
+/// counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum CauseSign {
     /// The card's memory ran out.
@@ -40,7 +41,7 @@ const SOURCES: [&str; 7] = [".c", ".cpp", ".cu", ".cuh", ".h", ".hpp", ".m"];
 /// Messages with which ggml closes an abort: `ggml-cuda.cu:ggml_cuda_error`, `ggml.h:GGML_ASSERT @ b10605`.
 const ABORTS: [&str; 4] = ["CUDA error", "ROCm error", "MUSA error", "fatal error"];
 
-/// True where `line` has the whole shape of an abort of ggml, or of llama-server's failed load.
+/// True if `line` has the whole shape of an abort of ggml, or of llama-server's failed load.
 ///
 /// It starts a check of the engine and is never a verdict: the line is text that the engine prints, and a
 /// client may have chosen it. Some engines survive such a line, others hang with their memory.
@@ -69,7 +70,7 @@ fn is_abort(line: &str) -> bool {
     is_path && is_line && (asserts || ABORTS.contains(&message))
 }
 
-/// The path up to `extension`, and what follows its colon.
+/// The path up to `extension`, and the text after its colon.
 fn split_behind<'a>(line: &'a str, extension: &str) -> Option<(&'a str, &'a str)> {
     line.split_once(&format!("{extension}:"))
 }

@@ -5,7 +5,7 @@
 
 use plimsoll_base::Bytes;
 
-/// A number with more digits is no size.
+/// Maximum number of digits of a size.
 const LONGEST_NUMBER: usize = 24;
 
 /// The size right after `phrase`, matched without regard to case; a bare number is bytes.

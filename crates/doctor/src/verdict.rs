@@ -89,7 +89,7 @@ pub struct EngineDeath<'a> {
 /// Judgement of a dead engine.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EngineVerdict {
-    /// `None` where no line is known.
+    /// `None` if no line is known.
     pub sign: Option<CauseSign>,
     pub end: End,
     pub hints: Vec<Hint>,

@@ -1,12 +1,12 @@
-//! Real reports, where the folder with them is beside the checkout: how often the verdict is what the thread
+//! Test of the diagnosis on real problem reports: how often the verdict is the cause that the thread
 //! confirmed.
 //!
-//! The reports are not ours to copy, so they are not in the repository; without the folder this says so and
-//! holds nothing. Threads, not cases, are split in two by the digest of their address: the rules were written
-//! with only the first half in view.
+//! The reports belong to others and are not in the repository; without a folder of reports next to the
+//! checkout, the test says so and checks nothing. Threads, not single reports, are divided in two halves by
+//! the digest of their address; the rules were written with only the first half.
 //!
-//! `PLIMSOLL_CORPUS=FOLDER` judges another folder of reports in the same form, `PLIMSOLL_CORPUS_MISSES=all`
-//! prints why each was missed.
+//! `PLIMSOLL_CORPUS=FOLDER` uses another folder of reports in the same form. `PLIMSOLL_CORPUS_MISSES=all`
+//! prints why each wrong verdict was wrong.
 
 #![expect(clippy::print_stdout, reason = "the figures are what it is run for")]
 

@@ -44,7 +44,7 @@ const LEFT_OUT: [&str; 23] = [
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Given<'a> {
     pub(super) kind: ProgramKind,
-    /// Number of cards that the phantom backend reports.
+    /// Number of cards that the stand-in has.
     pub(super) cards: usize,
     pub(super) options: &'a Options,
 }
@@ -67,7 +67,7 @@ impl Given<'_> {
                 .iter()
                 .any(|setting| setting.flag.effect == effect)
         };
-        // Without `-dev`, llama.cpp uses the devices of every backend that it loads, not only the phantom's.
+        // Without `-dev`, llama.cpp uses the devices of every backend that it loads, not only of CUDA.
         if !has(FlagClass::Devices) {
             add(&["-dev", &self.devices()]);
         }

@@ -14,7 +14,7 @@ use plimsoll_planner::{EngineBuild, EngineKind};
 use serde::{Deserialize, Serialize};
 
 /// Format version of an entry; changes when the meaning of a field changes.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 /// Size limit of an entry: longer files were not written by this program.
 const LONGEST: u64 = 4 << 20;
 

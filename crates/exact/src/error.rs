@@ -6,11 +6,12 @@ use std::path::PathBuf;
 use plimsoll_flags::FlagError;
 use plimsoll_launch::engine::EngineError;
 use plimsoll_planner::PlanError;
-use plimsoll_planner::exact::EngineRefusal;
+use plimsoll_planner::exact::{EngineRefusal, EngineRefusalKind};
 use plimsoll_probe::guard::Unreachable;
 use plimsoll_probe::headers::ReadModelError;
 use plimsoll_probe::library::FindLibraryError;
 
+/// A failed question to an engine.
 #[derive(Debug, thiserror::Error)]
 pub enum ExactError {
     #[error(transparent)]
@@ -58,4 +59,20 @@ pub enum ExactError {
     Refused(#[from] EngineRefusal),
     #[error(transparent)]
     Plan(#[from] PlanError),
+}
+
+impl ExactError {
+    /// True where the engine cannot be asked at all, whatever the flags: the closed forms are left.
+    pub fn is_unaskable(&self) -> bool {
+        match self {
+            Self::Reach { .. } => true,
+            Self::Refused(refusal) => {
+                matches!(
+                    refusal.kind,
+                    EngineRefusalKind::NoBackend | EngineRefusalKind::StaticRuntime
+                )
+            }
+            _ => false,
+        }
+    }
 }

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, Write};
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 use plimsoll_model::Dialect;
@@ -18,6 +19,19 @@ use plimsoll_probe::headers::{HeaderWindow, read_heads};
 use super::ExactError;
 
 const FOLDER: &str = "plimsoll-exact-";
+/// Names that ggml's CUDA backends were linked with (CUDA 11 to 13).
+const STAND_INS: [&str; 10] = [
+    "libcuda.so.1",
+    "libcudart.so.11.0",
+    "libcudart.so.12",
+    "libcudart.so.13",
+    "libcublas.so.11",
+    "libcublas.so.12",
+    "libcublas.so.13",
+    "libcublasLt.so.11",
+    "libcublasLt.so.12",
+    "libcublasLt.so.13",
+];
 
 /// The part of a header that an engine gets to read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,6 +45,7 @@ pub(crate) enum Form {
 #[derive(Debug, Default)]
 pub(super) struct Files {
     folder: Option<OwnedFolder>,
+    stand_ins: Option<PathBuf>,
     models: BTreeMap<String, ModelFiles>,
 }
 
@@ -57,6 +72,19 @@ impl Files {
             None => OwnedFolder::create(FOLDER).map_err(ExactError::Folder)?,
         };
         Ok(self.folder.insert(folder).path())
+    }
+
+    /// The folder in which the stand-in has the names of CUDA's libraries.
+    pub(super) fn stand_ins(&mut self, library: &Path) -> Result<&Path, ExactError> {
+        let folder = self.folder()?.join("cuda");
+        if self.stand_ins.is_none() {
+            // The loader knows a file by its inode, so every name leads to the one library that is preloaded.
+            let link = |name: &&str| symlink(library, folder.join(name));
+            fs::create_dir(&folder)
+                .and_then(|()| STAND_INS.iter().try_for_each(|name| link(name)))
+                .map_err(ExactError::Folder)?;
+        }
+        Ok(self.stand_ins.insert(folder))
     }
 
     /// Cache key of a file: its header and length, independent of its path.

@@ -1,10 +1,11 @@
 //! Exact memory figures from the user's own engine, without a GPU: `plimsoll plan --exact`.
 //!
-//! DECISION: the engine runs unmodified with a backend that claims to be CUDA and has no memory behind it
-//! (`libplimsoll_phantom.so`). The model files are copies that hold the header and a hole. The engine walks
-//! its whole load path, logs the size of each buffer, and is stopped after the last one. No card is opened,
-//! no weight is read, and the only listener is a socket in a private folder. Answers are cached for as long
-//! as engine, header, flags and cards stay the same.
+//! DECISION: the engine runs unmodified, with its own CUDA backend, over a CUDA runtime and driver that have no
+//! card behind them (`libplimsoll_phantom.so`). So nothing of ggml is mirrored: the user's own library decides
+//! which operations the card gets and how buffers are rounded. The model files are copies that hold the header
+//! and a hole. The engine walks its whole load path, logs the size of each buffer, and is stopped after the last
+//! one. No card is opened, no weight is read, and the only listener is a socket in a private folder. Answers are
+//! cached for as long as engine, header, flags and cards stay the same.
 //!
 //! The first question is put with the whole header, and a second time with the header without its vocabulary,
 //! which takes a fifth of the time. Where both agree, as they did for every tested model and build, further
@@ -12,7 +13,7 @@
 //! in parallel.
 //!
 //! `question` describes a run and its cache key, `arguments` builds the command line, `files` makes the
-//! copies, `run` runs the engine, `cache` stores answers, `stamp` detects a changed engine, and `price` asks
+//! copies, `run` runs the engine, `report` adds up what it asked of each card, `cache` stores answers, `stamp` detects a changed engine, and `price` asks
 //! the questions of a search.
 #![forbid(unsafe_code)]
 
@@ -22,6 +23,7 @@ mod error;
 mod files;
 mod price;
 mod question;
+mod report;
 mod run;
 mod stamp;
 
@@ -103,7 +105,7 @@ impl Oracle {
             ProgramKind::LlamaCli => return Err(ExactError::Program("llama-cli")),
             ProgramKind::Library => return Err(ExactError::Program("a program on the C API")),
         };
-        // The phantom is preloaded, and static or set-user-ID programs ignore LD_PRELOAD (ld.so(8)).
+        // The stand-in is preloaded, and static or set-user-ID programs ignore LD_PRELOAD (ld.so(8)).
         if let Some(why) = unreachable(&program.path) {
             return Err(ExactError::Reach {
                 path: program.path,
@@ -226,7 +228,7 @@ impl Oracle {
         if open.is_empty() {
             return Ok(());
         }
-        // Before the jobs are made: the phantom imitates the build that the engine reports.
+        // With the first run, so that the answer is kept with the engine's name.
         self.identify();
         let jobs = open.iter().map(|question| self.job(question));
         let jobs = jobs.collect::<Result<Vec<_>, _>>()?;

@@ -1,4 +1,4 @@
-//! Prices of a search, measured by an engine: [`Price`] over an [`Oracle`].
+//! Prices of a search, measured by an engine: [`CostModel`] over an [`Oracle`].
 //!
 //! DECISION: a price is always the engine's own figure. The closed forms, corrected by their error on the
 //! first question, only choose the starting point. Two runs are then mostly enough: one that fits, and the

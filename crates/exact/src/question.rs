@@ -29,7 +29,7 @@ impl Oracle {
         cards: &[Card],
         form: Form,
     ) -> Result<Question<'a>, ExactError> {
-        // The phantom backend registers as CUDA, so cards of other kinds do not take part.
+        // The stand-in is CUDA's, so cards of other kinds do not take part.
         let cards: Vec<&Card> = cards.iter().filter(|card| card.kind == CardKind::Cuda).collect();
         let given = Given {
             kind: self.kind,
@@ -55,6 +55,17 @@ impl Oracle {
         key.push_str(&stamp::of_file(&self.phantom));
         key.push_str("\nengine ");
         key.push_str(&stamp::of_engine(&self.program.path));
+        // Variables that choose the backend, or change what it asks for.
+        for (name, value) in std::env::vars_os().filter(|(name, _)| is_of_ggml(name)) {
+            key.push_str(&format!(
+                "\n{}={}",
+                name.to_string_lossy(),
+                value.to_string_lossy()
+            ));
+            if name == names::GGML_BACKEND_PATH {
+                key.push_str(&stamp::of_file(Path::new(&value)));
+            }
+        }
         for argument in arguments {
             key.push('\n');
             key.push_str(argument);
@@ -67,49 +78,66 @@ impl Oracle {
         let folder = files.folder()?.to_owned();
         let number = self.sockets.replace(self.sockets.get() + 1);
         let socket = folder.join(format!("{number}.sock"));
+        let report = folder.join(format!("{number}.report"));
         let given = &question.given;
         Ok(Job {
             arguments: given.arguments(&socket, |path| files.copy(path, question.form))?,
-            environment: self.environment(&folder, &question.specs),
+            environment: self.environment(files.stand_ins(&self.phantom)?, &folder, &report, &question.specs),
+            report,
             until: given.until(),
         })
     }
 
-    fn environment(&self, folder: &Path, specs: &str) -> Vec<(OsString, OsString)> {
-        // Variables of llama.cpp set flags (`LLAMA_ARG_*`). A preloaded guard would count phantom memory.
+    fn environment(
+        &self,
+        libraries: &Path,
+        folder: &Path,
+        report: &Path,
+        specs: &str,
+    ) -> Vec<(OsString, OsString)> {
+        // Variables of llama.cpp set flags (`LLAMA_ARG_*`). A preloaded guard would count what is no memory.
         let foreign = |name: &OsString| {
             let name = name.to_string_lossy();
-            ["LLAMA_", "PLIMSOLL_", "LD_PRELOAD"]
+            ["LLAMA_", "PLIMSOLL_", "LD_PRELOAD", SEARCHED]
                 .iter()
                 .any(|start| name.starts_with(start))
         };
         let mut environment: Vec<(OsString, OsString)> =
             std::env::vars_os().filter(|(name, _)| !foreign(name)).collect();
         let mut set = |name: &str, value: OsString| environment.push((name.into(), value));
-        // An empty list hides the real cards from a CUDA backend that the engine may load as well.
-        set(names::CUDA_VISIBLE_DEVICES, OsString::new());
-        set(names::GGML_BACKEND_PATH, self.phantom.clone().into());
-        // GGML_BACKEND_PATH makes the engine load the phantom. The preload lets it answer first for the
-        // symbols it interposes.
+        // The loader takes a library by its name, so a machine without CUDA has the names here. The preload
+        // answers before any other library of these names that the engine's own search path leads to.
+        let mut searched = libraries.as_os_str().to_owned();
+        if let Some(others) = std::env::var_os(SEARCHED).filter(|others| !others.is_empty()) {
+            searched.push(":");
+            searched.push(others);
+        }
+        set(SEARCHED, searched);
         set("LD_PRELOAD", self.phantom.clone().into());
         set(names::PHANTOM_CARDS, specs.into());
+        set(names::PHANTOM_REPORT, report.into());
         // The engine's cache goes into the private folder, which is removed at the end.
         set("LLAMA_CACHE", folder.into());
-        if let Some(build) = self.engine.get().and_then(|engine| engine.build) {
-            set(names::PHANTOM_BUILD, build.to_string().into());
-        }
         environment
     }
+}
+
+/// The loader's own list of folders.
+const SEARCHED: &str = "LD_LIBRARY_PATH";
+
+fn is_of_ggml(name: &std::ffi::OsStr) -> bool {
+    name.to_string_lossy().starts_with("GGML_")
 }
 
 fn card_specs(cards: &[&Card]) -> String {
     let spec = |card: &&Card| {
         let (major, minor) = card.compute_capability.unwrap_or(USUAL);
         let (total, free) = (card.total.get(), card.free.get());
-        format!("total={total},free={free},cc={major}.{minor}")
+        let vmm = u32::from(!card.legacy_pool);
+        format!("total={total},free={free},cc={major}.{minor},vmm={vmm}")
     };
     cards.iter().map(spec).collect::<Vec<_>>().join(";")
 }
 
-/// Compute capability assumed for a card without one: Ada. Later generations reserve the same.
+/// Compute capability assumed for a card without one: Ada.
 const USUAL: (u32, u32) = (8, 9);

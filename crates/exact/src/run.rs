@@ -8,7 +8,7 @@
 use std::ffi::OsString;
 use std::io::{self, PipeReader, Read};
 use std::os::unix::process::CommandExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
@@ -19,7 +19,7 @@ use plimsoll_planner::exact::Transcript;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, getpid, kill_process_group};
 
-use super::ExactError;
+use super::{ExactError, report};
 
 /// Upper bound on parallel runs: more only compete for memory bandwidth.
 const MOST_AT_ONCE: usize = 8;
@@ -54,6 +54,8 @@ impl Until {
 pub(super) struct Job {
     pub(super) arguments: Vec<String>,
     pub(super) environment: Vec<(OsString, OsString)>,
+    /// The file to which the stand-in writes what the engine asks of the cards.
+    pub(super) report: PathBuf,
     pub(super) until: Until,
 }
 
@@ -115,7 +117,11 @@ fn run(program: &Path, job: &Job) -> Result<Vec<String>, ExactError> {
     // Kills the group before the log is judged: an engine that goes on would start decoding.
     drop(engine);
     match ended {
-        Ok(()) if until.is_over(&listener.transcript) => Ok(listener.lines),
+        Ok(()) if until.is_over(&listener.transcript) => {
+            let mut lines = listener.lines;
+            lines.extend(report::asked(&job.report));
+            Ok(lines)
+        }
         Ok(()) => Err(listener.transcript.refusal().into()),
         Err(_) => Err(ExactError::Wait {
             path: program.to_owned(),

@@ -2,7 +2,7 @@
 
 use super::origin::FlagOrigin;
 
-/// A flag that cannot be used.
+/// Error: a flag cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{origin}: {problem}")]
 pub struct FlagError {
@@ -10,7 +10,7 @@ pub struct FlagError {
     pub problem: FlagProblem,
 }
 
-/// A fault of one flag.
+/// Fault of one flag.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FlagProblem {
     #[error("unknown flag `{argument}`; {}", meant(*.nearest))]
@@ -35,7 +35,7 @@ fn meant(nearest: Option<&str>) -> String {
     )
 }
 
-/// Shortens what is quoted in a message, so that hostile input does not fill a log.
+/// Shortens a quoted text in a message, so that hostile input does not fill a log.
 pub fn quoted(text: &str) -> String {
     // A line of a terminal; a flag may hold megabytes of JSON.
     const LONGEST: usize = 120;

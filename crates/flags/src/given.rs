@@ -30,7 +30,7 @@ const CACHE_TYPES: [TensorType; 9] = [
 /// `llama_max_devices`.
 const MOST_DEVICES: usize = 16;
 
-/// A flag's value, and the names for an error about it.
+/// A flag's value, with the names needed for an error message.
 #[derive(Debug)]
 pub struct GivenFlag<'a> {
     pub(crate) flag: &'static str,
@@ -138,7 +138,8 @@ impl GivenFlag<'_> {
         }
     }
 
-    /// Separated by runs of `,` and `/`, as the regex there does; nothing may stand before the first.
+    /// Numbers separated by runs of `,` and `/`, as in llama.cpp's regular expression; no separator may
+    /// precede the first.
     pub(crate) fn proportions(&self) -> Result<Vec<f32>, FlagError> {
         let text = self.text()?;
         // The regex of llama.cpp ignores separators at the end, but not before the first field.

@@ -2,8 +2,8 @@
 //! place.
 //!
 //! Order and repetition are kept, because in llama-server the last `-c` wins but every `-ot` counts.
-//! [`Wish`](super::Wish) holds the resulting parameters; `to_argv` writes the settings as a command line
-//! again.
+//! [`ModelParams`](super::ModelParams) holds the resulting parameters; `to_argv` writes the settings as a
+//! command line again.
 
 mod meaning;
 mod read;
@@ -12,7 +12,7 @@ use super::origin::FlagOrigin;
 use super::table::Flag;
 use super::value::FlagValue;
 
-/// One flag with its value.
+/// One flag with its value and its place.
 #[derive(Clone, Debug)]
 pub struct Setting {
     pub flag: &'static Flag,
@@ -20,14 +20,14 @@ pub struct Setting {
     pub origin: FlagOrigin,
 }
 
-/// Equal if they ask for the same, wherever they were written.
+/// Settings are equal if flag and value are equal, whatever their place.
 impl PartialEq for Setting {
     fn eq(&self, other: &Self) -> bool {
         self.flag == other.flag && self.value == other.value
     }
 }
 
-/// Flags in the order they were given.
+/// Flags in the order in which they were given.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Options {
     settings: Vec<Setting>,
@@ -69,7 +69,7 @@ impl Options {
         }
     }
 
-    /// Lays these settings over others: what is set here replaces every setting of the same flag there.
+    /// Merges these settings over others: a setting here replaces every setting of the same flag there.
     #[must_use]
     pub fn merged_over(mut self, base: &Self) -> Self {
         let below = base.settings.iter();

@@ -3,9 +3,10 @@
 use std::fmt;
 use std::sync::Arc;
 
-/// The place a setting came from.
+/// Place of a setting.
 ///
-/// Settings and entries compare without it: adding a line at the top of a file changes no model below.
+/// Settings and entries are compared without it, so that a line added at the top of a file changes no model
+/// below it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FlagOrigin {
     /// A line of a file, from 1; 0 is the file as a whole.

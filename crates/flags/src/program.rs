@@ -1,6 +1,6 @@
 //! Programs of an engine, such as llama-server and llama-cli, whose defaults and memory differ.
 
-/// The program of the engine that runs.
+/// Program of an engine, such as llama-server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum ProgramKind {
     #[default]

@@ -5,8 +5,9 @@
 //! flags of older builds and of ik_llama.cpp. Parsing, writing, the preset INI and the memory plan all use
 //! this one table.
 //!
-//! To add a flag, write a row in `table/rows.rs`. If memory depends on it, give the row a setter, and add the
-//! field that it sets with its default to [`Wish`]. A test sets every row with a setter and expects a change.
+//! To add a flag, write a line in `table/flags.txt`. If memory depends on it, write a setter in
+//! `table/setters.rs`, and add the field that it sets with its default to [`ModelParams`]. A test sets every flag
+//! with a setter and expects a change.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -16,10 +17,11 @@ use super::given::GivenFlag;
 use super::value::FlagValue;
 use super::wish::ModelParams;
 
-mod builder;
-mod rows;
+mod setters;
 
-pub use rows::FLAGS;
+/// Every flag known, in llama.cpp's order.
+pub static FLAGS: LazyLock<Vec<Flag>> =
+    LazyLock::new(|| include_str!("table/flags.txt").lines().filter_map(row).collect());
 
 /// Arguments that follow a flag on the command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,7 +37,7 @@ pub enum FlagArity {
     TwoValues,
 }
 
-/// The class of a flag, for code that treats some flags apart.
+/// Class of a flag, for code that treats some flags specially.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FlagClass {
     None,
@@ -69,7 +71,7 @@ pub type Setter = fn(&mut ModelParams, &GivenFlag<'_>) -> Result<(), FlagError>;
 pub enum KnownFlag {
     /// llama-server b10605.
     Today,
-    /// Older llama-servers; what to write instead today.
+    /// Older llama-servers; the text names today's replacement.
     Before(&'static str),
     /// ik_llama.cpp's llama-server.
     Ik,
@@ -77,17 +79,19 @@ pub enum KnownFlag {
     Preset,
 }
 
-/// One row: a flag with all its spellings.
+/// One row of the table: a flag with all its spellings.
 #[derive(Debug)]
 pub struct Flag {
     /// In llama.cpp's order; the last is the one to write, the first sorts.
-    pub names: &'static [&'static str],
-    pub negations: &'static [&'static str],
+    pub names: Vec<&'static str>,
+    pub negations: Vec<&'static str>,
     pub env: Option<&'static str>,
     pub takes: FlagArity,
     pub effect: FlagClass,
     /// `None` for a flag on which no memory depends.
     pub setter: Option<Setter>,
+    /// The flags that a bundle sets, as on a command line.
+    pub stands_for: Option<&'static str>,
     pub known: KnownFlag,
 }
 
@@ -103,24 +107,92 @@ impl Flag {
     /// The spelling to write for a value.
     pub fn spelling(&self, value: &FlagValue) -> Option<&'static str> {
         let names = match value {
-            FlagValue::Switch(false) => self.negations,
-            _ => self.names,
+            FlagValue::Switch(false) => &self.negations,
+            _ => &self.names,
         };
         names.last().copied()
     }
 
-    /// The spelling by which people know it.
+    /// The best-known spelling.
     pub fn name(&self) -> &'static str {
         self.names.last().copied().unwrap_or_default()
     }
 
-    /// The variable that says no, which llama.cpp derives from the one that says yes.
+    /// The variable that switches the flag off; llama.cpp derives its name from the one that switches it on.
     pub fn negative_env(&self) -> Option<String> {
         let env = self.env.filter(|_| !self.negations.is_empty())?;
         // `common_arg::get_value_from_env` derives the name in the same way.
         Some(env.replace("LLAMA_ARG_", "LLAMA_ARG_NO_"))
     }
 }
+
+/// Reads a line of `flags.txt`; `None` for a comment. A test holds that every other line is a row.
+fn row(line: &'static str) -> Option<Flag> {
+    let (line, known) = match line.split_once(" -- ") {
+        Some((line, instead)) => (line, KnownFlag::Before(instead)),
+        None => (line, KnownFlag::Today),
+    };
+    let (line, stands_for) = match line.split_once(" = ") {
+        Some((line, flags)) => (line, Some(flags)),
+        None => (line, None),
+    };
+    let mut words = line.split_whitespace();
+    let takes = match words.next()? {
+        "bare" => FlagArity::Nothing,
+        "switch" => FlagArity::Switch,
+        "value" => FlagArity::Value,
+        "optional" => FlagArity::OptionalValue,
+        "number" => FlagArity::Number,
+        "two" => FlagArity::TwoValues,
+        _ => return None,
+    };
+    let mut flag = Flag {
+        names: Vec::new(),
+        negations: Vec::new(),
+        env: None,
+        takes,
+        // Most flags concern sampling, logging or threads; a row states only what differs.
+        effect: FlagClass::None,
+        setter: None,
+        stands_for,
+        known,
+    };
+    for word in words {
+        match word.split_at(1) {
+            ("!", name) => flag.negations.push(name),
+            ("$", name) => flag.env = Some(name),
+            ("@", "ik") => flag.known = KnownFlag::Ik,
+            ("@", "preset") => flag.known = KnownFlag::Preset,
+            ("@", name) => flag.effect = EFFECTS.iter().find(|(known, _)| *known == name)?.1,
+            _ => flag.names.push(word),
+        }
+    }
+    let name = flag.name();
+    let setter = setters::SETTERS.iter().find(|(known, _)| *known == name);
+    flag.setter = setter.map(|(_, setter)| *setter);
+    Some(flag)
+}
+
+/// Words of `flags.txt` for the classes of flags.
+const EFFECTS: [(&str, FlagClass); 17] = [
+    ("model", FlagClass::Model),
+    ("remote", FlagClass::Remote),
+    ("projector", FlagClass::Projector),
+    ("adapters", FlagClass::Adapters),
+    ("scaled-adapters", FlagClass::ScaledAdapters),
+    ("control-vectors", FlagClass::ControlVectors),
+    ("devices", FlagClass::Devices),
+    ("main-gpu", FlagClass::MainGpu),
+    ("overrides", FlagClass::Overrides),
+    ("fit", FlagClass::Fit),
+    ("draft", FlagClass::Draft),
+    ("draft-devices", FlagClass::DraftDevices),
+    ("draft-overrides", FlagClass::DraftOverrides),
+    ("draft-remote", FlagClass::DraftRemote),
+    ("speculation", FlagClass::Speculation),
+    ("bundle", FlagClass::Bundle),
+    ("router", FlagClass::Router),
+];
 
 /// A spelling found in the table.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -172,7 +244,7 @@ static ARGUMENTS: LazyLock<HashMap<&'static str, FoundFlag>> = LazyLock::new(|| 
 
 static KEYS: LazyLock<HashMap<String, FoundFlag>> = LazyLock::new(|| {
     let mut keys = HashMap::new();
-    for flag in FLAGS {
+    for flag in FLAGS.iter() {
         let variables = flag.env.map(str::to_owned).into_iter().chain(flag.negative_env());
         for variable in variables {
             // The negative variable is a key too, but llama.cpp reads its value as if it were the positive
@@ -258,6 +330,16 @@ mod tests {
     }
 
     #[test]
+    fn every_line_is_a_row_and_every_setter_has_one() {
+        let lines = include_str!("table/flags.txt").lines();
+        let lines = lines.filter(|line| !line.is_empty() && !line.starts_with('#'));
+        assert_eq!(FLAGS.len(), lines.count());
+        for (name, _) in setters::SETTERS {
+            assert!(FLAGS.iter().any(|flag| flag.name() == *name), "{name}");
+        }
+    }
+
+    #[test]
     fn no_spelling_means_two_flags() {
         let mut seen = HashMap::new();
         for found in FLAGS.iter().flat_map(spellings) {
@@ -268,7 +350,7 @@ mod tests {
 
     #[test]
     fn only_a_switch_has_a_negative_spelling() {
-        for flag in FLAGS {
+        for flag in FLAGS.iter() {
             assert_eq!(
                 flag.takes == FlagArity::Switch,
                 !flag.negations.is_empty(),

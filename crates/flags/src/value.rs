@@ -1,6 +1,6 @@
-//! Values of flags as written, and llama.cpp's words for on and off.
+//! Values of llama-server's flags as written, and llama.cpp's words for on and off.
 
-/// The value that a flag was given.
+/// Value given for a flag.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FlagValue {
     /// Nothing: the flag alone.

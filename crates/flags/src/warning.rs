@@ -4,8 +4,7 @@ use std::fmt;
 
 use super::origin::FlagOrigin;
 
-/// Something that the file says and we do otherwise, or that its own program would do otherwise than it
-/// reads.
+/// Warning: a setting in the file has another effect than written, here or in its own program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Warning {
     pub origin: FlagOrigin,

@@ -3,8 +3,6 @@
 //! The defaults are those of llama-server (`common/common.h: common_params @ b10605`). Those of the C API
 //! differ (`swa_full`).
 
-mod bundle;
-
 use plimsoll_base::Bytes;
 use plimsoll_model::{Pooling, TensorType, types};
 
@@ -33,7 +31,7 @@ pub enum SplitMode {
     Tensor,
 }
 
-/// `-np`: how many requests at once.
+/// `-np`: the number of parallel requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Parallel {
     /// Not given: llama-server takes 4 with a unified cache, other programs 1.
@@ -53,7 +51,7 @@ pub struct BufferOverride {
 #[derive(Clone, Debug, PartialEq)]
 pub struct ModelParams {
     pub model: Option<String>,
-    /// The source of a model that is no local file: a Hugging Face or Docker repository, or an address.
+    /// Source of a model that is not a local file: a Hugging Face or Docker repository, or an address.
     pub remote: Option<String>,
     pub draft_model: Option<String>,
     pub draft_remote: Option<String>,
@@ -87,10 +85,10 @@ pub struct ModelParams {
     /// `--cpu-moe` is `u32::MAX` layers, `--n-cpu-moe N` is N.
     pub experts_on_host: u32,
     pub embeddings: bool,
-    /// `--pooling`, and `--rerank`; `None` is as the file says.
+    /// `--pooling`, and `--rerank`; `None` means the setting in the model file.
     pub pooling: Option<Pooling>,
     pub mmap: bool,
-    /// `--fit`: the engine may shrink context and layers to what is free.
+    /// `--fit`: the engine may reduce context and layers to the free memory.
     pub fit: bool,
     /// `--fit-ctx`: but not the context below this.
     pub fit_context: u32,

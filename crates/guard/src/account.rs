@@ -1,9 +1,9 @@
 //! Accounts of the device memory that the program holds, and claims on the memory budget for new requests.
 //!
-//! Before guard passes an allocation to the driver, it claims the bytes from the budget that all processes of
-//! the command share ([`claim`]). So no two threads or processes can exceed the budget together. Totals are
-//! atomics on the page, the shared-memory file that the daemon reads. [`blocks`] stores size and card for
-//! each allocated address.
+//! Before guard (this library) passes an allocation to the driver, it claims the bytes from the budget that
+//! all processes of the command share ([`claim`]). So no two threads or processes can exceed the budget
+//! together. Totals are atomics on the page, the shared-memory file that the daemon reads. [`blocks`] stores
+//! size and card for each allocated address.
 
 pub(crate) mod blocks;
 pub(crate) mod claim;
@@ -16,7 +16,7 @@ pub(crate) mod spilled;
 
 use crate::driver::{AllocationHandle, DevicePointer};
 
-/// Substitutes that guard may answer a request with, other than the driver's own memory for it.
+/// Memory that guard may return for a request instead of ordinary device memory.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Substitute {
     Nothing,

@@ -1,4 +1,5 @@
-//! Arming: the moment from which guard acts in a process, and the rule that it never acts in a forked child.
+//! Arming: the moment from which guard (this library) acts in a process, and the rule that it never acts in a
+//! forked child.
 //!
 //! Guard acts after the first successful `cuInit` of a process with `PLIMSOLL_GUARD` set. Every hook reads a
 //! flag in a memory page that the kernel empties in a forked child (MADV_WIPEONFORK). So the test takes two
@@ -13,16 +14,17 @@
 use core::ptr::null_mut;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32};
+use core::time::Duration;
 
 use plimsoll_wire::page::PageState;
 
 use crate::say::{remember_stderr, say};
 use crate::state::{ledger, page};
-use crate::{process, settings, trace};
+use crate::{clock, process, settings, trace};
 
 mod cards;
 
-/// The flag in the page that a fork empties.
+/// The flag in a memory page that a fork empties.
 #[derive(Debug)]
 struct ArmedFlag {
     armed: AtomicBool,
@@ -81,16 +83,12 @@ pub(crate) fn initialised() {
 #[cold]
 fn wait_for_worker() {
     const PAUSES: u32 = 10_000;
-    static PAUSE: libc::timespec = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 100_000,
-    };
+    const PAUSE: Duration = Duration::from_micros(100);
     for _ in 0..PAUSES {
         if STAGE.load(Acquire) == DONE {
             return;
         }
-        // SAFETY: a time to sleep; a signal may end it sooner, and then the loop looks again.
-        unsafe { libc::nanosleep(&raw const PAUSE, null_mut()) };
+        clock::sleep(PAUSE);
     }
 }
 
@@ -101,13 +99,8 @@ fn begin() {
     remember_stderr();
     trace::open();
     if raise() {
-        page().state.store(code(PageState::Armed), Release);
+        page().state.store(PageState::Armed.code(), Release);
     }
-}
-
-#[allow(clippy::as_conversions, reason = "the code that the enum declares")]
-const fn code(state: PageState) -> u32 {
-    state as u32
 }
 
 fn raise() -> bool {

@@ -5,7 +5,8 @@
 //! context is measured with NVML: from the process's own entry, or else from the difference in used bytes.
 //!
 //! DECISION: only contexts on a card with a budget are measured. Without a budget nothing depends on the
-//! figure, the daemon reads NVML itself, and guard should not load NVML into a program that does not need it.
+//! figure, the daemon reads NVML itself, and guard (this library) should not load NVML into a program that
+//! does not need it.
 
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};

@@ -2,15 +2,16 @@
 //!
 //! DECISION: programs that become daemons close every descriptor, including guard's, and the next file that
 //! they open gets the lowest free number. A record written there would corrupt the program's data. So before
-//! each write, the file behind the descriptor is compared with the one that guard opened. A race remains: a
-//! second thread would have to close and reopen the descriptor within a microsecond, between check and write.
+//! each write, the file behind the descriptor is compared with the one that guard (this library) opened. A
+//! race remains: a second thread would have to close and reopen the descriptor within a microsecond, between
+//! check and write.
 
 use core::ffi::c_int;
 use core::mem::zeroed;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicBool, AtomicU64};
 
-/// The file behind a descriptor: device and inode; zeroes for a descriptor that was closed.
+/// Identity of the file behind a descriptor: device and inode; zeroes for a closed descriptor.
 #[derive(Debug)]
 pub(crate) struct FileIdentity {
     device: AtomicU64,

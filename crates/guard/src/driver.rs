@@ -1,9 +1,9 @@
 //! Addresses of the real functions in libcuda.so.1 and libnvidia-ml.so.1, as opposed to guard's hooks.
 //!
 //! Each is a [`Slot`]: a name, and the address that libc's own `dlsym` found in the library that the program
-//! loaded. Guard never loads libcuda itself. After the first look-up the library stays loaded, so an address
-//! can be called without a lock. Calling a function that the driver lacks returns the driver's "not found"
-//! error.
+//! loaded. Guard (this library) never loads libcuda itself. After the first look-up the library stays loaded,
+//! so an address can be called without a lock. Calling a function that the driver lacks returns the driver's
+//! "not found" error.
 
 use core::ffi::{CStr, c_int, c_void};
 use core::ptr::null_mut;
@@ -15,7 +15,8 @@ pub(crate) mod loader;
 
 pub(crate) use functions::*;
 
-/// `CUresult` and `nvmlReturn_t`. A number and no enum: a newer driver may return codes that we do not know.
+/// `CUresult` and `nvmlReturn_t`. It is a number and not an enum, because a newer driver may return unknown
+/// codes.
 pub(crate) type CuResult = i32;
 /// `CUdeviceptr`.
 pub(crate) type DevicePointer = u64;
@@ -38,7 +39,7 @@ pub(crate) const INVALID_VALUE: CuResult = 1;
 pub(crate) const OUT_OF_MEMORY: CuResult = 2;
 pub(crate) const NOT_SUPPORTED: CuResult = 801;
 
-/// A library that guard interposes.
+/// A library whose functions guard interposes.
 #[derive(Debug)]
 pub(crate) struct DriverLibrary {
     soname: &'static CStr,
@@ -84,7 +85,7 @@ impl DriverLibrary {
     }
 }
 
-/// A function of a library, looked up at its first call.
+/// A library function, looked up at its first call.
 #[derive(Debug)]
 pub(crate) struct Slot {
     library: &'static DriverLibrary,

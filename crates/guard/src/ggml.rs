@@ -1,4 +1,5 @@
-//! ggml's legacy pool (`ggml_cuda_pool_leg`), whose methods guard replaces through the class's vtable.
+//! ggml's legacy pool (`ggml_cuda_pool_leg`), whose methods guard (this library) replaces through the class's
+//! vtable.
 //!
 //! DECISION: guard never reads the pool's objects; `this` is only used as a key. Each object gets its own
 //! pool policy ([`plimsoll_pool::Ours`]) over memory of its card ([`backing`]). Blocks are reused only in the
@@ -62,7 +63,8 @@ pub(crate) fn managed() -> bool {
     settings::options().pool == GgmlPoolMode::Managed && managed::inside()
 }
 
-/// Looks for the class, if that was asked for and objects were loaded or unloaded since the last time.
+/// Searches for the class, if an option requests it and objects were loaded or unloaded since the last
+/// search.
 pub(crate) fn look() {
     if settings::options().pool != GgmlPoolMode::Leave {
         mapped_objects::locked(|counts| search(counts, &mut SEARCH.hold()));

@@ -1,4 +1,5 @@
-//! Begin and end of stream captures and CUDA graphs, reported to the pools that guard serves.
+//! Begin and end of stream captures and CUDA graphs, reported to ggml's pools that guard (this library)
+//! serves.
 //!
 //! DECISION: the pools are notified before a capture begins, and guard's own waits end first. So between the
 //! driver's begin and end of a capture, no pool releases memory and guard waits for nothing.
@@ -32,7 +33,7 @@ pub(crate) fn end(stream: usize, made: Option<GraphHandle>) -> Option<CapturedGr
     Some(graph)
 }
 
-/// `to` does now what `from` does, and nothing else.
+/// Records that the graph `to` now does the work of `from` and nothing else.
 pub(crate) fn replace(from: GraphHandle, to: GraphHandle) {
     unpin(&captures::replace(from, to));
 }

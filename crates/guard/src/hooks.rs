@@ -1,9 +1,10 @@
-//! Hooks: functions that guard substitutes for the driver's, one file for each part of the driver's API.
+//! Hooks: functions that guard (this library) substitutes for the driver's, one file for each part of the
+//! driver's API.
 //!
 //! DECISION: from each declaration, the macro `hooks!` generates the export, the pointer to the real function
 //! in `real` (see [`crate::driver`]) and the row of the table in [`crate::interpose`]. So a hook cannot be
 //! present in one of the three and missing in another. Until guard is armed, a hook only calls the real
-//! function.
+//! function; the exceptions are `cuInit` itself and the hooks that look functions up.
 
 pub(crate) mod arrays;
 pub(crate) mod batch;
@@ -27,10 +28,10 @@ use core::ffi::c_void;
 
 use crate::driver::Slot;
 
-/// A function of any prototype.
+/// Function pointer of any prototype.
 pub(crate) type HookFunction = unsafe extern "C" fn();
 
-/// One hook.
+/// A hook: the function's name, guard's function, and the real one.
 #[derive(Debug)]
 pub(crate) struct Hook {
     /// Name of the export, with the suffix of its ABI.
@@ -51,12 +52,24 @@ impl Hook {
     }
 }
 
+pub(crate) use crate::arm::armed;
+
+/// Condition of the hooks that act before guard is armed.
+pub(crate) const fn always() -> bool {
+    true
+}
+
 /// Declares hooks: `fn SYMBOL / TWIN = "NAME" since VERSION (arguments) calls REAL { body }`.
+/// They act once guard is armed; with `in LIBRARY when always`, from the start.
 ///
 /// The body may call `REAL`, the real function of the symbol or of the twin that was called. With `calls
 /// (REAL, PER_THREAD)` it also knows whether it is the twin.
 macro_rules! hooks {
-    (in $library:ident; $(
+    (in $library:ident; $($hooks:tt)*) => {
+        $crate::hooks::hooks! { in $library when armed; $($hooks)* }
+    };
+
+    (in $library:ident when $active:ident; $(
         fn $symbol:ident $(/ $twin:ident)? = $name:literal since $since:literal
             $arguments:tt calls $names:tt $body:block
     )*) => {
@@ -72,8 +85,8 @@ macro_rules! hooks {
         }
 
         $(
-            $crate::hooks::hooks!(@export $symbol $arguments false $names $body);
-            $($crate::hooks::hooks!(@export $twin $arguments true $names $body);)?
+            $crate::hooks::hooks!(@export $active $symbol $arguments false $names $body);
+            $($crate::hooks::hooks!(@export $active $twin $arguments true $names $body);)?
         )*
 
         pub(crate) const TABLE: &[$crate::hooks::Hook] = &[
@@ -82,11 +95,11 @@ macro_rules! hooks {
         ];
     };
 
-    (@export $symbol:ident $arguments:tt $twin:literal $real:ident $body:block) => {
-        $crate::hooks::hooks!(@export $symbol $arguments $twin ($real, _twin) $body);
+    (@export $active:ident $symbol:ident $arguments:tt $twin:literal $real:ident $body:block) => {
+        $crate::hooks::hooks!(@export $active $symbol $arguments $twin ($real, _twin) $body);
     };
 
-    (@export $symbol:ident ($($argument:ident: $type:ty),* $(,)?) $twin:literal ($real:ident, $per_thread:ident) $body:block) => {
+    (@export $active:ident $symbol:ident ($($argument:ident: $type:ty),* $(,)?) $twin:literal ($real:ident, $per_thread:ident) $body:block) => {
         /// # Safety
         /// As the driver asks of its callers.
         #[cfg_attr(not(test), unsafe(no_mangle))]
@@ -95,7 +108,7 @@ macro_rules! hooks {
             // SAFETY: the program calls us as it would call the driver; what it promises the driver, it
             // promises us.
             unsafe {
-                if !$crate::arm::armed() {
+                if !$crate::hooks::$active() {
                     return real::$symbol($($argument),*);
                 }
                 #[allow(unused_variables, reason = "a hook need not call what it stands for")]

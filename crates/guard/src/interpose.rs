@@ -3,9 +3,9 @@
 //!
 //! The three ways are an ELF import (guard's exports precede the driver's), `dlsym` ([`symbol`]) and
 //! `cuGetProcAddress`, which every CUDA runtime uses ([`procedure`]). In the last two, the real look-up runs
-//! first and only its result is replaced. So guard never offers a function that this driver lacks or that
-//! belongs to another library. `dlvsym`, `cuGetExportTable` and `dlopen` are left alone. RTLD_DEEPBIND,
-//! dlmopen, static programs and setuid programs are not covered.
+//! first and only its result is replaced. So guard (this library) never offers a function that this driver
+//! lacks or that belongs to another library. `dlvsym`, `cuGetExportTable` and `dlopen` are left alone.
+//! RTLD_DEEPBIND, dlmopen, static programs and setuid programs are not covered.
 //!
 //! DECISION: a name is hashed once and looked up in a table built at compile time. The look-up uses no
 //! allocation, no lock, no thread local and nothing that could panic, because `dlsym` calls for every name of
@@ -120,7 +120,7 @@ unsafe fn named(name: *const c_char) -> Option<&'static Hook> {
     None
 }
 
-/// The hooks that `cuGetProcAddress` knows by this name, with or without the suffix of an ABI.
+/// The hooks for this name in `cuGetProcAddress`, with or without the suffix of an ABI.
 fn variants(name: &[u8]) -> impl Iterator<Item = &'static Hook> {
     all().filter(move |hook| hook.name.as_bytes() == name || hook.symbol.as_bytes() == name)
 }

@@ -1,13 +1,14 @@
 //! Ladder: the sequence of remedies (rungs) for an allocation that the budget or the driver refused.
 //!
-//! DECISION: the rungs are ordered by their cost to the program. First comes memory that is free already:
+//! DECISION: the rungs are ordered by their cost to the program. First, memory that is free already is used:
 //! ranges that the program freed and whose work is done, and idle memory of pools (`reuse`). Then the memory
-//! is assembled from smaller pieces (`chunk`). Then guard waits: for the daemon to make room (`reclaim`) or
-//! for another process (`wait`). Then speed is lost: the part that does not fit goes to host memory
-//! (`spill`), or the whole becomes managed memory (`on-oom=managed`). If all fail, the program gets exactly
-//! CUDA_ERROR_OUT_OF_MEMORY, and the reason is recorded on the page. A rung whose option is not set is
-//! skipped. Nothing is tried during a stream capture, because waiting, freeing and mapping would invalidate
-//! it. The ladder itself holds no lock; a caller may (see `ggml::pools`).
+//! is assembled from smaller pieces (`chunk`). Then guard (this library) waits: for the daemon to make room
+//! (`reclaim`) or for another process (`wait`). Then speed is lost: the part that does not fit goes to host
+//! memory (`spill`), or the whole becomes managed memory (`on-oom=managed`). If all fail, the program gets
+//! exactly CUDA_ERROR_OUT_OF_MEMORY, and the reason is recorded on the page, a shared-memory file for the
+//! daemon. A rung whose option is not set is skipped. Nothing is tried during a stream capture, because
+//! waiting, freeing and mapping would invalidate it. The ladder itself holds no lock; a caller may (see
+//! `ggml::pools`).
 
 use core::time::Duration;
 
@@ -26,11 +27,11 @@ use crate::driver_guard::{self, RelaxedCapture};
 use crate::policy::backoff::Backoff;
 use crate::state::captures::capturing;
 use crate::state::{CardIndex, card, ledger};
-use crate::{settings, spill};
+use crate::{clock, settings, spill};
 
 pub(crate) use idle_request::answer;
 
-/// A request that was refused once.
+/// An allocation request that was refused once.
 struct RefusedRequest<'a> {
     card: CardIndex,
     size: u64,
@@ -40,8 +41,8 @@ struct RefusedRequest<'a> {
     ask: &'a mut dyn FnMut() -> CuResult,
 }
 
-/// Asks the driver for `size` bytes by `ask`, within the budget of the card, and climbs the ladder after a
-/// refusal.
+/// Requests `size` bytes from the driver through `ask`, within the budget of the card, and climbs the ladder
+/// after a refusal.
 pub(crate) fn ask(
     index: CardIndex,
     size: u64,
@@ -148,7 +149,7 @@ impl RefusedRequest<'_> {
         let request = options.reclaim.then(|| room_request::make(self.card, self.size));
         let patience = request.as_ref().map_or(wait, |request| request.patience(wait));
         for pause in Backoff::within(patience) {
-            room_request::sleep(pause);
+            clock::sleep(pause);
             // Before the attempt: room that the daemon makes after it would be missed.
             let answered = request
                 .as_ref()

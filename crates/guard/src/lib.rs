@@ -20,9 +20,9 @@
 //! If an upper floor must call a lower one, it gets a function from it: a hook passes the real call to
 //! `ladder::ask`, and `ggml` registers its trim in `ladder::reuse`.
 //!
-//! DECISION: the library is built with the profile `guard` (panic = abort), and only then is it `no_std`.
-//! This saves 0.1 ms on every exec and needs no unwinder. With any other profile this is an ordinary crate,
-//! for tests and lints. Unit tests and rlibs have no exports.
+//! DECISION: the library is built with the profile `guard` (panic = abort), and it is `no_std` only with that
+//! profile. This saves 0.1 ms on every exec and needs no unwinder. With any other profile this is an ordinary
+//! crate, for tests and lints. Unit tests and rlibs have no exports.
 #![cfg_attr(panic = "abort", no_std)]
 #![allow(
     non_snake_case,

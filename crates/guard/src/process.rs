@@ -1,4 +1,4 @@
-//! Identity and environment variables of this process.
+//! Number, thread number and environment variables of this process.
 
 use core::ffi::{CStr, c_char};
 

@@ -50,7 +50,7 @@ pub(crate) fn line(words: fmt::Arguments<'_>) {
     unsafe { libc::write(libc::STDERR_FILENO, bytes.as_ptr().cast(), bytes.len()) };
 }
 
-/// Occurrences of an event, and which of them are reported: the first few, then only the powers of two.
+/// Counter of an event that limits its reports: the first few, then only powers of two.
 #[derive(Debug)]
 pub(crate) struct ReportCount(AtomicU32);
 

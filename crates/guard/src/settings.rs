@@ -1,4 +1,4 @@
-//! Options of guard for this process, read from `PLIMSOLL_GUARD`.
+//! Options of guard (this library) for this process, read from `PLIMSOLL_GUARD`.
 
 use alloc::boxed::Box;
 use core::ptr::null_mut;
@@ -13,7 +13,7 @@ use crate::say::say;
 
 static OPTIONS: AtomicPtr<GuardOptions> = AtomicPtr::new(null_mut());
 
-/// True if the environment asks for guard at all; read once.
+/// True if the environment enables guard; read once.
 pub(crate) fn wanted() -> bool {
     const UNREAD: u32 = 0;
     const NO: u32 = 1;

@@ -87,13 +87,7 @@ pub(crate) fn memory(index: CardIndex, size: u64) -> Result<AllocationHandle, Cu
         if let Some(handle) = handle {
             card(index).raise_peaks();
             probe_results::say(index, place);
-            trace::emit(
-                TraceKind::Spill,
-                TraceEvent {
-                    size,
-                    ..TraceEvent::on(index)
-                },
-            );
+            TraceEvent::on(index).of(0, size).emit(TraceKind::Spill);
             return Ok(handle);
         }
     }
@@ -112,7 +106,7 @@ pub(crate) fn managed(index: CardIndex, size: u64, advice: ManagedAdvice) -> Res
     ))
 }
 
-/// Failure of one place.
+/// Failure to use one kind of host memory.
 enum SpillError {
     /// More bytes would be in host memory than may be.
     Limit,
@@ -188,20 +182,10 @@ pub(crate) fn host_advice(index: CardIndex) -> ManagedAdvice {
 /// Enters a range that is complete, and returns its address.
 fn hand_out(index: CardIndex, range: SpillRange) -> DevicePointer {
     let (base, spilled) = (range.base, range.spilled());
-    let event = TraceEvent {
-        id: range.id,
-        size: range.asked,
-        ..TraceEvent::on(index)
-    };
-    trace::emit(TraceKind::Alloc, event);
+    let event = TraceEvent::on(index).of(range.id, range.asked);
+    event.emit(TraceKind::Alloc);
     if spilled > 0 {
-        trace::emit(
-            TraceKind::Spill,
-            TraceEvent {
-                size: spilled,
-                ..event
-            },
-        );
+        event.of(range.id, spilled).emit(TraceKind::Spill);
         say_some!(
             "card {}: {} overflowed: {} of it is on the card, {} in {}",
             index.number(),

@@ -11,7 +11,7 @@ pub(crate) mod peers;
 pub(crate) mod ranges;
 pub(crate) mod refusals;
 pub(crate) mod reservations;
-mod shared_file;
+pub(crate) mod shared_file;
 
 use core::sync::atomic::Ordering::Relaxed;
 
@@ -21,7 +21,7 @@ pub(crate) use page::{create, page};
 
 use crate::driver::DeviceOrdinal;
 
-/// Number of a card that has a place on the page.
+/// Number of a card that has an entry on the page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CardIndex(u8);
 
@@ -61,7 +61,7 @@ pub(crate) fn card(index: CardIndex) -> &'static PageCard {
     &page.cards[index.place()]
 }
 
-/// The UUID of a card, as the driver told it when guard armed itself.
+/// The UUID of a card, as the driver reported it when guard armed itself.
 pub(crate) fn uuid(card: &PageCard) -> [u8; 16] {
     let mut uuid = [0; 16];
     for (half, place) in uuid.chunks_exact_mut(8).zip(&card.uuid) {

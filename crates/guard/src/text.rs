@@ -6,7 +6,7 @@ use core::fmt::{self, Write};
 /// Longer than any path in a folder of pages, and than any line of guard's.
 const ROOM: usize = 1024;
 
-/// A string of at most [`ROOM`] bytes that ends in zero.
+/// String of at most [`ROOM`] bytes that ends in zero.
 #[derive(Debug)]
 pub(crate) struct Text {
     bytes: [u8; ROOM],
@@ -31,7 +31,7 @@ impl Text {
     }
 }
 
-/// A number of bytes, formatted for people.
+/// Number of bytes, formatted with a unit.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ByteSize(pub(crate) u64);
 

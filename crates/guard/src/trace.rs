@@ -22,7 +22,7 @@ use crate::state::{CardIndex, page};
 use crate::text::Text;
 use crate::{clock, process};
 
-/// Fields of a record, without kind and time.
+/// Fields of a trace record, without kind and time.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct TraceEvent {
     pub(crate) card: u8,
@@ -41,6 +41,19 @@ impl TraceEvent {
             ..Self::default()
         }
     }
+
+    /// The event of a block or a graph by its number, with the bytes that are concerned.
+    pub(crate) fn of(self, id: u64, size: u64) -> Self {
+        Self { id, size, ..self }
+    }
+
+    #[inline]
+    pub(crate) fn emit(self, kind: TraceKind) {
+        let file = FILE.load(Acquire);
+        if file != CLOSED {
+            record(file, kind, self);
+        }
+    }
 }
 
 const CLOSED: i32 = -1;
@@ -49,7 +62,7 @@ static FILE: AtomicI32 = AtomicI32::new(CLOSED);
 static IDENTITY: FileIdentity = FileIdentity::new();
 static STARTED: AtomicU64 = AtomicU64::new(0);
 
-/// Begins the trace, if one is asked for.
+/// Begins the trace, if one is configured.
 pub(crate) fn open() {
     let Some(path) = process::variable(env::GUARD_TRACE).and_then(|path| path.to_str().ok()) else {
         return;
@@ -90,21 +103,13 @@ pub(crate) fn on() -> bool {
     FILE.load(Relaxed) != CLOSED
 }
 
-#[inline]
-pub(crate) fn emit(kind: TraceKind, event: TraceEvent) {
-    let file = FILE.load(Acquire);
-    if file != CLOSED {
-        record(file, kind, event);
-    }
-}
-
 #[cold]
 fn record(file: i32, kind: TraceKind, event: TraceEvent) {
     let record = TraceRecord {
         time: clock::now().saturating_sub(STARTED.load(Relaxed)),
         id: event.id,
         size: event.size,
-        kind: code(kind),
+        kind: kind.code(),
         card: event.card,
         pool: event.pool,
         detail: event.detail,
@@ -116,11 +121,6 @@ fn record(file: i32, kind: TraceKind, event: TraceEvent) {
     if !written && FILE.swap(CLOSED, AcqRel) != CLOSED {
         say!("writing to the trace failed; the trace ends here");
     }
-}
-
-#[allow(clippy::as_conversions, reason = "the code that the enum declares")]
-const fn code(kind: TraceKind) -> u8 {
-    kind as u8
 }
 
 fn put(file: i32, bytes: &[u8]) -> bool {
@@ -135,7 +135,7 @@ pub(crate) fn number() -> u64 {
     NEXT.fetch_add(1, Relaxed)
 }
 
-/// Dense numbers for handles, in the order of their first use.
+/// Consecutive numbers for handles, in the order of their first use.
 #[derive(Debug)]
 struct DenseNumbers {
     known: AddressMap<u16>,

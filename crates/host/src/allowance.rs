@@ -10,7 +10,7 @@ use plimsoll_base::{Bytes, Reason};
 
 use super::{Chip, Driver, HostSnapshot, Release};
 
-/// The memory that a driver's request is served from.
+/// The kernel figure that limits a driver's request: free or available memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum AllowanceGate {
     /// Free memory only: page cache counts as used.
@@ -29,13 +29,25 @@ pub struct Allowance {
     pub reason: Reason,
 }
 
-/// One limit.
+/// One limit on allocatable memory, with its reason.
 struct AllowanceBound {
     bytes: Bytes,
     /// Dropping page cache raises it.
     moves: bool,
     name: String,
     reason: Reason,
+}
+
+impl AllowanceBound {
+    /// A limit that dropping page cache does not raise.
+    fn fixed(bytes: Bytes, name: impl Into<String>, code: &'static str, text: String) -> Self {
+        Self {
+            bytes,
+            moves: false,
+            name: name.into(),
+            reason: Reason::new(code, text).fact("bytes", bytes),
+        }
+    }
 }
 
 /// Computes the allocatable memory for `gate`, or for the gate of the machine's driver; `None` where
@@ -134,12 +146,8 @@ fn available(snapshot: &HostSnapshot) -> Option<AllowanceBound> {
     if colouring {
         text += &format!(", less a sixteenth for page colouring on Xavier: {bytes}");
     }
-    Some(AllowanceBound {
-        bytes,
-        moves: false,
-        name: "what the kernel could make free".to_owned(),
-        reason: Reason::new("available", text).fact("bytes", bytes),
-    })
+    let name = "what the kernel could make free";
+    Some(AllowanceBound::fixed(bytes, name, "available", text))
 }
 
 fn free(snapshot: &HostSnapshot) -> Option<AllowanceBound> {
@@ -161,25 +169,20 @@ fn free(snapshot: &HostSnapshot) -> Option<AllowanceBound> {
     let text =
         format!("{free} are free (MemFree), of which {pool} lie in the contiguous pool and {kept}: {bytes}");
     Some(AllowanceBound {
-        bytes,
         moves: true,
-        name: "free memory".to_owned(),
-        reason: Reason::new("free", text).fact("bytes", bytes),
+        ..AllowanceBound::fixed(bytes, "free memory", "free", text)
     })
 }
 
 fn kernels_word(snapshot: &HostSnapshot) -> Option<AllowanceBound> {
     let bytes = snapshot.nvmap_allocatable?;
-    Some(AllowanceBound {
+    let text = format!("NvMap itself says {bytes} (iovmm/free_size)");
+    Some(AllowanceBound::fixed(
         bytes,
-        moves: false,
-        name: "NvMap's own figure".to_owned(),
-        reason: Reason::new(
-            "nvmap_free_size",
-            format!("NvMap itself says {bytes} (iovmm/free_size)"),
-        )
-        .fact("bytes", bytes),
-    })
+        "NvMap's own figure",
+        "nvmap_free_size",
+        text,
+    ))
 }
 
 /// A release with the cap, on a board of which its size is known.
@@ -195,14 +198,9 @@ fn cap(snapshot: &HostSnapshot) -> Option<AllowanceBound> {
     if !used.is_zero() {
         text += &format!("; {used} are taken (NvMapMemUsed): {bytes}");
     }
-    Some(AllowanceBound {
-        bytes,
-        moves: false,
-        name: format!("the cap of {release}"),
-        reason: Reason::new("nvmap_policy_cap", text)
-            .fact("bytes", bytes)
-            .because(remedy(release)),
-    })
+    let mut bound = AllowanceBound::fixed(bytes, format!("the cap of {release}"), "nvmap_policy_cap", text);
+    bound.reason = bound.reason.because(remedy(release));
+    Some(bound)
 }
 
 fn cap_of_unknown_size(snapshot: &HostSnapshot) -> Option<Reason> {
@@ -249,12 +247,7 @@ fn groups(snapshot: &HostSnapshot) -> Vec<AllowanceBound> {
             "the limit of /{group} is {}, of which {} are in use without page cache: {bytes}",
             limit.limit, limit.used
         );
-        AllowanceBound {
-            bytes,
-            moves: false,
-            name: format!("the limit of /{group}"),
-            reason: Reason::new("container_limit", text).fact("bytes", bytes),
-        }
+        AllowanceBound::fixed(bytes, format!("the limit of /{group}"), "container_limit", text)
     };
     binding.map(bound).collect()
 }

@@ -1,7 +1,7 @@
 //! Chips whose GPU shares the host's memory, recognised by the device tree's `compatible` and by the driver's
 //! name of the GPU.
 
-/// Longer texts are no name.
+/// Limit on the length of a name.
 const LONGEST: usize = 4096;
 
 /// A system whose GPU shares the host's memory.
@@ -26,8 +26,8 @@ pub enum Chip {
 pub enum Driver {
     /// nvgpu and NvMap, up to Orin.
     Nvmap,
-    /// nvidia.ko with unified memory: Thor and GB10. `cudaMemGetInfo` says MemFree, so page cache counts as
-    /// used.
+    /// nvidia.ko with unified memory: Thor and GB10. `cudaMemGetInfo` reports MemFree, so page cache counts
+    /// as used.
     NvidiaUnified,
 }
 

@@ -9,13 +9,13 @@ use plimsoll_base::Bytes;
 
 use super::fields::{self, MOST_ORDERS, MOST_ZONES};
 
-/// The free blocks of all zones.
+/// Free memory blocks of all zones.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BuddyInfo {
     pub zones: Vec<ZoneBlocks>,
 }
 
-/// Free blocks of 2^order pages in a zone; the index is the order.
+/// Free blocks of a zone; the index is the order, and a block has 2^order pages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ZoneBlocks {
     pub node: u32,
@@ -24,7 +24,7 @@ pub struct ZoneBlocks {
 }
 
 impl BuddyInfo {
-    /// Reads it; lines that are no zone's are skipped.
+    /// Parses the file; lines that do not describe a zone are skipped.
     pub fn read(text: &str) -> Self {
         Self {
             zones: fields::lines(text).filter_map(zone).take(MOST_ZONES).collect(),
@@ -44,17 +44,12 @@ impl BuddyInfo {
             .fold(0, |sum, count| sum.saturating_add(*count))
     }
 
-    /// Number of requests of this order that can be served: larger blocks are split.
-    pub fn blocks_from(&self, order: usize) -> u64 {
-        // A block of order n + k serves 2^k requests of order n.
-        (order..self.orders()).fold(0, |sum: u64, larger| {
-            sum.saturating_add(shifted(self.blocks(larger), larger - order))
-        })
-    }
-
     /// Free memory in blocks of this order or larger.
     pub fn free_from(&self, order: usize, page: Bytes) -> Bytes {
-        block(order, page) * self.blocks_from(order)
+        self.zones
+            .iter()
+            .map(|zone| free_from(&zone.counts, order, page))
+            .sum()
     }
 
     /// All free memory.
@@ -63,15 +58,20 @@ impl BuddyInfo {
     }
 }
 
-/// The size of a block of this order; saturates.
-pub(super) fn block(order: usize, page: Bytes) -> Bytes {
-    Bytes::new(shifted(page.get(), order))
+/// Memory in blocks of this order or larger.
+pub(super) fn free_from(counts: &[u64], order: usize, page: Bytes) -> Bytes {
+    let blocks = counts.iter().enumerate().skip(order);
+    // Saturating throughout: counts of a damaged file may be anything.
+    blocks.map(|(order, count)| block(order, page) * *count).sum()
 }
 
-fn shifted(number: u64, by: usize) -> u64 {
-    let factor = u32::try_from(by).ok().and_then(|by| 1_u64.checked_shl(by));
+/// The size of a block of this order; saturates.
+pub(super) fn block(order: usize, page: Bytes) -> Bytes {
+    let factor = u32::try_from(order)
+        .ok()
+        .and_then(|order| 1_u64.checked_shl(order));
     // checked_shl fails beyond 63 bits, where any size is larger than memory.
-    factor.map_or(u64::MAX, |factor| number.saturating_mul(factor))
+    factor.map_or(Bytes::MAX, |factor| page * factor)
 }
 
 fn zone(line: &str) -> Option<ZoneBlocks> {
@@ -102,7 +102,6 @@ Node 0, zone   Normal    100     50      0      0      0      0      0      0   
     fn blocks_of_all_zones_are_added_by_order() {
         let blocks = BuddyInfo::read(MAINLINE);
         assert_eq!((blocks.orders(), blocks.blocks(9), blocks.blocks(10)), (11, 3, 4));
-        assert_eq!(blocks.blocks_from(9), 3 + 2 * 4);
         assert_eq!(blocks.free_from(9, PAGE), Bytes::mib(22));
         assert_eq!(blocks.free(PAGE), Bytes::mib(23) + Bytes::kib(800));
     }

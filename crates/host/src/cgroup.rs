@@ -11,7 +11,7 @@ use super::fields;
 /// Groups above one process that are looked at.
 const MOST: usize = 64;
 
-/// A limit, and what counts against it.
+/// Memory limit of a control group, and the memory that counts against it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CgroupLimit {
     /// The group's folder, from the root of the tree on.
@@ -27,7 +27,7 @@ impl CgroupLimit {
     }
 }
 
-/// The files of one version of the interface.
+/// File names of one version of the cgroup interface.
 #[derive(Clone, Copy)]
 struct CgroupVersion {
     mount: &'static str,

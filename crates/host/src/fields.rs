@@ -16,7 +16,7 @@ pub(super) fn lines(text: &str) -> impl Iterator<Item = &str> {
     text.lines().take(MOST_LINES)
 }
 
-/// A size whose unit is written as one letter: all of them are powers of 1024, whatever the `B` behind says.
+/// A size with a one-letter unit: a power of 1024, whether or not a `B` follows.
 pub(super) fn scaled(number: u64, unit: Option<char>) -> Option<Bytes> {
     let shift = match unit {
         None => 0,

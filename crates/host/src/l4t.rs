@@ -12,7 +12,7 @@ use std::str::FromStr;
 
 use plimsoll_base::Bytes;
 
-/// `R36.4.7`.
+/// Release number of Jetson Linux, such as `R36.4.7`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Release {
     pub major: u32,
@@ -20,7 +20,7 @@ pub struct Release {
     pub patch: u32,
 }
 
-/// A release whose NvMap refuses large allocations whatever is free.
+/// Fault of a release whose NvMap refuses large allocations even if memory is free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NvmapFault {
     pub since: Release,
@@ -56,7 +56,7 @@ impl Release {
         Self { major, minor, patch }
     }
 
-    /// Reads the file, whose first line is `# R36 (release), REVISION: 4.7, GCID: …, BOARD: …`.
+    /// Parses the file, whose first line is `# R36 (release), REVISION: 4.7, GCID: …, BOARD: …`.
     pub fn read(text: &str) -> Option<Self> {
         let line = text.lines().take(16).find(|line| line.contains("REVISION:"))?;
         let (head, tail) = line.split_once("REVISION:")?;
@@ -103,7 +103,7 @@ impl fmt::Display for Release {
     }
 }
 
-/// A text that names no release.
+/// Error: a text contains no release number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not a release of Jetson Linux; write it as R36.4.7")]
 pub struct ParseReleaseError;

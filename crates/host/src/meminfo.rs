@@ -8,7 +8,7 @@ use plimsoll_base::Bytes;
 
 use super::fields;
 
-/// Fields of the file; `None` for one that is absent or no number.
+/// Fields of `/proc/meminfo`; `None` for one that is absent or not a number.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MemInfo {
     pub total: Option<Bytes>,
@@ -43,7 +43,7 @@ impl MemInfo {
         memory
     }
 
-    /// The first of two lines with one key stands.
+    /// Sets a field; of two lines with the same key, the first counts.
     fn set(&mut self, key: &str, value: &str) {
         if let Some(slot) = self.slot(key) {
             // The first of two lines with one key counts; captured files may be concatenated.
@@ -73,8 +73,7 @@ impl MemInfo {
         })
     }
 
-    /// Page cache of files, which is the part that can be dropped at all: neither shared memory nor what is
-    /// locked.
+    /// Page cache of files, the only part that can be dropped: without shared memory and locked pages.
     pub fn file_cache(&self) -> Option<Bytes> {
         Some(self.active_file? + self.inactive_file?)
     }

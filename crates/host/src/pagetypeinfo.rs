@@ -3,12 +3,9 @@
 //! Compaction moves movable pages only. A page block with unmovable pages never becomes a large free block,
 //! so compaction can only join free pages in movable blocks.
 
-use plimsoll_base::Bytes;
-
-use super::buddyinfo::block;
 use super::fields::{self, MOST_ORDERS, MOST_ZONES};
 
-/// Migrate type of a page block.
+/// Migrate type of a page block, which determines whether compaction can move its pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum MigrateType {
     Unmovable,
@@ -25,8 +22,8 @@ pub struct PageTypeInfo {
     pub free: Vec<FreeOfType>,
 }
 
-/// Free blocks of one zone and type by order. The kernel stops counting at 100 000 and writes `>100000`, so
-/// these are lower bounds where a list is that long.
+/// Free blocks of one zone and migrate type by order. The kernel stops counting at 100 000 and writes
+/// `>100000`, so long lists give lower bounds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FreeOfType {
     pub node: u32,
@@ -84,15 +81,6 @@ impl PageTypeInfo {
         }
         types
     }
-
-    /// Free memory of a type in blocks of this order or larger.
-    pub fn free_from(&self, kind: MigrateType, order: usize, page: Bytes) -> Bytes {
-        let rows = self.free.iter().filter(|row| row.kind == kind);
-        rows.flat_map(|row| row.counts.iter().enumerate().skip(order))
-            // Saturating throughout: counts of a damaged file may be anything.
-            .map(|(order, count)| block(order, page) * *count)
-            .sum()
-    }
 }
 
 /// `12`, or `>100000` for more than were counted.
@@ -122,14 +110,16 @@ Node 0, zone   Normal           90          300           10            0       
     #[test]
     fn free_blocks_are_read_by_type() {
         let types = PageTypeInfo::read(TEXT);
-        let page = Bytes::kib(4);
+        let [unmovable, movable, cma] = &types.free[..] else {
+            panic!("{types:?}");
+        };
+        assert_eq!(unmovable.kind, MigrateType::Unmovable);
         assert_eq!(
-            types.free_from(MigrateType::Movable, 9, page),
-            Bytes::mib(6 * 2 + 2 * 4)
+            (movable.kind, &movable.counts[9..]),
+            (MigrateType::Movable, &[6, 2][..])
         );
-        assert_eq!(types.free_from(MigrateType::Cma, 0, page), Bytes::mib(200));
-        assert_eq!(types.free.len(), 3);
-        assert_eq!(types.free[1].counts[0], 100_000);
+        assert_eq!((cma.kind, cma.counts[10]), (MigrateType::Cma, 50));
+        assert_eq!(movable.counts[0], 100_000);
     }
 
     #[test]

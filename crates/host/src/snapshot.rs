@@ -1,22 +1,23 @@
 //! Snapshot of a machine's memory state, from the live system or from captured copies of its files.
 //!
-//! DECISION: the files are read through the trait [`Tree`], so this crate does no input itself. Files that
-//! could not be read are recorded with path and reason, so that "missing" and "not permitted" stay distinct.
+//! DECISION: the files are read through the trait [`ProcTree`], so this crate does no input itself. Files
+//! that could not be read are recorded with path and reason, so that "missing" and "not permitted" stay
+//! distinct.
 
 use plimsoll_base::Bytes;
 
 use super::{BuddyInfo, CgroupLimit, Chip, Driver, MemInfo, PageTypeInfo, Release, ZoneInfo, cgroup, nvmap};
 
-/// Files by their paths from the root of the tree, without a leading slash.
+/// Source of files by their paths from the root, without a leading slash.
 pub trait ProcTree {
     fn read(&self, path: &str) -> Result<Vec<u8>, Unseen>;
-    /// The names in a folder; none if there is no such folder.
+    /// The names in a folder; empty if it does not exist.
     fn list(&self, path: &str) -> Vec<String>;
-    /// The size of the machine's pages, where the tree knows it.
+    /// Page size of the machine, if known.
     fn page(&self) -> Option<Bytes>;
 }
 
-/// Reasons for an unread file.
+/// Reason why a file was not read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unseen {
     Missing,
@@ -39,7 +40,7 @@ pub struct HostSnapshot {
     pub release: Option<Release>,
     /// NvMap's own figure for the largest request.
     pub nvmap_allocatable: Option<Bytes>,
-    /// Files that are there and could not be read.
+    /// Files that exist and could not be read.
     pub unseen: Vec<(&'static str, Unseen)>,
 }
 
@@ -107,7 +108,8 @@ fn chip_of_driver(tree: &impl ProcTree) -> Option<Chip> {
         .find_map(|text| Chip::of_information(&String::from_utf8_lossy(&text)))
 }
 
-/// A captured tree says nowhere how large a page is, but the same free memory in bytes and in pages.
+/// Page size, computed from the same free memory in bytes and in pages, because captured files do not contain
+/// it.
 fn page_size(memory: &MemInfo, blocks: Option<&BuddyInfo>) -> Bytes {
     const USUAL: Bytes = Bytes::kib(4);
     let (Some(free), Some(blocks)) = (memory.free, blocks) else {

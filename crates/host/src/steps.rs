@@ -1,4 +1,5 @@
-//! Choice of reclaim steps: the mildest sequence that lets a request of a known size succeed, or none.
+//! Choice of steps that free host memory (reclaim): the mildest sequence that lets a request of a known size
+//! succeed, or none.
 //!
 //! DECISION: the possible sequences form a fixed list, mildest first. Each is simulated, and the first that
 //! reaches the goal is chosen. If none does, nothing is done, because a step that cannot help only has costs.
@@ -14,7 +15,7 @@ use plimsoll_base::{Bytes, Reason};
 use self::simulation::Simulation;
 pub use baseline::{Baseline, OrderBlocks};
 
-/// Something that can be done, from the mildest on.
+/// A step that frees memory, from the mildest on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ReclaimStep {
     /// `posix_fadvise(POSIX_FADV_DONTNEED)` on the model's files: drops their page cache only.
@@ -35,7 +36,7 @@ pub enum ReclaimStep {
     DropSlab,
 }
 
-/// The request that has to succeed.
+/// The memory request that has to succeed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReclaimGoal {
     pub need: Bytes,
@@ -43,7 +44,7 @@ pub struct ReclaimGoal {
     pub order: Option<usize>,
 }
 
-/// Privileges of the acting side.
+/// Privileges for taking steps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Privileges {
     /// Steps that only root may take.
@@ -52,7 +53,7 @@ pub struct Privileges {
     pub force: bool,
 }
 
-/// A step of the course and what it is predicted to do.
+/// A chosen step and its predicted effect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlannedStep {
     pub step: ReclaimStep,
@@ -77,7 +78,7 @@ pub enum StepVerdict {
     },
 }
 
-/// The chosen steps.
+/// The chosen steps, in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReclaimPlan {
     pub verdict: StepVerdict,
@@ -213,13 +214,13 @@ pub fn course(ground: &Baseline, goal: ReclaimGoal, powers: Privileges, tried: &
     }
 }
 
-/// Steps that were taken, as far as taking them again would bring nothing.
+/// Steps that were taken and would gain nothing if taken again.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FutileSteps(Vec<ReclaimStep>);
 
 impl FutileSteps {
-    /// Remembers that `step` was taken. What drops more has done what drops less would do; what frees memory
-    /// makes it worth while to compact once more.
+    /// Records that `step` was taken, and the steps that it makes unnecessary: a step that drops more has
+    /// also done what a smaller one would. A step that frees memory makes another compaction worthwhile.
     pub fn add(&mut self, step: ReclaimStep) {
         let done: &[ReclaimStep] = match step {
             ReclaimStep::AdviseFiles => &[ReclaimStep::AdviseFiles],

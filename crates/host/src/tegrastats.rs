@@ -10,7 +10,7 @@ use super::fields::{leading_number, leading_size};
 /// Longer lines are cut: a real one has under 1 KiB.
 const LONGEST: usize = 8192;
 
-/// Memory of the board at the moment of the line.
+/// Memory of the board when the line was printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TegraStats {
     pub used: Bytes,

@@ -8,12 +8,14 @@ use std::process::Stdio;
 
 use plimsoll_config::{PID, PORT};
 
+use super::address::EngineAddress;
 use super::spawn::ChildSpec;
 
 /// Returns a key for one child: 128 random bits in hexadecimal.
 ///
-/// It keeps other users of the machine from talking to a child past the daemon. It goes into the environment
-/// (`LLAMA_API_KEY`), which only the owner can read, never onto the command line, which everybody can.
+/// The key prevents other users of the machine from accessing an engine without the daemon. It is passed in
+/// the environment (`LLAMA_API_KEY`), which only the owner can read, never on the command line, which is
+/// public.
 pub fn random_key() -> io::Result<String> {
     let mut bits = [0_u8; 16];
     // The kernel's generator: /dev/urandom needs no crate and never waits once the machine is up.
@@ -23,7 +25,12 @@ pub fn random_key() -> io::Result<String> {
 
 /// Starts the user's own stop command for the child `pid`; it is killed when dropped.
 pub(super) fn stop_command(line: &[String], spec: &ChildSpec, pid: u32) -> io::Result<tokio::process::Child> {
-    let (pid, port) = (pid.to_string(), spec.port.to_string());
+    let pid = pid.to_string();
+    let port = match spec.address {
+        EngineAddress::Port(port) => port.to_string(),
+        // Only commands of the user's own have one of these lines, and they listen on ports.
+        EngineAddress::Socket { .. } => String::new(),
+    };
     let mut words = line
         .iter()
         .map(|word| word.replace(PID, &pid).replace(PORT, &port));

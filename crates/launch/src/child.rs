@@ -10,6 +10,7 @@ use plimsoll_doctor::Exit;
 use serde_json::Value;
 use tokio::sync::mpsc;
 
+use super::address::EngineAddress;
 use super::end::EndCause;
 use super::log_ring::Log;
 
@@ -17,39 +18,39 @@ mod supervisor;
 
 pub(super) use self::supervisor::supervise;
 
-/// A change in a child's life.
+/// Change in the state of a child process.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ChildEvent {
-    /// It loads; the payload is llama-server's `{"stages", "current", "value"}`, null where all we know is
-    /// that it still writes lines. May be skipped under load.
+    /// The child is loading. The payload is llama-server's `{"stages", "current", "value"}`, or null if only
+    /// log output shows that the child makes progress. May be skipped under load.
     Progress(Value),
-    /// It takes requests; the payload is its own entry of `/v1/models`, null where it has none.
+    /// The child takes requests. The payload is its entry of `/v1/models`, null if it has none.
     Ready(Value),
-    /// It gave its model back and wakes on the next request.
+    /// The child unloaded its model and loads it again at the next request.
     Sleeping(Value),
-    /// It is gone, with everything it started.
+    /// The child has ended, with all processes that it started.
     Ended(ChildEnded),
 }
 
-/// All that is known of a child's end.
+/// Everything known about a child's end.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ChildEnded {
     pub exit: Exit,
     pub cause: EndCause,
-    /// True if it had ever taken requests.
+    /// True if it was ready for requests at any time.
     pub was_ready: bool,
     pub ran: Duration,
-    /// The kernel killed some process for want of memory while this one ran.
+    /// The kernel's out-of-memory killer killed some process while this one ran.
     pub kernel_oom_kill: bool,
-    /// Of the stage in which it died: those since it was ready, if it ever was.
+    /// Last log lines of the stage in which the child died: those since it was ready, if it ever was.
     pub last_lines: Vec<String>,
 }
 
-/// A running child. Dropping it kills the child and all it started.
+/// Handle of a running child. Dropping it kills the child and all processes that it started.
 #[derive(Debug)]
 pub struct Child {
     pid: u32,
-    port: u16,
+    address: EngineAddress,
     log: Log,
     orders: mpsc::UnboundedSender<StopOrder>,
 }
@@ -65,8 +66,8 @@ impl Child {
         self.pid
     }
 
-    pub fn port(&self) -> u16 {
-        self.port
+    pub fn address(&self) -> &EngineAddress {
+        &self.address
     }
 
     pub fn log(&self) -> &Log {

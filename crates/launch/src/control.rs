@@ -9,7 +9,7 @@
 use plimsoll_wire::control::{EARLY_READY, EARLY_SLEEP, STATE_PREFIX};
 use serde_json::Value;
 
-/// The content of a state line.
+/// Content of a state line.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum LaunchState {
     /// `{"stages": […], "current": …, "value": 0..1}`.
@@ -19,7 +19,7 @@ pub(super) enum LaunchState {
     Sleeping(Value),
 }
 
-/// Reads a line of stdout; `None` if it is no state line, or none that we know.
+/// Reads a line of stdout; `None` if it is not a known state line.
 pub(super) fn state(line: &str) -> Option<LaunchState> {
     #[derive(serde::Deserialize)]
     struct ControlLine {

@@ -21,11 +21,10 @@ use crate::port_owner::socket_inodes;
 
 /// The environment variable that holds the number of the engine's process group.
 pub const CHILD_MARK: &str = "PLIMSOLL_CHILD";
-const CGROUPS: &str = "/sys/fs/cgroup";
 /// Rounds of a sweep. A process that forks faster than it is killed is met again in the next round.
 const ROUNDS: usize = 8;
 
-/// A process of the machine with what tells whose descendant it is.
+/// A process of the machine, with the properties that show its ancestry.
 #[derive(Debug)]
 struct SeenProcess {
     process: Process,
@@ -52,7 +51,8 @@ fn seen() -> Vec<SeenProcess> {
         .collect()
 }
 
-/// Returns the processes of the engine whose group is `leader`: group, tree and mark.
+/// Returns the processes of the engine whose group is `leader`, found by group, process tree and environment
+/// mark.
 fn of(leader: i32) -> Vec<SeenProcess> {
     let mut others = seen();
     let mut found: Vec<SeenProcess> = Vec::new();
@@ -90,8 +90,8 @@ pub(super) fn sockets_of(leader: u32) -> BTreeSet<u64> {
         .collect()
 }
 
-/// Kills every process of the engine whose group is `leader`, sessions of their own included. The leader
-/// itself may be a zombie; it must be unreaped, so that its number is its own.
+/// Kills every process of the engine whose group is `leader`, including those in other sessions. The leader
+/// itself may be a zombie; it must not have been reaped, so that its number is not reused.
 pub fn sweep(leader: u32) {
     let Ok(leader) = i32::try_from(leader) else { return };
     for _ in 0..ROUNDS {
@@ -118,18 +118,25 @@ fn kill(one: &SeenProcess) {
     }
 }
 
-/// A cgroup of one engine, where the daemon may make one.
+/// The place where version 2 is mounted: beside version 1 it is `/sys/fs/cgroup/unified`.
+fn cgroups() -> Option<PathBuf> {
+    let mounts = Process::myself().and_then(|process| process.mountinfo()).ok()?;
+    let unified = mounts.into_iter().find(|mount| mount.fs_type == "cgroup2")?;
+    Some(unified.mount_point)
+}
+
+/// The cgroup of one engine, if the daemon may create one.
 #[derive(Debug)]
 pub(super) struct ChildCgroup(PathBuf);
 
 impl ChildCgroup {
-    /// Moves the process `leader` into a cgroup of its own below the daemon's; `None` where that is not
+    /// Moves the process `leader` into a new cgroup below the daemon's; `None` if the daemon's is not
     /// delegated.
     pub(super) fn enclose(leader: u32) -> Option<Self> {
         let own = fs::read_to_string("/proc/self/cgroup").ok()?;
         // `0::` is the line of cgroup v2; hierarchies of v1 have other numbers (cgroups(7)).
         let own = own.lines().find_map(|line| line.strip_prefix("0::/"))?;
-        Self::enclose_in(&Path::new(CGROUPS).join(own), leader)
+        Self::enclose_in(&cgroups()?.join(own), leader)
     }
 
     fn enclose_in(parent: &Path, leader: u32) -> Option<Self> {
@@ -180,6 +187,37 @@ mod tests {
         sweep(u32::try_from(leader).unwrap());
         assert!(!child.wait().unwrap().success());
         assert!(of(leader).is_empty());
+    }
+
+    #[test]
+    fn a_process_without_session_and_environment_does_not_leave_its_cgroup() {
+        let Some(root) = cgroups() else { return };
+        let delegated = root.join(format!("plimsoll-test-{}", std::process::id()));
+        if fs::create_dir(&delegated).is_err() {
+            // Not root, and no folder was delegated to this user.
+            return;
+        }
+        // Waits until it is enclosed, as the trampoline is long in being loaded.
+        let mut child = Command::new("sh")
+            .args(["-c", "read go; env -i setsid sleep 97 & sleep 1000"])
+            .stdin(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let group = ChildCgroup::enclose_in(&delegated, child.id()).unwrap();
+        std::io::Write::write_all(&mut child.stdin.take().unwrap(), b"\n").unwrap();
+        let members = || fs::read_to_string(group.0.join("cgroup.procs")).unwrap_or_default();
+        while members().lines().count() < 3 {
+            std::thread::yield_now();
+        }
+        group.kill();
+        child.wait().unwrap();
+        while !members().is_empty() {
+            std::thread::yield_now();
+        }
+        let made = group.0.clone();
+        drop(group);
+        assert!(!made.exists());
+        fs::remove_dir(delegated).unwrap();
     }
 
     #[test]

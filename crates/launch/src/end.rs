@@ -2,21 +2,22 @@
 
 use std::fs;
 
-/// The side that ended a child.
+/// Cause of a child's end: a request, a kill, or the child itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EndCause {
     /// The child itself: it left or died.
     OnItsOwn,
-    /// We asked, and it obeyed in time.
+    /// The child ended in time on request.
     Asked,
-    /// We asked, and it had to be killed.
+    /// The child was requested to end, did not, and was killed.
     AskedAndKilled,
-    /// It said that it cannot go on, stayed all the same, and was killed. Its last words tell why.
+    /// The child logged that it cannot continue, did not exit, and was killed. Its last log lines have the
+    /// cause.
     Stuck,
 }
 
-/// The number of processes that the kernel has killed for want of memory since boot: of our cgroup where it
-/// is told, else of the machine.
+/// Number of processes that the kernel has killed because memory ran out, since boot: in this process's
+/// cgroup if it reports that, else on the machine.
 pub(super) fn kernel_oom_kills() -> Option<u64> {
     // Engines run in the daemon's cgroup or below it, and the counter of version 2 includes what is below.
     let cgroup = fs::read_to_string("/proc/self/cgroup").ok().and_then(|text| {

@@ -8,18 +8,20 @@ mod home;
 mod identity;
 mod install;
 mod run;
+mod vulkan;
 
 use std::env;
 use std::path::{Path, PathBuf};
 
 pub use self::home::{EngineHome, HomeError};
-pub use self::identity::{IdentityError, identify};
+pub use self::identity::{IdentityError, identify, is_shell_script, takes_socket};
 pub use self::install::{InstallError, InstallStep, RELEASE, install, installed};
+pub use self::vulkan::{vulkan_cards, vulkan_numbers};
 
 /// The name that llama.cpp and its family give their server.
 const LLAMA_SERVER: &str = "llama-server";
 
-/// The place in which an engine was found.
+/// Place in which an engine was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EngineOrigin {
@@ -28,7 +30,7 @@ pub enum EngineOrigin {
     Installed,
 }
 
-/// A program that runs models.
+/// Executable program that runs models.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EngineProgram {
     pub path: PathBuf,
@@ -69,8 +71,8 @@ pub fn on_search_path() -> Option<EngineProgram> {
     })
 }
 
-/// Follows the shell's rule, a name without a slash is looked up on PATH and anything else is a path, but
-/// never finds a program through a relative entry: what runs must not depend on where we were started.
+/// Resolves a command by the shell's rule: a name without a slash is searched on PATH, anything else is a
+/// path. Relative entries of PATH are skipped, so that the result does not depend on the current folder.
 fn resolve(command: &Path) -> Option<PathBuf> {
     if command.components().count() > 1 || command.is_absolute() {
         return is_program(command).then(|| command.to_owned());

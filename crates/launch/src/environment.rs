@@ -1,10 +1,11 @@
 //! Environment variables of a child process: the inherited ones, the removed ones, and those that isolate it
 //! to its cards.
 //!
-//! DECISION: a child inherits the daemon's environment, `LLAMA_ARG_*` included, because llama-server's own
-//! router does the same. Removed are the daemon's API key, variables that switch a child to router mode, and
-//! variables meant for the daemon's own supervisor. The model's own variables are set next. The variables
-//! that hide other cards are set last, so that a model's variables cannot undo the isolation.
+//! DECISION: a child inherits of the daemon's environment what an engine, its runtimes and its downloads read
+//! ([`PASSED`]), `LLAMA_ARG_*` included, as llama-server's own router has it (defaults for every model; its
+//! arguments win). Nothing else passes, so that no secret of the daemon's shell reaches a model's code;
+//! `pass-env` names more. The model's own variables come next, and isolation last: a pin is read from the
+//! configuration by the planner, never by the driver.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -13,7 +14,32 @@ use plimsoll_wire::env as names;
 
 use super::isolation::Visible;
 
-/// Variables that never pass from the daemon to a child.
+/// Variables that pass from the daemon to a child: names, and beginnings that end in `*`. Capitals do not
+/// count, because programs read `http_proxy` and `HTTP_PROXY`.
+const PASSED: &[&str] = &[
+    // The system, the user and his languages.
+    "PATH HOME USER LOGNAME SHELL LANG LANGUAGE LC_* TZ TZDIR TERM TMPDIR XDG_* PWD HOSTNAME LD_* \
+     GCONV_PATH LOCPATH MALLOC_* GLIBC_TUNABLES",
+    // Cards and their runtimes.
+    "CUDA_* CUDNN_* CUBLAS* NVIDIA_* NVTE_* NV_* NCCL_* __NV_* __GLX_* __EGL_* ROCR_* ROCM_* ROCBLAS_* \
+     HIP_* HIPBLASLT_* HSA_* AMD_* MIOPEN_* RCCL_* GPU_* VK_* RADV_* ANV_* MESA_* LIBGL_* DRI_* \
+     DISABLE_LAYER_* ENABLE_LAYER_* LVP_* ONEAPI_* SYCL_* ZE_* ZES_* ZET_* UR_* OCL_* OPENCL_* INTEL_* \
+     IGC_* NEO* ASCEND_* MUSA_* MTHREADS_*",
+    // Engines and the libraries that they compute with.
+    "GGML_* LLAMA_* MTMD_* PLIMSOLL_* VLLM_* SGLANG_* SGL_* RAY_* TGI_* TRTLLM_* TLLM_* TENSORRT_* \
+     FLASHINFER_* EXLLAMA* WHISPER_* SD_* COMFYUI_* OLLAMA_* TORCH* PYTORCH_* TRITON_* XLA_* JAX_* TF_* \
+     ACCELERATE_* DEEPSPEED_* XFORMERS_* OMP_* GOMP_* KMP_* MKL_* OPENBLAS_* BLIS_* NUMEXPR_* DNNL_* \
+     ONEDNN_* OMPI_* MASTER_* WORLD_SIZE RANK LOCAL_RANK GLOO_* UCX_* FI_* PYTHON* VIRTUAL_ENV CONDA_* \
+     MAMBA_* UV_* PIP_* RUST_* NODE_*",
+    // Models from the network.
+    "HF_* HUGGING* TRANSFORMERS_* TOKENIZERS_* DATASETS_* MODELSCOPE_* DO_NOT_TRACK HTTP_PROXY \
+     HTTPS_PROXY ALL_PROXY FTP_PROXY NO_PROXY SSL_CERT_* REQUESTS_CA_BUNDLE CURL_CA_BUNDLE",
+    // Containers that run an engine.
+    "DOCKER_* CONTAINER* CONTAINERS_* PODMAN_* DBUS_SESSION_BUS_ADDRESS DISPLAY WAYLAND_DISPLAY \
+     XAUTHORITY",
+];
+
+/// Variables of the daemon that never pass to a child, however they are named.
 const NOT_INHERITED: &[&str] = &[
     names::LLAMA_API_KEY,
     names::LLAMA_SERVER_ROUTER_PORT,
@@ -46,9 +72,9 @@ const NOT_INHERITED: &[&str] = &[
     "MALLOC_TRIM_THRESHOLD_",
 ];
 
-/// The variable that ggml-vulkan reads (`ggml-vulkan.cpp: ggml_vk_instance_init @ b10605`); an empty list is
+/// Variable that ggml-vulkan reads (`ggml-vulkan.cpp: ggml_vk_instance_init @ b10605`); an empty list selects
 /// no card.
-const VULKAN: &str = "GGML_VK_VISIBLE_DEVICES";
+pub(super) const VULKAN: &str = "GGML_VK_VISIBLE_DEVICES";
 /// Variables of the other runtimes, each with the value that hides every card.
 const OTHER_RUNTIMES: &[(&str, &str)] = &[
     // ROCr takes an empty list for no device.
@@ -59,7 +85,7 @@ const OTHER_RUNTIMES: &[(&str, &str)] = &[
     ("ONEAPI_DEVICE_SELECTOR", "*:cpu"),
 ];
 
-/// A whole environment, sorted by name.
+/// All environment variables of a process, sorted by name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Environment(BTreeMap<OsString, OsString>);
 
@@ -76,6 +102,17 @@ impl Environment {
         self.0.remove(OsStr::new(name));
     }
 
+    /// Shows the cards with these numbers of Vulkan's.
+    pub fn show_to_vulkan(&mut self, numbers: &[usize]) {
+        let numbers: Vec<String> = numbers.iter().map(usize::to_string).collect();
+        self.set(VULKAN, numbers.join(","));
+    }
+
+    /// True unless no card is shown to Vulkan.
+    pub fn shows_vulkan(&self) -> bool {
+        self.get(VULKAN).is_none_or(|value| !value.is_empty())
+    }
+
     pub fn iter(&self) -> impl Iterator<Item = (&OsStr, &OsStr)> {
         self.0
             .iter()
@@ -89,10 +126,41 @@ impl FromIterator<(OsString, OsString)> for Environment {
     }
 }
 
+/// Splits the daemon's environment into what children inherit and the names of the rest; `more` are names and
+/// beginnings beside the usual ones.
+pub fn inherited(
+    daemon: impl IntoIterator<Item = (OsString, OsString)>,
+    more: &[String],
+) -> (Vec<(OsString, OsString)>, Vec<String>) {
+    let named = |name: &str, pattern: &str| match pattern.strip_suffix('*') {
+        Some(beginning) => name
+            .get(..beginning.len())
+            .is_some_and(|it| it.eq_ignore_ascii_case(beginning)),
+        None => name.eq_ignore_ascii_case(pattern),
+    };
+    let passes = |(name, _): &(OsString, OsString)| {
+        let name = name.to_string_lossy();
+        let patterns = PASSED
+            .iter()
+            .flat_map(|words| words.split_whitespace())
+            .chain(more.iter().map(String::as_str));
+        let mut patterns = patterns.chain(["_"]);
+        patterns.any(|pattern| named(&name, pattern))
+    };
+    let (passed, rest): (Vec<_>, Vec<_>) = daemon.into_iter().partition(passes);
+    let mut rest: Vec<String> = rest
+        .iter()
+        .map(|(name, _)| name.to_string_lossy().into_owned())
+        .filter(|name| !NOT_INHERITED.contains(&name.as_str()))
+        .collect();
+    rest.sort_unstable();
+    (passed, rest)
+}
+
 /// Returns the environment of a child of a daemon with the environment `daemon`.
 ///
-/// `own` are the model's variables. `control_port` is given for a llama-server, which then reports its state;
-/// `key` is the key it shall ask for, in the environment so that `ps` does not show it.
+/// `own` are the model's variables. `control_port` is set for a llama-server, which then reports its state.
+/// `key` is the API key that the child requires of its clients; the environment hides it from `ps`.
 pub fn child_environment(
     daemon: impl IntoIterator<Item = (OsString, OsString)>,
     own: &[(String, String)],
@@ -131,8 +199,8 @@ pub fn child_environment(
 /// Hides every card from the runtimes that do not read CUDA's variable.
 ///
 /// DECISION: cards are chosen by NVML's UUIDs, which only CUDA understands. Vulkan counts cards in an order
-/// of its loader's own, so an index chosen here could name a neighbour's card. Users of a Vulkan build name
-/// the card in the model's own variables, and that choice is kept.
+/// of its loader's own; its numbers are asked of the engine ([`Environment::show_to_vulkan`]), or named in the
+/// model's own variables, and that choice is kept.
 fn hide_other_runtimes(environment: &mut Environment, chose_vulkan: bool) {
     environment.set(names::CUDA_DEVICE_ORDER, "PCI_BUS_ID");
     for (name, nothing) in OTHER_RUNTIMES {
@@ -190,6 +258,53 @@ mod tests {
         }
         let inherited = child_environment(daemon(), &[], &Visible::AsInherited, None, None);
         assert_eq!(text(&inherited, "GGML_VK_VISIBLE_DEVICES"), None);
+    }
+
+    #[test]
+    fn what_engines_read_is_inherited_and_what_else_the_shell_has_is_not() {
+        let usual = [
+            "PATH",
+            "HOME",
+            "LC_ALL",
+            "LD_LIBRARY_PATH",
+            "CUDA_HOME",
+            "NVIDIA_DRIVER_CAPABILITIES",
+            "NCCL_DEBUG",
+            "HSA_OVERRIDE_GFX_VERSION",
+            "ROCR_VISIBLE_DEVICES",
+            "VK_DRIVER_FILES",
+            "GGML_VK_MEMORY_LOGGER",
+            "ONEAPI_DEVICE_SELECTOR",
+            "http_proxy",
+            "HTTPS_PROXY",
+            "no_proxy",
+            "HF_HOME",
+            "HF_TOKEN",
+            "OMP_NUM_THREADS",
+            "PYTORCH_CUDA_ALLOC_CONF",
+            "VLLM_LOGGING_LEVEL",
+            "SSL_CERT_FILE",
+            "LLAMA_ARG_THREADS",
+        ];
+        let secret = [
+            "AWS_SECRET_ACCESS_KEY",
+            "GITHUB_TOKEN",
+            "SSH_AUTH_SOCK",
+            "DATABASE_URL",
+            "HFX",
+            "é",
+        ];
+        let all = || usual.iter().chain(&secret).map(|name| (name.into(), "1".into()));
+        let (passed, rest) = inherited(all(), &[]);
+        assert_eq!(passed.len(), usual.len());
+        let mut expected = secret.map(str::to_owned);
+        expected.sort_unstable();
+        assert_eq!(rest, expected);
+        let more = ["AWS_*".to_owned(), "DATABASE_URL".to_owned()];
+        assert_eq!(inherited(all(), &more).0.len(), usual.len() + 2);
+        // The daemon's own key is no engine's, and not worth a word.
+        let (_, rest) = inherited([("NOTIFY_SOCKET".into(), "/run/x".into())], &[]);
+        assert!(rest.is_empty());
     }
 
     #[test]

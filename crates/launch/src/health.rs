@@ -1,27 +1,30 @@
 //! HTTP health checks of engines: readiness for engines that do not report it, and liveness after a
 //! suspicious log line.
 //!
-//! The check is a GET on the loopback. The pause between two checks grows from 20 ms to at most 250 ms, so
+//! The check is a GET on the engine's address. The pause between two checks grows from 20 ms to at most 250 ms, so
 //! that a ready model is noticed soon. A port on which another user's process listens gets no request.
 
 use std::future::Future;
-use std::net::Ipv4Addr;
 use std::pin::Pin;
 use std::time::Duration;
 
 use http::{Request, StatusCode};
 use http_body_util::Full;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
+use super::address::EngineAddress;
 use super::http_client::HttpClient;
-use super::port_owner::PortOwner;
 use super::spawn::Readiness;
 
-/// llama-server reports within milliseconds; a build without the channel is asked by HTTP after this time.
+/// Time after which a build without the control channel is checked by HTTP; llama-server reports within
+/// milliseconds.
 const SILENT_CHANNEL: Duration = Duration::from_millis(250);
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_millis(250);
-/// A child that accepts and stays silent is asked again.
+/// llama-server binds before it loads. One that has not after this time does not see the folder of its socket
+/// (a container).
+const BINDS_WITHIN: Duration = Duration::from_secs(30);
+/// Time limit of one check; a child that accepts the connection but does not answer is checked again.
 const ANSWER_WITHIN: Duration = Duration::from_secs(2);
 const HEALTH: &str = "/health";
 
@@ -31,32 +34,39 @@ pub(super) enum Announced {
     Ready,
     /// A process of this user (by number) listens on the child's port.
     Stranger(u32),
+    /// The child has not made the socket that it was told to listen on.
+    Unbound,
 }
 
-/// A wait for the readiness of a child that does not report it.
+/// Future that waits for the readiness of a child that does not report it.
 pub(super) type Announcement = Pin<Box<dyn Future<Output = Announced>>>;
 
-pub(super) fn announcement(readiness: &Readiness, port: u16, group: u32) -> Announcement {
+pub(super) fn announcement(readiness: &Readiness, address: &EngineAddress, group: u32) -> Announcement {
+    let address = address.clone();
     match readiness.clone() {
         Readiness::Immediate => Box::pin(std::future::ready(Announced::Ready)),
-        Readiness::Health { path } => Box::pin(until_ready(PortOwner::new(port, group), port, path)),
+        Readiness::Health { path } => Box::pin(until_ready(address, group, path, BINDS_WITHIN)),
         Readiness::Control => Box::pin(async move {
             sleep(SILENT_CHANNEL).await;
-            until_ready(PortOwner::new(port, group), port, HEALTH.to_owned()).await
+            until_ready(address, group, HEALTH.to_owned(), BINDS_WITHIN).await
         }),
     }
 }
 
-/// Returns once `path` of the child on `port` answers 200; asks for ever otherwise.
-async fn until_ready(owner: PortOwner, port: u16, path: String) -> Announced {
+/// Returns once `path` of the child at `address` answers 200; asks for ever otherwise.
+async fn until_ready(address: EngineAddress, group: u32, path: String, binds_within: Duration) -> Announced {
     let mut pause = FIRST_PAUSE;
+    let begun = Instant::now();
     loop {
         // Checked after the answer as well: the listener may have changed in between.
-        if let Some(uid) = owner.stranger() {
+        if let Some(uid) = address.stranger(group) {
             return Announced::Stranger(uid);
         }
-        let answer = timeout(ANSWER_WITHIN, status_of(port, &path)).await;
-        if answer == Ok(Some(StatusCode::OK)) && owner.stranger().is_none() {
+        if !address.is_bound() && begun.elapsed() >= binds_within {
+            return Announced::Unbound;
+        }
+        let answer = timeout(ANSWER_WITHIN, status_of(&address, &path)).await;
+        if answer == Ok(Some(StatusCode::OK)) && address.stranger(group).is_none() {
             return Announced::Ready;
         }
         sleep(pause).await;
@@ -67,34 +77,38 @@ async fn until_ready(owner: PortOwner, port: u16, path: String) -> Announced {
 
 /// Returns whether a child answers a request on a fresh connection before `limit` has passed. Every HTTP
 /// status is an answer: an engine that reports "busy" or "not found" runs.
-pub(super) async fn answers_within(readiness: &Readiness, port: u16, limit: Duration) -> bool {
+pub(super) async fn answers_within(readiness: &Readiness, address: &EngineAddress, limit: Duration) -> bool {
     let path = match readiness {
         Readiness::Health { path } => path,
         Readiness::Control | Readiness::Immediate => HEALTH,
     };
     let asked = async {
-        while status_of(port, path).await.is_none() {
+        while status_of(address, path).await.is_none() {
             sleep(LONGEST_PAUSE).await;
         }
     };
     timeout(limit, asked).await.is_ok()
 }
 
-async fn status_of(port: u16, path: &str) -> Option<StatusCode> {
+async fn status_of(address: &EngineAddress, path: &str) -> Option<StatusCode> {
     let slash = if path.starts_with('/') { "" } else { "/" };
     let request = Request::get(format!("{slash}{path}"))
         .body(Full::default())
         .ok()?;
-    let mut client = HttpClient::new(Ipv4Addr::LOCALHOST.to_string(), port);
+    let mut client = HttpClient::of_engine(address.clone());
     client.send(request).await.ok().map(|answer| answer.status())
 }
 
 #[cfg(test)]
 mod tests {
+    use std::net::Ipv4Addr;
+
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::TcpListener;
 
     use super::*;
+
+    const LIMIT: Duration = Duration::from_secs(30);
 
     #[tokio::test]
     async fn only_a_200_is_ready() {
@@ -115,8 +129,13 @@ mod tests {
                 stream.write_all(answer).await.unwrap();
             }
         };
-        let owner = PortOwner::new(port, std::process::id());
-        let (_, announced) = tokio::join!(server, until_ready(owner, port, "health".to_owned()));
+        let ready = until_ready(
+            EngineAddress::Port(port),
+            std::process::id(),
+            "health".to_owned(),
+            LIMIT,
+        );
+        let (_, announced) = tokio::join!(server, ready);
         assert_eq!(announced, Announced::Ready);
     }
 
@@ -124,8 +143,9 @@ mod tests {
     async fn every_status_is_life_and_silence_is_not() {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let port = listener.local_addr().unwrap().port();
+        let address = EngineAddress::Port(port);
         let limit = Duration::from_millis(300);
-        assert!(!answers_within(&Readiness::Control, port, limit).await);
+        assert!(!answers_within(&Readiness::Control, &address, limit).await);
         let server = async {
             loop {
                 let (mut stream, _) = listener.accept().await.unwrap();
@@ -134,7 +154,15 @@ mod tests {
         };
         tokio::select! {
             () = server => {}
-            answers = answers_within(&Readiness::Immediate, port, LONGEST_PAUSE * 8) => assert!(answers),
+            answers = answers_within(&Readiness::Immediate, &address, LONGEST_PAUSE * 8) => assert!(answers),
         }
+    }
+
+    #[tokio::test]
+    async fn an_engine_that_never_makes_its_socket_is_not_waited_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let address = EngineAddress::in_folder(folder.path(), 0).unwrap();
+        let announced = until_ready(address, 1, "/".to_owned(), Duration::from_millis(50)).await;
+        assert_eq!(announced, Announced::Unbound);
     }
 }

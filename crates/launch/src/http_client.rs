@@ -4,6 +4,8 @@
 //! once more on a new one; an error on a new connection goes to the caller. TLS, redirects and proxies are
 //! not supported, because Plimsoll only calls its own servers and those that the user names by address.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use http::{HeaderValue, Request, Response, header};
 use http_body_util::{BodyExt, Full, Limited};
@@ -12,8 +14,14 @@ use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
+use tokio::time::timeout;
 
-/// A request that got no answer.
+use super::address::{EngineAddress, EngineStream};
+
+/// A host that drops packets would otherwise hold a connection attempt for two minutes (tcp_syn_retries).
+const CONNECT_WITHIN: Duration = Duration::from_secs(10);
+
+/// Error of a request that got no answer.
 #[derive(Debug, thiserror::Error)]
 pub enum HttpClientError {
     #[error("cannot connect to {server}")]
@@ -28,11 +36,12 @@ pub enum HttpClientError {
     Body { most: usize },
 }
 
-/// A client of one server. Dropping it closes the connection.
+/// Client of one server. Dropping it closes the connection.
 #[derive(Debug)]
 pub struct HttpClient {
     host: String,
     port: u16,
+    engine: Option<EngineAddress>,
     connection: Option<HttpConnection>,
 }
 
@@ -53,12 +62,25 @@ impl HttpClient {
         Self {
             host: host.into(),
             port,
+            engine: None,
             connection: None,
         }
     }
 
-    /// Sends `request`, whose URI is a path, and returns the answer's head. The body must be read to its end
-    /// before the next request; otherwise call [`HttpClient::disconnect`].
+    /// A client of an engine of ours, which may listen on a Unix socket.
+    pub fn of_engine(address: EngineAddress) -> Self {
+        let port = match address {
+            EngineAddress::Port(port) => port,
+            EngineAddress::Socket { .. } => 80,
+        };
+        Self {
+            engine: Some(address),
+            ..Self::new("127.0.0.1", port)
+        }
+    }
+
+    /// Sends `request`, whose URI is a path, and returns the head of the answer. The body must be read to its
+    /// end before the next request; otherwise call [`HttpClient::disconnect`].
     pub async fn send(
         &mut self,
         request: Request<Full<Bytes>>,
@@ -95,19 +117,28 @@ impl HttpClient {
     }
 
     async fn connect(&self) -> Result<HttpConnection, HttpClientError> {
-        let connected = TcpStream::connect((self.host.as_str(), self.port)).await;
-        let stream = connected.map_err(|error| HttpClientError::Connect {
+        let stream = self.stream().await.map_err(|error| HttpClientError::Connect {
             server: format!("{}:{}", self.host, self.port),
             error,
         })?;
-        // Nagle's algorithm would hold a short request back until the last answer is acknowledged.
-        let _ = stream.set_nodelay(true);
         let (sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
         let driver = tokio::spawn(async move {
             // An error on the connection also ends the request that waits for it.
             let _ = connection.await;
         });
         Ok(HttpConnection { sender, driver })
+    }
+
+    async fn stream(&self) -> std::io::Result<EngineStream> {
+        if let Some(engine) = &self.engine {
+            return engine.connect(None).await;
+        }
+        let connecting = TcpStream::connect((self.host.as_str(), self.port));
+        let connected = timeout(CONNECT_WITHIN, connecting).await;
+        let stream = connected.unwrap_or_else(|_| Err(std::io::ErrorKind::TimedOut.into()))?;
+        // Nagle's algorithm would hold a short request back until the last answer is acknowledged.
+        let _ = stream.set_nodelay(true);
+        Ok(Box::new(stream))
     }
 }
 

@@ -8,14 +8,14 @@
 
 use super::environment::Environment;
 
-/// The cards that a child may see.
+/// Cards that a child may use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Visible {
-    /// These UUIDs, in this order.
+    /// The cards with these UUIDs, in this order.
     Cards(Vec<String>),
     /// None: it runs on the host and must not open a context anywhere.
     NoCard,
-    /// We do not know the cards (no NVML, or not NVIDIA): what the daemon sees.
+    /// The cards are unknown (no NVML, or not NVIDIA): the child gets those that the daemon sees.
     AsInherited,
 }
 
@@ -36,7 +36,7 @@ const BUFFERS: &[&str] = &[
 ];
 const MAIN_GPU: &[&str] = &["-mg", "--main-gpu"];
 const TENSOR_SPLIT: &[&str] = &["-ts", "--tensor-split"];
-/// The same in the environment, each with a spelling of its flag.
+/// Environment variables of these flags, each with a spelling of its flag.
 const VARIABLES: &[(&str, &str)] = &[
     (CHOSEN_DEVICES, "--device"),
     ("MTMD_BACKEND_DEVICE", "--mmproj-device"),
@@ -46,10 +46,11 @@ const VARIABLES: &[(&str, &str)] = &[
 ];
 const CHOSEN_DEVICES: &str = "LLAMA_ARG_DEVICE";
 
-/// Rewrites the numbers of cards in llama-server's arguments and in its variables.
+/// Rewrites card numbers in llama-server's arguments and variables.
 ///
-/// `all` are the cards in the order the user counts in; `own` those that the child sees, in its order.
-/// Returns what named a card that the child does not get, as `flag value` or `NAME=value`; it was left out.
+/// `all` are the cards in the order of the user's numbers; `own` are those that the child sees, in its order.
+/// Arguments that name a card which the child does not get are left out and returned, as `flag value` or
+/// `NAME=value`.
 pub fn renumber(
     arguments: &mut Vec<String>,
     environment: &mut Environment,
@@ -79,11 +80,11 @@ pub fn renumber(
     dropped
 }
 
-/// The child's numbers for the user's.
+/// The child's card numbers for the user's.
 struct CardNumbering {
-    /// For each card, what the child calls it.
+    /// For each card, its number in the child.
     cards: Vec<Option<usize>>,
-    /// For each position of `-dev`, its position among those that the child gets; without `-dev` as `cards`.
+    /// For each position of `-dev`, its position among the child's cards; without `-dev` the same as `cards`.
     list: Vec<Option<usize>>,
 }
 
@@ -163,7 +164,7 @@ fn rewriter(argument: &str) -> Option<Rewrite> {
     }
 }
 
-/// `CUDA1` by the child's numbers; what is no CUDA device stays as it is.
+/// Converts a name such as `CUDA1` to the child's number; names of other devices stay unchanged.
 fn device(name: &str, cards: &[Option<usize>]) -> Option<String> {
     let Some(number) = name
         .strip_prefix("CUDA")

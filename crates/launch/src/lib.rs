@@ -8,12 +8,14 @@
 //! kernel cannot give its process number to another process.
 #![forbid(unsafe_code)]
 
-/// This very program, to be started again. The link is resolved at that moment, so an upgrade that replaces
-/// the file does no harm.
+/// Path of this program, for starting it again. The link is resolved at each start, so an upgrade that
+/// replaces the file does no harm.
 pub const PLIMSOLL: &str = "/proc/self/exe";
 
+mod address;
 mod argv;
 mod child;
+mod confinement;
 mod control;
 mod descendants;
 mod end;
@@ -25,7 +27,6 @@ mod isolation;
 mod lines;
 mod log_file;
 mod log_ring;
-mod port;
 mod port_owner;
 mod post_mortem;
 mod process;
@@ -33,16 +34,20 @@ mod spawn;
 mod stderr_queue;
 mod warden;
 
+pub use address::{EngineAddress, EngineIo, EngineStream, free_port};
 pub use argv::random_key;
 pub use child::{Child, ChildEnded, ChildEvent};
+pub use confinement::{
+    Confinement, EngineUser, EngineUserError, UserNumbers, become_user, enter_private_tmp, forbid_core_dumps,
+    forbid_new_privileges,
+};
 pub use descendants::{CHILD_MARK, sweep};
 pub use end::EndCause;
-pub use environment::{Environment, child_environment};
+pub use environment::{Environment, child_environment, inherited};
 pub use http_client::{HttpClient, HttpClientError, collect_body};
 pub use isolation::{Visible, renumber};
 pub use log_file::LogFile;
 pub use log_ring::{Log, LogLine, LogSource};
-pub use port::free_port;
 pub use port_owner::{ListenerOwner, PortOwner, listener_on};
 pub use post_mortem::post_mortem;
 pub use spawn::{ChildSpec, LaunchError, Launcher, Readiness, StopWay, find_program};

@@ -51,7 +51,7 @@ impl<R: AsyncRead + Unpin> Lines<R> {
         }
     }
 
-    /// Cuts what came after `before` into lines; what is left stays partial.
+    /// Cuts the bytes after `before` into lines; an incomplete last line is kept.
     fn split(&mut self, before: usize) {
         let mut start = 0;
         // Only the new bytes are searched, so a long line costs its length once.

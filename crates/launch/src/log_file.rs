@@ -15,7 +15,7 @@ use super::log_ring::LogLine;
 /// Lines that may wait for the disk.
 const WAITING: usize = 1024;
 
-/// A file that lines are appended to; clones share it, and the last one closes it.
+/// File to which lines are appended; clones share it, and the last one closes it.
 #[derive(Clone, Debug)]
 pub struct LogFile {
     lines: SyncSender<Arc<LogLine>>,

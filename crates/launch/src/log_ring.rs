@@ -16,14 +16,14 @@ use super::log_file::LogFile;
 
 /// Lines that a slow subscriber may be behind.
 const SLACK: usize = 512;
-/// Bytes that a line costs beside its text.
+/// Bytes counted for a line in addition to its text.
 const OVERHEAD: usize = 64;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogSource {
     Stdout,
     Stderr,
-    /// A note of ours.
+    /// A line written by Plimsoll itself.
     Plimsoll,
 }
 
@@ -35,7 +35,7 @@ pub struct LogLine {
     pub text: String,
 }
 
-/// A ring of lines; clones share it.
+/// Ring buffer of log lines; clones share it.
 #[derive(Clone, Debug)]
 pub struct Log(Rc<Inner>);
 
@@ -62,7 +62,7 @@ impl Log {
         Self::build(model, capacity, None, None)
     }
 
-    /// The same; every line also goes to `feeds` and to `file`.
+    /// Like [`Self::new`], and every line also goes to `feeds` and to `file`.
     pub fn feeding(model: &str, capacity: Bytes, feeds: &Log, file: Option<LogFile>) -> Self {
         Self::build(model, capacity, Some(feeds.clone()), file)
     }
@@ -117,7 +117,7 @@ impl Log {
         self.0.ring.borrow().pushed
     }
 
-    /// Every line from now on. A subscriber that falls behind is told how many it missed.
+    /// Subscribes to every line from now on. A subscriber that is too slow gets the number of lost lines.
     pub fn subscribe(&self) -> broadcast::Receiver<Arc<LogLine>> {
         self.0.subscribers.subscribe()
     }

@@ -22,7 +22,7 @@ pub struct ListenerOwner {
     pub inode: u64,
 }
 
-/// An engine's port and the process group that may listen on it.
+/// Port of an engine, and the process group that may listen on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PortOwner {
     port: u16,
@@ -34,8 +34,8 @@ impl PortOwner {
         Self { port, group }
     }
 
-    /// Returns the user whose process listens on the port in the engine's stead; `None` if no other user's
-    /// does.
+    /// Returns the user whose process listens on the port instead of the engine; `None` if there is no such
+    /// user.
     pub fn stranger(&self) -> Option<u32> {
         // Without netlink (some sandboxes) nothing can be said, and nothing was said before either.
         let listener = listener_on(Ipv4Addr::LOCALHOST.into(), self.port).ok()??;
@@ -46,11 +46,11 @@ impl PortOwner {
     }
 }
 
-/// Returns the socket that takes connections to `port` of `address`, an address of this machine.
+/// Returns the socket that accepts connections to `port` of `address`, an address of this machine.
 ///
-/// DECISION: the kernel is asked for one socket (`inet_diag.c: inet_diag_find_one_icsk`), as it would look it
-/// up for a connection. Reading `/proc/net/tcp` walks the table of all connections, which takes milliseconds
-/// on the thread that serves.
+/// DECISION: the kernel is queried for one socket (`inet_diag.c: inet_diag_find_one_icsk`), which it looks up
+/// as for a connection. Reading `/proc/net/tcp` instead would walk the table of all connections, which takes
+/// milliseconds on the thread that serves requests.
 pub fn listener_on(address: IpAddr, port: u16) -> io::Result<Option<ListenerOwner>> {
     let socket = rustix::net::socket_with(
         AddressFamily::NETLINK,
@@ -98,7 +98,8 @@ fn question(address: IpAddr, port: u16) -> Vec<u8> {
 /// `IPPROTO_TCP`.
 const TCP: u8 = 6;
 
-/// Reads the answer: a `nlmsghdr` and an `inet_diag_msg`. An error (ENOENT) means that no socket listens.
+/// Parses the kernel's reply: a `nlmsghdr` and an `inet_diag_msg`. An error (ENOENT) means that no socket
+/// listens.
 fn listener_in(answer: &[u8]) -> Option<ListenerOwner> {
     let word = |at: usize| Some(u32::from_ne_bytes(answer.get(at..at + 4)?.try_into().ok()?));
     let kind = u16::from_ne_bytes(answer.get(4..6)?.try_into().ok()?);
@@ -109,7 +110,7 @@ fn listener_in(answer: &[u8]) -> Option<ListenerOwner> {
     })
 }
 
-/// Returns the inodes of the sockets among the descriptors of `pid`; none where they may not be seen.
+/// Returns the inodes of the sockets that `pid` has open; empty if they are not visible.
 pub(super) fn socket_inodes(process: &procfs::process::Process) -> Vec<u64> {
     let descriptors = process.fd().into_iter().flatten().flatten();
     descriptors

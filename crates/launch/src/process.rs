@@ -50,7 +50,7 @@ impl ProcessHandle {
         self.id
     }
 
-    /// Takes the pipes; each is there once, and stdin only for engines with a control channel.
+    /// Takes the pipes, which can be taken only once; stdin exists only for engines with a control channel.
     pub(super) fn take_pipes(&mut self) -> (Option<ChildStdin>, Option<ChildStdout>, Option<ChildStderr>) {
         match &mut self.child {
             Some(child) => (child.stdin.take(), child.stdout.take(), child.stderr.take()),

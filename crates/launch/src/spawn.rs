@@ -16,35 +16,37 @@ use std::sync::mpsc;
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
 use tokio::sync::oneshot;
 
+use super::address::EngineAddress;
 use super::child::{self, Child, ChildEvent};
+use super::confinement::Confinement;
 use super::descendants::{self, ChildCgroup};
 use super::log_ring::Log;
 use super::process::ProcessHandle;
 use super::warden::Warden;
 
-/// The way in which a child reports that it is ready.
+/// Way in which a child reports that it is ready.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Readiness {
     /// llama-server's own router channel: state lines on stdout, commands on stdin.
     Control,
-    /// This path answers 200.
+    /// The child is ready when this path answers 200.
     Health { path: String },
-    /// It is taken to be ready as soon as it runs.
+    /// The child counts as ready as soon as it runs.
     Immediate,
 }
 
-/// The way in which a child is asked to end. SIGKILL to the whole group follows where it does not.
+/// Way in which a child is requested to end. If it does not end, SIGKILL to the whole group follows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StopWay {
     /// The exit command of the control channel.
     ExitCommand,
     /// SIGTERM to the group, as a terminal or an init system would.
     Terminate,
-    /// A command of the user's own; `${PID}` and `${PORT}` stand for the child's.
+    /// A command of the user; `${PID}` and `${PORT}` stand for the child's.
     Command(Vec<String>),
 }
 
-/// Everything it takes to start one child.
+/// Everything needed to start one child.
 #[derive(Clone, Debug)]
 pub struct ChildSpec {
     /// The model, for logs.
@@ -54,12 +56,13 @@ pub struct ChildSpec {
     /// The whole environment; nothing else is inherited.
     pub environment: super::Environment,
     pub directory: Option<PathBuf>,
-    pub port: u16,
+    pub address: EngineAddress,
     pub readiness: Readiness,
     pub stop: StopWay,
+    pub confinement: Confinement,
 }
 
-/// Reasons for a child that could not be started.
+/// Reasons why a child could not be started.
 #[derive(Debug, thiserror::Error)]
 pub enum LaunchError {
     #[error("program `{}` was not found; install it, or give its full path", program.display())]
@@ -88,7 +91,7 @@ pub enum LaunchError {
     LauncherGone,
 }
 
-/// A handle of the launcher thread; clones share it.
+/// Handle of the launcher thread; clones share it.
 #[derive(Clone, Debug)]
 pub struct Launcher {
     requests: mpsc::Sender<SpawnRequest>,
@@ -106,7 +109,7 @@ enum SpawnRequest {
     },
 }
 
-/// A child that runs, and what tells of its end.
+/// A started child, and the descriptor that reports its end.
 #[derive(Debug)]
 pub(super) struct Spawned {
     pub(super) child: std::process::Child,
@@ -119,7 +122,7 @@ impl Launcher {
         Self::start_with(Path::new(super::PLIMSOLL))
     }
 
-    /// The same with the trampoline and the warden of another `plimsoll` program, for tests.
+    /// Like [`Self::start`], with the trampoline and the warden of another `plimsoll` program, for tests.
     pub fn start_with(plimsoll: &Path) -> Result<Self, LaunchError> {
         let warden = Warden::start(plimsoll.as_os_str()).map_err(LaunchError::StartWarden)?;
         let (requests, inbox) = mpsc::channel();
@@ -170,7 +173,7 @@ impl Launcher {
         answer.await.unwrap_or(Err(io::ErrorKind::BrokenPipe.into()))
     }
 
-    /// The same for a child whose status is not needed.
+    /// Kills the group of a child and reaps it, without returning its status.
     pub(super) fn abandon(&self, child: std::process::Child) {
         self.send_bury(child, None);
     }
@@ -185,7 +188,7 @@ impl Launcher {
     }
 }
 
-/// The thread's own side.
+/// State of the launcher thread itself.
 struct Parent {
     plimsoll: PathBuf,
     warden: Warden,
@@ -244,7 +247,9 @@ impl Parent {
         let mut command = Command::new(&self.plimsoll);
         command
             .arg("exec-child")
-            .args(["--parent", &std::process::id().to_string(), "--"])
+            .args(["--parent", &std::process::id().to_string()])
+            .args(spec.confinement.arguments())
+            .arg("--")
             .arg(&spec.program)
             .args(&spec.arguments)
             // The spec's environment is the whole one: the daemon's own key must not leak into it.

@@ -15,7 +15,7 @@ const WAITING: usize = 1024;
 /// Time that the last lines of a program have; a reader that has stopped must not keep it from ending.
 const FLUSH_WITHIN: Duration = Duration::from_secs(1);
 
-/// A writer of whole lines; clones share the queue.
+/// Writer of whole lines to stderr; clones share the queue.
 #[derive(Clone, Debug)]
 pub struct StderrQueue {
     lines: SyncSender<Vec<u8>>,

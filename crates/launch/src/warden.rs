@@ -10,7 +10,7 @@ use std::io::{self, Write};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 
-/// The registered groups and the helper process that knows them.
+/// Registered process groups, and the helper process that kills them.
 #[derive(Debug)]
 pub(super) struct Warden {
     program: std::path::PathBuf,
@@ -27,7 +27,7 @@ impl Warden {
         })
     }
 
-    /// From now on `group` dies with the daemon.
+    /// Registers `group`, which will be killed when the daemon dies.
     pub(super) fn register(&mut self, group: u32) -> io::Result<()> {
         self.groups.insert(group);
         self.tell(format_args!("+{group}\n"))
@@ -57,7 +57,8 @@ impl Warden {
     }
 }
 
-/// Lets the helper end in its own time: end of file tells it, and killing it would leave the groups alive.
+/// Leaves the helper running: it ends by itself when its pipe closes, and killing it would leave the groups
+/// alive.
 impl Drop for Warden {
     fn drop(&mut self) {
         drop(self.helper.stdin.take());

@@ -4,7 +4,7 @@ use super::gguf::{GgufError, ValueType};
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ModelError {
-    /// A key is there, but its value is not what it must be.
+    /// A key exists, but its value is invalid.
     #[error(transparent)]
     Key(#[from] GgufError),
 

@@ -50,7 +50,7 @@ const VOCABULARY: &str = "tokenizer.";
 const SMALLEST_KEY: u64 = 8 + 1 + 4 + 1;
 const SMALLEST_TENSOR: u64 = 8 + 4 + 4 + 8;
 
-/// A key with its value.
+/// A GGUF key with its value.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct GgufEntry<'a> {
     pub key: &'a str,
@@ -61,7 +61,7 @@ pub struct GgufEntry<'a> {
     pub offset: u64,
 }
 
-/// A tensor as listed.
+/// A tensor's entry in a GGUF header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TensorInfo<'a> {
     pub name: &'a str,
@@ -73,7 +73,7 @@ pub struct TensorInfo<'a> {
     pub bytes: Bytes,
 }
 
-/// The header of one file.
+/// Header of one GGUF file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Header<'a> {
     pub version: u32,
@@ -196,7 +196,7 @@ mod tests {
     /// A header with every value type, two arrays and two tensors.
     fn draft() -> DraftHeader {
         let mut draft = DraftHeader::default();
-        for kind in ValueType::ALL {
+        for kind in ValueType::all() {
             if kind.width().is_some() {
                 draft.entries.push((format!("a.{kind}"), Datum::Number(kind, 1)));
             }

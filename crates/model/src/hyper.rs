@@ -1,6 +1,6 @@
 //! Hyper-parameters of a model; names and meaning follow `llama-hparams.h @ b10605`.
 
-/// A quantity that most models state once and some state for each layer.
+/// A quantity that is the same for all layers or differs between them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PerLayer<T> {
     Same(T),
@@ -28,7 +28,7 @@ impl<T: Copy + Default> PerLayer<T> {
     }
 }
 
-/// Sliding-window attention: which layers see only the last `window` tokens.
+/// Sliding-window attention: the layers that attend to only the last `window` tokens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SlidingWindow {
     pub window: u32,
@@ -36,22 +36,16 @@ pub struct SlidingWindow {
     pub layers: PerLayer<bool>,
 }
 
-/// Mixture of experts.
+/// Numbers of a mixture of experts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Experts {
     pub count: u32,
     pub used: u32,
-    /// `n_ff_exp`: width of one expert.
-    pub feed_forward: u32,
-    /// `n_ff_shexp`: width of the shared experts, 0 if there are none.
-    pub shared_feed_forward: u32,
-    /// `n_layer_dense_lead`: leading layers without experts.
-    pub leading_dense: u32,
     /// The chosen experts' weights are multiplied by a number (`expert_weights_scale`).
     pub scales_weights: bool,
 }
 
-/// Multi-head latent attention: the cache holds one latent vector a token.
+/// Sizes of multi-head latent attention, which caches one latent vector for each token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mla {
     pub kv_lora_rank: u32,
@@ -61,7 +55,7 @@ pub struct Mla {
     pub value_length: u32,
 }
 
-/// Recurrent layers keep a state of fixed size instead of a cache.
+/// Recurrent layers, which keep a state of fixed size instead of a cache.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Recurrent {
     /// True for the layers that are recurrent.
@@ -70,14 +64,14 @@ pub struct Recurrent {
     pub rolling: u64,
     /// `n_embd_s`: elements (F32) of the recurrent state of one layer and sequence.
     pub state: u64,
-    /// True where a recurrent layer attends as well, and so keeps a cache beside its state (Falcon-H1).
+    /// True if a recurrent layer also has attention, and so a cache in addition to its state (Falcon-H1).
     pub attends: bool,
-    /// `ssm_dt_b_c_rms`: what a scan reads is normed, by no weight (FalconMamba).
+    /// `ssm_dt_b_c_rms`: the inputs of a scan are normed without a weight (FalconMamba).
     pub bare_norms: bool,
 }
 
-/// Sparse attention: a second cache of one small key a token, by which tokens are chosen (DeepSeek-V3.2,
-/// GLM-5).
+/// Sparse attention (DeepSeek-V3.2, GLM-5): a second cache with one small key for each token, by which tokens
+/// are selected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Indexer {
     /// `indexer_head_size`: elements of one token's index key.
@@ -120,7 +114,7 @@ impl Pooling {
     }
 }
 
-/// Hyper-parameters that the engine derives its memory from.
+/// Hyper-parameters that determine the engine's memory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HyperParameters {
     /// `block_count`, which includes the next-token-prediction layers at the end, if any.
@@ -157,7 +151,7 @@ pub struct HyperParameters {
     pub indexer: Option<Indexer>,
     /// Layers from here on reuse the cache of earlier ones (`n_layer_kv_from_start`).
     pub layers_with_cache: u32,
-    /// True where the main context reserves a cache for the next-token-prediction layers too.
+    /// True if the main context reserves a cache for the next-token-prediction layers too.
     pub nextn_cached: bool,
     /// False for encoders (the BERT family) and diffusion models, which keep no cache at all.
     pub cached: bool,
@@ -165,8 +159,8 @@ pub struct HyperParameters {
     pub pooling: Option<Pooling>,
     /// `causal_attn`: false where a batch is attended to in both directions.
     pub causal: bool,
-    /// False for an architecture that this table does not know, or whose cache it does not describe: sizes
-    /// follow from the keys that most architectures share, and may be wrong.
+    /// False for an architecture without a row in the table, or whose cache the table does not describe:
+    /// sizes follow from the keys that most architectures share, and may be wrong.
     pub known: bool,
 }
 

@@ -20,7 +20,7 @@ pub use hyper::{Experts, HyperParameters, Indexer, Mla, PerLayer, Pooling, Recur
 pub use tensor::{Tensor, TensorType};
 pub use types::Dialect;
 
-/// A model as its header describes it, over all files of a split set.
+/// A model as described by its header, over all files of a split set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Model {
     /// `general.name`, for people.

@@ -9,7 +9,7 @@ use std::collections::HashSet;
 use super::gguf::Header;
 use super::{ModelError, Tensor};
 
-/// The name of one file of a set.
+/// Name of one file of a split model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SplitName<'a> {
     pub prefix: &'a str,
@@ -19,7 +19,7 @@ pub struct SplitName<'a> {
 }
 
 impl<'a> SplitName<'a> {
-    /// Takes a path or a name apart; `None` if it is not that of a file of a set.
+    /// Parses a path or a name; `None` if it is not a file of a split model.
     pub fn parse(path: &'a str) -> Option<Self> {
         let rest = path.strip_suffix(".gguf")?;
         let (rest, count) = rest.rsplit_once("-of-")?;

@@ -4,10 +4,10 @@ use plimsoll_base::Bytes;
 
 use super::gguf::TensorInfo;
 
-/// An element type: its number in the file, name, and block geometry.
+/// Element type: its number in the file, its name, and its block sizes.
 ///
-/// A plain value rather than an enum, so that a type table is one table and an engine's own types
-/// (ik_llama.cpp) are rows of another.
+/// It is a plain value and not an enum, so that an engine's own types (ik_llama.cpp) are rows of a second
+/// table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct TensorType {
     pub id: u32,
@@ -16,7 +16,7 @@ pub struct TensorType {
     pub block: u64,
     /// Bytes of a block.
     pub size: u64,
-    /// Bytes that a row has beside its blocks; only some of ik_llama.cpp's types have any.
+    /// Bytes of a row in addition to its blocks; only some of ik_llama.cpp's types have any.
     pub row_extra: u64,
 }
 
@@ -27,7 +27,7 @@ impl TensorType {
         self.block > 1
     }
 
-    /// `ggml_row_size`: bytes of `elements` in a row; `None` if they are no whole number of blocks.
+    /// `ggml_row_size`: bytes of `elements` in a row; `None` if they are not a whole number of blocks.
     pub fn row(self, elements: u64) -> Option<Bytes> {
         elements
             // ggml stores no partial block: a row of another length is of another type.
@@ -36,7 +36,7 @@ impl TensorType {
     }
 }
 
-/// A tensor as the header lists it.
+/// A tensor as listed in the header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tensor {
     pub name: String,
@@ -52,8 +52,8 @@ pub struct Tensor {
 }
 
 impl Tensor {
-    /// The tensor that `info` lists in the file of this number. What its name says is read once: plans ask it
-    /// of every tensor again and again.
+    /// The tensor that `info` lists in the file of this number. Its name is parsed once, because plans need
+    /// the result for every tensor repeatedly.
     pub(super) fn listed(info: &TensorInfo<'_>, file: u16) -> Self {
         Self {
             name: info.name.to_owned(),
@@ -83,10 +83,6 @@ impl Tensor {
     /// Does it hold routed experts, by the engine's pattern for their names?
     pub fn is_expert(&self) -> bool {
         self.expert
-    }
-
-    pub fn elements(&self) -> u64 {
-        self.shape.iter().fold(1, |all, &n| all.saturating_mul(n))
     }
 }
 

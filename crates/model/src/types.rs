@@ -17,12 +17,12 @@ pub enum Dialect {
     /// llama.cpp, and all that follow it.
     #[default]
     Ggml,
-    /// ik_llama.cpp, whose own types start at 133.
+    /// ik_llama.cpp, whose additional types start at 133.
     Ik,
 }
 
 impl Dialect {
-    /// The type that `id` stands for in a file; `None` for a number that this engine does not know.
+    /// The type with this number in a file; `None` if the engine does not define the number.
     pub fn tensor_type(self, id: u32) -> Option<TensorType> {
         let row = |table: &[TensorType]| table.iter().find(|row| row.id == id).copied();
         match self {
@@ -33,13 +33,6 @@ impl Dialect {
             Self::Ik => row(IK),
         }
     }
-}
-
-/// The type a user names, e.g. after `-ctk`: `f16`, `q8_0`, `iq4_nl`, in any case.
-pub fn by_name(name: &str) -> Option<TensorType> {
-    GGML.iter()
-        .find(|row| row.name.eq_ignore_ascii_case(name))
-        .copied()
 }
 
 const fn plain(id: u32, name: &'static str, block: u64, size: u64) -> TensorType {
@@ -237,12 +230,5 @@ mod tests {
         assert_eq!(name(Dialect::Ik, 34), None);
         let iq4_ks = Dialect::Ik.tensor_type(144).map(|kind| kind.row(512));
         assert_eq!(iq4_ks, Some(Some(Bytes::new(4 + 2 * 136))));
-    }
-
-    #[test]
-    fn a_name_is_read_in_any_case() {
-        assert_eq!(by_name("Q8_0"), Some(Q8_0));
-        assert_eq!(by_name("q4_k"), Some(Q4_K));
-        assert_eq!(by_name("q9_9"), None);
     }
 }

@@ -1,5 +1,5 @@
-//! What the writer writes, the reader reads, whatever the keys, values and tensors, in both versions and byte
-//! orders.
+//! Tests that GGUF headers are read as they were written, for any keys, values and tensors, in both versions
+//! and byte orders.
 
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
@@ -15,7 +15,7 @@ fn length(bytes: &[u8]) -> u64 {
 }
 
 fn datum() -> impl Strategy<Value = Datum> {
-    let scalar = prop::sample::select(ValueType::ALL.to_vec())
+    let scalar = prop::sample::select(ValueType::all().collect::<Vec<_>>())
         .prop_filter("fixed width", |kind| kind.width().is_some());
     let number =
         (scalar.clone(), any::<u64>()).prop_map(|(kind, bits)| Datum::Number(kind, narrowed(kind, bits)));

@@ -1,8 +1,8 @@
 //! Reader of the dynamic symbols of an ELF object that the loader has mapped into this process.
 //!
 //! DECISION: the symbols are read from memory, through the dynamic section and the GNU (or System V) hash
-//! table, on which glibc's loader itself relies. `dlsym` is not called, because guard replaces it and because
-//! it takes the loader's lock.
+//! table, on which glibc's loader itself relies. `dlsym` is not called, because guard (the preloaded library)
+//! replaces it and because it takes the loader's lock.
 
 use core::ffi::{CStr, c_char, c_void};
 use core::ptr::null;
@@ -19,14 +19,16 @@ const HASH: i64 = 4;
 const STRINGS: i64 = 5;
 const SYMBOLS: i64 = 6;
 const SONAME: i64 = 14;
+const NEEDED: i64 = 1;
 const GNU_HASH: i64 = 0x6fff_fef5;
 const FUNCTION: u8 = 2;
 
-/// A mapped object, as long as the callback of `dl_iterate_phdr` runs.
+/// A mapped object, valid during the callback of `dl_iterate_phdr`.
 #[derive(Debug)]
 pub struct ElfImage<'a> {
     base: usize,
     headers: &'a [libc::Elf64_Phdr],
+    entries: *const Dynamic,
     strings: *const c_char,
     symbols: *const libc::Elf64_Sym,
     soname: usize,
@@ -48,6 +50,7 @@ impl<'a> ElfImage<'a> {
         let mut object = Self {
             base,
             headers,
+            entries: entry,
             strings: null(),
             symbols: null(),
             soname: 0,
@@ -84,6 +87,25 @@ impl<'a> ElfImage<'a> {
     pub fn name(&self) -> Option<&CStr> {
         // SAFETY: the soname is an offset into the string table, whose strings end in zero.
         (self.soname != 0).then(|| unsafe { CStr::from_ptr(self.strings.wrapping_add(self.soname)) })
+    }
+
+    /// The names of the libraries that it needs, in order.
+    pub fn needed(&self) -> impl Iterator<Item = &CStr> {
+        let mut entry = self.entries;
+        core::iter::from_fn(move || {
+            loop {
+                // SAFETY: the dynamic section is mapped and ends with an END entry, which is not passed.
+                let Dynamic { tag, value } = unsafe { &*entry };
+                if *tag == END {
+                    return None;
+                }
+                entry = entry.wrapping_add(1);
+                if *tag == NEEDED {
+                    // SAFETY: an offset into the string table, whose strings end in zero.
+                    return Some(unsafe { CStr::from_ptr(self.strings.wrapping_add(*value)) });
+                }
+            }
+        })
     }
 
     /// True if the address lies in one of its segments.
@@ -186,6 +208,11 @@ mod tests {
         let (object, found) = unsafe { (ElfImage::of(&*info), &mut *found.cast::<*const c_void>()) };
         if let Some(object) = object.filter(|object| object.name() == Some(c"libc.so.6")) {
             assert!(object.function(c"there is no such function").is_null());
+            assert!(
+                object
+                    .needed()
+                    .all(|library| library.to_bytes().starts_with(b"ld-linux"))
+            );
             let getpid = object.function(c"getpid");
             assert!(object.holds(getpid) && !object.holds((&raw const *found).cast()));
             *found = getpid;

@@ -1,4 +1,5 @@
-//! Replacement for the parts of `std` that guard and phantom need inside other programs' processes.
+//! Replacement for the parts of `std` that the libraries guard and phantom need inside other programs'
+//! processes.
 //!
 //! - [`lock`]: a futex lock of four bytes that allocates nothing and registers nothing.
 //! - [`elf`]: a reader of objects that the dynamic loader has already mapped.
@@ -6,9 +7,9 @@
 //! - `runtime`: global allocator and panic handler of the shipped libraries, over libc's `malloc` and
 //!   `abort`.
 //!
-//! DECISION: the profile `guard` sets panic = abort; only with it is this crate `no_std` and includes the
-//! runtime. Every other profile builds an ordinary crate with `std`, so unit tests and lints need no second
-//! target.
+//! DECISION: the profile `guard` sets panic = abort; this crate is `no_std` and includes the runtime only
+//! with that profile. Every other profile builds an ordinary crate with `std`, so unit tests and lints need
+//! no second target.
 #![cfg_attr(panic = "abort", no_std)]
 
 pub mod elf;

@@ -1,32 +1,59 @@
-//! The cards that the plugin pretends to have, from `PLIMSOLL_PHANTOM_CARDS`.
+//! Cards that the stand-in poses as, from `PLIMSOLL_PHANTOM_CARDS`.
 //!
 //! DECISION: one card after another, in the order of the engine's device numbers, each a list of `key=value`.
-//! What is left out is the H200's; what cannot be read is an error that names it, because a plan for another
-//! card than was meant is worse than none.
+//! What is left out follows from the compute capability, and from an H200 where that says nothing. What cannot
+//! be read is an error that names it, because a plan for another card than was meant is worse than none.
 
 use alloc::ffi::CString;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
-
-use plimsoll_pool::demand::Capability;
-
-/// As many as ggml's CUDA backend knows: `ggml-cuda.h:GGML_CUDA_MAX_DEVICES`.
-const MOST: usize = 16;
+use core::ffi::c_int;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Card {
-    /// Device name in the engine, such as `CUDA0`.
-    pub(crate) device: CString,
     pub(crate) name: CString,
     pub(crate) total: u64,
     pub(crate) free: u64,
-    pub(crate) capability: Capability,
+    /// Compute capability, major and minor.
+    pub(crate) capability: (u32, u32),
     /// Multiprocessors.
-    pub(crate) processors: u64,
+    pub(crate) processors: u32,
     /// True where the card uses the host's memory: Jetson, GB10.
     pub(crate) integrated: bool,
+    /// False where the driver has no virtual memory management: Tegra.
+    pub(crate) virtual_memory: bool,
 }
+
+/// Limits of a multiprocessor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Limits {
+    pub(crate) threads: u32,
+    pub(crate) blocks: u32,
+    /// Bytes of shared memory.
+    pub(crate) shared: u32,
+    /// Bytes of it that one block may ask for.
+    pub(crate) opt_in: u32,
+}
+
+/// Per compute capability (CUDA C++ programming guide 13.0, "Compute Capabilities"): first capability, threads,
+/// blocks, KiB of shared memory, KiB of it that one block may have.
+const GENERATIONS: [((u32, u32), u32, u32, u32, u32); 14] = [
+    ((5, 0), 2048, 32, 64, 48),
+    ((5, 2), 2048, 32, 96, 48),
+    ((6, 0), 2048, 32, 64, 48),
+    ((6, 1), 2048, 32, 96, 48),
+    ((7, 0), 2048, 32, 96, 96),
+    ((7, 5), 1024, 16, 64, 64),
+    ((8, 0), 2048, 32, 164, 163),
+    ((8, 6), 1536, 16, 100, 99),
+    ((8, 7), 1536, 16, 164, 163),
+    ((8, 9), 1536, 24, 100, 99),
+    ((9, 0), 2048, 32, 228, 227),
+    ((10, 0), 2048, 32, 228, 227),
+    ((11, 0), 1536, 24, 228, 227),
+    ((12, 0), 1536, 24, 100, 99),
+];
 
 /// Reads the whole list.
 pub(crate) fn parse(text: &str) -> Result<Vec<Card>, String> {
@@ -34,17 +61,21 @@ pub(crate) fn parse(text: &str) -> Result<Vec<Card>, String> {
         // The position in the list is the device number, as CUDA_VISIBLE_DEVICES makes it for real cards.
         .split(';')
         .enumerate()
-        .map(|(index, text)| card(index, text).map_err(|what| format!("card {index}: {what}")))
+        .map(|(index, text)| card(text).map_err(|what| format!("card {index}: {what}")))
         .collect::<Result<_, _>>()?;
-    if cards.len() > MOST {
-        return Err(format!("{} cards; ggml knows {MOST} at most", cards.len()));
+    if cards.len() > Card::MOST {
+        return Err(format!(
+            "{} cards; ggml knows {} at most",
+            cards.len(),
+            Card::MOST
+        ));
     }
     Ok(cards)
 }
 
-fn card(index: usize, text: &str) -> Result<Card, String> {
+fn card(text: &str) -> Result<Card, String> {
     let (mut total, mut free, mut capability) = (None, None, None);
-    let (mut processors, mut name, mut integrated) = (None, "phantom", false);
+    let (mut processors, mut name, mut integrated, mut virtual_memory) = (None, "phantom", false, true);
     for pair in text.split(',') {
         let (key, value) = pair
             .split_once('=')
@@ -55,10 +86,11 @@ fn card(index: usize, text: &str) -> Result<Card, String> {
             "cc" => capability = Some(version(value)?),
             "sms" => processors = Some(number(value)?),
             "integrated" => integrated = number(value)? > 0,
+            "vmm" => virtual_memory = number(value)? > 0,
             "name" => name = value.trim(),
             other => {
                 return Err(format!(
-                    "`{other}` is none of total, free, cc, sms, integrated, name"
+                    "`{other}` is none of total, free, cc, sms, integrated, vmm, name"
                 ));
             }
         }
@@ -66,16 +98,15 @@ fn card(index: usize, text: &str) -> Result<Card, String> {
     let total = total.ok_or("total= is missing")?;
     let capability = capability.ok_or("cc= is missing")?;
     Ok(Card {
-        // The engine's `-dev` and `-ts` go by these names, so they must be those of ggml's CUDA backend.
-        device: CString::new(format!("CUDA{index}")).map_err(|_| "no name")?,
         name: CString::new(name).map_err(|_| "a zero in the name")?,
         total,
         // A driver never reports more free memory than there is; a snapshot taken by hand may.
         free: free.unwrap_or(total).min(total),
         capability,
         // 132 multiprocessors are an H200's. The bound keeps products of this number from overflowing.
-        processors: processors.unwrap_or(132).clamp(1, 4096),
+        processors: u32::try_from(processors.unwrap_or(132).clamp(1, 4096)).unwrap_or(1),
         integrated,
+        virtual_memory,
     })
 }
 
@@ -84,21 +115,66 @@ fn number(text: &str) -> Result<u64, String> {
     text.parse().map_err(|_| format!("`{text}` is not a number"))
 }
 
-/// `8.9` as 890.
-fn version(text: &str) -> Result<Capability, String> {
+fn version(text: &str) -> Result<(u32, u32), String> {
     let wrong = || format!("cc `{}` is not major.minor", text.trim());
     let (major, minor) = text.trim().split_once('.').ok_or_else(wrong)?;
     let part = |text: &str| text.parse::<u32>().ok().filter(|&part| part < 100);
     match (part(major), part(minor)) {
-        (Some(major), Some(minor @ 0..10)) => Ok(major * 100 + minor * 10),
+        (Some(major), Some(minor @ 0..10)) => Ok((major, minor)),
         _ => Err(wrong()),
     }
 }
 
 impl Card {
-    /// The name as text, for reports.
-    pub(crate) fn device_name(&self) -> String {
-        self.device.to_string_lossy().into_owned()
+    /// As many as ggml's CUDA backend knows: `ggml-cuda.h:GGML_CUDA_MAX_DEVICES`.
+    pub(crate) const MOST: usize = 16;
+    /// Registers of a multiprocessor, and of one block: the same since compute capability 5.0.
+    pub(crate) const REGISTERS: u32 = 65_536;
+    /// Shared memory that each block takes for the system.
+    pub(crate) const RESERVED: u32 = 1024;
+
+    pub(crate) fn limits(&self) -> Limits {
+        // A later capability than the last row's is taken for that one.
+        let of = GENERATIONS
+            .iter()
+            .rev()
+            .find(|(from, ..)| *from <= self.capability);
+        let (_, threads, blocks, shared, opt_in) = *of.unwrap_or(&GENERATIONS[0]);
+        Limits {
+            threads,
+            blocks,
+            shared: shared << 10,
+            opt_in: opt_in << 10,
+        }
+    }
+
+    /// An attribute by its number in `cudaDeviceAttr` and `CUdevice_attribute`, which agree; 0 for what no
+    /// engine asks.
+    pub(crate) fn attribute(&self, number: c_int) -> u32 {
+        let limits = self.limits();
+        match number {
+            1..=3 | 111 => 1024,
+            4 => 64,
+            5 => 2_147_483_647,
+            6 | 7 => 65_535,
+            8 => 49_152,
+            10 => 32,
+            12 | 82 => Self::REGISTERS,
+            16 => self.processors,
+            18 => u32::from(self.integrated),
+            // Overlap, mapped host memory, concurrent kernels, unified addressing, managed memory (83, 89),
+            // cooperative launch, host registration.
+            15 | 19 | 31 | 41 | 83 | 89 | 95 | 99 => 1,
+            39 => limits.threads,
+            75 => self.capability.0,
+            76 => self.capability.1,
+            81 => limits.shared,
+            97 => limits.opt_in,
+            // CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED
+            102 => u32::from(self.virtual_memory),
+            106 => limits.blocks,
+            _ => 0,
+        }
     }
 }
 
@@ -113,11 +189,11 @@ mod tests {
         assert_eq!(cards.len(), 2);
         assert_eq!(
             (cards[0].free, cards[0].capability, cards[0].processors),
-            (50, 900, 132)
+            (50, (9, 0), 132)
         );
-        assert_eq!((cards[1].free, cards[1].capability), (200, 1210));
+        assert_eq!((cards[1].free, cards[1].capability), (200, (12, 1)));
         assert_eq!((cards[0].integrated, cards[1].integrated), (false, true));
-        assert_eq!(cards[1].device_name(), "CUDA1");
+        assert!(cards[0].virtual_memory && !parse("total=1,cc=8.7,vmm=0").unwrap()[0].virtual_memory);
         assert_eq!(cards[0].name.to_str(), Ok("H200"));
     }
 
@@ -138,5 +214,52 @@ mod tests {
         }
         let many = ["total=1,cc=9.0"; 17].join(";");
         assert!(parse(&many).unwrap_err().contains("16 at most"));
+    }
+
+    /// As `cudaDeviceGetAttribute` said on an H200 (driver 580.159.04, 2026-11-22).
+    #[test]
+    fn an_h200_says_of_itself_what_the_card_said() {
+        let card = &parse("total=150754820096,cc=9.0").unwrap()[0];
+        for (number, said) in [
+            (1, 1024),
+            (4, 64),
+            (5, 2_147_483_647),
+            (7, 65_535),
+            (8, 49_152),
+            (10, 32),
+            (12, 65_536),
+            (15, 1),
+            (16, 132),
+            (18, 0),
+            (19, 1),
+            (31, 1),
+            (39, 2048),
+            (41, 1),
+            (75, 9),
+            (76, 0),
+            (81, 233_472),
+            (82, 65_536),
+            (83, 1),
+            (88, 0),
+            (89, 1),
+            (95, 1),
+            (97, 232_448),
+            (99, 1),
+            (102, 1),
+            (106, 32),
+            (111, 1024),
+        ] {
+            assert_eq!(card.attribute(number), said, "attribute {number}");
+        }
+    }
+
+    #[test]
+    fn a_capability_between_two_rows_has_the_limits_of_the_earlier() {
+        let of = |cc: &str| parse(&alloc::format!("total=1,cc={cc}")).unwrap()[0].limits();
+        assert_eq!(
+            (of("8.9").blocks, of("8.8").blocks, of("12.1").threads),
+            (24, 16, 1536)
+        );
+        assert_eq!((of("3.5").opt_in, of("13.0").shared), (48 << 10, 100 << 10));
     }
 }

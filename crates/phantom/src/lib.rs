@@ -1,17 +1,16 @@
-//! `libplimsoll_phantom.so`: a ggml backend that claims to be CUDA and mirrors only its sizes.
+//! `libplimsoll_phantom.so`: CUDA runtime, cuBLAS and driver without a card behind them.
 //!
-//! An unmodified llama.cpp that finds it in `GGML_BACKEND_PATH` builds its own graphs and allocates its own
-//! buffers for cards that need not exist. It therefore logs the memory figures that it would log with those
-//! cards. Device memory is a range of addresses that cannot be touched; host buffers are real. Nothing is
-//! computed: results are zeros.
+//! An engine's own, unmodified CUDA backend runs on it and says what it takes: which operations the card gets,
+//! how buffers are rounded, what its pool asks for. The library is preloaded, and its file stands under the
+//! names that the backend was linked with (`libcudart.so.13`, `libcublas.so.13`, `libcuda.so.1`), so that the
+//! loader needs no CUDA on the machine.
 //!
-//! The plugin finds its engine (`engine`), measures the interface version (`probe`), and declines unknown
-//! engines with one line on stderr. Sizes and refusals follow ggml's CUDA backend of the engine's own
-//! generation (`generation`): `attention`, `support`, `memory`. While the engine replays a prompt, `demand`
-//! derives each operation's requests to the run-time pool, and `depth` runs the pools of `plimsoll-pool` on
-//! them. Observations go to a file of JSON lines (`report`).
-//!
-//! NVIDIA's cards are mirrored. ROCm, MUSA, Vulkan and the row split of old builds are not.
+//! - `cards`: what the card says of itself, as it was told.
+//! - `memory`: addresses without memory behind them, and real memory where the host reads.
+//! - `runtime`, `driver`, `blas`: the functions. Launches do nothing, and copies copy nothing.
+//! - `kernel`: how many blocks of a kernel run side by side, which decides the scratch of attention.
+//! - `report`: every allocation, as JSON lines.
+//! - `populate`: weights and caches that are never read.
 //!
 //! The library is built with the profile `guard` (panic = abort), and is then `no_std`: it needs libc and
 //! nothing else.
@@ -19,43 +18,45 @@
 
 extern crate alloc;
 
-mod abi;
-mod attention;
-mod backend;
+mod blas;
 mod cards;
-mod demand;
-mod depth;
-mod device;
-mod engine;
-mod generation;
-mod kinds;
-#[cfg(test)]
-mod made;
+mod driver;
+mod kernel;
+mod machine;
 mod memory;
-mod phantom;
 #[cfg(not(test))]
 mod populate;
-mod probe;
+mod properties;
 mod report;
+mod runtime;
 mod say;
-mod support;
-mod tensor;
 #[cfg(panic = "abort")]
 mod unwind;
 
-use core::ffi::{c_int, c_void};
-use core::ptr::null_mut;
-
-/// The registry that ggml's loader asks for; none where the plugin declines.
-#[cfg_attr(not(test), unsafe(no_mangle))]
-pub extern "C" fn ggml_backend_init() -> *mut c_void {
-    phantom::get().map_or(null_mut(), |phantom| {
-        (&raw const phantom.registry).cast_mut().cast()
-    })
+/// Functions whose answer is success, whatever they are asked.
+///
+/// DECISION: without parameters. The caller of a C function removes what it passed, on every machine that this
+/// is built for, so one body serves all signatures of all versions.
+macro_rules! succeeding {
+    ($($name:ident)*) => { $(
+        #[cfg_attr(not(test), unsafe(no_mangle))]
+        pub(crate) extern "C" fn $name() -> core::ffi::c_int {
+            0
+        }
+    )* };
 }
 
-/// Score of the plugin, which ggml's loader asks first; 0 where the plugin declines.
-#[cfg_attr(not(test), unsafe(no_mangle))]
-pub extern "C" fn ggml_backend_score() -> c_int {
-    c_int::from(phantom::get().is_some())
+/// Functions that make an object: the address of a word goes through the first pointer.
+macro_rules! making {
+    ($($name:ident)*) => { $(
+        /// # Safety
+        /// The first argument is null, or the address of a pointer.
+        #[cfg_attr(not(test), unsafe(no_mangle))]
+        pub(crate) unsafe extern "C" fn $name(made: *mut *mut core::ffi::c_void) -> core::ffi::c_int {
+            // SAFETY: the caller's promise.
+            unsafe { $crate::machine::make(made) }
+        }
+    )* };
 }
+
+pub(crate) use {making, succeeding};

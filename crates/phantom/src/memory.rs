@@ -1,145 +1,227 @@
-//! Buffers: address ranges for a card, real memory for pinned host buffers.
+//! Memory that the engine asked for: device, managed, pool, pinned.
 //!
-//! DECISION: a card's buffer is a range of addresses without memory behind it. Every tensor thus has its own
-//! address, and a stray access faults at once. No allocation is refused for lack of card memory: the caller
-//! does that arithmetic, and an engine that fails half-way reports only half of its buffers. Reads from a
-//! card return zeros. Source: `ggml-cuda.cu:ggml_backend_cuda_buffer_type_get_alloc_size,
-//! ggml_backend_cuda_buffer_interface, ggml_backend_cuda_host_buffer_type @ b10605`; `MATRIX_ROW_PADDING` of
-//! `common.cuh`.
+//! DECISION: device memory is a range of addresses that cannot be touched (`PROT_NONE`), and the host's is
+//! real. Nothing is refused because a card is full: the engine shall say what it takes, and the plan compares
+//! that with what is free.
 
-use core::ptr::{null, null_mut};
+use alloc::collections::BTreeMap;
+use core::ffi::{c_int, c_void};
+use core::ptr::null_mut;
 
-use plimsoll_pool::demand::Rules;
+use plimsoll_nostd::lock::Lock;
 
-use crate::abi::{BufferType, Device, Function, Handle};
-use crate::attention::Attention;
-use crate::kinds::Op;
-use crate::phantom::{self, CardState, Phantom};
-use crate::probe::Version;
-use crate::tensor::{View, row_size};
+use crate::cards::Card;
+use crate::report::Report;
 
-mod card;
-mod host;
-mod range;
+/// The driver's large page: every large allocation is a whole number of them.
+pub(crate) const PAGE: u64 = 2 << 20;
+/// From this size on, an allocation has pages of its own.
+const LARGE: u64 = 1 << 20;
 
-use card::{card_alignment, card_allocate, card_name, card_size};
-pub(crate) use card::{get_tensor, get_tensor_2d, is_on_card};
-use host::{host_alignment, host_allocate, host_name, is_host};
+/// The interface by which memory was asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// `cudaMalloc`.
+    Device,
+    /// `cudaMallocManaged`: the host may touch it.
+    Managed,
+    /// `cuMemCreate`: physical memory of ggml's virtual pool.
+    Pool,
+    /// `cudaMallocHost`, `cudaHostAlloc`.
+    Host,
+}
 
-const ALIGNMENT: usize = 128;
-/// Kernels read quantised rows in steps of this many values.
-const ROW_PADDING: u64 = 512;
+impl Kind {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Device => "device",
+            Self::Managed => "managed",
+            Self::Pool => "pool",
+            Self::Host => "host",
+        }
+    }
 
-/// Bytes of a tensor in a card's buffer.
-pub(crate) fn size(tensor: View<'_>, rules: Rules) -> u64 {
-    let attention = Some(tensor)
-        .filter(|tensor| tensor.op() == Op::FlashAttnExt)
-        .and_then(Attention::of);
-    let size = attention.map_or_else(|| tensor.bytes(), |attention| attention.size(rules));
-    let layout = tensor.layout();
-    // Only the last row is padded: a kernel that reads past any other row still reads the tensor.
-    match tensor.ne(0) % ROW_PADDING {
-        over @ 1.. if layout.quantised => size.saturating_add(row_size(layout, ROW_PADDING - over)),
-        _ => size,
+    fn protection(self) -> c_int {
+        match self {
+            Self::Device | Self::Pool => libc::PROT_NONE,
+            Self::Managed | Self::Host => libc::PROT_READ | libc::PROT_WRITE,
+        }
     }
 }
 
-pub(crate) fn of_card(version: Version, device: *mut Device, context: Handle) -> BufferType {
-    buffer_type(
-        version,
-        [
-            card_name as Function,
-            card_allocate as Function,
-            card_alignment as Function,
-            card_size as Function,
-            // ggml takes a buffer type without `is_host` for device memory.
-            null(),
-        ],
-        device,
-        context,
-    )
+pub(crate) struct Memory {
+    report: Report,
+    ledger: Lock<Ledger>,
 }
 
-pub(crate) fn of_host(version: Version, device: *mut Device) -> BufferType {
-    buffer_type(
-        version,
-        [
-            host_name as Function,
-            host_allocate as Function,
-            host_alignment as Function,
-            // Without `get_alloc_size`, ggml uses `ggml_nbytes`, as host buffers need no padding.
-            null(),
-            is_host as Function,
-        ],
-        device,
-        null_mut(),
-    )
+struct Ledger {
+    /// By address: what `cudaMalloc` and the like returned, and what is mapped of a pool.
+    taken: BTreeMap<usize, Taken>,
+    /// Physical memory that is not mapped yet, by handle.
+    handles: BTreeMap<u64, Taken>,
+    /// Address ranges of pools, and their sizes.
+    ranges: BTreeMap<usize, usize>,
+    /// Bytes in use on each card.
+    used: [u64; Card::MOST],
+    next: u64,
 }
 
-/// Name, allocation, alignment, size of a tensor, whether it is the host's; in the slots where the version
-/// has them.
-fn buffer_type(
-    version: Version,
-    functions: [Function; 5],
-    device: *mut Device,
-    context: Handle,
-) -> BufferType {
-    let [name, allocate, alignment, size, host] = functions;
-    let none = null();
-    let (device, context) = (device.cast_const().cast(), context.cast_const());
-    BufferType(match version {
-        Version::Two => [
-            name, allocate, alignment, none, size, host, device, context, none, none,
-        ],
-        Version::Three => [
-            name, allocate, none, alignment, none, size, none, host, device, context,
-        ],
-    })
+#[derive(Clone, Copy)]
+struct Taken {
+    number: u64,
+    kind: Kind,
+    card: usize,
+    bytes: usize,
 }
 
-/// The card of one of our buffer types.
-fn card_of_type(memory: Handle) -> Option<(&'static Phantom, &'static CardState)> {
-    let phantom = phantom::get()?;
-    let same = |state: &&CardState| core::ptr::eq((&raw const state.memory).cast(), memory);
-    phantom.cards.iter().find(same).map(|state| (phantom, state))
+impl Taken {
+    /// Bytes that it takes of its card.
+    fn weighs(&self) -> u64 {
+        let bytes = widened(self.bytes);
+        match self.kind {
+            Kind::Host => 0,
+            _ if bytes >= LARGE => bytes.next_multiple_of(PAGE),
+            _ => bytes,
+        }
+    }
 }
 
-#[cfg(test)]
-mod tests {
-    use core::ffi::c_int;
-
-    use super::*;
-    use crate::kinds::Type;
-    use crate::made::{H200, tensor, view};
-
-    fn size_of(kind: Type, ne: [i64; 4]) -> u64 {
-        size(view(&tensor(kind, ne)), H200)
+impl Memory {
+    pub(crate) fn new(report: Report) -> Self {
+        Self {
+            report,
+            ledger: Lock::new(Ledger {
+                taken: BTreeMap::new(),
+                handles: BTreeMap::new(),
+                ranges: BTreeMap::new(),
+                used: [0; Card::MOST],
+                next: 0,
+            }),
+        }
     }
 
-    #[test]
-    fn quantised_rows_end_in_whole_steps_of_512_values() {
-        assert_eq!(size_of(Type::Q8_0, [4096, 10, 1, 1]), 4096 / 32 * 34 * 10);
-        // gpt-oss: 2880 values are 192 short of the next step
-        assert_eq!(
-            size_of(Type::Mxfp4, [2880, 10, 1, 1]),
-            2880 / 32 * 17 * 10 + 192 / 32 * 17
-        );
-        // Kimi-K2's cache of 576 values a cell: 476 bytes at the end of each
-        assert_eq!(size_of(Type::Q8_0, [576, 1000, 1, 1]), 612 * 1000 + 476);
-        assert_eq!(size_of(Type::F16, [576, 1000, 1, 1]), 2 * 576 * 1000);
+    pub(crate) fn report(&self) -> &Report {
+        &self.report
     }
 
-    #[test]
-    fn absurd_shapes_make_absurd_sizes_and_no_panic() {
-        assert_eq!(size_of(Type::F32, [0, 5, 1, 1]), 0);
-        let mut absurd = tensor(Type::F32, [1, 1, 1, 1]);
-        absurd.ne = [i64::MAX; 4];
-        absurd.nb = [usize::MAX; 4];
-        assert_eq!(size(view(&absurd), H200), u64::MAX);
-        absurd.ne = [-1; 4];
-        assert_eq!(size(view(&absurd), H200), 0);
-        absurd.kind = c_int::MAX;
-        absurd.ne = [7; 4];
-        size(view(&absurd), H200);
+    /// What is free of a card of which so much was free at the start.
+    pub(crate) fn free(&self, card: usize, at_start: u64) -> u64 {
+        let used = self.ledger.hold().used.get(card).copied().unwrap_or(0);
+        at_start.saturating_sub(used)
     }
+
+    /// New memory; null where the address space is too small.
+    pub(crate) fn take(&self, kind: Kind, card: usize, bytes: usize) -> *mut c_void {
+        let mut ledger = self.ledger.hold();
+        let Some(taken) = ledger.admit(kind, card, bytes) else {
+            return null_mut();
+        };
+        let Some(address) = map(bytes, kind.protection()) else {
+            ledger.subtract(&taken);
+            return null_mut();
+        };
+        ledger.taken.insert(address.addr(), taken);
+        self.report.taken(taken.number, kind, card, bytes);
+        address
+    }
+
+    /// Gives memory back; false where nothing begins there.
+    pub(crate) fn give(&self, address: *mut c_void) -> bool {
+        let mut ledger = self.ledger.hold();
+        let Some(taken) = ledger.taken.remove(&address.addr()) else {
+            return false;
+        };
+        ledger.subtract(&taken);
+        unmap(address, taken.bytes);
+        self.report.given(taken.number);
+        true
+    }
+
+    /// Physical memory of a pool, by handle; `None` where there is no such card.
+    pub(crate) fn create(&self, card: usize, bytes: usize) -> Option<u64> {
+        let mut ledger = self.ledger.hold();
+        let taken = ledger.admit(Kind::Pool, card, bytes)?;
+        ledger.handles.insert(taken.number, taken);
+        self.report.taken(taken.number, Kind::Pool, card, bytes);
+        Some(taken.number)
+    }
+
+    /// A handle is let go; memory that is mapped stays.
+    pub(crate) fn release(&self, handle: u64) {
+        let mut ledger = self.ledger.hold();
+        if let Some(taken) = ledger.handles.remove(&handle) {
+            ledger.subtract(&taken);
+            self.report.given(handle);
+        }
+    }
+
+    /// Memory of a handle at an address: it lives as long as the mapping.
+    pub(crate) fn attach(&self, address: usize, handle: u64) -> bool {
+        let mut ledger = self.ledger.hold();
+        let taken = ledger.handles.remove(&handle);
+        taken.is_some_and(|taken| ledger.taken.insert(address, taken).is_none())
+    }
+
+    /// What is mapped in a range is given back.
+    pub(crate) fn detach(&self, address: usize, bytes: usize) {
+        let mut ledger = self.ledger.hold();
+        let end = address.saturating_add(bytes);
+        while let Some((&start, &taken)) = ledger.taken.range(address..end).next() {
+            ledger.taken.remove(&start);
+            ledger.subtract(&taken);
+            self.report.given(taken.number);
+        }
+    }
+
+    /// Addresses for a pool.
+    pub(crate) fn reserve(&self, bytes: usize) -> *mut c_void {
+        let address = map(bytes, libc::PROT_NONE).unwrap_or(null_mut());
+        if !address.is_null() {
+            self.ledger.hold().ranges.insert(address.addr(), bytes);
+        }
+        address
+    }
+
+    pub(crate) fn unreserve(&self, address: *mut c_void) {
+        if let Some(bytes) = self.ledger.hold().ranges.remove(&address.addr()) {
+            unmap(address, bytes);
+        }
+    }
+}
+
+impl Ledger {
+    fn admit(&mut self, kind: Kind, card: usize, bytes: usize) -> Option<Taken> {
+        let taken = Taken {
+            number: self.next,
+            kind,
+            card,
+            bytes,
+        };
+        let used = self.used.get_mut(card)?;
+        *used = used.saturating_add(taken.weighs());
+        self.next += 1;
+        Some(taken)
+    }
+
+    fn subtract(&mut self, taken: &Taken) {
+        if let Some(used) = self.used.get_mut(taken.card) {
+            *used = used.saturating_sub(taken.weighs());
+        }
+    }
+}
+
+fn widened(bytes: usize) -> u64 {
+    u64::try_from(bytes).unwrap_or(u64::MAX)
+}
+
+fn map(bytes: usize, protection: c_int) -> Option<*mut c_void> {
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+    // SAFETY: a new mapping at an address of the kernel's choice.
+    let address = unsafe { libc::mmap(null_mut(), bytes.max(1), protection, flags, -1, 0) };
+    (address != libc::MAP_FAILED).then_some(address)
+}
+
+fn unmap(address: *mut c_void, bytes: usize) {
+    // SAFETY: `map` mapped it with this size, and its owner let it go.
+    unsafe { libc::munmap(address, bytes.max(1)) };
 }

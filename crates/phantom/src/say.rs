@@ -1,4 +1,4 @@
-//! Lines on stderr, by one `write(2)` each.
+//! Lines on stderr, by one `write(2)` each, in the form of the engine's own log.
 
 use alloc::string::String;
 use core::fmt::{self, Write};
@@ -12,7 +12,7 @@ pub(crate) use say;
 
 pub(crate) fn line(words: fmt::Arguments<'_>) {
     let mut line = String::new();
-    let _ = writeln!(line, "plimsoll phantom: {words}");
+    let _ = writeln!(line, "plimsoll_phantom: {words}");
     // SAFETY: the bytes are ours. A closed stderr is the engine's choice.
     unsafe { libc::write(libc::STDERR_FILENO, line.as_ptr().cast(), line.len()) };
 }

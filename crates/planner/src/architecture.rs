@@ -10,7 +10,7 @@ use plimsoll_model::{Model, TensorType};
 
 use crate::request::{EngineBuild, EngineKind};
 
-/// The point where the rows that need logits are picked out of the batch.
+/// Point of the graph at which the rows that need logits are selected from the batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WantedRows {
     /// Within the last layer, before its residual sum.
@@ -22,11 +22,11 @@ pub(super) enum WantedRows {
     AfterLastNorm,
 }
 
-/// Properties of a graph that no tensor shows.
+/// Properties of a graph that do not follow from the model's tensors.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct GraphVariant {
     pub(super) wanted: WantedRows,
-    /// For each of a layer's two sums: the residual is the first operand, whose memory the sum reuses.
+    /// For each of a layer's two sums: the residual is the first operand, and the sum reuses its memory.
     pub(super) residual_first: [bool; 2],
     /// The norm of a layer is computed before anything else of the layer.
     pub(super) norm_first: bool,
@@ -77,7 +77,7 @@ const USUAL: GraphVariant = GraphVariant {
     loads_output: false,
 };
 
-/// The rows with which a graph was compared.
+/// Recorded rows with which a graph was compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ComparedGraph {
     Attending,
@@ -153,7 +153,7 @@ const RECURRENT_FROM: u32 = 10_605;
 /// First build compared for attention on the host and for a quantised cache of latent vectors.
 const RARER_FROM: u32 = 10_605;
 
-/// True where the compute term is the engine's own number rather than an estimate.
+/// True if the compute term is the engine's own number rather than an estimate.
 pub(super) fn is_compared(
     model: &Model,
     engine: EngineBuild,
@@ -174,7 +174,8 @@ pub(super) fn is_compared(
     engine.kind == EngineKind::LlamaCpp && known && compared
 }
 
-/// Not compared: windows beside states (LFM2), and the tensors of early Qwen3-Next and of large Nemotron 3 files.
+/// True if a recurrent graph was compared. Not compared are sliding windows combined with states (LFM2), and
+/// the tensors of early Qwen3-Next and of large Nemotron 3 files.
 fn recurrent_is_compared(model: &Model, engine: EngineBuild) -> bool {
     let ends = |role: &str| model.tensors.iter().any(|tensor| tensor.name.ends_with(role));
     // Qwen3-Next with `ssm_in` is a file from before its projections were split.

@@ -19,7 +19,7 @@ struct PublishedContext {
     name: &'static str,
     /// Context, modules and handles of a process that computes on the card.
     context: Bytes,
-    /// The same for a card that the process sees but does not use.
+    /// Context size on a card that the process sees but does not use.
     idle: Bytes,
     /// Workspace and kernels that the first use of cuBLAS adds.
     cublas: Bytes,
@@ -77,8 +77,9 @@ fn published(card: &Card) -> &'static PublishedContext {
     rows.find(|row| card.name.contains(row.name)).unwrap_or(&DEFAULT)
 }
 
-/// Memory that cuBLAS of CUDA 13.0 asks the driver for on an H200: guard's page of b8799 less what the engine's pool asked
-/// for (`data/measured/h200-growth-b8799.json`). The rest of its memory holds its kernels.
+/// Memory that cuBLAS of CUDA 13.0 requests from the driver on an H200: guard's count for b8799 minus the
+/// requests of the engine's pool (`data/measured/h200-growth-b8799.json`). The rest of cuBLAS's memory is its
+/// kernels.
 const CUBLAS_ASKED: Bytes = Bytes::new(67_240_960);
 
 fn measured<'a>(request: &PlanRequest<'a>, card: &Card) -> Option<&'a MeasuredContext> {
@@ -127,7 +128,7 @@ pub(super) fn processors(card: &Card) -> u64 {
     published(card).processors
 }
 
-/// False where the context is only assumed.
+/// False if the context is only assumed.
 pub(super) fn is_known(request: &PlanRequest<'_>, card: &Card) -> bool {
     measured(request, card).is_some() || is_published(published(card))
 }

@@ -74,7 +74,7 @@ const fn backends(request: &PlanRequest<'_>, layers: &ModelLayers<'_>) -> Backen
     }
 }
 
-/// True where every layer attends on its own device. With `-fa auto`, flash attention is off where one does not.
+/// True if every layer attends on its own device. With `-fa auto`, flash attention is off where one does not.
 pub(super) fn attends_at_home(request: &PlanRequest<'_>, layers: &ModelLayers<'_>) -> bool {
     let reserve = Reserve::of_model(request, u64::from(request.wish.context)).probing(ATTENTION_PROBE);
     let probe = Decoder::new(layers, &reserve, EngineQuirks::of(request));

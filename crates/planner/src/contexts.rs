@@ -15,7 +15,7 @@ const SCHEMA: &str = "plimsoll.contexts/2";
 const SCHEMA_1: &str = "plimsoll.contexts/1";
 const HEAD: &str = "# Written by `plimsoll calibrate`: memory of a CUDA context, in bytes. A card without a table gets the published value.\n";
 
-/// Memory that a process takes of one kind of card beyond what it asks for.
+/// Memory that a process takes of one kind of card in addition to what it requests.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MeasuredContext {
     /// The card's name, as the driver reports it.
@@ -26,10 +26,11 @@ pub struct MeasuredContext {
     pub build: Option<u32>,
     /// Context, modules and handles once a model is loaded.
     pub context: Bytes,
-    /// The part of `context` that is there when it is opened, before anything is loaded; `None` where not measured.
+    /// The part of `context` that exists when it is opened, before anything is loaded; `None` if not
+    /// measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub opened: Option<Bytes>,
-    /// Memory that the first prompt with cuBLAS adds for good; `None` where not measured.
+    /// Memory that the first prompt with cuBLAS adds for good; `None` if not measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cublas: Option<Bytes>,
     /// The version line of the engine that was measured.

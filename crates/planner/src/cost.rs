@@ -34,14 +34,14 @@ const NO_POOL: Source = Source::Formula("ggml-cuda.cu:ggml_cuda_pool_vmm @ b1060
 /// Zero by definition: the engine prepares contexts for its devices only.
 const NO_CONTEXT: Source = Source::Formula("llama.cpp:llama_prepare_model_devices @ b10605");
 
-/// Calculates the cost of a request at any context.
+/// Calculator for the cost of a request at any context length.
 pub(super) struct PlanCalculator<'a> {
     request: &'a PlanRequest<'a>,
     main: EngineContext<'a>,
     draft: Option<EngineContext<'a>>,
 }
 
-/// The cost of a request at one context.
+/// Memory of a request at one context length.
 #[derive(Clone, Debug)]
 pub(super) struct RequestCost {
     pub(super) reserve: Reserve,
@@ -49,7 +49,7 @@ pub(super) struct RequestCost {
     pub(super) cards: Vec<Terms>,
     pub(super) host: HostTerms,
     pub(super) growth: DepthGrowth,
-    /// True where the compute term mirrors the engine's graph; false where it is an estimate.
+    /// True if the compute term mirrors the engine's graph; false where it is an estimate.
     pub(super) sure: bool,
 }
 
@@ -116,7 +116,7 @@ impl<'a> PlanCalculator<'a> {
         self.main.graph.cache.latent
     }
 
-    /// True where `card` (a position in the request) holds a part of the model.
+    /// True if `card` (a position in the request) holds a part of the model.
     pub(super) fn uses(&self, card: usize) -> bool {
         let mut contexts = [Some(&self.main), self.draft.as_ref()].into_iter().flatten();
         contexts.any(|context| context.layout.devices.contains(&card))
@@ -254,7 +254,7 @@ fn check(model: &Model) -> Result<(), PlanError> {
     }
 }
 
-/// The output buffer: a row of logits, and of embeddings where asked for, for every output.
+/// Output buffer: for every output a row of logits and, if requested, a row of embeddings.
 fn output(model: &Model, reserve: &Reserve, request: &PlanRequest<'_>) -> Bytes {
     let logits = u64::from(model.hyper.vocabulary);
     let (width, rows) = match request.wish.embeddings {

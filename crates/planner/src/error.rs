@@ -1,6 +1,6 @@
 //! Errors for plan requests that every engine would refuse.
 
-/// The reason why a request cannot be planned.
+/// Reason why a request cannot be planned.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PlanError {
     // Each message names the flag to change, because the user sees nothing else.

@@ -1,9 +1,9 @@
 //! Search for the largest value that fits: context, micro-batch, slots, layers, cache type, or split over
 //! cards.
 //!
-//! DECISION: every result is planned in full through [`Price`] and never interpolated. The next larger step
-//! is planned too and shown not to fit, and so are the alternatives under other changes. A result is a
-//! [`Change`], which has the flags to paste.
+//! DECISION: every result is planned in full through [`CostModel`] and never interpolated. The next larger
+//! step is planned too and shown not to fit, and so are the alternatives under other changes. A result is a
+//! [`RequestChange`], which has the flags to paste.
 
 mod answer;
 mod change;

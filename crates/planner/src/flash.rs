@@ -1,10 +1,10 @@
 //! Flash attention on or off (`-fa`), and the reason.
 //!
-//! Mirrors `llama-context.cpp: resolve_fused_ops` and `fattn.cu: ggml_cuda_get_best_fattn_kernel @ b10605`.
-//! With `-fa auto`, one layer whose card has no kernel for its head size and cache type turns flash attention
-//! off for all layers; the whole KQ matrix then adds to the compute buffer. A quantised V cache requires
-//! flash attention, so it stays on and layers without a kernel compute attention in host memory. ik_llama.cpp
-//! has other kernels, which are not listed here.
+//! The code mirrors `llama-context.cpp: resolve_fused_ops` and `fattn.cu: ggml_cuda_get_best_fattn_kernel @
+//! b10605`. With `-fa auto`, one layer whose card has no kernel for its head size and cache type turns flash
+//! attention off for all layers; the whole KQ matrix then adds to the compute buffer. A quantised V cache
+//! requires flash attention, so it stays on and layers without a kernel compute attention in host memory.
+//! ik_llama.cpp has other kernels, which are not listed here.
 
 use plimsoll_flags::{FlashAttention, ModelParams};
 use plimsoll_model::{HyperParameters, Model, TensorType};
@@ -15,11 +15,11 @@ use super::layout::{DeviceLayout, TensorDevice};
 use super::quirks::EngineQuirks;
 use super::request::{EngineKind, PlanRequest};
 
-/// On or off, and why.
+/// Flash attention on or off, and the reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Flash {
     pub(super) on: bool,
-    /// The reason why a card has no kernel. Flash attention that stays on is then computed by the host.
+    /// Reason why a card has no kernel. If flash attention stays on, the host computes it.
     pub(super) missing: Option<&'static str>,
 }
 
@@ -30,12 +30,12 @@ impl Flash {
         missing: Some("a layer in host memory would compute its attention on a card"),
     };
 
-    /// True where the host computes attention, because a card has no kernel for it.
+    /// True if the host computes attention, because a card has no kernel for it.
     pub(super) fn is_on_host(&self) -> bool {
         self.on && self.missing.is_some()
     }
 
-    /// True where the engine looks at each layer's device before it decides: only where some layers are not on cards.
+    /// True if the engine looks at each layer's device before it decides: only where some layers are not on cards.
     pub(super) fn may_move(&self, request: &PlanRequest<'_>, layers: &ModelLayers<'_>) -> bool {
         let wish = request.wish;
         let free = wish.flash_attention == FlashAttention::Auto && !wish.cache_value.quantised();
@@ -119,8 +119,8 @@ pub(super) fn unsupported(
 #[cfg(test)]
 mod tests {
     use plimsoll_flags::ProgramKind;
+    use plimsoll_model::Dialect;
     use plimsoll_model::gguf::Header;
-    use plimsoll_model::{Dialect, types};
 
     use super::*;
     use crate::EngineBuild;
@@ -155,9 +155,13 @@ mod tests {
     }
 
     fn with_cache(key: &str, value: &str) -> ModelParams {
+        let named = |name: &str| {
+            let mut types = (0..64).filter_map(|id| Dialect::Ggml.tensor_type(id));
+            types.find(|kind| kind.name == name).unwrap()
+        };
         ModelParams {
-            cache_key: types::by_name(key).unwrap(),
-            cache_value: types::by_name(value).unwrap(),
+            cache_key: named(key),
+            cache_value: named(value),
             ..ModelParams::of(ProgramKind::LlamaServer)
         }
     }

@@ -1,4 +1,4 @@
-//! Advice for a request that does not fit; each piece of advice is planned to find out what it saves.
+//! Advice for a request that does not fit; each piece of advice is planned to determine its saving.
 //!
 //! DECISION: advice is given only if the plan does not fit, and only if it saves memory on the cards that
 //! lack it. Sufficient advice comes first; the rest is ordered by bytes saved per loss, from the table of
@@ -14,6 +14,7 @@ use plimsoll_model::{TensorType, types};
 
 use super::cost::peak;
 use super::fit::{CostModel, PlanPrice, QuickEstimate, RequestChange, saturated, smallest};
+use super::layout::wanted_layers;
 use super::request::PlanRequest;
 use super::reserve::{CELLS, Reserve};
 
@@ -65,7 +66,7 @@ pub(super) fn hints<P: CostModel>(request: &PlanRequest<'_>, price: &P, asked: &
     hints
 }
 
-/// Changes that were priced together, and their effect.
+/// Changes that were planned together, and their effect.
 #[derive(Clone, Debug)]
 struct Remedy {
     changes: Vec<RequestChange>,
@@ -104,10 +105,10 @@ impl Remedy {
     }
 }
 
-/// A change with a size, from 0 (none) to `end`.
+/// A change with a variable size, from 0 (none) to `end`.
 struct SizedChange {
     end: u64,
-    /// It moves whole tensors, so memory does not follow a straight line.
+    /// The change moves whole tensors, so memory does not follow a straight line.
     has_steps: bool,
     change: Box<dyn Fn(u64) -> RequestChange>,
 }
@@ -303,11 +304,7 @@ impl<P: CostModel> HintSearch<'_, P> {
                 change: Box::new(move |more| RequestChange::ExpertsOnHost(started + saturated(more))),
             });
         }
-        let all = layers.saturating_add(1);
-        let now = match wish.gpu_layers {
-            GpuLayers::Auto | GpuLayers::All => all,
-            GpuLayers::Count(count) => count.min(all),
-        };
+        let now = wanted_layers(wish, layers).min(layers.saturating_add(1));
         sized.push(SizedChange {
             end: u64::from(now),
             has_steps: true,

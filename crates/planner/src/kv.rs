@@ -1,7 +1,7 @@
 //! Size of the KV cache and of recurrent states, computed exactly from the model's header and the context
 //! length.
 //!
-//! Mirrors the constructors in `llama-kv-cache.cpp`, `llama-kv-cache-iswa.cpp` and
+//! The code mirrors the constructors in `llama-kv-cache.cpp`, `llama-kv-cache-iswa.cpp` and
 //! `llama-memory-recurrent.cpp @ b10605`. Each layer has one K and one V tensor on its own device; layers
 //! with a sliding window have fewer cells. Encoders, and layers that use another layer's cache, have none.
 //! Recurrent layers have a state that does not depend on the context length.
@@ -17,7 +17,7 @@ use super::layout::{DeviceBytes, DeviceLayout, TensorDevice};
 use super::reserve::Reserve;
 use super::weights::{CARD_ALIGNMENT, HOST_ALIGNMENT, row_padding};
 
-/// The types and the shape of a cache.
+/// Element types and layout of a KV cache.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CacheKind {
     pub(super) key: TensorType,

@@ -23,7 +23,7 @@ const SMALLEST_PASS: u64 = 128;
 /// More heads than any model has.
 const MOST_HEADS: u64 = 1 << 10;
 
-/// The form in which a layer caches a token.
+/// Form in which a layer caches a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LatentCache {
     Heads,
@@ -31,7 +31,7 @@ pub(super) enum LatentCache {
     VectorAndTransposed,
 }
 
-/// The sizes and the mode of one model's latent attention.
+/// Sizes and mode of one model's latent attention.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct LatentAttention {
     pub(super) sizes: Mla,
@@ -42,7 +42,7 @@ pub(super) struct LatentAttention {
 }
 
 impl LatentAttention {
-    /// `None` for other engines, and for models whose attention is not latent.
+    /// Latent attention of a model; `None` for other engines, and for models without it.
     pub(super) fn of(request: &PlanRequest<'_>, model: &Model) -> Option<Self> {
         if request.engine.kind != EngineKind::IkLlamaCpp {
             return None;
@@ -101,7 +101,7 @@ impl LatentAttention {
         }
     }
 
-    /// True where a prompt restores the keys and values of all that is cached.
+    /// True if a prompt restores keys and values of the whole cache.
     pub(super) fn restores(&self, flash: bool, tokens: u64) -> bool {
         self.mode > 1 && flash && tokens >= demand::LEAST_PROMPT
     }
@@ -121,7 +121,7 @@ impl LatentAttention {
         }
     }
 
-    /// True where a kernel takes queries with the key matrix absorbed.
+    /// True if a kernel takes queries with the key matrix absorbed.
     pub(super) fn absorbs(&self) -> bool {
         self.mode == 1 || self.mode == 3
     }

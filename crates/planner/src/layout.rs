@@ -1,8 +1,8 @@
 //! Device layout: placement of layers and tensors on cards and the host.
 //!
-//! Mirrors `llama-model.cpp: load_tensors`, `llama-model-loader.cpp: create_tensor` and `common/arg.cpp`
-//! (`-ot`, `--cpu-moe`, `--n-cpu-moe`) `@ b10605`. Without `-ts` the engine splits by the memory that is free
-//! when it loads, so the layout depends on other processes' memory on the cards.
+//! The code mirrors `llama-model.cpp: load_tensors`, `llama-model-loader.cpp: create_tensor` and
+//! `common/arg.cpp` (`-ot`, `--cpu-moe`, `--n-cpu-moe`) `@ b10605`. Without `-ts` the engine splits by the
+//! memory that is free when it loads, so the layout depends on other processes' memory on the cards.
 //!
 //! Patterns of `-ot` are ECMAScript regular expressions that are searched in the tensor's name. Only their
 //! regular part is supported here, which is matched in linear time; back-references and look-around are
@@ -18,7 +18,7 @@ use super::error::PlanError;
 use super::named::cuda_number;
 use super::request::{EngineKind, PlanRequest};
 
-/// The device of a tensor or an operation: a card, by its number in the layout, or host memory.
+/// Device of a tensor or an operation: a card, by its number in the layout, or host memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum TensorDevice {
     Card(u16),
@@ -87,10 +87,7 @@ impl DeviceLayout {
         let devices = devices(request)?;
         // The output counts as one more layer for -ngl.
         let all = layers.saturating_add(1);
-        let wanted = match wish.gpu_layers {
-            GpuLayers::Auto | GpuLayers::All => all,
-            GpuLayers::Count(n) => n,
-        };
+        let wanted = wanted_layers(wish, layers);
         let splits = splits(wish, request.cards, &devices);
         // The last layers go to the cards, so the first ones stay in host memory.
         let start = all.saturating_sub(wanted);
@@ -125,7 +122,7 @@ impl DeviceLayout {
         layer.copied().unwrap_or(self.output)
     }
 
-    /// True where weights of a layer may lie elsewhere than the layer.
+    /// True if weights of a layer may be on another device than the layer.
     pub(super) fn is_scattered(&self) -> bool {
         !self.overrides.is_empty() || self.experts_on_host > 0
     }
@@ -146,6 +143,14 @@ impl DeviceLayout {
             None if is_of_the_first_layer(&tensor.name) => self.layer(0),
             None => self.output,
         }
+    }
+}
+
+/// Layers that `-ngl` asks for; the output counts as one.
+pub(super) fn wanted_layers(wish: &ModelParams, layers: u32) -> u32 {
+    match wish.gpu_layers {
+        GpuLayers::Auto | GpuLayers::All => layers.saturating_add(1),
+        GpuLayers::Count(wanted) => wanted,
     }
 }
 

@@ -84,7 +84,7 @@ fn assemble(
     }
 }
 
-/// The name in the header, else the file that was asked for, else the architecture.
+/// Name in the header, else the file name given, else the architecture.
 fn model_name(request: &PlanRequest<'_>) -> String {
     let named = request.model.name.as_ref().or(request.wish.model.as_ref());
     named.unwrap_or(&request.model.architecture).clone()

@@ -9,7 +9,7 @@ use plimsoll_flags::{ModelParams, SplitMode};
 
 use super::error::PlanError;
 
-/// Cards that flags name, as positions among the machine's, lowest first.
+/// Cards that flags name, as positions in the machine's list, lowest first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NamedCards {
     pub cards: Vec<usize>,
@@ -48,7 +48,7 @@ pub fn named(wish: &ModelParams, cards: usize) -> Result<NamedCards, PlanError> 
     Ok(NamedCards { cards: named, only })
 }
 
-/// The cards of the model itself; `None` where the flags leave that open.
+/// The cards of the model itself; `None` if the flags leave that open.
 fn chosen(wish: &ModelParams, list: Option<&[usize]>, cards: usize) -> Result<Option<Vec<usize>>, PlanError> {
     match (wish.split_mode, wish.main_gpu, list) {
         (_, _, Some([])) => Ok(Some(Vec::new())),
@@ -78,7 +78,7 @@ fn shared(shares: &[f32], cards: usize) -> Option<Vec<usize>> {
     (!given.is_empty()).then_some(given)
 }
 
-/// The cards behind device names; `none` and devices of other backends name none of them.
+/// Card numbers for a list of device names; `none` and devices of other backends give none.
 fn listed(names: &[String], cards: usize) -> Result<Vec<usize>, PlanError> {
     // Another backend may have that device, so its name is no error here.
     let find = |name: &String| {

@@ -4,7 +4,7 @@
 use plimsoll_base::{Bytes, CardId, Hint, Reason, Source};
 use serde::{Serialize, Serializer};
 
-/// One term of the sum, with the source of its number. `None` is unknown.
+/// One memory term of the sum, with the source of its number. `None` is unknown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlanTerm {
     pub bytes: Option<Bytes>,
@@ -32,7 +32,7 @@ impl PlanTerm {
     }
 }
 
-/// Serialises as the integer alone, `null` where unknown; sources stand beside the terms.
+/// Serialises as the integer alone, `null` if unknown; the sources have separate keys.
 impl Serialize for PlanTerm {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         // The sources are in the reasons; the document has one number for each term.
@@ -40,7 +40,7 @@ impl Serialize for PlanTerm {
     }
 }
 
-/// The terms on one card.
+/// Memory terms on one card.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Terms {
     pub weights: PlanTerm,
@@ -52,7 +52,7 @@ pub struct Terms {
     pub context: PlanTerm,
 }
 
-/// The terms in host memory.
+/// Memory terms in host memory.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct HostTerms {
     pub weights: PlanTerm,
@@ -78,7 +78,8 @@ pub struct CardPlan {
 }
 
 impl CardPlan {
-    /// Memory that the engine itself asks for, which is all but the driver's context; `None` where a term is unknown.
+    /// Memory that the engine itself requests, which is everything except the driver's context; `None` if a
+    /// term is unknown.
     pub fn asked(&self) -> Option<Bytes> {
         let terms = &self.terms;
         let asked = [&terms.weights, &terms.kv, &terms.compute, &terms.pool];
@@ -94,7 +95,7 @@ pub struct HostPlan {
     pub peak: Bytes,
 }
 
-/// Growth of memory with depth.
+/// Growth of memory with depth (tokens in use).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct DepthGrowth {
     /// Bytes of cache that one more token of context costs, over all cards.
@@ -103,7 +104,7 @@ pub struct DepthGrowth {
     pub pool: Bytes,
 }
 
-/// The engine that the plan mirrors.
+/// The engine that the plan is made for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct EngineInfo {
     pub kind: &'static str,

@@ -29,7 +29,7 @@ use super::reserve::Reserve;
 /// Compute capability of a card that was described without one: that of the H200.
 const USUAL_CAPABILITY: (u32, u32) = (9, 0);
 
-/// The pool of one device.
+/// Run-time pool of one device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct RunTimePool {
     /// Bytes at full depth.
@@ -38,7 +38,7 @@ pub(super) struct RunTimePool {
     pub(super) growth: Bytes,
 }
 
-/// Cache, engine and flags that decide the size of a pool.
+/// Cache, engine and flags that determine the size of a pool.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PoolInputs {
     pub(super) flash_attention: bool,

@@ -15,7 +15,8 @@ const RECENT: u32 = 9400;
 /// The newest build that the formulas were compared with.
 const NEWEST_COMPARED: u32 = 10_605;
 
-/// Behaviour of one engine, program and set of flags. `@ b8799, b10605` names the two sides of a change.
+/// Behaviour of one engine build, program and set of flags. `@ b8799, b10605` names the builds before and
+/// after a change.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct EngineQuirks {
     /// The f16 copy of a quantised cache is part of the compute buffer. Elsewhere it lives in the run-time pool and
@@ -28,7 +29,7 @@ pub(super) struct EngineQuirks {
     pub(super) casts_mask: bool,
     /// Every architecture picks the output rows within the last layer (`src/models/*.cpp @ b8799, b10605`).
     pub(super) picks_rows_early: bool,
-    /// A clamp is a view of its source instead of a tensor of its own (`ggml.c: ggml_clamp @ b8799, b10605`).
+    /// A clamp is a view of its source instead of a separate tensor (`ggml.c: ggml_clamp @ b8799, b10605`).
     pub(super) clamps_views: bool,
     /// Mamba 2 projects each sequence separately (`models/mamba-base.cpp: build_mamba2_layer @ b8799, b10605`).
     pub(super) projects_by_sequence: bool,
@@ -38,7 +39,8 @@ pub(super) struct EngineQuirks {
     /// One batch may mix tokens and embeddings, which takes a second input. Not so in b10605, so in b11549; builds
     /// between them count as mixing, which costs at most one activation.
     pub(super) mixes_embeddings: bool,
-    /// ik_llama.cpp: a graph for tokens has no input for embeddings, and a norm and its weight are one operation.
+    /// ik_llama.cpp: a graph for tokens has no input for embeddings, and a norm with its weight is one
+    /// operation.
     pub(super) is_lean: bool,
     /// ik_llama.cpp: `ffn_up` and `ffn_gate` of the experts are one operation with one result.
     pub(super) fuses_experts: bool,

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::contexts::MeasuredContext;
 
-/// The project that an engine was built from.
+/// Project that an engine was built from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum EngineKind {
     // The names are those of the projects, which tables of contexts have in their files.
@@ -29,7 +29,7 @@ impl EngineKind {
     }
 }
 
-/// The engine whose memory is mirrored. Without a build, the newest that the formulas know: b10605.
+/// The engine to plan for. Without a build number, the newest that the formulas cover: b10605.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct EngineBuild {
     pub kind: EngineKind,
@@ -43,7 +43,7 @@ impl EngineBuild {
     };
 }
 
-/// Everything that a plan depends on. `cards` are those that the engine's process would see, in its order.
+/// Everything that a plan depends on. `cards` are the cards visible to the engine's process, in its order.
 #[derive(Clone, Copy, Debug)]
 pub struct PlanRequest<'a> {
     pub model: &'a Model,
@@ -53,6 +53,6 @@ pub struct PlanRequest<'a> {
     pub engine: EngineBuild,
     pub program: ProgramKind,
     pub cards: &'a [Card],
-    /// Measured driver contexts, which come before the published values.
+    /// Measured driver contexts, which are preferred to the published values.
     pub contexts: &'a [MeasuredContext],
 }

@@ -1,6 +1,6 @@
 //! Sizes that the engine determines before it allocates memory: context, batches, sequences, outputs.
 //!
-//! Mirrors `llama-context.cpp: llama_context::llama_context` and `sched_reserve @ b10605`, and for
+//! The code mirrors `llama-context.cpp: llama_context::llama_context` and `sched_reserve @ b10605`, and for
 //! llama-server the defaults in `tools/server/server.cpp` and `server_output_limits`. All later terms are
 //! functions of these sizes.
 
@@ -10,18 +10,18 @@ use plimsoll_model::{Model, Pooling};
 use super::quirks::EngineQuirks;
 use super::request::{EngineKind, PlanRequest};
 
-/// Cache cells come in multiples of this.
+/// The number of cache cells is a multiple of this.
 pub(super) const CELLS: u64 = 256;
 
 /// `LLAMA_MAX_SEQ`; the engine refuses more.
 pub(super) const MOST_SEQUENCES: u32 = 256;
 
-/// The sizes that one context of the engine reserves for.
+/// Sizes for which one context of the engine reserves memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Reserve {
     /// `n_ctx`: tokens over all sequences.
     pub(super) context: u64,
-    /// `n_ctx_seq`: tokens that one sequence may have.
+    /// `n_ctx_seq`: maximum tokens of one sequence.
     pub(super) per_sequence: u64,
     /// `n_seq_max`.
     pub(super) sequences: u64,
@@ -33,21 +33,21 @@ pub(super) struct Reserve {
     pub(super) tokens: u64,
     /// Output rows of that graph.
     pub(super) outputs: u64,
-    /// Output rows that a run asks for at most; engines that do not limit them reserve for more.
+    /// Maximum output rows of a run; engines that do not limit them reserve more.
     pub(super) outputs_asked: u64,
     /// Sliding-window caches are kept at full size.
     pub(super) full_sliding: bool,
-    /// Pooling of each sequence into one embedding; `None` where no embeddings are asked for.
+    /// Pooling of each sequence into one embedding; `None` if no embeddings are requested.
     pub(super) pooling: Option<Pooling>,
 }
 
-/// Parameters of a context, as its program passes them to the engine.
+/// Parameters of a context that its program passes to the engine.
 struct ContextParameters {
     context: u64,
     sequences: u64,
     unified: bool,
     batch: u64,
-    /// Output rows that the program asks for at most, where that is known.
+    /// Maximum output rows of the program, if known.
     asked: Option<u64>,
     full_sliding: bool,
     pooling: Option<Pooling>,

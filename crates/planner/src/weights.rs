@@ -1,6 +1,6 @@
 //! Size of the weights on each device, computed exactly from the model's header.
 //!
-//! Mirrors `ggml-alloc.c: ggml_backend_alloc_ctx_tensors_from_buft` and `ggml-cuda.cu:
+//! The code mirrors `ggml-alloc.c: ggml_backend_alloc_ctx_tensors_from_buft` and `ggml-cuda.cu:
 //! ggml_backend_cuda_buffer_type_get_alloc_size @ b10605`. On a card, every tensor starts at a multiple of
 //! 128 bytes, and quantised rows are padded to 512 elements.
 

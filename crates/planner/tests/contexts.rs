@@ -1,4 +1,4 @@
-//! Measured driver contexts of this machine in a plan.
+//! Tests of measured CUDA context sizes in a plan.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
 use plimsoll_base::{Bytes, Card};

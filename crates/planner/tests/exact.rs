@@ -1,5 +1,5 @@
-//! Default plan compared with the logs of llama.cpp b10605 and b8799 under the phantom backend (`data/exact`) and on cards
-//! (`data/measured/h200-matrix-*.json`, by `bench/gpu/run.py`), and the reader of those logs.
+//! Default plan compared with the logs of llama.cpp b10605 and b8799 under the phantom backend (`data/exact`)
+//! and on cards (`data/measured/h200-matrix-*.json`, by `bench/gpu/run.py`), and the reader of those logs.
 //!
 //! `cargo test -p plimsoll-planner --test exact -- --nocapture` prints the table.
 #![allow(clippy::print_stdout, clippy::unwrap_used)]

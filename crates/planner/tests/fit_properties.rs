@@ -1,4 +1,5 @@
-//! Properties of every answer of `--fit`: its flags fit when they are planned with, and one step more does not.
+//! Property tests of every answer of `--fit`: its flags fit when they are planned, and one step more does
+//! not.
 #![allow(clippy::unwrap_used)]
 
 #[path = "zoo/drafted.rs"]

@@ -1,5 +1,5 @@
-//! Plans compared with nvidia-smi and guard for whole processes on an NVIDIA H200 (`data/measured/h200-process-b10605.json`,
-//! `h200-growth-b8799.json`; measured by `bench/gpu/run.py`).
+//! Plans compared with nvidia-smi and guard for whole processes on an NVIDIA H200
+//! (`data/measured/h200-process-b10605.json`, `h200-growth-b8799.json`; measured by `bench/gpu/run.py`).
 //!
 //! `cargo test -p plimsoll-planner --test h200 -- --nocapture` prints the tables.
 #![allow(clippy::print_stdout, clippy::unwrap_used)]

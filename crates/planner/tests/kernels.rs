@@ -1,6 +1,8 @@
-//! Cards and types without a kernel for tiles: cuBLAS gets an f16 copy of the matrix, out of the pool.
+//! Tests of cards and types without a tile kernel (MMQ), for which cuBLAS gets an f16 copy of the matrix from
+//! the pool.
 //!
-//! Expected sizes are products of the model's shapes; `mmq.cu: ggml_cuda_should_use_mmq`, `ggml-cuda.cu: ggml_cuda_mul_mat_cublas_impl @ b10605`.
+//! Expected sizes are products of the model's shapes; `mmq.cu: ggml_cuda_should_use_mmq`, `ggml-cuda.cu:
+//! ggml_cuda_mul_mat_cublas_impl @ b10605`.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
 use plimsoll_base::{Bytes, Card};

@@ -1,4 +1,4 @@
-//! Properties of every plan, for any model and flags.
+//! Property tests of every plan, for any model and flags.
 #![allow(clippy::unwrap_used)]
 
 #[path = "zoo/drafted.rs"]

@@ -1,7 +1,7 @@
 //! Comparison of planned with measured memory, and the margins within which they agree.
 //!
-//! DECISION: a running engine holds at least its planned size once loaded and at most its planned size at
-//! full depth. Only a value outside that range by more than the margin counts as a deviation.
+//! DECISION: a running engine holds at least its planned size once loaded and at most its planned size with a
+//! full context. Only a value outside that range by more than the margin counts as a deviation.
 
 use plimsoll_base::{Bytes, CardId};
 use plimsoll_planner::Terms;
@@ -13,7 +13,7 @@ pub(crate) const CARD_MARGIN: (Bytes, u64) = (Bytes::mib(48), 15);
 /// llama.cpp b11549 in Python.
 pub(crate) const HOST_MARGIN: (Bytes, u64) = (Bytes::mib(96), 50);
 
-/// The comparison of all engines (`plimsoll.check/1`).
+/// Comparison for all engines (`plimsoll.check/1`).
 #[derive(Debug, Serialize)]
 pub(crate) struct Check {
     pub(crate) schema: &'static str,
@@ -21,18 +21,18 @@ pub(crate) struct Check {
     pub(crate) ok: bool,
 }
 
-/// One engine.
+/// Comparison for one engine.
 #[derive(Debug, Serialize)]
 pub(crate) struct Checked {
     pub(crate) model: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) pid: Option<u32>,
     pub(crate) cards: Vec<Row>,
-    /// Figures that the engine reports, beside the planned ones.
+    /// Figures that the engine reports, with the planned ones.
     pub(crate) said: Vec<ReportedFigure>,
 }
 
-/// One card of one engine.
+/// Comparison for one card of one engine.
 #[derive(Debug, Serialize)]
 pub(crate) struct Row {
     pub(crate) id: CardId,
@@ -48,7 +48,7 @@ pub(crate) struct Row {
     pub(crate) ok: bool,
 }
 
-/// A figure that the engine reports.
+/// A value that is planned and also reported by the engine.
 #[derive(Debug, Serialize)]
 pub(crate) struct ReportedFigure {
     pub(crate) name: &'static str,

@@ -4,10 +4,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use plimsoll_launch::{FlushStderr, StderrQueue};
-use plimsoll_reclaim::TakeStepError;
 use tracing_subscriber::EnvFilter;
-
-use crate::report::{ErrorReport, ExitStatus};
 
 pub(crate) mod calibrate;
 pub(crate) mod doctor;
@@ -24,6 +21,7 @@ mod reference;
 pub(crate) mod run;
 mod rungs;
 pub(crate) mod serve;
+mod server_verbs;
 pub(crate) mod soak;
 pub(crate) mod sweep;
 pub(crate) mod warden;
@@ -44,14 +42,22 @@ enum Command {
     Doctor(doctor::Arguments),
     /// Install, list and find engines
     Engine(engine::Arguments),
+    /// Load a model of a running server
+    Load(server_verbs::Load),
+    /// Print the engines' log lines of a running server
+    Logs(server_verbs::Logs),
     /// Plan the memory of a model on each card, and whether it fits
     Plan(plan::Arguments),
     /// Replay, generate and judge allocation traces
     Pool(pool::Arguments),
+    /// List the cards and models of a running server
+    Ps(server_verbs::List),
     /// Take a tour: two small models, a budget that holds one of them, and requests to both
     Quickstart(quickstart::Arguments),
     /// Free memory on a machine whose GPU shares the host's memory
     Reclaim(reclaim::Arguments),
+    /// Make a running server read its configuration again
+    Reload(server_verbs::Reload),
     /// Run an unmodified CUDA program under guard: counted, and kept to a budget
     // Boxed, because clippy (`large_enum_variant`) objects where one variant is far larger than the others.
     Run(Box<run::Arguments>),
@@ -61,6 +67,8 @@ enum Command {
     Soak(Box<soak::Arguments>),
     /// Measure a server's memory and speed over prompt depth
     Sweep(sweep::Arguments),
+    /// Unload a model of a running server
+    Unload(server_verbs::Unload),
     /// Record the memory of a program or of this machine
     Watch(Box<watch::Arguments>),
     #[command(hide = true)]
@@ -76,9 +84,6 @@ enum Command {
     #[command(hide = true)]
     Warden(warden::Arguments),
 }
-
-impl ExitStatus for quickstart::Error {}
-impl ExitStatus for TakeStepError {}
 
 /// Parses the command line and runs the subcommand.
 pub fn main() -> ExitCode {
@@ -96,20 +101,25 @@ pub fn main() -> ExitCode {
         _ => "info",
     });
     let result = match command {
-        Command::Calibrate(arguments) => calibrate::run(&arguments).map_err(ErrorReport::from),
-        Command::Doctor(arguments) => doctor::run(&arguments).map_err(ErrorReport::from),
-        Command::Engine(arguments) => engine::run(arguments).map_err(ErrorReport::from),
-        Command::Plan(arguments) => plan::run(&arguments).map_err(ErrorReport::from),
-        Command::Pool(arguments) => pool::run(&arguments).map_err(ErrorReport::from),
-        Command::Quickstart(arguments) => quickstart::run(arguments).map_err(ErrorReport::from),
-        Command::Reclaim(arguments) => reclaim::run(&arguments).map_err(ErrorReport::from),
-        Command::ReclaimStep(arguments) => reclaim_step::run(&arguments).map_err(ErrorReport::from),
-        Command::Reference(arguments) => reference::run(&arguments).map_err(ErrorReport::from),
-        Command::Run(arguments) => run::run(&arguments).map_err(ErrorReport::from),
-        Command::Serve(arguments) => serve::run(arguments).map_err(ErrorReport::from),
-        Command::Soak(arguments) => soak::run(&arguments).map_err(ErrorReport::from),
-        Command::Sweep(arguments) => sweep::run(&arguments).map_err(ErrorReport::from),
-        Command::Watch(arguments) => watch::run(&arguments).map_err(ErrorReport::from),
+        Command::Calibrate(arguments) => calibrate::run(&arguments),
+        Command::Doctor(arguments) => doctor::run(&arguments),
+        Command::Engine(arguments) => engine::run(arguments),
+        Command::Load(arguments) => server_verbs::load(&arguments).map_err(server_verbs::report),
+        Command::Logs(arguments) => server_verbs::logs(&arguments).map_err(server_verbs::report),
+        Command::Plan(arguments) => plan::run(&arguments),
+        Command::Pool(arguments) => pool::run(&arguments),
+        Command::Ps(arguments) => server_verbs::list(&arguments).map_err(server_verbs::report),
+        Command::Quickstart(arguments) => quickstart::run(arguments),
+        Command::Reclaim(arguments) => reclaim::run(&arguments),
+        Command::ReclaimStep(arguments) => reclaim_step::run(&arguments),
+        Command::Reference(arguments) => reference::run(&arguments),
+        Command::Reload(arguments) => server_verbs::reload(&arguments).map_err(server_verbs::report),
+        Command::Run(arguments) => run::run(&arguments),
+        Command::Serve(arguments) => serve::run(arguments),
+        Command::Soak(arguments) => soak::run(&arguments),
+        Command::Sweep(arguments) => sweep::run(&arguments),
+        Command::Unload(arguments) => server_verbs::unload(&arguments).map_err(server_verbs::report),
+        Command::Watch(arguments) => watch::run(&arguments),
         Command::RaiseSignal(arguments) => return raise_signal::run(&arguments),
         Command::ExecChild(arguments) => return exec_child::run(&arguments),
         Command::Look(arguments) => return look::run(&arguments),

@@ -15,7 +15,7 @@ use self::stopwatch::{Times, times};
 
 const SCHEMA: &str = "plimsoll.replay/1";
 
-/// A replay over several policies.
+/// Result of a replay under several policies.
 #[derive(Debug, Serialize)]
 pub(crate) struct Replay {
     schema: &'static str,

@@ -1,43 +1,77 @@
-//! Error reports of failed subcommands: lines on stderr and an exit status.
+//! Results of subcommands: documents on stdout, files, and failures as lines on stderr with an exit status.
 
 use std::error::Error;
+use std::fmt;
+use std::fs;
 use std::io::{self, Write};
+use std::path::Path;
 use std::process::ExitCode;
+
+use serde::Serialize;
 
 /// Status of a program that SIGPIPE ends, as a shell shows it.
 const CLOSED_PIPE: u8 = 141;
 
-/// Exit status of a failed subcommand.
-pub(crate) trait ExitStatus: Error {
-    /// Returns true where the user's input is at fault.
-    fn is_input(&self) -> bool {
-        false
-    }
-
-    /// Returns the status to exit with: 2 for bad input, 1 for any other failure.
-    fn status(&self) -> u8 {
-        if self.is_input() { 2 } else { 1 }
-    }
-}
-
 /// A failure on its way to stderr.
+///
+/// DECISION: one type for all subcommands, and any error becomes one by `?`. Errors are typed in the
+/// libraries, where callers tell them apart; here they are only printed. Bad input is marked at the place that
+/// reads it.
 #[derive(Debug)]
 pub(crate) struct ErrorReport {
     error: Box<dyn Error>,
     status: u8,
 }
 
-impl<E: ExitStatus + 'static> From<E> for ErrorReport {
+impl<E: Error + 'static> From<E> for ErrorReport {
     fn from(error: E) -> Self {
-        let status = error.status();
-        Self {
-            error: Box::new(error),
-            status,
-        }
+        let error = Box::new(error);
+        Self { error, status: 1 }
+    }
+}
+
+impl fmt::Display for ErrorReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.error.fmt(f)
     }
 }
 
 impl ErrorReport {
+    /// A failure in words.
+    pub(crate) fn new(text: impl Into<String>) -> Self {
+        let error = Box::from(text.into());
+        Self { error, status: 1 }
+    }
+
+    /// The failure as what it was, if it was that.
+    pub(crate) fn cause<E: Error + 'static>(&self) -> Option<&E> {
+        self.error.downcast_ref()
+    }
+
+    /// The failure with another exit status.
+    pub(crate) fn with_status(self, status: u8) -> Self {
+        Self { status, ..self }
+    }
+
+    pub(crate) fn status(&self) -> u8 {
+        self.status
+    }
+
+    /// A fault of the user's input, which ends with status 2.
+    pub(crate) fn input(error: impl Into<Self>) -> Self {
+        error.into().with_status(2)
+    }
+
+    /// A failed act on a file: `cannot write` with its path.
+    pub(crate) fn of_file(act: &str, path: &Path) -> impl FnOnce(io::Error) -> Self {
+        move |error| Self::new(format!("{act} `{}`: {error}", path.display()))
+    }
+
+    /// A failed act without an operand, such as the start of a run-time.
+    pub(crate) fn of(act: &'static str) -> impl FnOnce(io::Error) -> Self {
+        move |error| FailedAct { act, error }.into()
+    }
+
     /// Prints the error and its causes, innermost last, and returns the status to exit with.
     pub(crate) fn print(&self) -> ExitCode {
         // A reader such as `head` closes the pipe when it has enough; that is no error.
@@ -45,8 +79,8 @@ impl ErrorReport {
             return ExitCode::from(CLOSED_PIPE);
         }
         let mut stderr = anstream::stderr().lock();
-        let _ = writeln!(stderr, "plimsoll: {}", self.error);
-        let mut said = self.error.to_string();
+        let _ = writeln!(stderr, "plimsoll: {self}");
+        let mut said = self.to_string();
         let mut cause = self.error.source();
         while let Some(error) = cause {
             let text = error.to_string();
@@ -57,7 +91,6 @@ impl ErrorReport {
             said = text;
             cause = error.source();
         }
-        // The status comes from the outermost error: it knows whether the input or the machine is at fault.
         ExitCode::from(self.status)
     }
 
@@ -71,4 +104,41 @@ impl ErrorReport {
         }
         false
     }
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("{act}: {error}")]
+struct FailedAct {
+    act: &'static str,
+    #[source]
+    error: io::Error,
+}
+
+/// Writes text to stdout.
+pub(crate) fn print(text: impl AsRef<[u8]>) -> Result<(), ErrorReport> {
+    let mut stdout = anstream::stdout().lock();
+    let written = stdout.write_all(text.as_ref());
+    written.map_err(ErrorReport::of("cannot write to stdout"))
+}
+
+/// Writes a document to stdout: as JSON, or in words.
+pub(crate) fn print_as(
+    json: bool,
+    document: &impl Serialize,
+    words: impl FnOnce() -> String,
+) -> Result<(), ErrorReport> {
+    match json {
+        true => print(serde_json::to_string_pretty(document)? + "\n"),
+        false => print(words()),
+    }
+}
+
+/// Writes a file.
+pub(crate) fn write_file(path: &Path, text: impl AsRef<[u8]>) -> Result<(), ErrorReport> {
+    fs::write(path, text).map_err(ErrorReport::of_file("cannot write", path))
+}
+
+/// Success where the answer is good, failure where it is not.
+pub(crate) fn status(is_good: bool) -> ExitCode {
+    ExitCode::from(u8::from(!is_good))
 }

@@ -1,4 +1,5 @@
-//! Reports of plans, replays, load tests and recordings. The functions here only format values.
+//! Reports of plans, replays, load tests and recordings. The functions here only format values that other
+//! modules computed.
 
 // One module per report; what several reports share is in the `report` crate.
 mod advice;
@@ -12,6 +13,7 @@ mod plan;
 mod record;
 mod replay;
 mod soak;
+mod status;
 mod sweep;
 
 pub(crate) use advice::advice;
@@ -25,4 +27,5 @@ pub(crate) use plan::plan;
 pub(crate) use record::{RecordReport, csv};
 pub(crate) use replay::replay;
 pub(crate) use soak::{SoakReport, lasted};
+pub(crate) use status::status;
 pub(crate) use sweep::{SweepPlan, SweepReport, sweep_head, sweep_row};

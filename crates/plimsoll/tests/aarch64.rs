@@ -1,4 +1,5 @@
-//! The program on aarch64, where the RAM of a Jetson is its card's memory: built with Debian's cross compiler, run in qemu-user.
+//! Tests of `plimsoll` on aarch64, where a Jetson's RAM is its card's memory: built with Debian's cross
+//! compiler, run in qemu-user.
 
 #![allow(clippy::unwrap_used)]
 

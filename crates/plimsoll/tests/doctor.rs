@@ -1,4 +1,4 @@
-//! `plimsoll doctor` as a process: where it reads from, what it prints, and the status with which it ends.
+//! Tests of `plimsoll doctor` as a process: its input, its output, and its exit status.
 
 #[path = "pages/hand_written.rs"]
 mod hand_written;
@@ -183,7 +183,7 @@ fn the_machine_and_a_process_of_it_are_looked_at_as_they_are() {
     assert_eq!(machine.status.code(), Some(0));
     let (stdout, _) = said(&machine);
     assert!(
-        stdout.contains("may be asked for now") && stdout.contains("no GPU is visible"),
+        stdout.contains("can be allocated now") && stdout.contains("no GPU is visible"),
         "{stdout}"
     );
     let own = std::process::id().to_string();

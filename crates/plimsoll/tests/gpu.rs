@@ -1,7 +1,8 @@
-//! The scripts of `cargo xtask gpu bundle`, run without a GPU: their order, and what they write.
+//! Tests of the scripts of `cargo xtask gpu bundle` without a GPU: their order, and the files that they
+//! write.
 //!
-//! The engine is a double that says what llama.cpp says of its buffers and listens nowhere; the plans are real. The parts that need guard
-//! and a driver are rehearsed by hand (`bench/gpu/README.md`), because they take a minute.
+//! The engine is a double that prints llama.cpp's buffer lines and does not listen; the plans are real. The
+//! parts that need guard and a driver are tested by hand (`bench/gpu/README.md`), because they take a minute.
 
 #[path = "serve/built.rs"]
 mod built;

@@ -1,4 +1,4 @@
-//! `plimsoll pool` as a program: exit status, JSON, table, picture, advice.
+//! Tests of `plimsoll pool` as a program: exit status, JSON, table, picture, advice.
 #![allow(clippy::unwrap_used)]
 
 use std::fs;
@@ -116,7 +116,9 @@ fn what_does_not_complete_at_the_budget_exits_1_and_says_where() {
         "{said}"
     );
     assert!(
-        said.contains("ggml-legacy stops at request 12068: 40 MiB were asked for, 42 MiB of the driver"),
+        said.contains(
+            "ggml-legacy stops at request 12068: 40 MiB were requested, 42 MiB of them from the driver"
+        ),
         "{said}"
     );
     let ours = said.lines().find(|line| line.starts_with("plimsoll")).unwrap();

@@ -1,4 +1,4 @@
-//! `plimsoll reclaim` as a program: what it says of captured trees, and its exit status.
+//! Tests of `plimsoll reclaim` as a program: its output for captured machine files, and its exit status.
 #![allow(clippy::unwrap_used)]
 
 use std::path::{Path, PathBuf};

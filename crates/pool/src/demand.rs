@@ -1,11 +1,11 @@
 //! Memory that each operation of ggml's CUDA backend requests from its pool: the bytes of each request, in
 //! order.
 //!
-//! DECISION: these formulas are in one place, as functions of plain numbers. The phantom backend (which gets
-//! real graphs), the generator ([`generate`](crate::generate), which gets a model's shape) and the planner
-//! (which gets a model's header) all call them, so their results cannot differ. The blocks of one operation
-//! form a [`Group`]: allocated in order, freed in reverse. Sums and products saturate, so no operand
-//! overflows.
+//! DECISION: these formulas are in one place, as functions of plain numbers. The phantom, a ggml backend
+//! without a GPU (which gets real graphs), the generator ([`generate`](crate::generate), which gets a model's
+//! shape) and the planner (which gets a model's header) all call them, so their results cannot differ. The
+//! blocks of one operation form a [`DemandGroup`]: allocated in order, freed in reverse. Sums and products
+//! saturate, so no operand overflows.
 //!
 //! The card and the engine's build ([`Rules`]) determine which kernel runs, and so which blocks are needed.
 //! Each file names its sources as `file:function @ build`.
@@ -26,7 +26,7 @@ pub const AMPERE: Capability = 800;
 pub const ADA: Capability = 890;
 pub const BLACKWELL: Capability = 1200;
 
-/// The engine, as far as its pool is concerned, in order of time.
+/// Engine builds that differ in their pool requests, oldest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum DemandRules {
     /// ik_llama.cpp: copies a quantised cache in the pool; turns the latent cache back into keys and values.
@@ -35,8 +35,8 @@ pub enum DemandRules {
     Copying,
     /// llama.cpp since then (b10605): the copies are in the compute buffer.
     Reserving,
-    /// Interface version 3 of ggml's backends (ggml 0.26.0). It asks as b10605 does, but chooses some kernels
-    /// otherwise.
+    /// Interface version 3 of ggml's backends (ggml 0.26.0). Its requests are those of b10605, but it chooses
+    /// some kernels differently.
     Third,
 }
 
@@ -47,7 +47,7 @@ impl DemandRules {
     }
 }
 
-/// Card and engine, which decide which kernels run.
+/// Card and engine build, which determine the kernels that run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rules {
     pub capability: Capability,
@@ -56,7 +56,7 @@ pub struct Rules {
     pub engine: DemandRules,
 }
 
-/// Blocks of one operation: allocated in order and freed in reverse. A size of 0 is no request.
+/// Sizes of the blocks of one operation: allocated in order and freed in reverse. A size of 0 means no block.
 pub type DemandGroup<const N: usize> = [u64; N];
 
 /// The saturating product of many factors.

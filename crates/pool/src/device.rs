@@ -8,9 +8,7 @@
 //!
 //! Addresses are numbers, never pointers: a policy computes with them and accesses no memory.
 
-use core::fmt;
-
-/// A position in the address space of a card, in bytes.
+/// Position in a card's address space, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Address(pub u64);
 
@@ -22,21 +20,22 @@ impl Address {
     }
 }
 
-/// A queue of work on a card, executed in order. The number is the caller's (a handle, an index).
+/// A queue of work on a card that is executed in order. The caller chooses the number (a handle, an index).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Stream(pub u64);
 
-/// A point in a stream, behind all the work that was submitted before it.
+/// A point in a stream, after all the work submitted before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DeviceEvent(pub u64);
 
-/// A captured graph and all that is instantiated from it. Addresses that were in use while it was captured
-/// are baked into it.
+/// A captured graph and everything instantiated from it. It contains the addresses that were in use during
+/// its capture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CapturedGraph(pub u64);
 
-/// A refusal by the card, or by a budget on it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Refusal of memory by the card, or by a budget on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{asked} bytes were requested and {free} are free")]
 pub struct OutOfMemory {
     /// Bytes of the request that was refused, as the device counts them.
     pub asked: u64,
@@ -44,23 +43,7 @@ pub struct OutOfMemory {
     pub free: u64,
 }
 
-impl OutOfMemory {
-    /// The device has no memory of that kind.
-    const fn none(asked: u64) -> Self {
-        Self { asked, free: 0 }
-    }
-}
-
-impl fmt::Display for OutOfMemory {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { asked, free } = self;
-        write!(f, "{asked} bytes were requested and {free} are free")
-    }
-}
-
-impl core::error::Error for OutOfMemory {}
-
-/// A card's memory and its order of work.
+/// Interface to a card: its memory and the order of its work.
 pub trait PoolDevice {
     /// Granule of every allocation and every piece of a region; a power of two.
     fn granule(&self) -> u64;
@@ -71,40 +54,30 @@ pub trait PoolDevice {
     /// Takes a range that is backed from the start.
     fn allocate(&mut self, size: u64) -> Result<Address, OutOfMemory>;
 
-    /// Takes a range of the host's memory that the card can use in place, if slower.
-    fn allocate_host(&mut self, size: u64) -> Result<Address, OutOfMemory> {
-        Err(OutOfMemory::none(size))
-    }
-
-    /// Gives an allocation of either kind back: exactly an address that was returned, once, with no work on
+    /// Gives an allocation back: exactly an address that was returned, once, with no work on
     /// it in flight.
     fn free(&mut self, address: Address);
 
-    /// Reserves `size` bytes of addresses without memory. `None` where the card has no virtual memory
-    /// management or too few addresses: that is no lack of memory.
+    /// Reserves `size` bytes of addresses without memory. `None` if the card has no virtual memory management
+    /// or too few addresses; this is not a lack of memory.
     fn reserve(&mut self, _size: u64) -> Option<Address> {
         None
     }
 
     /// Maps memory to a piece of a region: whole granules, none of them mapped.
     fn map(&mut self, _at: Address, size: u64) -> Result<(), OutOfMemory> {
-        Err(OutOfMemory::none(size))
+        Err(OutOfMemory { asked: size, free: 0 })
     }
 
-    /// Maps host memory to a piece of a region.
-    fn map_host(&mut self, _at: Address, size: u64) -> Result<(), OutOfMemory> {
-        Err(OutOfMemory::none(size))
-    }
-
-    /// Takes the memory from a piece of a region: exactly the address and size of one `map` or `map_host`,
-    /// with no work on it in flight. The addresses stay set aside and may be backed again.
+    /// Takes the memory from a piece of a region: exactly the address and size of one `map`, with no work on
+    /// it in flight. The addresses stay set aside and may be backed again.
     fn unmap(&mut self, _at: Address, _size: u64) {}
 
-    /// Gives the addresses of a region back, of which nothing is backed: exactly the address and size of one
+    /// Releases the addresses of a region without mapped memory: exactly the address and size of one
     /// `reserve`.
     fn release(&mut self, _at: Address, _size: u64) {}
 
-    /// Records an event behind the submitted work of a stream. Every event ends in one [`Device::forget`].
+    /// Records an event behind the submitted work of a stream. Every event ends in one [`PoolDevice::forget`].
     fn record(&mut self, stream: Stream) -> DeviceEvent;
 
     /// True if all the work before an event is done. Never waits.
@@ -119,7 +92,17 @@ pub trait PoolDevice {
     /// Releases an event.
     fn forget(&mut self, event: DeviceEvent);
 
-    /// True if a stream's work is being captured into a graph. Then none of the five calls above may name it,
-    /// and nothing may be freed or unmapped; what is allocated or mapped meanwhile is not part of the graph.
+    /// Waits for the submitted work of a stream. False if that failed, and nothing may be given back.
+    fn finish(&mut self, stream: Stream) -> bool {
+        let event = self.record(stream);
+        self.wait(event);
+        let done = self.done(event);
+        self.forget(event);
+        done
+    }
+
+    /// True if a stream's work is being captured into a graph. Then none of the calls above may use it,
+    /// and nothing may be freed or unmapped; memory allocated or mapped in the meantime is not part of the
+    /// graph.
     fn capturing(&self, stream: Stream) -> bool;
 }

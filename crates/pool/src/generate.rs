@@ -7,8 +7,6 @@
 //! The result was checked step by step against two traces recorded on an H200, and against published figures
 //! (`tests/traces/generate.rs`).
 
-use core::fmt;
-
 pub use crate::demand::DemandRules;
 use crate::demand::{Rules, product};
 use crate::device::Stream;
@@ -30,14 +28,14 @@ const MOST_STEPS: usize = 1 << 24;
 /// Bound on the context, beyond any engine's; with it the formulas stay far from the end of `u64`.
 const LONGEST: u64 = 1 << 26;
 
-/// The type of the KV cache. All quantised ones are copied to f16 alike.
+/// Type of the KV cache. All quantised types are copied to f16 in the same way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CacheShape {
     F16,
     Quantised,
 }
 
-/// Tokens of a prompt with an output.
+/// Tokens of a prompt for which the engine computes an output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outputs {
     /// The last one, as in a server: after its attention the last layer computes one token only.
@@ -46,7 +44,7 @@ pub enum Outputs {
     Layers,
 }
 
-/// A run of an engine.
+/// An engine run for which a trace is generated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GeneratedRun {
     pub engine: DemandRules,
@@ -86,39 +84,23 @@ impl GeneratedRun {
     }
 }
 
-/// A run for which no trace can be made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Reason why no trace can be generated for a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GenerateError {
-    Context {
-        tokens: u64,
-    },
-    MicroBatch {
-        tokens: u64,
-    },
+    #[error("a context of {tokens} tokens; give 1 to {LONGEST}")]
+    Context { tokens: u64 },
+    #[error("a micro-batch of {tokens} tokens; give 1 to 65536")]
+    MicroBatch { tokens: u64 },
+    #[error(
+        "the trace has more than {MOST_STEPS} steps; shorten the context or the answers, or enlarge the micro-batch"
+    )]
     TooLong,
-    /// llama.cpp has no kernel for it (llama-context.cpp refuses it at start).
+    /// llama.cpp has no kernel for this combination (llama-context.cpp refuses it at start).
+    #[error("a quantised V cache needs flash attention; switch it on or take f16")]
     QuantisedWithoutFlashAttention,
+    #[error("{0}")]
     Step(Fault),
 }
-
-impl fmt::Display for GenerateError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Context { tokens } => write!(f, "a context of {tokens} tokens; give 1 to {LONGEST}"),
-            Self::MicroBatch { tokens } => write!(f, "a micro-batch of {tokens} tokens; give 1 to 65536"),
-            Self::TooLong => write!(
-                f,
-                "the trace has more than {MOST_STEPS} steps; shorten the context or the answers, or enlarge the micro-batch"
-            ),
-            Self::QuantisedWithoutFlashAttention => {
-                f.write_str("a quantised V cache needs flash attention; switch it on or take f16")
-            }
-            Self::Step(fault) => fault.fmt(f),
-        }
-    }
-}
-
-impl core::error::Error for GenerateError {}
 
 /// The requests of a run to the pool of one device.
 pub fn generate(
@@ -170,7 +152,7 @@ fn cells(tokens: u64) -> u64 {
     tokens.next_multiple_of(CELLS)
 }
 
-/// The operations of one run.
+/// Generator of one run's operations.
 struct Operations<'a> {
     shape: &'a ModelShape,
     run: &'a GeneratedRun,
@@ -276,7 +258,7 @@ fn tiled(width: u64, rows: u64) -> product::Matrix {
     }
 }
 
-/// Groups of blocks: allocated in order, freed in reverse.
+/// Builder of a trace from groups of blocks, which are allocated in order and freed in reverse.
 #[derive(Default)]
 struct Groups {
     builder: Builder,
@@ -284,7 +266,7 @@ struct Groups {
 }
 
 impl Groups {
-    /// Adds one group; sizes of 0 are no requests.
+    /// Adds one group; sizes of 0 are left out.
     fn group(&mut self, sizes: &[u64]) -> Result<(), GenerateError> {
         const STREAM: Stream = Stream(0);
         // Checked for each group: a run is bounded by its formulas, not by its input alone.

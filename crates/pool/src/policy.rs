@@ -1,13 +1,14 @@
 //! Interface of an allocator policy.
 //!
-//! DECISION: the interface is that of RAPIDS RMM's `device_memory_resource`, with calls for captured graphs.
+//! DECISION: the interface is that of RAPIDS RMM's `device_memory_resource`. A second trait has what the pool
+//! of a program also needs (trims, captured graphs, an end) and the models of other allocators do not have.
 //! The device is passed to every call instead of being owned. So several policies (for example one for each
 //! stream) can share one card, and a policy stays a plain value that can be compared, cloned and replayed. A
 //! free happens on the CPU: work that uses the block may still be running, in the order of the given stream.
 
 use crate::device::{Address, CapturedGraph, OutOfMemory, PoolDevice, Stream};
 
-/// A range that a policy handed out.
+/// Range of memory that a policy handed out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Block {
     pub address: Address,
@@ -22,26 +23,27 @@ impl Block {
     }
 }
 
-/// Extent of [`Policy::trim`].
+/// Extent of [`Policy::trim`]: which idle memory is released.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Trim {
-    /// Memory that has not been needed for a while and whose work is done. Never waits; a later trim gives
-    /// back the rest.
+    /// Memory that was not used for a while and whose work is done. Never waits; a later trim releases the
+    /// rest.
     Idle,
     /// Everything that is not live: waits until the card is done with it. For memory pressure.
     All,
 }
 
-/// Condition under which the original aborts its process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+/// Condition under which the original allocator aborts its process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum Broken {
-    /// A block was freed that was not the last one allocated.
+    #[error("a block was freed that was not the last one allocated")]
     OutOfOrder,
-    /// The reserved addresses are used up, though the card may have memory left.
+    /// The card may have memory left.
+    #[error("its range of addresses is used up")]
     AddressesUsedUp,
 }
 
-/// Hands out and takes back ranges of device memory.
+/// Allocator policy: it hands out ranges of device memory and takes them back.
 pub trait Policy {
     /// Hands out a range of at least `size` bytes for use on `stream`, aligned to 256 bytes. No two live
     /// blocks overlap, and work submitted to `stream` from now on meets no work of the range's former users.
@@ -56,35 +58,38 @@ pub trait Policy {
     /// it, and work on other streams is done with it or ordered before `stream`. Foreign blocks are ignored.
     fn deallocate(&mut self, device: &mut dyn PoolDevice, block: Block, stream: Stream);
 
-    /// Gives idle memory back to the device, as far as that is safe, and returns how many bytes that was.
-    /// Safe means: the card is done with it, no graph has seen it, and nothing is being captured.
-    fn trim(&mut self, device: &mut dyn PoolDevice, trim: Trim) -> u64;
-
-    /// From now on `graph` is being captured: what is live now and what is handed out until `capture_end`
-    /// stays backed at its address until `graph_destroyed`. Captures may overlap. What is freed meanwhile may
-    /// be handed out again on its stream, as always: a launch of the graph overwrites it, as work that was
-    /// submitted to the stream would.
-    fn capture_begin(&mut self, _graph: CapturedGraph) {}
-
-    /// The capture has ended. The graph may be launched any number of times from now on.
-    fn capture_end(&mut self, _graph: CapturedGraph) {}
-
-    /// Neither the graph nor anything instantiated from it exists any longer. Unknown graphs are ignored; a
-    /// capture that was broken off ends with this, too.
-    fn graph_destroyed(&mut self, _graph: CapturedGraph) {}
-
-    /// Gives everything back, live or pinned or not. The caller has waited for the card, and no work uses the
-    /// memory any more. The policy is as new afterwards.
-    fn close(&mut self, device: &mut dyn PoolDevice);
-
     /// Bytes that the policy holds of the device, in use or idle.
     fn reserved(&self) -> u64;
 
-    /// Bytes of the blocks that are handed out, as they were asked for.
+    /// Requested bytes of the blocks that are handed out.
     fn live(&self) -> u64;
 
     /// The reason why the policy cannot go on and refuses everything, if there is one.
     fn broken(&self) -> Option<Broken> {
         None
     }
+}
+
+/// A policy that serves the pool of a program: it gives memory back, and knows of captured graphs.
+pub trait ServedPolicy: Policy {
+    /// Gives idle memory back to the device, as far as that is safe, and returns how many bytes that was.
+    /// Safe means: the card is done with it, no graph has seen it, and nothing is being captured.
+    fn trim(&mut self, device: &mut dyn PoolDevice, trim: Trim) -> u64;
+
+    /// Begins the capture of `graph`: blocks that are live now or handed out until `capture_end` keep their
+    /// memory at their address until `graph_destroyed`. Captures may overlap. A block freed in the meantime
+    /// may be reused on its stream as usual: a launch of the graph overwrites it, like work that was
+    /// submitted to the stream.
+    fn capture_begin(&mut self, graph: CapturedGraph);
+
+    /// The capture has ended. The graph may be launched any number of times from now on.
+    fn capture_end(&mut self, graph: CapturedGraph);
+
+    /// Neither the graph nor anything instantiated from it exists any longer. Unknown graphs are ignored; a
+    /// capture that was broken off ends with this, too.
+    fn graph_destroyed(&mut self, graph: CapturedGraph);
+
+    /// Gives everything back, live or pinned or not. The caller has waited for the card, and no work uses the
+    /// memory any more. The policy is as new afterwards.
+    fn close(&mut self, device: &mut dyn PoolDevice);
 }

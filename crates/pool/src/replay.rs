@@ -1,4 +1,4 @@
-//! Replay of an allocation trace with a policy on a simulated card.
+//! Replay of an allocation trace with a policy on a card that only counts.
 //!
 //! DECISION: a replay is one pass that stops where the original allocator would have failed. To measure the
 //! policy's own time, a caller passes a [`Watch`] with its own clock, whose calls are outside the measured
@@ -11,13 +11,14 @@ use core::fmt;
 
 use crate::device::{Address, OutOfMemory};
 use crate::policy::{Block, Broken, Policy};
-use crate::simulated::Simulated;
 use crate::trace::{Trace, TraceStep};
 
+mod card;
 mod kind;
 mod samples;
 mod scopes;
 
+use card::ReplayCard;
 pub use kind::{PolicyKind, UnknownPolicy};
 use samples::Samples;
 pub use scopes::{Scopes, driver_takes};
@@ -47,14 +48,12 @@ impl Watch for Unwatched {
 /// Result of a replay.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReplayOutcome {
-    /// `None` where the trace was replayed to its end.
+    /// `None` if the trace was replayed to its end.
     pub failure: Option<ReplayFailure>,
     pub peak_reserved: u64,
     /// Sizes of granted driver requests, in order.
     pub driver_sizes: Vec<u64>,
-    /// Broken rules of the card, which a real one would have punished later.
-    pub violations: usize,
-    /// The course of it, in at most [`Outcome::SAMPLES`] parts.
+    /// The course of it, in at most [`ReplayOutcome::SAMPLES`] parts.
     pub samples: Vec<Sample>,
 }
 
@@ -66,7 +65,7 @@ impl ReplayOutcome {
     }
 }
 
-/// The most bytes that were live and reserved in a part of the trace.
+/// Peaks of live and reserved bytes in one part of the trace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sample {
     /// The last step of the part.
@@ -75,7 +74,7 @@ pub struct Sample {
     pub reserved: u64,
 }
 
-/// End of a replay that stopped early.
+/// Failure at which a replay stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReplayFailure {
     pub step: usize,
@@ -85,7 +84,7 @@ pub struct ReplayFailure {
     pub cause: Cause,
 }
 
-/// Cause of an early end.
+/// Cause of a failed replay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
     /// The policy refused so many bytes.
@@ -105,19 +104,14 @@ impl fmt::Display for ReplayFailure {
                 "{size} bytes were refused: {by}, with {} live and {} reserved",
                 self.live, self.reserved
             ),
-            Cause::Broken(Broken::OutOfOrder) => {
-                f.write_str("a block was freed that was not the last one allocated; the program aborts")
-            }
-            Cause::Broken(Broken::AddressesUsedUp) => {
-                f.write_str("its range of addresses is used up; the program aborts")
-            }
+            Cause::Broken(broken) => write!(f, "{broken}; the program aborts"),
         }
     }
 }
 
 /// Replays `trace` over a new policy of this kind, on a card with `budget` bytes.
 pub fn replay(trace: &Trace, kind: PolicyKind, budget: u64, watch: &mut impl Watch) -> ReplayOutcome {
-    let mut device = Simulated::new(budget, kind.granule());
+    let mut device = ReplayCard::new(budget, kind.granule());
     let mut policy = kind.policy();
     let mut pass = ReplayPass {
         policy: &mut *policy,
@@ -131,14 +125,13 @@ pub fn replay(trace: &Trace, kind: PolicyKind, budget: u64, watch: &mut impl Wat
         failure,
         peak_reserved: device.peak_reserved(),
         driver_sizes: device.driver_sizes().to_vec(),
-        violations: device.violations().len(),
         samples,
     }
 }
 
-/// The smallest budget with which the policy replays the trace to its end, to a thousandth of what is live or
-/// a granule, found by halving; `None` where no budget helps. A policy may fail with more than it completes
-/// with: what is returned was seen to be enough.
+/// The smallest budget with which the policy completes the trace, found by halving, to a thousandth of the
+/// live bytes or a granule; `None` if no budget suffices. A policy may fail with a larger budget than one
+/// that suffices; the result was tested.
 pub fn smallest_budget(trace: &Trace, kind: PolicyKind) -> Option<u64> {
     let unlimited = replay(trace, kind, UNLIMITED, &mut Unwatched);
     if !unlimited.completed() {
@@ -180,7 +173,7 @@ const NO_BLOCK: Block = Block {
 
 struct ReplayPass<'a> {
     policy: &'a mut dyn Policy,
-    device: &'a mut Simulated,
+    device: &'a mut ReplayCard,
     /// The policy's block for each block of the trace.
     blocks: Vec<Block>,
     samples: Samples,

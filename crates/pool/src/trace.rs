@@ -9,7 +9,6 @@
 use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec::Vec;
-use core::fmt;
 
 use crate::device::Stream;
 
@@ -55,7 +54,8 @@ impl Trace {
         self.peak_live
     }
 
-    /// Requests that the recorded allocator refused. They are no steps, since nothing was allocated.
+    /// Number of requests that the recorded allocator refused. They are not steps, because nothing was
+    /// allocated.
     pub fn refused(&self) -> u64 {
         self.refused
     }
@@ -67,37 +67,22 @@ impl Trace {
     }
 }
 
-/// A step that cannot have happened.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Error: a step that cannot have happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
-    /// A block that is live was allocated again.
+    #[error("the block is live and is allocated again")]
     Live,
-    /// A block was freed that is not live.
+    #[error("the block is freed but was never allocated; a trace must start when the program starts")]
     NotLive,
-    /// A block was freed with another size than it was allocated with.
+    #[error("the block was allocated with {allocated} bytes")]
     OtherSize { allocated: u64 },
-    /// No card has a block of that size.
+    #[error("no card has a block of more than {LARGEST} bytes")]
     TooLarge,
-    /// More blocks than a trace can number.
+    #[error("there are more than {MOST_BLOCKS} blocks; cut the trace")]
     TooMany,
 }
 
-impl fmt::Display for Fault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Live => f.write_str("the block is live and is allocated again"),
-            Self::NotLive => f.write_str(
-                "the block is freed but was never allocated; a trace must start when the \
-                    program starts",
-            ),
-            Self::OtherSize { allocated } => write!(f, "the block was allocated with {allocated} bytes"),
-            Self::TooLarge => write!(f, "no card has a block of more than {LARGEST} bytes"),
-            Self::TooMany => write!(f, "there are more than {MOST_BLOCKS} blocks; cut the trace"),
-        }
-    }
-}
-
-/// Builds a trace from steps that name blocks as their source does.
+/// Builder of a trace from steps whose blocks are named as in their source.
 #[derive(Debug, Default)]
 pub(crate) struct Builder {
     trace: Trace,
@@ -106,7 +91,7 @@ pub(crate) struct Builder {
 }
 
 impl Builder {
-    /// Adds an allocation; a request for 0 bytes is no step.
+    /// Adds an allocation; a request for 0 bytes is left out.
     pub(crate) fn allocate(&mut self, name: u64, size: u64, stream: Stream) -> Result<(), Fault> {
         if size == 0 {
             return Ok(());
@@ -132,7 +117,7 @@ impl Builder {
         Ok(())
     }
 
-    /// Frees a block; `size` where the source has one. A size of 0 frees what was no step either.
+    /// Frees a block; `size` is set if the source has it. A size of 0 frees a request that was left out.
     pub(crate) fn free(&mut self, name: u64, size: Option<u64>, stream: Stream) -> Result<(), Fault> {
         if size == Some(0) {
             return Ok(());

@@ -1,11 +1,16 @@
-//! The promise: 99 of 100 requests cost our policy at most 60 ns of bookkeeping, on stack-like traffic and on
-//! traffic that is nearly so. `cargo test --release -p plimsoll-pool --test bookkeeping_speed -- --nocapture`
-//! prints the times.
+//! Speed test of Plimsoll's allocator policy: 99 of 100 requests take at most 60 ns of bookkeeping, on
+//! stack-like and nearly stack-like use.
+//!
+//! `cargo test --release -p plimsoll-pool --test bookkeeping_speed -- --nocapture` prints the times.
 #![allow(clippy::print_stdout, clippy::unwrap_used)]
+
+#[path = "simulated/card.rs"]
+mod simulated;
 
 use std::time::Instant;
 
-use plimsoll_pool::{Block, Ours, OursOptions, Policy, Simulated, Stream};
+use plimsoll_pool::{Block, Ours, OursOptions, Policy, Stream};
+use simulated::Simulated;
 
 const PROMISE: u64 = 60;
 const STREAM: Stream = Stream(7);

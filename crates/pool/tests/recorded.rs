@@ -1,13 +1,17 @@
-//! What our policy holds itself to on recorded traffic (SPECIFICATION: pool).
+//! Tests of Plimsoll's allocator policy against its limits on recorded allocations (SPECIFICATION: pool).
 //!
-//! The whole recordings are large and not in the repository: they are read where they are present, and a cut
-//! one, `data/traces`, always.
+//! The complete recordings are large and not in the repository; they are read if present. A shortened one,
+//! `data/traces`, is always read.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
+
+#[path = "simulated/card.rs"]
+mod simulated;
 
 use std::collections::HashMap;
 use std::path::Path;
 
-use plimsoll_pool::{Block, Ours, OursOptions, Policy, Simulated, Stream, Trim};
+use plimsoll_pool::{Block, Ours, OursOptions, ServedPolicy, Stream, Trim};
+use simulated::Simulated;
 
 const GRANULE: u64 = 2 << 20;
 const CARD: u64 = 141 << 30;
@@ -74,7 +78,7 @@ fn recordings() -> Vec<Recording> {
 }
 
 /// Replays with work in flight behind every block; `None` where a request is refused.
-fn replay(recording: &Recording, policy: &mut dyn Policy, device: &mut Simulated) -> Option<()> {
+fn replay(recording: &Recording, policy: &mut dyn ServedPolicy, device: &mut Simulated) -> Option<()> {
     let stream = Stream(0);
     let mut blocks: HashMap<u64, Block> = HashMap::new();
     for request in &recording.requests {

@@ -11,7 +11,7 @@ use plimsoll_planner::contexts::{ReadContextsError, WriteContextsError};
 use plimsoll_planner::{MeasuredContext, contexts};
 
 const FILE: &str = "plimsoll/contexts.toml";
-/// Longer ones are none of ours.
+/// Maximum length of the file.
 const LONGEST: u64 = 1 << 20;
 /// Tells the driver's version without the driver's library.
 const DRIVER: &str = "/proc/driver/nvidia/version";
@@ -34,7 +34,7 @@ pub enum ContextsError {
     Encode(#[from] WriteContextsError),
 }
 
-/// The path of the user's table; `None` where there is no place for one.
+/// Path of the user's table; `None` if no folder for it is known.
 pub fn place() -> Option<PathBuf> {
     let absolute = |name: &str| {
         let path = env::var_os(name).map(PathBuf::from);

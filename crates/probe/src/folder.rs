@@ -3,7 +3,7 @@
 //!
 //! The owner holds a lock on a file in the folder. The kernel releases the lock however the owner ends, so a
 //! folder whose lock is free has no owner, and the next process that creates a folder removes it. It is kept
-//! if a process that writes a guard page in it still runs.
+//! if a process under guard still writes its page (its memory figures) in it.
 
 use std::fs::{self, DirBuilder, File};
 use std::io;
@@ -16,12 +16,12 @@ use rustix::process::getuid;
 use crate::guard::{PAGES, pids};
 
 const LOCK: &str = "owner";
-/// Folders of one process, of which there is one or, in tests, a few.
+/// Maximum number of folders of one process; usually there is one.
 const MOST: u32 = 1000;
 /// A folder this young may be about to be locked.
 const YOUNG: Duration = Duration::from_secs(60);
 
-/// A folder of this process's own. Dropping it removes it.
+/// Private folder of this process. Dropping it removes it.
 #[derive(Debug)]
 pub struct OwnedFolder {
     path: PathBuf,
@@ -29,7 +29,7 @@ pub struct OwnedFolder {
 }
 
 impl OwnedFolder {
-    /// Makes one whose name starts with `prefix`, after sweeping what dead owners left under such names.
+    /// Creates a folder whose name starts with `prefix`, after removing those of dead owners with such names.
     pub fn create(prefix: &str) -> io::Result<Self> {
         let bases = bases();
         let mut result = Err(io::ErrorKind::NotFound.into());
@@ -43,7 +43,8 @@ impl OwnedFolder {
         result
     }
 
-    fn create_in(base: &Path, prefix: &str) -> io::Result<Self> {
+    /// The same in a folder of the caller's choice.
+    pub fn create_in(base: &Path, prefix: &str) -> io::Result<Self> {
         sweep(base, prefix);
         let path = fresh(base, prefix)?;
         let lock = File::create_new(path.join(LOCK))?;
@@ -56,7 +57,7 @@ impl OwnedFolder {
         &self.path
     }
 
-    /// Makes a folder inside, for one child and what it starts.
+    /// Creates a folder inside, for one child and the processes that it starts.
     pub fn part(&self, name: &str) -> io::Result<PathBuf> {
         let path = self.path.join(name);
         private().create(&path)?;

@@ -1,10 +1,10 @@
 //! Reader of the GGUF headers of a model's files.
 //!
 //! Plans need everything except the vocabulary. So a model is read through an [`Excerpt`], in pieces that fit
-//! a processor's cache. The phantom backend needs the whole header, whose length is not known in advance. It
-//! is read with a window that grows: first one mebibyte, then as much as the parser needs, at least doubled.
-//! Files are read with plain reads, not mmap, so that a file that shrinks or is on a network gives an error
-//! instead of SIGBUS.
+//! a processor's cache. The phantom (a ggml backend without a GPU) needs the whole header, whose length is
+//! not known in advance. It is read with a window that grows: first one mebibyte, then as much as the parser
+//! needs, at least doubled. Files are read with plain reads, not mmap, so that a file that shrinks or is on a
+//! network gives an error instead of SIGBUS.
 
 use std::fs::File;
 use std::io;
@@ -109,7 +109,7 @@ fn wrong_in(path: &Path) -> impl Fn(GgufError) -> ReadModelError {
     }
 }
 
-/// The head of a file, long enough for its header.
+/// Beginning of a file, long enough to contain its header.
 #[derive(Debug)]
 pub struct HeaderWindow {
     path: PathBuf,
@@ -169,7 +169,7 @@ impl HeaderWindow {
         Ok(&self.bytes[..end.min(self.bytes.len())])
     }
 
-    /// [`Self::head`] with its vocabulary taken out; `None` where it has none.
+    /// [`Self::head`] with its vocabulary taken out; `None` if it has none.
     pub fn without_vocabulary(&self) -> Result<Option<Vec<u8>>, ReadModelError> {
         Ok(self.header()?.without_vocabulary(&self.bytes))
     }

@@ -13,7 +13,7 @@ use crate::sysroot::Sysroot;
 /// The id of the host's card.
 pub const HOST_CARD: &str = "host";
 
-/// The host's memory: in all, and available.
+/// Total and available memory of the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HostMemory {
     pub total: Bytes,

@@ -19,11 +19,11 @@ pub mod headers;
 mod host;
 pub mod library;
 mod lookout;
-mod nvml;
 pub mod process;
 mod resident;
 mod sampler;
 mod sensors;
+mod sources;
 pub mod sysroot;
 mod unified;
 mod visible;
@@ -33,11 +33,11 @@ use serde::{Deserialize, Serialize};
 
 pub use host::{HOST_CARD, HostMemory};
 pub use lookout::answer_questions;
-pub use resident::{family, resident};
+pub use resident::resident;
 pub use sampler::{Sampler, StartSamplerError};
 pub use sensors::Sensors;
 
-/// The machine at one moment.
+/// State of a machine at one moment.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Machine {
     /// In the order of the PCI bus, as an engine counts them under `CUDA_DEVICE_ORDER=PCI_BUS_ID`; only those
@@ -45,29 +45,29 @@ pub struct Machine {
     pub cards: Vec<Card>,
     /// The host's memory as a card, for engines that compute on the CPU.
     pub host: Option<Card>,
-    /// True where the cards share the host's memory (Jetson, GB10): a byte on a card is a byte less for the
+    /// True if the cards share the host's memory (Jetson, GB10): a byte on a card is a byte less for the
     /// host.
     pub unified: bool,
-    /// The version of NVIDIA's driver, where it tells.
+    /// Version of NVIDIA's driver, if known.
     pub driver: Option<String>,
     /// Readings that failed, and their reasons, for people.
     pub notes: Vec<String>,
 }
 
-/// Free memory of each card now, and the holders of the rest.
+/// Free memory of each card now, and the processes that hold the rest.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reading {
     pub free: Vec<(CardId, Bytes)>,
     pub holders: Vec<Holder>,
 }
 
-/// A process with memory on a card.
+/// A process that holds memory of a card.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Holder {
     pub card: CardId,
-    /// In the driver's eyes, which inside a container may not be ours.
+    /// Process number as the driver reports it, which may differ inside a container.
     pub pid: u32,
-    /// `None` where the driver does not say.
+    /// `None` if the driver does not report it.
     pub used: Option<Bytes>,
     /// From `/proc/PID/comm`, where that can be read.
     pub name: Option<String>,
@@ -76,12 +76,12 @@ pub struct Holder {
 /// Looks once. Takes milliseconds, and on the first call of a process the time to load the driver's library.
 pub fn look() -> Machine {
     // Closed again at once: a library that stays loaded keeps its descriptors on the driver's devices.
-    nvml::NvmlSource::open().machine()
+    sources::CardSources::open().machine()
 }
 
 /// Reads once the free memory of each card and the holders of the rest.
 pub fn read() -> Reading {
-    nvml::NvmlSource::open().reading()
+    sources::CardSources::open().reading()
 }
 
 /// The cards that a process with this `CUDA_VISIBLE_DEVICES` sees.

@@ -1,4 +1,5 @@
-//! Paths of the shared libraries that come with Plimsoll (guard and phantom).
+//! Paths of the shared libraries that come with Plimsoll (guard, which is preloaded, and phantom, a ggml
+//! backend without a GPU).
 //!
 //! An environment variable can name another path (or none, if empty). Otherwise the search covers the
 //! program's own folder, `../lib/plimsoll/` of an installation, and `../guard/` of a build tree, which
@@ -18,15 +19,15 @@ pub const GUARD: Library = Library {
     chore: "cargo xtask guard",
 };
 
-/// The backend without a card.
+/// CUDA without a card, for engines that are asked what they would take.
 pub const PHANTOM: Library = Library {
-    title: "phantom backend",
+    title: "stand-in for CUDA",
     file: "libplimsoll_phantom.so",
     variable: PHANTOM_LIBRARY,
     chore: "cargo xtask guard",
 };
 
-/// A library that comes with the program.
+/// A shared library that comes with Plimsoll.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Library {
     title: &'static str,
@@ -38,7 +39,7 @@ pub struct Library {
 /// Seen from the folder of the program.
 const FOLDERS: [&str; 3] = ["", "../lib/plimsoll", "../guard"];
 
-/// There is no library that can be preloaded.
+/// Error: the library was not found.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FindLibraryError {
     #[error(

@@ -14,7 +14,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::nvml::NvmlSource;
+use super::sources::CardSources;
 
 /// The hidden verb that answers.
 const VERB: &str = "look";
@@ -31,14 +31,14 @@ pub(super) enum CardQuery {
     Sensors,
 }
 
-/// Answers questions until `questions` ends: what `plimsoll look` does.
+/// Answers requests until the input ends; this is the work of `plimsoll look`.
 pub fn answer_questions(questions: impl BufRead, mut answers: impl Write) -> io::Result<()> {
-    let source = NvmlSource::open();
+    let sources = CardSources::open();
     for line in questions.lines() {
         let answer = match serde_json::from_str(&line?)? {
-            CardQuery::Machine => serde_json::to_string(&source.machine())?,
-            CardQuery::Reading => serde_json::to_string(&source.reading())?,
-            CardQuery::Sensors => serde_json::to_string(&source.sensors())?,
+            CardQuery::Machine => serde_json::to_string(&sources.machine())?,
+            CardQuery::Reading => serde_json::to_string(&sources.reading())?,
+            CardQuery::Sensors => serde_json::to_string(&sources.sensors())?,
         };
         writeln!(answers, "{answer}")?;
         // The other side waits for this line, so it must not stay in a buffer.
@@ -47,7 +47,7 @@ pub fn answer_questions(questions: impl BufRead, mut answers: impl Write) -> io:
     Ok(())
 }
 
-/// The asking side.
+/// Client of the helper process.
 #[derive(Debug)]
 pub(super) struct CardReader {
     child: Child,

@@ -22,7 +22,7 @@ const MOST_DESCRIPTORS: usize = 65_536;
 /// A walk of the page tables that takes longer disturbs the process that is measured.
 const LONG: Duration = Duration::from_millis(50);
 
-/// A process that is not mistaken for a later one with its number.
+/// A process, identified so that a later one with the same number is not mistaken for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MeasuredProcess {
     pub pid: u32,
@@ -30,7 +30,7 @@ pub struct MeasuredProcess {
     started: u64,
 }
 
-/// The way in which a process's memory is read.
+/// Method of reading a process's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProcessGauge {
     Rollup,
@@ -71,10 +71,6 @@ impl MeasuredProcess {
     /// It and everything that descends from it.
     pub fn tree(&self) -> Vec<u32> {
         tree(self.pid)
-    }
-
-    pub fn command_line(&self) -> Vec<String> {
-        command_line(self.pid)
     }
 
     /// The way to read this tree: exact unless that takes long.
@@ -160,7 +156,7 @@ fn counters(pid: u32) -> Option<Bytes> {
     field(&text, "RssAnon:").map(|_| all.into_iter().sum())
 }
 
-fn field(text: &str, name: &str) -> Option<Bytes> {
+pub(super) fn field(text: &str, name: &str) -> Option<Bytes> {
     let rest = text.lines().find_map(|line| line.strip_prefix(name))?;
     rest.split_ascii_whitespace().next()?.parse().ok().map(Bytes::kib)
 }

@@ -19,23 +19,23 @@ use tokio::time::{Instant, sleep, timeout};
 use super::lookout::{CardQuery, CardReader};
 use super::{Machine, Reading, Sensors};
 
-/// A driver that does not answer in this time says nothing.
+/// Time limit for the driver's answer.
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
-/// A driver that hangs for longer is asked by another process. NVML's first call after a boot may take 10 s
-/// where persistence mode is off.
+/// Time after which a new helper process replaces one whose driver call hangs. NVML's first call after a boot
+/// may take 10 s without persistence mode.
 const DRIVER_WITHIN: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_millis(25);
 /// The longest wait for bytes to come back.
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
-/// Cards on which nothing has changed for this long have given back what they will: an engine that died while
-/// it loaded never had all that it was promised.
+/// Time without change after which the cards have released all that they will: an engine that died during its
+/// load never held its whole claim.
 const STILL: Duration = Duration::from_millis(500);
 
 #[derive(Debug, thiserror::Error)]
 #[error("cannot start the thread that reads the cards: {0}")]
 pub struct StartSamplerError(#[source] io::Error);
 
-/// A handle of the reading thread; clones share it, and it ends with the last one.
+/// Handle of the thread that reads the cards; clones share it, and the thread ends with the last one.
 #[derive(Clone, Debug)]
 pub struct Sampler {
     questions: mpsc::Sender<SampleQuestion>,
@@ -129,7 +129,7 @@ impl Sampler {
 }
 
 impl Reading {
-    /// Free memory of `card`; `None` where it does not answer.
+    /// Free memory of `card`; `None` if it does not answer.
     pub fn free_on(&self, card: &CardId) -> Option<Bytes> {
         self.free
             .iter()
@@ -138,7 +138,7 @@ impl Reading {
     }
 }
 
-/// The thread's own side.
+/// State of the thread itself.
 struct SamplerThread {
     plimsoll: OsString,
     lookout: Option<CardReader>,
@@ -162,7 +162,10 @@ impl SamplerThread {
         if self.no_card {
             return Machine::of_host();
         }
-        let machine: Machine = self.ask(CardQuery::Machine).unwrap_or_else(Machine::of_host);
+        // An answer that failed says nothing of cards, and the next question may find them.
+        let Some(machine) = self.ask::<Machine>(CardQuery::Machine) else {
+            return Machine::of_host();
+        };
         // A machine without a card keeps no process for asking.
         self.no_card = machine.cards.is_empty();
         if self.no_card {
@@ -211,5 +214,43 @@ impl SamplerThread {
             empty => empty.insert(CardReader::start(&self.plimsoll)?),
         };
         lookout.ask(question, DRIVER_WITHIN)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use plimsoll_base::{Card, CardKind, Counting};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn one_failed_answer_does_not_make_the_machine_one_without_cards() {
+        let folder = tempfile::tempdir().unwrap();
+        let (program, failed) = (folder.path().join("look"), folder.path().join("failed"));
+        let mut machine = Machine::of_host();
+        machine.cards = vec![Card {
+            id: CardId::new("GPU-a"),
+            kind: CardKind::Cuda,
+            name: "a card".to_owned(),
+            uuid: Some("GPU-a".to_owned()),
+            total: Bytes::gib(24),
+            free: Bytes::gib(20),
+            compute_capability: Some((8, 9)),
+            legacy_pool: false,
+            counting: Counting::Driver,
+        }];
+        let answer = serde_json::to_string(&machine).unwrap();
+        // The driver fails once, as after a boot or beside a reset, and then answers.
+        let script = format!(
+            "#!/bin/sh\n[ -e '{0}' ] || {{ touch '{0}'; exit 1; }}\nwhile read question; do echo '{answer}'; done\n",
+            failed.display()
+        );
+        std::fs::write(&program, script).unwrap();
+        std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let sampler = Sampler::start_with(program.as_os_str()).unwrap();
+        assert!(sampler.machine().await.unwrap().cards.is_empty());
+        assert_eq!(sampler.machine().await.unwrap().cards, machine.cards);
     }
 }

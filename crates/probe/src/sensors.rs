@@ -6,7 +6,7 @@ use nvml_wrapper::enum_wrappers::device::{Clock, TemperatureSensor};
 use plimsoll_base::CardId;
 use serde::{Deserialize, Serialize};
 
-/// One card at one moment. What a driver does not tell is `None`.
+/// Sensor readings of one card at one moment. `None` means that the driver does not report the value.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sensors {
     pub card: CardId,

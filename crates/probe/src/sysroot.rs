@@ -27,7 +27,7 @@ pub struct OpenSysrootError {
     error: io::Error,
 }
 
-/// A tree of `/proc`, `/sys`, `/etc` and logs.
+/// Tree of `/proc`, `/sys`, `/etc` and log files.
 #[derive(Clone, Debug)]
 pub struct Sysroot {
     root: PathBuf,

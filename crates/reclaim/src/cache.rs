@@ -34,7 +34,7 @@ pub struct OpenModelError {
 pub struct FileCache {
     pub path: PathBuf,
     pub length: Bytes,
-    /// Estimated from the share of samples that were cached; `None` where the file system does not support
+    /// Estimated from the share of samples that were cached; `None` if the file system does not support
     /// the query.
     pub cached: Option<Bytes>,
 }
@@ -93,7 +93,7 @@ fn cached(file: &File, length: u64) -> Option<Bytes> {
     Some(Bytes::new(length).scaled(there, samples.max(1)))
 }
 
-/// True where the page is cached; `None` where the file system does not support the query.
+/// True if the page is cached; `None` if the file system does not support the query.
 fn is_cached(file: &File, offset: u64) -> Option<bool> {
     let mut byte = [0];
     let mut buffers = [io::IoSliceMut::new(&mut byte)];

@@ -1,4 +1,5 @@
-//! Reclaim of idle memory on one card, discrete or integrated, from guarded processes only.
+//! Release of idle memory on one card, discrete or integrated, by guarded processes (those that run with the
+//! guard library).
 
 use std::time::Duration;
 
@@ -34,7 +35,7 @@ impl CardOutcome {
         wish.need.saturating_sub(self.after)
     }
 
-    /// True where the memory known to be idle covers the shortfall.
+    /// True if the memory known to be idle covers the shortfall.
     pub fn is_reachable(&self, wish: &CardRequest) -> bool {
         let idle: Bytes = self.neighbours.iter().map(|neighbour| neighbour.held.idle).sum();
         self.short(wish) <= idle

@@ -13,7 +13,7 @@ use std::process::{Command, Stdio};
 
 use plimsoll_host::ReclaimStep;
 
-/// The way in which root steps are run.
+/// Way in which steps that need root are run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RootSteps {
     /// This process, which is root.

@@ -29,9 +29,9 @@ pub use self::cache::advise;
 pub use cache::{FileCache, OpenModelError, files_of};
 pub use card::{CardOutcome, CardRequest, reclaim_on};
 pub use levers::{RootSteps, TakeStepError, UNIT, take_as_root, unit};
-pub use neighbours::{AskedNeighbour, Neighbour, PATIENCE, ProcessMemory, ask, neighbours};
+pub use neighbours::{AskedNeighbour, Neighbour, ProcessMemory, ask, neighbours};
 
-/// The memory goal, and the means allowed to reach it.
+/// The memory to free, and the permitted means.
 #[derive(Debug)]
 pub struct ReclaimRequest {
     pub goal: ReclaimGoal,
@@ -48,7 +48,7 @@ pub struct ReclaimRequest {
     pub dry_run: bool,
 }
 
-/// The guarded processes that may be asked to release idle memory.
+/// Guarded processes that may be requested to release idle memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NeighbourSelection {
     Everybody,
@@ -57,7 +57,7 @@ pub enum NeighbourSelection {
     Nobody,
 }
 
-/// State of the machine at one moment, as far as it matters for the goal.
+/// State of the machine at one moment, reduced to what matters for the goal.
 #[derive(Clone, Debug)]
 pub struct Measure {
     pub snapshot: HostSnapshot,

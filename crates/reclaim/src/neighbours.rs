@@ -1,4 +1,4 @@
-//! Other guarded processes: their memory, and requests to release the idle part.
+//! Other processes under guard (the preloaded library): their memory, and requests to release the idle part.
 //!
 //! DECISION: a request is written to the other process's guard page, a shared-memory file, and guard acts on
 //! it at the process's next driver call. No process is stopped or signalled and no work is lost, but a
@@ -15,12 +15,10 @@ use plimsoll_probe::process::name;
 use plimsoll_wire::options::Uuid;
 use plimsoll_wire::page::{CardSnapshot, PageSnapshot, PageState};
 
-/// Default time for neighbours to answer: many decode steps of a busy model.
-pub const PATIENCE: Duration = Duration::from_secs(2);
 /// Interval between two reads of the pages.
 const NAP: Duration = Duration::from_millis(5);
 
-/// A guarded process that holds memory on the cards in question.
+/// A guarded process that holds memory on the given cards.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Neighbour {
     pub pid: u32,
@@ -29,7 +27,7 @@ pub struct Neighbour {
     folder: PathBuf,
 }
 
-/// Memory of a process on the cards in question.
+/// Memory of a process on the given cards.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ProcessMemory {
     pub allocated: Bytes,
@@ -39,7 +37,7 @@ pub struct ProcessMemory {
     pub idle: Bytes,
 }
 
-/// The result of asking one neighbour, with its state before.
+/// Result of a request to one process, with its state before.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AskedNeighbour {
     pub neighbour: Neighbour,
@@ -95,7 +93,7 @@ impl Neighbour {
         })
     }
 
-    /// True where its guard page lies in this folder.
+    /// True if its guard page lies in this folder.
     pub fn is_in(&self, folder: &Path) -> bool {
         self.folder == folder
     }

@@ -8,7 +8,7 @@ use std::fmt::{self, Write};
 
 use plimsoll_base::Bytes;
 
-use crate::escaped;
+use crate::{escaped, written};
 
 /// Width of a bar in its own coordinates.
 pub const BAR_WIDTH: f64 = 1000.0;
@@ -19,10 +19,10 @@ const MARGIN: u64 = 24;
 const ROW: u64 = 132;
 /// Distance of two entries of a legend: six of them fill a bar, and `W weights 143771 MiB` fits into one.
 const LEGEND_COLUMN: u64 = 160;
-/// Narrower segments have no room for their letter.
+/// Minimum width of a segment that shows its letter.
 const LETTER_ROOM: f64 = 16.0;
 
-/// Look of a term, in every form of a report.
+/// Name and appearance of a memory term: letter, colour class, character and hatch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TermStyle {
     pub name: &'static str,
@@ -59,20 +59,20 @@ const fn term(
     }
 }
 
-/// One term with its size.
+/// One memory term with its size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Segment {
     pub style: TermStyle,
     pub bytes: Bytes,
 }
 
-/// One card.
+/// Memory bar of one card.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bar {
     /// Name for screen readers.
     pub label: String,
     pub segments: Vec<Segment>,
-    /// Size of the card, where the load line stands.
+    /// Size of the card, which is the position of the load line.
     pub total: Bytes,
     /// Size that the whole width stands for; at least `total`.
     pub full: Bytes,
@@ -112,10 +112,7 @@ impl Bar {
 
     /// Returns the bar as an SVG element with attributes for its place, e.g. `id="bar-0"`.
     pub fn svg(&self, attributes: &str) -> String {
-        let mut out = String::new();
-        // Writing to a string cannot fail.
-        let _ = self.write(attributes, &mut out);
-        out
+        written(|out| self.write(attributes, out))
     }
 
     fn write(&self, attributes: &str, out: &mut String) -> fmt::Result {

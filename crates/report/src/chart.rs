@@ -13,11 +13,11 @@ use plimsoll_telemetry::trend::TrendCourse;
 pub const PLOT_LEFT: u64 = 124;
 /// Width of the plot, in pixels.
 pub const PLOT_WIDTH: u64 = 620;
-/// Lines in one chart; more cannot be told apart.
+/// Maximum number of lines in one chart; more could not be distinguished.
 pub const MOST_LINES: usize = 8;
 
 /// One chart.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Chart {
     pub title: String,
     /// Height of the plot in pixels.
@@ -36,7 +36,7 @@ pub struct Chart {
     pub key: Vec<KeyRow>,
 }
 
-/// One series of points, in ascending order of x.
+/// A series of points, in ascending order of x.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChartSeries {
     pub name: String,
@@ -48,7 +48,7 @@ pub struct ChartSeries {
     pub base: Vec<(u64, u64)>,
 }
 
-/// Shape that draws a series.
+/// Drawing style of a series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChartShape {
     Line,
@@ -57,7 +57,7 @@ pub enum ChartShape {
     Hatched,
 }
 
-/// A vertical line with a tooltip.
+/// Vertical line with a tooltip.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mark {
     pub at: u64,
@@ -66,7 +66,7 @@ pub struct Mark {
     pub id: Option<String>,
 }
 
-/// One row of the key at the right of the plot.
+/// One row of the legend at the right of the plot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyRow {
     /// Class and shape of the swatch; none for a row of text alone.
@@ -77,7 +77,7 @@ pub struct KeyRow {
 impl Chart {
     /// Charts downsampled figures: a band from lowest to highest and a line through the last values.
     ///
-    /// `until` is the least right end of the axis. Returns `None` where no course holds a value.
+    /// `until` is the least right end of the axis. Returns `None` if no course holds a value.
     pub fn of_courses(
         title: &str,
         courses: &[(String, &TrendCourse)],
@@ -110,11 +110,7 @@ impl Chart {
             y,
             x_ticks: vec![(x.0, ends.0.to_owned()), (x.1, ends.1.to_owned())],
             y_ticks,
-            series: Vec::new(),
-            limits: Vec::new(),
-            marks: Vec::new(),
-            stops: Vec::new(),
-            key: Vec::new(),
+            ..Self::default()
         };
         for ((name, course), colour) in courses.iter().take(MOST_LINES).zip(0..) {
             chart.push_course(name, course, &format!("c{colour}"), text);

@@ -5,6 +5,8 @@
 //! because names of models, processes and cards come from files and other users.
 #![forbid(unsafe_code)]
 
+use std::fmt;
+
 mod bar;
 mod chart;
 mod page;
@@ -27,6 +29,14 @@ pub fn escaped(text: &str) -> String {
         .replace('<', "&lt;")
         .replace('>', "&gt;")
         .replace('"', "&quot;")
+}
+
+/// Text that is written piece by piece.
+pub fn written(write: impl FnOnce(&mut String) -> fmt::Result) -> String {
+    let mut text = String::new();
+    // Writing to a string cannot fail.
+    let _ = write(&mut text);
+    text
 }
 
 /// Wraps drawn elements into a standalone SVG document with a title.

@@ -1,4 +1,4 @@
-//! Self-contained HTML pages.
+//! Writer of self-contained HTML pages.
 
 use std::fmt::Write;
 
@@ -6,7 +6,7 @@ use crate::{CHART_STYLE, escaped};
 
 const STYLE: &str = include_str!("page.css");
 
-/// A page being written.
+/// HTML page that is being written.
 #[derive(Debug)]
 pub struct ReportPage(String);
 

@@ -1,4 +1,4 @@
-//! Plain-text tables with aligned columns.
+//! Writer of plain-text tables with aligned columns.
 
 /// Aligns rows of cells: the first column to the left, all others to the right.
 pub fn aligned(rows: &[Vec<String>]) -> String {

@@ -1,4 +1,4 @@
-//! The scheduler's clock: the current time and the next wake-up that the driver has to deliver.
+//! The scheduler's clock: the current time, and the next wake-up requested from its driver.
 
 use super::time::Moment;
 
@@ -25,8 +25,8 @@ impl Clock {
         self.now = self.now.max(now);
     }
 
-    /// Requests a wake-up at `at`. Returns true if the driver has to be told, because it is earlier than the
-    /// pending one.
+    /// Requests a wake-up at `at`. Returns true if the driver must be notified, because it is earlier than
+    /// the pending one.
     pub(crate) fn arm(&mut self, at: Moment) -> bool {
         let earlier = at < self.wake;
         if earlier {
@@ -35,7 +35,7 @@ impl Clock {
         earlier
     }
 
-    /// Takes a tick: the pending wake-up has happened if its time has come.
+    /// Handles a tick: the pending wake-up is done if its time has come.
     pub(crate) fn tick(&mut self) {
         // A tick may come early; the pending wake-up then stays pending, or it would be requested twice.
         if self.now >= self.wake {

@@ -6,16 +6,16 @@
 
 use plimsoll_base::Slots;
 
-/// Depth of a request, as far as it is known.
+/// Depth of a request: its tokens in the KV cache, as far as they are known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RequestDepth {
-    /// Tokens of all its prompts, or an upper bound; `None` if there is no bound.
+    /// Tokens of all its prompts, or an upper bound; `None` if unbounded.
     pub prompt: Option<u64>,
     /// Tokens of each answer at most; `None` if the request sets no limit.
     pub answer: Option<u64>,
-    /// Answers that it asks for, each in a slot of its own.
+    /// Number of answers requested, each of which uses its own slot.
     pub answers: u64,
-    /// The engine has counted the tokens, or cannot be asked: the prompt will not be known better.
+    /// The engine has counted the tokens, or cannot count them: the number will not become more exact.
     pub exact: bool,
 }
 
@@ -27,7 +27,7 @@ impl RequestDepth {
         answers: 1,
         exact: true,
     };
-    /// A request whose depth cannot be known.
+    /// A request of unknown depth.
     pub const UNKNOWN: Self = Self {
         prompt: None,
         answer: None,

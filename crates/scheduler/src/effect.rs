@@ -1,4 +1,5 @@
-//! Outputs of the scheduler: actions for the driver, and refusals of requests.
+//! Outputs of the scheduler (effects): actions for its caller (the driver), such as starting an engine, and
+//! refusals of requests.
 
 use std::time::Duration;
 
@@ -7,11 +8,11 @@ use serde::Serialize;
 
 use super::time::{ModelId, Moment, RequestId};
 
-/// An action for the driver. Effects are carried out in the order in which they come.
+/// Action for the driver. Effects must be carried out in their order.
 #[derive(Clone, Debug, PartialEq)]
 pub enum SchedulerEffect {
     /// Find out whether the model can load at all, and its need: engine, files, header, plan. Answer with
-    /// [`super::Event::Surveyed`].
+    /// [`super::SchedulerEvent::Surveyed`].
     Survey { model: ModelId },
     /// Read the cards: a load is about to be decided. Answer with Measured and CardsRead, in any case after a
     /// few seconds.
@@ -36,8 +37,8 @@ pub enum SchedulerEffect {
     /// Wait until the driver has this much back from a run that ended: its last measured memory, or its claim
     /// if it was never measured. Answer with MemoryReturned, in any case after a few seconds.
     AwaitMemory { run: RunId, taken: Vec<Share> },
-    /// The model does not fit now: ask guarded processes on the cards to release idle memory. Answer with
-    /// NeighboursAsked, in any case after a moment; before it, with CardsRead if any gave something.
+    /// The model does not fit now: request guarded processes on the cards to release idle memory. Always
+    /// answer with NeighboursAsked after a moment; before it, send CardsRead if any of them released memory.
     AskNeighbours { model: ModelId },
     /// Measure the depth of a waiting request: from its body alone or, if `exact`, by asking the run's engine
     /// to count tokens. Answer with DepthMeasured.
@@ -50,9 +51,9 @@ pub enum SchedulerEffect {
     AnswerBudget { run: RunId, claim: Option<Bytes> },
     /// The run's claim on a card changed. Its enforcement has to follow before the next effect.
     ClaimChanged { run: RunId, share: Share },
-    /// For listings and event streams.
+    /// A model's state has changed; for listings and event streams.
     StateChanged { model: ModelId, state: ModelState },
-    /// Send [`super::Event::Tick`] at this time. Only the latest one counts.
+    /// Send [`super::SchedulerEvent::Tick`] at this time. Only the latest one counts.
     WakeAt(Moment),
     /// After Shutdown: no engine is left.
     Drained,
@@ -81,7 +82,7 @@ pub enum ModelState {
     Failed,
 }
 
-/// The end of a request without an answer.
+/// Refusal that ends a request without an answer.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct RequestRefusal {
     pub kind: RequestRefusalKind,
@@ -102,15 +103,15 @@ fn seconds<S: serde::Serializer>(wait: &Option<Duration>, serializer: S) -> Resu
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RequestRefusalKind {
-    /// It does not fit on the cards it may use, even if they were empty.
+    /// The model does not fit on the cards that it may use, even if they were empty.
     NeverFits,
     /// The request may go deeper than its model ever can on these cards.
     TooDeep,
-    /// It would fit, but foreign processes or pinned models hold the memory.
+    /// The model would fit, but other processes or pinned models hold the memory.
     NoRoom,
     /// Too many requests wait for this model already.
     QueueFull,
-    /// It waited until its deadline.
+    /// The request waited until its deadline.
     Deadline,
     /// The survey or the engine failed, or the model is held back after repeated crashes.
     LoadFailed,

@@ -1,4 +1,5 @@
-//! Inputs of the scheduler: events that the driver observed.
+//! Inputs of the scheduler (events), such as an arrived request or an ended engine, as observed by its caller
+//! (the driver).
 
 use std::sync::Arc;
 
@@ -8,7 +9,7 @@ use super::depth::RequestDepth;
 use super::spec::ModelSpec;
 use super::time::{ClientId, ModelId, Moment, RequestId};
 
-/// Something that happened. Events about runs and requests that have ended are ignored.
+/// Input from the driver. Events about runs and requests that have ended are ignored.
 #[derive(Clone, Debug)]
 pub enum SchedulerEvent {
     /// The configuration was read, at start or again. Carries the differences to the one before.
@@ -21,23 +22,23 @@ pub enum SchedulerEvent {
     },
     /// The client left, whether the request was waiting or in flight.
     Abandoned { request: RequestId },
-    /// The answer is complete, or it broke off after the client had seen part of it. `tokens` counts the
-    /// prompt and the answer together, where the engine reported them.
+    /// The answer is complete, or it broke off after the client had received part of it. `tokens` counts
+    /// prompt and answer together, if the engine reported them.
     Finished { request: RequestId, tokens: Option<u64> },
-    /// The answer to [`super::Effect::MeasureDepth`]; `None` if the engine went away meanwhile.
+    /// The answer to [`super::SchedulerEffect::MeasureDepth`]; `None` if the engine ended in the meantime.
     DepthMeasured {
         request: RequestId,
         run: RunId,
         depth: Option<RequestDepth>,
     },
-    /// A look at the model's files found, without a request, that it cannot run. The reason is shown until a
-    /// client asks for it.
+    /// A check of the model's files, without a request, found that it cannot run. The reason is shown until a
+    /// client requests the model.
     ForecastFailed { model: ModelId, reason: Reason },
     /// The engine closed the connection before the client saw a byte of the answer.
     Bounced { request: RequestId, client: ClientId },
-    /// The answer to [`super::Effect::CheckHealth`].
+    /// The answer to [`super::SchedulerEffect::CheckHealth`].
     HealthChecked { run: RunId, health: Health },
-    /// The answer to [`super::Effect::Survey`].
+    /// The answer to [`super::SchedulerEffect::Survey`].
     Surveyed {
         model: ModelId,
         result: Result<Arc<dyn MemoryModel>, Reason>,
@@ -47,42 +48,41 @@ pub enum SchedulerEvent {
     Progressed { run: RunId, measured: bool },
     /// The engine takes requests.
     Ready { run: RunId },
-    /// The engine's process is gone. After an end for want of memory, send a fresh [`Event::CardsRead`]
-    /// first.
+    /// The engine's process has ended. If it ran out of memory, send a fresh [`SchedulerEvent::CardsRead`] first.
     Ended { run: RunId, end: End },
-    /// The answer to [`super::Effect::AwaitMemory`]: the driver has the bytes back, or the wait timed out.
+    /// The answer to [`super::SchedulerEffect::AwaitMemory`]: the driver has the bytes back, or the wait timed out.
     MemoryReturned { run: RunId },
-    /// The answer to [`super::Effect::AskNeighbours`], whatever they gave.
+    /// The answer to [`super::SchedulerEffect::AskNeighbours`], whatever they gave.
     NeighboursAsked { model: ModelId },
-    /// Memory that the driver reports for the run. Send it before the [`Event::CardsRead`] of the same
+    /// Memory that the driver reports for the run. Send it before the [`SchedulerEvent::CardsRead`] of the same
     /// reading.
     Measured { run: RunId, used: Vec<(CardId, Bytes)> },
     /// An answer of this many tokens is complete, and the run used this much of its cards then.
     GrowthObserved { run: RunId, tokens: u64, used: Bytes },
-    /// The run is about to be refused `asked` bytes on the card; with them it would hold `wanted` there. The
-    /// scheduler answers with [`super::Effect::AnswerBudget`], unless the run ends first.
+    /// The run is about to be refused `asked` bytes on the card; with them it would hold `wanted` bytes
+    /// there. The scheduler answers with [`super::SchedulerEffect::AnswerBudget`], unless the run ends first.
     BudgetRequested {
         run: RunId,
         card: CardId,
         asked: Bytes,
         wanted: Bytes,
     },
-    /// Free memory of each card that the driver reports, and the time at which it was asked.
+    /// Free memory of each card as reported by the driver, and the time of the reading.
     CardsRead {
         free: Vec<(CardId, Bytes)>,
         taken: Moment,
     },
-    /// An operator wants the model loaded, without a request.
+    /// An operator requests a load of the model, without a client's request.
     LoadWanted { model: ModelId },
-    /// An operator wants the model gone. Requests in flight finish.
+    /// An operator requests that the model be unloaded. Requests in flight finish.
     UnloadWanted { model: ModelId },
-    /// The time of [`super::Effect::WakeAt`] has come; harmless at any other time.
+    /// The time of [`super::SchedulerEffect::WakeAt`] has come. A tick at any other time has no effect.
     Tick,
     /// The daemon is to end.
     Shutdown,
 }
 
-/// The difference of a model's configuration to the one before.
+/// Difference between a model's old and new configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ConfigChange {
     Added(ModelSpec),
@@ -93,7 +93,7 @@ pub enum ConfigChange {
     Removed,
 }
 
-/// The outcome of a health check on a fresh connection.
+/// Result of a health check over a new connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Health {
     /// The engine answered.

@@ -1,9 +1,10 @@
-//! Failure record of a model: back-off between loads, and memory that failed loads showed to be missing from
-//! its claim.
+//! Failure record of a model: wait between loads (back-off), and memory that failed loads showed to be
+//! missing from its claim.
 //!
-//! The first crash of an engine that had served requests causes no wait: the next request starts the engine
-//! again at once. Every other failure doubles the wait, from 1 s to 60 s; during it, requests are refused
-//! with the cause of the failure. A run that stays ready for a minute clears the record.
+//! A claim is the memory that a run of the model may take. The first crash of an engine that had served
+//! requests causes no wait: the next request starts the engine again at once. Every other failure doubles the
+//! wait, from 1 s to 60 s; during it, requests are refused with the cause of the failure. A run that stays
+//! ready for a minute clears the record.
 
 use std::time::Duration;
 
@@ -28,12 +29,12 @@ pub(crate) struct FailureRecord {
     pub(crate) last_failure: Option<Reason>,
     /// The last thing that happened was a failure.
     pub(crate) failed: bool,
-    /// Added to the demand on every card after deaths for want of memory.
+    /// Memory added to the demand on every card after runs that died out of memory.
     shortfall: Bytes,
     deaths: u32,
     /// Added to the demand on every card because a run was measured to take more than planned.
     excess: Bytes,
-    /// Total that was measured of a run whose need was not known.
+    /// Total measured memory of a run whose need was unknown.
     pub(crate) measured: Option<Bytes>,
     /// Memory that a token of depth was observed to add.
     pub(crate) growth: GrowthTracker,
@@ -97,8 +98,8 @@ impl FailureRecord {
         self.shortfall + self.excess
     }
 
-    /// Takes a death for want of memory. The next demand is larger by the shortfall that guard or the driver
-    /// reported, else by the [`allowance`] for its largest share.
+    /// Records a run that died out of memory. The next demand is larger by the shortfall that guard or the
+    /// driver reported, else by the [`allowance`] for its largest share.
     pub(crate) fn ran_out(&mut self, placement: &Placement, shortfall: Option<Bytes>) {
         let largest = placement.shares.iter().map(|share| share.bytes).max();
         let largest = largest.unwrap_or_default();
@@ -126,7 +127,7 @@ impl FailureRecord {
         learned
     }
 
-    /// Takes a run that ended as it was asked to. After a healthy life only its measured excess over the plan
+    /// Records a run that ended on request. After a long healthy run only its measured excess over the plan
     /// is kept.
     pub(crate) fn run_ended(&mut self, lived: Duration, placement: &Placement, measured: &[Share]) {
         self.failed = false;

@@ -24,7 +24,7 @@
 //! use std::sync::Arc;
 //! use std::time::Duration;
 //!
-//! use plimsoll_base::{Bytes, Card, CardId, CardKind, Counting, Declared};
+//! use plimsoll_base::{Bytes, Card, CardId, CardKind, Counting, DeclaredSize};
 //! use plimsoll_scheduler::*;
 //!
 //! let card = Card {
@@ -44,29 +44,29 @@
 //! let mut tell = |event| {
 //!     let mut effects = Vec::new();
 //!     scheduler.on_event(now, event, &mut effects);
-//!     effects.retain(|effect| !matches!(effect, Effect::StateChanged { .. } | Effect::WakeAt(_)));
+//!     effects.retain(|effect| !matches!(effect, SchedulerEffect::StateChanged { .. } | SchedulerEffect::WakeAt(_)));
 //!     effects
 //! };
 //!
-//! tell(Event::Configured(vec![(model, ConfigChange::Added(ModelSpec::new("alpha")))]));
+//! tell(SchedulerEvent::Configured(vec![(model, ConfigChange::Added(ModelSpec::new("alpha")))]));
 //! let deadline = now + Duration::from_secs(60);
-//! assert_eq!(tell(Event::Arrived { request, model, deadline }), [Effect::Survey { model }]);
+//! assert_eq!(tell(SchedulerEvent::Arrived { request, model, deadline }), [SchedulerEffect::Survey { model }]);
 //!
-//! let result = Ok(Arc::new(Declared(Bytes::gib(24))) as Arc<_>);
-//! assert_eq!(tell(Event::Surveyed { model, result }), [Effect::ReadCards]);
+//! let result = Ok(Arc::new(DeclaredSize(Bytes::gib(24))) as Arc<_>);
+//! assert_eq!(tell(SchedulerEvent::Surveyed { model, result }), [SchedulerEffect::ReadCards]);
 //! let free = vec![(CardId::new("GPU-1"), Bytes::gib(140))];
-//! let effects = tell(Event::CardsRead { free, taken: now });
-//! let [Effect::Start { run, placement, .. }] = &effects[..] else { panic!() };
+//! let effects = tell(SchedulerEvent::CardsRead { free, taken: now });
+//! let [SchedulerEffect::Start { run, placement, .. }] = &effects[..] else { panic!() };
 //! assert_eq!(placement.total(), Bytes::gib(24));
 //!
 //! let run = *run;
-//! assert_eq!(tell(Event::Ready { run }), [Effect::Dispatch { request, run }]);
-//! assert_eq!(tell(Event::Finished { request, tokens: None }), []);
+//! assert_eq!(tell(SchedulerEvent::Ready { run }), [SchedulerEffect::Dispatch { request, run }]);
+//! assert_eq!(tell(SchedulerEvent::Finished { request, tokens: None }), []);
 //!
-//! assert_eq!(tell(Event::UnloadWanted { model }), [Effect::Stop { run, how: Stopping::Graceful }]);
-//! let effects = tell(Event::Ended { run, end: End::Expected });
-//! assert!(matches!(&effects[..], [Effect::AwaitMemory { .. }]));
-//! assert_eq!(tell(Event::MemoryReturned { run }), []);
+//! assert_eq!(tell(SchedulerEvent::UnloadWanted { model }), [SchedulerEffect::Stop { run, how: Stopping::Graceful }]);
+//! let effects = tell(SchedulerEvent::Ended { run, end: End::Expected });
+//! assert!(matches!(&effects[..], [SchedulerEffect::AwaitMemory { .. }]));
+//! assert_eq!(tell(SchedulerEvent::MemoryReturned { run }), []);
 //! ```
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods, clippy::disallowed_types))]

@@ -1,4 +1,5 @@
-//! Comparison of a run's claim with the card memory that its load really took.
+//! Comparison of a run's claim, the memory that it may take on a card, with the memory that its load really
+//! took.
 
 use plimsoll_base::{Bytes, CardId};
 use serde::Serialize;
@@ -16,7 +17,7 @@ pub struct LoadCheck {
     pub cause: Discrepancy,
 }
 
-/// Name of a difference between a claim and the memory taken.
+/// Kind of a difference between the claim and the memory taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Discrepancy {
@@ -27,12 +28,12 @@ pub enum Discrepancy {
     Context,
     /// Other processes took memory during the load.
     Foreign,
-    /// The driver attributes no memory to the run, so its share of the decrease cannot be told.
+    /// The driver attributes no memory to the run, so its part of the decrease is unknown.
     Unknown,
 }
 
 impl LoadCheck {
-    /// Compares one card. `taken` leaves out what other runs took or gave back during the load.
+    /// Compares one card. `taken` excludes memory that other runs took or released during the load.
     pub(crate) fn new(card: CardId, claim: Bytes, taken: Bytes, measured: Option<Bytes>) -> Self {
         // Some containers hide processes from NVML, which then attributes nothing to any of them.
         let measured = measured.filter(|bytes| !bytes.is_zero());

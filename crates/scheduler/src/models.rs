@@ -14,11 +14,11 @@ use super::time::ModelId;
 
 #[derive(Debug, Default)]
 pub(crate) struct ModelTable {
-    /// By number; None for numbers not in use.
+    /// Models by number; `None` for unused numbers.
     slots: Vec<Option<ModelSlot>>,
     /// Models that wait for memory, to load or to go deeper.
     waiting: usize,
-    /// Something happened that may have changed a model's state.
+    /// An event may have changed a model's state.
     states_dirty: bool,
 }
 
@@ -86,7 +86,7 @@ impl ModelTable {
         self.states_dirty = true;
     }
 
-    /// Reports models whose state differs from the one last reported, and drops removed ones without a run.
+    /// Reports models whose state differs from the last reported one, and drops removed models without a run.
     pub(crate) fn report_states(&mut self, mut report: impl FnMut(ModelId, ModelState)) {
         if !std::mem::take(&mut self.states_dirty) {
             return;

@@ -1,17 +1,17 @@
 //! KV cache depth of a run, in tokens, and the memory that this depth takes.
 //!
 //! A request in flight counts with the most tokens that it may reach. If all slots share one cache, tokens
-//! kept in idle slots count too. The engine chooses the slot of the next request by itself and discards what
-//! the slot kept; the estimate assumes that it discards the smallest kept sequence, so the result is never
-//! too low. A memory pool never shrinks, so the deepest depth so far keeps its memory. A finished request
-//! counts with the tokens that it reported, if it reported any.
+//! kept in idle slots count too. The engine chooses the slot of the next request by itself and discards the
+//! tokens that the slot kept; the estimate assumes that it discards the smallest kept sequence, so the result
+//! is never too low. A memory pool never shrinks, so the deepest depth so far keeps its memory. A finished
+//! request counts with the tokens that it reported, if it reported any.
 
 use plimsoll_base::{Bytes, CardId, Curve, Share, Slots};
 
 use super::slope::ObservedGrowth;
 use super::time::RequestId;
 
-/// Depth of one run.
+/// Depth of one run (its tokens in the KV cache), request by request.
 #[derive(Debug)]
 pub(crate) struct Occupancy {
     planned: Curve,
@@ -119,7 +119,7 @@ impl Occupancy {
         on_card.map_or(Bytes::ZERO, |share| share.bytes)
     }
 
-    /// Takes the measured memory of the run. What it exceeds the curve by is missing from the curve at every
+    /// Records the measured memory of the run. The excess over the curve is added to the curve at every
     /// depth.
     pub(crate) fn measured(&mut self, used: &[(CardId, Bytes)]) {
         let expected = self.curve.at(self.admitted());
@@ -132,8 +132,8 @@ impl Occupancy {
         }
     }
 
-    /// Takes an observed slope. With several slots an answer reports fewer tokens than the pool had to hold,
-    /// so only a steeper slope than planned is believed.
+    /// Records an observed slope. With several slots an answer reports fewer tokens than the pool had to
+    /// hold, so a slope counts only if it is steeper than planned.
     pub(crate) fn learned(&mut self, growth: ObservedGrowth) {
         let ObservedGrowth {
             bytes_per_token,

@@ -1,5 +1,5 @@
-//! The ledger with its last reading of the cards, and a record of changes after which waiting models must be
-//! placed again.
+//! The ledger of claims (the memory that each run may take) with its last reading of the cards, and a record
+//! of changes after which waiting models must be placed again.
 
 use std::time::Duration;
 
@@ -38,7 +38,7 @@ impl Placements {
         }
     }
 
-    /// Memory may have become free, or the set of waiting models changed.
+    /// Marks that memory may have become free, or that the set of waiting models has changed.
     pub(crate) fn mark_dirty(&mut self) {
         self.dirty = true;
         self.failed_victim_sets.clear();
@@ -68,7 +68,7 @@ impl Placements {
         self.failed_victim_sets.push(idle);
     }
 
-    /// Takes a reading of the cards that was taken at `taken`.
+    /// Records a reading of the cards that was taken at `taken`.
     pub(crate) fn read(&mut self, free: &[(CardId, Bytes)], taken: Moment) {
         self.ledger.read(free);
         // Two readings may overtake each other; the later question counts.
@@ -85,7 +85,7 @@ impl Placements {
         self.read = None;
     }
 
-    /// True if a load may be decided now: the reading was taken for it, or is no older than `age`.
+    /// True if a load may be decided now: the reading was taken for it, or is not older than `age`.
     pub(crate) fn is_fresh(&self, now: Moment, age: Duration) -> bool {
         // A slow driver may take longer than `age` to answer. Its answer counts all the same, or no load
         // would ever start.

@@ -20,7 +20,7 @@ pub(crate) struct RequestState {
     /// A run has died under it, or was about to.
     pub(crate) bounced: bool,
     pub(crate) depth: Option<RequestDepth>,
-    /// The driver was asked for the depth.
+    /// The driver was requested to determine the depth.
     pub(crate) measuring: bool,
     pub(crate) place: RequestPlace,
 }
@@ -72,7 +72,7 @@ impl RequestLine {
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
     requests: HashMap<RequestId, RequestState>,
-    /// Of queued requests only.
+    /// Deadlines of queued requests only.
     deadlines: BTreeSet<(Moment, RequestId)>,
 }
 
@@ -149,7 +149,7 @@ impl Queue {
         ids
     }
 
-    /// The queued request whose deadline has passed for longest.
+    /// The queued request whose deadline passed first.
     pub(crate) fn expired(&self, now: Moment) -> Option<RequestId> {
         self.deadlines
             .first()
@@ -180,7 +180,8 @@ impl Queue {
         Some(*request)
     }
 
-    /// Settles the depth of a request whose engine does not count tokens: it will not do so next time either.
+    /// Fixes the depth of a request whose engine does not count tokens, because it will not do so next time
+    /// either.
     pub(crate) fn settle_depth(&mut self, id: RequestId) {
         if let Some(request) = self.requests.get_mut(&id) {
             request.depth = Some(RequestDepth {

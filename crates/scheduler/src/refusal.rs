@@ -10,9 +10,9 @@ use super::failures::FailureRecord;
 use super::models::{ModelSlot, RequestedState};
 use crate::place::{Ledger, NoPlacement};
 
-/// Retry time where nothing indicates a better one.
+/// Retry time if no better one is known.
 const SOON: Duration = Duration::from_secs(1);
-/// Retry time where only a change outside of the scheduler can help.
+/// Retry time if only a change outside the scheduler can help.
 const LATER: Duration = Duration::from_secs(10);
 
 fn refusal(kind: RequestRefusalKind, retry_after: Option<Duration>, reason: Reason) -> RequestRefusal {
@@ -103,7 +103,7 @@ pub(crate) fn no_placement(never: NoPlacement) -> RequestRefusal {
     }
 }
 
-/// A request that goes deeper than its run ever can.
+/// Figures of a request that is deeper than its run can ever be.
 pub(crate) struct DepthRefusal<'a> {
     pub(crate) name: &'a str,
     pub(crate) depth: RequestDepth,

@@ -1,4 +1,4 @@
-//! The scheduler: it takes events and returns effects.
+//! State machine of the scheduler: it takes events (inputs) and returns effects (actions).
 //!
 //! Its state consists of parts that each keep their own invariants ([`ModelTable`], [`Queue`], [`Runs`],
 //! [`Placements`], [`Clock`]). Each module below handles one kind of event and may change several parts;
@@ -140,7 +140,7 @@ impl Scheduler {
         self.state().idle_runs()
     }
 
-    /// The reason why `run` was told to stop; None if it is unknown, or the run does not stop any more.
+    /// Reason why `run` was stopped; `None` if it is unknown, or if the run is no longer stopping.
     pub fn stop_reason(&self, run: RunId, now: Moment) -> Option<Reason> {
         self.at(now).stop_reason(run)
     }
@@ -179,7 +179,7 @@ impl Scheduler {
         }
     }
 
-    /// Memory may have become free, or a model began or ceased to wait.
+    /// Marks that memory may have become free, or that a model began or ended waiting.
     fn mark_dirty(&mut self) {
         // Nothing to search while no model waits; every model that begins to wait marks it again.
         if self.models.waiting() > 0 {

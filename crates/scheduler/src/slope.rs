@@ -1,10 +1,11 @@
-//! Observed growth of a model's memory per token of depth.
+//! Observed growth of a model's memory per token of context.
 //!
-//! An engine's claim is known from its start, but a pool that the engine fills while it runs grows with the
-//! deepest sequence so far. Two samples of one run, taken after answers of different depth, give a slope. The
-//! slope is valid for the range between the two depths and is reported with it. The first sample follows an
-//! answer, so that memory which the engine allocates lazily does not count as growth. Two depths that are
-//! close together give no slope, because memory grows in pieces of 2 MiB and more.
+//! An engine's claim, the memory that it may take, is known from its start, but a pool that the engine fills
+//! while it runs grows with the deepest sequence so far. Two samples of one run, taken after answers of
+//! different depth, give a slope. The slope is valid for the range between the two depths and is reported
+//! with it. The first sample follows an answer, so that memory which the engine allocates lazily does not
+//! count as growth. Two depths that are close together give no slope, because memory grows in pieces of 2 MiB
+//! and more.
 
 use plimsoll_base::{Bytes, RunId};
 use serde::Serialize;
@@ -12,7 +13,7 @@ use serde::Serialize;
 /// Tokens between two samples at least.
 const APART: u64 = 256;
 
-/// An observed slope, and the range of depths that it was observed over.
+/// An observed slope, and the range of depths for which it was observed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct ObservedGrowth {
     pub bytes_per_token: Bytes,
@@ -27,7 +28,7 @@ struct GrowthSample {
     used: Bytes,
 }
 
-/// Samples of a model's run, and the slope that they gave.
+/// Samples of a model's run, and the slope that follows from them.
 #[derive(Debug, Default)]
 pub(crate) struct GrowthTracker {
     run: Option<RunId>,
@@ -37,8 +38,8 @@ pub(crate) struct GrowthTracker {
 }
 
 impl GrowthTracker {
-    /// Takes the memory of the run after an answer of this depth. The slope of an earlier run stands until
-    /// this one gives another.
+    /// Records the memory of the run after an answer of this depth. The slope of an earlier run is kept until
+    /// this run gives another.
     pub(crate) fn sample(&mut self, run: RunId, tokens: u64, used: Bytes) {
         if self.run != Some(run) {
             // Each run has a pool of its own, which starts empty.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use plimsoll_base::{CardId, CardLimit};
 
-/// A model's terms of admission. Its need is not among them: the survey before each load determines it.
+/// Settings for the admission of one model. Its memory need is determined by the survey before each load.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ModelSpec {
     pub name: String,
@@ -18,7 +18,7 @@ pub struct ModelSpec {
     pub concurrency: Option<u32>,
     /// A load without progress for this long is killed.
     pub load_timeout: Duration,
-    /// An engine that was asked to stop is killed after this long.
+    /// Time after which a stopping engine is killed.
     pub stop_timeout: Duration,
     /// Requests are admitted by the depth that they may reach, and the claim follows. Otherwise the claim
     /// stays as granted.
@@ -53,12 +53,12 @@ pub struct SchedulerSettings {
     pub patience: Duration,
     /// Time that requests in flight may take to finish at shutdown.
     pub drain: Duration,
-    /// Requests that one model may have waiting; more are refused.
+    /// Maximum number of waiting requests of one model; more are refused.
     pub queue: usize,
-    /// Guarded processes may be asked to release idle memory before a model is stopped for another.
+    /// Guarded processes may be requested to release idle memory before a model is stopped for another.
     pub asks: bool,
-    /// Of several waiting models the largest loads first, and preloads load one after another: for cards that
-    /// share the host's memory.
+    /// The largest waiting model loads first, and preloads load one after another: for cards that share the
+    /// host's memory.
     pub largest_first: bool,
     /// A load is decided on a reading of the cards no older than this.
     pub reading_age: Duration,

@@ -1,4 +1,4 @@
-//! Time and identifiers, as assigned by the driver; the scheduler reads no clock of its own.
+//! Time and identifiers, as assigned by the scheduler's caller; the scheduler reads no clock of its own.
 
 use std::ops::Add;
 use std::time::Duration;
@@ -15,7 +15,7 @@ pub struct ModelId(pub u32);
 #[serde(transparent)]
 pub struct RequestId(pub u64);
 
-/// The origin of a request, as far as the driver can tell clients apart.
+/// Origin of a request, as far as the driver can distinguish clients.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ClientId(pub u64);
 

@@ -1,4 +1,4 @@
-//! The ledger and the choice between cards, from outside.
+//! Tests of the ledger of claims and of the choice between cards, through the public interface.
 #![allow(clippy::unwrap_used, reason = "the helpers of tests are tests")]
 
 use std::sync::Arc;
@@ -252,7 +252,7 @@ fn the_tightest_card_that_fits_is_taken() {
     );
 }
 
-/// 9 GiB, divided as [`Declared`] does it, on the cards that its flags name.
+/// 9 GiB, divided as [`DeclaredSize`] does it, on the cards that its flags name.
 #[derive(Debug)]
 struct OnNamed(NamedDemand);
 

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use plimsoll_config::{ConfigError, Configuration, ServeSettings};
 
-/// An error in the files themselves.
+/// Error in the configuration file, or in a key file that it names.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadConfigError {
     #[error("cannot read the configuration {}: {error}", path.display())]
@@ -16,7 +16,7 @@ pub enum ReadConfigError {
     ReadKeys { path: PathBuf, error: io::Error },
 }
 
-/// A configuration with its keys.
+/// A configuration with the API keys from its key files.
 #[derive(Debug)]
 pub struct Config {
     pub roster: Configuration,
@@ -69,6 +69,9 @@ impl Config {
                 "reclaim-before-load",
                 now.reclaim_before_load != start.reclaim_before_load,
             ),
+            ("engine-ports", now.engine_ports != start.engine_ports),
+            ("engine-user", now.engine_user != start.engine_user),
+            ("pass-env", now.pass_env != start.pass_env),
         ];
         for (name, _) in changed.iter().filter(|(_, changed)| *changed) {
             tracing::warn!("`{name}` under [serve] has changed; restart the server to apply it");

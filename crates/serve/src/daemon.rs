@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use plimsoll_base::{Bytes, Card};
 use plimsoll_config::{GuardSettings, ReclaimBeforeLoad};
-use plimsoll_launch::{LaunchError, Launcher, LogFile};
+use plimsoll_launch::{EngineUser, EngineUserError, LaunchError, Launcher, LogFile, inherited};
 use plimsoll_probe::{Machine, Sampler, StartSamplerError};
 use plimsoll_scheduler::SchedulerSnapshot;
 use tokio::net::TcpListener;
@@ -35,14 +35,14 @@ const LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALH
 /// A process at work calls its driver every few milliseconds; a load is not delayed for one that does not.
 const ASK: Duration = Duration::from_millis(500);
 
-/// Settings of the command line; all others are in the configuration.
+/// Command-line settings of `serve`; all others are in the configuration.
 #[derive(Clone, Debug)]
 pub struct Setup {
     pub config: PathBuf,
     pub listen: Option<SocketAddr>,
     /// Other machines may use it without a key.
     pub open: bool,
-    /// Budgets on cards and descriptions of cards; empty for all cards that are there.
+    /// Budgets on cards and descriptions of cards; empty means all cards of the machine.
     pub cards: Vec<Card>,
     pub reserve: Option<Bytes>,
     pub engine: Option<PathBuf>,
@@ -53,7 +53,7 @@ pub struct Setup {
     pub ask: Option<Duration>,
     /// Action before a load, if cards share the host's memory.
     pub reclaim_before_load: Option<ReclaimBeforeLoad>,
-    /// Origins of web pages that may use the server beside those of this machine; `*` for all.
+    /// Origins of web pages that may use the server, in addition to those of this machine; `*` for all.
     pub origins: Vec<String>,
 }
 
@@ -69,6 +69,8 @@ pub enum DaemonError {
     #[error(transparent)]
     Listen(#[from] Listen),
     #[error(transparent)]
+    EngineUser(#[from] EngineUserError),
+    #[error(transparent)]
     Launcher(#[from] LaunchError),
     #[error(transparent)]
     Sampler(#[from] StartSamplerError),
@@ -78,7 +80,7 @@ pub enum DaemonError {
     Signals(#[source] std::io::Error),
 }
 
-/// Result of `serve --check`: the actions of `serve` with a configuration, without taking them.
+/// Result of `serve --check`: what `serve` would do with a configuration.
 #[derive(Debug)]
 pub struct ConfigCheck {
     pub cards: Vec<plimsoll_scheduler::CardLimit>,
@@ -116,7 +118,7 @@ fn sampler(cards: &[Card]) -> Result<Sampler, StartSamplerError> {
     }
 }
 
-/// A handle on a running daemon, for programs that run it in their own process.
+/// Handle on a running daemon, for programs that run it in their own process.
 #[derive(Clone)]
 pub struct DaemonHandle(Rc<Runtime>);
 
@@ -222,17 +224,19 @@ impl Daemon {
             ..
         } = self;
         let (drained, listening) = oneshot::channel();
+        let ending = Rc::clone(&server);
         let end = async {
             while signals.next().await == DaemonOrder::Reload {
                 reload(&runtime, &config);
             }
+            ending.end_feeds();
             tokio::select! {
                 // From here on no engine is left, and only connections are open.
                 () = runtime.shut_down() => drop(drained.send(signals)),
                 () = signals.insisted() => tracing::warn!("ending at once; engines are killed"),
             }
         };
-        // Connections may outlive the last engine: event streams, and clients that read slowly.
+        // Connections of clients that read slowly may outlive the last engine.
         let insisted = async {
             match listening.await {
                 Ok(mut signals) => signals.insisted().await,
@@ -308,6 +312,14 @@ fn settings(
         ask: setup.ask.unwrap_or(ASK),
         unified: unified.then_some(reclaim_before_load),
     };
+    let engine_user = serve.engine_user.as_deref().map(EngineUser::find).transpose()?;
+    let (inherited, kept) = inherited(std::env::vars_os(), &serve.pass_env);
+    if !kept.is_empty() {
+        tracing::info!(
+            "engines do not inherit {}; `pass-env` passes them on",
+            kept.join(", ")
+        );
+    }
     let settings = RuntimeSettings {
         config: setup.config.clone(),
         serve: serve.clone(),
@@ -317,6 +329,8 @@ fn settings(
         engine: chosen.or(serve.engine.clone()),
         wait: serve.wait.unwrap_or(WAIT),
         log_file: log_file.transpose()?,
+        engine_user,
+        inherited,
     };
     Ok((settings, extensions))
 }

@@ -1,5 +1,5 @@
-//! Extensions of the daemon's runtime: guard for engines, metrics, requests to other processes to release
-//! idle memory, and page cache handling around loads.
+//! Extensions of the daemon's runtime: guard (the library preloaded into engines), metrics, requests to other
+//! processes to release idle memory, and page cache handling around loads.
 
 mod gauges;
 mod guard;
@@ -18,19 +18,19 @@ use self::neighbours::Neighbours;
 use self::unified::Unified;
 use crate::runtime::Extension;
 
-/// Settings of the extensions.
+/// Settings of the runtime's extensions.
 #[derive(Debug)]
 pub(crate) struct ExtensionSettings {
     /// Guard's settings for models that have none of their own.
     pub(crate) guard: GuardSettings,
-    /// Time that other processes get to release idle memory; zero asks none.
+    /// Time that other processes get to release idle memory; zero sends no requests.
     pub(crate) ask: Duration,
     /// Action before a load, if cards share the host's memory; None if they do not.
     pub(crate) unified: Option<ReclaimBeforeLoad>,
 }
 
-/// Creates all extensions for these cards. The flag says that other processes can be asked to release idle
-/// memory.
+/// Creates all extensions for these cards. The flag says that other processes can be requested to release
+/// idle memory.
 pub(crate) fn all<'a>(
     settings: ExtensionSettings,
     cards: impl Iterator<Item = &'a Card>,

@@ -2,9 +2,9 @@
 //! returns.
 //!
 //! All of it runs on one thread, so there is no lock. [`Runtime::submit`] passes an event to the scheduler
-//! and carries out the effects before it returns. Work that takes time, such as a survey of a model or an
-//! engine's start, continues as a task and reports its result as another event. Guard, reclaim and metrics
-//! are [`Extension`]s, which the daemon registers.
+//! and carries out the effects before it returns. Work that takes time, such as a survey (of a model's files
+//! and memory need) or an engine's start, continues as a task and reports its result as another event. Guard
+//! (the library preloaded into engines), reclaim and metrics are [`Extension`]s, which the daemon registers.
 
 mod admission;
 mod extension;
@@ -14,21 +14,24 @@ mod holders;
 mod launch;
 mod memory;
 mod operator_log;
+mod private_folder;
 mod registry;
 mod run;
 mod service;
 mod status;
 mod survey;
 
-use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
+use std::cell::{Cell, OnceCell, RefCell};
+use std::collections::{HashMap, HashSet};
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::rc::{Rc, Weak};
 use std::time::{Duration, Instant};
 
 use plimsoll_base::{Bytes, Card, CardId};
 use plimsoll_config::{ConfiguredModel, ServeSettings};
-use plimsoll_launch::{Launcher, Log, LogFile};
+use plimsoll_launch::{EngineUser, Launcher, Log, LogFile};
+use plimsoll_probe::folder::OwnedFolder;
 use plimsoll_probe::{Reading, Sampler};
 use plimsoll_scheduler::place::Ledger;
 use plimsoll_scheduler::{
@@ -60,7 +63,7 @@ const WHOLE_LOG: Bytes = Bytes::mib(1);
 /// Time that a client may take nothing of its answer while its model drains for another one.
 const STALL_WHILE_DRAINING: Duration = Duration::from_secs(15);
 
-/// Settings of the runtime beside the models.
+/// Settings of the runtime, without the models.
 #[derive(Debug)]
 pub(crate) struct RuntimeSettings {
     pub(crate) config: PathBuf,
@@ -75,8 +78,12 @@ pub(crate) struct RuntimeSettings {
     pub(crate) engine: Option<Vec<String>>,
     /// Time that a request may wait for its model.
     pub(crate) wait: Duration,
-    /// File for the lines of engines, beside the log in memory.
+    /// File for the log lines of engines, in addition to the log in memory.
     pub(crate) log_file: Option<LogFile>,
+    /// The user that engines run as, if not the daemon's own.
+    pub(crate) engine_user: Option<EngineUser>,
+    /// What engines inherit of the daemon's environment.
+    pub(crate) inherited: Vec<(OsString, OsString)>,
 }
 
 impl RuntimeSettings {
@@ -85,18 +92,18 @@ impl RuntimeSettings {
         self.scheduler.cards.iter().map(|limit| &limit.card)
     }
 
-    /// The same, each with the memory that it would have for models if it were empty.
+    /// The served cards, each with the memory that it would have for models if it were empty.
     fn served(&self) -> Vec<Card> {
         forecast::served(&Ledger::new(self.scheduler.cards.clone()))
     }
 }
 
-/// Checks that the cards named by models are there.
+/// Checks that the cards named by models exist.
 pub(crate) fn check(models: Vec<ConfiguredModel>, cards: &[Card]) -> Result<(), UnknownCard> {
     ModelRegistry::check(models, cards)
 }
 
-/// A configuration that cannot be applied.
+/// Error in a configuration that cannot be applied.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigureError {
     #[error(transparent)]
@@ -124,9 +131,14 @@ pub(crate) struct Runtime {
     drained: Notify,
     pub(crate) events: Events,
     log: Log,
+    /// The private folders of engines; `None` where none can be made.
+    folders: OnceCell<Option<OwnedFolder>>,
+    next_folder: Cell<u64>,
+    /// Programs that did not make the socket that they were given.
+    only_ports: RefCell<HashSet<PathBuf>>,
 }
 
-/// The scheduler, with the objects behind its numbers.
+/// The scheduler, with the models, runs and requests that its numbers refer to.
 struct SchedulerState {
     scheduler: Scheduler,
     registry: ModelRegistry,
@@ -165,6 +177,9 @@ impl Runtime {
             drained: Notify::new(),
             events: Events::default(),
             log: Log::new("plimsoll", WHOLE_LOG),
+            folders: OnceCell::new(),
+            next_folder: Cell::new(0),
+            only_ports: RefCell::default(),
         });
         spawn_local(tick(Rc::clone(&runtime)));
         spawn_local(memory::watch(Rc::clone(&runtime)));
@@ -232,8 +247,8 @@ impl Runtime {
         }
     }
 
-    /// Never submits an event itself, or effects would be carried out in the wrong order: events come back
-    /// from tasks.
+    /// Carries out one effect. It never submits an event itself, because effects would then be carried out in
+    /// the wrong order; events come back from tasks.
     fn carry_out(&self, effect: &SchedulerEffect) {
         self.log_effect(effect);
         match effect {

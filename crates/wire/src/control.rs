@@ -14,3 +14,5 @@ pub const EXIT_COMMAND: &str = "cmd_router_to_child:exit";
 
 /// Start of the line that the trampoline writes to stderr if it cannot execute the engine.
 pub const EXEC_FAILED: &str = "plimsoll exec-child: cannot start ";
+/// Start of the line for each part of an engine's confinement that the machine does not permit.
+pub const NOT_PERMITTED: &str = "plimsoll exec-child: not permitted: ";

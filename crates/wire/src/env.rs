@@ -6,14 +6,10 @@ pub const CUDA_VISIBLE_DEVICES: &str = "CUDA_VISIBLE_DEVICES";
 pub const CUDA_DEVICE_ORDER: &str = "CUDA_DEVICE_ORDER";
 /// llama-server: set by a router in its children; switches the control channel on (see [`crate::control`]).
 pub const LLAMA_SERVER_ROUTER_PORT: &str = "LLAMA_SERVER_ROUTER_PORT";
-/// llama-server: the API key that it asks of its clients.
+/// llama-server: the API key that it requires of its clients.
 pub const LLAMA_API_KEY: &str = "LLAMA_API_KEY";
 /// Plimsoll: another NVML library than the driver's, for tests; empty for none.
 pub const NVML: &str = "PLIMSOLL_NVML";
-/// fake-nvml: the cards it shows, as JSON, or `@` and the path of a file with it, read again on each call.
-pub const FAKE_NVML_CARDS: &str = "PLIMSOLL_FAKE_NVML_CARDS";
-/// fake-engine: the faults that it simulates, as `key=value` words.
-pub const FAKE_ENGINE: &str = "PLIMSOLL_FAKE_ENGINE";
 /// Guard: its options, as [`crate::options::GuardOptions`] reads them. Without the variable guard does
 /// nothing at all.
 pub const GUARD: &str = "PLIMSOLL_GUARD";
@@ -22,22 +18,15 @@ pub const GUARD: &str = "PLIMSOLL_GUARD";
 pub const GUARD_PAGES: &str = "PLIMSOLL_GUARD_PAGES";
 /// Guard: the trace's path; each process appends `.PID` to it.
 pub const GUARD_TRACE: &str = "PLIMSOLL_GUARD_TRACE";
-/// Plimsoll: another `libplimsoll_guard.so` than the one beside the program.
+/// Plimsoll: path of a `libplimsoll_guard.so` other than the one next to the program.
 pub const GUARD_LIBRARY: &str = "PLIMSOLL_GUARD_LIBRARY";
-/// fake-cuda: its cards, limits and faults, as `key=value` words.
-pub const FAKE_CUDA: &str = "PLIMSOLL_FAKE_CUDA";
 /// ggml: an out-of-tree backend that an engine loads at its start.
 pub const GGML_BACKEND_PATH: &str = "GGML_BACKEND_PATH";
 /// Phantom: its cards, separated by `;`, each
-/// `total=BYTES,free=BYTES,cc=MAJOR.MINOR[,sms=N][,integrated=1][,name=TEXT]`. Without it the plugin
-/// declines.
+/// `total=BYTES,free=BYTES,cc=MAJOR.MINOR[,sms=N][,integrated=1][,vmm=0][,name=TEXT]`. Without it there is no
+/// card.
 pub const PHANTOM_CARDS: &str = "PLIMSOLL_PHANTOM_CARDS";
-/// Phantom: the engine's build number, where the caller knows it.
-pub const PHANTOM_BUILD: &str = "PLIMSOLL_PHANTOM_BUILD";
-/// Phantom: the file to which it appends its observations, as JSON lines.
+/// Phantom: the file to which it appends what was asked of the cards, as JSON lines.
 pub const PHANTOM_REPORT: &str = "PLIMSOLL_PHANTOM_REPORT";
-/// Phantom: the file to which it appends the requests that an engine would make of its run-time pools, in the
-/// columns of RMM's log.
-pub const PHANTOM_TRACE: &str = "PLIMSOLL_PHANTOM_TRACE";
 /// Plimsoll: another `libplimsoll_phantom.so` than the one beside the program.
 pub const PHANTOM_LIBRARY: &str = "PLIMSOLL_PHANTOM_LIBRARY";

@@ -2,7 +2,7 @@
 //!
 //! - [`mod@env`]: names of environment variables.
 //! - [`control`]: llama-server's control channel.
-//! - [`options`]: the line of options for guard.
+//! - [`options`]: the line of options for guard, the preloaded library.
 //! - [`page`]: the shared file in which a guarded process reports its figures.
 //! - [`tree`]: the shared ledger in which all processes of one command claim their budget. It includes the
 //!   claim algorithm, which is lock-free and tested with loom.
@@ -11,6 +11,34 @@
 //! The crate has no dependency, allocates nothing and makes no system call, so it can be part of any process.
 #![no_std]
 #![forbid(unsafe_code)]
+
+/// Declares an enum whose variants have the numbers that files hold, with both directions of the conversion.
+macro_rules! codes {
+    ($(#[$meta:meta])* $name:ident: $number:ty { $($(#[$doc:meta])* $variant:ident = $code:literal,)* }) => {
+        $(#[$meta])*
+        #[repr($number)]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum $name {
+            $($(#[$doc])* $variant = $code,)*
+        }
+
+        impl $name {
+            /// The variant with this number, if this version knows it.
+            pub const fn of(code: $number) -> Option<Self> {
+                match code {
+                    $($code => Some(Self::$variant),)*
+                    _ => None,
+                }
+            }
+
+            pub const fn code(self) -> $number {
+                match self {
+                    $(Self::$variant => $code,)*
+                }
+            }
+        }
+    };
+}
 
 pub mod control;
 pub mod env;

@@ -1,5 +1,5 @@
-//! Options of guard: one line of words in [`crate::env::GUARD`], written by `plimsoll run` and `plimsoll
-//! serve`.
+//! Options of guard, the preloaded library: one line of words in [`crate::env::GUARD`], written by `plimsoll
+//! run` and `plimsoll serve`.
 //!
 //! Each word switches something on, so with an empty line guard only counts:
 //!
@@ -17,27 +17,27 @@ use core::str::SplitAsciiWhitespace;
 
 use crate::page::CARDS;
 
-/// The options of one process tree.
+/// Guard's options for one process tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GuardOptions {
     cards: [Option<CardRule>; CARDS],
-    /// Budget of each card without one of its own.
+    /// Budget of each card that has no separate one.
     pub budget: Option<u64>,
     pub contexts: Contexts,
-    /// Rung 1: release idle memory of pools, and ask again.
+    /// Rung 1: release idle memory of pools, then try again.
     pub reuse: bool,
     /// Rung 2: build a refused request from physical chunks of this many bytes.
     pub chunk: Option<u64>,
-    /// Rung 3: ask the daemon to make room.
+    /// Rung 3: request the daemon to make room.
     pub reclaim: bool,
     /// Rung 3: seconds to wait for room.
     pub wait: u32,
-    /// Rung 4: the most bytes that may lie in host memory because they do not fit.
+    /// Rung 4: maximum bytes in host memory for allocations that do not fit.
     pub spill: Option<u64>,
-    /// With `spill`: the total that the program will ask of each card without a need of its own, without its
-    /// context. A large request then leaves room for all later ones, so that the first requests overflow:
-    /// weights, which a token reads once, and not the KV cache and the compute buffer, which it reads many
-    /// times.
+    /// With `spill`: the total that the program will request on each card without a separate need, not
+    /// counting its context. A large request then leaves room for all later ones, so that the first requests
+    /// overflow: weights, which a token reads once, and not the KV cache and the compute buffer, which it
+    /// reads many times.
     pub need: Option<u64>,
     /// With `spill`: bytes that larger requests leave to smaller ones.
     pub keep: u64,
@@ -48,7 +48,7 @@ pub struct GuardOptions {
     pub hide_vmm: bool,
 }
 
-/// A card of the plan.
+/// Budget and need of one card of the plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CardRule {
     pub uuid: [u8; 16],
@@ -78,7 +78,7 @@ pub enum GgmlPoolMode {
     Managed,
 }
 
-/// A word that cannot be read.
+/// Error: an option of guard cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OptionsError<'a> {
     Unknown { word: &'a str },

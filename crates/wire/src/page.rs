@@ -1,7 +1,7 @@
 //! Page of a guarded process: a small shared-memory file with its memory figures and its refused allocations.
 //!
-//! Guard maps the file and changes it with atomics only; the daemon reads it with `pread` as a
-//! [`PageSnapshot`]. A request to release idle memory is an aligned four-byte `pwrite` at
+//! Guard, the preloaded library, maps the file and changes it with atomics only; the daemon reads it with
+//! `pread` as a [`PageSnapshot`]. A request to release idle memory is an aligned four-byte `pwrite` at
 //! [`Page::ask_offset`]. The budget is not on the page, because it belongs to all processes of the
 //! [tree](crate::tree).
 //!
@@ -28,44 +28,32 @@ const BYTES: u32 = 3936;
 /// A budget without a limit.
 pub const UNLIMITED: u64 = u64::MAX;
 
-/// State of guard in a process.
-#[repr(u32)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PageState {
-    /// `cuInit` has not succeeded yet.
-    Idle = 0,
-    Armed = 1,
-    /// Guard met something unexpected and does not act; the reason is on stderr.
-    Disarmed = 2,
-}
-
-/// Reason of a refusal.
-#[repr(u32)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Refusal {
-    /// The request would have passed the budget.
-    Budget = 1,
-    /// The driver did not have the memory.
-    Driver = 2,
-    /// The part that did not fit could not be put into host memory either.
-    Spill = 3,
-    /// A context on a card that the plan does not name.
-    Context = 4,
-}
-
-impl Refusal {
-    pub const fn of(code: u32) -> Option<Self> {
-        Some(match code {
-            1 => Self::Budget,
-            2 => Self::Driver,
-            3 => Self::Spill,
-            4 => Self::Context,
-            _ => return None,
-        })
+codes! {
+    /// State of guard in a process.
+    PageState: u32 {
+        /// `cuInit` has not succeeded yet.
+        Idle = 0,
+        Armed = 1,
+        /// Guard met something unexpected and does not act; the reason is on stderr.
+        Disarmed = 2,
     }
 }
 
-/// The whole page.
+codes! {
+    /// Reason why guard refused an allocation.
+    Refusal: u32 {
+        /// The request would have passed the budget.
+        Budget = 1,
+        /// The driver did not have the memory.
+        Driver = 2,
+        /// The part that did not fit could not be put into host memory either.
+        Spill = 3,
+        /// A context on a card that the plan does not name.
+        Context = 4,
+    }
+}
+
+/// Layout of a guard page.
 #[repr(C)]
 #[derive(Debug)]
 pub struct Page {
@@ -91,7 +79,7 @@ pub struct Page {
     /// Number of refusals; the next one goes to `ooms[oom_count % OOMS]`.
     pub oom_count: AtomicU64,
     pub ooms: [Oom; OOMS],
-    /// Bytes that were given back at [`PageCard::ask`] so far, of all cards.
+    /// Bytes released so far on requests in `ask`, over all cards.
     pub given_back: AtomicU64,
     /// Host memory that the program has pinned or registered.
     pub pinned: AtomicU64,
@@ -99,7 +87,7 @@ pub struct Page {
     pub pinned_peak: AtomicU64,
 }
 
-/// One card as the process uses it, in bytes.
+/// Memory figures of the process on one card, in bytes.
 #[repr(C)]
 #[derive(Debug)]
 pub struct PageCard {
@@ -125,13 +113,15 @@ pub struct PageCard {
     pub reserved_peak: AtomicU64,
     /// The most that `spilled` has been.
     pub spilled_peak: AtomicU64,
-    /// A new number asks guard to give back idle memory of pools on this card. Written by the asking process.
+    /// Request number, written by the requesting process: a new number requests guard to release idle memory
+    /// of pools on this card.
     pub ask: AtomicU32,
     /// The last number that guard has answered, written once the memory is given back.
     pub answered: AtomicU32,
 }
 
-/// One refusal. `sequence` is written last; a reader skips an entry with another number than it expects.
+/// Record of one refused allocation. `sequence` is written last; a reader skips a record with an unexpected
+/// number.
 #[repr(C)]
 #[derive(Debug)]
 pub struct Oom {
@@ -162,7 +152,7 @@ impl Page {
             version: VERSION,
             size: BYTES,
             pid,
-            state: AtomicU32::new(PageState::Idle as u32),
+            state: AtomicU32::new(PageState::Idle.code()),
             count: AtomicU32::new(0),
             pools: AtomicU32::new(0),
             plea: AtomicU64::new(0),
@@ -180,7 +170,7 @@ impl Page {
         }
     }
 
-    /// Offset of the four bytes by which idle memory of a card is requested; `None` if a page has no such
+    /// Offset of the four bytes with which idle memory of a card is requested; `None` if a page has no such
     /// card.
     pub const fn ask_offset(card: usize) -> Option<usize> {
         if card < CARDS {
@@ -226,7 +216,7 @@ impl PageCard {
         }
     }
 
-    /// Adds `size` bytes to what the process holds.
+    /// Adds `size` bytes to the memory that the process holds.
     pub fn add(&self, size: u64) {
         // By the value that this addition made: a load behind it could miss a peak that another thread has
         // already left.

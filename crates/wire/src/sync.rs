@@ -1,4 +1,4 @@
-//! Atomics of the ledger, replaced by loom's in the model test.
+//! Atomics of the shared budget ledger, replaced by loom's in the model test.
 //!
 //! Run it with `RUSTFLAGS="--cfg loom" cargo test -p plimsoll-wire --test loom`.
 

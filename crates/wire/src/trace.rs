@@ -1,4 +1,4 @@
-//! Trace format of guard: 32 bytes for each memory event of a program.
+//! Trace format of guard, the preloaded library: 32 bytes for each memory event of a program.
 //!
 //! A file is one [`TraceHeader`] and then [`TraceRecord`]s in the order of the events, little-endian, one
 //! file for each process. Blocks are identified by a number that is never reused, not by their address. So a
@@ -12,7 +12,7 @@ pub const MAGIC: [u8; 8] = *b"PLIMTRCE";
 /// Grows with every change of the layout or of the kinds; a reader refuses an unknown version.
 pub const VERSION: u32 = 2;
 
-/// The head of a trace, 64 bytes.
+/// Header of a trace file, 64 bytes.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TraceHeader {
@@ -30,7 +30,7 @@ pub struct TraceHeader {
     pub reserved: [u8; 24],
 }
 
-/// One event.
+/// Record of one memory event, 32 bytes.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TraceRecord {
@@ -38,8 +38,8 @@ pub struct TraceRecord {
     pub time: u64,
     /// The block or graph that the event is about; 0 for none. Never an address.
     pub id: u64,
-    /// Bytes asked for (`Alloc`, `Oom`), moved (`Map`, `Unmap`, `Spill`) or given back (`Free`), pinned or no
-    /// longer pinned.
+    /// Bytes requested (`Alloc`, `Oom`), moved (`Map`, `Unmap`, `Spill`) or released (`Free`), pinned or
+    /// unpinned.
     pub size: u64,
     /// One of [`TraceKind`].
     pub kind: u8,
@@ -55,51 +55,30 @@ pub struct TraceRecord {
     pub thread: u16,
 }
 
-/// Kind of an event.
-#[repr(u8)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum TraceKind {
-    /// A block was handed out.
-    Alloc = 1,
-    /// A block was given back.
-    Free = 2,
-    /// The driver gave physical memory.
-    Map = 3,
-    /// Physical memory went back to the driver.
-    Unmap = 4,
-    CaptureBegin = 5,
-    CaptureEnd = 6,
-    GraphLaunch = 7,
-    /// A wait for the whole card.
-    Sync = 8,
-    /// A request was refused; `detail` says why.
-    Oom = 9,
-    /// Bytes of a block were placed in host memory.
-    Spill = 10,
-    /// Host memory was pinned; the card is no part of it.
-    Pin = 11,
-    /// Host memory was unpinned.
-    Unpin = 12,
-}
-
-impl TraceKind {
-    /// The kind with this code, if this version knows it.
-    pub const fn of(code: u8) -> Option<Self> {
-        Some(match code {
-            1 => Self::Alloc,
-            2 => Self::Free,
-            3 => Self::Map,
-            4 => Self::Unmap,
-            5 => Self::CaptureBegin,
-            6 => Self::CaptureEnd,
-            7 => Self::GraphLaunch,
-            8 => Self::Sync,
-            9 => Self::Oom,
-            10 => Self::Spill,
-            11 => Self::Pin,
-            12 => Self::Unpin,
-            _ => return None,
-        })
+codes! {
+    /// Kind of a memory event.
+    TraceKind: u8 {
+        /// A block was handed out.
+        Alloc = 1,
+        /// A block was given back.
+        Free = 2,
+        /// The driver gave physical memory.
+        Map = 3,
+        /// Physical memory went back to the driver.
+        Unmap = 4,
+        CaptureBegin = 5,
+        CaptureEnd = 6,
+        GraphLaunch = 7,
+        /// A wait for the whole card.
+        Sync = 8,
+        /// A request was refused; `detail` is the reason.
+        Oom = 9,
+        /// Bytes of a block were placed in host memory.
+        Spill = 10,
+        /// Host memory was pinned; no card is involved.
+        Pin = 11,
+        /// Host memory was unpinned.
+        Unpin = 12,
     }
 }
 

@@ -41,7 +41,7 @@ pub const SLOTS: usize = match (cfg!(loom), cfg!(miri)) {
 /// Cards of a slot; loom counts atomics.
 const PLACES: usize = if cfg!(loom) { 1 } else { CARDS };
 
-/// The whole ledger.
+/// Layout of the budget ledger.
 #[repr(C)]
 #[derive(Debug)]
 pub struct TreeLedger {
@@ -51,7 +51,7 @@ pub struct TreeLedger {
     slots: [ProcessSlot; SLOTS],
 }
 
-/// A card; processes may number it differently.
+/// Budget and peak of one card; processes may number the card differently.
 #[repr(C)]
 #[derive(Debug, Default)]
 struct TreeCard {
@@ -63,7 +63,7 @@ struct TreeCard {
     peak: AtomicU64,
 }
 
-/// The slot of one process.
+/// Slot of one process in the ledger.
 #[repr(C, align(64))]
 #[derive(Debug)]
 struct ProcessSlot {
@@ -74,31 +74,33 @@ struct ProcessSlot {
     shares: [CardShare; PLACES],
 }
 
-/// One process's bytes of one card.
+/// Bytes of one process on one card.
 #[repr(C)]
 #[derive(Debug, Default)]
 struct CardShare {
-    /// Held bytes, and those that the driver was asked for and has not given yet.
+    /// Bytes that are held, and bytes that the driver was called for and has not given yet.
     claimed: AtomicU64,
     held: AtomicU64,
 }
 
-/// The most bytes that one claim counts for: more than any card has, and so little that the sum of all claims
-/// of a process cannot overflow. A program may ask for any number of bytes, and without a budget the driver
-/// is the first to refuse.
+/// Maximum bytes counted for one claim: more than any card has, and so little that the sum of a process's
+/// claims cannot overflow. A program may request any number of bytes, and without a budget only the driver
+/// refuses.
 const MOST: u64 = 1 << 48;
 
-/// Result of a claim.
+/// Result of a claim on the budget.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClaimResult {
     Granted,
     /// The budget is too small for it.
     Full,
-    /// It did not fit beside another claim that may yet be taken back: worth another attempt.
+    /// It did not fit together with another claim that may still be withdrawn, so another attempt is
+    /// worthwhile.
     Crossed,
 }
 
-/// Name of a card for every process of a tree: its UUID, or its number where the driver has no UUID.
+/// Name of a card that is the same in every process of a tree: its UUID, or its number if the driver has no
+/// UUID.
 pub fn key(uuid: [u8; 16], number: u8) -> u64 {
     let (halves, _) = uuid.as_chunks::<8>();
     let folded = halves.iter().fold(0, |key, half| key ^ u64::from_le_bytes(*half));
@@ -126,7 +128,7 @@ const fn read_budget(word: u64) -> u64 {
 impl TreeLedger {
     pub const SIZE: usize = size_of::<Self>();
 
-    /// The place of the card with this key, taken at the first call; `None` if there is no free place.
+    /// Index of the card with this key, assigned at the first call; `None` if all are used.
     pub fn place(&self, key: u64) -> Option<usize> {
         self.cards.iter().position(|card| {
             let before = card.key.compare_exchange(0, key, Relaxed, Relaxed);
@@ -221,11 +223,11 @@ impl TreeLedger {
         self.card(place).peak.load(Relaxed)
     }
 
-    /// Raises the peak to what is held now; before that, `sweep` may empty the slots of processes that have
-    /// ended.
+    /// Raises the peak to the memory held now. Before that, `sweep` may empty the slots of processes that
+    /// have ended.
     ///
     /// A sum that is taken while bytes move from one process to another may count them twice. So the sum is
-    /// taken until it comes out the same twice, or the least of a few is used.
+    /// repeated until it is the same twice, or the smallest of a few sums is used.
     pub fn raise_peak(&self, place: usize, sweep: impl FnOnce()) {
         const SUMS: usize = 4;
         // Orders the caller's own addition before the sums.

@@ -1,5 +1,6 @@
-//! Every order in which processes can meet in a ledger, tried by loom:
-//! `RUSTFLAGS="--cfg loom" cargo test -p plimsoll-wire --test loom`.
+//! Model test of the budget ledger with loom: every order in which processes can use it.
+//!
+//! Run it with `RUSTFLAGS="--cfg loom" cargo test -p plimsoll-wire --test loom`.
 #![cfg(loom)]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 

@@ -1,4 +1,5 @@
-//! The ledger of a tree, against a model of it and under threads that stand for processes.
+//! Tests of the budget ledger of a process tree, compared with a simple model and under threads that stand
+//! for processes.
 #![cfg(not(loom))]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 

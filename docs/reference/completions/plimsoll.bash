@@ -31,6 +31,12 @@ _plimsoll() {
             plimsoll,help)
                 cmd="plimsoll__subcmd__help"
                 ;;
+            plimsoll,load)
+                cmd="plimsoll__subcmd__load"
+                ;;
+            plimsoll,logs)
+                cmd="plimsoll__subcmd__logs"
+                ;;
             plimsoll,look)
                 cmd="plimsoll__subcmd__look"
                 ;;
@@ -39,6 +45,9 @@ _plimsoll() {
                 ;;
             plimsoll,pool)
                 cmd="plimsoll__subcmd__pool"
+                ;;
+            plimsoll,ps)
+                cmd="plimsoll__subcmd__ps"
                 ;;
             plimsoll,quickstart)
                 cmd="plimsoll__subcmd__quickstart"
@@ -55,6 +64,9 @@ _plimsoll() {
             plimsoll,reference)
                 cmd="plimsoll__subcmd__reference"
                 ;;
+            plimsoll,reload)
+                cmd="plimsoll__subcmd__reload"
+                ;;
             plimsoll,run)
                 cmd="plimsoll__subcmd__run"
                 ;;
@@ -66,6 +78,9 @@ _plimsoll() {
                 ;;
             plimsoll,sweep)
                 cmd="plimsoll__subcmd__sweep"
+                ;;
+            plimsoll,unload)
+                cmd="plimsoll__subcmd__unload"
                 ;;
             plimsoll,warden)
                 cmd="plimsoll__subcmd__warden"
@@ -112,6 +127,12 @@ _plimsoll() {
             plimsoll__subcmd__help,help)
                 cmd="plimsoll__subcmd__help__subcmd__help"
                 ;;
+            plimsoll__subcmd__help,load)
+                cmd="plimsoll__subcmd__help__subcmd__load"
+                ;;
+            plimsoll__subcmd__help,logs)
+                cmd="plimsoll__subcmd__help__subcmd__logs"
+                ;;
             plimsoll__subcmd__help,look)
                 cmd="plimsoll__subcmd__help__subcmd__look"
                 ;;
@@ -120,6 +141,9 @@ _plimsoll() {
                 ;;
             plimsoll__subcmd__help,pool)
                 cmd="plimsoll__subcmd__help__subcmd__pool"
+                ;;
+            plimsoll__subcmd__help,ps)
+                cmd="plimsoll__subcmd__help__subcmd__ps"
                 ;;
             plimsoll__subcmd__help,quickstart)
                 cmd="plimsoll__subcmd__help__subcmd__quickstart"
@@ -136,6 +160,9 @@ _plimsoll() {
             plimsoll__subcmd__help,reference)
                 cmd="plimsoll__subcmd__help__subcmd__reference"
                 ;;
+            plimsoll__subcmd__help,reload)
+                cmd="plimsoll__subcmd__help__subcmd__reload"
+                ;;
             plimsoll__subcmd__help,run)
                 cmd="plimsoll__subcmd__help__subcmd__run"
                 ;;
@@ -147,6 +174,9 @@ _plimsoll() {
                 ;;
             plimsoll__subcmd__help,sweep)
                 cmd="plimsoll__subcmd__help__subcmd__sweep"
+                ;;
+            plimsoll__subcmd__help,unload)
+                cmd="plimsoll__subcmd__help__subcmd__unload"
                 ;;
             plimsoll__subcmd__help,warden)
                 cmd="plimsoll__subcmd__help__subcmd__warden"
@@ -218,7 +248,7 @@ _plimsoll() {
 
     case "${cmd}" in
         plimsoll)
-            opts="-h -V --help --version calibrate doctor engine plan pool quickstart reclaim run serve soak sweep watch exec-child look reclaim-step raise-signal reference warden help"
+            opts="-h -V --help --version calibrate doctor engine load logs plan pool ps quickstart reclaim reload run serve soak sweep unload watch exec-child look reclaim-step raise-signal reference warden help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -424,7 +454,7 @@ _plimsoll() {
             return 0
             ;;
         plimsoll__subcmd__help)
-            opts="calibrate doctor engine plan pool quickstart reclaim run serve soak sweep watch exec-child look reclaim-step raise-signal reference warden help"
+            opts="calibrate doctor engine load logs plan pool ps quickstart reclaim reload run serve soak sweep unload watch exec-child look reclaim-step raise-signal reference warden help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -549,6 +579,34 @@ _plimsoll() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        plimsoll__subcmd__help__subcmd__load)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        plimsoll__subcmd__help__subcmd__logs)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         plimsoll__subcmd__help__subcmd__look)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
@@ -633,6 +691,20 @@ _plimsoll() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        plimsoll__subcmd__help__subcmd__ps)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         plimsoll__subcmd__help__subcmd__quickstart)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
@@ -703,6 +775,20 @@ _plimsoll() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        plimsoll__subcmd__help__subcmd__reload)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         plimsoll__subcmd__help__subcmd__run)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
@@ -759,6 +845,20 @@ _plimsoll() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        plimsoll__subcmd__help__subcmd__unload)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         plimsoll__subcmd__help__subcmd__warden)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
@@ -794,6 +894,50 @@ _plimsoll() {
                 return 0
             fi
             case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        plimsoll__subcmd__load)
+            opts="-h --url --api-key --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --url)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --api-key)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        plimsoll__subcmd__logs)
+            opts="-f -h --follow --url --api-key --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --url)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --api-key)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -1107,6 +1251,28 @@ _plimsoll() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        plimsoll__subcmd__ps)
+            opts="-h --url --api-key --json --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --url)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --api-key)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         plimsoll__subcmd__quickstart)
             opts="-h --folder --listen --once --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
@@ -1214,6 +1380,28 @@ _plimsoll() {
                 return 0
             fi
             case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        plimsoll__subcmd__reload)
+            opts="-h --url --api-key --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --url)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --api-key)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -1467,6 +1655,28 @@ _plimsoll() {
                     return 0
                     ;;
                 --svg)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        plimsoll__subcmd__unload)
+            opts="-h --all --url --api-key --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --url)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --api-key)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

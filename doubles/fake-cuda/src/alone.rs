@@ -9,7 +9,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use plimsoll_wire::env::{CUDA_VISIBLE_DEVICES, FAKE_CUDA};
+use plimsoll_wire::env::CUDA_VISIBLE_DEVICES;
 
 use crate::abi::{Context, Host, In, Out};
 use crate::code::{Code, SUCCESS};
@@ -30,7 +30,7 @@ pub(crate) fn alone<T: FnOnce()>(settings: &str, test: T) -> Vec<String> {
     let output = Command::new(env::current_exe().unwrap())
         .args(["--exact", name, "--nocapture"])
         .env(LOG, &log)
-        .env(FAKE_CUDA, format!("log={} {settings}", log.display()))
+        .env("PLIMSOLL_FAKE_CUDA", format!("log={} {settings}", log.display()))
         .env_remove(CUDA_VISIBLE_DEVICES)
         .output()
         .unwrap();

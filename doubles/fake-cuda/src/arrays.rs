@@ -1,4 +1,4 @@
-//! CUDA arrays: device memory in a layout chosen by the driver, without an address.
+//! CUDA arrays in the fake driver: device memory in a layout chosen by the driver, without an address.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,5 @@
-//! CUDA contexts: each takes `context=` bytes of its card and owns the memory that was allocated while it was
-//! current.
+//! CUDA contexts in the fake driver: each takes `context=` bytes of its card and owns the memory that was
+//! allocated while it was current.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;

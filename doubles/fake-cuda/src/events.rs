@@ -1,4 +1,4 @@
-//! CUDA events: points in a stream's work.
+//! CUDA events in the fake driver: points in a stream's work.
 
 use std::collections::BTreeMap;
 

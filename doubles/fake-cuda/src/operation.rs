@@ -1,4 +1,5 @@
-//! Operations of a stream: executed once, or at each launch of a graph in which they are nodes.
+//! Operations of a stream, such as copies: executed once, or at each launch of a graph in which they are
+//! nodes.
 
 use std::ops::Range;
 

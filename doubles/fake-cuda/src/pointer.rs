@@ -1,4 +1,4 @@
-//! Attributes of a pointer, as the driver reports them.
+//! Pointer attributes (`cuPointerGetAttribute`) in the fake driver.
 
 use crate::abi::{Context, DevicePtr, Host, In, Out, Pool};
 use crate::call::driver;

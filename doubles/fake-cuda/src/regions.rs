@@ -1,4 +1,5 @@
-//! Creation and end of memory regions: the common part of all calls that allocate and free.
+//! Creation and end of memory regions in the fake driver: the common part of all calls that allocate and
+//! free.
 
 use std::ops::Range;
 

@@ -9,8 +9,6 @@ use std::str::FromStr;
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use plimsoll_wire::env::FAKE_CUDA;
-
 use crate::faults::Fault;
 
 /// As many as the shared record has room for.
@@ -111,7 +109,7 @@ pub(crate) fn complaint() -> Option<&'static SettingsError> {
 fn read() -> &'static (Settings, Option<SettingsError>) {
     static READ: OnceLock<(Settings, Option<SettingsError>)> = OnceLock::new();
     READ.get_or_init(|| {
-        let words = std::env::var(FAKE_CUDA).unwrap_or_default();
+        let words = std::env::var("PLIMSOLL_FAKE_CUDA").unwrap_or_default();
         match words.parse() {
             Ok(settings) => (settings, None),
             Err(error) => (Settings::default(), Some(error)),

@@ -43,7 +43,7 @@ impl Args {
         args.api_key = env::var(names::LLAMA_API_KEY).ok();
         args.has_router = env::var_os(names::LLAMA_SERVER_ROUTER_PORT).is_some();
         args.script
-            .read(&env::var(names::FAKE_ENGINE).unwrap_or_default())?;
+            .read(&env::var("PLIMSOLL_FAKE_ENGINE").unwrap_or_default())?;
         args.read(env::args().skip(1))?;
         Ok(args)
     }

@@ -8,7 +8,6 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use rustix::process::Signal;
-use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{Notify, Semaphore};
 use tokio::time::sleep;
@@ -16,6 +15,7 @@ use tokio::time::sleep;
 use crate::args::Args;
 use crate::budget::Booking;
 use crate::faults::Fault;
+use crate::http::Listener;
 use crate::{answers, control, death, load, log, serve};
 
 /// What all connections share.
@@ -57,10 +57,7 @@ pub(crate) async fn live(args: Args) -> ExitCode {
         ignore_signals();
     }
     let listener = bind(&args).await;
-    let engine = Rc::new(Engine::new(
-        args,
-        listener.local_addr().map_or(0, |address| address.port()),
-    ));
+    let engine = Rc::new(Engine::new(args, listener.port()));
     let accepting = tokio::task::spawn_local(serve::accept(Rc::clone(&engine), listener));
     let booking = load::load(&engine.args).await;
     // The load runs once, so the cell was empty.
@@ -75,11 +72,11 @@ pub(crate) async fn live(args: Args) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-async fn bind(args: &Args) -> TcpListener {
+async fn bind(args: &Args) -> Listener {
     if args.script.fail == Some(Fault::PortTaken) && args.script.strikes() {
         death::of_taken_port(&args.host, args.port);
     }
-    match TcpListener::bind((args.host.as_str(), args.port)).await {
+    match Listener::bind(&args.host, args.port).await {
         Ok(listener) => listener,
         Err(_) => death::of_taken_port(&args.host, args.port),
     }

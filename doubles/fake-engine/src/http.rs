@@ -7,8 +7,8 @@ use std::fmt::Write as _;
 use std::io;
 
 use bytes::{Buf, Bytes, BytesMut};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 
 const HEAD_LIMIT: usize = 64 << 10;
 const BODY_LIMIT: usize = 256 << 20;
@@ -27,8 +27,50 @@ pub(crate) struct Request {
     pub(crate) body: Bytes,
 }
 
+/// A client's socket of either kind.
+pub(crate) trait Socket: AsyncRead + AsyncWrite + Unpin {}
+
+impl Socket for TcpStream {}
+impl Socket for UnixStream {}
+
+/// A Unix socket where the host ends so, as llama-server has it (`server-http.cpp: start @ b10605`).
+pub(crate) const SOCKET_ENDING: &str = ".sock";
+
+#[derive(Debug)]
+pub(crate) enum Listener {
+    Port(TcpListener),
+    Socket(UnixListener),
+}
+
+impl Listener {
+    pub(crate) async fn bind(host: &str, port: u16) -> io::Result<Self> {
+        match host.ends_with(SOCKET_ENDING) {
+            true => UnixListener::bind(host).map(Self::Socket),
+            false => TcpListener::bind((host, port)).await.map(Self::Port),
+        }
+    }
+
+    pub(crate) fn port(&self) -> u16 {
+        match self {
+            Self::Port(listener) => listener.local_addr().map_or(0, |address| address.port()),
+            Self::Socket(_) => 0,
+        }
+    }
+
+    pub(crate) async fn accept(&self) -> io::Result<Box<dyn Socket>> {
+        match self {
+            Self::Port(listener) => {
+                let (stream, _) = listener.accept().await?;
+                stream.set_nodelay(true)?;
+                Ok(Box::new(stream))
+            }
+            Self::Socket(listener) => Ok(Box::new(listener.accept().await?.0)),
+        }
+    }
+}
+
 pub(crate) struct Connection {
-    socket: TcpStream,
+    socket: Box<dyn Socket>,
     inbox: BytesMut,
     outbox: Vec<u8>,
     /// Header lines that every answer carries.
@@ -60,7 +102,7 @@ impl Default for Body {
 }
 
 impl Connection {
-    pub(crate) fn new(socket: TcpStream, signature: String, keep_alive_line: String) -> Self {
+    pub(crate) fn new(socket: Box<dyn Socket>, signature: String, keep_alive_line: String) -> Self {
         Self {
             socket,
             inbox: BytesMut::with_capacity(8 << 10),

@@ -28,10 +28,19 @@ use std::process::ExitCode;
 
 use args::Args;
 
+/// The one flag that a router asks for, in llama-server's words.
+const HELP: &str = "--host HOST             ip address to listen, or bind to an UNIX socket if the address ends\n\
+                    \x20                       with .sock (default: 127.0.0.1)";
+
 fn main() -> ExitCode {
-    // It is no build of llama.cpp, so nobody shall take it for one.
-    if std::env::args().nth(1).is_some_and(|word| word == "--version") {
-        return match writeln!(io::stdout(), "fake-engine {}", env!("CARGO_PKG_VERSION")) {
+    let asked = match std::env::args().nth(1).as_deref() {
+        // It is no build of llama.cpp, so nobody shall take it for one.
+        Some("--version") => concat!("fake-engine ", env!("CARGO_PKG_VERSION")),
+        Some("--help") => HELP,
+        _ => "",
+    };
+    if !asked.is_empty() {
+        return match writeln!(io::stdout(), "{asked}") {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => refuse(&error),
         };

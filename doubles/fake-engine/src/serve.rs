@@ -1,26 +1,25 @@
-//! Connections and HTTP routes of the fake engine.
+//! Connections and HTTP routes of the fake llama-server.
 
 use std::io;
 use std::rc::Rc;
 
 use serde_json::json;
-use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::SemaphorePermit;
 use tokio::time::{sleep, timeout};
 
 use crate::answers::{self, Dialect, Generation};
 use crate::engine::{Engine, bump};
 use crate::faults::Fault;
-use crate::http::{Connection, JSON, Request};
+use crate::http::{Connection, JSON, Listener, Request, Socket};
 use crate::{death, stream};
 
 /// Beginnings of the variables that `/fake/env` shows.
-const SHOWN: [&str; 4] = ["CUDA_", "LLAMA_", "LD_PRELOAD", "PLIMSOLL_GUARD"];
+const SHOWN: [&str; 5] = ["CUDA_", "LLAMA_", "LD_PRELOAD", "PLIMSOLL_GUARD", "GGML_VK_"];
 
-pub(crate) async fn accept(engine: Rc<Engine>, listener: TcpListener) {
+pub(crate) async fn accept(engine: Rc<Engine>, listener: Listener) {
     // An accept fails for want of descriptors at the most; the next one may do better.
     loop {
-        if let Ok((socket, _)) = listener.accept().await {
+        if let Ok(socket) = listener.accept().await {
             bump(&engine.stats.connections);
             tokio::task::spawn_local(converse(Rc::clone(&engine), socket));
         }
@@ -28,8 +27,7 @@ pub(crate) async fn accept(engine: Rc<Engine>, listener: TcpListener) {
 }
 
 /// Serves one connection. Its errors are the client's business and end it.
-async fn converse(engine: Rc<Engine>, socket: TcpStream) -> io::Result<()> {
-    socket.set_nodelay(true)?;
+async fn converse(engine: Rc<Engine>, socket: Box<dyn Socket>) -> io::Result<()> {
     let mut connection = Connection::new(socket, header_lines(&engine), keep_alive_line(&engine));
     let mut requests = 0;
     while let Some(mut request) = next_request(&engine, &mut connection).await? {

@@ -1,4 +1,4 @@
-//! Server-sent events: one chunk and one write for each event, as in llama-server.
+//! Server-sent events of the fake llama-server: one chunk and one write for each event, as in the real one.
 
 use std::io;
 

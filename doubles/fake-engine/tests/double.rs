@@ -1,4 +1,4 @@
-//! The real binary, driven over its command line, its pipes and its socket.
+//! Tests of the fake engine's binary through its command line, pipes and socket.
 
 #[cfg(test)]
 mod double {

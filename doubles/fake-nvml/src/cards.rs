@@ -3,7 +3,6 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use plimsoll_wire::env::FAKE_NVML_CARDS;
 use serde::Deserialize;
 
 use crate::abi::{ERROR_NOT_SUPPORTED, Return};
@@ -85,7 +84,7 @@ fn nobody() -> Option<Vec<Process>> {
 
 /// What the test says now.
 fn text() -> String {
-    let text = std::env::var(FAKE_NVML_CARDS).unwrap_or_default();
+    let text = std::env::var("PLIMSOLL_FAKE_NVML_CARDS").unwrap_or_default();
     match text.strip_prefix('@') {
         Some(path) => fs::read_to_string(path).unwrap_or_default(),
         None => text,

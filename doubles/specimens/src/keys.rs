@@ -1,6 +1,7 @@
 //! GGUF keys of a synthetic model: those that llama.cpp requires, and those that memory depends on.
 
 use plimsoll_model::gguf::{Datum, DraftHeader, ValueType};
+use plimsoll_model::tiny::{Token, Vocabulary};
 
 use super::tensors::latent;
 use super::{Family, Recipe};
@@ -30,8 +31,21 @@ pub(super) fn entries(recipe: &Recipe) -> Vec<(String, Datum)> {
         Family::DeepSeek2 => deepseek2(&mut put),
         Family::Llama | Family::Qwen3 | Family::Qwen3Moe => {}
     }
-    recipe.tokens().filled(recipe.vocabulary).put(&mut draft);
+    filled(recipe.tokens(), recipe.vocabulary).put(&mut draft);
     draft.entries
+}
+
+/// The vocabulary with fillers up to `size` tokens, as many as the model that is imitated has.
+pub(super) fn filled(mut vocabulary: Vocabulary, size: u32) -> Vocabulary {
+    let missing = size.saturating_sub(vocabulary.len());
+    let fillers = (0..missing).map(|number| Token {
+        text: format!("▁w{number}"),
+        score: -1.0,
+        // `llama.h: LLAMA_TOKEN_TYPE_NORMAL @ b10605`.
+        kind: 1,
+    });
+    vocabulary.tokens.extend(fillers);
+    vocabulary
 }
 
 /// The keys of one file of a set. The types are those that `gguf-split` writes and llama.cpp insists on.

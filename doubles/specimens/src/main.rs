@@ -11,7 +11,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use clap::builder::PossibleValuesParser;
-use plimsoll_specimens::{Changes, SHAPES, SPECIMENS, write};
+use plimsoll_specimens::{Changes, SHAPES, specimens, write};
 
 /// The names of a set have five digits; a thousand files are more than any published model has.
 const MOST_SHARDS: i64 = 999;
@@ -21,7 +21,7 @@ const MOST_SHARDS: i64 = 999;
 #[command(name = "specimen", after_help = shapes_help())]
 struct Arguments {
     /// Model to imitate; the shapes are listed below
-    #[arg(value_parser = PossibleValuesParser::new(listed().map(|(name, _)| *name)), hide_possible_values = true)]
+    #[arg(value_parser = PossibleValuesParser::new(listed().map(|(name, _)| name)), hide_possible_values = true)]
     shape: String,
     /// The file to write; with --shards the names are made from it
     out: PathBuf,
@@ -49,13 +49,13 @@ struct Arguments {
 }
 
 fn shapes_help() -> String {
-    let line = |(name, description): &(&str, &str)| format!("  {name:<16} {description}");
+    let line = |(name, description): (&str, &str)| format!("  {name:<16} {description}");
     let lines: Vec<String> = listed().map(line).collect();
     format!("Shapes:\n{}", lines.join("\n"))
 }
 
-fn listed() -> impl Iterator<Item = &'static (&'static str, &'static str)> {
-    SHAPES.iter().chain(SPECIMENS)
+fn listed() -> impl Iterator<Item = (&'static str, &'static str)> {
+    SHAPES.iter().copied().chain(specimens())
 }
 
 fn main() -> ExitCode {

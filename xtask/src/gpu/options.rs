@@ -1,4 +1,4 @@
-//! Command-line options of `gpu bundle`.
+//! Command-line options of `cargo xtask gpu bundle`.
 
 use std::path::{Path, PathBuf};
 

@@ -1,4 +1,5 @@
-//! Archive of an engine's source, without the parts that a CUDA build of its server does not need.
+//! Archive of an engine's source for a bundle, without the parts that a CUDA build of its server does not
+//! need.
 
 use std::fs;
 use std::io;

@@ -1,4 +1,4 @@
-//! Figures of the measurement table, each with its unit and its bound.
+//! Figures of `cargo xtask house`, such as product lines, each with its unit and its bound.
 
 use super::survey::{CrateSurvey, Survey};
 

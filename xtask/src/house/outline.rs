@@ -1,4 +1,4 @@
-//! Items of one source file: modules, functions, type names, tests and paths to other modules.
+//! Items of one Rust source file: modules, functions, type names, tests and paths to other modules.
 
 use std::ops::Range;
 

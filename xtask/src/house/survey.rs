@@ -1,4 +1,4 @@
-//! Counts for each crate: lines, comments, functions, type names, cycles and tests.
+//! Counts of `cargo xtask house` for each crate: lines, comments, functions, type names, cycles and tests.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;

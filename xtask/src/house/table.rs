@@ -1,4 +1,4 @@
-//! Measurement table as aligned text and as JSON.
+//! Result of `cargo xtask house` as aligned text and as JSON.
 
 use std::fmt::Write as _;
 

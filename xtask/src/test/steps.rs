@@ -1,4 +1,4 @@
-//! Steps of CI: commands, chores of this program, and test runs whose tests are counted.
+//! Steps of CI: commands, functions of this program, and test runs whose tests are counted.
 
 use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};

@@ -101,7 +101,7 @@ impl fmt::Display for Advice {
     }
 }
 
-/// Advice, what it would save, and what it would cost.
+/// Advice, with its saving and its cost.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hint {
     pub advice: Advice,

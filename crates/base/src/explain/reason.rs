@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::Bytes;
 
-/// A value that a reason rests on.
+/// A value in a reason, such as a size or a name.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
 pub enum Fact {
@@ -40,9 +40,9 @@ impl From<String> for Fact {
     }
 }
 
-/// One statement, the values it rests on, and the statements it follows from.
+/// A statement, the values that it is based on, and the statements that it follows from.
 ///
-/// `code` is stable and for machines; `text` is one sentence for people, without a full stop.
+/// `code` is stable and meant for programs; `text` is one sentence for people, without a full stop.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Reason {
     pub code: &'static str,

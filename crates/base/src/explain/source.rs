@@ -1,11 +1,11 @@
-//! Source of a number, such as a formula, a measurement or the driver. Every number that is shown has one.
+//! Source of a displayed number, such as a formula, a measurement or the driver.
 
 use std::borrow::Cow;
 use std::fmt;
 
 use serde::{Serialize, Serializer};
 
-/// The origin of a number.
+/// Source of a number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Source {
     /// Read from the model file's header.

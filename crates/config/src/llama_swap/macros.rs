@@ -11,7 +11,7 @@ use plimsoll_flags::{FlagOrigin, quoted};
 use super::tree::{Node, YamlTree};
 use crate::failure::{ConfigError, ConfigProblem};
 
-/// Both bound what hostile macros can cost: each may double what came before.
+/// Limits on the number and the length of macros, because each may double the text before it.
 const MOST: usize = 256;
 const LONGEST: usize = 64 << 10;
 

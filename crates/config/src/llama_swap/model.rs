@@ -85,7 +85,7 @@ impl LlamaSwapReader<'_> {
         };
         macros.expand(self.file, &mut node)?;
         // After expansion: a macro may stand for a whole value, never for a key.
-        self.warn_of_unread_in_model(&node);
+        self.warn_of_unread(&node, &READ, &WITHOUT_EFFECT);
         let mut entry = ConfiguredModel::new(pair.key.clone(), FlagOrigin::file(self.file, pair.line));
         entry.launch = self.launch(&node, &pair.key)?;
         let aliases = self.texts(&node, "aliases")?.into_iter().map(|(alias, _)| alias);
@@ -235,22 +235,6 @@ impl LlamaSwapReader<'_> {
             );
         }
         Ok(())
-    }
-
-    fn warn_of_unread_in_model(&mut self, node: &Node) {
-        for pair in node.pairs().unwrap_or_default() {
-            if READ.contains(&pair.key.as_str()) {
-                continue;
-            }
-            match WITHOUT_EFFECT.iter().find(|(key, _)| *key == pair.key) {
-                Some((key, why)) => self.warn(pair.line, format!("`{key}` has no effect"), why),
-                None => self.warn(
-                    pair.line,
-                    format!("unknown key `{}`", quoted(&pair.key)),
-                    "remove it",
-                ),
-            }
-        }
     }
 }
 

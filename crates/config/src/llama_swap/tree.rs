@@ -59,7 +59,7 @@ impl Node {
                 let first = message.lines().next().unwrap_or_default();
                 Err(ConfigError::new(
                     FlagOrigin::file(file, line),
-                    ConfigProblem::ParseYaml(quoted(first)),
+                    ConfigProblem::Parse(quoted(first)),
                 ))
             }
         }

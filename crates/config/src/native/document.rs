@@ -1,20 +1,17 @@
-//! Structs of Plimsoll's TOML format, for serde (reading) and schemars (JSON schema).
+//! Structs that define Plimsoll's TOML configuration format, for serde (reading) and schemars (JSON schema).
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
-use std::time::Duration;
 
-use plimsoll_base::Bytes;
-use plimsoll_wire::options::{Contexts, GgmlPoolMode};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use toml::Spanned;
 
 use crate::before_load::ReclaimBeforeLoad;
 use crate::depth::TooLarge;
-use crate::duration;
-use crate::guard::{GuardMode, GuardSettings};
+use crate::duration::Length;
+use crate::guard::{GuardSettings, Size};
 
 /// Plimsoll's configuration.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -51,6 +48,12 @@ pub(super) struct Serve {
     /// On a machine whose GPU shares the host's memory: free the memory that a model needs before loading it.
     /// Default: `off`.
     pub(super) reclaim_before_load: Option<ReclaimBeforeLoad>,
+    /// Engines listen on ports of 127.0.0.1, also a llama-server that could use a Unix socket. Default: false.
+    pub(super) engine_ports: bool,
+    /// User that engines run as, by name or number; the server must run as root. Default: the server's own.
+    pub(super) engine_user: Option<String>,
+    /// Variables of the server that engines inherit beside the usual ones; `NAME` or `BEGINNING*`.
+    pub(super) pass_env: Vec<String>,
 }
 
 /// The program for models that give flags.
@@ -113,7 +116,7 @@ pub(super) struct ModelTable {
     /// The model name in requests to the program, where it differs from this one.
     pub(super) upstream_name: Option<String>,
     /// Guard settings, for CUDA cards; defaults are those of `plimsoll serve`.
-    pub(super) guard: GuardTable,
+    pub(super) guard: GuardSettings,
     /// Handling where it fits on no card at its full context.
     pub(super) too_large: TooLarge,
     /// For models whose memory grows with depth: a request waits, or is refused, if the depth that it may
@@ -127,141 +130,10 @@ fn yes() -> bool {
     true
 }
 
-/// Guard: preloaded into the model's engine, it counts the engine's GPU memory and enforces these settings.
-#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
-pub(super) struct GuardTable {
-    /// `off`: not loaded. `observe`: it counts. `budget`: it refuses what passes the model's claim. Default:
-    /// `observe`.
-    pub(super) mode: Option<GuardMode>,
-    /// A budget on each card, e.g. `20GiB`, instead of the claim.
-    pub(super) budget: Option<Size>,
-    /// On a failed allocation, release idle memory of guard's own pools and retry.
-    pub(super) reuse: Option<bool>,
-    /// Build a failed allocation from chunks of this size, e.g. `2MiB`.
-    pub(super) chunk: Option<Size>,
-    /// Ask the server to make room: idle models on that card are evicted, and the claim is raised.
-    pub(super) reclaim: Option<bool>,
-    /// Longest wait for room, e.g. `5s`.
-    pub(super) wait: Option<Length>,
-    /// Bytes that may spill to host memory, e.g. `4GiB`.
-    pub(super) spill: Option<Size>,
-    /// With `spill`: all bytes that the engine requests on each card, without its context, e.g. `9GiB`. The
-    /// first requests, which are weights, spill. Default: the plan's figure.
-    pub(super) need: Option<Size>,
-    /// With `spill`: bytes of the budget that requests larger than this leave to smaller ones, e.g. `512MiB`;
-    /// set by hand instead of `need`.
-    pub(super) keep: Option<Size>,
-    /// ggml's legacy pool: served by guard's own policy, made of managed memory, or left alone.
-    pub(super) pool: Option<PoolName>,
-    /// `managed`: serve a failed allocation from managed memory.
-    pub(super) on_oom: Option<OnOomName>,
-    /// Report to the engine that its cards have no virtual memory management.
-    pub(super) hide_vmm: Option<bool>,
-    /// Contexts on cards that are not the model's.
-    pub(super) contexts: Option<ContextsChoice>,
-}
-
-#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub(super) enum PoolName {
-    Ours,
-    Managed,
-    Leave,
-}
-
-#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub(super) enum OnOomName {
-    Managed,
-}
-
-#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub(super) enum ContextsChoice {
-    Leave,
-    Report,
-    Refuse,
-}
-
-impl From<GuardTable> for GuardSettings {
-    fn from(guard: GuardTable) -> Self {
-        let seconds = |length: Length| {
-            // Rounded up: guard waits in whole seconds, and 0 would not wait.
-            u32::try_from(Duration::from(length).as_millis().div_ceil(1000)).unwrap_or(u32::MAX)
-        };
-        Self {
-            mode: guard.mode,
-            budget: guard.budget.map(Into::into),
-            reuse: guard.reuse,
-            chunk: guard.chunk.map(Into::into),
-            reclaim: guard.reclaim,
-            wait: guard.wait.map(seconds),
-            spill: guard.spill.map(Into::into),
-            need: guard.need.map(Into::into),
-            keep: guard.keep.map(Into::into),
-            pool: guard.pool.map(|pool| match pool {
-                PoolName::Ours => GgmlPoolMode::Ours,
-                PoolName::Managed => GgmlPoolMode::Managed,
-                PoolName::Leave => GgmlPoolMode::Leave,
-            }),
-            on_oom_managed: guard.on_oom.map(|OnOomName::Managed| true),
-            hide_vmm: guard.hide_vmm,
-            contexts: guard.contexts.map(|contexts| match contexts {
-                ContextsChoice::Leave => Contexts::Leave,
-                ContextsChoice::Report => Contexts::Report,
-                ContextsChoice::Refuse => Contexts::Refuse,
-            }),
-        }
-    }
-}
-
 /// Arguments: a list, or one line split as a shell splits it.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(untagged, expecting = "a string or a list of strings")]
 pub(super) enum WordList {
     Line(String),
     List(Vec<String>),
-}
-
-/// A length of time such as `90s`, `10m` or `1h30m`.
-#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
-#[serde(try_from = "String")]
-#[schemars(with = "String", extend("pattern" = "^([0-9]+(ms|s|m|min|h|d))+$|^[0-9]+$"))]
-pub(super) struct Length(Duration);
-
-impl TryFrom<String> for Length {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Self, String> {
-        // A newtype with TryFrom, so that serde reports the line of a bad value.
-        let length = duration::parse(&text).map(Self);
-        length.ok_or_else(|| format!("`{text}` is not a duration; write {}", duration::EXPECTED))
-    }
-}
-
-impl From<Length> for Duration {
-    fn from(length: Length) -> Self {
-        length.0
-    }
-}
-
-/// A size such as `24GiB` or `24576MiB`.
-#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
-#[serde(try_from = "String")]
-#[schemars(with = "String")]
-pub(super) struct Size(Bytes);
-
-impl TryFrom<String> for Size {
-    type Error = plimsoll_base::ParseBytesError;
-
-    fn try_from(text: String) -> Result<Self, Self::Error> {
-        text.parse().map(Self)
-    }
-}
-
-impl From<Size> for Bytes {
-    fn from(size: Size) -> Self {
-        size.0
-    }
 }

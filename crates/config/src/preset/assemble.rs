@@ -1,5 +1,6 @@
-//! Conversion of preset sections to model entries: keys become flags, reserved keys are dropped, names are
-//! made canonical.
+//! Conversion of the sections of a llama-server preset file to model entries.
+//!
+//! Keys become flags, keys that llama-server reserves are dropped, and names are made canonical.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -139,7 +140,7 @@ fn dropped(origin: &FlagOrigin, found: FoundFlag, line: &PresetLine) -> Option<W
     }
 }
 
-/// Values that end up as the opposite of what they say.
+/// Warning for values that have the opposite effect of what they say.
 fn inverted(origin: &FlagOrigin, found: FoundFlag, line: &PresetLine) -> Option<Warning> {
     let on_or_off = matches!(found.flag.takes, FlagArity::Nothing | FlagArity::Switch);
     let variable =

@@ -11,7 +11,7 @@ use plimsoll_flags::{FlagOrigin, Warning, quoted};
 
 use crate::failure::{ConfigError, ConfigProblem};
 
-/// A section: `[name]`, or what stands before the first.
+/// A section: `[name]`, or the lines before the first section.
 #[derive(Debug)]
 pub(super) struct Section {
     /// As written, blanks at its end included.
@@ -30,7 +30,7 @@ pub(super) struct PresetLine {
     pub(super) line: u32,
 }
 
-/// Reads a file into its sections, in the order of the file; the first is what stands before any header.
+/// Reads a file into its sections, in order; the first contains the lines before any header.
 pub(super) fn sections(
     file: &Arc<str>,
     text: &str,

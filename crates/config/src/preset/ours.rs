@@ -4,25 +4,33 @@
 //! section, or in `[*]` for all models.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use plimsoll_flags::table::distance_within;
 use plimsoll_flags::{FlagOrigin, quoted, truth};
+
+use serde::de::DeserializeOwned;
 
 use super::grammar::PresetLine;
 use super::{ConfigError, ConfigProblem, ConfiguredModel, Launch};
 use crate::before_load::ReclaimBeforeLoad;
 use crate::depth::TooLarge;
 use crate::duration;
-use crate::guard::GuardSettings;
+use crate::duration::Length;
+use crate::guard::{GuardSettings, Size};
+use crate::parse::word;
 use crate::roster::ServeSettings;
 
-const OF_SERVER: [&str; 6] = [
+const OF_SERVER: [&str; 9] = [
     "listen",
     "patience",
     "wait",
     "engine",
     "api-key-file",
     "reclaim-before-load",
+    "engine-ports",
+    "engine-user",
+    "pass-env",
 ];
 const OF_MODEL: [&str; 13] = [
     "memory",
@@ -40,7 +48,7 @@ const OF_MODEL: [&str; 13] = [
     "depth-admission",
 ];
 
-/// Takes what is the server's; returns the rest, which holds for models.
+/// Applies the settings of the server; returns the rest, which belong to models.
 pub(super) fn of_server<'a>(
     file: &Arc<str>,
     lines: &'a [PresetLine],
@@ -49,13 +57,7 @@ pub(super) fn of_server<'a>(
     let mut rest = Vec::new();
     for line in lines {
         match line.key.as_str() {
-            "listen" => {
-                let listen = line
-                    .value
-                    .parse()
-                    .map_err(|_| bad(file, line, "an address such as 127.0.0.1:8080"))?;
-                serve.listen = Some(listen);
-            }
+            "listen" => serve.listen = Some(read(file, line, "an address such as 127.0.0.1:8080")?),
             "patience" => serve.patience = Some(length(file, line)?),
             "wait" => serve.wait = Some(length(file, line)?),
             "engine" => serve.engine = Some(words(file, line)?),
@@ -64,10 +66,11 @@ pub(super) fn of_server<'a>(
             }
             "api-key-file" => serve.api_key_files.push(line.value.clone()),
             "reclaim-before-load" => {
-                let choice = ReclaimBeforeLoad::read(&line.value);
-                let choice = choice.ok_or_else(|| bad(file, line, ReclaimBeforeLoad::EXPECTED))?;
-                serve.reclaim_before_load = Some(choice);
+                serve.reclaim_before_load = Some(read(file, line, ReclaimBeforeLoad::EXPECTED)?);
             }
+            "engine-ports" => serve.engine_ports = switch(file, line)?,
+            "engine-user" => serve.engine_user = Some(line.value.clone()),
+            "pass-env" => serve.pass_env.extend(words(file, line)?),
             _ => rest.push(line),
         }
     }
@@ -81,13 +84,7 @@ pub(super) fn apply(
     entry: &mut ConfiguredModel,
 ) -> Result<(), ConfigError> {
     match line.key.as_str() {
-        "memory" => {
-            let memory = line
-                .value
-                .parse()
-                .map_err(|_| bad(file, line, "a size such as 24GiB or 24576MiB"))?;
-            entry.memory = Some(memory);
-        }
+        "memory" => entry.memory = Some(read::<Size>(file, line, "a size such as 24GiB or 24576MiB")?.into()),
         "cards" => {
             let cards = line
                 .value
@@ -125,10 +122,7 @@ pub(super) fn apply(
             // Line by line, so that `[*]` gives defaults.
             entry.guard = wish.or(&entry.guard);
         }
-        "too-large" => {
-            let choice = TooLarge::read(&line.value);
-            entry.too_large = choice.ok_or_else(|| bad(file, line, TooLarge::EXPECTED))?;
-        }
+        "too-large" => entry.too_large = read(file, line, TooLarge::EXPECTED)?,
         "depth-admission" => entry.depth_admission = switch(file, line)?,
         _ => return Err(unknown(file, line)),
     }
@@ -163,8 +157,17 @@ fn unknown(file: &Arc<str>, line: &PresetLine) -> ConfigError {
     ConfigError::new(FlagOrigin::file(file, line.line), problem)
 }
 
-fn length(file: &Arc<str>, line: &PresetLine) -> Result<std::time::Duration, ConfigError> {
-    duration::parse(&line.value).ok_or_else(|| bad(file, line, duration::EXPECTED))
+fn length(file: &Arc<str>, line: &PresetLine) -> Result<Duration, ConfigError> {
+    read::<Length>(file, line, duration::EXPECTED).map(Into::into)
+}
+
+/// Reads a value by the type that the TOML format has for it.
+fn read<T: DeserializeOwned>(
+    file: &Arc<str>,
+    line: &PresetLine,
+    expected: &'static str,
+) -> Result<T, ConfigError> {
+    word(&line.value).ok_or_else(|| bad(file, line, expected))
 }
 
 fn switch(file: &Arc<str>, line: &PresetLine) -> Result<bool, ConfigError> {

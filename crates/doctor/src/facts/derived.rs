@@ -70,7 +70,7 @@ impl Facts {
             .or_else(|| self.card_sizes.iter().copied().max())
     }
 
-    /// True where a program printed the size of a card.
+    /// True if a program printed the size of a card.
     pub(crate) fn has_card_size(&self) -> bool {
         !self.card_sizes.is_empty()
     }
@@ -137,7 +137,7 @@ impl Facts {
         picked.or(beyond.filter(|_| picks().next().is_none()))
     }
 
-    /// True where the card shares the host's memory.
+    /// True if the card shares the host's memory.
     pub(crate) fn is_unified(&self) -> bool {
         // An L4T release or an NvMap line exists on Tegra boards only.
         self.release.is_some() || self.says_any(&[Pattern::NvMap, Pattern::UnifiedBoard, Pattern::Tegrastats])

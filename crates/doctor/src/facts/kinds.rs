@@ -1,4 +1,4 @@
-//! Types of the facts that are read from a log.
+//! Types of the facts that are read from a log, such as a failed allocation or a process on a card.
 
 use plimsoll_base::Bytes;
 use serde::Serialize;
@@ -17,7 +17,7 @@ pub enum LineSource {
     Guard,
 }
 
-/// A line that stands as evidence.
+/// A log line that is used as evidence.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Quote {
     pub source: LineSource,
@@ -26,7 +26,7 @@ pub struct Quote {
     pub text: String,
 }
 
-/// The first and the last line of one pattern.
+/// First and last line of one pattern.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Sighting {
     pub(crate) first: Quote,
@@ -99,14 +99,14 @@ pub(crate) struct PlacedBuffer {
     pub(crate) attempt: u32,
 }
 
-/// The frame of a traceback that shows what a framework was doing.
+/// Frame of a traceback that shows the framework's activity.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct TracebackFrame {
     pub(crate) purpose: Purpose,
     pub(crate) quote: Quote,
 }
 
-/// The numbers of PyTorch's out-of-memory error.
+/// Figures of PyTorch's out-of-memory error.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct TorchRefusal {
     pub(crate) asked: Bytes,
@@ -130,7 +130,7 @@ pub(crate) struct TorchRefusal {
 }
 
 impl TorchRefusal {
-    /// A refusal of which only the request is known.
+    /// A refusal with only the requested size.
     pub(crate) fn of(asked: Bytes, quote: &Quote) -> Self {
         Self {
             asked,
@@ -148,7 +148,7 @@ impl TorchRefusal {
     }
 }
 
-/// vLLM's numbers before it loads.
+/// Memory figures that vLLM prints before it loads a model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct StartupCheck {
     pub(crate) free: Bytes,
@@ -157,7 +157,7 @@ pub(crate) struct StartupCheck {
     pub(crate) quote: Quote,
 }
 
-/// ollama's numbers before it loads.
+/// Memory figures that ollama prints before it loads a model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct OllamaEstimate {
     /// For every layer of the model.
@@ -168,7 +168,7 @@ pub(crate) struct OllamaEstimate {
     pub(crate) quote: Quote,
 }
 
-/// Host memory by `/proc/meminfo`, `free` or tegrastats.
+/// Host memory, from `/proc/meminfo`, `free` or tegrastats.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct HostFacts {
     pub(crate) total: Option<Bytes>,
@@ -184,7 +184,7 @@ pub(crate) struct HostFacts {
     pub(crate) of_board: Option<Bytes>,
 }
 
-/// A card of nvidia-smi's table.
+/// Memory of a card in nvidia-smi's table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct CardUsage {
     pub(crate) used: Bytes,
@@ -201,7 +201,7 @@ pub(crate) struct CardChoice {
     pub(crate) quote: Quote,
 }
 
-/// A process on a card.
+/// A process that holds memory of a card.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct CardHolder {
     pub(crate) card: Option<u64>,
@@ -211,7 +211,7 @@ pub(crate) struct CardHolder {
     pub(crate) quote: Quote,
 }
 
-/// The model, by printed sizes and by its name.
+/// Size of the model, from printed sizes and from its name.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct ModelFacts {
     /// Parameters in thousand millions, by the name.
@@ -228,7 +228,7 @@ pub(crate) struct ModelFacts {
     pub(crate) named_cards: Option<Bytes>,
 }
 
-/// Options of an engine's command line: the largest value that the log names.
+/// Options of an engine's command line, each with its largest value in the log.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct EngineOptions {
     pub(crate) context_tokens: Option<u64>,

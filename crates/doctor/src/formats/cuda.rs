@@ -1,4 +1,4 @@
-//! Reader of the NVIDIA driver's Xid error codes.
+//! Reader of the NVIDIA driver's Xid error codes in logs.
 
 use crate::facts::{Facts, Quote};
 use crate::pattern::Pattern;

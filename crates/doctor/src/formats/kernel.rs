@@ -48,7 +48,7 @@ fn meminfo(facts: &mut Facts, text: &str) {
     }
 }
 
-/// The size after `key` where `key` is no end of another word, as in `NvMapMemFree`.
+/// The size after `key`, if `key` is not the end of another word, as in `NvMapMemFree`.
 fn own_word(text: &str, key: &str) -> Option<Bytes> {
     let at = text.len() - behind(text, key)?.len() - key.len();
     let glued = text[..at].ends_with(|c: char| c.is_ascii_alphanumeric());

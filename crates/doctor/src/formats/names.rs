@@ -135,7 +135,7 @@ const BITS: &[(&str, f64)] = &[
     ("iq1", 1.8),
 ];
 
-/// Series of cards after whose name a size is the card's memory.
+/// Card series whose name is followed by the card's memory size.
 const SERIES: [&str; 17] = [
     "rtx", "gtx", "a100", "a40", "a10", "v100", "p40", "p100", "t4", "l4", "l40", "h100", "h200", "titan",
     "quadro", "radeon", "rx ",

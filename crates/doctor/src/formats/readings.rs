@@ -96,7 +96,7 @@ fn in_a_row(line: &str) -> Vec<Bytes> {
     }
 }
 
-/// The last number of each step; the unit often stands at the end only.
+/// The last number of each step; often only the last one has a unit.
 fn steps(row: &str) -> Vec<Bytes> {
     let unit = if row.contains("gb") || row.contains("gib") {
         "GiB"

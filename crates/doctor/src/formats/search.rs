@@ -22,7 +22,7 @@ static PHRASES: LazyLock<Option<DFA>> = LazyLock::new(|| {
         .ok()
 });
 
-/// A phrase in a block of bytes.
+/// Position of a phrase in a block of bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PhraseHit {
     pub(crate) start: usize,
@@ -31,7 +31,7 @@ pub(crate) struct PhraseHit {
     pub(crate) pattern: Pattern,
 }
 
-/// The hits in a block, ordered by where their phrases end.
+/// Matches in a block, ordered by the end of their phrases.
 pub(crate) struct Hits<'a> {
     block: &'a [u8],
     state: OverlappingState,

@@ -1,4 +1,5 @@
-//! Rows of all phrase tables, parsed once.
+//! Parsed phrase tables. Each row is a phrase that programs print, the kind of line that it marks, and its
+//! evidence.
 
 use std::sync::LazyLock;
 
@@ -22,7 +23,7 @@ const TABLES: [&str; 10] = [
 /// Meaning of a line for the scheduler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LineSign {
-    /// The line reports a refusal that its program survives, whatever else the line says.
+    /// The line reports a refusal that its program survives, regardless of other phrases in it.
     Harmless,
     Fatal(CauseSign),
 }

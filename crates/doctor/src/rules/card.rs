@@ -75,7 +75,7 @@ fn has_grown(facts: &Facts) -> bool {
     facts.says_any(&AT_WORK)
 }
 
-/// The largest term where the refused request is small beside it: its size, its cause, the card.
+/// The largest memory term, if the refused request is small compared with it: its size, its cause, the card.
 fn straw(facts: &Facts) -> Option<(Bytes, Cause, Bytes)> {
     let (asked, card) = (facts.refusal()?.asked?, facts.card()?);
     let purposes = [Purpose::Weights, Purpose::Cache, Purpose::Compute];
@@ -98,7 +98,7 @@ fn last_straw(facts: &Facts) -> Option<RuleFinding> {
     Some(RuleFinding::new(cause, Strong, text, [refusal.quote.clone()]))
 }
 
-/// One request of several cards' size is no tensor of a model: it is a graph with its copies.
+/// Rule: a single request larger than several cards is not a tensor of a model but a graph with its copies.
 fn beyond_any_card(facts: &Facts) -> Option<RuleFinding> {
     let refusal = facts.refusal()?;
     // Without a printed size the largest common card bounds it.
@@ -117,7 +117,8 @@ fn beyond_any_card(facts: &Facts) -> Option<RuleFinding> {
     })
 }
 
-/// The driver's error for addresses is that for memory, on unified memory as on a card of its own.
+/// Rule: the driver reports a failed address reservation like a lack of memory, on unified memory as on a
+/// discrete card.
 fn address_reservation(facts: &Facts) -> Option<RuleFinding> {
     let line = facts.quote(Pattern::VaReservation)?;
     let weight = match facts.refusal() {

@@ -1,4 +1,5 @@
-//! Rules for a refused allocation recorded by guard, with the driver's sizes at that moment.
+//! Rules for a refused allocation recorded by guard, the preloaded library, with the driver's sizes at that
+//! moment.
 
 use plimsoll_base::Bytes;
 use plimsoll_wire::page::Refusal;

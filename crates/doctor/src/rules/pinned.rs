@@ -22,7 +22,7 @@ fn went_on(facts: &Facts) -> bool {
     !fatal && facts.says_any(&[Pattern::Serves, Pattern::Works])
 }
 
-/// False for errors of a missing or wrong driver, which are no limit
+/// False for errors of a missing or wrong driver, which do not indicate a limit
 /// (`cuda_runtime_api.h:cudaGetErrorString`).
 fn is_limit(line: &Quote) -> bool {
     const REASONS: [&str; 7] = [

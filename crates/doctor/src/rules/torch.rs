@@ -37,8 +37,8 @@ fn is_loading(torch: &TorchRefusal) -> bool {
         .is_some_and(|frame| frame.purpose == Purpose::Weights)
 }
 
-/// The free size is of the moment after the refusal, and the driver keeps some: less than a twentieth of the
-/// card is none.
+/// True if the card was full. The free size was read after the refusal, and the driver keeps some memory, so
+/// less than a twentieth of the card counts as none.
 fn is_short(torch: &TorchRefusal) -> bool {
     let free = torch.free.unwrap_or(Bytes::ZERO);
     free < torch.asked || torch.total.is_some_and(|total| free.scaled(20, 1) < total)
@@ -109,7 +109,7 @@ fn unaccounted(torch: &TorchRefusal) -> Option<Bytes> {
     Some(used.saturating_sub(ours + context))
 }
 
-/// Four times the request is free: the card's memory is not what is short.
+/// Rule: if four times the request is free, the card's memory is not the cause.
 fn not_the_card(facts: &Facts) -> Option<RuleFinding> {
     let torch = facts.torch().as_ref()?;
     let free = torch.free?;
@@ -164,7 +164,7 @@ fn live_tensors(facts: &Facts) -> Option<RuleFinding> {
     Some(RuleFinding::new(cause, weight, text, quotes).by(spilled))
 }
 
-/// Kind of the tensors that fill the card: by the frame that asked, else by the size of the request.
+/// Kind of the tensors that fill the card: by the frame that made the request, else by the request's size.
 fn what_lives(
     facts: &Facts,
     torch: &TorchRefusal,

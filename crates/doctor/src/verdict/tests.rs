@@ -1,4 +1,5 @@
-//! Tests of the verdict on dead engines.
+//! Tests of the verdict on dead engines: exit status, last log lines and the record of guard (the preloaded
+//! library).
 
 use std::time::Duration;
 

@@ -1,5 +1,7 @@
-//! One line, or a few, in the format of a program's source, and the cause that they speak for: what engines,
-//! frameworks, drivers and kernels print, beside the whole logs of `data/logs`. Sizes are ours.
+//! Tests of single printed lines and the cause that they indicate, in the formats of engines, frameworks,
+//! drivers and kernels.
+//!
+//! They complement the whole logs of `data/logs`. The sizes are invented.
 
 use plimsoll_doctor::Cause::*;
 use plimsoll_doctor::{Cause, LineSource, LogReader, diagnose};

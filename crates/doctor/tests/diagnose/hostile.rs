@@ -1,7 +1,8 @@
-//! Bytes that hurt: cut, mixed, endless, binary. Nothing may panic, and what is kept stays bounded.
+//! Tests of the diagnosis with damaged logs (cut, mixed, endless, binary): none may panic, and memory stays
+//! bounded.
 //!
 //! `PLIMSOLL_FUZZ=1000000 cargo test --release -p plimsoll-doctor --test diagnose hostile` runs a million
-//! mixtures; as a part of the tests a few thousand.
+//! mixtures; the ordinary tests run a few thousand.
 
 use plimsoll_doctor::{Facts, LineSource, LogReader, diagnose};
 

@@ -1,4 +1,4 @@
-//! `data/logs`: one small log of each kind, named after what it must be read as.
+//! Tests of the logs in `data/logs`: one small log of each kind, named after its expected diagnosis.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,6 +1,8 @@
-//! `core::diagnose` from outside: our own logs, hostile input, and the order in which bytes arrive.
+//! Tests of `diagnose` through the public interface: logs, damaged input, and the order in which bytes
+//! arrive.
 
 mod formats;
 mod hostile;
 mod logs;
+mod long_lines;
 mod told;

@@ -1,4 +1,5 @@
-//! What people write, and what tables of processes show, in words of ours: the idea counts, not the phrase.
+//! Tests of problem reports in people's words and of process tables. The wording is invented; the meaning
+//! must be recognised.
 
 use plimsoll_doctor::Cause::*;
 use plimsoll_doctor::{Cause, Diagnosis, LineSource, LogReader, diagnose};

@@ -1,4 +1,4 @@
-//! Conversion of a command line's settings to model parameters ([`Wish`]), in the order given.
+//! Conversion of a command line's settings to model parameters ([`ModelParams`]), in the order given.
 
 use super::{Options, Setting};
 use crate::failure::{FlagError, quoted};
@@ -13,13 +13,23 @@ impl Options {
     /// The parameters that the settings give `program`, its defaults filled in.
     pub fn wish(&self, program: ProgramKind) -> Result<ModelParams, FlagError> {
         let mut wish = ModelParams::of(program);
-        for Setting { flag, value, origin } in self.settings() {
-            // Flags without a setter do not change memory; they are only passed on.
-            let Some(setter) = flag.setter else { continue };
-            let flag = flag.name();
-            setter(&mut wish, &GivenFlag { flag, value, origin })?;
-        }
+        self.set(&mut wish)?;
         Ok(wish)
+    }
+
+    fn set(&self, wish: &mut ModelParams) -> Result<(), FlagError> {
+        for Setting { flag, value, origin } in self.settings() {
+            if let Some(flags) = flag.stands_for {
+                let words: Vec<String> = flags.split_whitespace().map(str::to_owned).collect();
+                Self::from_argv(&words)?.set(wish)?;
+            }
+            // Flags without a setter do not change memory; they are only passed on.
+            if let Some(setter) = flag.setter {
+                let flag = flag.name();
+                setter(wish, &GivenFlag { flag, value, origin })?;
+            }
+        }
+        Ok(())
     }
 
     /// Flags whose value llama-server parses differently than written.
@@ -284,7 +294,7 @@ mod tests {
             "none",
             "draft-mtp",
         ];
-        for flag in crate::table::FLAGS {
+        for flag in crate::table::FLAGS.iter() {
             if flag.setter.is_none() {
                 continue;
             }

@@ -2,7 +2,7 @@
 //! (`common/arg.cpp: common_params_parse_ex @ b10605`).
 //!
 //! One form is added: `-fa` without a value, as older builds accepted it. Values are interpreted later, when
-//! a [`Wish`](crate::Wish) is built, so a command line is stored as it was typed.
+//! a [`ModelParams`](crate::ModelParams) is built, so a command line is stored as it was typed.
 
 use std::collections::HashMap;
 
@@ -19,7 +19,7 @@ impl Options {
         Self::from_argv_at(argv, |index| FlagOrigin::Argument(index + 1))
     }
 
-    /// Reads a command line whose arguments stand at the places that `origin` tells.
+    /// Reads a command line; `origin` returns the place of each argument.
     pub fn from_argv_at(argv: &[String], origin: impl Fn(usize) -> FlagOrigin) -> Result<Self, FlagError> {
         ArgumentReader {
             argv,
@@ -29,8 +29,8 @@ impl Options {
         .collect()
     }
 
-    /// Reads what it knows of a command line and returns the rest as complaints: for programs that are like a
-    /// llama-server but not ours to judge.
+    /// Reads the known flags of a command line and returns the others as errors, for programs that resemble a
+    /// llama-server.
     pub fn known_in(argv: &[String], origin: impl Fn(usize) -> FlagOrigin) -> (Self, Vec<FlagError>) {
         let mut unknown = Vec::new();
         let known = ArgumentReader {
@@ -51,7 +51,7 @@ impl Options {
     }
 }
 
-/// An iterator over the settings of a command line.
+/// Iterator over the settings of a command line.
 struct ArgumentReader<'a, F> {
     argv: &'a [String],
     origin: F,
@@ -182,7 +182,7 @@ mod tests {
             "[0-9]{1,4}",
         )
             .prop_map(|(flag, spelling, first, second)| {
-                let spellings: Vec<&str> = flag.names.iter().chain(flag.negations).copied().collect();
+                let spellings: Vec<&str> = flag.names.iter().chain(&flag.negations).copied().collect();
                 let mut argv = vec![spelling.get(&spellings).to_string()];
                 match flag.takes {
                     FlagArity::Nothing | FlagArity::Switch => {}

@@ -1,7 +1,4 @@
 //! Table of live device memory blocks, by address or handle.
-//!
-//! An address is removed before the driver frees it, because afterwards another thread may get the same
-//! address.
 
 use core::sync::atomic::Ordering::Relaxed;
 
@@ -9,9 +6,9 @@ use super::pools;
 use crate::driver_guard;
 use crate::state::address_map::AddressMap;
 use crate::state::{CardIndex, card, ledger};
-use crate::trace::{self, TraceEvent};
+use crate::trace::{self, TraceEvent, TraceKind};
 
-/// A live block.
+/// A live block of device memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct DeviceBlock {
     pub(crate) card: CardIndex,
@@ -27,13 +24,8 @@ impl DeviceBlock {
     /// Enters a block that the driver has given in this thread's context.
     pub(crate) fn new(index: CardIndex, size: u64, kind: BlockKind, stream: usize) -> Self {
         let id = trace::number();
-        let event = TraceEvent {
-            id,
-            size,
-            stream,
-            ..TraceEvent::on(index)
-        };
-        trace::emit(trace::TraceKind::Alloc, event);
+        let event = TraceEvent::on(index).of(id, size);
+        TraceEvent { stream, ..event }.emit(TraceKind::Alloc);
         card(index).allocations.fetch_add(1, Relaxed);
         Self {
             card: index,
@@ -52,17 +44,12 @@ impl DeviceBlock {
             // The block went back to its pool, which may keep the memory.
             BlockKind::Pooled => pools::refresh(self.card),
         }
-        let event = TraceEvent {
-            id: self.id,
-            size: self.size,
-            stream,
-            ..TraceEvent::on(self.card)
-        };
-        trace::emit(trace::TraceKind::Free, event);
+        let event = TraceEvent::on(self.card).of(self.id, self.size);
+        TraceEvent { stream, ..event }.emit(TraceKind::Free);
     }
 }
 
-/// The way in which a block was allocated, which decides how it is counted.
+/// Way in which a block was allocated, which determines how it is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BlockKind {
     /// `cuMemAlloc`, `cuMemAllocPitch`.

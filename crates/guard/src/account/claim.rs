@@ -9,7 +9,7 @@ use super::{Substitute, overflow, pools};
 use crate::driver::{CuResult, OUT_OF_MEMORY, SUCCESS};
 use crate::state::{CardIndex, ledger};
 
-/// Result of a request.
+/// Result of a budget claim and the driver call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ClaimOutcome {
     /// The driver gave the memory, and the card is charged with it.

@@ -4,6 +4,7 @@
 //! process. Therefore spilled bytes stay within MemAvailable, minus a part that is left for other processes.
 
 use crate::say::say_some;
+use crate::state::shared_file;
 use crate::text::ByteSize;
 
 /// Divisor: a 16th of the available memory is left to the host.
@@ -29,19 +30,8 @@ pub(super) fn has(bytes: u64) -> bool {
 
 fn available() -> Option<u64> {
     let mut text = [0_u8; ROOM];
-    // SAFETY: a C string.
-    let file = unsafe { libc::open(c"/proc/meminfo".as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC) };
-    if file < 0 {
-        return None;
-    }
-    // SAFETY: a descriptor of ours, and room for as many bytes.
-    let read = unsafe {
-        let read = libc::read(file, text.as_mut_ptr().cast(), ROOM);
-        libc::close(file);
-        read
-    };
-    let text = text.get(..usize::try_from(read).ok()?)?;
-    parse(core::str::from_utf8(text).ok()?)
+    let read = shared_file::read(c"/proc/meminfo", &mut text)?;
+    parse(core::str::from_utf8(text.get(..read)?).ok()?)
 }
 
 /// The line `MemAvailable:    1234 kB`, in bytes.

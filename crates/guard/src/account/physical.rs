@@ -12,11 +12,11 @@ use core::sync::atomic::Ordering::Relaxed;
 use plimsoll_nostd::lock::Lock;
 
 use super::spilled;
-use crate::driver::{AllocationHandle, DevicePointer};
+use crate::driver::{AllocationHandle, CuResult, DevicePointer, SUCCESS};
 use crate::state::{CardIndex, ledger};
-use crate::trace::{self, TraceEvent};
+use crate::trace::{self, TraceEvent, TraceKind};
 
-/// Memory that stands behind a handle.
+/// Place of a handle's memory: card or host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BackingMemory {
     Card,
@@ -35,7 +35,7 @@ struct PhysicalMemory {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Mapping {
+struct Mapping {
     size: u64,
     id: u64,
 }
@@ -76,12 +76,7 @@ pub(crate) fn created(handle: AllocationHandle, index: CardIndex, size: u64, res
         physical.memories.insert(id, memory);
         physical.handles.insert(handle, id);
     }
-    let event = TraceEvent {
-        id,
-        size,
-        ..TraceEvent::on(index)
-    };
-    trace::emit(trace::TraceKind::Map, event);
+    TraceEvent::on(index).of(id, size).emit(TraceKind::Map);
 }
 
 /// Counts one more reference to a handle: it was imported from this process, or retained from an address.
@@ -91,45 +86,20 @@ pub(crate) fn shared(handle: AllocationHandle, address: Option<DevicePointer>) {
         Some(address) => physical.at(address),
         None => physical.handles.get(&handle).copied(),
     };
-    if let Some(id) = id
-        && let Some(memory) = physical.memories.get_mut(&id)
-    {
-        memory.handles += 1;
-        physical.handles.insert(handle, id);
+    physical.add_handle(handle, id);
+}
+
+/// Releases a handle through `real`. It is taken out before the driver can reuse its value.
+pub(crate) fn release(handle: AllocationHandle, real: impl FnOnce() -> CuResult) -> CuResult {
+    let id = PHYSICAL.hold().take_handle(handle);
+    let result = real();
+    if let Some(id) = id {
+        if result != SUCCESS {
+            PHYSICAL.hold().add_handle(handle, Some(id));
+        }
+        settle(id);
     }
-}
-
-/// A handle that is about to be released; goes to [`released`] or [`kept`].
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct HandleRelease {
-    handle: AllocationHandle,
-    id: u64,
-}
-
-/// Takes the handle out before the driver can reuse its value.
-pub(crate) fn leaving(handle: AllocationHandle) -> Option<HandleRelease> {
-    let mut physical = PHYSICAL.hold();
-    let id = physical.handles.get(&handle).copied()?;
-    let memory = physical.memories.get_mut(&id)?;
-    memory.handles -= 1;
-    if memory.handles == 0 {
-        physical.handles.remove(&handle);
-    }
-    Some(HandleRelease { handle, id })
-}
-
-/// Restores a handle that the driver did not release.
-pub(crate) fn kept(leaving: HandleRelease) {
-    let mut physical = PHYSICAL.hold();
-    if let Some(memory) = physical.memories.get_mut(&leaving.id) {
-        memory.handles += 1;
-        physical.handles.insert(leaving.handle, leaving.id);
-    }
-}
-
-/// Completes the release of a handle.
-pub(crate) fn released(leaving: HandleRelease) {
-    settle(leaving.id);
+    result
 }
 
 /// Enters a mapping of the handle's memory.
@@ -143,35 +113,27 @@ pub(crate) fn mapped(address: DevicePointer, size: u64, handle: AllocationHandle
     }
 }
 
-/// Takes out the mappings of a range before the driver can reuse the addresses; they go to [`unmapped`] or
-/// [`remapped`].
-pub(crate) fn unmapping(address: DevicePointer, size: u64) -> Vec<(DevicePointer, Mapping)> {
-    let mut physical = PHYSICAL.hold();
-    let end = address.saturating_add(size);
-    let inside: Vec<_> = physical
-        .mappings
-        .range(address..end)
-        .map(|(start, mapping)| (*start, *mapping))
-        .collect();
-    for (start, _) in &inside {
-        physical.mappings.remove(start);
+/// Removes the mappings of a range through `real`. They are taken out before the driver can reuse the
+/// addresses.
+pub(crate) fn unmap(address: DevicePointer, size: u64, real: impl FnOnce() -> CuResult) -> CuResult {
+    let inside: Vec<_> = {
+        let mut physical = PHYSICAL.hold();
+        let inside =
+            |start: &DevicePointer, _: &mut Mapping| (address..address.saturating_add(size)).contains(start);
+        physical.mappings.extract_if(address.., inside).collect()
+    };
+    let result = real();
+    if result != SUCCESS {
+        PHYSICAL.hold().mappings.extend(inside);
+        return result;
     }
-    inside
-}
-
-/// Restores mappings that the driver did not remove.
-pub(crate) fn remapped(mappings: Vec<(DevicePointer, Mapping)>) {
-    PHYSICAL.hold().mappings.extend(mappings);
-}
-
-/// Completes the removal of mappings.
-pub(crate) fn unmapped(mappings: Vec<(DevicePointer, Mapping)>) {
-    for (_, mapping) in mappings {
+    for (_, mapping) in inside {
         if let Some(memory) = PHYSICAL.hold().memories.get_mut(&mapping.id) {
             memory.mappings -= 1;
         }
         settle(mapping.id);
     }
+    result
 }
 
 /// The mappings of a range, if some of its memory is spilled.
@@ -186,7 +148,7 @@ pub(crate) fn pieces_if_spilled(address: DevicePointer, size: u64) -> Option<Vec
     any.then(|| inside.map(|(start, mapping)| (*start, mapping.size)).collect())
 }
 
-/// The card that was asked for the memory at an address, if that memory is spilled.
+/// The card on which the memory at an address was requested, if that memory is spilled.
 pub(crate) fn spilled_at(address: DevicePointer) -> Option<CardIndex> {
     if SPILLED.load(Relaxed) == 0 {
         return None;
@@ -223,15 +185,31 @@ fn settle(id: u64) {
             spilled::give(gone.card, gone.size);
         }
     }
-    let event = TraceEvent {
-        id,
-        size: gone.size,
-        ..TraceEvent::on(gone.card)
-    };
-    trace::emit(trace::TraceKind::Unmap, event);
+    TraceEvent::on(gone.card).of(id, gone.size).emit(TraceKind::Unmap);
 }
 
 impl PhysicalTable {
+    /// Counts one more reference of this handle to a memory.
+    fn add_handle(&mut self, handle: AllocationHandle, id: Option<u64>) {
+        if let Some(id) = id
+            && let Some(memory) = self.memories.get_mut(&id)
+        {
+            memory.handles += 1;
+            self.handles.insert(handle, id);
+        }
+    }
+
+    /// Takes one reference of a handle out, and returns its memory.
+    fn take_handle(&mut self, handle: AllocationHandle) -> Option<u64> {
+        let id = self.handles.get(&handle).copied()?;
+        let memory = self.memories.get_mut(&id)?;
+        memory.handles -= 1;
+        if memory.handles == 0 {
+            self.handles.remove(&handle);
+        }
+        Some(id)
+    }
+
     fn residence(&self, id: u64) -> Option<BackingMemory> {
         self.memories.get(&id).map(|memory| memory.residence)
     }

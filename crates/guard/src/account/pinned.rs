@@ -1,10 +1,10 @@
 //! Count of the host memory that the program has pinned.
 //!
 //! The kernel can neither move nor swap pinned memory. Where card and host share memory, it reduces the
-//! memory left for the card. Guard counts it but never refuses it; only the kernel limits it. Memory that
-//! guard itself pins for spilled ranges counts as spilled instead.
+//! memory left for the card. Guard (this library) counts it but never refuses it; only the kernel limits it.
+//! Memory that guard itself pins for spilled ranges counts as spilled instead.
 
-use crate::driver::{CuResult, SUCCESS};
+use crate::driver::CuResult;
 use crate::driver_guard::context;
 use crate::state::address_map::AddressMap;
 use crate::state::page;
@@ -36,16 +36,7 @@ pub(crate) fn pinned(address: u64, size: u64) {
 
 /// Unpins the memory at this address through `real`. An unknown address is passed on.
 pub(crate) fn unpin(address: u64, real: impl FnOnce() -> CuResult) -> CuResult {
-    let Some(pinned) = PINNED.remove(address) else {
-        return real();
-    };
-    let result = real();
-    if result == SUCCESS {
-        pinned.gone();
-    } else {
-        PINNED.insert(address, pinned);
-    }
-    result
+    PINNED.free(address, real, Pinned::gone)
 }
 
 /// Forgets what was pinned in a context that is destroyed.
@@ -60,11 +51,6 @@ impl Pinned {
     }
 
     fn tell(self, kind: TraceKind) {
-        let event = TraceEvent {
-            id: self.id,
-            size: self.size,
-            ..TraceEvent::default()
-        };
-        trace::emit(kind, event);
+        TraceEvent::default().of(self.id, self.size).emit(kind);
     }
 }

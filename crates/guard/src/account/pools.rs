@@ -1,9 +1,9 @@
 //! Memory reserved by the driver's stream-ordered pools (`cudaMallocAsync`).
 //!
-//! DECISION: guard counts whole pools and not their blocks. A freed block goes back to its pool, and the
-//! driver returns the pool's memory at a later synchronisation, which guard does not see. So the card is
-//! charged with the driver's own figure of what each pool has reserved. The figure is read again after every
-//! call that may change it, and before a request is refused.
+//! DECISION: guard (this library) counts whole pools and not their blocks. A freed block goes back to its
+//! pool, and the driver returns the pool's memory at a later synchronisation, which guard does not see. So
+//! the card is charged with the driver's own figure for each pool's reserved memory. The figure is read again
+//! after every call that may change it, and before a request is refused.
 
 use alloc::vec::Vec;
 use core::ptr::with_exposed_provenance_mut;
@@ -79,7 +79,7 @@ pub(crate) fn card_of(handle: MemoryPool) -> Option<CardIndex> {
     Some(pool.card)
 }
 
-/// Forgets a pool that was destroyed, and returns what it held.
+/// Removes a destroyed pool and returns the memory that it held.
 pub(crate) fn forget(handle: MemoryPool) {
     let mut table = POOLS.hold();
     if let Some(place) = table.pools.iter().position(|pool| pool.handle == handle.addr()) {
@@ -94,7 +94,7 @@ pub(crate) fn idle(handle: MemoryPool) -> u64 {
     figure(RESERVED).saturating_sub(figure(USED))
 }
 
-/// Charges the card with what its pools have reserved now.
+/// Charges the card with the present reserve of its pools.
 pub(crate) fn refresh(index: CardIndex) {
     let handles: Vec<usize> = POOLS.hold().on(index).map(|pool| pool.handle).collect();
     for handle in handles {
@@ -130,7 +130,7 @@ fn refresh_one(index: CardIndex, handle: usize) {
     }
 }
 
-/// Makes the pools of a card release what they hold idle, and returns how many bytes that was.
+/// Makes the pools of a card release their idle memory, and returns the number of bytes.
 pub(crate) fn trim(index: CardIndex) -> u64 {
     refresh(index);
     let (held, handles) = charged(index);

@@ -1,4 +1,5 @@
-//! Count of this process's bytes in host memory, limited by `spill=BYTES` and by the host's available memory.
+//! Count of this process's spilled bytes: memory that was requested on a card and placed in host memory. It
+//! is limited by `spill=BYTES` and by the host's available memory.
 
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
@@ -28,7 +29,7 @@ pub(crate) fn take(index: CardIndex, bytes: u64) -> bool {
     taken
 }
 
-/// Counts bytes that may lie in host memory whatever `spill` says.
+/// Counts bytes that may be in host memory regardless of `spill`.
 pub(crate) fn charge(index: CardIndex, bytes: u64) {
     SPILLED.fetch_add(bytes, Relaxed);
     card(index).spilled.fetch_add(bytes, Relaxed);

@@ -1,4 +1,5 @@
-//! Enumeration of the CUDA devices when guard arms itself.
+//! Enumeration of the CUDA devices when guard (this library) starts to act in a process, and their entry on
+//! the process's page, the shared-memory file with its figures.
 
 use core::sync::atomic::Ordering::{Relaxed, Release};
 
@@ -8,7 +9,7 @@ use crate::driver::{self, DeviceOrdinal, SUCCESS};
 use crate::say::say;
 use crate::state;
 
-/// Makes the page and enters the cards; false, after a line on stderr, if the driver does not tell their
+/// Creates the page with its cards; false, after a line on stderr, if the driver does not report their
 /// number.
 pub(super) fn enter() -> bool {
     let mut count = 0;

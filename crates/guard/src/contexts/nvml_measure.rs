@@ -1,15 +1,10 @@
-//! Size of the first CUDA context on a card, measured with NVML.
+//! Size of the first CUDA context on a card, measured with NVML before and after the context is opened.
 
 use core::ffi::{c_uint, c_void};
-use core::fmt::Write;
-use core::ptr::null_mut;
-
-use plimsoll_wire::options::Uuid;
 
 use crate::driver::{self, NvmlProcess, SUCCESS, loader};
 use crate::process;
 use crate::state::{CardIndex, card, uuid};
-use crate::text::Text;
 
 /// More than any context takes: a larger difference includes another process's allocation.
 const LARGEST: u64 = 1 << 30;
@@ -33,14 +28,7 @@ impl MemoryBefore {
         if unsafe { driver::nvmlInit_v2() } != SUCCESS {
             return None;
         }
-        let mut name = Text::new();
-        write!(name, "{}", Uuid(uuid(card(index)))).ok()?;
-        let mut device = null_mut();
-        // SAFETY: a C string, and a place of ours.
-        let found = unsafe { driver::nvmlDeviceGetHandleByUUID(name.as_c()?.as_ptr(), &raw mut device) };
-        if found != SUCCESS {
-            return None;
-        }
+        let device = driver::nvml_device(uuid(card(index)))?;
         Some(Self {
             device,
             used: used(device)?,

@@ -1,8 +1,13 @@
 //! Driver functions that several of guard's modules call for their own purposes.
 
 use core::ffi::{c_char, c_int, c_uint, c_void};
+use core::fmt::Write;
+use core::ptr::null_mut;
+
+use plimsoll_wire::options::Uuid;
 
 use super::{Context, CuArray, CuStream, DeviceOrdinal, MemoryPool, SUCCESS};
+use crate::text::Text;
 
 /// `nvmlProcessInfo_v1_t`, which the NVML function without a version suffix fills.
 #[repr(C)]
@@ -16,7 +21,7 @@ impl NvmlProcess {
     pub(crate) const NONE: Self = Self { pid: 0, used: 0 };
 }
 
-/// `CUdevice_attribute`s that guard asks for.
+/// `CUdevice_attribute`s that guard reads.
 pub(crate) mod attribute {
     use core::ffi::c_int;
 
@@ -25,12 +30,21 @@ pub(crate) mod attribute {
     pub(crate) const HOST_NUMA_ID: c_int = 134;
 }
 
-/// An attribute of a card by the driver's own word; `otherwise` where the driver does not know the attribute.
+/// An attribute of a card from the real driver; `otherwise` if the driver does not define the attribute.
 pub(crate) fn device_attribute(device: DeviceOrdinal, attribute: c_int, otherwise: c_int) -> c_int {
     let mut value = otherwise;
     // SAFETY: the place is ours. A driver that does not know the attribute leaves it.
     let code = unsafe { cuDeviceGetAttribute(&raw mut value, attribute, device) };
     if code == SUCCESS { value } else { otherwise }
+}
+
+/// NVML's own handle for the card with this UUID.
+pub(crate) fn nvml_device(uuid: [u8; 16]) -> Option<*mut c_void> {
+    let (mut name, mut device) = (Text::new(), null_mut());
+    write!(name, "{}", Uuid(uuid)).ok()?;
+    // SAFETY: a C string, and a place of ours.
+    let found = unsafe { nvmlDeviceGetHandleByUUID(name.as_c()?.as_ptr(), &raw mut device) };
+    (found == SUCCESS).then_some(device)
 }
 
 mod cuda {

@@ -1,8 +1,8 @@
 //! Memory source of a served pool: the CUDA driver as a [`plimsoll_pool::Device`], within the budget.
 //!
 //! DECISION: every byte is claimed from the budget before the driver is called, and charged to the card when
-//! it is mapped. If the claim or the driver refuses, the pool's policy first releases its idle memory. Only
-//! if that does not help is the request made again with the ladder, guard's sequence of remedies
+//! it is mapped. If the claim or the driver refuses, the pool's policy first releases its idle memory. If
+//! that does not help, the request is repeated with the ladder, guard's sequence of remedies
 //! ([`Backing::insist`]). Calls are made in the pool's own context and in relaxed capture mode, so that none
 //! becomes part of a stream capture.
 
@@ -20,7 +20,7 @@ use crate::ladder;
 use crate::spill::vmm::{self, Location};
 use crate::state::captures;
 use crate::state::{self, CardIndex, ledger};
-use crate::trace::{self, TraceKind};
+use crate::trace::{TraceEvent, TraceKind};
 
 mod real {
     use super::DevicePointer;
@@ -32,7 +32,7 @@ mod real {
     }
 }
 
-/// The driver, as one pool uses it.
+/// Access to the driver for one pool.
 #[derive(Debug)]
 pub(super) struct Backing {
     card: CardIndex,
@@ -44,7 +44,7 @@ pub(super) struct Backing {
     pool: u8,
     /// True if a refusal climbs the ladder.
     insist: bool,
-    /// Sizes of what came from `cuMemAlloc`.
+    /// Sizes of allocations from `cuMemAlloc`.
     allocations: BTreeMap<Address, u64>,
     /// Sizes of the mappings.
     mappings: BTreeMap<Address, u64>,
@@ -144,12 +144,9 @@ impl Backing {
     }
 
     fn tell(&self, kind: TraceKind, size: u64) {
-        let event = trace::TraceEvent {
-            size,
-            pool: self.pool,
-            ..trace::TraceEvent::on(self.card)
-        };
-        trace::emit(kind, event);
+        let event = TraceEvent::on(self.card).of(0, size);
+        let pool = self.pool;
+        TraceEvent { pool, ..event }.emit(kind);
     }
 }
 
@@ -181,9 +178,9 @@ impl PoolDevice for Backing {
         }
     }
 
-    /// A region asks the budget alone: it maps a few MiB ahead, a driver without them refuses without harm,
-    /// and cuMemGetInfo would cost as much as the map that it saves. Where a refusal climbs the ladder,
-    /// nothing is mapped ahead.
+    /// Free bytes for a region, by the budget alone: a region maps a few MiB ahead, a driver without them
+    /// refuses harmlessly, and cuMemGetInfo would cost as much as the map that it saves. While refusals climb
+    /// the ladder, nothing is mapped ahead.
     fn available(&self) -> u64 {
         match (self.has_regions(), self.insist) {
             (true, true) => 0,

@@ -21,17 +21,17 @@ pub(super) struct Vtable {
     pub(super) slots: usize,
 }
 
-/// The methods of the class, by address.
+/// Methods of the class, by address.
 pub(super) type Methods = Vec<(ClassPart, usize)>;
 
-/// The parts of the class that were found.
+/// Parts of the class that were found.
 #[derive(Debug, Default)]
 pub(super) struct FoundClass {
     pub(super) vtables: Vec<Vtable>,
     pub(super) methods: Methods,
 }
 
-/// Objects without the class, by their load address and a hash of their path.
+/// Objects that do not contain the class, by their load address and a hash of their path.
 #[derive(Debug, Default)]
 pub(super) struct SearchedObjects(Vec<(usize, u64)>);
 

@@ -2,10 +2,10 @@
 //!
 //! DECISION: the only loader function called is `dl_iterate_phdr`, not even `dlsym`. `dlsym` takes the
 //! loader's main lock. A thread inside a constructor may hold that lock while it waits for the CUDA runtime,
-//! which may in turn be calling guard. The lock of `dl_iterate_phdr` is never held while foreign code runs.
-//! The walk also finds objects that `RTLD_LOCAL` hides. No object can be unmapped during its callback. So the
-//! search runs inside the callback of an outer walk, and the results can still be written to before that walk
-//! returns.
+//! which may in turn be calling guard (this library). The lock of `dl_iterate_phdr` is never held while
+//! foreign code runs. The walk also finds objects that `RTLD_LOCAL` hides. No object can be unmapped during
+//! its callback. So the search runs inside the callback of an outer walk, and the results can still be
+//! written to before that walk returns.
 
 use core::ffi::{CStr, c_int, c_void};
 use core::ptr::with_exposed_provenance_mut;
@@ -18,7 +18,7 @@ use plimsoll_nostd::elf::ElfImage;
 const PT_LOAD: u32 = 1;
 const PT_GNU_RELRO: u32 = 0x6474_e552;
 
-/// A loaded object, for as long as the loader's lock is held.
+/// A loaded object, valid while the loader's lock is held.
 pub(super) struct MappedObject<'a> {
     pub(super) bias: usize,
     /// The path it was loaded from; empty for the executable itself.

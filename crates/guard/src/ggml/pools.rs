@@ -1,16 +1,17 @@
-//! Table of served pools, one for each of ggml's pool objects.
+//! Table of the pools that guard (this library) serves, one for each of ggml's pool objects.
 //!
 //! DECISION: the table has a fixed size and is searched from its start. There is one object for each card and
 //! stream in use, nearly always one or two, so a search takes a comparison. When a pool ends, its entry is
 //! reused by the next one; entries are never freed, so no reference becomes stale.
 //!
-//! DECISION: each pool has its own lock. It is the only lock of guard that is held during driver calls, up to
-//! the waits of the ladder (`wait=SECONDS`), because the policy chooses each driver call by the result of the
-//! one before. ggml calls a pool object from one thread at a time, so no second `alloc` or `free` waits. A
-//! deadlock is impossible. While the lock is held, guard takes no other pool's lock (the trim of rung 1 uses
-//! `try_hold` and skips this pool), and it holds no other lock when it takes this one. The driver does not
-//! call a hook from the same thread. A thread that begins a capture or enables a peer locks every pool in
-//! turn; it waits at most as long as the request that holds the lock.
+//! DECISION: each pool has its own lock. It is the only lock of guard that is held during driver calls,
+//! because the policy chooses each driver call by the result of the one before. It is also held while the
+//! ladder, guard's sequence of remedies for a refused allocation, waits (`wait=SECONDS`). ggml calls a pool
+//! object from one thread at a time, so no second `alloc` or `free` waits. A deadlock is impossible. While
+//! the lock is held, guard takes no other pool's lock (the trim of idle memory uses `try_hold` and skips this
+//! pool), and it holds no other lock when it takes this one. The driver does not call a hook from the same
+//! thread. A thread that begins a capture or enables a peer locks every pool in turn; it waits at most as
+//! long as the request that holds the lock.
 //!
 //! A block's size is rounded up to the alignment of `cudaMalloc`, and the rounded size is reported to ggml.
 
@@ -19,7 +20,7 @@ use alloc::vec::Vec;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize};
 
-use plimsoll_pool::{Address, Block, CapturedGraph, Ours, OursOptions, Policy, Stream, Trim};
+use plimsoll_pool::{Address, Block, CapturedGraph, Ours, OursOptions, Policy, ServedPolicy, Stream, Trim};
 
 use plimsoll_nostd::lock::Lock;
 
@@ -29,7 +30,7 @@ use super::trim_interval::TrimInterval;
 use crate::driver::{DeviceOrdinal, DevicePointer};
 use crate::ladder::reuse;
 use crate::state::{self, CardIndex, captures};
-use crate::trace::{self, TraceKind};
+use crate::trace::{self, TraceEvent, TraceKind};
 
 /// Objects that can be served at once; further ones keep their own methods.
 const PLACES: usize = 64;
@@ -40,7 +41,7 @@ const ALIGNMENT: usize = 256;
 /// The one stream that a pool object is for, whichever that is.
 const STREAM: Stream = Stream(0);
 
-/// An entry of the table.
+/// Entry of the pool table.
 #[derive(Debug)]
 pub(super) struct PoolEntry {
     /// The object that it serves; 0 for a free entry.
@@ -51,7 +52,7 @@ pub(super) struct PoolEntry {
     served: Lock<Option<ServedPool>>,
 }
 
-/// A policy with its memory.
+/// A pool policy with its memory.
 #[derive(Debug)]
 pub(crate) struct ServedPool {
     policy: Ours,
@@ -71,7 +72,7 @@ pub(super) enum PoolEnd {
     Owing,
 }
 
-/// Pools whose objects are gone and whose memory could not be released yet.
+/// Pools whose objects have ended and whose memory could not be released yet.
 static LEFT: Lock<Vec<ServedPool>> = Lock::new(Vec::new());
 
 static POOLS: [PoolEntry; PLACES] = [const { PoolEntry::none() }; PLACES];
@@ -118,8 +119,8 @@ pub(super) fn close(this: usize) -> PoolEnd {
     served.map_or(PoolEnd::Even, ServedPool::close)
 }
 
-/// Gives back what the pools of this card hold idle, and returns how many bytes that was. Skips pools that
-/// are in use now.
+/// Releases the idle memory of this card's pools, and returns the number of bytes. Skips pools that are in
+/// use now.
 fn trim(card: CardIndex) -> u64 {
     // try_hold: this is called on a rung of the ladder, which a pool climbs with its own lock held.
     let held = used().filter_map(|pool| pool.served.try_hold());
@@ -292,13 +293,9 @@ impl ServedPool {
         if kind == TraceKind::Alloc {
             self.numbers.insert(block.address, id);
         }
-        let event = trace::TraceEvent {
-            id,
-            size: block.size,
-            pool: self.number,
-            ..trace::TraceEvent::on(self.backing.card())
-        };
-        trace::emit(kind, event);
+        let event = TraceEvent::on(self.backing.card()).of(id, block.size);
+        let pool = self.number;
+        TraceEvent { pool, ..event }.emit(kind);
     }
 
     pub(super) fn grant(&self, user: DeviceOrdinal, owner: DeviceOrdinal) {

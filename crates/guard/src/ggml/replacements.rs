@@ -1,7 +1,7 @@
 //! Replacement functions for the methods of ggml's legacy pool.
 //!
 //! Their prototypes follow the C++ ABI: a method is a function whose first argument is the object. No panic
-//! can unwind into C++ code, because guard is built with panic = abort.
+//! can unwind into C++ code, because guard (this library) is built with panic = abort.
 
 use core::ffi::c_void;
 use core::mem::transmute;

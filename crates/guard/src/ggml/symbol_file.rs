@@ -1,4 +1,4 @@
-//! Symbol tables of an ELF file on disk, for objects whose dynamic symbol table lacks the pool class.
+//! Symbol tables of an ELF file on disk, for objects whose dynamic symbol table lacks ggml's pool class.
 //!
 //! Such objects are executables that were linked statically without `-rdynamic`, and libraries with hidden
 //! classes, unless they are stripped.

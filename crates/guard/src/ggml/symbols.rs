@@ -9,7 +9,7 @@ use core::ffi::CStr;
 /// Substring of all the names; a string table without it holds none of them.
 pub(super) const SHARED: &[u8] = b"18ggml_cuda_pool_leg";
 
-/// A part of the class with a symbol of its own.
+/// Part of the class that has its own symbol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ClassPart {
     Vtable,
@@ -43,7 +43,7 @@ const _: () = {
     }
 };
 
-/// A definition of one part, at an address as the object's file counts them.
+/// Definition of one part, at an address relative to the object's file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ClassSymbol {
     pub(super) part: ClassPart,

@@ -1,11 +1,11 @@
-//! Takeover of a vtable: its slots are replaced, checked and restored.
+//! Takeover of the vtable of ggml's legacy pool: its slots are replaced, checked and restored.
 //!
-//! DECISION: guard changes the vtable's slots and not the symbols. In builds without virtual memory
-//! management, g++ devirtualises calls: it compares the slot with the address of `alloc` and runs an inlined
-//! copy if they are equal. With another address in the slot the comparison fails, and the call reaches guard.
-//! A substituted symbol would change both sides of the comparison and never be called. A slot is one aligned
-//! word, so a concurrent call gets either the old or the new function. `alloc` is changed last and restored
-//! first, so every block that guard allocates is also freed by guard.
+//! DECISION: guard (this library) changes the vtable's slots and not the symbols. In builds without virtual
+//! memory management, g++ devirtualises calls: it compares the slot with the address of `alloc` and runs an
+//! inlined copy if they are equal. With another address in the slot the comparison fails, and the call
+//! reaches guard. A substituted symbol would change both sides of the comparison and never be called. A slot
+//! is one aligned word, so a concurrent call gets either the old or the new function. `alloc` is changed last
+//! and restored first, so every block that guard allocates is also freed by guard.
 //!
 //! A takeover starts on probation: the first `alloc` must have plausible arguments, and one of guard's blocks
 //! must be freed within [`PROBATION`] allocations. Otherwise `alloc` is restored, and this is reported.
@@ -25,7 +25,7 @@ const HEAD: usize = 2;
 /// Copies of ggml that one process may have loaded.
 const COPIES: usize = 8;
 
-/// Address of the replacement of a method; 0 for none.
+/// Function that returns the address of a method's replacement; 0 for none.
 pub(super) type ReplacementOf = fn(ClassPart) -> usize;
 
 /// The methods in the order in which their slots are changed.
@@ -36,7 +36,7 @@ const ORDER: [ClassPart; 4] = [
     ClassPart::Alloc,
 ];
 
-/// A vtable whose slots lead to guard.
+/// A vtable whose slots were replaced by guard's functions.
 #[derive(Debug)]
 pub(super) struct Takeover {
     /// First word of the objects of the class; 0 for a free entry.
@@ -47,8 +47,7 @@ pub(super) struct Takeover {
     slots: [VtableSlot; 4],
 }
 
-/// A slot by its address, 0 if the class has none, with the function that was in it and the one that replaces
-/// it.
+/// A slot by its address (0 if the class has none), with its original and its replacing function.
 #[derive(Debug)]
 struct VtableSlot {
     place: AtomicUsize,

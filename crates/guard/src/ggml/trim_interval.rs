@@ -1,20 +1,22 @@
 //! Interval between releases (trims) of a pool's idle memory.
 //!
-//! DECISION: the program's own calls drive the trims, because guard has no thread. After a number of frees,
-//! while no block is live, the clock is read, and once a second the policy trims. A trim releases memory that
-//! was idle during several trims, so memory that every prompt needs is not unmapped and mapped again in
-//! between. A program that makes no calls keeps its memory until another process requests it through the
-//! page.
+//! DECISION: the program's own calls drive the trims, because guard (this library) has no thread. After a
+//! number of frees, while no block is live, the clock is read, and once a second the policy trims. A trim
+//! releases memory that was idle during several trims, so memory that every prompt needs is not unmapped and
+//! mapped again in between. A program that makes no calls keeps its memory until another process requests it
+//! through guard's shared-memory file (the page).
+
+use crate::clock;
 
 /// Frees between two readings of the clock: one evaluation of a model makes a few hundred.
 const FREES: u32 = 512;
-const SECONDS: i64 = 1;
+const SECONDS: u64 = 1;
 
-/// Frees since the last reading of the clock, and the second of the last trim.
+/// Number of frees since the clock was read, and the second of the last trim.
 #[derive(Debug, Default)]
 pub(super) struct TrimInterval {
     frees: u32,
-    last: i64,
+    last: u64,
 }
 
 impl TrimInterval {
@@ -27,21 +29,11 @@ impl TrimInterval {
     #[cold]
     fn late(&mut self) -> bool {
         self.frees = 0;
-        let now = now();
-        let due = now - self.last >= SECONDS;
+        let now = clock::seconds();
+        let due = now.saturating_sub(self.last) >= SECONDS;
         if due {
             self.last = now;
         }
         due
     }
-}
-
-fn now() -> i64 {
-    let mut time = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
-    // SAFETY: the place is ours. Ticks of a few milliseconds will do, and cost no system call.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC_COARSE, &raw mut time) };
-    time.tv_sec
 }

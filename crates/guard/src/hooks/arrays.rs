@@ -1,9 +1,9 @@
 //! Hooks of CUDA arrays and mipmapped arrays.
 //!
 //! The driver reports the size of an array only if its memory is mapped later
-//! (CUDA_ARRAY3D_DEFERRED_MAPPING). So guard creates such an array with the same description, reads its size
-//! and destroys it. If that fails, or no budget depends on the size, guard uses the sum of the element sizes.
-//! Deferred and sparse arrays have no memory of their own.
+//! (CUDA_ARRAY3D_DEFERRED_MAPPING). So guard (this library) creates such an array with the same description,
+//! reads its size and destroys it. If that fails, or no budget depends on the size, guard uses the sum of the
+//! element sizes. Deferred and sparse arrays have no memory of their own.
 
 use core::ffi::{c_int, c_uint};
 use core::ptr::null_mut;
@@ -177,16 +177,7 @@ fn required(index: CardIndex, solid: Array3DDescriptor, levels: c_uint) -> Optio
 }
 
 fn destroy(array: CuArray, real: impl FnOnce() -> CuResult) -> CuResult {
-    let Some(block) = ARRAYS.remove(bytes(array.addr())) else {
-        return real();
-    };
-    let result = real();
-    if result == SUCCESS {
-        block.gone(0);
-    } else {
-        ARRAYS.insert(bytes(array.addr()), block);
-    }
-    result
+    ARRAYS.free(bytes(array.addr()), real, |block| block.gone(0))
 }
 
 #[cfg(test)]

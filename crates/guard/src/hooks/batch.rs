@@ -14,7 +14,7 @@ use crate::hooks::hooks;
 use crate::policy::copy_split::{CopyBox, CopySide, split};
 use crate::spill::copy_border;
 
-/// The arrays of a batch as the driver takes them.
+/// Arrays of a batch, as the driver takes them.
 #[derive(Clone, Copy, Debug)]
 struct CopyBatch {
     to: *const DevicePointer,
@@ -26,7 +26,7 @@ struct CopyBatch {
     kinds: usize,
 }
 
-/// The pieces of a batch.
+/// Pieces of a batch after the split.
 #[derive(Debug, Default)]
 struct BatchPieces {
     to: Vec<DevicePointer>,
@@ -42,9 +42,9 @@ impl BatchPieces {
         let sides = [to, from].map(|start| CopySide::line(start, copy_border::of(start)));
         let whole = CopyBox::line(u64::try_from(size).unwrap_or(u64::MAX));
         let _ = split::<()>(whole, &sides, &mut |piece| {
-            self.to.push(to + piece.x);
-            self.from.push(from + piece.x);
-            self.sizes.push(usize::try_from(piece.width).unwrap_or(size));
+            self.to.push(to + piece.at[0]);
+            self.from.push(from + piece.at[0]);
+            self.sizes.push(usize::try_from(piece.size[0]).unwrap_or(size));
             self.of.push(copy);
             Ok(())
         });

@@ -1,15 +1,15 @@
 //! Hooks of streams and of stream capture into CUDA graphs.
 //!
-//! DECISION: pools that guard serves are notified before a capture begins and after it has ended, so that
-//! they release, wait for and record nothing in between. If the driver answers that a capture goes on, it
-//! does not count as ended.
+//! DECISION: pools that guard (this library) serves are notified before a capture begins and after it has
+//! ended, so that they release, wait for and record nothing in between. If the driver answers that a capture
+//! goes on, it does not count as ended.
 
 use core::ffi::{c_int, c_uint, c_void};
 use core::ptr::null_mut;
 
 use crate::driver::{CuResult, CuStream, SUCCESS};
 use crate::hooks::hooks;
-use crate::trace::{self, TraceEvent, TraceKind};
+use crate::trace::{TraceEvent, TraceKind};
 use crate::{ggml, graphs, spill};
 
 /// `CUgraph`.
@@ -109,10 +109,7 @@ fn end(stream: CuStream, made: CuGraph) {
 }
 
 pub(crate) fn tell(kind: TraceKind, stream: CuStream, id: u64) {
-    let event = TraceEvent {
-        id,
-        stream: stream.addr(),
-        ..TraceEvent::default()
-    };
-    trace::emit(kind, event);
+    let stream = stream.addr();
+    let event = TraceEvent::default().of(id, 0);
+    TraceEvent { stream, ..event }.emit(kind);
 }

@@ -1,4 +1,5 @@
-//! Hooks of CUDA contexts: opened, refused and destroyed.
+//! Hooks of CUDA context creation and destruction. They count the context's memory and, if configured, refuse
+//! a context on a card outside the plan.
 
 use core::ffi::{c_int, c_uint, c_void};
 

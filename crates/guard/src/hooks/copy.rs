@@ -12,7 +12,7 @@ use crate::hooks::hooks;
 use crate::policy::copy_split::{CopyBox, CopySide, split};
 use crate::spill::copy_border;
 
-/// A pointer to the program's memory: passed on, never followed.
+/// Pointer to the program's memory, passed on without being dereferenced.
 type HostPointer = u64;
 
 /// CU_MEMORYTYPE_DEVICE and CU_MEMORYTYPE_UNIFIED: the sides of a copy that can be in a spilled range.
@@ -41,7 +41,7 @@ struct Copy2DSide {
     pitch: u64,
 }
 
-/// `CUDA_MEMCPY3D_v2`, and `CUDA_MEMCPY3D_PEER`, which has contexts where this has nothing.
+/// `CUDA_MEMCPY3D_v2`, and `CUDA_MEMCPY3D_PEER`, which has contexts in the reserved fields.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Copy3D {
@@ -72,17 +72,14 @@ const _: () = assert!(size_of::<Copy2D>() == 128 && size_of::<Copy3D>() == 200);
 
 impl Copy2DSide {
     fn side(&self) -> CopySide {
-        let origin = self
-            .device
-            .wrapping_add(self.x)
-            .wrapping_add(self.y.wrapping_mul(self.pitch));
-        side(self.memory, self.device, origin, self.pitch, 0)
+        side(self.memory, self.device, [self.pitch, 0], [self.x, self.y, 0])
     }
 
     fn at(self, piece: &CopyBox) -> Self {
+        let [x, y, _] = piece.at;
         Self {
-            x: self.x + piece.x,
-            y: self.y + piece.y,
+            x: self.x + x,
+            y: self.y + y,
             ..self
         }
     }
@@ -91,37 +88,34 @@ impl Copy2DSide {
 impl Copy3DSide {
     fn side(&self) -> CopySide {
         let slice = self.pitch.wrapping_mul(self.height);
-        let rows = self.y.wrapping_mul(self.pitch);
-        let slices = self.z.wrapping_mul(slice);
-        let origin = self
-            .device
-            .wrapping_add(self.x)
-            .wrapping_add(rows)
-            .wrapping_add(slices);
-        side(self.memory, self.device, origin, self.pitch, slice)
+        let at = [self.x, self.y, self.z];
+        side(self.memory, self.device, [self.pitch, slice], at)
     }
 
     fn at(self, piece: &CopyBox) -> Self {
+        let [x, y, z] = piece.at;
         Self {
-            x: self.x + piece.x,
-            y: self.y + piece.y,
-            z: self.z + piece.z,
+            x: self.x + x,
+            y: self.y + y,
+            z: self.z + z,
             ..self
         }
     }
 }
 
-fn side(memory: u32, device: DevicePointer, start: u64, pitch: u64, slice: u64) -> CopySide {
+fn side(memory: u32, device: DevicePointer, [pitch, slice]: [u64; 2], at: [u64; 3]) -> CopySide {
     let border = match memory {
         DEVICE | UNIFIED => copy_border::of(device),
         _ => copy_border::NONE,
     };
-    CopySide {
-        start,
+    let side = CopySide {
+        start: device,
         pitch,
         slice,
         border,
-    }
+    };
+    let start = side.address(at);
+    CopySide { start, ..side }
 }
 
 /// A copy of `size` bytes that touches the memory behind `ends`; `copy` does the bytes from an offset on.
@@ -131,7 +125,7 @@ fn line(ends: [DevicePointer; 2], size: u64, copy: impl Fn(u64, u64) -> CuResult
     }
     let sides = ends.map(|start| CopySide::line(start, copy_border::of(start)));
     code(split(CopyBox::line(size), &sides, &mut |piece| {
-        result(copy(piece.x, piece.width))
+        result(copy(piece.at[0], piece.size[0]))
     }))
 }
 
@@ -142,18 +136,17 @@ fn plane(whole: *const Copy2D, copy: impl Fn(*const Copy2D) -> CuResult) -> CuRe
     // SAFETY: not null, and the caller promised the driver a description of a copy.
     let whole = unsafe { whole.read() };
     let sides = [whole.from.side(), whole.to.side()];
-    code(split(
-        CopyBox::solid(whole.width, whole.height, 1),
-        &sides,
-        &mut |piece| {
-            result(copy(&Copy2D {
-                from: whole.from.at(&piece),
-                to: whole.to.at(&piece),
-                width: piece.width,
-                height: piece.height,
-            }))
-        },
-    ))
+    let block = CopyBox::solid([whole.width, whole.height, 1]);
+    code(split(block, &sides, &mut |piece| {
+        let [width, height, _] = piece.size;
+        let (from, to) = (whole.from.at(&piece), whole.to.at(&piece));
+        result(copy(&Copy2D {
+            from,
+            to,
+            width,
+            height,
+        }))
+    }))
 }
 
 fn solid(whole: *const Copy3D, copy: impl Fn(*const Copy3D) -> CuResult) -> CuResult {
@@ -163,14 +156,16 @@ fn solid(whole: *const Copy3D, copy: impl Fn(*const Copy3D) -> CuResult) -> CuRe
     // SAFETY: not null, and the caller promised the driver a description of a copy.
     let whole = unsafe { whole.read() };
     let sides = [whole.from.side(), whole.to.side()];
-    let block = CopyBox::solid(whole.width, whole.height, whole.depth);
+    let block = CopyBox::solid([whole.width, whole.height, whole.depth]);
     code(split(block, &sides, &mut |piece| {
+        let [width, height, depth] = piece.size;
+        let (from, to) = (whole.from.at(&piece), whole.to.at(&piece));
         result(copy(&Copy3D {
-            from: whole.from.at(&piece),
-            to: whole.to.at(&piece),
-            width: piece.width,
-            height: piece.height,
-            depth: piece.depth,
+            from,
+            to,
+            width,
+            height,
+            depth,
         }))
     }))
 }
@@ -183,7 +178,7 @@ pub(super) fn code(result: Result<(), CuResult>) -> CuResult {
     result.err().unwrap_or(0)
 }
 
-/// For the side of a copy that no range of ours can be on.
+/// For the side of a copy that cannot be in one of guard's ranges.
 const ELSEWHERE: DevicePointer = 0;
 
 hooks! {

@@ -1,4 +1,5 @@
-//! Hooks of memsets, which are split at the border of a spilled range like copies (see [`super::copy`]).
+//! Hooks of memsets, which are split at the border of a spilled range like copies (see [`super::copy`]). A
+//! spilled range is device memory followed by host memory.
 //!
 //! A border is a multiple of any element's size, so no element is split.
 
@@ -21,7 +22,7 @@ fn line(
     let side = CopySide::line(at, copy_border::of(at));
     let block = CopyBox::line(count.saturating_mul(element));
     code(split(block, &[side], &mut |piece| {
-        result(fill(side.address(piece.x, 0, 0), piece.width / element))
+        result(fill(side.address(piece.at), piece.size[0] / element))
     }))
 }
 
@@ -40,13 +41,10 @@ fn plane(
         pitch,
         ..CopySide::line(at, copy_border::of(at))
     };
-    let block = CopyBox::solid(width.saturating_mul(element), height, 1);
+    let block = CopyBox::solid([width.saturating_mul(element), height, 1]);
     code(split(block, &[side], &mut |piece| {
-        result(fill(
-            side.address(piece.x, piece.y, 0),
-            piece.width / element,
-            piece.height,
-        ))
+        let [width, height, _] = piece.size;
+        result(fill(side.address(piece.at), width / element, height))
     }))
 }
 

@@ -1,7 +1,7 @@
 //! Hooks of CUDA graphs, which track the handles that replay a capture.
 //!
-//! Captured work keeps memory of served pools in use, so guard must find out when the last such handle is
-//! gone.
+//! Captured work keeps memory of served pools in use, so guard (this library) must find out when the last
+//! such handle is gone.
 //!
 //! DECISION: only calls are tracked after which one handle does what another one does. A handle that is
 //! destroyed is removed before the driver destroys it, because the next graph may get the same address.
@@ -20,7 +20,7 @@ type Exec = *mut c_void;
 /// `CUgraphNode`.
 type GraphNode = *mut c_void;
 
-/// The head of `CUgraphNodeParams`: the kind of node, and for a child its graph.
+/// First fields of `CUgraphNodeParams`: the kind of node and, for a child graph, the graph.
 #[repr(C)]
 struct NodeParameters {
     kind: c_int,

@@ -13,7 +13,6 @@ use crate::driver::attribute::VIRTUAL_MEMORY_MANAGEMENT;
 use crate::driver::{DeviceOrdinal, SUCCESS};
 use crate::driver_guard::current_card;
 use crate::hooks::hooks;
-use crate::hooks::memory::bytes;
 use crate::settings;
 use crate::state::{CardIndex, ledger};
 
@@ -23,12 +22,8 @@ hooks! {
     fn cuMemGetInfo_v2 = "cuMemGetInfo" since 3020 (free: *mut usize, total: *mut usize) calls real {
         let result = real(free, total);
         if result == SUCCESS && let Some(limit) = limit(current_card()) {
-            if let Some(free) = free.as_mut() {
-                *free = limit.free(bytes(*free)).try_into().unwrap_or(*free);
-            }
-            if let Some(total) = total.as_mut() {
-                *total = limit.total(bytes(*total)).try_into().unwrap_or(*total);
-            }
+            lower(free, |free| limit.free(free));
+            lower(total, |total| limit.total(total));
         }
         result
     }
@@ -37,34 +32,24 @@ hooks! {
     fn cuMemGetInfo = "cuMemGetInfo" since 2000 (free: *mut c_uint, total: *mut c_uint) calls real {
         let result = real(free, total);
         if result == SUCCESS && let Some(limit) = limit(current_card()) {
-            if let Some(free) = free.as_mut() {
-                *free = limit.free(u64::from(*free)).try_into().unwrap_or(*free);
-            }
-            if let Some(total) = total.as_mut() {
-                *total = limit.total(u64::from(*total)).try_into().unwrap_or(*total);
-            }
+            lower(free, |free| limit.free(free));
+            lower(total, |total| limit.total(total));
         }
         result
     }
 
     fn cuDeviceTotalMem_v2 = "cuDeviceTotalMem" since 3020 (total: *mut usize, device: DeviceOrdinal) calls real {
         let result = real(total, device);
-        if result == SUCCESS
-            && let Some(limit) = limit(CardIndex::of(device))
-            && let Some(total) = total.as_mut()
-        {
-            *total = limit.total(bytes(*total)).try_into().unwrap_or(*total);
+        if result == SUCCESS && let Some(limit) = limit(CardIndex::of(device)) {
+            lower(total, |total| limit.total(total));
         }
         result
     }
 
     fn cuDeviceTotalMem = "cuDeviceTotalMem" since 2000 (total: *mut c_uint, device: DeviceOrdinal) calls real {
         let result = real(total, device);
-        if result == SUCCESS
-            && let Some(limit) = limit(CardIndex::of(device))
-            && let Some(total) = total.as_mut()
-        {
-            *total = limit.total(u64::from(*total)).try_into().unwrap_or(*total);
+        if result == SUCCESS && let Some(limit) = limit(CardIndex::of(device)) {
+            lower(total, |total| limit.total(total));
         }
         result
     }
@@ -80,7 +65,21 @@ hooks! {
     }
 }
 
-/// Budget of a card, as queries see it.
+/// Replaces a size of any width by a smaller one.
+///
+/// # Safety
+/// `place` is null or a size that the driver has written.
+unsafe fn lower<T: Copy + TryInto<u64> + TryFrom<u64>>(place: *mut T, smaller: impl Fn(u64) -> u64) {
+    // SAFETY: as the caller promises.
+    if let Some(size) = unsafe { place.as_mut() } {
+        let lowered = (*size).try_into().ok().map(smaller);
+        *size = lowered
+            .and_then(|lowered| lowered.try_into().ok())
+            .unwrap_or(*size);
+    }
+}
+
+/// Budget of a card, for the answers to memory queries.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BudgetLimit {
     budget: u64,

@@ -150,19 +150,5 @@ fn free(pointer: DevicePointer, real: impl FnOnce() -> CuResult) -> CuResult {
     if ggml::release(pointer) {
         return SUCCESS;
     }
-    release(pointer, 0, real)
-}
-
-/// Frees a block through `real`, in the order of a stream if one is given. An unknown address is passed on.
-pub(crate) fn release(pointer: DevicePointer, stream: usize, real: impl FnOnce() -> CuResult) -> CuResult {
-    let Some(block) = BLOCKS.remove(pointer) else {
-        return real();
-    };
-    let result = real();
-    if result == SUCCESS {
-        block.gone(stream);
-    } else {
-        BLOCKS.insert(pointer, block);
-    }
-    result
+    BLOCKS.free(pointer, real, |block| block.gone(0))
 }

@@ -3,15 +3,14 @@
 //! When PyTorch (2.1 to 2.10) builds an out-of-memory message, it queries NVML for the card's processes and
 //! asserts that this succeeds. On Jetson, under MIG in containers and in sandboxes it fails, and the user
 //! sees INTERNAL ASSERT FAILED instead of `torch.cuda.OutOfMemoryError`. The three functions of that query
-//! succeed here when the real ones fail. They list the processes that guard counts: this one and its siblings
-//! on the card. If NVML works, its answers pass unchanged.
+//! succeed here when the real ones fail. They list the processes that guard (this library) counts: this one
+//! and its siblings on the card. If NVML works, its answers pass unchanged.
 //!
 //! DECISION: guard returns a stand-in device handle only while NVML is not initialised. NVML then refuses
 //! every call before it reads the handle, so no NVML function follows a pointer of guard's. If an initialised
 //! NVML cannot find a card by its PCI address, guard looks it up by UUID and gets a real handle.
 
 use core::ffi::{CStr, c_char, c_uint, c_void};
-use core::fmt::Write;
 use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::Relaxed;
 
@@ -25,7 +24,6 @@ use crate::hooks::hooks;
 use crate::hooks::info::{BudgetLimit, limit};
 use crate::process;
 use crate::state::{CardIndex, card, ledger, uuid};
-use crate::text::Text;
 
 type NvmlDevice = *mut c_void;
 
@@ -93,7 +91,7 @@ hooks! {
         // Programs also ask for addresses that are no card (NCCL walks the PCI topology) and rely on the
         // error.
         let Some(index) = card_at(bus) else { return result };
-        let found = if INIT_FAILED.load(Relaxed) { Some(stand_in(index)) } else { by_uuid(index) };
+        let found = if INIT_FAILED.load(Relaxed) { Some(stand_in(index)) } else { driver::nvml_device(uuid(card(index))) };
         match found {
             Some(found) => {
                 *device = found;
@@ -148,15 +146,6 @@ unsafe fn card_at(bus: *const c_char) -> Option<CardIndex> {
 
 fn stand_in(index: CardIndex) -> NvmlDevice {
     core::ptr::from_ref(&STAND_INS[index.place()]).cast_mut().cast()
-}
-
-/// NVML's own handle for a card, by its UUID.
-fn by_uuid(index: CardIndex) -> Option<NvmlDevice> {
-    let (mut name, mut device) = (Text::new(), core::ptr::null_mut());
-    write!(name, "{}", Uuid(uuid(card(index)))).ok()?;
-    // SAFETY: a C string, and a place of ours.
-    let found = unsafe { driver::nvmlDeviceGetHandleByUUID(name.as_c()?.as_ptr(), &raw mut device) };
-    (found == SUCCESS).then_some(device)
 }
 
 /// The card of an NVML handle.

@@ -1,4 +1,5 @@
-//! Hooks of pinned host memory, allocated by the driver or registered by the program.
+//! Hooks of pinned host memory, allocated by the driver or registered by the program. They count it and never
+//! refuse it.
 
 use core::ffi::{c_uint, c_void};
 

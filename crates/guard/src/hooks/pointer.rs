@@ -2,10 +2,10 @@
 //!
 //! A spilled range is device memory followed by host memory. The driver would describe a single mapping
 //! instead of the whole range, and report its tail as host memory. Runtimes and engines depend on both
-//! answers (UCX registers the result of `cuMemGetAddressRange`; cudart copies by memory type). So guard
-//! answers these queries itself: one block of device memory on this card. Other attributes are those of the
-//! range's first byte, so that the whole range has one answer. Advice and prefetches are meant for managed
-//! memory; for a range that cannot move they succeed without effect.
+//! answers (UCX registers the result of `cuMemGetAddressRange`; cudart copies by memory type). So guard (this
+//! library) answers these queries itself: one block of device memory on this card. Other attributes are those
+//! of the range's first byte, so that the whole range has one answer. Advice and prefetches are meant for
+//! managed memory; for a range that cannot move they succeed without effect.
 
 use core::ffi::{c_int, c_uint, c_void};
 

@@ -13,35 +13,20 @@ use crate::account::pools;
 use crate::driver::{self, CuResult, CuStream, DevicePointer, MemoryPool, SUCCESS};
 use crate::driver_guard::current_card;
 use crate::hooks::hooks;
-use crate::hooks::memory::{bytes, release};
+use crate::hooks::memory::bytes;
+use crate::spill::vmm::Location;
 use crate::state::{CardIndex, ledger};
 use crate::{ladder, spill};
 
 /// CU_STREAM_PER_THREAD.
 const THREAD_STREAM: usize = 2;
-/// `CUmemPoolProps`, as far as we look.
+/// First fields of `CUmemPoolProps`.
 #[repr(C)]
 #[derive(Debug)]
 pub(crate) struct PoolProperties {
     kind: c_int,
     handles: c_int,
     location: Location,
-}
-
-/// `CUmemLocation`.
-#[repr(C)]
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Location {
-    pub(crate) kind: c_int,
-    pub(crate) id: c_int,
-}
-
-impl Location {
-    /// The card, if it is one.
-    pub(crate) fn card(self) -> Option<CardIndex> {
-        const DEVICE: c_int = 1;
-        (self.kind == DEVICE).then(|| CardIndex::of(self.id)).flatten()
-    }
 }
 
 hooks! {
@@ -77,7 +62,8 @@ hooks! {
         if capturing(stream, per_thread) {
             return real(pointer, stream);
         }
-        let result = release(pointer, stream.addr(), || real(pointer, stream));
+        let gone = |block: DeviceBlock| block.gone(stream.addr());
+        let result = BLOCKS.free(pointer, || real(pointer, stream), gone);
         ladder::answer();
         result
     }
@@ -86,7 +72,7 @@ hooks! {
         (pool: *mut MemoryPool, properties: *const PoolProperties) calls real
     {
         let result = real(pool, properties);
-        if result == SUCCESS && let Some(index) = (*properties).location.card() {
+        if result == SUCCESS && let Some(index) = (*properties).location.index() {
             pools::meet(*pool, index);
         }
         result

@@ -3,7 +3,7 @@
 //! Only memory on a card is counted. If a handle was imported from another process, that other process counts
 //! the memory.
 
-use core::ffi::{c_int, c_uchar, c_ushort, c_void};
+use core::ffi::{c_int, c_void};
 
 use crate::account::Substitute;
 use crate::account::claim::ClaimOutcome;
@@ -11,36 +11,20 @@ use crate::account::physical::{self, BackingMemory};
 use crate::driver::{AllocationHandle, DevicePointer, OUT_OF_MEMORY, SUCCESS};
 use crate::hooks::hooks;
 use crate::hooks::memory::bytes;
-use crate::hooks::pools::Location;
 use crate::say::say_some;
+use crate::spill::vmm::VmmProperties;
 use crate::state::reservations;
 use crate::text::ByteSize;
 use crate::{ladder, settings};
-
-/// `CUmemAllocationProp`.
-#[repr(C)]
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct AllocationProperties {
-    pub(crate) kind: c_int,
-    pub(crate) handles: c_int,
-    pub(crate) location: Location,
-    pub(crate) security: *mut c_void,
-    pub(crate) compression: c_uchar,
-    pub(crate) direct: c_uchar,
-    pub(crate) usage: c_ushort,
-    pub(crate) reserved: [c_uchar; 4],
-}
-
-const _: () = assert!(size_of::<AllocationProperties>() == 32);
 
 hooks! {
     in CUDA;
 
     fn cuMemCreate = "cuMemCreate" since 10020
-        (handle: *mut AllocationHandle, size: usize, properties: *const AllocationProperties, flags: u64) calls real
+        (handle: *mut AllocationHandle, size: usize, properties: *const VmmProperties, flags: u64) calls real
     {
         let ask = &mut || real(handle, size, properties, flags);
-        let index = properties.as_ref().and_then(|properties| properties.location.card());
+        let index = properties.as_ref().and_then(|properties| properties.location.index());
         let Some(index) = index.filter(|_| !handle.is_null()) else { return ask() };
         let outcome = ladder::ask(index, bytes(size), Substitute::Memory(handle, bytes(size)), ask);
         match outcome {
@@ -52,17 +36,7 @@ hooks! {
     }
 
     fn cuMemRelease = "cuMemRelease" since 10020 (handle: AllocationHandle) calls real {
-        // Before the driver: it may give the same handle value to another thread at once.
-        let leaving = physical::leaving(handle);
-        let result = real(handle);
-        if let Some(leaving) = leaving {
-            if result == SUCCESS {
-                physical::released(leaving);
-            } else {
-                physical::kept(leaving);
-            }
-        }
-        result
+        physical::release(handle, || real(handle))
     }
 
     fn cuMemMap = "cuMemMap" since 10020
@@ -114,15 +88,7 @@ hooks! {
     }
 
     fn cuMemUnmap = "cuMemUnmap" since 10020 (address: DevicePointer, size: usize) calls real {
-        // Before the driver, for the same reason as in cuMemRelease.
-        let mappings = physical::unmapping(address, bytes(size));
-        let result = real(address, size);
-        if result == SUCCESS {
-            physical::unmapped(mappings);
-        } else {
-            physical::remapped(mappings);
-        }
-        result
+        physical::unmap(address, bytes(size), || real(address, size))
     }
 
     fn cuMemRetainAllocationHandle = "cuMemRetainAllocationHandle" since 11000

@@ -1,8 +1,8 @@
 //! Hooks of waits for the card, used as safe points for other processes' requests.
 //!
-//! Another process may request idle memory through the page, and guard acts on such requests only during the
-//! program's own calls. A program that replays graphs makes few other calls, and the card is idle when a wait
-//! ends.
+//! Another process may request idle memory through this process's page (a shared-memory file), and guard
+//! (this library) acts on such requests only during the program's own calls. A program that replays graphs
+//! makes few other calls, and the card is idle when a wait ends.
 
 use crate::driver::{CuResult, CuStream};
 use crate::hooks::hooks;

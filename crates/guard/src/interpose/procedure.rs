@@ -1,33 +1,18 @@
 //! Replacement of `cuGetProcAddress`, with which every CUDA runtime finds the driver's functions.
 //!
 //! DECISION: the driver answers first, for the caller's version and flags, and its address is replaced if
-//! guard has a hook for it. On all known drivers that address equals the one from `dlsym`. If it differs, the
-//! ABI follows from name and version as documented in cuda.h, up to the newest version whose ABIs were
-//! checked. Beyond that version the driver's own function stays, and this is reported.
+//! guard (this library) has a hook for it. On all known drivers that address equals the one from `dlsym`. If
+//! it differs, the ABI follows from name and version as documented in cuda.h, up to the newest version whose
+//! ABIs were checked. Beyond that version the driver's own function stays, and this is reported.
 
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use super::{standing_for, variants};
-use crate::driver::{CuResult, SUCCESS, loader};
-use crate::hooks::{Hook, HookFunction};
+use crate::driver::{SUCCESS, loader};
+use crate::hooks::{Hook, hooks};
 use crate::say::say;
 use crate::settings;
-
-pub(crate) mod real {
-    use super::{c_char, c_int, c_void};
-
-    crate::driver::real! {
-        in CUDA;
-        cuGetProcAddress(symbol: *const c_char, function: *mut *mut c_void, version: c_int, flags: u64);
-        cuGetProcAddress_v2(
-            symbol: *const c_char, function: *mut *mut c_void, version: c_int, flags: u64, status: *mut c_int
-        );
-        cuGetProcAddress_v2_ptsz(
-            symbol: *const c_char, function: *mut *mut c_void, version: c_int, flags: u64, status: *mut c_int
-        );
-    }
-}
 
 /// CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM.
 const PER_THREAD: u64 = 1 << 1;
@@ -85,86 +70,28 @@ fn unknown(name: &[u8], version: c_int) {
     }
 }
 
-/// # Safety
-/// As the driver asks of its callers.
-#[cfg_attr(not(test), unsafe(no_mangle))]
-pub(crate) unsafe extern "C" fn cuGetProcAddress(
-    symbol: *const c_char,
-    function: *mut *mut c_void,
-    version: c_int,
-    flags: u64,
-) -> CuResult {
-    // SAFETY: the caller's promise is passed on; after success `function` has an address.
-    unsafe {
-        let result = real::cuGetProcAddress(symbol, function, version, flags);
+hooks! {
+    in CUDA when always;
+
+    fn cuGetProcAddress = "cuGetProcAddress" since 11030 (
+        symbol: *const c_char, function: *mut *mut c_void, version: c_int, flags: u64
+    ) calls real {
+        let result = real(symbol, function, version, flags);
         if result == SUCCESS {
             substitute(symbol, function, version, flags);
         }
         result
     }
-}
 
-/// # Safety
-/// As the driver asks of its callers.
-#[cfg_attr(not(test), unsafe(no_mangle))]
-pub(crate) unsafe extern "C" fn cuGetProcAddress_v2(
-    symbol: *const c_char,
-    function: *mut *mut c_void,
-    version: c_int,
-    flags: u64,
-    status: *mut c_int,
-) -> CuResult {
-    // SAFETY: the caller's promise is passed on; after success `function` has an address.
-    unsafe {
-        let result = real::cuGetProcAddress_v2(symbol, function, version, flags, status);
+    // The answers of the twin, if a driver has it, are for per-thread default streams.
+    fn cuGetProcAddress_v2 / cuGetProcAddress_v2_ptsz = "cuGetProcAddress" since 12000 (
+        symbol: *const c_char, function: *mut *mut c_void, version: c_int, flags: u64, status: *mut c_int
+    ) calls (real, per_thread) {
+        let result = real(symbol, function, version, flags, status);
         if result == SUCCESS && (status.is_null() || *status == 0) {
+            let flags = if per_thread { flags | PER_THREAD } else { flags };
             substitute(symbol, function, version, flags);
         }
         result
     }
 }
-
-/// The twin whose answers are for per-thread default streams, if a driver has it.
-///
-/// # Safety
-/// As the driver asks of its callers.
-#[cfg_attr(not(test), unsafe(no_mangle))]
-pub(crate) unsafe extern "C" fn cuGetProcAddress_v2_ptsz(
-    symbol: *const c_char,
-    function: *mut *mut c_void,
-    version: c_int,
-    flags: u64,
-    status: *mut c_int,
-) -> CuResult {
-    // SAFETY: the caller's promise is passed on; after success `function` has an address.
-    unsafe {
-        let result = real::cuGetProcAddress_v2_ptsz(symbol, function, version, flags, status);
-        if result == SUCCESS && (status.is_null() || *status == 0) {
-            substitute(symbol, function, version, flags | PER_THREAD);
-        }
-        result
-    }
-}
-
-macro_rules! row {
-    ($symbol:ident = $name:literal since $since:literal, $per_thread:literal, $type:ty) => {
-        Hook {
-            symbol: stringify!($symbol),
-            name: $name,
-            since: $since,
-            per_thread: $per_thread,
-            // SAFETY: never called before it is cast back to its own type.
-            function: unsafe { core::mem::transmute::<$type, HookFunction>($symbol) },
-            slot: &real::slots::$symbol,
-        }
-    };
-}
-
-type Lookup = unsafe extern "C" fn(*const c_char, *mut *mut c_void, c_int, u64) -> CuResult;
-type Lookup2 = unsafe extern "C" fn(*const c_char, *mut *mut c_void, c_int, u64, *mut c_int) -> CuResult;
-
-pub(super) const TABLE: &[Hook] = &[
-    row!(cuGetProcAddress = "cuGetProcAddress" since 11030, false, Lookup),
-    row!(cuGetProcAddress_v2 = "cuGetProcAddress" since 12000, false, Lookup2),
-    row!(cuGetProcAddress_v2_ptsz = "cuGetProcAddress" since 12000, true, Lookup2),
-];

@@ -1,4 +1,5 @@
-//! Report of a refused allocation: on the page for the daemon, in the trace, and on stderr.
+//! Report of a refused allocation: on the page (the shared-memory file for the daemon), in the trace, and on
+//! stderr.
 //!
 //! Some programs are refused regularly: PyTorch allocates, flushes its cache and allocates again. Their logs
 //! would fill up, so after the first eight refusals only the 16th, 32nd, 64th and so on are written to
@@ -14,27 +15,19 @@ use crate::policy::siblings::Siblings;
 use crate::say::{ReportCount, say};
 use crate::state::{card, ledger, refusals};
 use crate::text::ByteSize;
-use crate::trace::{self, TraceEvent, TraceKind};
+use crate::trace::{TraceEvent, TraceKind};
 
 /// Records a refusal everywhere.
 pub(super) fn record(request: &RefusedRequest<'_>) {
     let free = driver_guard::memory_of(request.card.device()).map_or(0, |(free, _)| free);
     refusals::record(request.card, request.refusal, request.size, free);
-    let event = TraceEvent {
-        size: request.size,
-        detail: u8::try_from(code(request.refusal)).unwrap_or(0),
-        ..TraceEvent::on(request.card)
-    };
-    trace::emit(TraceKind::Oom, event);
+    let event = TraceEvent::on(request.card).of(0, request.size);
+    let detail = u8::try_from(request.refusal.code()).unwrap_or(0);
+    TraceEvent { detail, ..event }.emit(TraceKind::Oom);
     static TIMES: ReportCount = ReportCount::new();
     if let Some(times) = TIMES.again() {
         on_stderr(request, free, times);
     }
-}
-
-#[expect(clippy::as_conversions, reason = "the number that the page gives each reason")]
-const fn code(refusal: Refusal) -> u32 {
-    refusal as u32
 }
 
 fn on_stderr(request: &RefusedRequest<'_>, free: u64, times: u32) {

@@ -1,9 +1,10 @@
-//! Requests to the daemon to make room on a card.
+//! Requests to the daemon to make room on a card, made through the page, a shared-memory file of this
+//! process.
 //!
 //! A request is a number on the page that grows by one, with the needed bytes next to it. The daemon writes
 //! the number back once it has tried, with or without success. If two threads make requests at the same time,
-//! the later one's bytes count and one reply serves both. After a request without a reply, guard waits only
-//! briefly for the daemon until it replies again.
+//! the later one's bytes count and one reply serves both. After a request without a reply, guard (this
+//! library) waits only briefly for the daemon until it replies again.
 
 use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -23,7 +24,7 @@ const SILENT: Duration = Duration::from_millis(20);
 
 static WAS_SILENT: AtomicBool = AtomicBool::new(false);
 
-/// An open request.
+/// A request to the daemon that is not answered yet.
 #[derive(Debug)]
 pub(super) struct RoomRequest {
     number: u64,
@@ -71,14 +72,4 @@ impl Drop for RoomRequest {
     fn drop(&mut self) {
         WAS_SILENT.store(!self.is_answered(), Relaxed);
     }
-}
-
-/// Sleeps; a signal may end it sooner.
-pub(super) fn sleep(pause: Duration) {
-    let time = libc::timespec {
-        tv_sec: libc::time_t::try_from(pause.as_secs()).unwrap_or(0),
-        tv_nsec: libc::c_long::from(i32::try_from(pause.subsec_nanos()).unwrap_or(0)),
-    };
-    // SAFETY: the time is ours; the rest of an interrupted sleep is not wanted.
-    unsafe { libc::nanosleep(&raw const time, core::ptr::null_mut()) };
 }

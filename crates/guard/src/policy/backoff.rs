@@ -8,7 +8,7 @@ use core::time::Duration;
 const FIRST: Duration = Duration::from_millis(1);
 const LONGEST: Duration = Duration::from_millis(100);
 
-/// The remaining waits.
+/// Remaining waits between attempts.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Backoff {
     left: Duration,

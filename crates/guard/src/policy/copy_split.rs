@@ -1,4 +1,5 @@
-//! Split of a copy at the border between the device part and the host part of a spilled range.
+//! Split of a copy at the border between the device part and the host part of a spilled range (device memory
+//! followed by host memory).
 //!
 //! A copy of any dimension is a box of bytes, rows and slices. Each side of it (source, destination) maps a
 //! position in the box to an address. The box is divided along its slowest dimension first, until each piece
@@ -6,21 +7,15 @@
 //! If source and destination are both spilled ranges, each piece from the first split is split again at the
 //! other border.
 
-/// A piece of a copy, counted from the copy's first byte.
+/// A box within a copy (bytes of a row, rows of a slice, slices), relative to the copy's first byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CopyBox {
-    pub(crate) x: u64,
-    pub(crate) y: u64,
-    pub(crate) z: u64,
-    /// Bytes of a row.
-    pub(crate) width: u64,
-    /// Rows of a slice.
-    pub(crate) height: u64,
-    /// Slices.
-    pub(crate) depth: u64,
+    pub(crate) at: [u64; 3],
+    pub(crate) size: [u64; 3],
 }
 
-/// One side of a copy, and the address at which its memory changes; 0 for none.
+/// Source or destination of a copy, with the address of its border between device and host memory; 0 for
+/// none.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CopySide {
     pub(crate) start: u64,
@@ -33,54 +28,19 @@ pub(crate) struct CopySide {
 
 impl CopyBox {
     pub(crate) const fn line(width: u64) -> Self {
-        Self::solid(width, 1, 1)
+        Self::solid([width, 1, 1])
     }
 
-    pub(crate) const fn solid(width: u64, height: u64, depth: u64) -> Self {
-        Self {
-            x: 0,
-            y: 0,
-            z: 0,
-            width,
-            height,
-            depth,
-        }
+    pub(crate) const fn solid(size: [u64; 3]) -> Self {
+        Self { at: [0; 3], size }
     }
 
-    fn is_empty(&self) -> bool {
-        self.width == 0 || self.height == 0 || self.depth == 0
-    }
-
-    fn divide_slices(self, first: u64) -> (Self, Self) {
-        let head = Self { depth: first, ..self };
-        let tail = Self {
-            z: self.z + first,
-            depth: self.depth - first,
-            ..self
-        };
-        (head, tail)
-    }
-
-    fn divide_rows(self, first: u64) -> (Self, Self) {
-        let head = Self {
-            height: first,
-            ..self
-        };
-        let tail = Self {
-            y: self.y + first,
-            height: self.height - first,
-            ..self
-        };
-        (head, tail)
-    }
-
-    fn divide_bytes(self, first: u64) -> (Self, Self) {
-        let head = Self { width: first, ..self };
-        let tail = Self {
-            x: self.x + first,
-            width: self.width - first,
-            ..self
-        };
+    /// The first `count` bytes, rows or slices, and the rest.
+    fn divide(self, axis: usize, count: u64) -> (Self, Self) {
+        let (mut head, mut tail) = (self, self);
+        head.size[axis] = count;
+        tail.at[axis] += count;
+        tail.size[axis] -= count;
         (head, tail)
     }
 }
@@ -97,29 +57,27 @@ impl CopySide {
     }
 
     /// The address of a byte of the box.
-    pub(crate) const fn address(&self, x: u64, y: u64, z: u64) -> u64 {
+    pub(crate) const fn address(&self, [x, y, z]: [u64; 3]) -> u64 {
         self.start
             .wrapping_add(x)
             .wrapping_add(y.wrapping_mul(self.pitch))
             .wrapping_add(z.wrapping_mul(self.slice))
     }
 
-    fn first(&self, block: &CopyBox) -> u64 {
-        self.address(block.x, block.y, block.z)
-    }
-
     /// The address after the last byte of the block's first `height` rows in each of its first `depth`
     /// slices.
     fn end(&self, block: &CopyBox, height: u64, depth: u64) -> u64 {
-        self.address(block.x + block.width, block.y + height - 1, block.z + depth - 1)
+        let ([x, y, z], [width, ..]) = (block.at, block.size);
+        self.address([x + width, y + height - 1, z + depth - 1])
     }
 
     /// Two smaller blocks, if the border is inside this one.
     fn divide(&self, block: CopyBox) -> Option<(CopyBox, CopyBox)> {
-        if block.is_empty() || self.border <= self.first(&block) {
+        let [_, height, depth] = block.size;
+        if block.size.contains(&0) || self.border <= self.address(block.at) {
             return None;
         }
-        if self.end(&block, block.height, block.depth) <= self.border {
+        if self.end(&block, height, depth) <= self.border {
             return None;
         }
         // Rows (or slices) that lie wholly before the border, of `count` that are `stride` apart and of which
@@ -129,12 +87,12 @@ impl CopySide {
             let before = if self.border < end { 0 } else { behind + 1 };
             before.clamp(1, count - 1)
         };
-        Some(if block.depth > 1 {
-            block.divide_slices(whole(self.end(&block, block.height, 1), self.slice, block.depth))
-        } else if block.height > 1 {
-            block.divide_rows(whole(self.end(&block, 1, 1), self.pitch, block.height))
+        Some(if depth > 1 {
+            block.divide(2, whole(self.end(&block, height, 1), self.slice, depth))
+        } else if height > 1 {
+            block.divide(1, whole(self.end(&block, 1, 1), self.pitch, height))
         } else {
-            block.divide_bytes(self.border - self.first(&block))
+            block.divide(0, self.border - self.address(block.at))
         })
     }
 }
@@ -175,18 +133,19 @@ mod tests {
     /// Every byte of `block` is in one piece and no piece has bytes on both sides of a border.
     fn check(block: CopyBox, sides: &[CopySide]) -> usize {
         let pieces = pieces(block, sides);
-        let bytes = |block: &CopyBox| block.width * block.height * block.depth;
+        let bytes = |block: &CopyBox| block.size.iter().product::<u64>();
         assert_eq!(pieces.iter().map(bytes).sum::<u64>(), bytes(&block));
         let mut seen = std::collections::BTreeSet::new();
         for piece in &pieces {
             for side in sides {
-                let crosses = side.first(piece) < side.border
-                    && side.border < side.end(piece, piece.height, piece.depth);
+                let crosses = side.address(piece.at) < side.border
+                    && side.border < side.end(piece, piece.size[1], piece.size[2]);
                 assert!(!crosses, "{piece:?} crosses {side:?}");
             }
-            for z in piece.z..piece.z + piece.depth {
-                for y in piece.y..piece.y + piece.height {
-                    for x in piece.x..piece.x + piece.width {
+            let [xs, ys, zs] = [0, 1, 2].map(|axis| piece.at[axis]..piece.at[axis] + piece.size[axis]);
+            for z in zs {
+                for y in ys.clone() {
+                    for x in xs.clone() {
                         assert!(seen.insert((x, y, z)), "{x} {y} {z} twice");
                     }
                 }
@@ -210,7 +169,7 @@ mod tests {
         let sides = [CopySide::line(100, 103), CopySide::line(500, 507)];
         let widths: Vec<_> = pieces(CopyBox::line(10), &sides)
             .iter()
-            .map(|piece| (piece.x, piece.width))
+            .map(|piece| (piece.at[0], piece.size[0]))
             .collect();
         assert_eq!(widths, [(0, 3), (3, 4), (7, 3)]);
     }
@@ -224,25 +183,25 @@ mod tests {
                 slice: 0,
                 border,
             };
-            assert!(check(CopyBox::solid(5, 6, 1), &[plane]) <= 4);
+            assert!(check(CopyBox::solid([5, 6, 1]), &[plane]) <= 4);
             let solid = CopySide { slice: 40, ..plane };
-            assert!(check(CopyBox::solid(5, 4, 3), &[solid]) <= 6);
+            assert!(check(CopyBox::solid([5, 4, 3]), &[solid]) <= 6);
             let dense = CopySide {
                 start: 90,
                 pitch: 5,
                 slice: 20,
                 border: 137,
             };
-            check(CopyBox::solid(5, 4, 3), &[solid, dense]);
+            check(CopyBox::solid([5, 4, 3]), &[solid, dense]);
         }
     }
 
     #[test]
     fn rows_without_a_pitch_and_empty_copies_end() {
         let side = CopySide::line(10, 12);
-        assert_eq!(pieces(CopyBox::solid(5, 3, 1), &[side]).len(), 6);
-        assert_eq!(pieces(CopyBox::solid(0, 1, 1), &[side]).len(), 1);
-        assert_eq!(pieces(CopyBox::solid(5, 0, 1), &[side]).len(), 1);
+        assert_eq!(pieces(CopyBox::solid([5, 3, 1]), &[side]).len(), 6);
+        assert_eq!(pieces(CopyBox::solid([0, 1, 1]), &[side]).len(), 1);
+        assert_eq!(pieces(CopyBox::solid([5, 0, 1]), &[side]).len(), 1);
     }
 
     #[test]

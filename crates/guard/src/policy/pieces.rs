@@ -4,7 +4,7 @@
 //! never tried again, so the number of refusals is at most the logarithm of the size. Pieces are whole
 //! granules. If a piece of `floor` bytes is refused, the driver has no memory left.
 
-/// The remaining bytes of a range, and the size of the next piece.
+/// Remaining bytes of a range, and the size of the next piece.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PieceSizes {
     left: u64,
@@ -26,7 +26,7 @@ impl PieceSizes {
         }
     }
 
-    /// The next piece to ask for; none when the range is complete or the driver has nothing left.
+    /// Size of the next piece to request; `None` when the range is complete or the driver has nothing left.
     pub(crate) fn next(&self) -> Option<u64> {
         let piece = self.piece.min(self.left);
         // The last piece may be smaller than the floor: there is no more to ask for.

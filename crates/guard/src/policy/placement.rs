@@ -18,7 +18,7 @@ const fn bit(place: SpillPlace) -> u8 {
     }
 }
 
-/// Behaviour of copies at the border between device part and host part.
+/// Behaviour of copies across the border between device and host memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BorderCopies {
     /// There was no room for a device granule to try it with.
@@ -29,7 +29,7 @@ pub(crate) enum BorderCopies {
     Split,
 }
 
-/// Attributes of a card that decide which places are tried.
+/// Card attributes that determine which kinds of host memory are tried.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CardFeatures {
     /// Virtual memory management.
@@ -39,7 +39,7 @@ pub(crate) struct CardFeatures {
     pub(crate) concurrent_managed: bool,
 }
 
-/// Probe results of a card.
+/// Test results of a card for each kind of host memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ProbeResults {
     refused: u8,

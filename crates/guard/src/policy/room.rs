@@ -22,8 +22,8 @@
 //! too low uses up part of `small`, and one that is too high leaves that much more empty. Without a need,
 //! later requests are unknown, and holding back room for them would slow a program that fits; then the last
 //! request overflows. (Moving earlier blocks to host memory when a later request does not fit would need no
-//! prediction. But another thread may just have launched a kernel on them, and guard does not hook launches.)
-//! The option `keep` sets the room by hand: larger requests always leave it to smaller ones.
+//! prediction. But another thread may just have launched a kernel on them, and guard (this library) does not
+//! hook launches.) The option `keep` sets the room by hand: larger requests always leave it to smaller ones.
 
 use plimsoll_wire::page::UNLIMITED;
 
@@ -38,7 +38,7 @@ const PART: u64 = 64;
 /// A smaller request costs more, in granules and bus traffic, than the room that it would make.
 pub(crate) const LARGE: u64 = 8 << 20;
 
-/// Room of a card, by the budget and by the driver, and the bytes that will still be asked of it.
+/// Room of a card within budget and driver limits, and the bytes that are still to be requested.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CardRoom {
     /// The whole budget, and its unclaimed part.
@@ -51,7 +51,7 @@ pub(crate) struct CardRoom {
     pub(crate) spillable: u64,
     /// Bytes that the program holds on the card and in host memory, without its context.
     pub(crate) held: u64,
-    /// Total of its requests, where the plan tells it.
+    /// Total of the program's requests, if the plan provides it.
     pub(crate) need: Option<u64>,
     /// Bytes that larger requests leave to smaller ones, by hand; 0 for none.
     pub(crate) keep: u64,

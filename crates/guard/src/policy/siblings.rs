@@ -1,6 +1,6 @@
-//! List of the other processes of the same run on a card, for the end of a refusal's message.
+//! Names of the other processes of the same run on a card, for the end of a refusal's message.
 //!
-//! These processes hold the memory that the request lacked.
+//! These processes hold the memory that the refused allocation lacked.
 
 use core::fmt;
 

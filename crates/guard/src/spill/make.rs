@@ -1,5 +1,5 @@
-//! Construction of a spilled range: reserved addresses, device memory in as few pieces as possible, then host
-//! memory.
+//! Construction of a spilled range (one allocation with a part in host memory): reserved addresses, device
+//! memory in as few pieces as possible, then host memory.
 //!
 //! An incomplete range belongs to a [`RangeDraft`], which undoes everything when it is dropped. So no error
 //! path leaks memory, addresses or budget.
@@ -15,11 +15,11 @@ use crate::state::ranges::{SpillPlace, SpillRange};
 use crate::state::{CardIndex, card, ledger};
 use crate::trace;
 
-/// Specification of a range.
+/// Parameters of a range to build.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WantedRange {
     pub(crate) card: CardIndex,
-    /// Bytes that the program asked for.
+    /// Bytes that the program requested.
     pub(crate) asked: u64,
     /// At most so many of them on the card, in whole granules.
     pub(crate) head: u64,
@@ -33,7 +33,7 @@ pub(crate) struct WantedRange {
 /// Reason why a range was not made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RangeError {
-    /// More bytes would lie in host memory than may.
+    /// The limit on bytes in host memory would be exceeded.
     SpillLimit,
     /// The driver refused, with this code.
     Driver(CuResult),

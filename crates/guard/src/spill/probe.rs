@@ -35,7 +35,7 @@ const NON_BLOCKING: c_uint = 1;
 /// Bytes touched on each side of the border.
 const TOUCHED: u64 = 4096;
 
-/// A stream of guard's own, and the kernel that runs in it, where the driver can compile one.
+/// Guard's own stream and, if the driver can compile it, the test kernel that runs in it.
 #[derive(Debug)]
 struct ProbeStream {
     stream: CuStream,
@@ -88,7 +88,7 @@ impl Drop for ProbeStream {
     }
 }
 
-/// Two granules of addresses, with the place's memory behind the card's.
+/// Test range: a granule of the card followed by a granule of host memory.
 #[derive(Debug)]
 struct BorderTrial {
     card: CardIndex,

@@ -1,4 +1,5 @@
-//! Probe results for each card and kind of host memory; a missing result starts the probe.
+//! Results of testing, for each card, the kinds of host memory for spilled bytes; a missing result starts the
+//! test (see [`super::probe`]).
 
 use plimsoll_nostd::lock::Lock;
 use plimsoll_wire::page::CARDS;
@@ -21,7 +22,7 @@ pub(super) fn get(index: CardIndex) -> ProbeResults {
     *of(index).hold()
 }
 
-/// The card's attributes by the driver's own word, not by what guard tells the program.
+/// The card's attributes from the real driver, not as guard reports them to the program.
 pub(super) fn features(device: DeviceOrdinal) -> CardFeatures {
     CardFeatures {
         vmm: device_attribute(device, attribute::VIRTUAL_MEMORY_MANAGEMENT, 0) != 0,

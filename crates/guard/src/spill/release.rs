@@ -1,10 +1,11 @@
-//! Release of spilled ranges after the GPU work that uses them has finished.
+//! Release of spilled ranges (device memory followed by host memory) after the GPU work that uses them has
+//! finished.
 //!
 //! `cuMemFree` waits for the card before it frees, and programs rely on that. `cuMemUnmap` does not wait, so
-//! guard waits instead. Waiting is forbidden while any stream of the process is captured, because it would
-//! invalidate the capture, and a stream-ordered free must not wait at all. In these cases the range is put on
-//! a list, with the event that it waits for. The list is checked at every later free, every climb of the
-//! ladder, and the end of the last capture.
+//! guard (this library) waits instead. Waiting is forbidden while any stream of the process is captured,
+//! because it would invalidate the capture, and a stream-ordered free must not wait at all. In these cases
+//! the range is put on a list, with the event that it waits for. The list is checked at every later free, at
+//! every refused allocation, and at the end of the last capture.
 
 use alloc::vec::Vec;
 use core::ffi::{c_uint, c_void};
@@ -21,7 +22,7 @@ use crate::driver_guard::{self, RelaxedCapture};
 use crate::state::CardIndex;
 use crate::state::captures::capturing;
 use crate::state::ranges::{self, SpillPlace, SpillRange};
-use crate::trace::{self, TraceEvent, TraceKind};
+use crate::trace::{TraceEvent, TraceKind};
 
 mod real {
     use super::*;
@@ -274,10 +275,7 @@ fn give_back(range: SpillRange) {
         }
         _ => make::unmake(card, range.base, range.size, range.head, &range.pieces),
     }
-    let event = TraceEvent {
-        id: range.id,
-        size: range.asked,
-        ..TraceEvent::on(card)
-    };
-    trace::emit(TraceKind::Free, event);
+    TraceEvent::on(card)
+        .of(range.id, range.asked)
+        .emit(TraceKind::Free);
 }

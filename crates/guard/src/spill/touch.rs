@@ -1,8 +1,9 @@
-//! Test kernel of the probe: it adds one to each byte of a range.
+//! Test kernel that shows whether GPU code can access a kind of host memory: it adds one to each byte of a
+//! range.
 //!
 //! Some cards (consumer Blackwell) are reported to map, copy and fill host memory but to fault when a kernel
 //! accesses it. The kernel is PTX for the oldest architecture that drivers still accept, and the driver
-//! compiles it once per card. If the driver cannot compile (its compiler is a separate library), the probe
+//! compiles it once per card. If the driver cannot compile (its compiler is a separate library), the test
 //! runs without a kernel. A faulting kernel ends the program's context, but so would the program's own first
 //! kernel on such memory.
 
@@ -31,7 +32,7 @@ mod real {
 const PTX: &str = concat!(include_str!("touch.ptx"), "\0");
 const THREADS: c_uint = 256;
 
-/// The kernel, loaded into the calling thread's context.
+/// Test kernel, loaded into the calling thread's context.
 #[derive(Debug)]
 pub(super) struct TouchKernel {
     module: *mut c_void,

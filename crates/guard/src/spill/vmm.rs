@@ -1,4 +1,5 @@
-//! The driver's virtual memory functions that guard needs; each leaves nothing behind when it fails.
+//! The driver's virtual memory functions that guard (this library) needs; each leaves nothing behind when it
+//! fails.
 //!
 //! DECISION: a handle is released as soon as it is mapped. The mapping keeps the memory and unmapping frees
 //! it, so guard stores only the mapping. Access is set for each mapping, because a host part may get fewer
@@ -9,8 +10,8 @@ use core::ffi::{c_int, c_uint, c_void};
 use core::ptr::null;
 
 use crate::driver::{AllocationHandle, CuResult, DeviceOrdinal, DevicePointer, SUCCESS};
-use crate::state::peers;
 use crate::state::ranges::SpillPlace;
+use crate::state::{CardIndex, peers};
 
 /// `CUmemLocation`.
 #[repr(C)]
@@ -20,7 +21,7 @@ pub(crate) struct Location {
     pub(crate) id: c_int,
 }
 
-pub(crate) const DEVICE: c_int = 1;
+const DEVICE: c_int = 1;
 const HOST: c_int = 2;
 const NODE: c_int = 3;
 
@@ -30,6 +31,11 @@ impl Location {
             kind: DEVICE,
             id: device,
         }
+    }
+
+    /// The card, if it is one.
+    pub(crate) fn index(self) -> Option<CardIndex> {
+        (self.kind == DEVICE).then(|| CardIndex::of(self.id)).flatten()
     }
 
     /// The location of a range's tail; None for memory that cannot be mapped.

@@ -38,7 +38,7 @@ const CPU: DeviceOrdinal = -1;
 /// For every context, and at the same address for the card.
 const PORTABLE_AND_MAPPED: c_uint = 1 | 2;
 
-/// Managed bytes that guard has asked for, per card.
+/// Managed bytes that guard has allocated, per card.
 static MANAGED: [AtomicU64; CARDS] = [const { AtomicU64::new(0) }; CARDS];
 
 fn managed_on(card: CardIndex) -> &'static AtomicU64 {

@@ -9,10 +9,12 @@ use alloc::vec::Vec;
 
 use plimsoll_nostd::lock::Lock;
 
+use crate::driver::{CuResult, SUCCESS};
+
 /// A power of two; 64 locks of 32 bytes are half a page.
 const SHARDS: usize = 64;
 
-/// A map from 64-bit keys, for values that are copied out.
+/// Map from 64-bit keys to values, which are returned as copies.
 #[derive(Debug)]
 pub(crate) struct AddressMap<T> {
     shards: [Lock<BTreeMap<u64, T>>; SHARDS],
@@ -38,6 +40,20 @@ impl<T: Copy> AddressMap<T> {
 
     pub(crate) fn remove(&self, key: u64) -> Option<T> {
         self.shard(key).hold().remove(&key)
+    }
+
+    /// Frees what is known by this key through `real`, and hands it to `gone` if that succeeds. It leaves the
+    /// map before the driver frees it, because afterwards another thread may get the same key. An unknown key
+    /// is passed on.
+    pub(crate) fn free(&self, key: u64, real: impl FnOnce() -> CuResult, gone: impl FnOnce(T)) -> CuResult {
+        let value = self.remove(key);
+        let result = real();
+        match value {
+            Some(value) if result == SUCCESS => gone(value),
+            Some(value) => self.insert(key, value),
+            None => {}
+        }
+        result
     }
 
     /// Removes the values for which `fits` is true, and hands each to `take` with no lock held.

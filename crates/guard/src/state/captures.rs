@@ -12,7 +12,7 @@ use core::sync::atomic::{AtomicU32, Ordering::AcqRel, Ordering::Acquire};
 use plimsoll_nostd::lock::Lock;
 use plimsoll_pool::CapturedGraph;
 
-/// A CUgraph or a CUgraphExec, which never have the same address while both live.
+/// Handle of a CUgraph or CUgraphExec; two live ones never have the same address.
 pub(crate) type GraphHandle = usize;
 
 #[derive(Debug, Default)]
@@ -65,7 +65,8 @@ static TABLE: Lock<CaptureTable> = Lock::new(CaptureTable {
     seen: Vec::new(),
 });
 
-/// Counted apart from the table, so that the question on every path costs one load.
+/// Number of captures in progress, counted separately from the table, so that the check on every path costs
+/// one load.
 static CAPTURING: AtomicU32 = AtomicU32::new(0);
 
 /// True if any stream of the process is being captured. Then nothing may be waited for or given back.

@@ -1,9 +1,9 @@
 //! Claims of this process on the shared memory budget.
 //!
-//! The budget is kept in a ledger: a file next to the pages, shared by all processes of one command, in which
-//! each process has a slot. A process takes its slot when guard arms itself. A process that gets no slot
-//! reports that and keeps to its budget alone, with a private ledger; so does a process without a folder for
-//! the files.
+//! The budget is kept in a ledger: a file next to the pages (each process's shared-memory file), shared by
+//! all processes of one command, in which each process has a slot. A process takes its slot when guard (this
+//! library) arms itself. A process that gets no slot reports that and keeps to its budget alone, with a
+//! private ledger; so does a process without a folder for the files.
 //!
 //! DECISION: a process cleans up nothing when it ends, because it may end at any moment. The remaining
 //! processes detect which others have ended: whenever a claim fails, and at most every ten milliseconds when
@@ -33,7 +33,7 @@ const SWEEPS: u64 = 10_000_000;
 /// Attempts of a claim that collides with others: each is over in well under a microsecond.
 const TRIES: u32 = 64;
 
-/// This process's part of a ledger.
+/// This process's slot in a ledger.
 #[derive(Debug)]
 struct LedgerSeat {
     tree: &'static TreeLedger,

@@ -1,9 +1,9 @@
 //! Peer access between cards, as enabled by the program.
 //!
 //! After `cuCtxEnablePeerAccess`, a program may use all `cuMemAlloc` memory of the peer, including later
-//! allocations. Mapped memory does not get this access by itself. So guard stores the pairs of cards and
-//! grants access to its own ranges, existing and new. Access is never revoked, because no program relies on a
-//! fault after `cuCtxDisablePeerAccess`.
+//! allocations. Mapped memory does not get this access by itself. So guard (this library) stores the pairs of
+//! cards and grants access to its own ranges, existing and new. Access is never revoked, because no program
+//! relies on a fault after `cuCtxDisablePeerAccess`.
 
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::Relaxed;

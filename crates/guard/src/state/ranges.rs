@@ -1,4 +1,5 @@
-//! Address ranges that guard allocated instead of the driver, found by any address inside them.
+//! Address ranges that guard (this library) allocated instead of the driver, found by any address inside
+//! them.
 //!
 //! DECISION: a sorted list under one lock. A program has only a few such ranges, and while there are none, an
 //! address is checked without the lock.
@@ -9,7 +10,7 @@ use core::sync::atomic::Ordering::{Acquire, Release};
 
 use plimsoll_nostd::lock::Lock;
 
-/// Memory that holds spilled bytes.
+/// Kind of host memory that holds spilled bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SpillPlace {
     /// Host memory of this NUMA node, mapped behind the device part.
@@ -23,7 +24,7 @@ pub(crate) enum SpillPlace {
 }
 
 impl SpillPlace {
-    /// True if device memory can stand before it in one range.
+    /// True if device memory can precede it in one range.
     pub(crate) const fn follows_device_memory(self) -> bool {
         matches!(self, Self::Node(_) | Self::Host)
     }
@@ -38,18 +39,18 @@ impl SpillPlace {
     }
 }
 
-/// One allocation of the program's, made by guard.
+/// An allocation of the program that guard built.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SpillRange {
     pub(crate) base: u64,
-    /// Bytes that the program asked for.
+    /// Bytes that the program requested.
     pub(crate) asked: u64,
-    /// Bytes that there are: `asked` in whole granules.
+    /// Size of the range: `asked` in whole granules.
     pub(crate) size: u64,
     /// Bytes on the card, at the front.
     pub(crate) head: u64,
     pub(crate) device: i32,
-    /// The context in which it was asked for, as a number.
+    /// The context in which it was requested, as a number.
     pub(crate) context: usize,
     /// Memory of the rest; none if all is on the card.
     pub(crate) place: Option<SpillPlace>,

@@ -1,4 +1,5 @@
-//! Record of the latest refused allocations on the page.
+//! Record of the latest refused allocations on the process's page, the shared-memory file that the daemon
+//! reads.
 
 use core::sync::atomic::Ordering::{Relaxed, Release};
 
@@ -7,7 +8,7 @@ use plimsoll_wire::page::{OOMS, Refusal};
 use super::{CardIndex, card, ledger, page};
 use crate::clock;
 
-/// Enters the refusal of `asked` bytes; `free` is what the driver reported of the card.
+/// Records the refusal of `asked` bytes; `free` is the free memory that the driver reported for the card.
 pub(crate) fn record(index: CardIndex, refusal: Refusal, asked: u64, free: u64) {
     let (page, card) = (page(), card(index));
     let number = page.oom_count.fetch_add(1, Relaxed);
@@ -20,12 +21,7 @@ pub(crate) fn record(index: CardIndex, refusal: Refusal, asked: u64, free: u64) 
     oom.budget.store(ledger::budget(index), Relaxed);
     oom.free.store(free, Relaxed);
     oom.card.store(u32::from(index.number()), Relaxed);
-    oom.refusal.store(code(refusal), Relaxed);
+    oom.refusal.store(refusal.code(), Relaxed);
     oom.sequence.store(number + 1, Release);
     card.ooms.fetch_add(1, Relaxed);
-}
-
-#[allow(clippy::as_conversions, reason = "the code that the enum declares")]
-const fn code(refusal: Refusal) -> u32 {
-    refusal as u32
 }

@@ -29,7 +29,7 @@ struct Reservation {
 static SHRUNK: Lock<Vec<Reservation>> = Lock::new(Vec::new());
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
-/// Remembers that `asked` bytes from `base` on are only `given`.
+/// Records that only `given` of `asked` bytes from `base` on were reserved.
 pub(crate) fn remember(base: u64, asked: u64, given: u64) {
     let mut shrunk = SHRUNK.hold();
     shrunk.push(Reservation { base, asked, given });
@@ -53,7 +53,7 @@ pub(crate) fn freed(base: u64, size: u64) -> u64 {
     given
 }
 
-/// True if a mapping lies in a reservation that was asked for and beyond the part that was granted.
+/// True if a mapping is in a shrunken reservation, beyond the part that was granted.
 pub(crate) fn beyond(at: u64, size: u64) -> bool {
     let out = |reservation: &Reservation| {
         let Some(offset) = at.checked_sub(reservation.base) else {

@@ -1,4 +1,5 @@
-//! Files shared between processes: opening, allocating and mapping them.
+//! Files that guard (this library) shares with other processes, such as the budget ledger: opening,
+//! allocating, mapping and reading them.
 
 use core::ffi::{CStr, c_int};
 use core::ptr::null_mut;
@@ -66,7 +67,7 @@ pub(super) fn map(file: c_int, size: usize) -> *mut libc::c_void {
 }
 
 /// Reads the beginning of a file; the number of bytes read.
-pub(super) fn read(path: &CStr, bytes: &mut [u8]) -> Option<usize> {
+pub(crate) fn read(path: &CStr, bytes: &mut [u8]) -> Option<usize> {
     // SAFETY: a C string, room for the bytes, and a descriptor that is closed once.
     unsafe {
         let file = libc::open(path.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC);

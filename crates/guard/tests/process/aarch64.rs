@@ -1,4 +1,5 @@
-//! The artefact for aarch64 (Jetson, Grace), run by an emulator: its `dlsym` is assembly of its own.
+//! Tests of the guard library for aarch64 (Jetson, Grace), run by an emulator, because its `dlsym` is
+//! separate assembly.
 //!
 //! `cargo xtask cross` installs the compiler and the emulator that these tests need.
 

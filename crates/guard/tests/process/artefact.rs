@@ -1,9 +1,9 @@
-//! Libraries and programs that the tests run, built by the tests themselves, so that
-//! `cargo test -p plimsoll-guard` needs nothing before it.
+//! Libraries and programs that guard's tests run, built by the tests, so that `cargo test -p plimsoll-guard`
+//! needs no other command before it.
 //!
-//! `cargo xtask test` runs every test in a process of its own. It builds the libraries once, before the tests,
-//! and says so by `PLIMSOLL_TESTS_ARE_BUILT`; programs in C are kept in the target folder until a source or
-//! this test binary is newer.
+//! `cargo xtask test` runs every test in its own process. It builds the libraries once, before the tests, and
+//! tells them so with `PLIMSOLL_TESTS_ARE_BUILT`. Programs in C are kept in the target folder until a source
+//! or this test binary is newer.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -1,4 +1,4 @@
-//! Somebody outside asks a program for what its driver pools hold idle.
+//! Tests of requests from another process to release the idle memory of driver pools.
 
 use std::fs;
 

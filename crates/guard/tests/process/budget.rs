@@ -1,4 +1,4 @@
-//! What is counted, what is refused, and what a program may know.
+//! Tests of memory budgets: allocations that are counted, refusals, and memory queries.
 
 use std::io::Write;
 use std::process::Stdio;

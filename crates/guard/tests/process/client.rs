@@ -1,4 +1,5 @@
-//! A run of `programs/client.c`: which door, which guard, which driver, and what came of it.
+//! Runner of `programs/client.c` with a given way of finding the driver, guard options and driver, and its
+//! result.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! Contexts on cards that the plan does not name.
+//! Tests of CUDA contexts on cards that the plan does not name.
 
 use plimsoll_wire::page::Refusal;
 
@@ -53,7 +53,7 @@ fn or_only_reported() {
         run.lines[1..],
         ["retain 0", "alloc 0", "retain 0", "create 0", "alloc 0"]
     );
-    assert!(run.said.contains("outside the plan, was opened"), "{}", run.said);
+    assert!(run.said.contains("not in the plan, was opened"), "{}", run.said);
     assert_eq!(run.page().oom_count, 0);
 }
 

@@ -1,4 +1,5 @@
-//! A program that stops until it is told to go on, and what is asked of it from outside meanwhile.
+//! Controlled test program that stops until it is told to continue, so that a test can send it requests in
+//! between.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Lines, Write};

@@ -1,5 +1,5 @@
-//! Every way by which a program comes by the driver's functions leads through guard, and no other name is
-//! touched.
+//! Tests of every way in which a program finds the driver's functions: each leads to guard, and no other name
+//! is affected.
 
 use std::process::Command;
 

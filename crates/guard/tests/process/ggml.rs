@@ -1,4 +1,4 @@
-//! ggml's legacy pool, taken over in every way that ggml is loaded.
+//! Tests of the takeover of ggml's legacy pool, for every way in which ggml can be loaded.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -402,7 +402,7 @@ fn the_trace_tells_a_pool_from_the_driver() {
     let of = |kind: TraceKind| {
         records
             .iter()
-            .filter(move |record| record.kind == kind as u8 && record.pool > 0)
+            .filter(move |record| record.kind == kind.code() && record.pool > 0)
     };
     let bytes = |kind| of(kind).map(|record| record.size).sum::<u64>();
     assert!(of(TraceKind::Alloc).count() > 50);
@@ -419,7 +419,7 @@ fn the_trace_tells_a_pool_from_the_driver() {
 fn the_trace_names_a_graph_by_its_capture() {
     let records = traced("graph");
     let number = |kind: TraceKind| -> Vec<u64> {
-        let of = records.iter().filter(|record| record.kind == kind as u8);
+        let of = records.iter().filter(|record| record.kind == kind.code());
         of.map(|record| record.id).collect()
     };
     let begun = number(TraceKind::CaptureBegin);
@@ -459,7 +459,7 @@ fn a_takeover_whose_blocks_never_come_back_is_undone() {
     assert_eq!(run.complaints.lines().count(), 2, "{}", run.complaints);
     assert!(
         run.complaints
-            .contains("not taken over: its blocks are not returned to guard; it is as it was")
+            .contains("not replaced: its blocks are not returned to guard; it works as before")
     );
 }
 

@@ -1,4 +1,4 @@
-//! Guard through a process's life: forks, other programs, libraries that go, and sudden ends.
+//! Tests of guard during a process's life: forks, exec, unloaded libraries, and sudden ends.
 
 use std::os::unix::process::ExitStatusExt;
 

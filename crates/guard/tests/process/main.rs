@@ -1,5 +1,5 @@
-//! Guard as it is used: preloaded into real processes, in front of a `libcuda.so.1` that has as many bytes as
-//! a test allows.
+//! Tests of guard preloaded into real processes, with a fake `libcuda.so.1` whose cards have as much memory
+//! as a test allows.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
 mod aarch64;

@@ -1,4 +1,4 @@
-//! PyTorch's out-of-memory error, beside an NVML that is well and one that is not.
+//! Tests of PyTorch's out-of-memory error with a working NVML and with a failing one.
 
 use crate::artefact;
 use crate::client::{Client, Run};

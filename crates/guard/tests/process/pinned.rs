@@ -1,4 +1,4 @@
-//! Host memory that a program pins is counted, whichever way it is pinned, and nothing about it is refused.
+//! Tests of pinned host memory: it is counted in every way of pinning it, and never refused.
 
 use plimsoll_wire::trace::TraceKind;
 

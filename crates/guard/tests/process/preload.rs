@@ -1,4 +1,4 @@
-//! Being loaded changes nothing.
+//! Test that preloading guard changes nothing for a program without CUDA.
 
 use std::process::Command;
 

@@ -1,4 +1,5 @@
-//! The ladder and the spill: real processes that ask for more than there is.
+//! Tests of refused allocations in real processes: guard's remedies (the ladder) and placement in host memory
+//! (the spill).
 
 mod border;
 mod cascade;

@@ -1,5 +1,5 @@
-//! One budget for all that a command starts: processes of one folder, their ends, and what they may know of
-//! each other.
+//! Tests of one budget for all processes that a command starts: shared claims, ends of processes, and
+//! reported memory.
 
 use std::path::Path;
 use std::process::Command;

@@ -1,6 +1,7 @@
-//! A Rust program that binds the driver as a statically linked CUDA runtime does: dlopen, dlsym for
-//! cuGetProcAddress_v2, and every other function through it. It allocates what its arguments say and prints
-//! the results.
+//! Test program in Rust that binds the driver like a statically linked CUDA runtime: dlopen, dlsym for
+//! cuGetProcAddress_v2, and every other function through it.
+//!
+//! It allocates the sizes in its arguments and prints the results.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
 use std::mem::transmute;

@@ -1,8 +1,8 @@
-//! Figures of a snapshot on which the choice of reclaim steps is based.
+//! Figures of a memory snapshot on which the choice of reclaim steps is based.
 
 use plimsoll_base::Bytes;
 
-use super::super::buddyinfo::block;
+use super::super::buddyinfo::{block, free_from};
 use super::super::{Allowance, AllowanceGate, HostSnapshot, MigrateType, ZoneBlocks};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,19 +24,18 @@ pub struct Baseline {
     /// Memory that huge pages could hold temporarily; zero where they are smaller than the blocks wanted, or
     /// not supported.
     pub claimable: Bytes,
-    /// `None` where no order is asked for, or free blocks cannot be seen.
+    /// `None` if no order is requested, or if free blocks are not visible.
     pub pieces: Option<OrderBlocks>,
 }
 
-/// Free memory as blocks of one order see it, without the contiguous pool and without what the zones keep
-/// back.
+/// Free memory in blocks of at least one order, without the contiguous pool (CMA) and the zones' reserves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OrderBlocks {
     pub order: usize,
     /// In blocks of this order or larger.
     pub whole: Bytes,
-    /// In smaller ones that compaction may join: those in movable page blocks, where the kernel says which
-    /// these are.
+    /// Memory in smaller blocks that compaction may join: those in movable page blocks, if the kernel reports
+    /// them.
     pub loose: Bytes,
     /// The kernel reports types.
     pub by_type: bool,
@@ -130,11 +129,6 @@ impl OrderBlocks {
         self.whole += whole;
         self.loose += loose.min(usable.saturating_sub(whole));
     }
-}
-
-fn free_from(counts: &[u64], order: usize, page: Bytes) -> Bytes {
-    let blocks = counts.iter().enumerate().skip(order);
-    blocks.map(|(order, count)| block(order, page) * *count).sum()
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use plimsoll_base::{Bytes, Reason};
 use super::super::AllowanceGate;
 use super::{Baseline, PlannedStep, ReclaimGoal, ReclaimStep};
 
-/// The ground as it is predicted to be after some steps.
+/// Predicted memory figures after some steps.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Simulation {
     ground: Baseline,
@@ -95,13 +95,15 @@ impl Simulation {
             let beside = joins.saturating_sub(dropped);
             reason.text += &format!("; {beside} that lie free in smaller blocks may join them");
         }
-        let planned = PlannedStep {
-            step,
-            frees,
-            joins,
-            reason,
-        };
-        (after, planned)
+        (
+            after,
+            PlannedStep {
+                step,
+                frees,
+                joins,
+                reason,
+            },
+        )
     }
 
     /// The released memory was a driver's, so it counts as free under either gate, and under a cap on driver

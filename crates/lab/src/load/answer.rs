@@ -9,7 +9,7 @@ use super::refused::{LoadRefusals, cut, told};
 /// Length limit of one event.
 const MOST_EVENT: usize = 4 << 20;
 
-/// A complete answer.
+/// A complete answer with its times and token counts.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LoadAnswer {
     /// Time from sending the request to the first token.
@@ -67,7 +67,7 @@ impl LoadFailure {
     }
 }
 
-/// State of an answer that is still being received.
+/// Parser state of an answer that is still being received.
 #[derive(Debug, Default)]
 pub(super) struct StreamParser {
     answer: LoadAnswer,

@@ -39,14 +39,14 @@ const SOON: Duration = Duration::from_secs(20);
 /// Pause after a round in which the server refused every request.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// The side that is present first.
+/// Order of a coexistence test: the side that starts first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StartOrder {
     ServerFirst,
     ProgramFirst,
 }
 
-/// Result of one order.
+/// Result of a coexistence test in one order.
 #[derive(Clone, Debug)]
 pub struct OrderResult {
     pub order: StartOrder,
@@ -55,7 +55,7 @@ pub struct OrderResult {
     pub notes: Vec<String>,
 }
 
-/// The server's results beside the program.
+/// The server's results while the second program ran.
 #[derive(Clone, Debug, Default)]
 pub struct Served {
     /// Counts and failures, without the times of single answers.
@@ -72,7 +72,7 @@ pub struct Served {
     pub recovered: Option<bool>,
 }
 
-/// Settings of the test.
+/// Settings of a coexistence test.
 #[derive(Clone, Debug)]
 pub struct Beside {
     pub command: String,
@@ -113,7 +113,7 @@ impl Beside {
         Ok(vec![first, second])
     }
 
-    /// Runs one round with nothing beside the server. A failure here is the server's own.
+    /// Runs one round with the server alone. A failure here is the server's own.
     async fn alone(&mut self, server: &LoadTarget) -> Result<(), BesideError> {
         let fails = |failure: String| BesideError::Alone {
             target: server.target.to_string(),

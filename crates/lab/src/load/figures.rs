@@ -18,18 +18,12 @@ pub fn is_own(name: &str) -> bool {
     name.starts_with("card ") && name.ends_with(OWN)
 }
 
-/// Measures one server.
+/// Meter of one server's memory.
 #[derive(Debug)]
 pub struct Figures {
     sampler: Sampler,
     cards: Vec<Card>,
     process: Option<(MeasuredProcess, ProcessGauge)>,
-}
-
-/// One measurement.
-#[derive(Clone, Debug, Default)]
-pub struct MemorySample {
-    pub held: Vec<(String, Bytes)>,
 }
 
 impl Figures {
@@ -62,13 +56,13 @@ impl Figures {
         self.process() != before
     }
 
-    pub async fn look(&self, server: &LoadTarget) -> MemorySample {
-        let mut look = MemorySample::default();
+    /// One measurement: the memory of each figure, by its name.
+    pub async fn look(&self, server: &LoadTarget) -> Vec<(String, Bytes)> {
         let held = self.process.and_then(|(process, gauge)| process.held(gauge));
-        look.held.extend(held.map(|held| (PROCESS.to_owned(), held)));
+        let mut look: Vec<_> = held.map(|held| (PROCESS.to_owned(), held)).into_iter().collect();
         // The cards of this machine say nothing about a server on another one.
         if !self.cards.is_empty() && server.target.is_here() {
-            look.held.extend(self.on_cards(&self.sampler.read().await));
+            look.extend(self.on_cards(&self.sampler.read().await));
         }
         look
     }
@@ -87,7 +81,7 @@ impl Figures {
             .collect()
     }
 
-    /// Memory in use on all cards together, by any process; `None` where no card is visible.
+    /// Memory in use on all cards together, by any process; `None` if no card is visible.
     pub async fn taken(&self) -> Option<Bytes> {
         if self.cards.is_empty() {
             return None;

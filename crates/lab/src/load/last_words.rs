@@ -12,7 +12,7 @@ use plimsoll_probe::process::MeasuredProcess;
 /// Bytes read from the end of the log.
 const MOST: u64 = 1 << 20;
 
-/// The log of a process, from a given moment on.
+/// Log of a process from a given moment on.
 #[derive(Debug)]
 pub(super) struct LastWords {
     log: File,

@@ -34,7 +34,7 @@ const MOST_VERDICT: u64 = 1 << 20;
 /// Time to drain the pipes after the end, since children of the program may keep them open.
 const SOON: Duration = Duration::from_secs(1);
 
-/// The end of the program.
+/// End of the second program, with its diagnosis.
 #[derive(Clone, Debug)]
 pub struct Ending {
     pub failed: bool,
@@ -47,14 +47,14 @@ pub struct Ending {
     pub lasted: Duration,
 }
 
-/// A running program. Dropping it kills it and everything that it started.
+/// The second program while it runs. Dropping it kills it and everything that it started.
 pub(super) struct NeighbourProgram {
     child: Child,
     group: Option<Pid>,
     start: Instant,
     words: Rc<ProgramWords>,
     heard: JoinHandle<()>,
-    /// Doctor's verdict; `None` where the program runs bare.
+    /// Doctor's verdict; `None` if the program runs bare.
     verdict: Option<JoinHandle<Vec<u8>>>,
 }
 

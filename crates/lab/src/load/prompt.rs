@@ -18,7 +18,7 @@ const WORDS: [&str; 32] = [
 /// Length of [`WORDS`].
 const WORD_COUNT: u32 = 32;
 
-/// A prompt, described by its size.
+/// Description of a prompt by its size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct LoadPrompt {
     /// Approximate tokens of the prompt, including the chat template.
@@ -29,12 +29,6 @@ pub(super) struct LoadPrompt {
     pub number: u64,
     /// Placed before all other text, so that no cached prefix matches; 0 for none.
     pub nonce: u64,
-}
-
-/// The body of a request.
-#[derive(Clone, Debug)]
-pub(super) struct LoadRequest {
-    pub body: Bytes,
 }
 
 /// Size of the words in a server's tokens.
@@ -80,12 +74,12 @@ fn number(count: u64) -> Option<f64> {
 }
 
 /// A request that repeats all words `times` times, for an answer of one token.
-pub(super) fn probe(model: &str, times: usize) -> LoadRequest {
+pub(super) fn probe(model: &str, times: usize) -> Bytes {
     request(model, &format!("{} ", WORDS.join(" ")).repeat(times), 1)
 }
 
 impl LoadPrompt {
-    pub(super) fn request(&self, model: &str, yardstick: WordLength) -> LoadRequest {
+    pub(super) fn request(&self, model: &str, yardstick: WordLength) -> Bytes {
         request(model, &self.text(yardstick.words(self.depth)), self.answer)
     }
 
@@ -116,7 +110,7 @@ impl LoadPrompt {
     }
 }
 
-fn request(model: &str, text: &str, answer: u64) -> LoadRequest {
+fn request(model: &str, text: &str, answer: u64) -> Bytes {
     let body = json!({
         "model": model,
         "messages": [{ "role": "user", "content": text }],
@@ -127,9 +121,7 @@ fn request(model: &str, text: &str, answer: u64) -> LoadRequest {
         // Greedy decoding makes rounds comparable; `max_tokens` bounds a model that does not stop.
         "temperature": 0,
     });
-    LoadRequest {
-        body: Bytes::from(body.to_string()),
-    }
+    Bytes::from(body.to_string())
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ const LONGEST_CODE: usize = 60;
 /// Depth limit of the tree of reasons.
 const MOST_DEPTH: usize = 8;
 
-/// An error response.
+/// Error response of a server.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct LoadRefusals {
     /// The server's error code, if it has one in words.

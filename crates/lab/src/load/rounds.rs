@@ -1,19 +1,20 @@
-//! Load rounds: a fixed set of requests, divided among the clients, with none in flight at the end.
+//! Rounds of a load test: a fixed set of requests, divided among the clients, with none in flight at the end.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 
+use bytes::Bytes;
 use tokio::task::JoinSet;
 
 use super::answer::{LoadAnswer, LoadFailure};
 use super::client::Client;
-use super::prompt::{LoadPrompt, LoadRequest, WordLength};
+use super::prompt::{LoadPrompt, WordLength};
 
 /// Number of different texts kept per kind of failure.
 const MOST_TEXTS: usize = 3;
 
-/// The requests of each round.
+/// Description of the requests in each round.
 #[derive(Clone, Debug)]
 pub struct Round {
     pub depths: Vec<u64>,
@@ -24,7 +25,7 @@ pub struct Round {
     pub yardstick: WordLength,
 }
 
-/// Results of requests.
+/// Results of the requests so far.
 #[derive(Clone, Debug, Default)]
 pub struct RoundTally {
     pub answered: u64,
@@ -39,7 +40,7 @@ pub struct RoundTally {
 
 impl Round {
     /// The requests of the round with this number.
-    fn requests(&self, model: &str, number: u64) -> VecDeque<LoadRequest> {
+    fn requests(&self, model: &str, number: u64) -> VecDeque<Bytes> {
         let depths = self.depths.iter().cycle();
         (0..self.requests)
             .zip(depths)
@@ -82,7 +83,7 @@ impl Round {
                     let Some(request) = waiting.borrow_mut().pop_front() else {
                         return (client, tally);
                     };
-                    tally.note(client.ask(request.body).await);
+                    tally.note(client.ask(request).await);
                 }
             });
         }

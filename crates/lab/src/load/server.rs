@@ -1,4 +1,4 @@
-//! Server under test: its model, its build and its process.
+//! Server under load test: its model, its build and its process.
 
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ pub struct LoadTarget {
 }
 
 impl LoadTarget {
-    /// Connects, and asks for the model list if no model is given.
+    /// Connects, and reads the model list if no model is given.
     pub async fn meet(
         target: Target,
         key: Option<String>,
@@ -80,7 +80,7 @@ impl LoadTarget {
             nonce: 0,
         };
         let request = prompt.request(&self.model, WordLength::default());
-        let answer = self.client(patience).ask(request.body).await;
+        let answer = self.client(patience).ask(request).await;
         answer.map(|_| ())
     }
 
@@ -104,7 +104,7 @@ impl LoadTarget {
         let mut client = self.client(patience);
         let mut counts = [None; 2];
         for (count, times) in counts.iter_mut().zip(1..) {
-            let answer = client.ask(probe(&self.model, times).body).await;
+            let answer = client.ask(probe(&self.model, times)).await;
             *count = answer.ok().and_then(|answer| answer.prompt_tokens);
         }
         let [once, twice] = counts;
@@ -122,22 +122,21 @@ impl LoadTarget {
         if !self.target.is_here() {
             return None;
         }
-        let port = match self.is_plimsoll {
-            true => self.engine_port().await?,
-            false => self.target.port,
-        };
+        let mut port = self.target.port;
+        if self.is_plimsoll {
+            let engine = self.running().await?;
+            port = match engine["proxy"].as_str()?.strip_prefix("http://") {
+                Some(address) => address.parse::<Target>().ok()?.port,
+                // An engine on a Unix socket has no port to be found by.
+                None => return MeasuredProcess::find(u32::try_from(engine["pid"].as_u64()?).ok()?),
+            };
+        }
         // The search reads the descriptors of all processes, which takes milliseconds and would block the
         // clients.
         tokio::task::spawn_blocking(move || MeasuredProcess::listening_on(port))
             .await
             .ok()
             .flatten()
-    }
-
-    async fn engine_port(&self) -> Option<u16> {
-        let running = self.running().await?;
-        let proxy: Target = running["proxy"].as_str()?.parse().ok()?;
-        Some(proxy.port)
     }
 
     /// plimsoll's own entry for the model's engine.

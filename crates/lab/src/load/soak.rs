@@ -1,4 +1,4 @@
-//! Soak test: repeated load rounds with a memory measurement after each.
+//! Soak test, a load test for memory leaks: repeated load rounds with a memory measurement after each.
 
 use std::path::PathBuf;
 use std::pin::pin;
@@ -23,7 +23,7 @@ const SAVE_EVERY: Duration = Duration::from_secs(10);
 /// Pause after a round without an answer.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// End of the test. Work of a resumed state counts too.
+/// Limit at which the test ends. Work of a resumed state counts too.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SoakLimit {
     pub time: Option<Duration>,

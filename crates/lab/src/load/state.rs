@@ -1,4 +1,5 @@
-//! State of a soak test: the observations that are saved, resumed, judged and plotted.
+//! State of a soak test (a long load test for memory leaks): the observations that are saved, resumed, judged
+//! and plotted.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,7 +13,6 @@ use plimsoll_telemetry::trend::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::figures::MemorySample;
 use super::rounds::{RoundTally, median};
 
 const SCHEMA: &str = "plimsoll.soak-state/1";
@@ -73,7 +73,7 @@ pub struct CardStats {
     pub slowed: BTreeMap<String, u64>,
 }
 
-/// A figure with its verdict.
+/// A figure with the verdict of the leak test.
 #[derive(Clone, Debug, Serialize)]
 pub struct SoakVerdict<'a> {
     pub name: &'a str,
@@ -199,10 +199,10 @@ impl RouterState {
     }
 
     /// Adds a memory measurement.
-    pub fn see(&mut self, look: MemorySample) {
+    pub fn see(&mut self, look: Vec<(String, Bytes)>) {
         self.looks += 1;
         let at = self.requests;
-        for (name, held) in look.held {
+        for (name, held) in look {
             let place = self.figures.iter().position(|figure| figure.name == name);
             let place = place.unwrap_or_else(|| {
                 self.figures.push(NamedModel {
@@ -247,7 +247,7 @@ impl RouterState {
         self.failures.values().map(|(count, _)| count).sum()
     }
 
-    /// Every figure with its verdict. Growth below `negligible` is no leak.
+    /// Every figure with its verdict. Growth below `negligible` does not count as a leak.
     pub fn judged(&self, negligible: f64) -> Vec<SoakVerdict<'_>> {
         // The number of figures corrects for testing several at once: one of many looks like a leak by
         // chance.
@@ -311,10 +311,8 @@ pub fn thousands(number: u64) -> f64 {
 mod tests {
     use super::*;
 
-    fn look(bytes: u64) -> MemorySample {
-        MemorySample {
-            held: vec![("host".to_owned(), Bytes::new(bytes))],
-        }
+    fn look(bytes: u64) -> Vec<(String, Bytes)> {
+        vec![("host".to_owned(), Bytes::new(bytes))]
     }
 
     fn state(rounds: u64) -> RouterState {

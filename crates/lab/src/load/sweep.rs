@@ -1,4 +1,4 @@
-//! Depth sweep: time and memory for prompts of growing length.
+//! Depth sweep, a load test that measures time and memory for prompts of growing length.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use super::server::LoadTarget;
 /// Time for a server to release memory after an answer.
 const CALM: Duration = Duration::from_millis(200);
 
-/// Result at one depth.
+/// Result of a sweep at one depth.
 #[derive(Clone, Debug)]
 pub struct SweepDepth {
     pub asked: u64,
@@ -25,7 +25,7 @@ pub struct SweepDepth {
     pub held: Vec<(String, Bytes)>,
 }
 
-/// Tokens per second; `None` where there were too few tokens to measure.
+/// Tokens per second; `None` if there were too few tokens to measure.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Speeds {
     pub prompt: Option<f64>,
@@ -43,7 +43,7 @@ pub struct Sweep {
     pub learned: Option<u64>,
 }
 
-/// A server with its model loaded.
+/// A server whose model is loaded, with its memory before the first depth.
 #[derive(Clone, Debug)]
 pub struct Warm {
     yardstick: WordLength,
@@ -67,7 +67,7 @@ pub async fn warm_up(
     sleep(CALM).await;
     Ok(Warm {
         yardstick,
-        before: figures.look(server).await.held,
+        before: figures.look(server).await,
         pid: figures.process().map(|process| process.pid),
         build,
     })
@@ -107,7 +107,7 @@ pub async fn sweep(
                 .and_then(|answer| answer.prompt_tokens)
                 .unwrap_or(asked),
             outcome: answered.as_ref().map(Speeds::of).map_err(Clone::clone),
-            held: figures.look(server).await.held,
+            held: figures.look(server).await,
         };
         told(&depth);
         sweep.depths.push(depth);
@@ -133,7 +133,7 @@ fn request(server: &LoadTarget, yardstick: WordLength, depth: u64, answer: u64, 
         number: depth,
         nonce,
     };
-    prompt.request(&server.model, yardstick).body
+    prompt.request(&server.model, yardstick)
 }
 
 impl Speeds {

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 const DEFAULT_PORT: u16 = 80;
 
-/// A server's address. Only http is supported: TLS would be measured along with the server.
+/// Address of a server. Only http is supported, because TLS would be measured too.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
     pub host: String,

@@ -1,4 +1,5 @@
-//! Collector of one sample: cards, machine, processes, guard pages and kernel log.
+//! Collector of one sample of a recording: cards, machine, processes, figures of guard (the preloaded
+//! library) and kernel log.
 
 use std::path::PathBuf;
 
@@ -14,7 +15,7 @@ use super::processes::Processes;
 /// Sensors are read in one sample out of this many.
 const SENSORS_EVERY: u64 = 4;
 
-/// The target of a recording.
+/// Object of a recording: a process or the machine.
 #[derive(Clone, Debug, Default)]
 pub struct WatchTarget {
     /// Root of a process tree; without one, the largest processes of the machine are followed.

@@ -1,5 +1,6 @@
 //! Writer of a recording's file: one write for each sample.
 
+use std::convert::Infallible;
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -58,7 +59,11 @@ impl Recording {
     }
 
     /// Samples at this interval until an error occurs.
-    pub async fn go_on(&mut self, collector: &mut Collector, every: Duration) -> Result<(), RecordingError> {
+    pub async fn go_on(
+        &mut self,
+        collector: &mut Collector,
+        every: Duration,
+    ) -> Result<Infallible, RecordingError> {
         let mut ticks = interval(every);
         // A late sample is not followed by a burst of others, which would have the same values.
         ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);

@@ -8,10 +8,12 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Once;
 use std::time::Duration;
 
 use plimsoll_base::Stage;
 use plimsoll_doctor::gives_up;
+use plimsoll_wire::control::NOT_PERMITTED;
 use rustix::process::Signal;
 use serde_json::Value;
 use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
@@ -24,7 +26,6 @@ use crate::end::{EndCause, kernel_oom_kills};
 use crate::health::{Announced, Announcement};
 use crate::lines::Lines;
 use crate::log_ring::{Log, LogSource};
-use crate::port_owner::PortOwner;
 use crate::process::ProcessHandle;
 use crate::spawn::{ChildSpec, LaunchError, Readiness};
 use crate::{control, health};
@@ -40,6 +41,7 @@ const HEALTHY_WITHIN: Duration = Duration::from_secs(7);
 /// Interval at which lines alone count as progress.
 const SIGN_OF_LIFE: Duration = Duration::from_secs(1);
 const EVENTS: usize = 64;
+const UNBOUND: &str = "the engine did not make the socket";
 
 /// Starts the task that owns the child.
 pub(crate) fn supervise(
@@ -57,13 +59,13 @@ pub(crate) fn supervise(
     let (events, outbox) = mpsc::channel(EVENTS);
     let child = Child {
         pid,
-        port: spec.port,
+        address: spec.address.clone(),
         log: log.clone(),
         orders,
     };
     let now = Instant::now();
     let supervisor = Supervisor {
-        announcement: Some(health::announcement(&spec.readiness, spec.port, pid)),
+        announcement: Some(health::announcement(&spec.readiness, &spec.address, pid)),
         spec,
         process,
         stdin,
@@ -110,13 +112,14 @@ struct Supervisor {
     phase: Phase,
     cause: EndCause,
     was_ready: bool,
-    /// It has spoken on the control channel, so it will hear there too.
+    /// The child has written to the control channel, so it also reads it.
     has_channel: bool,
     started: Instant,
     last_sign: Instant,
     /// The moment at which a loading child reported that it cannot go on.
     gave_up: Option<Instant>,
-    /// The health check of a serving child whose line looks like an abort; its result is whether it answers.
+    /// Health check of a serving child after a line that looks like an abort; its result is whether the child
+    /// answers.
     doubt: Option<Pin<Box<dyn Future<Output = bool>>>>,
     /// Number of lines in the log when the present stage began.
     stage_began: u64,
@@ -138,7 +141,8 @@ impl Supervisor {
                 Some(line) = self.stderr.next(), if self.stderr.is_open() => self.note(LogSource::Stderr, line),
                 announced = pending_or(&mut self.announcement) => match announced {
                     Announced::Ready => self.become_ready(Value::Null).await,
-                    Announced::Stranger(uid) => self.refuse_port(uid),
+                    Announced::Stranger(uid) => self.refuse_address(&taken_by(uid)),
+                    Announced::Unbound => self.refuse_address(UNBOUND),
                 },
                 answers = pending_or(&mut self.doubt) => self.settle_doubt(answers),
                 () = until(deadline) => self.lose_patience(),
@@ -176,9 +180,9 @@ impl Supervisor {
             }
             // A ready line does not prove that the port is the child's: another user's process may have bound
             // it first.
-            LaunchState::Ready(payload) => match PortOwner::new(self.spec.port, self.process.id()).stranger()
-            {
-                Some(uid) => self.refuse_port(uid),
+            LaunchState::Ready(payload) => match self.spec.address.stranger(self.process.id()) {
+                Some(uid) => self.refuse_address(&taken_by(uid)),
+                None if !self.spec.address.is_bound() => self.refuse_address(UNBOUND),
                 None => self.become_ready(payload).await,
             },
             LaunchState::Sleeping(payload) => {
@@ -189,6 +193,12 @@ impl Supervisor {
 
     async fn become_ready(&mut self, payload: Value) {
         self.announcement = None;
+        if let Err(cause) = self.spec.address.seal() {
+            self.log.push(
+                LogSource::Plimsoll,
+                format!("cannot close the socket to others: {cause}"),
+            );
+        }
         if self.phase == Phase::Loading {
             self.phase = Phase::Serving;
             // Whatever it complained of while it loaded, it got over.
@@ -208,6 +218,11 @@ impl Supervisor {
         if gives_up(&line, self.stage()) {
             self.suspect();
         }
+        if self.phase == Phase::Loading
+            && let Some(what) = line.strip_prefix(NOT_PERMITTED)
+        {
+            tell_once(what);
+        }
         self.log.push(source, line);
         // Engines without the control channel report no progress, so their loading is followed by their
         // lines.
@@ -224,10 +239,10 @@ impl Supervisor {
             return;
         };
         if self.doubt.is_none() {
-            let (readiness, port) = (self.spec.readiness.clone(), self.spec.port);
+            let (readiness, address) = (self.spec.readiness.clone(), self.spec.address.clone());
             self.doubt = Some(Box::pin(async move {
                 sleep(ABORTS_WITHIN).await;
-                health::answers_within(&readiness, port, HEALTHY_WITHIN).await
+                health::answers_within(&readiness, &address, HEALTHY_WITHIN).await
             }));
         }
     }
@@ -240,11 +255,10 @@ impl Supervisor {
         }
     }
 
-    /// Kills a child on whose port another user's process listens. The words are those that the post-mortem
-    /// reads as a taken port, so that the start is tried again on another one.
-    fn refuse_port(&mut self, uid: u32) {
-        let port = self.spec.port;
-        let note = format!("bind 127.0.0.1:{port}: Address already in use (by a process of user {uid})");
+    /// Kills a child whose address is not its own. The words are those that the post-mortem reads as a taken
+    /// port, so that the start is tried again elsewhere.
+    fn refuse_address(&mut self, why: &str) {
+        let note = format!("couldn't bind {}: {why}", self.spec.address);
         self.log.push(LogSource::Plimsoll, note);
         self.cause = EndCause::Stuck;
         self.kill();
@@ -284,7 +298,19 @@ impl Supervisor {
     }
 }
 
-/// Waits for a future that may be absent. It is taken out when it is done, since it must not be polled again.
+/// Tells the operator what the machine does not permit; every engine would say the same.
+fn tell_once(what: &str) {
+    static TOLD: Once = Once::new();
+    TOLD.call_once(|| {
+        tracing::warn!("engines run less confined, because this machine does not permit: {what}")
+    });
+}
+
+fn taken_by(uid: u32) -> String {
+    format!("Address already in use (by a process of user {uid})")
+}
+
+/// Waits for a future that may be absent. A finished future is removed, because it must not be polled again.
 async fn pending_or<T>(future: &mut Option<Pin<Box<dyn Future<Output = T>>>>) -> T {
     match future {
         Some(running) => {

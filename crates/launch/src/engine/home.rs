@@ -19,7 +19,7 @@ pub enum HomeError {
     Relative(PathBuf),
 }
 
-/// The directory that Plimsoll owns.
+/// Folder for everything that Plimsoll installs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EngineHome(PathBuf);
 

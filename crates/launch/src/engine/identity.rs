@@ -1,4 +1,4 @@
-//! Identity of an engine program: its kind (llama.cpp, ik_llama.cpp) and its build number.
+//! EngineIdentity of an engine program: its kind (llama.cpp, ik_llama.cpp) and its build number.
 //!
 //! DECISION: the program is run with `--version`, for at most five seconds, because a file name proves
 //! nothing and a plan depends on the build. Both engines print `version: 10605 (abc)`; llama.cpp since 2026
@@ -6,6 +6,7 @@
 //! also run with `--help`: only ik_llama.cpp has a flag to repack weights at run time. Build numbers 0 and 1
 //! mean an unstamped build, whose number is unknown. The result is kept until the file changes.
 
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Mutex, PoisonError};
@@ -17,18 +18,22 @@ use plimsoll_planner::{EngineBuild, EngineKind};
 use super::EngineProgram;
 use super::run::{ProgramEnded, run};
 
-const LIMIT: Duration = Duration::from_secs(5);
+pub(super) const LIMIT: Duration = Duration::from_secs(5);
 /// Flag that only ik_llama.cpp has (`common/common.cpp: gpt_params_print_usage`).
 const IK_FLAG: &str = "--run-time-repack";
+/// The ending by which llama-server knows a Unix socket (`arg.cpp: --host @ b10605`).
+const SOCKET_ENDING: &str = ".sock";
+/// The kernel reads no more of a script's first line (`binfmt_script.c`).
+const FIRST_LINE: u64 = 256;
 /// The commit of builds outside a git checkout.
 const UNSTAMPED: u32 = 1;
 
-/// The kind and build that a program reports.
+/// Kind and build that a program reports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EngineIdentity {
-    /// Kind and build, as a plan wants them.
+    /// Kind and build, in the form that a plan needs.
     pub engine: EngineBuild,
-    /// Its version line as printed.
+    /// The version line as the program prints it.
     pub version: String,
 }
 
@@ -44,28 +49,56 @@ pub enum IdentityError {
 
 /// Asks the program which engine it is.
 pub fn identify(program: &EngineProgram) -> Result<EngineIdentity, IdentityError> {
-    static KNOWN: Mutex<Vec<(Stamp, EngineIdentity)>> = Mutex::new(Vec::new());
-    let ask = |source| IdentityError::Ask {
-        path: program.path.clone(),
-        source,
-    };
-    let stamp = Stamp::of(&program.path).map_err(ask)?;
-    // Held while the program runs, so that two callers at once start it once. No panic leaves the list half
-    // changed.
-    let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some((_, identity)) = known.iter().find(|(of, _)| *of == stamp) {
-        return Ok(identity.clone());
-    }
-    let identity = ask_program(&program.path)?;
-    // An upgrade replaces the file, and the answer of the old one must go.
-    known.retain(|(of, _)| of.path != stamp.path);
-    known.push((stamp, identity.clone()));
-    Ok(identity)
+    static KNOWN: Answers<EngineIdentity> = Mutex::new(Vec::new());
+    remembered(&KNOWN, &program.path, ask_program)
 }
 
-/// The properties of a file that make a stored answer valid.
+/// Finds out whether the program can listen on a Unix socket: its help says so beside `--host`.
+pub fn takes_socket(program: &Path) -> bool {
+    static KNOWN: Answers<bool> = Mutex::new(Vec::new());
+    let ask = |path: &Path| Ok(ask(path, "--help")?.said.contains(SOCKET_ENDING));
+    remembered(&KNOWN, program, ask).unwrap_or(false)
+}
+
+/// True for a shell script, which may start the engine anywhere (a container).
+pub fn is_shell_script(program: &Path) -> bool {
+    let mut first = Vec::new();
+    let read = fs::File::open(program).and_then(|file| file.take(FIRST_LINE).read_to_end(&mut first));
+    let first = String::from_utf8_lossy(&first);
+    let interpreter = first.lines().next().and_then(|line| line.strip_prefix("#!"));
+    // `#!/usr/bin/env bash` names it in its second word.
+    let is_shell = |line: &str| line.split_whitespace().any(|word| word.ends_with("sh"));
+    read.is_ok() && interpreter.is_some_and(is_shell)
+}
+
+/// Answers of programs, each valid for as long as the file does not change.
+pub(super) type Answers<T> = Mutex<Vec<(Stamp, T)>>;
+
+pub(super) fn remembered<T: Clone>(
+    known: &Answers<T>,
+    path: &Path,
+    ask: impl FnOnce(&Path) -> Result<T, IdentityError>,
+) -> Result<T, IdentityError> {
+    let stamp = Stamp::of(path).map_err(|source| IdentityError::Ask {
+        path: path.to_owned(),
+        source,
+    })?;
+    // Held while the program runs, so that two callers at once start it once. No panic leaves the list half
+    // changed.
+    let mut known = known.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some((_, answer)) = known.iter().find(|(of, _)| *of == stamp) {
+        return Ok(answer.clone());
+    }
+    let answer = ask(path)?;
+    // An upgrade replaces the file, and the answer of the old one must go.
+    known.retain(|(of, _)| of.path != stamp.path);
+    known.push((stamp, answer.clone()));
+    Ok(answer)
+}
+
+/// Properties of a program file; while they are the same, the stored result is valid.
 #[derive(Debug, PartialEq, Eq)]
-struct Stamp {
+pub(super) struct Stamp {
     path: PathBuf,
     modified: SystemTime,
     size: u64,
@@ -229,6 +262,22 @@ mod tests {
         assert_eq!(fs::read_to_string(&asked).unwrap().lines().count(), 1);
         let program = look_alike(directory.path(), &answer(115500));
         assert_eq!(identify(&program).unwrap().engine.build, Some(115_500));
+    }
+
+    #[test]
+    fn a_program_takes_a_socket_if_its_help_says_so_and_a_shell_script_is_known_as_one() {
+        let directory = tempfile::tempdir().unwrap();
+        let says = |text: &str| look_alike(directory.path(), &format!("echo '{text}'")).path;
+        assert!(takes_socket(&says(
+            "--host HOST  bind to an UNIX socket if the address ends with .sock"
+        )));
+        assert!(!takes_socket(&says("--host HOST  ip address to listen")));
+        assert!(!takes_socket(Path::new("/nowhere/llama-server")));
+        assert!(is_shell_script(&says("")));
+        assert!(!is_shell_script(Path::new("/proc/self/exe")));
+        let python = directory.path().join("python");
+        fs::write(&python, "#!/usr/bin/python3 -I\nsh\n").unwrap();
+        assert!(!is_shell_script(&python));
     }
 
     #[test]

@@ -1,9 +1,9 @@
 //! Installer of the CPU engine: xllamacpp from PyPI in a Python venv, with an adapter called `llama-server`.
 //!
 //! DECISION: one release is pinned, its wheels by hash. The installer adds no dependency, compiles nothing
-//! and writes nothing outside [`Home`]. The folder is built under a temporary name and then renamed, so an
-//! installed engine is always complete. A lock file excludes a second installer. Every install compares the
-//! adapter byte for byte, so a newer Plimsoll replaces the adapter of an older one without a download.
+//! and writes nothing outside [`EngineHome`]. The folder is built under a temporary name and then renamed, so
+//! an installed engine is always complete. A lock file excludes a second installer. Every install compares
+//! the adapter byte for byte, so a newer Plimsoll replaces the adapter of an older one without a download.
 
 use std::fs::{self, File, Permissions};
 use std::io;
@@ -70,7 +70,7 @@ pub enum InstallError {
     },
 }
 
-/// Returns the installed CPU engine, if it is there.
+/// Returns the installed CPU engine, if there is one.
 pub fn installed(home: &EngineHome) -> Option<EngineProgram> {
     let path = place(home).join(LLAMA_SERVER);
     path.is_file().then_some(EngineProgram {
@@ -79,7 +79,7 @@ pub fn installed(home: &EngineHome) -> Option<EngineProgram> {
     })
 }
 
-/// Installs the CPU engine, or brings what is there up to date.
+/// Installs the CPU engine, or updates an installed one.
 pub fn install(
     home: &EngineHome,
     mut progress: impl FnMut(InstallStep),
@@ -143,7 +143,7 @@ fn lock(engines: &Path, progress: &mut impl FnMut(InstallStep)) -> Result<File, 
     Ok(file)
 }
 
-/// Builds the whole engine beside its place and renames it there.
+/// Builds the whole engine in a temporary folder and renames it to its final place.
 fn build(place: &Path, adapter: &[u8], progress: &mut impl FnMut(InstallStep)) -> Result<(), InstallError> {
     let scratch = beside(place, ".partial");
     // What an installation that was cut off left behind.

@@ -13,12 +13,12 @@ const POLL: Duration = Duration::from_millis(5);
 /// The most output of a helper program that is kept in memory.
 const SAID_LIMIT: u64 = 256 * 1024;
 
-/// The end of a helper program.
+/// Exit status and output of a finished helper program.
 #[derive(Debug)]
 pub(super) struct ProgramEnded {
-    /// `None` where the time was up and it was killed.
+    /// Exit status; `None` if the time limit passed and the program was killed.
     pub(super) status: Option<ExitStatus>,
-    /// Its last lines, stdout and stderr together.
+    /// The program's last lines, stdout and stderr together.
     pub(super) said: String,
 }
 
@@ -59,7 +59,7 @@ pub(super) fn run(command: &mut Command, limit: Duration) -> io::Result<ProgramE
     })
 }
 
-/// Starts the program; one that is just being written (by an upgrade, say) is busy for a moment.
+/// Starts the program; it retries for a moment if the file is being written, for example by an upgrade.
 fn spawn(command: &mut Command, end: Instant) -> io::Result<Child> {
     loop {
         match command.spawn() {

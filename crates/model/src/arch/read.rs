@@ -1,5 +1,5 @@
-//! Reader of the hyper-parameters that all architectures share. Mirrors `llama-model.cpp: load_hparams @
-//! b10605`.
+//! Reader of the hyper-parameters that all architectures share. The code mirrors `llama-model.cpp:
+//! load_hparams @ b10605`.
 
 use super::keys::ArchKeys;
 use super::{Rotates, Traits, layers, traits};
@@ -24,7 +24,7 @@ pub(crate) fn read(
     hyper.known = known;
     hyper.vocabulary = vocabulary(&keys, tensors)?;
     hyper.layers_with_cache = layers_with_cache(&keys, &traits, hyper.layers)?;
-    hyper.experts = experts(&keys, &hyper, tensors)?;
+    hyper.experts = experts(&keys)?;
     hyper.mla = mla(&keys, &hyper)?;
     hyper.older_mla = older_mla(&keys, &hyper)?;
     // In this order: the sliding pattern may depend on the recurrent layers.
@@ -96,7 +96,7 @@ fn factor(keys: &ArchKeys<'_, '_>, key: &str) -> Option<f64> {
     }
 }
 
-/// The lengths of a head.
+/// Lengths of an attention head's key, value and rotary part.
 #[derive(Default)]
 struct Lengths {
     key: u32,
@@ -137,33 +137,15 @@ fn layers_with_cache(keys: &ArchKeys<'_, '_>, traits: &Traits, layers: u32) -> R
     Ok(traits.layers_with_cache.unwrap_or(layers.saturating_sub(shared)))
 }
 
-fn experts(
-    keys: &ArchKeys<'_, '_>,
-    hyper: &HyperParameters,
-    tensors: &[Tensor],
-) -> Result<Option<Experts>, ModelError> {
+/// The widths of experts are those of their tensors.
+fn experts(keys: &ArchKeys<'_, '_>) -> Result<Option<Experts>, ModelError> {
     let count = keys.number_or_0("expert_count")?;
     if count == 0 {
         return Ok(None);
     }
-    // Older MoE files lack the key; the tensor's first dimension is the same number.
-    let width = |suffix: &str| {
-        let down = tensors.iter().find(|tensor| tensor.name.ends_with(suffix));
-        down.and_then(|tensor| u32::try_from(tensor.shape[0]).ok())
-    };
-    let stated = |name| Ok::<_, ModelError>(keys.number(name)?.filter(|&width| width > 0));
-    let feed_forward = stated("expert_feed_forward_length")?
-        .or_else(|| width(".ffn_down_exps.weight"))
-        .unwrap_or(hyper.feed_forward.at(hyper.layers - 1));
-    let shared = keys.number_or_0("expert_shared_count")?;
     Ok(Some(Experts {
         count,
         used: keys.number_or_0("expert_used_count")?,
-        feed_forward,
-        shared_feed_forward: stated("expert_shared_feed_forward_length")?
-            .or_else(|| width(".ffn_down_shexp.weight"))
-            .unwrap_or(feed_forward.saturating_mul(shared)),
-        leading_dense: keys.number_or_0("leading_dense_block_count")?,
         // A factor of 1 adds no node to the graph.
         scales_weights: factor(keys, "expert_weights_scale").is_some_and(|factor| factor != 1.0),
     }))

@@ -315,31 +315,14 @@ fn next_token_layers_are_cached_where_the_engine_does() {
 }
 
 #[test]
-fn experts_fall_back_to_the_plain_width() {
-    let keys = [
-        ("expert_count", n(8)),
-        ("expert_used_count", n(2)),
-        ("feed_forward_length", n(14_336)),
-    ];
+fn experts_are_counted_and_their_scale_is_a_factor_other_than_one() {
+    let keys = [("expert_count", n(8)), ("expert_used_count", n(2))];
     let mixtral = hyper("llama", 4, &keys).experts.unwrap();
     assert_eq!(
-        (
-            mixtral.count,
-            mixtral.used,
-            mixtral.feed_forward,
-            mixtral.shared_feed_forward
-        ),
-        (8, 2, 14_336, 0)
+        (mixtral.count, mixtral.used, mixtral.scales_weights),
+        (8, 2, false)
     );
-    let keys = [
-        ("expert_count", n(64)),
-        ("expert_feed_forward_length", n(1408)),
-        ("expert_shared_count", n(2)),
-    ];
-    assert_eq!(
-        hyper("deepseek", 4, &keys).experts.unwrap().shared_feed_forward,
-        2816
-    );
+    assert_eq!(hyper("llama", 4, &[]).experts, None);
 }
 
 #[test]

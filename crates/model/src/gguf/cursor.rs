@@ -13,7 +13,7 @@ const TEXT: u64 = 8;
 pub(super) struct Cursor<'a> {
     window: &'a [u8],
     at: usize,
-    /// Bytes of the file that lie before the window or were left out of it so far.
+    /// Bytes of the file that precede the window or were left out of it so far.
     absent: u64,
     file_length: u64,
     pub(super) big_endian: bool,
@@ -43,8 +43,8 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// In a window that lacks the vocabulary: what is gone is passed over, what is still there becomes the
-    /// surplus.
+    /// Cursor over a window without the vocabulary: bytes that were left out are skipped, and the remaining
+    /// ones become the surplus.
     pub(super) fn among(window: &'a [u8], gaps: &'a [Gap], file_length: u64) -> Self {
         Self {
             gaps: Some(gaps),
@@ -93,7 +93,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Text with its length before it, as bytes: llama.cpp does not ask for UTF-8.
+    /// Text preceded by its length, as bytes, because llama.cpp does not require UTF-8.
     pub(super) fn text(&mut self, place: GgufPlace<'_>) -> Result<&'a [u8], GgufError> {
         let offset = self.offset();
         let length = self.u64(place)?;
@@ -171,9 +171,9 @@ impl<'a> Cursor<'a> {
         Ok(&self.window[start..self.at])
     }
 
-    /// Passes over texts until none is `left`, or to where the first begins that is not whole. Their lengths
-    /// form a chain that can only be walked, so the step is kept to one load, one add and one compare; what
-    /// stops it is found by reading that one text with care.
+    /// Skips texts until `left` is 0, or up to the first incomplete one. Their lengths form a chain that can
+    /// only be followed in order, so each step is one load, one addition and one comparison. If a step fails,
+    /// that single text is read again to find the error.
     pub(super) fn pass_texts(&mut self, left: &mut u64, place: GgufPlace<'_>) -> Result<(), GgufError> {
         // The inner loop is the fast path; a text that is cut or too long leaves it.
         while *left > 0 {
@@ -195,7 +195,7 @@ impl<'a> Cursor<'a> {
         Ok(())
     }
 
-    /// The next `length` bytes, without moving; says what is missing if they are not all there.
+    /// The next `length` bytes, without moving; an error says how many are missing.
     fn ahead(&self, length: u64, place: GgufPlace<'_>) -> Result<&'a [u8], GgufError> {
         let bytes = usize::try_from(length)
             .ok()

@@ -8,7 +8,7 @@ use plimsoll_base::Bytes;
 use super::{DEFAULT_ALIGNMENT, ValueType};
 use crate::TensorType;
 
-/// A value to write. Numbers are the bits of their type, so that one form serves all.
+/// A value to write. A number is stored as the bits of its type, so that one form serves all types.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Datum {
     Number(ValueType, u64),
@@ -47,7 +47,7 @@ impl From<&str> for Datum {
     }
 }
 
-/// A tensor to list.
+/// Entry of a tensor to write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DraftTensor {
     pub name: String,
@@ -57,7 +57,7 @@ pub struct DraftTensor {
 }
 
 impl DraftTensor {
-    /// Bytes of its data; a row that is no whole number of blocks counts as none.
+    /// Bytes of its data; a row that is not a whole number of blocks counts as 0.
     pub fn bytes(&self) -> Bytes {
         let (row, rest) = self.shape.split_first().unwrap_or((&1, &[]));
         // Tests write invalid shapes on purpose, so this must not fail.
@@ -66,7 +66,7 @@ impl DraftTensor {
     }
 }
 
-/// A header to be.
+/// Content of a GGUF header to write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DraftHeader {
     pub version: u32,

@@ -46,7 +46,7 @@ pub(super) fn shortened(name: &str) -> String {
     text
 }
 
-/// A header that could not be read.
+/// Reason why a header cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GgufError {
     /// Not an error of the file: the window is too short. Read at least `needed` bytes and try again.

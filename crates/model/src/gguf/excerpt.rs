@@ -13,7 +13,7 @@ use super::error::{GgufError, GgufPlace};
 use super::gap::{Gap, GapRun};
 use crate::Dialect;
 
-/// A header as far as it was taken in.
+/// Partial header, as far as it was read.
 #[derive(Debug)]
 pub struct Excerpt {
     file_length: u64,
@@ -45,8 +45,8 @@ impl Excerpt {
         self.wants.clone()
     }
 
-    /// Takes what was wanted and, in the same piece, what follows it in the file. A piece that is too short
-    /// is the last.
+    /// Takes the bytes requested by [`Self::wants`] and the bytes that follow them in the file. A piece that
+    /// is too short is the last.
     pub fn take(&mut self, piece: &[u8]) {
         let Some(wanted) = self.wants.take() else {
             return;

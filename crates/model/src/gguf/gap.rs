@@ -1,13 +1,13 @@
 //! Gaps of a partial GGUF header: the parts that an excerpt leaves out.
 
-/// Bytes of the file that were left out.
+/// Range of the file's bytes that was left out.
 #[derive(Debug)]
 pub(super) struct Gap {
     pub(super) offset: u64,
     pub(super) length: u64,
 }
 
-/// Elements of an array that are being left out.
+/// Array elements that are being left out.
 #[derive(Debug)]
 pub(super) struct GapRun {
     pub(super) key: String,

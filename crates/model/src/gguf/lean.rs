@@ -16,8 +16,8 @@ const WORDS: &str = "tokenizer.ggml.tokens";
 const KEPT: &str = "tokenizer.ggml.token_type_count";
 
 impl Header<'_> {
-    /// The bytes up to where data starts, without vocabulary; `None` where the header has none. `window` is
-    /// what the header was read from.
+    /// The bytes before the tensor data, without the vocabulary; `None` if the header has no vocabulary.
+    /// `window` holds the bytes from which the header was read.
     pub fn without_vocabulary(&self, window: &[u8]) -> Option<Vec<u8>> {
         let words = self.array(WORDS).ok()??.count;
         let size = format!("{}.vocab_size", self.text("general.architecture").ok()??);

@@ -1,4 +1,5 @@
-//! Lookup of keys in a GGUF header. A number may be stored in any width, because converters differ.
+//! Lookup of keys in a GGUF header. Numbers of any integer width are accepted, because file converters
+//! differ.
 
 use super::error::{GgufError, shortened};
 use super::{Array, GgufEntry, GgufValue, Header};

@@ -7,7 +7,7 @@ use super::cursor::{Cursor, number};
 use super::error::{GgufError, GgufPlace, shortened};
 use super::value_type::ValueType;
 
-/// A value as read.
+/// Value of a GGUF key.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum GgufValue<'a> {
     Unsigned(u64),
@@ -31,8 +31,8 @@ impl fmt::Display for GgufValue<'_> {
     }
 }
 
-/// An array, not read yet; in an [`Excerpt`](super::Excerpt) those of the vocabulary have a length but no
-/// elements.
+/// An array whose elements are not read yet; in an [`Excerpt`](super::Excerpt), arrays of the vocabulary have
+/// a length but no elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Array<'a> {
     pub element: ValueType,

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// The types a value can have.
+/// Type of a GGUF value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ValueType {
     U8,
@@ -20,77 +20,54 @@ pub enum ValueType {
     F64,
 }
 
+/// Type, bytes of one value if that is fixed, and the name that `gguf.cpp: GGUF_TYPE_NAME` prints, in the
+/// order of their numbers in files.
+const TYPES: [(ValueType, Option<u64>, &str); 13] = [
+    (ValueType::U8, Some(1), "u8"),
+    (ValueType::I8, Some(1), "i8"),
+    (ValueType::U16, Some(2), "u16"),
+    (ValueType::I16, Some(2), "i16"),
+    (ValueType::U32, Some(4), "u32"),
+    (ValueType::I32, Some(4), "i32"),
+    (ValueType::F32, Some(4), "f32"),
+    (ValueType::Bool, Some(1), "bool"),
+    (ValueType::Text, None, "str"),
+    (ValueType::Array, None, "arr"),
+    (ValueType::U64, Some(8), "u64"),
+    (ValueType::I64, Some(8), "i64"),
+    (ValueType::F64, Some(8), "f64"),
+];
+
 impl ValueType {
-    /// In the order of their numbers.
-    pub const ALL: [Self; 13] = [
-        Self::U8,
-        Self::I8,
-        Self::U16,
-        Self::I16,
-        Self::U32,
-        Self::I32,
-        Self::F32,
-        Self::Bool,
-        Self::Text,
-        Self::Array,
-        Self::U64,
-        Self::I64,
-        Self::F64,
-    ];
+    pub fn all() -> impl Iterator<Item = Self> {
+        TYPES.into_iter().map(|row| row.0)
+    }
 
     /// The type of a number in the file.
     pub fn from_id(id: u32) -> Option<Self> {
-        Self::ALL.get(usize::try_from(id).ok()?).copied()
+        TYPES.get(usize::try_from(id).ok()?).map(|row| row.0)
     }
 
     /// The number in the file.
-    pub const fn id(self) -> u32 {
-        match self {
-            Self::U8 => 0,
-            Self::I8 => 1,
-            Self::U16 => 2,
-            Self::I16 => 3,
-            Self::U32 => 4,
-            Self::I32 => 5,
-            Self::F32 => 6,
-            Self::Bool => 7,
-            Self::Text => 8,
-            Self::Array => 9,
-            Self::U64 => 10,
-            Self::I64 => 11,
-            Self::F64 => 12,
-        }
+    pub fn id(self) -> u32 {
+        let mut numbers = (0..).zip(TYPES);
+        numbers
+            .find(|(_, row)| row.0 == self)
+            .map_or(u32::MAX, |(id, _)| id)
     }
 
-    /// Bytes of one value; `None` for text and arrays, which say their length.
-    pub const fn width(self) -> Option<u64> {
-        match self {
-            Self::U8 | Self::I8 | Self::Bool => Some(1),
-            Self::U16 | Self::I16 => Some(2),
-            Self::U32 | Self::I32 | Self::F32 => Some(4),
-            Self::U64 | Self::I64 | Self::F64 => Some(8),
-            // Their length is part of the value.
-            Self::Text | Self::Array => None,
-        }
+    /// Bytes of one value; `None` for text and arrays, whose length is stored with them.
+    pub fn width(self) -> Option<u64> {
+        self.row().1
     }
 
-    /// The names that `gguf.cpp: GGUF_TYPE_NAME` prints.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::U8 => "u8",
-            Self::I8 => "i8",
-            Self::U16 => "u16",
-            Self::I16 => "i16",
-            Self::U32 => "u32",
-            Self::I32 => "i32",
-            Self::F32 => "f32",
-            Self::Bool => "bool",
-            Self::Text => "str",
-            Self::Array => "arr",
-            Self::U64 => "u64",
-            Self::I64 => "i64",
-            Self::F64 => "f64",
-        }
+    pub fn name(self) -> &'static str {
+        self.row().2
+    }
+
+    fn row(self) -> (Self, Option<u64>, &'static str) {
+        let row = TYPES.into_iter().find(|row| row.0 == self);
+        row.unwrap_or((self, None, ""))
     }
 }
 
@@ -106,7 +83,7 @@ mod tests {
 
     #[test]
     fn numbers_lead_to_their_types_and_back() {
-        for (kind, id) in ValueType::ALL.into_iter().zip(0_u32..) {
+        for (kind, id) in ValueType::all().zip(0_u32..) {
             assert_eq!((kind.id(), ValueType::from_id(id)), (id, Some(kind)));
         }
         assert_eq!(ValueType::from_id(13), None);

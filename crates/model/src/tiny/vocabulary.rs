@@ -30,7 +30,7 @@ const UNKNOWN: u32 = 2;
 const CONTROL: u32 = 3;
 const BYTE: u32 = 6;
 
-/// A token as `tokenizer.ggml.*` describes it.
+/// A token with its properties in `tokenizer.ggml.*`.
 #[derive(Clone, Debug)]
 pub struct Token {
     pub text: String,
@@ -75,15 +75,6 @@ impl Vocabulary {
             words: first..tokens.len(),
             tokens,
         }
-    }
-
-    /// Adds fillers up to `size` tokens, the vocabulary size of the model that is imitated.
-    #[must_use]
-    pub fn filled(mut self, size: u32) -> Self {
-        let missing = size.saturating_sub(self.len());
-        let fillers = (0..missing).map(|number| token(format!("{SPACE}w{number}"), -1.0, NORMAL));
-        self.tokens.extend(fillers);
-        self
     }
 
     pub fn len(&self) -> u32 {

@@ -36,7 +36,7 @@ enum Rule {
     },
 }
 
-/// The rows of one tensor, drawn one after the other.
+/// Random rows of one tensor, generated one after the other.
 #[derive(Debug)]
 pub struct Rows {
     rule: Rule,
@@ -163,7 +163,7 @@ pub fn half(number: f32) -> u16 {
     u16::try_from(sign | normal).unwrap_or(0)
 }
 
-/// xorshift64*: the weights need no better generator, and its sequence is the same on every machine.
+/// Random generator xorshift64*, which gives the same sequence on every machine.
 #[derive(Debug)]
 struct Random(u64);
 

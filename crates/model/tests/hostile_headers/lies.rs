@@ -1,4 +1,4 @@
-//! Single lies in an otherwise sound header, each answered by the error that names it.
+//! Tests of GGUF headers with a single false statement, each answered by the error that names it.
 
 use plimsoll_model::gguf::{Datum, DraftHeader, DraftTensor, GgufError, Header, ValueType};
 use plimsoll_model::types::F32;

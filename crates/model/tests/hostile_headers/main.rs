@@ -1,5 +1,7 @@
-//! Headers that lie. Whatever the bytes, reading ends in a model or in a typed error that names the place: no
-//! panic, no memory beyond what the window could hold, and a short window is never mistaken for a bad file.
+//! Tests of damaged GGUF headers. Reading gives a model or a typed error that names the place.
+//!
+//! There is never a panic or more memory than the window could fill, and a short window is never mistaken for
+//! a bad file.
 
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 

@@ -37,43 +37,42 @@ fn target() -> PathBuf {
     test.ancestors().nth(3).unwrap().to_path_buf()
 }
 
-/// The host, compiled with an interface and a version: once for each, and put in its place whole.
-pub(crate) fn host(slots: u32, version: u32, shows: bool) -> PathBuf {
+/// The program, linked with the runtime of a version: once for each, and put in its place whole.
+pub(crate) fn backend(version: &str) -> PathBuf {
     static COMPILED: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
-    let program = folder.join(format!("host-{slots}-{version}-{shows}"));
+    let program = folder.join(format!("backend-{version}"));
     let mut compiled = COMPILED.lock().unwrap();
-    if compiled.insert(program.clone()) && !is_fresh(&program) {
-        let new = program.with_extension(std::process::id().to_string());
-        compile(&new, slots, version, shows);
+    if compiled.insert(program.clone()) {
+        let new = folder.join(format!("backend-{version}.{}", std::process::id()));
+        compile(&new, version);
         std::fs::rename(new, &program).unwrap();
     }
     program
 }
 
-/// The program is newer than its source and than this test binary, which holds the compiler's flags.
-fn is_fresh(program: &Path) -> bool {
-    let changed = |path: &Path| path.metadata().and_then(|metadata| metadata.modified()).ok();
-    let test = std::env::current_exe().unwrap();
-    changed(program).is_some_and(|built| {
-        let sources = [source(), test];
-        sources
-            .iter()
-            .all(|source| changed(source).is_some_and(|source| source <= built))
-    })
-}
-
-fn source() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/host.c")
-}
-
-fn compile(program: &Path, slots: u32, version: u32, shows: bool) {
+/// `static` is linked with no runtime. The others need a library of the runtime's name, which is empty here: the
+/// loader finds the stand-in under that name.
+fn compile(program: &Path, version: &str) {
+    let folder = tempfile::tempdir().unwrap();
+    let mut linked = Vec::new();
+    if version != "static" {
+        let soname = format!("libcudart.so.{version}");
+        let library = folder.path().join(&soname);
+        let empty = Command::new("cc")
+            .args(["-shared", "-xc", "/dev/null", "-o"])
+            .arg(&library)
+            .arg(format!("-Wl,-soname,{soname}"))
+            .status();
+        assert!(empty.unwrap().success());
+        linked = vec!["-Wl,--no-as-needed".into(), library.into_os_string()];
+    }
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/backend.c");
     let compiled = Command::new("cc")
-        .args(["-std=gnu11", "-O1", "-w", "-o"])
+        .args(["-std=gnu11", "-O1", "-w", "-pthread", "-o"])
         .arg(program)
-        .arg(source())
-        .args([format!("-DSLOTS={slots}"), format!("-DVERSION={version}")])
-        .args(shows.then_some("-rdynamic"))
+        .arg(source)
+        .args(linked)
         .arg("-ldl")
         .status();
     assert!(compiled.unwrap().success());

@@ -1,8 +1,7 @@
-//! Phantom as it is used: opened by a host that does what ggml's loader does, in each version of the
-//! interface.
+//! The stand-in as it is used: preloaded into a program that was linked with a CUDA runtime, under that
+//! runtime's name, on a machine without CUDA.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
 mod artefact;
-mod declined;
-mod host;
-mod loaded;
+mod asked;
+mod backend;

@@ -1,14 +1,15 @@
 //! Simulation of ggml's graph allocator: the peak size of each buffer, without allocating memory.
 //!
-//! Mirrors `ggml-alloc.c: ggml_dyn_tallocr_alloc, ggml_dyn_tallocr_free_bytes, ggml_gallocr_alloc_graph_impl
-//! @ b10605`. A tensor gets the best-fitting free block and frees it at its last use; a result may reuse the
-//! memory of a source of the same layout that is not used again. The order of operations determines the peak.
+//! The code mirrors `ggml-alloc.c: ggml_dyn_tallocr_alloc, ggml_dyn_tallocr_free_bytes,
+//! ggml_gallocr_alloc_graph_impl @ b10605`. A tensor gets the best-fitting free block and frees it at its
+//! last use; a result may reuse the memory of a source of the same layout that is not used again. The order
+//! of operations determines the peak.
 
 use super::graph::{Id, OpGraph, OpKind};
 use crate::layout::TensorDevice;
 use crate::weights::{CARD_ALIGNMENT, HOST_ALIGNMENT};
 
-/// Free memory of one buffer, by offset; the last block has no end.
+/// Free memory of one buffer, by offset; the last block is unbounded.
 #[derive(Debug)]
 struct Heap {
     alignment: u64,
@@ -117,9 +118,9 @@ struct TensorState {
     children: u32,
     views: u32,
     heap: usize,
-    /// It holds memory of a heap.
+    /// The tensor holds memory of a heap.
     allocated: bool,
-    /// It was given memory at some time, even if another tensor reuses it now.
+    /// The tensor was given memory at some time, even if another tensor reuses it now.
     settled: bool,
 }
 
@@ -237,7 +238,7 @@ impl<'a> Allocator<'a> {
         state.settled = true;
     }
 
-    /// A source that dies here and whose memory fits: its only remaining reader is `id`.
+    /// A source whose memory the result may take over: it fits, and `id` is its only remaining reader.
     fn reusable(&self, id: Id) -> Option<Id> {
         let node = self.graph.node(id);
         if !matches!(node.kind, OpKind::InPlace | OpKind::Rope) {

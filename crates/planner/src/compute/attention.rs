@@ -1,8 +1,8 @@
 //! Attention half of a layer in the graph: grouped-query and latent attention (MLA), with and without flash
 //! attention.
 //!
-//! Mirrors `llama-graph.cpp: build_attn @ b10605`. Its parts are `projections` of the batch, `cache` of keys
-//! and values, and `kernel`.
+//! The code mirrors `llama-graph.cpp: build_attn @ b10605`. Its parts are `projections` of the batch, `cache`
+//! of keys and values, and `kernel`.
 
 mod cache;
 mod kernel;

@@ -1,9 +1,9 @@
 //! Builder of a decoder's whole compute graph: embedding, layers and output.
 //!
-//! Mirrors the graphs of the llama family (`models/llama.cpp, qwen2.cpp, qwen3.cpp, qwen3moe.cpp, gemma3.cpp,
-//! openai-moe.cpp, deepseek2.cpp @ b10605`). They differ in the tensors that each model has, and a layer's
-//! operations follow from its tensors. So a model of an unknown architecture with familiar tensors is
-//! estimated well.
+//! The code mirrors the graphs of the llama family (`models/llama.cpp, qwen2.cpp, qwen3.cpp, qwen3moe.cpp,
+//! gemma3.cpp, openai-moe.cpp, deepseek2.cpp @ b10605`). They differ in the tensors that each model has, and
+//! a layer's operations follow from its tensors. So a model of an unknown architecture with familiar tensors
+//! is estimated well.
 
 mod layer;
 mod parts;
@@ -34,7 +34,7 @@ pub(super) struct Decoder<'a> {
     pub(super) fused: bool,
     /// Uses of that kernel, with the devices of their layers.
     pub(super) fused_nodes: Vec<(Id, TensorDevice)>,
-    /// The same for flash attention.
+    /// Uses of flash attention, with the devices of their layers.
     pub(super) attention_nodes: Vec<(Id, TensorDevice)>,
     pub(super) tokens: u64,
     pub(super) inputs: Inputs,

@@ -1,6 +1,6 @@
 //! Gated delta net of Qwen3-Next and Qwen 3.5: linear attention whose state is one matrix for each head.
 //!
-//! Mirrors `models/qwen3next.cpp, qwen35.cpp, qwen35moe.cpp: build_layer_attn_linear` and
+//! The code mirrors `models/qwen3next.cpp, qwen35.cpp, qwen35moe.cpp: build_layer_attn_linear` and
 //! `models/delta-net-base.cpp: build_conv_state, build_recurrent_attn, build_delta_net_fused,
 //! build_delta_net_chunking @ b10605`. If the device of every layer has a kernel for it, one kernel computes
 //! it. Otherwise the engine uses small operations over chunks of 64 tokens.
@@ -13,7 +13,7 @@ use super::recurrent::RecurrentState;
 /// Tokens of a chunk without the kernel.
 const CHUNK: u64 = 64;
 
-/// DeltaHeads and their length; keys may have fewer heads than values.
+/// Numbers and length of a delta net's heads; keys may have fewer heads than values.
 #[derive(Clone, Copy)]
 struct DeltaHeads {
     length: u64,

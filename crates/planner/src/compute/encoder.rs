@@ -1,8 +1,8 @@
 //! Graph of encoder models (BERT and relatives): input sums, layers with norms after their sums, and pooling
 //! of the result.
 //!
-//! Mirrors `models/bert.cpp` and `llama-graph.cpp: build_pooling, build_dense_out @ b10605`. Flags select the
-//! pooling, which is also used after a decoder that computes embeddings.
+//! The code mirrors `models/bert.cpp` and `llama-graph.cpp: build_pooling, build_dense_out @ b10605`. Flags
+//! select the pooling, which is also used after a decoder that computes embeddings.
 
 use plimsoll_model::Pooling;
 
@@ -11,7 +11,8 @@ use super::graph::{F32, I32, Id};
 use super::model_layers::Layer;
 
 impl Decoder<'_> {
-    /// Adds the type of the tokens (always the first) and learned positions, and norms the sum, each where the file has it.
+    /// Adds the token type (always the first) and learned positions, and norms the sum, as far as the file
+    /// has these weights.
     pub(super) fn encoder_input(&mut self, embedded: Id) -> Id {
         let [width, tokens, ..] = self.graph.shape(embedded);
         let mut sum = embedded;

@@ -1,6 +1,6 @@
 //! Feed-forward half of a layer in the graph: dense, or a mixture of experts.
 //!
-//! Mirrors `llama-graph.cpp: build_ffn, build_moe_ffn @ b10605`.
+//! The code mirrors `llama-graph.cpp: build_ffn, build_moe_ffn @ b10605`.
 
 use super::decoder::{BIAS, Decoder, WEIGHT};
 use super::graph::{I32, Id};
@@ -162,7 +162,7 @@ impl Decoder<'_> {
         product
     }
 
-    /// One view of each expert's output; all of them come before the first sum.
+    /// Sums the experts' outputs. Each output has one view, and all views precede the first sum.
     fn sum_experts(&mut self, outputs: Id, used: u64) -> Id {
         let [width, _, tokens, _] = self.graph.shape(outputs);
         let shape = [width, tokens, 1, 1];

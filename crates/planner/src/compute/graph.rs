@@ -1,14 +1,14 @@
 //! Graph of operations: sizes, sources, views and devices of its tensors, without any arithmetic.
 //!
-//! Mirrors `ggml.c: ggml_build_forward_expand` and the shapes of its operations `@ b10605`. It has only as
-//! many kinds of operations as memory allocation and device placement must distinguish.
+//! The code mirrors `ggml.c: ggml_build_forward_expand` and the shapes of its operations `@ b10605`. It has
+//! only as many kinds of operations as memory allocation and device placement must distinguish.
 
 use std::num::NonZeroU32;
 
 use crate::layout::TensorDevice;
 
-/// A tensor of the graph, by its number from 1. Small, because a node holds seven of them and the graph of a large model
-/// is a megabyte, in which every first touch of a page costs a fault.
+/// A tensor of the graph, by its number from 1. It is small because a node holds seven of them and the graph
+/// of a large model takes a megabyte, in which the first access to each page costs a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Id(NonZeroU32);
 
@@ -39,7 +39,7 @@ pub(super) enum OpKind {
     InPlace,
     /// Like `InPlace`, but its weight is too small to choose a device (rotary embedding).
     Rope,
-    /// Computes into memory of its own.
+    /// Computes into newly allocated memory.
     Own,
     /// Flash attention: like `Own`, and its sinks are too small to choose a device.
     Attention,
@@ -67,7 +67,7 @@ pub(super) struct MemoryLayout {
     pub(super) shape: [u64; 4],
 }
 
-/// As many as a scan over states reads.
+/// Maximum number of sources: those of a scan over states.
 const SOURCES: usize = 7;
 
 #[derive(Clone, Debug)]
@@ -79,7 +79,7 @@ pub(super) struct OpNode {
     /// Bytes behind its data on a card: working memory of the operation, or padding of quantised rows.
     pub(super) scratch: u64,
     pub(super) sources: [Option<Id>; SOURCES],
-    /// The tensor whose memory it shows.
+    /// The tensor whose memory it views.
     pub(super) root: Option<Id>,
     /// Never freed and never reused.
     pub(super) output: bool,
@@ -171,7 +171,7 @@ impl OpGraph {
         self.push(OpKind::Input, element, shape, &[])
     }
 
-    /// An operation whose result has the layout of its first source.
+    /// An operation whose result has the layout of its first source and may reuse its memory.
     pub(super) fn in_place(&mut self, sources: &[Id]) -> Id {
         let like = self.node(sources[0]).layout;
         self.push(OpKind::InPlace, like.element, like.shape, sources)
@@ -185,7 +185,7 @@ impl OpGraph {
         id
     }
 
-    /// An operation with an F32 result in memory of its own.
+    /// An operation with an F32 result in newly allocated memory.
     pub(super) fn own(&mut self, shape: [u64; 4], sources: &[Id]) -> Id {
         self.own_of(F32, shape, sources)
     }
@@ -194,7 +194,7 @@ impl OpGraph {
         self.push(OpKind::Own, element, shape, sources)
     }
 
-    /// An F32 result of the shape of `of`, in memory of its own.
+    /// An operation with an F32 result of the shape of `of`, in newly allocated memory.
     pub(super) fn own_like(&mut self, of: Id, sources: &[Id]) -> Id {
         self.own(self.shape(of), sources)
     }
@@ -230,7 +230,7 @@ impl OpGraph {
         id
     }
 
-    /// The same memory in another shape, or a part of it.
+    /// A view of the same memory in another shape, or of a part of it.
     pub(super) fn view(&mut self, of: Id, shape: [u64; 4]) -> Id {
         let &OpNode {
             layout, bytes, root, ..

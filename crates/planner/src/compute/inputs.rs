@@ -1,6 +1,6 @@
 //! Input tensors of a graph: positions, cache rows and masks, recurrent states to copy, and rows to output.
 //!
-//! Mirrors `llama-graph.cpp: build_inp_pos, build_inp_out_ids, build_attn_inp_kv_impl,
+//! The code mirrors `llama-graph.cpp: build_inp_pos, build_inp_out_ids, build_attn_inp_kv_impl,
 //! build_attn_inp_no_cache, build_rs_inp_impl @ b10605`.
 
 use plimsoll_model::TensorType;
@@ -10,7 +10,7 @@ use super::model_layers::ModelLayers;
 use crate::kv;
 use crate::reserve::Reserve;
 
-/// Inputs of one kind of cache.
+/// Input tensors of one kind of KV cache.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CacheInputs {
     pub(super) key_rows: Id,
@@ -21,11 +21,11 @@ pub(super) struct CacheInputs {
     pub(super) value_rotation: Option<Id>,
 }
 
-/// Rows of the kept states that the sequences of a batch continue from.
+/// Rows of the stored states from which the sequences of a batch continue.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct StateInputs {
     pub(super) of_batch: Id,
-    /// Of sequences that are not in the batch; the reserved graph has none.
+    /// States of sequences that are not in the batch; the reserved graph has none.
     pub(super) beside: Id,
 }
 
@@ -38,7 +38,7 @@ pub(super) struct Inputs {
     pub(super) outputs: Id,
 }
 
-/// The mask is F16 where it is `halved`.
+/// Builds the inputs of a graph. The mask is F16 if it is `halved`.
 pub(super) fn inputs(
     graph: &mut OpGraph,
     layers: &ModelLayers<'_>,

@@ -1,7 +1,7 @@
 //! Graph of latent attention (MLA) in ik_llama.cpp.
 //!
 //! Keys and values are either restored from the latent vectors, a group of heads at a time, or the key matrix
-//! is absorbed into the queries. Mirrors the sizes of `graphs/build_deepseek2.cpp:
+//! is absorbed into the queries. The code mirrors the sizes of `graphs/build_deepseek2.cpp:
 //! build_deepseek2_layer_attention` (8337e4cd).
 
 use super::decoder::{Decoder, WEIGHT};
@@ -10,11 +10,11 @@ use super::model_layers::Layer;
 use crate::kv;
 use crate::latent::{LatentAttention, LatentCache};
 
-/// Passes that are built at each end. Those between hold what their neighbours hold, except for a result that grows
-/// evenly.
+/// Passes that are built at each end. Those between need the same memory as their neighbours, except for a
+/// result that grows evenly.
 const BUILT: u64 = 4;
 
-/// Queries of the batch by their halves, `[length, heads, tokens]`, and the vectors for the cache.
+/// Queries of the batch in two halves, `[length, heads, tokens]`, and the vectors for the cache.
 struct LatentBatch {
     heads: u64,
     plain: Id,
@@ -23,7 +23,7 @@ struct LatentBatch {
     rotary_key: Id,
 }
 
-/// The latent cache of a layer.
+/// Latent KV cache of a layer.
 #[derive(Clone, Copy)]
 struct LatentRows {
     cells: u64,
@@ -31,7 +31,7 @@ struct LatentRows {
 }
 
 impl Decoder<'_> {
-    /// `None` where the layer's attention is not latent.
+    /// Builds the latent attention of a layer; `None` if its attention is not latent.
     pub(super) fn latent_attention(
         &mut self,
         block: &Layer<'_>,

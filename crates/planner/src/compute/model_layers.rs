@@ -54,7 +54,8 @@ pub(crate) struct ModelLayers<'a> {
     pub(super) output: TensorDevice,
     pub(super) devices: usize,
     pub(super) copies: u64,
-    /// Every device runs the kernel of the gated delta net; unset until the first graph asks, and the same at any context.
+    /// True if every device has the kernel of the gated delta net; unset until the first graph needs it, and
+    /// the same for any context.
     pub(super) fuses: OnceCell<bool>,
     /// The last graph, whose memory the next one reuses.
     spare: RefCell<OpGraph>,
@@ -137,7 +138,7 @@ impl<'a> ModelLayers<'a> {
         on_card(&self.output) && self.blocks.iter().all(|block| on_card(&block.place))
     }
 
-    /// Layers on the host, beside a card that could compute them.
+    /// True if a layer is on the host although a card could compute it.
     pub(crate) fn reaches_host(&self) -> bool {
         self.devices > 0 && self.layer_devices.contains(&TensorDevice::Host)
     }
@@ -164,7 +165,7 @@ impl<'a> ModelLayers<'a> {
     }
 }
 
-/// True where a layer attends to the cache of an earlier one.
+/// True if a layer attends to the cache of an earlier one.
 pub(super) fn shares_cache(hyper: &HyperParameters, layer: u32) -> bool {
     hyper.cached && layer >= hyper.layers_with_cache
 }
@@ -220,7 +221,7 @@ fn representative<'a>(model: &Model, blocks: Vec<Layer<'a>>, all: bool) -> Vec<L
         .collect()
 }
 
-/// True where two layers have the same operations of the same sizes on the same device.
+/// True if two layers have the same operations of the same sizes on the same device.
 fn alike(model: &Model, a: &Layer<'_>, b: &Layer<'_>) -> bool {
     let hyper = &model.hyper;
     a.place == b.place

@@ -1,22 +1,22 @@
 //! Recurrent layers, which keep a state of fixed size instead of attention: Mamba, Mamba 2, short
 //! convolutions.
 //!
-//! Mirrors `llama-graph.cpp: build_rs`, `models/mamba-base.cpp: build_mamba_layer, build_mamba2_layer` and
-//! `models/lfm2.cpp: build_shortconv_block @ b10605`. Each sequence of the batch has its own state. The state
-//! is read from the cache, updated by the sequence's tokens, and written back, with one copy for each token
-//! that can be rolled back.
+//! The code mirrors `llama-graph.cpp: build_rs`, `models/mamba-base.cpp: build_mamba_layer,
+//! build_mamba2_layer` and `models/lfm2.cpp: build_shortconv_block @ b10605`. Each sequence of the batch has
+//! its own state. The state is read from the cache, updated by the sequence's tokens, and written back, with
+//! one copy for each token that can be rolled back.
 
 use super::decoder::Decoder;
 use super::graph::Id;
 use super::model_layers::Layer;
 
-/// A layer's states, and the result of reading those that the batch continues from.
+/// A layer's states, and the rows from which the batch continues.
 pub(super) struct RecurrentState {
     pub(super) states: Id,
     pub(super) current: Id,
 }
 
-/// The sizes of a scan over states, read off the layer's tensors.
+/// Sizes of a scan over states, taken from the layer's tensors.
 #[derive(Clone, Copy)]
 pub(super) struct ScanSizes {
     pub(super) inner: u64,

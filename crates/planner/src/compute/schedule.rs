@@ -1,9 +1,9 @@
 //! Simulation of ggml's backend scheduler: the device of each operation, and the copies between devices.
 //!
-//! Mirrors `ggml-backend.cpp: ggml_backend_sched_split_graph @ b10605`. An operation runs on the device of
-//! its weights. Operations without weights follow their neighbours, with cards preferred to the host. A
-//! source on another device is copied once for each device that reads it; with pipeline parallelism each copy
-//! exists four times.
+//! The code mirrors `ggml-backend.cpp: ggml_backend_sched_split_graph @ b10605`. An operation runs on the
+//! device of its weights. Operations without weights follow their neighbours, with cards preferred to the
+//! host. A source on another device is copied once for each device that reads it; with pipeline parallelism
+//! each copy exists four times.
 
 use super::allocator::{AllocationStep, Allocator};
 use super::graph::{Id, OpGraph, OpKind, OpNode};
@@ -12,7 +12,7 @@ use crate::layout::TensorDevice;
 /// `GGML_OP_OFFLOAD_MIN_BATCH`: with fewer rows, copying a weight to a card takes longer than using it on the host.
 const OFFLOAD_MIN_BATCH: u64 = 32;
 
-/// The devices that the scheduler places operations on, and the flags that it follows.
+/// The devices to which operations are assigned, and the flags that affect the assignment.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct BackendSet {
     pub(super) devices: usize,

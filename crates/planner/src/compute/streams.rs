@@ -1,8 +1,8 @@
 //! Layers of Gemma 3n: four parallel streams (AltUp) and a low-rank branch (LAuReL).
 //!
-//! Attention and feed-forward process only one of the streams. Mirrors `models/gemma3n.cpp: altup_predict,
-//! altup_correct, laurel, gaussian_topk, project_per_layer_inputs @ b10605`; `models/gemma3n-iswa.cpp @
-//! b8799` has the same operations.
+//! Attention and feed-forward process only one of the streams. The code mirrors `models/gemma3n.cpp:
+//! altup_predict, altup_correct, laurel, gaussian_topk, project_per_layer_inputs @ b10605`;
+//! `models/gemma3n-iswa.cpp @ b8799` has the same operations.
 
 use super::decoder::Decoder;
 use super::graph::{I32, Id};

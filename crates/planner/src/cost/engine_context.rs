@@ -1,4 +1,5 @@
-//! One context of the engine (a `llama_context`), with everything that does not depend on the context length.
+//! One context of the engine (llama.cpp's `llama_context`): the model's, or that of a draft model. It holds
+//! everything that does not depend on the context length.
 
 use std::ops::Range;
 
@@ -14,12 +15,12 @@ use crate::layout::{DeviceBytes, DeviceLayout};
 use crate::request::PlanRequest;
 use crate::{pool, weights};
 
-/// A context: the model's, the draft model's, or that of the model's own prediction layers.
+/// An engine context: the model's, the draft model's, or that of the model's own prediction layers.
 pub(super) struct EngineContext<'a> {
     pub(super) model: &'a Model,
     pub(super) layers: Range<u32>,
     pub(super) layout: DeviceLayout,
-    /// `None` where another context of the process loads them.
+    /// Weights that the context loads; `None` if another context of the process loads them.
     pub(super) weights: Option<DeviceBytes>,
     /// The tensors by layer, with the cache and flash attention that the graph is built for.
     pub(super) graph: ModelLayers<'a>,
@@ -72,7 +73,7 @@ impl<'a> EngineContext<'a> {
     }
 }
 
-/// The flags for a draft model, as flags for a model of its own.
+/// The flags for a draft model, converted to flags of an ordinary model.
 pub(crate) fn draft_wish(wish: &ModelParams) -> ModelParams {
     ModelParams {
         gpu_layers: wish.draft_gpu_layers,

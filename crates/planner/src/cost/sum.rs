@@ -1,4 +1,4 @@
-//! Running sums of memory terms over the engine contexts of one process.
+//! Running sums of memory terms (weights, cache, buffers, pool) over the engine contexts of one process.
 
 use plimsoll_base::{Bytes, Source};
 
@@ -9,7 +9,7 @@ use crate::outcome::{DepthGrowth, HostTerms, PlanTerm};
 use crate::request::EngineBuild;
 use crate::{architecture, compute};
 
-/// Bytes of all contexts so far.
+/// Bytes of all contexts added so far.
 pub(super) struct TermSums {
     pub(super) cards: Vec<CardSum>,
     pub(super) host_weights: Bytes,

@@ -1,9 +1,10 @@
 //! Parser for one line of an engine's log.
 //!
-//! The grammar is `FUNCTION: PLACE KIND buffer size = N MiB` (`llama-model.cpp: load_tensors`, `llama-kv-cache.cpp`,
-//! `llama-memory-recurrent.cpp`, `llama-kv-cache-dsv4.cpp`, `llama-context.cpp: sched_reserve`, `llama-adapter.cpp`,
-//! `tools/mtmd/clip.cpp @ b10605, b8799`), after a clock and a level where the program writes them. It is matched from
-//! the front and whole, because the same log quotes texts of the model file.
+//! The grammar is `FUNCTION: PLACE KIND buffer size = N MiB` (`llama-model.cpp: load_tensors`,
+//! `llama-kv-cache.cpp`, `llama-memory-recurrent.cpp`, `llama-kv-cache-dsv4.cpp`, `llama-context.cpp:
+//! sched_reserve`, `llama-adapter.cpp`, `tools/mtmd/clip.cpp @ b10605, b8799`), after a clock and a level
+//! where the program writes them. It is matched from the front and whole, because the same log quotes texts
+//! of the model file.
 
 use plimsoll_base::Bytes;
 
@@ -56,6 +57,15 @@ pub(super) enum EngineLogLine<'a> {
     CopiesDropped,
     /// Everything is allocated: the server makes its slots.
     Ready,
+    /// The CUDA runtime that the engine was linked with, by its major version: the stand-in's own line.
+    Runtime(u32),
+    /// A CUDA runtime inside of the engine, for which nothing can stand in.
+    StaticRuntime,
+    /// Bytes of a card that the engine has asked for in all.
+    Asked {
+        card: usize,
+        bytes: Bytes,
+    },
     /// An error message of the engine.
     Complaint(&'a str),
     Nothing,
@@ -83,18 +93,40 @@ fn of_function<'a>(function: &str, rest: &'a str, text: &'a str) -> EngineLogLin
     }
     match function {
         "llama_context" if rest == "constructing llama_context" => EngineLogLine::Begins,
-        "sched_reserve" if rest.starts_with("graph nodes") => EngineLogLine::Reserved,
+        // llama.cpp 0.5.0 writes it with a colon.
+        "sched_reserve" if rest.starts_with("graph nodes") || rest.starts_with("graph: nodes") => {
+            EngineLogLine::Reserved
+        }
         "clip_ctx" if rest.starts_with("CLIP using ") => EngineLogLine::Begins,
         "llama_context" if rest.starts_with("n_ctx ") => {
             let tokens = rest.split_once('=').and_then(|(_, n)| n.trim().parse().ok());
             tokens.map_or(EngineLogLine::Nothing, EngineLogLine::Context)
         }
+        "plimsoll_phantom" => of_stand_in(rest),
         _ if FLASH_ATTENTION_OFF.contains(&rest) => EngineLogLine::FlashAttentionOff,
         _ if rest.starts_with("compute buffer allocation failed, retrying without pipeline") => {
             EngineLogLine::CopiesDropped
         }
         _ => announced(text),
     }
+}
+
+/// `CUDA runtime 13`, `static CUDA runtime`, `CUDA0 asked for 130033792 bytes`.
+fn of_stand_in(words: &str) -> EngineLogLine<'_> {
+    let words: Vec<&str> = words.split_ascii_whitespace().take(6).collect();
+    let read = match words[..] {
+        ["CUDA", "runtime", version] => version.parse().ok().map(EngineLogLine::Runtime),
+        ["static", "CUDA", "runtime"] => Some(EngineLogLine::StaticRuntime),
+        [place, "asked", "for", bytes, "bytes"] => match (place_of(place), bytes.parse()) {
+            (Some(BufferPlace::Card(card)), Ok(bytes)) => Some(EngineLogLine::Asked {
+                card,
+                bytes: Bytes::new(bytes),
+            }),
+            _ => None,
+        },
+        _ => None,
+    };
+    read.unwrap_or(EngineLogLine::Nothing)
 }
 
 /// b8799 and b10605.

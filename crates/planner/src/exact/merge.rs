@@ -3,7 +3,7 @@
 use plimsoll_base::{Bytes, Card, CardKind, Reason, Source};
 
 use super::line::{BufferKind, BufferPlace};
-use super::transcript::Transcript;
+use super::transcript::{EngineBuffer, Transcript};
 use crate::cost::{PlanCalculator, RequestCost};
 use crate::fit::PlanPrice;
 use crate::outcome::{HostTerms, Plan, PlanTerm, Terms};
@@ -23,6 +23,7 @@ pub fn exact(
     let mut reasons = reasons::reasons(request, &calculator, &cost);
     reasons.push(provenance(transcript, program));
     reasons.extend(remarks(transcript));
+    reasons.extend(beyond(request, transcript));
     if largest_context.is_err() {
         let text = "the largest context is the largest that the engine accepted; it was not run often \
             enough to prove that the next step does not fit";
@@ -118,12 +119,15 @@ fn add_projector(calculator: &PlanCalculator<'_>, cost: &mut RequestCost) {
     term.bytes = term.bytes.map(|weights| weights + bytes);
 }
 
-/// `llama-server b10605`.
+/// `llama-server b10605 (its own backend for CUDA 13)`.
 fn named(program: &str, transcript: &Transcript) -> String {
-    match transcript.build() {
-        Some(build) => format!("{program} b{build}"),
-        None => program.to_owned(),
-    }
+    let build = transcript
+        .build()
+        .map_or(String::new(), |build| format!(" b{build}"));
+    let backend = transcript.runtime().map_or(String::new(), |runtime| {
+        format!(" (its own backend for CUDA {runtime})")
+    });
+    format!("{program}{build}{backend}")
 }
 
 fn provenance(transcript: &Transcript, program: &str) -> Reason {
@@ -139,6 +143,32 @@ fn provenance(transcript: &Transcript, program: &str) -> Reason {
             "buffers",
             u64::try_from(transcript.buffers().len()).unwrap_or(u64::MAX),
         )
+}
+
+/// Memory of a card that the engine's backend asked for and its log does not name.
+fn beyond(request: &PlanRequest<'_>, transcript: &Transcript) -> Vec<Reason> {
+    // A projector's weights are not logged; the plan has them from the file's header.
+    let cards = if request.projector.is_none() {
+        request.cards.len()
+    } else {
+        0
+    };
+    let beyond = |card: usize| {
+        let of = |buffer: &&EngineBuffer| buffer.place == BufferPlace::Card(card);
+        let logged: Bytes = transcript
+            .buffers()
+            .iter()
+            .filter(of)
+            .map(|buffer| buffer.bytes)
+            .sum();
+        let asked = transcript.asked(card)?;
+        let more = asked.saturating_sub(logged);
+        (more > Bytes::mib(1)).then(|| {
+            let text = format!("the engine asks card {card} for {more} more than its log names");
+            Reason::new("engine_asked_more", text).fact("bytes", more)
+        })
+    };
+    (0..cards).filter_map(beyond).collect()
 }
 
 fn margin(margin: Bytes) -> String {

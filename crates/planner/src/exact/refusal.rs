@@ -1,7 +1,7 @@
 //! Refusals by the engine, with its own error message.
 //!
-//! One cause leaves several error messages, each less specific than the one before. Specific messages are known by their
-//! words; of the others the first counts.
+//! One cause leaves several error messages, each less specific than the one before. Specific messages are
+//! known by their words; of the others the first counts.
 
 use std::fmt;
 
@@ -14,8 +14,10 @@ pub enum EngineRefusalKind {
     CacheNeedsFlashAttention,
     /// The model is newer than the engine.
     Architecture,
-    /// The backend did not load, so its devices are not there.
+    /// No CUDA backend was loaded, so its devices are not there.
     NoBackend,
+    /// The CUDA runtime is linked into the engine, where nothing can stand in for it.
+    StaticRuntime,
     /// A flag that this engine does not know or cannot read.
     Flag,
     /// The file cannot be read as this engine reads it.
@@ -55,10 +57,13 @@ impl EngineRefusal {
             EngineRefusalKind::RowSplit => "use -sm layer; CUDA has not split rows since about b9900",
             EngineRefusalKind::CacheNeedsFlashAttention => "use -fa on, or -ctv f16",
             EngineRefusalKind::Architecture => "use a newer engine",
-            // The version is that in which GGML_BACKEND_PATH appeared.
             EngineRefusalKind::NoBackend => {
-                "the engine did not take the phantom backend: it is older than GGML_BACKEND_PATH (about b4500), linked \
-                 statically, or of another backend interface; omit --exact to use the closed forms"
+                "the engine has no CUDA backend, or the loader lacks a library of it; name an engine that has with \
+                 --exact=ENGINE"
+            }
+            EngineRefusalKind::StaticRuntime => {
+                "the engine's CUDA runtime is linked into it; take a build with the shared one (cmake \
+                 -DCMAKE_CUDA_RUNTIME_LIBRARY=Shared)"
             }
             EngineRefusalKind::Flag => "remove the flag, or name an engine that knows it with --exact=ENGINE",
             // The engine's own message is all that is known of these.

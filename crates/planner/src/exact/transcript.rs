@@ -1,12 +1,14 @@
 //! Buffers and events of an engine's log, read line by line.
 //!
-//! Buffers add up, with one exception: a context may reserve its compute buffers again, after a retry or because an
-//! adapter changed the graph. Then the later line counts.
+//! Buffers add up, with one exception: a context may reserve its compute buffers again, after a retry or
+//! because an adapter changed the graph. Then the later line counts.
+
+use std::collections::BTreeMap;
 
 use plimsoll_base::Bytes;
 
 use super::line::{self, BufferKind, BufferPlace, EngineLogLine};
-use super::refusal::EngineRefusal;
+use super::refusal::{EngineRefusal, EngineRefusalKind};
 
 /// More buffers than any engine has: one for each device, cache and context.
 const MOST_BUFFERS: usize = 4096;
@@ -35,6 +37,9 @@ pub struct Transcript {
     ready: bool,
     flash_attention_off: bool,
     copies_dropped: bool,
+    runtime: Option<u32>,
+    static_runtime: bool,
+    asked: BTreeMap<usize, Bytes>,
     /// The numbers are whole mebibytes, rounded down.
     coarse: bool,
 }
@@ -87,7 +92,12 @@ impl Transcript {
                     self.complaints.push(words.to_owned());
                 }
             }
-            EngineLogLine::Nothing => {}
+            EngineLogLine::Runtime(version) => self.runtime = Some(version),
+            EngineLogLine::StaticRuntime => self.static_runtime = true,
+            EngineLogLine::Asked { card, bytes } if self.asked.len() < MOST_BUFFERS => {
+                self.asked.insert(card, bytes);
+            }
+            EngineLogLine::Asked { .. } | EngineLogLine::Nothing => {}
         }
     }
 
@@ -137,6 +147,17 @@ impl Transcript {
         self.build
     }
 
+    /// The major version of the CUDA runtime that the engine's backend was linked with, where the stand-in for
+    /// it was asked.
+    pub fn runtime(&self) -> Option<u32> {
+        self.runtime
+    }
+
+    /// Bytes that the engine's backend asked of a card in all, which its log may not name.
+    pub fn asked(&self, card: usize) -> Option<Bytes> {
+        self.asked.get(&card).copied()
+    }
+
     /// True where flash attention was left to the engine, and the engine switched it off.
     pub fn flash_attention_off(&self) -> bool {
         self.flash_attention_off
@@ -153,7 +174,7 @@ impl Transcript {
         if self.coarse { Bytes::mib(1) } else { HALF_A_PLACE }
     }
 
-    /// True where another log reports the same memory.
+    /// True if another log reports the same memory.
     pub fn agrees_with(&self, other: &Self) -> bool {
         let said = |log: &Self| {
             (
@@ -168,6 +189,13 @@ impl Transcript {
 
     /// The cause, for an engine that ended before it was ready.
     pub fn refusal(&self) -> EngineRefusal {
-        EngineRefusal::from_complaints(&self.complaints)
+        let refusal = EngineRefusal::from_complaints(&self.complaints);
+        match refusal.kind {
+            EngineRefusalKind::NoBackend if self.static_runtime => EngineRefusal {
+                kind: EngineRefusalKind::StaticRuntime,
+                ..refusal
+            },
+            _ => refusal,
+        }
     }
 }

@@ -1,5 +1,5 @@
-//! Result of the search in one dimension: the largest value that fits, the reason why no more fits, and
-//! alternatives under other changes.
+//! Result of the search in one dimension, such as context or slots: the largest value that fits, the reason
+//! why no more fits, and alternatives under other changes.
 
 use plimsoll_base::{Bytes, Card, CardId, Fact, Hint};
 use plimsoll_model::{TensorType, types};
@@ -16,7 +16,7 @@ use crate::request::PlanRequest;
 use crate::reserve::Reserve;
 use crate::{cost, engine_info, hints, model_name};
 
-/// A direction in which more may fit.
+/// Search dimension: a setting of which the largest value that fits is sought.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dimension {
     Context,
@@ -62,7 +62,7 @@ impl Serialize for Dimension {
     }
 }
 
-/// A card under one plan.
+/// Memory of one card under one plan.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct CardLine {
     pub id: CardId,
@@ -72,32 +72,32 @@ pub struct CardLine {
     pub headroom: i64,
 }
 
-/// The step above the best, and the memory that it lacks.
+/// The next step above the best value, and the memory that it lacks.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct NextStep {
     pub value: u64,
-    /// `None` where the engine refuses the step for another reason than memory.
+    /// The card that lacks memory; `None` if the engine refuses the step for another reason.
     pub card: Option<CardId>,
     pub short: Option<Bytes>,
 }
 
-/// The best of `dimension` under another change.
+/// Best value of `dimension` under another change.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct TradeOff {
     pub flags: String,
     pub dimension: Dimension,
-    /// `None` where nothing fits.
+    /// The best value; `None` if nothing fits.
     pub best: Option<u64>,
 }
 
-/// The best of one dimension.
+/// Best value of one dimension, with the reason and alternatives.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct FitAnswer {
     pub dimension: Dimension,
     pub asked: Fact,
-    /// False where the dimension does not exist for this model or machine.
+    /// False if the dimension does not exist for this model or machine.
     pub applicable: bool,
-    /// `None` where nothing in this direction fits.
+    /// The best value; `None` if none fits in this dimension.
     pub best: Option<Fact>,
     /// The change to make; serialised as flags.
     #[serde(rename = "flags", serialize_with = "as_flags")]
@@ -114,7 +114,7 @@ fn as_flags<S: Serializer>(change: &Option<RequestChange>, serializer: S) -> Res
     flags.serialize(serializer)
 }
 
-/// Answers for all requested dimensions (`plimsoll.fit/1`).
+/// Results for all requested dimensions (`plimsoll.fit/1`).
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Fit {
     pub schema: &'static str,
@@ -128,7 +128,7 @@ pub struct Fit {
     pub hints: Vec<Hint>,
 }
 
-/// A request, its price model, and its price without changes.
+/// A request, its price model, and its memory without changes.
 pub(super) struct FitQuestion<'a, P> {
     pub(super) request: &'a PlanRequest<'a>,
     pub(super) price: &'a P,
@@ -167,7 +167,7 @@ impl<'a, P: CostModel> FitQuestion<'a, P> {
         self.request.cards.iter().zip(&priced.cards).map(line).collect()
     }
 
-    /// The answer with its trades; an empty one where the price model left questions open.
+    /// The answer with its alternatives; an empty one if the price model could not evaluate enough.
     pub(super) fn answer(&self, dimension: Dimension) -> FitAnswer {
         let answer = match dimension {
             Dimension::Cache => self.cache(),

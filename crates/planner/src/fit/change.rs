@@ -1,14 +1,14 @@
-//! One change of a plan request: its effect on the parsed flags ([`Wish`]) and its command-line flags.
+//! One change of a plan request: its effect on the parsed flags ([`ModelParams`]) and its command-line flags.
 //!
 //! DECISION: every search and every piece of advice consists of these changes. So the planner's formulas,
-//! which read a [`Wish`], and the engine, which reads a command line, evaluate the same settings. A test
-//! compares the two.
+//! which read a [`ModelParams`], and the engine, which reads a command line, evaluate the same settings. A
+//! test compares the two.
 
 use plimsoll_base::Advice;
 use plimsoll_flags::{FlagError, FlashAttention, GpuLayers, ModelParams, Options, Parallel, SplitMode};
 use plimsoll_model::TensorType;
 
-/// A change of one flag, or of flags that belong together.
+/// Change of one flag, or of flags that belong together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RequestChange {
     Context(u32),

@@ -6,7 +6,7 @@ use crate::outcome::Terms;
 use crate::request::PlanRequest;
 use crate::reserve::{CELLS, Reserve};
 
-/// The terms on the cards at one context.
+/// Memory terms on the cards at one context length.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ContextPoint {
     pub context: u64,

@@ -22,7 +22,7 @@ pub(crate) struct QuickEstimate<'a> {
 }
 
 impl<'a> QuickEstimate<'a> {
-    /// `None` where the request cannot be laid out.
+    /// Prepares an estimate; `None` if the request has no valid device layout.
     pub(crate) fn new(request: &'a PlanRequest<'a>, asked: &PlanPrice) -> Option<Self> {
         let held = held(request)?;
         let rest = |(card, held): (usize, &Bytes)| asked.peak(card).saturating_sub(*held);

@@ -1,8 +1,9 @@
 //! Price model of a search: the memory of each card for a changed request.
 //!
-//! DECISION: the search does not depend on formulas. It calls one function, [`Price::price`], which returns
-//! the memory terms on each card after some changes. [`Formulas`] implements it with the planner's formulas.
-//! `plan --exact` implements it by running the engine, so its searches use the engine's own figures.
+//! DECISION: the search does not depend on formulas. It calls one function, [`CostModel::price`], which
+//! returns the memory terms on each card after some changes. [`ClosedForms`] implements it with the planner's
+//! formulas. `plan --exact` implements it by running the engine, so its searches use the engine's own
+//! figures.
 
 use plimsoll_base::{Bytes, Card};
 
@@ -12,7 +13,7 @@ use crate::error::PlanError;
 use crate::outcome::{HostTerms, Terms};
 use crate::request::PlanRequest;
 
-/// Terms of a model on every card and on the host.
+/// Memory terms of a model on every card and on the host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlanPrice {
     /// One entry for each card, in the order of the cards.
@@ -35,7 +36,7 @@ impl PlanPrice {
     }
 }
 
-/// [`Priced::slack`] of these peaks.
+/// [`PlanPrice::slack`] of these peaks.
 pub fn slack_of(cards: &[Card], peaks: impl Iterator<Item = Bytes>) -> i64 {
     let headrooms = cards.iter().zip(peaks).map(|(card, peak)| beyond(card, peak));
     // Missing bytes are summed, because moving work from one short card to another gains nothing.
@@ -53,7 +54,7 @@ pub(super) fn headroom(card: &Card, terms: &Terms) -> i64 {
     beyond(card, cost::peak(terms))
 }
 
-/// Prices a request with changes. An error is a refusal by the engine.
+/// Computes the memory of a request with changes. An error is a refusal by the engine.
 pub trait CostModel {
     type Error: std::fmt::Display;
 
@@ -73,7 +74,7 @@ pub trait CostModel {
     }
 }
 
-/// The default price model: the closed forms.
+/// The default price model: the planner's formulas.
 #[derive(Clone, Copy, Debug)]
 pub struct ClosedForms<'a>(pub PlanRequest<'a>);
 

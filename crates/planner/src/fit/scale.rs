@@ -1,21 +1,21 @@
-//! Scale of a numeric search dimension: its range, its step, and the change that a number stands for.
+//! Scale of a numeric search dimension, such as the context: its range, its step, and the change of flags
+//! that a number stands for.
 
 use std::ops::RangeInclusive;
-
-use plimsoll_flags::GpuLayers;
 
 use super::answer::Dimension;
 use super::change::{RequestChange, saturated};
 use super::search::{FitBound, Foresee, LargestSearch, smallest};
+use crate::layout::wanted_layers;
 use crate::request::PlanRequest;
 use crate::reserve::{CELLS, MOST_SEQUENCES, Reserve};
 
 /// Micro-batches are tried in whole tiles of the engine's matrix kernels.
 const TILE: u64 = 128;
-/// The largest micro-batch that is tried; larger ones are no faster.
+/// Largest micro-batch that is tried; larger ones are not faster.
 const LARGEST_MICRO_BATCH: u64 = 8192;
 
-/// A dimension in which numbers are tried. The range is in steps of `unit`.
+/// Numeric scale of a dimension. The range is in steps of `unit`.
 pub(super) struct FitScale {
     pub(super) range: RangeInclusive<u64>,
     pub(super) unit: u64,
@@ -32,7 +32,7 @@ pub(super) struct FitScale {
 }
 
 impl FitScale {
-    /// `None` where the dimension is no number or does not exist for the model.
+    /// Scale of a dimension; `None` if the dimension is not numeric or does not exist for the model.
     pub(super) fn of(dimension: Dimension, request: &PlanRequest<'_>) -> Option<Self> {
         let wish = request.wish;
         let reserve = Reserve::of_model(request, u64::from(wish.context));
@@ -76,10 +76,7 @@ impl FitScale {
                 scale(1..=most, 1, reserve.sequences, "the engine has no more")
             }
             Dimension::Layers => {
-                let asked = match wish.gpu_layers {
-                    GpuLayers::Auto | GpuLayers::All => layers + 1,
-                    GpuLayers::Count(layers) => u64::from(layers),
-                };
+                let asked = u64::from(wanted_layers(wish, hyper.layers));
                 scale(0..=layers + 1, 1, asked.min(layers + 1), "the model has no more")
             }
             Dimension::Experts => {
@@ -95,7 +92,7 @@ impl FitScale {
         })
     }
 
-    /// The change that a number of steps stands for.
+    /// Converts a number of steps to the change of flags.
     pub(super) fn change(&self, steps: u64) -> RequestChange {
         let value = saturated(self.value(steps));
         match self.dimension {
@@ -122,12 +119,12 @@ impl FitScale {
         steps.saturating_mul(self.unit)
     }
 
-    /// True where a step moves whole tensors, so that memory does not follow a straight line.
+    /// True if a step moves whole tensors, so that memory does not follow a straight line.
     pub(super) fn has_steps(&self) -> bool {
         matches!(self.dimension, Dimension::Layers | Dimension::Experts)
     }
 
-    /// A value in words.
+    /// Formats a value with its unit.
     pub(super) fn words(&self, value: u64) -> String {
         match self.dimension {
             Dimension::Context => format!("a context of {value} tokens"),

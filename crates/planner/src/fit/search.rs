@@ -10,7 +10,7 @@
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
-/// Result of a search.
+/// Result of a search for the largest number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FitBound {
     pub(crate) at: u64,
@@ -26,10 +26,11 @@ const ROUNDS: u32 = 8;
 /// Steps along a straight line before halving or doubling takes over.
 const STRAIGHT: u32 = 4;
 
-/// Receives the numbers that come next.
+/// Callback that receives the numbers that will be evaluated next.
 pub(crate) type Foresee<'a> = Box<dyn FnMut(&[u64]) + 'a>;
 
-/// A search over `range`. `slack` returns the free bytes, below 0 the missing ones, `None` where the engine refuses.
+/// A search over `range`. `slack` returns the free bytes; below 0 they are the missing bytes, and `None`
+/// means that the engine refuses.
 pub(crate) struct LargestSearch<'a, F> {
     slack: F,
     foresee: Option<Foresee<'a>>,
@@ -87,7 +88,7 @@ impl<'a, F: FnMut(u64) -> Option<i64>> LargestSearch<'a, F> {
         fitting.map(|(number, _)| *number)
     }
 
-    /// Announces the numbers of a range that come next, where that is more than one question.
+    /// Announces the numbers of a range that are evaluated next, if there are several.
     fn foresee(&mut self, numbers: RangeInclusive<u64>) {
         let numbers = *numbers.start()..=(*numbers.end()).min(*self.range.end());
         let unknown: Vec<u64> = numbers

@@ -5,23 +5,23 @@
 //! as long as that improves the minimum.
 
 use plimsoll_base::CardKind;
-use plimsoll_flags::GpuLayers;
 
 use super::answer::{Dimension, FitAnswer, FitQuestion, inapplicable, nothing, spare};
 use super::change::{RequestChange, saturated};
 use super::price::{CostModel, PlanPrice, headroom};
+use crate::layout::wanted_layers;
 
 /// Moves of layers before a division is final.
 const MOVES: usize = 48;
 
-/// A division that was priced.
+/// A split of the layers over cards, with its planned memory.
 struct Division {
     numbers: Vec<usize>,
     /// Their positions among the request's cards.
     positions: Vec<usize>,
     layers: Vec<u32>,
     priced: PlanPrice,
-    /// Of the cards in use, in their order.
+    /// Memory left over on the cards in use, in their order.
     headrooms: Vec<i64>,
 }
 
@@ -144,11 +144,8 @@ fn priced<P: CostModel>(
 
 /// Layers on cards, including the output.
 fn active_layers<P>(question: &FitQuestion<'_, P>) -> u32 {
-    let all = question.request.model.hyper.layers.saturating_add(1);
-    match question.request.wish.gpu_layers {
-        GpuLayers::Auto | GpuLayers::All => all,
-        GpuLayers::Count(layers) => layers.min(all),
-    }
+    let layers = question.request.model.hyper.layers;
+    wanted_layers(question.request.wish, layers).min(layers.saturating_add(1))
 }
 
 /// Whole layers in proportion to `weights`, at least one each.

@@ -9,7 +9,7 @@ use super::ik::LatentPool;
 use super::{PoolInputs, sum};
 use crate::reserve::{CELLS, Reserve};
 
-/// The attention of one layer to a whole micro-batch.
+/// Pool memory for the attention of one layer over a whole micro-batch.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct AttentionPool {
     /// Bytes at any depth.
@@ -19,7 +19,7 @@ pub(super) struct AttentionPool {
     blocks: AttentionBlocks,
 }
 
-/// The blocks of one attention.
+/// Pool blocks of one attention operation.
 #[derive(Clone, Copy, Debug, Default)]
 enum AttentionBlocks {
     #[default]

@@ -17,14 +17,14 @@ use crate::latent::LatentAttention;
 /// Columns of queries for each block of the attention kernel (`fattn-new-mma.cu:
 /// ggml_cuda_flash_attn_ext_mma_f16_switch_ncols1`).
 const COLUMNS: u64 = 64;
-/// From this many cells on there are twice as many blocks.
+/// Number of cells from which on there are twice as many blocks.
 const MANY_CELLS: u64 = 4096;
 /// Blocks that a processor holds at once. Registers decide: 185 of 128 threads for whole heads and 255 of 256 threads for
 /// latent vectors (`cuobjdump -res-usage` of `fattn-new-mma.cu`, nvcc 13.0, sm_90).
 const BLOCKS_OF_HEADS: u64 = 2;
 const BLOCKS_OF_VECTORS: u64 = 1;
 
-/// Latent attention of one layer to a micro-batch.
+/// Pool memory for the latent attention of one layer over a micro-batch.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LatentPool {
     pub(super) latent: LatentAttention,
@@ -81,7 +81,7 @@ impl LatentPool {
         (constant, sum(self.pass(cells, 1)).saturating_sub(constant))
     }
 
-    /// The cache in f16 where it is of another type.
+    /// Bytes of the cache's f16 copy, if the cache has another type.
     fn copied(&self, cells: u64) -> Bytes {
         let row = self.latent.rank() + self.latent.rope();
         match self.key.name {
@@ -110,7 +110,7 @@ pub(super) fn halves(tensor: &Tensor, columns: u64) -> Bytes {
     Bytes::new(4 * halves) * tensor.shape[1] * columns
 }
 
-/// True where a type has a kernel for tiles (`mmq.cu: ggml_cuda_should_use_mmq`), as few interleaved types do.
+/// True if a type has a kernel for tiles (`mmq.cu: ggml_cuda_should_use_mmq`), as few interleaved types do.
 pub(super) fn has_tiles(name: &str) -> bool {
     const INTERLEAVED: [&str; 7] = [
         "iq1_s_r4",

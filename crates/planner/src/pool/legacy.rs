@@ -15,8 +15,8 @@ use crate::reserve::{CELLS, Reserve};
 /// Micro-batches that are replayed at most; a longer prompt takes larger steps.
 const STEPS: u64 = 4096;
 
-/// All blocks that the pool holds of the driver. `first` comes before any prompt. `products` are the matrix multiplications
-/// of a whole micro-batch, which reuse their blocks in every later one.
+/// All driver blocks that the pool holds. `first` is allocated before any prompt. `products` are the matrix
+/// multiplications of a whole micro-batch, which reuse their blocks in every later one.
 pub(super) fn blocks(
     first: [DemandGroup<5>; 2],
     products: Vec<product::ProductBlocks>,

@@ -7,7 +7,8 @@ use plimsoll_pool::demand::{DemandRules, Rules};
 use super::ik;
 use crate::reserve::Reserve;
 
-/// Blocks of one product: first the halves of ik_llama.cpp's fused experts, then those of the product itself.
+/// Pool blocks of one matrix product: first the halves of ik_llama.cpp's fused experts, then those of the
+/// product itself.
 pub(super) type ProductBlocks = [u64; 7];
 
 /// The blocks of one matrix with a whole micro-batch.
@@ -47,7 +48,7 @@ pub(super) fn group(
     group
 }
 
-/// True where cuBLAS multiplies the matrix with a whole micro-batch.
+/// True if cuBLAS multiplies the matrix with a whole micro-batch.
 pub(super) fn is_for_cublas(tensor: &Tensor, reserve: &Reserve, rules: Rules) -> bool {
     matrix(tensor, rules.engine).goes_by_cublas(rules, tokens(tensor, reserve))
 }
@@ -70,7 +71,7 @@ fn tokens(tensor: &Tensor, reserve: &Reserve) -> u64 {
     }
 }
 
-/// True where each of a token's experts has activations of its own, as after its first matrix.
+/// True if each of a token's experts has separate activations, as after its first matrix.
 fn is_last(tensor: &Tensor) -> bool {
     tensor.name.contains("ffn_down")
 }

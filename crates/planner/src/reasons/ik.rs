@@ -1,4 +1,4 @@
-//! Explanation of flags that only ik_llama.cpp has, and of how certain their planned memory is.
+//! Explanation of planned memory for flags that only ik_llama.cpp has, and of its certainty.
 
 use plimsoll_base::Reason;
 use plimsoll_flags::FlashAttention;

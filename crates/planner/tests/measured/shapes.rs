@@ -1,4 +1,4 @@
-//! The public models' own shapes, as they were measured: names, shapes and types of tensors, no weights.
+//! Shapes of the measured public models: names, shapes and types of tensors, no weights.
 
 use plimsoll_model::gguf::{DraftHeader, DraftTensor};
 use plimsoll_model::types::{F32, MXFP4, Q4_0, Q4_K, Q6_K, Q8_0};

@@ -1,4 +1,4 @@
-//! Models of `specimen`, read back from the header that would be written.
+//! Models of `specimen`, read back from the header that it would write.
 
 use plimsoll_model::gguf::{DraftHeader, Header};
 use plimsoll_model::{Dialect, Model};

@@ -12,17 +12,16 @@ mod process;
 mod program;
 
 use std::ffi::OsString;
-use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
 use plimsoll_base::Reason;
 use plimsoll_doctor::{Diagnosis, LineSource, LogReader, diagnose};
-use plimsoll_probe::sysroot::{OpenSysrootError, Sysroot};
+use plimsoll_probe::sysroot::Sysroot;
 use serde_json::Value;
 
-use crate::report::ExitStatus;
+use crate::report::{ErrorReport, print_as};
 
 /// Exit status if no rule matches the log.
 const NOTHING_KNOWN: u8 = 3;
@@ -63,28 +62,6 @@ pub(crate) struct Arguments {
     command: Vec<OsString>,
 }
 
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum Error {
-    #[error("cannot read the log `{}`: {error}", path.display())]
-    Log { path: PathBuf, error: io::Error },
-    #[error(transparent)]
-    Sysroot(#[from] OpenSysrootError),
-    #[error("there is no process {pid} that can be looked at: {error}")]
-    Process { pid: u32, error: io::Error },
-    #[error("cannot run the program: {0}")]
-    Program(#[source] io::Error),
-    #[error("cannot write to stdout: {0}")]
-    Print(#[from] io::Error),
-    #[error("cannot write the verdict as JSON: {0}")]
-    Json(#[from] serde_json::Error),
-}
-
-impl ExitStatus for Error {
-    fn is_input(&self) -> bool {
-        matches!(self, Self::Log { .. } | Self::Sysroot(_) | Self::Process { .. })
-    }
-}
-
 /// Evidence for the rules, facts to print beside the verdict, and an exit status that replaces the verdict's.
 struct Findings {
     reader: LogReader,
@@ -92,12 +69,14 @@ struct Findings {
     status: Option<ExitCode>,
 }
 
-pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
+pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, ErrorReport> {
     let mut findings = match (&arguments.log, arguments.pid) {
         (Some(path), _) => log::read(path, arguments.sysroot.as_deref())?,
         (None, Some(pid)) => process::look(pid)?,
         (None, None) if !arguments.command.is_empty() => program::watch(&arguments.command)?,
-        (None, None) => machine::look(&Sysroot::of(arguments.sysroot.as_deref())?),
+        (None, None) => {
+            machine::look(&Sysroot::of(arguments.sysroot.as_deref()).map_err(ErrorReport::input)?)
+        }
     };
     for text in &arguments.context {
         findings.reader.feed(LineSource::Context, text.as_bytes());
@@ -108,7 +87,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     // After the rules, because a plan is only made for causes that a smaller setting can fix.
     planned::add(&mut diagnosis, &arguments.command);
     let failed = findings.status.is_some_and(|status| status != ExitCode::SUCCESS);
-    print(&diagnosis, &findings.seen, failed, arguments)?;
+    let json = shown_as_json(&diagnosis, &findings.seen)?;
+    print_as(arguments.json, &json, || {
+        in_words(&diagnosis, &findings.seen, failed)
+    })?;
     // A machine, a process or a program without a finding is a valid answer; a log without one is status 3.
     let named = diagnosis.confidence > 0.0 || arguments.log.is_none();
     let verdict = if named {
@@ -120,26 +102,21 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     Ok(findings.status.unwrap_or(verdict))
 }
 
-fn print(diagnosis: &Diagnosis, seen: &[Reason], failed: bool, arguments: &Arguments) -> Result<(), Error> {
-    let mut stdout = anstream::stdout().lock();
-    if arguments.json {
-        let mut json = serde_json::to_value(diagnosis)?;
-        if let (Value::Object(fields), false) = (&mut json, seen.is_empty()) {
-            // Left out when empty, so that the JSON of a log is the same as that of `serve`.
-            fields.insert("seen".to_owned(), serde_json::to_value(seen)?);
-        }
-        writeln!(stdout, "{}", serde_json::to_string_pretty(&json)?)?;
-        return Ok(());
+fn shown_as_json(diagnosis: &Diagnosis, seen: &[Reason]) -> Result<Value, ErrorReport> {
+    let mut json = serde_json::to_value(diagnosis)?;
+    if let (Value::Object(fields), false) = (&mut json, seen.is_empty()) {
+        // Left out when empty, so that the JSON of a log is the same as that of `serve`.
+        fields.insert("seen".to_owned(), serde_json::to_value(seen)?);
     }
-    for part in seen {
-        writeln!(stdout, "{part}")?;
-    }
+    Ok(json)
+}
+
+fn in_words(diagnosis: &Diagnosis, seen: &[Reason], failed: bool) -> String {
+    let mut words: String = seen.iter().map(|part| format!("{part}\n")).collect();
     // A healthy machine, or a program that succeeded, needs no verdict.
     if diagnosis.confidence > 0.0 || seen.is_empty() || failed {
-        writeln!(stdout, "{}", diagnosis.reason)?;
-        for hint in &diagnosis.hints {
-            writeln!(stdout, "hint: {hint}")?;
-        }
+        words += &format!("{}\n", diagnosis.reason);
+        words.extend(diagnosis.hints.iter().map(|hint| format!("hint: {hint}\n")));
     }
-    Ok(())
+    words
 }

@@ -1,17 +1,16 @@
 //! `plimsoll engine`: list of the engines on this machine, and installation of one for the CPU.
 
-use std::io::{self, Write};
+use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 use plimsoll_launch::engine;
-use plimsoll_launch::engine::{
-    EngineError, EngineHome, EngineOrigin, EngineProgram, HomeError, InstallError, InstallStep, RELEASE,
-};
+use plimsoll_launch::engine::{EngineHome, EngineOrigin, EngineProgram, InstallStep, RELEASE};
 use serde::Serialize;
+use serde_json::json;
 
-use crate::report::ExitStatus;
+use crate::report::{ErrorReport, print, print_as};
 
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
@@ -41,21 +40,7 @@ enum Verb {
     },
 }
 
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum Error {
-    #[error(transparent)]
-    Home(#[from] HomeError),
-    #[error(transparent)]
-    Find(#[from] EngineError),
-    #[error(transparent)]
-    Install(#[from] InstallError),
-    #[error("cannot write to stdout: {0}")]
-    Print(#[from] io::Error),
-}
-
-impl ExitStatus for Error {}
-
-pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Error> {
+pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, ErrorReport> {
     match arguments.verb {
         Verb::Install { json } => install(json)?,
         Verb::List { json } => list(json)?,
@@ -64,7 +49,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Error> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn install(json: bool) -> Result<(), Error> {
+fn install(json: bool) -> Result<(), ErrorReport> {
     // Steps go to stderr: stdout carries only the path, so that `$(plimsoll engine install)` works.
     let program = engine::install(&EngineHome::from_environment()?, |step| {
         report(step, &mut anstream::stderr())
@@ -72,11 +57,11 @@ fn install(json: bool) -> Result<(), Error> {
     show_path(&program, json)
 }
 
-fn path(json: bool) -> Result<(), Error> {
+fn path(json: bool) -> Result<(), ErrorReport> {
     show_path(&engine::find(None)?, json)
 }
 
-fn list(json: bool) -> Result<(), Error> {
+fn list(json: bool) -> Result<(), ErrorReport> {
     let home = EngineHome::from_environment()?;
     // The order in which `find` looks, so the first line of the list is the engine that would be used.
     let found: Vec<_> = [engine::on_search_path(), engine::installed(&home)]
@@ -84,18 +69,13 @@ fn list(json: bool) -> Result<(), Error> {
         .flatten()
         .collect();
     let rows: Vec<Row> = found.iter().map(Row::of).collect();
-    if json {
-        return print_json(&EngineListing {
-            schema: "plimsoll.engines/1",
-            engines: &rows,
-        });
-    }
-    let mut out = anstream::stdout().lock();
-    for row in &rows {
-        writeln!(out, "{}", row.line())?;
-    }
+    print_as(
+        json,
+        &json!({ "schema": "plimsoll.engines/1", "engines": rows }),
+        || rows.iter().map(|row| row.line() + "\n").collect(),
+    )?;
     // On stderr, so that a script that counts the lines of stdout counts zero.
-    if rows.is_empty() {
+    if !json && rows.is_empty() {
         writeln!(
             anstream::stderr(),
             "no engine is there\nhint: `plimsoll engine install` installs a CPU engine"
@@ -115,21 +95,15 @@ pub(super) fn report(step: InstallStep, to: &mut impl Write) {
     };
 }
 
-fn show_path(program: &EngineProgram, json: bool) -> Result<(), Error> {
-    if json {
-        return print_json(&Row::of(program));
+fn show_path(program: &EngineProgram, json: bool) -> Result<(), ErrorReport> {
+    match json {
+        // Asked for its version only where that is printed.
+        true => print_as(true, &Row::of(program), String::new),
+        false => print(format!("{}\n", program.path.display())),
     }
-    writeln!(anstream::stdout(), "{}", program.path.display())?;
-    Ok(())
 }
 
-#[derive(Serialize)]
-struct EngineListing<'a> {
-    schema: &'static str,
-    engines: &'a [Row<'a>],
-}
-
-/// One engine of the listing.
+/// One engine of the list.
 #[derive(Serialize)]
 struct Row<'a> {
     path: &'a Path,
@@ -175,12 +149,4 @@ impl<'a> Row<'a> {
         };
         format!("{}  {origin}  {what}", self.path.display())
     }
-}
-
-fn print_json(value: &impl Serialize) -> Result<(), Error> {
-    let mut out = anstream::stdout().lock();
-    // serde_json wraps I/O errors; converted back, a closed pipe is recognised and ends with status 141.
-    serde_json::to_writer_pretty(&mut out, value).map_err(io::Error::from)?;
-    writeln!(out)?;
-    Ok(())
 }

@@ -6,13 +6,16 @@
 //! setting survives exec. If the parent died before the signal was set, the signal never arrives, so the
 //! parent's process id is checked afterwards.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io::Write;
 use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
-use plimsoll_launch::CHILD_MARK;
-use plimsoll_wire::control::EXEC_FAILED;
+use plimsoll_launch::{
+    CHILD_MARK, UserNumbers, become_user, enter_private_tmp, forbid_core_dumps, forbid_new_privileges,
+};
+use plimsoll_wire::control::{EXEC_FAILED, NOT_PERMITTED};
 use rustix::process::{Pid, Signal, getpid, getppid, set_child_subreaper, set_parent_process_death_signal};
 
 /// Exit statuses of shells: program not found, and program not executable.
@@ -24,6 +27,15 @@ pub(crate) struct Arguments {
     /// Process id of the launcher
     #[arg(long)]
     parent: i32,
+    /// Numbers of the user to become
+    #[arg(long)]
+    user: Option<UserNumbers>,
+    /// Folder of the engine's own; its `tmp` takes the place of /tmp
+    #[arg(long)]
+    folder: Option<PathBuf>,
+    /// Take no rights from programs with the set-user-ID bit
+    #[arg(long)]
+    no_new_privileges: bool,
     /// Program and arguments to become
     #[arg(last = true, required = true)]
     command: Vec<OsString>,
@@ -37,17 +49,54 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
     // Closes descriptors that the daemon inherited without close-on-exec, for example from a shell or a
     // terminal.
     close_fds::set_fds_cloexec(3, &[]);
+    let mut command = Command::new(program);
+    command.args(rest);
+    if let Err(error) = confine(arguments, &mut command) {
+        return failed(program, &error);
+    }
     // Orphans of the engine stay in its process tree, where the launcher finds them. Kernels before 3.4 lack
     // subreapers; there the mark in the environment has to suffice.
     let own = getpid();
     let _ = set_child_subreaper(Some(own));
+    // After the change of user, which would take the signal back.
     let bound = set_parent_process_death_signal(Some(Signal::KILL));
     let parent = getppid().map(Pid::as_raw_nonzero);
     if bound.is_err() || parent.map(i32::from) != Some(arguments.parent) {
         return ExitCode::FAILURE;
     }
     let mark = own.as_raw_nonzero().to_string();
-    let error = Command::new(program).args(rest).env(CHILD_MARK, mark).exec();
+    failed(program, &command.env(CHILD_MARK, mark).exec())
+}
+
+/// Confines this process as asked. Only the change of user must succeed.
+fn confine(arguments: &Arguments, command: &mut Command) -> std::io::Result<()> {
+    if let Some(folder) = &arguments.folder {
+        let words = arguments.command.iter().cloned();
+        let named: Vec<OsString> = words.chain(std::env::vars_os().map(|(_, value)| value)).collect();
+        let entered = enter_private_tmp(folder, named.iter().map(OsString::as_os_str));
+        tell("a /tmp of its own", entered.as_ref().err());
+        match entered {
+            Ok(true) => command.env_remove("TMPDIR"),
+            Ok(false) | Err(_) => command.env("TMPDIR", folder.join("tmp")),
+        };
+    }
+    tell("no core dumps", forbid_core_dumps().as_ref().err());
+    if let Some(user) = &arguments.user {
+        become_user(user)?;
+    }
+    if arguments.no_new_privileges {
+        tell("no new privileges", forbid_new_privileges().as_ref().err());
+    }
+    Ok(())
+}
+
+fn tell(what: &str, error: Option<&std::io::Error>) {
+    if let Some(error) = error {
+        let _ = writeln!(std::io::stderr(), "{NOT_PERMITTED}{what} ({error})");
+    }
+}
+
+fn failed(program: &OsStr, error: &std::io::Error) -> ExitCode {
     let _ = writeln!(
         std::io::stderr(),
         "{EXEC_FAILED}{}: {error}",

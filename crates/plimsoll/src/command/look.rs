@@ -1,5 +1,5 @@
-//! `plimsoll look`: process that loads the GPU driver's libraries for the daemon and returns readings (hidden
-//! command).
+//! `plimsoll look`: process that loads the GPU driver's libraries for the daemon and returns memory readings
+//! (hidden command).
 
 use std::process::ExitCode;
 

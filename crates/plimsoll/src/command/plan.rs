@@ -7,22 +7,19 @@ pub(crate) mod check;
 mod exact;
 pub(crate) mod fit;
 
-use std::fs;
-use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
 use plimsoll_base::{Bytes, Card, CardId};
-use plimsoll_exact::ExactError;
-use plimsoll_flags::{FlagError, ModelParams, Options, ProgramKind};
+use plimsoll_flags::{ModelParams, Options, ProgramKind};
 use plimsoll_model::{Dialect, Model};
-use plimsoll_planner::{EngineBuild, EngineKind, MeasuredContext, Plan, PlanError, PlanRequest};
+use plimsoll_planner::{EngineBuild, EngineKind, MeasuredContext, Plan, PlanRequest};
 use plimsoll_probe::contexts;
-use plimsoll_probe::headers::{ReadModelError, read_model};
+use plimsoll_probe::headers::read_model;
 
 use self::exact::ExactQuery;
-use crate::report::ExitStatus;
+use crate::report::{ErrorReport, print_as, status, write_file};
 use crate::screen;
 
 #[derive(Debug, Args)]
@@ -74,40 +71,12 @@ pub(crate) struct Arguments {
     flags: Vec<String>,
 }
 
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum Error {
-    #[error(transparent)]
-    Flag(#[from] FlagError),
-    #[error("no model is given\nhint: plimsoll plan -- -m model.gguf")]
-    NoModel,
-    #[error(
-        "this machine shows no card, and the host's memory cannot be read\nhint: describe a card with --card"
-    )]
-    NoCard,
-    #[error(transparent)]
-    Read(#[from] ReadModelError),
-    #[error(transparent)]
-    Plan(#[from] PlanError),
-    #[error(transparent)]
-    Check(#[from] check::CheckError),
-    #[error(transparent)]
-    Exact(#[from] ExactError),
-    #[error("cannot write `{path}`: {error}")]
-    Draw { path: PathBuf, error: io::Error },
-    #[error("cannot write to stdout: {0}")]
-    Print(#[from] io::Error),
-    #[error("cannot write the plan as JSON: {0}")]
-    Json(#[from] serde_json::Error),
+/// Plans. Every failure is a fault of the input, since a plan depends on nothing else.
+pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, ErrorReport> {
+    planned(arguments).map_err(ErrorReport::input)
 }
 
-impl ExitStatus for Error {
-    /// Every failure of a plan is a fault of the input, since a plan depends on nothing else.
-    fn is_input(&self) -> bool {
-        true
-    }
-}
-
-pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
+fn planned(arguments: &Arguments) -> Result<ExitCode, ErrorReport> {
     if let Some(target) = &arguments.check {
         return check::run(arguments, target);
     }
@@ -117,11 +86,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
         return fit::run(arguments, directions, &cards);
     }
     let options = Options::from_argv(&arguments.flags)?;
-    let asking = match &arguments.exact {
-        Some(named) => Some(ExactQuery::open(arguments, named.as_deref(), &options, &cards)?),
-        None => None,
+    let (asking, unasked) = match &arguments.exact {
+        Some(named) => exact::or_why(ExactQuery::open(arguments, named.as_deref(), &options, &cards))?,
+        None => (None, None),
     };
-    let plan = match &asking {
+    let mut plan = match &asking {
         Some(asking) => asking.plan()?,
         None => wished(
             &options.wish(arguments.program)?,
@@ -130,45 +99,39 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
             &cards,
         )?,
     };
+    // First, because it says what the figures below are not.
+    if let Some(why) = unasked {
+        plan.reasons.insert(0, why);
+    }
     // Files before stdout: a plan is printed only if everything that was asked for has been written.
     if let Some(path) = &arguments.svg {
-        fs::write(path, screen::svg(&plan)).map_err(|error| Error::Draw {
-            path: path.clone(),
-            error,
-        })?;
+        write_file(path, screen::svg(&plan))?;
     }
     if let Some(path) = &arguments.html {
         let page = match &asking {
             Some(asking) => screen::html(&plan, &asking.course(&plan)?),
             None => page(arguments, &options, &plan, &cards)?,
         };
-        fs::write(path, page).map_err(|error| Error::Draw {
-            path: path.clone(),
-            error,
-        })?;
+        write_file(path, page)?;
     }
     // On stderr before the plan, because a closed stdout must not hide how often the engine ran.
     if let Some(asking) = &asking {
         asking.tell()?;
     }
-    let mut stdout = anstream::stdout().lock();
-    if arguments.json {
-        writeln!(stdout, "{}", serde_json::to_string_pretty(&plan)?)?;
-    } else {
-        write!(stdout, "{}", screen::plan(&plan))?;
-    }
-    Ok(if plan.fits {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    })
+    print_as(arguments.json, &plan, || screen::plan(&plan))?;
+    Ok(status(plan.fits))
 }
 
 /// Contexts on a page, which are the steps of its slider.
 const POINTS: u64 = 64;
 
 /// The plan as a page, with the planned memory of every context on the slider.
-fn page(arguments: &Arguments, options: &Options, plan: &Plan, cards: &[Card]) -> Result<String, Error> {
+fn page(
+    arguments: &Arguments,
+    options: &Options,
+    plan: &Plan,
+    cards: &[Card],
+) -> Result<String, ErrorReport> {
     let wish = options.wish(arguments.program)?;
     let models = Models::read(&wish, arguments.engine())?;
     let request = models.request(&wish, arguments.engine(), arguments.program, cards);
@@ -197,16 +160,15 @@ impl Arguments {
     }
 
     /// The described cards, else the ones that `others` returns.
-    fn described_or(&self, others: impl FnOnce() -> Vec<Card>) -> Result<Vec<Card>, Error> {
+    fn described_or(&self, others: impl FnOnce() -> Vec<Card>) -> Result<Vec<Card>, ErrorReport> {
         let cards = if self.cards.is_empty() {
             others()
         } else {
             told_apart(&self.cards)
         };
-        if cards.is_empty() {
-            Err(Error::NoCard)
-        } else {
-            Ok(cards)
+        match cards.is_empty() {
+            true => Err(no_card()),
+            false => Ok(cards),
         }
     }
 }
@@ -217,7 +179,7 @@ pub(super) fn made(
     engine: EngineBuild,
     program: ProgramKind,
     cards: &[Card],
-) -> Result<Plan, Error> {
+) -> Result<Plan, ErrorReport> {
     wished(&Options::from_argv(words)?.wish(program)?, engine, program, cards)
 }
 
@@ -227,14 +189,14 @@ pub(super) fn wished(
     engine: EngineBuild,
     program: ProgramKind,
     cards: &[Card],
-) -> Result<Plan, Error> {
+) -> Result<Plan, ErrorReport> {
     let models = Models::read(wish, engine)?;
     Ok(plimsoll_planner::plan(
         &models.request(wish, engine, program, cards),
     )?)
 }
 
-/// The models that a wish names, read by their headers, and the measured sizes of contexts.
+/// The models that the flags name, read from their headers, and the measured sizes of contexts.
 struct Models {
     main: Model,
     draft: Option<Model>,
@@ -262,7 +224,7 @@ impl Models {
         }
     }
 
-    fn read(wish: &ModelParams, engine: EngineBuild) -> Result<Self, Error> {
+    fn read(wish: &ModelParams, engine: EngineBuild) -> Result<Self, ErrorReport> {
         let dialect = match engine.kind {
             EngineKind::LlamaCpp => Dialect::Ggml,
             EngineKind::IkLlamaCpp => Dialect::Ik,
@@ -271,7 +233,9 @@ impl Models {
         Ok(Self {
             // The draft model and the projector are on the same cards, and often decide whether the whole
             // fits.
-            main: read(wish.model.as_ref().ok_or(Error::NoModel)?)?,
+            main: read(wish.model.as_ref().ok_or_else(|| {
+                ErrorReport::new("no model is given\nhint: plimsoll plan -- -m model.gguf")
+            })?)?,
             draft: wish.draft_model.as_ref().map(read).transpose()?,
             projector: wish.projector.as_ref().map(read).transpose()?,
             contexts: contexts::measured(),
@@ -280,7 +244,7 @@ impl Models {
 }
 
 /// The described cards, else those of this machine, else its host memory.
-fn cards(described: &[Card]) -> Result<Vec<Card>, Error> {
+fn cards(described: &[Card]) -> Result<Vec<Card>, ErrorReport> {
     if !described.is_empty() {
         return Ok(told_apart(described));
     }
@@ -289,7 +253,13 @@ fn cards(described: &[Card]) -> Result<Vec<Card>, Error> {
     if !machine.cards.is_empty() {
         return Ok(machine.cards);
     }
-    machine.host.map(|host| vec![host]).ok_or(Error::NoCard)
+    machine.host.map(|host| vec![host]).ok_or_else(no_card)
+}
+
+fn no_card() -> ErrorReport {
+    ErrorReport::new(
+        "this machine shows no card, and the host's memory cannot be read\nhint: describe a card with --card",
+    )
 }
 
 /// Cards of one name are numbered: two `name=H200` are `H200` and `H200#2`.

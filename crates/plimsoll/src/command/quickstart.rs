@@ -16,15 +16,15 @@ use std::process::ExitCode;
 use clap::Args;
 use plimsoll_base::Card;
 use plimsoll_launch::engine;
-use plimsoll_launch::engine::{EngineHome, EngineProgram, HomeError, InstallError};
+use plimsoll_launch::engine::{EngineHome, EngineProgram};
 use plimsoll_planner::EngineBuild;
 use plimsoll_serve::Listen;
 use plimsoll_serve::{Daemon, DaemonError, Setup};
 
-use self::client::AskError;
-use self::folder::{Folder, FolderError};
+use self::folder::Folder;
 use self::talk::{patiently, quote, say, title};
-use super::{engine as engines, plan, serve};
+use super::{engine as engines, serve};
+use crate::report::ErrorReport;
 use crate::screen;
 
 // llama-server's default port, so that the curl lines of its documentation work against the tour.
@@ -43,33 +43,7 @@ pub(crate) struct Arguments {
     once: bool,
 }
 
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum Error {
-    #[error(transparent)]
-    Home(#[from] HomeError),
-    #[error(transparent)]
-    Install(#[from] InstallError),
-    #[error(transparent)]
-    Folder(#[from] FolderError),
-    #[error(transparent)]
-    Plan(#[from] plan::Error),
-    #[error(transparent)]
-    Serve(#[from] serve::Error),
-    #[error("cannot ask {model}: {error}")]
-    Ask {
-        model: &'static str,
-        #[source]
-        error: AskError,
-    },
-    #[error("{model} gave an unexpected answer: {said}\nhint: {hint}")]
-    Answer {
-        model: &'static str,
-        said: String,
-        hint: &'static str,
-    },
-}
-
-pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Error> {
+pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, ErrorReport> {
     let home = EngineHome::from_environment()?;
     let engine = install(&home)?;
     // An engine that prints no version still runs the tour; its plan uses the newest formulas.
@@ -88,7 +62,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Error> {
     })
 }
 
-fn install(home: &EngineHome) -> Result<EngineProgram, Error> {
+fn install(home: &EngineHome) -> Result<EngineProgram, ErrorReport> {
     title("an engine: the program that runs a model, here llama.cpp for the CPU");
     let report = |step| engines::report(step, &mut anstream::stderr());
     let engine = patiently(|| engine::install(home, report))?;
@@ -96,7 +70,7 @@ fn install(home: &EngineHome) -> Result<EngineProgram, Error> {
     Ok(engine)
 }
 
-fn show_plans(folder: &Folder, engine: EngineBuild, budget: &Card) -> Result<(), Error> {
+fn show_plans(folder: &Folder, engine: EngineBuild, budget: &Card) -> Result<(), ErrorReport> {
     title(format_args!(
         "the plan: the memory that each model will take, computed from its file header before anything \
             starts; the budget is {}",
@@ -126,7 +100,7 @@ fn setup(folder: &Folder, engine: EngineProgram, budget: &Card, listen: SocketAd
 }
 
 /// Starts the daemon, on a port that the kernel chooses if the requested one is taken.
-async fn start(setup: Setup) -> Result<Daemon, serve::Error> {
+async fn start(setup: Setup) -> Result<Daemon, ErrorReport> {
     // `Daemon::start` consumes its setup, and a second attempt needs it again.
     let mut elsewhere = setup.clone();
     match Daemon::start(setup).await {
@@ -135,14 +109,19 @@ async fn start(setup: Setup) -> Result<Daemon, serve::Error> {
         {
             say(format_args!("\n   {address} is in use, so another port is used"));
             elsewhere.listen = Some(SocketAddr::new(address.ip(), 0));
-            Ok(Daemon::start(elsewhere).await?)
+            Daemon::start(elsewhere).await.map_err(serve::of_daemon)
         }
-        started => Ok(started?),
+        started => started.map_err(serve::of_daemon),
     }
 }
 
 /// Runs the tour while the daemon serves, then serves on; a signal ends both.
-async fn conduct(daemon: Daemon, folder: &Folder, budget: &Card, once: bool) -> Result<ExitCode, Error> {
+async fn conduct(
+    daemon: Daemon,
+    folder: &Folder,
+    budget: &Card,
+    once: bool,
+) -> Result<ExitCode, ErrorReport> {
     let (handle, address) = (daemon.handle(), daemon.address);
     let mut serving = tokio::task::spawn_local(daemon.run());
     let told = tokio::select! {

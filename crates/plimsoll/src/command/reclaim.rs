@@ -4,25 +4,23 @@
 //! Exits 0 if there is enough memory (with `--dry-run`: if there would be), 1 if there is not, 2 for bad
 //! input.
 
-use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use plimsoll_base::Bytes;
 use plimsoll_config::Launch;
-use plimsoll_flags::{FlagError, ProgramKind};
-use plimsoll_host::{ReclaimGoal, StepVerdict};
-use plimsoll_probe::sysroot::{OpenSysrootError, Sysroot};
+use plimsoll_flags::ProgramKind;
+use plimsoll_host::{AllowanceGate, ReclaimGoal, StepVerdict};
+use plimsoll_probe::sysroot::Sysroot;
 use plimsoll_reclaim::{
-    NeighbourSelection, ReclaimError, ReclaimOutcome, ReclaimRequest, RootSteps, files_of, reclaim, unit,
+    NeighbourSelection, ReclaimOutcome, ReclaimRequest, RootSteps, files_of, reclaim, unit,
 };
-use plimsoll_serve::{Config, ReadConfigError};
+use plimsoll_serve::Config;
 
-use super::run::cards::CardError;
-
-use crate::report::ExitStatus;
+use crate::report::{ErrorReport, print, print_as, status};
 
 mod card;
 mod json;
@@ -53,11 +51,11 @@ pub(crate) struct Arguments {
     force: bool,
     /// Memory that the driver allocates from: free now, or available to the kernel. By default what is known
     /// of this machine's driver
-    #[arg(long, value_name = "WHICH")]
-    gate: Option<ReclaimGate>,
+    #[arg(long, value_name = "WHICH", value_parser = gate())]
+    gate: Option<AllowanceGate>,
     /// Helper for the steps that need root: sudo without a password, or the systemd unit of --print-unit
-    #[arg(long, value_name = "HELPER")]
-    with: Option<Helper>,
+    #[arg(long, value_name = "HELPER", value_parser = helper())]
+    with: Option<RootSteps>,
     /// Seconds to wait for guarded processes to answer; one that does not call its driver cannot
     #[arg(long, value_name = "SECS", default_value_t = 2, value_parser = clap::value_parser!(u64).range(0..=3600))]
     wait: u64,
@@ -72,66 +70,23 @@ pub(crate) struct Arguments {
     print_unit: bool,
 }
 
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum ReclaimGate {
-    Free,
-    Available,
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum Helper {
-    Sudo,
-    Systemd,
-}
-
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum Error {
-    #[error(transparent)]
-    Sysroot(#[from] OpenSysrootError),
-    #[error(transparent)]
-    Config(#[from] ReadConfigError),
-    #[error("{model}: {error}")]
-    Flags { model: String, error: FlagError },
-    #[error(transparent)]
-    Reclaim(#[from] ReclaimError),
-    #[error(transparent)]
-    Card(#[from] CardError),
-    #[error("cannot write to stdout: {0}")]
-    Print(#[from] io::Error),
-    #[error("cannot write as JSON: {0}")]
-    Json(#[from] serde_json::Error),
-}
-
-impl ExitStatus for Error {
-    fn is_input(&self) -> bool {
-        !matches!(self, Self::Print(_) | Self::Json(_))
-    }
-}
-
-pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
+pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, ErrorReport> {
     // First, because the unit may be printed on a machine that only builds an image.
     if arguments.print_unit {
-        write!(anstream::stdout().lock(), "{}", unit())?;
+        print(unit())?;
         return Ok(ExitCode::SUCCESS);
     }
     // A discrete card's memory is not the kernel's, so none of the host steps below would help there.
     if let Some(card) = &arguments.card {
         return card::run(arguments, card);
     }
-    let tree = Sysroot::of(arguments.sysroot.as_deref())?;
-    let wish = arguments.wish()?;
-    let outcome = reclaim(&tree, &wish)?;
-    let mut stdout = anstream::stdout().lock();
-    if arguments.json {
-        let answer = json::answer(&wish, &outcome);
-        writeln!(stdout, "{}", serde_json::to_string_pretty(&answer)?)?;
-    } else {
-        write!(stdout, "{}", text::told(&wish, &outcome))?;
-    }
-    Ok(match is_met(&wish, &outcome) {
-        true => ExitCode::SUCCESS,
-        false => ExitCode::FAILURE,
-    })
+    let tree = Sysroot::of(arguments.sysroot.as_deref()).map_err(ErrorReport::input)?;
+    let wish = arguments.wish().map_err(ErrorReport::input)?;
+    let outcome = reclaim(&tree, &wish).map_err(ErrorReport::input)?;
+    print_as(arguments.json, &json::answer(&wish, &outcome), || {
+        text::told(&wish, &outcome)
+    })?;
+    Ok(status(is_met(&wish, &outcome)))
 }
 
 /// Returns true if the goal is met, or with `--dry-run` would be.
@@ -140,7 +95,7 @@ fn is_met(wish: &ReclaimRequest, outcome: &ReclaimOutcome) -> bool {
 }
 
 impl Arguments {
-    fn wish(&self) -> Result<ReclaimRequest, Error> {
+    fn wish(&self) -> Result<ReclaimRequest, ErrorReport> {
         let mut files: Vec<PathBuf> = self.files.iter().flat_map(|path| files_of(path)).collect();
         if let Some(config) = &self.config {
             files.extend(models_of(config)?);
@@ -154,10 +109,7 @@ impl Arguments {
                 need: self.need.unwrap_or_default(),
                 order: self.contiguous,
             },
-            gate: self.gate.map(|gate| match gate {
-                ReclaimGate::Free => plimsoll_host::AllowanceGate::Free,
-                ReclaimGate::Available => plimsoll_host::AllowanceGate::Available,
-            }),
+            gate: self.gate,
             files,
             hands: self.hands(),
             whom: NeighbourSelection::Everybody,
@@ -173,9 +125,8 @@ impl Arguments {
     }
 
     fn hands(&self) -> RootSteps {
-        match self.with {
-            Some(Helper::Sudo) => RootSteps::Sudo,
-            Some(Helper::Systemd) => RootSteps::Systemd,
+        match &self.with {
+            Some(hands) => *hands,
             // Root needs no helper, and sudo or systemd may be missing in a container.
             None if rustix::process::geteuid().is_root() => RootSteps::Own,
             None => RootSteps::None,
@@ -183,8 +134,22 @@ impl Arguments {
     }
 }
 
+fn gate() -> impl TypedValueParser<Value = AllowanceGate> {
+    PossibleValuesParser::new(["free", "available"]).map(|word| match word.as_str() {
+        "free" => AllowanceGate::Free,
+        _ => AllowanceGate::Available,
+    })
+}
+
+fn helper() -> impl TypedValueParser<Value = RootSteps> {
+    PossibleValuesParser::new(["sudo", "systemd"]).map(|word| match word.as_str() {
+        "sudo" => RootSteps::Sudo,
+        _ => RootSteps::Systemd,
+    })
+}
+
 /// Existing files of all models that a configuration names.
-fn models_of(config: &Path) -> Result<Vec<PathBuf>, Error> {
+fn models_of(config: &Path) -> Result<Vec<PathBuf>, ErrorReport> {
     let mut files = Vec::new();
     for entry in Config::read(config)?.roster.models {
         let options = match entry.launch {
@@ -195,10 +160,7 @@ fn models_of(config: &Path) -> Result<Vec<PathBuf>, Error> {
         let wish = options
             .map(|options| options.wish(ProgramKind::LlamaServer))
             .transpose();
-        let wish = wish.map_err(|error| Error::Flags {
-            model: entry.name,
-            error,
-        })?;
+        let wish = wish.map_err(|error| ErrorReport::new(format!("{}: {error}", entry.name)))?;
         let model = wish.and_then(|wish| wish.model).map(PathBuf::from);
         files.extend(
             model

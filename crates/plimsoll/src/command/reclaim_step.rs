@@ -1,9 +1,12 @@
-//! `plimsoll reclaim-step`: one privileged step of a reclaim, for sudo or a systemd unit (hidden command).
+//! `plimsoll reclaim-step`: one privileged step of `plimsoll reclaim`, for sudo or a systemd unit (hidden
+//! command).
 
 use std::process::ExitCode;
 
 use clap::Args;
-use plimsoll_reclaim::{TakeStepError, take_as_root};
+use plimsoll_reclaim::take_as_root;
+
+use crate::report::ErrorReport;
 
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
@@ -11,7 +14,7 @@ pub(crate) struct Arguments {
     step: String,
 }
 
-pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, TakeStepError> {
+pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, ErrorReport> {
     // The step is a fixed word, never a path or a command, so a sudoers line for it grants nothing more.
     take_as_root(&arguments.step)?;
     Ok(ExitCode::SUCCESS)

@@ -16,10 +16,10 @@ mod need;
 mod summary;
 
 use std::ffi::OsString;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
-use std::{fs, io};
 
 use clap::Args;
 use plimsoll_base::{Bytes, Card};
@@ -27,25 +27,26 @@ use plimsoll_config::{GuardSettings, GuardedCard};
 use plimsoll_launch::{Environment, LaunchError, find_program};
 use plimsoll_probe::folder::OwnedFolder;
 use plimsoll_probe::guard::{PAGES, Preload, preload, unreachable};
-use plimsoll_probe::library::FindLibraryError;
-use plimsoll_probe::{Machine, Sampler, StartSamplerError, library};
+use plimsoll_probe::{Machine, Sampler, library};
 use plimsoll_wire::env as names;
 use plimsoll_wire::options::{Contexts, GuardOptions, Uuid};
 use tokio::runtime;
 use tokio::time::timeout;
 
-use self::cards::{CardError, Chosen, RequestedCard};
+use self::cards::{Chosen, RequestedCard};
 use self::child::ChildEnd;
 use self::need::Need;
 use self::summary::RunSummary;
 use super::rungs::OomLadder;
 
-use crate::report::ExitStatus;
+use crate::report::{ErrorReport, write_file};
 
 /// Exit statuses of `env` and `timeout` for their own failures.
 const OWN_FAILURE: u8 = 125;
 const NOT_EXECUTABLE: u8 = 126;
 const NOT_FOUND: u8 = 127;
+const NO_FOLDER: &str =
+    "cannot make a folder for the pages in /dev/shm, XDG_RUNTIME_DIR or the temporary folder";
 /// Longest wait for the names of the cards, for the summary.
 const NAMES_WITHIN: Duration = Duration::from_secs(1);
 
@@ -85,66 +86,39 @@ pub(crate) struct Arguments {
     command: Vec<OsString>,
 }
 
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum Error {
-    #[error(transparent)]
-    Library(#[from] FindLibraryError),
-    #[error("cannot make a folder for the pages in /dev/shm, XDG_RUNTIME_DIR or the temporary folder: {0}")]
-    Folder(#[source] io::Error),
-    #[error(transparent)]
-    Card(#[from] CardError),
-    #[error(transparent)]
-    Sampler(#[from] StartSamplerError),
-    #[error(transparent)]
-    Program(#[from] LaunchError),
-    #[error("cannot execute `{}`: {error}", program.display())]
-    Execute { program: PathBuf, error: io::Error },
-    #[error("cannot wait for the program: {0}")]
-    Wait(#[source] io::Error),
-    #[error("cannot listen for signals: {0}")]
-    Signals(#[source] io::Error),
-    #[error("`{}` is no path: {error}", path.display())]
-    Trace { path: PathBuf, error: io::Error },
-    #[error("cannot write the report `{}`: {error}", path.display())]
-    Report { path: PathBuf, error: io::Error },
+pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, ErrorReport> {
+    ran(arguments).map_err(own_failure)
 }
 
-impl ExitStatus for Error {
-    fn status(&self) -> u8 {
-        match self {
-            Self::Program(LaunchError::FindProgram { .. }) => NOT_FOUND,
-            // A script whose interpreter is missing is found on PATH, but execve(2) fails with ENOENT.
-            Self::Execute { error, .. } if error.kind() == io::ErrorKind::NotFound => NOT_FOUND,
-            Self::Program(_) | Self::Execute { .. } => NOT_EXECUTABLE,
-            _ => OWN_FAILURE,
-        }
+/// The failure with its status as `env` has it. Failures to start the program carry 126 and 127 already.
+pub(super) fn own_failure(error: ErrorReport) -> ErrorReport {
+    match error.status() {
+        NOT_EXECUTABLE | NOT_FOUND => error,
+        _ => error.with_status(OWN_FAILURE),
     }
 }
 
-pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
+fn ran(arguments: &Arguments) -> Result<ExitCode, ErrorReport> {
     let runtime = runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .map_err(Error::Wait)?;
+        .map_err(ErrorReport::of("cannot wait for the program"))?;
     let (summary, end) = runtime.block_on(guarded(arguments))?;
     // Before the report: a report that cannot be written must not cost the user the summary.
     summary.print();
     if let Some(path) = &arguments.report {
         let text = summary.json().to_string() + "\n";
-        fs::write(path, text).map_err(|error| Error::Report {
-            path: path.clone(),
-            error,
-        })?;
+        write_file(path, text)?;
     }
     Ok(end.repeat())
 }
 
 /// Runs the program to its end.
-async fn guarded(arguments: &Arguments) -> Result<(RunSummary<'_>, ChildEnd), Error> {
+async fn guarded(arguments: &Arguments) -> Result<(RunSummary<'_>, ChildEnd), ErrorReport> {
     // The likely failures come first, before a folder is made and a program started.
     let library = library::GUARD.find()?;
     let (program, rest) = program(&arguments.command)?;
-    let folder = OwnedFolder::create(PAGES).map_err(Error::Folder)?;
+    let folder = OwnedFolder::create(PAGES).map_err(ErrorReport::of(NO_FOLDER))?;
     let plans = arguments.rungs.wish().is_to_be_planned();
     // NVML is asked while the program starts. Only named cards, or a plan, have to wait for its answer.
     let sampler = Sampler::start()?;
@@ -210,12 +184,16 @@ async fn guarded(arguments: &Arguments) -> Result<(RunSummary<'_>, ChildEnd), Er
 }
 
 /// Splits a command into the program, as `execvp` would find it, and its arguments.
-pub(super) fn program(command: &[OsString]) -> Result<(PathBuf, &[OsString]), Error> {
+pub(super) fn program(command: &[OsString]) -> Result<(PathBuf, &[OsString]), ErrorReport> {
     let (name, rest) = match command.split_first() {
         Some((name, rest)) => (Path::new(name), rest),
         None => (Path::new(""), command),
     };
-    let found = find_program(name, None, std::env::var_os("PATH").as_deref())?;
+    let found = find_program(name, None, std::env::var_os("PATH").as_deref());
+    let found = found.map_err(|error| {
+        let is_missing = matches!(error, LaunchError::FindProgram { .. });
+        ErrorReport::from(error).with_status(if is_missing { NOT_FOUND } else { NOT_EXECUTABLE })
+    })?;
     Ok((found, rest))
 }
 
@@ -294,14 +272,12 @@ fn show_cards(environment: &mut Environment, arguments: &Arguments, chosen: &[Ch
 }
 
 /// Makes a path absolute, because the program may change its folder before it writes.
-fn whole(path: &Path) -> Result<PathBuf, Error> {
-    std::path::absolute(path).map_err(|error| Error::Trace {
-        path: path.to_owned(),
-        error,
-    })
+fn whole(path: &Path) -> Result<PathBuf, ErrorReport> {
+    std::path::absolute(path)
+        .map_err(|error| ErrorReport::new(format!("`{}` is no path: {error}", path.display())))
 }
 
-/// Prints one line on stderr; a closed stderr is no failure.
+/// Prints one line on stderr; a closed stderr is ignored.
 fn say(line: &str) {
     use io::Write;
     // The prefix separates our lines from those of the program, which shares stderr.

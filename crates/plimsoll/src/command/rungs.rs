@@ -1,9 +1,11 @@
-//! Guard options shared by `run` and `serve`: remedies for refused allocations, and memory pools.
+//! Command-line options for guard, the preloaded library, that `run` and `serve` share: remedies for refused
+//! allocations, and memory pools.
 
-use clap::{Args, ValueEnum};
+use clap::Args;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use plimsoll_base::Bytes;
-use plimsoll_config::GuardSettings;
-use plimsoll_wire::options::GgmlPoolMode;
+use plimsoll_config::{GuardSettings, OnOom, PoolChoice, word};
+use serde::de::DeserializeOwned;
 
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "When an allocation does not fit")]
@@ -31,26 +33,21 @@ pub(crate) struct OomLadder {
     #[arg(long, value_name = "SIZE", requires = "spill")]
     keep: Option<Bytes>,
     /// Answer a refused allocation with managed memory, as llama.cpp PR 22158 does
-    #[arg(long, value_name = "HOW")]
+    #[arg(long, value_name = "HOW", value_parser = words::<OnOom>(&["managed"]))]
     on_oom: Option<OnOom>,
     /// Replacement for ggml's legacy pool: guard's own, managed memory, or none
-    #[arg(long, value_name = "POOL", help_heading = "Pools")]
+    #[arg(long, value_name = "POOL", help_heading = "Pools", value_parser = words::<PoolChoice>(&["ours", "managed", "leave"]))]
     pool: Option<PoolChoice>,
     /// Report cards without virtual memory management, so that ggml uses its legacy pool
     #[arg(long, help_heading = "Pools")]
     hide_vmm: bool,
 }
 
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum OnOom {
-    Managed,
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum PoolChoice {
-    Ours,
-    Managed,
-    Leave,
+/// A parser of an option's words, each read as in a configuration file.
+pub(crate) fn words<T: DeserializeOwned + Clone + Send + Sync + 'static>(
+    known: &'static [&'static str],
+) -> impl TypedValueParser<Value = T> {
+    PossibleValuesParser::new(known).try_map(|text| word(&text).ok_or("no word of this option"))
 }
 
 impl OomLadder {
@@ -65,12 +62,8 @@ impl OomLadder {
             spill: self.spill,
             need: self.need,
             keep: self.keep,
-            pool: self.pool.map(|pool| match pool {
-                PoolChoice::Ours => GgmlPoolMode::Ours,
-                PoolChoice::Managed => GgmlPoolMode::Managed,
-                PoolChoice::Leave => GgmlPoolMode::Leave,
-            }),
-            on_oom_managed: self.on_oom.map(|OnOom::Managed| true),
+            pool: self.pool.map(Into::into),
+            on_oom: self.on_oom,
             hide_vmm: said(self.hide_vmm),
             // Budget, mode and contexts come from other options, which `run` and `serve` define differently.
             ..GuardSettings::default()

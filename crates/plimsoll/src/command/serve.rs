@@ -1,13 +1,13 @@
 //! `plimsoll serve`: command-line arguments of the daemon, and its `--check` report.
 
-use std::io::{self, Write};
+use std::io::Write;
 use std::net::SocketAddr;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 use std::time::Duration;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use plimsoll_base::{Bytes, Card};
 use plimsoll_config::{GuardMode, GuardSettings, ReclaimBeforeLoad};
 use plimsoll_launch::PLIMSOLL;
@@ -17,9 +17,8 @@ use plimsoll_serve::widest;
 use plimsoll_serve::{ConfigCheck, Daemon, DaemonError, Setup};
 use tokio::runtime::{self, LocalOptions};
 
-use super::rungs::OomLadder;
-
-use crate::report::ExitStatus;
+use super::rungs::{OomLadder, words};
+use crate::report::{ErrorReport, print, status};
 
 const MORE: &str = "\
 Example: plimsoll serve plimsoll.toml --card name=H200,total=80GiB
@@ -64,16 +63,16 @@ pub(crate) struct Arguments {
     log_file: Option<PathBuf>,
     /// Guard mode for engines on CUDA cards, unless the model's section sets one: observe counts memory,
     /// budget also refuses allocations beyond the claim [default: observe]
-    #[arg(long, value_name = "MODE")]
-    guard: Option<GuardChoice>,
+    #[arg(long, value_name = "MODE", value_parser = words::<GuardMode>(&["off", "observe", "budget"]))]
+    guard: Option<GuardMode>,
     /// Milliseconds to wait for guarded processes to release cached memory before evicting or refusing a
     /// model; 0 disables [default: 500]
     #[arg(long, value_name = "MILLISECONDS", value_parser = clap::value_parser!(u64).range(..=3_600_000))]
     ask: Option<u64>,
     /// On unified memory, free what a model needs before it loads. user takes only steps that need no root;
     /// sudo and systemd take the others too, like plimsoll reclaim --with [default: off]
-    #[arg(long, value_name = "HELPER")]
-    reclaim_before_load: Option<Helper>,
+    #[arg(long, value_name = "HELPER", value_parser = words::<ReclaimBeforeLoad>(&["off", "user", "sudo", "systemd"]))]
+    reclaim_before_load: Option<ReclaimBeforeLoad>,
     /// Origin of web pages that may use this server, or * for all; pages of this machine always may. The
     /// origin's host also becomes an accepted Host name
     #[arg(long = "allow-origin", value_name = "ORIGIN")]
@@ -82,105 +81,49 @@ pub(crate) struct Arguments {
     rungs: OomLadder,
 }
 
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum GuardChoice {
-    Off,
-    Observe,
-    Budget,
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum Helper {
-    Off,
-    User,
-    Sudo,
-    Systemd,
-}
-
-impl From<Helper> for ReclaimBeforeLoad {
-    fn from(helper: Helper) -> Self {
-        match helper {
-            Helper::Off => Self::Off,
-            Helper::User => Self::User,
-            Helper::Sudo => Self::Sudo,
-            Helper::Systemd => Self::Systemd,
-        }
-    }
-}
-
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum Error {
-    #[error(transparent)]
-    Daemon(#[from] DaemonError),
-    #[error("cannot start the runtime: {0}")]
-    Runtime(#[source] io::Error),
-}
-
-impl ExitStatus for Error {
-    fn is_input(&self) -> bool {
-        matches!(
-            self,
-            Self::Daemon(DaemonError::Config(_) | DaemonError::Listen(Listen::Exposed(_)))
-        )
-    }
-}
-
-pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Error> {
-    let Arguments {
-        config,
-        check,
-        listen,
-        open,
-        cards,
-        reserve,
-        engine,
-        log_file,
-        guard,
-        ask,
-        reclaim_before_load,
-        rungs,
-        origins,
-    } = arguments;
+pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, ErrorReport> {
     let setup = Setup {
-        config,
-        listen,
-        open,
-        cards,
-        reserve,
-        engine,
-        log_file,
+        config: arguments.config,
+        listen: arguments.listen,
+        open: arguments.open,
+        cards: arguments.cards,
+        reserve: arguments.reserve,
+        engine: arguments.engine,
+        log_file: arguments.log_file,
         guard: GuardSettings {
-            mode: guard.map(|guard| match guard {
-                GuardChoice::Off => GuardMode::Off,
-                GuardChoice::Observe => GuardMode::Observe,
-                GuardChoice::Budget => GuardMode::Budget,
-            }),
-            ..rungs.wish()
+            mode: arguments.guard,
+            ..arguments.rungs.wish()
         },
-        ask: ask.map(Duration::from_millis),
-        reclaim_before_load: reclaim_before_load.map(Into::into),
-        origins,
+        ask: arguments.ask.map(Duration::from_millis),
+        reclaim_before_load: arguments.reclaim_before_load,
+        origins: arguments.origins,
     };
     // `--check` ends at once, so it needs no restart for the allocator.
-    if check {
-        return on_one_thread(async { Ok(print_check(&ConfigCheck::of(setup).await?)) });
+    if arguments.check {
+        return on_one_thread(async { Ok(print_check(&ConfigCheck::of(setup).await.map_err(of_daemon)?)) });
     }
     fix_allocator_thresholds();
     on_one_thread(async {
-        let daemon = Daemon::start(setup).await?;
+        let daemon = Daemon::start(setup).await.map_err(of_daemon)?;
         announce(daemon.address);
         daemon.run().await;
         Ok(ExitCode::SUCCESS)
     })
 }
 
+/// A failure of the daemon; the configuration and an address that anyone reaches are input.
+pub(super) fn of_daemon(error: DaemonError) -> ErrorReport {
+    let is_input = matches!(
+        error,
+        DaemonError::Config(_) | DaemonError::Listen(Listen::Exposed(_))
+    );
+    ErrorReport::from(error).with_status(if is_input { 2 } else { 1 })
+}
+
 /// Prints one line for each card and each model on stdout.
 fn print_check(check: &ConfigCheck) -> ExitCode {
-    let mut stdout = anstream::stdout().lock();
-    let mut say = |line: String| {
-        // A closed stdout must not change the exit status.
-        let _ = writeln!(stdout, "{line}");
-    };
+    // A closed stdout must not change the exit status.
+    let say = |line: String| drop(print(line + "\n"));
     // The ledger of the scheduler computes the limits, so `--check` and admission cannot disagree.
     let ledger = Ledger::new(check.cards.clone());
     for account in ledger.accounts() {
@@ -194,10 +137,7 @@ fn print_check(check: &ConfigCheck) -> ExitCode {
             say(format!("      {:width$}  hint: {hint}", ""));
         }
     }
-    match check.models.iter().all(|model| model.refused.is_none()) {
-        true => ExitCode::SUCCESS,
-        false => ExitCode::FAILURE,
-    }
+    status(check.models.iter().all(|model| model.refused.is_none()))
 }
 
 /// Restarts this program with fixed thresholds of glibc's allocator, unless the user has set some.
@@ -231,11 +171,11 @@ fn fix_allocator_thresholds() {
 ///
 /// DECISION: a local runtime instead of a `LocalSet`. In a `LocalSet` every wake-up of a task also writes to
 /// the reactor's eventfd, and a small request took 20 µs longer.
-pub(super) fn on_one_thread<T, E: From<Error>>(work: impl Future<Output = Result<T, E>>) -> Result<T, E> {
+pub(super) fn on_one_thread<T>(work: impl Future<Output = Result<T, ErrorReport>>) -> Result<T, ErrorReport> {
     let runtime = runtime::Builder::new_current_thread()
         .enable_all()
         .build_local(LocalOptions::default())
-        .map_err(Error::Runtime)?;
+        .map_err(ErrorReport::of("cannot start the runtime"))?;
     runtime.block_on(work)
 }
 

@@ -4,7 +4,6 @@
 //! Exits 0 if no leak was found, 1 if one was found or the load stopped early, 2 for bad input. The report is
 //! on stdout, progress on stderr.
 
-use std::fs;
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -12,15 +11,16 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use plimsoll_lab::load::{
-    Beside, BesideError, Figures, LoadFailure, LoadTarget, Round, RouterState, SoakError, SoakLimit,
-    SoakSettings, StateError, Target, WordLength, soak, stopped,
+    Beside, Figures, LoadTarget, Round, RouterState, SoakLimit, SoakSettings, Target, WordLength, soak,
+    stopped,
 };
-use plimsoll_probe::{Sampler, StartSamplerError};
+use plimsoll_probe::Sampler;
+use plimsoll_probe::process::MeasuredProcess;
 use serde_json::Value;
 use tokio::runtime;
 use tokio::task::LocalSet;
 
-use crate::report::ExitStatus;
+use crate::report::{ErrorReport, print, status, write_file};
 use crate::screen::{BesideReport, SoakReport, lasted};
 
 /// The default second program: a context, cuBLAS and 1 GiB, with ten seconds of work.
@@ -95,30 +95,6 @@ pub(crate) struct Arguments {
     html: Option<PathBuf>,
 }
 
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum Error {
-    #[error(transparent)]
-    Sampler(#[from] StartSamplerError),
-    #[error("cannot list the models of {target}: {failure}")]
-    Meet { target: String, failure: LoadFailure },
-    #[error(transparent)]
-    State(#[from] StateError),
-    #[error(transparent)]
-    Soak(#[from] SoakError),
-    #[error(transparent)]
-    Beside(#[from] BesideError),
-    #[error("there is no process {pid}, or it may not be read")]
-    Process { pid: u32 },
-    #[error("cannot write `{}`: {error}", path.display())]
-    Write { path: PathBuf, error: io::Error },
-    #[error("stopped by hand")]
-    Stopped,
-    #[error("cannot start: {0}")]
-    Start(#[from] io::Error),
-}
-
-impl ExitStatus for Error {}
-
 /// Result of a soak in each output format.
 struct Rendered {
     is_bad: bool,
@@ -127,8 +103,11 @@ struct Rendered {
     html: String,
 }
 
-pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
-    let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
+pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, ErrorReport> {
+    let runtime = runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(ErrorReport::of("cannot start"))?;
     let told = LocalSet::new().block_on(&runtime, async {
         match &arguments.beside {
             Some(command) => met(arguments, command).await,
@@ -137,23 +116,23 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     })?;
     // Files before stdout: a closed stdout must not cost the result of hours.
     if let Some(path) = &arguments.html {
-        write_to(path, &told.html)?;
+        write_file(path, &told.html)?;
     }
     let is_on_stdout = arguments.json.as_deref() == Some(Path::new("-"));
     if let Some(path) = arguments.json.as_ref().filter(|_| !is_on_stdout) {
-        write_to(path, &format!("{:#}\n", told.json))?;
+        write_file(path, format!("{:#}\n", told.json))?;
     }
-    let mut stdout = anstream::stdout().lock();
-    match is_on_stdout {
-        // With `--json -` stdout carries only JSON, so that it can be piped into another program.
-        true => writeln!(stdout, "{:#}", told.json)?,
-        false => write!(stdout, "{}", told.text)?,
-    }
-    Ok(ExitCode::from(u8::from(told.is_bad)))
+    // With `--json -` stdout carries only JSON, so that it can be piped into another program.
+    print(if is_on_stdout {
+        format!("{:#}\n", told.json)
+    } else {
+        told.text
+    })?;
+    Ok(status(!told.is_bad))
 }
 
 /// Runs a second program beside the server, in both orders.
-async fn met(arguments: &Arguments, command: &str) -> Result<Rendered, Error> {
+async fn met(arguments: &Arguments, command: &str) -> Result<Rendered, ErrorReport> {
     let (server, mut figures) = meet(arguments).await?;
     let settings = settings(arguments);
     let mut beside = Beside {
@@ -169,7 +148,7 @@ async fn met(arguments: &Arguments, command: &str) -> Result<Rendered, Error> {
     };
     let encounters = tokio::select! {
         encounters = beside.try_both(&server, &mut figures, &progress) => encounters?,
-        () = stopped() => return Err(Error::Stopped),
+        () = stopped() => return Err(ErrorReport::new("stopped by hand")),
     };
     let report = BesideReport {
         target: server.target.to_string(),
@@ -185,7 +164,7 @@ async fn met(arguments: &Arguments, command: &str) -> Result<Rendered, Error> {
     })
 }
 
-async fn held(arguments: &Arguments) -> Result<Rendered, Error> {
+async fn held(arguments: &Arguments) -> Result<Rendered, ErrorReport> {
     let named = arguments.target.to_string();
     let (server, figures) = meet(arguments).await?;
     let state = match &arguments.resume {
@@ -211,11 +190,13 @@ async fn held(arguments: &Arguments) -> Result<Rendered, Error> {
 }
 
 /// Asks the server for its models, and finds its process.
-async fn meet(arguments: &Arguments) -> Result<(LoadTarget, Figures), Error> {
+async fn meet(arguments: &Arguments) -> Result<(LoadTarget, Figures), ErrorReport> {
     let sampler = Sampler::start()?;
     // A wrong process id would show flat memory, which looks like a server without a leak.
-    if let Some(pid) = arguments.pid.filter(|_| server_is_gone(arguments.pid)) {
-        return Err(Error::Process { pid });
+    if let Some(pid) = arguments.pid.filter(|pid| MeasuredProcess::find(*pid).is_none()) {
+        return Err(ErrorReport::new(format!(
+            "there is no process {pid}, or it may not be read"
+        )));
     }
     let target = arguments.target.clone();
     let named = target.to_string();
@@ -226,15 +207,9 @@ async fn meet(arguments: &Arguments) -> Result<(LoadTarget, Figures), Error> {
         arguments.pid,
     )
     .await;
-    let server = server.map_err(|failure| Error::Meet {
-        target: named,
-        failure,
-    })?;
+    let server = server
+        .map_err(|failure| ErrorReport::new(format!("cannot list the models of {named}: {failure}")))?;
     Ok((server, Figures::new(sampler).await))
-}
-
-fn server_is_gone(pid: Option<u32>) -> bool {
-    pid.is_some_and(|pid| plimsoll_probe::process::MeasuredProcess::find(pid).is_none())
 }
 
 fn settings(arguments: &Arguments) -> SoakSettings {
@@ -321,33 +296,11 @@ impl Progress {
     }
 }
 
-fn write_to(path: &Path, text: &str) -> Result<(), Error> {
-    fs::write(path, text).map_err(|error| Error::Write {
-        path: path.to_owned(),
-        error,
-    })
-}
-
-/// Reads a duration such as `90s`, `30m`, `8h`, `500ms` or `2d`; a number alone is seconds.
+/// Reads a duration as a configuration file has it: `90s`, `1h30m`; a number alone is seconds.
 pub(super) fn time(text: &str) -> Result<Duration, String> {
-    let wrong = || format!("`{text}` is not a duration; write 500ms, 90s, 30m, 8h or 2d");
-    let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-    let (number, unit) = text.split_at(end);
-    let number: u64 = number.parse().map_err(|_| wrong())?;
-    let milliseconds: u64 = match unit {
-        "ms" => 1,
-        "" | "s" => 1000,
-        "m" | "min" => 60_000,
-        "h" => 3_600_000,
-        "d" => 86_400_000,
-        _ => return Err(wrong()),
-    };
-    let all = number
-        .checked_mul(milliseconds)
-        // Zero as a limit would end a soak before its first request.
-        .filter(|all| *all > 0)
-        .ok_or_else(wrong)?;
-    Ok(Duration::from_millis(all))
+    // Zero as a limit would end a soak before its first request.
+    let time = plimsoll_config::parse_duration(text).filter(|time| !time.is_zero());
+    time.ok_or_else(|| format!("`{text}` is not a duration; write 500ms, 90s, 30m, 8h or 2d"))
 }
 
 #[cfg(test)]

@@ -2,7 +2,6 @@
 //!
 //! Exits 0 if every depth was answered, 1 if one was not, 2 for bad input.
 
-use std::fs;
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -12,13 +11,13 @@ use clap::Args;
 use plimsoll_base::Bytes;
 use plimsoll_lab::load::{Figures, LoadFailure, LoadTarget, Sweep, SweepDepth, Target, sweep, warm_up};
 use plimsoll_planner::{CardPlan, EngineBuild, EngineKind};
-use plimsoll_probe::{Sampler, StartSamplerError};
+use plimsoll_probe::Sampler;
 use tokio::runtime;
 use tokio::task::LocalSet;
 
 use super::plan::check::again;
 use super::soak::time;
-use crate::report::ExitStatus;
+use crate::report::{ErrorReport, print_as, status, write_file};
 use crate::screen::{SweepPlan, SweepReport, sweep_head, sweep_row};
 
 // A bound against typing errors; the server itself refuses depths beyond its context.
@@ -55,22 +54,11 @@ pub(crate) struct Arguments {
     svg: Option<PathBuf>,
 }
 
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum Error {
-    #[error(transparent)]
-    Sampler(#[from] StartSamplerError),
-    #[error("{target} does not answer: {failure}")]
-    Ask { target: String, failure: LoadFailure },
-    #[error("cannot write `{}`: {error}", path.display())]
-    Draw { path: PathBuf, error: io::Error },
-    #[error("cannot start, or write to stdout: {0}")]
-    Start(#[from] io::Error),
-}
-
-impl ExitStatus for Error {}
-
-pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
-    let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
+pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, ErrorReport> {
+    let runtime = runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(ErrorReport::of("cannot start"))?;
     let (server, sweep, planned) = LocalSet::new().block_on(&runtime, swept(arguments))?;
     let report = SweepReport {
         target: server.target.to_string(),
@@ -79,25 +67,15 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
         sweep: &sweep,
     };
     if let Some(path) = &arguments.svg {
-        fs::write(path, report.svg()).map_err(|error| Error::Draw {
-            path: path.clone(),
-            error,
-        })?;
+        write_file(path, report.svg())?;
     }
-    let mut stdout = anstream::stdout().lock();
-    match arguments.json {
-        true => writeln!(stdout, "{:#}", report.json())?,
-        false => write!(stdout, "{}", report.summary())?,
-    }
-    let failed = sweep.depths.iter().any(|depth| depth.outcome.is_err());
-    Ok(ExitCode::from(u8::from(failed)))
+    print_as(arguments.json, &report.json(), || report.summary())?;
+    Ok(status(sweep.depths.iter().all(|depth| depth.outcome.is_ok())))
 }
 
-async fn swept(arguments: &Arguments) -> Result<(LoadTarget, Sweep, Option<SweepPlan>), Error> {
-    let failed = |failure| Error::Ask {
-        target: arguments.target.to_string(),
-        failure,
-    };
+async fn swept(arguments: &Arguments) -> Result<(LoadTarget, Sweep, Option<SweepPlan>), ErrorReport> {
+    let failed =
+        |failure: LoadFailure| ErrorReport::new(format!("{} does not answer: {failure}", arguments.target));
     let sampler = Sampler::start()?;
     let server = LoadTarget::meet(
         arguments.target.clone(),

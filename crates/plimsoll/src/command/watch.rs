@@ -15,13 +15,13 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use plimsoll_doctor::Exit;
-use plimsoll_lab::watch::{Collector, Recording, RecordingError, WatchTarget, about};
+use plimsoll_lab::watch::{Collector, Recording, WatchTarget, about};
 use plimsoll_launch::Environment;
+use plimsoll_probe::Sampler;
 use plimsoll_probe::folder::OwnedFolder;
 use plimsoll_probe::guard::{PAGES, Preload, preload};
 use plimsoll_probe::library::GUARD;
 use plimsoll_probe::process::{MeasuredProcess, command_line};
-use plimsoll_probe::{Sampler, StartSamplerError};
 use plimsoll_telemetry::record::Source;
 use plimsoll_wire::options::GuardOptions;
 use tokio::signal::unix::{SignalKind, signal};
@@ -29,10 +29,10 @@ use tokio::sync::oneshot;
 use tokio::{runtime, time};
 
 use super::run::child::{self, ChildEnd};
-use super::run::{self, program};
+use super::run::{own_failure, program};
 use super::soak::time as read_time;
 
-use crate::report::ExitStatus;
+use crate::report::ErrorReport;
 
 /// Interval between checks that the watched process still exists.
 const PULSE: Duration = Duration::from_millis(250);
@@ -65,40 +65,14 @@ enum Verb {
     Show(show::Arguments),
 }
 
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum Error {
-    #[error(transparent)]
-    Run(#[from] run::Error),
-    #[error(transparent)]
-    Record(#[from] RecordingError),
-    #[error(transparent)]
-    Show(#[from] show::Error),
-    #[error(transparent)]
-    Sampler(#[from] StartSamplerError),
-    #[error("there is no process {pid}")]
-    Process { pid: u32 },
-    #[error("cannot make a folder for guard's pages: {0}")]
-    Folder(#[source] io::Error),
-    #[error("cannot start: {0}")]
-    Start(#[from] io::Error),
-}
-
-impl ExitStatus for Error {
-    fn status(&self) -> u8 {
-        match self {
-            Self::Run(error) => error.status(),
-            // A watched program's status may be 2 as well, so only `watch show` uses it for input.
-            Self::Show(error) if error.is_input() => 2,
-            _ => 1,
-        }
-    }
-}
-
-pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
+pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, ErrorReport> {
     if let Some(Verb::Show(arguments)) = &arguments.verb {
-        return Ok(show::run(arguments)?);
+        return show::run(arguments);
     }
-    let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
+    let runtime = runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(ErrorReport::of("cannot start"))?;
     let code = runtime.block_on(async {
         match arguments.command.is_empty() {
             true => attached(arguments).await,
@@ -113,11 +87,13 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
 }
 
 /// Watches a running process, or the machine.
-async fn attached(arguments: &Arguments) -> Result<ExitCode, Error> {
+async fn attached(arguments: &Arguments) -> Result<ExitCode, ErrorReport> {
     // Found before the recording begins; the start time guards against a reused process id.
     let process = arguments
         .pid
-        .map(|pid| MeasuredProcess::find(pid).ok_or(Error::Process { pid }))
+        .map(|pid| {
+            MeasuredProcess::find(pid).ok_or_else(|| ErrorReport::new(format!("there is no process {pid}")))
+        })
         .transpose()?;
     let subject = WatchTarget {
         root: arguments.pid,
@@ -125,12 +101,9 @@ async fn attached(arguments: &Arguments) -> Result<ExitCode, Error> {
     };
     let command = arguments.pid.map_or_else(Vec::new, command_line);
     let (mut collector, mut recording) = begin(arguments, subject, command, Vec::new()).await?;
-    let end = {
-        let ended = ended(process, arguments.time);
-        tokio::select! {
-            failed = recording.go_on(&mut collector, arguments.every) => return Err(failed.map_or_else(Error::from, |()| Error::Start(io::ErrorKind::Other.into()))),
-            end = ended => end?,
-        }
+    let end = tokio::select! {
+        failed = recording.go_on(&mut collector, arguments.every) => match failed? {},
+        end = ended(process, arguments.time) => end.map_err(ErrorReport::of("cannot start"))?,
     };
     recording.end(end)?;
     Ok(ExitCode::SUCCESS)
@@ -167,9 +140,10 @@ async fn ended(process: Option<MeasuredProcess>, limit: Option<Duration>) -> io:
 }
 
 /// Starts a program and records it to its end.
-async fn started(arguments: &Arguments) -> Result<ExitCode, Error> {
-    let (path, rest) = program(&arguments.command)?;
-    let folder = OwnedFolder::create(PAGES).map_err(Error::Folder)?;
+async fn started(arguments: &Arguments) -> Result<ExitCode, ErrorReport> {
+    let (path, rest) = program(&arguments.command).map_err(own_failure)?;
+    let folder =
+        OwnedFolder::create(PAGES).map_err(ErrorReport::of("cannot make a folder for guard's pages"))?;
     let (environment, notes) = guarded(&folder);
     // The collector needs the process id, and `follow` returns only at the end of the program.
     let (tell, told) = oneshot::channel();
@@ -260,7 +234,7 @@ async fn begin(
     subject: WatchTarget,
     command: Vec<String>,
     mut notes: Vec<String>,
-) -> Result<(Collector, Recording), Error> {
+) -> Result<(Collector, Recording), ErrorReport> {
     let pid = subject.root;
     let collector = Collector::open(subject, Sampler::start()?, &mut notes).await;
     // The header keeps the interval, so that a reader can tell a gap from a slow interval.

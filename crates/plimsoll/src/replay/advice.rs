@@ -13,7 +13,7 @@ use serde::Serialize;
 
 mod levers;
 
-/// A run whose pool is to be judged.
+/// An engine run whose pool is to be assessed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AdviceQuestion {
     pub(crate) shape: ModelShape,
@@ -25,7 +25,7 @@ pub(crate) struct AdviceQuestion {
     pub(crate) budget: Option<Bytes>,
 }
 
-/// Pool of the engine, or ours in its place.
+/// The engine's own pool, or Plimsoll's instead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pool {
     Legacy,
@@ -98,7 +98,7 @@ pub(crate) struct PoolAdvice {
     pub(crate) hints: Vec<Hint>,
 }
 
-/// Cost of a run: its pool, and the memory that a change trades for it.
+/// Cost of a run: its pool, and the memory that a change costs elsewhere.
 #[derive(Clone, Copy, Debug)]
 struct Cost {
     pool: Bytes,
@@ -118,7 +118,7 @@ impl AdviceQuestion {
         }
     }
 
-    /// Cost of this run; `None` where no budget suffices.
+    /// Cost of this run; `None` if no budget suffices.
     fn cost(&self) -> Result<Option<Cost>, GenerateError> {
         let trace = generate(&self.shape, &self.run, &self.card)?;
         let pool = smallest_budget(&trace, self.policy());

@@ -1,17 +1,16 @@
-//! Advice on a run-time memory pool as text.
+//! Text output of `plimsoll pool advise`: reasons and hints for an engine's memory pool.
 
 use std::fmt::{self, Write};
 
 use plimsoll_base::Reason;
 
+use plimsoll_report::written;
+
 use crate::replay::advice::PoolAdvice;
 
 /// The whole text: the tree of reasons, then the hints.
 pub(crate) fn advice(advice: &PoolAdvice) -> String {
-    let mut text = String::new();
-    // writing to a string cannot fail
-    let _ = write(advice, &mut text);
-    text
+    written(|out| write(advice, out))
 }
 
 fn write(advice: &PoolAdvice, out: &mut String) -> fmt::Result {

@@ -1,4 +1,4 @@
-//! Bar charts of the memory of a plan's cards.
+//! Bar charts of a plan: memory of each card by term, as text or SVG.
 
 use plimsoll_base::Bytes;
 use plimsoll_planner::{CardPlan, Plan, PlanTerm, Terms};

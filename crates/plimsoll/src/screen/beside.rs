@@ -5,12 +5,12 @@ use std::fmt::{self, Write};
 use plimsoll_lab::load::{Ending, OrderResult, Served, failed_so};
 use serde_json::{Value, json};
 
-use plimsoll_report::ReportPage;
+use plimsoll_report::{ReportPage, written};
 
 /// Number of output lines shown if no cause is found.
 const LAST_LINES: usize = 5;
 
-/// The outcome of a second program beside a server, in both orders.
+/// Report of a coexistence test of a server and a second program, in both orders.
 #[derive(Debug)]
 pub(crate) struct BesideReport<'a> {
     pub(crate) target: String,
@@ -25,10 +25,7 @@ impl BesideReport<'_> {
     }
 
     pub(crate) fn text(&self) -> String {
-        let mut out = String::new();
-        // writing to a string cannot fail
-        let _ = self.write(&mut out);
-        out
+        written(|out| self.write(out))
     }
 
     fn write(&self, out: &mut String) -> fmt::Result {

@@ -1,4 +1,4 @@
-//! Table of planned and measured memory.
+//! Text output of `plimsoll plan --check`: table of planned and measured memory.
 
 use std::fmt::{self, Write};
 

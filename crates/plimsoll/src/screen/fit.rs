@@ -1,16 +1,14 @@
-//! Text of `plan --fit`: the answer for each direction with its reason, then the answers under other
-//! settings.
+//! Text output of `plimsoll plan --fit`: the answer for each direction with its reason, then the answers
+//! under other settings.
 
 use std::fmt::{self, Write};
 
 use plimsoll_planner::fit::{Dimension, Fit, FitAnswer, TradeOff};
+use plimsoll_report::written;
 
 /// Renders the whole text, with a final line feed.
 pub(crate) fn fit(fit: &Fit) -> String {
-    let mut text = String::new();
-    // writing to a string cannot fail
-    let _ = write(fit, &mut text);
-    text
+    written(|out| write(fit, out))
 }
 
 fn write(fit: &Fit, out: &mut String) -> fmt::Result {

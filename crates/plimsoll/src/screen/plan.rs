@@ -1,10 +1,11 @@
-//! Text of a plan: for each card a bar, the memory terms and their sources, then reasons and hints.
+//! Text output of `plimsoll plan`: for each card a bar, the memory terms and their sources, then reasons and
+//! hints.
 
 use std::fmt::{self, Write};
 
 use plimsoll_base::{Bytes, Reason};
 use plimsoll_planner::{CardPlan, Plan};
-use plimsoll_report::TERMS;
+use plimsoll_report::{TERMS, written};
 
 use super::bar::{bar, held, terms};
 
@@ -13,10 +14,7 @@ const WIDTH: u64 = 64;
 
 /// Renders the whole text, with a final line feed.
 pub(crate) fn plan(plan: &Plan) -> String {
-    let mut text = String::new();
-    // writing to a string cannot fail
-    let _ = write(plan, &mut text);
-    text
+    written(|out| write(plan, out))
 }
 
 fn write(plan: &Plan, out: &mut String) -> fmt::Result {

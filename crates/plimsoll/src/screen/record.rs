@@ -10,7 +10,7 @@ use plimsoll_telemetry::record::{
 
 use super::soak::lasted;
 use plimsoll_report::ReportPage;
-use plimsoll_report::{Chart, MOST_LINES, Mark};
+use plimsoll_report::{Chart, MOST_LINES, Mark, written};
 
 /// Rows of a table in the text.
 const MOST_ROWS: usize = 10;
@@ -20,6 +20,38 @@ const MOST_COMMAND: usize = 160;
 const MOST_SAID: usize = 40;
 /// Phrases of kernel messages about exhausted memory (`mm/oom_kill.c`).
 const OOM: [&str; 4] = ["out of memory", "oom-kill", "oom_reaper", "killed process"];
+
+/// A plot of the page: title, kind of its figures, and those among them that it shows.
+type Plot = (&'static str, Group, Unit, fn(&str) -> bool);
+const PLOTS: [Plot; 7] = [
+    ("cards: memory in use", Group::Card, Unit::Kib, |what| {
+        what == "used"
+    }),
+    ("processes on cards", Group::Process, Unit::Kib, |what| {
+        what.starts_with("on card")
+    }),
+    ("what guard counts", Group::Guard, Unit::Kib, |_| true),
+    (
+        "processes: resident host memory",
+        Group::Process,
+        Unit::Kib,
+        |what| what == "resident",
+    ),
+    ("the machine's memory", Group::Machine, Unit::Kib, |what| {
+        SHOWN.contains(&what)
+    }),
+    ("clocks", Group::Card, Unit::Megahertz, |_| true),
+    ("temperatures", Group::Card, Unit::Celsius, |_| true),
+];
+/// Figures of the machine that are plotted.
+const SHOWN: [&str; 6] = [
+    "MemFree",
+    "MemAvailable",
+    "Cached",
+    "AnonPages",
+    "CmaFree",
+    "NvMapMemUsed",
+];
 
 /// The report of a recording.
 #[derive(Debug)]
@@ -33,10 +65,7 @@ impl<'a> RecordReport<'a> {
     }
 
     pub(crate) fn text(&self) -> String {
-        let mut out = String::new();
-        // writing to a string cannot fail
-        let _ = self.write(&mut out);
-        out
+        written(|out| self.write(out))
     }
 
     fn write(&self, out: &mut String) -> fmt::Result {
@@ -266,63 +295,13 @@ impl<'a> RecordReport<'a> {
             picked.truncate(MOST_LINES);
             picked
         };
-        let machine = |what: &str| {
-            [
-                "MemFree",
-                "MemAvailable",
-                "Cached",
-                "AnonPages",
-                "CmaFree",
-                "NvMapMemUsed",
-            ]
-            .contains(&what)
-        };
-        let mut plots = vec![
-            (
-                "cards: memory in use",
-                pick(Group::Card, Unit::Kib, &|what| what == "used"),
-                Unit::Kib,
-            ),
-            (
-                "processes on cards",
-                pick(Group::Process, Unit::Kib, &|what| what.starts_with("on card")),
-                Unit::Kib,
-            ),
-            (
-                "what guard counts",
-                pick(Group::Guard, Unit::Kib, &|_| true),
-                Unit::Kib,
-            ),
-            (
-                "processes: resident host memory",
-                pick(Group::Process, Unit::Kib, &|what| what == "resident"),
-                Unit::Kib,
-            ),
-            (
-                "the machine's memory",
-                pick(Group::Machine, Unit::Kib, &machine),
-                Unit::Kib,
-            ),
-            (
-                "clocks",
-                pick(Group::Card, Unit::Megahertz, &|_| true),
-                Unit::Megahertz,
-            ),
-            (
-                "temperatures",
-                pick(Group::Card, Unit::Celsius, &|_| true),
-                Unit::Celsius,
-            ),
-        ];
+        let mut plots: Vec<_> = PLOTS
+            .into_iter()
+            .map(|(title, group, unit, what)| (title, pick(group, unit, &what), unit))
+            .collect();
         // After the memory plots and before the clocks: fragmentation is read together with free memory.
-        plots.insert(
-            5,
-            (
-                "large free blocks of the largest zone",
-                self.large_blocks(),
-                Unit::Count,
-            ),
-        );
+        let blocks = self.large_blocks();
+        plots.insert(5, ("large free blocks of the largest zone", blocks, Unit::Count));
         plots.retain(|(_, lines, _)| !lines.is_empty());
         plots
     }

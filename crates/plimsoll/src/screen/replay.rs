@@ -1,9 +1,9 @@
-//! Table of a replay under several allocator policies.
+//! Table of an allocation trace's replay under several allocator policies.
 
 use std::fmt::{self, Write};
 
 use plimsoll_base::Bytes;
-use plimsoll_report::aligned;
+use plimsoll_report::{aligned, written};
 
 use crate::replay::{Replay, Replayed};
 
@@ -20,10 +20,7 @@ const COLUMNS: [&str; 8] = [
 
 /// Renders one line for each policy, then the failures of policies that stopped.
 pub(crate) fn replay(replay: &Replay) -> String {
-    let mut text = String::new();
-    // writing to a string cannot fail
-    let _ = write(replay, &mut text);
-    text
+    written(|out| write(replay, out))
 }
 
 fn write(replay: &Replay, out: &mut String) -> fmt::Result {

@@ -9,7 +9,7 @@ use plimsoll_telemetry::trend::{TrendCourse, TrendGrowth};
 use serde_json::{Value, json};
 
 use plimsoll_report::ReportPage;
-use plimsoll_report::{Chart, Mark};
+use plimsoll_report::{Chart, Mark, written};
 
 /// Report of a finished soak.
 #[derive(Debug)]
@@ -32,10 +32,7 @@ impl<'a> SoakReport<'a> {
     }
 
     pub(crate) fn text(&self) -> String {
-        let mut out = String::new();
-        // writing to a string cannot fail
-        let _ = self.write(&mut out);
-        out
+        written(|out| self.write(out))
     }
 
     fn write(&self, out: &mut String) -> fmt::Result {

@@ -7,9 +7,9 @@ use plimsoll_lab::load::{Sweep, SweepDepth, is_own, slope};
 use plimsoll_telemetry::trend::TrendCourse;
 use serde_json::{Value, json};
 
-use plimsoll_report::{Chart, charts};
+use plimsoll_report::{Chart, charts, written};
 
-/// Figures of the plan of the server's own flags, summed over its cards.
+/// Planned memory from the server's own flags, summed over its cards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SweepPlan {
     pub(crate) loaded: Bytes,
@@ -25,7 +25,7 @@ pub(crate) struct SweepPlan {
 }
 
 impl SweepPlan {
-    /// Planned memory after a prompt of this depth: the peak less the pool for deeper prompts.
+    /// Planned memory after a prompt of this depth: the peak minus the pool for deeper prompts.
     fn at(&self, tokens: u64) -> Bytes {
         // The plan's peak is at full context; each token below it saves its share of the pool.
         let deeper = self.context.saturating_sub(tokens);
@@ -75,10 +75,7 @@ pub(crate) fn sweep_row(depth: &SweepDepth, planned: Option<SweepPlan>) -> Strin
 
 impl SweepReport<'_> {
     pub(crate) fn summary(&self) -> String {
-        let mut out = String::new();
-        // writing to a string cannot fail
-        let _ = self.write(&mut out);
-        out
+        written(|out| self.write(out))
     }
 
     fn write(&self, out: &mut String) -> fmt::Result {

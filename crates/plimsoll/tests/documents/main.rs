@@ -1,10 +1,11 @@
-//! The commands of README.md and of the book in docs/, run as a reader would run them.
+//! Tests of the commands in README.md and in the book in docs/, run as a reader would run them.
 //!
-//! A `console` block holds commands behind `$ ` and their output. Each page gets a folder with the files that it
-//! mentions, and a `PATH` with `plimsoll`, a stand-in for `llama-server` and the program `take`. A comment before a block
-//! changes how it is judged:
+//! A `console` block holds commands after `$ ` and their output. Each page gets a folder with the files that
+//! it mentions, and a `PATH` with `plimsoll`, a stand-in for `llama-server` and the program `take`. A comment
+//! before a block changes how it is judged:
 //!
-//! - `<!-- test: any output -->`: the output is not compared, because it holds times or sizes of this machine.
+//! - `<!-- test: any output -->`: the output is not compared, because it holds times or sizes of this
+//!   machine.
 //! - `<!-- test: serve -->`: the command keeps running until the end of the page.
 //!
 //! `UPDATE_DOCUMENTS=1 cargo test -p plimsoll --test documents` writes today's output into the pages.

@@ -1,4 +1,4 @@
-//! Pages of Markdown: their `console` blocks, their configuration files and their links.
+//! Parser of Markdown pages: their `console` blocks, configuration files and links.
 
 use std::path::Path;
 

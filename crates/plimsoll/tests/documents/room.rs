@@ -1,4 +1,4 @@
-//! A folder with the programs, models and files that a page's commands name.
+//! Folder with the programs, models and files that a page's commands name.
 
 use std::fs;
 use std::io::{BufRead, BufReader};

@@ -1,4 +1,4 @@
-//! An engine as a child: its flags, its control channel, its answers over HTTP.
+//! A real engine as a child process: its flags, its control channel, its answers over HTTP.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};

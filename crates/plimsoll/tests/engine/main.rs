@@ -1,5 +1,7 @@
-//! The CPU engine behind its adapter: a real llama.cpp server that answers to llama-server's command line.
-//! The first test to need it installs it below the target directory; the rest find it there.
+//! Tests of the installed CPU engine: a real llama.cpp server behind an adapter with llama-server's command
+//! line.
+//!
+//! The first test that needs the engine installs it below the target folder; the others reuse it.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 

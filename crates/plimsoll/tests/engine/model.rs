@@ -1,4 +1,4 @@
-//! A model that a real llama.cpp loads, chats and embeds with: two layers, byte vocabulary, 0.4 MB.
+//! Model that a real llama.cpp can load, chat and embed with: two layers, byte vocabulary, 0.4 MB.
 
 use std::fs;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! How a child dies by itself, and what is then known of it.
+//! Tests of child processes that die by themselves, and of the diagnosis.
 
 use std::time::Duration;
 
@@ -50,9 +50,7 @@ fn want_of_memory_while_serving_is_seen_as_such() {
             "POST /completion HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
             body.len()
         );
-        let mut stream = TcpStream::connect(("127.0.0.1", running.child.port()))
-            .await
-            .unwrap();
+        let mut stream = TcpStream::connect(("127.0.0.1", running.port())).await.unwrap();
         stream.write_all(request.as_bytes()).await.unwrap();
         let ended = running.ended().await;
         assert_eq!(ended.exit, Exit::Signal(6));

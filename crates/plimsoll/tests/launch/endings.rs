@@ -1,4 +1,4 @@
-//! How a child is ended, and how long it may take.
+//! Tests of ending a child process, and of the time that this may take.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! Nothing is left behind: no grandchild, no zombie, no descriptor, whoever dies first.
+//! Tests that no grandchild, zombie or descriptor is left behind, whichever process dies first.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};

@@ -1,7 +1,9 @@
-//! Children as the daemon starts and ends them: real processes, most of them the fake engine.
+//! Tests of starting and ending child processes as the daemon does: real processes, most of them the fake
+//! engine.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
+mod confined;
 mod deaths;
 mod endings;
 mod leftovers;

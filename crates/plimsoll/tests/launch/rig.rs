@@ -1,4 +1,5 @@
-//! What the tests share: a launcher inside a runtime, specs of children, and a look at the process table.
+//! Shared setup of the launch tests: a launcher inside a runtime, descriptions of children, and the process
+//! table.
 
 use std::ffi::OsString;
 use std::future::Future;
@@ -9,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use plimsoll_base::Bytes;
 use plimsoll_launch::{
-    Child, ChildEnded, ChildEvent, ChildSpec, Environment, Launcher, Log, Readiness, StopWay, Visible,
-    child_environment, free_port,
+    Child, ChildEnded, ChildEvent, ChildSpec, Confinement, EngineAddress, Environment, Launcher, Log,
+    Readiness, StopWay, Visible, child_environment, free_port,
 };
 use tokio::sync::mpsc;
 use tokio::time::timeout;
@@ -63,7 +64,7 @@ pub(crate) fn engine(faults: &str) -> ChildSpec {
     ChildSpec {
         arguments: arguments.map(OsString::from).to_vec(),
         environment: environment(&[("PLIMSOLL_FAKE_ENGINE", faults)], Some(port)),
-        port,
+        address: EngineAddress::Port(port),
         readiness: Readiness::Control,
         stop: StopWay::ExitCommand,
         ..shell("")
@@ -79,9 +80,10 @@ pub(crate) fn shell(script: &str) -> ChildSpec {
         arguments: vec!["-c".into(), script.into()],
         environment: environment(&[], None),
         directory: None,
-        port: 0,
+        address: EngineAddress::Port(0),
         readiness: Readiness::Immediate,
         stop: StopWay::Terminate,
+        confinement: Confinement::default(),
     }
 }
 
@@ -117,6 +119,13 @@ pub(crate) async fn start(launcher: &Launcher, spec: ChildSpec) -> Running {
 }
 
 impl Running {
+    pub(crate) fn port(&self) -> u16 {
+        match self.child.address() {
+            EngineAddress::Port(port) => *port,
+            socket => panic!("{socket} is no port"),
+        }
+    }
+
     pub(crate) async fn next(&mut self) -> ChildEvent {
         timeout(LIMIT, self.events.recv()).await.unwrap().unwrap()
     }

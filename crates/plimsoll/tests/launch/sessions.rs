@@ -1,4 +1,4 @@
-//! Grandchildren with a session of their own, and descriptors that are no engine's.
+//! Tests of grandchildren in their own session, and of descriptors that must not reach an engine.
 
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;

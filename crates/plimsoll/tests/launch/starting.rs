@@ -1,4 +1,4 @@
-//! How a child gets ready, and what stands in its way.
+//! Tests of a child process's start until it is ready, and of failures on the way.
 
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;

@@ -1,10 +1,10 @@
-//! An engine's port that a process of another user has bound.
+//! Test of an engine's port that another user's process has bound.
 
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use plimsoll_doctor::CauseSign;
-use plimsoll_launch::{PortOwner, Readiness, free_port, listener_on, post_mortem};
+use plimsoll_launch::{EngineAddress, PortOwner, Readiness, free_port, listener_on, post_mortem};
 
 use crate::rig::{eventually, launcher, on_one_thread, shell, start};
 
@@ -59,7 +59,7 @@ fn another_user_who_takes_the_port_is_never_taken_for_the_engine() {
     assert_eq!(PortOwner::new(port, thief.0.id()).stranger(), None);
     on_one_thread(async {
         let mut spec = shell("sleep 1000");
-        spec.port = port;
+        spec.address = EngineAddress::Port(port);
         spec.readiness = Readiness::Health {
             path: "/health".to_owned(),
         };

@@ -1,8 +1,8 @@
-//! Lines of a serving engine that look like an abort: only silence ends it.
+//! Tests of a serving engine whose log lines look like an abort: it is killed only if it stops answering.
 
 use std::time::{Duration, Instant};
 
-use plimsoll_launch::{ChildSpec, EndCause, Readiness, free_port};
+use plimsoll_launch::{ChildSpec, EndCause, EngineAddress, Readiness, free_port};
 
 use crate::rig::{launcher, lives, on_one_thread, shell, start};
 
@@ -25,7 +25,7 @@ fn server(line: &str, then: &str) -> ChildSpec {
     ChildSpec {
         program: "python3".into(),
         arguments: vec!["-c".into(), script.into()],
-        port,
+        address: EngineAddress::Port(port),
         readiness: Readiness::Health {
             path: "/health".to_owned(),
         },
@@ -47,7 +47,7 @@ fn words_alone_never_kill_a_serving_engine() {
     on_one_thread(async {
         let mut running = start(&launcher(), server(ABORT, "pass")).await;
         running.ready().await;
-        post(running.child.port()).await;
+        post(running.port()).await;
         // Longer than the check may take in all.
         tokio::time::sleep(Duration::from_secs(9)).await;
         assert!(lives(running.child.pid()));
@@ -60,7 +60,7 @@ fn an_engine_that_aborts_and_hangs_is_noticed_within_ten_seconds() {
     on_one_thread(async {
         let mut running = start(&launcher(), server(ABORT, "time.sleep(1000)")).await;
         running.ready().await;
-        let port = running.child.port();
+        let port = running.port();
         let _ = tokio::time::timeout(Duration::from_millis(500), post(port)).await;
         let since = Instant::now();
         let ended = running.ended().await;

@@ -1,4 +1,4 @@
-//! A guard library of the tests' own: it writes the page that a test gives it and the ledger, and does nothing else.
+//! Fake guard library that writes the page and the ledger given by a test, and does nothing else.
 #![allow(dead_code, reason = "each test binary uses its part")]
 
 use std::mem::offset_of;

@@ -1,4 +1,5 @@
-//! The real guard library, a driver for it with as many bytes as a test allows, and a program that takes some of them.
+//! The real guard library, a fake driver with as much memory as a test allows, and a program that allocates
+//! some of it.
 #![allow(dead_code, reason = "each test binary uses its part")]
 
 use std::path::{Path, PathBuf};

@@ -1,4 +1,5 @@
-//! `plimsoll calibrate`: an engine's double under the real guard, over doubles of the driver and of NVML, and what plans make of it.
+//! Tests of `plimsoll calibrate` with a fake engine under the real guard, a fake driver and a fake NVML, and
+//! of plans with its results.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -139,7 +140,7 @@ fn what_a_context_takes_is_measured_kept_and_planned_with() {
     assert_eq!(
         stdout,
         format!(
-            "Fake 8G: a context takes 64 MiB (64 MiB as it is opened), the first use of cuBLAS adds 0 B (llama.cpp@10605, driver 550.54.15)\n\
+            "Fake 8G: a context takes 64 MiB (64 MiB when it is created), the first use of cuBLAS adds 0 B (llama.cpp@10605, driver 550.54.15)\n\
              saved in {}, for plan and serve\n",
             table.display()
         )
@@ -239,7 +240,7 @@ fn a_driver_that_names_no_process_is_told_with_the_remedy_and_free_memory_helps_
     let (status, stdout, stderr) = said(&output);
     assert_eq!(status, Some(0), "{stderr}");
     assert!(
-        stdout.starts_with("Fake 8G: a context takes 64 MiB (64 MiB as it is opened), "),
+        stdout.starts_with("Fake 8G: a context takes 64 MiB (64 MiB when it is created), "),
         "{stdout}"
     );
 }
@@ -277,7 +278,7 @@ fn an_engine_that_fails_or_stays_off_the_card_is_told_in_its_own_words() {
     let output = machine.calibrate(&cpu, &[]);
     let (status, stdout, _) = said(&output);
     assert_eq!(status, Some(1));
-    assert!(stdout.contains("took nothing of the card"), "{stdout}");
+    assert!(stdout.contains("allocated no memory on the card"), "{stdout}");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! `plimsoll plan --check`: a process against the driver's word, an engine against its own.
+//! Tests of `plimsoll plan --check`: a process compared with the driver's figures, an engine with its own.
 
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::path::Path;
@@ -137,7 +137,7 @@ fn an_engine_is_found_by_its_address_and_asked_for_its_context() {
 fn what_cannot_be_checked_is_said_and_exits_2() {
     for (target, said) in [
         ("chat", "give a number or http://127.0.0.1:8080"),
-        ("http://192.0.2.7:80", "only loopback addresses are asked"),
+        ("http://192.0.2.7:80", "only loopback addresses are allowed"),
         ("4294967295", "cannot read /proc/4294967295/cmdline"),
         ("http://127.0.0.1:1", "cannot ask http://127.0.0.1:1/api/status"),
     ] {

@@ -1,4 +1,4 @@
-//! `plimsoll plan --fit`: command lines on stdout, reasons on stderr, and both true.
+//! Tests of `plimsoll plan --fit`: command lines on stdout and reasons on stderr, both correct.
 
 use serde_json::Value;
 
@@ -23,7 +23,7 @@ fn stdout_is_a_command_line_that_fits_and_stderr_says_why_no_more() {
         "{why}"
     );
     assert!(
-        why.contains("a context of 37632 tokens would be 24 MiB too much on RTX4090"),
+        why.contains("a context of 37632 tokens would exceed RTX4090 by 24 MiB"),
         "{why}"
     );
     assert!(why.contains("with -ctk q8_0 -ctv q8_0: -c 67072"), "{why}");

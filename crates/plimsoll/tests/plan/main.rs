@@ -1,4 +1,4 @@
-//! `plimsoll plan` as a program: exit status, JSON, text, picture.
+//! Tests of `plimsoll plan` as a program: exit status, JSON, text, picture.
 #![allow(clippy::unwrap_used)]
 
 #[path = "../serve/built.rs"]

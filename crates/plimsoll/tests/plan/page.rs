@@ -1,4 +1,4 @@
-//! `plimsoll plan --html`: whole without a script, and nothing from elsewhere.
+//! Tests of `plimsoll plan --html`: the page is complete without its script and loads nothing.
 
 use serde_json::Value;
 

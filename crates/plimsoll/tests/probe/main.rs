@@ -1,6 +1,7 @@
-//! What the daemon sees of a machine, by a driver that shows the cards a test asks for.
+//! Tests of the readings of a machine's cards, with a fake driver that shows the cards a test describes.
 //!
-//! Every test runs again in a process of its own, because the library and its cards come from the environment.
+//! Every test runs again in a process of its own, because the library and its cards come from the
+//! environment.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 

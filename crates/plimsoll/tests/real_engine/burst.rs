@@ -1,4 +1,4 @@
-//! Many clients that wait for one load, more than llama-server has threads for connections.
+//! Test of many clients that wait for one load, more than llama-server has threads for connections.
 
 use std::thread;
 use std::time::{Duration, Instant};

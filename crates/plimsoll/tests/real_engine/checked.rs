@@ -1,4 +1,4 @@
-//! A running llama.cpp beside its plan.
+//! Test of a running llama.cpp compared with its plan.
 
 use std::process::Output;
 

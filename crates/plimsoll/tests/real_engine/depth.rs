@@ -1,7 +1,8 @@
-//! A real llama.cpp whose plan grows with depth: without flash attention the run-time pool holds a product as wide as the cache.
+//! Tests of a real llama.cpp whose planned memory grows with depth (tokens in use).
 //!
-//! The card is only described, and the engine computes on the CPU: what is shown is that requests are counted by the engine's own
-//! template and tokenizer, admitted by the plan's arithmetic, and all answered or refused with it.
+//! Without flash attention, its run-time pool holds a product as wide as the cache. The card is only
+//! described, and the engine computes on the CPU. The tests show that requests are counted by the engine's
+//! own template and tokenizer, admitted by the plan's arithmetic, and all answered or refused accordingly.
 
 use std::thread;
 

@@ -1,4 +1,4 @@
-//! Three models, and a budget for two of them: what each will take is left to the plan.
+//! Setup of three models and a budget for two of them; the plan determines the memory of each.
 
 use std::net::SocketAddr;
 use std::path::Path;

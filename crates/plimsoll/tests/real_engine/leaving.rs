@@ -1,4 +1,4 @@
-//! A client that leaves in the middle of a stream.
+//! Test of a client that disconnects in the middle of a stream.
 
 use std::io::Read;
 

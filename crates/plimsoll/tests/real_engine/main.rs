@@ -1,7 +1,7 @@
-//! `plimsoll serve` in front of a real llama.cpp: memory as planned from the models' headers, OpenAI's own client,
-//! every route that an engine answers.
+//! Tests of `plimsoll serve` with a real llama.cpp: planned memory, OpenAI's own client, and every route that
+//! an engine answers.
 //!
-//! The models are synthetic and tiny; engine and client library are installed below the target directory by the
+//! The models are synthetic and tiny; engine and client library are installed below the target folder by the
 //! first test that needs them.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
@@ -9,6 +9,7 @@
 mod burst;
 mod checked;
 mod crowd;
+mod cuda;
 mod depth;
 mod exact;
 mod fleet;
@@ -16,6 +17,7 @@ mod leaving;
 mod openai;
 mod quickstart;
 mod routes;
+mod sockets;
 mod venv;
 mod words;
 

@@ -1,4 +1,4 @@
-//! OpenAI's own client against three models where two fit.
+//! Tests of OpenAI's own client with three models of which two fit.
 
 use std::process::Command;
 

@@ -1,4 +1,4 @@
-//! `plimsoll quickstart` as a newcomer runs it.
+//! Tests of `plimsoll quickstart` as a new user runs it.
 
 use std::io::{BufRead, BufReader};
 use std::net::{SocketAddr, TcpListener};

@@ -1,4 +1,4 @@
-//! Each route of llama-server through serve, answered by a real one.
+//! Tests of each llama-server route through `serve`, answered by a real llama.cpp.
 
 use serde_json::{Value, json};
 

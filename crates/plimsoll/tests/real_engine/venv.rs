@@ -1,4 +1,4 @@
-//! OpenAI's Python library in a virtual environment below the target directory, installed once.
+//! OpenAI's Python library in a virtual environment below the target folder, installed once.
 
 use std::fs;
 use std::path::{Path, PathBuf};

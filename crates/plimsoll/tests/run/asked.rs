@@ -1,4 +1,4 @@
-//! `plimsoll reclaim --card`, while a program under `plimsoll run` holds memory of the card that it does not use.
+//! Tests of `plimsoll reclaim --card` while a program under `plimsoll run` holds idle memory of the card.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Output, Stdio};

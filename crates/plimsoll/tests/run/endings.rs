@@ -1,4 +1,4 @@
-//! How a program ends is how `plimsoll run` ends.
+//! Tests that `plimsoll run` ends as its program ends: by the same exit code or signal.
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Stdio};
@@ -67,7 +67,7 @@ fn a_failure_of_its_own_is_125_and_starts_nothing() {
     assert!(stderr.contains("cargo xtask guard"), "{stderr}");
     let output = run(&["--card", "0"], &["echo", "ran"]).output().unwrap();
     assert_eq!(output.status.code(), Some(125));
-    assert!(said(&output).1.contains("no NVIDIA card is seen here"));
+    assert!(said(&output).1.contains("no NVIDIA card is visible"));
 }
 
 /// Starts a program that says "up", sends us a signal, and returns what the program said then and our end.

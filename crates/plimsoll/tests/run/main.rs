@@ -1,4 +1,4 @@
-//! `plimsoll run` as a process: what a program and its caller see, and what is said at the end.
+//! Tests of `plimsoll run` as a process: the program's and the caller's view, and the summary at the end.
 
 mod asked;
 mod endings;

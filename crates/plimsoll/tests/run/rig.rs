@@ -1,4 +1,4 @@
-//! How the tests start `plimsoll run`.
+//! Starter of `plimsoll run` for the tests.
 
 use std::process::{Command, Output, Stdio};
 

@@ -1,4 +1,4 @@
-//! What is said at the end, from pages that a program left.
+//! Tests of the summary at the end of a run, from pages (memory figures) that a program left.
 
 use std::mem::offset_of;
 

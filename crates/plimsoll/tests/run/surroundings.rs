@@ -1,4 +1,4 @@
-//! What a program finds around it: streams, group, environment, arguments.
+//! Tests of a program's surroundings under `plimsoll run`: streams, process group, environment, arguments.
 
 use std::io::Write;
 use std::process::Stdio;

@@ -1,4 +1,4 @@
-//! On a terminal: what Ctrl-C does.
+//! Tests of Ctrl-C in `plimsoll run` on a terminal.
 
 use std::process::Output;
 

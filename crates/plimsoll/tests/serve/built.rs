@@ -1,4 +1,4 @@
-//! What cargo builds beside the program under test.
+//! Programs that cargo builds in addition to the program under test.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -1,4 +1,4 @@
-//! A `plimsoll serve` of a test's own: its configuration, its address, and what it leaves behind.
+//! A test's own `plimsoll serve`: its configuration, its address, and checks that it leaves nothing behind.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read};
@@ -128,6 +128,25 @@ impl Setup {
             _folder: folder,
             talk,
         }
+    }
+}
+
+impl Setup {
+    /// Starts it, and returns what it says when it refuses to serve.
+    pub(crate) fn refused(self) -> String {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let config = folder.path().join(self.file_name);
+        std::fs::write(&config, &self.config).expect("the folder can be written");
+        let output = Command::new(env!("CARGO_BIN_EXE_plimsoll"))
+            .arg("serve")
+            .arg(&config)
+            .args(["--listen", "127.0.0.1:0"])
+            .args(&self.arguments)
+            .envs(&self.environment)
+            .output()
+            .expect("plimsoll starts");
+        assert!(!output.status.success());
+        String::from_utf8_lossy(&output.stderr).into_owned()
     }
 }
 

@@ -1,7 +1,9 @@
-//! Admission by depth: an engine whose memory grows with its prompts is never sent more than it has memory for.
+//! Tests of admission by depth: an engine whose memory grows with its prompts never gets more requests than
+//! its memory allows.
 //!
-//! The engine is a double that says it is a llama.cpp from before PR 23907, whose pool copies a quantised cache as deep as
-//! requests reach; its card is a file with as many bytes as the test allows, and one byte too many ends it as ggml ends.
+//! The fake engine claims to be a llama.cpp from before PR 23907, whose pool copies a quantised cache as deep
+//! as requests reach. Its card is a file with as many bytes as the test allows; one byte more ends it with
+//! ggml's error.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,5 @@
-//! A server that other machines can reach: only with keys, or when that was asked for, and never by a foreign name.
+//! Tests of a server that other machines can reach: only with API keys or with explicit permission, and never
+//! under a foreign host name.
 
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;

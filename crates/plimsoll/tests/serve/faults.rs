@@ -1,6 +1,6 @@
-//! One fault each: what the client sees, and that the neighbour is not hurt.
+//! Tests of single faults: the client's view, and that another model is not affected.
 //!
-//! In every test `good` is up before the fault and must answer after it, from the same process.
+//! In every test the model `good` runs before the fault and must answer after it, from the same process.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! The three formats of configuration, each to the same end, and what is said of those that are wrong.
+//! Tests of the three configuration formats: the same model is served from each, and errors are reported.
 
 use std::path::Path;
 use std::process::Command;
@@ -225,7 +225,7 @@ fn files_that_are_wrong_end_with_2_and_name_the_line() {
         (
             "a.ini",
             "[a]\nctx-size = 1\n",
-            "a.ini:1: model `a` has no model; add `model =",
+            "a.ini:1: model `a` names no model file; add `model =",
         ),
         (
             "a.yaml",
@@ -247,7 +247,7 @@ fn files_that_are_wrong_end_with_2_and_name_the_line() {
         (
             "a.toml",
             "[models.a]\ncmd = 'x ${PORT}'\n[models.b]\ncmd = 'x ${PORT}'\naliases = ['a']\n",
-            "a.toml:3: the name `a` is taken by `a` at",
+            "a.toml:3: the name `a` is already used by `a` at",
         ),
         (
             "a.json",

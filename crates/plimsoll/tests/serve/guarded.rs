@@ -1,6 +1,8 @@
-//! Engines under guard: what they are told, what their pages do to the ledger, to answers about deaths, and to neighbours.
+//! Tests of engines under guard: their options, and the effect of their pages on the ledger, on diagnoses and
+//! on other processes.
 //!
-//! The first half writes pages by hand; the second runs the real library over a libcuda with as many bytes as a test allows.
+//! A page is the shared-memory file with an engine's memory figures. The first half of the tests writes pages
+//! by hand; the second runs the real library over a fake libcuda with as many bytes as a test allows.
 
 use std::fs::Permissions;
 use std::mem::offset_of;

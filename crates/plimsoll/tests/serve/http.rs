@@ -1,4 +1,4 @@
-//! A small blocking HTTP client: enough to see exactly what a client sees, broken streams included.
+//! Small blocking HTTP client that records exactly what a client receives, broken streams included.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};

@@ -1,4 +1,4 @@
-//! An engine sees exactly its own cards, and the daemon touches none.
+//! Tests that an engine sees exactly its own cards, and that the daemon uses none.
 
 use std::os::unix::fs::PermissionsExt;
 
@@ -205,4 +205,54 @@ fn a_card_that_is_not_there_is_named_with_its_line_and_those_that_are() {
         assert!(answer.contains(words), "{answer}");
     }
     daemon.told("-dev names `CUDA2`");
+}
+
+/// A preset whose engine is a Vulkan build that sees two cards of one name and, between them, a processor.
+fn vulkan(folder: &std::path::Path, lines: &str) -> Setup {
+    let engine = folder.join("llama-server");
+    let script = format!(
+        "#!/bin/sh\n[ \"$1\" = --list-devices ] || exec '{}' \"$@\"\n\
+         case \"$GGML_VK_VISIBLE_DEVICES\" in\n0|2) echo '  Vulkan0: Fake 24G (24576 MiB, 24000 MiB free)';;\n\
+         1) echo '  Vulkan0: llvmpipe (LLVM 22.1.8, 256 bits) (24105 MiB, 22039 MiB free)';;\n\
+         *) echo 'Invalid device index'; exit 1;;\nesac\n",
+        fake_engine().display()
+    );
+    std::fs::write(&engine, script).expect("the folder can be written");
+    std::fs::set_permissions(&engine, std::fs::Permissions::from_mode(0o755)).expect("it is ours");
+    Setup::with_cards(&[]).named("models.ini").config(&format!(
+        ";plimsoll: engine = {}\n[m]\nhf-repo = user/m\n;plimsoll: memory = 1GiB\n{lines}\n",
+        engine.display()
+    ))
+}
+
+#[test]
+fn a_vulkan_build_sees_its_cards_by_vulkans_own_numbers() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let both = "tensor-split = 1,1";
+    let daemon = cards(vulkan(folder.path(), both), &[24 * GIB; 2]);
+    assert_eq!(seen(&daemon, "m")["GGML_VK_VISIBLE_DEVICES"], "0,2");
+}
+
+#[test]
+fn a_vulkan_build_is_refused_a_card_that_cannot_be_told_from_its_neighbour() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let daemon = cards(vulkan(folder.path(), ""), &[24 * GIB; 2]);
+    let answer = chat(daemon.address, "m");
+    assert_ne!(answer.status, 200);
+    assert!(
+        answer
+            .text()
+            .contains("GGML_VK_VISIBLE_DEVICES in the model's `env`"),
+        "{}",
+        answer.text()
+    );
+    assert!(
+        daemon.engines().is_empty(),
+        "nothing computes on the processor instead"
+    );
+    drop(daemon);
+    // What the user says holds.
+    let named = ";plimsoll: env = GGML_VK_VISIBLE_DEVICES=2";
+    let daemon = cards(vulkan(folder.path(), named), &[24 * GIB; 2]);
+    assert_eq!(seen(&daemon, "m")["GGML_VK_VISIBLE_DEVICES"], "2");
 }

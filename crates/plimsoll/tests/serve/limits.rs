@@ -1,4 +1,4 @@
-//! Many clients, slow clients, engines that do not answer, and a daemon that lacks what it takes for granted.
+//! Tests of many clients, slow clients, engines that do not answer, and missing resources of the daemon.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};

@@ -1,5 +1,7 @@
-//! `plimsoll serve` as a process, in front of fake engines: what clients see, and that nothing is left behind.
+//! Tests of `plimsoll serve` as a process with fake engines: the client's view, and that nothing is left
+//! behind.
 
+mod client_verbs;
 mod daemon;
 mod depth;
 mod exposed;
@@ -18,6 +20,7 @@ mod nobody;
 mod operator;
 #[path = "../pages/real.rs"]
 mod real;
+mod sockets;
 mod storm;
 mod surface;
 mod trust_answers;

@@ -1,4 +1,4 @@
-//! The daemon's own memory under large bodies, and its one thread under a stderr that nobody reads.
+//! Tests of the daemon's own memory under large request bodies, and of an stderr that is never read.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;

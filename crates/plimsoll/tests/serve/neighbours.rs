@@ -1,4 +1,5 @@
-//! A program under guard that is not `serve`'s, and holds memory of the card that it does not use: it is asked before a model has to go.
+//! Tests of a guarded program that `serve` did not start and that holds idle memory: it is requested to
+//! release it before a model is stopped.
 
 use std::fs::File;
 use std::mem::offset_of;

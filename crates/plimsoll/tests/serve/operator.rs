@@ -1,4 +1,4 @@
-//! What whoever runs it reads on stderr, and in the help.
+//! Tests of the operator's view: the log on stderr and the help text.
 
 use std::process::Command;
 

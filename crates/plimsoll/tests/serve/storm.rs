@@ -1,7 +1,6 @@
-//! A thousand random faults, and nothing is left: no file descriptor, no process, no claim.
+//! Test of a thousand random faults, after which no file descriptor, process or claim is left.
 //!
-//! Every fault strikes a model of its own, because a model that failed is held back for a while and would only
-//! be refused.
+//! Every fault hits a different model, because a model that has failed is not loaded again for a while.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;

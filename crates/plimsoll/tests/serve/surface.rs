@@ -1,4 +1,4 @@
-//! What can be asked, by whom, and in which words: keys, origins, names, methods, framings.
+//! Tests of access to the HTTP server: API keys, origins, host names, methods, message framings.
 
 use std::io::Write;
 use std::net::{SocketAddr, TcpStream};
@@ -103,7 +103,7 @@ fn others_reach_it_only_with_keys_or_when_told() {
 #[test]
 fn an_engine_takes_only_requests_that_come_through_us() {
     let daemon = Setup::new()
-        .config("[models.a]\nmodel = 'x.gguf'\nmemory = '1MiB'\n")
+        .config("[serve]\nengine-ports = true\n[models.a]\nmodel = 'x.gguf'\nmemory = '1MiB'\n")
         .argument("--engine")
         .argument(&fake_engine().to_string_lossy())
         .start();

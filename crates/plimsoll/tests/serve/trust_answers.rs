@@ -1,4 +1,4 @@
-//! A request that its engine drops hurts its own client only.
+//! Test that a request which its engine drops fails for its own client only.
 
 use std::thread;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Keys that a reload revokes, and signals during the drain.
+//! Tests of API keys that a reload revokes, and of signals while the daemon drains.
 
 use std::time::{Duration, Instant};
 
@@ -37,4 +37,23 @@ fn a_second_signal_is_heard_while_an_event_stream_is_open() {
     daemon.wait();
     assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
     drop(watcher);
+}
+
+#[test]
+fn event_and_log_streams_end_with_the_first_signal() {
+    let mut daemon = Setup::new().model("a", "64MiB", "", "").start();
+    assert_eq!(get(daemon.address, "/health").status, 200);
+    let streams = ["/logs/stream", "/models/sse", "/api/status/stream"];
+    let watchers = streams.map(|path| open(daemon.address, "GET", path, None));
+    // The head of each stream has come, so that it is one that the signal finds.
+    std::thread::sleep(Duration::from_millis(500));
+    let start = Instant::now();
+    daemon.signal("TERM");
+    for (path, watcher) in streams.iter().zip(watchers) {
+        let answer = read(&watcher);
+        assert_eq!(answer.status, 200, "{path}");
+    }
+    assert!(daemon.wait().success());
+    // The drain would let an unfinished answer have 30 s.
+    assert!(start.elapsed() < Duration::from_secs(15), "{:?}", start.elapsed());
 }

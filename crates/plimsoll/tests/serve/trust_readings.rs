@@ -1,4 +1,4 @@
-//! Loads are decided on a reading of the card that was taken for them.
+//! Test that each load is decided on a reading of the card taken for it.
 
 use std::path::Path;
 use std::thread;

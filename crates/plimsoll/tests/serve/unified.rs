@@ -1,7 +1,9 @@
-//! A machine whose card takes the host's memory: the page cache of what was loaded, who goes first, and what is done before a load.
+//! Tests of a machine whose card shares the host's memory: page cache after a load, order of loads, and
+//! reclaim before a load.
 //!
-//! The card is a double without memory of its own; memory, page cache and files are the machine's. What is free on it moves as others
-//! work, so what depends on that is tried until nobody came between.
+//! The fake card has no memory of its own; memory, page cache and files are those of the machine. Its free
+//! memory changes as other programs run, so checks that depend on it are repeated until no other program
+//! interfered.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};

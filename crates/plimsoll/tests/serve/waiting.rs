@@ -1,4 +1,4 @@
-//! Who waits, who leaves, and that nobody waits for ever.
+//! Tests of waiting models and of the choice of models to stop; no request waits for ever.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};

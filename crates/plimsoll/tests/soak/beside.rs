@@ -1,4 +1,4 @@
-//! `soak --beside`: who fails, in both orders, and why, on a card that both share.
+//! Tests of `soak --beside`: which side fails in each order, and why, on a shared card.
 
 use std::fs::{self, File};
 use std::path::Path;

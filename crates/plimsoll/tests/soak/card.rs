@@ -1,4 +1,5 @@
-//! A card of 8 GiB that all processes of a test share: the driver's double counts, NVML's shows what it counted.
+//! Fake card of 8 GiB that all processes of a test share: the fake driver counts its memory, the fake NVML
+//! shows it.
 
 use std::fs;
 use std::io::{BufRead, BufReader};

@@ -1,4 +1,4 @@
-//! A fake engine of a test's own, on a port that nobody else has.
+//! A test's own fake engine, on an unused port.
 
 use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};

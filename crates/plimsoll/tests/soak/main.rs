@@ -1,7 +1,8 @@
-//! `plimsoll soak` against processes that really leak, really do not, and really die.
+//! Tests of `plimsoll soak` with processes that leak, do not leak, or die.
 //!
-//! Few and short here. The whole promise, ten runs of each with 20 000 requests where nothing leaks:
-//! `PLIMSOLL_SOAK_RUNS=10 PLIMSOLL_SOAK_FLAT=20000 cargo test --release -p plimsoll --test soak -- --nocapture`
+//! Here they are few and short. The whole promise is ten runs of each, with 20 000 requests where nothing
+//! leaks: `PLIMSOLL_SOAK_RUNS=10 PLIMSOLL_SOAK_FLAT=20000 cargo test --release -p plimsoll --test soak --
+//! --nocapture`
 
 mod beside;
 mod card;

@@ -1,4 +1,4 @@
-//! What the cards feel under load, by NVML's double.
+//! Tests of the cards' sensor readings under load, with the fake NVML.
 
 use serde_json::json;
 

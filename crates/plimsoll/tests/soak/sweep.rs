@@ -1,4 +1,4 @@
-//! `plimsoll sweep`: memory and speed over depth, beside what the plan says.
+//! Tests of `plimsoll sweep`: memory and speed over prompt depth, compared with the plan.
 
 use std::process::{Command, Output};
 

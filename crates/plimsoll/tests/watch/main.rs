@@ -1,4 +1,5 @@
-//! `plimsoll watch` as a process: what is in a record, what is left of one that was cut off, what is shown of it.
+//! Tests of `plimsoll watch` as a process: the contents of a recording, of one that was cut off, and their
+//! display.
 
 use std::fs;
 use std::path::{Path, PathBuf};

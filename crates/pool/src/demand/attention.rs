@@ -22,7 +22,7 @@ pub enum Kernel {
     Matrix,
 }
 
-/// Type of the values in the cache.
+/// Element type of the KV cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AttentionType {
     F16,
@@ -32,7 +32,7 @@ pub enum AttentionType {
     Quantised,
 }
 
-/// A call of flash attention for which ggml has a kernel.
+/// Parameters of a flash attention call for which ggml has a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Call {
     /// Values of a head of Q and K, and of V.
@@ -151,7 +151,7 @@ impl Call {
         together
     }
 
-    /// True if K and V are copied to f16 for this kernel, wherever the copies lie.
+    /// True if K and V are copied to f16 for this kernel, in whatever memory.
     pub fn copied(&self, kernel: Kernel) -> [bool; 2] {
         // The vector kernel reads quantised values directly; the others read f16 only.
         let needed = |element| match kernel {

@@ -31,7 +31,7 @@ pub fn vectors(width: u64, columns: u64) -> u64 {
     blocks(width, columns, (36, 32))
 }
 
-/// Type of a matrix, as far as it decides the kernel.
+/// Class of a matrix's type, which determines the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProductKind {
     F32,
@@ -43,7 +43,7 @@ pub enum ProductKind {
     Blocks,
 }
 
-/// A matrix, or one of many alike.
+/// Shape of a matrix, or of one of several equal ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Matrix {
     /// Values of a row.
@@ -103,7 +103,7 @@ pub fn dense(rules: Rules, matrix: Matrix, tokens: u64) -> DemandGroup<3> {
     tiled.group()
 }
 
-/// A mixture of experts.
+/// Numbers of a mixture of experts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExpertProduct {
     pub count: u64,

@@ -1,4 +1,4 @@
-//! Cards for which traces can be generated.
+//! Cards for which allocation traces can be generated.
 
 use crate::demand::Capability;
 

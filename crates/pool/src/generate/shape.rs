@@ -1,9 +1,10 @@
-//! Shapes of models, reduced to what determines the pool.
+//! Shapes of models, reduced to the figures that determine the pool.
 //!
 //! The figures are those of the public models. For Gemma-4-31B, the heads are from a log in llama.cpp issue
 //! 22748; embedding and number of heads are assumed.
 
-/// A model. Latent attention ([`Latent`]) stands alone: its products are larger than all else.
+/// Shape of a model. For a layer with latent attention ([`Latent`]), a trace contains only that attention,
+/// because its products are the largest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ModelShape {
     pub name: &'static str,
@@ -21,7 +22,7 @@ pub struct ModelShape {
     pub latent: Option<Latent>,
 }
 
-/// Experts of a mixture.
+/// Numbers of a mixture of experts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExpertShape {
     pub count: u64,
@@ -29,7 +30,7 @@ pub struct ExpertShape {
     pub used: u64,
 }
 
-/// Layers that see only the last tokens, between layers that see all.
+/// Sliding-window layers, which attend to the last tokens only, between layers that attend to all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WindowShape {
     pub tokens: u64,
@@ -40,7 +41,7 @@ pub struct WindowShape {
     pub global_head_size: u64,
 }
 
-/// Multi-head latent attention.
+/// Sizes of multi-head latent attention.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Latent {
     pub rank: u64,
@@ -58,99 +59,66 @@ pub(super) struct KvHeads {
 }
 
 impl ModelShape {
-    const PLAIN: Self = Self {
-        name: "",
-        layers: 0,
-        embedding: 0,
-        heads: 0,
-        kv_heads: 0,
-        head_size: 128,
-        feed_forward: 0,
-        vocabulary: 0,
-        experts: None,
-        window: None,
-        latent: None,
-    };
+    /// A dense model whose heads have 128 values.
+    const fn dense(
+        name: &'static str,
+        [layers, embedding, heads, kv_heads, feed_forward, vocabulary]: [u64; 6],
+    ) -> Self {
+        Self {
+            name,
+            layers,
+            embedding,
+            heads,
+            kv_heads,
+            head_size: 128,
+            feed_forward,
+            vocabulary,
+            experts: None,
+            window: None,
+            latent: None,
+        }
+    }
 
-    pub const LLAMA3_8B: Self = Self {
-        name: "llama3-8b",
-        layers: 32,
-        embedding: 4096,
-        heads: 32,
-        kv_heads: 8,
-        feed_forward: 14336,
-        vocabulary: 128_256,
-        ..Self::PLAIN
-    };
+    pub const LLAMA3_8B: Self = Self::dense("llama3-8b", [32, 4096, 32, 8, 14_336, 128_256]);
 
     /// The model of the recorded traces: Llama-3-8B with eight layers and a small vocabulary.
-    pub const M8: Self = Self {
-        name: "m8",
-        layers: 8,
-        vocabulary: 32_000,
-        ..Self::LLAMA3_8B
-    };
+    pub const M8: Self = Self::dense("m8", [8, 4096, 32, 8, 14_336, 32_000]);
 
     pub const QWEN3_30B_A3B: Self = Self {
-        name: "qwen3-30b-a3b",
-        layers: 48,
-        embedding: 2048,
-        heads: 32,
-        kv_heads: 4,
-        feed_forward: 768,
-        vocabulary: 151_936,
         experts: Some(ExpertShape { count: 128, used: 8 }),
-        ..Self::PLAIN
+        ..Self::dense("qwen3-30b-a3b", [48, 2048, 32, 4, 768, 151_936])
     };
 
     pub const GEMMA3_12B: Self = Self {
-        name: "gemma3-12b",
-        layers: 48,
-        embedding: 3840,
-        heads: 16,
-        kv_heads: 8,
         head_size: 256,
-        feed_forward: 15_360,
-        vocabulary: 262_144,
         window: Some(WindowShape {
             tokens: 1024,
             global_every: 6,
             global_kv_heads: 8,
             global_head_size: 256,
         }),
-        ..Self::PLAIN
+        ..Self::dense("gemma3-12b", [48, 3840, 16, 8, 15_360, 262_144])
     };
 
     pub const GEMMA4_31B: Self = Self {
-        name: "gemma4-31b",
-        layers: 60,
-        embedding: 5376,
-        heads: 32,
-        kv_heads: 16,
         head_size: 256,
-        feed_forward: 21_504,
-        vocabulary: 262_144,
         window: Some(WindowShape {
             tokens: 1024,
             global_every: 6,
             global_kv_heads: 4,
             global_head_size: 512,
         }),
-        ..Self::PLAIN
+        ..Self::dense("gemma4-31b", [60, 5376, 32, 16, 21_504, 262_144])
     };
 
     pub const DEEPSEEK_V3: Self = Self {
-        name: "deepseek-v3",
-        layers: 61,
-        embedding: 7168,
-        heads: 128,
         latent: Some(Latent {
             rank: 512,
             rope: 64,
             nope: 128,
             value: 128,
         }),
-        ..Self::PLAIN
+        ..Self::dense("deepseek-v3", [61, 7168, 128, 0, 0, 0])
     };
 
     pub const KIMI_K2: Self = Self {

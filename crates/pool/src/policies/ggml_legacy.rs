@@ -10,24 +10,21 @@
 //! 22155).
 
 use alloc::collections::BTreeMap;
-use alloc::vec::Vec;
 
 use crate::device::{Address, OutOfMemory, PoolDevice, Stream};
-use crate::policy::{Block, Policy, Trim};
+use crate::policy::{Block, Policy};
 
 const SLOTS: usize = 256;
 /// Excess from which a block is not used: `best_diff = 1ull << 36` in the original.
 const MISFIT: u64 = 1 << 36;
 const ROUNDING: u64 = 256;
-/// Blocks that are searched one by one before the map.
-const RECENT: usize = 64;
 
-/// Differences between builds, and proposals.
+/// Differences between builds of ggml, and proposed changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GgmlLegacyOptions {
-    /// A new block is this many percent of what is asked for: 105, and 200 in PR 22193.
+    /// Size of a new block in percent of the request: 105, and 200 in PR 22193.
     pub growth: u64,
-    /// Frees everything idle when the driver refuses, and asks once more.
+    /// Frees all idle blocks when the driver refuses, then tries once more.
     pub flush: bool,
 }
 
@@ -40,30 +37,27 @@ impl Default for GgmlLegacyOptions {
     }
 }
 
-/// A block of the driver; of size 0 for an empty slot.
+/// A block obtained from the driver; size 0 means an empty slot.
 #[derive(Clone, Copy, Debug, Default)]
 struct LegacyBlock {
     address: Address,
     size: u64,
 }
 
-/// A block that is handed out.
+/// A block that was handed out.
 #[derive(Clone, Copy, Debug)]
 struct LiveBlock {
     held: LegacyBlock,
     asked: u64,
 }
 
-/// The pool.
+/// Model of ggml's legacy pool.
 #[derive(Clone, Debug)]
 pub struct GgmlLegacy {
     options: GgmlLegacyOptions,
     slots: [LegacyBlock; SLOTS],
-    /// The original hands the block's size to its caller and gets it back; here the last ones lent are found
-    /// first.
-    lent: Vec<LiveBlock>,
-    /// Blocks that have been lent for longer.
-    older: BTreeMap<Address, LiveBlock>,
+    /// The original hands the block's size to its caller and gets it back.
+    lent: BTreeMap<Address, LiveBlock>,
     reserved: u64,
     live: u64,
 }
@@ -79,8 +73,7 @@ impl GgmlLegacy {
         Self {
             options,
             slots: [LegacyBlock::default(); SLOTS],
-            lent: Vec::new(),
-            older: BTreeMap::new(),
+            lent: BTreeMap::new(),
             reserved: 0,
             live: 0,
         }
@@ -141,7 +134,7 @@ impl GgmlLegacy {
         let address = match device.allocate(ahead) {
             Err(_) if self.options.flush => {
                 // cudaFree synchronises the device.
-                settle(device, stream);
+                device.finish(stream);
                 self.flush(device);
                 device.allocate(ahead)?
             }
@@ -158,31 +151,6 @@ impl GgmlLegacy {
             self.reserved -= held.size;
         }
     }
-
-    fn lend(&mut self, lent: LiveBlock) {
-        // Programs that keep many blocks would make the search quadratic; the model must not be slower than
-        // its original.
-        if self.lent.len() == RECENT {
-            let older = self.lent.drain(..RECENT / 2);
-            self.older.extend(older.map(|lent| (lent.held.address, lent)));
-        }
-        self.lent.push(lent);
-    }
-
-    /// Takes a lent block back. Scopes end in reverse order, so it is nearly always the last one.
-    fn returned(&mut self, address: Address) -> Option<LiveBlock> {
-        match self.lent.iter().rposition(|lent| lent.held.address == address) {
-            Some(at) => Some(self.lent.remove(at)),
-            None => self.older.remove(&address),
-        }
-    }
-}
-
-/// Waits for the submitted work of a stream, as `cudaFree` does implicitly.
-fn settle(device: &mut dyn PoolDevice, stream: Stream) {
-    let event = device.record(stream);
-    device.wait(event);
-    device.forget(event);
 }
 
 impl Policy for GgmlLegacy {
@@ -196,7 +164,7 @@ impl Policy for GgmlLegacy {
             Some(held) => held,
             None => self.grow(device, size, stream)?,
         };
-        self.lend(LiveBlock { held, asked: size });
+        self.lent.insert(held.address, LiveBlock { held, asked: size });
         self.live += size;
         Ok(Block {
             address: held.address,
@@ -205,7 +173,7 @@ impl Policy for GgmlLegacy {
     }
 
     fn deallocate(&mut self, device: &mut dyn PoolDevice, block: Block, stream: Stream) {
-        let Some(lent) = self.returned(block.address) else {
+        let Some(lent) = self.lent.remove(&block.address) else {
             return;
         };
         self.live -= lent.asked;
@@ -214,23 +182,9 @@ impl Policy for GgmlLegacy {
             *empty = lent.held;
             return;
         }
-        settle(device, stream);
+        device.finish(stream);
         device.free(lent.held.address);
         self.reserved -= lent.held.size;
-    }
-
-    /// Nothing: the original cannot trim.
-    fn trim(&mut self, _: &mut dyn PoolDevice, _: Trim) -> u64 {
-        0
-    }
-
-    fn close(&mut self, device: &mut dyn PoolDevice) {
-        settle(device, Stream::default());
-        self.flush(device);
-        for lent in self.lent.iter().chain(self.older.values()) {
-            device.free(lent.held.address);
-        }
-        *self = Self::new(self.options);
     }
 
     fn reserved(&self) -> u64 {
@@ -246,6 +200,7 @@ impl Policy for GgmlLegacy {
 mod tests {
     use super::*;
     use crate::simulated::Simulated;
+    use alloc::vec::Vec;
 
     const STREAM: Stream = Stream(0);
 
@@ -308,15 +263,5 @@ mod tests {
                 "it waits for the card before it gives anything back"
             );
         }
-    }
-
-    #[test]
-    fn closing_gives_everything_back() {
-        let mut device = Simulated::new(1 << 30, 256);
-        let mut pool = GgmlLegacy::default();
-        take_and_return(&mut pool, &mut device, &[512, 1024]);
-        pool.allocate(&mut device, 4096, STREAM).unwrap();
-        pool.close(&mut device);
-        assert_eq!((pool.reserved(), pool.live(), device.reserved()), (0, 0, 0));
     }
 }

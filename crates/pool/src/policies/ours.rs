@@ -13,7 +13,7 @@
 use alloc::vec::Vec;
 
 use crate::device::{Address, CapturedGraph, OutOfMemory, PoolDevice, Stream};
-use crate::policy::{Block, Policy, Trim};
+use crate::policy::{Block, Policy, ServedPolicy, Trim};
 
 mod blocks;
 mod growth;
@@ -29,7 +29,7 @@ use slots::SlotSet;
 /// Alignment and rounding of blocks: as `cudaMalloc` aligns.
 const ALIGNMENT: u64 = 256;
 
-/// Settings of the policy.
+/// Settings of Plimsoll's policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OursOptions {
     /// Use of virtual memory management where the device has it. Without it, every block is an allocation of
@@ -48,7 +48,7 @@ impl Default for OursOptions {
     }
 }
 
-/// The policy. See the module.
+/// Plimsoll's allocator policy. See the module.
 #[derive(Clone, Debug, Default)]
 pub struct Ours {
     options: OursOptions,
@@ -60,7 +60,7 @@ pub struct Ours {
     live: u64,
 }
 
-/// Memory of one stream.
+/// Memory for one stream.
 #[derive(Clone, Debug)]
 struct StreamLane {
     stream: Stream,
@@ -115,7 +115,7 @@ impl Ours {
         self.lanes.len() - 1
     }
 
-    /// Repeats a refused request after every lane has given back what is idle.
+    /// Repeats a refused request after every lane has released its idle memory.
     #[cold]
     fn insist(
         &mut self,
@@ -203,6 +203,16 @@ impl Policy for Ours {
         }
     }
 
+    fn reserved(&self) -> u64 {
+        self.lanes.iter().map(StreamLane::reserved).sum()
+    }
+
+    fn live(&self) -> u64 {
+        self.live
+    }
+}
+
+impl ServedPolicy for Ours {
     fn trim(&mut self, device: &mut dyn PoolDevice, trim: Trim) -> u64 {
         self.settle(device);
         // Freeing and unmapping would become part of a capture or invalidate it.
@@ -233,14 +243,6 @@ impl Policy for Ours {
         self.lanes.drain(..).for_each(|lane| lane.close(device));
         *self = Self::new(self.options);
     }
-
-    fn reserved(&self) -> u64 {
-        self.lanes.iter().map(StreamLane::reserved).sum()
-    }
-
-    fn live(&self) -> u64 {
-        self.live
-    }
 }
 
 /// Bytes of a block for a request; `None` on overflow.
@@ -248,21 +250,18 @@ fn rounded(asked: u64) -> Option<u64> {
     asked.max(1).checked_next_multiple_of(ALIGNMENT)
 }
 
-/// Waits for the submitted work of a stream. False if that failed, and nothing may be given back.
-fn finish(device: &mut dyn PoolDevice, stream: Stream) -> bool {
-    let event = device.record(stream);
-    device.wait(event);
-    let done = device.done(event);
-    device.forget(event);
-    done
-}
-
 /// Calls the same method of either tier.
-macro_rules! of_tier {
+macro_rules! in_tier {
     ($lane:expr, $tier:ident => $act:expr) => {
-        match $lane.tier {
-            Tier::Region(ref mut $tier) => $act,
-            Tier::Slots(ref mut $tier) => $act,
+        match &$lane.tier {
+            Tier::Region($tier) => $act,
+            Tier::Slots($tier) => $act,
+        }
+    };
+    (mut $lane:expr, $tier:ident => $act:expr) => {
+        match &mut $lane.tier {
+            Tier::Region($tier) => $act,
+            Tier::Slots($tier) => $act,
         }
     };
 }
@@ -282,52 +281,43 @@ impl StreamLane {
 
     /// Frees a block; returns its requested bytes if it is live and of this lane.
     fn deallocate(&mut self, address: Address) -> Option<u64> {
-        of_tier!(self, tier => tier.deallocate(address))
+        in_tier!(mut self, tier => tier.deallocate(address))
     }
 
     fn trim(&mut self, device: &mut dyn PoolDevice, trim: Trim) -> u64 {
-        of_tier!(self, tier => match trim {
+        in_tier!(mut self, tier => match trim {
             Trim::Idle => tier.trim_idle(device, self.stream),
             Trim::All => tier.trim_all(device, self.stream),
         })
     }
 
     fn capture_begin(&mut self, graph: CapturedGraph) {
-        of_tier!(self, tier => tier.capture_begin(graph));
+        in_tier!(mut self, tier => tier.capture_begin(graph));
     }
 
     fn capture_end(&mut self, graph: CapturedGraph) {
-        of_tier!(self, tier => tier.capture_end(graph));
+        in_tier!(mut self, tier => tier.capture_end(graph));
     }
 
     fn graph_destroyed(&mut self, graph: CapturedGraph) {
-        of_tier!(self, tier => tier.graph_destroyed(graph));
+        in_tier!(mut self, tier => tier.graph_destroyed(graph));
     }
 
     fn close(mut self, device: &mut dyn PoolDevice) {
-        of_tier!(self, tier => tier.close(device));
+        in_tier!(mut self, tier => tier.close(device));
     }
 
     fn owns(&self, address: Address) -> bool {
-        match &self.tier {
-            Tier::Region(region) => region.owns(address),
-            Tier::Slots(slots) => slots.owns(address),
-        }
+        in_tier!(self, tier => tier.owns(address))
     }
 
     /// Requested bytes of the block at this address, if it is live and of this lane.
     fn asked(&self, address: Address) -> Option<u64> {
-        match &self.tier {
-            Tier::Region(region) => region.asked(address),
-            Tier::Slots(slots) => slots.asked(address),
-        }
+        in_tier!(self, tier => tier.asked(address))
     }
 
     fn reserved(&self) -> u64 {
-        match &self.tier {
-            Tier::Region(region) => region.reserved(),
-            Tier::Slots(slots) => slots.reserved(),
-        }
+        in_tier!(self, tier => tier.reserved())
     }
 }
 

@@ -14,7 +14,7 @@
 use alloc::collections::BTreeSet;
 
 use crate::device::{Address, OutOfMemory, PoolDevice, Stream};
-use crate::policy::{Block, Policy, Trim};
+use crate::policy::{Block, Policy};
 
 mod chunks;
 mod expandable;
@@ -37,7 +37,7 @@ pub enum PytorchMode {
     Expandable,
 }
 
-/// The allocator.
+/// Model of PyTorch's caching allocator.
 #[derive(Clone, Debug, Default)]
 pub struct Pytorch {
     mode: PytorchMode,
@@ -115,7 +115,9 @@ impl Pytorch {
         if self.streams.iter().any(|&stream| device.capturing(stream)) {
             return 0;
         }
-        self.settle(device);
+        for &stream in &self.streams {
+            device.finish(stream);
+        }
         let before = self.reserved;
         match self.mode {
             PytorchMode::Native => {
@@ -127,14 +129,6 @@ impl Pytorch {
             PytorchMode::Expandable => self.ranges.release(&mut self.chunks, device, &mut self.reserved),
         }
         before - self.reserved
-    }
-
-    fn settle(&self, device: &mut dyn PoolDevice) {
-        for &stream in &self.streams {
-            let event = device.record(stream);
-            device.wait(event);
-            device.forget(event);
-        }
     }
 }
 
@@ -182,25 +176,6 @@ impl Policy for Pytorch {
         }
     }
 
-    /// `torch.cuda.empty_cache`; the allocator gives nothing back by itself.
-    fn trim(&mut self, device: &mut dyn PoolDevice, trim: Trim) -> u64 {
-        match trim {
-            Trim::Idle => 0,
-            Trim::All => self.release(device),
-        }
-    }
-
-    fn close(&mut self, device: &mut dyn PoolDevice) {
-        for address in self.chunks.all_lent() {
-            self.chunks.set(address, ChunkState::Idle);
-            self.chunks.join(address);
-        }
-        self.release(device);
-        // After the release, which has unmapped every page.
-        self.ranges.close(device);
-        *self = Self::new(self.mode);
-    }
-
     fn reserved(&self) -> u64 {
         self.reserved
     }
@@ -242,7 +217,7 @@ mod tests {
             pool.deallocate(&mut device, block, STREAM);
         }
         assert_eq!(pool.live(), 0);
-        assert_eq!(pool.trim(&mut device, Trim::All), 46 * MIB);
+        assert_eq!(pool.release(&mut device), 46 * MIB);
         assert_eq!((device.reserved(), device.violations().len()), (0, 0));
     }
 
@@ -287,10 +262,9 @@ mod tests {
         assert_eq!(device.driver_sizes(), [20 * MIB; 3]);
         pool.deallocate(&mut device, second, STREAM);
         allocate(&mut pool, &mut device, &[512]);
-        assert_eq!(pool.trim(&mut device, Trim::All), 60 * MIB);
+        assert_eq!(pool.release(&mut device), 60 * MIB);
         assert_eq!(pool.reserved(), 2 * MIB);
-        pool.close(&mut device);
-        assert_eq!((device.reserved(), device.violations()), (0, &[][..]));
+        assert_eq!((device.reserved(), device.violations()), (2 * MIB, &[][..]));
     }
 
     #[test]

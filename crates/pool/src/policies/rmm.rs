@@ -3,20 +3,19 @@
 //! DECISION: the model makes RMM's decisions but does not reproduce its speed. Each stream has a list of idle
 //! blocks, joined with their neighbours inside one driver allocation. A request takes the smallest block that
 //! is large enough and splits it. If a stream has none, it takes blocks that other streams have freed, with
-//! an event. Then the pool doubles or, if a maximum is set, grows by half of what is left, and halves the
-//! growth as long as the driver refuses. Nothing goes back to the driver before the pool ends. Source:
-//! `cpp/src/mr/detail/pool_memory_resource_impl.cpp, cpp/include/rmm/mr/detail/coalescing_free_list.hpp,
-//! stream_ordered_memory_resource.hpp @ rmm 06ddb24`.
+//! an event. Then the pool doubles (it has no maximum here), and halves the growth as long as the driver
+//! refuses. Nothing goes back to the driver. Source: `cpp/src/mr/detail/pool_memory_resource_impl.cpp,
+//! cpp/include/rmm/mr/detail/coalescing_free_list.hpp, stream_ordered_memory_resource.hpp @ rmm 06ddb24`.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
 use crate::device::{Address, OutOfMemory, PoolDevice, Stream};
-use crate::policy::{Block, Policy, Trim};
+use crate::policy::{Block, Policy};
 
 const ALIGNMENT: u64 = 256;
 
-/// An idle block, or one that is handed out.
+/// A block that is idle or was handed out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct RmmBlock {
     address: Address,
@@ -25,8 +24,8 @@ struct RmmBlock {
     head: bool,
 }
 
-/// Idle blocks by address, and by size with the lowest address first. RMM searches a list; what it finds is
-/// the same.
+/// Idle blocks by address and by size, with the lowest address first. RMM searches a list with the same
+/// result.
 #[derive(Clone, Debug, Default)]
 struct Idle {
     pieces: BTreeMap<Address, RmmBlock>,
@@ -76,26 +75,16 @@ impl Idle {
     }
 }
 
-/// The pool.
+/// Model of RMM's pool.
 #[derive(Clone, Debug, Default)]
 pub struct RmmPool {
-    maximum: Option<u64>,
     idle: BTreeMap<Stream, Idle>,
     lent: BTreeMap<Address, (RmmBlock, u64)>,
-    upstream: Vec<Address>,
     reserved: u64,
     live: u64,
 }
 
 impl RmmPool {
-    /// A pool that holds no more than `maximum` bytes.
-    pub fn with_maximum(maximum: u64) -> Self {
-        Self {
-            maximum: Some(maximum),
-            ..Self::default()
-        }
-    }
-
     fn piece(
         &mut self,
         device: &mut dyn PoolDevice,
@@ -113,7 +102,7 @@ impl RmmPool {
         }
     }
 
-    /// Takes over what other streams have freed, behind their work.
+    /// Takes over blocks that other streams have freed, after their work.
     fn take_over(&mut self, device: &mut dyn PoolDevice, stream: Stream) {
         if device.capturing(stream) {
             return;
@@ -142,13 +131,10 @@ impl RmmPool {
             asked: size,
             free: device.available(),
         };
-        let mut attempt = self.growth(size);
+        let mut attempt = size.max(self.reserved);
         while attempt >= size {
             match device.allocate(attempt) {
                 Ok(address) => {
-                    // RMM returns whole allocations of the driver at its end, whatever became of their
-                    // blocks.
-                    self.upstream.push(address);
                     self.reserved += attempt;
                     return Ok(RmmBlock {
                         address,
@@ -165,15 +151,6 @@ impl RmmPool {
             attempt = (attempt / 2).next_multiple_of(ALIGNMENT).max(size);
         }
         Err(refused)
-    }
-
-    fn growth(&self, size: u64) -> u64 {
-        let Some(maximum) = self.maximum else {
-            return size.max(self.reserved);
-        };
-        let left = maximum.saturating_sub(self.reserved).next_multiple_of(ALIGNMENT);
-        // size_to_grow: half of what is left to the maximum, or nothing if the request does not fit at all.
-        if size > left { 0 } else { size.max(left / 2) }
     }
 }
 
@@ -214,25 +191,6 @@ impl Policy for RmmPool {
             self.idle.entry(stream).or_default().insert(piece);
             self.live -= asked;
         }
-    }
-
-    /// Nothing: RMM's pool cannot trim.
-    fn trim(&mut self, _: &mut dyn PoolDevice, _: Trim) -> u64 {
-        0
-    }
-
-    fn close(&mut self, device: &mut dyn PoolDevice) {
-        let streams: Vec<Stream> = self.idle.keys().copied().collect();
-        for stream in streams {
-            let event = device.record(stream);
-            device.wait(event);
-            device.forget(event);
-        }
-        self.upstream.drain(..).for_each(|address| device.free(address));
-        *self = Self {
-            maximum: self.maximum,
-            ..Self::default()
-        };
     }
 
     fn reserved(&self) -> u64 {
@@ -286,17 +244,6 @@ mod tests {
     }
 
     #[test]
-    fn a_maximum_holds_and_is_approached_by_halves() {
-        let mut device = Simulated::new(1 << 30, 256);
-        let mut pool = RmmPool::with_maximum(1 << 20);
-        pool.allocate(&mut device, 256, STREAM).unwrap();
-        assert_eq!(pool.reserved(), 1 << 19);
-        assert!(pool.allocate(&mut device, (1 << 19) + 1, STREAM).is_err());
-        pool.allocate(&mut device, 1 << 19, STREAM).unwrap();
-        assert_eq!(pool.reserved(), 1 << 20);
-    }
-
-    #[test]
     fn another_stream_gets_what_was_freed_behind_an_event() {
         let mut device = Simulated::new(1 << 30, 256);
         let mut pool = RmmPool::default();
@@ -308,7 +255,6 @@ mod tests {
         device.launch(Stream(2), 100, &[again]);
         assert_eq!(device.violations(), []);
         pool.deallocate(&mut device, again, Stream(2));
-        pool.close(&mut device);
-        assert_eq!((device.reserved(), device.violations().len()), (0, 0));
+        assert_eq!((device.reserved(), device.violations().len()), (4096, 0));
     }
 }

@@ -1,4 +1,4 @@
-//! Allocator policies by name.
+//! Allocator policies by name, as given on the command line.
 
 use alloc::boxed::Box;
 use alloc::string::{String, ToString};
@@ -14,7 +14,7 @@ use crate::policy::Policy;
 /// Granule of whole allocations.
 const WHOLE: u64 = 256;
 
-/// A policy that traces can be replayed over.
+/// Allocator policy that a trace can be replayed with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PolicyKind {
     /// Ours, in regions.
@@ -90,13 +90,7 @@ impl PolicyKind {
     pub const fn granule(self) -> u64 {
         match self {
             Self::Plimsoll | Self::GgmlVmm | Self::PytorchExpandable => GRANULE,
-            Self::Direct
-            | Self::PlimsollSlots
-            | Self::GgmlLegacy
-            | Self::GgmlLegacyFlush
-            | Self::GgmlLegacyDouble
-            | Self::Pytorch
-            | Self::RmmPool => WHOLE,
+            _ => WHOLE,
         }
     }
 }
@@ -107,23 +101,12 @@ impl fmt::Display for PolicyKind {
     }
 }
 
-/// A name that no policy has.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// Error: no policy has this name.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{}` is no policy; there are {}", name.escape_debug(), PolicyKind::ALL.map(PolicyKind::name).join(", "))]
 pub struct UnknownPolicy {
     pub name: String,
 }
-
-impl fmt::Display for UnknownPolicy {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "`{}` is no policy; there are", self.name.escape_debug())?;
-        for (place, kind) in PolicyKind::ALL.iter().enumerate() {
-            write!(f, "{} {kind}", if place > 0 { "," } else { "" })?;
-        }
-        Ok(())
-    }
-}
-
-impl core::error::Error for UnknownPolicy {}
 
 impl FromStr for PolicyKind {
     type Err = UnknownPolicy;

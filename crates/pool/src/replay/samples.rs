@@ -1,4 +1,5 @@
-//! Samples of a replay: a bounded number of parts, each with its peaks.
+//! Samples of a replay for charts: a bounded number of time spans, each with its peaks of live and reserved
+//! memory.
 
 use alloc::vec::Vec;
 

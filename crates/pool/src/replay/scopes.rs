@@ -5,9 +5,9 @@
 use alloc::vec::Vec;
 
 use super::GRANULE;
+use super::card::ReplayCard;
 use crate::device::Stream;
 use crate::policy::{Block, Policy};
-use crate::simulated::Simulated;
 
 const STREAM: Stream = Stream(0);
 /// More memory than any card has.
@@ -18,7 +18,7 @@ const LARGE: u64 = 1 << 20;
 #[derive(Debug)]
 pub struct Scopes<P> {
     policy: P,
-    device: Simulated,
+    device: ReplayCard,
     lent: Vec<Block>,
     live: u64,
 }
@@ -28,7 +28,7 @@ impl<P: Policy> Scopes<P> {
     pub fn new(policy: P, granule: u64) -> Self {
         Self {
             policy,
-            device: Simulated::new(ENDLESS, granule),
+            device: ReplayCard::new(ENDLESS, granule),
             lent: Vec::new(),
             live: 0,
         }
@@ -52,7 +52,7 @@ impl<P: Policy> Scopes<P> {
         }
     }
 
-    /// Takes blocks in order and gives them back in reverse. Sizes of 0 are no requests.
+    /// Allocates blocks in order and frees them in reverse. Sizes of 0 are left out.
     pub fn group(&mut self, sizes: &[u64]) {
         let before = self.lent.len();
         for &bytes in sizes.iter().filter(|&&bytes| bytes > 0) {

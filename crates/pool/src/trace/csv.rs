@@ -7,7 +7,7 @@
 //! Source: `cpp/include/rmm/mr/logging_resource_adaptor.hpp @ rmm 5d50a37`.
 
 use alloc::string::{String, ToString};
-use core::fmt::{self, Write};
+use core::fmt::Write;
 
 use super::{Builder, Fault, Trace, TraceStep};
 use crate::device::Stream;
@@ -16,53 +16,32 @@ const HEADER: &str = "Thread,Time,Action,Pointer,Size,Stream";
 /// Characters of a faulty field that an error shows.
 const SHOWN: usize = 40;
 
-/// A line that cannot be read.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// Error: a line of the log cannot be read. Lines are counted from 1.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("line {line}: {fault}")]
 pub struct CsvError {
-    /// Counted from 1.
     pub line: usize,
     pub fault: CsvFault,
 }
 
-/// Fault of a line.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// Fault of a log line.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CsvFault {
+    #[error("`{found}` is not the header; the first line has to be `{HEADER}`")]
     Header { found: String },
+    #[error("{found} fields where {HEADER} are wanted; is the file cut off?")]
     Fields { found: usize },
+    #[error("`{found}` is no action; allocate, free and allocate failure are")]
     Action { found: String },
+    #[error("`{found}` is no pointer; write it as 0x7f00")]
     Pointer { found: String },
+    #[error("`{found}` is no size; write a number of bytes")]
     Size { found: String },
+    #[error("`{found}` is no stream; write it as 0x0")]
     Stream { found: String },
+    #[error("{0}")]
     Step(Fault),
 }
-
-impl fmt::Display for CsvError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "line {}: ", self.line)?;
-        match &self.fault {
-            CsvFault::Header { found } => write!(
-                f,
-                "`{found}` is not the header; the first line has to be `{HEADER}`"
-            ),
-            CsvFault::Fields { found } => write!(
-                f,
-                "{found} fields where {HEADER} are wanted; is the file cut off?"
-            ),
-            CsvFault::Action { found } => {
-                write!(
-                    f,
-                    "`{found}` is no action; allocate, free and allocate failure are"
-                )
-            }
-            CsvFault::Pointer { found } => write!(f, "`{found}` is no pointer; write it as 0x7f00"),
-            CsvFault::Size { found } => write!(f, "`{found}` is no size; write a number of bytes"),
-            CsvFault::Stream { found } => write!(f, "`{found}` is no stream; write it as 0x0"),
-            CsvFault::Step(fault) => fault.fmt(f),
-        }
-    }
-}
-
-impl core::error::Error for CsvError {}
 
 impl Trace {
     /// Reads RAPIDS RMM's log.
@@ -82,7 +61,8 @@ impl Trace {
     }
 }
 
-/// The lines without their ends; nothing after the last end is no line, but an empty file has one.
+/// The lines without their ends. An empty rest after the last line end is not a line, but an empty file has
+/// one line.
 fn lines(text: &[u8]) -> impl Iterator<Item = &[u8]> {
     // Only one newline: an empty line in the middle of a file is damage and must be reported.
     let text = text.strip_suffix(b"\n").unwrap_or(text);
@@ -249,7 +229,7 @@ mod tests {
             ),
             (
                 "1,0,free,0x1,5,0x0",
-                "line 2: the block is freed and is not live; a trace has",
+                "line 2: the block is freed but was never allocated; a trace must",
             ),
             (
                 "1,0,allocate,0x1,18446744073709551615,0x0",

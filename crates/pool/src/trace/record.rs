@@ -1,4 +1,5 @@
-//! Reader of guard's allocation traces: a header and records of 32 bytes (`plimsoll_wire::trace`).
+//! Reader of allocation traces written by guard, the preloaded library: a header and records of 32 bytes
+//! (`plimsoll_wire::trace`).
 //!
 //! DECISION: a file holds the requests of a whole process, to the driver and to every served pool, on every
 //! card. A replay uses those to one allocator: the chosen one, or else the one with the most allocations.
@@ -13,7 +14,7 @@ use plimsoll_wire::trace::{MAGIC, TraceHeader, TraceKind, TraceRecord, VERSION};
 use super::{Builder, Fault, Trace};
 use crate::device::Stream;
 
-/// Allocator to which requests went.
+/// Choice of the allocator whose requests are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RecordedRequest {
     /// In the process's own order.
@@ -31,56 +32,35 @@ impl fmt::Display for RecordedRequest {
     }
 }
 
-/// A trace that cannot be read.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// Error: a trace cannot be read; with the offset of the fault in the file.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("offset {offset}: {fault}")]
 pub struct TraceRecordError {
-    /// Offset of the fault in the file.
     pub offset: usize,
     pub fault: RecordFault,
 }
 
-/// Fault of a record or of the header.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Fault of a record or of the trace's header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RecordFault {
+    #[error("this is no trace; record one with plimsoll run --trace FILE")]
     Header,
-    Version {
-        found: u32,
-    },
-    RecordSize {
-        found: u32,
-    },
-    Kind {
-        found: u8,
-    },
+    #[error(
+        "the trace has version {found} and this program reads {VERSION}; use the program that recorded it"
+    )]
+    Version { found: u32 },
+    #[error(
+        "records have {found} bytes where {} are wanted; the header is damaged",
+        TraceRecord::SIZE
+    )]
+    RecordSize { found: u32 },
+    #[error("no event has the number {found}; the trace is damaged")]
+    Kind { found: u8 },
+    #[error("{0}")]
     Step(Fault),
-    /// The trace has no request to this allocator.
+    #[error("the trace has no request to {0}; leave the choice out")]
     NotAsked(RecordedRequest),
 }
-
-impl fmt::Display for TraceRecordError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "offset {}: ", self.offset)?;
-        match &self.fault {
-            RecordFault::Header => f.write_str("this is no trace; record one with plimsoll run --trace FILE"),
-            RecordFault::Version { found } => write!(
-                f,
-                "the trace has version {found} and this program reads {VERSION}; use the program that recorded it"
-            ),
-            RecordFault::RecordSize { found } => write!(
-                f,
-                "records have {found} bytes where {} are wanted; the header is damaged",
-                TraceRecord::SIZE
-            ),
-            RecordFault::Kind { found } => write!(f, "no event has the number {found}; the trace is damaged"),
-            RecordFault::Step(fault) => fault.fmt(f),
-            RecordFault::NotAsked(asked) => {
-                write!(f, "the trace has no request to {asked}; leave the choice out")
-            }
-        }
-    }
-}
-
-impl core::error::Error for TraceRecordError {}
 
 impl Trace {
     /// True if a file begins with the magic number of guard's traces.
@@ -150,7 +130,7 @@ fn records(file: &[u8]) -> impl Iterator<Item = (usize, TraceRecord)> {
 
 fn busiest(file: &[u8]) -> RecordedRequest {
     let mut allocations: BTreeMap<RecordedRequest, u64> = BTreeMap::new();
-    for (_, record) in records(file).filter(|(_, record)| record.kind == TraceKind::Alloc as u8) {
+    for (_, record) in records(file).filter(|(_, record)| record.kind == TraceKind::Alloc.code()) {
         let of = RecordedRequest {
             card: record.card,
             pool: record.pool,
@@ -194,7 +174,7 @@ mod tests {
             time: 0,
             id,
             size,
-            kind: kind as u8,
+            kind: kind.code(),
             card: 0,
             pool,
             detail: 0,
@@ -257,7 +237,7 @@ mod tests {
             ("offset 0: records have 31 bytes where 32", damaged(12, 31)),
             ("offset 128: no event has the number 77;", damaged(128 + 24, 77)),
             (
-                "offset 160: the block is freed and is not live",
+                "offset 160: the block is freed but was never allocated",
                 damaged(160 + 8, 77),
             ),
         ] {

@@ -1,6 +1,8 @@
-//! A program, a policy and a card, and the laws that hold between them after every act.
+//! Simulated program, policy and card, and the laws that are checked after every act.
 
-use plimsoll_pool::{Address, Block, CapturedGraph, Faults, Policy, PoolDevice, Simulated, Stream, Trim};
+use plimsoll_pool::{Address, Block, CapturedGraph, PoolDevice, ServedPolicy, Stream, Trim};
+
+use crate::simulated::{Faults, Simulated};
 
 use crate::program::Act;
 
@@ -43,7 +45,7 @@ fn law(holds: bool, broken: impl FnOnce() -> String) -> Result<(), String> {
     if holds { Ok(()) } else { Err(broken()) }
 }
 
-impl<P: Policy> Machine<P> {
+impl<P: ServedPolicy> Machine<P> {
     pub(crate) fn new(policy: P, device: Simulated) -> Self {
         Self {
             policy,

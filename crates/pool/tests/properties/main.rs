@@ -1,20 +1,24 @@
-//! What holds for our policy whatever a program does, in both tiers, on a simulated card.
+//! Property tests of Plimsoll's allocator policy in both tiers, for any program, on a simulated card.
 //!
 //! The properties are P1 to P11 of the design notes, and P12: only a full trim, a refused request and an
 //! outgrown slot wait for the card, and no event is left behind. [`machine`] runs a program and checks after
-//! each of its acts the laws that hold at every moment (P1, P2, P3, P6, P8, P11, P12); the tests below add
-//! those that hold for a whole run. [`mutants`] puts three real bugs back in and shows that the laws find
-//! them.
+//! each act the laws that hold at every moment (P1, P2, P3, P6, P8, P11, P12); the tests below add those that
+//! hold for a whole run. [`mutants`] inserts three real bugs and shows that the laws find them.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
 mod machine;
 mod mutants;
+mod naive;
 mod program;
+#[path = "../simulated/card.rs"]
+mod simulated;
 
 use machine::{GRANULE, Machine, card};
-use plimsoll_pool::{Block, Direct, Ours, OursOptions, Policy, Simulated, Stream, Trim};
+use naive::Naive;
+use plimsoll_pool::{Block, Ours, OursOptions, Policy, ServedPolicy, Stream, Trim};
 use program::{Act, program, stack};
 use proptest::prelude::*;
+use simulated::Simulated;
 
 const MIB: u64 = 1 << 20;
 
@@ -70,7 +74,7 @@ proptest! {
     fn ours_is_equivalent_to_the_naive_policy(acts in program(acts(80)), regions: bool) {
         let acts = acts.into_iter().filter(|act| !matches!(act, Act::Resize { .. } | Act::Refuse { .. }));
         let mut ours = Machine::new(tier(regions), card(1 << 20));
-        let mut naive = Machine::of_naive(Direct::default(), card(1 << 20));
+        let mut naive = Machine::of_naive(Naive::default(), card(1 << 20));
         for act in acts {
             let outcomes = (ours.act(&act), naive.act(&act));
             prop_assert_eq!(outcomes.0.map(drop), outcomes.1.map(drop));

@@ -1,4 +1,4 @@
-//! Programs: what an engine might do with a pool, at random.
+//! Random programs: sequences of operations that an engine could perform on a pool.
 
 use proptest::collection::vec;
 use proptest::prelude::*;

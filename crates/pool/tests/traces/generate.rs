@@ -1,4 +1,4 @@
-//! Generated traces against what an H200 was seen to ask for and what others have published.
+//! Tests of generated traces against the recorded requests of an H200 and against published figures.
 
 use plimsoll_pool::generate::{
     CacheShape, DemandRules, GenerateError, GeneratedRun, GeneratorCard, ModelShape, Outputs, generate,

@@ -1,4 +1,5 @@
-//! Damaged traces do no harm: an error or a trace, never a panic, and no more memory than the input is worth.
+//! Tests of damaged traces: the result is an error or a trace, never a panic, and memory is bounded by the
+//! input.
 
 use plimsoll_pool::replay::{PolicyKind, UNLIMITED, Unwatched, replay};
 use plimsoll_pool::trace::Trace;

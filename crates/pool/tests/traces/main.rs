@@ -1,9 +1,11 @@
-//! Traces: made, read and replayed, against what a card was seen to do and what others have published.
+//! Tests of traces (generated, read and replayed) against recordings from a card and published figures.
 #![allow(clippy::unwrap_used)]
 
 mod generate;
 mod hostile;
 mod replay;
+#[path = "../simulated/card.rs"]
+mod simulated;
 
 use plimsoll_pool::generate::{CacheShape, DemandRules, GeneratedRun, GeneratorCard, ModelShape};
 use plimsoll_pool::trace::Trace;

@@ -1,8 +1,9 @@
-//! Reader and writer of guard's pages and of the budget ledger next to them: snapshots in, eight-byte writes
-//! out.
+//! Reader and writer of the shared-memory files of guard, the preloaded library.
 //!
-//! Arbitrary programs can write to these files, so they are treated as input: a file that is not a valid page
-//! is skipped, and only a limited number of files is read from a folder.
+//! A page has the figures of one guarded process; the ledger next to the pages has the memory budget of all.
+//! Both are read as snapshots and changed eight bytes at a time. Arbitrary programs can write to these files,
+//! so they are treated as input: a file that is not a valid page is skipped, and only a limited number of
+//! files is read from a folder.
 
 use std::fs::{self, File};
 use std::io;
@@ -32,7 +33,7 @@ pub fn read_page(folder: &Path, pid: u32) -> Option<PageSnapshot> {
     PageSnapshot::read(&bytes).ok()
 }
 
-/// Reads what the ledger of `folder` says of its cards; `None` if no process of the tree has been on one.
+/// Reads the cards in the ledger of `folder`; `None` if no process of the tree has used one.
 pub fn read_tree(folder: &Path) -> Option<TreeSnapshot> {
     let mut bytes = [0; TreeSnapshot::SIZE];
     let file = open(File::options().read(true), &folder.join(FILE)).ok()?;
@@ -40,8 +41,8 @@ pub fn read_tree(folder: &Path) -> Option<TreeSnapshot> {
     TreeSnapshot::read(&bytes)
 }
 
-/// Sets what all processes of `folder` may take together of the card with this
-/// [`key`](plimsoll_wire::tree::key); fails if none of them has seen it yet.
+/// Sets the memory that all processes of `folder` together may take on the card with this
+/// [`key`](plimsoll_wire::tree::key); fails if none of them has used it yet.
 pub fn set_budget(folder: &Path, key: u64, budget: Bytes) -> io::Result<()> {
     let offset = read_tree(folder).and_then(|tree| tree.budget_offset(key));
     // The offset is looked up each time: cards are added to the ledger as processes first use them.
@@ -50,7 +51,7 @@ pub fn set_budget(folder: &Path, key: u64, budget: Bytes) -> io::Result<()> {
     put(&folder.join(FILE), offset.ok_or(io::ErrorKind::NotFound)?, &word)
 }
 
-/// Tells the process that its plea was heard and that what could be done is done.
+/// Replies to a process's request for room, once everything possible was done.
 pub fn answer_plea(folder: &Path, pid: u32, plea: u64) -> io::Result<()> {
     put(
         &path(folder, pid),
@@ -59,8 +60,8 @@ pub fn answer_plea(folder: &Path, pid: u32, plea: u64) -> io::Result<()> {
     )
 }
 
-/// Asks the process to give back what its pools hold idle on the card with this number in its page. The
-/// answer to `number` stands beside it once the process has come to a safe point.
+/// Requests the process to release the idle memory of its pools on the card with this number in its page. The
+/// reply to `number` appears next to it when the process reaches a safe point.
 pub fn ask_for_idle(folder: &Path, pid: u32, card: usize, number: u32) -> io::Result<()> {
     let offset = Page::ask_offset(card).ok_or(io::ErrorKind::InvalidInput)?;
     put(&path(folder, pid), offset, &number.to_ne_bytes())

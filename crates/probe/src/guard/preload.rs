@@ -1,4 +1,4 @@
-//! Environment variables that preload guard into a child process and set its options.
+//! Environment variables that preload the library guard into a child process and set its options.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -20,7 +20,7 @@ pub struct Preload<'a> {
     pub trace: Option<&'a Path>,
 }
 
-/// Puts guard first among what the loader loads into the child, and tells guard what is asked.
+/// Makes guard the first library that the loader loads into the child, and sets its options.
 pub fn preload(environment: &mut Environment, preload: &Preload<'_>) {
     // The first library that defines a symbol wins, so guard stands before the user's own preloads
     // (ld.so(8)).

@@ -20,7 +20,7 @@ const ENTRIES: usize = 56;
 const INTERPRETER: u32 = 3;
 const CLASS_64: u8 = 2;
 
-/// Reasons for a program that guard cannot reach.
+/// Reason why guard cannot be preloaded into a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unreachable {
     Static,
@@ -38,7 +38,8 @@ impl fmt::Display for Unreachable {
     }
 }
 
-/// Says why nothing can be preloaded into `program`; `None` if something can, or if its file does not tell.
+/// Reason why nothing can be preloaded into `program`; `None` if something can, or if its file does not show
+/// it.
 pub fn unreachable(program: &Path) -> Option<Unreachable> {
     let file = File::open(program).ok()?;
     let about = file.metadata().ok()?;
@@ -52,7 +53,8 @@ pub fn unreachable(program: &Path) -> Option<Unreachable> {
     (!has_interpreter(&file)?).then_some(Unreachable::Static)
 }
 
-/// `None` if it is no 64-bit ELF file in this machine's order.
+/// True if the ELF file names an interpreter; `None` if it is not a 64-bit ELF file in this machine's byte
+/// order.
 fn has_interpreter(file: &File) -> Option<bool> {
     // The size of `Elf64_Ehdr` (elf(5)).
     let mut head = [0; 64];

@@ -1,8 +1,9 @@
-//! Summary of the guard pages of a program and its descendants over their whole life.
+//! Summary of the guarded memory of a program and its descendants over their whole life.
 //!
-//! The peak of a process is on its guard page and is exact. Processes reach their peaks at different times,
-//! so the peak of all together comes from the shared ledger. Without a ledger, and for pools and spilled
-//! bytes, the sum of the peaks is reported, which is an upper bound.
+//! The peak of a process is on its page, a shared-memory file written by guard (the preloaded library), and
+//! is exact. Processes reach their peaks at different times, so the peak of all together comes from the
+//! shared ledger. Without a ledger, and for pools and for bytes spilled to host memory, the sum of the peaks
+//! is reported, which is an upper bound.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +15,7 @@ use plimsoll_wire::tree::{TreeCardSnapshot, TreeSnapshot, key};
 /// Refusals that are kept of one process.
 const MOST_REFUSALS: usize = 4096;
 
-/// One process.
+/// Memory figures of one process.
 #[derive(Clone, Debug)]
 struct GuardedProcess {
     state: PageState,
@@ -24,14 +25,14 @@ struct GuardedProcess {
     refusals: BTreeMap<u64, OomSnapshot>,
 }
 
-/// All processes that had a page.
+/// Memory figures of all processes that had a page.
 #[derive(Clone, Debug, Default)]
 pub struct Record {
     processes: BTreeMap<u32, GuardedProcess>,
     tree: Option<TreeSnapshot>,
 }
 
-/// One card, over all processes.
+/// Memory figures of one card, over all processes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CardRecord {
     pub uuid: Uuid,
@@ -43,18 +44,18 @@ pub struct CardRecord {
     /// The most that guard's pools held, and the most that was spilled.
     pub reserved: Bytes,
     pub spilled: Bytes,
-    /// The most that was asked for, on the card and in host memory, without contexts.
+    /// Largest total of requests, on the card and in host memory, without contexts.
     pub asked: Bytes,
     pub allocations: u64,
     /// Processes that took something of it.
     pub processes: usize,
-    /// Refusals ever; `refused` may know fewer of them.
+    /// Number of all refusals; `refused` may list fewer.
     pub refusals: u64,
     pub refused: Vec<GuardRefusal>,
     tree: Option<TreeCardSnapshot>,
 }
 
-/// One refusal on it.
+/// A refused allocation on a card.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GuardRefusal {
     pub pid: u32,
@@ -66,7 +67,7 @@ pub struct GuardRefusal {
 }
 
 impl Record {
-    /// Takes what the pages say now, and the ledger beside them.
+    /// Adds the present figures of the pages and of the ledger.
     pub fn see(&mut self, pages: &[PageSnapshot], tree: Option<TreeSnapshot>) {
         // The last ledger stays: its file goes with the last process.
         self.tree = tree.or(self.tree.take());
@@ -92,7 +93,7 @@ impl Record {
         self.count(PageState::Disarmed)
     }
 
-    /// Pools of the program that guard served in its stead.
+    /// Number of the program's pools that guard served instead of it.
     pub fn pools(&self) -> u32 {
         self.processes.values().map(|process| process.pools).sum()
     }
@@ -188,7 +189,7 @@ impl CardRecord {
         }
     }
 
-    /// Of what processes share, what their ledger says.
+    /// Replaces summed figures by those of the shared ledger, where it has them.
     fn together(mut self) -> Self {
         if let Some(tree) = self.tree {
             // The ledger adds all processes up at each moment; the sum of their peaks would be too much.

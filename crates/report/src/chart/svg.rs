@@ -5,7 +5,7 @@ use std::fmt::{self, Write};
 use plimsoll_base::Bytes;
 
 use super::{Chart, ChartSeries, ChartShape, KeyRow, PLOT_LEFT as LEFT, PLOT_WIDTH as WIDTH};
-use crate::escaped;
+use crate::{escaped, written};
 
 /// Room for the key, at about 7 pixels a letter.
 const RIGHT: u64 = 230;
@@ -18,10 +18,7 @@ const KEY_ROW: u64 = 17;
 impl Chart {
     /// Returns the chart as an SVG element, for a page or a document.
     pub fn svg(&self) -> String {
-        let mut out = String::new();
-        // Writing to a string cannot fail.
-        let _ = self.write(&mut out);
-        out
+        written(|out| self.write(out))
     }
 
     pub(super) fn outer_height(&self) -> u64 {

@@ -1,4 +1,5 @@
-//! State of one run: its phase, requests in flight, depth and health.
+//! State of one run, an engine process from start to end: its phase, requests in flight, tokens in use
+//! (depth) and health.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +11,7 @@ use crate::load_check::LoadCheck;
 use crate::occupancy::Occupancy;
 use crate::time::{ClientId, Moment, RequestId};
 
-/// A load whose only sign of life is output ends after this many load timeouts.
+/// A load that shows progress only by log output is ended after this many load timeouts.
 const TALK_LIMIT: u32 = 10;
 /// Clients in a row that must go without an answer before a run is suspect although its health check
 /// succeeds.
@@ -23,21 +24,21 @@ pub(crate) struct RunState {
     pub(crate) demand: Arc<dyn MemoryModel>,
     pub(crate) placement: Placement,
     in_flight: u32,
-    /// Its depth; or the reason why that is not tracked.
+    /// Depth of the run, or the reason why it is not tracked.
     pub(crate) occupancy: Result<Occupancy, String>,
     /// Order of use over all runs.
     pub(crate) stamp: u64,
     /// Requests that were queued when it became ready and have not been sent to it yet.
     pub(crate) owed: usize,
     pub(crate) draining: Option<Drain>,
-    /// It is taken for dead since this time: it gets no more requests, and is killed if it does not end by
+    /// Time since which the run counts as dead: it gets no more requests, and is killed if it does not end by
     /// itself.
     pub(crate) suspect: Option<Moment>,
-    /// It stops so that memory of its idle slots is freed too.
+    /// The run stops so that the memory of its idle slots is freed too.
     pub(crate) restarts: bool,
-    /// Set if it was killed for a failure of its own.
+    /// Set if the run was killed for its own failure.
     pub(crate) killed_for: Option<Reason>,
-    /// It was started by the configuration alone.
+    /// The run was started by the configuration, without a request.
     pub(crate) preloaded: bool,
     pub(crate) ready_at: Option<Moment>,
     /// The cards when it was started.
@@ -49,7 +50,7 @@ pub(crate) struct RunState {
     unanswered: Vec<ClientId>,
 }
 
-/// A card of a run when the run was started.
+/// Memory figures of one card when the run was started.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct StartFigure {
     pub(crate) card: CardId,
@@ -78,7 +79,7 @@ pub(crate) enum RunPhase {
 /// Cause of a drain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Drain {
-    /// For another model; called off if that needs it no more.
+    /// Stopping for another model; cancelled if that model no longer needs it.
     Evict,
     Leave,
 }
@@ -164,7 +165,7 @@ impl RunState {
         }
     }
 
-    /// True if it ends by itself or was told to, and nothing will call that off.
+    /// True if the run is ending or was told to end, and this cannot be reversed.
     pub(crate) fn leaves(&self) -> bool {
         matches!(self.phase, RunPhase::Stopping { .. })
             || self.draining == Some(Drain::Leave)
@@ -216,8 +217,8 @@ impl RunState {
         self.unanswered.clear();
     }
 
-    /// True if so many clients in a row got no answer that a successful health check proves nothing:
-    /// llama.cpp #13281 reports a server whose `/health` answers while its slots hang.
+    /// True if so many clients in a row got no answer that a successful health check proves nothing: in
+    /// llama.cpp #13281, `/health` answers while the slots hang.
     pub(crate) fn fails_everybody(&self) -> bool {
         self.unanswered.len() >= SUSPECT_CLIENTS
     }

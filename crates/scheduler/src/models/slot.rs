@@ -1,4 +1,5 @@
-//! State of one model: configuration, request queue, run, and progress towards memory for its next run.
+//! State of one model: its configuration, request queue and run, and its progress towards memory for the next
+//! run.
 
 use std::sync::Arc;
 
@@ -22,7 +23,7 @@ pub(crate) struct ModelSlot {
     pub(in crate::models) depth_wait: Option<DepthWait>,
     pub(crate) run: Option<RunState>,
     pub(crate) line: RequestLine,
-    /// An operator, or the replacement of its run, wants it loaded.
+    /// Time since which an operator, or the replacement of its run, requests a load.
     pub(crate) load_wanted: Option<Moment>,
     pub(crate) preload: bool,
     /// Gone from the configuration; dropped once its run has ended.
@@ -31,11 +32,11 @@ pub(crate) struct ModelSlot {
     /// Requests with a prompt longer than a slot; the engine refuses them by itself.
     pub(crate) overflows: u64,
     pub(crate) record: FailureRecord,
-    /// The state that the driver was last told.
+    /// The state last reported to the driver.
     pub(in crate::models) reported: ModelState,
 }
 
-/// Progress of a model without a run towards one.
+/// Progress of a model without a run towards its next run.
 #[derive(Debug)]
 pub(crate) enum RequestedState {
     Nothing,
@@ -46,19 +47,19 @@ pub(crate) enum RequestedState {
     Room(RoomSearch),
 }
 
-/// Search for memory of a model that is known to load.
+/// Search for memory for a model that was surveyed and can load.
 #[derive(Debug)]
 pub(crate) struct RoomSearch {
     pub(crate) demand: Arc<dyn MemoryModel>,
     pub(crate) cache: DemandCache,
     /// Runs that stop for it.
     pub(crate) victims: Vec<RunId>,
-    /// Its need at the place for which they stop.
+    /// The model's need on the cards for which the runs stop.
     pub(crate) needs: Bytes,
-    /// Its need on empty cards, where the largest model loads first.
+    /// The model's need on empty cards, if the largest model loads first.
     pub(crate) size: Bytes,
     pub(crate) since: Moment,
-    /// Runs whose memory must be back before it starts, whether or not it would fit.
+    /// Runs whose memory must be free again before it starts, even if it would fit earlier.
     pub(crate) after: Vec<RunId>,
     pub(crate) neighbours: NeighbourQuery,
 }
@@ -78,7 +79,7 @@ impl RoomSearch {
     }
 }
 
-/// State of the question to guarded processes for their idle memory.
+/// State of the request to guarded processes to release idle memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NeighbourQuery {
     Before,
@@ -86,7 +87,7 @@ pub(crate) enum NeighbourQuery {
     Done,
 }
 
-/// Wait of a running model for memory that its next request needs.
+/// A running model's wait for memory that its next request needs.
 #[derive(Debug, Default)]
 pub(crate) struct DepthWait {
     /// Runs that stop for it.
@@ -150,7 +151,7 @@ impl ModelSlot {
         self.depth_wait.as_mut()
     }
 
-    /// True if a request, an operator or the configuration wants it loaded.
+    /// True if a request, an operator or the configuration requires it to be loaded.
     pub(crate) fn wanted(&self) -> bool {
         self.pressing() || self.preload
     }

@@ -14,7 +14,7 @@ type CardsAsked = Vec<(CardId, Bytes)>;
 /// Answers kept at most; beyond that all are dropped.
 const KEPT: usize = 256;
 
-/// Answers of one waiting model's demand; not to be shared between demands.
+/// Cached memory needs of one waiting model; not to be shared between models.
 #[derive(Debug, Default)]
 pub struct DemandCache(RefCell<Vec<(CardsAsked, Shares)>>);
 

@@ -1,4 +1,5 @@
-//! Choice of runs to evict: the smallest set whose claims cover the missing memory.
+//! Choice of runs to evict: the smallest set whose claims (the memory that they may take) cover the missing
+//! memory.
 //!
 //! Fewer runs are better. Among sets of one size, the first in the candidates' order wins; the caller sorts
 //! them by least recent use. With many candidates the exact search would take too long: then candidates are
@@ -6,11 +7,11 @@
 
 use plimsoll_base::{Bytes, RunId};
 
-/// A run that could stop, and the memory that this would free on each card of the deficits.
+/// A run that could stop, and the memory that this would free on each card that lacks memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct EvictionCandidate {
     pub(crate) run: RunId,
-    /// In the order of the deficits.
+    /// Freed bytes in the order of the deficits.
     pub(crate) frees: Vec<Bytes>,
 }
 

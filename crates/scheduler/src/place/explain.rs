@@ -1,4 +1,4 @@
-//! Explanation of a model that fits nowhere: its need, the memory of each card, the runs that hold it, and
+//! Explanation of a model that fits on no card: its need, the memory of each card, the runs that hold it, and
 //! hints.
 
 use plimsoll_base::{Advice, Bytes, Card, CardId, Hint, Placement, Reason};

@@ -24,7 +24,7 @@ pub struct LedgerClaim {
     pub run: RunId,
     pub holder: Arc<str>,
     pub bytes: Bytes,
-    /// As the driver or guard reports it; None while the run loads and after it has ended.
+    /// Measured memory from the driver or guard; `None` while the run loads and after it has ended.
     pub measured: Option<Bytes>,
     pub alone: bool,
     granted: Bytes,
@@ -141,7 +141,7 @@ impl Account {
     }
 }
 
-/// Refusal of a claim: the caller decided on figures that no longer hold.
+/// Refusal of a claim, because the figures that the caller used have changed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ClaimError {
     #[error("{card} has {free} free and the claim is {asked}; choose cards again")]
@@ -152,7 +152,7 @@ pub enum ClaimError {
     AlreadyClaimed,
 }
 
-/// Contradiction in the ledger: a defect of the scheduler.
+/// Contradiction in the ledger, which is a defect of the scheduler.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AuditError {
     #[error("{card}: one run has two claims")]
@@ -179,7 +179,7 @@ impl Ledger {
         Self { accounts }
     }
 
-    /// In the order of the machine's cards.
+    /// Accounts in the order of the machine's cards.
     pub fn accounts(&self) -> &[Account] {
         &self.accounts
     }
@@ -258,8 +258,8 @@ impl Ledger {
         }
     }
 
-    /// Raises the run's claim on a card to `wanted`, or as far as the card has room. None if it has no claim
-    /// there.
+    /// Raises the run's claim on a card to `wanted`, or as far as the card has room. `None` if the run has no
+    /// claim there.
     pub fn raise(&mut self, run: RunId, card: &CardId, wanted: Bytes) -> Option<Bytes> {
         let account = self.account_mut(card)?;
         let free = account.free();
@@ -298,7 +298,7 @@ impl Ledger {
         }
     }
 
-    /// Takes the end of a process. Its claim stands until the driver has the bytes back.
+    /// Records the end of a process. Its claim stands until the driver reports the memory as free.
     pub fn leave(&mut self, run: RunId) {
         for account in &mut self.accounts {
             if let Some(claim) = account.claim_of(run) {

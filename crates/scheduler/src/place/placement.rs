@@ -12,7 +12,7 @@ use super::evict::{self, EvictionCandidate};
 use super::ledger::{Account, Ledger};
 use super::{explain, sets};
 
-/// A model to place.
+/// The model to place, with the conditions of its placement.
 #[derive(Clone, Copy, Debug)]
 pub struct PlacementQuery<'a> {
     pub name: &'a str,
@@ -26,10 +26,10 @@ pub struct PlacementQuery<'a> {
     pub named: &'a NamedDemand,
 }
 
-/// Readiness of a run to stop for another model; smaller is readier.
+/// Readiness of a run to stop for another model; smaller values are readier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum CardStanding {
-    /// Its process is ending or has ended; its memory will come back.
+    /// The process is ending or has ended; its memory will become free.
     Leaving,
     Idle,
     /// Has requests in flight, and may be made to drain.
@@ -42,7 +42,7 @@ pub enum CardStanding {
     Stays,
 }
 
-/// A run that reserved memory.
+/// A run that holds a claim, with its readiness to stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CardTenant {
     pub run: RunId,
@@ -79,17 +79,17 @@ impl Reservations {
 #[derive(Clone, Debug, PartialEq)]
 pub enum PlacementVerdict {
     Fits(Placement),
-    /// It fits once these have stopped; all of them are leaving or idle.
+    /// The model fits once these runs have stopped; all of them are ending or idle.
     FitsAfter {
         placement: Placement,
         evict: Vec<RunId>,
     },
-    /// It fits once these have stopped; some of them are busy, loading or new.
+    /// The model fits once these runs have stopped; some of them are busy, loading or new.
     WaitsFor {
         placement: Placement,
         busy: Vec<RunId>,
     },
-    /// It fits once models that have waited longer have had their turn.
+    /// The model fits after those that have waited longer have been placed.
     Later,
     Never(Box<NoPlacement>),
 }
@@ -97,7 +97,7 @@ pub enum PlacementVerdict {
 /// Reasons why a model fits nowhere.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NoPlacement {
-    /// It would fit if other processes and pinned models held less.
+    /// The model would fit if other processes and pinned models held less.
     pub crowded_out: bool,
     pub reason: Reason,
     pub hints: Vec<Hint>,
@@ -161,7 +161,7 @@ enum PlacementRank {
     Later,
 }
 
-/// A way to place the model on one set of cards.
+/// One way to place the model on a set of cards, and its cost.
 struct PlacementOption {
     ease: PlacementRank,
     cards: usize,
@@ -383,7 +383,7 @@ impl Placer<'_> {
         Some(gone)
     }
 
-    /// The verdict where no set of cards suits: an engine that needs no card starts all the same.
+    /// The verdict if no set of cards suits: an engine that needs no card starts all the same.
     fn without_cards(&self) -> PlacementVerdict {
         match self.placement(&[], Account::free) {
             Ok(placement) if placement.shares.is_empty() => PlacementVerdict::Fits(placement),

@@ -1,4 +1,5 @@
-//! Operator's commands: a new configuration, loading or unloading a model, and the daemon's shutdown.
+//! Handling of the operator's commands: a new configuration, loading or unloading a model, and the daemon's
+//! shutdown.
 
 use super::Scheduler;
 use crate::effect::{RequestRefusal, SchedulerEffect};

@@ -1,9 +1,9 @@
 //! Search for room: the choice of runs to stop for each waiting model.
 //!
-//! Waiting models are handled oldest first, or in the order of [`crate::state::turns`]. A model that cannot
-//! start yet and has waited longer than the patience reserves the memory that it needs; before that, younger
-//! models may start first if they take nothing from it. Each search chooses the runs to stop anew, but runs
-//! that are already ending remain the cheapest choice, so decisions do not alternate.
+//! Waiting models are handled oldest first, or in the order of [`crate::state::turns`]. After the patience (a
+//! setting), a model that cannot start yet reserves the memory that it needs; before that, younger models may
+//! start first if they take nothing from it. Each search chooses the runs to stop anew, but runs that are
+//! already ending remain the cheapest choice, so decisions do not alternate.
 
 use plimsoll_base::{Placement, RunId};
 
@@ -120,8 +120,9 @@ impl Scheduler {
         false
     }
 
-    /// True while guarded processes are asked for idle memory. They are asked once in each search for room,
-    /// before another model is stopped and before a model is refused for memory that they hold.
+    /// True while guarded processes are requested to release idle memory. This happens once in each search
+    /// for room, before another model is stopped and before a model is refused because of memory that they
+    /// hold.
     fn asks_neighbours(&mut self, id: ModelId, verdict: &PlacementVerdict) -> bool {
         let could_help = match verdict {
             PlacementVerdict::Fits(_) | PlacementVerdict::Later => false,
@@ -148,8 +149,8 @@ impl Scheduler {
         }
     }
 
-    /// Lowers claims of other runs, as far as `placement` lacks room beside what is reserved for older
-    /// models.
+    /// Lowers claims of other runs as far as `placement` lacks memory, after subtracting the memory reserved
+    /// for older models.
     pub(super) fn take_slack(
         &mut self,
         except: Option<ModelId>,

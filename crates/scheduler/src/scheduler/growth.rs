@@ -1,10 +1,11 @@
-//! Growth of a run's claim for a deeper request.
+//! Growth of a run's claim (the memory that it may take) for a deeper request.
 //!
-//! A run whose next request needs more memory waits together with the models that want to load, under the
-//! same rules. Free memory is used first, then the unused part of other runs' claims. Then the fewest idle
-//! runs that suffice are stopped, and after the patience busy runs are drained. The run's own requests in
-//! flight may end first. If the depth fits only without the tokens that idle slots keep, the engine is
-//! restarted once it is idle. A depth that can never fit is refused at once.
+//! Depth is the number of tokens in the KV cache. A run whose next request needs more memory waits together
+//! with the models that wait to be loaded, under the same rules. Free memory is used first, then the unused
+//! part of other runs' claims. Then the fewest idle runs that suffice are stopped, and after the patience (a
+//! setting) busy runs are drained. The run's own requests in flight may end first. If the depth fits only
+//! without the tokens that idle slots keep, the engine is restarted once it is idle. A depth that can never
+//! fit is refused at once.
 
 use plimsoll_base::{Bytes, CardId, Placement, RunId, Share};
 
@@ -22,7 +23,7 @@ impl Scheduler {
         }
     }
 
-    /// Finds room for the front of a queue that goes deeper than its run's claim covers.
+    /// Finds memory for the first request of a queue if it is deeper than its run's claim covers.
     pub(super) fn find_depth(&mut self, id: ModelId, since: Moment, reserved: &mut Reservations) {
         let Some(need) = self.state().depth_need(id) else {
             self.set_depth_wait(id, None);
@@ -42,8 +43,8 @@ impl Scheduler {
         self.stop_others(id, since, &extra, &lacking, reserved);
     }
 
-    /// The front does not fit beside the run's other requests and kept sequences: it waits for them to end,
-    /// or for a fresh run.
+    /// Handles a first request that does not fit together with the run's other requests and kept sequences:
+    /// it waits for them to end, or for a new run.
     fn beyond_reach(&mut self, id: ModelId, need: &DepthNeed, reserved: &mut Reservations) {
         if !self.state().within_reach(id, &need.alone) {
             let refusal = self.state().too_deep(id);
@@ -130,8 +131,8 @@ impl Scheduler {
         }
     }
 
-    /// Raises a run's claim on a card to `wanted`, or as far as the card has room; None if it has no claim
-    /// there.
+    /// Raises a run's claim on a card to `wanted`, or as far as the card has room; `None` if the run has no
+    /// claim there.
     pub(super) fn raise(&mut self, run: RunId, card: &CardId, wanted: Bytes) -> Option<Bytes> {
         let claim = self.placements.ledger.raise(run, card, wanted)?;
         // Memory within a raised claim is no error of the plan, or depth would be learned as a need of every

@@ -1,4 +1,5 @@
-//! Steps that bring a model to a run: survey, search for room (in [`super::eviction`]), and start.
+//! Steps from a wanted model to a started engine: survey (its files and memory need), search for room (in
+//! [`super::eviction`]), and start.
 
 use std::sync::Arc;
 
@@ -40,7 +41,7 @@ impl Scheduler {
         }
     }
 
-    /// The order of waiting models may have changed.
+    /// Marks that the order of waiting models may have changed.
     pub(super) fn turns_changed(&mut self) {
         if self.settings.largest_first {
             self.mark_dirty();

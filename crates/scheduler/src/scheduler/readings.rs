@@ -1,4 +1,5 @@
-//! Handling of memory readings: measured memory of runs, free memory of cards, and what follows from both.
+//! Handling of memory readings: measured memory of engine runs, free memory of cards, and the conclusions
+//! from both.
 
 use std::sync::Arc;
 
@@ -83,8 +84,8 @@ impl Scheduler {
         checks.collect()
     }
 
-    /// Explains a load that ran out of memory by other processes: on some card they took so much since its
-    /// start that the claim no longer fits beside them.
+    /// Explains a load that ran out of memory because of other processes: on some card they took so much
+    /// since its start that the claim no longer fits.
     pub(super) fn foreign_cause(&self, run: &RunState) -> Option<Reason> {
         run.start.iter().find_map(|start| {
             let account = self.ledger().account(&start.card)?;
@@ -107,7 +108,7 @@ fn foreign_memory(start: &StartFigure, card: &Card, taken: Bytes) -> Reason {
         .fact("free", card.free)
 }
 
-/// Memory of the run beyond its placement, on the card where that is largest.
+/// Measured memory of the run minus its placement, on the card with the largest difference.
 fn excess(run: &RunState, used: &[(CardId, Bytes)]) -> Bytes {
     let over = used.iter().map(|(card, bytes)| match run.placement.on(card) {
         // A context on a card that the run was not given is no error of its plan.

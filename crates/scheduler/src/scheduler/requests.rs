@@ -1,4 +1,5 @@
-//! Life cycle of a request: it arrives, may wait, is sent to a run, and ends exactly once.
+//! Life cycle of a request in the scheduler: it arrives, may wait, is sent to an engine run, and ends exactly
+//! once.
 
 use plimsoll_base::{Reason, RunId};
 
@@ -81,7 +82,7 @@ impl Scheduler {
         self.over(id, tokens);
     }
 
-    /// Ends a request that is answered, or whose client has left.
+    /// Ends a request that was answered, or whose client has left.
     pub(super) fn over(&mut self, id: RequestId, tokens: Option<u64>) {
         let Some(request) = self.take_request(id) else {
             return;
@@ -136,7 +137,7 @@ impl Scheduler {
         self.rested(model);
     }
 
-    /// Looks at a run that may have nothing left in flight: it stops, or its idle time begins.
+    /// Handles a run that may have no request in flight any more: it stops, or its idle time begins.
     pub(super) fn rested(&mut self, model: ModelId) {
         let now = self.clock.now();
         let Some(slot) = self.models.get_mut(model) else {
@@ -185,8 +186,8 @@ impl Scheduler {
         }
     }
 
-    /// Decides whether the front of the queue may be sent, and begins what has to be done first. A wait for
-    /// depth of an earlier front ends.
+    /// Decides whether the first request of the queue may be sent, and starts any work needed before. A wait
+    /// for depth of an earlier first request ends.
     fn front_may_go(&mut self, model: ModelId) -> bool {
         let Some(slot) = self.models.get_mut(model) else {
             return false;
@@ -347,7 +348,7 @@ impl Scheduler {
         }
     }
 
-    /// Shows the result of a look at a model's files, unless the model has been asked for meanwhile.
+    /// Shows the result of a check of a model's files, unless the model was requested in the meantime.
     pub(super) fn forecast_failed(&mut self, id: ModelId, reason: Reason) {
         self.models.mark_states_dirty();
         if let Some(slot) = self.models.get_mut(id)

@@ -1,4 +1,4 @@
-//! Life cycle of a run: loading, ready, draining, stopping, ended, memory returned.
+//! Life cycle of a run, one engine process: loading, ready, draining, stopping, ended, memory returned.
 
 use std::time::Duration;
 
@@ -83,7 +83,7 @@ impl Scheduler {
         self.end_process(id, Stopping::Graceful, None);
     }
 
-    /// Ends the run for a failure of its own.
+    /// Kills the run because of its own failure.
     pub(super) fn kill_for(&mut self, id: ModelId, reason: Reason) {
         self.end_process(id, Stopping::Kill, Some(reason));
     }
@@ -200,8 +200,8 @@ impl Scheduler {
         }
     }
 
-    /// Stops idle runs on the cards of a load that ran out of memory although the ledger said it would fit.
-    /// It is tried once more with a larger need when their memory is back.
+    /// Stops idle runs on the cards of a load that ran out of memory although it fitted by the ledger. The
+    /// load is tried once more, with a larger need, when their memory is free.
     fn retry_after_eviction(&mut self, id: ModelId, run: &RunState) {
         let mut after = vec![run.id];
         let cards: Vec<CardId> = run.placement.cards().cloned().collect();
@@ -261,7 +261,7 @@ impl Scheduler {
         }
     }
 
-    /// Cancels the way of a model to a run; a survey that is under way is ignored when it comes back.
+    /// Cancels a model's search for a run; the result of a survey in progress will be ignored.
     pub(super) fn cancel_search(&mut self, id: ModelId) {
         let Some(slot) = self.models.get_mut(id) else {
             return;

@@ -1,4 +1,4 @@
-//! Budget requests of running engines that wait for other runs to stop.
+//! Requests of running engines for a larger memory budget, while they wait for other runs to stop.
 
 use plimsoll_base::{Bytes, CardId, RunId};
 
@@ -13,7 +13,7 @@ pub(crate) struct BudgetRequest {
     pub(crate) asked: Bytes,
     /// Memory of the card that the run will hold if the request is granted.
     pub(crate) wanted: Bytes,
-    /// Runs that stop for it and whose memory is not back yet.
+    /// Runs that stop for this request and whose memory is not free yet.
     pub(crate) after: Vec<RunId>,
 }
 

@@ -1,5 +1,7 @@
 //! Admission of the first request in a queue by depth: it passes if the run's claim covers its depth.
 //!
+//! Depth is the number of tokens in the KV cache, and the claim is the memory that the run may take.
+//!
 //! DECISION: while the first request waits, those behind it wait too. A smaller request could often go ahead
 //! of a deep one, but then the deep one might wait for ever. Only requests that do not use the KV cache may
 //! go ahead.
@@ -11,11 +13,11 @@ use crate::models::ModelSlot;
 use crate::occupancy::Occupancy;
 use crate::time::{ModelId, RequestId};
 
-/// Next step for the front of a queue.
+/// Next step for the first request of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DepthGate {
     Open,
-    /// Its depth has to be measured first, or measured better.
+    /// The depth of the request must be measured first, or more exactly.
     Measure {
         exact: bool,
     },

@@ -1,4 +1,5 @@
-//! Memory that a run lacks for a deeper request, and the runs whose memory could supply it.
+//! Memory that a run lacks for a deeper request (one with more tokens), and the runs whose memory could
+//! supply it.
 
 use plimsoll_base::{Bytes, Card, CardId, Placement, RunId, Share};
 
@@ -8,11 +9,11 @@ use crate::place::{CardStanding, EvictionCandidate, Reservations, smallest};
 use crate::refusal::{self, DepthRefusal};
 use crate::time::ModelId;
 
-/// Need of the front of a queue on its run's cards.
+/// Memory that the first request of a queue needs on its run's cards.
 pub(crate) struct DepthNeed {
     pub(crate) run: RunId,
     pub(crate) in_flight: u32,
-    /// Memory of the run with the request beside all others.
+    /// Memory of the run with this request and all others.
     pub(crate) needs: Vec<Share>,
     /// Memory of a fresh run with this request alone.
     pub(crate) alone: Vec<Share>,

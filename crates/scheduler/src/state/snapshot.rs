@@ -42,7 +42,7 @@ pub struct ModelView {
     pub learned: Bytes,
     /// Observed growth per token; None until two answers of different depth gave it.
     pub growth: Option<ObservedGrowth>,
-    /// Depth of the run, where depth costs memory.
+    /// Depth of the run, if depth costs memory.
     pub depth: Option<DepthView>,
     /// Reason why depth is not tracked.
     pub depth_unwatched: Option<String>,

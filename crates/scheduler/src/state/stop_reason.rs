@@ -1,4 +1,4 @@
-//! Reason for stopping a run, for the operator's log, determined right after the decision.
+//! Reason for stopping an engine run, for the operator's log, determined right after the decision.
 
 use plimsoll_base::{Reason, RunId};
 

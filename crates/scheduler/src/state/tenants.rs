@@ -1,4 +1,4 @@
-//! Standing of each run: its readiness to stop for another model.
+//! Readiness of each engine run to stop for another model (its standing), from already ending to pinned.
 
 use std::collections::BTreeSet;
 
@@ -10,9 +10,9 @@ use crate::place::{CardStanding, CardTenant, PlacementQuery, PlacementVerdict, R
 use crate::time::ModelId;
 
 impl StateRef<'_> {
-    /// Finds a place for a model that waits, and the runs that must be gone before it may be taken.
+    /// Finds cards for a waiting model, and the runs that must have ended before it may use them.
     ///
-    /// Slack of other runs counts as free: it is taken before any run is stopped.
+    /// The unused part of other runs' claims (slack) counts as free: it is taken before any run is stopped.
     pub(crate) fn verdict(
         self,
         id: ModelId,
@@ -44,8 +44,9 @@ impl StateRef<'_> {
         Some((verdict, barred))
     }
 
-    /// Runs that hold memory, with their standing towards the model `asking`. A run whose own next request
-    /// has waited longer does not stop for it, or two waiting models could stop each other for ever.
+    /// Runs that hold memory, with their readiness to stop for the model `asking`. A run whose own next
+    /// request has waited longer does not stop for it; otherwise two waiting models could stop each other for
+    /// ever.
     pub(crate) fn tenants(self, asking: ModelId) -> Vec<CardTenant> {
         // Memory of a run that stops for another model goes to that one.
         let promised = self.victims_of(|id| id != asking);
@@ -99,7 +100,7 @@ impl StateRef<'_> {
         models.flat_map(|(_, slot)| slot.victims()).copied().collect()
     }
 
-    /// True if a reading of the cards is needed before the placement may be taken.
+    /// True if a reading of the cards is needed before the placement may be carried out.
     pub(crate) fn needs_reading(placement: &Placement) -> bool {
         placement.shares.iter().any(|share| !share.bytes.is_zero())
     }

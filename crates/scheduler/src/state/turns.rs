@@ -4,9 +4,10 @@
 //!
 //! DECISION: where cards share the host's memory, the largest need comes first, while memory is emptiest and
 //! least fragmented. Each load leaves the files it read in the page cache, which obstructs later loads. A
-//! model that has waited longer than the patience comes before all that have not, oldest first, so the wait
-//! stays bounded. The largest model also waits, at most for the patience, until the models that are being
-//! surveyed have a known need. Preloads, for which no client waits, come last and one after another.
+//! model that has waited longer than the patience (a setting) comes before all that have not, oldest first,
+//! so the wait stays bounded. The largest model also waits, at most for the patience, until the models that
+//! are being surveyed have a known need. Preloads, for which no client waits, come last and one after
+//! another.
 
 use std::cmp::Reverse;
 
@@ -17,22 +18,22 @@ use crate::models::{ModelSlot, RequestedState, RoomSearch, RunState};
 use crate::place::{DemandCache, PlacementQuery, need};
 use crate::time::{ModelId, Moment};
 
-/// Place of a waiting model in the order.
+/// Position of a waiting model in the order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct QueueTurn {
     pub(crate) model: ModelId,
     pub(crate) goal: TurnGoal,
     /// The start of the oldest wait for it.
     pub(crate) since: Moment,
-    /// None where only age counts.
+    /// Memory need of the model; `None` if only age counts.
     size: Option<Bytes>,
-    /// It has waited for the patience, so that only its age counts.
+    /// The model has waited longer than the patience, so that only its age counts.
     overdue: bool,
     /// The time at which it becomes overdue.
     due: Moment,
 }
 
-/// Purpose of the memory that a model waits for.
+/// Purpose for which a model waits for memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum TurnGoal {
     /// More depth for a running model.
@@ -83,7 +84,7 @@ impl StateRef<'_> {
         }
     }
 
-    /// True if the turn has to wait, although it comes before others.
+    /// True if the turn has to wait although it precedes others.
     pub(crate) fn is_postponed(self, turn: &QueueTurn) -> bool {
         if turn.size.is_none() || turn.overdue {
             return false;

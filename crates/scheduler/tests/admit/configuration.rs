@@ -1,4 +1,4 @@
-//! A new configuration, orders by hand, and the end.
+//! Tests of a new configuration, of manual loads and unloads, and of the shutdown.
 
 use std::time::Duration;
 

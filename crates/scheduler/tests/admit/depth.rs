@@ -1,4 +1,4 @@
-//! Requests to engines whose memory grows with depth, one decision at a time.
+//! Tests of requests to engines whose memory grows with depth (tokens in use), one decision at a time.
 
 use plimsoll_base::{Bytes, Card, CardId, Curve, MemoryModel, Reason, Slots};
 use plimsoll_scheduler::{

@@ -1,4 +1,4 @@
-//! A scheduler, a clock, and short words for events and effects.
+//! Test setup: a scheduler, a clock, and short functions for events and effects.
 
 use std::sync::Arc;
 use std::time::Duration;

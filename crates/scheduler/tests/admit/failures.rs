@@ -1,4 +1,4 @@
-//! What goes wrong, and what is learned from it.
+//! Tests of failures, and of the memory need and waits that the scheduler learns from them.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What holds whatever happens.
+//! Property tests of the scheduler's invariants, on a simulated machine with random faults.
 
 use proptest::prelude::*;
 

@@ -1,4 +1,4 @@
-//! The scheduler from outside: events in, effects out.
+//! Tests of the scheduler through its public interface: events in, effects out.
 #![allow(clippy::unwrap_used, reason = "the helpers of tests are tests")]
 
 mod configuration;

@@ -1,4 +1,4 @@
-//! Neighbours are asked for what they hold idle before anybody goes.
+//! Tests of requests to other guarded processes to release idle memory before a model is stopped.
 
 use plimsoll_base::{Bytes, CardId};
 use plimsoll_scheduler::{ModelId, ModelState, RequestRefusalKind, SchedulerEffect, SchedulerEvent};

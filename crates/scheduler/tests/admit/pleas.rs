@@ -1,4 +1,4 @@
-//! Runs that ask for more than they have.
+//! Tests of running engines that request a larger memory budget.
 
 use plimsoll_base::{Bytes, CardId};
 use plimsoll_scheduler::{RequestId, RunId, SchedulerEffect, SchedulerEvent};

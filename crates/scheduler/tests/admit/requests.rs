@@ -1,4 +1,4 @@
-//! The way of a request.
+//! Tests of the life cycle of a request.
 
 use plimsoll_scheduler::{
     ModelId, ModelState, Moment, RequestId, RequestRefusalKind, SchedulerEffect, SchedulerEvent,

@@ -1,4 +1,4 @@
-//! Who goes for whom, and when.
+//! Tests of eviction: which model stops for which, and when.
 
 use plimsoll_base::{Bytes, CardId};
 use plimsoll_scheduler::{

@@ -1,4 +1,4 @@
-//! What a simulated machine is told to do; times in milliseconds.
+//! Script of a simulated machine; times in milliseconds.
 
 pub(crate) const SURVEY: u64 = 10;
 pub(crate) const STOP: u64 = 50;

@@ -1,4 +1,5 @@
-//! Trust in what engines say and in figures that age: unanswered requests, learned needs, talkative loads, other processes.
+//! Tests of unreliable information: unanswered requests, learned needs, loads that only write log lines,
+//! other processes, old readings.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Where cards take the host's memory, the largest need goes first.
+//! Tests of the order of loads where cards share the host's memory: the largest need goes first.
 
 use plimsoll_scheduler::{ModelId, ModelState, SchedulerEffect};
 

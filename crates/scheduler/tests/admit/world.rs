@@ -1,4 +1,5 @@
-//! Simulated machine under the scheduler: engines with faults, clients that leave, other processes on the cards.
+//! Simulated machine for the scheduler: engines with faults, clients that leave, other processes on the
+//! cards.
 
 mod diving;
 mod effects;

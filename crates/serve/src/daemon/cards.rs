@@ -7,14 +7,15 @@ use plimsoll_base::{Bytes, Card, CardKind};
 use plimsoll_probe::Machine;
 use plimsoll_scheduler::CardLimit;
 
-/// Left untouched on a card that is there: what a display server or a driver takes between two readings.
+/// Reserve on a card of this machine, for memory that a display server or a driver takes between two
+/// readings.
 const CARD_RESERVE: Bytes = Bytes::mib(256);
 /// Left untouched of the host: the machine has to live.
 const HOST_RESERVE: Bytes = Bytes::gib(1);
 
-/// Chooses the cards. A description with the name or UUID of a card that is there is a budget on that card;
-/// any other describes a card of the user's own. Without one, all cards are taken, or the host where there is
-/// none.
+/// Chooses the cards. A description with the name or UUID of a card of this machine is a budget on that card;
+/// any other describes a card of the user's own. Without descriptions, all cards are used, or the host's
+/// memory if there is no card.
 pub(super) fn choose(described: &[Card], reserve: Option<Bytes>, machine: Machine) -> Vec<CardLimit> {
     let present = match are_host_only(described) {
         true => Vec::new(),
@@ -40,9 +41,10 @@ pub(super) fn choose(described: &[Card], reserve: Option<Bytes>, machine: Machin
 }
 
 fn whole(card: Card, reserve: Option<Bytes>) -> CardLimit {
-    let usual = match card.kind {
-        CardKind::Cuda => CARD_RESERVE,
-        CardKind::Host => HOST_RESERVE.min(card.total.scaled(1, 10)),
+    let usual = if card.kind == CardKind::Host {
+        HOST_RESERVE.min(card.total.scaled(1, 10))
+    } else {
+        CARD_RESERVE
     };
     CardLimit {
         budget: None,
@@ -51,12 +53,12 @@ fn whole(card: Card, reserve: Option<Bytes>) -> CardLimit {
     }
 }
 
-/// True if all that is served from is described as host memory, so that no driver need be asked.
+/// True if all descriptions are of host memory, so that no driver has to be called.
 pub(super) fn are_host_only(described: &[Card]) -> bool {
     !described.is_empty() && described.iter().all(|card| card.kind == CardKind::Host)
 }
 
-/// The cards that are there, or the host where there is none.
+/// The cards of this machine, or the host if it has no card.
 fn present(machine: Machine) -> Vec<Card> {
     for note in machine.notes {
         tracing::info!("{note}");

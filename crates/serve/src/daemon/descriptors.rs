@@ -7,7 +7,7 @@
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// For pipes to engines, files, epoll, and the listener.
+/// Descriptors reserved for pipes to engines, files, epoll, and the listener.
 const OTHERS: u64 = 48;
 const FEWEST: usize = 4;
 

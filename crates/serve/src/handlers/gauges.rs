@@ -1,5 +1,5 @@
-//! Prometheus gauges for `/metrics`: memory claimed on each card, context depths, and memory counted by
-//! guard.
+//! Prometheus gauges for `/metrics`: memory claimed on each card, tokens in use, and memory counted by guard
+//! (the library preloaded into engines).
 
 use std::rc::Rc;
 
@@ -18,7 +18,7 @@ pub(super) struct Gauges {
     guard: Rc<GuardHandler>,
 }
 
-/// One model on one card.
+/// Figures of guard for one model on one card.
 struct GuardRow {
     model: String,
     card: String,

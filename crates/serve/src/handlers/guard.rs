@@ -3,9 +3,9 @@
 //! A guard page is a small shared-memory file in which the guard library records a process's allocations.
 //!
 //! DECISION: every engine on a CUDA card is started with guard preloaded, so that its memory is measured
-//! exactly. Guard only counts; it refuses an allocation only if the model's settings or `serve`'s flags say
-//! so, because an engine that the plan underestimated should survive. If the library is missing, the engine
-//! runs without it and this is logged once. A page does not include allocations that bypass guard nor,
+//! exactly. Guard only counts; it refuses an allocation only if the model's settings or `serve`'s flags
+//! request it, because an engine that the plan underestimated should survive. If the library is missing, the
+//! engine runs without it and this is logged once. A page does not include allocations that bypass guard nor,
 //! without a budget, the CUDA context. Memory that neither a page nor the driver attributes to an engine
 //! counts as memory of other processes.
 //!
@@ -18,6 +18,7 @@ mod refusals;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -28,6 +29,7 @@ use plimsoll_doctor::RefusedAllocation;
 use plimsoll_launch::Environment;
 use plimsoll_probe::folder::OwnedFolder;
 use plimsoll_probe::guard::{PAGES, Preload, preload, read_pages};
+use plimsoll_probe::process::MeasuredProcess;
 use plimsoll_scheduler::{ModelId, RunId, SchedulerEffect, SchedulerEvent};
 use plimsoll_wire::options::Uuid;
 use plimsoll_wire::page::{CardSnapshot, PageSnapshot};
@@ -51,10 +53,11 @@ pub(super) struct GuardHandler {
     guarded: RefCell<HashMap<RunId, Rc<GuardedRun>>>,
 }
 
-/// A run with a guarded process.
+/// Run of an engine under guard.
 #[derive(Debug)]
 pub(super) struct GuardedRun {
     pages: PathBuf,
+    writers: PageWriters,
     wish: GuardSettings,
     pending: RefCell<Option<PendingRequest>>,
     deepest: Cell<u64>,
@@ -77,7 +80,7 @@ impl GuardHandler {
         }
     }
 
-    /// True if processes can be guarded, and can be asked through their pages.
+    /// True if processes can be started under guard, and can be sent requests through their pages.
     pub(super) fn is_available(&self) -> bool {
         self.means.is_ok()
     }
@@ -125,14 +128,15 @@ impl GuardHandler {
         preload(environment, &guard);
         Some(GuardedRun {
             pages,
+            writers: PageWriters::default(),
             wish,
             pending: RefCell::default(),
             deepest: Cell::new(0),
         })
     }
 
-    /// Options for these cards. A card that is only described has no UUID to name it by; then one budget
-    /// holds for every card.
+    /// Options of guard for these cards. A card that is only described has no UUID by which an option could
+    /// name it; then one budget holds for every card.
     fn options(
         &self,
         wish: &GuardSettings,
@@ -168,7 +172,7 @@ impl GuardHandler {
         options
     }
 
-    /// Memory that the engine will ask of these cards, each of which shows it at most its budget.
+    /// Memory that the engine will request on these cards, each of which shows it at most its budget.
     fn needs(
         &self,
         model: ModelId,
@@ -270,7 +274,7 @@ impl GuardedRun {
     /// Pages of its processes that are still alive.
     fn live(&self) -> Vec<PageSnapshot> {
         let mut pages = read_pages(&self.pages);
-        pages.retain(|page| is_alive(page.pid));
+        pages.retain(|page| self.writers.live(&self.pages, page.pid));
         pages
     }
 
@@ -308,7 +312,8 @@ impl Drop for GuardedRun {
     }
 }
 
-/// The card that a page means: by its UUID, or the run's only one if cards are described without.
+/// The card that a page's entry stands for: by its UUID or, if cards are described without one, the run's
+/// only card.
 fn card_of(runtime: &Runtime, run: &EngineRun, card: &CardSnapshot) -> Option<CardId> {
     let named = runtime.settings.cards().find(|known| {
         let uuid = known.uuid.as_deref().and_then(Uuid::read);
@@ -323,10 +328,58 @@ fn card_of(runtime: &Runtime, run: &EngineRun, card: &CardSnapshot) -> Option<Ca
     described.uuid.is_none().then(|| only.clone())
 }
 
-/// False for a zombie, which holds no memory any more.
-fn is_alive(pid: u32) -> bool {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    // The command name may hold blanks and parentheses; the state follows the last one.
-    stat.rsplit_once(") ")
-        .is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X']))
+/// The processes behind pages, each as it was when its page was first seen.
+///
+/// A page holds a number only, and the number of a process that ended is given to another one. A new page of
+/// the same number is another file.
+#[derive(Debug, Default)]
+struct PageWriters(RefCell<HashMap<(u32, u64), Option<MeasuredProcess>>>);
+
+impl PageWriters {
+    /// True while the process that wrote this page lives; a zombie holds no memory any more.
+    fn live(&self, folder: &Path, pid: u32) -> bool {
+        // A page is named after its process (`probe/guard.rs`).
+        let file = fs::symlink_metadata(folder.join(format!("{pid}.page"))).map_or(0, |about| about.ino());
+        let mut known = self.0.borrow_mut();
+        let writer = known
+            .entry((pid, file))
+            .or_insert_with(|| MeasuredProcess::find(pid));
+        writer.is_some_and(|writer| writer.lives())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_whose_process_has_ended_is_not_taken_for_the_next_one_of_its_number() {
+        let folder = tempfile::tempdir().unwrap();
+        let own = std::process::id();
+        let page = folder.path().join(format!("{own}.page"));
+        fs::write(&page, "").unwrap();
+        let writers = PageWriters::default();
+        assert!(writers.live(folder.path(), own));
+        // The writer had ended when its page was first seen; the number is this process's now.
+        let file = fs::metadata(&page).unwrap().ino();
+        writers.0.borrow_mut().insert((own, file), None);
+        assert!(!writers.live(folder.path(), own));
+        // The process of that number now makes a page of its own.
+        fs::write(folder.path().join("new"), "").unwrap();
+        fs::rename(folder.path().join("new"), &page).unwrap();
+        assert!(writers.live(folder.path(), own));
+    }
+
+    #[test]
+    fn a_page_of_a_process_that_is_gone_stays_dead() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut child = std::process::Command::new("sleep").arg("100").spawn().unwrap();
+        let pid = child.id();
+        fs::write(folder.path().join(format!("{pid}.page")), "").unwrap();
+        let writers = PageWriters::default();
+        assert!(writers.live(folder.path(), pid));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(!writers.live(folder.path(), pid));
+    }
 }

@@ -1,10 +1,10 @@
 //! Page cache handling around loads on machines whose GPU shares the host's memory (Jetson, GB10).
 //!
-//! DECISION: after a load, the page cache of the model's files is always dropped. The weights are on the
-//! card, no process reads the files again, and drivers on these machines count page cache as used memory.
-//! Freeing memory *before* a load takes page cache that other programs may want again and may need root, so
-//! it is done only if `reclaim-before-load` is set. No model is ever stopped to free page cache: the ledger
-//! of claims counts page cache as free memory, as the kernel does.
+//! DECISION: after every load, the page cache of the model's files is dropped, with the exceptions in
+//! [`after`]. The weights are on the card, so no process reads the files again, and drivers on these machines
+//! count page cache as used memory. Freeing memory *before* a load takes page cache that other programs may
+//! need again and may need root, so it is done only if `reclaim-before-load` is set. No model is ever stopped
+//! to free page cache: the ledger of claims counts page cache as free memory, as the kernel does.
 
 mod after;
 mod before;
@@ -24,7 +24,7 @@ use crate::runtime::{BeforeLoad, EngineRun, Extension, Runtime};
 pub(super) struct Unified {
     guard: Rc<GuardHandler>,
     reclaim: ReclaimBeforeLoad,
-    /// Time that guarded processes get to release idle memory; zero asks none.
+    /// Time that guarded processes get to release idle memory; zero sends no requests.
     ask: Duration,
     /// One load reclaims at a time: the steps of two would free each other's memory.
     reclaiming: Arc<tokio::sync::Mutex<()>>,

@@ -9,19 +9,19 @@ use http::Method;
 
 use super::query;
 
-/// The effect of a route.
+/// Handling of a route: by an engine, or by this server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Action {
-    /// To the engine whose model the request names, in its body or else in `?model=`.
+    /// Passes the request to the engine whose model it names, in its body or else in `?model=`.
     Engine,
-    /// The same where `?model=` is given; without it, about this server.
+    /// Passes the request to an engine if `?model=` is given; otherwise this server answers.
     EngineOr(Own),
     Own(Own),
     /// `/upstream/<model>/<path>`: to the engine, as it is.
     Upstream,
 }
 
-/// The routes that this server answers itself.
+/// Endpoints that this server answers itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Own {
     Index,
@@ -45,7 +45,7 @@ pub(crate) enum Own {
 
 #[derive(Debug)]
 struct Route {
-    /// Ends in `*` where more may follow.
+    /// Path of the route; a final `*` matches any rest.
     path: &'static str,
     methods: &'static [Method],
     action: Action,
@@ -88,7 +88,7 @@ const fn or_own(path: &'static str, own: Own) -> Route {
     }
 }
 
-/// The first that fits is taken.
+/// All routes. The first that matches is used.
 const ROUTES: &[Route] = &[
     engine("/v1/chat/completions"),
     engine("/v1/completions"),
@@ -179,14 +179,14 @@ pub(crate) fn index() -> String {
     )
 }
 
-/// A route found, and what its `*` stands for.
+/// A matching route, with the text that its `*` matched.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct RouteMatch<'a> {
     pub(crate) action: Action,
     pub(crate) rest: &'a str,
 }
 
-/// Reasons for a request without a route.
+/// Reasons why no route matches a request.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum RouteMissing {
     Path,
@@ -216,8 +216,9 @@ pub(crate) fn find<'a>(method: &Method, path: &'a str) -> Result<RouteMatch<'a>,
 }
 
 impl Action {
-    /// True if a request changes something, so that a foreign web page must not cause it. A safe method is no
-    /// proof: a request for an engine loads its model and may evict others for it.
+    /// True if a request changes something, so that a foreign web page must not be able to cause it. Even a
+    /// request with a safe method may change something: a request for an engine loads its model and may evict
+    /// others.
     pub(crate) fn changes(self, method: &Method, query: Option<&str>) -> bool {
         let has = |name| query::parameter(query, name).is_some();
         match self {

@@ -21,8 +21,8 @@ const BASIC: GeneralPurpose = GeneralPurpose::new(
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
-/// The keys that open this server; none means that it is open. Clones share them, so that a reload replaces
-/// them everywhere.
+/// The API keys of this server; without keys, every request is accepted. Clones share them, so that a reload
+/// replaces them everywhere.
 #[derive(Clone, Default)]
 pub(crate) struct ApiKeys(Rc<RefCell<Vec<String>>>);
 
@@ -87,7 +87,7 @@ fn password(encoded: &str) -> Option<Vec<u8>> {
     Some(pair[colon + 1..].to_vec())
 }
 
-/// Compares without telling where the two differ.
+/// Compares two keys in constant time, so that the time does not reveal where they differ.
 fn same(own: &[u8], given: &[u8]) -> bool {
     let mut difference = u8::from(own.len() != given.len());
     for (place, byte) in given.iter().enumerate() {

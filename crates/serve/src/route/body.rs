@@ -36,21 +36,21 @@ const KEPT: usize = READ_BUFFER / 5 * 4;
 /// The time over which the pace of an unfinished body is compared with that of others.
 const RECENT: Duration = Duration::from_secs(1);
 
-/// The memory of all bodies held right now, over all connections.
+/// Memory of all request bodies held now, over all connections.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct BodyBudget(Rc<BodyTotals>);
 
 #[derive(Debug, Default)]
 struct BodyTotals {
     held: Cell<u64>,
-    /// Of it what bodies hold that were told to go and are not gone yet.
+    /// The part of it held by bodies that were told to end and have not ended yet.
     dropped: Cell<u64>,
     /// Bytes of bodies that ended since `take_released` asked last.
     released: Cell<u64>,
     unfinished: RefCell<Vec<Weak<Upload>>>,
 }
 
-/// A body that is still arriving.
+/// A request body that is still arriving.
 #[derive(Debug)]
 struct Upload {
     began: Instant,
@@ -63,7 +63,7 @@ struct Upload {
     is_dropped: Cell<bool>,
 }
 
-/// A body, which counts as held until it is dropped.
+/// A complete request body, which counts as held until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Received {
     pub(crate) rope: Rope,
@@ -254,8 +254,8 @@ impl<'a> BodyReader<'a> {
         }
     }
 
-    /// Grows the block by a quarter of the whole body at least, so that what is reserved stays near what is
-    /// counted.
+    /// Grows the block by at least a quarter of the whole body, so that the reserved memory stays close to
+    /// the counted memory.
     fn reserve(&mut self, more: usize) {
         let filled = self.gathered.len();
         if self.gathered.capacity() - filled < more {

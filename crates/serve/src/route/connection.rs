@@ -1,19 +1,22 @@
 //! State of a client's connection: idle, in use, or stalled.
 //!
-//! The server closes a connection in three cases. It is the longest idle one and a new client needs its
-//! place; it has sent no API key and stays idle; or its client has read nothing of an answer for too long.
+//! The server closes a connection in four cases. It is the longest idle one and a new client needs its
+//! place; it has sent no API key and stays idle; its client has left; or its client has read nothing of an
+//! answer for too long.
 //! The last case matters most, because an unfinished answer keeps its model busy, and other models may wait
 //! for that memory.
 
 use std::cell::{Cell, RefCell};
 use std::io::{self, IoSlice};
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::rc::Rc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use rustix::io::Errno;
+use rustix::net;
 use rustix::net::sockopt;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, sleep_until};
@@ -22,16 +25,16 @@ use super::limits::Limits;
 
 /// A client that takes nothing of its answer for this long is given up.
 const STALL: Duration = Duration::from_secs(60);
-/// Interval at which the limit of a stalled answer is read again, because it may be shortened meanwhile.
+/// Interval at which the limit of a stalled answer is read again, because it may have been shortened.
 const GLANCE: Duration = Duration::from_millis(500);
 /// Size of a client's send buffer. The kernel reports room only once a third of it is free, so with a buffer
 /// of megabytes a client that reads slowly would look like one that does not read.
 const SEND_BUFFER: usize = 256 * 1024;
-/// Silence before the kernel asks whether the peer is there, and the pauses and number of its questions.
+/// TCP keepalive: idle time before the first probe, time between probes, and their number.
 const KEEPALIVE: (Duration, Duration, u32) = (Duration::from_secs(30), Duration::from_secs(10), 3);
 
-/// The time that a client may take nothing of its answer; clones share it, so that it can be shortened while
-/// another request waits for the memory that the answer holds.
+/// Time for which a client may read nothing of its answer. Clones share it, so that it can be shortened while
+/// another request waits for the memory that the answer occupies.
 #[derive(Clone, Debug)]
 pub(crate) struct StallLimit(Rc<Cell<Duration>>);
 
@@ -52,21 +55,23 @@ impl StallLimit {
     }
 }
 
-/// One client's connection.
+/// State of one client's connection.
 #[derive(Debug)]
 pub(crate) struct ClientConnection {
+    stream: TcpStream,
     idle_since: Cell<Option<Instant>>,
     stalled_since: Cell<Option<Instant>>,
     stall_limit: RefCell<StallLimit>,
-    /// A valid key was shown, or none is asked for.
+    /// The client has sent a valid API key, or none is required.
     pub(crate) has_key: Cell<bool>,
     changed: Notify,
     close: Notify,
 }
 
 impl ClientConnection {
-    pub(crate) fn new(has_key: bool) -> Rc<Self> {
+    pub(crate) fn new(stream: TcpStream, has_key: bool) -> Rc<Self> {
         Rc::new(Self {
+            stream,
             idle_since: Cell::new(Some(Instant::now())),
             stalled_since: Cell::new(None),
             stall_limit: RefCell::default(),
@@ -95,13 +100,27 @@ impl ClientConnection {
         self.close.notify_one();
     }
 
+    /// Ends when the client has closed its side. hyper reads on only while it holds no byte of a next request,
+    /// and would not notice.
+    async fn has_left(&self) {
+        loop {
+            // Unread bytes make it readable at once, so the flag is looked at from time to time.
+            match self.stream.ready(Interest::READABLE).await {
+                Ok(ready) if !ready.is_read_closed() => sleep(GLANCE).await,
+                Ok(_) | Err(_) => return,
+            }
+        }
+    }
+
     /// Ends when the connection has to be closed.
     pub(crate) async fn is_over(&self, limits: &Limits) {
+        let mut left = pin!(self.has_left());
         loop {
             let keyless = self.idle_since.get().filter(|_| !self.has_key.get());
             let deadline = keyless.map(|since| since + limits.keyless_time);
             tokio::select! {
                 () = self.close.notified() => return,
+                () = &mut left => return,
                 () = self.changed.notified() => {}
                 () = sleep_until(deadline.unwrap_or_else(Instant::now)), if deadline.is_some() => {
                     // A request may have begun while this slept; then the connection is in use again.
@@ -137,7 +156,7 @@ impl ClientConnection {
     }
 }
 
-/// A request that its connection carries.
+/// Marks a request in flight on its connection until it is dropped.
 #[derive(Debug)]
 pub(crate) struct RequestGuard(Rc<ClientConnection>);
 
@@ -149,69 +168,95 @@ impl Drop for RequestGuard {
     }
 }
 
-/// A client's socket, whose writes tell its connection whether the client reads.
+/// A client's socket, whose writes record whether the client still reads.
 #[derive(Debug)]
-pub(crate) struct ClientStream {
-    stream: TcpStream,
-    connection: Rc<ClientConnection>,
-}
+pub(crate) struct ClientStream(Rc<ClientConnection>);
 
 impl ClientStream {
-    pub(crate) fn new(stream: TcpStream, connection: Rc<ClientConnection>) -> Self {
+    pub(crate) fn new(connection: Rc<ClientConnection>) -> Self {
+        let stream = &connection.stream;
         // Without it an answer may sit 40 ms in the kernel (delayed acknowledgements).
         let _ = stream.set_nodelay(true);
-        let _ = sockopt::set_socket_send_buffer_size(&stream, SEND_BUFFER);
+        let _ = sockopt::set_socket_send_buffer_size(stream, SEND_BUFFER);
         // A peer whose machine is gone sends no FIN. Sockets that refuse these options still work.
         let (idle, pause, questions) = KEEPALIVE;
-        let _ = sockopt::set_socket_keepalive(&stream, true);
-        let _ = sockopt::set_tcp_keepidle(&stream, idle);
-        let _ = sockopt::set_tcp_keepintvl(&stream, pause);
-        let _ = sockopt::set_tcp_keepcnt(&stream, questions);
+        let _ = sockopt::set_socket_keepalive(stream, true);
+        let _ = sockopt::set_tcp_keepidle(stream, idle);
+        let _ = sockopt::set_tcp_keepintvl(stream, pause);
+        let _ = sockopt::set_tcp_keepcnt(stream, questions);
         // Later than a stall, so that the limit above is the one that decides.
         let gone = u32::try_from((STALL + idle).as_millis()).unwrap_or(u32::MAX);
-        let _ = sockopt::set_tcp_user_timeout(&stream, gone);
-        Self { stream, connection }
+        let _ = sockopt::set_tcp_user_timeout(stream, gone);
+        Self(connection)
     }
 }
 
 impl AsyncRead for ClientStream {
     fn poll_read(
-        mut self: Pin<&mut Self>,
+        self: Pin<&mut Self>,
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_read(context, buffer)
+        loop {
+            ready!(self.0.stream.poll_read_ready(context))?;
+            match self.0.stream.try_read_buf(buffer) {
+                // The readiness was stale, and is asked for anew.
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                read => return Poll::Ready(read.map(drop)),
+            }
+        }
+    }
+}
+
+impl ClientStream {
+    fn poll_try(
+        &self,
+        context: &mut Context<'_>,
+        write: impl Fn(&TcpStream) -> io::Result<usize>,
+    ) -> Poll<io::Result<usize>> {
+        let connection = &self.0;
+        let polled = loop {
+            match connection.stream.poll_write_ready(context) {
+                Poll::Ready(Ok(())) => {}
+                Poll::Ready(Err(error)) => break Poll::Ready(Err(error)),
+                Poll::Pending => break Poll::Pending,
+            }
+            match write(&connection.stream) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                written => break Poll::Ready(written),
+            }
+        };
+        connection.wrote(polled)
     }
 }
 
 impl AsyncWrite for ClientStream {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        let polled = Pin::new(&mut self.stream).poll_write(context, bytes);
-        self.connection.wrote(polled)
+    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.poll_try(context, |stream| stream.try_write(bytes))
     }
 
     fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
+        self: Pin<&mut Self>,
         context: &mut Context<'_>,
         pieces: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let polled = Pin::new(&mut self.stream).poll_write_vectored(context, pieces);
-        self.connection.wrote(polled)
+        self.poll_try(context, |stream| stream.try_write_vectored(pieces))
     }
 
     fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
+        true
     }
 
-    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(context)
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        // The kernel takes what was written; there is no buffer of ours.
+        Poll::Ready(Ok(()))
     }
 
-    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(context)
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match net::shutdown(&self.0.stream, net::Shutdown::Write) {
+            // The client has gone already.
+            Err(Errno::NOTCONN) => Poll::Ready(Ok(())),
+            outcome => Poll::Ready(Ok(outcome?)),
+        }
     }
 }

@@ -10,17 +10,17 @@ use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 
 use super::headers::text;
 
-/// Browsers say with it where a request without `Origin`, an image's for example, comes from.
+/// Header with which browsers report the origin of a request without `Origin`, for example of an image.
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
-/// The origins that are allowed.
+/// The origins of web pages that are allowed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Origins {
     /// Pages served from this machine.
     #[default]
     Loopback,
     Any,
-    /// Those, and pages from this machine.
+    /// These origins, and pages from this machine.
     These(Vec<String>),
 }
 
@@ -35,7 +35,7 @@ impl Origins {
         }
     }
 
-    /// True if the page that sent this request, if a page did, may do what it asks.
+    /// True if the request does not come from a web page, or comes from one that may make it.
     pub(crate) fn permit(&self, changes: bool, headers: &HeaderMap) -> bool {
         match headers.get(header::ORIGIN) {
             _ if !changes => true,
@@ -48,7 +48,7 @@ impl Origins {
         }
     }
 
-    /// True if this machine may be asked by the name in `Host`: an address, `localhost`, the machine's own
+    /// True if the name in `Host` is allowed for this machine: an address, `localhost`, the machine's own
     /// `hostname`, or a name of an allowed origin.
     pub(crate) fn permit_host(&self, headers: &HeaderMap, hostname: &str) -> bool {
         let Some(own) = headers.get(header::HOST) else {
@@ -64,7 +64,7 @@ impl Origins {
             }
     }
 
-    /// Adds what lets the page read the answer.
+    /// Adds the headers that let the page read the answer.
     pub(crate) fn grant(&self, origin: Option<&HeaderValue>, answer: &mut HeaderMap) {
         let Some(origin) = origin else { return };
         if origin.to_str().is_ok_and(|origin| self.allow(origin)) {

@@ -19,10 +19,10 @@ pub(crate) struct Events {
 }
 
 impl Events {
-    /// Publishes a model's new state. `info` is what goes with it: the progress of a load, what a
-    /// ready engine says of its model, the exit code of an ended one.
+    /// Publishes a model's new state. `info` is the data that belongs to it: the progress of a load, a ready
+    /// engine's description of its model, the exit code of an ended engine.
     ///
-    /// llama-server's router documents `model_status` but sends it only when a load begins and
+    /// llama-server's router documents `model_status`, but sends it only when a load begins, and
     /// `status_change` for everything (`server-models.cpp @ b10605`); clients of either are served.
     pub(crate) fn state_changed(&self, model: &str, state: ModelState, info: &Value) {
         // Asked here as well, because the payload is built below.

@@ -3,7 +3,7 @@
 use std::fmt::{self, Write};
 use std::time::Duration;
 
-/// A page of metrics being written. Samples of one family must follow its `family` line.
+/// Metrics page that is being written. Samples of one family must follow its `family` line.
 #[derive(Debug, Default)]
 pub(crate) struct Exposition(String);
 

@@ -1,7 +1,7 @@
 //! Broadcast of events and log lines from one writer to many listeners.
 //!
-//! A listener that reads too slowly loses pieces and is told how many it lost. It never slows down the writer
-//! or other listeners.
+//! A listener that reads too slowly loses pieces and receives the number of lost pieces. It never slows down
+//! the writer or other listeners.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -10,6 +10,7 @@ use std::task::{Context, Poll, ready};
 use bytes::Bytes;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::broadcast::{Receiver, Sender};
+use tokio::sync::watch;
 
 /// Pieces that a listener may be behind.
 const SLACK: usize = 1024;
@@ -24,7 +25,7 @@ impl Default for Feed {
 }
 
 impl Feed {
-    /// Starts listening; `first` comes before everything that is published from now on.
+    /// Starts listening; `first` is delivered before everything that is published from now on.
     pub(crate) fn listen(&self, first: Option<Bytes>) -> FeedListener {
         // A listener that lags is cut off: it cannot make up for a state that it missed.
         FeedListener::new(first, self.0.subscribe(), |piece| piece, |_| None)
@@ -41,9 +42,33 @@ impl Feed {
     }
 }
 
+/// The moment from which feeds end, because the server does.
+pub(crate) struct Ending(Pin<Box<dyn Future<Output = ()>>>);
+
+impl Ending {
+    pub(crate) fn new(mut is_ending: watch::Receiver<bool>) -> Self {
+        Self(Box::pin(async move {
+            // An error means that the server is gone.
+            let _ = is_ending.wait_for(|is_ending| *is_ending).await;
+        }))
+    }
+
+    /// What `piece` gives, or the end of the feed.
+    pub(crate) fn or(
+        &mut self,
+        context: &mut Context<'_>,
+        piece: impl FnOnce(&mut Context<'_>) -> Poll<Option<Bytes>>,
+    ) -> Poll<Option<Bytes>> {
+        match self.0.as_mut().poll(context) {
+            Poll::Ready(()) => Poll::Ready(None),
+            Poll::Pending => piece(context),
+        }
+    }
+}
+
 type Received<T> = Pin<Box<dyn Future<Output = (Receiver<T>, Result<T, RecvError>)>>>;
 
-/// The pieces of a broadcast as they come, after a first one.
+/// Stream of a broadcast's pieces as they are published, after a first one.
 pub(crate) struct FeedListener<T = Bytes> {
     first: Option<Bytes>,
     next: Received<T>,

@@ -17,9 +17,10 @@ pub(crate) struct Limits {
     pub(crate) head: Bytes,
     /// Header lines of a request.
     pub(crate) headers: usize,
-    /// Time until a head is complete; also how long a connection may stand idle between two requests.
+    /// Time until a request head is complete; also the time for which a connection may stay idle between two
+    /// requests.
     pub(crate) head_time: Duration,
-    /// The same for a peer that has shown no API key, where one is asked for.
+    /// The same for a client that has sent no API key, if one is required.
     pub(crate) keyless_time: Duration,
     /// Size of one body.
     pub(crate) body: Bytes,

@@ -1,9 +1,9 @@
-//! HTTP listener with a bounded number of connections, and its shutdown.
+//! HTTP listener with a limited number of connections, and its shutdown.
 //!
-//! Each connection is one task, and its requests run inside that task. At the bound, a new connection
-//! replaces the longest idle one or, if none is idle, the connection with the slowest request body. A
-//! shutdown closes idle connections at once, lets requests in flight finish, and closes the remaining ones
-//! when the time limit passes.
+//! Each connection is one task, and its requests run inside that task. When the limit is reached, a new
+//! connection replaces the longest idle one or, if none is idle, the connection with the slowest request
+//! body. A shutdown closes idle connections at once, lets requests in flight finish, and closes the remaining
+//! ones when the time limit passes.
 
 use std::cell::{Cell, RefCell};
 use std::future::Future;
@@ -28,9 +28,9 @@ use super::limits::Limits;
 use super::model_service::ModelService;
 use super::server::HttpServer;
 
-/// Accepting failed for want of descriptors or memory: waiting a little is all that helps.
+/// Pause after a failed accept. It fails if descriptors or memory are missing, and only waiting helps.
 const BREATH: Duration = Duration::from_millis(50);
-/// Interval at which a newcomer at the bound looks again for a connection that may be closed for it.
+/// Interval at which a new connection at the limit looks again for one that may be closed for it.
 const GLANCE: Duration = Duration::from_millis(250);
 
 /// Interval at which freed memory is given back, and what makes a walk over the heap worth its time: closed
@@ -42,7 +42,7 @@ const MUCH_RELEASED: u64 = 8 << 20;
 /// A connection is not closed for others before it has been idle for this long.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// An address that others can reach was asked for without saying so.
+/// Errors of listening, such as an address that other machines can reach without permission for that.
 #[derive(Debug, thiserror::Error)]
 pub enum Listen {
     #[error("cannot listen on {address}: {error}")]
@@ -54,7 +54,7 @@ pub enum Listen {
     Exposed(SocketAddr),
 }
 
-/// Binds `address`. One beyond loopback needs `exposed`: keys are set, or the user said so.
+/// Binds `address`. An address beyond loopback requires `exposed`: API keys are set, or the user allowed it.
 pub(crate) async fn bind(address: SocketAddr, exposed: bool) -> Result<TcpListener, Listen> {
     if !address.ip().is_loopback() && !exposed {
         return Err(Listen::Exposed(address));
@@ -63,7 +63,7 @@ pub(crate) async fn bind(address: SocketAddr, exposed: bool) -> Result<TcpListen
     bound.map_err(|error| Listen::Bind { address, error })
 }
 
-/// The connections that are open now.
+/// The client connections that are open now.
 #[derive(Debug, Default)]
 struct OpenConnections {
     all: RefCell<Vec<Rc<ClientConnection>>>,
@@ -72,7 +72,7 @@ struct OpenConnections {
     changed: Notify,
 }
 
-/// A place among the open connections, given up when it is dropped.
+/// Place of a client among the open connections, released when dropped.
 struct OpenGuard(Rc<OpenConnections>, Rc<ClientConnection>);
 
 impl OpenConnections {
@@ -169,11 +169,12 @@ pub(crate) async fn serve<H: ModelService>(
             accepted = accepted => match accepted {
                 Ok((stream, _)) => {
                     let (builder, server) = (Rc::clone(&builder), Rc::clone(&server));
-                    let client = ClientConnection::new(server.settings.keys.is_empty());
+                    let source = client_of(&stream);
+                    let client = ClientConnection::new(stream, server.settings.keys.is_empty());
                     let place = open.enter(&client);
                     let draining = draining.clone();
                     tokio::task::spawn_local(async move {
-                        serve_connection(stream, client, &builder, server, draining).await;
+                        serve_connection(client, source, &builder, server, draining).await;
                         drop(place);
                     });
                 }
@@ -210,15 +211,14 @@ fn client_of(stream: &TcpStream) -> ClientId {
 }
 
 async fn serve_connection<H: ModelService>(
-    stream: TcpStream,
     client: Rc<ClientConnection>,
+    source: ClientId,
     builder: &http1::Builder,
     server: Rc<HttpServer<H>>,
     mut draining: watch::Receiver<bool>,
 ) {
     let limits = server.settings.limits.clone();
-    let source = client_of(&stream);
-    let io = TokioIo::new(ClientStream::new(stream, Rc::clone(&client)));
+    let io = TokioIo::new(ClientStream::new(Rc::clone(&client)));
     let its = Rc::clone(&client);
     let service = service_fn(move |mut request| {
         request.extensions_mut().insert(source);

@@ -9,21 +9,21 @@ use serde_json::{Value, json};
 /// Stands for a secret.
 const MASK: &str = "***";
 
-/// A model's entry for the listings.
+/// A model's entry in the JSON listings.
 #[derive(Clone, Debug)]
 pub(crate) struct ModelListing {
     pub(crate) name: String,
     pub(crate) aliases: Vec<String>,
     pub(crate) tags: Vec<String>,
     pub(crate) description: String,
-    /// Answers when asked for, but is not shown.
+    /// The model answers requests but is not listed.
     pub(crate) unlisted: bool,
     pub(crate) state: ModelState,
-    /// The engine's command line; empty before the first start where it depends on the placement.
+    /// The engine's command line; empty before the first start if it depends on the placement.
     pub(crate) arguments: Vec<String>,
     /// The section of the preset that it came from, as INI.
     pub(crate) preset: Option<String>,
-    /// The exit code of the last run where it failed, or 128 and the signal.
+    /// Exit code of the last run if it failed, or 128 plus the signal.
     pub(crate) exit_code: Option<i32>,
     /// The engine's own description of the model, once it runs.
     pub(crate) meta: Option<Value>,
@@ -33,6 +33,7 @@ pub(crate) struct ModelListing {
     pub(crate) ttl: Option<Duration>,
     /// The engine's address.
     pub(crate) address: Option<String>,
+    pub(crate) pid: Option<u32>,
 }
 
 #[derive(Clone, Debug)]
@@ -56,7 +57,7 @@ impl ModelListing {
         !matches!(self.state, ModelState::Unloaded | ModelState::Failed)
     }
 
-    /// As in llama-server's `/v1/models` (`server-models.cpp:get_router_models @ b10605`).
+    /// The entry as in llama-server's `/v1/models` (`server-models.cpp:get_router_models @ b10605`).
     pub(crate) fn as_model(&self, created: u64) -> Value {
         let mut status = json!({ "value": status(self.state), "args": masked(&self.arguments) });
         if let Some(preset) = &self.preset {
@@ -95,7 +96,7 @@ impl ModelListing {
         model
     }
 
-    /// As in llama-swap's `/running`.
+    /// The entry as in llama-swap's `/running`.
     pub(crate) fn as_running(&self) -> Value {
         let state = match self.state {
             ModelState::Unloaded | ModelState::Failed => "stopped",
@@ -109,7 +110,8 @@ impl ModelListing {
             "description": self.description,
             "state": state,
             "cmd": masked(&self.arguments).join(" "),
-            "proxy": self.address.as_ref().map(|address| format!("http://{address}")),
+            "proxy": self.address,
+            "pid": self.pid,
             // For llama-swap 0 means that time alone never unloads the model.
             "ttl": self.ttl.map_or(0, |ttl| ttl.as_secs()),
         });
@@ -143,8 +145,8 @@ fn masked(arguments: &[String]) -> Vec<String> {
     arguments.collect()
 }
 
-/// The words of llama-server's router. It knows no waiting and no stopping: what waits is about to load, and
-/// what stops is still there.
+/// State of a model in the words of llama-server's router. The router has no words for waiting and stopping:
+/// a waiting model is shown as loading, a stopping one as loaded.
 pub(crate) fn status(state: ModelState) -> &'static str {
     match state {
         ModelState::Unloaded | ModelState::Failed => "unloaded",
@@ -172,7 +174,8 @@ pub(crate) mod tests {
             modalities: Modalities::default(),
             memory: None,
             ttl: Some(Duration::from_secs(300)),
-            address: Some("127.0.0.1:4000".to_owned()),
+            address: Some("http://127.0.0.1:4000".to_owned()),
+            pid: Some(4001),
         }
     }
 
@@ -214,7 +217,7 @@ pub(crate) mod tests {
             listing("a", ModelState::Loading).as_running(),
             json!({
                 "model": "a", "name": "a", "description": "", "state": "starting",
-                "cmd": "llama-server -c 4096", "proxy": "http://127.0.0.1:4000", "ttl": 300,
+                "cmd": "llama-server -c 4096", "proxy": "http://127.0.0.1:4000", "pid": 4001, "ttl": 300,
             })
         );
     }

@@ -23,7 +23,7 @@ fn text(lines: &[Arc<LogLine>]) -> Bytes {
     Bytes::from(text)
 }
 
-/// The lines of a log, without an end.
+/// Endless stream of a log's lines.
 pub(crate) type LogStream = FeedListener<Arc<LogLine>>;
 
 pub(crate) fn stream(log: &Log, with_history: bool) -> LogStream {

@@ -12,16 +12,16 @@ mod walk;
 
 use self::walk::KeyWalk;
 
-/// A longer name is not a name of ours.
+/// Limit on the length of a model name; a longer one matches no model.
 const LONGEST_MODEL: usize = 4096;
-/// A model's name, and where its string stands in the body, quotes included.
+/// A model's name, and the position of its string in the body, quotes included.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ModelKey {
     pub(crate) name: String,
     pub(crate) place: Range<usize>,
 }
 
-/// A search that goes on while the body arrives.
+/// Search that continues while the body arrives.
 #[derive(Debug, Default)]
 pub(crate) struct ModelKeySearch(KeyWalk);
 
@@ -31,7 +31,7 @@ impl ModelKeySearch {
         self.0.feed(chunk);
     }
 
-    /// Returns the model of the whole body, whose chunks were fed.
+    /// Returns the model that the whole body names, after all its chunks were fed.
     pub(crate) fn finish(self) -> Option<ModelKey> {
         self.0.finish()
     }

@@ -1,8 +1,8 @@
 //! Interface between the HTTP server and the owner of the models.
 //!
-//! The owner ([`Harbor`]) decides about loads, queues and evictions. The HTTP server gets an engine's address
-//! only from a [`Pass`], the permission to send one request. While the HTTP server holds a pass, the owner
-//! does not stop that engine.
+//! The owner ([`ModelService`]) decides about loads, queues and evictions. The HTTP server gets an engine's
+//! address only from a [`Pass`], the permission to send one request. While the HTTP server holds a pass, the
+//! owner does not stop that engine.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -19,13 +19,13 @@ use super::problem::HttpProblem;
 use super::prompt::RequestPrompt;
 use super::upstream::Upstream;
 
-/// Options of a request about its model.
+/// Options that a request sets about its model.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RouteOptions {
     /// `?autoload=`: whether a model that is not running may be loaded for this; `None` leaves it to the
     /// configuration.
     pub(crate) autoload: Option<bool>,
-    /// The client, as far as clients can be told apart.
+    /// The client that sent the request, as far as clients can be distinguished.
     pub(crate) client: ClientId,
 }
 
@@ -35,11 +35,11 @@ pub(crate) trait ModelService: 'static {
     /// Finds a model by its name or by an alias.
     fn resolve(&self, name: &str) -> Option<ModelId>;
 
-    /// The names that a client may ask for, for people.
+    /// The model names that a client may use, for error messages.
     fn names(&self) -> Vec<String>;
 
-    /// Waits until the model may take this request; how deep `prompt` goes is asked only where that matters.
-    /// Dropping the future gives the place in the queue up.
+    /// Waits until the model may take this request; the depth of `prompt` is determined only if it matters.
+    /// Dropping the future gives up the place in the queue.
     fn admit(
         self: Rc<Self>,
         model: ModelId,
@@ -68,11 +68,12 @@ pub(crate) trait ModelService: 'static {
     /// The log of one model, or of all and of this program.
     fn log(&self, model: Option<ModelId>) -> Log;
 
-    /// Adds what the owner counts: loads, evictions, failures.
+    /// Writes the owner's counters: loads, evictions, failures.
     fn write_metrics(&self, page: &mut Exposition);
 }
 
-/// The right to send one request to one engine. Dropping it gives the request up: the client left.
+/// Permission to send one request to one engine. Dropping it gives the request up, because the client has
+/// left.
 pub(crate) trait Pass: Unpin + Sized + 'static {
     fn upstream(&self) -> &Rc<Upstream>;
 
@@ -85,13 +86,15 @@ pub(crate) trait Pass: Unpin + Sized + 'static {
         StallLimit::default()
     }
 
-    /// The answer is through, and had so many tokens, prompt included, if it said so.
+    /// Ends the request after a complete answer. `tokens` counts prompt and answer, if the engine reported
+    /// them.
     fn finished(self, tokens: Option<u64>);
 
-    /// The engine went away before a byte of its answer reached the client: asks for another try.
+    /// Ends an attempt in which the engine closed the connection before a byte of its answer reached the
+    /// client. The result is a new pass for another attempt, or the error for the client.
     fn bounced(self, prompt: RequestPrompt<'_>) -> impl Future<Output = Result<Self, HttpProblem>>;
 
-    /// The engine went away in the middle of its answer: asks what to tell the client. Should answer soon;
-    /// the client waits for the last event of its stream.
+    /// Ends a request whose engine broke off in the middle of its answer. The result is the error for the
+    /// client. It should come soon, because the client waits for the last event of its stream.
     fn broke(self) -> Pin<Box<dyn Future<Output = HttpProblem>>>;
 }

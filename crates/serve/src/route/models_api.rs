@@ -44,9 +44,10 @@ impl<H: ModelService> HttpServer<H> {
             Own::Model => reply::json(&self.listing(&self.named_in_path(rest)?)),
             Own::Load => self.load(self.receive_model(head, body).await?)?,
             Own::Unload => self.unload(self.receive_model(head, body).await?)?,
-            Own::ModelEvents => {
-                reply::feed(EVENTS, ReplyBody::Feed(self.service.events().listen_to_models()))
-            }
+            Own::ModelEvents => reply::feed(
+                EVENTS,
+                ReplyBody::Feed(self.service.events().listen_to_models(), self.ending()),
+            ),
             Own::Running => self.running(),
             Own::UnloadAll => self.unload_all(),
             Own::UnloadNamed => self.unload(self.named_in_path(rest)?)?,
@@ -57,7 +58,7 @@ impl<H: ModelService> HttpServer<H> {
             Own::Status => reply::json(&without_engine_words(json!(snapshot()))),
             Own::StatusStream => {
                 let listener = self.service.events().listen_to_snapshots(&snapshot());
-                reply::feed(EVENTS, ReplyBody::Feed(listener))
+                reply::feed(EVENTS, ReplyBody::Feed(listener, self.ending()))
             }
         })
     }
@@ -142,7 +143,7 @@ impl<H: ModelService> HttpServer<H> {
         // llama-swap's parameter, with or without a value.
         let with_history = query::parameter(head.uri.query(), "no-history").is_none();
         let stream = logs::stream(&self.service.log(model), with_history);
-        Ok(reply::feed(TEXT, ReplyBody::Log(stream)))
+        Ok(reply::feed(TEXT, ReplyBody::Log(stream, self.ending())))
     }
 
     fn metrics(&self) -> Reply<H::Pass> {

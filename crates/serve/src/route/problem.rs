@@ -121,11 +121,11 @@ impl From<RequestRefusal> for HttpProblem {
     }
 }
 
-/// Takes an engine's own log lines out of a tree of reasons.
+/// Removes an engine's own log lines from a tree of reasons.
 ///
-/// DECISION: engines log what clients send, so a line that explains one client's error may hold another one's
-/// prompt. Clients get the sign and the sizes; the lines are in `/logs`, which is the operator's, and on
-/// stderr.
+/// DECISION: engines log what clients send, so a line that explains one client's error may hold another
+/// client's prompt. Clients get the kind of error and the sizes; the lines are on stderr and in `/logs`,
+/// which is for the operator.
 pub(crate) fn without_engine_words(mut tree: Value) -> Value {
     match &mut tree {
         Value::Array(items) => {
@@ -148,7 +148,7 @@ pub(crate) fn without_engine_words(mut tree: Value) -> Value {
     tree
 }
 
-/// `Retry-After` knows whole seconds only; rounded up, at least one.
+/// Whole seconds for `Retry-After`, rounded up, at least one.
 pub(crate) fn whole_seconds(wait: Duration) -> u64 {
     // 0 would make clients repeat the request at once.
     wait.as_secs()

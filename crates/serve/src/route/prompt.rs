@@ -18,6 +18,7 @@ use plimsoll_scheduler::RequestDepth;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::json;
+use tokio::sync::Semaphore;
 
 use super::headers;
 use super::limits::Limits;
@@ -29,10 +30,16 @@ mod asked;
 
 use self::asked::PromptParameters;
 
-/// Tokens that a chat template may add beside what the body holds: a system prompt of its own, and its marks.
+/// Tokens that a chat template may add to the text of the body: its own system prompt and its marks.
 const TEMPLATE: u64 = 1024;
-/// The answer to a count lists every token; more is no answer.
-const LONGEST_COUNT: usize = 256 * 1024 * 1024;
+/// A larger body holds more tokens than any context.
+const MOST_COUNTED: usize = 8 * 1024 * 1024;
+/// The answer to a count lists every token, of seven digits at most; more is no answer.
+const LONGEST_COUNT: usize = 8 * MOST_COUNTED;
+/// A body up to this size is read within a millisecond.
+const SMALL: usize = 256 * 1024;
+/// Counts of larger bodies at once.
+static LARGE_COUNTS: Semaphore = Semaphore::const_new(2);
 /// Content types of a message's parts that are no text.
 const MEDIA: [&[u8]; 5] = [
     b"\"image_url\"",
@@ -42,7 +49,7 @@ const MEDIA: [&[u8]; 5] = [
     b"\"input_file\"",
 ];
 
-/// The use that a route makes of the cache.
+/// Way in which a route uses the KV cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum CacheUse {
     Nothing,
@@ -52,11 +59,11 @@ enum CacheUse {
     Chats,
     /// A chat in another dialect, which the engine's template route does not take.
     Converses,
-    /// Not known.
+    /// The use of the cache is unknown.
     Unknown,
 }
 
-/// A request as far as its depth goes.
+/// The parts of a request that determine its depth.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RequestPrompt<'a> {
     pub(crate) method: &'a Method,
@@ -66,72 +73,106 @@ pub(crate) struct RequestPrompt<'a> {
 
 impl RequestPrompt<'_> {
     /// A bound, from the body alone.
-    pub(crate) fn bound(&self) -> RequestDepth {
-        let length = u64::try_from(self.body.len()).unwrap_or(u64::MAX);
-        let works = use_of(self.method, self.path);
-        let prompt = match works {
-            CacheUse::Nothing => return RequestDepth::NOTHING,
-            CacheUse::Unknown => return RequestDepth::UNKNOWN,
-            // An embedding reads its whole input and writes nothing.
-            CacheUse::Reads => {
-                return RequestDepth {
-                    prompt: Some(length),
-                    answer: Some(0),
-                    answers: 1,
-                    exact: true,
-                };
-            }
-            CacheUse::Completes => length,
-            CacheUse::Chats | CacheUse::Converses => length.saturating_add(TEMPLATE),
-        };
-        let text = self.text();
-        let asked = PromptParameters::read(&text);
-        let answers = asked.answers();
-        // Templates print tools in a form of their own, and a picture takes tokens that its bytes do not
-        // bound.
-        let bounded = !shows_media(&text) && !asked.has_tools();
-        RequestDepth {
-            prompt: bounded.then(|| prompt.saturating_mul(answers)),
-            answer: asked.limit(),
-            answers,
-            exact: !asked.can_be_counted(works),
-        }
+    pub(crate) async fn bound(&self) -> RequestDepth {
+        let (works, body) = (use_of(self.method, self.path), self.body.clone());
+        off_thread(body.len(), move || bound_of(&body, works))
+            .await
+            .unwrap_or(RequestDepth::UNKNOWN)
     }
 
-    /// The engine's count; `None` if it does not answer.
+    /// The engine's count; `None` if it does not answer, or for a prompt that no context holds.
     pub(crate) async fn count(&self, upstream: &Upstream, limits: &Limits) -> Option<RequestDepth> {
-        let text = self.text();
-        let asked = PromptParameters::read(&text);
-        let prompt = match use_of(self.method, self.path) {
+        let size = self.body.len();
+        if size > MOST_COUNTED {
+            return None;
+        }
+        // What a count holds is outside the bound on all bodies, so few large ones run at once.
+        let _place = match size > SMALL {
+            true => Some(LARGE_COUNTS.acquire().await.ok()?),
+            false => None,
+        };
+        let (works, body) = (use_of(self.method, self.path), self.body.clone());
+        let (prompt, counted) = off_thread(size, move || {
+            let text = text(&body);
+            let asked = PromptParameters::read(&text);
+            (
+                asked.prompt().map(str::to_owned),
+                (asked.limit(), asked.answers()),
+            )
+        })
+        .await?;
+        let prompt = match works {
             CacheUse::Chats => {
                 // The body as it came: the route takes a chat request and prints it through the template.
-                let body = Rope::from(Bytes::copy_from_slice(&text));
-                let answer = ask(upstream, "/apply-template", body, limits).await?;
-                Cow::Owned(serde_json::from_slice::<Templated>(&answer).ok()?.prompt)
+                let answer = ask(upstream, "/apply-template", self.body.clone(), limits).await?;
+                let read = move || serde_json::from_slice::<Templated>(&answer).ok();
+                off_thread(size, read).await??.prompt
             }
-            _ => Cow::Borrowed(asked.prompt()?),
+            _ => prompt?,
         };
         // As llama-server tokenizes a prompt itself: with its special tokens, and with those in the text
         // recognised.
-        let body = json!({"content": prompt, "add_special": true, "parse_special": true}).to_string();
+        let write =
+            move || json!({"content": prompt, "add_special": true, "parse_special": true}).to_string();
+        let body = off_thread(size, write).await?;
         let answer = ask(upstream, "/tokenize", Rope::from(Bytes::from(body)), limits).await?;
-        let tokens = serde_json::from_slice::<Tokens>(&answer).ok()?.tokens.len();
+        let read = move || serde_json::from_slice::<Tokens>(&answer).ok();
+        let tokens = off_thread(size, read).await??.tokens.len();
         let tokens = u64::try_from(tokens).unwrap_or(u64::MAX);
+        let (answer, answers) = counted;
         Some(RequestDepth {
-            prompt: Some(tokens.saturating_mul(asked.answers())),
-            answer: asked.limit(),
-            answers: asked.answers(),
+            prompt: Some(tokens.saturating_mul(answers)),
+            answer,
+            answers,
             exact: true,
         })
     }
+}
 
-    fn text(&self) -> Cow<'_, [u8]> {
-        // Most bodies are one chunk, which is borrowed; only those of several are joined.
-        let mut chunks = self.body.chunks();
-        match (chunks.next(), chunks.next()) {
-            (Some(only), None) => Cow::Borrowed(only),
-            _ => Cow::Owned(self.body.copy(0..self.body.len())),
+/// Runs `work` on a body of this size: on another thread where the one that serves would stand still for it.
+async fn off_thread<T: Send + 'static>(size: usize, work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+    match size > SMALL {
+        true => tokio::task::spawn_blocking(work).await.ok(),
+        false => Some(work()),
+    }
+}
+
+fn bound_of(body: &Rope, works: CacheUse) -> RequestDepth {
+    let length = u64::try_from(body.len()).unwrap_or(u64::MAX);
+    let prompt = match works {
+        CacheUse::Nothing => return RequestDepth::NOTHING,
+        CacheUse::Unknown => return RequestDepth::UNKNOWN,
+        // An embedding reads its whole input and writes nothing.
+        CacheUse::Reads => {
+            return RequestDepth {
+                prompt: Some(length),
+                answer: Some(0),
+                answers: 1,
+                exact: true,
+            };
         }
+        CacheUse::Completes => length,
+        CacheUse::Chats | CacheUse::Converses => length.saturating_add(TEMPLATE),
+    };
+    let text = text(body);
+    let asked = PromptParameters::read(&text);
+    let answers = asked.answers();
+    // Templates print tools in a form of their own, and a picture takes tokens that its bytes do not bound.
+    let bounded = !shows_media(&text) && !asked.has_tools();
+    RequestDepth {
+        prompt: bounded.then(|| prompt.saturating_mul(answers)),
+        answer: asked.limit(),
+        answers,
+        exact: !asked.can_be_counted(works),
+    }
+}
+
+fn text(body: &Rope) -> Cow<'_, [u8]> {
+    // Most bodies are one chunk, which is borrowed; only those of several are joined.
+    let mut chunks = body.chunks();
+    match (chunks.next(), chunks.next()) {
+        (Some(only), None) => Cow::Borrowed(only),
+        _ => Cow::Owned(body.copy(0..body.len())),
     }
 }
 
@@ -162,7 +203,7 @@ fn use_of(method: &Method, path: &str) -> CacheUse {
     }
 }
 
-/// A key or a type that names media; within a text the quotes are escaped, so that it is not taken for one.
+/// True if a key or a type names media. Quotes within a text are escaped, so text does not match.
 fn shows_media(text: &[u8]) -> bool {
     MEDIA.iter().any(|word| memmem::find(text, word).is_some()) || escapes_letters(text)
 }
@@ -218,12 +259,7 @@ mod tests {
 
     fn bound(path: &str, body: &str) -> RequestDepth {
         let body = rope_of(body.as_bytes(), &[7]);
-        let prompt = RequestPrompt {
-            method: &Method::POST,
-            path,
-            body: &body,
-        };
-        prompt.bound()
+        bound_of(&body, use_of(&Method::POST, path))
     }
 
     #[test]
@@ -296,12 +332,10 @@ mod tests {
         for path in ["/slots/0", "/v1/audio/transcriptions", "/v1/made/up"] {
             assert_eq!(bound(path, "{}"), RequestDepth::UNKNOWN, "{path}");
         }
-        let got = RequestPrompt {
-            method: &Method::GET,
-            path: "/slots",
-            body: &Rope::default(),
-        };
-        assert_eq!(got.bound(), RequestDepth::NOTHING);
+        assert_eq!(
+            bound_of(&Rope::default(), use_of(&Method::GET, "/slots")),
+            RequestDepth::NOTHING
+        );
         assert_eq!(bound("/v1/embeddings", r#"{"input":"abc"}"#).answer, Some(0));
     }
 
@@ -312,5 +346,47 @@ mod tests {
             assert_eq!(depth.prompt, Some(u64::try_from(body.len()).unwrap()));
             assert_eq!((depth.answer, depth.answers), (None, 1), "{body}");
         }
+    }
+
+    /// Connections that so many counts of a body of this size make to an engine that never answers.
+    async fn asked_at_once(counts: usize, size: usize) -> usize {
+        let engine = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = engine.local_addr().unwrap().port();
+        let upstream = Upstream::new(plimsoll_launch::EngineAddress::Port(port));
+        let body = Rope::from(Bytes::from(format!(r#"{{"prompt":"{}"}}"#, "x".repeat(size))));
+        let prompt = RequestPrompt {
+            method: &Method::POST,
+            path: "/completion",
+            body: &body,
+        };
+        let limits = Limits::default();
+        let mut asked = 0;
+        let mut streams = Vec::new();
+        let count = || prompt.count(&upstream, &limits);
+        let mut counting: Vec<_> = (0..counts).map(|_| Box::pin(count())).collect();
+        let all = std::future::poll_fn(|context| {
+            counting.retain_mut(|count| count.as_mut().poll(context).is_pending());
+            std::task::Poll::<()>::Pending
+        });
+        let accept = async {
+            // An engine of the machine itself is asked within milliseconds.
+            let wait = std::time::Duration::from_millis(500);
+            while let Ok(Ok((stream, _))) = tokio::time::timeout(wait, engine.accept()).await {
+                streams.push(stream);
+                asked += 1;
+            }
+        };
+        tokio::select! {
+            () = all => {}
+            () = accept => {}
+        }
+        asked
+    }
+
+    #[tokio::test]
+    async fn few_large_prompts_are_counted_at_once_and_one_beyond_every_context_never() {
+        assert_eq!(asked_at_once(5, 10).await, 5);
+        assert_eq!(asked_at_once(5, SMALL).await, 2);
+        assert_eq!(asked_at_once(1, MOST_COUNTED).await, 0);
     }
 }

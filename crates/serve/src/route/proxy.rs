@@ -23,12 +23,12 @@ use super::sse::EventDialect;
 use super::stream::{Relay, StreamSource};
 use super::upstream::{Upstream, Wire};
 
-/// Fresh connections tried before an engine is given up. On a busy machine one may lie so long between the
-/// accept and its request that the engine takes it for idle and closes it; a dead engine refuses the next at
-/// once.
+/// Fresh connections tried before an engine is given up. On a busy machine, a connection may wait so long
+/// between the accept and its request that the engine closes it as idle; a dead engine refuses the next
+/// connection at once.
 const FRESH: u32 = 2;
 
-/// A request to an engine, kept until the first byte of the answer so that it can be sent again.
+/// Request to an engine, kept until the first byte of the answer so that it can be sent again.
 #[derive(Debug)]
 pub(crate) struct ProxyRequest {
     pub(crate) head: Parts,
@@ -40,30 +40,30 @@ pub(crate) struct ProxyRequest {
     pub(crate) holds_head: bool,
 }
 
-/// The form of a model's name in a body.
+/// Place of a model's name in a body: in JSON or in a form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WrittenBytes {
     Json,
     Plain,
 }
 
-/// The failure of one attempt.
+/// Failure of one attempt to send a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Lost {
     /// The connection was closed before a byte of an answer: perhaps only the connection was too old.
     Unanswered,
-    /// The engine went away after it had begun.
+    /// The engine closed the connection after its answer had begun.
     Died,
 }
 
-/// The beginning of an answer.
+/// Beginning of an engine's answer.
 struct UpstreamAnswer {
     head: http::response::Parts,
     source: StreamSource,
     first: Bytes,
 }
 
-/// Carries `request` to the engine behind `pass`, or behind the next one where the owner gives one.
+/// Sends `request` to the engine of `pass`, or of another pass if the owner grants one.
 pub(crate) async fn carry<P: Pass>(
     request: ProxyRequest,
     mut pass: P,
@@ -87,7 +87,7 @@ impl ProxyRequest {
         }
     }
 
-    /// Returns the beginning of the engine's answer; `None` when there is no such engine any more.
+    /// Returns the beginning of the engine's answer; `None` if that engine no longer exists.
     async fn ask(&self, upstream: &Upstream, limits: &Limits) -> Option<UpstreamAnswer> {
         // One reused connection at most: where that was stale, the other idle ones probably are too.
         if let Some(wire) = upstream.reuse().await {

@@ -4,14 +4,13 @@ use std::borrow::Cow;
 
 use percent_encoding::percent_decode_str;
 
-/// Returns the decoded value of the first parameter called `name`. Bytes that are no UTF-8 become U+FFFD.
+/// Returns the decoded value of the first parameter called `name`. Invalid UTF-8 becomes U+FFFD.
 pub(crate) fn parameter<'a>(query: Option<&'a str>, name: &str) -> Option<Cow<'a, str>> {
     let mut pairs = form_urlencoded::parse(query?.as_bytes());
     pairs.find_map(|(key, value)| (key == name).then_some(value))
 }
 
-/// Decodes `%XX` only, as in a path; a `%` that starts no such triple stays. `None` where the result is no
-/// UTF-8.
+/// Decodes `%XX` only, as in a path; any other `%` stays. `None` if the result is not UTF-8.
 pub(crate) fn decode_path(text: &str) -> Option<Cow<'_, str>> {
     percent_decode_str(text).decode_utf8().ok()
 }

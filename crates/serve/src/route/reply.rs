@@ -13,7 +13,7 @@ use hyper::body::{Body, Frame, SizeHint};
 use serde_json::Value;
 
 use super::connection::StallLimit;
-use super::feed::FeedListener;
+use super::feed::{Ending, FeedListener};
 use super::headers;
 use super::logs::LogStream;
 use super::model_service::Pass;
@@ -27,8 +27,8 @@ pub(crate) type Reply<P> = Response<ReplyBody<P>>;
 pub(crate) enum ReplyBody<P: Pass> {
     Whole(Bytes),
     Relay(Relay<P>),
-    Feed(FeedListener),
-    Log(LogStream),
+    Feed(FeedListener, Ending),
+    Log(LogStream, Ending),
 }
 
 pub(crate) fn text<P: Pass>(kind: &'static str, body: impl Into<Bytes>) -> Reply<P> {
@@ -57,7 +57,7 @@ pub(crate) fn empty<P: Pass>(status: StatusCode) -> Reply<P> {
     reply
 }
 
-/// A feed that does not end by itself.
+/// A feed that ends with the server or its listener.
 pub(crate) fn feed<P: Pass>(kind: &'static str, feed: ReplyBody<P>) -> Reply<P> {
     let mut reply = own(kind, feed);
     headers::forbid_buffering(reply.headers_mut());
@@ -92,8 +92,8 @@ impl<P: Pass> Body for ReplyBody<P> {
             Self::Whole(body) if body.is_empty() => Poll::Ready(None),
             Self::Whole(body) => Poll::Ready(Some(Ok(Frame::data(std::mem::take(body))))),
             Self::Relay(relay) => Pin::new(relay).poll_frame(context),
-            Self::Feed(listener) => listener.poll_next(context).map(as_frame),
-            Self::Log(stream) => stream.poll_next(context).map(as_frame),
+            Self::Feed(listener, ending) => ending.or(context, |cx| listener.poll_next(cx)).map(as_frame),
+            Self::Log(stream, ending) => ending.or(context, |cx| stream.poll_next(cx)).map(as_frame),
         }
     }
 
@@ -101,7 +101,7 @@ impl<P: Pass> Body for ReplyBody<P> {
         match self {
             Self::Whole(body) => body.is_empty(),
             Self::Relay(relay) => relay.is_end_stream(),
-            Self::Feed(_) | Self::Log(_) => false,
+            Self::Feed(..) | Self::Log(..) => false,
         }
     }
 
@@ -110,7 +110,7 @@ impl<P: Pass> Body for ReplyBody<P> {
             // hyper turns an exact size into Content-Length; without one it sends chunks.
             Self::Whole(body) => SizeHint::with_exact(u64::try_from(body.len()).unwrap_or(u64::MAX)),
             Self::Relay(relay) => relay.size_hint(),
-            Self::Feed(_) | Self::Log(_) => SizeHint::default(),
+            Self::Feed(..) | Self::Log(..) => SizeHint::default(),
         }
     }
 }
@@ -134,8 +134,8 @@ impl<P: Pass> fmt::Debug for ReplyBody<P> {
         f.write_str(match self {
             Self::Whole(_) => "Whole",
             Self::Relay(_) => "Relay",
-            Self::Feed(_) => "Feed",
-            Self::Log(_) => "Log",
+            Self::Feed(..) => "Feed",
+            Self::Log(..) => "Log",
         })
     }
 }

@@ -1,7 +1,7 @@
 //! Replacement of the model's name in a request body.
 //!
-//! Clients may use an alias that only this server knows, while the engine expects the model's own name. The
-//! name is replaced within the list of chunks; every other byte stays as the client sent it.
+//! Clients may use an alias that is known only to this server, while the engine expects the model's own name.
+//! The name is replaced within the list of chunks; every other byte stays as the client sent it.
 
 use std::ops::Range;
 

@@ -44,7 +44,7 @@ impl Rope {
         self.chunks.iter()
     }
 
-    /// Returns the part in `range` without copying it; what lies beyond the end is left out.
+    /// Returns the part in `range` without copying it; bytes beyond the end are left out.
     pub(crate) fn slice(&self, range: Range<usize>) -> Rope {
         let mut part = Rope::default();
         let mut start = 0;
@@ -72,7 +72,7 @@ impl Rope {
         copy
     }
 
-    /// Returns where `needle` first stands at or after `from`, also across seams.
+    /// Returns the first position of `needle` at or after `from`, also across the borders of chunks.
     pub(crate) fn find(&self, needle: &[u8], from: usize) -> Option<usize> {
         // Built once: the searcher's tables serve every chunk and every seam.
         let finder = memmem::Finder::new(needle);
@@ -112,7 +112,7 @@ impl Rope {
     }
 }
 
-/// Sends the chunks one by one; the length is known, so it goes out with `Content-Length`.
+/// Sends the chunks one by one, with their total length as `Content-Length`.
 impl Body for Rope {
     type Data = Bytes;
     type Error = Infallible;

@@ -16,12 +16,14 @@ use http_body_util::BodyExt;
 use hyper::body::{Body, Incoming};
 use plimsoll_base::{Advice, Hint};
 use plimsoll_scheduler::ModelId;
+use tokio::sync::watch;
 
 use super::api::{self, Action, RouteMissing};
 use super::auth::ApiKeys;
 use super::body::{BodyBudget, Received, receive};
 use super::connection::ClientConnection;
 use super::cors::Origins;
+use super::feed::Ending;
 use super::limits::Limits;
 use super::model_key::ModelKey;
 use super::model_service::{ModelService, RouteOptions};
@@ -46,7 +48,8 @@ pub(crate) struct HttpServer<H: ModelService> {
     pub(crate) settings: HttpSettings,
     pub(crate) bodies: BodyBudget,
     pub(crate) tally: TokenTally,
-    /// The name of this machine, by which browsers of the local network may ask.
+    is_ending: watch::Sender<bool>,
+    /// Name of this machine, which browsers of the local network may use for it.
     hostname: String,
 }
 
@@ -57,6 +60,7 @@ impl<H: ModelService> HttpServer<H> {
             settings,
             bodies: BodyBudget::default(),
             tally: TokenTally::default(),
+            is_ending: watch::Sender::new(false),
             // Without one only `localhost`, addresses and allowed origins are left.
             hostname: std::fs::read_to_string("/proc/sys/kernel/hostname")
                 .unwrap_or_default()
@@ -131,6 +135,15 @@ impl<H: ModelService> HttpServer<H> {
             Action::Upstream => self.upstream(found.rest, head, body).await,
             Action::EngineOr(own) | Action::Own(own) => self.own(own, found.rest, &head, body).await,
         }
+    }
+
+    /// Ends all feeds: their watchers would keep a server that drains waiting.
+    pub(crate) fn end_feeds(&self) {
+        self.is_ending.send_replace(true);
+    }
+
+    pub(crate) fn ending(&self) -> Ending {
+        Ending::new(self.is_ending.subscribe())
     }
 
     /// Sends a request to the engine of the model that it names.

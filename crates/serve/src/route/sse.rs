@@ -12,7 +12,8 @@ use serde_json::json;
 
 use super::problem::HttpProblem;
 
-/// An event longer than this is let through in pieces; a death within it cannot be told any more.
+/// Limit on held bytes. A longer event is passed in pieces; if the engine dies within it, no error event can
+/// follow.
 const MOST_HELD: usize = 1024 * 1024;
 
 #[derive(Debug)]
@@ -38,7 +39,7 @@ impl Default for EventGuard {
 }
 
 impl EventGuard {
-    /// Takes a piece of the stream and puts what may pass to the end of `pass`.
+    /// Takes a piece of the stream and appends the bytes that may pass to `pass`.
     pub(crate) fn feed(&mut self, piece: Bytes, pass: &mut VecDeque<Bytes>) {
         let end = last_event_end(self.before, &piece);
         self.remember(&piece);
@@ -70,7 +71,7 @@ impl EventGuard {
         }
     }
 
-    /// True if the client stands between two events.
+    /// True if the client is between two events.
     pub(crate) fn can_end(&self) -> bool {
         !self.leaking
     }
@@ -92,7 +93,7 @@ impl EventGuard {
     }
 }
 
-/// Returns where the last event ends that `piece` completes: behind a blank line. Lines end in LF, CR LF or
+/// Returns the end of the last event that `piece` completes, after its blank line. Lines end in LF, CR LF or
 /// CR.
 fn last_event_end(before: [u8; 2], piece: &[u8]) -> Option<usize> {
     let byte = |place: usize, back: usize| match place.checked_sub(back) {
@@ -111,7 +112,7 @@ fn last_event_end(before: [u8; 2], piece: &[u8]) -> Option<usize> {
         .map(|place| place + 1)
 }
 
-/// The form of an error event in an API's streams.
+/// Format of an error event in an API's streams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EventDialect {
     /// `data: {"error":…}`.

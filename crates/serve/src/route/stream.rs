@@ -23,7 +23,7 @@ use super::upstream::Wire;
 
 type Fate = Pin<Box<dyn Future<Output = HttpProblem>>>;
 
-/// The engine went away within an answer that cannot be ended well.
+/// The engine closed the connection within an answer that cannot be ended correctly.
 #[derive(Debug, thiserror::Error)]
 #[error("the engine's answer broke off: {0}")]
 pub(crate) struct BrokenAnswer(hyper::Error);
@@ -35,14 +35,14 @@ pub(crate) struct Relay<P: Pass> {
     /// Pieces that may go to the client and have not yet.
     ready: VecDeque<Bytes>,
     guard: Option<(EventGuard, EventDialect)>,
-    /// The end of the answer, where its depth is asked for.
+    /// Last bytes of the answer, kept if its depth is tracked.
     tail: Option<PromptTail>,
-    /// The engine broke; this will say why.
+    /// Set when the engine broke off; the future returns the reason.
     fate: Option<Fate>,
     stall_limit: StallLimit,
 }
 
-/// An answer being read: its body, and the connection that brings it.
+/// An engine's answer that is being read: its body, and the connection that delivers it.
 #[derive(Debug)]
 pub(crate) struct StreamSource {
     pub(crate) wire: Wire,
@@ -50,7 +50,7 @@ pub(crate) struct StreamSource {
 }
 
 impl StreamSource {
-    /// Asks the body first: that is what makes the connection read on.
+    /// Polls the body first, because that makes the connection read on.
     pub(crate) fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<hyper::Result<Frame<Bytes>>>> {
         if let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(context) {
             return Poll::Ready(frame);
@@ -59,7 +59,7 @@ impl StreamSource {
         Pin::new(&mut self.body).poll_frame(context)
     }
 
-    /// Waits for the first piece of the body; an empty one means that there is none.
+    /// Waits for the first piece of the body; an empty one means an empty body.
     pub(crate) async fn first(&mut self) -> hyper::Result<Bytes> {
         poll_fn(|context| {
             loop {
@@ -81,7 +81,7 @@ impl StreamSource {
 }
 
 impl StreamSource {
-    /// Collects the whole body; `None` where it is longer than `most` bytes.
+    /// Collects the whole body; `None` if it is longer than `most` bytes.
     pub(crate) async fn rest(&mut self, most: usize) -> hyper::Result<Option<Vec<u8>>> {
         let mut whole = Vec::new();
         while let Some(frame) = poll_fn(|context| self.poll(context)).await {
@@ -98,8 +98,8 @@ impl StreamSource {
 }
 
 impl<P: Pass> Relay<P> {
-    /// Relays `source`, of which `first` has been read already. With a dialect, it is guarded as a stream of
-    /// events.
+    /// Relays `source`, whose first piece `first` was read already. With a dialect, the answer is an event
+    /// stream and is guarded as such.
     pub(crate) fn new(source: StreamSource, pass: P, first: Bytes, dialect: Option<EventDialect>) -> Self {
         let tail = pass.counts_tokens().then(PromptTail::default);
         let stall_limit = pass.stall_limit();

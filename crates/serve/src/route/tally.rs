@@ -8,7 +8,7 @@ use plimsoll_scheduler::{ModelId, ModelState, ModelView, SchedulerSnapshot};
 
 use super::exposition::{Exposition, Histogram, MetricKind};
 
-/// Counts per model. Models are numbered densely, so a list will do.
+/// Request counts per model, by the model's number.
 #[derive(Debug, Default)]
 pub(crate) struct TokenTally(RefCell<Vec<Counts>>);
 

@@ -7,12 +7,13 @@
 use bytes::Bytes;
 use memchr::memmem;
 
-/// Both stand within this much of the end, but for an engine that was asked to repeat the prompt after them.
+/// Number of bytes kept from the end of an answer. Both counts are within them, except if the engine was told
+/// to repeat the prompt afterwards.
 const LONGEST: usize = 4096;
-/// More is no depth.
+/// Limit on a plausible token count.
 const DEEPEST: u64 = 1 << 32;
 
-/// The last bytes of an answer.
+/// Last bytes of an answer.
 #[derive(Debug, Default)]
 pub(super) struct PromptTail(Vec<u8>);
 

@@ -10,7 +10,6 @@ use std::cell::RefCell;
 use std::fmt;
 use std::future::poll_fn;
 use std::io;
-use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -19,24 +18,16 @@ use http::{HeaderValue, Request, Response};
 use hyper::body::Incoming;
 use hyper::client::conn::http1::{self, Connection, SendRequest};
 use hyper_util::rt::TokioIo;
-use plimsoll_launch::PortOwner;
+use plimsoll_launch::{EngineAddress, EngineStream};
 use rustix::io::Errno;
-use rustix::net::sockopt;
-use tokio::net::TcpStream;
 
 use super::rope::Rope;
 
-/// Idle connections kept per engine. llama-server gives each one a thread, so there is no point in hoarding.
+/// Idle connections kept per engine. llama-server uses one thread for each, so more would not help.
 const MOST_IDLE: usize = 64;
-/// The most that may wait to be written, and that one read takes. A prompt that goes out in one write costs a
-/// fifth less CPU than one in pieces of 256 KiB (measured at 2 MB). It is a limit: buffers grow only as
-/// needed.
+/// Largest amount that may wait to be written, and of one read. A prompt sent in one write takes a fifth less
+/// CPU time than one in pieces of 256 KiB (measured at 2 MB). It is a limit: buffers grow only as needed.
 const BUFFER: usize = 4 * 1024 * 1024;
-
-/// The congestion control towards an engine. BBR, the default of some systems, paces what it sends by its
-/// estimate of the line; on the loopback that is only a delay: a request of 2 MB took 0.47 ms instead of
-/// 0.31. Reno is in every Linux and open to every user.
-const UNPACED: &str = "reno";
 
 /// Time without an answer after which idle connections make way for a new one, at first and at most.
 const CROWDED: Duration = Duration::from_millis(20);
@@ -45,27 +36,30 @@ const CROWDED_AT_MOST: Duration = Duration::from_secs(1);
 /// No descriptor is left, in this process or in the whole system.
 const EMFILE: i32 = Errno::MFILE.raw_os_error();
 const ENFILE: i32 = Errno::NFILE.raw_os_error();
-/// Until one may be free again.
+/// Pause before the next attempt, until a descriptor may be free again.
 const BREATH: Duration = Duration::from_millis(20);
 
 pub(crate) struct Upstream {
-    address: SocketAddr,
+    address: EngineAddress,
     host: HeaderValue,
     authorization: Option<HeaderValue>,
     model: Option<String>,
-    owner: Option<PortOwner>,
+    group: Option<u32>,
     idle: RefCell<Vec<Wire>>,
 }
 
 impl Upstream {
-    pub(crate) fn new(address: SocketAddr) -> Self {
-        let host = HeaderValue::from_str(&address.to_string());
+    pub(crate) fn new(address: EngineAddress) -> Self {
+        let host = match &address {
+            EngineAddress::Port(port) => HeaderValue::from_str(&format!("127.0.0.1:{port}")).ok(),
+            EngineAddress::Socket { .. } => None,
+        };
         Self {
             address,
-            host: host.expect("an address prints as ASCII"),
+            host: host.unwrap_or_else(|| HeaderValue::from_static("localhost")),
             authorization: None,
             model: None,
-            owner: None,
+            group: None,
             idle: RefCell::default(),
         }
     }
@@ -81,20 +75,20 @@ impl Upstream {
         self
     }
 
-    /// The engine knows the model by this name only, so requests are rewritten to it.
+    /// Sets the model name that the engine accepts; requests are rewritten to it.
     pub(crate) fn with_model(mut self, name: impl Into<String>) -> Self {
         self.model = Some(name.into());
         self
     }
 
-    /// Only processes of this group, or of this user, may listen where the engine does.
+    /// Restricts the address to listeners of this process group or of this user.
     pub(crate) fn of_group(mut self, group: u32) -> Self {
-        self.owner = Some(PortOwner::new(self.address.port(), group));
+        self.group = Some(group);
         self
     }
 
-    pub(crate) fn address(&self) -> SocketAddr {
-        self.address
+    pub(crate) fn address(&self) -> &EngineAddress {
+        &self.address
     }
 
     pub(crate) fn host(&self) -> &HeaderValue {
@@ -109,7 +103,7 @@ impl Upstream {
         self.model.as_deref()
     }
 
-    /// Takes the newest idle connection that still stands.
+    /// Takes the newest idle connection that is still open.
     pub(crate) async fn reuse(&self) -> Option<Wire> {
         poll_fn(|context| {
             loop {
@@ -127,13 +121,6 @@ impl Upstream {
 
     pub(crate) async fn connect(&self, patience: Duration) -> io::Result<Wire> {
         let stream = tokio::time::timeout(patience, self.stream()).await??;
-        // After the connect: the engine may have gone just before, and another user's process taken its port.
-        if self.owner.is_some_and(|owner| owner.stranger().is_some()) {
-            return Err(io::ErrorKind::PermissionDenied.into());
-        }
-        // Head and body may go out in two writes, of which Nagle's algorithm would delay the second.
-        stream.set_nodelay(true)?;
-        unpace(&stream);
         // No task drives this connection; see the module's first lines.
         let handshake = http1::Builder::new()
             .max_buf_size(BUFFER)
@@ -147,11 +134,11 @@ impl Upstream {
         })
     }
 
-    /// Waits for the answer on a new connection, and closes idle ones as long as it does not come.
+    /// Waits for the answer on a new connection, and closes idle ones as long as no answer arrives.
     ///
-    /// An idle connection holds one of llama-server's threads for 5 s, and of several that come at once it
-    /// may leave some without a thread (`httplib.h: ThreadPool::enqueue @ b10605` asks whether a thread is
-    /// idle, not whether one is left over). Those would wait for nothing but our idle connections.
+    /// An idle connection occupies one of llama-server's threads for 5 s. If several connections arrive at
+    /// once, some may get no thread (`httplib.h: ThreadPool::enqueue @ b10605` checks whether a thread is
+    /// idle, not whether enough are). They would wait only for our idle connections.
     pub(crate) async fn crowd_in<T>(&self, answer: impl Future<Output = T>) -> T {
         let mut answer = pin!(answer);
         let mut patience = CROWDED;
@@ -167,9 +154,9 @@ impl Upstream {
 
     /// Opens a connection. A lack of descriptors is no failure of the engine: idle ones are closed, and
     /// others end soon.
-    async fn stream(&self) -> io::Result<TcpStream> {
+    async fn stream(&self) -> io::Result<EngineStream> {
         loop {
-            match TcpStream::connect(self.address).await {
+            match self.address.connect(self.group).await {
                 Err(error) if matches!(error.raw_os_error(), Some(EMFILE | ENFILE)) => {
                     // Idle connections are the only descriptors that can be freed here without harm.
                     self.idle.borrow_mut().clear();
@@ -180,7 +167,7 @@ impl Upstream {
         }
     }
 
-    /// Takes back a connection whose answer has been read to its end.
+    /// Takes back a connection whose answer was read to its end.
     pub(crate) fn give_back(&self, wire: Wire) {
         let mut idle = self.idle.borrow_mut();
         if wire.open && idle.len() < MOST_IDLE {
@@ -199,22 +186,17 @@ impl fmt::Debug for Upstream {
     }
 }
 
-/// Switches pacing off. A kernel that refuses still delivers the bytes, only later.
-fn unpace(stream: &TcpStream) {
-    let _ = sockopt::set_tcp_congestion(stream, UNPACED);
-}
-
 /// A connection to an engine.
 #[derive(Debug)]
 pub(crate) struct Wire {
     sender: SendRequest<Rope>,
     /// Boxed, because a connection is large and a wire changes hands three times a request.
-    connection: Box<Connection<TokioIo<TcpStream>, Rope>>,
+    connection: Box<Connection<TokioIo<EngineStream>, Rope>>,
     open: bool,
 }
 
 impl Wire {
-    /// Moves bytes; call it whenever what this connection brings is not there yet.
+    /// Moves bytes; call it whenever data expected on this connection has not arrived.
     pub(crate) fn drive(&mut self, context: &mut Context<'_>) {
         // What went wrong is reported to the task that waits for the answer or its body.
         if self.open && Pin::new(&mut self.connection).poll(context).is_ready() {
@@ -239,20 +221,5 @@ impl Wire {
             answer.as_mut().poll(context)
         })
         .await
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use tokio::net::TcpListener;
-
-    use super::*;
-
-    #[tokio::test]
-    async fn a_connection_to_an_engine_is_never_paced() {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let stream = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
-        unpace(&stream);
-        assert_eq!(sockopt::tcp_congestion(&stream).unwrap(), UNPACED);
     }
 }

@@ -26,14 +26,14 @@ const DEATH_WITHIN: Duration = Duration::from_secs(1);
 pub(super) enum AdmissionAnswer {
     Go(Rc<EngineRun>),
     Refused(Box<RequestRefusal>),
-    /// It needs the depth of the request first.
+    /// The scheduler needs the depth of the request first.
     MeasureDepth {
         run: Rc<EngineRun>,
         exact: bool,
     },
 }
 
-/// A request that waits.
+/// A request that waits for admission.
 struct AdmissionTicket {
     runtime: Rc<Runtime>,
     request: RequestId,
@@ -98,7 +98,7 @@ impl AdmissionTicket {
         // Enlisted before the count, because a refusal at the deadline comes by the same channel.
         self.answer = enlist(&self.runtime, self.request);
         let depth = match exact {
-            false => Some(prompt.bound()),
+            false => Some(prompt.bound().await),
             true => tokio::select! {
                 // The deadline may pass while the engine counts.
                 answer = &mut self.answer => return answer,
@@ -153,7 +153,7 @@ impl Drop for AdmissionTicket {
     }
 }
 
-/// The right to send one request to one run.
+/// Permission to send one request to one run.
 pub(crate) struct RunPass {
     runtime: Rc<Runtime>,
     request: RequestId,

@@ -1,4 +1,5 @@
-//! Interface of the runtime's extensions: guard, memory reclaim, metrics, and requests to other processes.
+//! Interface of the runtime's extensions: guard (the library preloaded into engines), memory reclaim,
+//! metrics, and requests to other processes.
 //!
 //! The runtime starts engines, passes requests and reads cards; it calls extensions only through this trait.
 //! The daemon registers them at start. Every hook has a default that does nothing.
@@ -16,7 +17,7 @@ use super::Runtime;
 use super::run::EngineRun;
 use crate::route::Exposition;
 
-/// Work of an extension before a load; dropped if the run is stopped meanwhile.
+/// Work of an extension before a load; dropped if the run is stopped in the meantime.
 pub(crate) type BeforeLoad = Pin<Box<dyn Future<Output = ()>>>;
 
 pub(crate) trait Extension {

@@ -17,7 +17,7 @@ use super::Runtime;
 use super::operator_log::{in_a_line, label};
 use super::survey::look;
 
-/// Forecast of one model.
+/// Forecast for one model: its need, and whether it can run.
 #[derive(Clone, Debug)]
 pub struct Forecast {
     pub name: String,
@@ -160,7 +160,7 @@ fn foresee(
     }
 }
 
-/// Its placement on empty cards.
+/// Placement of a model on empty cards.
 fn verdict(
     entry: &ConfiguredModel,
     cards: &[Card],

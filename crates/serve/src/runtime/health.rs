@@ -1,4 +1,4 @@
-//! Health check of an engine over a new connection.
+//! Health check of an engine over a new connection, requested by the scheduler.
 
 use std::rc::Rc;
 use std::time::Duration;

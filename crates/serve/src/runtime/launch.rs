@@ -1,55 +1,185 @@
 //! Start of an engine process: its command line, environment and cards.
 
+use std::cell::Cell;
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use plimsoll_base::{Card, CardKind, Reason};
 use plimsoll_config::{ConfiguredModel, Launch};
 use plimsoll_launch::engine::EngineError;
 use plimsoll_launch::{
-    Child, ChildEvent, ChildSpec, Environment, LogSource, Readiness, StopWay, Visible, child_environment,
-    engine, free_port, random_key, renumber,
+    Child, ChildEvent, ChildSpec, Confinement, EngineAddress, EngineUser, Environment, LogSource, Readiness,
+    StopWay, Visible, child_environment, engine, find_program, free_port, random_key, renumber,
 };
+use plimsoll_wire::env::GUARD_PAGES;
+use rustix::process::getuid;
 use tokio::sync::mpsc;
 
 use super::Runtime;
+use super::private_folder::{PrivateFolder, hand_over};
 use super::run::EngineRun;
 
-/// A run to start.
+/// Everything needed to start one run.
 pub(super) struct Starter<'a> {
     pub(super) runtime: &'a Rc<Runtime>,
     pub(super) run: &'a Rc<EngineRun>,
+    /// The address of an attempt before could not be bound.
+    pub(super) only_port: Cell<bool>,
+}
+
+/// A started engine.
+pub(super) struct Started {
+    pub(super) child: Child,
+    pub(super) events: mpsc::Receiver<ChildEvent>,
+    pub(super) key: Option<String>,
+    /// Kept until the engine has ended.
+    pub(super) folder: Option<PrivateFolder>,
+    /// The program, if it is a llama-server that nothing stands before.
+    pub(super) program: Option<PathBuf>,
+}
+
+/// What an engine gets of its own.
+struct Privacy {
+    program: Option<PathBuf>,
+    folder: Option<PrivateFolder>,
+    /// It can listen on a socket in its folder.
+    socket: bool,
+    /// Vulkan's numbers of its cards, where it computes with Vulkan alone.
+    vulkan: Vec<usize>,
 }
 
 impl Starter<'_> {
     /// Starts the process; the reason names what is missing.
-    pub(super) async fn start(&self) -> Result<(Child, mpsc::Receiver<ChildEvent>, Option<String>), Reason> {
-        let (spec, key) = self.spec()?;
+    pub(super) async fn start(&self) -> Result<Started, Reason> {
+        let entry = &self.run.entry;
+        let engine = engine_command(entry, self.runtime.settings.engine.as_deref())
+            .map_err(|error| unstartable(&entry.name, &error))?;
+        let privacy = Privacy {
+            vulkan: self.vulkan(&engine).await?,
+            ..self.privacy(&engine).await
+        };
+        let (spec, key) = self.spec(&engine, &privacy)?;
         let spawned = self.runtime.launcher.spawn(spec, self.run.log.clone()).await;
-        let (child, events) = spawned.map_err(|error| unstartable(&self.run.entry.name, &error))?;
-        Ok((child, events, key))
+        let (child, events) = spawned.map_err(|error| unstartable(&entry.name, &error))?;
+        let Privacy { program, folder, .. } = privacy;
+        Ok(Started {
+            child,
+            events,
+            key,
+            folder,
+            program,
+        })
     }
 
-    fn spec(&self) -> Result<(ChildSpec, Option<String>), Reason> {
+    /// Finds out what the engine can have of its own.
+    ///
+    /// DECISION: a shell script, a program with leading arguments and a `cmd` may start a container, which
+    /// needs set-user-ID programs and does not see the folder. They are confined only where the user asks for
+    /// it with `engine-user`.
+    async fn privacy(&self, engine: &[String]) -> Privacy {
+        let Launch::LlamaServer { program, .. } = &self.run.entry.launch else {
+            return self.private(None, false);
+        };
+        let [word] = program.as_deref().unwrap_or(engine) else {
+            return self.private(None, false);
+        };
+        let found = find_program(word.as_ref(), None, std::env::var_os("PATH").as_deref());
+        // It runs the program, and a GPU build takes a second to load its libraries.
+        let asked = tokio::task::spawn_blocking(move || {
+            let program = found.ok().filter(|program| !engine::is_shell_script(program))?;
+            let socket = engine::takes_socket(&program);
+            Some((program, socket))
+        });
+        match asked.await {
+            Ok(Some((program, socket))) => self.private(Some(program), socket),
+            _ => self.private(None, false),
+        }
+    }
+
+    fn private(&self, program: Option<PathBuf>, takes_socket: bool) -> Privacy {
+        let is_wanted = program.is_some() || self.runtime.settings.engine_user.is_some();
+        let folder = is_wanted.then(|| self.runtime.private_folder()).flatten();
+        let unusable = |program: &PathBuf| self.runtime.only_ports.borrow().contains(program);
+        let socket = takes_socket
+            && !self.runtime.settings.serve.engine_ports
+            && !self.only_port.get()
+            && !program.as_ref().is_some_and(unusable);
+        Privacy {
+            program,
+            folder,
+            socket,
+            vulkan: Vec::new(),
+        }
+    }
+
+    /// Finds out Vulkan's numbers of the run's cards; none for an engine that does not compute with Vulkan.
+    async fn vulkan(&self, engine: &[String]) -> Result<Vec<usize>, Reason> {
+        let entry = &self.run.entry;
+        let Launch::LlamaServer { program, .. } = &entry.launch else {
+            return Ok(Vec::new());
+        };
+        let environment = self.environment(0, None);
+        let cards = self.cards();
+        // The user has chosen, or there is no card to choose.
+        let is_chosen = environment.shows_vulkan() || cards.is_empty();
+        let (false, [word]) = (is_chosen, program.as_deref().unwrap_or(engine)) else {
+            return Ok(Vec::new());
+        };
+        let path = std::env::var_os("PATH");
+        let Ok(found) = find_program(word.as_ref(), None, path.as_deref()) else {
+            return Ok(Vec::new());
+        };
+        let asked = tokio::task::spawn_blocking(move || engine::vulkan_cards(&found, &environment)).await;
+        let Ok(Ok(shown)) = asked else {
+            return Ok(Vec::new());
+        };
+        let names: Vec<&str> = cards.iter().map(|card| card.name.as_str()).collect();
+        if shown.is_empty() {
+            return Ok(Vec::new());
+        }
+        engine::vulkan_numbers(&shown, &names).ok_or_else(|| {
+            let why = format!(
+                "the engine computes with Vulkan, and its numbers of {} cannot be told from others ({}); set \
+                 GGML_VK_VISIBLE_DEVICES in the model's `env`",
+                names.join(", "),
+                shown.join(", ")
+            );
+            let cause = Reason::new("vulkan_card_unknown", why);
+            Reason::new("unstartable", format!("{} could not be started", entry.name)).because(cause)
+        })
+    }
+
+    fn spec(&self, engine: &[String], privacy: &Privacy) -> Result<(ChildSpec, Option<String>), Reason> {
         let entry = &self.run.entry;
         let fail = |error: &dyn std::error::Error| unstartable(&entry.name, error);
         let port = free_port().map_err(|error| fail(&error))?;
-        let engine =
-            engine_command(entry, self.runtime.settings.engine.as_deref()).map_err(|error| fail(&error))?;
+        let user = self.runtime.settings.engine_user.clone();
+        let folder = privacy.folder.as_ref().map(PrivateFolder::path);
+        let address = self.address(port, folder.filter(|_| privacy.socket));
+        let socket = match &address {
+            EngineAddress::Socket { path, .. } => path.to_str(),
+            EngineAddress::Port(_) => None,
+        };
         let key = takes_key(entry)
             .then(random_key)
             .transpose()
             .map_err(|error| fail(&error))?;
-        let mut line = entry.launch.command_line(&engine, &entry.name, port);
+        let mut line = entry.launch.command_line(engine, &entry.name, port, socket);
         if let Some(context) = self.lowered_context() {
             // llama-server takes the last of several values.
             line.extend(["--ctx-size".to_owned(), context.to_string()]);
         }
         let mut environment = self.environment(port, key.as_deref());
+        if !privacy.vulkan.is_empty() {
+            environment.show_to_vulkan(&privacy.vulkan);
+        }
         self.renumber(&mut line, &mut environment);
         for extension in &self.runtime.extensions {
             extension.prepare(self.run, &self.cards(), &mut environment);
+        }
+        if let Some(user) = &user {
+            become_home_of(user, &mut environment).map_err(|error| fail(&error))?;
         }
         self.run.arguments.replace(line.clone());
         let mut words = line.into_iter().map(OsString::from);
@@ -59,11 +189,25 @@ impl Starter<'_> {
             arguments: words.collect(),
             environment,
             directory: None,
-            port: entry.launch.listens_on(port).unwrap_or(port),
+            address,
             readiness: readiness(&entry.launch),
             stop: stop_way(&entry.launch),
+            confinement: Confinement {
+                no_new_privileges: user.is_some() || privacy.program.is_some(),
+                folder: folder.map(PathBuf::from),
+                user,
+            },
         };
         Ok((spec, key))
+    }
+
+    /// A socket in `folder`, else the port.
+    fn address(&self, port: u16, folder: Option<&Path>) -> EngineAddress {
+        let user = &self.runtime.settings.engine_user;
+        let uid = user.as_ref().map_or(getuid().as_raw(), |user| user.uid);
+        let socket = folder.and_then(|folder| EngineAddress::in_folder(folder, uid));
+        let port = self.run.entry.launch.listens_on(port).unwrap_or(port);
+        socket.unwrap_or(EngineAddress::Port(port))
     }
 
     fn lowered_context(&self) -> Option<u64> {
@@ -78,7 +222,7 @@ impl Starter<'_> {
         // Only llama-server knows the control channel; other programs would ignore the variable.
         let control_port = entry.launch.options().map(|_| port);
         child_environment(
-            std::env::vars_os(),
+            self.runtime.settings.inherited.clone(),
             &entry.environment(port),
             &self.visible(),
             control_port,
@@ -132,7 +276,40 @@ impl Starter<'_> {
     }
 }
 
+/// Sets what tells a program its user, and gives the user the folder of guard's pages.
+fn become_home_of(user: &EngineUser, environment: &mut Environment) -> std::io::Result<()> {
+    let of_daemon: Vec<OsString> = environment.iter().map(|(name, _)| name.to_owned()).collect();
+    for name in of_daemon.iter().filter_map(|name| name.to_str()) {
+        // The folders of the daemon's own user are closed to this one.
+        if name.starts_with("XDG_") {
+            environment.remove(name);
+        }
+    }
+    environment.set("HOME", &user.home);
+    environment.set("USER", &user.name);
+    environment.set("LOGNAME", &user.name);
+    match environment.get(GUARD_PAGES) {
+        Some(pages) => hand_over(user, Path::new(pages)),
+        None => Ok(()),
+    }
+}
+
 impl Runtime {
+    /// A new private folder; `None` where none can be made, which is logged once.
+    fn private_folder(&self) -> Option<PrivateFolder> {
+        let user = self.settings.engine_user.as_ref();
+        let root = self.folders.get_or_init(|| {
+            let root = PrivateFolder::root(user);
+            root.inspect_err(|error| tracing::warn!("engines have no folder of their own: {error}"))
+                .ok()
+        });
+        let number = self.next_folder.replace(self.next_folder.get() + 1);
+        let folder = PrivateFolder::create(root.as_ref()?, &number.to_string(), user);
+        folder
+            .inspect_err(|error| tracing::warn!("an engine has no folder of its own: {error}"))
+            .ok()
+    }
+
     /// The CUDA cards that a run was given.
     pub(crate) fn cards_of(&self, run: &EngineRun) -> Vec<&Card> {
         let given = |card: &&Card| run.placement().cards().any(|id| *id == card.id);
@@ -141,7 +318,7 @@ impl Runtime {
     }
 }
 
-/// The program of a model that gives only flags: its own, the configured one, or what is installed.
+/// The program for a model that gives only flags: its own, the configured one, or the installed one.
 pub(crate) fn engine_command(
     entry: &ConfiguredModel,
     configured: Option<&[String]>,
@@ -191,7 +368,7 @@ fn stop_way(launch: &Launch) -> StopWay {
     }
 }
 
-/// A run that could not be started, with what failed.
+/// Reason for a run that could not be started, with the error.
 pub(crate) fn unstartable(model: &str, error: &dyn std::error::Error) -> Reason {
     let cause = Reason::new("launch_failed", error.to_string());
     Reason::new("unstartable", format!("{model} could not be started")).because(cause)

@@ -1,9 +1,9 @@
 //! Memory readings of the cards, passed to the scheduler as events.
 //!
 //! A sampler thread reads the cards. Each engine leads its own process group, so a run's memory is
-//! distinguished from that of other processes by process group and by guard's memory pages. Host memory is
-//! measured only for runs without a plan, because resident memory includes pages of shared libraries, which a
-//! plan does not count.
+//! distinguished from that of other processes by process group and by the figures of guard, the preloaded
+//! library. Host memory is measured only for runs without a plan, because resident memory includes pages of
+//! shared libraries, which a plan does not count.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -19,8 +19,8 @@ use super::run::EngineRun;
 
 /// Time between two readings.
 const PERIOD: Duration = Duration::from_secs(1);
-/// Share of a run's memory that has to be back: drivers keep a little, and other processes allocate
-/// meanwhile.
+/// Share of a run's memory that must be free again: drivers keep a little, and other processes allocate in
+/// the meantime.
 const BACK: (u64, u64) = (3, 4);
 
 /// Reads the cards for as long as the daemon lives.
@@ -37,7 +37,8 @@ pub(super) async fn read_for_load(runtime: Rc<Runtime>) {
     runtime.read_cards().await;
 }
 
-/// Answers the scheduler's AwaitMemory: most of the run's memory has to be free on top of what was free.
+/// Carries out the scheduler's AwaitMemory: most of the run's memory has to become free, in addition to the
+/// memory that was free before.
 pub(super) async fn await_return(runtime: Rc<Runtime>, run: RunId, taken: Vec<Share>) {
     runtime.await_free(&runtime.expected_back(&taken)).await;
     runtime.submit(SchedulerEvent::MemoryReturned { run });

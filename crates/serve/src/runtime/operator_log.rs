@@ -14,10 +14,11 @@ use plimsoll_scheduler::{
 
 use super::{Runtime, SchedulerState};
 
-/// The same complaint is logged once in this time: a client that retries in a loop must not fill the log.
+/// Time within which the same refusal is logged only once, so that a client that retries in a loop does not
+/// fill the log.
 const APART: Duration = Duration::from_secs(10);
 
-/// The last complaint, so that it is not repeated.
+/// The log, with its last message, so that a repeated one is left out.
 #[derive(Debug, Default)]
 pub(super) struct OperatorLog {
     last: RefCell<Option<(String, Moment)>>,
@@ -94,7 +95,7 @@ impl Runtime {
         }
     }
 
-    /// Takes the context that a model will get instead of its own, and logs a change.
+    /// Records the context that a model will get instead of its own, and logs a change.
     pub(super) fn lowered(&self, model: ModelId, context: Option<u64>) {
         let before = self
             .statuses

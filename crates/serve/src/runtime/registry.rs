@@ -11,7 +11,7 @@ use plimsoll_base::{Card, CardId};
 use plimsoll_config::ConfiguredModel;
 use plimsoll_scheduler::{ConfigChange, ModelId, ModelSpec};
 
-/// A card that the configuration names and the machine does not have.
+/// Error: the configuration names a card that the machine does not have.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "{origin}: model `{model}` asks for card `{card}`, which this machine does not have; its cards are {present}"
@@ -107,7 +107,7 @@ fn index(id: ModelId) -> usize {
     usize::try_from(id.0).expect("a u32 is an index")
 }
 
-/// The kind of a change: an engine goes on running if only its terms of admission differ.
+/// Kind of a change: an engine keeps running if only its admission settings differ.
 fn change(old: &ConfiguredModel, new: &ConfiguredModel, spec: ModelSpec) -> Option<ConfigChange> {
     let same_engine = old.launch == new.launch
         && old.env == new.env

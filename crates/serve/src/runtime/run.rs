@@ -5,7 +5,6 @@
 //! port, without an event to the scheduler.
 
 use std::cell::{Cell, OnceCell, RefCell};
-use std::net::{Ipv4Addr, SocketAddr};
 use std::ops::ControlFlow;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -20,7 +19,7 @@ use serde_json::{Value, json};
 use tokio::sync::{Notify, mpsc};
 
 use super::Runtime;
-use super::launch::Starter;
+use super::launch::{Started, Starter};
 use crate::route::{StallLimit, Upstream};
 
 /// Shorter than the scheduler's own stop timeout, so that the child's task kills the process and collects its
@@ -28,7 +27,7 @@ use crate::route::{StallLimit, Upstream};
 const STOP_WITHIN: Duration = Duration::from_secs(10);
 /// Ports tried for one start.
 const PORTS: u32 = 3;
-/// The verdict on a run that ended as it was asked to.
+/// Verdict on a run that ended on request.
 const EXPECTED: EngineVerdict = EngineVerdict {
     sign: None,
     end: End::Expected,
@@ -44,7 +43,7 @@ pub(crate) struct EngineRun {
     pub(crate) log: Log,
     /// Time that clients of this run may take nothing of their answers.
     pub(super) stall_limit: StallLimit,
-    /// Its address, with idle connections to it; dropped with the process.
+    /// The engine's address, with idle connections to it; dropped with the process.
     upstream: RefCell<Option<Rc<Upstream>>>,
     /// The child's own entry of `/v1/models`.
     about: OnceCell<Value>,
@@ -98,7 +97,7 @@ impl EngineRun {
         let _ = self.orders.send(how);
     }
 
-    /// Its connections; None until it is ready and after it has ended.
+    /// Connections to the engine; `None` until it is ready and after it has ended.
     pub(crate) fn upstream(&self) -> Option<Rc<Upstream>> {
         self.upstream.borrow().clone()
     }
@@ -107,17 +106,12 @@ impl EngineRun {
         self.about.get()
     }
 
-    /// The address that it listens on.
-    pub(super) fn address(&self) -> Option<SocketAddr> {
-        self.upstream().map(|upstream| upstream.address())
-    }
-
     /// The command line it was started with.
     pub(super) fn arguments(&self) -> Vec<String> {
         self.arguments.borrow().clone()
     }
 
-    /// Its exit code, or 128 and the signal; None while it runs.
+    /// Exit code of the engine, or 128 plus the signal; `None` while it runs.
     pub(super) fn exit_code(&self) -> Option<i32> {
         self.exit_code.get()
     }
@@ -135,7 +129,7 @@ impl EngineRun {
         &self.placement
     }
 
-    /// Its lines that the log still has.
+    /// Log lines of this run that the log still holds.
     pub(crate) fn lines(&self) -> Vec<Arc<LogLine>> {
         // The log is shared by all runs of the model, and may have dropped old lines.
         let own = self.log.pushed().saturating_sub(self.older_lines);
@@ -172,6 +166,7 @@ pub(super) async fn live(runtime: Rc<Runtime>, run: Rc<EngineRun>) {
     let starter = Starter {
         runtime: &runtime,
         run: &run,
+        only_port: Cell::new(false),
     };
     // Taken for this load by the scheduler, a moment ago.
     run.free.replace(runtime.free_on(&run));
@@ -180,9 +175,10 @@ pub(super) async fn live(runtime: Rc<Runtime>, run: Rc<EngineRun>) {
         ControlFlow::Break(()) => EXPECTED,
     };
     // The port was free when it was chosen; between that and the bind of the engine another process may take
-    // it.
+    // it. A socket cannot be bound where the engine does not see its folder.
     for _ in 1..PORTS {
         if verdict.sign == Some(CauseSign::PortTaken) {
+            starter.only_port.set(true);
             verdict = starter.attempt(&mut orders).await;
         }
     }
@@ -212,7 +208,7 @@ pub(super) async fn live(runtime: Rc<Runtime>, run: Rc<EngineRun>) {
     });
 }
 
-/// Lets extensions prepare the load; breaks off if the run is stopped meanwhile.
+/// Lets extensions prepare the load; stops early if the run is stopped in the meantime.
 async fn prepare(
     runtime: &Rc<Runtime>,
     run: &Rc<EngineRun>,
@@ -233,7 +229,7 @@ async fn prepare(
 impl Starter<'_> {
     async fn attempt(&self, orders: &mut mpsc::UnboundedReceiver<Stopping>) -> EngineVerdict {
         match self.start().await {
-            Ok((child, events, key)) => self.follow(child, events, key, orders).await,
+            Ok(started) => self.follow(started, orders).await,
             Err(reason) => EngineVerdict {
                 sign: None,
                 end: End::Unstartable { reason },
@@ -245,12 +241,20 @@ impl Starter<'_> {
 
     async fn follow(
         &self,
-        child: Child,
-        mut events: mpsc::Receiver<ChildEvent>,
-        key: Option<String>,
+        started: Started,
         orders: &mut mpsc::UnboundedReceiver<Stopping>,
     ) -> EngineVerdict {
+        // The folder is removed when this returns.
+        let Started {
+            child,
+            mut events,
+            key,
+            folder: _folder,
+            program,
+        } = started;
         self.run.pid.set(Some(child.pid()));
+        // An attempt before this one may have ended.
+        self.run.exit_code.set(None);
         loop {
             tokio::select! {
                 event = events.recv() => match event {
@@ -264,7 +268,12 @@ impl Starter<'_> {
                             None => without_shortfall(verdict),
                         };
                     }
-                    Some(ChildEvent::Ready(about)) => self.ready(&child, key.as_deref(), about),
+                    Some(ChildEvent::Ready(about)) => {
+                        if self.only_port.get() {
+                            self.runtime.only_ports.borrow_mut().extend(program.clone());
+                        }
+                        self.ready(&child, key.as_deref(), about);
+                    }
                     Some(ChildEvent::Progress(payload)) => self.progressed(&payload),
                     // It wakes by itself; its memory stays claimed until it ends.
                     Some(ChildEvent::Sleeping(_)) => {}
@@ -281,8 +290,7 @@ impl Starter<'_> {
 
     fn ready(&self, child: &Child, key: Option<&str>, about: Value) {
         let entry = &self.run.entry;
-        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, child.port()));
-        let mut upstream = Upstream::new(address).of_group(child.pid());
+        let mut upstream = Upstream::new(child.address().clone()).of_group(child.pid());
         if let Some(key) = key {
             upstream = upstream.with_key(key);
         }

@@ -1,4 +1,5 @@
-//! Implementation of the HTTP server's [`Harbor`] interface by the runtime.
+//! Implementation of [`ModelService`], through which the HTTP server admits requests and lists models, by the
+//! runtime.
 
 use std::rc::Rc;
 
@@ -72,9 +73,13 @@ impl ModelService for Runtime {
             modalities: Modalities::default(),
             memory: self.memory_of(model),
             ttl: entry.ttl,
+            pid: run
+                .as_ref()
+                .filter(|run| run.exit_code().is_none())
+                .and_then(|run| run.pid()),
             address: run
-                .and_then(|run| run.address())
-                .map(|address| address.to_string()),
+                .and_then(|run| run.upstream())
+                .map(|it| it.address().to_string()),
         }
     }
 

@@ -1,4 +1,4 @@
-//! Status of each model for listings, counters and logs.
+//! Status of each model for listings, counters and logs: its current run, its log and its load counters.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -14,7 +14,7 @@ use crate::route::{Exposition, MetricKind};
 #[derive(Debug, Default)]
 pub(crate) struct ModelStatus {
     pub(super) state: Option<ModelState>,
-    /// The context that it gets instead of its own, since the last survey.
+    /// Context that the model gets instead of its own, since the last survey.
     pub(super) lowered: Option<u64>,
     /// The run that is up, or the last one.
     pub(super) run: Option<Rc<EngineRun>>,

@@ -54,7 +54,7 @@ pub(super) fn look(
     let fail = |error: &dyn std::error::Error| unstartable(&entry.name, error);
     let engine = engine_command(entry, configured).map_err(|error| fail(&error))?;
     // The port does not matter here; only the program is looked up.
-    let line = entry.launch.command_line(&engine, &entry.name, 0);
+    let line = entry.launch.command_line(&engine, &entry.name, 0, None);
     let program = line.first().map(String::as_str).unwrap_or_default();
     find_program(program.as_ref(), None, std::env::var_os("PATH").as_deref())
         .map_err(|error| fail(&error))?;
@@ -124,7 +124,8 @@ fn planned(
     }))
 }
 
-/// An engine that does not identify itself is planned as the newest one that the formulas know.
+/// Engine for the plan. One that does not identify itself is planned as the newest build that the formulas
+/// cover.
 fn engine_of(program: &str) -> EngineBuild {
     let program = EngineProgram {
         path: program.into(),

@@ -1,9 +1,9 @@
-//! Header of a recording: machine, program and start time.
+//! Header of a memory recording: machine, program and start time.
 
 use plimsoll_base::Bytes;
 use serde::{Deserialize, Serialize};
 
-/// The first frame, as JSON. What a later version adds is ignored by this one, and what is missing is empty.
+/// The first line. What a later version adds is ignored by this one, and what is missing is empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct About {
@@ -24,7 +24,7 @@ pub struct About {
     pub notes: Vec<String>,
 }
 
-/// A card.
+/// Description of one card.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct CardAbout {

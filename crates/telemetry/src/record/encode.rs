@@ -1,11 +1,14 @@
-//! Encoder of a recording: samples in, bytes out. The caller writes them.
+//! Encoder of a memory recording: samples in, bytes out. The caller writes them.
 
 use std::collections::HashMap;
+use std::io::Write;
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
 
 use super::about::About;
 use super::figure::{Figure, Pace};
-use super::frame::{self, Kind, MOST_FIGURES, put, put_text, wide, zigzag};
-use super::read::{Source, When};
+use super::read::{Entry, MOST_EVENT, MOST_FIGURES, MOST_TEXT, Source, VERSION, When, cut};
 
 /// Bytes that a sample may take on average: 24 hours at two samples a second are 172 800, and 20 MB are
 /// promised.
@@ -16,8 +19,6 @@ const CREDIT: u64 = 512 << 10;
 const SLOW_EVERY: u64 = 20;
 /// Bytes of events in a row that are written whatever the allowance; kernels can talk a lot.
 const EVENT_CREDIT: u64 = 2 << 20;
-const MOST_TEXT: usize = 64 << 10;
-const MOST_EVENT: usize = 1 << 10;
 
 /// All figures at one moment. A figure that is missing counts as gone.
 #[derive(Clone, Debug, Default)]
@@ -29,27 +30,23 @@ impl Look {
     pub fn push(&mut self, figure: Figure, pace: Pace, value: u64) {
         self.values.push((figure, pace, value));
     }
-
-    pub fn is_empty(&self) -> bool {
-        self.values.is_empty()
-    }
 }
 
-/// Last written value of a figure; 0 is gone, and everything else is one more than the value.
+/// Last written value of a figure.
 #[derive(Clone, Copy, Debug)]
 struct Written {
-    value: u64,
+    value: Option<u64>,
     pace: Pace,
     /// In which sample it was last looked at.
     seen: u64,
 }
 
-/// Turns looks into frames.
-#[derive(Debug, Default)]
+/// Turns looks into compressed lines.
+#[derive(Debug)]
 pub struct Encoder {
+    gzip: GzEncoder<Vec<u8>>,
     numbers: HashMap<Figure, usize>,
     written: Vec<Written>,
-    time_ms: u64,
     samples: u64,
     bytes: u64,
     event_bytes: u64,
@@ -58,65 +55,58 @@ pub struct Encoder {
 impl Encoder {
     /// Begins a record; its first bytes go to `out`.
     pub fn begin(about: &About, out: &mut Vec<u8>) -> Self {
-        out.extend_from_slice(frame::MAGIC);
-        // A struct of texts and numbers always becomes JSON.
-        // JSON for the head only: it is written once and gains fields between versions.
-        frame::write(Kind::About, &serde_json::to_vec(about).unwrap_or_default(), out);
-        Self::default()
+        let mut encoder = Self {
+            gzip: GzEncoder::new(Vec::new(), Compression::default()),
+            numbers: HashMap::new(),
+            written: Vec::new(),
+            samples: 0,
+            bytes: 0,
+            event_bytes: 0,
+        };
+        let (version, about) = (VERSION, about.clone());
+        encoder.write(&Entry::About { version, about }, out);
+        encoder
     }
 
     /// Adds a look that was taken `time_ms` after the beginning.
     pub fn sample(&mut self, time_ms: u64, look: &Look, out: &mut Vec<u8>) {
-        let start = out.len();
+        let start = self.bytes;
         self.samples += 1;
         // Every 20th sample is complete even over the allowance, so slow figures are at most 10 s late.
-        let all = self.is_within() || self.samples.is_multiple_of(SLOW_EVERY);
-        let mut changes = self.changes(look, all, out);
-        // Sorted, so that gaps between numbers are small and fit one byte.
-        changes.sort_unstable_by_key(|(number, _)| *number);
-        let mut payload = Vec::with_capacity(8 + 4 * changes.len());
-        self.put_time(time_ms, &mut payload);
-        let mut next = 0;
-        for (number, value) in changes {
-            put(wide(number - next), &mut payload);
-            let before = std::mem::replace(&mut self.written[number].value, value);
-            put(zigzag(value.wrapping_sub(before).cast_signed()), &mut payload);
-            next = number + 1;
-        }
-        frame::write(Kind::Sample, &payload, out);
-        self.bytes += wide(out.len() - start);
+        let is_within = start <= CREDIT + self.samples * SAMPLE_BYTES;
+        let all = is_within || self.samples.is_multiple_of(SLOW_EVERY);
+        let changes = self.changes(look, all, out);
+        let length = self.write(&Entry::Sample { time_ms, changes }, out);
+        self.bytes += length;
     }
 
-    fn is_within(&self) -> bool {
-        // 172 800 samples of 110 bytes are 19 MB, which leaves a megabyte of the 20 for the beginning and
-        // events.
-        self.bytes <= CREDIT + self.samples * SAMPLE_BYTES
-    }
-
-    /// The figures that are to be written, with their new value; those that are new are declared.
-    fn changes(&mut self, look: &Look, all: bool, out: &mut Vec<u8>) -> Vec<(usize, u64)> {
+    /// The figures that are to be written, with their difference; those that are new are declared.
+    fn changes(&mut self, look: &Look, all: bool, out: &mut Vec<u8>) -> Vec<(usize, Option<i64>)> {
         let mut changes = Vec::with_capacity(look.values.len());
         for (figure, pace, value) in &look.values {
             let Some(number) = self.number(figure, *pace, out) else {
                 continue;
             };
             let written = &mut self.written[number];
-            // Shifted by one, so that 0 can mean "gone" without a flag.
-            let value = value.saturating_add(1);
             let is_new = written.seen == 0;
             // The first of two with one name stands.
             if std::mem::replace(&mut written.seen, self.samples) == self.samples {
                 continue;
             }
-            if written.value != value && (all || is_new || *pace == Pace::Fast) {
-                changes.push((number, value));
+            if written.value != Some(*value) && (all || is_new || *pace == Pace::Fast) {
+                let before = written.value.replace(*value).unwrap_or_default();
+                // Wrapping, so that the whole range of u64 is representable.
+                changes.push((number, Some(value.wrapping_sub(before).cast_signed())));
             }
         }
-        let gone = self.written.iter().enumerate().filter(|(_, written)| {
+        for (number, written) in self.written.iter_mut().enumerate() {
             // Processes end: their figures are written as gone once.
-            written.seen != self.samples && written.value != 0 && (all || written.pace == Pace::Fast)
-        });
-        changes.extend(gone.map(|(number, _)| (number, 0)));
+            let is_gone = written.seen != self.samples && written.value.is_some();
+            if is_gone && (all || written.pace == Pace::Fast) {
+                written.value = None;
+                changes.push((number, None));
+            }
+        }
         changes
     }
 
@@ -129,19 +119,10 @@ impl Encoder {
         if number >= MOST_FIGURES {
             return None;
         }
-        self.written.push(Written {
-            value: 0,
-            pace,
-            seen: 0,
-        });
+        let (value, seen) = (None, 0);
+        self.written.push(Written { value, pace, seen });
         self.numbers.insert(figure.clone(), number);
-        let mut payload = vec![
-            code(&super::Group::ALL, figure.group),
-            code(&super::Unit::ALL, figure.unit),
-        ];
-        put_text(cut(&figure.subject, MOST_EVENT), &mut payload);
-        payload.extend_from_slice(cut(&figure.what, MOST_EVENT).as_bytes());
-        frame::write(Kind::Figure, &payload, out);
+        self.bytes += self.write(&Entry::Figure(figure.clone()), out);
         Some(number)
     }
 
@@ -151,48 +132,41 @@ impl Encoder {
         if self.event_bytes > EVENT_CREDIT {
             return false;
         }
-        let start = out.len();
-        let mut payload = Vec::new();
-        self.put_time(time_ms, &mut payload);
-        payload.push(code(&Source::ALL, source));
-        payload.extend_from_slice(cut(text, MOST_EVENT).as_bytes());
-        frame::write(Kind::Event, &payload, out);
-        self.event_bytes += wide(out.len() - start);
+        let text = cut(text, MOST_EVENT);
+        self.event_bytes += self.write(
+            &Entry::Event {
+                time_ms,
+                source,
+                text,
+            },
+            out,
+        );
         true
     }
 
     /// Adds a file as it was before or after the run.
     pub fn shot(&mut self, when: When, name: &str, text: &str, out: &mut Vec<u8>) {
-        let mut payload = vec![code(&When::ALL, when)];
-        put_text(cut(name, MOST_EVENT), &mut payload);
-        payload.extend_from_slice(cut(text, MOST_TEXT).as_bytes());
-        frame::write(Kind::Shot, &payload, out);
+        let (name, text) = (cut(name, MOST_EVENT), cut(text, MOST_TEXT));
+        self.write(&Entry::Shot { when, name, text }, out);
     }
 
-    /// Ends the record in good order, and says how the program ended.
+    /// Ends the recording properly, with the program's exit status.
     pub fn end(&mut self, time_ms: u64, status: &str, out: &mut Vec<u8>) {
-        let mut payload = Vec::new();
-        self.put_time(time_ms, &mut payload);
-        payload.extend_from_slice(cut(status, MOST_EVENT).as_bytes());
-        frame::write(Kind::End, &payload, out);
+        let status = cut(status, MOST_EVENT);
+        self.write(&Entry::End { time_ms, status }, out);
+        // Compression into memory cannot fail.
+        let _ = self.gzip.try_finish();
+        out.append(self.gzip.get_mut());
     }
 
-    fn put_time(&mut self, time_ms: u64, payload: &mut Vec<u8>) {
-        // The clock of the caller is monotonic; a step back is written as no time.
-        put(time_ms.saturating_sub(self.time_ms), payload);
-        self.time_ms = self.time_ms.max(time_ms);
+    /// Adds a line, and returns its length in the record.
+    fn write(&mut self, entry: &Entry, out: &mut Vec<u8>) -> u64 {
+        // Texts and numbers always become JSON, and compression into memory cannot fail. Each line is flushed:
+        // what is in the file after a SIGKILL can be read to the last line.
+        let _ = serde_json::to_writer(&mut self.gzip, entry);
+        let _ = self.gzip.write_all(b"\n").and_then(|()| self.gzip.flush());
+        let length = self.gzip.get_ref().len();
+        out.append(self.gzip.get_mut());
+        u64::try_from(length).unwrap_or(u64::MAX)
     }
-}
-
-/// The place of a value among all of its type.
-fn code<T: PartialEq>(all: &[T], value: T) -> u8 {
-    // Positions in ALL are the codes on disk, so its order must never change.
-    let place = all.iter().position(|other| *other == value);
-    place
-        .and_then(|place| u8::try_from(place).ok())
-        .unwrap_or(u8::MAX)
-}
-
-fn cut(text: &str, most: usize) -> &str {
-    &text[..text.floor_char_boundary(most)]
 }

@@ -1,36 +1,40 @@
-//! Figures of a recording: the numbers that it follows over time.
+//! Figures of a memory recording: the numbers that it follows over time, such as a process's memory.
 
 use std::fmt;
 
 use plimsoll_base::Bytes;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// The kind of subject of a figure.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Group {
     Card,
     Process,
     /// A guarded process on a card.
     Guard,
-    Machine,
     /// Free blocks of a zone, by order.
     Blocks,
+    /// The machine, and groups of a later version.
+    #[serde(other)]
+    Machine,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Unit {
     Bytes,
     Kib,
-    Count,
     Celsius,
     Megahertz,
     Milliwatt,
     Percent,
+    /// A plain number, and units of a later version.
+    #[serde(other)]
+    Count,
 }
 
-/// Priority of a figure: slow ones may be delayed when a record would grow too large.
+/// Priority of a figure: slow ones may be delayed when a recording would grow too large.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Pace {
     Fast,
@@ -38,7 +42,7 @@ pub enum Pace {
 }
 
 /// One number of one thing. Two are the same if all of it is.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Figure {
     pub group: Group,
     pub unit: Unit,
@@ -49,14 +53,6 @@ pub struct Figure {
 }
 
 impl Group {
-    pub(super) const ALL: [Self; 5] = [
-        Self::Card,
-        Self::Process,
-        Self::Guard,
-        Self::Machine,
-        Self::Blocks,
-    ];
-
     pub fn name(self) -> &'static str {
         match self {
             Self::Card => "card",
@@ -69,16 +65,6 @@ impl Group {
 }
 
 impl Unit {
-    pub(super) const ALL: [Self; 7] = [
-        Self::Bytes,
-        Self::Kib,
-        Self::Count,
-        Self::Celsius,
-        Self::Megahertz,
-        Self::Milliwatt,
-        Self::Percent,
-    ];
-
     /// The value as memory, where it is.
     pub fn bytes(self, value: u64) -> Option<Bytes> {
         match self {

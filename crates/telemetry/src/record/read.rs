@@ -1,13 +1,30 @@
-//! Reader of a recording: an iterator over its entries, in constant memory.
+//! Reader of a memory recording: an iterator over its entries, in constant memory.
 
-use serde::Serialize;
+use std::io::{BufRead, BufReader, Read, Take};
+
+use flate2::read::GzDecoder;
+use serde::{Deserialize, Serialize};
 
 use super::about::About;
-use super::figure::{Figure, Group, Unit};
-use super::frame::{self, Input, Kind, MAGIC, MOST_FIGURES, unzigzag};
+use super::figure::Figure;
+
+/// Version of the format. Version 1 was binary.
+pub(super) const VERSION: u8 = 2;
+/// Name of the binary format, before its version.
+const BINARY: &[u8] = b"plimrec";
+/// The first bytes of gzip.
+const GZIP: &[u8] = b"\x1f\x8b";
+/// Figures of one record. Beyond, new ones are left out.
+pub(super) const MOST_FIGURES: usize = 8192;
+/// A text that is longer gets cut.
+pub(super) const MOST_TEXT: usize = 64 << 10;
+pub(super) const MOST_EVENT: usize = 1 << 10;
+/// No line is longer, and no record holds more in all: ten days at two samples a second are less.
+const MOST_LINE: u64 = 1 << 20;
+const MOST_BYTES: u64 = 1 << 30;
 
 /// The source of a log line.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Source {
     Kernel,
@@ -17,8 +34,6 @@ pub enum Source {
 }
 
 impl Source {
-    pub(super) const ALL: [Self; 4] = [Self::Kernel, Self::Guard, Self::Process, Self::Watch];
-
     pub fn name(self) -> &'static str {
         match self {
             Self::Kernel => "kernel",
@@ -30,7 +45,7 @@ impl Source {
 }
 
 /// The moment of a snapshot.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum When {
     Before,
@@ -38,8 +53,6 @@ pub enum When {
 }
 
 impl When {
-    pub(super) const ALL: [Self; 2] = [Self::Before, Self::After];
-
     pub fn name(self) -> &'static str {
         match self {
             Self::Before => "before",
@@ -48,13 +61,20 @@ impl When {
     }
 }
 
-/// One entry. Times are milliseconds from the beginning.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// One line. Times are milliseconds from the beginning.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Entry {
-    /// The numbers of the figures that are different now.
+    About {
+        version: u8,
+        about: About,
+    },
+    /// Declares a figure; its place among the declarations is its number.
+    Figure(Figure),
+    /// The figures that are different now, each with the difference to its last value; none where it is gone.
     Sample {
         time_ms: u64,
-        changed: Vec<usize>,
+        changes: Vec<(usize, Option<i64>)>,
     },
     Event {
         time_ms: u64,
@@ -74,50 +94,51 @@ pub enum Entry {
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReadRecordError {
-    #[error("this is not a recording of `plimsoll watch`: its first bytes differ")]
+    #[error("this is not a recording of `plimsoll watch`: it does not begin as one")]
     Name,
-    #[error("this record is of version {found}, and this plimsoll reads version 1; use a newer one")]
+    #[error(
+        "this record is of version {found}, and this plimsoll reads version {VERSION}; use the plimsoll that wrote it"
+    )]
     Version { found: u8 },
-    #[error("the record breaks off in its first frame, at byte 8")]
+    #[error("the record breaks off in its first line")]
     About,
 }
 
-/// Reads a record from its bytes.
+/// Reader of a recording from its bytes.
 #[derive(Debug)]
 pub struct Reader<'a> {
-    bytes: &'a [u8],
-    at: usize,
+    lines: BufReader<Take<GzDecoder<&'a [u8]>>>,
+    line: Vec<u8>,
     about: About,
     figures: Vec<Figure>,
-    /// 0 is gone; everything else is one more than the value.
-    values: Vec<u64>,
+    values: Vec<Option<u64>>,
     time_ms: u64,
 }
 
 impl<'a> Reader<'a> {
     pub fn new(bytes: &'a [u8]) -> Result<Self, ReadRecordError> {
-        let (name, rest) = bytes.split_at_checked(MAGIC.len()).ok_or(ReadRecordError::Name)?;
-        // The last byte is the version, so a newer record gets its own message.
-        if name[..MAGIC.len() - 1] != MAGIC[..MAGIC.len() - 1] {
+        if let Some(found) = bytes.strip_prefix(BINARY).and_then(<[u8]>::first) {
+            return Err(ReadRecordError::Version { found: *found });
+        }
+        if !bytes.starts_with(GZIP) {
             return Err(ReadRecordError::Name);
         }
-        if name != MAGIC {
-            return Err(ReadRecordError::Version {
-                found: name[MAGIC.len() - 1],
-            });
-        }
-        let (kind, payload, length) = frame::read(rest).ok_or(ReadRecordError::About)?;
-        let about = serde_json::from_slice(payload)
-            .ok()
-            .filter(|_| kind == Some(Kind::About));
-        Ok(Self {
-            bytes,
-            at: MAGIC.len() + length,
-            about: about.ok_or(ReadRecordError::About)?,
+        let mut reader = Self {
+            // Bounded, because a few bytes of gzip can stand for any number.
+            lines: BufReader::new(GzDecoder::new(bytes).take(MOST_BYTES)),
+            line: Vec::new(),
+            about: About::default(),
             figures: Vec::new(),
             values: Vec::new(),
             time_ms: 0,
-        })
+        };
+        match reader.read() {
+            Some(Entry::About { version, about }) if version == VERSION => reader.about = about,
+            Some(Entry::About { version: found, .. }) => return Err(ReadRecordError::Version { found }),
+            Some(_) => return Err(ReadRecordError::Name),
+            None => return Err(ReadRecordError::About),
+        }
+        Ok(reader)
     }
 
     pub fn about(&self) -> &About {
@@ -129,80 +150,52 @@ impl<'a> Reader<'a> {
         &self.figures
     }
 
-    /// Current value of a figure; `None` where it is gone or was never seen.
+    /// Current value of a figure; `None` if it is gone or was never seen.
     pub fn value(&self, number: usize) -> Option<u64> {
-        self.values.get(number)?.checked_sub(1)
+        *self.values.get(number)?
     }
 
-    /// Bytes that have not been read: after the last entry, the torn tail.
+    /// Bytes of a line that broke off, after the last entry.
     pub fn left(&self) -> usize {
-        self.bytes.len() - self.at
+        self.line.len()
     }
 
-    fn entry(&mut self, kind: Option<Kind>, payload: &[u8]) -> Option<Entry> {
-        let mut input = Input(payload);
-        match kind? {
-            Kind::About => None,
-            Kind::Figure => {
-                self.declare(input);
-                None
+    /// The next line that this version knows; `None` at the end, and where the record is damaged.
+    fn read(&mut self) -> Option<Entry> {
+        loop {
+            self.line.clear();
+            // An error is the end of what was written, too: the bytes before it are in the line.
+            let _ = (&mut self.lines)
+                .take(MOST_LINE)
+                .read_until(b'\n', &mut self.line);
+            if !self.line.ends_with(b"\n") {
+                return None;
             }
-            Kind::Sample => {
-                let time_ms = self.advance(&mut input)?;
-                let changed = self.change(input);
-                Some(Entry::Sample { time_ms, changed })
+            match serde_json::from_slice(&self.line) {
+                Ok(entry) => {
+                    self.line.clear();
+                    return Some(entry);
+                }
+                // A line of a later version is JSON as well.
+                Err(error) if error.is_data() => {}
+                Err(_) => return None,
             }
-            Kind::Event => Some(Entry::Event {
-                time_ms: self.advance(&mut input)?,
-                source: pick(&Source::ALL, &mut input)?,
-                text: input.rest(),
-            }),
-            Kind::Shot => Some(Entry::Shot {
-                when: pick(&When::ALL, &mut input)?,
-                name: input.text()?,
-                text: input.rest(),
-            }),
-            Kind::End => Some(Entry::End {
-                time_ms: self.advance(&mut input)?,
-                status: input.rest(),
-            }),
         }
     }
 
-    fn advance(&mut self, input: &mut Input<'_>) -> Option<u64> {
-        self.time_ms = self.time_ms.saturating_add(input.number()?);
-        Some(self.time_ms)
+    /// A time is never before the last one: what is shown rests on their order.
+    fn advance(&mut self, time_ms: &mut u64) {
+        self.time_ms = self.time_ms.max(*time_ms);
+        *time_ms = self.time_ms;
     }
 
-    /// A declaration that cannot be read still takes its number, so that those after it keep theirs.
-    fn declare(&mut self, mut input: Input<'_>) {
-        // The same bound as the encoder's; without it a hostile record could fill memory.
-        if self.figures.len() >= MOST_FIGURES {
-            return;
+    fn change(&mut self, changes: &mut Vec<(usize, Option<i64>)>) {
+        // A number beyond the declared figures is none.
+        changes.retain(|(number, _)| *number < self.values.len());
+        for (number, difference) in changes {
+            let before = self.values[*number].unwrap_or_default();
+            self.values[*number] = difference.map(|more| before.wrapping_add(more.cast_unsigned()));
         }
-        // Groups of a later version are shown among the machine's figures.
-        let group = pick(&Group::ALL, &mut input).unwrap_or(Group::Machine);
-        let unit = pick(&Unit::ALL, &mut input).unwrap_or(Unit::Count);
-        let subject = input.text().unwrap_or_default();
-        self.figures.push(Figure::new(group, unit, subject, input.rest()));
-        self.values.push(0);
-    }
-
-    fn change(&mut self, mut input: Input<'_>) -> Vec<usize> {
-        let mut changed = Vec::new();
-        let mut next: usize = 0;
-        while let (Some(gap), Some(difference)) = (input.number(), input.number()) {
-            let number = usize::try_from(gap).ok().and_then(|gap| next.checked_add(gap));
-            // A number beyond the declared figures ends the sample: later gaps build on it.
-            let Some(number) = number.filter(|number| *number < self.values.len()) else {
-                break;
-            };
-            // Wrapping mirrors the encoder, so that the whole range of u64 is representable.
-            self.values[number] = self.values[number].wrapping_add(unzigzag(difference).cast_unsigned());
-            changed.push(number);
-            next = number + 1;
-        }
-        changed
     }
 }
 
@@ -211,17 +204,35 @@ impl Iterator for Reader<'_> {
     type Item = Entry;
 
     fn next(&mut self) -> Option<Entry> {
-        loop {
-            let (kind, payload, length) = frame::read(&self.bytes[self.at..])?;
-            self.at += length;
-            if let Some(entry) = self.entry(kind, payload) {
-                return Some(entry);
+        let mut entry = self.read()?;
+        match &mut entry {
+            Entry::About { .. } => {}
+            // The same bound as the encoder's; without it a hostile record could fill memory.
+            Entry::Figure(figure) if self.figures.len() < MOST_FIGURES => {
+                let [subject, what] = [&figure.subject, &figure.what].map(|text| cut(text, MOST_EVENT));
+                let (group, unit) = (figure.group, figure.unit);
+                self.figures.push(Figure::new(group, unit, subject, what));
+                self.values.push(None);
             }
+            Entry::Figure(_) => {}
+            Entry::Sample { time_ms, changes } => {
+                self.advance(time_ms);
+                self.change(changes);
+            }
+            Entry::Event { time_ms, text, .. }
+            | Entry::End {
+                time_ms,
+                status: text,
+            } => {
+                self.advance(time_ms);
+                *text = cut(text, MOST_EVENT);
+            }
+            Entry::Shot { name, text, .. } => (*name, *text) = (cut(name, MOST_EVENT), cut(text, MOST_TEXT)),
         }
+        Some(entry)
     }
 }
 
-fn pick<T: Copy>(all: &[T], input: &mut Input<'_>) -> Option<T> {
-    let code = *input.take(1)?.first()?;
-    all.get(usize::from(code)).copied()
+pub(super) fn cut(text: &str, most: usize) -> String {
+    text[..text.floor_char_boundary(most)].to_owned()
 }

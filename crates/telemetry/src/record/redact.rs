@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use super::figure::Group;
 use super::summary::Summary;
 
-/// Programs whose names say nothing of their user.
+/// Names of programs that reveal nothing about their user.
 const KNOWN: &[&str] = &[
     "llama-server",
     "llama-cli",
@@ -195,7 +195,7 @@ fn uuid(text: &str) -> Option<usize> {
     })
 }
 
-/// Replaces a name where it stands as a word of its own.
+/// Replaces a name where it is a separate word.
 fn replaced(text: &str, name: &str, word: &str) -> String {
     let mut clean = String::with_capacity(text.len());
     let mut rest = text;

@@ -1,4 +1,5 @@
-//! Summary of a recording: the range of every figure, large changes, log lines and snapshots of system files.
+//! Summary of a memory recording: the range of every figure, large changes, log lines and snapshots of system
+//! files.
 
 use plimsoll_base::Bytes;
 use serde::Serialize;
@@ -8,17 +9,17 @@ use super::figure::{Figure, Group};
 use super::read::{Entry, ReadRecordError, Reader, Source, When};
 use crate::trend::TrendCourse;
 
-/// Lines that are kept, from the beginning; how many there were is told.
+/// Number of lines kept, from the beginning; the total is counted.
 const MOST_EVENTS: usize = 2000;
 /// Files that are kept.
 const MOST_SHOTS: usize = 64;
 const MOST_MOVES: usize = 12;
-/// Changes in one direction that lie no further apart are one move.
+/// Maximum time between changes in one direction that count as one move.
 const ONE_MOVE_MS: u64 = 2000;
 /// Smaller moves are left out.
 const LEAST_MOVE: Bytes = Bytes::mib(16);
 
-/// All of a record but the single samples.
+/// Summary of a recording: everything except the single samples.
 #[derive(Clone, Debug, Serialize)]
 pub struct Summary {
     pub about: About,
@@ -34,7 +35,7 @@ pub struct Summary {
     pub torn_bytes: u64,
 }
 
-/// One figure.
+/// Summary of one figure.
 #[derive(Clone, Debug, Serialize)]
 pub struct Told {
     pub figure: Figure,
@@ -47,7 +48,7 @@ pub struct Told {
     pub course: TrendCourse,
 }
 
-/// Memory that was taken or given back in one go.
+/// Memory that was allocated or released in one step.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Move {
     /// The place of the figure in the summary.
@@ -96,7 +97,7 @@ pub fn summarise(bytes: &[u8]) -> Result<Summary, ReadRecordError> {
     Ok(glance.finish(reader.left()))
 }
 
-/// A summary while it is made.
+/// Summary that is being built.
 struct Glance {
     summary: Summary,
     /// Index in the summary of each figure of the record; `None` before its first value.
@@ -127,10 +128,11 @@ impl Glance {
     fn take(&mut self, entry: Entry, reader: &Reader<'_>) {
         let summary = &mut self.summary;
         match entry {
-            Entry::Sample { time_ms, changed } => {
+            Entry::About { .. } | Entry::Figure(_) => {}
+            Entry::Sample { time_ms, changes } => {
                 summary.samples += 1;
                 summary.duration_ms = time_ms;
-                for number in changed {
+                for (number, _) in changes {
                     if let Some(value) = reader.value(number) {
                         self.see(number, &reader.figures()[number], time_ms, value);
                     }
@@ -241,7 +243,7 @@ impl Glance {
         summary.moves.truncate(MOST_MOVES);
         // Chosen by size, shown by time.
         summary.moves.sort_by_key(|over| over.from_ms);
-        summary.torn_bytes = super::frame::wide(left);
+        summary.torn_bytes = u64::try_from(left).unwrap_or(u64::MAX);
         summary
     }
 }

@@ -1,8 +1,8 @@
-//! Increments of held memory between equal blocks of samples.
+//! Increments of held memory between equal blocks of samples, on which the leak test is based.
 
 use super::series::TrendPoint;
 
-/// The difference between two neighbouring blocks.
+/// Difference between two neighbouring blocks of samples.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Increment {
     /// Bytes more, or fewer.

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 /// Buckets that are kept; beyond, neighbours are joined. A picture has fewer pixels.
 const MOST: usize = 720;
 
-/// A stretch of time.
+/// Lowest, highest and last value of a figure in a time span.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Bucket {
     pub from: u64,
@@ -15,7 +15,7 @@ pub struct Bucket {
     pub last: u64,
 }
 
-/// A figure over time.
+/// A figure over time, downsampled.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TrendCourse {
     buckets: Vec<Bucket>,

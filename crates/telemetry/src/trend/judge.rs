@@ -15,13 +15,13 @@ const TRIES: f64 = 3.0;
 const WARM_UP: usize = 4;
 /// A slope outside the interval is this unlikely.
 const MISS: f64 = 0.01;
-/// Steps that are told, and the least that is worth telling.
+/// Maximum number of reported steps, and the smallest size reported.
 const MOST_STEPS: usize = 8;
 const LEAST_STEP: Bytes = Bytes::kib(256);
-/// A step is so many times what the figure usually moves by.
+/// A step is at least this many times the figure's usual change.
 const STANDS_OUT: f64 = 8.0;
 
-/// Thresholds for a leak.
+/// Thresholds of the leak test.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TrendTest {
     /// Accepted rate of false alarms, over all figures of one load.
@@ -42,21 +42,21 @@ impl Default for TrendTest {
     }
 }
 
-/// Behaviour of a figure under load.
+/// Verdict on a figure under load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TrendGrowth {
     /// It grows with the requests, and as fast at the end as before.
     Leak,
-    /// It still grows, but ever slower: a longer load will tell.
+    /// It still grows, but ever more slowly; only a longer test can decide.
     Settling,
     /// No growth was seen.
     Flat,
-    /// Too few looks to tell.
+    /// Too few samples for a verdict.
     Unknown,
 }
 
-/// The verdict, and what it rests on. Slopes are bytes per request.
+/// Verdict of the leak test with its evidence. Slopes are in bytes per request.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Trend {
     pub growth: TrendGrowth,
@@ -64,7 +64,7 @@ pub struct Trend {
     /// With 99 %.
     pub slope_low: f64,
     pub slope_high: f64,
-    /// 1 less the chance that a flat program looks like this.
+    /// 1 minus the probability of this result for a program without a leak.
     pub confidence: f64,
     pub looks: usize,
     pub blocks: usize,
@@ -127,7 +127,7 @@ impl Trend {
     pub const LEAST_LOOKS: usize = BLOCKS[BLOCKS.len() - 1] * WARM_UP / (WARM_UP - 1) + 1;
 }
 
-/// A series seen in a number of blocks.
+/// Result of the test for one number of blocks.
 struct StepEvidence {
     increments: Vec<Increment>,
     rising: usize,
@@ -171,7 +171,7 @@ fn sorted(increments: &[Increment]) -> Vec<f64> {
     slopes
 }
 
-/// The largest one-shot changes, in their order: those that stand out from what the figure usually moves by.
+/// The largest single changes, in their order: those that stand out from the figure's usual changes.
 pub fn steps(points: &[TrendPoint]) -> Vec<TrendStep> {
     let all = points.windows(2).map(|pair| TrendStep {
         at: pair[1].at,

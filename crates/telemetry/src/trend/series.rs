@@ -1,4 +1,4 @@
-//! Samples of one figure, in bounded memory for a load test of any length.
+//! Memory samples of a load test for one figure, in bounded memory whatever the length of the test.
 
 use plimsoll_base::Bytes;
 use serde::{Deserialize, Serialize};
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 /// taken.
 const MOST: usize = 4096;
 
-/// One look: how many requests had been answered, and what was held.
+/// One sample: the number of answered requests, and the memory held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TrendPoint {
     pub at: u64,
@@ -31,7 +31,7 @@ impl TrendStep {
     }
 }
 
-/// Looks in the order in which they were taken.
+/// Samples in the order in which they were taken.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TrendSeries {
     points: Vec<TrendPoint>,

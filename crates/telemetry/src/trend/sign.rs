@@ -1,4 +1,4 @@
-//! Sign test, and the corresponding confidence interval of a median.
+//! Sign test of the leak test, and the corresponding confidence interval of a median.
 
 /// The probability of at least `rises` heads in `of` throws of a fair coin.
 pub(super) fn at_least(rises: usize, of: usize) -> f64 {

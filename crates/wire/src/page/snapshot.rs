@@ -1,11 +1,11 @@
-//! Snapshot of a guard page, read from its bytes.
+//! Snapshot of a guard page (the shared-memory file of a guarded process), read from its bytes.
 
 use core::fmt;
 use core::mem::{offset_of, size_of};
 
 use super::{CARDS, MAGIC, OOMS, Oom, Page, PageCard, PageState, Refusal, UNLIMITED, VERSION};
 
-/// A page at one moment.
+/// Copy of a guard page at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PageSnapshot {
     pub pid: u32,
@@ -24,7 +24,7 @@ pub struct PageSnapshot {
     ooms: [Option<OomSnapshot>; OOMS],
 }
 
-/// A [`PageCard`] at one moment, in bytes.
+/// Copy of a [`PageCard`] at one moment, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CardSnapshot {
     pub uuid: [u8; 16],
@@ -44,7 +44,7 @@ pub struct CardSnapshot {
     pub answered: u32,
 }
 
-/// An [`Oom`] that was whole when it was read.
+/// Copy of a complete [`Oom`] record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OomSnapshot {
     pub sequence: u64,
@@ -58,7 +58,7 @@ pub struct OomSnapshot {
     pub refusal: Refusal,
 }
 
-/// Bytes that are no page of this version.
+/// Error: the bytes are not a guard page of this version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PageError {
     Short { bytes: usize },
@@ -81,10 +81,12 @@ impl PageSnapshot {
             return Err(PageError::Version { found: version });
         }
         let count = word(page, offset_of!(Page, count));
+        let state = word(page, offset_of!(Page, state));
         let plea = long(page, offset_of!(Page, plea));
         Ok(Self {
             pid: word(page, offset_of!(Page, pid)),
-            state: state(word(page, offset_of!(Page, state)))?,
+            // An unknown state is an error and not a default: it would be a newer guard, or no page.
+            state: PageState::of(state).ok_or(PageError::State { found: state })?,
             pools: word(page, offset_of!(Page, pools)),
             plea: (plea != long(page, offset_of!(Page, plea_answered))).then(|| {
                 let card = word(page, offset_of!(Page, plea_card));
@@ -129,14 +131,6 @@ impl fmt::Display for PageError {
 }
 
 impl core::error::Error for PageError {}
-
-fn state(code: u32) -> Result<PageState, PageError> {
-    [PageState::Idle, PageState::Armed, PageState::Disarmed]
-        .into_iter()
-        .find(|state| *state as u32 == code)
-        // An unknown state is an error and not a default: it would be a newer guard, or no page.
-        .ok_or(PageError::State { found: code })
-}
 
 fn card(page: &[u8], at: usize) -> CardSnapshot {
     let number = |offset: usize| long(page, at + offset);

@@ -1,4 +1,5 @@
-//! Identity of the process that owns a slot of the budget ledger.
+//! Identity of the process that owns a slot of the budget ledger (a file shared by the processes of one
+//! command): its number and its start time.
 
 /// One more than the largest process number of 64-bit Linux (`PID_MAX_LIMIT`, include/linux/threads.h @ linux
 /// 6.1).
@@ -6,8 +7,8 @@ const NUMBERS: u64 = 1 << 22;
 /// Room for the start time: seven hundred years in hundredths of a second.
 const STARTS: u64 = 1 << 41;
 
-/// A process: its number and its start time in clock ticks since boot, because numbers are reused. 0 is an
-/// unknown start time.
+/// Identity of a process: its number, and its start time in clock ticks since boot, because numbers are
+/// reused. Start time 0 means unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SlotOwner(u64);
 

@@ -1,4 +1,4 @@
-//! Ownership of the slots of the budget ledger.
+//! Ownership of the slots of the budget ledger, a file shared by the processes of one command.
 //!
 //! A slot is free, owned by a process, or being emptied by another process after its owner has ended. In the
 //! last case it holds the identity of the emptying process, with a mark. So no process takes the slot before

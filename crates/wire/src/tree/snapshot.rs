@@ -1,5 +1,5 @@
-//! Snapshot of the cards in a budget ledger, read from its bytes, and the offset at which a budget is
-//! written.
+//! Snapshot of the cards in the budget ledger of a process tree, read from its bytes, and the offset at which
+//! a budget is written.
 
 use core::mem::{offset_of, size_of};
 
@@ -9,13 +9,13 @@ use crate::page::{CARDS, UNLIMITED};
 /// Bytes of a card in the ledger, which begins with its cards.
 const CARD: usize = size_of::<TreeCard>();
 
-/// The cards of a ledger at one moment.
+/// Copy of the ledger's cards at one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TreeSnapshot {
     cards: [(u64, TreeCardSnapshot); CARDS],
 }
 
-/// A card at one moment, in bytes.
+/// Copy of one card of the ledger at one moment, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TreeCardSnapshot {
     /// The tree's budget; `None` without one.

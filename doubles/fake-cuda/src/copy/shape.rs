@@ -1,4 +1,4 @@
-//! Copies of rectangles and boxes, divided into their lines.
+//! Copies of rectangles and boxes in the fake driver, divided into their lines.
 
 use crate::abi::Array;
 use crate::abi::structs::{Copy2D, Copy2DSide, Copy3D, Copy3DSide};

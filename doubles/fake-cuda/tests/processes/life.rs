@@ -1,4 +1,4 @@
-//! What a program sees, and what the log says that it did.
+//! Tests of a program's view of the fake driver, and of the log of its calls.
 
 use super::stage::{Stage, violations};
 

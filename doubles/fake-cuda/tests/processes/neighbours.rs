@@ -1,4 +1,4 @@
-//! Several processes on one card.
+//! Tests of several processes on one fake card.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Stdio};

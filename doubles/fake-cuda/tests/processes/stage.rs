@@ -1,4 +1,4 @@
-//! A folder with the library under the driver's name, the programs built against it, and a log.
+//! Test folder with the library under the driver's name, the programs built against it, and a log.
 
 use std::fs;
 use std::os::unix::fs::symlink;

@@ -1,3 +1,5 @@
+//! Tests of the fake engine's HTTP endpoints.
+
 use std::io::Write;
 
 use serde_json::json;

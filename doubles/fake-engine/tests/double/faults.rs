@@ -1,3 +1,5 @@
+//! Tests of the fake engine's scripted faults.
+
 use std::time::{Duration, Instant};
 
 use super::process::Double;

@@ -1,3 +1,5 @@
+//! Tests of the fake engine's start, readiness and end.
+
 use std::io::Write;
 use std::time::Instant;
 

@@ -1,4 +1,4 @@
-//! A running double and a blocking client for it.
+//! A running fake engine, and a blocking client for it.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};

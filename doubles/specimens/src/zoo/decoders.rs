@@ -3,9 +3,19 @@
 use plimsoll_model::gguf::DraftHeader;
 use plimsoll_model::types::{F16, F32};
 
-use super::{MOST, SPARED, Sheet, Sizes};
+use super::{MOST, SPARED, Sheet, Sizes, Specimen};
 
-pub(super) fn llama_1b() -> DraftHeader {
+#[rustfmt::skip]
+pub(super) const ROWS: &[Specimen] = &[
+    Specimen("llama-1b", "Llama 3.2 1B, Q4_K_M, output tied; a draft for the larger ones", Some(1236), llama_1b),
+    Specimen("qwen2-7b", "Qwen2.5 7B, Q4_K_M", Some(7616), qwen2_7b),
+    Specimen("gemma3-4b", "Gemma 3 4B, Q4_K_M, sliding windows, output tied", Some(3880), gemma3_4b),
+    Specimen("gemma3n-e2b", "Gemma 3n E2B, Q4_K_M, shared caches", Some(4458), gemma3n_e2b),
+    Specimen("phi3-mini", "Phi 3 mini 128k, Q4_K_M, fused attention", Some(3821), phi3_mini),
+    Specimen("command-r", "Command R 35B, Q4_K_M, full attention heads", Some(34_981), command_r),
+];
+
+fn llama_1b() -> DraftHeader {
     let sizes = Sizes {
         layers: 16,
         context: 131_072,
@@ -30,7 +40,7 @@ pub(super) fn llama_1b() -> DraftHeader {
     sheet.draft
 }
 
-pub(super) fn qwen2_7b() -> DraftHeader {
+fn qwen2_7b() -> DraftHeader {
     let sizes = Sizes {
         layers: 28,
         context: 131_072,
@@ -65,7 +75,7 @@ const GEMMA3_4B: Sizes = Sizes {
     head: 256,
 };
 
-pub(super) fn gemma3_4b() -> DraftHeader {
+fn gemma3_4b() -> DraftHeader {
     let sizes = GEMMA3_4B;
     let mut sheet = Sheet::decoder("gemma3", "gemma3-4b", sizes, None);
     sheet.key("attention.head_count_kv", sizes.heads_kv);
@@ -88,7 +98,7 @@ fn gemma_layer(sheet: &mut Sheet, sizes: Sizes) {
 }
 
 /// Four streams (AltUp), a low-rank branch (LAuReL) of 64, and 256 numbers a token and layer.
-pub(super) fn gemma3n_e2b() -> DraftHeader {
+fn gemma3n_e2b() -> DraftHeader {
     const STREAMS: u32 = 4;
     const LOW_RANK: u32 = 64;
     const PER_LAYER: u32 = 256;
@@ -131,7 +141,7 @@ pub(super) fn gemma3n_e2b() -> DraftHeader {
     sheet.draft
 }
 
-pub(super) fn phi3_mini() -> DraftHeader {
+fn phi3_mini() -> DraftHeader {
     let sizes = Sizes {
         layers: 32,
         context: 131_072,
@@ -162,7 +172,7 @@ pub(super) fn phi3_mini() -> DraftHeader {
     sheet.draft
 }
 
-pub(super) fn command_r() -> DraftHeader {
+fn command_r() -> DraftHeader {
     let sizes = Sizes {
         layers: 40,
         context: 131_072,

@@ -3,13 +3,22 @@
 use plimsoll_model::gguf::{Datum, DraftHeader, ValueType};
 use plimsoll_model::types::{F16, F32, Q8_0};
 
-use super::Sheet;
+use super::{Sheet, Specimen};
+
+#[rustfmt::skip]
+pub(super) const ROWS: &[Specimen] = &[
+    Specimen("gemma3-4b-mmproj", "the projector of Gemma 3 4B, F16", None, gemma3_projector),
+    Specimen("nomic-embed", "nomic-embed-text v1.5, F16, an encoder", Some(137), nomic_embed),
+    Specimen("bge-base", "bge-base-en v1.5, F16, an encoder", Some(109), bge_base),
+    Specimen("modernbert-base", "ModernBERT base, F16, an encoder with sliding windows", Some(149), modern_bert),
+    Specimen("gemma-embed", "EmbeddingGemma 300M, Q8_0, an encoder with sliding windows", Some(303), embedding_gemma),
+];
 
 /// `LLAMA_POOLING_TYPE_MEAN`.
 const MEAN: u32 = 1;
 const TOKEN_TYPES: u32 = 2;
 
-pub(super) fn nomic_embed() -> DraftHeader {
+fn nomic_embed() -> DraftHeader {
     const EMBEDDING: u32 = 768;
     const WIDTH: u32 = 3072;
     const VOCABULARY: u32 = 30_528;
@@ -71,7 +80,7 @@ fn encoder(architecture: &'static str, name: &str, sizes: [u32; 6]) -> Sheet {
     sheet
 }
 
-pub(super) fn bge_base() -> DraftHeader {
+fn bge_base() -> DraftHeader {
     const EMBEDDING: u32 = 768;
     const WIDTH: u32 = 3072;
     const VOCABULARY: u32 = 30_522;
@@ -106,7 +115,7 @@ pub(super) fn bge_base() -> DraftHeader {
 }
 
 /// Every third layer, from the first on, attends to all; the first has no norm before it.
-pub(super) fn modern_bert() -> DraftHeader {
+fn modern_bert() -> DraftHeader {
     const EMBEDDING: u32 = 768;
     const WIDTH: u32 = 1152;
     const VOCABULARY: u32 = 50_368;
@@ -135,7 +144,7 @@ pub(super) fn modern_bert() -> DraftHeader {
 }
 
 /// Every sixth layer attends to all.
-pub(super) fn embedding_gemma() -> DraftHeader {
+fn embedding_gemma() -> DraftHeader {
     const EMBEDDING: u32 = 768;
     const WIDTH: u32 = 1152;
     const VOCABULARY: u32 = 262_144;
@@ -179,7 +188,7 @@ pub(super) fn embedding_gemma() -> DraftHeader {
 }
 
 /// SigLIP of 27 layers, 896 by 896 points in patches of 14.
-pub(super) fn gemma3_projector() -> DraftHeader {
+fn gemma3_projector() -> DraftHeader {
     const EMBEDDING: u32 = 1152;
     const WIDTH: u32 = 4304;
     const LAYERS: u32 = 27;

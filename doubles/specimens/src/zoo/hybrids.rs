@@ -5,7 +5,21 @@ use plimsoll_model::gguf::{Datum, DraftHeader, ValueType};
 use plimsoll_model::types::{F32, Q8_0};
 
 use super::recurrent::{State, delta_net, keys, mamba_layer, mamba2_layer};
-use super::{MOST, SPARED, Sheet, Sizes};
+use super::{MOST, SPARED, Sheet, Sizes, Specimen};
+
+#[rustfmt::skip]
+pub(super) const ROWS: &[Specimen] = &[
+    Specimen("granite-h-micro", "Granite 4.0 H Micro, Q4_K_M, the same without experts", Some(3191), granite_h_micro),
+    Specimen("jamba-3b", "Jamba 3B, Q4_K_M, Mamba with two layers of attention", Some(3029), jamba),
+    Specimen("jamba-mini", "Jamba 1.5 mini, Q4_K_M, the same with experts in every second layer", Some(51_305), jamba_mini),
+    Specimen("nemotron-h-9b", "Nemotron Nano 9B v2, Q4_K_M, each layer one of Mamba 2, attention, feed-forward", Some(8888), nemotron_h),
+    Specimen("nemotron-h-30b", "Nemotron 3 Nano 30B-A3B, Q4_K_M, the same with experts", Some(31_578), nemotron_h_moe),
+    Specimen("falcon-h1-1b", "Falcon-H1 1.5B, Q4_K_M, attention and Mamba 2 side by side", Some(1479), falcon_h1),
+    Specimen("lfm2-1b", "LFM2 1.2B, Q4_K_M, short convolutions and attention", Some(1170), lfm2),
+    Specimen("lfm2-8b", "LFM2 8B-A1B, Q4_K_M, the same with experts", Some(8340), lfm2_moe),
+    Specimen("qwen35-9b", "Qwen 3.5 9B, Q4_K_M, gated delta net in three layers of four", Some(8950), qwen35),
+    Specimen("qwen35-35b", "Qwen 3.5 35B-A3B, Q4_K_M, the same with experts", Some(34_661), qwen35_moe),
+];
 
 /// States the KV heads of the layers that attend, and 0 for the rest.
 fn list_heads(sheet: &mut Sheet, sizes: Sizes, attends: impl Fn(u32) -> bool) {
@@ -14,7 +28,7 @@ fn list_heads(sheet: &mut Sheet, sizes: Sizes, attends: impl Fn(u32) -> bool) {
 }
 
 /// Layers 5, 15, 25 and 35 attend, without positions; embeddings, sums and logits are scaled.
-pub(super) fn granite_h_micro() -> DraftHeader {
+fn granite_h_micro() -> DraftHeader {
     let sizes = Sizes {
         layers: 40,
         context: 131_072,
@@ -60,7 +74,7 @@ pub(super) fn granite_h_micro() -> DraftHeader {
 }
 
 /// Layers 7 and 21 attend, without positions.
-pub(super) fn jamba() -> DraftHeader {
+fn jamba() -> DraftHeader {
     let sizes = Sizes {
         layers: 28,
         context: 262_144,
@@ -75,7 +89,7 @@ pub(super) fn jamba() -> DraftHeader {
 }
 
 /// Every eighth layer attends, every second one has experts.
-pub(super) fn jamba_mini() -> DraftHeader {
+fn jamba_mini() -> DraftHeader {
     const EXPERTS: u32 = 16;
     let sizes = Sizes {
         layers: 32,
@@ -147,7 +161,7 @@ fn nemotron(name: &str, architecture: &'static str, pattern: &str, sizes: Sizes)
     sheet
 }
 
-pub(super) fn nemotron_h() -> DraftHeader {
+fn nemotron_h() -> DraftHeader {
     let sizes = Sizes {
         layers: 56,
         context: 131_072,
@@ -182,7 +196,7 @@ pub(super) fn nemotron_h() -> DraftHeader {
     sheet.draft
 }
 
-pub(super) fn nemotron_h_moe() -> DraftHeader {
+fn nemotron_h_moe() -> DraftHeader {
     const EXPERTS: u32 = 128;
     const SHARED: u32 = 3712;
     let sizes = Sizes {
@@ -229,7 +243,7 @@ pub(super) fn nemotron_h_moe() -> DraftHeader {
     sheet.draft
 }
 
-pub(super) fn falcon_h1() -> DraftHeader {
+fn falcon_h1() -> DraftHeader {
     let sizes = Sizes {
         layers: 24,
         context: 131_072,
@@ -291,7 +305,7 @@ fn lfm2_sheet(architecture: &'static str, name: &str, sizes: Sizes, attending: &
     sheet
 }
 
-pub(super) fn lfm2() -> DraftHeader {
+fn lfm2() -> DraftHeader {
     const ATTENDING: &[u32] = &[2, 5, 8, 10, 12, 14];
     let sizes = Sizes {
         layers: 16,
@@ -312,7 +326,7 @@ pub(super) fn lfm2() -> DraftHeader {
     sheet.draft
 }
 
-pub(super) fn lfm2_moe() -> DraftHeader {
+fn lfm2_moe() -> DraftHeader {
     const ATTENDING: &[u32] = &[2, 6, 10, 14, 18, 21];
     const EXPERTS: u32 = 32;
     const WIDTH: u32 = 1792;
@@ -381,7 +395,7 @@ const QWEN35_STATE: State = State {
     groups: 16,
 };
 
-pub(super) fn qwen35() -> DraftHeader {
+fn qwen35() -> DraftHeader {
     let sizes = Sizes {
         layers: 32,
         context: 262_144,
@@ -401,7 +415,7 @@ pub(super) fn qwen35() -> DraftHeader {
     sheet.draft
 }
 
-pub(super) fn qwen35_moe() -> DraftHeader {
+fn qwen35_moe() -> DraftHeader {
     const EXPERTS: u32 = 256;
     const WIDTH: u32 = 512;
     let sizes = Sizes {

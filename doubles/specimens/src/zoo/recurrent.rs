@@ -3,7 +3,16 @@
 use plimsoll_model::gguf::DraftHeader;
 use plimsoll_model::types::{F32, Q8_0};
 
-use super::{MOST, SPARED, Sheet, Sizes};
+use super::{MOST, SPARED, Sheet, Sizes, Specimen};
+
+#[rustfmt::skip]
+pub(super) const ROWS: &[Specimen] = &[
+    Specimen("qwen3-next", "Qwen3 Next 80B-A3B, Q4_K_M, gated delta net in three layers of four", Some(79_674), qwen3_next),
+    Specimen("mamba2", "Mamba 2 2.7B, Q4_K_M, no attention at all", Some(2702), mamba2),
+    Specimen("granite-h-tiny", "Granite 4.0 H Tiny, Q4_K_M, Mamba with four layers of attention", Some(6939), granite_h_tiny),
+    Specimen("mamba-3b", "Mamba 2.8B, Q4_K_M, no attention at all", Some(2768), mamba),
+    Specimen("falcon-mamba-7b", "FalconMamba 7B, Q4_K_M, the same with norms within its layers", Some(7006), falcon_mamba),
+];
 
 /// Sizes of the recurrent layers, in the words of the keys.
 #[derive(Clone, Copy)]
@@ -46,7 +55,7 @@ pub(super) fn mamba2_layer(sheet: &mut Sheet, embedding: u32, state: State) {
     sheet.tensor("ssm_out.weight", MOST, &[state.inner, embedding]);
 }
 
-pub(super) fn mamba2() -> DraftHeader {
+fn mamba2() -> DraftHeader {
     let sizes = Sizes {
         layers: 64,
         context: 1_048_576,
@@ -75,7 +84,7 @@ pub(super) fn mamba2() -> DraftHeader {
 }
 
 /// Layers 5, 15, 25 and 35 attend.
-pub(super) fn granite_h_tiny() -> DraftHeader {
+fn granite_h_tiny() -> DraftHeader {
     const EXPERTS: u32 = 64;
     const SHARED: u32 = 1024;
     let sizes = Sizes {
@@ -119,7 +128,7 @@ pub(super) fn granite_h_tiny() -> DraftHeader {
 }
 
 /// Every fourth layer attends, with gated queries; the others are gated delta nets.
-pub(super) fn qwen3_next() -> DraftHeader {
+fn qwen3_next() -> DraftHeader {
     const EXPERTS: u32 = 512;
     const WIDTH: u32 = 512;
     let sizes = Sizes {
@@ -188,7 +197,7 @@ pub(super) fn mamba_layer(sheet: &mut Sheet, embedding: u32, state: State, rank:
     sheet.tensor("ssm_out.weight", MOST, &[state.inner, embedding]);
 }
 
-pub(super) fn mamba() -> DraftHeader {
+fn mamba() -> DraftHeader {
     const RANK: u32 = 160;
     let sizes = Sizes {
         layers: 64,
@@ -204,7 +213,7 @@ pub(super) fn mamba() -> DraftHeader {
 }
 
 /// Mamba with norms that have no weight.
-pub(super) fn falcon_mamba() -> DraftHeader {
+fn falcon_mamba() -> DraftHeader {
     const RANK: u32 = 256;
     let sizes = Sizes {
         layers: 64,

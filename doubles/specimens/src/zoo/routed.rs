@@ -3,10 +3,15 @@
 use plimsoll_model::gguf::DraftHeader;
 use plimsoll_model::types::F32;
 
-use super::{MOST, SPARED, Sheet, Sizes};
+use super::{MOST, SPARED, Sheet, Sizes, Specimen};
+
+#[rustfmt::skip]
+pub(super) const ROWS: &[Specimen] = &[
+    Specimen("glm4-air", "GLM 4.5 Air, Q4_K_M, routed experts, a prediction layer", Some(110_469), glm4_air),
+];
 
 /// One dense layer, 45 with experts, and one that predicts the token after next.
-pub(super) fn glm4_air() -> DraftHeader {
+fn glm4_air() -> DraftHeader {
     const EXPERTS: u32 = 128;
     const WIDTH: u32 = 1408;
     const TRUNK: u32 = 46;

@@ -1,4 +1,4 @@
-//! Tests of the lexer.
+//! Tests of the Rust lexer.
 
 use super::*;
 

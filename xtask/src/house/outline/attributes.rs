@@ -1,4 +1,4 @@
-//! Attributes of items, and those that mark a test.
+//! Attributes of Rust items, and those that mark a test.
 
 use std::ops::Range;
 

@@ -1,4 +1,4 @@
-//! Tests of the reader of items.
+//! Tests of the reader of a source file's items.
 
 use super::super::lexer::lex;
 use super::*;

@@ -1,4 +1,4 @@
-//! Somebody outside asks for what ggml's pool holds idle.
+//! Tests of requests from another process to release the idle memory of ggml's pool.
 
 use super::{Loaded, artefact, command};
 use crate::dialogue::Dialogue;

@@ -1,4 +1,4 @@
-//! Copies and memsets across the border of a spilled range.
+//! Tests of copies and memsets across the border of a spilled range (device memory followed by host memory).
 
 use super::run::{MIB, Ran, Run};
 

@@ -1,4 +1,4 @@
-//! Where the overflow goes, when the better places are refused one after the other.
+//! Tests of the kind of host memory for spilled bytes when the preferred kinds are refused one after another.
 
 use super::run::{MIB, Ran, Run};
 

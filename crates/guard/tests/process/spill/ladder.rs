@@ -1,4 +1,4 @@
-//! Each rung by itself, and the order in which they are climbed.
+//! Tests of each remedy for a refused allocation (rung of the ladder), and of their order.
 
 use plimsoll_wire::page::Refusal;
 
@@ -25,7 +25,8 @@ fn what_does_not_fit_is_spilled_and_only_that() {
     let run = Run::steps("total=4G", &format!("budget={} spill={}", 512 * MIB, 1024 * MIB));
     let ran = run.run("alloc:a:400 alloc:b:300 write:b check:b alloc:c:1 free:b alloc:d:100");
     assert_eq!(ran.said(), ["0", "0", "written", "right", "0", "0", "0"]);
-    let said = "300 MiB overflow: 104 MiB of it on the card, 196 MiB in host memory of the card's NUMA node";
+    let said =
+        "300 MiB overflowed: 104 MiB of it is on the card, 196 MiB in host memory of the card's NUMA node";
     assert!(ran.errors.contains(said), "{}", ran.errors);
     assert_eq!(ran.violations(), [""; 0]);
     let card = ran.card();

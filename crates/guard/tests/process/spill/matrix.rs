@@ -1,9 +1,9 @@
-//! The two variants of llama.cpp PR 22158, under their own names, and what they are compared with.
+//! Tests of the two variants of llama.cpp PR 22158, compared with guard's spill.
 //!
-//! The PR has two switches, for the memory of the legacy pool (here `pool=managed`) and for a buffer that is
-//! refused (here `on-oom=managed`), which make four rows. With neither, all is as without them. The buffer's
-//! switch changes what happens at a refusal and nothing else: what fits is on the card. The pool's is tested
-//! where the pool is (`ggml`); for buffers it changes nothing, which is what two of the rows here say.
+//! The PR has two switches: for the memory of the legacy pool (here `pool=managed`) and for a refused buffer
+//! (here `on-oom=managed`), which gives four combinations. With neither, nothing changes. The buffer's switch
+//! changes only the result of a refusal: memory that fits stays on the card. The pool's switch is tested with
+//! the pool (`ggml`); it changes nothing for buffers, as two of the tests here show.
 
 use super::run::{MIB, Ran, Run};
 

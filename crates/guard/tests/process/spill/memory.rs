@@ -1,4 +1,4 @@
-//! Programs that map memory themselves, as ggml's VMM pool does.
+//! Tests of programs that map memory themselves, as ggml's VMM pool does.
 
 use super::run::{MIB, Run};
 

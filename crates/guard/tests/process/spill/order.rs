@@ -1,5 +1,5 @@
-//! What a program will ask for in all is known: what it asks for first overflows, and the rest lies on the
-//! card.
+//! Tests of spilling when the program's total need is known: its first requests overflow, and the rest is on
+//! the card.
 
 use super::run::{MIB, Run};
 
@@ -22,7 +22,7 @@ fn weights_overflow_in_the_stead_of_what_comes_later() {
     let ran = Run::steps("total=4G", &options).run(ASKS);
     assert_eq!(ran.said(), SERVED, "{}", ran.errors);
     assert_eq!(overflows(&ran.errors).len(), 1, "{}", ran.errors);
-    let said = "card 0: 600 MiB overflow: 438 MiB of it on the card, 162 MiB in";
+    let said = "card 0: 600 MiB overflowed: 438 MiB of it is on the card, 162 MiB in";
     assert!(ran.errors.contains(said), "{}", ran.errors);
     // A 64th of the budget is left for small requests, and less than a granule.
     assert_eq!((ran.card().allocated, ran.card().spilled), (688 * MIB, 162 * MIB));

@@ -1,4 +1,4 @@
-//! What a program may do with a spilled range, and how it is given back.
+//! Tests of the operations on a spilled range, and of its release.
 
 use super::run::{MIB, Run};
 

@@ -1,4 +1,4 @@
-//! One run of a program of `tests/programs/spill` under guard, and what can be learnt from it.
+//! Runner of the programs in `tests/programs/spill` under guard, and the results of a run.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

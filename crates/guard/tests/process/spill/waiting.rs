@@ -1,4 +1,5 @@
-//! Rung 3: a neighbour that ends, and a daemon that is asked.
+//! Tests of waiting for memory (rung 3 of the ladder): for another process to end, and for the daemon to make
+//! room.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;

@@ -110,7 +110,7 @@ fn lines_since(log: &Log, began: u64) -> usize {
     usize::try_from(log.pushed() - began).map_or(LAST_LINES, |lines| lines.min(LAST_LINES))
 }
 
-/// Reads what is left in the pipes.
+/// Reads the remaining data in the pipes.
 async fn drain(stdout: &mut Lines<ChildStdout>, stderr: &mut Lines<ChildStderr>, log: &Log) {
     while stdout.is_open() || stderr.is_open() {
         tokio::select! {

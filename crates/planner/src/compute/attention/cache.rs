@@ -1,7 +1,7 @@
 //! Keys and values that attention reads: a layer's KV cache after the batch is stored in it or, in encoders,
 //! the batch itself.
 //!
-//! Mirrors `llama-kv-cache.cpp: get_k, get_v, cpy_k, cpy_v @ b10605`.
+//! The code mirrors `llama-kv-cache.cpp: get_k, get_v, cpy_k, cpy_v @ b10605`.
 
 use plimsoll_base::Bytes;
 use plimsoll_model::TensorType;
@@ -14,7 +14,7 @@ use crate::compute::model_layers::Layer;
 use crate::kv;
 use crate::layout::TensorDevice;
 
-/// The cache of a layer as attention reads it.
+/// Views of a layer's KV cache that attention reads.
 pub(super) struct CacheViews {
     pub(super) key: Id,
     pub(super) value: Id,

@@ -1,6 +1,6 @@
 //! Attention scores, the weighted sum of the values, and the scratch memory of flash attention.
 //!
-//! Mirrors `llama-graph.cpp: build_attn_mha` and `fattn-common.cuh:
+//! The code mirrors `llama-graph.cpp: build_attn_mha` and `fattn-common.cuh:
 //! ggml_cuda_flash_attn_ext_get_f16_extra_data @ b10605`.
 
 use plimsoll_base::Bytes;
@@ -89,7 +89,7 @@ impl Decoder<'_> {
         copy
     }
 
-    /// Flash attention reads f16; an F32 cache is cast in a tensor of its own.
+    /// Converts to f16, which flash attention reads; an F32 cache is cast into a new tensor.
     fn as_f16(&mut self, id: Id, kind: TensorType) -> Id {
         // Encoders have cast their keys and values already, because these are no cache.
         if kind.name != "f32" || !self.layers.model.hyper.cached {
@@ -122,7 +122,7 @@ impl Decoder<'_> {
         self.merge_heads(values)
     }
 
-    /// The values transposed, with a copy where the cache does not store them so.
+    /// The values transposed; a copy is made unless the cache stores them so.
     fn turned_values(&mut self, views: &CacheViews) -> Id {
         if self.cache.transposed || !self.layers.model.hyper.cached {
             return views.value;

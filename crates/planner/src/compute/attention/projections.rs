@@ -1,7 +1,7 @@
 //! Queries, keys and values of the batch: for whole heads, or for latent attention with the key matrix
 //! absorbed.
 //!
-//! Mirrors `llama-graph.cpp: build_qkv`, `models/deepseek2.cpp @ b10605`.
+//! The code mirrors `llama-graph.cpp: build_qkv`, `models/deepseek2.cpp @ b10605`.
 
 use crate::compute::decoder::{Decoder, WEIGHT};
 use crate::compute::graph::Id;

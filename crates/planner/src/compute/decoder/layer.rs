@@ -1,5 +1,5 @@
-//! One layer of the graph: attention or its replacement (the mixer), the feed-forward network, and the
-//! residual sums.
+//! One layer of the compute graph: attention or its replacement (the mixer), the feed-forward network, and
+//! the residual sums.
 
 use plimsoll_model::Model;
 
@@ -8,7 +8,7 @@ use crate::compute::decoder::Decoder;
 use crate::compute::graph::Id;
 use crate::compute::model_layers::{Layer, ModelLayers};
 
-/// The part of a layer before its feed-forward.
+/// The part of a layer before its feed-forward network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mixer {
     Attention,
@@ -104,7 +104,7 @@ impl Decoder<'_> {
         recurrent.is_some_and(|recurrent| recurrent.attends)
     }
 
-    /// Attention and Mamba 2 side by side, each norming the same input by the same weight (Falcon-H1).
+    /// Attention and Mamba 2 in parallel, each applying the same norm to the same input (Falcon-H1).
     fn mix_beside_attention(&mut self, block: &Layer<'_>, input: Id) -> Id {
         let Some(weights) = self.norm_weights(block, "attn_norm") else {
             return input;

@@ -1,4 +1,4 @@
-//! Parts of a layer in the graph: norms, products with weights, and the weight tensors.
+//! Parts of a layer in the compute graph: norms, products with weights, and the weight tensors.
 
 use plimsoll_model::Tensor;
 
@@ -9,7 +9,7 @@ use crate::layout::TensorDevice;
 use crate::weights::row_padding;
 
 impl Decoder<'_> {
-    /// `build_norm`; the input itself where the layer has no such weight.
+    /// `build_norm`; returns the input itself if the layer has no such weight.
     pub(in crate::compute) fn norm(&mut self, block: &Layer<'_>, role: &str, of: Id) -> Id {
         match self.norm_weights(block, role) {
             Some(weights) => self.norm_by(block, weights, of),
@@ -93,7 +93,7 @@ impl Decoder<'_> {
         Some(self.stored(tensor, place))
     }
 
-    /// Frequencies of the rotary embedding, of which every device with a layer has its own.
+    /// Frequencies of the rotary embedding; every device with a layer has a copy.
     pub(in crate::compute) fn rope_factors(&mut self, place: TensorDevice) -> Option<Id> {
         // The reserved context is longer than any short factors apply to.
         let names = ["rope_freqs.weight", "rope_factors_long.weight"];

@@ -1,14 +1,13 @@
 //! Measurement of an engine on one card: start under guard, readings after the load and after a prompt, end.
 //!
-//! Guard measures a context only if a budget depends on it. So the engine gets a budget that never limits it:
-//! the whole card. Memory that the driver adds to the context later is computed as the process's total minus
-//! what it requested.
+//! Guard, the preloaded library, measures a context only if a budget depends on it. So the engine gets a
+//! budget that never limits it: the whole card. Memory that the driver adds to the context later is computed
+//! as the process's total minus its own requests.
 
 mod look;
 mod wait;
 
 use std::ffi::OsString;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -18,8 +17,8 @@ use plimsoll_base::{Bytes, Card};
 use plimsoll_lab::load::{Client, LoadFailure, Target};
 use plimsoll_launch::engine::EngineProgram;
 use plimsoll_launch::{
-    Child, ChildEvent, ChildSpec, Environment, LaunchError, Launcher, Log, Readiness, StopWay, Visible,
-    child_environment, free_port,
+    Child, ChildEvent, ChildSpec, Confinement, EngineAddress, Environment, Launcher, Log, Readiness, StopWay,
+    Visible, child_environment, free_port,
 };
 use plimsoll_planner::EngineBuild;
 use plimsoll_probe::Sampler;
@@ -31,7 +30,8 @@ use tokio::sync::mpsc::Receiver;
 
 use self::look::CalibrationLook;
 use self::wait::{ended, ready};
-use super::subject::{self, SubjectError};
+use super::subject;
+use crate::report::ErrorReport;
 
 // The first prompt loads kernels from disk, which takes seconds on a machine with cold caches.
 const ANSWER_WITHIN: Duration = Duration::from_secs(30);
@@ -39,6 +39,7 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(30);
 const END_WITHIN: Duration = Duration::from_secs(5);
 // Enough for the start-up lines that an error quotes; the log lives in memory.
 const LOG: Bytes = Bytes::mib(1);
+const NO_FOLDER: &str = "cannot make a folder for the model and guard's pages";
 /// Ports that are tried for one card.
 const TRIES: u32 = 5;
 /// Words of the prompt: more columns than the kernels accept that llama.cpp prefers over cuBLAS for small
@@ -47,11 +48,11 @@ const WORDS: usize = 200;
 // More than one, so that the decode graph of a single token runs as well as the prompt's.
 const ANSWER_TOKENS: u32 = 8;
 
-/// Reasons for which a card was not measured.
+/// Reason why a card could not be measured.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum MeasureError {
     #[error("{0}")]
-    Rig(RigError),
+    Rig(ErrorReport),
     #[error(
         "the engine ended before it was ready; its last lines were:\n{0}\nhint: try it by hand; a build \
             without CUDA, or a card without free memory, does this"
@@ -83,21 +84,9 @@ pub(super) enum MeasureError {
 }
 
 /// Failures that stop every measurement.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum RigError {
-    #[error("cannot make a folder for the model and guard's pages: {0}")]
-    Folder(#[source] io::Error),
-    #[error("no port is free on the loopback: {0}")]
-    Port(#[source] io::Error),
-    #[error(transparent)]
-    Launch(#[from] LaunchError),
-    #[error(transparent)]
-    Subject(#[from] SubjectError),
-}
-
-impl<E: Into<RigError>> From<E> for MeasureError {
-    fn from(error: E) -> Self {
-        Self::Rig(error.into())
+impl From<ErrorReport> for MeasureError {
+    fn from(error: ErrorReport) -> Self {
+        Self::Rig(error)
     }
 }
 
@@ -109,7 +98,7 @@ pub(super) struct Measured {
     pub(super) cublas: Option<Bytes>,
 }
 
-/// Engine, guard, sampler and folder that every measurement uses.
+/// Engine, guard, sampler and folder shared by all measurements.
 #[derive(Debug)]
 pub(super) struct MeasuringSetup {
     program: EngineProgram,
@@ -128,6 +117,7 @@ struct CalibrationRun<'a> {
     card: &'a Card,
     pages: PathBuf,
     child: Child,
+    port: u16,
     /// Free memory of the card before the engine started.
     free: Option<Bytes>,
 }
@@ -139,8 +129,8 @@ impl MeasuringSetup {
         guard: PathBuf,
         sampler: Sampler,
         alone: bool,
-    ) -> Result<Self, RigError> {
-        let folder = OwnedFolder::create(PAGES).map_err(RigError::Folder)?;
+    ) -> Result<Self, ErrorReport> {
+        let folder = OwnedFolder::create(PAGES).map_err(ErrorReport::of(NO_FOLDER))?;
         let model = folder.path().join("model.gguf");
         subject::write(&model)?;
         Ok(Self {
@@ -216,7 +206,7 @@ impl MeasuringSetup {
         })
     }
 
-    /// Memory that the prompt added permanently, less the planned size of the run-time pool.
+    /// Memory that the prompt added permanently, minus the planned size of the run-time pool.
     fn cublas(
         &self,
         card: &Card,
@@ -231,11 +221,11 @@ impl MeasuringSetup {
         &'a self,
         card: &'a Card,
         free: Option<Bytes>,
-    ) -> Result<(CalibrationRun<'a>, Receiver<ChildEvent>), RigError> {
-        let port = free_port().map_err(RigError::Port)?;
+    ) -> Result<(CalibrationRun<'a>, Receiver<ChildEvent>), ErrorReport> {
+        let port = free_port().map_err(ErrorReport::of("no port is free on the loopback"))?;
         // The port makes the folder unique per attempt, so pages of a failed attempt are not read again.
         let part = format!("{}-{port}", card.id);
-        let pages = self.folder.part(&part).map_err(RigError::Folder)?;
+        let pages = self.folder.part(&part).map_err(ErrorReport::of(NO_FOLDER))?;
         let mut arguments: Vec<OsString> = subject::flags(&self.model).into_iter().map(Into::into).collect();
         arguments.extend(["--host", "127.0.0.1", "--port", &port.to_string()].map(OsString::from));
         let spec = ChildSpec {
@@ -244,11 +234,12 @@ impl MeasuringSetup {
             arguments,
             environment: self.environment(card, &pages),
             directory: None,
-            port,
+            address: EngineAddress::Port(port),
             readiness: Readiness::Health {
                 path: "/health".to_owned(),
             },
             stop: StopWay::Terminate,
+            confinement: Confinement::default(),
         };
         let (child, events) = self.launcher.spawn(spec, Log::new(&card.name, LOG)).await?;
         let run = CalibrationRun {
@@ -256,6 +247,7 @@ impl MeasuringSetup {
             card,
             pages,
             child,
+            port,
             free,
         };
         Ok((run, events))
@@ -288,7 +280,7 @@ impl CalibrationRun<'_> {
     async fn prompt(&self) -> Result<(), LoadFailure> {
         let target = Target {
             host: "127.0.0.1".to_owned(),
-            port: self.child.port(),
+            port: self.port,
             base: String::new(),
         };
         // Temperature 0 makes the answer, and with it the kernels, the same on every calibration.

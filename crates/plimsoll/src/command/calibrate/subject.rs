@@ -4,33 +4,22 @@
 //! The model has quantised matrices, unquantised ones (which use cuBLAS), and heads of 128 values (for which
 //! flash attention exists).
 
-use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use plimsoll_base::{Bytes, Card};
-use plimsoll_flags::{FlagError, Options, ProgramKind};
+use plimsoll_flags::{Options, ProgramKind};
 use plimsoll_model::tiny::TinyModel;
 use plimsoll_model::{Dialect, types};
-use plimsoll_planner::{EngineBuild, EngineKind, MeasuredContext, PlanError, PlanRequest};
-use plimsoll_probe::headers::{ReadModelError, read_model};
+use plimsoll_planner::{EngineBuild, EngineKind, MeasuredContext, PlanRequest};
+use plimsoll_probe::headers::read_model;
+
+use crate::report::ErrorReport;
 
 /// Enough for the prompt, however its tokens are counted.
 const CONTEXT: &str = "4096";
 
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum SubjectError {
-    #[error("cannot write the model `{path}`: {error}")]
-    Write { path: PathBuf, error: io::Error },
-    #[error(transparent)]
-    Read(#[from] ReadModelError),
-    #[error(transparent)]
-    Flag(#[from] FlagError),
-    #[error(transparent)]
-    Plan(#[from] PlanError),
-}
-
 /// Writes the model file.
-pub(super) fn write(path: &Path) -> Result<(), SubjectError> {
+pub(super) fn write(path: &Path) -> Result<(), ErrorReport> {
     let model = TinyModel {
         embedding: 512,
         feed_forward: 1024,
@@ -41,10 +30,7 @@ pub(super) fn write(path: &Path) -> Result<(), SubjectError> {
         spared: types::F16,
         ..TinyModel::default()
     };
-    std::fs::write(path, model.file()).map_err(|error| SubjectError::Write {
-        path: path.to_owned(),
-        error,
-    })
+    std::fs::write(path, model.file()).map_err(ErrorReport::of_file("cannot write the model", path))
 }
 
 /// The engine's flags, without those for its address.
@@ -57,7 +43,7 @@ pub(super) fn flags(model: &Path) -> Vec<String> {
 }
 
 /// The model's run-time pool as planned, without cuBLAS.
-pub(super) fn pool(model: &Path, engine: EngineBuild, card: &Card) -> Result<Bytes, SubjectError> {
+pub(super) fn pool(model: &Path, engine: EngineBuild, card: &Card) -> Result<Bytes, ErrorReport> {
     let dialect = match engine.kind {
         EngineKind::LlamaCpp => Dialect::Ggml,
         EngineKind::IkLlamaCpp => Dialect::Ik,

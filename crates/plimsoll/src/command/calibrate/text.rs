@@ -1,4 +1,4 @@
-//! Calibration results as text.
+//! Results of `plimsoll calibrate` as text.
 
 use std::fmt::Write;
 

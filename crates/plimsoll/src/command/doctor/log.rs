@@ -1,4 +1,4 @@
-//! Log reader for a file or a pipe: one pass, in blocks, in bounded memory.
+//! Reader of a log for `plimsoll doctor`, from a file or a pipe: one pass, in blocks, in bounded memory.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -7,24 +7,22 @@ use std::path::Path;
 use plimsoll_doctor::{LineSource, LogReader};
 use plimsoll_probe::sysroot::Sysroot;
 
-use super::{Error, Findings, machine};
+use super::{Findings, machine};
+use crate::report::ErrorReport;
 
 // Logs of several GiB occur; 1 MiB keeps both the system calls and the memory small.
 const BLOCK: usize = 1 << 20;
 
 /// Reads a log; with a captured tree, that machine's memory and logs are evidence too.
-pub(super) fn read(path: &Path, sysroot: Option<&Path>) -> Result<Findings, Error> {
+pub(super) fn read(path: &Path, sysroot: Option<&Path>) -> Result<Findings, ErrorReport> {
     let mut reader = LogReader::new();
     let mut seen = Vec::new();
     if let Some(folder) = sysroot {
-        let found = machine::look(&Sysroot::captured(folder)?);
+        let found = machine::look(&Sysroot::captured(folder).map_err(ErrorReport::input)?);
         reader = found.reader;
         seen = found.seen;
     }
-    let fail = |error| Error::Log {
-        path: path.to_owned(),
-        error,
-    };
+    let fail = |error| ErrorReport::input(ErrorReport::of_file("cannot read the log", path)(error));
     // `-` cannot be opened by name; `/dev/stdin` fails where stdin is a socket, as under systemd.
     if path == Path::new("-") {
         feed(&mut reader, LineSource::Log, io::stdin().lock()).map_err(fail)?;

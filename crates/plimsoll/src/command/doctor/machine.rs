@@ -23,7 +23,7 @@ pub(super) fn look(tree: &Sysroot) -> Findings {
     if tree.is_live() {
         let machine = plimsoll_probe::look();
         seen.extend(cards(&machine));
-        seen.extend(holders(&machine, &mut reader));
+        seen.extend(holders(&machine, None, &mut reader));
     }
     let snapshot = HostSnapshot::gather(tree);
     // Without a driver a live machine has no card whose failure these files could explain.
@@ -83,7 +83,7 @@ fn cards(machine: &Machine) -> Vec<Reason> {
 
 /// Processes and their memory on each card. The rules report a process that has only a context on a second
 /// card.
-fn holders(machine: &Machine, reader: &mut LogReader) -> Vec<Reason> {
+pub(super) fn holders(machine: &Machine, examined: Option<u32>, reader: &mut LogReader) -> Vec<Reason> {
     let mut seen = Vec::new();
     for holder in plimsoll_probe::read().holders {
         let number = machine.cards.iter().position(|card| card.id == holder.card);
@@ -94,7 +94,11 @@ fn holders(machine: &Machine, reader: &mut LogReader) -> Vec<Reason> {
         let used = holder
             .used
             .map_or_else(|| "an unknown amount".to_owned(), |used| used.to_string());
-        let text = format!("card {number}: {name} ({}) holds {used}", holder.pid);
+        let who = match examined == Some(holder.pid) {
+            true => "it".to_owned(),
+            false => format!("{name} ({})", holder.pid),
+        };
+        let text = format!("card {number}: {who} holds {used}");
         seen.push(Reason::new("holder", text).fact("pid", u64::from(holder.pid)));
         // NVML gives no size for processes of another container or under WSL; the rules need one.
         if let Some(used) = holder.used {

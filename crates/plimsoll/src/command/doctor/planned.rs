@@ -1,4 +1,5 @@
-//! Memory plan of the diagnosed program, if it has llama.cpp's command line and its model can be read.
+//! Memory plan of a program that `plimsoll doctor` ran, if it has llama.cpp's command line and its model can
+//! be read.
 
 use std::ffi::OsString;
 use std::path::Path;

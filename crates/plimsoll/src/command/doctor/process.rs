@@ -1,5 +1,5 @@
-//! Evidence about a running process: its memory on each card and on the host, its limits, and the end of its
-//! log file.
+//! Evidence about a running process for `plimsoll doctor`: its memory on each card and on the host, its
+//! limits, and the end of its log file.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom};
@@ -8,8 +8,10 @@ use std::path::PathBuf;
 use plimsoll_base::Reason;
 use plimsoll_doctor::{LineSource, LogReader};
 
+use super::Findings;
 use super::log::feed;
-use super::{Error, Findings};
+use super::machine::holders;
+use crate::report::ErrorReport;
 
 /// Bytes read from the end of its log.
 const LOG_END: u64 = 4 << 20;
@@ -18,8 +20,12 @@ const STATUS: [&str; 5] = ["VmRSS", "VmLck", "VmPin", "VmSwap", "RssAnon"];
 // Files of `/proc` have a size of 0, so only a limit on the reading bounds memory.
 const MOST: u64 = 1 << 20;
 
-pub(super) fn look(pid: u32) -> Result<Findings, Error> {
-    let fail = |error| Error::Process { pid, error };
+pub(super) fn look(pid: u32) -> Result<Findings, ErrorReport> {
+    let fail = |error: io::Error| {
+        ErrorReport::input(ErrorReport::new(format!(
+            "there is no process {pid} that can be looked at: {error}"
+        )))
+    };
     let status = read(pid, "status").map_err(fail)?;
     let words = read(pid, "cmdline").map_err(fail)?.replace('\0', " ");
     let mut reader = LogReader::new();
@@ -32,7 +38,7 @@ pub(super) fn look(pid: u32) -> Result<Findings, Error> {
     }));
     seen.extend(limit(pid));
     seen.extend(chosen_cards(pid));
-    seen.extend(held(pid, &mut reader));
+    seen.extend(holders(&plimsoll_probe::look(), Some(pid), &mut reader));
     // stderr first: llama.cpp, vLLM and PyTorch all log there. Both are often the same file.
     for descriptor in [2, 1] {
         if let Some(log) = log_end(pid, descriptor) {
@@ -80,33 +86,7 @@ fn chosen_cards(pid: u32) -> Option<Reason> {
     ))
 }
 
-/// Its memory on the cards, and that of the other processes there.
-fn held(pid: u32, reader: &mut LogReader) -> Vec<Reason> {
-    let cards = plimsoll_probe::look().cards;
-    let mut seen = Vec::new();
-    for holder in plimsoll_probe::read().holders {
-        let number = cards.iter().position(|card| card.id == holder.card);
-        let number = number
-            .and_then(|number| u64::try_from(number).ok())
-            .unwrap_or_default();
-        let name = holder.name.as_deref().unwrap_or("a process");
-        let who = if holder.pid == pid {
-            "it".to_owned()
-        } else {
-            format!("{name} ({})", holder.pid)
-        };
-        if let Some(used) = holder.used {
-            seen.push(Reason::new(
-                "holder",
-                format!("card {number}: {who} holds {used}"),
-            ));
-            reader.holder(number, u64::from(holder.pid), name, used);
-        }
-    }
-    seen
-}
-
-/// The end of the file that a descriptor writes to; `None` if it is not a regular file.
+/// The end of the file that a descriptor writes to; `None` if it is no regular file.
 fn log_end(pid: u32, descriptor: u32) -> Option<File> {
     let path: PathBuf = format!("/proc/{pid}/fd/{descriptor}").into();
     // Reading a pipe or a terminal would take its data away from the real reader.

@@ -1,4 +1,5 @@
-//! Diagnosis of a program that `plimsoll doctor` runs, with guard preloaded and its output read.
+//! Diagnosis of a program that `plimsoll doctor` runs, with the library guard preloaded and the program's
+//! output read.
 //!
 //! DECISION: the program is a child of `plimsoll run`, so signals, exit codes and guard work as they do
 //! there. Its stdout and stderr are pipes, copied byte for byte as they arrive; a program that prints colours
@@ -20,7 +21,8 @@ use plimsoll_probe::folder::OwnedFolder;
 use plimsoll_wire::page::Refusal;
 use serde_json::Value;
 
-use super::{Error, Findings};
+use super::Findings;
+use crate::report::ErrorReport;
 
 const BLOCK: usize = 1 << 16;
 /// Name prefix of the report's folder, before the owner's process id.
@@ -30,10 +32,10 @@ const CONTEXT: Bytes = Bytes::mib(700);
 /// Smallest use by other processes that is reported; a desktop holds less.
 const NEIGHBOUR: Bytes = Bytes::gib(1);
 
-pub(super) fn watch(command: &[OsString]) -> Result<Findings, Error> {
-    let folder = OwnedFolder::create(FOLDER).map_err(Error::Program)?;
+pub(super) fn watch(command: &[OsString]) -> Result<Findings, ErrorReport> {
+    let folder = OwnedFolder::create(FOLDER).map_err(ErrorReport::of("cannot run the program"))?;
     let report = folder.path().join("report.json");
-    let _deaf = Deaf::to_the_terminal().map_err(Error::Program)?;
+    let _deaf = Deaf::to_the_terminal().map_err(ErrorReport::of("cannot run the program"))?;
     let mut child = Command::new(PLIMSOLL)
         .arg("run")
         .arg("--report")
@@ -43,9 +45,9 @@ pub(super) fn watch(command: &[OsString]) -> Result<Findings, Error> {
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
-        .map_err(Error::Program)?;
+        .map_err(ErrorReport::of("cannot run the program"))?;
     let reader = listen(&mut child);
-    let status = child.wait().map_err(Error::Program)?;
+    let status = child.wait().map_err(ErrorReport::of("cannot run the program"))?;
     let report = fs::read(&report)
         .ok()
         .and_then(|text| serde_json::from_slice(&text).ok());
@@ -166,7 +168,7 @@ fn last_refusal(report: &Value) -> Option<RefusedAllocation> {
     })
 }
 
-/// Ignores the terminal's SIGINT and SIGQUIT in this process while it lives.
+/// Ignores the terminal's SIGINT and SIGQUIT in this process while it exists.
 struct Deaf(#[expect(dead_code, reason = "it listens while it lives")] tokio::runtime::Runtime);
 
 impl Deaf {

@@ -2,66 +2,32 @@
 //!
 //! DECISION: the process is planned again from its own command line and environment, with the memory that it
 //! holds counted as free. The plan is compared with the driver's figure for the process, or with its resident
-//! memory if it computes on the CPU. A running engine holds between its size once loaded and its size at full
-//! depth, so only values outside that range by more than the margin count as deviations. A `plimsoll serve`
-//! daemon is queried for its claims and its own measurements instead.
+//! memory if it computes on the CPU. A running engine holds between its size once loaded and its size with a
+//! full context, so only values outside that range by more than the margin count as deviations. A `plimsoll
+//! serve` daemon is queried for the memory that it granted to each run (claims) and its own measurements
+//! instead.
 
-mod listener;
 mod process;
 
-use std::io::{self, Write};
 use std::process::ExitCode;
 use std::time::Duration;
 
 use http::Method;
 use plimsoll_base::{Bytes, CardId};
+use plimsoll_probe::process::MeasuredProcess;
 use serde_json::Value;
 
-pub(in crate::command) use self::process::again;
+pub(in crate::command) use self::process::{again, held};
 
 use plimsoll_lab::load::{Client, LoadFailure, Target};
 
-use super::{Arguments, Error};
+use super::Arguments;
 use crate::check::{CARD_MARGIN, Check, Checked, HOST_MARGIN, ReportedFigure, Row, margin};
+use crate::report::{ErrorReport, print_as, status};
 use crate::screen;
 
 /// Time limit of a whole answer.
 const PATIENCE: Duration = Duration::from_secs(10);
-
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum CheckError {
-    #[error("`{0}` is neither a process nor an address; give a number or http://127.0.0.1:8080")]
-    Target(String),
-    #[error("`{0}` is not on this machine; only loopback addresses are allowed")]
-    NotLocal(String),
-    #[error("cannot read /proc/{pid}/{file}: {error}")]
-    ReadProcess {
-        pid: u32,
-        file: &'static str,
-        error: io::Error,
-    },
-    #[error("process {0} has no command line; is it an engine?")]
-    NoCommand(u32),
-    #[error("cannot ask {target}{path}: {failure}")]
-    Ask {
-        target: Target,
-        path: &'static str,
-        failure: LoadFailure,
-    },
-    #[error("the answer of {target}{path} is not JSON, so it is not a llama-server")]
-    Answer { target: Target, path: &'static str },
-    #[error("cannot start a client: {0}")]
-    Client(io::Error),
-    #[error("no process of this user listens at {0}; give its PID")]
-    NoListener(Target),
-    #[error(
-        "{0} is a plimsoll serve: its claims are compared, so --exact does not apply\nhint: omit --exact, \
-            or give the PID of one of its engines"
-    )]
-    ExactDaemon(Target),
-    #[error("nothing is measured: {0}")]
-    NothingMeasured(String),
-}
 
 /// The subject of the check.
 #[derive(Clone, Debug)]
@@ -70,7 +36,7 @@ enum Checkable {
     Server(Target),
 }
 
-fn checkable(text: &str) -> Result<Checkable, CheckError> {
+fn checkable(text: &str) -> Result<Checkable, ErrorReport> {
     // A bare number is a process id: an address always has a scheme here, so the two cannot be confused.
     if let Ok(pid) = text.parse() {
         return Ok(Checkable::Process(pid));
@@ -79,15 +45,20 @@ fn checkable(text: &str) -> Result<Checkable, CheckError> {
         .parse::<Target>()
         .ok()
         .filter(|_| text.starts_with("http://"));
-    let target = target.ok_or_else(|| CheckError::Target(text.to_owned()))?;
+    let target = target.ok_or_else(|| {
+        let remedy = "give a number or http://127.0.0.1:8080";
+        ErrorReport::new(format!("`{text}` is neither a process nor an address; {remedy}"))
+    })?;
     // The process behind the port is measured through this machine's driver and `/proc`.
     if !target.is_here() {
-        return Err(CheckError::NotLocal(text.to_owned()));
+        return Err(ErrorReport::new(format!(
+            "`{text}` is not on this machine; only loopback addresses are allowed"
+        )));
     }
     Ok(Checkable::Server(target))
 }
 
-pub(super) fn run(arguments: &Arguments, text: &str) -> Result<ExitCode, Error> {
+pub(super) fn run(arguments: &Arguments, text: &str) -> Result<ExitCode, ErrorReport> {
     let models = match checkable(text)? {
         Checkable::Process(pid) => vec![process::checked(arguments, pid)?],
         Checkable::Server(target) => served(arguments, &target)?,
@@ -100,7 +71,7 @@ pub(super) fn run(arguments: &Arguments, text: &str) -> Result<ExitCode, Error> 
             Some(pid) => format!("the driver reports no memory of process {pid} on the planned cards"),
             None => "the daemon has not measured its models' memory".to_owned(),
         };
-        return Err(CheckError::NothingMeasured(why).into());
+        return Err(ErrorReport::new(format!("nothing is measured: {why}")));
     }
     let agrees = |said: &ReportedFigure| said.planned == said.engine;
     let ok = rows().all(|row| row.ok) && models.iter().flat_map(|model| &model.said).all(agrees);
@@ -109,40 +80,43 @@ pub(super) fn run(arguments: &Arguments, text: &str) -> Result<ExitCode, Error> 
         models,
         ok,
     };
-    let mut stdout = anstream::stdout().lock();
-    if arguments.json {
-        writeln!(stdout, "{}", serde_json::to_string_pretty(&check)?)?;
-    } else {
-        write!(stdout, "{}", screen::check(&check))?;
-    }
-    Ok(if ok { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    print_as(arguments.json, &check, || screen::check(&check))?;
+    Ok(status(ok))
 }
 
 /// Checks a daemon of ours, else a llama-server.
-fn served(arguments: &Arguments, target: &Target) -> Result<Vec<Checked>, Error> {
+fn served(arguments: &Arguments, target: &Target) -> Result<Vec<Checked>, ErrorReport> {
     // llama-server answers 404 here, so the daemon's own page decides which of the two it is.
     if let Some(status) = get(target, "/api/status")? {
         if arguments.exact.is_some() {
-            return Err(CheckError::ExactDaemon(target.clone()).into());
+            return Err(ErrorReport::new(format!(
+                "{target} is a plimsoll serve: its claims are compared, so --exact does not apply\nhint: omit --exact, or give \
+                 the PID of one of its engines"
+            )));
         }
         return Ok(claimed(arguments.margin, &status));
     }
-    let props = get(target, "/props")?.ok_or_else(|| CheckError::Answer {
-        target: target.clone(),
-        path: "/props",
+    let props = get(target, "/props")?.ok_or_else(|| {
+        ErrorReport::new(format!(
+            "the answer of {target}/props is not JSON, so it is not a llama-server"
+        ))
     })?;
-    let pid = listener::listener(target.port).ok_or_else(|| CheckError::NoListener(target.clone()))?;
-    let mut checked = process::checked(arguments, pid)?;
+    let pid = MeasuredProcess::listening_on(target.port).ok_or_else(|| {
+        ErrorReport::new(format!(
+            "no process of this user listens at {target}; give its PID"
+        ))
+    })?;
+    let mut checked = process::checked(arguments, pid.pid)?;
     process::compare(&mut checked.said, &props);
     Ok(vec![checked])
 }
 
 /// The JSON at a path; `None` where the server has no such page, or the page is no JSON.
-fn get(target: &Target, path: &'static str) -> Result<Option<Value>, CheckError> {
+fn get(target: &Target, path: &'static str) -> Result<Option<Value>, ErrorReport> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .map_err(CheckError::Client)?;
+        .map_err(ErrorReport::of("cannot start a client"))?;
     let asked = async {
         let mut client = Client::new(target, None, PATIENCE);
         client.json(Method::GET, path, Default::default()).await
@@ -150,15 +124,11 @@ fn get(target: &Target, path: &'static str) -> Result<Option<Value>, CheckError>
     match tokio::task::LocalSet::new().block_on(&runtime, asked) {
         Ok(answer) => Ok(Some(answer)),
         Err(LoadFailure::Status { .. } | LoadFailure::Malformed(_)) => Ok(None),
-        Err(failure) => Err(CheckError::Ask {
-            target: target.clone(),
-            path,
-            failure,
-        }),
+        Err(failure) => Err(ErrorReport::new(format!("cannot ask {target}{path}: {failure}"))),
     }
 }
 
-/// Claims of a daemon for each running model, beside its measurements.
+/// Claims of a daemon for each running model, with its measurements.
 fn claimed(asked: Option<Bytes>, status: &Value) -> Vec<Checked> {
     let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
     let bytes = |value: &Value| value.as_u64().map(Bytes::new);
@@ -211,12 +181,13 @@ mod tests {
         ] {
             assert!(matches!(checkable(text).unwrap(), Checkable::Server(_)), "{text}");
         }
-        assert!(matches!(
-            checkable("http://192.0.2.1:8080"),
-            Err(CheckError::NotLocal(_))
-        ));
+        let said = |text: &str| checkable(text).unwrap_err().to_string();
+        assert!(said("http://192.0.2.1:8080").contains("is not on this machine"));
         for text in ["chat", "http://", "https://127.0.0.1:8080"] {
-            assert!(matches!(checkable(text), Err(CheckError::Target(_))), "{text}");
+            assert!(
+                said(text).contains("is neither a process nor an address"),
+                "{text}"
+            );
         }
     }
 

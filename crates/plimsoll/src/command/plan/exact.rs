@@ -9,14 +9,15 @@ use std::io::Write;
 use std::path::Path;
 use std::time::Duration;
 
-use plimsoll_base::Card;
+use plimsoll_base::{Card, Reason};
 use plimsoll_exact::{Asked, ExactError, Oracle};
 use plimsoll_flags::{ModelParams, Options, ProgramKind};
 use plimsoll_planner::exact::{Transcript, exact};
 use plimsoll_planner::fit::{ContextPoint, Dimension, Fit, edited};
 use plimsoll_planner::{EngineBuild, Plan, PlanRequest, fit};
 
-use super::{Arguments, Error, Models};
+use super::{Arguments, Models};
+use crate::report::ErrorReport;
 
 /// Runs for the largest context of a plan. Two mostly suffice; five seconds is a wait that needs no progress
 /// line.
@@ -27,7 +28,7 @@ const DIRECTION: (u32, Duration) = (64, Duration::from_secs(300));
 const POINTS: u32 = 32;
 const PAGE: (u32, Duration) = (POINTS + 8, Duration::from_secs(300));
 
-/// An engine and its answer for the given flags.
+/// An engine, with its result for the given flags.
 pub(super) struct ExactQuery<'a> {
     oracle: Oracle,
     options: &'a Options,
@@ -49,7 +50,7 @@ impl<'a> ExactQuery<'a> {
         named: Option<&Path>,
         options: &'a Options,
         cards: &'a [Card],
-    ) -> Result<Self, Error> {
+    ) -> Result<Self, ErrorReport> {
         let program = arguments.program;
         let wish = options.wish(program)?;
         let oracle = Oracle::find(named, program, !arguments.no_cache)?;
@@ -89,7 +90,7 @@ impl<'a> ExactQuery<'a> {
         named: Option<&Path>,
         (options, program): (&Options, ProgramKind),
         cards: &[Card],
-    ) -> Result<Plan, Error> {
+    ) -> Result<Plan, ErrorReport> {
         let wish = options.wish(program)?;
         let oracle = Oracle::find(named, program, !arguments.no_cache)?;
         let models = Models::read(&wish, arguments.engine())?;
@@ -114,7 +115,7 @@ impl<'a> ExactQuery<'a> {
         Asked::new(&self.oracle, self.options, self.request(), &self.said)
     }
 
-    pub(super) fn plan(&self) -> Result<Plan, Error> {
+    pub(super) fn plan(&self) -> Result<Plan, ErrorReport> {
         let request = self.request();
         let asked = self.asked(PLAN)?;
         let largest = fit::confirmed_context(&request, &asked, self.guess);
@@ -126,7 +127,7 @@ impl<'a> ExactQuery<'a> {
         Ok(exact(&request, &self.said, &self.oracle.name(), largest)?)
     }
 
-    pub(super) fn fit(&self, directions: &[Dimension]) -> Result<Fit, Error> {
+    pub(super) fn fit(&self, directions: &[Dimension]) -> Result<Fit, ErrorReport> {
         let (runs, time) = DIRECTION;
         // Each direction gets the full number of runs, so that the order of the directions does not matter.
         let count = u32::try_from(directions.len().max(1)).unwrap_or(u32::MAX);
@@ -139,7 +140,7 @@ impl<'a> ExactQuery<'a> {
     }
 
     /// Memory of each context, for the page.
-    pub(super) fn course(&self, plan: &Plan) -> Result<Vec<ContextPoint>, Error> {
+    pub(super) fn course(&self, plan: &Plan) -> Result<Vec<ContextPoint>, ErrorReport> {
         let asked = self.asked(PAGE)?;
         let besides: Vec<u64> = plan.largest_context.into_iter().collect();
         let points = fit::course(&self.request(), &asked, POINTS.into(), &besides);
@@ -150,13 +151,30 @@ impl<'a> ExactQuery<'a> {
         }
     }
 
-    pub(super) fn tell(&self) -> Result<(), Error> {
+    pub(super) fn tell(&self) -> Result<(), ErrorReport> {
         tell(&self.oracle)
     }
 }
 
+/// The engine's answers, or the reason why the closed forms have to do: an engine that cannot be asked at all.
+pub(super) fn or_why(
+    opened: Result<ExactQuery<'_>, ErrorReport>,
+) -> Result<(Option<ExactQuery<'_>>, Option<Reason>), ErrorReport> {
+    let report = match opened {
+        Ok(asking) => return Ok((Some(asking), None)),
+        Err(report) => report,
+    };
+    match report.cause::<ExactError>() {
+        Some(error) if error.is_unaskable() => {
+            let text = format!("the closed forms, because the engine was not asked: {error}");
+            Ok((None, Some(Reason::new("engine_not_asked", text))))
+        }
+        _ => Err(report),
+    }
+}
+
 /// Prints the number of engine runs.
-fn tell(oracle: &Oracle) -> Result<(), Error> {
+fn tell(oracle: &Oracle) -> Result<(), ErrorReport> {
     let mut stderr = anstream::stderr().lock();
     Ok(writeln!(stderr, "asked {}: {}", oracle.name(), oracle.tally())?)
 }

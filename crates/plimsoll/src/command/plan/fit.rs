@@ -13,11 +13,12 @@ use plimsoll_planner::fit;
 use plimsoll_planner::fit::{ClosedForms, Dimension, Fit, FitAnswer, edited};
 use serde_json::{Value, json};
 
-use super::exact::ExactQuery;
-use super::{Arguments, Error, Models};
+use super::exact::{ExactQuery, or_why};
+use super::{Arguments, Models};
+use crate::report::{ErrorReport, print, print_as, status};
 use crate::screen;
 
-/// Requested directions, in their order.
+/// Requested search dimensions, in their order.
 #[derive(Clone, Debug)]
 pub(crate) struct FitDirections(Vec<Dimension>);
 
@@ -42,28 +43,30 @@ pub(super) fn run(
     arguments: &Arguments,
     directions: &FitDirections,
     cards: &[Card],
-) -> Result<ExitCode, Error> {
+) -> Result<ExitCode, ErrorReport> {
     let options = Options::from_argv(&arguments.flags)?;
-    let fit = match &arguments.exact {
-        Some(named) => {
-            let asking = ExactQuery::open(arguments, named.as_deref(), &options, cards)?;
+    let (asking, unasked) = match &arguments.exact {
+        Some(named) => or_why(ExactQuery::open(arguments, named.as_deref(), &options, cards))?,
+        None => (None, None),
+    };
+    let fit = match asking {
+        Some(asking) => {
             let fit = asking.fit(&directions.0)?;
             asking.tell()?;
             fit
         }
         None => by_formulas(arguments, directions, &options, cards)?,
     };
-    print(arguments, &options, &fit)?;
+    if let Some(why) = unasked {
+        writeln!(anstream::stderr(), "{}", why.text)?;
+    }
+    show(arguments, &options, &fit)?;
     let answered = fit
         .answers
         .iter()
         // A direction that the model does not have (experts of a dense model) is no failure.
         .all(|answer| !answer.applicable || answer.change.is_some());
-    Ok(if answered {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    })
+    Ok(status(answered))
 }
 
 fn by_formulas(
@@ -71,7 +74,7 @@ fn by_formulas(
     directions: &FitDirections,
     options: &Options,
     cards: &[Card],
-) -> Result<Fit, Error> {
+) -> Result<Fit, ErrorReport> {
     let engine = arguments.engine();
     let wish = options.wish(arguments.program)?;
     let models = Models::read(&wish, engine)?;
@@ -79,33 +82,28 @@ fn by_formulas(
     Ok(fit::fit(&request, &ClosedForms(request), &directions.0)?)
 }
 
-fn print(arguments: &Arguments, options: &Options, fit: &Fit) -> Result<(), Error> {
-    let mut stdout = anstream::stdout().lock();
+fn show(arguments: &Arguments, options: &Options, fit: &Fit) -> Result<(), ErrorReport> {
     if arguments.json {
-        return Ok(writeln!(
-            stdout,
-            "{}",
-            serde_json::to_string_pretty(&json(options, fit)?)?
-        )?);
+        return print_as(true, &json(options, fit)?, String::new);
     }
     write!(anstream::stderr().lock(), "{}", screen::fit(fit))?;
     for answer in &fit.answers {
         if let Some(argv) = argv(options, answer)? {
             let words: Vec<String> = argv.iter().map(|word| quoted(word)).collect();
-            writeln!(stdout, "{}", words.join(" "))?;
+            print(words.join(" ") + "\n")?;
         }
     }
     Ok(())
 }
 
 /// The whole command line with an answer applied.
-fn argv(options: &Options, answer: &FitAnswer) -> Result<Option<Vec<String>>, Error> {
+fn argv(options: &Options, answer: &FitAnswer) -> Result<Option<Vec<String>>, ErrorReport> {
     let line = |change| Ok(edited(options, std::slice::from_ref(change))?.to_argv());
     answer.change.as_ref().map(line).transpose()
 }
 
 /// The serialised answers, each with its whole command line.
-fn json(options: &Options, fit: &Fit) -> Result<Value, Error> {
+fn json(options: &Options, fit: &Fit) -> Result<Value, ErrorReport> {
     let mut value = serde_json::to_value(fit)?;
     for (at, answer) in fit.answers.iter().enumerate() {
         // A program should not have to rebuild the command line from the change.

@@ -4,15 +4,14 @@
 //! Exits 0 if the pool fits its budget or no budget was given, 1 if it does not fit, 2 if no trace can be
 //! made.
 
-use std::io::Write;
 use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
 use plimsoll_base::Bytes;
 
-use super::Error;
 use super::run::RunArguments;
 use crate::replay::advice::{AdviceQuestion, Pool, advise};
+use crate::report::{ErrorReport, print_as, status};
 use crate::screen;
 
 #[derive(Debug, Args)]
@@ -36,7 +35,7 @@ enum PoolName {
     Vmm,
 }
 
-pub(super) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
+pub(super) fn run(arguments: &Arguments) -> Result<ExitCode, ErrorReport> {
     let run = &arguments.run;
     let advice = advise(&AdviceQuestion {
         shape: run.model,
@@ -48,17 +47,11 @@ pub(super) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
             PoolName::Vmm => Pool::Vmm,
         },
         budget: arguments.budget,
+    });
+    let advice = advice.map_err(|error| {
+        ErrorReport::input(ErrorReport::new(format!("cannot generate the trace: {error}")))
     })?;
-    let mut stdout = anstream::stdout().lock();
-    if arguments.json {
-        writeln!(stdout, "{}", serde_json::to_string_pretty(&advice)?)?;
-    } else {
-        write!(stdout, "{}", screen::advice(&advice))?;
-    }
+    print_as(arguments.json, &advice, || screen::advice(&advice))?;
     // Without a budget `fits` is not known, and advice alone is a success.
-    Ok(if advice.fits == Some(false) {
-        ExitCode::FAILURE
-    } else {
-        ExitCode::SUCCESS
-    })
+    Ok(status(advice.fits != Some(false)))
 }

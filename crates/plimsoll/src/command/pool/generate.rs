@@ -1,15 +1,13 @@
 //! `plimsoll pool gen`: generated allocation trace of an engine run, in the format of RAPIDS RMM's log.
 
-use std::fs;
-use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
 use plimsoll_pool::generate::generate;
 
-use super::Error;
 use super::run::RunArguments;
+use crate::report::{ErrorReport, print, write_file};
 
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
@@ -20,16 +18,16 @@ pub(crate) struct Arguments {
     out: Option<PathBuf>,
 }
 
-pub(super) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
+pub(super) fn run(arguments: &Arguments) -> Result<ExitCode, ErrorReport> {
     let run = &arguments.run;
     // RMM's format, because other replay tools read it too.
-    let text = generate(&run.model, &run.run(), &run.card)?.to_csv();
+    let text = generate(&run.model, &run.run(), &run.card);
+    let text = text
+        .map_err(|error| ErrorReport::input(ErrorReport::new(format!("cannot generate the trace: {error}"))))?
+        .to_csv();
     match &arguments.out {
-        Some(path) => fs::write(path, text).map_err(|error| Error::Write {
-            path: path.clone(),
-            error,
-        })?,
-        None => anstream::stdout().lock().write_all(text.as_bytes())?,
+        Some(path) => write_file(path, text)?,
+        None => print(text)?,
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -2,8 +2,8 @@
 //!
 //! Exits 0 if every policy completes, 1 if one does not, 2 if the trace cannot be read.
 
-use std::fs::{self, File};
-use std::io::{Read, Write};
+use std::fs::File;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -12,8 +12,8 @@ use plimsoll_base::Bytes;
 use plimsoll_pool::replay::PolicyKind;
 use plimsoll_pool::trace::{RecordedRequest, Trace};
 
-use super::Error;
 use crate::replay::Replay;
+use crate::report::{ErrorReport, print_as, status, write_file};
 use crate::screen;
 
 // A trace is parsed in memory; 1 GiB of RMM's log is about 20 million requests.
@@ -55,55 +55,35 @@ pub(crate) struct Arguments {
     pool: Option<u8>,
 }
 
-pub(super) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
-    let trace = read(arguments)?;
+pub(super) fn run(arguments: &Arguments) -> Result<ExitCode, ErrorReport> {
+    let trace = read(arguments).map_err(ErrorReport::input)?;
     let policies = match arguments.policies.as_slice() {
         [] => &USUAL,
         chosen => chosen,
     };
     let replay = Replay::of(&trace, policies, arguments.budget);
     if let Some(path) = &arguments.svg {
-        fs::write(path, screen::course(&replay)).map_err(|error| Error::Write {
-            path: path.clone(),
-            error,
-        })?;
+        write_file(path, screen::course(&replay))?;
     }
-    let mut stdout = anstream::stdout().lock();
-    if arguments.json {
-        writeln!(stdout, "{}", serde_json::to_string_pretty(&replay)?)?;
-    } else {
-        write!(stdout, "{}", screen::replay(&replay))?;
-    }
-    Ok(if replay.completed() {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    })
+    print_as(arguments.json, &replay, || screen::replay(&replay))?;
+    Ok(status(replay.completed()))
 }
 
-fn read(arguments: &Arguments) -> Result<Trace, Error> {
+fn read(arguments: &Arguments) -> Result<Trace, ErrorReport> {
     let path = &arguments.file;
     let file = bytes_of(path)?;
     // A record begins with a magic number, so the format is known from the content and not from the name.
     if Trace::is_record(&file) {
         let asked = arguments.card.zip(arguments.pool);
         let asked = asked.map(|(card, pool)| RecordedRequest { card, pool });
-        return Trace::from_record(&file, asked).map_err(|error| Error::Record {
-            path: path.clone(),
-            error,
-        });
+        return Trace::from_record(&file, asked)
+            .map_err(|error| ErrorReport::new(format!("`{}`: {error}", path.display())));
     }
-    Trace::from_csv(&file).map_err(|error| Error::Csv {
-        path: path.clone(),
-        error,
-    })
+    Trace::from_csv(&file).map_err(|error| ErrorReport::new(format!("`{}`: {error}", path.display())))
 }
 
-fn bytes_of(path: &Path) -> Result<Vec<u8>, Error> {
-    let failed = |error| Error::Read {
-        path: path.to_owned(),
-        error,
-    };
+fn bytes_of(path: &Path) -> Result<Vec<u8>, ErrorReport> {
+    let failed = |error| ErrorReport::of_file("cannot read", path)(error);
     let mut bytes = Vec::new();
     let file = File::open(path).map_err(failed)?;
     let read = file
@@ -114,8 +94,9 @@ fn bytes_of(path: &Path) -> Result<Vec<u8>, Error> {
         .map_err(failed)?;
     match u64::try_from(read) {
         Ok(..=LARGEST_FILE) => Ok(bytes),
-        _ => Err(Error::TooLarge {
-            path: path.to_owned(),
-        }),
+        _ => Err(ErrorReport::new(format!(
+            "`{}` is larger than 1 GiB\nhint: record less, or cut the log after a line",
+            path.display()
+        ))),
     }
 }

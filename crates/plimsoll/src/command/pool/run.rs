@@ -1,6 +1,6 @@
 //! Command-line arguments that describe the engine run for a generated allocation trace.
 
-use clap::Args;
+use clap::{ArgAction, Args};
 use plimsoll_pool::generate::{DemandRules, GeneratedRun, GeneratorCard, ModelShape, Outputs};
 
 use crate::replay::advice::CacheType;
@@ -26,8 +26,8 @@ pub(super) struct RunArguments {
     #[arg(long, default_value = "b10605", value_parser = engine)]
     pub(super) engine: DemandRules,
     /// Flash attention
-    #[arg(long, value_name = "on|off", default_value = "on", value_parser = on_or_off)]
-    pub(super) fa: OnOff,
+    #[arg(long, value_name = "on|off", default_value = "on", value_parser = on_or_off, action = ArgAction::Set)]
+    pub(super) fa: bool,
     /// ik_llama.cpp's -amb: largest part of restored keys and values, in MiB
     #[arg(long, value_name = "MIB")]
     pub(super) amb: Option<u64>,
@@ -48,13 +48,6 @@ pub(super) struct RunArguments {
     pub(super) card: GeneratorCard,
 }
 
-/// Flash attention as a word, because clap reads a bool as a flag without a value.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum OnOff {
-    On,
-    Off,
-}
-
 impl RunArguments {
     pub(super) fn run(&self) -> GeneratedRun {
         GeneratedRun {
@@ -70,33 +63,28 @@ impl RunArguments {
             } else {
                 Outputs::Last
             },
-            flash_attention: self.fa == OnOff::On,
+            flash_attention: self.fa,
             attention_pass: self.amb,
         }
     }
 }
 
 fn cache_type(text: &str) -> Result<CacheType, String> {
-    let known = CacheType::ALL.into_iter().find(|kind| kind.name == text);
-    known.ok_or_else(|| format!("there are {}", list(CacheType::ALL.map(|kind| kind.name))))
+    one_of(text, CacheType::ALL, |kind| kind.name)
 }
 
 fn shape(text: &str) -> Result<ModelShape, String> {
-    let known = ModelShape::ALL.into_iter().find(|shape| shape.name == text);
-    known.ok_or_else(|| format!("there are {}", list(ModelShape::ALL.map(|shape| shape.name))))
+    one_of(text, ModelShape::ALL, |shape| shape.name)
 }
 
 fn card(text: &str) -> Result<GeneratorCard, String> {
-    let known = GeneratorCard::ALL
-        .into_iter()
-        .find(|card| card.name.eq_ignore_ascii_case(text));
-    known.ok_or_else(|| format!("there are {}", list(GeneratorCard::ALL.map(|card| card.name))))
+    one_of(text, GeneratorCard::ALL, |card| card.name)
 }
 
-fn on_or_off(text: &str) -> Result<OnOff, String> {
+fn on_or_off(text: &str) -> Result<bool, String> {
     match text {
-        "on" => Ok(OnOff::On),
-        "off" => Ok(OnOff::Off),
+        "on" => Ok(true),
+        "off" => Ok(false),
         _ => Err("write on or off".to_owned()),
     }
 }
@@ -116,6 +104,14 @@ fn engine(text: &str) -> Result<DemandRules, String> {
     }
 }
 
-fn list<const N: usize>(names: [&str; N]) -> String {
-    names.join(", ")
+/// The one of this name, in any case.
+fn one_of<T: Copy, const N: usize>(
+    text: &str,
+    all: [T; N],
+    name: fn(&T) -> &'static str,
+) -> Result<T, String> {
+    let known = all.iter().find(|one| name(one).eq_ignore_ascii_case(text));
+    known
+        .copied()
+        .ok_or_else(|| format!("there are {}", all.each_ref().map(name).join(", ")))
 }

@@ -3,36 +3,21 @@
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
 use http::{Request, StatusCode, header};
-use http_body_util::{BodyExt, Full};
-use hyper::client::conn::http1;
-use hyper_util::rt::TokioIo;
+use http_body_util::Full;
+use plimsoll_launch::{HttpClient, collect_body};
 use serde_json::{Value, json};
-use tokio::net::TcpStream;
-use tokio::task::spawn_local;
+
+use crate::report::ErrorReport;
 
 /// Tokens of an answer, few enough that the tour stays short.
 const TOKENS: u32 = 16;
 /// Fixed seed, so that every tour shows the same answers.
 const SEED: u32 = 3;
+/// Largest answer that is read: the tokens of a tour are a few hundred bytes.
+const MOST: usize = 1 << 20;
 
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum AskError {
-    #[error("cannot connect to {address}: {error}")]
-    Connect {
-        address: SocketAddr,
-        error: std::io::Error,
-    },
-    #[error("the connection broke: {0}")]
-    Exchange(#[from] hyper::Error),
-    #[error("cannot write the request: {0}")]
-    Write(#[from] http::Error),
-    #[error("the answer is not JSON: {0}")]
-    Parse(#[from] serde_json::Error),
-}
-
-/// An answer and its response time.
+/// A chat answer and its response time.
 #[derive(Debug)]
 pub(super) struct Answer {
     pub(super) status: StatusCode,
@@ -52,27 +37,18 @@ pub(super) fn chat(model: &str, question: &str) -> Value {
     json!({ "model": model, "messages": [{ "role": "user", "content": question }], "max_tokens": TOKENS, "seed": SEED })
 }
 
-pub(super) async fn ask(address: SocketAddr, model: &str, question: &str) -> Result<Answer, AskError> {
+pub(super) async fn ask(address: SocketAddr, model: &str, question: &str) -> Result<Answer, ErrorReport> {
     // The clock includes the connection and the wait for loading: that is the time that a user sees.
     let start = Instant::now();
-    let connected = TcpStream::connect(address).await;
-    let stream = connected.map_err(|error| AskError::Connect { address, error })?;
-    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
-    // A broken connection shows as an error of the request below.
-    let connection = spawn_local(async move { drop(connection.await) });
     let request = Request::post("/v1/chat/completions")
-        // hyper's low-level client adds no Host header, which HTTP/1.1 requires.
-        .header(header::HOST, address.to_string())
         .header(header::CONTENT_TYPE, "application/json")
-        .body(Full::new(Bytes::from(chat(model, question).to_string())))?;
-    let answer = sender.send_request(request).await?;
+        .body(Full::from(chat(model, question).to_string()))?;
+    let mut client = HttpClient::new(address.ip().to_string(), address.port());
+    let answer = client.send(request).await?;
     let status = answer.status();
-    let body = answer.into_body().collect().await?.to_bytes();
-    // The body is complete, and without this the connection would stay open for a next request.
-    connection.abort();
     Ok(Answer {
         status,
-        body: serde_json::from_slice(&body)?,
+        body: serde_json::from_slice(&collect_body(answer, MOST).await?)?,
         took: start.elapsed(),
     })
 }

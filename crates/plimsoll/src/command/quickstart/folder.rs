@@ -12,6 +12,7 @@ use plimsoll_model::tiny::TinyModel;
 use plimsoll_planner::{EngineBuild, Plan};
 
 use crate::command::plan;
+use crate::report::ErrorReport;
 
 /// One thread is enough for models of this size, and leaves the other cores free. `--cache-ram 0` disables
 /// the prompt cache: up to 8 GiB, which no plan counts, would break a budget of a few MiB.
@@ -23,25 +24,12 @@ const CROWD: u32 = 256;
 /// Size of the host that the plans assume until the budget is known.
 const AMPLE: Bytes = Bytes::gib(64);
 
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum FolderError {
-    #[error("cannot make the folder {}: {error}\nhint: choose another with --folder", path.display())]
-    Make { path: PathBuf, error: io::Error },
-    #[error("the name of the folder {} cannot be written in a configuration file\nhint: choose another with \
-        --folder", .0.display())]
-    Name(PathBuf),
-    #[error("cannot write {}: {error}\nhint: free some space, or choose another place with --folder", path.display())]
-    Write { path: PathBuf, error: io::Error },
-    #[error(transparent)]
-    Plan(#[from] plan::Error),
-}
-
 /// A model of the tour.
 #[derive(Debug)]
 pub(super) struct Member {
     pub(super) name: &'static str,
     pub(super) file: String,
-    /// Concurrent conversations, each with a context of its own.
+    /// Number of concurrent conversations, each with its own context.
     pub(super) slots: u32,
 }
 
@@ -56,18 +44,23 @@ pub(super) struct Folder {
 }
 
 impl Folder {
-    pub(super) fn make(path: &Path) -> Result<Self, FolderError> {
-        let failed = |error| FolderError::Make {
-            path: path.to_owned(),
-            error,
+    pub(super) fn make(path: &Path) -> Result<Self, ErrorReport> {
+        let failed = |error: io::Error| {
+            let place = path.display();
+            ErrorReport::new(format!(
+                "cannot make the folder {place}: {error}\nhint: choose another with --folder"
+            ))
         };
         // Relative paths in a configuration start at the current folder, which a later `serve` may not share.
         let path = std::path::absolute(path).map_err(failed)?;
         fs::create_dir_all(&path).map_err(failed)?;
         let member = |name, file: &str, slots| {
             let file = path.join(file).into_os_string().into_string();
-            let file = file.map_err(|_| FolderError::Name(path.clone()))?;
-            Ok::<_, FolderError>(Member { name, file, slots })
+            let file = file.map_err(|_| {
+                let what = "has a name that cannot be written in a configuration file\nhint: choose another with --folder";
+                ErrorReport::new(format!("the folder {} {what}", path.display()))
+            })?;
+            Ok::<_, ErrorReport>(Member { name, file, slots })
         };
         let folder = Self {
             config: path.join("plimsoll.toml"),
@@ -79,7 +72,7 @@ impl Folder {
             write_model(Path::new(&member.file), &model)?;
         }
         // The configuration is last: when it exists, the models that it names exist too.
-        write_configuration(&folder.config, &folder.configuration())?;
+        whole(&folder.config, folder.configuration().as_bytes())?;
         Ok(folder)
     }
 
@@ -94,7 +87,7 @@ impl Folder {
     }
 
     /// Budget for one and a half of the larger model: enough for each, never for both.
-    pub(super) fn budget(&self, engine: EngineBuild) -> Result<Card, FolderError> {
+    pub(super) fn budget(&self, engine: EngineBuild) -> Result<Card, ErrorReport> {
         let mut largest = Bytes::ZERO;
         for member in &self.pair {
             largest = largest.max(member.plan(engine, &card(AMPLE))?.host.peak);
@@ -119,7 +112,7 @@ impl Member {
         )
     }
 
-    pub(super) fn plan(&self, engine: EngineBuild, card: &Card) -> Result<Plan, plan::Error> {
+    pub(super) fn plan(&self, engine: EngineBuild, card: &Card) -> Result<Plan, ErrorReport> {
         let flags = self.flags();
         let words = ["--model", &self.file].into_iter().chain(flags.split(' '));
         let words: Vec<String> = words.map(str::to_owned).collect();
@@ -161,7 +154,7 @@ fn card(total: Bytes) -> Card {
 }
 
 /// Writes the model unless an identical file exists; an older Plimsoll may have written a different one.
-fn write_model(path: &Path, model: &TinyModel) -> Result<(), FolderError> {
+fn write_model(path: &Path, model: &TinyModel) -> Result<(), ErrorReport> {
     let file = model.file();
     // The length first: a file of the same name may be a real model of many GiB.
     let length = u64::try_from(file.len()).unwrap_or(u64::MAX);
@@ -169,26 +162,21 @@ fn write_model(path: &Path, model: &TinyModel) -> Result<(), FolderError> {
         && fs::read(path).is_ok_and(|found| found == file);
     match is_there {
         true => Ok(()),
-        false => whole(path, |path| fs::write(path, file).map_err(unwritten(path))),
+        false => whole(path, &file),
     }
-}
-
-fn write_configuration(path: &Path, text: &str) -> Result<(), FolderError> {
-    whole(path, |path| fs::write(path, text).map_err(unwritten(path)))
 }
 
 /// Writes to a temporary name and renames, so that a reader never sees half a file.
-fn whole(path: &Path, write: impl FnOnce(&Path) -> Result<(), FolderError>) -> Result<(), FolderError> {
+fn whole(path: &Path, content: &[u8]) -> Result<(), ErrorReport> {
     let partial = path.with_extension("partial");
-    write(&partial)?;
-    fs::rename(&partial, path).map_err(unwritten(path))
-}
-
-fn unwritten(path: &Path) -> impl FnOnce(io::Error) -> FolderError {
-    move |error| FolderError::Write {
-        path: path.to_owned(),
-        error,
-    }
+    let written = fs::write(&partial, content).and_then(|()| fs::rename(&partial, path));
+    written.map_err(|error| {
+        let remedy = "free some space, or choose another place with --folder";
+        ErrorReport::new(format!(
+            "cannot write {}: {error}\nhint: {remedy}",
+            path.display()
+        ))
+    })
 }
 
 #[cfg(test)]

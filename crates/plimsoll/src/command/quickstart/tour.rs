@@ -6,15 +6,19 @@ use plimsoll_base::{Bytes, Card};
 use plimsoll_scheduler::{ModelState, ModelView, SchedulerSnapshot};
 use plimsoll_serve::DaemonHandle;
 
-use super::Error;
 use super::client::{Answer, ask, chat};
 use super::folder::{Folder, Member};
 use super::talk::{quote, say, title};
+use crate::report::ErrorReport;
 
 const QUESTION: &str = "What does a load line tell a captain?";
 
 /// Asks both models, then the one that never fits, and reports the outcomes.
-pub(super) async fn tell(daemon: &DaemonHandle, address: SocketAddr, folder: &Folder) -> Result<(), Error> {
+pub(super) async fn tell(
+    daemon: &DaemonHandle,
+    address: SocketAddr,
+    folder: &Folder,
+) -> Result<(), ErrorReport> {
     let [alpha, beta] = &folder.pair;
     title(format_args!("you ask {}, which is not loaded", alpha.name));
     asked(daemon, address, alpha).await?;
@@ -28,7 +32,7 @@ pub(super) async fn tell(daemon: &DaemonHandle, address: SocketAddr, folder: &Fo
     refused(address, &folder.giant).await
 }
 
-async fn asked(daemon: &DaemonHandle, address: SocketAddr, member: &Member) -> Result<(), Error> {
+async fn asked(daemon: &DaemonHandle, address: SocketAddr, member: &Member) -> Result<(), ErrorReport> {
     // An answer does not say which models were stopped for it; comparing two snapshots does.
     let before = daemon.snapshot();
     let answer = put(address, member).await?;
@@ -53,7 +57,7 @@ async fn asked(daemon: &DaemonHandle, address: SocketAddr, member: &Member) -> R
     Ok(())
 }
 
-async fn refused(address: SocketAddr, giant: &Member) -> Result<(), Error> {
+async fn refused(address: SocketAddr, giant: &Member) -> Result<(), ErrorReport> {
     title(format_args!(
         "you ask {}: the same file, configured for {} conversations at once",
         giant.name, giant.slots
@@ -75,23 +79,23 @@ async fn refused(address: SocketAddr, giant: &Member) -> Result<(), Error> {
     Ok(())
 }
 
-async fn put(address: SocketAddr, member: &Member) -> Result<Answer, Error> {
+async fn put(address: SocketAddr, member: &Member) -> Result<Answer, ErrorReport> {
     let model = member.name;
-    ask(address, model, QUESTION)
-        .await
-        .map_err(|error| Error::Ask { model, error })
+    let answer = ask(address, model, QUESTION).await;
+    answer.map_err(|error| ErrorReport::new(format!("cannot ask {model}: {error}")))
 }
 
-fn unexpected(member: &Member, answer: &Answer) -> Error {
+fn unexpected(member: &Member, answer: &Answer) -> ErrorReport {
     let message = &answer.body["error"]["message"];
-    Error::Answer {
-        model: member.name,
-        said: message
-            .as_str()
-            .map_or_else(|| answer.body.to_string(), str::to_owned),
-        // The files are the only state of an earlier run that this one reuses.
-        hint: "if a file in the folder was changed, delete the folder and run quickstart again",
-    }
+    let said = message
+        .as_str()
+        .map_or_else(|| answer.body.to_string(), str::to_owned);
+    // The files are the only state of an earlier run that this one reuses.
+    let hint = "if a file in the folder was changed, delete the folder and run quickstart again";
+    ErrorReport::new(format!(
+        "{} gave an unexpected answer: {said}\nhint: {hint}",
+        member.name
+    ))
 }
 
 /// Models that were loaded before and are not now.

@@ -2,39 +2,26 @@
 //! verdict.
 
 use std::fmt::Write as _;
-use std::io::Write as _;
 use std::process::ExitCode;
 
 use plimsoll_reclaim::{CardOutcome, CardRequest, reclaim_on};
 use plimsoll_wire::options::Uuid;
 use serde_json::{Value, json};
 
-use super::{Arguments, Error, json, text};
+use super::{Arguments, json, text};
 use crate::command::run::cards::{CardError, find};
+use crate::report::{ErrorReport, print_as, status};
 
-pub(super) fn run(arguments: &Arguments, card: &str) -> Result<ExitCode, Error> {
-    let wish = wish(arguments, card)?;
+pub(super) fn run(arguments: &Arguments, card: &str) -> Result<ExitCode, ErrorReport> {
+    let wish = wish(arguments, card).map_err(ErrorReport::input)?;
     let outcome = reclaim_on(&wish);
-    let mut stdout = anstream::stdout().lock();
-    if arguments.json {
-        writeln!(
-            stdout,
-            "{}",
-            serde_json::to_string_pretty(&answer(&wish, &outcome))?
-        )?;
-    } else {
-        write!(stdout, "{}", told(&wish, &outcome))?;
-    }
+    print_as(arguments.json, &answer(&wish, &outcome), || told(&wish, &outcome))?;
     // A dry run succeeds if the idle memory would suffice, so scripts can test before they ask.
     let is_met = outcome.short(&wish).is_zero() || wish.dry_run && outcome.is_reachable(&wish);
-    Ok(if is_met {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    })
+    Ok(status(is_met))
 }
 
-fn wish(arguments: &Arguments, name: &str) -> Result<CardRequest, Error> {
+fn wish(arguments: &Arguments, name: &str) -> Result<CardRequest, ErrorReport> {
     let machine = plimsoll_probe::look();
     let uuid = find(name, &machine.cards)?;
     let mut cards = machine.cards.into_iter();

@@ -110,7 +110,7 @@ fn held(held: &ProcessMemory) -> Value {
 
 fn withheld(step: &PlannedStep) -> Value {
     let mut value = planned(step);
-    // With `Hands::None` this is the command that the user must run as root by hand.
+    // With `RootSteps::None` this is the command that the user must run as root by hand.
     value["command"] = json!(RootSteps::None.command(step.step));
     value
 }

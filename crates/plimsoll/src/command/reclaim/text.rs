@@ -219,7 +219,7 @@ fn not_done(wish: &ReclaimRequest, outcome: &ReclaimOutcome) -> String {
     text
 }
 
-/// A process under guard that can be asked.
+/// Text for a guarded process that can be requested to release memory.
 pub(super) fn holds(neighbour: &Neighbour) -> String {
     format!(
         "note: {} holds {}, {} of it idle in its pools under guard\n",
@@ -229,7 +229,7 @@ pub(super) fn holds(neighbour: &Neighbour) -> String {
     )
 }
 
-/// A process under guard that was asked, with its answer.
+/// Text for a guarded process that was requested to release memory, with its answer.
 pub(super) fn asked(asked: &AskedNeighbour) -> String {
     let (before, after) = (&asked.neighbour.held, &asked.after);
     let said = if asked.answered {
@@ -275,7 +275,7 @@ mod tests {
 
     use plimsoll_host::ReclaimGoal;
     use plimsoll_probe::sysroot::Sysroot;
-    use plimsoll_reclaim::{NeighbourSelection, PATIENCE, judge};
+    use plimsoll_reclaim::{NeighbourSelection, judge};
 
     use super::*;
 
@@ -291,7 +291,7 @@ mod tests {
             files: Vec::new(),
             hands: RootSteps::None,
             whom: NeighbourSelection::Everybody,
-            patience: PATIENCE,
+            patience: std::time::Duration::from_secs(2),
             force: false,
             dry_run: false,
         };

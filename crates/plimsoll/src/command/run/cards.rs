@@ -1,4 +1,5 @@
-//! Selection of cards by number (in PCI bus order), by UUID or its beginning, or by name or a part of it.
+//! Selection of the cards named by `plimsoll run --card`: by number (in PCI bus order), by UUID or its
+//! beginning, or by name or a part of it.
 
 use std::str::FromStr;
 
@@ -203,6 +204,6 @@ mod tests {
         assert_eq!(chosen[0].budget, Some(Bytes::gib(20)));
         assert!("0=much".parse::<RequestedCard>().is_err());
         let error = choose(&["0".parse().unwrap()], None).unwrap_err();
-        assert!(error.to_string().contains("no NVIDIA card is seen"));
+        assert!(error.to_string().contains("no NVIDIA card is visible"));
     }
 }

@@ -1,10 +1,10 @@
-//! Supervision of the program that `plimsoll run` starts: signals are passed on, guard's pages are read, and
-//! its exit is repeated.
+//! Supervision of the program that `plimsoll run` starts: signals are passed on, its memory figures are read,
+//! and its exit is repeated.
 //!
-//! A terminal sends SIGINT and SIGQUIT to the whole foreground group, so the program already gets them. Many
-//! servers take a second SIGINT as a demand to quit at once. So these two signals are passed on only if this
-//! process is not in a terminal's foreground. A signal that was ignored at the start (`nohup`) stays ignored,
-//! in the program too.
+//! Guard, the preloaded library, writes the figures to shared-memory files (pages). A terminal sends SIGINT
+//! and SIGQUIT to the whole foreground group, so the program already gets them. Many servers take a second
+//! SIGINT as a demand to quit at once. So these two signals are passed on only if this process is not in a
+//! terminal's foreground. A signal that was ignored at the start (`nohup`) stays ignored, in the program too.
 
 use std::ffi::{OsStr, OsString};
 use std::future::poll_fn;
@@ -23,11 +23,12 @@ use tokio::process;
 use tokio::signal::unix::{self, SignalKind};
 use tokio::time::{MissedTickBehavior, interval};
 
-use super::{Error, OWN_FAILURE};
+use super::{NOT_EXECUTABLE, NOT_FOUND, OWN_FAILURE};
+use crate::report::ErrorReport;
 
 /// Interval between readings of the pages.
 const PERIOD: Duration = Duration::from_millis(100);
-/// Signals that are passed on, besides those of the terminal.
+/// ForwardedSignals that are passed on, besides those of the terminal.
 const PASSED_ON: [Signal; 6] = [
     Signal::TERM,
     Signal::HUP,
@@ -79,7 +80,7 @@ pub(in crate::command) async fn follow(
     environment: &Environment,
     pages: &Path,
     started: impl FnOnce(u32),
-) -> Result<(ChildEnd, Record), Error> {
+) -> Result<(ChildEnd, Record), ErrorReport> {
     let mut record = Record::default();
     // Before the program starts: a signal in between would end this process and leave the program behind.
     let mut signals = ForwardedSignals::listen()?;
@@ -90,9 +91,11 @@ pub(in crate::command) async fn follow(
         .env_clear()
         .envs(environment.iter())
         .spawn()
-        .map_err(|error| Error::Execute {
-            program: program.to_owned(),
-            error,
+        .map_err(|error| {
+            // A script whose interpreter is missing is found on PATH, but execve(2) fails with ENOENT.
+            let is_missing = error.kind() == io::ErrorKind::NotFound;
+            let report = ErrorReport::of_file("cannot execute", program)(error);
+            report.with_status(if is_missing { NOT_FOUND } else { NOT_EXECUTABLE })
         })?;
     child.id().map(started);
     let pid = child.id().and_then(|pid| Pid::from_raw(i32::try_from(pid).ok()?));
@@ -101,7 +104,7 @@ pub(in crate::command) async fn follow(
     looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let status = loop {
         tokio::select! {
-            status = child.wait() => break status.map_err(Error::Wait)?,
+            status = child.wait() => break status.map_err(ErrorReport::of("cannot wait for the program"))?,
             signal = signals.next() => pass_on(pid, signal),
             _ = looks.tick() => look(pages, &mut record),
         }
@@ -136,11 +139,11 @@ fn is_in_foreground() -> bool {
     terminal.is_ok_and(|terminal| tcgetpgrp(terminal).is_ok_and(|group| group == getpgrp()))
 }
 
-/// Streams of the signals that are passed on.
+/// Streams of the signals that are passed on to the program.
 struct ForwardedSignals(Vec<(Signal, unix::Signal)>);
 
 impl ForwardedSignals {
-    fn listen() -> Result<Self, Error> {
+    fn listen() -> Result<Self, ErrorReport> {
         let ignored = ignored();
         let wanted = PASSED_ON.into_iter().chain(FROM_TERMINAL);
         let listened = wanted.filter(|signal| !is_in(ignored, *signal)).map(|signal| {
@@ -150,7 +153,7 @@ impl ForwardedSignals {
         listened
             .collect::<io::Result<_>>()
             .map(Self)
-            .map_err(Error::Signals)
+            .map_err(ErrorReport::of("cannot listen for signals"))
     }
 
     async fn next(&mut self) -> Signal {
@@ -175,7 +178,7 @@ fn ignored() -> u64 {
 }
 
 fn is_in(mask: u64, signal: Signal) -> bool {
-    // Signals count from 1, and signal N is bit N - 1 of the mask.
+    // ForwardedSignals count from 1, and signal N is bit N - 1 of the mask.
     let bit = u32::try_from(signal.as_raw() - 1).unwrap_or(0);
     mask.checked_shr(bit).unwrap_or(0) & 1 == 1
 }

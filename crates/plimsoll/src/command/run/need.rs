@@ -1,10 +1,10 @@
 //! Planned memory of the program on its cards, if its memory can be planned.
 //!
-//! With `--spill`, guard puts allocations beyond the budget into host memory. If guard has the total that is
-//! still to come, it can choose the first allocations for that (`guard/src/policy/room.rs`). For a llama.cpp
-//! program the flags determine the total, so it is planned as under `serve`: on the cards that the program
-//! sees, each with no more free memory than its budget. If planning fails, one line reports it and the
-//! program runs without a plan.
+//! With `--spill`, guard (the preloaded library) puts allocations beyond the budget into host memory. If
+//! guard has the total that is still to come, it can choose the first allocations for that
+//! (`guard/src/policy/room.rs`). For a llama.cpp program the flags determine the total, so it is planned as
+//! under `serve`: on the cards that the program sees, each with no more free memory than its budget. If
+//! planning fails, one line reports it and the program runs without a plan.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -17,24 +17,10 @@ use plimsoll_planner::{EngineBuild, Plan};
 use plimsoll_wire::env as names;
 
 use crate::command::plan;
+use crate::report::ErrorReport;
 
-/// Planned demand on a card without its context: UUID and bytes.
+/// Planned memory on a card without the CUDA context: UUID and bytes.
 pub(super) type Need = (String, Bytes);
-
-#[derive(Debug, thiserror::Error)]
-pub(super) enum Error {
-    #[error("no GPU is visible")]
-    NoCard,
-    #[error(
-        "the cards differ, and CUDA numbers them in its own order; name them with --card, or set \
-            CUDA_DEVICE_ORDER=PCI_BUS_ID"
-    )]
-    Order,
-    #[error("an argument is not text")]
-    Text,
-    #[error(transparent)]
-    Plan(#[from] plan::Error),
-}
 
 /// Plans `program` with these arguments. `ordered` says that it sees the cards in this order. Returns `None`
 /// if it is no program whose memory is known.
@@ -43,7 +29,7 @@ pub(super) fn planned(
     arguments: &[OsString],
     cards: &[Card],
     ordered: bool,
-) -> Option<Result<Vec<Need>, Error>> {
+) -> Option<Result<Vec<Need>, ErrorReport>> {
     let kind = ProgramKind::from_name(program.file_name()?.to_str()?)?;
     Some(plan(program, kind, arguments, cards, ordered).map(|plan| {
         let asked = cards.iter().zip(&plan.cards);
@@ -59,9 +45,9 @@ fn plan(
     arguments: &[OsString],
     cards: &[Card],
     ordered: bool,
-) -> Result<Plan, Error> {
+) -> Result<Plan, ErrorReport> {
     if cards.is_empty() {
-        return Err(Error::NoCard);
+        return Err(ErrorReport::new("no GPU is visible"));
     }
     // Cards of one kind are interchangeable, so their order changes no plan.
     let differ = cards.iter().any(|card| card.name != cards[0].name);
@@ -69,20 +55,21 @@ fn plan(
         && !ordered
         && std::env::var_os(names::CUDA_DEVICE_ORDER).is_none_or(|order| order != "PCI_BUS_ID")
     {
-        return Err(Error::Order);
+        return Err(ErrorReport::new(
+            "the cards differ, and CUDA numbers them in its own order; name them with --card, or set CUDA_DEVICE_ORDER=PCI_BUS_ID",
+        ));
     }
     // Lossy conversion would plan another file than the one that the program opens.
     let words = arguments.iter().map(|word| word.to_str().map(str::to_owned));
-    let words: Vec<String> = words.collect::<Option<_>>().ok_or(Error::Text)?;
+    let words: Vec<String> = words
+        .collect::<Option<_>>()
+        .ok_or_else(|| ErrorReport::new("an argument is not text"))?;
     let variables: BTreeMap<String, String> = std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
         .collect();
     // As in llama.cpp: an argument overrides the environment variable of the same option.
-    let flags = || Ok(Options::from_argv(&words)?.merged_over(&Options::from_env(variables)?));
-    let wish = flags()
-        .and_then(|flags| flags.wish(kind))
-        .map_err(plan::Error::from)?;
-    Ok(plan::wished(&wish, engine_of(program), kind, cards)?)
+    let flags = Options::from_argv(&words)?.merged_over(&Options::from_env(variables)?);
+    plan::wished(&flags.wish(kind)?, engine_of(program), kind, cards)
 }
 
 /// Identifies the engine; an unknown one is planned with the newest formulas.

@@ -21,7 +21,7 @@ pub enum Activations {
     FourScaled,
 }
 
-/// A product with tiles of a quantised matrix.
+/// A matrix product computed in tiles of a quantised matrix (MMQ).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tiled {
     pub rules: Rules,

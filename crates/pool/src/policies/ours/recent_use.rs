@@ -63,7 +63,7 @@ impl UseWindows {
     }
 }
 
-/// The event behind which memory waits for its release, and its age in windows.
+/// Event after which memory may be released, and its age in windows.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PendingTrim {
     pub(super) event: DeviceEvent,

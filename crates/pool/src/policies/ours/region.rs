@@ -8,8 +8,8 @@
 
 use super::mapping::RegionMapping;
 use super::recent_use::PendingTrim;
+use super::rounded;
 use super::usage::RegionUsage;
-use super::{finish, rounded};
 use crate::device::{Address, CapturedGraph, OutOfMemory, PoolDevice, Stream};
 use crate::policy::Trim;
 
@@ -92,7 +92,7 @@ impl Region {
         self.pieces.reserved()
     }
 
-    /// Gives back what was unused for some windows, once the card is done with it.
+    /// Releases memory that was unused for some windows, once the card has finished with it.
     pub(super) fn trim_idle(&mut self, device: &mut dyn PoolDevice, stream: Stream) -> u64 {
         self.traffic.close_window();
         let mut freed = 0;
@@ -114,9 +114,9 @@ impl Region {
         freed
     }
 
-    /// Gives back what is idle, and waits for the card if there is something.
+    /// Releases all idle memory; waits for the card if there is any.
     pub(super) fn trim_all(&mut self, device: &mut dyn PoolDevice, stream: Stream) -> u64 {
-        if !self.any(Trim::All) || !finish(device, stream) {
+        if !self.any(Trim::All) || !device.finish(stream) {
             return 0;
         }
         self.unmap(device, Trim::All)

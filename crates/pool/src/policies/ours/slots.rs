@@ -15,7 +15,7 @@
 use alloc::vec::Vec;
 
 use super::recent_use::WINDOWS;
-use super::{finish, growth, rounded};
+use super::{growth, rounded};
 use crate::device::{Address, CapturedGraph, DeviceEvent, OutOfMemory, PoolDevice, Stream};
 
 #[derive(Clone, Debug, Default)]
@@ -46,7 +46,7 @@ struct DeviceSlot {
     pins: u32,
 }
 
-/// Slots that a graph has seen.
+/// Slots that a captured graph uses.
 #[derive(Clone, Debug)]
 struct SlotCapture {
     graph: CapturedGraph,
@@ -164,7 +164,7 @@ impl SlotSet {
             gained += if goes { slot.size } else { 0 };
             goes
         };
-        if !self.slots.iter().any(DeviceSlot::may_go) || !finish(device, stream) {
+        if !self.slots.iter().any(DeviceSlot::may_go) || !device.finish(stream) {
             return false;
         }
         self.free(device, goes) > 0
@@ -228,9 +228,9 @@ impl SlotSet {
         freed
     }
 
-    /// Frees what is idle, and waits for the card if there is something.
+    /// Frees all idle slots; waits for the card if there are any.
     pub(super) fn trim_all(&mut self, device: &mut dyn PoolDevice, stream: Stream) -> u64 {
-        if !self.slots.iter().any(DeviceSlot::may_go) || !finish(device, stream) {
+        if !self.slots.iter().any(DeviceSlot::may_go) || !device.finish(stream) {
             return 0;
         }
         self.free(device, DeviceSlot::may_go)

@@ -20,7 +20,7 @@ pub(super) struct RegionUsage {
     pins: Vec<GraphPin>,
 }
 
-/// A graph has seen everything below `high`.
+/// Memory pinned by a graph: everything below `high`.
 #[derive(Clone, Copy, Debug)]
 struct GraphPin {
     graph: CapturedGraph,
@@ -48,8 +48,8 @@ impl RegionUsage {
         self.windows.close();
     }
 
-    /// True if a piece may be given back, as far as the CPU knows: nothing in it is live, no graph has seen
-    /// it and, for idle memory, it was not used recently.
+    /// True if a piece may be released, as far as the CPU can tell: it has no live block, no graph uses it
+    /// and, for idle memory, it was not used recently.
     pub(super) fn may_go(&self, trim: Trim, start: u64, end: u64) -> bool {
         // A prefix is pinned: everything below the highest address that the graph has seen.
         let pinned = self.pins.iter().any(|pin| start < pin.high);

@@ -1,11 +1,11 @@
-//! Chunks of PyTorch's segments by address, and the idle chunks by size.
+//! Chunks of PyTorch's segments: index by address, and of the idle chunks by size.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
 use crate::device::{Address, Stream};
 
-/// Small and large chunks lie in segments of their own.
+/// Size class of a chunk. Small and large chunks are in separate segments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum ChunkKind {
     Small,
@@ -31,7 +31,7 @@ pub(super) struct Chunk {
     stream: Stream,
 }
 
-/// Sort key of an idle chunk: best fit is the next key of the same kind and stream.
+/// Sort key of an idle chunk; the best fit is the next key of the same kind and stream.
 type Rank = (ChunkKind, Stream, u64, Address);
 
 #[derive(Clone, Debug, Default)]
@@ -77,12 +77,6 @@ impl ChunkMap {
             ChunkState::Lent { asked } => Some(asked),
             ChunkState::Idle | ChunkState::Unmapped => None,
         }
-    }
-
-    pub(super) fn all_lent(&self) -> Vec<Address> {
-        let lent = |chunk: &Chunk| matches!(chunk.state, ChunkState::Lent { .. });
-        let all = self.all.iter().filter(|(_, chunk)| lent(chunk));
-        all.map(|(&at, _)| at).collect()
     }
 
     pub(super) fn set(&mut self, at: Address, state: ChunkState) {

@@ -7,7 +7,7 @@ use super::chunks::{ChunkKind, ChunkMap, ChunkState};
 use super::{LARGE_SEGMENT, SMALL_SEGMENT};
 use crate::device::{Address, OutOfMemory, PoolDevice, Stream};
 
-/// SegmentRanges, and the pages that are mapped in them.
+/// Address ranges of expandable segments, and the pages mapped in them.
 #[derive(Clone, Debug, Default)]
 pub(super) struct SegmentRanges {
     ranges: Vec<SegmentRange>,
@@ -17,7 +17,6 @@ pub(super) struct SegmentRanges {
 #[derive(Clone, Copy, Debug)]
 struct SegmentRange {
     start: Address,
-    size: u64,
     kind: ChunkKind,
     stream: Stream,
 }
@@ -101,12 +100,7 @@ impl SegmentRanges {
         let total = device.available().saturating_add(reserved);
         let size = (total.saturating_add(total / 8)).checked_next_multiple_of(LARGE_SEGMENT)?;
         let start = device.reserve(size)?;
-        self.ranges.push(SegmentRange {
-            start,
-            size,
-            kind,
-            stream,
-        });
+        self.ranges.push(SegmentRange { start, kind, stream });
         chunks.insert(start, size, start, kind, stream, ChunkState::Unmapped);
         Some(start)
     }
@@ -159,13 +153,6 @@ impl SegmentRanges {
             }
             chunks.set(first, ChunkState::Unmapped);
             chunks.join(first);
-        }
-    }
-
-    /// Gives the addresses back; nothing is mapped any more.
-    pub(super) fn close(&mut self, device: &mut dyn PoolDevice) {
-        for range in self.ranges.drain(..) {
-            device.release(range.start, range.size);
         }
     }
 }

@@ -1,6 +1,8 @@
-//! Engines whose memory grows with depth: what they really take, slot by slot, against what the scheduler covers.
+//! Simulated engines whose memory grows with depth: the memory that they really take, slot by slot, compared
+//! with the scheduler's claims.
 //!
-//! Which slot a request gets is the engine's own choice; here it is as good as random, and idle slots keep their tokens.
+//! The engine chooses the slot of a request; here the choice is pseudo-random, and idle slots keep their
+//! tokens.
 
 use plimsoll_base::{Bytes, Card, CardId, Curve, MemoryModel, Placement, Reason, Slots};
 use plimsoll_scheduler::{RequestDepth, RequestId, RunId, SchedulerEvent};

@@ -1,4 +1,4 @@
-//! Every effect is checked against what the world knows, and carried out.
+//! Checks of every scheduler effect against the state of the simulated machine, and its execution.
 
 use std::collections::BTreeSet;
 

@@ -1,5 +1,5 @@
-//! Memory budgets of guarded engines: engines' requests for a larger budget, and updates after a claim
-//! changes.
+//! Memory budgets of engines under guard (the preloaded library): engines' requests for a larger budget, and
+//! updates after the scheduler changes the memory that a run may take (its claim).
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -14,12 +14,12 @@ use plimsoll_wire::tree::key;
 use super::{GuardHandler, GuardedRun, card_of};
 use crate::runtime::{EngineRun, Runtime};
 
-/// Time between two looks for requests: a process that asks stands still until it is answered.
+/// Time between two checks for requests: a process that has made one is blocked until the answer.
 const REQUESTS: Duration = Duration::from_millis(50);
-/// The same if no engine may ask.
+/// The same, if no engine may make a request.
 const NO_REQUESTS: Duration = Duration::from_secs(1);
 
-/// A request that the scheduler has and has not answered.
+/// A budget request that was passed to the scheduler and is not answered yet.
 #[derive(Clone, Debug)]
 pub(super) struct PendingRequest {
     pid: u32,
@@ -89,7 +89,7 @@ impl GuardHandler {
         });
     }
 
-    /// Carries the scheduler's answer to the process that asked.
+    /// Passes the scheduler's answer to the process that made the request.
     pub(super) fn answer_budget(&self, runtime: &Runtime, run: RunId, claim: Option<Bytes>) {
         let Some((run, guarded)) = runtime.run(run).zip(self.of(run)) else {
             return;

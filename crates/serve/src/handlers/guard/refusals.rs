@@ -1,4 +1,5 @@
-//! The last allocation that guard refused to an engine, used to diagnose why the engine died.
+//! The last allocation that guard, the preloaded library, refused to an engine, used to diagnose why the
+//! engine died.
 
 use std::path::Path;
 use std::time::Duration;

@@ -45,7 +45,7 @@ async fn give_back(runtime: Rc<Runtime>, load: Load) {
     }
 }
 
-/// A load that is complete.
+/// Data of a completed load: the model's entry, its cards and log lines, and the other running models.
 struct Load {
     entry: ConfiguredModel,
     /// All cards that are served from, and those of the run.

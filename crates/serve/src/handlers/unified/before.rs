@@ -1,11 +1,11 @@
 //! Memory reclaim before a load: the same steps as `plimsoll reclaim --need`, taken if the machine lacks the
 //! memory that the model needs.
 //!
-//! DECISION: the need is an upper bound: the run's claim plus the claims of runs that are still loading,
-//! whose memory still looks free. Loads are prepared one at a time, in the order in which they start. The
-//! load starts even if reclaim freed too little, because a plan is only a prediction. If the load then fails,
-//! the error lists the steps taken as a hint. The daemon never takes a step that needs root by itself, even
-//! when it runs as root.
+//! DECISION: the need is an upper bound: the memory that the run may take (its claim) plus the claims of runs
+//! that are still loading, whose memory still looks free. Loads are prepared one at a time, in the order in
+//! which they start. The load starts even if reclaim freed too little, because a plan is only a prediction.
+//! If the load then fails, the error lists the steps taken as a hint. The daemon never takes a step that
+//! needs root by itself, even when it runs as root.
 
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -26,7 +26,7 @@ use tokio::task::spawn_blocking;
 use super::{Unified, files};
 use crate::runtime::{EngineRun, Runtime, in_a_line};
 
-/// Reclaim for one load.
+/// Reclaim of memory for one load.
 pub(super) struct ReclaimJob {
     turn: Arc<tokio::sync::Mutex<()>>,
     hands: RootSteps,
@@ -83,7 +83,7 @@ pub(super) async fn reclaim_for(runtime: Rc<Runtime>, run: Rc<EngineRun>, job: R
     });
 }
 
-/// Input of the work, which is done on another thread.
+/// Input of the reclaim, which runs on another thread.
 struct ReclaimQuestion {
     need: Bytes,
     /// Models with page cache that may be dropped.
@@ -195,7 +195,7 @@ pub(super) fn hint_at_reclaim(runtime: &Runtime, run: &EngineRun, end: &End) {
     }
 }
 
-/// The steps taken, in a line.
+/// The steps taken, as one line of text.
 fn done(need: Bytes, outcome: &ReclaimOutcome) -> String {
     let mut text = format!("{need} were needed ({})", outcome.before.allowance.reason.text);
     for taken in &outcome.taken {
@@ -235,7 +235,7 @@ fn gained(taken: &TakenStep) -> String {
     }
 }
 
-/// The steps taken, for event streams.
+/// The steps taken, as an event for event streams.
 fn event(need: Bytes, outcome: &ReclaimOutcome) -> Value {
     let measured = |measure: &plimsoll_reclaim::Measure| json!({ "free": measure.free(), "allowed": measure.allowance.now });
     let taken = outcome.taken.iter().map(|taken| {

@@ -11,7 +11,7 @@ use super::{LONGEST_MODEL, ModelKey};
 /// A key longer than this, escapes included, is not `"model"`: five characters of six bytes each.
 const LONGEST_KEY: usize = 30;
 
-/// The position of the walk.
+/// Position of the reader in the JSON text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum JsonPosition {
     BeforeObject,
@@ -28,7 +28,7 @@ enum JsonPosition {
     Over,
 }
 
-/// The walk itself. Feed it the chunks in order.
+/// Incremental reader. Feed it the chunks in order.
 #[derive(Debug)]
 pub(super) struct KeyWalk {
     at: JsonPosition,
@@ -73,7 +73,7 @@ impl KeyWalk {
         self.found
     }
 
-    /// Takes one step into `text`, which stands at `offset` in the body; returns how many bytes it took.
+    /// Takes one step into `text`, which starts at `offset` in the body; returns the number of bytes read.
     fn step(&mut self, text: &[u8], offset: usize) -> usize {
         match self.at {
             JsonPosition::BeforeObject => self.skip_to(text, |byte| match byte {

@@ -1,4 +1,4 @@
-//! Fields of a JSON request body that determine the request's context depth.
+//! Fields of a JSON request body that determine the request's context depth (its tokens in the KV cache).
 //!
 //! If a body sets several limits on the answer's length, the largest counts, because engines differ in which
 //! one they apply. A body that cannot be parsed has no limit.
@@ -23,7 +23,7 @@ pub(super) struct PromptParameters<'a> {
     prompt: PromptShape<'a>,
     tools: Option<IgnoredAny>,
     functions: Option<IgnoredAny>,
-    /// A limit that was asked for by what we cannot read is no limit.
+    /// The body sets a limit that cannot be parsed, so there is no usable limit.
     #[serde(skip)]
     garbled: bool,
 }
@@ -83,7 +83,7 @@ impl<'a> PromptParameters<'a> {
     }
 }
 
-/// JSON knows no other numbers; beyond what a context can be, the exact one matters no more.
+/// Converts a JSON number to a whole one. Beyond any possible context, the exact value does not matter.
 fn whole(number: f64) -> u64 {
     const MOST: f64 = 1e12;
     // Rust has no checked conversion from `f64` to `u64`, so the number goes through its decimal text.
@@ -91,7 +91,7 @@ fn whole(number: f64) -> u64 {
     text.parse().unwrap_or(u64::MAX)
 }
 
-/// The text that is given as a prompt.
+/// Form of the prompt: a text or a list.
 #[derive(Debug, Default)]
 enum PromptShape<'a> {
     #[default]

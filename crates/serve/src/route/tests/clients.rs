@@ -220,3 +220,60 @@ fn a_path_or_method_that_is_not_served_is_told_so() {
         assert!(ask(&stage, upgrade).await.starts_with("HTTP/1.1 501 "));
     });
 }
+
+#[test]
+fn a_client_that_leaves_with_a_byte_of_its_next_request_unread_is_noticed() {
+    on_stage(|stage| async move {
+        let mut client = stage.client().await;
+        let request = post("/v1/completions", r#"{"model":"real"}"#);
+        write(&mut client, &format!("{request}G")).await;
+        let mut engine = stage.engine().await;
+        read_request(&mut engine).await;
+        drop(client);
+        // The engine learns of it by its connection, and the pass is given back.
+        assert_eq!(read_some(&mut engine).await, "");
+        stage.until_idle().await;
+    });
+}
+
+#[test]
+fn a_client_that_pipelines_and_stays_is_answered_in_order() {
+    on_stage(|stage| async move {
+        let mut client = stage.client().await;
+        let request = post("/v1/completions", r#"{"model":"real"}"#);
+        let health = "GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n";
+        write(&mut client, &format!("{request}{health}")).await;
+        let mut engine = stage.engine().await;
+        read_request(&mut engine).await;
+        // Longer than the interval at which the connection is looked at.
+        tokio::time::sleep(Duration::from_millis(1200)).await;
+        write(&mut engine, "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}").await;
+        let answers = read_until(&mut client, "\"ok\"}").await;
+        assert_eq!(answers.matches("HTTP/1.1 200 ").count(), 2, "{answers}");
+    });
+}
+
+#[test]
+fn no_browser_may_guess_the_type_of_a_text_or_embed_it() {
+    on_stage(|stage| async move {
+        for path in [
+            "/logs",
+            "/health",
+            "/metrics",
+            "/nowhere",
+            "/api/status",
+            "/running",
+        ] {
+            let mut client = stage.client().await;
+            let request = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n");
+            write(&mut client, &request).await;
+            let answer = read_to_close(&mut client).await;
+            for header in [
+                "x-content-type-options: nosniff",
+                "cross-origin-resource-policy: same-origin",
+            ] {
+                assert!(answer.contains(header), "{path}: {answer}");
+            }
+        }
+    });
+}

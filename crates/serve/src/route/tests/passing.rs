@@ -184,3 +184,19 @@ fn upstream_passes_path_and_query_as_they_are() {
         assert!(request.starts_with("GET / HTTP/1.1\r\n"), "{request}");
     });
 }
+
+#[test]
+fn the_engines_version_of_http_is_not_the_clients() {
+    on_stage(|stage| async move {
+        let mut client = stage.client().await;
+        write(&mut client, &post("/v1/completions", r#"{"model":"real"}"#)).await;
+        let mut engine = stage.engine().await;
+        read_request(&mut engine).await;
+        write(&mut engine, &OK.replace("HTTP/1.1", "HTTP/1.0")).await;
+        let answer = read_until(&mut client, "{}").await;
+        assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
+        // The connection that was kept open speaks 1.1 to its end.
+        write(&mut client, "GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n").await;
+        assert!(read_until(&mut client, "}").await.starts_with("HTTP/1.1 200 "));
+    });
+}

@@ -1,4 +1,4 @@
-//! Test setup: a `Harbor` with one model, and an engine scripted by the test.
+//! Test setup for the HTTP server: a `ModelService` with one model, and an engine scripted by the test.
 
 use std::cell::{Cell, RefCell};
 use std::future::Future;
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use http::StatusCode;
 use plimsoll_base::Bytes;
-use plimsoll_launch::Log;
+use plimsoll_launch::{EngineAddress, Log};
 use plimsoll_scheduler::{ModelId, ModelState, ModelView, Moment, SchedulerSnapshot};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -191,7 +191,8 @@ pub(super) struct Stage {
 impl Stage {
     pub(super) async fn set(settings: HttpSettings, bounces: usize) -> Self {
         let engine = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let upstream = Upstream::new(engine.local_addr().unwrap()).with_model("real");
+        let upstream =
+            Upstream::new(EngineAddress::Port(engine.local_addr().unwrap().port())).with_model("real");
         let service = Rc::new(StubService {
             upstream: Rc::new(upstream),
             wishes: RefCell::default(),

@@ -14,7 +14,7 @@ use plimsoll_flags::{FlagError, ModelParams, Options, ProgramKind};
 use plimsoll_launch::{Environment, Visible, child_environment, renumber};
 use plimsoll_planner::PlanError;
 
-/// An error in flags: they name a card that is not there, or may not be used.
+/// Error in flags: they name a card that does not exist or may not be used.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum NameError {
     #[error("{origin}: {error}; the cards are {present}")]
@@ -126,7 +126,7 @@ fn origin(entry: &ConfiguredModel, flags: &Options) -> String {
     setting.map_or_else(|| entry.origin.to_string(), |setting| setting.origin.to_string())
 }
 
-/// A demand on the cards that its flags name.
+/// Memory demand of a model, restricted to the cards that its flags name.
 #[derive(Debug)]
 pub(super) struct OnNamed {
     pub(super) named: NamedDemand,

@@ -1,8 +1,8 @@
 //! Memory need of a model from its plan, and the handling of models that are too large for the cards.
 //!
 //! DECISION: a context that is too large is lowered once, to fit empty cards. An engine keeps its context
-//! size until it ends, so the free memory at its start must not determine the size. A depth limit does follow
-//! free memory, because a claim can be raised later.
+//! size until it ends, so the free memory at its start must not determine the size. A limit on the tokens in
+//! use (depth) does follow free memory, because the memory that a run may take can be raised later.
 
 use plimsoll_base::{Bytes, Card, CardId, Curve, Hint, MemoryModel, NamedDemand, Reason};
 use plimsoll_config::{ConfiguredModel, TooLarge};
@@ -25,7 +25,7 @@ pub(super) struct PlannedModel {
     /// All cards that are served from, which the flags number.
     pub(super) machine: Vec<Card>,
     pub(super) too_large: TooLarge,
-    /// The context that it gets instead of the one that it asks for.
+    /// Context that the model gets instead of the one in its flags.
     pub(super) lowered: Option<u64>,
     pub(super) contexts: Vec<MeasuredContext>,
 }
@@ -127,8 +127,8 @@ fn sets(entry: &ConfiguredModel, named: &NamedDemand, machine: &[Card]) -> Vec<V
 }
 
 impl MemoryModel for PlannedModel {
-    /// Plans for these cards. Without a card a plan needs no card memory, but that is no remedy for a card
-    /// that is too small.
+    /// Plans for these cards. Without a card, a plan needs no card memory, but that does not help where a
+    /// card is too small.
     fn on(&self, cards: &[Card]) -> Result<Vec<(CardId, Bytes)>, Reason> {
         if cards.is_empty() {
             return Err(Reason::new(

@@ -11,6 +11,7 @@ use plimsoll_wire::options::Uuid;
 use plimsoll_wire::page::CardSnapshot;
 
 use super::{CalibrationRun, MeasureError};
+use crate::command::plan::check::held;
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CalibrationLook {
@@ -19,10 +20,10 @@ pub(super) struct CalibrationLook {
     counted: Counted,
 }
 
-/// Figures of guard's pages.
+/// Figures from guard's page.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Counted {
-    /// Memory that the engine asked for.
+    /// Memory that the engine requested.
     asked: Bytes,
     /// Sum of its contexts at opening; zero where NVML gave guard no figure.
     opened: Bytes,
@@ -36,25 +37,15 @@ impl CalibrationRun<'_> {
         let cards = pages.iter().flat_map(|page| page.cards());
         let here = cards.filter(|card| uuid == Some(Uuid(card.uuid)));
         let counted = Counted::of(here).ok_or(MeasureError::NotOnCard)?;
-        let used = match self.named(&reading) {
+        // The engine may be a wrapper script whose child holds the card.
+        let family = plimsoll_probe::process::tree(self.child.pid());
+        let used = match held(self.card, &reading, &family) {
             Some(used) => used,
             // Only with `--alone`: on a shared card the difference would include other processes.
             None if self.rig.alone => self.difference(&reading).ok_or(MeasureError::FreeUnknown)?,
             None => return Err(MeasureError::Nameless),
         };
         Ok(CalibrationLook { used, counted })
-    }
-
-    /// Memory of the engine's processes by the driver; `None` where it names none of them.
-    fn named(&self, reading: &Reading) -> Option<Bytes> {
-        // The engine may be a wrapper script whose child holds the card.
-        let family = plimsoll_probe::family(self.child.pid());
-        let ours = reading
-            .holders
-            .iter()
-            .filter(|holder| holder.card == self.card.id && family.contains(&holder.pid));
-        let used: Vec<Bytes> = ours.filter_map(|holder| holder.used).collect();
-        (!used.is_empty()).then(|| used.into_iter().sum())
     }
 
     /// Decrease of free memory since before the start.
@@ -81,7 +72,7 @@ impl Counted {
 }
 
 impl CalibrationLook {
-    /// Context, modules and handles: memory that the engine holds and never asked for.
+    /// Memory of context, modules and handles, which the engine holds but did not request.
     pub(super) fn context(self) -> Result<Bytes, MeasureError> {
         let (used, asked) = (self.used, self.counted.asked);
         match used > asked {
@@ -90,7 +81,7 @@ impl CalibrationLook {
         }
     }
 
-    /// The size of the context at opening. `None` where guard could not measure it, or measured more than the
+    /// The size of the context at opening. `None` if guard could not measure it, or measured more than the
     /// whole, as it does if another process allocates at that moment.
     pub(super) fn opened(self) -> Option<Bytes> {
         let opened = self.counted.opened;

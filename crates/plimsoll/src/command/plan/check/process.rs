@@ -1,4 +1,5 @@
-//! Plan and measured memory of a running process, from its command line and environment.
+//! Planned and measured memory of a running process, for `plimsoll plan --check`. The plan is made from its
+//! command line and environment.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,12 +12,12 @@ use plimsoll_probe::Reading;
 use serde_json::Value;
 
 use super::super::exact::ExactQuery;
-use super::super::{Arguments, Error, wished};
-use super::CheckError;
+use super::super::{Arguments, wished};
 use crate::check::{CARD_MARGIN, Checked, HOST_MARGIN, ReportedFigure, Row, margin};
+use crate::report::ErrorReport;
 
 /// Plans the program with the flags it was started with, and measures what it holds.
-pub(super) fn checked(arguments: &Arguments, pid: u32) -> Result<Checked, Error> {
+pub(super) fn checked(arguments: &Arguments, pid: u32) -> Result<Checked, ErrorReport> {
     let started = Started::read(pid)?;
     // Flags after `--` win: a wrapper may hide some from the command line, and the user can add them.
     let options = Options::from_argv(&arguments.flags)?.merged_over(&started.options()?);
@@ -24,7 +25,7 @@ pub(super) fn checked(arguments: &Arguments, pid: u32) -> Result<Checked, Error>
     let options = started.reachable(&options);
     let wish = options.wish(program)?;
     let reading = plimsoll_probe::read();
-    let family = plimsoll_probe::family(pid);
+    let family = plimsoll_probe::process::tree(pid);
     let cards = arguments.described_or(|| started.cards(&reading, &family))?;
     let plan = match &arguments.exact {
         Some(named) => {
@@ -43,23 +44,22 @@ pub(super) fn checked(arguments: &Arguments, pid: u32) -> Result<Checked, Error>
 
 /// Plans by formula, with the flags of a running process, on the cards that it sees and as if it were not
 /// there.
-pub(in crate::command) fn again(pid: u32, engine: EngineBuild) -> Result<Plan, Error> {
+pub(in crate::command) fn again(pid: u32, engine: EngineBuild) -> Result<Plan, ErrorReport> {
     let started = Started::read(pid)?;
     let options = started.reachable(&started.options()?);
     let program = started.program().unwrap_or(ProgramKind::LlamaServer);
-    let cards = started.cards(&plimsoll_probe::read(), &plimsoll_probe::family(pid));
+    let cards = started.cards(&plimsoll_probe::read(), &plimsoll_probe::process::tree(pid));
     wished(&options.wish(program)?, engine, program, &cards)
 }
 
 fn rows(arguments: &Arguments, plan: &Plan, cards: &[Card], reading: &Reading, family: &[u32]) -> Vec<Row> {
     let row = |(card, planned): (&Card, &CardPlan)| {
-        let (measured, kind) = match card.kind {
-            CardKind::Host => (
-                // The process itself, not its children: pages shared after fork would count twice in a sum.
-                family.first().and_then(|&pid| plimsoll_probe::resident(pid)),
-                HOST_MARGIN,
-            ),
-            CardKind::Cuda => (held(card, reading, family), CARD_MARGIN),
+        let (measured, kind) = if card.kind == CardKind::Host {
+            // The process itself, not its children: pages shared after fork would count twice in a sum.
+            let own = family.first().and_then(|&pid| plimsoll_probe::resident(pid));
+            (own, HOST_MARGIN)
+        } else {
+            (held(card, reading, family), CARD_MARGIN)
         };
         let margin = margin(arguments.margin, kind, planned.peak);
         let row = Row::new(
@@ -77,8 +77,8 @@ fn rows(arguments: &Arguments, plan: &Plan, cards: &[Card], reading: &Reading, f
     cards.iter().zip(&plan.cards).map(row).collect()
 }
 
-/// Memory of a card that a process and its children hold; `None` where the driver names none of them.
-fn held(card: &Card, reading: &Reading, family: &[u32]) -> Option<Bytes> {
+/// Memory of a card that a process and its children hold; `None` if the driver names none of them.
+pub(in crate::command) fn held(card: &Card, reading: &Reading, family: &[u32]) -> Option<Bytes> {
     let ours = |holder: &&plimsoll_probe::Holder| holder.card == card.id && family.contains(&holder.pid);
     let used: Vec<Bytes> = reading
         .holders
@@ -125,7 +125,7 @@ pub(super) fn compare(said: &mut Vec<ReportedFigure>, props: &Value) {
     });
 }
 
-/// Command line and environment of a process.
+/// Command line and environment of a running process.
 struct Started {
     pid: u32,
     words: Vec<String>,
@@ -133,10 +133,12 @@ struct Started {
 }
 
 impl Started {
-    fn read(pid: u32) -> Result<Self, CheckError> {
+    fn read(pid: u32) -> Result<Self, ErrorReport> {
         let words = strings(pid, "cmdline")?;
         if words.is_empty() {
-            return Err(CheckError::NoCommand(pid));
+            return Err(ErrorReport::new(format!(
+                "process {pid} has no command line; is it an engine?"
+            )));
         }
         // The environment is readable by its owner only; the command line alone still gives a plan.
         let variables = strings(pid, "environ").unwrap_or_default();
@@ -153,7 +155,7 @@ impl Started {
     }
 
     /// The known flags of its command line, over those of its environment. A wrapper's own words are skipped.
-    fn options(&self) -> Result<Options, Error> {
+    fn options(&self) -> Result<Options, ErrorReport> {
         let words = self.words.get(1..).unwrap_or_default();
         let (known, _) = Options::known_in(words, |index| FlagOrigin::Argument(index + 1));
         let engine = |(name, _): &&(String, String)| name.starts_with("LLAMA_");
@@ -222,9 +224,10 @@ impl Started {
 }
 
 /// The zero-terminated strings of a file of `/proc`.
-fn strings(pid: u32, file: &'static str) -> Result<Vec<String>, CheckError> {
+fn strings(pid: u32, file: &'static str) -> Result<Vec<String>, ErrorReport> {
     let bytes = fs::read(format!("/proc/{pid}/{file}"));
-    let bytes = bytes.map_err(|error| CheckError::ReadProcess { pid, file, error })?;
+    let bytes =
+        bytes.map_err(|error| ErrorReport::new(format!("cannot read /proc/{pid}/{file}: {error}")))?;
     let mut words: Vec<String> = bytes
         .split(|&byte| byte == 0)
         .map(|word| String::from_utf8_lossy(word).into_owned())

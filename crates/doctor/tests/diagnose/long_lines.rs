@@ -1,0 +1,30 @@
+//! Long lines that hold nothing but known phrases.
+
+use std::time::{Duration, Instant};
+
+use plimsoll_doctor::{LineSource, LogReader};
+
+const SIZE: usize = 128 << 10;
+
+/// The shortest of a few readings of one line of these words.
+fn cost(words: &str) -> Duration {
+    let line = words.repeat(SIZE / words.len());
+    let once = || {
+        let begun = Instant::now();
+        let mut reader = LogReader::new();
+        reader.feed(LineSource::Log, line.as_bytes());
+        drop(reader);
+        begun.elapsed()
+    };
+    once().min(once()).min(once())
+}
+
+#[test]
+fn a_line_full_of_phrases_costs_the_search_and_little_more() {
+    let plain = cost("the quick brown fox jumps over the lazy dog; ");
+    let hostile = cost("CUDA error: out of memory GGML_ASSERT( couldn't bind torch.OutOfMemoryError ");
+    assert!(
+        hostile < 40 * plain,
+        "{plain:?} without a phrase, {hostile:?} with"
+    );
+}

@@ -1,0 +1,24 @@
+//! cuBLAS: products that are not computed.
+//!
+//! Its own workspace is no allocation of the engine's: the driver's count has it, and the plan's context term.
+
+use core::ffi::{c_char, c_int};
+
+crate::making! { cublasCreate_v2 cublasLtCreate }
+
+crate::succeeding! {
+    cublasDestroy_v2 cublasGemmBatchedEx cublasGemmEx cublasGemmStridedBatchedEx cublasLoggerConfigure cublasLtDestroy
+    cublasSetMathMode cublasSetStream_v2 cublasSetWorkspace_v2 cublasSgemmBatched cublasSgemmStridedBatched
+    cublasSgemm_v2 cublasStrsmBatched
+}
+
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub(crate) extern "C" fn cublasGetStatusString(_status: c_int) -> *const c_char {
+    c"plimsoll's stand-in for cuBLAS".as_ptr()
+}
+
+/// The name before CUDA 11.4.2.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub(crate) extern "C" fn cublasGetStatusName(status: c_int) -> *const c_char {
+    cublasGetStatusString(status)
+}

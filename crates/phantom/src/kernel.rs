@@ -1,0 +1,158 @@
+//! Occupancy: how many blocks of a kernel run side by side on one multiprocessor.
+//!
+//! DECISION: registers and shared memory of a kernel are read from the machine code that the engine brings for
+//! the card. They decide into how many parts attention is cut, and so its scratch in the pool. Where the engine
+//! brings no code for the card, but text that a driver would compile, the code of the nearest other generation
+//! stands for it, and where there is none of any, threads and shared memory are the bound. The report says so.
+
+mod fat_binary;
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use core::ffi::{CStr, c_char};
+
+use plimsoll_nostd::lock::Lock;
+
+use crate::cards::Card;
+
+/// What a kernel's machine code takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Code {
+    /// Registers of a thread.
+    pub(crate) registers: u32,
+    /// Bytes of shared memory of a block, besides what a launch adds.
+    pub(crate) shared: u32,
+    /// False for the code of another generation of cards.
+    pub(crate) own: bool,
+}
+
+struct Kernels {
+    /// Address of the fat binary and of the name, by the address of the stub.
+    known: BTreeMap<usize, (usize, usize)>,
+    /// Code that was looked for, by stub and capability.
+    read: BTreeMap<(usize, (u32, u32)), Option<Code>>,
+    /// Stubs of kernels whose occupancy was reported as a bound.
+    told: BTreeSet<usize>,
+}
+
+static KERNELS: Lock<Kernels> = Lock::new(Kernels {
+    known: BTreeMap::new(),
+    read: BTreeMap::new(),
+    told: BTreeSet::new(),
+});
+
+/// The handle of a fat binary: its own address, which is never null.
+pub(crate) fn register_binary(address: usize) -> usize {
+    address.max(1)
+}
+
+pub(crate) fn register(host: usize, binary: usize, name: usize) {
+    KERNELS.hold().known.insert(host, (binary, name));
+}
+
+/// The kernel's mangled name; empty where no kernel has this stub.
+pub(crate) fn name(host: usize) -> &'static str {
+    let known = KERNELS.hold().known.get(&host).copied();
+    known.map_or("", |(_, name)| text(name))
+}
+
+/// True for the first time that a kernel is told of.
+pub(crate) fn is_new(host: usize) -> bool {
+    KERNELS.hold().told.insert(host)
+}
+
+fn text(address: usize) -> &'static str {
+    if address == 0 {
+        return "";
+    }
+    // SAFETY: a string of the library that registered it, and no engine unloads its backend.
+    let text = unsafe { CStr::from_ptr(core::ptr::with_exposed_provenance::<c_char>(address)) };
+    text.to_str().unwrap_or("")
+}
+
+/// The code of a kernel for a card; `None` where the engine brings none.
+pub(crate) fn code(host: usize, capability: (u32, u32)) -> Option<Code> {
+    let mut kernels = KERNELS.hold();
+    if let Some(read) = kernels.read.get(&(host, capability)) {
+        return *read;
+    }
+    let &(binary, name) = kernels.known.get(&host)?;
+    // Every kernel of the same fat binary is kept: to unpack it takes longer than to look through it.
+    let found = fat_binary::kernels(binary, capability);
+    let code = |name: usize| found.get(text(name).as_bytes()).copied();
+    let same: alloc::vec::Vec<(usize, usize)> = kernels
+        .known
+        .iter()
+        .filter(|(_, of)| of.0 == binary)
+        .map(|(&host, of)| (host, of.1))
+        .collect();
+    for (host, name) in same {
+        kernels.read.insert((host, capability), code(name));
+    }
+    code(name)
+}
+
+/// Blocks of a kernel on one multiprocessor, as the CUDA occupancy calculator counts them.
+pub(crate) fn occupancy(card: &Card, code: Option<Code>, threads: u32, dynamic: u32) -> u32 {
+    /// Registers are given to a warp in units of so many, and warps to the four parts of a multiprocessor.
+    const UNIT: u32 = 256;
+    const PARTS: u32 = 4;
+    /// Shared memory is given in units of so many bytes.
+    const GRAIN: u32 = 128;
+    let limits = card.limits();
+    let warps = threads.div_ceil(32).max(1);
+    let by_threads = limits.threads / 32 / warps;
+    let shared = code.map_or(0, |code| code.shared).saturating_add(dynamic);
+    let by_shared = match shared > limits.opt_in {
+        true => 0,
+        false => limits.shared / (shared + Card::RESERVED).next_multiple_of(GRAIN),
+    };
+    let by_registers = code.filter(|code| code.registers > 0).map_or(u32::MAX, |code| {
+        let of_a_warp = code.registers.saturating_mul(32).next_multiple_of(UNIT);
+        let warps_at_once = Card::REGISTERS / PARTS / of_a_warp * PARTS;
+        warps_at_once / warps
+    });
+    limits.blocks.min(by_threads).min(by_shared).min(by_registers)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn most(cc: &str, registers: u32, shared: u32, threads: u32, dynamic: u32) -> u32 {
+        let card = &crate::cards::parse(&alloc::format!("total=1,cc={cc}")).unwrap()[0];
+        let code = Code {
+            registers,
+            shared,
+            own: true,
+        };
+        occupancy(card, Some(code), threads, dynamic)
+    }
+
+    /// Worked by NVIDIA's published calculator.
+    #[test]
+    fn blocks_are_bounded_by_what_runs_out_first() {
+        assert_eq!(most("9.0", 32, 0, 1024, 0), 2, "threads");
+        assert_eq!(most("9.0", 255, 0, 256, 0), 1, "registers");
+        assert_eq!(most("9.0", 128, 0, 128, 0), 4, "registers");
+        assert_eq!(most("9.0", 16, 0, 32, 0), 32, "blocks");
+        assert_eq!(most("8.9", 64, 0, 128, 48 << 10), 2, "shared memory");
+        assert_eq!(
+            most("8.9", 64, 1024, 128, 99 << 10),
+            0,
+            "more than a block may have"
+        );
+        assert_eq!(most("7.5", 64, 0, 256, 0), 4);
+    }
+
+    #[test]
+    fn without_code_the_answer_is_no_less() {
+        let card = &crate::cards::parse("total=1,cc=9.0").unwrap()[0];
+        for threads in [32, 128, 256] {
+            for dynamic in [0, 20_000, 90_000] {
+                let bound = occupancy(card, None, threads, dynamic);
+                assert!(bound >= most("9.0", 200, 0, threads, dynamic));
+            }
+        }
+        assert_eq!(name(1), "");
+    }
+}

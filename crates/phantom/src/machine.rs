@@ -1,0 +1,165 @@
+//! State of the stand-in in one process: its cards and the memory that was asked of them.
+//!
+//! DECISION: made at the first question and never freed. Cards that cannot be read are no cards, after one line
+//! on stderr: the engine then says that it found none.
+
+use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
+use alloc::ffi::CString;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::ffi::{CStr, c_int, c_void};
+use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+use plimsoll_nostd::elf::ElfImage;
+use plimsoll_nostd::lock::Lock;
+use plimsoll_wire::env;
+
+use crate::cards::{self, Card};
+use crate::memory::Memory;
+use crate::report::Report;
+use crate::say::say;
+
+/// Success of every interface.
+pub(crate) const SUCCESS: c_int = 0;
+/// `cudaErrorInvalidValue`, `CUDA_ERROR_INVALID_VALUE`.
+pub(crate) const INVALID: c_int = 1;
+/// `cudaErrorMemoryAllocation`, `CUDA_ERROR_OUT_OF_MEMORY`.
+pub(crate) const OUT_OF_MEMORY: c_int = 2;
+/// `cudaErrorNoDevice`, `CUDA_ERROR_NO_DEVICE`.
+pub(crate) const NO_DEVICE: c_int = 100;
+/// `cudaErrorInvalidDevice`, `CUDA_ERROR_INVALID_DEVICE`.
+pub(crate) const INVALID_DEVICE: c_int = 101;
+
+pub(crate) struct Machine {
+    pub(crate) cards: Vec<Card>,
+    pub(crate) memory: Memory,
+    /// Major version of the runtime that the engine was linked with; 0 where it has none of its own.
+    pub(crate) runtime: u32,
+    /// The current card of each thread, by its number; a thread without an entry uses the first.
+    current: Lock<BTreeMap<i64, usize>>,
+}
+
+static MACHINE: Lock<Option<&'static Machine>> = Lock::new(None);
+
+/// The state of this process.
+pub(crate) fn machine() -> &'static Machine {
+    let mut machine = MACHINE.hold();
+    machine.get_or_insert_with(|| Box::leak(Box::new(Machine::from_environment())))
+}
+
+impl Machine {
+    fn from_environment() -> Self {
+        let told = variable(env::PHANTOM_CARDS).unwrap_or_default();
+        let cards = cards::parse(&told).unwrap_or_else(|what| {
+            say!("no card: {}: {what}", env::PHANTOM_CARDS);
+            Vec::new()
+        });
+        let report = Report::open(variable(env::PHANTOM_REPORT).as_deref());
+        let runtime = runtime();
+        report.loaded(runtime, &cards);
+        if runtime > 0 {
+            say!("CUDA runtime {runtime}");
+        }
+        Self {
+            memory: Memory::new(report),
+            cards,
+            runtime,
+            current: Lock::new(BTreeMap::new()),
+        }
+    }
+
+    /// The card with this number, as the engine counts.
+    pub(crate) fn card(&self, number: c_int) -> Option<&Card> {
+        self.cards.get(usize::try_from(number).ok()?)
+    }
+
+    /// The number of the card that this thread uses.
+    pub(crate) fn current(&self) -> usize {
+        // With one card there is nothing to look up, and no system call.
+        if self.cards.len() < 2 {
+            return 0;
+        }
+        self.current.hold().get(&thread()).copied().unwrap_or(0)
+    }
+
+    pub(crate) fn use_card(&self, number: usize) {
+        if self.cards.len() > 1 {
+            self.current.hold().insert(thread(), number);
+        }
+    }
+}
+
+fn thread() -> i64 {
+    // SAFETY: gettid takes nothing. It has no function in glibc before 2.30.
+    unsafe { libc::syscall(libc::SYS_gettid) }
+}
+
+/// Puts the address of a word that nothing reads where the caller keeps its object.
+///
+/// # Safety
+/// `made` is null, or the address of a pointer.
+pub(crate) unsafe fn make(made: *mut *mut c_void) -> c_int {
+    // Each has an address of its own: ggml keeps streams and events apart by it.
+    static NEXT: AtomicUsize = AtomicUsize::new(0x1000);
+    let address = NEXT.fetch_add(16, Relaxed);
+    // SAFETY: the caller's promise.
+    unsafe { give(made, core::ptr::without_provenance_mut(address)) }
+}
+
+/// Writes an answer through a pointer of the caller.
+///
+/// # Safety
+/// `place` is null, or the address of a `T`.
+pub(crate) unsafe fn give<T>(place: *mut T, answer: T) -> c_int {
+    if place.is_null() {
+        return INVALID;
+    }
+    // SAFETY: the caller's promise.
+    unsafe { place.write(answer) };
+    SUCCESS
+}
+
+/// The runtime's version: that of `libcudart.so.N` among what the loaded objects need.
+fn runtime() -> u32 {
+    unsafe extern "C" fn visit(info: *mut libc::dl_phdr_info, _: usize, found: *mut c_void) -> c_int {
+        // SAFETY: the loader passes an object, and `runtime` passes a number.
+        let (object, found) = unsafe { (ElfImage::of(&*info), &mut *found.cast::<u32>()) };
+        let needed = object.and_then(|object| object.needed().find_map(version));
+        *found = (*found).max(needed.unwrap_or(0));
+        0
+    }
+    let mut found = 0_u32;
+    // SAFETY: `visit` takes the address of a number.
+    unsafe { libc::dl_iterate_phdr(Some(visit), (&raw mut found).cast()) };
+    found
+}
+
+/// 13 of `libcudart.so.13`, 11 of `libcudart.so.11.0`.
+fn version(soname: &CStr) -> Option<u32> {
+    let rest = soname.to_str().ok()?.strip_prefix("libcudart.so.")?;
+    rest.split('.').next()?.parse().ok()
+}
+
+/// An environment variable; `None` if it is unset or empty.
+fn variable(name: &str) -> Option<String> {
+    let name = CString::new(name).ok()?;
+    // SAFETY: a C string; the value is copied at once.
+    let value = unsafe { libc::getenv(name.as_ptr()) };
+    // SAFETY: null, or a C string of the environment.
+    let value = (!value.is_null()).then(|| unsafe { CStr::from_ptr(value) })?;
+    Some(value.to_str().ok()?.to_string()).filter(|text| !text.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_runtimes_version_is_that_of_its_soname() {
+        assert_eq!(version(c"libcudart.so.13"), Some(13));
+        assert_eq!(version(c"libcudart.so.11.0"), Some(11));
+        assert_eq!(version(c"libcudart.so"), None);
+        assert_eq!(version(c"libcudart_static.a"), None);
+    }
+}

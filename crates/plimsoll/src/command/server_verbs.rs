@@ -1,0 +1,276 @@
+//! `plimsoll ps`, `load`, `unload`, `reload` and `logs`: requests to a running `plimsoll serve`.
+//!
+//! The server is named with `--url`. Answers are those of its HTTP API; `--json` prints them unchanged.
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use bytes::Bytes;
+use http::{Method, Request, Response, StatusCode, header};
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use plimsoll_lab::load::Target;
+use plimsoll_launch::{HttpClient, HttpClientError, collect_body};
+use serde_json::{Value, json};
+
+use crate::report::ErrorReport;
+use crate::screen;
+
+/// Longest answer that is read: a status of some thousand models.
+const LONGEST_ANSWER: usize = 16 << 20;
+
+/// The running server, and the key that it wants.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ServerAddress {
+    /// Address of the server
+    #[arg(
+        long,
+        value_name = "URL",
+        env = "PLIMSOLL_URL",
+        default_value = "http://127.0.0.1:8080"
+    )]
+    url: Target,
+    /// API key of the server
+    // A key on the command line is visible to every user of the machine, so the environment is the usual way.
+    #[arg(long, value_name = "KEY", env = "PLIMSOLL_API_KEY", hide_env_values = true)]
+    api_key: Option<String>,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Example: plimsoll ps --url http://127.0.0.1:8080\n\nExit status: 0, or 1 if the server gives no answer."
+)]
+pub(crate) struct List {
+    #[command(flatten)]
+    server: ServerAddress,
+    /// Print the server's status as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Load {
+    /// Name or alias of the model
+    model: String,
+    #[command(flatten)]
+    server: ServerAddress,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Unload {
+    /// Name or alias of the model
+    #[arg(required_unless_present = "all")]
+    model: Option<String>,
+    /// Unload all models
+    #[arg(long, conflicts_with = "model")]
+    all: bool,
+    #[command(flatten)]
+    server: ServerAddress,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Reload {
+    #[command(flatten)]
+    server: ServerAddress,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Logs {
+    /// Name or alias of the model; all models if omitted
+    model: Option<String>,
+    /// Print new lines as they come, until Ctrl-C
+    #[arg(long, short)]
+    follow: bool,
+    #[command(flatten)]
+    server: ServerAddress,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ServerVerbError {
+    #[error("{url} gives no answer\nhint: is `plimsoll serve` running there? --url names another address")]
+    Unreachable {
+        url: String,
+        #[source]
+        error: HttpClientError,
+    },
+    #[error("{url} refuses: {message}")]
+    Refused {
+        url: String,
+        message: String,
+        status: StatusCode,
+    },
+    #[error("the answer of {url} is not that of a plimsoll server")]
+    Foreign {
+        url: String,
+        #[source]
+        error: serde_json::Error,
+    },
+    #[error("`{0}` cannot be sent as a header or path")]
+    Request(String),
+    #[error("cannot start, or write to stdout: {0}")]
+    Io(#[from] io::Error),
+}
+
+/// A model that the server does not have, and text that cannot be sent, are input.
+pub(super) fn report(error: ServerVerbError) -> ErrorReport {
+    let is_input = match &error {
+        ServerVerbError::Request(_) => true,
+        ServerVerbError::Refused { status, .. } => *status == StatusCode::NOT_FOUND,
+        _ => false,
+    };
+    ErrorReport::from(error).with_status(if is_input { 2 } else { 1 })
+}
+
+pub(crate) fn list(arguments: &List) -> Result<ExitCode, ServerVerbError> {
+    let status = arguments
+        .server
+        .ask_json(Method::GET, "/api/status", &Value::Null)?;
+    let text = if arguments.json {
+        format!("{status:#}\n")
+    } else {
+        screen::status(&status)
+    };
+    io::stdout().write_all(text.as_bytes())?;
+    Ok(ExitCode::SUCCESS)
+}
+
+pub(crate) fn load(arguments: &Load) -> Result<ExitCode, ServerVerbError> {
+    let body = json!({ "model": arguments.model });
+    arguments.server.ask_json(Method::POST, "/models/load", &body)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+pub(crate) fn unload(arguments: &Unload) -> Result<ExitCode, ServerVerbError> {
+    match &arguments.model {
+        Some(model) => {
+            arguments
+                .server
+                .ask_json(Method::POST, "/models/unload", &json!({ "model": model }))?
+        }
+        None => Value::from(
+            arguments
+                .server
+                .ask(Method::POST, "/api/models/unload", &Value::Null)?,
+        ),
+    };
+    Ok(ExitCode::SUCCESS)
+}
+
+pub(crate) fn reload(arguments: &Reload) -> Result<ExitCode, ServerVerbError> {
+    arguments
+        .server
+        .ask_json(Method::GET, "/models?reload=1", &Value::Null)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+pub(crate) fn logs(arguments: &Logs) -> Result<ExitCode, ServerVerbError> {
+    let Logs {
+        model,
+        follow,
+        server,
+    } = arguments;
+    if *follow {
+        server.follow(&format!(
+            "/logs/stream/{}",
+            model.as_deref().map(encoded).unwrap_or_default()
+        ))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let lines = server.ask(Method::GET, "/logs", &Value::Null)?;
+    // Each line starts with its model's name; the server has no list of one model's kept lines.
+    let wanted = model.as_ref().map(|model| format!("[{model}] "));
+    let is_wanted = |line: &&str| wanted.as_ref().is_none_or(|wanted| line.starts_with(wanted));
+    let lines: String = lines.split_inclusive('\n').filter(is_wanted).collect();
+    io::stdout().write_all(lines.as_bytes())?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A model's name as one part of a path.
+fn encoded(name: &str) -> String {
+    percent_encoding::utf8_percent_encode(name, percent_encoding::NON_ALPHANUMERIC).to_string()
+}
+
+impl ServerAddress {
+    fn ask_json(&self, method: Method, path: &str, body: &Value) -> Result<Value, ServerVerbError> {
+        let text = self.ask(method, path, body)?;
+        let url = self.url.to_string();
+        serde_json::from_str(&text).map_err(|error| ServerVerbError::Foreign { url, error })
+    }
+
+    /// Sends one request and returns the text of a successful answer.
+    fn ask(&self, method: Method, path: &str, body: &Value) -> Result<String, ServerVerbError> {
+        block_on(async {
+            let answer = self.send(method, path, body).await?;
+            let body = collect_body(answer, LONGEST_ANSWER).await;
+            Ok(String::from_utf8_lossy(&body.map_err(|error| self.unreachable(error))?).into_owned())
+        })
+    }
+
+    /// Prints an endless answer as it comes. It ends with the server or with Ctrl-C.
+    fn follow(&self, path: &str) -> Result<(), ServerVerbError> {
+        block_on(async {
+            let mut answer = self.send(Method::GET, path, &Value::Null).await?.into_body();
+            while let Some(frame) = answer.frame().await {
+                let frame = frame.map_err(|error| self.unreachable(error.into()))?;
+                if let Some(text) = frame.data_ref() {
+                    io::stdout().write_all(text)?;
+                    io::stdout().flush()?;
+                }
+            }
+            Ok(())
+        })
+    }
+
+    async fn send(
+        &self,
+        method: Method,
+        path: &str,
+        body: &Value,
+    ) -> Result<Response<Incoming>, ServerVerbError> {
+        let mut request = Request::builder()
+            .method(method)
+            .uri(format!("{}{path}", self.url.base));
+        if let Some(key) = &self.api_key {
+            request = request.header(header::AUTHORIZATION, format!("Bearer {key}"));
+        }
+        let body = if body.is_null() {
+            Bytes::new()
+        } else {
+            Bytes::from(body.to_string())
+        };
+        let request = request
+            .header(header::CONTENT_TYPE, "application/json")
+            .body(Full::new(body))
+            .map_err(|_| ServerVerbError::Request(path.to_owned()))?;
+        let mut client = HttpClient::new(self.url.host.as_str(), self.url.port);
+        let answer = client
+            .send(request)
+            .await
+            .map_err(|error| self.unreachable(error))?;
+        if answer.status().is_success() {
+            return Ok(answer);
+        }
+        let status = answer.status();
+        let body = collect_body(answer, LONGEST_ANSWER)
+            .await
+            .map_err(|error| self.unreachable(error))?;
+        let problem: Value = serde_json::from_slice(&body).unwrap_or_default();
+        let message = problem["error"]["message"]
+            .as_str()
+            .map_or_else(|| status.to_string(), str::to_owned);
+        let url = self.url.to_string();
+        Err(ServerVerbError::Refused { url, message, status })
+    }
+
+    fn unreachable(&self, error: HttpClientError) -> ServerVerbError {
+        let url = self.url.to_string();
+        ServerVerbError::Unreachable { url, error }
+    }
+}
+
+fn block_on<T>(future: impl Future<Output = Result<T, ServerVerbError>>) -> Result<T, ServerVerbError> {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?
+        .block_on(future)
+}

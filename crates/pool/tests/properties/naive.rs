@@ -1,0 +1,147 @@
+//! Naive policy: every request is a request to the device.
+//!
+//! Like `cudaFree`, it waits for the card before it frees, and it keeps memory that a graph has captured until
+//! the graph is destroyed.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use plimsoll_pool::{
+    Address, Block, CapturedGraph, OutOfMemory, Policy, PoolDevice, ServedPolicy, Stream, Trim,
+};
+
+use crate::simulated::Simulated;
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Naive {
+    held: BTreeMap<Address, NaiveBlock>,
+    capturing: BTreeSet<CapturedGraph>,
+    reserved: u64,
+    live: u64,
+}
+
+#[derive(Clone, Debug)]
+struct NaiveBlock {
+    asked: u64,
+    reserved: u64,
+    /// The stream that may still use it, once it was given back.
+    idle: Option<Stream>,
+    graphs: BTreeSet<CapturedGraph>,
+}
+
+impl Naive {
+    /// Frees blocks that were given back and that no graph has seen.
+    fn sweep(&mut self, device: &mut dyn PoolDevice) -> u64 {
+        // A wait for the card, which every free needs, would invalidate the capture.
+        if !self.capturing.is_empty() {
+            return 0;
+        }
+        let idle = |held: &NaiveBlock| held.idle.filter(|_| held.graphs.is_empty());
+        let free: Vec<(Address, Stream)> = self
+            .held
+            .iter()
+            .filter_map(|(&address, held)| Some((address, idle(held)?)))
+            .filter(|&(_, stream)| !device.capturing(stream))
+            .collect();
+        free.into_iter()
+            .map(|(address, stream)| self.free(device, address, stream))
+            .sum()
+    }
+
+    fn free(&mut self, device: &mut dyn PoolDevice, address: Address, stream: Stream) -> u64 {
+        device.finish(stream);
+        device.free(address);
+        let reserved = self.held.remove(&address).map_or(0, |held| held.reserved);
+        self.reserved -= reserved;
+        reserved
+    }
+}
+
+impl Policy for Naive {
+    fn allocate(&mut self, device: &mut dyn PoolDevice, size: u64, _: Stream) -> Result<Block, OutOfMemory> {
+        let address = device.allocate(size)?;
+        // As the driver counts it, so that figures of policies with and without regions can be compared.
+        let reserved = size.max(1).next_multiple_of(device.granule());
+        let held = NaiveBlock {
+            asked: size,
+            reserved,
+            idle: None,
+            // A block that is allocated during a capture becomes part of the graph, whatever happens to it
+            // before the end.
+            graphs: self.capturing.clone(),
+        };
+        self.held.insert(address, held);
+        self.reserved += reserved;
+        self.live += size;
+        Ok(Block { address, size })
+    }
+
+    fn deallocate(&mut self, device: &mut dyn PoolDevice, block: Block, stream: Stream) {
+        if let Some(held) = self.held.get_mut(&block.address)
+            && held.idle.is_none()
+        {
+            held.idle = Some(stream);
+            self.live -= held.asked;
+            self.sweep(device);
+        }
+    }
+
+    fn reserved(&self) -> u64 {
+        self.reserved
+    }
+
+    fn live(&self) -> u64 {
+        self.live
+    }
+}
+
+impl ServedPolicy for Naive {
+    fn trim(&mut self, device: &mut dyn PoolDevice, _: Trim) -> u64 {
+        self.sweep(device)
+    }
+
+    fn capture_begin(&mut self, graph: CapturedGraph) {
+        self.capturing.insert(graph);
+        for held in self.held.values_mut().filter(|held| held.idle.is_none()) {
+            held.graphs.insert(graph);
+        }
+    }
+
+    fn capture_end(&mut self, graph: CapturedGraph) {
+        self.capturing.remove(&graph);
+    }
+
+    fn graph_destroyed(&mut self, graph: CapturedGraph) {
+        self.capturing.remove(&graph);
+        for held in self.held.values_mut() {
+            held.graphs.remove(&graph);
+        }
+    }
+
+    fn close(&mut self, device: &mut dyn PoolDevice) {
+        // The caller has waited for the card.
+        for &address in self.held.keys() {
+            device.free(address);
+        }
+        *self = Self::default();
+    }
+}
+
+#[test]
+fn what_a_graph_has_seen_is_kept_until_the_graph_is_gone() {
+    let mut device = Simulated::new(1 << 20, 512);
+    let mut policy = Naive::default();
+    let graph = CapturedGraph(7);
+    device.begin_capture(Stream(0), graph);
+    policy.capture_begin(graph);
+    let block = policy.allocate(&mut device, 100, Stream(0)).unwrap();
+    device.launch(Stream(0), 10, &[block]);
+    policy.deallocate(&mut device, block, Stream(0));
+    policy.capture_end(graph);
+    device.end_capture(Stream(0));
+    assert_eq!(policy.trim(&mut device, Trim::All), 0);
+    device.launch_graph(graph, Stream(0), 10);
+    device.destroy_graph(graph);
+    policy.graph_destroyed(graph);
+    assert_eq!(policy.trim(&mut device, Trim::All), 512);
+    assert_eq!(device.violations(), &[]);
+}

@@ -1,0 +1,55 @@
+//! Sources of cards: one for each vendor's library.
+//!
+//! To add one, write its file in `sources/` and its row in [`SOURCES`].
+
+mod nvml;
+
+use self::nvml::NvmlSource;
+use super::{Machine, Reading, Sensors};
+
+/// A library or a driver that tells of cards. One that is not there has none, and says so in a note.
+trait CardSource {
+    /// Adds the cards that this process may use, and notes on the others.
+    fn add_cards(&self, machine: &mut Machine);
+
+    /// Adds the values that change. Cards that do not answer are left out.
+    fn add_reading(&self, reading: &mut Reading);
+
+    /// Temperature, clock and load of each card; none where the vendor does not tell.
+    fn sensors(&self) -> Vec<Sensors> {
+        Vec::new()
+    }
+}
+
+/// In the order in which their cards are listed.
+const SOURCES: &[fn() -> Box<dyn CardSource>] = &[|| Box::new(NvmlSource::open())];
+
+/// All sources, open.
+pub(super) struct CardSources(Vec<Box<dyn CardSource>>);
+
+impl CardSources {
+    pub(super) fn open() -> Self {
+        Self(SOURCES.iter().map(|open| open()).collect())
+    }
+
+    pub(super) fn machine(&self) -> Machine {
+        let mut machine = Machine::of_host();
+        for source in &self.0 {
+            source.add_cards(&mut machine);
+        }
+        machine
+    }
+
+    pub(super) fn reading(&self) -> Reading {
+        let mut reading = Reading::default();
+        for source in &self.0 {
+            source.add_reading(&mut reading);
+        }
+        reading.add_host();
+        reading
+    }
+
+    pub(super) fn sensors(&self) -> Vec<Sensors> {
+        self.0.iter().flat_map(|source| source.sensors()).collect()
+    }
+}
