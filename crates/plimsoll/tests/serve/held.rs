@@ -64,12 +64,18 @@ Server(("127.0.0.1", int(sys.argv[1])), Engine).serve_forever()
 
 /// Bytes of the daemon in RAM.
 fn resident(daemon: &Daemon) -> usize {
-    let status = std::fs::read_to_string(format!("/proc/{}/status", daemon.pid())).unwrap();
+    let status = std::fs::read_to_string(format!("/proc/{}/status", daemon.pid()))
+        .expect("the daemon and this test talk");
     let line = status
         .lines()
         .find_map(|line| line.strip_prefix("VmRSS:"))
-        .unwrap();
-    line.split_whitespace().next().unwrap().parse::<usize>().unwrap() * KIB
+        .expect("the daemon and this test talk");
+    line.split_whitespace()
+        .next()
+        .expect("the daemon and this test talk")
+        .parse::<usize>()
+        .expect("the daemon and this test talk")
+        * KIB
 }
 
 /// Waits until the daemon has no more than `most` bytes, and fails with `what` after ten seconds.
@@ -88,16 +94,20 @@ fn falls_to(daemon: &Daemon, most: usize, what: &str) {
 
 /// A request that lacks its last byte.
 fn unfinished(daemon: &Daemon, length: usize, segment: usize) -> TcpStream {
-    let mut stream = TcpStream::connect(daemon.address).unwrap();
-    stream.set_nodelay(true).unwrap();
+    let mut stream = TcpStream::connect(daemon.address).expect("the daemon and this test talk");
+    stream.set_nodelay(true).expect("the daemon and this test talk");
     let head =
         format!("POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: {length}\r\n\r\n");
-    stream.write_all(head.as_bytes()).unwrap();
+    stream
+        .write_all(head.as_bytes())
+        .expect("the daemon and this test talk");
     let piece = vec![b' '; segment];
     let mut left = length - 1;
     while left > 0 {
         let next = segment.min(left);
-        stream.write_all(&piece[..next]).unwrap();
+        stream
+            .write_all(&piece[..next])
+            .expect("the daemon and this test talk");
         left -= next;
     }
     stream
@@ -146,13 +156,16 @@ fn a_gibibyte_of_bodies_is_given_back_within_ten_seconds() {
         let senders: Vec<_> = (0..10)
             .map(|_| {
                 scope.spawn(|| {
-                    let mut stream = TcpStream::connect(daemon.address).unwrap();
+                    let mut stream =
+                        TcpStream::connect(daemon.address).expect("the daemon and this test talk");
                     let head = format!(
                         "POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n",
                         body.len()
                     );
-                    stream.write_all(head.as_bytes()).unwrap();
-                    stream.write_all(&body).unwrap();
+                    stream
+                        .write_all(head.as_bytes())
+                        .expect("the daemon and this test talk");
+                    stream.write_all(&body).expect("the daemon and this test talk");
                     http::read_one(&mut stream).status
                 })
             })
@@ -175,9 +188,9 @@ fn a_gibibyte_of_bodies_is_given_back_within_ten_seconds() {
 
 #[test]
 fn streams_hold_a_quarter_more_than_their_bytes_at_most_at_any_size_of_segment() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = tempfile::tempdir().expect("the daemon and this test talk");
     let engine = folder.path().join("engine.py");
-    std::fs::write(&engine, DRIPPING).unwrap();
+    std::fs::write(&engine, DRIPPING).expect("the daemon and this test talk");
     let model = format!(
         "[models.a]\ncmd = \"python3 {} ${{PORT}}\"\nmemory = \"64MiB\"\nconcurrency = 64\n",
         engine.display()
@@ -205,7 +218,9 @@ fn streams_hold_a_quarter_more_than_their_bytes_at_most_at_any_size_of_segment()
             thread::sleep(Duration::from_millis(50));
         }
         for mut stream in streams {
-            stream.set_nonblocking(true).unwrap();
+            stream
+                .set_nonblocking(true)
+                .expect("the daemon and this test talk");
             // Nothing of an event that has not ended reaches the client but the head.
             let mut got = [0; 4096];
             let length = stream.read(&mut got).unwrap_or(0);

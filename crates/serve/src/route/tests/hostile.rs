@@ -37,6 +37,7 @@ const STREAM: &[u8] = b"data: {\"a\":1}\r\n\r\n: note\n\nevent: x\rdata: 2\r\rda
 
 #[test]
 fn million_bodies_name_the_same_model_however_they_are_cut() {
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     mutants(&[CHAT, PROMPTS], &TOKENS, |body| {
         let name = |size: usize| {
             let mut search = ModelKeySearch::default();
@@ -55,7 +56,7 @@ fn million_bodies_name_the_same_model_however_they_are_cut() {
                 path,
                 body: &rope,
             };
-            let _ = prompt.bound();
+            runtime.block_on(prompt.bound());
         }
     });
 }
