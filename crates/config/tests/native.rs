@@ -213,7 +213,7 @@ fn what_is_ours_to_set_is_left_out_of_flags_with_a_word() {
     assert_eq!(
         warnings,
         [
-            "plimsoll.toml:3: Plimsoll sets --port, so this one is ignored; set it under [serve]",
+            "plimsoll.toml:3: Plimsoll sets --port itself, so this one is ignored; set it under [serve]",
             "plimsoll.toml:3: llama-server reads `8k` after --ctx-size as 8; write the number in full",
         ]
     );
