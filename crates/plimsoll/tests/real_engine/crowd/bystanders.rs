@@ -74,7 +74,7 @@ pub(super) fn attend(stage: &Stage, number: usize) {
     let errand = Errand::of(number);
     let mut dice = Dice::new(number);
     // Every third client of the small answers keeps its connection.
-    let keeps = number % 3 == 0 && matches!(errand, Errand::Chat | Errand::Stream);
+    let keeps = number.is_multiple_of(3) && matches!(errand, Errand::Chat | Errand::Stream);
     let mut kept = None;
     let mut turn = 0;
     loop {
