@@ -185,7 +185,7 @@ fn a_server_that_fails_by_itself_is_not_laid_at_the_programs_door() {
     let told = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1));
     assert!(
-        told.contains("fails by itself, before anything is beside it"),
+        told.contains("fails alone, before the second program starts"),
         "{told}"
     );
     assert!(!mark.exists());

@@ -183,7 +183,7 @@ fn failures_are_counted_by_kind_and_a_server_that_dies_ends_the_load() {
     );
     assert!(json["failed"].as_u64().unwrap() > 0, "{json:#}");
     let notes = json["notes"].to_string();
-    assert!(notes.contains("does not answer any more"), "{notes}");
+    assert!(notes.contains("no longer answers"), "{notes}");
     let kinds = json["failures"].to_string();
     assert!(kinds.contains("no connection"), "{kinds}");
 }
