@@ -3,7 +3,7 @@
 usage: dry_run.py --plimsoll PROGRAM                 the matrix, small, which needs neither guard nor a driver: some seconds
        dry_run.py --target FOLDER                    every part, with guard over a libcuda that only counts: a minute (`cargo build -p plimsoll
                                                      -p fake-cuda -p fake-nvml` and `cargo xtask guard` done in that target folder)
-       dry_run.py --target FOLDER --engine BUILD=BIN the whole matrix with a CPU build of that engine under the phantom backend in the card's place
+       dry_run.py --target FOLDER --engine BUILD=BIN the whole matrix with that engine (built with CUDA) over the phantom in the card's place
 The engine is doubles/llama-server, nvidia-smi doubles/nvidia-smi. What depends on a real card (nvidia-smi's figures) is not asserted.
 """
 
@@ -19,10 +19,12 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 CARD = {"uuid": "GPU-00000001-0000-0000-0000-000000000000", "name": "NVIDIA H200", "total": 143771 << 20, "free": 140000 << 20,
         "cc": [9, 0], "pci": "00000000:01:00.0"}
 PHANTOM = """#!/bin/sh
-# A CPU build under the phantom backend, with as many cards as are visible.
+# The engine over the phantom, with as many cards as are visible.
 card=total=150754974720,free=150092120064,cc=9.0
 case "$CUDA_VISIBLE_DEVICES" in *,*) card="$card;$card" ;; esac
-export GGML_BACKEND_PATH={phantom} LD_PRELOAD={phantom} PLIMSOLL_PHANTOM_CARDS="${{PLIMSOLL_PHANTOM_CARDS:-$card}}" CUDA_VISIBLE_DEVICES=
+names=$(mktemp -d)
+for name in libcuda.so.1 libcudart.so.12 libcudart.so.13 libcublas.so.12 libcublas.so.13; do ln -s {phantom} "$names/$name"; done
+export LD_PRELOAD={phantom} LD_LIBRARY_PATH="$names:$LD_LIBRARY_PATH" PLIMSOLL_PHANTOM_CARDS="${{PLIMSOLL_PHANTOM_CARDS:-$card}}"
 exec {program} "$@"
 """
 
@@ -234,7 +236,7 @@ def beside(target, folder):
 
 
 def real(target, folder, engine):
-    """The whole matrix, with a CPU build in the card's place: all of it must be exact, because both sides are the same engine."""
+    """The whole matrix, over the phantom in the card's place: all of it must be exact, because both sides are the same engine."""
     build, bin = engine.split("=")
     programs = {name: PHANTOM.format(phantom=f"{target}/guard/libplimsoll_phantom.so", program=f"{bin}/{name}")
                 for name in ("llama-server", "llama-fit-params") if os.path.exists(f"{bin}/{name}")}

@@ -78,8 +78,7 @@ class Room:
 def phantom(session, build, cards):
     """The environment in which the phantom backend stands for so many cards, as `plimsoll plan --exact` sets it."""
     specs = ";".join(f"total={card.total_mib << 20},free={card.total_mib - 632 << 20},cc={card.compute}" for card in session.cards_for(cards))
-    return {"GGML_BACKEND_PATH": session.phantom, "LD_PRELOAD": session.phantom, "PLIMSOLL_PHANTOM_CARDS": specs,
-            "PLIMSOLL_PHANTOM_BUILD": str(build.number), "CUDA_VISIBLE_DEVICES": ""}
+    return {"LD_PRELOAD": session.phantom, "PLIMSOLL_PHANTOM_CARDS": specs}
 
 
 def ask(session, build, row, program, environment):

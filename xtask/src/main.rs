@@ -13,6 +13,7 @@ mod gpu;
 mod guard;
 mod house;
 mod qemu;
+mod supply;
 mod test;
 mod tidy;
 
@@ -30,6 +31,7 @@ usage: cargo xtask <chore>
   house   a measured table of the tree: size, import cycles, functions, comments, names; see house --help
   qemu-reclaim
           `plimsoll reclaim` in a kernel with a contiguous pool, emulated: some minutes, and packages by name
+  supply  licences, sources and known vulnerabilities of the dependencies, by cargo-deny and cargo-audit
   test    everything CI checks: format, lints, tidy, unit, process and real-engine tests; with --long, the tests
           that take longer than CI may; with the names of steps, these alone
   tidy    the rules that no compiler checks: file length, names, words, lock size";
@@ -48,6 +50,7 @@ fn main() -> ExitCode {
         ["guard"] => guard::run(&root()),
         ["house", words @ ..] => house::run(&root(), words),
         ["qemu-reclaim"] => qemu::run(&root()),
+        ["supply"] => supply::run(&root()),
         ["test", filter @ ..] => test::run(&root(), filter),
         ["tidy"] => tidy::run(&root()),
         _ => {

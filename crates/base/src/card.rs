@@ -1,4 +1,4 @@
-//! GPUs, and the host's memory, on which models can be placed. Both are called cards.
+//! Cards, on which models can be placed: GPUs, and the host's memory.
 
 use std::fmt;
 use std::sync::Arc;

@@ -1,11 +1,13 @@
-//! Parser of card descriptions, such as `name=H200,total=143771MiB,free=140000MiB,cc=9.0`.
+//! Card descriptions: `name=H200,total=143771MiB,free=140000MiB,cc=9.0`, or a product name: `3090`, `2x3060`.
 //!
-//! This is the syntax of `--card`, which describes a card that is not in this machine or sets a budget on one
-//! that is. Only `name` and `total` are required.
+//! The syntax of `--card`, which describes a card that is not in this machine, or sets a budget on one that
+//! is. Only `name` and `total` are required; the defaults of the others promise no memory. A product name is
+//! looked up in the table of known cards, and `key=value` pairs after it change what the table says.
 
 use std::str::FromStr;
 
 use super::card::{Card, CardId, CardKind, Counting};
+use super::card_table;
 use crate::{Bytes, ParseBytesError};
 
 /// Error: a card description cannot be read.
@@ -16,6 +18,23 @@ pub enum CardSpecError {
         name=RTX4090,total=24GiB,cc=8.9"
     )]
     SplitPair { spec: String, word: String },
+    #[error(
+        "`{name}` is no card that is known here{}; describe it: name={},total=24GiB,cc=8.9",
+        near(nearest),
+        one_word(name)
+    )]
+    Unknown {
+        name: String,
+        nearest: Vec<&'static str>,
+    },
+    #[error("card `{spec}` stands for several; one is wanted here")]
+    Several { spec: String },
+    #[error("`{key}={value}` in card `{spec}` is {value} bytes; did you mean {key}={value}GiB?")]
+    BareNumber {
+        spec: String,
+        key: String,
+        value: String,
+    },
     #[error(
         "card `{spec}` has no key `{key}`; the keys are name, total, free, cc, uuid, kind (cuda or host), pool (vmm or legacy), budget"
     )]
@@ -39,12 +58,46 @@ pub enum CardSpecError {
     FreeBeyondTotal { spec: String, free: Bytes, total: Bytes },
 }
 
-impl FromStr for Card {
+fn near(names: &[&str]) -> String {
+    match names {
+        [] => String::new(),
+        names => format!("; near it are {}", names.join(", ")),
+    }
+}
+
+fn one_word(name: &str) -> String {
+    name.split_whitespace().collect()
+}
+
+/// The cards that one description stands for, and what it leaves in doubt.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CardSpec {
+    pub cards: Vec<Card>,
+    pub doubts: Vec<String>,
+}
+
+/// The most cards that `8x3090` may stand for; an engine takes no more.
+const MOST_CARDS: usize = 16;
+
+impl FromStr for CardSpec {
     type Err = CardSpecError;
 
     fn from_str(spec: &str) -> Result<Self, Self::Err> {
-        let mut draft = Draft::default();
-        for word in spec.split(',').map(str::trim).filter(|word| !word.is_empty()) {
+        let mut words = spec.split(',').map(str::trim).filter(|word| !word.is_empty());
+        let (mut draft, mut count) = (Draft::default(), 1);
+        let first = words.clone().next().filter(|word| !word.contains('='));
+        if let Some(product) = first {
+            let name;
+            (count, name) = counted(product);
+            let known = card_table::find(name).map_err(|nearest| CardSpecError::Unknown {
+                name: name.to_owned(),
+                nearest,
+            })?;
+            draft.doubts.extend(known.doubt());
+            draft.known = Some(known.card());
+            words.next();
+        }
+        for word in words {
             let Some((key, value)) = word.split_once('=') else {
                 return Err(CardSpecError::SplitPair {
                     spec: spec.to_owned(),
@@ -53,12 +106,55 @@ impl FromStr for Card {
             };
             draft.take(spec, key.trim(), value.trim())?;
         }
-        draft.finish(spec)
+        let doubts = std::mem::take(&mut draft.doubts);
+        let card = draft.finish(spec)?;
+        Ok(Self {
+            cards: vec![card; count],
+            doubts,
+        })
     }
+}
+
+impl FromStr for Card {
+    type Err = CardSpecError;
+
+    fn from_str(spec: &str) -> Result<Self, Self::Err> {
+        let mut cards = CardSpec::from_str(spec)?.cards;
+        let several = || CardSpecError::Several {
+            spec: spec.to_owned(),
+        };
+        cards.pop().filter(|_| cards.is_empty()).ok_or_else(several)
+    }
+}
+
+/// `2x3060` as a number of cards and a name; a name alone is one card.
+fn counted(product: &str) -> (usize, &str) {
+    let split = product.split_once(['x', 'X', '×']);
+    let counted = split.and_then(|(count, name)| Some((count.trim().parse().ok()?, name.trim())));
+    counted
+        .filter(|(count, name)| (1..=MOST_CARDS).contains(count) && !name.is_empty())
+        .unwrap_or((1, product))
+}
+
+/// A number without a unit that is smaller than any card.
+fn is_bare(value: &str, size: Bytes) -> bool {
+    size < Bytes::mib(1) && !size.is_zero() && value.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+/// The doubt about a size of a card in decimal units: vendors write GB and mean GiB.
+fn decimal(value: &str, size: Bytes) -> Option<String> {
+    let number = value.strip_suffix("GB").or_else(|| value.strip_suffix("gb"))?;
+    let number = number.trim();
+    Some(format!(
+        "total={value} is {size}; a card that is sold as {number} GB has total={number}GiB"
+    ))
 }
 
 #[derive(Default)]
 struct Draft<'a> {
+    /// The card that the table of known cards has under the product name.
+    known: Option<Card>,
+    doubts: Vec<String>,
     name: Option<&'a str>,
     uuid: Option<&'a str>,
     total: Option<Bytes>,
@@ -66,7 +162,7 @@ struct Draft<'a> {
     budget: Option<Bytes>,
     compute_capability: Option<(u32, u32)>,
     host: bool,
-    legacy_pool: bool,
+    legacy_pool: Option<bool>,
 }
 
 impl<'a> Draft<'a> {
@@ -83,13 +179,29 @@ impl<'a> Draft<'a> {
                 key: key.to_owned(),
                 error,
             };
-            value.parse().map(Some).map_err(error)
+            let size: Bytes = value.parse().map_err(error)?;
+            if is_bare(value, size) {
+                return Err(CardSpecError::BareNumber {
+                    spec: spec.to_owned(),
+                    key: key.to_owned(),
+                    value: value.to_owned(),
+                });
+            }
+            Ok(Some(size))
         };
         match (key, value) {
             ("name", _) => self.name = Some(value),
             ("uuid", _) => self.uuid = Some(value),
-            ("total", _) => self.total = size()?,
-            ("free", _) => self.free = size()?,
+            ("total", _) => {
+                self.total = size()?;
+                self.doubts
+                    .extend(self.total.and_then(|total| decimal(value, total)));
+            }
+            ("free", _) => {
+                self.free = size()?;
+                // Whoever gives what is free has seen that the memory is shared.
+                self.doubts.retain(|doubt| !doubt.contains("free=SIZE"));
+            }
             ("budget", _) => self.budget = size()?,
             ("cc", _) => {
                 let capability = compute_capability(value).ok_or_else(|| unreadable("e.g. cc=8.9"))?;
@@ -99,7 +211,7 @@ impl<'a> Draft<'a> {
             // memory.
             ("kind", "cuda" | "host") => self.host = value == "host",
             ("kind", _) => return Err(unreadable("kind=cuda or kind=host")),
-            ("pool", "vmm" | "legacy") => self.legacy_pool = value == "legacy",
+            ("pool", "vmm" | "legacy") => self.legacy_pool = Some(value == "legacy"),
             ("pool", _) => return Err(unreadable("pool=vmm or pool=legacy")),
             _ => {
                 return Err(CardSpecError::FindKey {
@@ -116,13 +228,16 @@ impl<'a> Draft<'a> {
             spec: spec.to_owned(),
             key,
         };
-        let name = self
-            .name
+        let known = self.known.as_ref();
+        let name = self.name.or(known.map(|known| known.name.as_str()));
+        let name = name
             .filter(|name| !name.is_empty())
             .ok_or_else(|| lacks("name"))?;
-        let total = self.total.ok_or_else(|| lacks("total"))?;
-        // A described card is taken as idle.
-        let free = self.free.unwrap_or(total);
+        let total = self.total.or(known.map(|known| known.total));
+        let total = total.ok_or_else(|| lacks("total"))?;
+        // A described card is taken as idle, and one of the table with what its driver keeps.
+        let free = known.filter(|_| self.total.is_none()).map(|known| known.free);
+        let free = self.free.or(free).unwrap_or(total);
         if free > total {
             return Err(CardSpecError::FreeBeyondTotal {
                 spec: spec.to_owned(),
@@ -138,8 +253,12 @@ impl<'a> Draft<'a> {
             uuid: self.uuid.map(str::to_owned),
             total,
             free,
-            compute_capability: self.compute_capability,
-            legacy_pool: self.legacy_pool,
+            compute_capability: self
+                .compute_capability
+                .or(known.and_then(|known| known.compute_capability)),
+            legacy_pool: self
+                .legacy_pool
+                .unwrap_or(known.is_some_and(|known| known.legacy_pool)),
             counting: Counting::Driver,
         };
         Ok(match self.budget {
@@ -149,7 +268,7 @@ impl<'a> Draft<'a> {
     }
 }
 
-fn compute_capability(text: &str) -> Option<(u32, u32)> {
+pub(super) fn compute_capability(text: &str) -> Option<(u32, u32)> {
     let (major, minor) = text.split_once('.')?;
     Some((major.parse().ok()?, minor.parse().ok()?))
 }
@@ -187,9 +306,61 @@ mod tests {
     }
 
     #[test]
+    fn a_product_name_stands_for_its_row_and_pairs_change_it() {
+        let spec = |text: &str| text.parse::<CardSpec>().unwrap();
+        let two = spec("2x3060");
+        let [first, second] = two.cards.as_slice() else {
+            panic!("{two:?}")
+        };
+        assert_eq!(first, second);
+        assert_eq!(
+            (first.name.as_str(), first.total, first.free),
+            ("GeForce RTX 3060", Bytes::gib(12), Bytes::mib(12_032))
+        );
+        assert_eq!(first.compute_capability, Some((8, 6)));
+        let changed = spec("3090,free=20GiB,name=mine").cards.remove(0);
+        assert_eq!((changed.name.as_str(), changed.free), ("mine", Bytes::gib(20)));
+        assert!(spec("RX 7900 XTX").doubts[0].contains("has no CUDA"));
+        let jetson = spec("Jetson AGX Orin 64GB");
+        assert!(jetson.cards[0].legacy_pool && jetson.doubts[0].contains("shares its"));
+        assert!(spec("Jetson AGX Orin 64GB,free=50GiB").doubts.is_empty());
+        let sold = spec("name=x,total=24GB").doubts;
+        assert!(
+            sold[0].contains("total=24GB is 22888 MiB") && sold[0].contains("total=24GiB"),
+            "{sold:?}"
+        );
+    }
+
+    #[test]
+    fn a_hostile_name_is_refused_and_not_searched_for_long() {
+        for spec in [
+            "\u{0}",
+            "x",
+            "0x3090",
+            "99999999999999999999x3090",
+            "17x3090",
+            "é×é",
+            &"9".repeat(1 << 16),
+        ] {
+            assert!(spec.parse::<CardSpec>().is_err(), "{spec:.20}");
+        }
+    }
+
+    #[test]
     fn what_is_wrong_is_named_with_a_remedy() {
         for (spec, said) in [
-            ("H200", "is not of the form key=value"),
+            ("name=x,H200", "is not of the form key=value"),
+            (
+                "H301",
+                "`H301` is no card that is known here; describe it: name=H301,total=24GiB,cc=8.9",
+            ),
+            (
+                "AGX Orin",
+                "near it are Jetson AGX Orin 32GB, Jetson AGX Orin 64GB",
+            ),
+            ("2x3060", "stands for several"),
+            ("name=x,total=12", "is 12 bytes; did you mean total=12GiB?"),
+            ("name=x,total=12GiB,free=9", "did you mean free=9GiB?"),
             ("name=x", "lacks `total`"),
             ("total=1GiB", "lacks `name`"),
             ("name=x,total=much", "is not a size"),

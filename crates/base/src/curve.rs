@@ -1,13 +1,13 @@
-//! Memory curves: bytes of an engine run on each card as a function of context depth.
+//! Memory curves: memory of an engine on each card as a function of depth, the number of tokens in use.
 //!
-//! DECISION: a curve is a table of steps, not a formula. Memory of the legacy pool grows in steps, that of
-//! the pool with virtual memory linearly, and an engine run under the phantom (a ggml backend without a GPU)
-//! gives single points. Between two steps the upper one counts, so a curve is never below its source. A pool
-//! never shrinks, so a curve never falls.
+//! DECISION: a curve is a table of points, not a formula. Memory of ggml's legacy pool grows in steps, that
+//! of its pool with virtual memory grows linearly, and a run under the phantom (a ggml backend without a GPU)
+//! gives single points. Between two points the deeper one counts, so a curve is never below its source. A
+//! pool never shrinks, so a curve never falls.
 //!
-//! The depth of a run follows from its [`Slots`]. With a unified cache, the tokens of all slots add up. With
-//! a cache per slot, the deepest slot's tokens count once for every busy slot, because the engine computes
-//! attention for all of them in one batch.
+//! The depth of an engine follows from its [`Slots`]. With a unified cache, the tokens of all slots add up.
+//! With a cache per slot, the deepest slot's tokens count once for every busy slot, because the engine
+//! computes attention for all of them in one batch.
 
 use serde::Serialize;
 

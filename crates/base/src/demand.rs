@@ -1,8 +1,9 @@
 //! Memory demand of a model on a given set of cards.
 //!
-//! A demand is a function, not a number. For a planned model it is the plan for exactly these cards; for a
-//! declared size, that size divided over them; for a model of unknown size, one whole card. A demand only
-//! states sizes; the scheduler's ledger checks whether they are free.
+//! A demand is a function of the cards, because a model that is split needs more memory in total. If the
+//! model was planned, its demand is the plan for exactly these cards. If the user declared a size, the demand
+//! is that size divided over the cards; if nothing is known, it is one whole card. The scheduler checks
+//! whether so much memory is free.
 
 use std::fmt;
 
@@ -145,7 +146,7 @@ impl MemoryModel for UnknownSize {
             [card] => Ok(vec![(card.id.clone(), card.free)]),
             _ => Err(Reason::new(
                 "unknown_need",
-                "its memory need is unknown, so it gets one whole card exclusively",
+                "its memory need is unknown, so it is loaded alone on one card",
             )),
         }
     }

@@ -1,4 +1,4 @@
-//! Kinds of ends of an engine process (such as a crash or an out-of-memory error), as the diagnosis reports
+//! Possible ends of an engine process, such as a crash or an out-of-memory error, as the diagnosis reports
 //! them to the scheduler.
 
 use crate::{Bytes, Reason};

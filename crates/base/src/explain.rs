@@ -1,7 +1,7 @@
-//! Explanations: sources of numbers, reasons of decisions, and hints.
+//! Explanations of results: sources of numbers, reasons of decisions, and hints.
 //!
-//! A reason is built together with the decision and never reconstructed later. Text, JSON, HTTP errors and
-//! pictures all show the same tree of reasons.
+//! The code that decides also builds the reason, at the same time; reasons are never reconstructed later.
+//! Text, JSON, HTTP errors and pictures all show the same tree of reasons.
 
 mod hint;
 mod reason;

@@ -1,13 +1,15 @@
-//! Types shared by all other crates: bytes, cards, memory curves, claims, reasons and hints.
+//! Types shared by all other crates: sizes, cards, memory curves, claims (memory that an engine may take),
+//! reasons and hints.
 //!
-//! They are plain values without input or output. The planner creates them, the scheduler decides with them,
-//! and every report shows the same [`Reason`] trees. So these crates do not depend on each other.
+//! They are plain values without input or output. Planner, scheduler and reports exchange them, so that these
+//! crates do not depend on each other.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods, clippy::disallowed_types))]
 
 mod bytes;
 mod card;
 mod card_spec;
+mod card_table;
 mod curve;
 mod demand;
 mod ending;
@@ -16,7 +18,7 @@ mod round;
 
 pub use bytes::{Bytes, ParseBytesError};
 pub use card::{Card, CardId, CardKind, CardLimit, Counting, Share};
-pub use card_spec::CardSpecError;
+pub use card_spec::{CardSpec, CardSpecError};
 pub use curve::{Curve, Slots};
 pub use demand::{DeclaredSize, MemoryModel, NamedDemand, Placement, RunId, UnknownSize};
 pub use ending::{End, Stage};

@@ -1,5 +1,5 @@
-//! The setting `reclaim-before-load`, for machines whose GPU shares the host's memory: freeing of host memory
-//! before a model is loaded.
+//! The setting `reclaim-before-load`: it frees host memory before a model is loaded, on machines whose GPU
+//! shares the host's memory.
 
 use schemars::JsonSchema;
 use serde::Deserialize;

@@ -1,8 +1,8 @@
 //! Splitter of command lines into arguments, like a POSIX shell but without variables, globs and pipes.
 //!
 //! Lines that start with `#` are comments, and a backslash at the end of a line continues it, as in
-//! llama-swap (`internal/config/commands.go: SanitizeCommand @ v250`). Unlike there, an unclosed quote is an
-//! error.
+//! llama-swap (`internal/config/commands.go: SanitizeCommand @ v250`). Unlike in llama-swap, an unclosed
+//! quote is an error.
 
 use super::failure::ConfigProblem;
 
@@ -129,17 +129,19 @@ mod tests {
         for (text, message) in [
             (
                 "a 'b",
-                "the command cannot be split: a quotation mark is not closed; close it, or put a backslash \
+                "the command cannot be split into arguments: a quotation mark is not closed; close it, or \
+                    put a backslash \
                     before it",
             ),
             (
                 "a \"b\\",
-                "the command cannot be split: a quotation mark is not closed; close it, or put a backslash \
+                "the command cannot be split into arguments: a quotation mark is not closed; close it, or \
+                    put a backslash \
                     before it",
             ),
             (
                 " \n# c\n",
-                "the command cannot be split: it is empty; write a program and its arguments",
+                "the command cannot be split into arguments: it is empty; write a program and its arguments",
             ),
         ] {
             assert_eq!(split(text).unwrap_err().to_string(), message);

@@ -1,4 +1,4 @@
-//! llama-server flags found in a command that the user configured; the model's memory is planned from them.
+//! llama-server flags found in a command that the user configured, from which the model's memory is planned.
 
 use plimsoll_flags::table::FlagClass;
 use plimsoll_flags::{FlagOrigin, Options, ProgramKind, Warning};

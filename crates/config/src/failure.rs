@@ -1,4 +1,4 @@
-//! Configuration errors: the place, the fault and the remedy.
+//! Configuration errors: the place in the file, the fault and the remedy.
 
 use plimsoll_flags::{FlagError, FlagOrigin, FlagProblem};
 
@@ -52,7 +52,8 @@ pub enum ConfigProblem {
     )]
     PassTwoValues { key: String },
     #[error(
-        "`{key}` holds a blank API key, which would admit requests without a key; write the key, or remove the \
+        "`{key}` contains an empty API key, which would admit requests without a key; write the key, or \
+            remove the \
          entry"
     )]
     BlankKey { key: &'static str },
@@ -72,7 +73,7 @@ pub enum ConfigProblem {
         why: &'static str,
         remedy: &'static str,
     },
-    #[error("the command cannot be split: {why}; {remedy}")]
+    #[error("the command cannot be split into arguments: {why}; {remedy}")]
     SplitCommand { why: &'static str, remedy: &'static str },
     #[error("{0}")]
     ReadFlag(FlagProblem),

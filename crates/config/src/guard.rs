@@ -1,7 +1,6 @@
-//! Guard settings of one program: from `plimsoll run`, from a model's own settings, or from the flags of
-//! `serve`.
+//! Settings of guard, the library that is preloaded into a program and counts and limits its GPU memory.
 //!
-//! Guard is the preloaded library that counts and limits GPU memory.
+//! The settings come from `plimsoll run`, from a model's own settings, or from the flags of `serve`.
 //!
 //! DECISION: under `serve`, guard counts an engine's memory by default and enforces nothing, because a plan
 //! that is a few MiB too low must not kill an engine that fits its card. The setting `budget` enforces the

@@ -1,6 +1,7 @@
 //! Configuration files: Plimsoll's own TOML, llama-server's `--models-preset` INI and llama-swap's YAML.
 //!
-//! All three formats are read into one [`Configuration`]; later code does not depend on the format.
+//! All three formats are read into one [`Configuration`]; the rest of the program does not depend on the
+//! format.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods, clippy::disallowed_types))]
 
@@ -11,6 +12,7 @@ mod duration;
 mod engine_flags;
 mod failure;
 mod guard;
+mod listen;
 mod llama_swap;
 mod native;
 mod parse;
@@ -22,6 +24,7 @@ pub use depth::TooLarge;
 pub use duration::parse as parse_duration;
 pub use failure::{ConfigError, ConfigProblem};
 pub use guard::{GuardMode, GuardSettings, GuardedCard, OnOom, PoolChoice};
+pub use listen::listen_address;
 pub use native::schema;
 pub use parse::{parse, word};
 pub use roster::{Configuration, ConfiguredModel, ConfiguredPlacement, Launch, PID, PORT, ServeSettings};

@@ -1,9 +1,9 @@
 //! Reader of llama-swap's YAML configuration, with llama-swap's own meaning (`internal/config @ v250`).
 //!
 //! Models, macros, aliases, times, keys and preloading mean the same as in llama-swap. Groups, matrix and
-//! profiles list the models that fit together; here memory decides that, so only their `persistent` is used,
-//! as a pin. Every setting without effect gets a warning with its line; llama-swap itself ignores unknown
-//! keys silently.
+//! profiles list the models that may be loaded together. Plimsoll decides that by memory, so it uses only
+//! their key `persistent`: such a model is never evicted. Every setting without effect gets a warning with
+//! its line, whereas llama-swap ignores unknown keys silently.
 
 mod macros;
 mod model;
@@ -12,6 +12,7 @@ mod tree;
 use std::sync::Arc;
 use std::time::Duration;
 
+use plimsoll_flags::table::distance_within;
 use plimsoll_flags::{FlagOrigin, Warning, quoted};
 
 use self::macros::Macros;
@@ -88,6 +89,9 @@ pub(super) fn parse(
     };
     let macros = Macros::read(file, find("macros").as_ref())?;
     let models = find("models");
+    if models.is_none() {
+        reader.refuse_misspelt_models(&pairs)?;
+    }
     let mut global = Node {
         tree: YamlTree::Map(
             pairs
@@ -125,6 +129,11 @@ struct Defaults {
 struct LlamaSwapReader<'a> {
     file: &'a Arc<str>,
     roster: Configuration,
+}
+
+/// True for a key that is probably meant to be `name`.
+fn is_near(key: &str, name: &str) -> bool {
+    distance_within(&key.to_ascii_lowercase(), name, name.len() / 3).is_some()
 }
 
 impl LlamaSwapReader<'_> {
@@ -182,7 +191,7 @@ impl LlamaSwapReader<'_> {
             .filter(|number| (-1..=0x7fff_ffff).contains(number));
         match (number, parent.get(key)) {
             (Some(number), _) => Ok(Some(number)),
-            (None, Some(node)) => Err(self.bad(key, node, "a whole number from 0 up")),
+            (None, Some(node)) => Err(self.bad(key, node, "a whole number of at least 0")),
             (None, None) => Ok(None),
         }
     }
@@ -201,7 +210,7 @@ impl LlamaSwapReader<'_> {
             return Ok(Vec::new());
         };
         let YamlTree::List(items) = &node.tree else {
-            return Err(self.bad(key, node, "a list of texts"));
+            return Err(self.bad(key, node, "a list of strings"));
         };
         let text = |item: &Node| match &item.tree {
             YamlTree::Scalar(text) => Ok((text.clone(), item.line)),
@@ -220,9 +229,26 @@ impl LlamaSwapReader<'_> {
             }
             match without_effect.iter().find(|(known, _)| *known == key) {
                 Some((key, why)) => self.warn(pair.line, format!("`{key}` has no effect"), why),
-                None => self.warn(pair.line, format!("unknown key `{}`", quoted(key)), "remove it"),
+                None => {
+                    let near = READ.iter().find(|name| is_near(key, name));
+                    let hint = near.map_or("remove it".to_owned(), |name| format!("did you mean `{name}`?"));
+                    self.warn(pair.line, format!("unknown key `{}`", quoted(key)), &hint);
+                }
             }
         }
+    }
+
+    /// Without `models` there is nothing to serve; a key that is nearly `models` is a mistake, not a wish.
+    fn refuse_misspelt_models(&self, pairs: &[Pair]) -> Result<(), ConfigError> {
+        let Some(pair) = pairs.iter().find(|pair| is_near(&pair.key, "models")) else {
+            return Ok(());
+        };
+        let problem = ConfigProblem::FindKey {
+            key: quoted(&pair.key),
+            place: "a file without `models`".to_owned(),
+            nearest: Some("models".to_owned()),
+        };
+        Err(ConfigError::new(FlagOrigin::file(self.file, pair.line), problem))
     }
 
     fn defaults(&mut self, global: &Node) -> Result<Defaults, ConfigError> {
@@ -237,7 +263,11 @@ impl LlamaSwapReader<'_> {
                 return Err(ConfigError::new(FlagOrigin::file(self.file, line), problem));
             }
             if key.contains(char::is_whitespace) {
-                return Err(self.fault(line, "an API key has a blank", "write a key without blanks"));
+                return Err(self.fault(
+                    line,
+                    "an API key contains a space",
+                    "write the key without spaces",
+                ));
             }
             self.roster.serve.api_keys.push(key);
         }
@@ -300,7 +330,7 @@ impl LlamaSwapReader<'_> {
                 Some(entry) => entry.pinned |= persistent,
                 None => self.warn(
                     line,
-                    format!("`{}` is no model", quoted(&member)),
+                    format!("`{}` is not a model", quoted(&member)),
                     "remove it from the group",
                 ),
             }
@@ -335,7 +365,7 @@ impl LlamaSwapReader<'_> {
                 None if name.is_empty() => {}
                 None => self.warn(
                     line,
-                    format!("`{}` is no model", quoted(name)),
+                    format!("`{}` is not a model", quoted(name)),
                     "remove it from `preload`",
                 ),
             }

@@ -1,8 +1,7 @@
-//! Reader of Plimsoll's own TOML format, the only one with every setting.
+//! Reader of Plimsoll's own TOML configuration format, the only one with every setting.
 //!
 //! The structs in `document` define the format: they are used to read the file and to generate the JSON
-//! schema for editors (`docs/reference/config.schema.json`). An unknown key is an error with its line, never
-//! ignored.
+//! schema for editors (`docs/reference/config.schema.json`). An unknown key is an error that names its line.
 
 mod document;
 
@@ -118,8 +117,8 @@ fn launch(
     // A model that states both would be ambiguous in what is planned and what runs.
     if model.model.is_some() || model.flags.is_some() || model.program.is_some() {
         return fail(ConfigProblem::ReadLine {
-            why: "the model has both `cmd` and `model`, `flags` or `program`",
-            remedy: "keep `cmd` for a whole command, or the others for llama-server",
+            why: "the model has `cmd` together with `model`, `flags` or `program`",
+            remedy: "keep `cmd` to give a whole command, or the other keys to start llama-server",
         });
     }
     let at = lines.origin(cmd.span().start);
@@ -134,7 +133,7 @@ fn launch(
             at,
             ConfigProblem::ReadLine {
                 why: "the command does not use `${PORT}`, so its port is unknown",
-                remedy: "pass `${PORT}` to it, or set `proxy = \"http://127.0.0.1:…\"`",
+                remedy: "pass `${PORT}` to the command, or set `proxy = \"http://127.0.0.1:…\"`",
             },
         ));
     }
@@ -188,7 +187,7 @@ fn flags(
         .filter(|setting| setting.flag.effect == FlagClass::Router)
     {
         let text = format!(
-            "Plimsoll sets {} itself, so this one is ignored",
+            "Plimsoll sets {} itself, so this value is ignored",
             setting.flag.name()
         );
         warnings.push(Warning::new(setting.origin.clone(), text).hint("set it under [serve]"));

@@ -1,4 +1,4 @@
-//! Entry point for reading a configuration file in any of the three formats, and the checks that all formats
+//! Entry point for reading a configuration file (TOML, INI or YAML), and the checks that all three formats
 //! share.
 
 use std::collections::HashMap;

@@ -142,7 +142,7 @@ fn what_has_no_effect_is_named_with_its_line() {
         [
             "config.yaml:39: the group `forever` only pins its members; models run together whenever they \
                 fit in memory, and idle models are evicted first",
-            "config.yaml:37: `nobody` is no model; remove it from `preload`",
+            "config.yaml:37: `nobody` is not a model; remove it from `preload`",
         ]
         .map(str::to_owned)
     );
@@ -153,7 +153,7 @@ fn what_has_no_effect_is_named_with_its_line() {
         [
             "config.yaml:1: `startPort` has no effect; the operating system assigns the ports",
             "config.yaml:2: `logLevel` has no effect; `RUST_LOG` chooses what is logged",
-            "config.yaml:3: unknown key `modles`; remove it",
+            "config.yaml:3: unknown key `modles`; did you mean `models`?",
             "config.yaml:7: `name` has no effect; the model list shows the model's key instead",
             "config.yaml:8: unknown key `cdm`; remove it",
             "config.yaml:10: `filters.stripParams` has no effect: requests are forwarded unchanged; set it \
@@ -173,13 +173,29 @@ fn what_has_no_effect_is_named_with_its_line() {
 }
 
 #[test]
+fn a_file_whose_models_are_misspelt_is_refused_and_an_empty_one_is_not() {
+    for (text, line) in [
+        ("model:\n  a: {cmd: p}\n", 1),
+        ("logLevel: debug\nmodles: {}\n", 2),
+    ] {
+        let error = refusal(text);
+        assert!(
+            error.starts_with(&format!("config.yaml:{line}: unknown key `")),
+            "{error}"
+        );
+        assert!(error.ends_with("did you mean `models`?"), "{error}");
+    }
+    assert!(roster("").models.is_empty() && roster("macros: {}\n").models.is_empty());
+}
+
+#[test]
 fn macros_are_put_in_from_the_last_to_the_first() {
     let text = "macros:\n  a: 1\n  b: ${a}${a}\nmodels:\n  m:\n    cmd: p ${b} ${PORT}\n";
     assert_eq!(argv(&roster(text), 0), ["p", "11", "${PORT}"]);
     let forward = "macros:\n  a: ${b}\n  b: 1\nmodels:\n  m:\n    cmd: p ${a} ${PORT}\n";
     assert_eq!(
         refusal(forward),
-        "config.yaml:6: macro `b` is not known; declare it under `macros`, before those that use it"
+        "config.yaml:6: macro `b` is not known; declare it under `macros`, before the macros that use it"
     );
 }
 
@@ -188,11 +204,12 @@ fn what_is_wrong_is_told_with_its_line_and_a_remedy() {
     for (text, message) in [
         (
             "models:\n  a:\n    cmd: p ${PORT} ${x}\n",
-            "config.yaml:3: macro `x` is not known; declare it under `macros`, before those that use it",
+            "config.yaml:3: macro `x` is not known; declare it under `macros`, before the macros that use it",
         ),
         (
             "models:\n  a:\n    cmd: p ${PORT} ${PID}\n",
-            "config.yaml:3: macro `PID` is not known; declare it under `macros`, before those that use it",
+            "config.yaml:3: macro `PID` is not known; declare it under `macros`, before the macros that use \
+                it",
         ),
         (
             "models:\n  a:\n    cmd: ${env.NO} ${PORT}\n",
@@ -200,7 +217,8 @@ fn what_is_wrong_is_told_with_its_line_and_a_remedy() {
         ),
         (
             "models:\n  a:\n    cmd: ${env.LINES} ${PORT}\n",
-            "config.yaml:3: macro `env.LINES` holds more than one line, or more than 64 KiB; set it to one short line",
+            "config.yaml:3: macro `env.LINES` contains more than one line, or more than 64 KiB; set it to \
+                one short line",
         ),
         (
             "macros:\n  PORT: 1\n",
@@ -208,7 +226,7 @@ fn what_is_wrong_is_told_with_its_line_and_a_remedy() {
         ),
         (
             "macros:\n  a b: 1\n",
-            "config.yaml:2: macro `a b` has an odd name; use up to 63 letters, digits, `_` and `-`",
+            "config.yaml:2: macro `a b` has an invalid name; use up to 63 letters, digits, `_` and `-`",
         ),
         (
             "macros:\n  a: x${a}\n",
@@ -236,12 +254,13 @@ fn what_is_wrong_is_told_with_its_line_and_a_remedy() {
         ),
         (
             "models:\n  a:\n    cmd: p 'x ${PORT}\n",
-            "config.yaml:3: the command cannot be split: a quotation mark is not closed; close it, or put a \
+            "config.yaml:3: the command cannot be split into arguments: a quotation mark is not closed; \
+                close it, or put a \
                 backslash before it",
         ),
         (
             "models:\n  a:\n    cmd: p ${PORT}\n    ttl: -5\n",
-            "config.yaml:4: `-5` is not a valid value for `ttl`; write a whole number from 0 up",
+            "config.yaml:4: `-5` is not a valid value for `ttl`; write a whole number of at least 0",
         ),
         (
             "models:\n  a:\n    cmd: p ${PORT}\n    unlisted: maybe\n",
@@ -249,7 +268,7 @@ fn what_is_wrong_is_told_with_its_line_and_a_remedy() {
         ),
         (
             "models:\n  a:\n    cmd: p ${PORT}\n    aliases: b\n",
-            "config.yaml:4: `b` is not a valid value for `aliases`; write a list of texts",
+            "config.yaml:4: `b` is not a valid value for `aliases`; write a list of strings",
         ),
         (
             "models:\n  a:\n    cmd: p ${PORT}\n    env: [A]\n",
@@ -265,7 +284,7 @@ fn what_is_wrong_is_told_with_its_line_and_a_remedy() {
         ),
         (
             "apiKeys: ['a b']\n",
-            "config.yaml:1: an API key has a blank; write a key without blanks",
+            "config.yaml:1: an API key contains a space; write the key without spaces",
         ),
         (
             "models:\n  a:\n    cmd: p ${PORT}\n  b:\n    cmd: p ${PORT}\n    aliases: [a]\n",
@@ -290,7 +309,7 @@ fn a_blank_api_key_is_refused_with_its_line() {
         let error = plimsoll_config::parse("config.yaml", &text, &empty).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "config.yaml:4: `apiKeys` holds a blank API key, which would admit requests without a key; \
+            "config.yaml:4: `apiKeys` contains an empty API key, which would admit requests without a key; \
              write the key, or remove the entry",
             "{key}"
         );

@@ -178,17 +178,19 @@ fn what_is_wrong_is_told_with_its_line_and_a_remedy() {
         ),
         (
             "[models.a]\ncmd = 'a \"b'\n",
-            "plimsoll.toml:2: the command cannot be split: a quotation mark is not closed; close it, or put \
+            "plimsoll.toml:2: the command cannot be split into arguments: a quotation mark is not closed; \
+                close it, or put \
                 a backslash before it",
         ),
         (
             "[models.a]\ncmd = 'program'\n",
             "plimsoll.toml:2: the command does not use `${PORT}`, so its port is unknown; pass `${PORT}` to \
-                it, or set `proxy = \"http://127.0.0.1:…\"`",
+                the command, or set `proxy = \"http://127.0.0.1:…\"`",
         ),
         (
             "[models.a]\ncmd = 'p ${PORT}'\nmodel = 'm'\n",
-            "plimsoll.toml:1: the model has both `cmd` and `model`, `flags` or `program`; keep `cmd` for a whole command, or the others for llama-server",
+            "plimsoll.toml:1: the model has `cmd` together with `model`, `flags` or `program`; keep `cmd` \
+                to give a whole command, or the other keys to start llama-server",
         ),
         (
             "[models.a]\nmodel='m'\n[models.b]\nmodel='n'\naliases=['a']\n",
@@ -213,8 +215,8 @@ fn what_is_ours_to_set_is_left_out_of_flags_with_a_word() {
     assert_eq!(
         warnings,
         [
-            "plimsoll.toml:3: Plimsoll sets --port itself, so this one is ignored; set it under [serve]",
-            "plimsoll.toml:3: llama-server reads `8k` after --ctx-size as 8; write the number in full",
+            "plimsoll.toml:3: Plimsoll sets --port itself, so this value is ignored; set it under [serve]",
+            "plimsoll.toml:3: llama-server reads `8k` after --ctx-size as 8; write the number in full: 8192",
         ]
     );
 }
@@ -275,7 +277,8 @@ fn a_blank_api_key_is_refused_with_its_line() {
             refusal(&format!(
                 "[serve]\napi-keys = [\n  \"secret\",\n  \"{key}\",\n]\n"
             )),
-            "plimsoll.toml:4: `api-keys` holds a blank API key, which would admit requests without a key; \
+            "plimsoll.toml:4: `api-keys` contains an empty API key, which would admit requests without a \
+                key; \
              write the key, or remove the entry",
             "{key:?}"
         );

@@ -446,7 +446,8 @@ fn a_value_that_the_engine_would_refuse_is_told_but_not_judged() {
         ["--cache-type-k", "q6_0", "--model", "m"]
     );
     assert!(
-        warnings(text)[0].starts_with("models.ini:3: llama-server may refuse this: `q6_0` is no value for")
+        warnings(text)[0]
+            .starts_with("models.ini:3: llama-server may refuse this: `q6_0` is not a valid value for")
     );
 }
 
@@ -462,12 +463,12 @@ fn a_blank_api_key_is_refused_with_its_line() {
     for (text, message) in [
         (
             "[*]\napi-key =\n[a]\nmodel = /m.gguf\n",
-            "models.ini:2: `api-key` holds a blank API key, which would admit requests without a key; \
+            "models.ini:2: `api-key` contains an empty API key, which would admit requests without a key; \
              write the key, or remove the entry",
         ),
         (
             "[a]\nmodel = /m.gguf\nLLAMA_API_KEY = ; none\n",
-            "models.ini:3: `api-key` holds a blank API key, which would admit requests without a key; \
+            "models.ini:3: `api-key` contains an empty API key, which would admit requests without a key; \
              write the key, or remove the entry",
         ),
         (

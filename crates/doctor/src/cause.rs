@@ -1,4 +1,4 @@
-//! Causes and sub-causes of a failed allocation.
+//! Causes and sub-causes that the diagnosis can name, such as fragmentation or another process on the card.
 //!
 //! Their codes are part of the published format `plimsoll.diagnosis/1` and do not change.
 
@@ -54,11 +54,14 @@ named! {
         WrongDeviceContext = "wrong_device_context": "the program uses another card than intended",
         UnifiedMemoryRefused = "unified_memory_refused": "the kernel refused memory that host and GPU share",
         HostPinnedLimit = "host_pinned_limit": "host memory could not be pinned; the card has room",
-        FragmentationCachingAllocator = "fragmentation_caching_allocator": "the caching allocator holds enough memory, in pieces that are too small",
+        FragmentationCachingAllocator = "fragmentation_caching_allocator": "the caching allocator holds \
+            enough free memory, but in blocks that are too small",
         NvmlAssertMasksOom = "nvml_assert_masks_oom": "an NVML assertion hides that memory ran out",
         UnifiedMemoryThrash = "unified_memory_thrash": "managed memory moves between card and host instead of failing",
         DriverOrHw = "driver_or_hw": "the card, its bus or its driver failed",
-        Leak = "leak": "memory is allocated and not released",
+        Leak = "leak": "the program allocates memory and does not release it",
+        /// Only in verdicts: rules and classifier file it under `NotOom`, whose reports they have in common.
+        HostOom = "host_oom": "the host ran out of memory, not the card",
         NotOom = "not_oom": "memory is not the problem",
         Other = "other": "the evidence shows none of the known causes",
     }
@@ -82,8 +85,9 @@ impl Cause {
 named! {
     /// Mechanism of a cause, where each mechanism has its own remedy.
     SubCause {
-        PolicyCap = "nvmap_policy_cap": "this release of L4T refuses more than a part of free memory",
-        PageCache = "page_cache": "free memory is full of cached files, which are counted as used",
+        PolicyCap = "nvmap_policy_cap": "this release of L4T refuses to allocate more than a part of the \
+            free memory",
+        PageCache = "page_cache": "the page cache fills the memory, and the driver counts it as used",
         TrueShortage = "true_shortage": "the machine has less memory than requested",
         Fragmentation = "fragmentation": "the free memory is in small blocks",
         AddressReservation = "va_reservation": "addresses could not be reserved; no memory was requested",
@@ -91,22 +95,26 @@ named! {
         ContainerLimit = "container_limit": "the container's memory limit includes GPU memory",
         Override = "tensor_override": "tensors were assigned to a buffer type that cannot hold them",
         PipelineCopies = "pipeline_copies": "pipeline parallelism keeps several copies of the buffers",
-        KernelSlab = "kernel_slab_leak": "the kernel's own memory grew",
-        KeepAlive = "keep_alive": "the model stays loaded for some minutes, as configured",
+        KernelSlab = "kernel_slab_leak": "the kernel's own memory (slab) grew",
+        KeepAlive = "keep_alive": "the model stays loaded for some minutes after its last request, as \
+            configured",
         HostKilled = "host_oom_killer": "the kernel killed the process because host memory ran out",
+        Killed = "killed": "the process was killed from outside (SIGKILL)",
         HostMemory = "host_ram": "host memory ran out, not the card's",
-        Baseline = "baseline_overhead": "the size of a bare context is missing",
+        Baseline = "baseline_overhead": "the shortage is the size of an empty CUDA context",
         PreviousChild = "previous_child_not_gone": "the previous engine had not released its memory",
+        OldDriver = "driver_too_old": "the driver is older than the CUDA version that the program needs",
         WrongBuild = "wrong_build": "the program was built for another card or library",
-        Optional = "optional_allocation": "the refused memory is optional, and the run went on",
-        Recovered = "recovered": "the engine tried again with less, and went on",
+        Optional = "optional_allocation": "the refused memory is optional, and the program continued",
+        Recovered = "recovered": "the engine retried with less memory and continued",
         PortTaken = "port_taken": "the port is already in use",
         CommandLine = "command_line": "the program rejected its command line",
         MissingLibrary = "missing_library": "a shared library is missing",
+        PythonImport = "python_import": "Python cannot import a module",
         ModelFile = "model_file": "the program could not read its model",
         RequestTooLong = "request_too_long": "a request was longer than the context",
         NotStarted = "not_started": "the program could not be started",
-        DriverSpill = "driver_spill": "the driver had already moved memory to the host",
-        MemoryFault = "memory_fault": "a kernel accessed memory that is not its own",
+        DriverSpill = "driver_spill": "the driver had already moved GPU memory to the host",
+        MemoryFault = "memory_fault": "a GPU kernel accessed memory outside its allocations",
     }
 }

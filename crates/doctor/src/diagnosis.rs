@@ -1,9 +1,9 @@
 //! Diagnosis from a log's facts: one cause with its confidence, alternatives, evidence and remedies.
 //!
-//! DECISION: this module only adds up the findings of the rules. The weights of one cause are added as log
-//! odds. `none of these` has a fixed weight, so little evidence gives little confidence. Below a confidence
-//! of [`TELLING`] the cause is `other`, and the likeliest cause is listed under `also`. If the rules find
-//! little, the text classifier decides (`ensemble.rs`).
+//! DECISION: this module only adds up the findings of the rules, each a cause with a weight. The weights of
+//! one cause are added as log odds. The alternative `none of these` has a fixed weight, so little evidence
+//! gives little confidence. Below a confidence of [`TELLING`] the cause is `other`, and the likeliest cause
+//! is listed under `also`. If the rules find little, the text classifier decides (`ensemble.rs`).
 
 use std::collections::BTreeMap;
 
@@ -38,6 +38,17 @@ pub struct DiagnosisCandidate {
     pub cause: Cause,
     pub sub_cause: Option<SubCause>,
     pub confidence: f64,
+}
+
+impl DiagnosisCandidate {
+    /// The cause under its published code: a kill by the kernel is a shortage of host memory. Rules and
+    /// classifier weigh it as `not_oom`, as the reports that they were tried on are filed.
+    fn named(&self) -> Cause {
+        match (self.cause, self.sub_cause) {
+            (Cause::NotOom, Some(SubCause::HostKilled)) => Cause::HostOom,
+            (cause, _) => cause,
+        }
+    }
 }
 
 /// The most likely cause with its evidence.
@@ -118,7 +129,7 @@ fn judged(facts: &Facts, reads_text: bool) -> Diagnosis {
         .map(|text| ClassifierMatch::of(&text, verdict.cause));
     let by_word = by_text.iter().flat_map(|text| text.quotes.clone());
     Diagnosis {
-        cause: verdict.cause,
+        cause: verdict.named(),
         sub_cause: verdict.sub_cause,
         confidence: verdict.confidence,
         evidence: first_unique_quotes(by_rule.chain(by_word)),
@@ -212,12 +223,12 @@ fn reason(
     });
     let others = also.iter().map(|other| {
         let text = format!(
-            "it may also be {}: {} ({})",
-            other.cause,
+            "another possible cause is {}: {} ({})",
+            other.named(),
             words(other),
             percent(other.confidence)
         );
-        Reason::new("also", text).fact("cause", other.cause.code())
+        Reason::new("also", text).fact("cause", other.named().code())
     });
     summary(verdict)
         .because_all(reasons)
@@ -227,7 +238,7 @@ fn reason(
 
 fn summary(verdict: &DiagnosisCandidate) -> Reason {
     let reason = Reason::new("diagnosis", headline(verdict))
-        .fact("cause", verdict.cause.code())
+        .fact("cause", verdict.named().code())
         .fact("confidence", percent(verdict.confidence));
     match verdict.sub_cause {
         Some(sub_cause) => reason.fact("sub_cause", sub_cause.code()),
@@ -243,7 +254,7 @@ fn headline(verdict: &DiagnosisCandidate) -> String {
         guess if guess > 0.0 => ", perhaps",
         _ => return Cause::Other.words().to_owned(),
     };
-    let (cause, words) = (verdict.cause, words(verdict));
+    let (cause, words) = (verdict.named(), words(verdict));
     format!("{cause}{how}: {words} ({})", percent(verdict.confidence))
 }
 
@@ -261,7 +272,7 @@ pub(super) fn percent(confidence: f64) -> String {
 impl Serialize for DiagnosisCandidate {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut candidate = serializer.serialize_struct("Candidate", 3)?;
-        candidate.serialize_field("cause", &self.cause)?;
+        candidate.serialize_field("cause", &self.named())?;
         candidate.serialize_field("sub_cause", &self.sub_cause)?;
         candidate.serialize_field("confidence", &rounded(self.confidence))?;
         candidate.end()

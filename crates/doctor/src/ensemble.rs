@@ -1,13 +1,14 @@
-//! Combination of the rules' verdict with the text classifier's.
+//! Combination of two diagnoses of a problem report, from the rules and from the text classifier.
 //!
 //! DECISION: rules that are based on the sizes of a refused allocation decide if their confidence is at least
-//! [`TELLING`], because words say nothing about sizes. Other rules decide from [`RULED`] on, or from
-//! [`RULED_AGAINST`] on if the words clearly name another cause. Otherwise the classifier decides. [`RULED`],
-//! [`SHARE`], [`DOUBTED`] and [`PROVEN`] were chosen on 195 reports that neither rules nor classifier had
-//! used (`bench/RESULTS.md`). Where the rules gave less than a half and the words named another cause, the
-//! words were right 27 times of 36 and the rules 4 times. [`CLEAR`] was added when the rules for prose were
-//! removed; it was tried on the training reports and 29 others, and was not measured on reports set aside for
-//! tests.
+//! [`TELLING`], because words say nothing about sizes. Other rules decide if their confidence is at least
+//! [`RULED`], or at least [`RULED_AGAINST`] if the classifier clearly names another cause. Otherwise the
+//! classifier decides.
+//!
+//! The bounds [`RULED`], [`SHARE`], [`DOUBTED`] and [`PROVEN`] were chosen on 195 reports that neither rules
+//! nor classifier had used (`bench/RESULTS.md`). Where the rules' confidence was below a half and the
+//! classifier named another cause, the classifier was right 27 times of 36 and the rules 4 times. [`CLEAR`]
+//! was tried on the training reports and 29 others, but not measured on reports set aside for tests.
 
 use super::classifier::TextClassifier;
 use super::diagnosis::{DiagnosisCandidate, MOST_INDIRECT, TELLING};

@@ -1,7 +1,7 @@
 //! Facts of a log: numbers and known messages, each with the line that shows it.
 //!
-//! DECISION: facts are typed and bounded. Rules read numbers and known lines, never the raw log, so a log of
-//! a gigabyte takes no more memory than one of a kilobyte. A missing fact is `None`; nothing is assumed.
+//! DECISION: facts are typed and bounded. The diagnosis rules get these facts and never the raw log, so a log
+//! of a gigabyte takes no more memory than one of a kilobyte. A missing fact is `None`; nothing is assumed.
 
 mod derived;
 mod kinds;

@@ -1,4 +1,4 @@
-//! Tables of phrases that programs print, and the readers of the lines that contain them.
+//! Tables of phrases that programs print in logs, and readers of the lines that contain them.
 //!
 //! DECISION: there is one table for all engine output. The last lines of a dead engine and a log of a
 //! gigabyte are read with the same rows, so `serve` and `plimsoll doctor` cannot interpret a line
@@ -6,9 +6,9 @@
 //! llama-swap need no removal.
 //!
 //! DECISION: each row names its evidence: a file of `data/logs` (`log NAME`), a test (`test NAME`), a report
-//! of the corpus (`corpus NNN`), or the program's source (`FILE:ITEM @ BUILD`). The tests fail for a row
-//! without one. Source references are used for printed formats only; they were written from knowledge of the
-//! programs, and only some were compared with a checkout.
+//! of the corpus of public reports (`corpus NNN`), or the program's source (`FILE:ITEM @ BUILD`). The tests
+//! fail for a row without evidence. Source references are used for printed formats only; they were written
+//! from knowledge of the programs, and only some were compared with a checkout.
 
 mod choice;
 mod cuda;

@@ -1,4 +1,4 @@
-//! Cause of an engine's end, read from its last log lines.
+//! Cause of an engine's end, found in its last log lines.
 //!
 //! The lines are hostile input: sizes are parsed with bounds, and the evidence is limited in number and
 //! length. Phrases and sizes are read with the tables of [`LogReader`](super::LogReader). The sizes are only

@@ -1,17 +1,17 @@
 //! Diagnosis of refused GPU allocations and of inference engines that died.
 //!
-//! It has three stages. Format readers (`formats/`) turn lines that programs print into [`Facts`]. Rules do
-//! arithmetic over the facts. A text classifier gives a second opinion on reports written by people.
-//! [`diagnose`] combines the results.
+//! It has three stages. Format readers (`formats/`) turn the log lines of programs into [`Facts`]. Rules
+//! compare the numbers in the facts and name causes. A text classifier gives a second opinion on reports
+//! written by people. [`diagnose`] combines the results.
 //!
 //! DECISION: only printed formats have rules. To support a line that a program prints, add it to a table of
-//! `formats/`, with the log or source that shows it. A number belongs into [`Facts`], a conclusion from
-//! numbers into `rules/`. Prose has no rules; the classifier learns it from labelled reports
+//! `formats/`, with the log or source that shows it. A number belongs in [`Facts`], a conclusion from numbers
+//! in `rules/`. There are no rules for prose, which the classifier learns from labelled reports
 //! (`bench/likeness/train.py`). Word lists for prose were tried and did not work on new reports
 //! (`bench/RESULTS.md`).
 //!
 //! DECISION: an uncertain result is shown as uncertain. Each verdict has its evidence lines, its confidence
-//! and its alternatives. Without evidence, the result is the exit status and the last lines.
+//! and its alternatives. Without evidence, only the exit status and the last log lines are shown.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods, clippy::disallowed_types))]
 

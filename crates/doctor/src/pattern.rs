@@ -1,4 +1,4 @@
-//! Kinds of log lines that the doctor recognises. Each phrase of the tables in `formats/` belongs to one
+//! Kinds of log lines that the diagnosis recognises. Each phrase in the tables of `formats/` belongs to one
 //! kind.
 
 macro_rules! patterns {
@@ -136,6 +136,7 @@ patterns! {
     PortTaken,
     NotStarted,
     MissingLibrary,
+    PythonImport,
     UnknownFlag,
     RequestTooLong,
     WaitedLong,

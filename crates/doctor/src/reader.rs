@@ -1,8 +1,9 @@
-//! Streaming reader that turns logs and descriptions into facts, in bounded memory.
+//! Streaming reader that extracts facts (numbers and known messages) from logs and problem reports, in
+//! bounded memory.
 //!
 //! DECISION: whole blocks of bytes are searched for phrases, and only lines with a match are extracted,
-//! cleaned and read. A line longer than [`PIECE`] is read in pieces. For kinds of lines of which only the
-//! presence matters, later ones are skipped, so a log that repeats itself costs only the search.
+//! cleaned and read. A line longer than [`PIECE`] is read in pieces. If only the presence of a kind of line
+//! matters, only the first such line is read, so a repetitive log costs only the search.
 
 #[cfg(test)]
 mod tests;

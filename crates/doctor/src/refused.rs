@@ -1,9 +1,8 @@
-//! Refused allocation as recorded on guard's page: the request, the limit or the driver's answer, and the
-//! other processes on the card.
+//! Refused allocation as recorded by guard, the library preloaded into engines: the request, the limit or the
+//! driver's answer, and the other processes on the card.
 //!
-//! Guard is the library preloaded into engines; its page is a shared-memory file. Guard writes the record
-//! when the program gets its error, so the sizes are from that moment. The sizes of other processes are from
-//! the last reading of the cards.
+//! Guard writes the record to its page (a shared-memory file) when the program gets its error, so the sizes
+//! are from that moment. The sizes of other processes are from the last reading of the cards.
 
 use std::time::Duration;
 
@@ -67,13 +66,13 @@ impl RefusedAllocation {
         }
         // The holders are the remedy: one of them can be moved or stopped.
         let holders = self.neighbours.iter().map(|(name, bytes)| {
-            let text = format!("{bytes} of {} are held by {name}", self.card);
+            let text = format!("{bytes} on {} are held by {name}", self.card);
             Reason::new("neighbour", text).fact("holds", *bytes)
         });
         reason = reason.because_all(holders);
         // Growth with depth explains nothing of a load that holds nothing yet.
         if let Some(growth) = self.growth.filter(|_| !self.allocated.is_zero()) {
-            let text = format!("it takes {growth} more for each token of depth");
+            let text = format!("its memory grows by {growth} with each token of context");
             reason = reason.because(Reason::new("growth", text).fact("bytes_per_token", growth));
         }
         reason
@@ -103,17 +102,22 @@ impl RefusedAllocation {
         match self.why {
             Refusal::Budget => {
                 format!(
-                    "{asked} more on {card} were refused: it held {allocated}{budget}, and {free} were free"
+                    "a request for {asked} more on {card} was refused: the process held \
+                        {allocated}{budget}, and {free} were free"
                 )
             }
             Refusal::Driver => format!(
-                "the driver had not got {asked} on {card}: {free} were free, and it held {allocated}{budget}"
+                "the driver could not allocate {asked} on {card}: {free} were free, and the process held \
+                    {allocated}{budget}"
             ),
             Refusal::Spill => format!(
-                "{asked} more on {card} did not fit, and what did not fit could not be put into host memory: it held \
-                 {allocated}{budget}, and {free} were free"
+                "a request for {asked} more on {card} did not fit, and neither did its overflow in host \
+                    memory: the process held {allocated}{budget}, and {free} were free"
             ),
-            Refusal::Context => format!("a context on {card}, which is not its card, was refused"),
+            Refusal::Context => format!(
+                "a CUDA context on {card} was refused, because the process is not \
+                assigned to that card"
+            ),
         }
     }
 }

@@ -1,7 +1,8 @@
 //! Remedies for each cause and sub-cause, the mildest first.
 //!
 //! Remedies follow from the cause alone. Concrete values, such as a context that fits, come from a memory
-//! plan; the caller lists the plan's hints first if the command line and the model's header are available.
+//! plan. The caller can make one if it has the command line and the model's header; it then lists the plan's
+//! hints first.
 
 use plimsoll_base::{Advice, Hint};
 
@@ -61,25 +62,31 @@ fn of_cause(cause: Cause) -> &'static [&'static str] {
             "use a smaller micro-batch (-ub), enable flash attention (-fa on), or serve fewer requests at once",
         ],
         Cause::PoolGrowth => &[
-            "leave free memory after the load: a shorter context, fewer layers, or an f16 cache in builds that convert a quantised one",
-            "plimsoll run --pool ours -- CMD replaces a legacy pool; plimsoll plan -- FLAGS shows the size it grows to",
+            "leave memory free after the load: use a shorter context, fewer layers on the card, or an f16 \
+                cache in builds that convert a quantised cache to f16",
+            "plimsoll run --pool ours -- CMD replaces ggml's legacy pool; plimsoll plan -- FLAGS shows how \
+                large the pool grows",
         ],
         Cause::ForeignProcess => &[
-            "list the holders of the card with plimsoll doctor, stop those that are not needed, or use another card",
+            "list the processes on the card with plimsoll doctor, stop those that are not needed, or use \
+                another card",
         ],
         Cause::WrongDeviceContext => &[
             "set CUDA_VISIBLE_DEVICES and CUDA_DEVICE_ORDER=PCI_BUS_ID before the process starts, and name the main card (-mg)",
             "plimsoll run --card CARD -- CMD hides the other cards from a program",
         ],
         Cause::UnifiedMemoryRefused => &[
-            "run plimsoll doctor on the machine: it tells the release, page cache, true shortage, small blocks and a container's limit apart",
+            "run plimsoll doctor on the machine: it distinguishes a faulty release, page cache, a real \
+                shortage, small blocks and a container's limit",
         ],
         Cause::HostPinnedLimit => &[
-            "raise the limit of locked memory (ulimit -l, memlock of the container), pin less at once, or go without pinning (GGML_CUDA_NO_PINNED=1)",
+            "raise the limit of locked memory (ulimit -l, memlock of the container), pin less memory at \
+                once, or disable pinning (GGML_CUDA_NO_PINNED=1)",
         ],
         Cause::FragmentationCachingAllocator => &["set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"],
         Cause::NvmlAssertMasksOom => &[
-            "treat it as out of memory: the traceback's last allocation has the size; check the other holders of the card",
+            "treat it as out of memory: the last allocation in the traceback shows the size; check which \
+                other processes use the card",
             "a newer PyTorch reports the refusal even where NVML cannot list processes",
         ],
         Cause::UnifiedMemoryThrash => {
@@ -89,10 +96,15 @@ fn of_cause(cause: Cause) -> &'static [&'static str] {
             "read the kernel's log (dmesg | grep -e NVRM -e Xid), check power, cooling and seating, and the driver's version",
         ],
         Cause::Leak => &[
-            "restart the program before it is full, and update it; plimsoll run --trace FILE shows what is never freed",
+            "restart the program before memory is full, and update it; plimsoll run --trace FILE shows what \
+                is never freed",
         ],
+        Cause::HostOom => &["add host memory or swap, or keep mmap on (no --no-mmap)"],
         Cause::NotOom => &["look for the cause in the lines above; more memory will not help"],
-        Cause::Other => &["plimsoll doctor -- CMD runs it under guard and records what is refused"],
+        Cause::Other => &[
+            "plimsoll doctor -- CMD runs the program under guard and records each refused \
+            allocation",
+        ],
     }
 }
 
@@ -105,7 +117,7 @@ fn of_sub_cause(sub_cause: SubCause) -> &'static [&'static str] {
             "plimsoll reclaim --need SIZE --file MODEL first drops the cached pages of the model files, which needs no root, and measures before and after",
         ],
         SubCause::TrueShortage => &["stop other programs, add swap for host memory, or use a smaller model"],
-        SubCause::Fragmentation => &["write 1 to /proc/sys/vm/compact_memory, after dropping caches"],
+        SubCause::Fragmentation => &["drop the caches, then write 1 to /proc/sys/vm/compact_memory"],
         SubCause::AddressReservation => {
             &["build ggml with GGML_CUDA_NO_VMM, or let guard shrink the reservation (plimsoll run)"]
         }
@@ -117,8 +129,17 @@ fn of_sub_cause(sub_cause: SubCause) -> &'static [&'static str] {
         SubCause::PipelineCopies => {
             &["build with GGML_SCHED_MAX_COPIES=1, or serve one request at once (--parallel 1)"]
         }
-        SubCause::KernelSlab => &["reboot, and watch slabtop: reclaim cannot free it"],
+        SubCause::KernelSlab => &["reboot, and watch the slab with slabtop: reclaim cannot free this memory"],
         SubCause::KeepAlive => &["set keep_alive to 0 to release memory at once"],
+        SubCause::Killed => &[
+            "`dmesg | grep -i -e oom -e killed` shows whether the kernel did it; if so, add host memory or swap",
+        ],
+        SubCause::OldDriver => &[
+            "update the driver, or take a build for an older CUDA: `nvidia-smi` shows the highest CUDA version that the driver runs",
+        ],
+        SubCause::PythonImport => &[
+            "install the module in the environment of this Python, or correct its name; memory is not involved",
+        ],
         SubCause::HostKilled | SubCause::HostMemory => {
             &["add host memory or swap, or keep mmap on (no --no-mmap)"]
         }
@@ -137,7 +158,10 @@ fn of_sub_cause(sub_cause: SubCause) -> &'static [&'static str] {
         SubCause::RequestTooLong => {
             &["raise the context (-c) if the plan shows that it fits, or send a shorter request"]
         }
-        SubCause::NotStarted => &["check that the program exists, is executable and fits this machine"],
+        SubCause::NotStarted => &[
+            "check that the program exists, is executable and was built for this \
+            machine",
+        ],
         SubCause::DriverSpill | SubCause::MemoryFault => &[],
     }
 }

@@ -1,4 +1,5 @@
-//! Coarse meaning of an engine's log line for the scheduler, and the form of ggml's abort messages.
+//! Coarse classification of an engine's log lines for the scheduler, and the pattern of ggml's abort
+//! messages.
 
 use plimsoll_base::Stage;
 

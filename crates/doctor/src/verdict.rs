@@ -1,8 +1,8 @@
-//! Verdict on a dead engine: the kind of its end for the scheduler, and the reason for the user.
+//! Verdict on a dead engine: how it ended (for the scheduler) and why (for the user).
 //!
-//! DECISION: the scheduler gets the size of missing memory only from guard's page, the shared-memory file of
-//! the preloaded library. A log is text that a client may have chosen (engines quote requests), so sizes from
-//! a log are only shown to the user.
+//! DECISION: the scheduler learns how much memory was lacking only from guard's page, the shared-memory file
+//! of the preloaded library. A log is text that a client may have chosen (engines quote requests), so sizes
+//! from a log are only shown to the user.
 
 use std::fmt;
 
@@ -212,7 +212,7 @@ fn of_status(death: &EngineDeath<'_>) -> EngineVerdict {
     } else if kernel {
         let kernel = Reason::new(
             "kernel_oom_kill",
-            "the kernel's out-of-memory killer ran during its life, and Plimsoll sent no SIGKILL",
+            "the kernel's out-of-memory killer ran while the engine was alive, and Plimsoll sent no SIGKILL",
         );
         End::OutOfMemory {
             stage: death.stage,
@@ -240,8 +240,11 @@ fn words(sign: CauseSign) -> (&'static str, &'static str) {
     match sign {
         CauseSign::CardMemory => ("engine_out_of_memory", "ran out of card memory"),
         CauseSign::HostMemory => ("engine_out_of_host_memory", "ran out of host memory"),
-        CauseSign::CardFault => ("engine_card_fault", "met an error of the card or its driver"),
-        CauseSign::PortTaken => ("engine_port_taken", "found its port taken"),
+        CauseSign::CardFault => (
+            "engine_card_fault",
+            "failed with an error of the card or its driver",
+        ),
+        CauseSign::PortTaken => ("engine_port_taken", "found its port already in use"),
         CauseSign::NotStarted => ("engine_not_started", "could not be started"),
         CauseSign::MissingLibrary => ("engine_missing_library", "lacks a shared library"),
         CauseSign::UnknownFlag => ("engine_unknown_flag", "rejected its command line"),
@@ -255,14 +258,14 @@ fn hint(sign: CauseSign) -> Option<Hint> {
             return None;
         }
         CauseSign::NotStarted => {
-            "check that the engine's program exists, is executable and fits this machine"
+            "check that the engine's program exists, is executable and was built for this machine"
         }
         CauseSign::MissingLibrary => {
             "install the library, or add its folder to LD_LIBRARY_PATH in the model's env"
         }
         CauseSign::UnknownFlag => "compare the model's options with those of the engine's build (--help)",
         CauseSign::ModelFile => {
-            "check that the file exists, is complete, and that the engine's build knows it"
+            "check that the file exists and is complete, and that the engine's build supports it"
         }
     };
     Some(Hint::new(Advice::Other(text.to_owned())))

@@ -81,7 +81,7 @@ impl Files {
             // The loader knows a file by its inode, so every name leads to the one library that is preloaded.
             let link = |name: &&str| symlink(library, folder.join(name));
             fs::create_dir(&folder)
-                .and_then(|()| STAND_INS.iter().try_for_each(|name| link(name)))
+                .and_then(|()| STAND_INS.iter().try_for_each(link))
                 .map_err(ExactError::Folder)?;
         }
         Ok(self.stand_ins.insert(folder))

@@ -1,4 +1,4 @@
-//! Errors in llama-server flags: the place, the fault and the remedy.
+//! Errors in llama-server flags: the place of the flag, the fault and the remedy.
 
 use super::origin::FlagOrigin;
 
@@ -20,7 +20,7 @@ pub enum FlagProblem {
     },
     #[error("{flag} needs a value; write `{flag} VALUE`")]
     TakeValue { flag: &'static str },
-    #[error("`{value}` is no value for {flag}; write {expected}")]
+    #[error("`{value}` is not a valid value for {flag}; write {expected}")]
     ReadValue {
         flag: &'static str,
         value: String,

@@ -1,8 +1,8 @@
-//! Parsers of flag values, which read a value as `common/arg.cpp @ b10605` does.
+//! Parsers of llama-server's flag values, which read a value as `common/arg.cpp @ b10605` does.
 //!
 //! Numbers are read like `std::stoi`, which stops at the first character that is not a digit: `-c 8k` is a
 //! context of 8. Plans must match the engine, so this module does the same, and [`Options::remarks`] warns
-//! about it. There are no size suffixes.
+//! about the ignored part.
 //!
 //! [`Options::remarks`]: crate::Options::remarks
 
@@ -80,7 +80,7 @@ impl GivenFlag<'_> {
 
     pub(crate) fn parallel(&self) -> Result<Parallel, FlagError> {
         match self.integer()? {
-            0 => Err(self.error("a number from 1 up, or -1 for automatic")),
+            0 => Err(self.error("a number of at least 1, or -1 for automatic")),
             count => Ok(u32::try_from(count).map_or(Parallel::Auto, Parallel::Count)),
         }
     }
@@ -144,7 +144,7 @@ impl GivenFlag<'_> {
         let text = self.text()?;
         // The regex of llama.cpp ignores separators at the end, but not before the first field.
         let text = text.trim_end_matches([',', '/']);
-        let error = || self.error("up to 15 proportions from 0 up, e.g. 3,1");
+        let error = || self.error("up to 15 proportions of at least 0, e.g. 3,1");
         let mut all = Vec::new();
         let mut first = true;
         for field in text.split([',', '/']) {

@@ -1,5 +1,5 @@
-//! llama-server flags as given: an ordered list of settings, each with its row of the flag table and its
-//! place.
+//! llama-server flags as given: an ordered list of settings, each with its row of the flag table and the
+//! place where it was given.
 //!
 //! Order and repetition are kept, because in llama-server the last `-c` wins but every `-ot` counts.
 //! [`ModelParams`](super::ModelParams) holds the resulting parameters; `to_argv` writes the settings as a

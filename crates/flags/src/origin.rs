@@ -1,4 +1,4 @@
-//! Place of a setting (file and line, argument, or variable), which every error and warning names.
+//! Place where a setting was given (file and line, argument, or variable), for errors and warnings.
 
 use std::fmt;
 use std::sync::Arc;

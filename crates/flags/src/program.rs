@@ -1,4 +1,4 @@
-//! Programs of an engine, such as llama-server and llama-cli, whose defaults and memory differ.
+//! Programs of llama.cpp, such as llama-server and llama-cli, whose defaults and memory use differ.
 
 /// Program of an engine, such as llama-server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

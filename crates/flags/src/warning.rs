@@ -1,4 +1,4 @@
-//! Warnings about settings that have another effect than written, each with its place.
+//! Warnings about settings whose effect differs from what the user wrote, each with its place.
 
 use std::fmt;
 

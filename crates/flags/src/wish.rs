@@ -1,7 +1,7 @@
 //! Model parameters that memory depends on, taken from a command line, with the engine's defaults filled in.
 //!
-//! The defaults are those of llama-server (`common/common.h: common_params @ b10605`). Those of the C API
-//! differ (`swa_full`).
+//! The defaults are those of llama-server (`common/common.h: common_params @ b10605`). Programs on the C API
+//! have another default for `swa_full`.
 
 use plimsoll_base::Bytes;
 use plimsoll_model::{Pooling, TensorType, types};
@@ -112,6 +112,8 @@ pub struct ModelParams {
     pub draft_cache_value: TensorType,
     pub draft_overrides: Vec<BufferOverride>,
     pub draft_experts_on_host: u32,
+    /// `--rope-scaling` and its like: positions are stretched beyond those of the training.
+    pub stretched: bool,
     /// ik_llama.cpp's `-mla`; `None` when not given.
     pub latent_attention: Option<u32>,
     /// ik_llama.cpp's `-amb`; `None` when not given.
@@ -180,6 +182,7 @@ impl ModelParams {
             draft_cache_value: types::F16,
             draft_overrides: Vec::new(),
             draft_experts_on_host: 0,
+            stretched: false,
             latent_attention: None,
             attention_buffer: None,
             fused_experts: None,

@@ -1,7 +1,7 @@
-//! Accounts of the device memory that the program holds, and claims on the memory budget for new requests.
+//! Accounting of the device memory that the program holds, and claims on the memory budget for new requests.
 //!
 //! Before guard (this library) passes an allocation to the driver, it claims the bytes from the budget that
-//! all processes of the command share ([`claim`]). So no two threads or processes can exceed the budget
+//! all processes of the command share ([`claim`]). So threads and processes cannot exceed the budget
 //! together. Totals are atomics on the page, the shared-memory file that the daemon reads. [`blocks`] stores
 //! size and card for each allocated address.
 

@@ -2,9 +2,9 @@
 //! forked child.
 //!
 //! Guard acts after the first successful `cuInit` of a process with `PLIMSOLL_GUARD` set. Every hook reads a
-//! flag in a memory page that the kernel empties in a forked child (MADV_WIPEONFORK). So the test takes two
-//! loads and no system call, and a child never works on its parent's locks and counts. On kernels before
-//! 4.14, which lack this, the process number is compared instead.
+//! flag in a memory page that the kernel empties in a forked child (MADV_WIPEONFORK). So a hook's check takes
+//! two loads and no system call, and a child never uses its parent's locks and counts. On kernels before
+//! 4.14, which lack this flag, the PID is compared instead.
 //!
 //! DECISION: guard arms itself once. If something is not as expected, guard reports it and stays inactive. If
 //! several threads make their first `cuInit` call, one arms guard and the others wait for it, so that no
@@ -118,7 +118,7 @@ fn raise() -> bool {
         )
     };
     if page == libc::MAP_FAILED {
-        say!("no memory for a page; this process runs unguarded");
+        say!("cannot allocate the budget page; this process runs unguarded");
         return false;
     }
     // SAFETY: the page was mapped just now, with room and alignment for a flag; zeroes are a valid one.

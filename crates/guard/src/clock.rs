@@ -1,4 +1,4 @@
-//! Readings of the kernel's monotonic and real-time clocks, and sleeping.
+//! Clock readings (the kernel's monotonic and real-time clocks), and sleeping.
 
 use core::ptr::null_mut;
 use core::time::Duration;

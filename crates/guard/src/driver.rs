@@ -1,9 +1,10 @@
-//! Addresses of the real functions in libcuda.so.1 and libnvidia-ml.so.1, as opposed to guard's hooks.
+//! Addresses of the real functions in libcuda.so.1 and libnvidia-ml.so.1, which guard (this library) calls
+//! behind its own hooks.
 //!
-//! Each is a [`Slot`]: a name, and the address that libc's own `dlsym` found in the library that the program
-//! loaded. Guard (this library) never loads libcuda itself. After the first look-up the library stays loaded,
-//! so an address can be called without a lock. Calling a function that the driver lacks returns the driver's
-//! "not found" error.
+//! Each function is a [`Slot`]: a name, and the address that libc's own `dlsym` found in the library that the
+//! program loaded. Guard never loads libcuda itself. After the first look-up the library stays loaded, so an
+//! address can be called without a lock. Calling a function that the driver lacks returns the driver's "not
+//! found" error.
 
 use core::ffi::{CStr, c_int, c_void};
 use core::ptr::null_mut;
@@ -145,7 +146,7 @@ macro_rules! real {
                     &$crate::driver::$library,
                     match core::ffi::CStr::from_bytes_with_nul(concat!(stringify!($symbol), "\0").as_bytes()) {
                         Ok(name) => name,
-                        Err(_) => panic!("a name has no zero in it"),
+                        Err(_) => panic!("a symbol name contains no zero byte"),
                     },
                 );
             )*
@@ -158,7 +159,7 @@ macro_rules! real {
         ///
         /// # Safety
         /// As the driver asks of its callers.
-        #[allow(dead_code, reason = "a hook need not call what it stands for")]
+        #[allow(dead_code, reason = "a hook need not call the function that it replaces")]
         #[allow(clippy::too_many_arguments, reason = "the driver's prototypes")]
         pub(crate) unsafe fn $symbol($($argument: $type),*) -> $crate::driver::CuResult {
             // SAFETY: the slot has the address of this function, whose prototype in cuda.h is this, or of one

@@ -1,8 +1,8 @@
-//! Begin and end of stream captures and CUDA graphs, reported to ggml's pools that guard (this library)
-//! serves.
+//! Notification of served ggml pools about stream captures and CUDA graphs. Served pools are those whose
+//! memory guard (this library) manages.
 //!
-//! DECISION: the pools are notified before a capture begins, and guard's own waits end first. So between the
-//! driver's begin and end of a capture, no pool releases memory and guard waits for nothing.
+//! DECISION: before the driver starts a capture, guard finishes its own waits and notifies the pools. So
+//! while the driver is capturing, no pool releases memory and guard waits for nothing.
 //! [`crate::state::captures`] records which graphs contain which captures.
 
 use plimsoll_pool::CapturedGraph;

@@ -1,10 +1,11 @@
-//! Hooks: functions that guard (this library) substitutes for the driver's, one file for each part of the
+//! Hooks: functions with which guard (this library) replaces the driver's, one file for each part of the
 //! driver's API.
 //!
-//! DECISION: from each declaration, the macro `hooks!` generates the export, the pointer to the real function
-//! in `real` (see [`crate::driver`]) and the row of the table in [`crate::interpose`]. So a hook cannot be
-//! present in one of the three and missing in another. Until guard is armed, a hook only calls the real
-//! function; the exceptions are `cuInit` itself and the hooks that look functions up.
+//! DECISION: from each declaration of a hook, the macro `hooks!` generates the export, the pointer to the
+//! real function in `real` (see [`crate::driver`]) and the row of the table in [`crate::interpose`]. So a
+//! hook cannot be present in one of these places and missing in another. Until guard is armed (`cuInit` has
+//! succeeded), a hook only calls the real function; the exceptions are `cuInit` itself and the hooks that
+//! look functions up.
 
 pub(crate) mod arrays;
 pub(crate) mod batch;
@@ -111,7 +112,7 @@ macro_rules! hooks {
                 if !$crate::hooks::$active() {
                     return real::$symbol($($argument),*);
                 }
-                #[allow(unused_variables, reason = "a hook need not call what it stands for")]
+                #[allow(unused_variables, reason = "a hook need not call the function that it replaces")]
                 let $real = real::$symbol;
                 let $per_thread = $twin;
                 $body

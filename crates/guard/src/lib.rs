@@ -1,9 +1,9 @@
 //! `libplimsoll_guard.so`: preloaded library between an unmodified program and the CUDA driver, which counts
 //! and limits GPU memory.
 //!
-//! The library is preloaded into every process of a tree, and most of these never use CUDA. So it does
-//! nothing while it is loaded, needs only libc, and passes every call through until `PLIMSOLL_GUARD` is set
-//! and the driver's own `cuInit` has succeeded.
+//! The library is preloaded into a program and all its child processes, most of which never use CUDA. So it
+//! does nothing when the loader maps it, needs only libc, and passes every call through until the driver's
+//! own `cuInit` has succeeded in a process with `PLIMSOLL_GUARD` set.
 //!
 //! The modules form floors. Each floor imports only those above it in this list:
 //!
@@ -17,12 +17,12 @@
 //! | actions | `spill`, `ladder`, `ggml`, `graphs`, `contexts`: create and release memory, and wait for it |
 //! | entrances | `arm`, `hooks`, `interpose`: exports, and the ways in which a program finds them |
 //!
-//! If an upper floor must call a lower one, it gets a function from it: a hook passes the real call to
-//! `ladder::ask`, and `ggml` registers its trim in `ladder::reuse`.
+//! If an upper floor must call a lower one, the lower one passes it a function: a hook passes the real call
+//! to `ladder::ask`, and `ggml` registers its release of idle memory in `ladder::reuse`.
 //!
 //! DECISION: the library is built with the profile `guard` (panic = abort), and it is `no_std` only with that
-//! profile. This saves 0.1 ms on every exec and needs no unwinder. With any other profile this is an ordinary
-//! crate, for tests and lints. Unit tests and rlibs have no exports.
+//! profile. This saves 0.1 ms on every exec and needs no unwinder. With any other profile, it is an ordinary
+//! crate for tests and lints. Unit tests and rlibs have no exports.
 #![cfg_attr(panic = "abort", no_std)]
 #![allow(
     non_snake_case,

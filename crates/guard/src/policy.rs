@@ -1,4 +1,4 @@
-//! Pure arithmetic of guard's decisions: no calls, no state, no locks.
+//! Pure arithmetic behind guard's decisions (such as how to split a request), without calls, state or locks.
 
 pub(crate) mod backoff;
 pub(crate) mod copy_split;

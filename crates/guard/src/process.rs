@@ -1,4 +1,4 @@
-//! Number, thread number and environment variables of this process.
+//! PID, thread ID and environment variables of this process.
 
 use core::ffi::{CStr, c_char};
 

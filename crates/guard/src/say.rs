@@ -1,6 +1,6 @@
 //! Messages on stderr, each written by one `write(2)` call.
 //!
-//! There is no buffer (a fork would duplicate it), no lock and no allocation.
+//! The code uses no buffer (a fork would duplicate it), no lock and no allocation.
 
 use core::fmt::{self, Write};
 use core::sync::atomic::AtomicU32;

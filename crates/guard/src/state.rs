@@ -1,4 +1,4 @@
-//! Tables and counters of this process, without decisions and without driver calls.
+//! Tables and counters of guard (this library) for its process, without decisions and without driver calls.
 //!
 //! Cards are numbered as the program numbers them. Locks are held for a look-up only.
 

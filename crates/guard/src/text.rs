@@ -1,4 +1,4 @@
-//! Fixed-size text buffer for paths and messages, which must not allocate.
+//! Fixed-size text buffer for paths and messages in code that must not allocate memory.
 
 use core::ffi::CStr;
 use core::fmt::{self, Write};

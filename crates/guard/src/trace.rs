@@ -1,8 +1,8 @@
 //! Trace file of memory events, one for each process, written if `PLIMSOLL_GUARD_TRACE` is set.
 //!
-//! DECISION: each record is one `write(2)` to a file opened for append. It takes a microsecond. There is no
-//! buffer to lose when the process is killed, and no lock on which threads would wait for a slow disk.
-//! Records of two threads may be out of order by time; events of one block never are. The first record that
+//! DECISION: each record is one `write(2)` to a file opened for append. It takes a microsecond. So no buffer
+//! is lost when the process is killed, and threads wait for no lock while the disk is slow. Records of two
+//! threads may be out of order by time, but never records of the same memory block. The first record that
 //! cannot be written ends the trace.
 
 use core::ffi::{CStr, c_int};
@@ -74,7 +74,7 @@ pub(crate) fn open() {
     let started = clock::now();
     let header = TraceHeader::new(process, page().count.load(Relaxed), started, clock::unix());
     if file < 0 || !put(file, &header.to_bytes()) {
-        say!("cannot write the trace {path}.{process}; no trace is written");
+        say!("cannot write the trace {path}.{process}; this process is not traced");
         return;
     }
     IDENTITY.remember(file);

@@ -1,10 +1,10 @@
-//! Allocatable host memory: the size that a driver's request can get now, the size after reclaim, and the
-//! limit that applies.
+//! Allocatable host memory for a GPU driver: the size that a request can get now, the size after reclaim, and
+//! the limit that applies.
 //!
-//! DECISION: there are two numbers. `now` is the size of a driver's request that succeeds without any
-//! reclaim. `attainable` is the size after all clean file pages are dropped; reclaim can gain at most the
-//! difference. A driver that lets the kernel reclaim is limited by MemAvailable, one that gives up early by
-//! MemFree. Pages of the contiguous pool (CMA) count for neither.
+//! DECISION: there are two numbers. `now` is the size of the largest request that succeeds without any
+//! reclaim. `attainable` is that size after all clean file pages are dropped; reclaim can gain at most the
+//! difference. A driver whose requests let the kernel reclaim memory is limited by MemAvailable, and one that
+//! gives up early by MemFree. Both numbers exclude pages of the contiguous pool (CMA).
 
 use plimsoll_base::{Bytes, Reason};
 
@@ -100,7 +100,8 @@ fn usual_gate(snapshot: &HostSnapshot) -> (AllowanceGate, Reason) {
     let (gate, text) = match (snapshot.driver(), snapshot.release) {
         (None, _) => (
             AllowanceGate::Available,
-            "no card here shares the host's memory, and an ordinary request lets the kernel drop page cache"
+            "no card of this machine shares the host's memory, and the kernel drops page cache for ordinary \
+                allocations"
                 .to_owned(),
         ),
         (Some(Driver::NvidiaUnified), _) => (
@@ -134,19 +135,19 @@ fn available(snapshot: &HostSnapshot) -> Option<AllowanceBound> {
     let bytes = memory.available_without_cma()?;
     let pool = memory.cma_free.unwrap_or_default();
     let said = memory.available.unwrap_or_default();
-    let mut text = format!("the kernel could free {said} (MemAvailable)");
+    let mut text = format!("the kernel estimates that {said} is available without swapping (MemAvailable)");
     if !pool.is_zero() {
         text += &format!(
-            ", of which {pool} are in the contiguous pool (CmaFree), which drivers cannot use: {bytes}"
+            ", of which {pool} are in the contiguous pool (CmaFree), which drivers cannot use; {bytes} remain"
         );
     }
     // nvmap_dev.c: system_heap_free_mem takes a sixteenth off for page colouring, on Xavier alone.
     let colouring = snapshot.chip == Some(Chip::Tegra194);
     let bytes = if colouring { bytes.scaled(15, 16) } else { bytes };
     if colouring {
-        text += &format!(", less a sixteenth for page colouring on Xavier: {bytes}");
+        text += &format!(", less a sixteenth for page colouring on Xavier; {bytes} remain");
     }
-    let name = "what the kernel could make free";
+    let name = "the kernel's estimate of available memory";
     Some(AllowanceBound::fixed(bytes, name, "available", text))
 }
 
@@ -166,8 +167,10 @@ fn free(snapshot: &HostSnapshot) -> Option<AllowanceBound> {
             "the share withheld by the watermarks is unknown".to_owned(),
         ),
     };
-    let text =
-        format!("{free} are free (MemFree), of which {pool} lie in the contiguous pool and {kept}: {bytes}");
+    let text = format!(
+        "{free} are free (MemFree), of which {pool} are in the contiguous pool and {kept}; {bytes} \
+            remain"
+    );
     Some(AllowanceBound {
         moves: true,
         ..AllowanceBound::fixed(bytes, "free memory", "free", text)
@@ -176,7 +179,7 @@ fn free(snapshot: &HostSnapshot) -> Option<AllowanceBound> {
 
 fn kernels_word(snapshot: &HostSnapshot) -> Option<AllowanceBound> {
     let bytes = snapshot.nvmap_allocatable?;
-    let text = format!("NvMap itself says {bytes} (iovmm/free_size)");
+    let text = format!("NvMap itself reports {bytes} as available (iovmm/free_size)");
     Some(AllowanceBound::fixed(
         bytes,
         "NvMap's own figure",
@@ -192,11 +195,11 @@ fn cap(snapshot: &HostSnapshot) -> Option<AllowanceBound> {
     let used = snapshot.memory.nvmap_used.unwrap_or_default();
     let bytes = given.saturating_sub(used);
     let mut text = format!(
-        "NvMap of {release} refuses large allocations whatever is free: on a board of this size {given} in sum were \
-         reported to be given and {refused} to be refused"
+        "NvMap of {release} refuses large allocations no matter how much is free; on a board of this size, \
+            according to reports, {given} in total succeeded and {refused} failed"
     );
     if !used.is_zero() {
-        text += &format!("; {used} are taken (NvMapMemUsed): {bytes}");
+        text += &format!("; {used} are in use (NvMapMemUsed), so {bytes} remain");
     }
     let mut bound = AllowanceBound::fixed(bytes, format!("the cap of {release}"), "nvmap_policy_cap", text);
     bound.reason = bound.reason.because(remedy(release));
@@ -212,7 +215,8 @@ fn cap_of_unknown_size(snapshot: &HostSnapshot) -> Option<Reason> {
         .and_then(|total| fault.seen_on(total))
         .is_some();
     let text = format!(
-        "NvMap of {release} refuses large allocations whatever is free; the limit for a board of this size \
+        "NvMap of {release} refuses large allocations no matter how much is free; the limit for a board of \
+            this size \
             is unknown"
     );
     (!known).then(|| Reason::new("nvmap_policy_cap", text).because(remedy(release)))
@@ -244,10 +248,15 @@ fn groups(snapshot: &HostSnapshot) -> Vec<AllowanceBound> {
     let bound = |limit: &super::CgroupLimit| {
         let (bytes, group) = (limit.room(), &limit.group);
         let text = format!(
-            "the limit of /{group} is {}, of which {} are in use without page cache: {bytes}",
+            "the limit of cgroup /{group} is {}, of which {} are in use without page cache; {bytes} remain",
             limit.limit, limit.used
         );
-        AllowanceBound::fixed(bytes, format!("the limit of /{group}"), "container_limit", text)
+        AllowanceBound::fixed(
+            bytes,
+            format!("the limit of cgroup /{group}"),
+            "container_limit",
+            text,
+        )
     };
     binding.map(bound).collect()
 }
@@ -300,7 +309,7 @@ mod tests {
         );
         assert_eq!(allowance.attainable, Bytes::mib(5240));
         assert!(
-            allowance.reason.text.ends_with("free memory decides"),
+            allowance.reason.text.ends_with("the limit is free memory"),
             "{}",
             allowance.reason
         );
@@ -311,10 +320,7 @@ mod tests {
         let allowance = orin("36.4.7");
         assert_eq!(allowance.attainable, Bytes::mib(3932));
         let said = allowance.reason.to_string();
-        assert!(
-            said.contains("the remedy is an upgrade to R36.5.0 or later"),
-            "{said}"
-        );
+        assert!(said.contains("upgrade to R36.5.0 or later"), "{said}");
         assert!(!said.contains("1075072515"), "{said}");
     }
 

@@ -1,5 +1,5 @@
-//! Chips whose GPU shares the host's memory, recognised by the device tree's `compatible` and by the driver's
-//! name of the GPU.
+//! Table of chips whose GPU shares the host's memory, recognised by the device tree's `compatible` and by the
+//! driver's name of the GPU.
 
 /// Limit on the length of a name.
 const LONGEST: usize = 4096;

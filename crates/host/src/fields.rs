@@ -1,5 +1,5 @@
-//! Parsers for elements that several `/proc` formats share (`key value unit`, `Node 0, zone Normal`), and
-//! limits on their input.
+//! Parsers for line elements that several `/proc` files share (`key value unit`, `Node 0, zone Normal`), and
+//! limits on the size of these files.
 
 use plimsoll_base::Bytes;
 

@@ -1,11 +1,11 @@
-//! Parser of `/etc/nv_tegra_release`, the release of NVIDIA's Jetson Linux (L4T), and table of known memory
-//! faults.
+//! Parser of `/etc/nv_tegra_release` (the release of NVIDIA's Jetson Linux, L4T), and table of releases with
+//! known memory faults.
 //!
 //! DECISION: releases are compared as numbers, and the table holds only faults that NVIDIA has confirmed in
 //! public. With the fix for CVE-2025-33182 and CVE-2025-33177, NvMap keeps allocations out of the kernel's
 //! OOM path, "which led to some limitations in the allocable memory" (NVIDIA's forum, on R38.2.1 → R38.2.2,
-//! R36.4.4 → R36.4.7 and R35.6.2 → R35.6.3). The release notes of R36.5 and R35.6.4 list it as fixed. No
-//! memory that a user can reclaim lifts this limit.
+//! R36.4.4 → R36.4.7 and R35.6.2 → R35.6.3). The release notes of R36.5 and R35.6.4 list this as fixed.
+//! Memory reclaimed by the user does not lift this limit.
 
 use std::fmt;
 use std::str::FromStr;

@@ -1,4 +1,4 @@
-//! Parser of `/proc/pagetypeinfo` (readable by root only): free blocks by migrate type.
+//! Parser of `/proc/pagetypeinfo` (readable by root only): free memory blocks by migrate type.
 //!
 //! Compaction moves movable pages only. A page block with unmovable pages never becomes a large free block,
 //! so compaction can only join free pages in movable blocks.

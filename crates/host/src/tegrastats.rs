@@ -1,7 +1,7 @@
 //! Parser of the memory field in a tegrastats line, for JetPack 4 to 7 and Thor.
 //!
-//! Other fields have changed order, spelling and number between releases; `RAM used/total` has stayed the
-//! same, with and without root. `MB` and `kB` mean MiB and KiB.
+//! The other fields have changed between releases; `RAM used/total` has stayed the same, with and without
+//! root. `MB` and `kB` mean MiB and KiB.
 
 use plimsoll_base::Bytes;
 

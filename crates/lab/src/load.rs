@@ -5,8 +5,8 @@
 //! comparable: neither an unfinished request nor a deeper prompt can look like growth, and prompt caches are
 //! full after the first rounds. `plimsoll_telemetry::trend` computes the verdict.
 //!
-//! Everything is bounded: the number and time of requests, the bytes of answers, the requests of a round, and
-//! the points of a saved state.
+//! All quantities are bounded: the number and time of requests, the bytes of answers, the requests of a
+//! round, and the measurements that are saved.
 
 mod answer;
 mod beside;

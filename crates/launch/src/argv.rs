@@ -1,4 +1,4 @@
-//! API keys for child processes, and the user's own stop commands with the child's process number filled in.
+//! API keys for child processes, and the user's own stop commands with the child's PID filled in.
 //!
 //! The rest of a child's command line comes from the configuration (`Launch::command_line`).
 

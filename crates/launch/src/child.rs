@@ -1,7 +1,7 @@
 //! Handle of a child process (an engine) from its start to its end.
 //!
 //! One task, the supervisor, owns the process. Other code holds a [`Child`], which sends orders to that task,
-//! and a stream of [`ChildEvent`]s that ends with exactly one `Ended`. Dropping [`Child`] kills the process
+//! and receives [`ChildEvent`]s, the last of which is always `Ended`. Dropping [`Child`] kills the process
 //! group.
 
 use std::time::Duration;

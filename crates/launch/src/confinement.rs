@@ -1,8 +1,8 @@
 //! Confinement of engines: another user, no new privileges, no core dumps, a /tmp of their own.
 //!
-//! The trampoline (`plimsoll exec-child`) confines itself and then becomes the engine. DECISION: only a change
-//! of user must succeed. What else a machine refuses is written to the engine's log, from which the daemon
-//! tells it once, and the engine runs without it.
+//! A small program, the trampoline (`plimsoll exec-child`), confines itself and then becomes the engine by
+//! exec. DECISION: only a change of user must succeed. If the machine refuses another of these steps, the
+//! trampoline writes that to the engine's log, the daemon reports it once, and the engine runs without it.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -40,7 +40,7 @@ pub enum EngineUserError {
     NotRoot(String),
     #[error("engine-user = {0}: there is no such user")]
     Unknown(String),
-    #[error("engine-user = {user}: cannot run {program}: {error}")]
+    #[error("engine-user = {user}: cannot run {program} ({error})")]
     Ask {
         user: String,
         program: &'static str,
@@ -167,7 +167,7 @@ pub fn enter_private_tmp<'a>(
     }
     #[expect(
         deprecated,
-        reason = "unsound only with the flag for descriptors, CLONE_FILES"
+        reason = "unsound only with CLONE_FILES, which shares file descriptors"
     )]
     rustix::thread::unshare(UnshareFlags::NEWNS)?;
     // File systems that are mounted later still appear here; what is mounted here stays here.

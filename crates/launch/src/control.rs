@@ -1,10 +1,11 @@
 //! llama-server's router channel: state lines on the child's stdout, and one command on its stdin.
 //!
-//! It mirrors `tools/server/server-models.cpp: router_child_states @ b10605`. Unknown states stay in the log
-//! and change nothing, so that newer engines work too.
+//! The code mirrors `tools/server/server-models.cpp: router_child_states @ b10605`. Unknown states stay in
+//! the log and change nothing, so that newer engines work.
 //!
-//! Earlier builds write other words without a payload (`server-models.cpp: setup_child_server @ b8799`). They
-//! are read too: such a child waits for stdin to close before it exits, so SIGTERM alone does not end it.
+//! Earlier builds write other words without a payload (`server-models.cpp: setup_child_server @ b8799`),
+//! which are read as well. A child of such a build waits for stdin to close before it exits, so SIGTERM alone
+//! does not end it.
 
 use plimsoll_wire::control::{EARLY_READY, EARLY_SLEEP, STATE_PREFIX};
 use serde_json::Value;

@@ -1,13 +1,13 @@
-//! Processes that an engine started (its descendants), and how they are killed with it.
+//! Descendants of an engine (processes that it started), and how they are killed with it.
 //!
 //! DECISION: killing the process group is not enough, because a program may open its own session (`setsid`),
-//! as daemons and some workers do. Three properties find the remaining processes. (1) The trampoline, a small
+//! as daemons and some workers do. There are three ways to find these processes. (1) The trampoline, a small
 //! program that runs before the engine, makes the engine a child subreaper, so orphans stay in its process
-//! tree while it lives. (2) The trampoline sets the environment variable [`CHILD_MARK`] to the engine's
-//! process number; descendants inherit it, and it survives the engine. (3) If the daemon's cgroup (v2) is
-//! delegated, each engine gets its own cgroup, which no process can leave and which `cgroup.kill` ends at
-//! once. One case remains: without cgroups, a program that leaves both session and environment and outlives
-//! an engine that died by itself.
+//! tree while it lives. (2) The trampoline sets the environment variable [`CHILD_MARK`] to the engine's PID;
+//! descendants inherit it, and it survives the engine. (3) If the daemon's cgroup (v2) is delegated, each
+//! engine gets its own cgroup, which no process can leave and which `cgroup.kill` ends at once. One case
+//! remains without cgroups: a program that has its own session and a cleared environment, and outlives an
+//! engine that died by itself.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;

@@ -2,7 +2,8 @@
 //!
 //! DECISION: an engine is any program with llama-server's command line; no engine code is linked. The search
 //! order is the configured command, `llama-server` on PATH, then the CPU engine that Plimsoll installed, so
-//! that a user's own build always wins. The installed engine is also an executable called `llama-server`.
+//! that a user's own build is always preferred. The executable of the installed engine is called
+//! `llama-server` as well.
 
 mod home;
 mod identity;
@@ -42,7 +43,8 @@ pub enum EngineError {
     #[error("the configured engine {} is not an executable file\nhint: give the path of a llama-server, or a name that is on PATH", .0.display())]
     RunConfigured(PathBuf),
     #[error(
-        "no engine: no llama-server on PATH and none installed\nhint: `plimsoll engine install` installs a CPU engine; a llama-server on PATH is taken first"
+        "no engine: no llama-server on PATH and none installed\nhint: `plimsoll engine install` installs a \
+            CPU engine; a llama-server on PATH is preferred"
     )]
     Find,
     #[error(transparent)]

@@ -1,11 +1,12 @@
 //! Environment variables of a child process: the inherited ones, the removed ones, and those that isolate it
 //! to its cards.
 //!
-//! DECISION: a child inherits of the daemon's environment what an engine, its runtimes and its downloads read
-//! ([`PASSED`]), `LLAMA_ARG_*` included, as llama-server's own router has it (defaults for every model; its
-//! arguments win). Nothing else passes, so that no secret of the daemon's shell reaches a model's code;
-//! `pass-env` names more. The model's own variables come next, and isolation last: a pin is read from the
-//! configuration by the planner, never by the driver.
+//! DECISION: a child inherits only variables that an engine, its runtimes and its downloads read
+//! ([`PASSED`]), so that no secret in the daemon's environment reaches a model's code. The setting `pass-env`
+//! names more. `LLAMA_ARG_*` variables are inherited as under llama-server's own router: they are defaults
+//! for every model, and arguments override them. The model's own variables are set next. Variables that
+//! restrict the child to its cards are set last, so a `CUDA_VISIBLE_DEVICES` in the model's settings cannot
+//! override them.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};

@@ -1,8 +1,9 @@
-//! HTTP health checks of engines: readiness for engines that do not report it, and liveness after a
-//! suspicious log line.
+//! HTTP health checks of engines: readiness checks for engines that do not report it, and liveness checks
+//! after a suspicious log line.
 //!
-//! The check is a GET on the engine's address. The pause between two checks grows from 20 ms to at most 250 ms, so
-//! that a ready model is noticed soon. A port on which another user's process listens gets no request.
+//! The check is a GET on the engine's address. The pause between two checks grows from 20 ms to at most 250
+//! ms, so that a ready model is noticed soon. No request is sent to a port on which another user's process
+//! listens.
 
 use std::future::Future;
 use std::pin::Pin;

@@ -1,8 +1,8 @@
 //! Small HTTP/1.1 client that keeps one connection open.
 //!
 //! Requests are sent one after another. If the server has closed the kept connection, the request is sent
-//! once more on a new one; an error on a new connection goes to the caller. TLS, redirects and proxies are
-//! not supported, because Plimsoll only calls its own servers and those that the user names by address.
+//! once more on a new one; an error on a new connection is returned to the caller. TLS, redirects and proxies
+//! are not supported, because Plimsoll only calls its own servers and those that the user names by address.
 
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ pub enum HttpClientError {
     },
     #[error("the connection broke")]
     Exchange(#[from] hyper::Error),
-    #[error("the answer is longer than {most} bytes or broke off")]
+    #[error("the answer is longer than {most} bytes or was cut off")]
     Body { most: usize },
 }
 

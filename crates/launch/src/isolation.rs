@@ -4,7 +4,8 @@
 //! user's flags (`-dev CUDA1`, `--main-gpu 1`) number all cards in PCI bus order. This module rewrites the
 //! flags: names of devices and buffers to the child's numbers, and `--main-gpu` and `--tensor-split` to
 //! positions in `-dev` if that is given, as llama.cpp reads them (`llama.cpp: llama_prepare_model_devices @
-//! b10605`). Flags and their environment variables are handled together; a flag overrides its variable.
+//! b10605`). An environment variable that stands for a flag is rewritten in the same way; the flag overrides
+//! it.
 
 use super::environment::Environment;
 

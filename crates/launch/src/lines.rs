@@ -1,8 +1,8 @@
 //! Line reader for pipes that may carry arbitrary bytes.
 //!
 //! Bytes that are not UTF-8 are replaced, `\r\n` ends a line like `\n`, and a line longer than [`LONGEST`] is
-//! cut into several. So memory stays bounded whatever a child writes. A read may be cancelled at any await
-//! without losing a byte.
+//! cut into several. So memory stays bounded no matter how much a child writes. A read may be cancelled at
+//! any await without losing a byte.
 
 use std::collections::VecDeque;
 

@@ -1,4 +1,4 @@
-//! Log file of the engines, written by its own thread.
+//! Log file of the engines, written by a separate thread.
 //!
 //! The runtime hands lines to the thread and drops them if the disk is too slow. A failed write (disk full)
 //! is reported once and tried again with the next line.

@@ -1,5 +1,5 @@
-//! A running child process: its pidfd reports its end, its group receives signals, and dropping the handle
-//! kills the group.
+//! Running child process: its pidfd reports its end, its process group receives signals, and dropping the
+//! handle kills the group.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -28,7 +28,7 @@ impl ProcessHandle {
         let id = child.id();
         #[expect(
             deprecated,
-            reason = "unsound only for descriptors that can be closed under it; an OwnedFd cannot"
+            reason = "unsound only if another thread can close the descriptor, which OwnedFd prevents"
         )]
         let watched = AsyncFd::with_interest(pidfd, Interest::READABLE);
         match watched {

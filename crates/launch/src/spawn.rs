@@ -1,8 +1,8 @@
 //! Launcher thread, which forks, kills and reaps every child process.
 //!
 //! It lives as long as a [`Launcher`] handle or a child; when it ends, the kernel kills the remaining
-//! children. Spawning blocks the calling thread until the exec, so it runs here and not on the thread that
-//! serves requests.
+//! children. Spawning blocks the calling thread until the exec, so it runs on this thread and not on the one
+//! that serves requests.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -83,11 +83,11 @@ pub enum LaunchError {
         #[source]
         cause: io::Error,
     },
-    #[error("cannot start the warden: {0}")]
+    #[error("cannot start the warden, the process that kills engines if plimsoll dies: {0}")]
     StartWarden(#[source] io::Error),
     #[error("cannot start the launcher thread: {0}")]
     StartThread(#[source] io::Error),
-    #[error("the launcher thread is gone")]
+    #[error("the launcher thread has ended")]
     LauncherGone,
 }
 
@@ -227,7 +227,11 @@ impl Parent {
             self.cgroups.insert(child.id(), cgroup);
         }
         if let Err(cause) = self.warden.register(child.id()) {
-            tracing::warn!(model = spec.name, "no warden watches this child: {cause}");
+            tracing::warn!(
+                model = spec.name,
+                "the warden cannot watch this engine, which would survive if \
+                plimsoll dies: {cause}"
+            );
         }
         // The number cannot have been reused: the child is unreaped until `bury`.
         match pidfd_open(pid_of(&child), PidfdFlags::NONBLOCK) {
@@ -280,7 +284,10 @@ impl Parent {
         let _ = kill_process_group(pid_of(&child), Signal::KILL);
         descendants::sweep(child.id());
         if let Err(cause) = self.warden.strike_off(child.id()) {
-            tracing::warn!("cannot tell the warden that {} is gone: {cause}", child.id());
+            tracing::warn!(
+                "cannot report to the warden that {} has exited: {cause}",
+                child.id()
+            );
         }
         child.wait()
     }

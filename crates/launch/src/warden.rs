@@ -1,8 +1,8 @@
 //! Client of the warden, a helper process that kills all engines when the daemon dies (see
 //! `command/warden.rs`).
 //!
-//! This side only keeps the list of process groups and sends it to the helper. A warden that died is replaced
-//! and gets the whole list again.
+//! The client only keeps the list of process groups and sends it to the warden. A warden that died is
+//! replaced and gets the whole list again.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -47,7 +47,10 @@ impl Warden {
     }
 
     fn replace(&mut self) -> io::Result<()> {
-        tracing::warn!("the warden died; starting another");
+        tracing::warn!(
+            "the warden, the process that kills engines if plimsoll dies, has died; starting \
+            another"
+        );
         // A helper that lost its pipe but lives would kill by its old list.
         let _ = self.helper.kill();
         let _ = self.helper.wait();

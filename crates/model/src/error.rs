@@ -1,4 +1,4 @@
-//! Errors for headers that can be read but do not describe a valid model.
+//! Errors for GGUF headers that can be read but do not describe a valid model.
 
 use super::gguf::{GgufError, ValueType};
 
@@ -19,19 +19,21 @@ pub enum ModelError {
     #[error("key `{key}` lists {found} numbers, but the model has {expected} layers")]
     ListLength { key: String, expected: u32, found: u64 },
 
-    #[error("key `{key}` lists {element}, of which not all are whole numbers below 2^32")]
+    #[error("key `{key}` holds {element}, but not all of them are whole numbers below 2^32")]
     ListValue { key: String, element: ValueType },
 
-    #[error("no file of the model was given")]
+    #[error("no model file was given")]
     NoFile,
 
     #[error(
-        "the first file says that the model has {stated} files, but {given} were given; name the first file and keep all of them in one folder"
+        "the first file states that the model has {stated} files, but {given} were given; name the first \
+            file and keep all of them in one folder"
     )]
     FileCount { stated: u32, given: usize },
 
     #[error(
-        "file {expected} of {count} calls itself {stated} of {stated_count}; the files are of different sets or out of order"
+        "file {expected} of {count} states that it is file {stated} of {stated_count}; the files are of \
+            different sets or out of order"
     )]
     FileNumber {
         expected: u32,
@@ -40,7 +42,10 @@ pub enum ModelError {
         stated_count: u32,
     },
 
-    #[error("the files hold {found} tensors, but the first says {stated}; one of them is of another version")]
+    #[error(
+        "the files hold {found} tensors, but the first file states {stated}; one file is from another \
+        version"
+    )]
     TensorCount { stated: u32, found: usize },
 
     #[error("tensor `{tensor}` is in file {file} and in one before it; the files are of different sets")]

@@ -2,12 +2,12 @@
 //!
 //! The caller passes a window, the first bytes of the file, and the file's length. If the header is longer
 //! than the window, the error [`GgufError::Truncated`] says how much to read before the next attempt; if it
-//! is longer than the file, the error is final. An [`Excerpt`] is such a window without the vocabulary.
-//! Nothing is copied: text and arrays borrow from the window, and arrays are skipped. Counts in a header are
-//! not trusted: no more memory is reserved than the file could fill.
+//! is longer than the file, the error is final. An [`Excerpt`] is such a window without the vocabulary. Text
+//! and arrays are not copied but borrowed from the window. Counts in a header are not trusted, so no more
+//! memory is reserved than the file could fill.
 //!
 //! The rules are those of `ggml/src/gguf.cpp: gguf_init_from_reader @ b10605`, so files that llama.cpp
-//! accepts are accepted here. Two rules are stricter: names must be UTF-8, and a header must end within
+//! accepts are accepted. Two rules are stricter: names must be UTF-8, and a header must end within
 //! [`HEADER_LIMIT`]. One is more lenient: files of the other byte order are read.
 
 mod cursor;

@@ -1,7 +1,7 @@
 //! Models in several files (split GGUF): the file names, and joining their headers into one model.
 //!
-//! The keys `split.no` (from 0), `split.count` and `split.tensors.count` define the set. The names only tell
-//! where to look for its files; they follow llama.cpp, `<prefix>-00001-of-00004.gguf` (`llama.cpp:
+//! The keys `split.no` (from 0), `split.count` and `split.tensors.count` define the set. The file names are
+//! used only to find the files of a set; they follow llama.cpp, `<prefix>-00001-of-00004.gguf` (`llama.cpp:
 //! llama_split_path, llama-model-loader.cpp @ b10605`).
 
 use std::collections::HashSet;

@@ -1,8 +1,9 @@
-//! Generator of tiny llama models with real weights, which every build of llama.cpp loads and which answer in
-//! words.
+//! Generator of tiny llama models with valid weights, which every build of llama.cpp can load and which
+//! answer in words.
 //!
-//! `quickstart` serves two of them and `calibrate` runs one, so neither needs a download. The weights are
-//! random except for one dimension of the embedding, which makes answers consist of words and end.
+//! `plimsoll quickstart` serves two of them and `plimsoll calibrate` runs one, so neither needs a download.
+//! The weights are random except for one dimension of the embedding, which makes answers consist of words and
+//! end.
 
 mod vocabulary;
 mod weights;

@@ -3,7 +3,7 @@
 //! A file names a type only by its number, and the two engines use some numbers for different types (41 is
 //! `q1_0` in llama.cpp and `q1_0_g128` in ik_llama.cpp). So the caller chooses the engine; llama.cpp's
 //! numbers are the default. A number without a row is an error and never guessed, because a wrong block size
-//! makes a wrong plan. Numbers that ggml has withdrawn (4, 5, 31 to 33, 36 to 38) have no row.
+//! would make the memory plan wrong. Numbers that ggml has withdrawn (4, 5, 31 to 33, 36 to 38) have no row.
 //!
 //! Sources: `ggml/src/ggml.c: type_traits @ b10605`, and `ggml/src/ggml.c: type_traits @ ik_llama.cpp
 //! 8337e4cd`, each compiled to print its sizes. Of ik_llama.cpp's types, 36 (`i2_s`) is left out, because its

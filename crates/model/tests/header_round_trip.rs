@@ -27,7 +27,7 @@ fn datum() -> impl Strategy<Value = Datum> {
     prop_oneof![number, numbers, text.prop_map(Datum::Text), texts]
 }
 
-/// Only the bits that a value of this type has in a file; a truth value is 0 or 1.
+/// Only the bits that a value of this type has in a file; a boolean is 0 or 1.
 fn narrowed(kind: ValueType, bits: u64) -> u64 {
     match kind.width() {
         _ if kind == ValueType::Bool => bits & 1,

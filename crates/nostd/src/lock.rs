@@ -2,7 +2,7 @@
 //!
 //! It allocates nothing and registers nothing with libc, so it works in any process and before `main`. If a
 //! process forks while another thread holds the lock, the lock stays held in the child for ever. So guard
-//! (the preloaded library) passes every call through in a forked child.
+//! (the preloaded library) takes no lock in a forked child and passes every call through.
 
 use core::cell::UnsafeCell;
 use core::marker::PhantomData;

@@ -1,7 +1,7 @@
-//! Global allocator and panic handler of the shipped libraries, over libc's `malloc` and `abort`.
+//! Global allocator and panic handler of the libraries guard and phantom, over libc's `malloc` and `abort`.
 //!
-//! Memory comes from the program's own `malloc`, so a program that uses another allocator (jemalloc,
-//! tcmalloc) still has only one heap.
+//! Memory comes from the `malloc` of the program that loads the library, so a program that uses another
+//! allocator (jemalloc, tcmalloc) still has only one heap.
 
 use core::alloc::{GlobalAlloc, Layout};
 use core::panic::PanicInfo;

@@ -12,13 +12,13 @@ crate::succeeding! {
     cublasSgemm_v2 cublasStrsmBatched
 }
 
-#[cfg_attr(not(test), unsafe(no_mangle))]
+#[unsafe(no_mangle)]
 pub(crate) extern "C" fn cublasGetStatusString(_status: c_int) -> *const c_char {
     c"plimsoll's stand-in for cuBLAS".as_ptr()
 }
 
 /// The name before CUDA 11.4.2.
-#[cfg_attr(not(test), unsafe(no_mangle))]
+#[unsafe(no_mangle)]
 pub(crate) extern "C" fn cublasGetStatusName(status: c_int) -> *const c_char {
     cublasGetStatusString(status)
 }

@@ -38,21 +38,21 @@ pub(crate) struct Limits {
 
 /// Per compute capability (CUDA C++ programming guide 13.0, "Compute Capabilities"): first capability, threads,
 /// blocks, KiB of shared memory, KiB of it that one block may have.
-const GENERATIONS: [((u32, u32), u32, u32, u32, u32); 14] = [
-    ((5, 0), 2048, 32, 64, 48),
-    ((5, 2), 2048, 32, 96, 48),
-    ((6, 0), 2048, 32, 64, 48),
-    ((6, 1), 2048, 32, 96, 48),
-    ((7, 0), 2048, 32, 96, 96),
-    ((7, 5), 1024, 16, 64, 64),
-    ((8, 0), 2048, 32, 164, 163),
-    ((8, 6), 1536, 16, 100, 99),
-    ((8, 7), 1536, 16, 164, 163),
-    ((8, 9), 1536, 24, 100, 99),
-    ((9, 0), 2048, 32, 228, 227),
-    ((10, 0), 2048, 32, 228, 227),
-    ((11, 0), 1536, 24, 228, 227),
-    ((12, 0), 1536, 24, 100, 99),
+const GENERATIONS: [((u32, u32), [u32; 4]); 14] = [
+    ((5, 0), [2048, 32, 64, 48]),
+    ((5, 2), [2048, 32, 96, 48]),
+    ((6, 0), [2048, 32, 64, 48]),
+    ((6, 1), [2048, 32, 96, 48]),
+    ((7, 0), [2048, 32, 96, 96]),
+    ((7, 5), [1024, 16, 64, 64]),
+    ((8, 0), [2048, 32, 164, 163]),
+    ((8, 6), [1536, 16, 100, 99]),
+    ((8, 7), [1536, 16, 164, 163]),
+    ((8, 9), [1536, 24, 100, 99]),
+    ((9, 0), [2048, 32, 228, 227]),
+    ((10, 0), [2048, 32, 228, 227]),
+    ((11, 0), [1536, 24, 228, 227]),
+    ((12, 0), [1536, 24, 100, 99]),
 ];
 
 /// Reads the whole list.
@@ -138,8 +138,8 @@ impl Card {
         let of = GENERATIONS
             .iter()
             .rev()
-            .find(|(from, ..)| *from <= self.capability);
-        let (_, threads, blocks, shared, opt_in) = *of.unwrap_or(&GENERATIONS[0]);
+            .find(|(from, _)| *from <= self.capability);
+        let (_, [threads, blocks, shared, opt_in]) = *of.unwrap_or(&GENERATIONS[0]);
         Limits {
             threads,
             blocks,

@@ -22,7 +22,7 @@ pub(crate) struct AllocationProperties {
     location: c_int,
 }
 
-#[cfg_attr(not(test), unsafe(no_mangle))]
+#[unsafe(no_mangle)]
 pub(crate) extern "C" fn cuInit(_flags: c_uint) -> c_int {
     let machine = machine();
     if machine.runtime == 0 {
@@ -34,7 +34,7 @@ pub(crate) extern "C" fn cuInit(_flags: c_uint) -> c_int {
 
 /// # Safety
 /// The address of a number.
-#[cfg_attr(not(test), unsafe(no_mangle))]
+#[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn cuDriverGetVersion(version: *mut c_int) -> c_int {
     // SAFETY: the caller's promise. 13.0 serves every runtime.
     unsafe { give(version, 13_000) }
@@ -42,7 +42,7 @@ pub(crate) unsafe extern "C" fn cuDriverGetVersion(version: *mut c_int) -> c_int
 
 /// # Safety
 /// As of the driver.
-#[cfg_attr(not(test), unsafe(no_mangle))]
+#[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn cuDeviceGetCount(count: *mut c_int) -> c_int {
     // SAFETY: the caller's promise.
     unsafe { give(count, c_int::try_from(machine().cards.len()).unwrap_or(0)) }
@@ -50,7 +50,7 @@ pub(crate) unsafe extern "C" fn cuDeviceGetCount(count: *mut c_int) -> c_int {
 
 /// # Safety
 /// The address of a number.
-#[cfg_attr(not(test), unsafe(no_mangle))]
+#[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn cuDeviceGet(device: *mut c_int, ordinal: c_int) -> c_int {
     match machine().card(ordinal) {
         // SAFETY: the caller's promise.
@@ -61,7 +61,7 @@ pub(crate) unsafe extern "C" fn cuDeviceGet(device: *mut c_int, ordinal: c_int) 
 
 /// # Safety
 /// The address of a number.
-#[cfg_attr(not(test), unsafe(no_mangle))]
+#[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn cuDeviceGetAttribute(
     value: *mut c_int,
     attribute: c_int,
@@ -73,7 +73,7 @@ pub(crate) unsafe extern "C" fn cuDeviceGetAttribute(
 
 /// # Safety
 /// The address of a pointer.
-#[cfg_attr(not(test), unsafe(no_mangle))]
+#[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn cuGetErrorString(error: c_int, text: *mut *const c_char) -> c_int {
     // SAFETY: the caller's promise.
     unsafe { give(text, error_text(error).as_ptr()) }
@@ -81,7 +81,7 @@ pub(crate) unsafe extern "C" fn cuGetErrorString(error: c_int, text: *mut *const
 
 /// # Safety
 /// The address of an address.
-#[cfg_attr(not(test), unsafe(no_mangle))]
+#[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn cuMemAddressReserve(
     place: *mut *mut c_void,
     bytes: usize,
@@ -97,7 +97,7 @@ pub(crate) unsafe extern "C" fn cuMemAddressReserve(
     unsafe { give(place, address) }
 }
 
-#[cfg_attr(not(test), unsafe(no_mangle))]
+#[unsafe(no_mangle)]
 pub(crate) extern "C" fn cuMemAddressFree(address: *mut c_void, _bytes: usize) -> c_int {
     machine().memory.unreserve(address);
     SUCCESS
@@ -105,7 +105,7 @@ pub(crate) extern "C" fn cuMemAddressFree(address: *mut c_void, _bytes: usize) -
 
 /// # Safety
 /// The addresses of a handle, and of a structure that names the card.
-#[cfg_attr(not(test), unsafe(no_mangle))]
+#[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn cuMemCreate(
     handle: *mut c_ulonglong,
     bytes: usize,
@@ -128,13 +128,13 @@ pub(crate) unsafe extern "C" fn cuMemCreate(
     }
 }
 
-#[cfg_attr(not(test), unsafe(no_mangle))]
+#[unsafe(no_mangle)]
 pub(crate) extern "C" fn cuMemRelease(handle: c_ulonglong) -> c_int {
     machine().memory.release(handle);
     SUCCESS
 }
 
-#[cfg_attr(not(test), unsafe(no_mangle))]
+#[unsafe(no_mangle)]
 pub(crate) extern "C" fn cuMemMap(
     address: *mut c_void,
     _bytes: usize,
@@ -148,7 +148,7 @@ pub(crate) extern "C" fn cuMemMap(
     }
 }
 
-#[cfg_attr(not(test), unsafe(no_mangle))]
+#[unsafe(no_mangle)]
 pub(crate) extern "C" fn cuMemUnmap(address: *mut c_void, bytes: usize) -> c_int {
     machine().memory.detach(address.addr(), bytes);
     SUCCESS
@@ -156,7 +156,7 @@ pub(crate) extern "C" fn cuMemUnmap(address: *mut c_void, bytes: usize) -> c_int
 
 /// # Safety
 /// The address of a size.
-#[cfg_attr(not(test), unsafe(no_mangle))]
+#[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn cuMemGetAllocationGranularity(
     size: *mut usize,
     _properties: *const AllocationProperties,

@@ -39,7 +39,7 @@ mod unwind;
 /// is built for, so one body serves all signatures of all versions.
 macro_rules! succeeding {
     ($($name:ident)*) => { $(
-        #[cfg_attr(not(test), unsafe(no_mangle))]
+        #[unsafe(no_mangle)]
         pub(crate) extern "C" fn $name() -> core::ffi::c_int {
             0
         }
@@ -51,7 +51,7 @@ macro_rules! making {
     ($($name:ident)*) => { $(
         /// # Safety
         /// The first argument is null, or the address of a pointer.
-        #[cfg_attr(not(test), unsafe(no_mangle))]
+        #[unsafe(no_mangle)]
         pub(crate) unsafe extern "C" fn $name(made: *mut *mut core::ffi::c_void) -> core::ffi::c_int {
             // SAFETY: the caller's promise.
             unsafe { $crate::machine::make(made) }

@@ -4,9 +4,8 @@
 //! and `POSIX_MADV_WILLNEED`). For the weights of a large model that takes minutes, and memory where the file
 //! has a hole. Nothing computes with weights here, so pages are read only when they are touched. A cache in
 //! host memory is cleared page by page (`llama-kv-cache.cpp`, `llama-memory-recurrent.cpp @ b10605, b8799`).
-//! For a long context that would take seconds and the host's memory, and nothing reads the cache here. These
-//! functions take effect only where the library is preloaded, as `plimsoll plan --exact` does; in a plugin
-//! loaded by ggml they are never called.
+//! For a long context that would take seconds and the host's memory, and nothing reads the cache here. The
+//! library is preloaded, so these functions come before those of libc and ggml.
 
 use core::ffi::{c_int, c_void};
 

@@ -3,12 +3,12 @@
 //! DECISION: launches, copies and graphs succeed and do nothing. What an engine reads back from a card is what
 //! its own memory held: zeros, where that is new. Nothing that is planned depends on a value.
 
+mod allocate;
 mod launch;
 
-use core::ffi::{CStr, c_char, c_int, c_uint, c_void};
+use core::ffi::{CStr, c_char, c_int, c_void};
 
 use crate::machine::{INVALID, INVALID_DEVICE, NO_DEVICE, OUT_OF_MEMORY, SUCCESS, give, machine};
-use crate::memory::Kind;
 use crate::properties::{CUDA_11, CUDA_12, CUDA_13, Layout};
 
 crate::succeeding! {
@@ -30,7 +30,7 @@ crate::making! {
 
 /// # Safety
 /// The address of a pointer.
-#[cfg_attr(not(test), unsafe(no_mangle))]
+#[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn cudaStreamEndCapture(_stream: *mut c_void, graph: *mut *mut c_void) -> c_int {
     // SAFETY: the caller's promise.
     unsafe { crate::machine::make(graph) }
@@ -38,7 +38,7 @@ pub(crate) unsafe extern "C" fn cudaStreamEndCapture(_stream: *mut c_void, graph
 
 /// # Safety
 /// The address of a number.
-#[cfg_attr(not(test), unsafe(no_mangle))]
+#[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn cudaStreamIsCapturing(_stream: *mut c_void, status: *mut c_int) -> c_int {
     // SAFETY: the caller's promise. 0: no capture is under way.
     unsafe { give(status, 0) }
@@ -48,7 +48,7 @@ pub(crate) unsafe extern "C" fn cudaStreamIsCapturing(_stream: *mut c_void, stat
 ///
 /// # Safety
 /// The third argument is the address of a size.
-#[cfg_attr(not(test), unsafe(no_mangle))]
+#[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn cudaGraphGetNodes(
     _graph: *mut c_void,
     _nodes: *mut c_void,
@@ -60,7 +60,7 @@ pub(crate) unsafe extern "C" fn cudaGraphGetNodes(
 
 /// # Safety
 /// The address of a number.
-#[cfg_attr(not(test), unsafe(no_mangle))]
+#[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn cudaEventElapsedTime(milliseconds: *mut f32) -> c_int {
     // SAFETY: the caller's promise.
     unsafe { give(milliseconds, 0.0) }
@@ -68,7 +68,7 @@ pub(crate) unsafe extern "C" fn cudaEventElapsedTime(milliseconds: *mut f32) -> 
 
 /// # Safety
 /// The address of a number.
-#[cfg_attr(not(test), unsafe(no_mangle))]
+#[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn cudaGetDeviceCount(count: *mut c_int) -> c_int {
     let cards = c_int::try_from(machine().cards.len()).unwrap_or(0);
     // SAFETY: the caller's promise.
@@ -79,13 +79,13 @@ pub(crate) unsafe extern "C" fn cudaGetDeviceCount(count: *mut c_int) -> c_int {
 
 /// # Safety
 /// The address of a number.
-#[cfg_attr(not(test), unsafe(no_mangle))]
+#[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn cudaGetDevice(device: *mut c_int) -> c_int {
     // SAFETY: the caller's promise.
     unsafe { give(device, c_int::try_from(machine().current()).unwrap_or(0)) }
 }
 
-#[cfg_attr(not(test), unsafe(no_mangle))]
+#[unsafe(no_mangle)]
 pub(crate) extern "C" fn cudaSetDevice(device: c_int) -> c_int {
     let machine = machine();
     match usize::try_from(device) {
@@ -101,7 +101,7 @@ pub(crate) extern "C" fn cudaSetDevice(device: c_int) -> c_int {
 ///
 /// # Safety
 /// The address of the runtime's structure.
-#[cfg_attr(not(test), unsafe(no_mangle))]
+#[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn cudaGetDeviceProperties(place: *mut c_void, device: c_int) -> c_int {
     let layout = if machine().runtime >= 13 {
         &CUDA_13
@@ -114,7 +114,7 @@ pub(crate) unsafe extern "C" fn cudaGetDeviceProperties(place: *mut c_void, devi
 
 /// # Safety
 /// The address of the runtime's structure.
-#[cfg_attr(not(test), unsafe(no_mangle))]
+#[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn cudaGetDeviceProperties_v2(place: *mut c_void, device: c_int) -> c_int {
     // SAFETY: the caller's promise.
     unsafe { properties(&CUDA_12, place, device) }
@@ -136,7 +136,7 @@ unsafe fn properties(layout: &Layout, place: *mut c_void, device: c_int) -> c_in
 
 /// # Safety
 /// The address of a number.
-#[cfg_attr(not(test), unsafe(no_mangle))]
+#[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn cudaDeviceGetAttribute(
     value: *mut c_int,
     attribute: c_int,
@@ -153,7 +153,7 @@ pub(crate) unsafe extern "C" fn cudaDeviceGetAttribute(
 ///
 /// # Safety
 /// Room for so many bytes.
-#[cfg_attr(not(test), unsafe(no_mangle))]
+#[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn cudaDeviceGetPCIBusId(
     text: *mut c_char,
     room: c_int,
@@ -177,7 +177,7 @@ pub(crate) unsafe extern "C" fn cudaDeviceGetPCIBusId(
 
 /// # Safety
 /// The address of a number.
-#[cfg_attr(not(test), unsafe(no_mangle))]
+#[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn cudaDeviceCanAccessPeer(
     can: *mut c_int,
     _card: c_int,
@@ -189,7 +189,7 @@ pub(crate) unsafe extern "C" fn cudaDeviceCanAccessPeer(
 
 /// # Safety
 /// The addresses of two sizes.
-#[cfg_attr(not(test), unsafe(no_mangle))]
+#[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn cudaMemGetInfo(free: *mut usize, total: *mut usize) -> c_int {
     let machine = machine();
     let current = machine.current();
@@ -205,97 +205,20 @@ pub(crate) unsafe extern "C" fn cudaMemGetInfo(free: *mut usize, total: *mut usi
 }
 
 /// # Safety
-/// The address of an address.
-unsafe fn allocate(kind: Kind, place: *mut *mut c_void, bytes: usize) -> c_int {
-    let machine = machine();
-    let current = machine.current();
-    let address = machine.memory.take(kind, current, bytes);
-    // SAFETY: the caller's promise.
-    unsafe { give(place, address) };
-    if address.is_null() { OUT_OF_MEMORY } else { SUCCESS }
-}
-
-/// # Safety
-/// The address of an address.
-#[cfg_attr(not(test), unsafe(no_mangle))]
-pub(crate) unsafe extern "C" fn cudaMalloc(place: *mut *mut c_void, bytes: usize) -> c_int {
-    // SAFETY: the caller's promise.
-    unsafe { allocate(Kind::Device, place, bytes) }
-}
-
-/// # Safety
-/// The address of an address.
-#[cfg_attr(not(test), unsafe(no_mangle))]
-pub(crate) unsafe extern "C" fn cudaMallocManaged(
-    place: *mut *mut c_void,
-    bytes: usize,
-    _flags: c_uint,
-) -> c_int {
-    // SAFETY: the caller's promise.
-    unsafe { allocate(Kind::Managed, place, bytes) }
-}
-
-/// # Safety
-/// The address of an address.
-#[cfg_attr(not(test), unsafe(no_mangle))]
-pub(crate) unsafe extern "C" fn cudaMallocHost(place: *mut *mut c_void, bytes: usize) -> c_int {
-    // SAFETY: the caller's promise.
-    unsafe { allocate(Kind::Host, place, bytes) }
-}
-
-/// # Safety
-/// The address of an address.
-#[cfg_attr(not(test), unsafe(no_mangle))]
-pub(crate) unsafe extern "C" fn cudaHostAlloc(
-    place: *mut *mut c_void,
-    bytes: usize,
-    _flags: c_uint,
-) -> c_int {
-    // SAFETY: the caller's promise.
-    unsafe { allocate(Kind::Host, place, bytes) }
-}
-
-#[cfg_attr(not(test), unsafe(no_mangle))]
-pub(crate) extern "C" fn cudaFree(address: *mut c_void) -> c_int {
-    // Null is allowed, and `cudaFree(0)` is a known way to open the context.
-    match address.is_null() || machine().memory.give(address) {
-        true => SUCCESS,
-        false => INVALID,
-    }
-}
-
-#[cfg_attr(not(test), unsafe(no_mangle))]
-pub(crate) extern "C" fn cudaFreeHost(address: *mut c_void) -> c_int {
-    cudaFree(address)
-}
-
-/// # Safety
-/// The address of an address.
-#[cfg_attr(not(test), unsafe(no_mangle))]
-pub(crate) unsafe extern "C" fn cudaHostGetDevicePointer(
-    place: *mut *mut c_void,
-    host: *mut c_void,
-    _flags: c_uint,
-) -> c_int {
-    // SAFETY: the caller's promise. One address serves both, as with unified addressing.
-    unsafe { give(place, host) }
-}
-
-/// # Safety
 /// The address of a number.
-#[cfg_attr(not(test), unsafe(no_mangle))]
+#[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn cudaRuntimeGetVersion(version: *mut c_int) -> c_int {
     let runtime = c_int::try_from(machine().runtime).unwrap_or(0);
     // SAFETY: the caller's promise.
     unsafe { give(version, runtime * 1000) }
 }
 
-#[cfg_attr(not(test), unsafe(no_mangle))]
+#[unsafe(no_mangle)]
 pub(crate) extern "C" fn cudaGetErrorString(error: c_int) -> *const c_char {
     error_text(error).as_ptr()
 }
 
-#[cfg_attr(not(test), unsafe(no_mangle))]
+#[unsafe(no_mangle)]
 pub(crate) extern "C" fn cudaGetErrorName(error: c_int) -> *const c_char {
     error_text(error).as_ptr()
 }

@@ -3,8 +3,8 @@
 //! No formula predicts these sizes. A plan uses the measurements of `plimsoll calibrate` on this machine if
 //! there are any (`contexts`), then this table of published values by card, then a default that is marked as
 //! such. The H200 rows are the process's total in `data/measured/h200-b10605.json` minus the memory that the
-//! engine reports. Guard, the preloaded library, counts less than the driver: only the context as it was
-//! opened, and only the memory that cuBLAS requests ([`Counting`]).
+//! engine reports. The driver counts everything that a process holds. Guard, the preloaded library, counts
+//! less: the context as it was when opened, and the memory that cuBLAS requests ([`Counting`]).
 
 use std::borrow::Cow;
 
@@ -42,7 +42,7 @@ const PUBLISHED: &[PublishedContext] = &[
     PublishedContext {
         // No H100 was measured; the chip is the same.
         name: "H100",
-        source: "H200 taken for the H100, same chip",
+        source: "value of the H200, which has the same chip as the H100",
         ..H200
     },
     PublishedContext {

@@ -5,7 +5,7 @@
 //! depends on the order of operations. This module builds the graph with sizes but without data, assigns
 //! operations to devices, and splits and lays out the graph by llama.cpp's rules, using only the few layers
 //! that differ. This takes tens of microseconds. The result equals the engine's own figure to the byte for
-//! the compared architectures; others are estimated in the same way.
+//! the architectures that were compared (listed in `architecture.rs`); others are estimated in the same way.
 
 mod allocator;
 mod attention;

@@ -3,7 +3,7 @@
 //! DECISION: a row holds for one card model, driver version and engine build, because the sizes depend on
 //! nothing else. A plan uses the row of its engine build. Without such a row it uses the first row of the
 //! same engine, which is closer than any published value, and names the build and driver that were measured.
-//! The reader sorts rows of the current driver first.
+//! The code that reads the file sorts rows of the current driver first.
 
 use plimsoll_base::Bytes;
 use serde::{Deserialize, Serialize};
@@ -44,7 +44,8 @@ pub enum ReadContextsError {
     #[error("{0}\nhint: move the file away and measure again with `plimsoll calibrate`")]
     Parse(String),
     #[error(
-        "its schema is `{0}` and this program reads `{SCHEMA}`\nhint: move the file away and measure again with `plimsoll calibrate`"
+        "its schema is `{0}`, but this program reads `{SCHEMA}`\nhint: move the file away and measure again \
+            with `plimsoll calibrate`"
     )]
     Schema(String),
 }

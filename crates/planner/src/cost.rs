@@ -1,7 +1,7 @@
 //! Sum of all memory terms of a plan, for any context length.
 //!
 //! Device layout, weights and driver context do not depend on the context length and are computed once.
-//! Searches for the largest context and for advice compute the remaining terms again at each step and never
+//! Searches for the largest context and for advice compute the other terms for each value tried and never
 //! interpolate.
 
 mod engine_context;

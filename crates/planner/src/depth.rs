@@ -1,8 +1,8 @@
-//! Memory of a plan as a function of depth, the number of tokens in use.
+//! Memory of a plan as a curve over depth, the number of tokens in use.
 //!
 //! Only the run-time pool depends on depth; weights, cache and compute buffer are reserved at load for the
-//! whole context. For each step, the curve takes the plan's peak and replaces the pool at full depth by the
-//! pool at that step. All values come from the same formulas and none is interpolated.
+//! whole context. Each point of the curve is the plan's peak, minus the pool's size at full depth, plus its
+//! size at that point's depth. All values come from the same formulas and none is interpolated.
 
 use plimsoll_base::{Bytes, CardId, Curve, Slots};
 

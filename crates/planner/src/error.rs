@@ -1,12 +1,12 @@
-//! Errors for plan requests that every engine would refuse.
+//! Errors for plan requests that no engine would accept.
 
 /// Reason why a request cannot be planned.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PlanError {
     // Each message names the flag to change, because the user sees nothing else.
-    #[error("-dev names `{name}`, but there are {cards} cards; give one of CUDA0 to CUDA{last} or none", last = cards.saturating_sub(1))]
+    #[error("-dev names `{name}`, but the number of cards is {cards}; use CUDA0 to CUDA{last}, or `none`", last = cards.saturating_sub(1))]
     UnknownDevice { name: String, cards: usize },
-    #[error("-mg {main} is not a card: there are {cards}")]
+    #[error("-mg {main} is not a card; the number of cards is {cards}")]
     UnknownMainGpu { main: u32, cards: usize },
     #[error("a {kind} V cache needs flash attention, which is off ({why}); use -fa on, or -ctv f16")]
     QuantisedCacheNeedsFlashAttention { kind: &'static str, why: &'static str },

@@ -2,8 +2,8 @@
 //! cards.
 //!
 //! DECISION: every result is planned in full through [`CostModel`] and never interpolated. The next larger
-//! step is planned too and shown not to fit, and so are the alternatives under other changes. A result is a
-//! [`RequestChange`], which has the flags to paste.
+//! value is planned as well, to show that it does not fit. Alternatives under other changes of the request
+//! are planned in the same way. A result is a [`RequestChange`], which has the flags to paste.
 
 mod answer;
 mod change;

@@ -1,9 +1,10 @@
 //! Advice for a request that does not fit; each piece of advice is planned to determine its saving.
 //!
 //! DECISION: advice is given only if the plan does not fit, and only if it saves memory on the cards that
-//! lack it. Sufficient advice comes first; the rest is ordered by bytes saved per loss, from the table of
-//! losses below. If no single change is enough, pairs of changes are tried, the cheapest first. A change with
-//! a size (context, layers) gets the smallest size that is enough.
+//! lack it. Advice that is enough by itself comes first. The rest is ordered by bytes saved in relation to
+//! what is lost (speed, precision, context), for which a table has weights. If no single change is enough,
+//! pairs of changes are tried. A change with a size (such as a smaller context) gets the smallest change that
+//! is enough.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -20,6 +21,8 @@ use super::reserve::{CELLS, Reserve};
 
 /// Advice that saves less is noise.
 const WORTH_SAYING: Bytes = Bytes::mib(1);
+/// Advice that is not enough alone must save at least this part of what is missing.
+const PART_OF_THE_GAP: u64 = 20;
 /// Pairs that are listed where no single change is enough.
 const PAIRS: usize = 4;
 
@@ -28,20 +31,24 @@ fn loss_of(advice: &Advice) -> (u64, &'static str) {
     match advice {
         Advice::WindowedCache => (
             1,
-            "tokens outside the window are processed again when a prompt returns to them",
+            "tokens outside the attention window must be processed again when a later prompt goes back to \
+                them",
         ),
-        Advice::FreeCard { .. } => (1, "other processes must release it"),
+        Advice::FreeCard { .. } => (1, "other processes must release the memory"),
         Advice::FlashAttention | Advice::DivideLayers(_) => (1, "nothing"),
         Advice::QuantiseCache("q8_0") => (2, "hardly any precision"),
-        Advice::NoOpOffload => (2, "prompts are slower where weights are in host memory"),
+        Advice::NoOpOffload => (
+            2,
+            "prompts are processed more slowly if weights are in host memory",
+        ),
         Advice::ShrinkMicroBatch(_) => (2, "prompts are processed more slowly"),
         Advice::ProjectorOnHost => (2, "images are processed more slowly"),
-        Advice::FewerSlots(_) => (3, "fewer requests at once"),
+        Advice::FewerSlots(_) => (3, "fewer requests are served at once"),
         Advice::QuantiseCache(_) => (4, "some precision"),
         Advice::ShrinkContext(_) => (4, "shorter conversations"),
-        Advice::ExpertsOnHost(_) => (8, "every token reads host memory"),
+        Advice::ExpertsOnHost(_) => (8, "each generated token reads weights from host memory"),
         Advice::AnotherCard => (8, "a card"),
-        _ => (16, "slower with every layer in host memory"),
+        _ => (16, "generation is slower with each layer in host memory"),
     }
 }
 
@@ -60,6 +67,8 @@ pub(super) fn hints<P: CostModel>(request: &PlanRequest<'_>, price: &P, asked: &
         remedies.extend(weighing.pairs(&remedies));
     }
     remedies.sort_by_key(Remedy::rank);
+    let gap = Bytes::new(asked.slack(request.cards).unsigned_abs());
+    remedies.retain(|remedy| remedy.enough || remedy.saves >= gap.scaled(1, PART_OF_THE_GAP));
     let mut hints: Vec<Hint> = remedies.into_iter().map(Remedy::hint).collect();
     hints.extend(request.cards.iter().zip(&asked.cards).filter_map(free_card));
     hints.extend(weighing.another_card());
@@ -233,8 +242,11 @@ impl<P: CostModel> HintSearch<'_, P> {
     fn plain(&self) -> Vec<Vec<RequestChange>> {
         let (request, wish) = (self.request, self.request.wish);
         let reserve = Reserve::of_model(request, u64::from(wish.context));
-        let (key, cached) = (wish.cache_key, request.model.hyper.cached);
-        let smaller = |kind: &TensorType| cached && kind.size * key.block < key.size * kind.block;
+        let cached = request.model.hyper.cached;
+        let (key, value) = (wish.cache_key, wish.cache_value);
+        // Of two types, the smaller for both comes first: it costs no precision that is not lost already.
+        let one = smaller_of(key, value);
+        let smaller = |kind: &TensorType| cached && is_smaller(*kind, one);
         // 128 tokens are one tile of the engine's matrix kernels.
         let batches = [wish.micro_batch / 2, 128].into_iter();
         let batches = batches.filter(|&tokens| tokens >= 128 && tokens < wish.micro_batch);
@@ -248,6 +260,9 @@ impl<P: CostModel> HintSearch<'_, P> {
                 .map(|tokens| RequestChange::micro_batch(tokens, wish.batch))
                 .collect(),
         ];
+        if cached && key != value {
+            kinds.push(vec![RequestChange::Cache(one)]);
+        }
         let slots = RequestChange::Slots {
             slots: 1,
             context: None,
@@ -335,6 +350,16 @@ impl<P: CostModel> HintSearch<'_, P> {
             ..Hint::new(Advice::AnotherCard)
         })
     }
+}
+
+/// True where an element of `a` takes less memory than one of `b`.
+fn is_smaller(a: TensorType, b: TensorType) -> bool {
+    a.size * b.block < b.size * a.block
+}
+
+/// The type that takes less memory; the first of equals.
+pub(super) fn smaller_of(a: TensorType, b: TensorType) -> TensorType {
+    if is_smaller(b, a) { b } else { a }
 }
 
 /// A card that would be large enough if other processes left it.

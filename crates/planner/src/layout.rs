@@ -4,8 +4,8 @@
 //! `common/arg.cpp` (`-ot`, `--cpu-moe`, `--n-cpu-moe`) `@ b10605`. Without `-ts` the engine splits by the
 //! memory that is free when it loads, so the layout depends on other processes' memory on the cards.
 //!
-//! Patterns of `-ot` are ECMAScript regular expressions that are searched in the tensor's name. Only their
-//! regular part is supported here, which is matched in linear time; back-references and look-around are
+//! Patterns of `-ot` are ECMAScript regular expressions that are searched in the tensor's name. Only truly
+//! regular expressions are supported, which are matched in linear time; back-references and look-around are
 //! refused with an error that names them.
 
 use plimsoll_base::{Bytes, Card, CardKind};

@@ -1,13 +1,13 @@
 //! Memory plan of a model: bytes on each card and on the host, term by term.
 //!
-//! A plan is the sum of weights, KV cache, compute buffer, run-time pool and driver context, with one source
-//! file for each term. Every term names the source of its number, and an unknown term is shown as unknown,
+//! A plan is the sum of weights, KV cache, compute buffer, run-time pool and driver context, each computed in
+//! a module of its own. Every term names the source of its number, and an unknown term is shown as unknown,
 //! not as zero. [`plan`] is pure: the same request gives the same plan on any machine, without an engine and
 //! without a GPU.
 //!
 //! `layout` places tensors on devices, `reserve` computes the sizes that the engine reserves for, `cost` adds
-//! up the terms, and `fit` searches for the largest values that fit. `depth` gives the memory before the
-//! context is full; `reasons` and `hints` explain the result. To support a new model, extend the table in
+//! up the terms, and `fit` searches for the largest values that fit. `depth` computes the memory while the
+//! context is not full; `reasons` and `hints` explain the result. To support a new model, extend the table in
 //! `architecture`; for a new engine build, the one in `quirks`.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods, clippy::disallowed_types))]
@@ -65,6 +65,9 @@ fn assemble(
     largest_context: Option<u64>,
     reasons: Vec<Reason>,
 ) -> Plan {
+    let (warnings, reasons) = reasons
+        .into_iter()
+        .partition(|reason| reasons::is_doubt(reason.code));
     Plan {
         schema: "plimsoll.plan/1",
         model: model_name(request),
@@ -80,6 +83,8 @@ fn assemble(
         },
         growth: cost.growth,
         largest_context,
+        trained_context: Some(u64::from(request.model.hyper.context_train)).filter(|&tokens| tokens > 0),
+        warnings,
         reasons,
     }
 }

@@ -1,5 +1,5 @@
-//! Result of a plan (`plimsoll.plan/1`): the document that `plimsoll plan --json` prints and from which
-//! `serve` admits models.
+//! Result of a plan (`plimsoll.plan/1`): the document that `plimsoll plan --json` prints and by which `serve`
+//! admits models.
 
 use plimsoll_base::{Bytes, CardId, Hint, Reason, Source};
 use serde::{Serialize, Serializer};
@@ -124,7 +124,11 @@ pub struct Plan {
     pub growth: DepthGrowth,
     /// The largest context that fits where this plan puts it; `None` if not even the smallest does.
     pub largest_context: Option<u64>,
+    /// The context that the model was trained for; `None` where its header does not say.
+    pub trained_context: Option<u64>,
     pub fits: bool,
+    /// Doubts about the verdict, which every rendering shows before it.
+    pub warnings: Vec<Reason>,
     pub reasons: Vec<Reason>,
     pub hints: Vec<Hint>,
 }

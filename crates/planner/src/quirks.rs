@@ -1,7 +1,8 @@
 //! Differences between engine builds that change planned memory.
 //!
-//! DECISION: only this file compares build numbers; every other file reads one named quirk. For most changes
-//! the first build is unknown: b8799 lacks them and b10605 has them. These share one threshold.
+//! DECISION: only this file compares build numbers; all other files read a named difference (quirk). For most
+//! changes the first build is unknown: b8799 lacks them and b10605 has them. All such changes share one
+//! threshold.
 
 use plimsoll_base::Bytes;
 use plimsoll_flags::ProgramKind;

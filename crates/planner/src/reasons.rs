@@ -1,14 +1,32 @@
-//! Explanation of a plan: one tree of reasons for each card, and the limits of its numbers.
+//! Explanation of a plan: one tree of reasons for each card, and notes on how certain the numbers are.
 
 mod ik;
 
 use plimsoll_base::{Bytes, Card, CardKind, Reason};
-use plimsoll_flags::{GpuLayers, ProgramKind, SplitMode};
+use plimsoll_flags::{GpuLayers, Parallel, ProgramKind, SplitMode};
 
 use super::cost::{PlanCalculator, RequestCost, peak};
 use super::outcome::{PlanTerm, Terms};
 use super::request::PlanRequest;
 use super::{calibration, fit};
+
+/// Codes of reasons that put a verdict in doubt: the plan, or the engine, may do otherwise than the user expects.
+const DOUBTS: [&str; 10] = [
+    "attention_on_host",
+    "flash_attention_off",
+    "context_beyond_training",
+    "compute_estimated",
+    "architecture_unknown",
+    "projector_compute_unknown",
+    "adapters_not_counted",
+    "tensor_split_estimated",
+    "no_cuda_card",
+    "buffer_unknown",
+];
+
+pub(super) fn is_doubt(code: &str) -> bool {
+    DOUBTS.contains(&code)
+}
 
 pub(super) fn reasons(
     request: &PlanRequest<'_>,
@@ -75,27 +93,39 @@ fn caveats(request: &PlanRequest<'_>, calculator: &PlanCalculator<'_>, cost: &Re
     let mut reasons = Vec::new();
     let flash = calculator.flash();
     if let Some(missing) = flash.missing {
-        reasons.push(if flash.on {
-            let text = format!("the host computes attention: {missing}; that is slow");
-            Reason::new("attention_on_host", text)
+        let (code, mut text) = if flash.on {
+            (
+                "attention_on_host",
+                format!("attention is computed on the CPU, which is slow: {missing}"),
+            )
         } else {
-            let text = format!(
-                "the engine will switch flash attention off: {missing}; the whole KQ matrix is then in the compute buffer"
-            );
-            Reason::new("flash_attention_off", text)
-        });
+            (
+                "flash_attention_off",
+                format!(
+                    "the engine will disable flash attention ({missing}); the compute buffer then holds the whole KQ matrix"
+                ),
+            )
+        };
+        // Nearly always `-ctk` given without `-ctv`, or the other way round.
+        if wish.cache_key != wish.cache_value {
+            let smaller = super::hints::smaller_of(wish.cache_key, wish.cache_value).name;
+            text += &format!("; give both the same type: -ctk {smaller} -ctv {smaller}");
+        }
+        reasons.push(Reason::new(code, text));
     }
+    reasons.extend(beyond_training(request, cost));
     // An estimate is marked, because its error has no bound.
     if !cost.sure {
         let text = format!(
-            "the compute buffer is estimated: the graph of architecture `{}` with these flags is not mirrored here; `plimsoll plan --exact` asks the engine itself",
+            "the compute buffer is an estimate, because no formula covers architecture `{}` with these \
+                flags; `plimsoll plan --exact` gets the size from the engine itself",
             request.model.architecture
         );
         reasons.push(Reason::new("compute_estimated", text));
     }
     if !request.model.hyper.known {
         let text = format!(
-            "architecture `{}` is not known: its cache is counted as in most architectures and may differ",
+            "architecture `{}` is unknown; its cache is computed as for most architectures and may differ",
             request.model.architecture
         );
         reasons.push(Reason::new("architecture_unknown", text));
@@ -103,12 +133,13 @@ fn caveats(request: &PlanRequest<'_>, calculator: &PlanCalculator<'_>, cost: &Re
     if request.projector.is_some() {
         reasons.push(Reason::new(
             "projector_compute_unknown",
-            "the projector's weights are counted; its compute buffer is not known here; `plimsoll plan --exact` asks the engine itself",
+            "the plan includes the projector's weights, but not its compute buffer, whose size is unknown; \
+                `plimsoll plan --exact` gets it from the engine itself",
         ));
     }
     if !wish.adapters.is_empty() {
         let count = u64::try_from(wish.adapters.len()).unwrap_or(u64::MAX);
-        let text = "adapters are loaded beside the weights and are not counted";
+        let text = "adapters (LoRA) take memory in addition to the weights; the plan does not include them";
         reasons.push(Reason::new("adapters_not_counted", text).fact("adapters", count));
     }
     reasons.extend(ik::caveats(request, calculator, cost));
@@ -117,7 +148,8 @@ fn caveats(request: &PlanRequest<'_>, calculator: &PlanCalculator<'_>, cost: &Re
         let computes = calculator.uses(index) && card.kind == CardKind::Cuda;
         if computes && !calibration::is_known(request, card) {
             let text = format!(
-                "the driver's context on {} is assumed, not measured; `plimsoll calibrate` measures it there",
+                "the size of the driver's context on {} is assumed, not measured; `plimsoll \
+                    calibrate` measures it",
                 card.id
             );
             reasons.push(Reason::new("context_assumed", text));
@@ -144,6 +176,27 @@ fn caveats(request: &PlanRequest<'_>, calculator: &PlanCalculator<'_>, cost: &Re
     reasons
 }
 
+/// A slot's context that is longer than any the model has seen, without a flag that stretches its positions.
+fn beyond_training(request: &PlanRequest<'_>, cost: &RequestCost) -> Option<Reason> {
+    let trained = u64::from(request.model.hyper.context_train);
+    // Slots that the user counted share a unified cache, so that none of them reaches its end.
+    let asked = match request.wish.parallel {
+        Parallel::Count(slots) => cost.reserve.context / u64::from(slots.max(1)),
+        Parallel::Auto => cost.reserve.per_sequence,
+    };
+    // A header without the length says 0.
+    let beyond = trained > 0 && asked > trained && !request.wish.stretched;
+    beyond.then(|| {
+        let text = format!(
+            "the model was trained for contexts of {trained} tokens, and {asked} are planned: beyond that, answers \
+             degrade and some engines cut the context"
+        );
+        Reason::new("context_beyond_training", text)
+            .fact("trained", trained)
+            .fact("context", asked)
+    })
+}
+
 /// Memory of a server outside of the sum, and flags that are planned as others.
 fn beside_the_sum(request: &PlanRequest<'_>) -> Vec<Reason> {
     let wish = request.wish;
@@ -155,14 +208,15 @@ fn beside_the_sum(request: &PlanRequest<'_>) -> Vec<Reason> {
             .host_cache
             .map_or("without limit".to_owned(), |limit| format!("up to {limit}"));
         let text = format!(
-            "llama-server keeps old prompts in host memory, {limit}; that is not counted; `--cache-ram 0` \
-                disables it"
+            "llama-server keeps old prompts in host memory, {limit}, which the plan does not include; \
+                `--cache-ram 0` disables this cache"
         );
         reasons.push(Reason::new("prompt_cache_not_counted", text));
     }
     // `ggml-backend-meta.cpp` splits every matrix; its buffers have no mirror here.
     if wish.split_mode == SplitMode::Tensor {
-        let text = "a split by tensors is planned as a split by layers; its buffers are not mirrored here";
+        let text = "a split by tensors (-sm tensor) is planned as a split by layers, because no formula \
+            covers its buffers";
         reasons.push(Reason::new("tensor_split_estimated", text));
     }
     reasons

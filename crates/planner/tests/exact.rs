@@ -140,7 +140,12 @@ enum Class {
 
 fn class(plan: &Plan, model: &Model) -> Class {
     let offers = |reason: &&plimsoll_base::Reason| reason.text.contains("plimsoll plan --exact");
-    if plan.reasons.iter().any(|reason| offers(&reason)) {
+    if plan
+        .warnings
+        .iter()
+        .chain(&plan.reasons)
+        .any(|reason| offers(&reason))
+    {
         Class::Asks
     } else if model.hyper.recurrent.is_some() {
         Class::Hybrid
@@ -373,10 +378,17 @@ fn a_refusal_has_the_engines_own_message() {
             "newer engine",
         ),
         (
-            "load_backend: failed to load /x/libplimsoll_phantom.so: no such file\n\
+            "load_backend: failed to load /x/libggml-cuda.so: libnccl.so.2: no such file\n\
              error while handling argument \"-dev\": invalid device: CUDA0",
             EngineRefusalKind::NoBackend,
-            "phantom backend",
+            "no CUDA backend",
+        ),
+        (
+            "plimsoll_phantom: static CUDA runtime\n\
+             ggml_cuda_init: failed to initialize CUDA: no CUDA-capable device is detected\n\
+             error while handling argument \"-dev\": invalid device: CUDA0",
+            EngineRefusalKind::StaticRuntime,
+            "linked into it",
         ),
         (
             "error: invalid argument: --no-such-flag",
@@ -399,6 +411,22 @@ fn a_refusal_has_the_engines_own_message() {
             .to_string()
             .contains("without a message")
     );
+}
+
+/// What the stand-in for CUDA adds to an engine's log; and a later engine's word for its graph.
+#[test]
+fn the_stand_in_says_which_runtime_was_asked_and_for_how_much() {
+    let transcript = Transcript::read(
+        "plimsoll_phantom: CUDA runtime 13\n\
+         0.01.874.113 I sched_reserve: graph: nodes = 998, splits = 3\n\
+         plimsoll_phantom: CUDA1 asked for 130033792 bytes\n\
+         plimsoll_phantom: CUDA0 asked for many bytes\n\
+         plimsoll_phantom: CPU asked for 1 bytes",
+    );
+    assert!(transcript.has_context());
+    assert_eq!(transcript.runtime(), Some(13));
+    assert_eq!(transcript.asked(1), Some(Bytes::new(130_033_792)));
+    assert_eq!(transcript.asked(0), None);
 }
 
 /// `llama-fit-params --fit-print on`, of both devices.

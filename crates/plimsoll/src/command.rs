@@ -1,4 +1,4 @@
-//! Subcommands of `plimsoll`, one file each: from clap arguments to an exit status. Only this module prints.
+//! Subcommands of `plimsoll`, one file each. Only this module prints and sets the exit status.
 
 use std::process::ExitCode;
 
@@ -27,8 +27,12 @@ pub(crate) mod sweep;
 pub(crate) mod warden;
 pub(crate) mod watch;
 
+const STATUSES: &str = "\
+Exit status of every command: 0 done, 1 the answer is no or it failed, 2 bad input, 3 no verdict. `run` and `doctor -- COMMAND` end \
+with the status of their program.";
+
 #[derive(Debug, Parser)]
-#[command(name = "plimsoll", version, about = "The load line for GPU memory")]
+#[command(name = "plimsoll", version, about = "The load line for GPU memory", after_help = STATUSES)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -47,7 +51,7 @@ enum Command {
     /// Print the engines' log lines of a running server
     Logs(server_verbs::Logs),
     /// Plan the memory of a model on each card, and whether it fits
-    Plan(plan::Arguments),
+    Plan(Box<plan::Arguments>),
     /// Replay, generate and judge allocation traces
     Pool(pool::Arguments),
     /// List the cards and models of a running server
@@ -106,7 +110,7 @@ pub fn main() -> ExitCode {
         Command::Engine(arguments) => engine::run(arguments),
         Command::Load(arguments) => server_verbs::load(&arguments).map_err(server_verbs::report),
         Command::Logs(arguments) => server_verbs::logs(&arguments).map_err(server_verbs::report),
-        Command::Plan(arguments) => plan::run(&arguments),
+        Command::Plan(arguments) => plan::run(*arguments),
         Command::Pool(arguments) => pool::run(&arguments),
         Command::Ps(arguments) => server_verbs::list(&arguments).map_err(server_verbs::report),
         Command::Quickstart(arguments) => quickstart::run(arguments),

@@ -1,6 +1,7 @@
 //! Command line of Plimsoll: subcommands and their reports.
 //!
-//! It is a library so that tests can use its parts; the program `main.rs` only calls [`command::main`].
+//! This crate is a library so that tests can use its parts; the program `main.rs` only calls
+//! [`command::main`].
 // Foreign ABIs are in `guard`, `phantom` and `probe`; the command line has no reason for unsafe code.
 #![forbid(unsafe_code)]
 

@@ -1,5 +1,5 @@
-//! Replay of an allocation trace under several allocator policies: reserved memory, failures, and time per
-//! call.
+//! Replay of an allocation trace under several allocator policies, which compares reserved memory, failures,
+//! and time per call.
 
 use plimsoll_base::Bytes;
 use plimsoll_pool::replay::{
@@ -112,8 +112,8 @@ fn said(failure: &ReplayFailure) -> String {
     let [size, asked, free, live, reserved] =
         [size, by.asked, by.free, failure.live, failure.reserved].map(Bytes::new);
     format!(
-        "request {}: {size} were requested, {asked} of them from the driver, which had {free} free; {live} \
-            were live and {reserved} reserved",
+        "request {}: {size} were requested, {asked} of them from the driver, which had {free} free; of the \
+            pool's memory {live} were live and {reserved} reserved",
         // Steps count from 0 in the code; the row of the CSV that a user looks up counts from 1.
         failure.step + 1
     )

@@ -9,6 +9,8 @@ use std::process::ExitCode;
 
 use serde::Serialize;
 
+/// Status where the question has no answer yet: too little was seen.
+pub(crate) const NO_VERDICT: u8 = 3;
 /// Status of a program that SIGPIPE ends, as a shell shows it.
 const CLOSED_PIPE: u8 = 141;
 

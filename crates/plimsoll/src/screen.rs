@@ -1,5 +1,5 @@
-//! Reports of plans, replays, load tests and recordings. The functions here only format values that other
-//! modules computed.
+//! Formatting of reports about plans, replays, load tests and recordings. The values are computed by other
+//! modules.
 
 // One module per report; what several reports share is in the `report` crate.
 mod advice;
@@ -9,6 +9,7 @@ mod check;
 mod course;
 mod fit;
 mod html;
+mod paper;
 mod plan;
 mod record;
 mod replay;
@@ -23,6 +24,7 @@ pub(crate) use check::check;
 pub(crate) use course::course;
 pub(crate) use fit::fit;
 pub(crate) use html::html;
+pub(crate) use paper::Paper;
 pub(crate) use plan::plan;
 pub(crate) use record::{RecordReport, csv};
 pub(crate) use replay::replay;

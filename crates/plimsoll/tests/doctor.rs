@@ -83,6 +83,39 @@ fn the_status_says_whether_a_cause_is_named() {
     assert_eq!(nobody.status.code(), Some(2));
 }
 
+/// A daemon that is alive writes of the end of an engine; the daemon itself has not met it.
+#[test]
+fn a_live_process_is_not_judged_by_an_old_line_of_its_log() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = folder.path().join("log");
+    for (line, expected) in [
+        (
+            "WARN b was killed by signal 9 (SIGKILL)\nKilled\n",
+            "it is running; no failure of its own is known",
+        ),
+        (
+            "CUDA error: CUDA driver version is insufficient for CUDA runtime version\n",
+            "it is running; its log tells of an earlier failure:\ndriver_or_hw",
+        ),
+    ] {
+        std::fs::write(&log, line).unwrap();
+        let file = std::fs::OpenOptions::new().append(true).open(&log).unwrap();
+        let mut alive = std::process::Command::new("sleep")
+            .arg("600")
+            .stderr(file)
+            .spawn()
+            .unwrap();
+        let output = doctor(&["--pid", &alive.id().to_string()]).output().unwrap();
+        alive.kill().unwrap();
+        alive.wait().unwrap();
+        let (stdout, _) = said(&output);
+        assert!(
+            stdout.contains(expected) && !stdout.contains("host_oom"),
+            "{stdout}"
+        );
+    }
+}
+
 #[test]
 fn what_is_told_of_the_circumstances_counts_and_is_marked_as_told() {
     let log = log("unified_memory_refused.reload-beside-anonymous-pages.log");
@@ -125,7 +158,7 @@ fn who_succeeds_needs_no_explanation_and_who_is_killed_has_the_shells_status() {
     let file = log("model_too_large.llama-b10605.log");
     let well = doctor(&["--", "sh", "-c", script, &file]).output().unwrap();
     assert_eq!(well.status.code(), Some(0));
-    assert!(said(&well).0.ends_with("the program ended with success\n"));
+    assert!(said(&well).0.ends_with("the program ended successfully\n"));
     let killed = doctor(&["--", "sh", "-c", "kill -KILL $$"]).output().unwrap();
     assert_eq!(killed.status.code(), Some(128 + 9));
     let unexplained = doctor(&["--", "sh", "-c", "exit 3"]).output().unwrap();
@@ -164,10 +197,10 @@ fn a_captured_machine_is_read_instead_of_this_one() {
     assert_eq!(output.status.code(), Some(0));
     let (stdout, stderr) = said(&output);
     assert!(
-        stdout.contains("R36.4.7 refuses large allocations whatever is free; R36.5.0 does not"),
+        stdout.contains("R36.4.7 refuses large allocations no matter how much is free; R36.5.0 does not"),
         "{stdout}"
     );
-    assert!(stdout.contains("lie in blocks of 64 KiB or more"), "{stdout}");
+    assert!(stdout.contains("are in blocks of 64 KiB or more"), "{stdout}");
     assert!(
         stdout.contains("\nunified_memory_refused: this release of L4T refuses"),
         "{stdout}"
@@ -187,6 +220,8 @@ fn the_machine_and_a_process_of_it_are_looked_at_as_they_are() {
         "{stdout}"
     );
     let own = std::process::id().to_string();
+    let text = doctor(&["--pid", &own]).output().unwrap();
+    assert!(said(&text).0.contains("it is running; "), "{text:?}");
     let process = doctor(&["--json", "--pid", &own]).output().unwrap();
     assert_eq!(process.status.code(), Some(0));
     let seen = json(&process)["seen"].clone();

@@ -142,7 +142,7 @@ fn bad_input_exits_2_and_names_the_line_or_the_remedy() {
         (vec!["replay", "/nowhere/trace.csv"], "/nowhere/trace.csv"),
         (
             vec!["replay", broken],
-            "line 2: `many` is no size; write a number of bytes",
+            "line 2: `many` is not a size; write a number of bytes",
         ),
         (vec!["replay", broken, "--policy", "buddy"], "there are plimsoll,"),
         (vec!["replay", broken, "--budget", "much"], "24GiB"),
@@ -270,6 +270,10 @@ fn advice_says_what_is_needed_and_why_and_what_it_advises_fits() {
     );
     let hints: Vec<&str> = said.lines().filter(|line| line.starts_with("hint: ")).collect();
     assert!(hints[0].contains("plimsoll run"), "{said}");
+    let saves = |hint: &Value| hint["saves"].as_u64().unwrap_or_default();
+    let needs = advice["needs"].as_u64().unwrap();
+    let hints = advice["hints"].as_array().unwrap();
+    assert!(hints.iter().all(|hint| saves(hint) <= needs), "{advice:#}");
     let context = said.split("(-c ").nth(1).unwrap().split(')').next().unwrap();
     let output = ask(&["--ctx", context]);
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stdout));

@@ -1,11 +1,10 @@
-//! Memory that each operation of ggml's CUDA backend requests from its pool: the bytes of each request, in
-//! order.
+//! Requests that each operation of ggml's CUDA backend makes to its memory pool: the bytes of each, in order.
 //!
-//! DECISION: these formulas are in one place, as functions of plain numbers. The phantom, a ggml backend
-//! without a GPU (which gets real graphs), the generator ([`generate`](crate::generate), which gets a model's
-//! shape) and the planner (which gets a model's header) all call them, so their results cannot differ. The
-//! blocks of one operation form a [`DemandGroup`]: allocated in order, freed in reverse. Sums and products
-//! saturate, so no operand overflows.
+//! DECISION: these formulas are in one place, as functions of plain numbers, because three callers must get
+//! the same results. The phantom (a ggml backend without a GPU) has real compute graphs, the trace generator
+//! ([`generate`](crate::generate)) has a model's shape, and the planner has a model's header. The blocks of
+//! one operation form a [`DemandGroup`]: they are allocated in order and freed in reverse. Sums and products
+//! saturate instead of overflowing.
 //!
 //! The card and the engine's build ([`Rules`]) determine which kernel runs, and so which blocks are needed.
 //! Each file names its sources as `file:function @ build`.

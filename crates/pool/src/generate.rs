@@ -1,11 +1,11 @@
-//! Trace generator: the requests that an engine would make to its run-time pool while it processes a prompt,
-//! without card and model.
+//! Generator of allocation traces: the requests that an engine would make to its run-time pool for a prompt,
+//! computed without a card and a model file.
 //!
-//! DECISION: one device and one stream. Each operation has one group of blocks, allocated in order and freed
-//! in reverse, like the scopes of the engine's code. The operations follow from the shapes of a model's
-//! matrices, the micro-batch and the cells in use; [`demand`](crate::demand) computes what each one requests.
-//! The result was checked step by step against two traces recorded on an H200, and against published figures
-//! (`tests/traces/generate.rs`).
+//! DECISION: a trace has one device and one stream. Each operation has one group of blocks, allocated in
+//! order and freed in reverse, like the scopes of the engine's code. The operations follow from the shapes of
+//! a model's matrices, the micro-batch and the cells in use; [`demand`](crate::demand) computes what each one
+//! requests. The result was checked request by request against two traces recorded on an H200, and against
+//! published figures (`tests/traces/generate.rs`).
 
 pub use crate::demand::DemandRules;
 use crate::demand::{Rules, product};
@@ -87,16 +87,16 @@ impl GeneratedRun {
 /// Reason why no trace can be generated for a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GenerateError {
-    #[error("a context of {tokens} tokens; give 1 to {LONGEST}")]
+    #[error("a context of {tokens} tokens is not possible; give 1 to {LONGEST}")]
     Context { tokens: u64 },
-    #[error("a micro-batch of {tokens} tokens; give 1 to 65536")]
+    #[error("a micro-batch of {tokens} tokens is not possible; give 1 to 65536")]
     MicroBatch { tokens: u64 },
     #[error(
         "the trace has more than {MOST_STEPS} steps; shorten the context or the answers, or enlarge the micro-batch"
     )]
     TooLong,
     /// llama.cpp has no kernel for this combination (llama-context.cpp refuses it at start).
-    #[error("a quantised V cache needs flash attention; switch it on or take f16")]
+    #[error("a quantised V cache needs flash attention; enable it, or use an f16 cache")]
     QuantisedWithoutFlashAttention,
     #[error("{0}")]
     Step(Fault),

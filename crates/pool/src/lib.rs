@@ -1,13 +1,14 @@
-//! GPU memory allocator policies as pure offset arithmetic over an abstract device: no CUDA, no I/O, no
+//! GPU memory allocator policies, as pure offset arithmetic over an abstract device without CUDA, I/O or a
 //! clock.
 //!
 //! A [`Policy`] hands out ranges of memory that it got from a [`PoolDevice`]. Its interface is that of RAPIDS
 //! RMM's `device_memory_resource`, so policies can be stacked, and a trace recorded with one can be replayed
 //! with another. [`Direct`] is the simplest policy and the baseline of all measurements. `tests/simulated`
-//! has a card with a given size, streams, events and graphs, which records every broken rule.
+//! has a simulated card with a given size, streams, events and graphs, which records every violation of the
+//! driver's rules.
 //!
-//! The crate needs only `alloc`, because the library guard, which contains it, is preloaded into arbitrary
-//! programs.
+//! The crate does not use `std`, because guard, the library that is preloaded into arbitrary programs,
+//! contains it.
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
 

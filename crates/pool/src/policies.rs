@@ -1,4 +1,4 @@
-//! Allocator policies, one file each.
+//! GPU memory allocator policies, such as those of ggml, PyTorch, RMM and Plimsoll, one file each.
 
 mod direct;
 mod ggml_legacy;

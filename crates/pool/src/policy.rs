@@ -1,10 +1,10 @@
-//! Interface of an allocator policy.
+//! Interface of a GPU memory allocator policy.
 //!
-//! DECISION: the interface is that of RAPIDS RMM's `device_memory_resource`. A second trait has what the pool
-//! of a program also needs (trims, captured graphs, an end) and the models of other allocators do not have.
-//! The device is passed to every call instead of being owned. So several policies (for example one for each
-//! stream) can share one card, and a policy stays a plain value that can be compared, cloned and replayed. A
-//! free happens on the CPU: work that uses the block may still be running, in the order of the given stream.
+//! DECISION: the interface is that of RAPIDS RMM's `device_memory_resource`. A second trait is only for a
+//! policy that serves a program: it adds trims, captured graphs, and the end of the pool. The device is
+//! passed to every call instead of being owned. So several policies (for example one for each stream) can
+//! share one card, and a policy stays a plain value that can be compared, cloned and replayed. A free happens
+//! on the CPU: work that uses the block may still be running, in the order of the given stream.
 
 use crate::device::{Address, CapturedGraph, OutOfMemory, PoolDevice, Stream};
 
@@ -39,7 +39,7 @@ pub enum Broken {
     #[error("a block was freed that was not the last one allocated")]
     OutOfOrder,
     /// The card may have memory left.
-    #[error("its range of addresses is used up")]
+    #[error("its address range is exhausted")]
     AddressesUsedUp,
 }
 

@@ -1,10 +1,10 @@
 //! Allocation traces: the requests of a program to its allocator, in order.
 //!
-//! DECISION: a trace holds steps, not addresses. Logs name blocks by pointers, which are used again after a
-//! free. A `Builder` gives every block its own number, so a replay needs an array instead of a map, and
-//! rejects impossible steps (a block freed twice, two blocks at one address). Readers and the generator build
-//! traces with it, so no input makes an inconsistent trace. Blocks that are never freed are allowed, because
-//! a log may end anywhere.
+//! DECISION: a trace identifies blocks by numbers, not by addresses, because an address is used again after a
+//! free. A `Builder` gives every block its own number, so a replay needs an array instead of a map. It
+//! rejects impossible requests (a block freed twice, two blocks at one address). Readers and the generator
+//! build traces with it, so no input makes an inconsistent trace. Blocks that are never freed are allowed,
+//! because a log may end anywhere.
 
 use alloc::collections::BTreeMap;
 use alloc::string::String;
@@ -70,13 +70,13 @@ impl Trace {
 /// Error: a step that cannot have happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
-    #[error("the block is live and is allocated again")]
+    #[error("the block is allocated again while it is live")]
     Live,
     #[error("the block is freed but was never allocated; a trace must start when the program starts")]
     NotLive,
-    #[error("the block was allocated with {allocated} bytes")]
+    #[error("the block is freed with another size than the {allocated} bytes of its allocation")]
     OtherSize { allocated: u64 },
-    #[error("no card has a block of more than {LARGEST} bytes")]
+    #[error("no card has room for a block of more than {LARGEST} bytes")]
     TooLarge,
     #[error("there are more than {MOST_BLOCKS} blocks; cut the trace")]
     TooMany,

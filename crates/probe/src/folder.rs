@@ -2,8 +2,8 @@
 //! owner's end.
 //!
 //! The owner holds a lock on a file in the folder. The kernel releases the lock however the owner ends, so a
-//! folder whose lock is free has no owner, and the next process that creates a folder removes it. It is kept
-//! if a process under guard still writes its page (its memory figures) in it.
+//! folder whose lock is free has no owner, and the next process that creates a folder removes it. A folder is
+//! kept while a process under guard (the preloaded library) still writes its memory figures there.
 
 use std::fs::{self, DirBuilder, File};
 use std::io;

@@ -8,7 +8,8 @@
 //! Everything else goes through files in a folder owned by this process: one page for each guarded process
 //! and one budget ledger for all of them, read with `pread` and changed with aligned eight-byte writes. If a
 //! child or this process dies, no other process waits for it; folders of dead processes are removed by the
-//! next one. A program that guard cannot reach (static or setuid) is reported only if its file shows it.
+//! next one. Guard cannot be preloaded into static or setuid programs; this is reported if it can be seen
+//! from the program's file.
 
 mod pages;
 mod preload;

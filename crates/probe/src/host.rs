@@ -1,8 +1,8 @@
-//! The host's memory: the memory that the kernel can provide, within the limits of this process's cgroups.
+//! Memory of the host, total and free, within the limits of this process's cgroups.
 //!
-//! Free memory is `MemAvailable`, which includes page cache that can be dropped at once. A limit of any
-//! cgroup above this process counts too; the cgroup's own page cache (`inactive_file`) counts as free in the
-//! same way.
+//! Free memory is `MemAvailable`, which includes page cache that can be dropped at once. If a cgroup above
+//! this process has a limit, free memory is at most the unused part of that limit; the cgroup's own page
+//! cache (`inactive_file`) counts as free.
 
 use plimsoll_base::{Bytes, Card, CardId, CardKind, Counting};
 use plimsoll_host::{MemInfo, ProcTree, limits};

@@ -1,4 +1,4 @@
-//! Readings of a machine's GPUs, memory, processes and files; this crate does not change them.
+//! Readings of a machine's GPUs, memory, processes and files.
 //!
 //! GPUs are read through NVML, the host's memory through `/proc` and cgroups.
 //!

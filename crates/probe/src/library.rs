@@ -1,9 +1,9 @@
-//! Paths of the shared libraries that come with Plimsoll (guard, which is preloaded, and phantom, a ggml
-//! backend without a GPU).
+//! Paths of the shared libraries that come with Plimsoll (guard, and phantom, which is CUDA without a
+//! GPU).
 //!
-//! An environment variable can name another path (or none, if empty). Otherwise the search covers the
-//! program's own folder, `../lib/plimsoll/` of an installation, and `../guard/` of a build tree, which
-//! cargo's profile `guard` fills.
+//! An environment variable can name another path, or disable a library if the variable is empty. Otherwise
+//! the library is searched for in the program's own folder, in `../lib/plimsoll/` of an installation, and in
+//! `../guard/` of a build tree (the output of cargo's profile `guard`).
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -43,12 +43,13 @@ const FOLDERS: [&str; 3] = ["", "../lib/plimsoll", "../guard"];
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FindLibraryError {
     #[error(
-        "the {} is not there: {}\nhint: build it with `{}`, or name it in {}",
+        "the {} does not exist: {}\nhint: build it with `{}`, or name it in {}",
         .library.title, listed(.looked), .library.chore, .library.variable
     )]
     Find { library: Library, looked: Vec<PathBuf> },
     #[error(
-        "the {} `{}` cannot be preloaded: the loader splits its list at blanks and colons; put it where the path has none",
+        "the {} `{}` cannot be preloaded: the loader splits LD_PRELOAD at spaces and colons; move it to a \
+            path without them",
         .library.title, path.display()
     )]
     Split { library: Library, path: PathBuf },

@@ -1,4 +1,4 @@
-//! Resident host memory of a child process and its descendants, mapped model files included.
+//! Resident host memory of a child process and its descendants, including mapped model files.
 
 use std::fs;
 

@@ -1,9 +1,9 @@
-//! Thread that reads the cards for the daemon, because a call to the driver may take milliseconds.
+//! Thread that reads the cards' memory for the daemon, because a call to the driver may take milliseconds.
 //!
 //! The thread uses the helper process `plimsoll look`; on a machine without a GPU it reads the host's memory
-//! itself. After an engine's end the driver frees its memory late (usually half a second; `ollama` waits up
-//! to five seconds), so an engine that starts at once could run out of memory. [`Sampler::returned`] waits
-//! until the memory is free.
+//! itself. After an engine's end the driver frees its memory with a delay (usually half a second; `ollama`
+//! waits up to five seconds). An engine that is started at once could run out of memory.
+//! [`Sampler::returned`] waits until the memory is free.
 
 use std::ffi::{OsStr, OsString};
 use std::sync::mpsc;

@@ -1,6 +1,6 @@
-//! Sources of cards: one for each vendor's library.
+//! List of the libraries through which GPUs are found, one for each vendor.
 //!
-//! To add one, write its file in `sources/` and its row in [`SOURCES`].
+//! To add a library, write its file in `sources/` and its row in [`SOURCES`].
 
 mod nvml;
 

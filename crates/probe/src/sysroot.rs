@@ -1,4 +1,4 @@
-//! Source of a machine's files: the live system, or files captured from another machine into a folder.
+//! Access to a machine's system files: the live system, or files captured from another machine into a folder.
 //!
 //! DECISION: captured files come from another machine and are treated as untrusted input. Links are resolved
 //! inside the folder, up to a limit; nothing outside is ever opened. Only regular files are read, up to a

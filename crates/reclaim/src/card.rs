@@ -1,5 +1,4 @@
-//! Release of idle memory on one card, discrete or integrated, by guarded processes (those that run with the
-//! guard library).
+//! Release of idle memory on one card by the guarded processes (those with the preloaded library guard).
 
 use std::time::Duration;
 

@@ -1,8 +1,8 @@
-//! Reclaim steps that need root, and the ways to run them.
+//! Memory reclaim steps that need root, and the ways to run them.
 //!
 //! DECISION: there are five fixed actions, each with a name and no argument. A user with permission to call
 //! the helper can run these and nothing else. Dropping clean page cache loses no data, `compact_memory` moves
-//! pages without changing them, and claimed huge pages are released at once.
+//! pages without changing them, and huge pages that are claimed for compaction are released at once.
 
 mod huge_pages;
 
@@ -46,7 +46,7 @@ pub enum TakeStepError {
         path: PathBuf,
         error: io::Error,
     },
-    #[error("`{step}` is not a step for root; the steps are {}", names())]
+    #[error("`{step}` is not a reclaim step that needs root; those steps are {}", names())]
     NoStep { step: String },
     #[error("this step needs root")]
     NotRoot,

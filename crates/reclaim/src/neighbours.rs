@@ -2,8 +2,8 @@
 //!
 //! DECISION: a request is written to the other process's guard page, a shared-memory file, and guard acts on
 //! it at the process's next driver call. No process is stopped or signalled and no work is lost, but a
-//! process without driver calls does not answer. So all processes get the request at once, and a limited
-//! time. The released amount is read from each process's own page, before and after.
+//! process without driver calls does not answer. So all processes get the request at the same time, and have
+//! a limited time to answer. The released amount is read from each process's own page, before and after.
 
 use std::path::{Path, PathBuf};
 use std::thread;

@@ -1,5 +1,5 @@
-//! Bar chart of a card's memory: the terms in order of allocation, up to the card's limit (the load line) and
-//! beyond it.
+//! Bar chart of a card's planned memory: the terms in order of allocation, up to the card's limit (the load
+//! line) and beyond.
 //!
 //! DECISION: each term is marked by letter and hatch in pictures and by a character in text, in addition to
 //! colour.
@@ -8,7 +8,7 @@ use std::fmt::{self, Write};
 
 use plimsoll_base::Bytes;
 
-use crate::{escaped, written};
+use crate::{escaped, wrapped, written};
 
 /// Width of a bar in its own coordinates.
 pub const BAR_WIDTH: f64 = 1000.0;
@@ -16,7 +16,10 @@ pub const BAR_WIDTH: f64 = 1000.0;
 const HULL: u64 = 960;
 const MARGIN: u64 = 24;
 /// Height of one card in a document, with its title and legend.
-const ROW: u64 = 132;
+const ROW: u64 = 146;
+/// Height of a line of text, and characters that fit into one.
+const LINE: u64 = 20;
+const WARNING_WIDTH: usize = 125;
 /// Distance of two entries of a legend: six of them fill a bar, and `W weights 143771 MiB` fits into one.
 const LEGEND_COLUMN: u64 = 160;
 /// Minimum width of a segment that shows its letter.
@@ -39,7 +42,7 @@ pub const TERMS: [TermStyle; 6] = [
     term("weights", 'W', "weights", '█', ""),
     term("KV cache", 'K', "kv", '▓', "M0 8L8 0"),
     term("compute", 'C', "compute", '▒', "M0 0L8 8"),
-    term("context", 'X', "context", '╳', "M0 8L8 0M0 0L8 8"),
+    term("driver", 'X', "context", '╳', "M0 8L8 0M0 0L8 8"),
     term("pool", 'P', "pool", '░', "M4 0v8"),
 ];
 
@@ -86,16 +89,25 @@ pub fn ratio(part: Bytes, whole: Bytes) -> f64 {
 }
 
 impl Bar {
-    /// Draws the bar in `width` cells up to the load line, longer where the segments are.
+    /// Draws the bar in `width` cells and the load line between two of them. The scale is that of the larger of
+    /// card and need, so that nothing is cut.
     pub fn text(&self, width: u64) -> String {
-        let mut text = String::new();
-        let (mut end, mut drawn) = (Bytes::ZERO, 0);
+        let end: Bytes = self.segments.iter().map(|segment| segment.bytes).sum();
+        let full = self.total.max(end);
+        // An overflow has a cell of its own, however small it is.
+        let line = match end > self.total {
+            true => self
+                .total
+                .scaled(width, full.get())
+                .get()
+                .min(width.saturating_sub(1)),
+            false => width,
+        };
+        let (mut text, mut end, mut drawn) = (String::new(), Bytes::ZERO, 0);
         for segment in &self.segments {
             end += segment.bytes;
-            // A terminal line is finite, so an overflow of more than a whole card is cut.
-            let until = cells(end, self.total, width).min(width * 2);
-            while drawn < until {
-                if drawn == width {
+            while drawn < cells(end, full, width) {
+                if drawn == line {
                     text.push('┃');
                 }
                 text.push(segment.style.glyph);
@@ -104,7 +116,7 @@ impl Bar {
         }
         let free = usize::try_from(width.saturating_sub(drawn)).unwrap_or_default();
         text.extend(std::iter::repeat_n('·', free));
-        if drawn <= width {
+        if line == width {
             text.push('┃');
         }
         text
@@ -119,7 +131,7 @@ impl Bar {
         let line = ratio(self.total, self.full) * BAR_WIDTH;
         writeln!(
             out,
-            r#"<svg {attributes} viewBox="0 -8 {} 56" role="img" aria-label="{} by terms"><rect class="panel" width="{line:.1}" height="40"/>"#,
+            r#"<svg {attributes} viewBox="0 -8 {} 72" role="img" aria-label="{} by terms"><rect class="panel" width="{line:.1}" height="40"/>"#,
             BAR_WIDTH + 4.0,
             escaped(&self.label)
         )?;
@@ -146,7 +158,17 @@ impl Bar {
         }
         writeln!(
             out,
-            r#"<line class="edge" x1="{line:.1}" x2="{line:.1}" y1="-8" y2="48"><title>load line</title></line></svg>"#
+            r#"<line class="edge" x1="{line:.1}" x2="{line:.1}" y1="-8" y2="48"><title>load line</title></line>"#
+        )?;
+        // The label stays inside of the picture, wherever the line is.
+        let (anchor, at) = match line > BAR_WIDTH / 2.0 {
+            true => ("end", line + 2.0),
+            false => ("start", line - 2.0),
+        };
+        writeln!(
+            out,
+            r#"<text class="ink" x="{at:.1}" y="61" font-size="13" text-anchor="{anchor}">card {}</text></svg>"#,
+            self.total
         )
     }
 }
@@ -171,10 +193,22 @@ pub fn patterns() -> String {
     )
 }
 
-/// Draws bars with a title and a legend each as a standalone SVG document.
-pub fn bars(title: &str, bars: &[(String, Bar)]) -> String {
+/// Draws bars with a title and a legend each as a standalone SVG document; the warnings stand above them.
+pub fn bars(title: &str, warnings: &[String], bars: &[(String, Bar)]) -> String {
     let mut body = String::new();
     let mut top = 52;
+    let lines = warnings
+        .iter()
+        .flat_map(|warning| wrapped(&format!("warning: {warning}"), WARNING_WIDTH, 0));
+    for line in lines {
+        // Writing to a string cannot fail.
+        let _ = writeln!(
+            body,
+            r#"<text class="ink" x="{MARGIN}" y="{top}" font-weight="600">{}</text>"#,
+            escaped(&line)
+        );
+        top += LINE;
+    }
     for (heading, bar) in bars {
         let (baseline, place) = (top + 16, top + 26);
         // Writing to a string cannot fail.
@@ -183,9 +217,9 @@ pub fn bars(title: &str, bars: &[(String, Bar)]) -> String {
             r#"<text class="ink" x="{MARGIN}" y="{baseline}">{}</text>"#,
             escaped(heading)
         );
-        // 54 is 960/1004 of the bar's own 56 units, so that the picture is not letterboxed.
-        body += &bar.svg(&format!(r#"x="{MARGIN}" y="{place}" width="{HULL}" height="54""#));
-        body += &legend(bar, place + 62);
+        // 69 is 960/1004 of the bar's own 72 units, so that the picture is not letterboxed.
+        body += &bar.svg(&format!(r#"x="{MARGIN}" y="{place}" width="{HULL}" height="69""#));
+        body += &legend(bar, place + 76);
         top += ROW;
     }
     crate::document(HULL + 2 * MARGIN, top + 4, Some(title), &body)
@@ -229,13 +263,28 @@ mod tests {
     fn an_overflow_of_a_byte_is_seen_beyond_the_line() {
         assert_eq!(bar(50).text(4), "██··┃");
         assert_eq!(bar(100).text(4), "████┃");
-        assert_eq!(bar(101).text(4), "████┃█");
+        assert_eq!(bar(101).text(4), "███┃█");
+        assert_eq!(bar(u64::MAX >> 20).text(4), "┃████");
+    }
+
+    #[test]
+    fn a_bar_is_as_wide_as_its_room_whatever_it_shows() {
+        for weights in [0, 1, 99, 100, 101, 157, 1000, 1 << 40] {
+            assert_eq!(bar(weights).text(60).chars().count(), 61, "{weights}");
+        }
+        // 157 of 100: the card ends at 100/157 of the width.
+        assert_eq!(bar(157).text(60).find('┃'), Some(3 * (60 * 100 / 157)));
     }
 
     #[test]
     fn a_document_escapes_its_names_and_marks_the_load_line_once() {
-        let svg = bars("a<b>", &[("c<d>".to_owned(), bar(50))]);
+        let svg = bars("a<b>", &["e<f>".to_owned()], &[("c<d>".to_owned(), bar(50))]);
         assert_eq!(svg.matches("load line").count(), 1);
-        assert!(!svg.contains("<b>") && !svg.contains("<d>") && svg.contains("W weights 50 MiB"));
+        assert!(
+            !svg.contains("<b>")
+                && !svg.contains("<d>")
+                && !svg.contains("<f>")
+                && svg.contains("W weights 50 MiB")
+        );
     }
 }

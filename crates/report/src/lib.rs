@@ -1,8 +1,8 @@
 //! Tables, charts, memory bars and pages, with one renderer each for text, SVG and HTML.
 //!
 //! DECISION: a page or a picture is one file that loads nothing else: it needs no script, no external font
-//! and no external image, and dark mode is a media query. All text is escaped in this crate and nowhere else,
-//! because names of models, processes and cards come from files and other users.
+//! and no external image, and dark mode is a media query. Names of models, processes and cards come from
+//! files and other users, so all text is escaped. Only this crate does that.
 #![forbid(unsafe_code)]
 
 use std::fmt;
@@ -11,6 +11,7 @@ mod bar;
 mod chart;
 mod page;
 mod table;
+mod wrap;
 
 pub use self::bar::{BAR_WIDTH, Bar, Segment, TERMS, TermStyle, bars, patterns, ratio};
 pub use self::chart::{
@@ -18,6 +19,7 @@ pub use self::chart::{
 };
 pub use self::page::ReportPage;
 pub use self::table::aligned;
+pub use self::wrap::wrapped;
 
 /// Style of charts and bars, in pages and in standalone pictures.
 const CHART_STYLE: &str = include_str!("chart.css");

@@ -1,4 +1,5 @@
-//! The scheduler's clock: the current time, and the next wake-up requested from its driver.
+//! The scheduler's clock: the current time as passed in by its caller, and the next time at which the
+//! scheduler must be called.
 
 use super::time::Moment;
 

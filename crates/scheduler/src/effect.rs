@@ -1,5 +1,5 @@
-//! Outputs of the scheduler (effects): actions for its caller (the driver), such as starting an engine, and
-//! refusals of requests.
+//! Outputs of the scheduler, called effects: actions that its caller must carry out, such as starting an
+//! engine or refusing a request.
 
 use std::time::Duration;
 

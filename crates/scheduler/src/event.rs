@@ -1,5 +1,5 @@
-//! Inputs of the scheduler (events), such as an arrived request or an ended engine, as observed by its caller
-//! (the driver).
+//! Inputs of the scheduler, called events: observations of its caller, such as an arrived request or an ended
+//! engine.
 
 use std::sync::Arc;
 

@@ -1,10 +1,10 @@
-//! Failure record of a model: wait between loads (back-off), and memory that failed loads showed to be
-//! missing from its claim.
+//! Failure record of a model: the wait between loads (back-off), and the memory that was lacking when loads
+//! failed.
 //!
-//! A claim is the memory that a run of the model may take. The first crash of an engine that had served
-//! requests causes no wait: the next request starts the engine again at once. Every other failure doubles the
-//! wait, from 1 s to 60 s; during it, requests are refused with the cause of the failure. A run that stays
-//! ready for a minute clears the record.
+//! The lacking memory is added to the model's next claim, the memory that its engine may take. The first
+//! crash of an engine that had served requests causes no wait, so the next request starts the engine again at
+//! once. Every other failure doubles the wait, from 1 s to 60 s. During the wait, requests are refused with
+//! the cause of the failure. An engine that stays ready for a minute clears the record.
 
 use std::time::Duration;
 
@@ -29,6 +29,8 @@ pub(crate) struct FailureRecord {
     pub(crate) last_failure: Option<Reason>,
     /// The last thing that happened was a failure.
     pub(crate) failed: bool,
+    /// The last failure was that of a run that had been ready.
+    pub(crate) died_serving: bool,
     /// Memory added to the demand on every card after runs that died out of memory.
     shortfall: Bytes,
     deaths: u32,
@@ -44,7 +46,7 @@ pub(crate) struct FailureRecord {
 
 impl FailureRecord {
     pub(crate) fn load_failed(&mut self, now: Moment, reason: Reason) {
-        self.retried = false;
+        (self.retried, self.died_serving) = (false, false);
         self.strike(now, reason, self.strikes + 1);
     }
 
@@ -53,6 +55,7 @@ impl FailureRecord {
             // A minute of service shows that the engine works here; what follows is a new fault.
             self.strikes = 0;
         }
+        self.died_serving = true;
         self.strike(now, reason, self.strikes);
     }
 
@@ -150,6 +153,9 @@ impl FailureRecord {
 mod tests {
     use plimsoll_base::{CardId, Share};
 
+    use crate::effect::RequestRefusalKind;
+    use crate::refusal;
+
     use super::*;
 
     fn at(seconds: u64) -> Moment {
@@ -239,5 +245,20 @@ mod tests {
             record.run_ended(minute, &placed(Bytes::gib(10)), &measured);
             assert_eq!(record.learned(), kept);
         }
+    }
+
+    #[test]
+    fn a_run_that_died_in_service_is_not_told_as_a_failed_load() {
+        let mut record = FailureRecord::default();
+        let told = |record: &FailureRecord| {
+            let refusal = refusal::load_failed("b", record, Some(Duration::from_secs(1)));
+            (refusal.kind, refusal.reason.code)
+        };
+        record.load_failed(at(0), reason());
+        assert_eq!(told(&record), (RequestRefusalKind::LoadFailed, "load_failed"));
+        record.run_failed(at(90), at(1), reason());
+        assert_eq!(told(&record), (RequestRefusalKind::EngineDied, "engine_died"));
+        record.load_failed(at(95), reason());
+        assert_eq!(told(&record).0, RequestRefusalKind::LoadFailed);
     }
 }

@@ -1,14 +1,14 @@
 //! Scheduler of models on GPUs: admission, placement, eviction and the order of requests.
 //!
 //! The scheduler does no I/O. [`Scheduler::on_event`] takes an event and the time, and returns the actions
-//! that follow. One driver owns it, so it needs no lock. The driver starts and stops engines, passes requests
-//! on, reads the cards, and reports the results as events.
+//! that follow. Its one caller, the driver, owns it, so it needs no lock. The driver starts and stops
+//! engines, passes requests on, reads the cards, and reports the results as events.
 //!
-//! A model is evicted for a new one only if the new one was surveyed (it can load) and placed (it fits once
-//! the evicted ones are gone). An evicted model drains: it finishes the requests in flight and takes no new
-//! ones. Waiting is bounded by a setting, the patience: after it, the oldest waiting model may evict busy
-//! models too, and its memory is reserved for it. Where cards share the host's memory, the largest waiting
-//! model loads first until the patience has passed.
+//! A model is evicted for a new one only if the new one was surveyed (its files show that it can load) and
+//! placed (it fits once the evicted models are gone). An evicted model drains: it finishes the requests in
+//! flight and takes no new ones. Waiting is bounded by the setting `patience`. A model that has waited longer
+//! may evict even busy models, and memory is reserved for it. Where cards share the host's memory, the
+//! largest waiting model loads first, unless another has waited longer than `patience`.
 //!
 //! A claim is the memory that one engine run may take on a card. Where an engine's memory grows with depth, a
 //! request is admitted only if the run's claim covers the depth that the request may reach. Otherwise the

@@ -1,5 +1,5 @@
-//! Comparison of a run's claim, the memory that it may take on a card, with the memory that its load really
-//! took.
+//! Comparison of an engine's claim, the memory that it may take on a card, with the memory that its load
+//! really took.
 
 use plimsoll_base::{Bytes, CardId};
 use serde::Serialize;

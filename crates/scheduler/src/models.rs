@@ -1,7 +1,7 @@
-//! Table of all models by number.
+//! Table of all models, indexed by model number.
 //!
-//! The table keeps the count of waiting models, and the models whose state has to be reported, up to date at
-//! every change.
+//! At every change, the table updates its count of waiting models and its list of models whose state must be
+//! reported.
 
 mod run;
 mod slot;

@@ -1,10 +1,11 @@
-//! KV cache depth of a run, in tokens, and the memory that this depth takes.
+//! Depth of a run (an engine process), which is its number of tokens in the KV cache, and the memory that
+//! this depth takes.
 //!
-//! A request in flight counts with the most tokens that it may reach. If all slots share one cache, tokens
-//! kept in idle slots count too. The engine chooses the slot of the next request by itself and discards the
-//! tokens that the slot kept; the estimate assumes that it discards the smallest kept sequence, so the result
-//! is never too low. A memory pool never shrinks, so the deepest depth so far keeps its memory. A finished
-//! request counts with the tokens that it reported, if it reported any.
+//! A request in flight counts with the maximum number of tokens that it may reach. If all slots share one
+//! cache, the tokens that idle slots keep are added. The engine chooses the slot of the next request by
+//! itself and discards the tokens that the slot kept; the estimate assumes that it discards the smallest kept
+//! sequence, so the result is never too low. A memory pool never shrinks, so the run keeps the memory of its
+//! greatest depth so far. A finished request counts with the tokens that it reported, if it reported any.
 
 use plimsoll_base::{Bytes, CardId, Curve, Share, Slots};
 

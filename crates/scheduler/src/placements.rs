@@ -1,5 +1,5 @@
-//! The ledger of claims (the memory that each run may take) with its last reading of the cards, and a record
-//! of changes after which waiting models must be placed again.
+//! Ledger of claims (the memory that each engine may take) with the last reading of the cards' memory.
+//! Changes are noted, because waiting models must then be placed again.
 
 use std::time::Duration;
 
@@ -77,6 +77,12 @@ impl Placements {
             self.requested = None;
             self.answered = true;
         }
+    }
+
+    /// A claim was released. The last reading took its memory for in use, so a load needs a new one: meanwhile another
+    /// process may have taken just as much.
+    pub(crate) fn outdate(&mut self) {
+        self.read = None;
     }
 
     /// True if a load may be decided now: the reading was taken for it, or is not older than `age`.

@@ -1,4 +1,4 @@
-//! Messages, causes and retry times of refused requests.
+//! Error messages, causes and retry times for requests that the scheduler refuses.
 
 use std::time::Duration;
 
@@ -57,18 +57,30 @@ pub(crate) fn unloaded(name: &str) -> RequestRefusal {
 }
 
 pub(crate) fn load_failed(name: &str, record: &FailureRecord, wait: Option<Duration>) -> RequestRefusal {
-    let mut reason = Reason::new("load_failed", format!("{name} could not be loaded"));
+    // A run that was ready and then died had no trouble with loading.
+    let (kind, code, text) = match record.died_serving {
+        true => (
+            RequestRefusalKind::EngineDied,
+            "engine_died",
+            format!("the engine of {name} died while it served"),
+        ),
+        false => (
+            RequestRefusalKind::LoadFailed,
+            "load_failed",
+            format!("{name} could not be loaded"),
+        ),
+    };
+    let mut reason = Reason::new(code, text);
     if let Some(wait) = wait {
-        let text = format!("the next attempt is allowed in {:.1} s", wait.as_secs_f64());
+        let text = format!(
+            "loading is retried after {:.1} s at the earliest",
+            wait.as_secs_f64()
+        );
         reason = reason.because(Reason::new("held_back", text));
     }
     // A load that succeeded since makes the old failure irrelevant.
     let reason = reason.because_all(record.standing_failure());
-    refusal(
-        RequestRefusalKind::LoadFailed,
-        Some(wait.unwrap_or(LATER)),
-        reason,
-    )
+    refusal(kind, Some(wait.unwrap_or(LATER)), reason)
 }
 
 pub(crate) fn engine_died(name: &str, record: &FailureRecord, wait: Option<Duration>) -> RequestRefusal {
@@ -124,8 +136,7 @@ pub(crate) fn too_deep(depths: &DepthRefusal) -> RequestRefusal {
     let fits = depths.fits.unwrap_or(0).min(depths.slots.full);
     let name = depths.name;
     let text = format!(
-        "{name} would reach up to {tokens} tokens with this request, and its cards have memory for \
-            {fits}"
+        "{name} would reach up to {tokens} tokens with this request, but its cards have memory for {fits}"
     );
     // If empty cards could hold that depth, only others' memory is in the way, and a retry may succeed.
     let crowded_out = depths.needs.iter().all(|need| {
@@ -161,7 +172,10 @@ fn asked(depth: &RequestDepth, slots: &Slots) -> Reason {
     };
     let answer = match depth.answer.or(slots.answer) {
         Some(answer) => format!("the answer may have {answer}"),
-        None => format!("the answer is limited only by the context of {}", slots.each),
+        None => format!(
+            "the answer is limited only by the context of {} tokens",
+            slots.each
+        ),
     };
     let reason = Reason::new("asked", format!("{prompt} and {answer}")).fact("context", slots.each);
     let reason = match depth.prompt {
@@ -182,7 +196,8 @@ fn on_card(depths: &DepthRefusal, card: &Card) -> Option<Reason> {
     let (need, loaded) = (on(&depths.needs)?, on(&depths.loaded)?);
     let (have, grows) = (card.free, need.saturating_sub(loaded));
     let text = format!(
-        "on {} it takes {loaded} when loaded and {grows} more at that depth, {need} in total; {have} is available",
+        "on {} the model takes {loaded} when loaded and {grows} more at that depth, {need} in total; {have} \
+            is available",
         card.name
     );
     let reason = Reason::new("on_card", text)
@@ -253,9 +268,9 @@ fn still(model: &ModelSlot, ledger: &Ledger) -> Reason {
         (ModelState::Queued, _) => "its files and its engine are still being checked",
         (ModelState::Loading, _) => "it is still loading",
         (ModelState::Ready, _) if model.depth_wait().is_some() => {
-            "the next request needs more memory than the model has now, and waits for it"
+            "the next request needs more memory than the model has now, and waits for that memory"
         }
-        (ModelState::Ready, _) => "it is busy with as many requests as it takes at once",
+        (ModelState::Ready, _) => "it already serves as many requests as it accepts at once",
         (ModelState::Draining | ModelState::Stopping, _) => "it is being stopped, and will be started again",
         (ModelState::Unloaded | ModelState::Failed, _) => "it is not loaded",
     };

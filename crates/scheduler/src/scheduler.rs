@@ -3,8 +3,8 @@
 //! Its state consists of parts that each keep their own invariants ([`ModelTable`], [`Queue`], [`Runs`],
 //! [`Placements`], [`Clock`]). Each module below handles one kind of event and may change several parts;
 //! [`StateRef`] gives read-only access for decisions. A request to a ready model takes constant time and,
-//! once the tables have grown, no allocation. Every change of the models that hold memory goes through the
-//! search for room, which is skipped while no model waits.
+//! once the tables have grown, no allocation. Whenever memory is taken or freed, the search for room for
+//! waiting models runs; it is skipped if no model waits.
 
 mod budget_requests;
 mod commands;

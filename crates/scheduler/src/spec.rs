@@ -1,4 +1,5 @@
-//! Configuration of a model's admission, and settings for all models.
+//! Scheduler settings: those of one model (such as its cards, its timeouts and whether it may be evicted),
+//! and those for all models.
 
 use std::time::Duration;
 

@@ -1,6 +1,7 @@
 //! Read-only view of the scheduler's state, for decisions and reports.
 //!
-//! [`StateRef`] implements everything that only reads the state; only the modules of `scheduler/` change it.
+//! All functions that only read the state are methods of [`StateRef`]; only the modules in `scheduler/`
+//! change the state.
 
 pub(crate) mod budgets;
 mod depth_gate;

@@ -1,4 +1,5 @@
-//! Time and identifiers, as assigned by the scheduler's caller; the scheduler reads no clock of its own.
+//! Types for time and for identifiers of models and requests. The scheduler's caller assigns both; the
+//! scheduler reads no clock.
 
 use std::ops::Add;
 use std::time::Duration;

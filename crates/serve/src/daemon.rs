@@ -1,4 +1,5 @@
-//! Composition of the `serve` daemon: configuration, runtime, extensions, listener and signals.
+//! Assembly of the `serve` daemon from configuration, runtime, extensions and listener, and its handling of
+//! signals.
 //!
 //! SIGTERM and SIGINT drain the daemon: it accepts no new request, finishes the answers in flight and then
 //! stops every engine. A second signal stops them at once. SIGHUP reloads the configuration; if the new one
@@ -6,6 +7,7 @@
 
 mod cards;
 mod descriptors;
+mod engine_report;
 
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -62,10 +64,13 @@ pub enum DaemonError {
     #[error(transparent)]
     Config(#[from] ConfigureError),
     #[error(
-        "no memory to serve from: no GPU answers and /proc/meminfo cannot be read; describe a card with \
+        "there is no memory to serve models from: no GPU responds, and /proc/meminfo cannot be read; \
+            describe a card with \
             --card name=…,total=…"
     )]
     NoCard,
+    #[error("{} contains no model", .0.display())]
+    NoModel(PathBuf),
     #[error(transparent)]
     Listen(#[from] Listen),
     #[error(transparent)]
@@ -100,6 +105,9 @@ impl ConfigCheck {
             ..
         } = settings(&setup, &config, machine, ApiKeys::default())?.0;
         let entries = config.roster.models;
+        if entries.is_empty() {
+            return Err(DaemonError::NoModel(setup.config));
+        }
         let cards: Vec<Card> = settings.cards.iter().map(|limit| limit.card.clone()).collect();
         // Before the survey, which would read the headers of models that cannot be placed.
         runtime::check(entries.clone(), &cards).map_err(ConfigureError::Card)?;
@@ -175,9 +183,11 @@ impl Daemon {
         let address = listener.local_addr().unwrap_or(listen);
         let sampler = sampler(&setup.cards)?;
         let machine = sampler.machine().await.ok_or(DaemonError::NoCard)?;
+        cards::warn_of_absent(&setup.cards, &machine);
         let (mut settings, extensions) = settings(&setup, &config, machine, keys.clone())?;
         // A reload must not open a server that refused to start without a key.
         settings.needs_keys = !setup.open && !address.ip().is_loopback();
+        engine_report::tell(settings.engine.as_deref(), &settings.scheduler.cards);
         let (extensions, asks) = handlers::all(extensions, settings.cards());
         settings.scheduler.asks = asks;
         let runtime = Runtime::start(settings, Launcher::start()?, sampler, extensions);
@@ -233,7 +243,7 @@ impl Daemon {
             tokio::select! {
                 // From here on no engine is left, and only connections are open.
                 () = runtime.shut_down() => drop(drained.send(signals)),
-                () = signals.insisted() => tracing::warn!("ending at once; engines are killed"),
+                () = signals.insisted() => tracing::warn!("stopping at once; engines are killed"),
             }
         };
         // Connections of clients that read slowly may outlive the last engine.
@@ -245,7 +255,7 @@ impl Daemon {
         };
         tokio::select! {
             () = route::serve(listener, server, end) => {}
-            () = insisted => tracing::warn!("ending at once; open connections are closed"),
+            () = insisted => tracing::warn!("stopping at once; open connections are closed"),
         }
     }
 }
@@ -254,7 +264,7 @@ impl Daemon {
 fn reload(runtime: &Runtime, path: &Path) {
     match runtime.read_config(path) {
         Ok(changed) => tracing::info!("{}: read again, {} changed", path.display(), counted(changed)),
-        Err(error) => tracing::error!("{error}; the old configuration stays"),
+        Err(error) => tracing::error!("{error}; the old configuration remains in effect"),
     }
 }
 

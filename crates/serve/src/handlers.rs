@@ -1,5 +1,5 @@
-//! Extensions of the daemon's runtime: guard (the library preloaded into engines), metrics, requests to other
-//! processes to release idle memory, and page cache handling around loads.
+//! Extensions of the daemon: guard (the library preloaded into engines), metrics, requests to other processes
+//! to release idle memory, and dropping of page cache before and after loads.
 
 mod gauges;
 mod guard;

@@ -1,15 +1,16 @@
-//! Driver of the scheduler: it submits events to the scheduler and carries out the effects that the scheduler
-//! returns.
+//! Driver of the scheduler: it passes events to the scheduler and carries out the actions (effects) that the
+//! scheduler returns.
 //!
-//! All of it runs on one thread, so there is no lock. [`Runtime::submit`] passes an event to the scheduler
-//! and carries out the effects before it returns. Work that takes time, such as a survey (of a model's files
-//! and memory need) or an engine's start, continues as a task and reports its result as another event. Guard
-//! (the library preloaded into engines), reclaim and metrics are [`Extension`]s, which the daemon registers.
+//! The runtime uses one thread, so it needs no lock. [`Runtime::submit`] passes an event to the scheduler and
+//! carries out the effects before it returns. Work that takes time, such as a survey (of a model's files and
+//! memory need) or an engine's start, continues as a task and reports its result as another event. Guard (the
+//! library preloaded into engines), reclaim and metrics are [`Extension`]s, which the daemon registers.
 
 mod admission;
 mod extension;
 mod forecast;
 mod health;
+mod holders;
 mod launch;
 mod memory;
 mod operator_log;
@@ -133,7 +134,7 @@ pub(crate) struct Runtime {
     /// The private folders of engines; `None` where none can be made.
     folders: OnceCell<Option<OwnedFolder>>,
     next_folder: Cell<u64>,
-    /// Programs that did not make the socket that they were given.
+    /// Programs that did not create the socket that they were given.
     only_ports: RefCell<HashSet<PathBuf>>,
 }
 
@@ -234,7 +235,10 @@ impl Runtime {
         // Effects look up runs and models themselves.
         drop(state);
         let runtime = self.me();
-        for effect in effects {
+        for mut effect in effects {
+            if let SchedulerEffect::Refuse { refusal, .. } = &mut effect {
+                self.name_holders(&mut refusal.reason);
+            }
             self.carry_out(&effect);
             // After the runtime, so that an extension finds the run that a start has added.
             for extension in &self.extensions {

@@ -1,4 +1,4 @@
-//! Recordings of memory over time, and the statistical test that distinguishes a leak from warm-up.
+//! Recordings of memory use over time, and the statistical test that distinguishes a leak from warm-up.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods, clippy::disallowed_types))]
 

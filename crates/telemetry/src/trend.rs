@@ -1,8 +1,8 @@
 //! Statistical test for memory leaks: growth with the number of requests, as opposed to a warm-up allocation.
 //!
 //! DECISION: the samples are divided into equal blocks. A sign test on the increments between blocks decides,
-//! and the median increment is the slope. A single allocation is one increment whatever its size, so it
-//! changes neither the count of rising blocks nor the median; a fit through the levels (least squares,
+//! and the median increment is the slope. A single allocation is one increment no matter how large it is, so
+//! it hardly changes the count of rising blocks or the median. A fit through the levels (least squares,
 //! Theil-Sen) would be distorted by it. Blocks that do not rise count against growth, so a high-water mark,
 //! which never falls, is not a leak. The test assumes no shape of noise. Increments of stationary noise are
 //! negatively correlated, which makes leaks harder to report; those of a random walk are independent, which

@@ -1,4 +1,4 @@
-//! llama-server's router channel, on a child's stdin and stdout.
+//! Control channel between a llama-server router and its child processes, on a child's stdin and stdout.
 //!
 //! A llama-server with `LLAMA_SERVER_ROUTER_PORT` in its environment prints every change of its state as a
 //! line on stdout, and reads one command from stdin; closing stdin ends it. Source:

@@ -1,12 +1,12 @@
 //! Options of guard, the preloaded library: one line of words in [`crate::env::GUARD`], written by `plimsoll
 //! run` and `plimsoll serve`.
 //!
-//! Each word switches something on, so with an empty line guard only counts:
+//! With an empty line, guard only counts. Each word adds to that:
 //!
 //! - `card=GPU-<uuid>[:[BUDGET][:NEED]]`: a card of the plan with its budget and its need in bytes; may be
 //!   repeated.
-//! - `budget=BYTES`, `need=BYTES`: for every card without figures of its own.
-//! - `contexts=report|refuse`: for contexts on a card that no `card=` names.
+//! - `budget=BYTES`, `need=BYTES`: budget and need for every card without figures of its own.
+//! - `contexts=report|refuse`: treatment of CUDA contexts on a card that no `card=` names.
 //! - `reuse`, `chunk=BYTES`, `reclaim`, `wait=SECONDS`, `spill=BYTES`, `keep=BYTES`, `on-oom=managed`: steps
 //!   that guard tries, in its order, when an allocation is refused (the ladder).
 //! - `pool=ours|managed`: treatment of ggml's legacy pool.
@@ -326,7 +326,7 @@ impl fmt::Display for OptionsError<'_> {
                 f,
                 "{variable}: `{word}` needs a card's UUID, as GPU-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx"
             ),
-            Self::Choice { word, choices } => write!(f, "{variable}: `{word}` is none of {choices}"),
+            Self::Choice { word, choices } => write!(f, "{variable}: `{word}` is not one of {choices}"),
             Self::TooManyCards { word } => {
                 write!(f, "{variable}: `{word}` exceeds the limit of {CARDS} cards")
             }
@@ -393,7 +393,7 @@ mod tests {
         assert!(said("card=7:1").contains("needs a card's UUID"));
         assert_eq!(
             said("pool=best"),
-            "PLIMSOLL_GUARD: `pool=best` is none of ours, managed"
+            "PLIMSOLL_GUARD: `pool=best` is not one of ours, managed"
         );
         let many = ["card=GPU-00112233-4455-6677-8899-aabbccddeeff"; CARDS + 1].join(" ");
         assert!(said(&many).ends_with("one card more than the 16 there is room for"));

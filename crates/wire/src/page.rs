@@ -1,7 +1,8 @@
-//! Page of a guarded process: a small shared-memory file with its memory figures and its refused allocations.
+//! Page of a guarded process (one with the preloaded library guard): a shared-memory file with its memory
+//! figures and its refused allocations.
 //!
-//! Guard, the preloaded library, maps the file and changes it with atomics only; the daemon reads it with
-//! `pread` as a [`PageSnapshot`]. A request to release idle memory is an aligned four-byte `pwrite` at
+//! Guard maps the file and changes it with atomics only; the daemon reads it with `pread` as a
+//! [`PageSnapshot`]. A request to release idle memory is an aligned four-byte `pwrite` at
 //! [`Page::ask_offset`]. The budget is not on the page, because it belongs to all processes of the
 //! [tree](crate::tree).
 //!

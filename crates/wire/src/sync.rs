@@ -1,6 +1,6 @@
-//! Atomics of the shared budget ledger, replaced by loom's in the model test.
+//! Atomics of the shared budget ledger, replaced by those of the model checker loom in one test.
 //!
-//! Run it with `RUSTFLAGS="--cfg loom" cargo test -p plimsoll-wire --test loom`.
+//! Run that test with `RUSTFLAGS="--cfg loom" cargo test -p plimsoll-wire --test loom`.
 
 #[cfg(not(loom))]
 pub(crate) use core::sync::atomic::{AtomicU64, Ordering, fence};

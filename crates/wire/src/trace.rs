@@ -2,8 +2,8 @@
 //!
 //! A file is one [`TraceHeader`] and then [`TraceRecord`]s in the order of the events, little-endian, one
 //! file for each process. Blocks are identified by a number that is never reused, not by their address. So a
-//! trace reveals nothing of the program's data, and two traces of the same run are equal. An incomplete last
-//! record (the process was killed) is recognised by its length.
+//! trace reveals nothing of the program's addresses, and traces of two equal runs can be compared. An
+//! incomplete last record (the process was killed) is recognised by its length.
 
 use core::mem::{offset_of, size_of};
 

@@ -968,12 +968,20 @@ _plimsoll() {
             return 0
             ;;
         plimsoll__subcmd__plan)
-            opts="-h --json --svg --html --fit --check --margin --card --budget --engine --program --exact --no-cache --help"
+            opts="-m -h --model --json --svg --html --fit --check --margin --card --host --budget --engine --program --exact --no-cache --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
+                --model)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -m)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --svg)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
@@ -995,6 +1003,10 @@ _plimsoll() {
                     return 0
                     ;;
                 --card)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --host)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

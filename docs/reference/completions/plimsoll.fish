@@ -82,15 +82,17 @@ complete -c plimsoll -n "__fish_plimsoll_using_subcommand logs" -l url -d 'Addre
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand logs" -l api-key -d 'API key of the server' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand logs" -s f -l follow -d 'Print new lines as they come, until Ctrl-C'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand logs" -s h -l help -d 'Print help'
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand plan" -s m -l model -d 'Model to plan, as llama-server takes it' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand plan" -l svg -d 'Draw the plan into an SVG file' -r -F
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand plan" -l html -d 'Write the plan as an HTML page with a slider for the context' -r -F
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand plan" -l fit -d 'Search for the largest value that fits: ctx, ub, np, kv, split, ngl, moe, several with commas, or all. Prints flags to paste on stdout, and the reasons on stderr' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand plan" -l check -d 'Compare the plan with the memory of a running engine: a process id, or the address of a llama-server or plimsoll serve on this machine' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand plan" -l margin -d 'With --check: tolerated difference, e.g. 48MiB' -r
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand plan" -l card -d 'Card to plan for, e.g. name=H200,total=143771MiB,free=140000MiB,cc=9.0; repeatable. By default the cards of this machine' -r
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand plan" -l card -d 'Card to plan for: a product name such as 3090, 2x3060 or "RX 7900 XTX", or a description such as name=H200,total=143771MiB,free=140000MiB,cc=9.0; repeatable. By default the cards of this machine' -r
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand plan" -l host -d 'Host memory of the machine that is planned for, e.g. 32GiB. By default this machine\'s, where its own cards are planned for' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand plan" -l budget -d 'Plan for a program under `plimsoll run --budget SIZE`: the budget is each card\'s capacity, counted as guard counts' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand plan" -l engine -d 'Engine, with its build if known: llama.cpp, llama.cpp@10605, ik_llama.cpp. By default llama.cpp, or the engine that --exact asks' -r
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand plan" -l program -d 'Program of the engine that will run: llama-server, llama-fit-params, llama-cli, library' -r
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand plan" -l program -d 'Program of the engine that will run: llama-server, llama-fit-params, llama-cli, library. By default the one before the flags, or llama-server' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand plan" -l exact -d 'Ask the engine itself, without a GPU: the named llama-server, or the one that `serve` would use; with --check the running one' -r -F
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand plan" -l json -d 'Print the plan as JSON (plimsoll.plan/1)'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand plan" -l no-cache -d 'With --exact: neither read nor write the cache of answers'
@@ -188,7 +190,7 @@ complete -c plimsoll -n "__fish_plimsoll_using_subcommand run" -l reuse -d 'Free
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand run" -l reclaim -d 'Ask plimsoll serve to make room: idle models on that card leave, and the budget is raised'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand run" -l hide-vmm -d 'Report cards without virtual memory management, so that ggml uses its legacy pool'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand run" -s h -l help -d 'Print help'
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -l listen -d 'Address to listen on [default: 127.0.0.1:8080]' -r
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -l listen -d 'Address to listen on: 127.0.0.1:8080, localhost:8080, 8080, or :8080 for every interface [default: 127.0.0.1:8080]' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -l card -d 'Card to serve from, or a budget on one, e.g. name=H200,total=80GiB; repeatable' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -l reserve -d 'Memory to leave free on each card, e.g. 512MiB' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -l engine -d 'llama-server for models that give only flags' -r -F

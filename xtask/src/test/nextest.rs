@@ -31,12 +31,26 @@ pub(super) const CI: Run = Run {
     prepare: artefacts::all,
 };
 
-/// The tests whose names start with `long_`. Today there are none.
+/// The tests whose names start with `long_`.
 pub(super) const LONG: Run = Run {
     profile: "long",
     arguments: &["--workspace", "--no-tests", "pass"],
     environment: &[SEED, BUILT],
     prepare: artefacts::all,
+};
+
+/// The fuzz targets with a million inputs each, optimised; CI gives each a few.
+pub(super) const FUZZ: Run = Run {
+    profile: "fuzz",
+    arguments: &[
+        "--release",
+        "--package",
+        "plimsoll-fuzz",
+        "--package",
+        "plimsoll-serve",
+    ],
+    environment: &[SEED, ("PLIMSOLL_FUZZ", "1000000")],
+    prepare: |_| true,
 };
 
 /// The interleavings of the lock-free parts. The flag rebuilds everything, so it has a target folder of its own.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::options::Options;
 use super::{artefacts, doctests, nextest};
-use crate::{artifacts, docs, guard, tidy};
+use crate::{artifacts, docs, guard, supply, tidy};
 
 /// The result of a step; without tests, only whether it succeeded.
 #[derive(Debug, Default)]
@@ -79,6 +79,7 @@ impl Step {
 pub(super) const STEPS: &[Step] = &[
     Step::command("format", &["cargo", "fmt", "--all", "--check"]),
     Step::chore("tidy", tidy::run),
+    Step::chore("supply", supply::run),
     Step::command(
         "lints",
         &[
@@ -124,7 +125,13 @@ const GUARD: Step = Step::chore("guard", guard::run);
 const CROSS: Step = Step::chore("cross", artefacts::aarch64);
 
 /// The steps of `--long`.
-pub(super) const LONG_STEPS: &[Step] = &[BUILD, GUARD, CROSS, Step::tests("tests", nextest::LONG)];
+pub(super) const LONG_STEPS: &[Step] = &[
+    BUILD,
+    GUARD,
+    CROSS,
+    Step::tests("tests", nextest::LONG),
+    Step::tests("fuzz", nextest::FUZZ),
+];
 
 /// The steps that are meant, in their order.
 pub(super) fn of(options: &Options) -> Vec<&'static Step> {

@@ -1,4 +1,4 @@
-//! Hints for the user, from a fixed list of kinds of advice, so that text and JSON always agree.
+//! Hints for the user, such as advice to use a smaller context, with the bytes that they save.
 
 use std::fmt;
 
@@ -78,9 +78,12 @@ impl fmt::Display for Advice {
             Self::ShrinkContext(n) => write!(f, "use a context of {n} tokens"),
             Self::QuantiseCache(kind) => write!(f, "store the KV cache as {kind}"),
             Self::ShrinkMicroBatch(n) => write!(f, "use a micro-batch of {n}"),
+            Self::FewerSlots(1) => write!(f, "serve 1 request at a time"),
             Self::FewerSlots(n) => write!(f, "serve {n} requests in parallel"),
             Self::FlashAttention => write!(f, "switch flash attention on"),
+            Self::ExpertsOnHost(1) => write!(f, "keep the experts of 1 layer in host memory"),
             Self::ExpertsOnHost(n) => write!(f, "keep the experts of {n} layers in host memory"),
+            Self::FewerLayers(1) => write!(f, "put 1 layer on the cards"),
             Self::FewerLayers(n) => write!(f, "put {n} layers on the cards"),
             Self::NoOpOffload => write!(f, "do not copy host weights to the card for large batches"),
             Self::WindowedCache => write!(f, "leave out --swa-full"),
@@ -95,7 +98,11 @@ impl fmt::Display for Advice {
             }
             Self::AnotherCard => write!(f, "spread the model over one more card"),
             Self::FreeCard { card } => write!(f, "free memory that other processes hold on {card}"),
-            Self::DeclareMemory => write!(f, "state its memory in its section: memory = \"…\""),
+            Self::DeclareMemory => write!(
+                f,
+                "declare its memory in its configuration section: memory = \
+                \"…\""
+            ),
             Self::Other(text) => f.write_str(text),
         }
     }

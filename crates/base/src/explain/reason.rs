@@ -1,4 +1,4 @@
-//! Tree of reasons that every decision produces: statements, their values, and their causes.
+//! Tree of reasons that explains a decision: statements, their values, and their causes.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -53,7 +53,7 @@ impl Macros {
                 return fail("is one too many", "declare at most 256");
             }
             if !is_name(&pair.key) {
-                return fail("has an odd name", "use up to 63 letters, digits, `_` and `-`");
+                return fail("has an invalid name", "use up to 63 letters, digits, `_` and `-`");
             }
             if matches!(pair.key.as_str(), "PORT" | "PID" | "MODEL_ID") {
                 return fail("has a reserved name", "choose another");
@@ -138,7 +138,7 @@ pub(super) fn expand_environment(
             if value.contains(['\n', '\r', '\0']) || done.len() + value.len() > LONGEST {
                 return fail(
                     name,
-                    "holds more than one line, or more than 64 KiB",
+                    "contains more than one line, or more than 64 KiB",
                     "set it to one short line",
                 );
             }

@@ -32,14 +32,14 @@ const WITHOUT_EFFECT: [(&str, &str); 8] = [
     ("name", "the model list shows the model's key instead"),
     ("description", "the model list does not show it"),
     ("metadata", "the model list does not show it"),
-    ("capabilities", "they are read from the model itself"),
+    ("capabilities", "these values are read from the model itself"),
     ("timeouts", "streams have no time limit"),
     ("compat", "remove it"),
     (
         "sendLoadingState",
         "loading progress appears in the status, not in answers",
     ),
-    ("healthCheckTimeout", "llama-swap, too, uses the global value"),
+    ("healthCheckTimeout", "llama-swap also uses only the global value"),
 ];
 
 /// Drops comment lines from commands before any macro could stand in one.
@@ -163,7 +163,7 @@ impl LlamaSwapReader<'_> {
         let problem = ConfigProblem::ExpandMacro {
             name: name.to_owned(),
             why: "is not known",
-            remedy: "declare it under `macros`, before those that use it",
+            remedy: "declare it under `macros`, before the macros that use it",
         };
         Err(ConfigError::new(FlagOrigin::file(self.file, line), problem))
     }

@@ -33,7 +33,8 @@ pub(super) struct ConfigDocument {
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub(super) struct Serve {
-    /// Address and port, e.g. `127.0.0.1:8080`.
+    /// Address and port, e.g. `127.0.0.1:8080`, `localhost:8080`, `8080`, or `:8080` for every interface.
+    #[serde(deserialize_with = "crate::listen::from_file")]
     #[schemars(with = "Option<String>")]
     pub(super) listen: Option<SocketAddr>,
     /// Keys that clients may use; none for no check.

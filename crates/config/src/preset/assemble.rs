@@ -1,6 +1,7 @@
 //! Conversion of the sections of a llama-server preset file to model entries.
 //!
-//! Keys become flags, keys that llama-server reserves are dropped, and names are made canonical.
+//! Keys become command-line flags, keys that llama-server reserves are dropped, and names are brought into
+//! llama-server's canonical form.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -163,7 +164,7 @@ fn inverted(origin: &FlagOrigin, found: FoundFlag, line: &PresetLine) -> Option<
     let meant = says != (found.negative || variable);
     (on != meant).then(|| {
         let text = format!("`{} = {}` becomes {name}", line.key, quoted(&line.value));
-        let hint = "llama-server takes on, enabled, true, 1 and off, disabled, false, 0";
+        let hint = "llama-server accepts on, enabled, true or 1, and off, disabled, false or 0";
         Warning::new(origin.clone(), text).hint(hint)
     })
 }
@@ -228,7 +229,10 @@ fn add_model(
         };
         return Err(ConfigError::new(origin.clone(), problem));
     };
-    let text = format!("[{0}] names no model; taken as `hf-repo = {0}`", section.name);
+    let text = format!(
+        "[{0}] names no model; the section name is used as `hf-repo = {0}`",
+        section.name
+    );
     warnings.push(Warning::new(origin.clone(), text).hint("write it in the section"));
     options.push(Setting {
         flag: found.flag,

@@ -1,9 +1,10 @@
-//! Grammar of a preset file: from lines to sections (`common/preset.cpp: parse_ini_from_file @ b10605`).
+//! Grammar of llama-server's preset files, parsed into sections and keys (`common/preset.cpp:
+//! parse_ini_from_file @ b10605`).
 //!
 //! The grammar differs from ordinary INI files. A value ends at the first `;` or `#`, even inside quotes;
 //! quotes and backslashes are plain characters; only comments may be indented; of a section written twice,
-//! only the second counts. One difference from llama.cpp is on purpose: llama.cpp lets a section's name
-//! continue over line ends to the next `]`, which would hide settings. Here this is an error.
+//! only the second counts. llama.cpp lets a section's name continue over line ends to the next `]`, which
+//! would hide settings. Here this is an error, on purpose.
 
 use std::sync::Arc;
 

@@ -1,4 +1,5 @@
-//! Plimsoll's own settings in a preset file: `;plimsoll: key = value`, a comment for llama-server.
+//! Plimsoll's own settings in a llama-server preset file, written as `;plimsoll: key = value`, which
+//! llama-server reads as a comment.
 //!
 //! Settings of the server are written before the first section or in `[*]`; settings of a model in its
 //! section, or in `[*]` for all models.
@@ -108,7 +109,7 @@ pub(super) fn apply(
         "unlisted" => entry.unlisted = switch(file, line)?,
         "concurrency" => {
             let count = line.value.parse().ok().filter(|&count| count > 0);
-            entry.concurrency = Some(count.ok_or_else(|| bad(file, line, "a number from 1 up"))?);
+            entry.concurrency = Some(count.ok_or_else(|| bad(file, line, "a number of at least 1"))?);
         }
         "program" => {
             // Sections of a preset always start a llama-server; other launches cannot occur.

@@ -1,7 +1,7 @@
 //! Facts derived from other facts of a log.
 //!
 //! Examples are the allocation failure that ended the load, the sizes of card and weights, and the memory in
-//! use before the start.
+//! use before the engine started.
 
 use plimsoll_base::Bytes;
 

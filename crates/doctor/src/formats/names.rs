@@ -1,7 +1,8 @@
-//! Sizes derived from names: parameters and quantisation of a model, memory of a card or a board.
+//! Sizes derived from product names in a text: parameters and quantisation of a model, memory of a card or a
+//! board.
 //!
-//! DECISION: sizes from names are the least reliable, so they are used only if no size was printed. A card
-//! name that is sold with several memory sizes (A100, V100, RTX 4060 Ti) gives no size.
+//! DECISION: sizes from names are the least reliable, so they are used only if the text has no printed size.
+//! A card name that is sold with several memory sizes (A100, V100, RTX 4060 Ti) gives no size.
 
 use plimsoll_base::Bytes;
 

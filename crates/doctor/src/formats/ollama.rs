@@ -1,4 +1,4 @@
-//! Figures that ollama prints: the cards at its start, and its memory estimate before a load.
+//! Reader of figures that ollama prints: the cards at its start, and its memory estimate before a load.
 
 use crate::facts::{Facts, OllamaEstimate, Quote};
 use crate::pattern::Pattern;

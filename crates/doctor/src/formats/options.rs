@@ -1,4 +1,4 @@
-//! Command-line options of an engine in a log, and the size of its model file.
+//! Reader of an engine's command-line options in a log, and of the size of its model file.
 
 use plimsoll_base::Bytes;
 

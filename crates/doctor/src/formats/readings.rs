@@ -1,4 +1,7 @@
-//! Series of readings in a short report: the same quantity several times, one per line or in one line.
+//! Repeated memory readings in a problem report, such as a size after each request, from which growth is
+//! visible.
+//!
+//! The readings are a list with one size per line, or several sizes in one line.
 
 use plimsoll_base::Bytes;
 

@@ -1,4 +1,4 @@
-//! Search for all phrases of the tables at once.
+//! Search of a log for all known phrases at once.
 //!
 //! DECISION: one Aho-Corasick automaton (a DFA) runs over the raw bytes with one table look-up per byte. So a
 //! line full of phrases takes no longer than any other. The automaton for some 700 phrases takes a few MiB

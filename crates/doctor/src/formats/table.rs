@@ -1,5 +1,5 @@
-//! Parsed phrase tables. Each row is a phrase that programs print, the kind of line that it marks, and its
-//! evidence.
+//! Parsed tables of known log phrases. Each row is a phrase that programs print, the kind of line that it
+//! marks, and its evidence (a log, a test or a source).
 
 use std::sync::LazyLock;
 

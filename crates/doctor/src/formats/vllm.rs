@@ -1,4 +1,4 @@
-//! Memory figures that vLLM prints before it loads a model, and its options.
+//! Reader of the memory figures and options that vLLM prints before it loads a model.
 
 use crate::facts::{Facts, Quote, StartupCheck};
 use crate::pattern::Pattern;

@@ -1,8 +1,8 @@
-//! Tests of each line reader with damaged text: none may panic, and the facts stay bounded.
+//! Tests of all log line readers with damaged text: none may panic, and the facts stay bounded.
 //!
-//! Each reader is called with patterns that do not match the text, which the search would never do. A few
-//! thousand texts run here; `PLIMSOLL_FUZZ=1000000 cargo test --release -p plimsoll-doctor --lib
-//! reader::tests -- --nocapture` tries a million on each.
+//! Each reader gets lines that its patterns do not match, which the phrase search would never pass to it. A
+//! few thousand texts are tried by default; `PLIMSOLL_FUZZ=1000000 cargo test --release -p plimsoll-doctor
+//! --lib reader::tests -- --nocapture` tries a million on each reader.
 
 use std::time::Instant;
 

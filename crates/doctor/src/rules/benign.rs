@@ -1,5 +1,5 @@
-//! Rules for reports in which card memory did not fail: warnings that the run survives, and ends for other
-//! reasons.
+//! Rules for reports in which no card ran out of memory: warnings that the program survives, and exits for
+//! other reasons.
 
 use super::EvidenceWeight::{Decisive, Fair, Strong, Weak};
 use super::RuleFinding;
@@ -9,14 +9,14 @@ use crate::facts::{Facts, NO_SIZE, Purpose, Quote};
 use crate::pattern::Pattern;
 
 rules! {
-    went_on: "TensorFlow: bfc_allocator.cc; TensorRT: the builder skips a tactic";
-    recovered: "llama-context.cpp: retries without pipeline parallelism";
-    program_fault: "CUDA: a kernel of the program checked its input";
-    no_size_at_all: "arithmetic: no card has 16 TiB; the size is an address or an overflow";
-    arena_full: "ggml.c: ggml_new_object; the arena's size is fixed when it is made";
-    other_complaint: "ggml.h: GGML_ASSERT; Python's own exceptions";
-    not_on_the_card: "llama.cpp, ollama: layers offloaded";
-    not_about_memory: "server.cpp, common/arg.cpp, glibc's loader";
+    went_on: "TensorFlow's bfc_allocator.cc continues after the warning; TensorRT's builder skips a tactic";
+    recovered: "llama-context.cpp retries without pipeline parallelism";
+    program_fault: "a CUDA kernel of the program checked its input";
+    no_size_at_all: "no card has 16 TiB, so the size is an address or an integer overflow";
+    arena_full: "ggml.c:ggml_new_object: the arena's size is fixed when it is created";
+    other_complaint: "GGML_ASSERT of ggml.h, and exceptions of Python itself";
+    not_on_the_card: "llama.cpp and ollama print how many layers are offloaded";
+    not_about_memory: "server.cpp, common/arg.cpp and glibc's loader print these messages";
 }
 
 /// TensorFlow's allocator and TensorRT's builder print refusals that they survive.
@@ -28,7 +28,7 @@ fn went_on(facts: &Facts) -> Option<RuleFinding> {
     if failed || lines.is_empty() || !warned || !facts.refusals().is_empty() || facts.torch().is_some() {
         return None;
     }
-    let text = "the program went on after the message";
+    let text = "the program continued after the message";
     Some(RuleFinding::new(Cause::NotOom, Strong, text, lines).by(SubCause::Optional))
 }
 
@@ -39,14 +39,15 @@ fn recovered(facts: &Facts) -> Option<RuleFinding> {
         .torch()
         .as_ref()
         .is_some_and(|torch| torch.quote.line > line.line);
-    let text = "the engine tried again with less, and nothing was refused afterwards";
+    let text = "the engine retried with less memory, and nothing was refused afterwards";
     (facts.refusals().is_empty() && !later)
         .then(|| RuleFinding::new(Cause::NotOom, Decisive, text, [line]).by(SubCause::Recovered))
 }
 
 fn program_fault(facts: &Facts) -> Option<RuleFinding> {
     let line = facts.quote(Pattern::ProgramFault)?;
-    let text = "the program stopped at its own request: an index, a value or a card that does not exist";
+    let text = "the program stopped because of an invalid index, an invalid value or a card that does not \
+        exist";
     // A range that cannot be pinned in one piece is reported as an invalid argument.
     let pins = facts.says(Pattern::PinCall);
     (!facts.ran_out() && !pins).then(|| RuleFinding::new(Cause::NotOom, Strong, text, [line]))
@@ -61,13 +62,13 @@ fn no_size_at_all(facts: &Facts) -> Option<RuleFinding> {
             .and_then(|refusal| Some((refusal.asked?, &refusal.quote)))
     };
     let (asked, quote) = torch.or_else(refused)?;
-    let text = format!("{asked} is no real size: an address or an overflow was requested");
+    let text = format!("{asked} is not a plausible size: it is an address or an integer overflow");
     (asked >= NO_SIZE).then(|| RuleFinding::new(Cause::NotOom, Decisive, text, [quote.clone()]))
 }
 
 fn arena_full(facts: &Facts) -> Option<RuleFinding> {
     let line = facts.quote(Pattern::ArenaFull)?;
-    let text = "an arena of ggml with a fixed size is full; no device refused memory";
+    let text = "a ggml arena of fixed size is full; no device refused memory";
     let alone = facts.refusals().is_empty() && facts.torch().is_none();
     alone.then(|| RuleFinding::new(Cause::NotOom, Strong, text, [line]))
 }
@@ -83,7 +84,7 @@ fn other_complaint(facts: &Facts) -> Option<RuleFinding> {
         || facts.startup().is_some()
         || facts.says(Pattern::VllmContext)
         || is_of_a_card(facts);
-    let text = "the program exited with its own error; no allocation failed";
+    let text = "the program exited with an error of its own; no allocation failed";
     let speaks = !explained && !about_memory.iter().any(|words| line.text.contains(words));
     speaks.then(|| RuleFinding::new(Cause::NotOom, Weak, text, [line]))
 }
@@ -104,7 +105,7 @@ fn is_of_a_card(facts: &Facts) -> bool {
 
 fn not_on_the_card(facts: &Facts) -> Option<RuleFinding> {
     let line = facts.quote(Pattern::CpuInstead).or_else(|| all_on_host(facts))?;
-    let text = "the program runs without the card, and nothing was refused";
+    let text = "the program does not use the card, and nothing was refused";
     // With managed memory the layers may all be listed on the host.
     let refused = facts.ran_out() || facts.says_any(&[Pattern::HostRefused, Pattern::UnifiedSwitch]);
     let weight = if is_of_a_card(facts) { Weak } else { Fair };
@@ -112,7 +113,7 @@ fn not_on_the_card(facts: &Facts) -> Option<RuleFinding> {
 }
 
 fn not_about_memory(facts: &Facts) -> Option<RuleFinding> {
-    const ENDS: [(Pattern, SubCause, &str); 7] = [
+    const ENDS: [(Pattern, SubCause, &str); 8] = [
         (
             Pattern::PortTaken,
             SubCause::PortTaken,
@@ -127,6 +128,11 @@ fn not_about_memory(facts: &Facts) -> Option<RuleFinding> {
             Pattern::MissingLibrary,
             SubCause::MissingLibrary,
             "a shared library is missing",
+        ),
+        (
+            Pattern::PythonImport,
+            SubCause::PythonImport,
+            "Python could not import a module: it is not installed in this environment, or misspelt",
         ),
         (
             Pattern::UnknownFlag,
@@ -146,7 +152,7 @@ fn not_about_memory(facts: &Facts) -> Option<RuleFinding> {
         (
             Pattern::WaitedLong,
             SubCause::NotStarted,
-            "the load took longer than the client waited",
+            "loading the model took longer than the client waited",
         ),
     ];
     // `failed to load model` follows every refusal during a load.
@@ -156,5 +162,11 @@ fn not_about_memory(facts: &Facts) -> Option<RuleFinding> {
     let mut seen = ENDS.into_iter();
     let (quote, sub_cause, text) =
         seen.find_map(|(pattern, sub_cause, text)| Some((facts.quote(pattern)?, sub_cause, text)))?;
-    Some(RuleFinding::new(Cause::NotOom, Strong, text, [quote]).by(sub_cause))
+    // An import that failed may be caught, and the program may go on without the module.
+    let weight = if sub_cause == SubCause::PythonImport {
+        Fair
+    } else {
+        Strong
+    };
+    Some(RuleFinding::new(Cause::NotOom, weight, text, [quote]).by(sub_cause))
 }

@@ -1,5 +1,5 @@
-//! Rules for card memory that was refused to ggml: its purpose, and its size compared with the buffers before
-//! it.
+//! Rules for card memory that the driver refused to a ggml program: the purpose of the buffer, and its size
+//! compared with the buffers before it.
 
 use plimsoll_base::Bytes;
 
@@ -11,15 +11,15 @@ use crate::pattern::Pattern;
 
 rules! {
     refused_buffer: "ggml-alloc.c, llama-model.cpp, llama-kv-cache.cpp, llama-context.cpp @ b10605";
-    last_straw: "arithmetic: a small request against one large buffer";
-    beyond_any_card: "ggml-alloc.c: a graph that is split over cards is copied";
-    address_reservation: "ggml-cuda.cu: CUDA_POOL_VMM_MAX_SIZE = 32 GiB of addresses";
-    refused_at_run_time: "ggml-cuda.cu: buffers are placed before the first request";
-    refused_at_stage: "order of llama.cpp's log: weights, cache, graph, serving";
-    stops_at_stage: "order of llama.cpp's log: the next buffer is the one that failed";
-    counted_too_large: "ExLlama, transformers: they count before they load";
-    no_layers_fit: "ollama: llm/memory.go, for each card";
-    tensor_refused: "TensorFlow: bfc_allocator; XLA; ONNX Runtime: BFCArena; CuPy";
+    last_straw: "from the figures: the refused request is small, and one large buffer fills the card";
+    beyond_any_card: "ggml-alloc.c copies a graph that is split across cards";
+    address_reservation: "ggml-cuda.cu reserves CUDA_POOL_VMM_MAX_SIZE (32 GiB) of address space";
+    refused_at_run_time: "ggml-cuda.cu allocates its buffers before the first request";
+    refused_at_stage: "llama.cpp logs weights, cache, graph and serving in this order";
+    stops_at_stage: "llama.cpp logs its buffers in order, so the next one failed";
+    counted_too_large: "ExLlama and transformers estimate the memory before they load";
+    no_layers_fit: "llm/memory.go of ollama checks each card";
+    tensor_refused: "error messages of TensorFlow, XLA, ONNX Runtime and CuPy";
 }
 
 fn cause_of(purpose: Purpose) -> Option<Cause> {
@@ -60,7 +60,7 @@ fn refused_buffer(facts: &Facts) -> Option<RuleFinding> {
     let purpose = match refusal.purpose {
         Purpose::Weights => "for the weights",
         Purpose::Cache => "for the KV cache",
-        Purpose::Pool => "for the run-time pool, after the buffers were placed",
+        Purpose::Pool => "for the run-time pool, after the buffers were allocated",
         _ => "for the compute buffers",
     };
     let copies = cause == Cause::ComputeBufferTooLarge && facts.says(Pattern::PipelineCopies);
@@ -92,7 +92,7 @@ fn last_straw(facts: &Facts) -> Option<RuleFinding> {
     let (placed, cause, card) = straw(facts)?;
     let refusal = facts.refusal()?;
     let text = format!(
-        "{placed} of a card of {card} were in use, so that even {}",
+        "{placed} of a card with {card} were in use, so that even {}",
         requested(refusal)
     );
     Some(RuleFinding::new(cause, Strong, text, [refusal.quote.clone()]))
@@ -104,8 +104,10 @@ fn beyond_any_card(facts: &Facts) -> Option<RuleFinding> {
     // Without a printed size the largest common card bounds it.
     let (asked, card) = (refusal.asked?, facts.card().unwrap_or(Bytes::gib(80)));
     let unnamed = matches!(refusal.purpose, Purpose::Unknown | Purpose::Compute);
-    let text =
-        format!("{asked} in one request on a card of {card} at most: a graph with its copies, not weights");
+    let text = format!(
+        "{asked} were requested at once on a card with at most {card}: this is a compute graph with \
+            its copies, not weights"
+    );
     (unnamed && asked >= card * 2).then(|| {
         RuleFinding::new(
             Cause::ComputeBufferTooLarge,
@@ -127,8 +129,8 @@ fn address_reservation(facts: &Facts) -> Option<RuleFinding> {
         None if facts.says_any(&[Pattern::KernelMemory, Pattern::OutOfMemory]) => Strong,
         None => Fair,
     };
-    let text =
-        "32 GiB of addresses were refused (cuMemAddressReserve); the driver reports that as out of memory";
+    let text = "a reservation of 32 GiB of addresses was refused (cuMemAddressReserve); the driver reports that as \
+            out of memory";
     Some(RuleFinding::new(Cause::Other, weight, text, [line]).by(SubCause::AddressReservation))
 }
 
@@ -176,9 +178,12 @@ fn refused_at_stage(facts: &Facts) -> Option<RuleFinding> {
     let open = refusal.purpose == Purpose::Unknown && refusal.place == MemoryPlace::Card && !is_run_time;
     let (cause, when) = match refusal.stage {
         LoadStage::Weights => (Cause::ModelTooLarge, "while the weights were loaded"),
-        LoadStage::Context => (Cause::KvCacheTooLarge, "while the context was made"),
-        LoadStage::Cache => (Cause::ComputeBufferTooLarge, "after the KV cache was placed"),
-        LoadStage::Graph => (Cause::ComputeBufferTooLarge, "while the graph was reserved"),
+        LoadStage::Context => (Cause::KvCacheTooLarge, "while the context was created"),
+        LoadStage::Cache => (Cause::ComputeBufferTooLarge, "after the KV cache was allocated"),
+        LoadStage::Graph => (
+            Cause::ComputeBufferTooLarge,
+            "while memory for the graph was reserved",
+        ),
         LoadStage::Serving => (Cause::PoolGrowth, "while it served"),
         LoadStage::Unknown => return None,
     };
@@ -193,8 +198,8 @@ fn stops_at_stage(facts: &Facts) -> Option<RuleFinding> {
     let quiet = facts.refusals().is_empty() && facts.torch().is_none() && stage < LoadStage::Serving;
     let failed = facts.says_any(&[Pattern::OutOfMemory, Pattern::Died, Pattern::Exception]);
     let (cause, what) = match last.purpose {
-        Purpose::Cache => (Cause::ComputeBufferTooLarge, "the KV cache was placed"),
-        Purpose::Compute => (Cause::PoolGrowth, "all buffers were placed"),
+        Purpose::Cache => (Cause::ComputeBufferTooLarge, "the KV cache was allocated"),
+        Purpose::Compute => (Cause::PoolGrowth, "all buffers were allocated"),
         _ => return None,
     };
     let text = format!("the log ends after {what}, so the next allocation failed");
@@ -204,7 +209,7 @@ fn stops_at_stage(facts: &Facts) -> Option<RuleFinding> {
 
 fn counted_too_large(facts: &Facts) -> Option<RuleFinding> {
     let line = facts.quote(Pattern::BudgetRefused)?;
-    let text = "the engine estimated the model, and it does not fit";
+    let text = "the engine estimated the model's memory need, and it does not fit";
     // Some estimates include the cache, which a large context makes the larger part.
     let weight = if facts.options().context_tokens.is_some() {
         Fair
@@ -219,7 +224,7 @@ fn no_layers_fit(facts: &Facts) -> Option<RuleFinding> {
     let line = facts
         .quote(Pattern::NoLayersFit)
         .filter(|_| facts.buffers().is_empty())?;
-    let text = "no layer of the model fits one of the cards";
+    let text = "one of the cards has no room for a single layer of the model";
     Some(RuleFinding::new(Cause::ModelTooLarge, Weak, text, [line]))
 }
 
@@ -227,6 +232,6 @@ fn tensor_refused(facts: &Facts) -> Option<RuleFinding> {
     let line = facts
         .quote(Pattern::TensorRefused)
         .filter(|_| facts.torch().is_none())?;
-    let text = "a tensor was refused by name or size during the computation";
+    let text = "the allocation of a tensor was refused during the computation";
     Some(RuleFinding::new(Cause::ComputeBufferTooLarge, Fair, text, [line]))
 }

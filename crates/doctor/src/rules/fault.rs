@@ -1,4 +1,4 @@
-//! Rules for faults of cards, drivers and builds, which more memory does not fix.
+//! Rules for faults of cards, drivers and builds, which no additional memory would fix.
 
 use super::EvidenceWeight::{Decisive, Fair, Hint, Strong};
 use super::RuleFinding;
@@ -7,13 +7,13 @@ use crate::facts::{Facts, Quote};
 use crate::pattern::Pattern;
 
 rules! {
-    xid_of_hardware: "NVIDIA: Xid errors of the bus, the memory or the firmware";
-    driver_fault: "NVRM, CUDA run time";
+    xid_of_hardware: "NVIDIA documents these Xid errors for the bus, the memory or the firmware";
+    driver_fault: "NVRM and the CUDA runtime report these errors";
     library_failed: "cuBLAS: cublasStatus_t";
-    driver_mismatch: "CUDA run time, NVML";
-    memory_fault: "CUDA: illegal memory access; Xid 31 is its line in the kernel's log";
-    unknown_status: "CUDA, HIP: an error other than out of memory";
-    wrong_build: "CUDA: no kernel image; cuBLAS that cannot start on this card";
+    driver_mismatch: "the CUDA runtime and NVML report these errors";
+    memory_fault: "CUDA reports an illegal memory access, and the kernel's log shows it as Xid 31";
+    unknown_status: "CUDA and HIP have their own error for out of memory, and this is another";
+    wrong_build: "CUDA finds no kernel image for the card, or cuBLAS cannot start on it";
 }
 
 /// Bus, ECC, NVLink, GSP and reset; programs cause 13, 31, 43 and 45.
@@ -41,7 +41,7 @@ fn driver_fault(facts: &Facts) -> Option<RuleFinding> {
     Some(RuleFinding::new(
         Cause::DriverOrHw,
         weight,
-        "the card or its driver stopped answering",
+        "the card or its driver stopped responding",
         [quote],
     ))
 }
@@ -49,7 +49,7 @@ fn driver_fault(facts: &Facts) -> Option<RuleFinding> {
 fn library_failed(facts: &Facts) -> Option<RuleFinding> {
     let line = facts.quote(Pattern::CublasFailed).filter(|_| !facts.ran_out())?;
     let text =
-        "a library call failed, and no memory was refused: the library may not fit this card or driver";
+        "a library call failed, and no memory was refused: the library may be wrong for this card or driver";
     Some(RuleFinding::new(Cause::NotOom, Fair, text, [line]).by(SubCause::WrongBuild))
 }
 
@@ -63,8 +63,26 @@ pub(super) fn of_driver(facts: &Facts) -> Vec<Quote> {
 
 fn driver_mismatch(facts: &Facts) -> Option<RuleFinding> {
     let quotes = of_driver(facts);
-    let text = "the driver does not fit its libraries, or is not reachable from here";
+    if quotes.iter().any(is_too_old) {
+        let text = "the driver is older than the CUDA version that the program was built for";
+        return Some(RuleFinding::new(Cause::DriverOrHw, Strong, text, quotes).by(SubCause::OldDriver));
+    }
+    let text =
+        "the driver does not match its libraries, or cannot be reached from here, for example in a container";
     (!quotes.is_empty()).then(|| RuleFinding::new(Cause::DriverOrHw, Strong, text, quotes))
+}
+
+/// The words of CUDA and of PyTorch for a driver that is too old.
+fn is_too_old(quote: &Quote) -> bool {
+    let lower = quote.text.to_ascii_lowercase();
+    [
+        "version is insufficient",
+        "insufficientdriver",
+        "driver on your system is too old",
+        "unsupported toolchain",
+    ]
+    .iter()
+    .any(|words| lower.contains(words))
 }
 
 fn memory_fault(facts: &Facts) -> Option<RuleFinding> {
@@ -72,8 +90,7 @@ fn memory_fault(facts: &Facts) -> Option<RuleFinding> {
     let xid = facts.xids().iter().find(|(code, _)| OF_PROGRAMS.contains(code));
     let access = facts.quote(Pattern::IllegalAccess);
     let quote = access.or_else(|| xid.map(|(_, quote)| quote.clone()))?;
-    let text =
-        "a kernel accessed an address that is not its own: a fault of the program or of its choice of cards";
+    let text = "a GPU kernel accessed an invalid address: the program has a bug, or it uses the wrong card";
     Some(RuleFinding::new(Cause::DriverOrHw, Strong, text, [quote]).by(SubCause::MemoryFault))
 }
 
@@ -92,17 +109,17 @@ fn wrong_build(facts: &Facts) -> Option<RuleFinding> {
         (None, true) => Fair,
     };
     if let Some(quote) = build.or(blas) {
-        let text = "the program or one of its libraries does not fit this card or driver";
+        let text = "the program or one of its libraries was built for another card or driver";
         return Some(RuleFinding::new(Cause::NotOom, weight, text, [quote]).by(SubCause::WrongBuild));
     }
     let handle = facts.quote(Pattern::CublasInit).filter(|_| !facts.ran_out())?;
-    let text = "a library could not create its handle, and nothing shows a full card";
+    let text = "a library could not create its handle, and no line shows that the card was full";
     Some(RuleFinding::new(Cause::NotOom, Fair, text, [handle]).by(SubCause::WrongBuild))
 }
 
 fn unknown_status(facts: &Facts) -> Option<RuleFinding> {
     let line = facts.quote(Pattern::CardFault)?;
     let pins = facts.says_any(&[Pattern::PinCall, Pattern::PinnedRefused]);
-    let text = "the run time stopped with an error that is not about memory";
+    let text = "the GPU runtime reported an error that is not about memory";
     (!facts.ran_out() && !pins).then(|| RuleFinding::new(Cause::NotOom, Hint, text, [line]).indirect())
 }

@@ -1,5 +1,5 @@
-//! Rules for a refused allocation recorded by guard, the preloaded library, with the driver's sizes at that
-//! moment.
+//! Rules for an allocation whose refusal was recorded by guard, the preloaded library, with the driver's
+//! memory figures at that moment.
 
 use plimsoll_base::Bytes;
 use plimsoll_wire::page::Refusal;
@@ -10,7 +10,7 @@ use crate::cause::Cause;
 use crate::facts::{Facts, LineSource, Quote};
 use crate::refused::RefusedAllocation;
 
-const PAGE: &str = "guard's page: sizes at the moment of the refusal";
+const PAGE: &str = "guard's shared page records the sizes at the moment of the refusal";
 
 rules! {
     guard_neighbours: PAGE;
@@ -34,7 +34,7 @@ fn guard_neighbours(facts: &Facts) -> Option<RuleFinding> {
     // A refusal by the budget or by spilling is Plimsoll's own, whatever the neighbours hold.
     let enough = refused.asked <= refused.free + held && refused.why == Refusal::Driver;
     let text = format!(
-        "other programs hold {held} of {}; {} were requested with {} free",
+        "other programs hold {held} of {}; {} were requested while {} were free",
         refused.card, refused.asked, refused.free
     );
     // Beyond doubt where the others hold more than this program held and requested together.
@@ -62,6 +62,6 @@ fn guard_room(facts: &Facts) -> Option<RuleFinding> {
     let refused = facts.guard().as_ref()?;
     // Twice the request leaves no room for rounding or a race with another process.
     let plenty = refused.why == Refusal::Driver && refused.free >= refused.asked * 2 && facts.is_unified();
-    let text = format!("{} were refused with {} free", refused.asked, refused.free);
+    let text = format!("{} were refused while {} were free", refused.asked, refused.free);
     plenty.then(|| RuleFinding::new(Cause::UnifiedMemoryRefused, Strong, text, quote(refused)))
 }

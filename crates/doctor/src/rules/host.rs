@@ -9,13 +9,14 @@ use crate::pattern::Pattern;
 
 rules! {
     host_killed: "mm/oom_kill.c";
-    node_killed: "Ray: memory_monitor counts the whole node, page cache included";
-    wsl_refused: "dxgkrnl of WSL2: dxgkio_make_resident returns -ENOMEM below the card's size";
-    killed_without_a_word: "a shell's `Killed`: SIGKILL, which the kernel sends for want of memory";
-    host_refused: "ggml-backend.cpp: CPU buffers; std::bad_alloc";
-    shared_memory_full: "PyTorch's DataLoader: /dev/shm";
-    allocation_limit: "ggml-vulkan.cpp: maxMemoryAllocationSize, maxBufferSize";
-    override_of_buffers: "llama-model.cpp: a buffer type that cannot hold its tensors";
+    node_killed: "Ray's memory_monitor counts the memory of the whole node, including page cache";
+    wsl_refused: "in WSL2, dxgkio_make_resident of dxgkrnl returns -ENOMEM for sizes below that of the card";
+    killed_without_a_word: "a shell prints `Killed` after SIGKILL, which the kernel sends when memory runs \
+        out";
+    host_refused: "CPU buffers of ggml-backend.cpp, and C++'s std::bad_alloc";
+    shared_memory_full: "PyTorch's DataLoader uses shared memory in /dev/shm";
+    allocation_limit: "ggml-vulkan.cpp checks maxMemoryAllocationSize and maxBufferSize";
+    override_of_buffers: "llama-model.cpp stops if a buffer type cannot hold its tensors";
 }
 
 fn host_killed(facts: &Facts) -> Option<RuleFinding> {
@@ -24,14 +25,28 @@ fn host_killed(facts: &Facts) -> Option<RuleFinding> {
     if facts.says(Pattern::KernelMemory) || !facts.refusals().is_empty() {
         return None;
     }
-    let text = "the kernel killed a process because host memory ran out";
+    // A status of 137 or -9 says SIGKILL, and not who sent it.
+    let lower = line.text.to_ascii_lowercase();
+    let is_told = ["oom", "out of memory", "killed process"]
+        .iter()
+        .any(|words| lower.contains(words));
+    let (text, sub_cause) = match is_told {
+        true => (
+            "the kernel killed a process because host memory ran out",
+            SubCause::HostKilled,
+        ),
+        false => (KILLED, SubCause::Killed),
+    };
     // On a unified board GPU memory is host memory, so the kill may be for the model.
     let (cause, weight) = match facts.is_unified() {
         true => (Cause::UnifiedMemoryRefused, Fair),
         false => (Cause::NotOom, Strong),
     };
-    Some(RuleFinding::new(cause, weight, text, [line]).by(SubCause::HostKilled))
+    Some(RuleFinding::new(cause, weight, text, [line]).by(sub_cause))
 }
+
+const KILLED: &str =
+    "the process was killed without an error of its own: by the kernel for want of host memory, or by hand";
 
 fn node_killed(facts: &Facts) -> Option<RuleFinding> {
     let line = facts.quote(Pattern::NodeKilled)?;
@@ -41,7 +56,7 @@ fn node_killed(facts: &Facts) -> Option<RuleFinding> {
 
 fn wsl_refused(facts: &Facts) -> Option<RuleFinding> {
     let line = facts.quote(Pattern::WslRefused)?;
-    let text = "WSL's driver refused to make memory resident, whatever the card has free";
+    let text = "WSL's driver refused to make memory resident, no matter how much is free on the card";
     Some(RuleFinding::new(Cause::Other, Strong, text, [line]))
 }
 
@@ -54,10 +69,9 @@ fn killed_without_a_word(facts: &Facts) -> Option<RuleFinding> {
     if explained || is_by_hand(&line) {
         return None;
     }
-    let text = "the process was killed without an error of its own";
     Some(match facts.is_unified() {
-        true => RuleFinding::new(Cause::ModelTooLarge, Fair, text, [line]),
-        false => RuleFinding::new(Cause::NotOom, Fair, text, [line]).by(SubCause::HostKilled),
+        true => RuleFinding::new(Cause::ModelTooLarge, Fair, KILLED, [line]),
+        false => RuleFinding::new(Cause::NotOom, Fair, KILLED, [line]).by(SubCause::Killed),
     })
 }
 
@@ -93,7 +107,7 @@ fn allocation_limit(facts: &Facts) -> Option<RuleFinding> {
     let line = facts
         .quote(Pattern::AllocationLimit)
         .filter(|line| !line.text.contains("pinned memory"))?;
-    let text = "one allocation is larger than the driver allows, however much is free";
+    let text = "one allocation is larger than the driver allows, no matter how much is free";
     Some(RuleFinding::new(Cause::Other, Decisive, text, [line]).by(SubCause::AllocationLimit))
 }
 
@@ -105,7 +119,7 @@ fn override_of_buffers(facts: &Facts) -> Option<RuleFinding> {
     let overridden = facts.quote(Pattern::Override);
     let weight = if overridden.is_some() { Decisive } else { Fair };
     let text =
-        "a buffer could not be made, though no device refused memory: check the tensor overrides (-ot)";
+        "a buffer could not be created, although no device refused memory: check the tensor overrides (-ot)";
     let quotes = [Some(line), overridden].into_iter().flatten();
     Some(RuleFinding::new(Cause::Other, weight, text, quotes).by(SubCause::Override))
 }

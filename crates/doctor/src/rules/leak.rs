@@ -9,10 +9,10 @@ use crate::facts::Facts;
 use crate::pattern::Pattern;
 
 rules! {
-    readings_rise: "arithmetic: readings that only rise";
-    grows_each_round: "a growth per request or image, of a MiB or more";
-    kernel_slab: "/proc/meminfo: SUnreclaim above a fifth of MemTotal";
-    kept_alive: "ollama ps: a model stays loaded until it has been idle for minutes";
+    readings_rise: "from the figures: the readings only rise";
+    grows_each_round: "memory grows by a MiB or more with each request or image";
+    kernel_slab: "/proc/meminfo shows SUnreclaim above a fifth of MemTotal";
+    kept_alive: "`ollama ps` shows that a model stays loaded for some minutes after its last request";
 }
 
 /// At least three readings, each above the one before, the last half as large again as the first.
@@ -25,7 +25,10 @@ fn readings_rise(facts: &Facts) -> Option<RuleFinding> {
     let often = readings.len() >= 4 && last.saturating_sub(first) >= Bytes::mib(256);
     // A rise of a half within a few readings is more than caches warm up to.
     let weight = if much { Strong } else { Fair };
-    let text = format!("{} readings rise from {first} to {last}", readings.len());
+    let text = format!(
+        "memory rises in {} readings, from {first} to {last}",
+        readings.len()
+    );
     (rises && (much || often)).then(|| RuleFinding::new(Cause::Leak, weight, text, facts.growth().clone()))
 }
 

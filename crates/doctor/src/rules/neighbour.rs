@@ -9,15 +9,17 @@ use crate::facts::{Facts, LoadStage, Purpose, Quote};
 use crate::pattern::Pattern;
 
 rules! {
-    listed_processes: "nvidia-smi: table of processes";
-    used_by_nobody: "nvidia-smi: a full card, and a table without its holders";
-    nameless_holder: "nvidia-smi: `Unknown Error`, `[Not Found]` for an exited process";
-    large_holder: "rocm-smi --showpids, nvidia-smi: a process with a quarter of the card";
-    unworded: "PyTorch reports refusals of its allocator; a bare CUDA error is of a context or of pinned memory";
-    no_room_for_context: "CUDA: a context needs some hundred MiB";
-    taken_before: "llama.cpp: `using device … - N MiB free` at the start";
-    small_victim: "libargus: a camera's buffers are tens of MiB";
-    others_seen: "vLLM: memory profiling; SGLang: init_torch_distributed; CUDA: cudaErrorDevicesUnavailable";
+    listed_processes: "the process table of nvidia-smi";
+    used_by_nobody: "nvidia-smi shows a full card, and its table lacks the processes that hold the memory";
+    nameless_holder: "nvidia-smi prints `Unknown Error` or `[Not Found]` for an exited process";
+    large_holder: "`rocm-smi --showpids` or nvidia-smi shows a process with a quarter of the card";
+    unworded: "PyTorch reports refusals of its allocator; a CUDA error without a PyTorch report comes from \
+        a context or from pinned memory";
+    no_room_for_context: "a CUDA context needs several hundred MiB";
+    taken_before: "llama.cpp prints `using device … - N MiB free` when it starts";
+    small_victim: "the buffers of a camera (libargus) take tens of MiB";
+    others_seen: "vLLM's memory profiling, SGLang's init_torch_distributed and CUDA's \
+        cudaErrorDevicesUnavailable report it";
 }
 
 fn held(facts: &Facts) -> Bytes {
@@ -29,7 +31,7 @@ fn listed_processes(facts: &Facts) -> Option<RuleFinding> {
     let card = facts.card().filter(|_| ran_out)?;
     let largest = facts.holders().iter().max_by_key(|holder| holder.used)?;
     let held = held(facts);
-    let text = format!("{} holds {} of a card of {card}", largest.name, largest.used);
+    let text = format!("{} holds {} on a card with {card}", largest.name, largest.used);
     // With one holder it may be this program itself.
     let several = facts.holders().len() > 1 && held.scaled(2, 1) >= card && facts.refusals().is_empty();
     let weight = if several { Strong } else { Fair };
@@ -46,7 +48,7 @@ fn used_by_nobody(facts: &Facts) -> Option<RuleFinding> {
     let alone = facts.torch().is_none() && facts.buffers().is_empty() && facts.xids().is_empty();
     let nobody = usage.used.scaled(2, 1) >= usage.total && held.scaled(2, 1) < usage.used && alone;
     let text = format!(
-        "{} of {} are in use, and the listed processes hold {held}",
+        "{} of {} are in use, but the listed processes hold only {held}",
         usage.used, usage.total
     );
     nobody.then(|| RuleFinding::new(Cause::ForeignProcess, Fair, text, [usage.quote.clone()]))
@@ -63,7 +65,7 @@ fn large_holder(facts: &Facts) -> Option<RuleFinding> {
     let card = facts.card().or(facts.model().named_cards)?;
     let largest = facts.holders().iter().max_by_key(|holder| holder.used)?;
     let quiet = !facts.ran_out() && facts.torch().is_none() && facts.series().is_empty();
-    let text = format!("{} holds {} of a card of {card}", largest.name, largest.used);
+    let text = format!("{} holds {} on a card with {card}", largest.name, largest.used);
     (quiet && largest.used.scaled(4, 1) >= card)
         .then(|| RuleFinding::new(Cause::ForeignProcess, Weak, text, [largest.quote.clone()]))
 }
@@ -76,10 +78,11 @@ fn unworded(facts: &Facts) -> Option<RuleFinding> {
     // Windows and WSL allow little pinned memory; elsewhere a context is the usual request outside the
     // allocator.
     if facts.says_any(&[Pattern::Windows, Pattern::Wsl]) {
-        let text = "memory was refused outside the allocator, on Windows or WSL, where little can be pinned";
+        let text = "memory was refused outside PyTorch's allocator, on Windows or WSL, where little memory \
+            can be pinned";
         return Some(RuleFinding::new(Cause::HostPinnedLimit, Fair, text, [line]));
     }
-    let text = "memory was refused outside the allocator: the card had no room for a context";
+    let text = "memory was refused outside PyTorch's allocator: the card had no room for a CUDA context";
     Some(RuleFinding::new(Cause::ForeignProcess, Weak, text, [line]))
 }
 
@@ -98,7 +101,7 @@ fn no_room_for_context(facts: &Facts) -> Option<RuleFinding> {
     // A refused size means that the context had already been made.
     let unsized_only = facts.refusals().iter().all(|refusal| refusal.asked.is_none());
     let alone = unsized_only && !holds_some && !facts.is_unified();
-    let text = "the card had no room for a context, before anything was allocated";
+    let text = "the card had no room for a CUDA context, before anything was allocated";
     (alone && facts.ran_out()).then(|| RuleFinding::new(Cause::ForeignProcess, Fair, text, [call]))
 }
 
@@ -106,7 +109,10 @@ fn taken_before(facts: &Facts) -> Option<RuleFinding> {
     let taken = facts.taken_before()?;
     let mut quotes = facts.quotes(&[Pattern::CardFree, Pattern::CardTotals]);
     quotes.push(facts.refusal()?.quote.clone());
-    let text = format!("{taken} of the card were in use before the start, enough for the refused request");
+    let text = format!(
+        "{taken} of the card were in use before the start, and the refused request needs no \
+        more than that"
+    );
     Some(RuleFinding::new(Cause::ForeignProcess, Strong, text, quotes))
 }
 

@@ -1,6 +1,6 @@
 //! Rules based on options and model names: a large context or micro-batch, weights compared with the cards.
 //!
-//! They apply only if no program names the purpose of the refused memory.
+//! They apply only if the log does not name the purpose of the refused memory.
 
 use super::EvidenceWeight::{Fair, Weak};
 use super::RuleFinding;
@@ -10,12 +10,13 @@ use crate::facts::{Facts, FailedAllocation, LoadStage, MemoryPlace, Purpose, is_
 use crate::pattern::Pattern;
 
 rules! {
-    weights_beyond_cards: "arithmetic: file, or parameters times bits, against the cards";
-    weights_fill_card: "arithmetic: placed weights against the card";
-    beyond_weights: "arithmetic: one request against all weights";
-    large_context: "arithmetic: the KV cache grows with the context; 4096 to 32768 are usual";
-    large_micro_batch: "llama-context.cpp: compute buffers grow with -ub, 512 by default";
-    first_that_is_loaded: "order of every engine: weights come first and are the most";
+    weights_beyond_cards: "from the figures: the model file, or its parameters times their bits, exceeds \
+        the cards";
+    weights_fill_card: "from the figures: the allocated weights fill most of the card";
+    beyond_weights: "from the figures: one request is compared with the size of all weights";
+    large_context: "the KV cache grows with the context; 4096 to 32768 tokens are usual";
+    large_micro_batch: "compute buffers of llama-context.cpp grow with -ub, which is 512 by default";
+    first_that_is_loaded: "every engine loads the weights first, and they are the largest part";
 }
 
 /// No program names the purpose of the memory.
@@ -29,7 +30,7 @@ fn is_unnamed(facts: &Facts) -> bool {
 fn weights_beyond_cards(facts: &Facts) -> Option<RuleFinding> {
     let speaks = is_unnamed(facts) && facts.ran_out() && facts.progress().stage != LoadStage::Serving;
     let (weights, cards) = facts.weights_beyond_cards().filter(|_| speaks)?;
-    let text = format!("the weights are {weights}, the cards have {cards}");
+    let text = format!("the weights take {weights}, and the cards have {cards}");
     let quote = facts.refusal().map(|refusal| refusal.quote.clone());
     let quote = quote.or_else(|| facts.quote(Pattern::OutOfMemory));
     Some(RuleFinding::new(Cause::ModelTooLarge, Fair, text, quote).indirect())
@@ -47,7 +48,7 @@ fn weights_fill_card(facts: &Facts) -> Option<RuleFinding> {
         .filter(|buffer| buffer.on_card && buffer.purpose == Purpose::Weights);
     let largest = weights.map(|buffer| buffer.size).max()?;
     let card = facts.card().or(facts.model().named_cards)?;
-    let text = format!("the weights take {largest} of a card of {card}");
+    let text = format!("the weights take {largest} on a card with {card}");
     let quotes = facts.quotes(&[Pattern::WeightsSize, Pattern::OutOfMemory]);
     // Cache and compute buffers rarely fit into the last tenth.
     (largest.scaled(10, 9) >= card).then(|| RuleFinding::new(Cause::ModelTooLarge, Fair, text, quotes))
@@ -57,7 +58,7 @@ fn weights_fill_card(facts: &Facts) -> Option<RuleFinding> {
 fn beyond_weights(facts: &Facts) -> Option<RuleFinding> {
     let refusal = facts.refusal().filter(|_| is_unnamed(facts))?;
     let (asked, weights) = (refusal.asked?, facts.weights()?);
-    let text = format!("{asked} were requested at once, and all weights are {weights}");
+    let text = format!("{asked} were requested at once, and all weights together take {weights}");
     // Names round the size of a model, by less than a half.
     (asked >= weights.scaled(3, 2))
         .then(|| RuleFinding::new(Cause::ComputeBufferTooLarge, Fair, text, [refusal.quote.clone()]))
@@ -123,7 +124,7 @@ fn first_that_is_loaded(facts: &Facts) -> Option<RuleFinding> {
         return None;
     }
     let text = format!(
-        "{} before any line shows the stage of the load",
+        "{} before the log shows any stage of the load",
         requested(refusal)
     );
     Some(RuleFinding::new(

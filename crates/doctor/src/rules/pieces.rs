@@ -1,4 +1,5 @@
-//! Rules for fragmentation: idle memory of a caching allocator, in blocks that are too small.
+//! Rules for fragmentation: a caching allocator has enough idle memory, but only in blocks that are too
+//! small.
 
 use plimsoll_base::Bytes;
 
@@ -11,7 +12,7 @@ use crate::pattern::Pattern;
 
 rules! {
     idle_in_pieces: SENTENCE;
-    blocks_between: "torch.cuda.memory_snapshot, memory_summary";
+    blocks_between: "torch.cuda.memory_snapshot and memory_summary show the blocks";
 }
 
 /// Idle and free memory would do, free memory alone does not, and the live tensors leave room.
@@ -46,7 +47,8 @@ fn idle_in_pieces(facts: &Facts) -> Option<RuleFinding> {
         () => Weak,
     };
     let text = format!(
-        "{} were requested; {free} are free and {idle} are idle in the allocator, together enough, but in no single block",
+        "{} were requested; {free} are free and {idle} are idle in the allocator, which is enough in total, \
+            but no single block is large enough",
         torch.asked
     );
     fits.then(|| {
@@ -62,7 +64,8 @@ fn idle_in_pieces(facts: &Facts) -> Option<RuleFinding> {
 /// A snapshot of the allocator with idle blocks among live ones.
 fn blocks_between(facts: &Facts) -> Option<RuleFinding> {
     let line = facts.quote(Pattern::TorchSnapshot)?;
-    let text = "the allocator's snapshot shows idle blocks between live ones, which it cannot free";
+    let text = "the allocator's snapshot shows idle blocks between live ones, which the allocator cannot \
+        release";
     Some(RuleFinding::new(
         Cause::FragmentationCachingAllocator,
         Strong,

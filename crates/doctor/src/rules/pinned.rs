@@ -1,7 +1,8 @@
 //! Rules for pinned host memory: its limits, and refusals that the program survives.
 //!
-//! If pinned memory is refused, ggml warns and continues with pageable memory. If a program requires pinned
-//! memory, the driver reports a limit of the host as `out of memory` too.
+//! If pinned memory is refused, ggml warns and continues with pageable memory. A program that cannot continue
+//! without pinned memory fails with `out of memory`: the driver uses this error for limits of the host as
+//! well as for a full card.
 
 use super::EvidenceWeight::{Decisive, Fair, Strong, Weak};
 use super::RuleFinding;
@@ -11,10 +12,10 @@ use crate::facts::{Facts, Quote};
 use crate::pattern::Pattern;
 
 rules! {
-    pinned_refused: "ggml-cuda.cu: ggml_cuda_host_malloc";
-    pinned_warning: "ggml-cuda.cu: falls back to pageable memory";
-    lock_refused: "llama-mmap.cpp: without mlock the run goes on";
-    pin_call_failed: "cudaHostAlloc, cudaHostRegister, mlock: limits of the host";
+    pinned_refused: "ggml_cuda_host_malloc of ggml-cuda.cu prints this message";
+    pinned_warning: "ggml-cuda.cu falls back to pageable memory";
+    lock_refused: "llama-mmap.cpp continues if mlock fails";
+    pin_call_failed: "cudaHostAlloc, cudaHostRegister and mlock fail at limits of the host";
 }
 
 fn went_on(facts: &Facts) -> bool {
@@ -53,7 +54,7 @@ fn pinned_warning(facts: &Facts) -> Option<RuleFinding> {
         .quotes(&[Pattern::Serves, Pattern::Works])
         .into_iter()
         .take(1);
-    let text = "pinned memory is optional, and the run went on without it";
+    let text = "pinned memory is optional, and the program continued without it";
     let amiss = !of_driver(facts).is_empty();
     let (weight, speaks) = match is_limit(&line) {
         // A limit that the run survives is worth fixing still: host copies get slower.

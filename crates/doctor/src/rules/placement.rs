@@ -9,9 +9,9 @@ use crate::facts::{CardHolder, Facts};
 use crate::pattern::Pattern;
 
 rules! {
-    context_on_each_card: "nvidia-smi: one process with a bare context on a further card";
-    card_twice: "NCCL: init.cc compares the ranks' bus ids";
-    choice_missed: "the selected card against the card of the refusal";
+    context_on_each_card: "nvidia-smi shows a process with an empty context on a second card";
+    card_twice: "init.cc of NCCL compares the PCI bus IDs of the ranks";
+    choice_missed: "the selected card is not the card that refused";
 }
 
 /// One process is on several cards, on one of them with little; or several of one name share one card.
@@ -21,7 +21,7 @@ fn context_on_each_card(facts: &Facts) -> Option<RuleFinding> {
         .iter()
         .find(|stray| is_stray(stray, facts.holders()))?;
     let text = format!(
-        "{} holds {} on a further card, hardly more than a context",
+        "{} holds {} on a second card, hardly more than an empty CUDA context",
         stray.name, stray.used
     );
     let weight = if facts.refusals().is_empty() { Strong } else { Fair };
@@ -55,7 +55,7 @@ fn is_stray(stray: &CardHolder, all: &[CardHolder]) -> bool {
 
 fn card_twice(facts: &Facts) -> Option<RuleFinding> {
     let quote = facts.quote(Pattern::CardTwice)?;
-    let text = "two ranks use one card, and each needs its own";
+    let text = "two ranks use the same card, but each rank needs its own";
     Some(RuleFinding::new(Cause::WrongDeviceContext, Strong, text, [quote]))
 }
 
@@ -63,7 +63,10 @@ fn card_twice(facts: &Facts) -> Option<RuleFinding> {
 fn choice_missed(facts: &Facts) -> Option<RuleFinding> {
     let (choice, card) = (facts.choice_missed()?, facts.refusing_card()?);
     let chosen: Vec<String> = choice.cards.iter().map(u64::to_string).collect();
-    let text = format!("card {} was selected, and card {card} refused", chosen.join(", "));
+    let text = format!(
+        "card {} was selected, but card {card} refused the memory",
+        chosen.join(", ")
+    );
     Some(RuleFinding::new(
         Cause::WrongDeviceContext,
         Strong,

@@ -1,6 +1,6 @@
 //! Rules for PyTorch's out-of-memory error.
 //!
-//! The error has the requested size, the card's total and free memory, the live and idle memory of the
+//! The error states the requested size, the card's total and free memory, the live and idle memory of the
 //! allocator, and the memory of other processes. The allocator frees its idle blocks and tries again before
 //! it reports the error. So memory that is still idle is in blocks that are too small.
 
@@ -13,14 +13,14 @@ use crate::facts::{Facts, FailedAllocation, NO_SIZE, Purpose, TorchRefusal};
 use crate::pattern::Pattern;
 use crate::sizes::in_float;
 
-pub(super) const SENTENCE: &str = "CUDACachingAllocator.cpp: malloc, reportProcessMemoryInfo";
+pub(super) const SENTENCE: &str = "PyTorch's CUDACachingAllocator.cpp prints these sizes";
 
 rules! {
     held_by_others: SENTENCE;
-    not_the_card: "arithmetic: a request far below the free size";
+    not_the_card: "from the figures: the request is far smaller than the free memory";
     live_tensors: SENTENCE;
-    frame_alone: "the traceback frame that ended in the refusal";
-    request_alone: "arithmetic: a request of a GiB or more is an intermediate result more often than a weight";
+    frame_alone: "the last frame of the traceback requested the refused memory";
+    request_alone: "a request of a GiB or more is usually an intermediate result, not a weight";
     nvml_query_assertion: "CUDACachingAllocator.cpp: reportProcessMemoryInfo runs on out of memory only";
 }
 
@@ -70,7 +70,7 @@ fn held_by_others(facts: &Facts) -> Option<RuleFinding> {
         (false, _) => Fair,
     };
     let text = format!(
-        "of {total}, other processes hold {others}; {free} are free and {} were requested",
+        "of the card's {total}, other processes hold {others}; {free} are free, but {} were requested",
         torch.asked
     );
     (many && enough).then(|| RuleFinding::new(Cause::ForeignProcess, weight, text, [torch.quote.clone()]))
@@ -154,7 +154,7 @@ fn live_tensors(facts: &Facts) -> Option<RuleFinding> {
     let (cause, weight) = what_lives(facts, torch, total, allocated);
     let weight = if in_pieces && !little { Weak } else { weight };
     let text = format!(
-        "live tensors hold {allocated} of a card of {total}, and {} more were requested",
+        "live tensors hold {allocated} on a card with {total}, and {} more were requested",
         torch.asked
     );
     let frame = torch.frame.as_ref().map(|frame| frame.quote.clone());
@@ -228,8 +228,14 @@ fn frame_alone(facts: &Facts) -> Option<RuleFinding> {
     }
     let (cause, text) = match frame.purpose {
         Purpose::Weights => (Cause::ModelTooLarge, "memory ran out while the model was loaded"),
-        Purpose::Cache => (Cause::KvCacheTooLarge, "memory ran out while the cache was made"),
-        _ => (Cause::ComputeBufferTooLarge, "memory ran out in the computation"),
+        Purpose::Cache => (
+            Cause::KvCacheTooLarge,
+            "memory ran out while the KV cache was allocated",
+        ),
+        _ => (
+            Cause::ComputeBufferTooLarge,
+            "memory ran out during the computation",
+        ),
     };
     Some(RuleFinding::new(cause, Fair, text, [frame.quote.clone()]))
 }
@@ -257,7 +263,8 @@ fn nvml_query_assertion(facts: &Facts) -> Option<RuleFinding> {
         return None;
     }
     let quotes = [Some(line), facts.quote(Pattern::NvMap)].into_iter().flatten();
-    let text = "PyTorch asks NVML for the processes of a card only to report a refusal; the query failed and hid the refusal";
+    let text = "PyTorch queries NVML for the processes on a card only to report a refused allocation; the \
+        query failed and hid the refusal";
     Some(RuleFinding::new(
         Cause::NvmlAssertMasksOom,
         Decisive,

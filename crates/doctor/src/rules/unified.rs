@@ -2,8 +2,8 @@
 //!
 //! DECISION: the number in an NvMap error line is that of the ioctl (1075072515 = 0x40144e03 =
 //! NVMAP_IOC_ALLOC), never a size. CUDA memory on these boards needs neither CMA nor contiguous pages, so
-//! `lfb` is not evidence. The rules use the L4T release, MemFree, and MemAvailable minus CmaFree; the
-//! requested size comes from the engine's line.
+//! tegrastats' `lfb` (largest free blocks) is not evidence. The rules use the L4T release, MemFree,
+//! MemAvailable minus CmaFree, and the requested size from the engine's log.
 
 use plimsoll_base::Bytes;
 
@@ -14,12 +14,13 @@ use crate::facts::Facts;
 use crate::pattern::Pattern;
 
 rules! {
-    nvmap_refused: "nvmap_alloc.c, nvmap_dev.c of L4T; libnvrm prints the ioctl";
-    refused_with_room: "arithmetic: requested against MemAvailable";
-    kernel_no_memory: "NVRM: memdescAllocInternal returns NV_ERR_NO_MEMORY";
-    cache_counts_as_used: "/proc/meminfo: MemFree against MemAvailable";
-    larger_than_machine: "arithmetic: requested against MemTotal";
-    managed_memory: "ggml-cuda.cu: GGML_CUDA_ENABLE_UNIFIED_MEMORY; UVM serves faults instead of failing";
+    nvmap_refused: "nvmap_alloc.c and nvmap_dev.c of L4T refuse, and libnvrm prints the ioctl";
+    refused_with_room: "from the figures: the request is smaller than MemAvailable";
+    kernel_no_memory: "memdescAllocInternal of NVRM returns NV_ERR_NO_MEMORY";
+    cache_counts_as_used: "/proc/meminfo shows far less MemFree than MemAvailable";
+    larger_than_machine: "from the figures: the request exceeds MemTotal";
+    managed_memory: "GGML_CUDA_ENABLE_UNIFIED_MEMORY of ggml-cuda.cu: the UVM driver migrates pages instead \
+        of refusing memory";
 }
 
 /// Order of blocks of 64 KiB, which NvMap takes before single pages.
@@ -111,14 +112,15 @@ fn refused_with_room(facts: &Facts) -> Option<RuleFinding> {
             Decisive,
             "memory was refused on an L4T release that limits NvMap allocations".to_owned(),
         ),
-        (Some(asked), Some(available)) if asked <= available => {
-            (Strong, format!("{asked} were refused with {available} available"))
-        }
+        (Some(asked), Some(available)) if asked <= available => (
+            Strong,
+            format!("{asked} were refused while {available} were available"),
+        ),
         (Some(_), Some(_)) if facts.host().available.is_some() => return None,
         // A program's free size may leave out the page cache, so the machine's size is the better bound.
         (Some(asked), _) if facts.machine().is_some_and(|total| asked.scaled(4, 3) <= total) => (
             Strong,
-            format!("{asked} were refused on a machine with more memory than that"),
+            format!("{asked} were refused on a machine that has more memory"),
         ),
         (Some(_), Some(_)) => return None,
         _ if !facts.was_refused() => return None,
@@ -139,7 +141,7 @@ fn kernel_no_memory(facts: &Facts) -> Option<RuleFinding> {
         .quote(Pattern::KernelMemory)
         .filter(|_| !facts.says(Pattern::VaReservation))?;
     let weight = if facts.is_unified() { Decisive } else { Strong };
-    let text = "the kernel driver got no pages for GPU memory";
+    let text = "the kernel driver could not allocate pages for GPU memory";
     Some(RuleFinding::new(Cause::UnifiedMemoryRefused, weight, text, [line]).by(mechanism(facts)))
 }
 
@@ -186,7 +188,7 @@ fn model_larger_than_machine(facts: &Facts) -> Option<RuleFinding> {
         return None;
     }
     let died = facts.ran_out() || facts.says_any(&DEATHS);
-    let text = format!("weights of {weights} on a machine with {total}");
+    let text = format!("the weights take {weights}, and the machine has {total}");
     (died && weights > total)
         .then(|| RuleFinding::new(Cause::ModelTooLarge, Fair, text, facts.quotes(&DEATHS)).indirect())
 }
@@ -198,6 +200,7 @@ fn managed_memory(facts: &Facts) -> Option<RuleFinding> {
         return None;
     }
     let weight = if facts.ran_out() { Weak } else { Fair };
-    let text = "managed memory is switched on, so memory beyond the card moves instead of being refused";
+    let text = "managed memory is enabled, so memory that does not fit on the card moves to the host \
+        instead of being refused";
     Some(RuleFinding::new(Cause::UnifiedMemoryThrash, weight, text, [line]))
 }

@@ -8,12 +8,12 @@ use crate::pattern::Pattern;
 use crate::sizes::in_float;
 
 rules! {
-    startup_share: "vllm/v1/worker: request_memory";
-    context_beyond_cache: "vllm: check_enough_kv_cache_memory";
-    cache_full: "SGLang: mem_cache/common.py: alloc_for_extend; vLLM's scheduler";
-    no_room_for_blocks: "vllm: determine_num_available_blocks; 2 bytes a parameter";
-    required_beyond_available: "ollama: llm/memory.go";
-    host_too_small: "ollama: server/sched.go";
+    startup_share: "request_memory in vllm/v1/worker prints these sizes";
+    context_beyond_cache: "check_enough_kv_cache_memory of vLLM prints this message";
+    cache_full: "alloc_for_extend of SGLang and the scheduler of vLLM print this message";
+    no_room_for_blocks: "determine_num_available_blocks of vLLM, with 2 bytes per parameter";
+    required_beyond_available: "llm/memory.go of ollama prints these sizes";
+    host_too_small: "server/sched.go of ollama prints this message";
     previous_child: "ollama: waitForVRAMRecovery";
 }
 
@@ -22,7 +22,7 @@ fn startup_share(facts: &Facts) -> Option<RuleFinding> {
     let (free, total, wanted) = (startup.free, startup.total, startup.wanted);
     let taken = total.saturating_sub(free);
     let short = wanted.saturating_sub(free);
-    let text = format!("{free} of {total} were free at the start, {wanted} are required");
+    let text = format!("{free} of {total} were free at the start, but {wanted} are required");
     let quotes = [startup.quote.clone()];
     Some(match () {
         () if facts.is_unified() => {
@@ -38,7 +38,7 @@ fn startup_share(facts: &Facts) -> Option<RuleFinding> {
 
 fn context_beyond_cache(facts: &Facts) -> Option<RuleFinding> {
     let quote = facts.quote(Pattern::VllmContext)?;
-    let text = "the context needs more KV cache than the card's share holds";
+    let text = "the context needs more KV cache than fits into the configured share of the card";
     Some(RuleFinding::new(Cause::KvCacheTooLarge, Decisive, text, [quote]))
 }
 
@@ -53,7 +53,7 @@ fn cache_full(facts: &Facts) -> Option<RuleFinding> {
 /// Weights, as printed or of two bytes a parameter, against the share of the cards.
 fn no_room_for_blocks(facts: &Facts) -> Option<RuleFinding> {
     let quote = facts.quote(Pattern::VllmNoBlocks)?;
-    let text = "weights and the profiling run left nothing for the KV cache";
+    let text = "the weights and the profiling run left no memory for the KV cache";
     let printed = facts.model().weights.map(in_float);
     let guessed = facts
         .model()
@@ -92,7 +92,7 @@ fn required_beyond_available(facts: &Facts) -> Option<RuleFinding> {
     } else {
         Cause::ModelTooLarge
     };
-    let text = format!("the whole model needs {full}, and {available} are available");
+    let text = format!("the whole model needs {full}, but only {available} are available");
     (full > available).then(|| RuleFinding::new(cause, Fair, text, [estimate.quote.clone()]))
 }
 
@@ -100,7 +100,7 @@ fn host_too_small(facts: &Facts) -> Option<RuleFinding> {
     let quote = facts.quote(Pattern::OllamaHost)?;
     // On a unified board ollama counts MemFree, which leaves out the page cache.
     if facts.is_unified() {
-        let text = "the available memory is short on a machine whose GPU shares it";
+        let text = "the available memory is short, and the GPU shares it with the host";
         return Some(
             RuleFinding::new(Cause::UnifiedMemoryRefused, Fair, text, [quote]).by(SubCause::PageCache),
         );
@@ -119,7 +119,7 @@ fn previous_child(facts: &Facts) -> Option<RuleFinding> {
         let text = "the previous engine had not released its memory when the next one started";
         RuleFinding::new(Cause::Other, Strong, text, [quote]).by(SubCause::PreviousChild)
     } else {
-        let text = "the scheduler did not see the memory released in time, and nothing was refused";
+        let text = "the scheduler stopped waiting before the memory was released, and nothing was refused";
         RuleFinding::new(Cause::NotOom, Fair, text, [quote]).by(SubCause::Optional)
     })
 }

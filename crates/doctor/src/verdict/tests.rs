@@ -1,5 +1,5 @@
-//! Tests of the verdict on dead engines: exit status, last log lines and the record of guard (the preloaded
-//! library).
+//! Tests of the verdict on dead engines, from exit status, last log lines and the record of guard (the
+//! preloaded library).
 
 use std::time::Duration;
 
@@ -72,12 +72,13 @@ fn a_refusal_of_guard_gives_the_words_their_numbers_and_a_wordless_end_its_cause
             .iter()
             .find(|cause| cause.code == "guard_refused")
             .unwrap();
-        assert_eq!(told.because[0].text, "3072 MiB of H200 are held by beta");
+        assert_eq!(told.because[0].text, "3072 MiB on H200 are held by beta");
     }
     let told = refused(Refusal::Budget, 0).reason();
     assert_eq!(
         told.text,
-        "512 MiB more on H200 were refused: it held 7900 MiB of a budget of 8192 MiB, and 300 MiB were free"
+        "a request for 512 MiB more on H200 was refused: the process held 7900 MiB of a budget of 8192 MiB, and 300 MiB \
+            were free"
     );
     let old = refused_verdict(&silence, &refused(Refusal::Budget, 60));
     assert!(matches!(old, End::Crashed { .. }), "long ago, and it went on");
@@ -103,9 +104,7 @@ fn an_oom_carries_size_stage_and_the_true_line() {
         reason.to_string(),
         format!(
             "alpha ran out of card memory while serving\n  {line}\n  pool_growth, most likely: the run-time pool grew after the \
-             load, and no memory was left for it (75 %)\n    hint: leave free memory after the load: a shorter context, fewer \
-             layers, or an f16 cache in builds that convert a quantised one\n    hint: plimsoll run --pool ours -- CMD replaces a \
-             legacy pool; plimsoll plan -- FLAGS shows the size it grows to"
+             load, and no memory was left for it (75 %)\n    hint: leave memory free after the load: use a shorter context, fewer layers on the card, or an f16 cache in builds that convert a quantised cache to f16\n    hint: plimsoll run --pool ours -- CMD replaces ggml's legacy pool; plimsoll plan -- FLAGS shows how large the pool grows"
         )
     );
 }
@@ -209,8 +208,8 @@ fn who_holds_more_than_a_load_wants_is_its_cause_and_growth_is_not_spoken_of() {
         "{told}"
     );
     assert!(
-        told.contains("142339 MiB of H200 are held by other programs"),
+        told.contains("142339 MiB on H200 are held by other programs"),
         "{told}"
     );
-    assert!(!told.contains("each token of depth"), "{told}");
+    assert!(!told.contains("each token of context"), "{told}");
 }

@@ -154,7 +154,7 @@ fn what_a_report_is_like_is_told_as_such_and_never_sure() {
     );
     let reason = format!("{:#}", told.reason);
     assert!(
-        reason.contains("the report is classified by its words: "),
+        reason.contains("the report was classified by its words: "),
         "{reason}"
     );
     assert!(told.confidence < 0.8, "{reason}");

@@ -1,4 +1,5 @@
-//! Conversion of a command line's settings to model parameters ([`ModelParams`]), in the order given.
+//! Conversion of command-line flags to model parameters ([`ModelParams`]), in the order in which the flags
+//! are given.
 
 use super::{Options, Setting};
 use crate::failure::{FlagError, quoted};
@@ -34,24 +35,43 @@ impl Options {
 
     /// Flags whose value llama-server parses differently than written.
     pub fn remarks(&self) -> Vec<Warning> {
+        let remark = |setting: &Setting| gone(setting).or_else(|| misread(setting));
         self.settings().iter().filter_map(remark).collect()
+    }
+
+    /// The first number that llama-server reads otherwise than it was meant.
+    pub fn misread(&self) -> Option<Warning> {
+        self.settings().iter().find_map(misread)
     }
 }
 
-fn remark(setting: &Setting) -> Option<Warning> {
+/// Such a flag makes today's llama-server exit with an error.
+fn gone(setting: &Setting) -> Option<Warning> {
+    let KnownFlag::Before(instead) = setting.flag.known else {
+        return None;
+    };
+    let what = format!("{} is gone from llama-server", setting.flag.name());
+    Some(Warning::new(setting.origin.clone(), what).hint(instead))
+}
+
+/// `std::stoi` stops at the first character that is no digit, so `8k` is 8 and not 8192.
+fn misread(setting: &Setting) -> Option<Warning> {
     let Setting { flag, value, origin } = setting;
-    let name = flag.name();
-    // Such a flag makes today's llama-server exit with an error.
-    if let KnownFlag::Before(instead) = flag.known {
-        return Some(Warning::new(origin.clone(), format!("{name} is gone from llama-server")).hint(instead));
-    }
     let FlagValue::Text(text) = value else { return None };
     let (number, rest) = (flag.takes == FlagArity::Number).then(|| leading_integer(text))??;
-    // `std::stoi` stops at the first character that is no digit, so `8k` is 8 and not 8192.
-    (!rest.trim().is_empty()).then(|| {
-        let what = format!("llama-server reads `{}` after {name} as {number}", quoted(text));
-        Warning::new(origin.clone(), what).hint("write the number in full")
-    })
+    let scale: i32 = match rest.trim() {
+        "" => return None,
+        "k" | "K" => 1 << 10,
+        "m" | "M" => 1 << 20,
+        _ => 0,
+    };
+    let name = flag.name();
+    let what = format!("llama-server reads `{}` after {name} as {number}", quoted(text));
+    let meant = number.checked_mul(scale).filter(|&meant| meant != 0);
+    Some(Warning::new(origin.clone(), what).hint(match meant {
+        Some(meant) => format!("write the number in full: {meant}"),
+        None => "write the number in full".to_owned(),
+    }))
 }
 
 #[cfg(test)]
@@ -158,7 +178,7 @@ mod tests {
         let remarks: Vec<String> = options.remarks().iter().map(ToString::to_string).collect();
         assert_eq!(
             remarks,
-            ["argument 1: llama-server reads `8k` after --ctx-size as 8; write the number in full"]
+            ["argument 1: llama-server reads `8k` after --ctx-size as 8; write the number in full: 8192"]
         );
     }
 
@@ -190,7 +210,8 @@ mod tests {
         );
         assert_eq!(
             options("--draft-max 8").remarks()[0].to_string(),
-            "argument 1: --draft-max is gone from llama-server; use --spec-draft-n-max or --spec-ngram-mod-n-max"
+            "argument 1: --draft-max was removed from llama-server; use --spec-draft-n-max or \
+                --spec-ngram-mod-n-max"
         );
     }
 
@@ -218,31 +239,33 @@ mod tests {
             ("-m a -c", "argument 3: -c needs a value; write `-c VALUE`"),
             (
                 "-c many",
-                "argument 1: `many` is no value for --ctx-size; write a whole number from 0 to 2147483647",
+                "argument 1: `many` is not a valid value for --ctx-size; write a whole number from 0 to 2147483647",
             ),
             (
                 "-c -5",
-                "argument 1: `-5` is no value for --ctx-size; write a whole number from 0 to 2147483647",
+                "argument 1: `-5` is not a valid value for --ctx-size; write a whole number from 0 to 2147483647",
             ),
             (
                 "-c 99999999999",
-                "argument 1: `99999999999` is no value for --ctx-size; write a whole number from 0 to 2147483647",
+                "argument 1: `99999999999` is not a valid value for --ctx-size; write a whole number from 0 to 2147483647",
             ),
             (
                 "-np 0",
-                "argument 1: `0` is no value for --parallel; write a number from 1 up, or -1 for automatic",
+                "argument 1: `0` is not a valid value for --parallel; write a number of at least 1, or -1 for \
+                    automatic",
             ),
             (
                 "-ot CPU",
-                "argument 1: `CPU` is no value for --override-tensor; write PATTERN=BUFFER, e.g. \"exps=CPU\"",
+                "argument 1: `CPU` is not a valid value for --override-tensor; write PATTERN=BUFFER, e.g. \"exps=CPU\"",
             ),
             (
                 "-ts ,1",
-                "argument 1: `,1` is no value for --tensor-split; write up to 15 proportions from 0 up, e.g. 3,1",
+                "argument 1: `,1` is not a valid value for --tensor-split; write up to 15 proportions of at least 0, \
+                    e.g. 3,1",
             ),
             (
                 "-fa maybe",
-                "argument 1: `maybe` is no value for --flash-attn; write on, off or auto",
+                "argument 1: `maybe` is not a valid value for --flash-attn; write on, off or auto",
             ),
         ] {
             assert_eq!(refusal(line), message, "{line}");
@@ -277,7 +300,7 @@ mod tests {
         let error = Options::from_env(pairs(&[("LLAMA_ARG_KV_UNIFIED", "perhaps")])).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "environment variable LLAMA_ARG_KV_UNIFIED: `perhaps` is no value for --kv-unified; write 1 or 0"
+            "environment variable LLAMA_ARG_KV_UNIFIED: `perhaps` is not a valid value for --kv-unified; write 1 or 0"
         );
     }
 

@@ -1,8 +1,8 @@
 //! Reader of llama-server flags from a command line or the environment, by llama.cpp's own rules
 //! (`common/arg.cpp: common_params_parse_ex @ b10605`).
 //!
-//! One form is added: `-fa` without a value, as older builds accepted it. Values are interpreted later, when
-//! a [`ModelParams`](crate::ModelParams) is built, so a command line is stored as it was typed.
+//! In addition, `-fa` without a value is accepted, as in older builds. Values are interpreted later, when a
+//! [`ModelParams`](crate::ModelParams) is built, so a command line is stored as it was typed.
 
 use std::collections::HashMap;
 

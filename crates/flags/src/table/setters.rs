@@ -4,7 +4,8 @@ use plimsoll_model::Pooling;
 
 use super::Setter;
 use crate::failure::FlagError;
-use crate::wish::FlashAttention;
+use crate::given::GivenFlag;
+use crate::wish::{FlashAttention, ModelParams};
 
 /// A setter for each flag that sets a field of [`Wish`](crate::Wish).
 pub(super) const SETTERS: &[(&str, Setter)] = &[
@@ -35,6 +36,11 @@ pub(super) const SETTERS: &[(&str, Setter)] = &[
     ("--backend-sampling", |wish, _| {
         put(&mut wish.backend_sampling, Ok(true))
     }),
+    ("--rope-scaling", stretch),
+    ("--rope-scale", stretch),
+    ("--rope-freq-base", stretch),
+    ("--rope-freq-scale", stretch),
+    ("--yarn-orig-ctx", stretch),
     ("--pooling", |wish, given| {
         put(&mut wish.pooling, given.pooling().map(Some))
     }),
@@ -193,6 +199,11 @@ pub(super) const SETTERS: &[(&str, Setter)] = &[
         put(&mut wish.repack, Ok(true))
     }),
 ];
+
+/// A flag that stretches the positions of a model beyond those of its training.
+fn stretch(wish: &mut ModelParams, given: &GivenFlag<'_>) -> Result<(), FlagError> {
+    put(&mut wish.stretched, given.text().map(|text| text != "none"))
+}
 
 /// Sets a field; a later flag of the same field wins.
 fn put<T>(field: &mut T, value: Result<T, FlagError>) -> Result<(), FlagError> {

@@ -1,7 +1,6 @@
-//! Budget claim for one device memory request.
+//! Budget claim for one device memory request: bytes are reserved before the driver is called.
 //!
-//! The bytes are claimed from the budget, the request is passed to the driver, and the claim is returned if
-//! the driver refuses.
+//! If the driver then refuses the request, the claim is returned to the budget.
 
 use plimsoll_wire::page::Refusal;
 

@@ -1,9 +1,10 @@
-//! Free room on a card for [`crate::policy::room`], computed from budget, driver and options.
+//! Free room on a card, computed from budget, driver and options, by which a request is split between card
+//! and host memory ([`crate::policy::room`]).
 //!
 //! If a request does not fit, the card still takes as many bytes as budget and driver have left, minus a
-//! small reserve. The program will still request small blocks (a workspace, a counter), and the driver needs
-//! memory for itself (a module loaded late, stacks of a larger kernel). Host memory cannot or should not
-//! serve these.
+//! small reserve. The reserve is for small requests of the program that follow (a workspace, a counter), and
+//! for the driver itself (a module loaded late, stacks of a larger kernel). These cannot or should not be in
+//! host memory.
 
 use core::sync::atomic::Ordering::Relaxed;
 

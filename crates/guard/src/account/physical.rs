@@ -1,8 +1,8 @@
 //! Physical memory from `cuMemCreate`, with its handles and mappings.
 //!
-//! The card gets the memory back when no handle and no mapping is left. Handles can be retained from an
-//! address, mapped many times, and released while mapped. So each memory is counted under its own number:
-//! while the memory is still mapped, the driver may reuse a released handle's value for other memory.
+//! The card gets the memory back when no handle and no mapping is left. A handle can be retained from an
+//! address, mapped many times, and released while mapped. After that release, the driver may reuse the
+//! handle's value for other memory. So guard (this library) identifies each memory by a number of its own.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;

@@ -1,5 +1,5 @@
-//! Count of this process's spilled bytes: memory that was requested on a card and placed in host memory. It
-//! is limited by `spill=BYTES` and by the host's available memory.
+//! Count of this process's spilled bytes: memory that was requested on a card and placed in host memory. The
+//! count is limited by `spill=BYTES` and by the host's available memory.
 
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;

@@ -1,5 +1,5 @@
-//! Enumeration of the CUDA devices when guard (this library) starts to act in a process, and their entry on
-//! the process's page, the shared-memory file with its figures.
+//! Enumeration of the CUDA devices when guard (this library) starts to act in a process. Each device gets an
+//! entry on the process's page, a shared-memory file with its memory figures.
 
 use core::sync::atomic::Ordering::{Relaxed, Release};
 

@@ -1,7 +1,7 @@
 //! Stack trace of the calling thread on stderr: one line for each frame, with object, offset and symbol.
 //!
-//! The trace is a best effort. glibc's `backtrace` unwinds with the tables of each object (and loads libgcc_s
-//! for that if the program has not); an object without tables ends the trace. Only exported names are shown.
+//! The trace may be incomplete. glibc's `backtrace` unwinds with the tables of each object (and loads
+//! libgcc_s if the program has not); an object without tables ends the trace. Only exported names are shown.
 //! For stripped programs, `addr2line -e OBJECT OFFSET` converts the offsets to source lines.
 
 use core::ffi::{CStr, c_char, c_int, c_void};

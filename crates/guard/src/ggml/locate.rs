@@ -2,9 +2,9 @@
 //!
 //! DECISION: the class is found by its symbols: in the objects' dynamic symbol tables first, then in the
 //! symbol tables of their files. The slots of the vtable in memory must contain the addresses of the methods.
-//! So nothing is accepted if the file is the wrong or a newer one, or if its tables contradict memory. A
-//! vtable may be in a different object than the methods (copy relocations), so all methods are collected
-//! before any vtable is checked.
+//! So a class is not accepted if the file on disk has been replaced or its tables contradict memory. A vtable
+//! may be in a different object than the methods (copy relocations), so all methods are collected before any
+//! vtable is checked.
 
 use alloc::vec::Vec;
 use core::ffi::CStr;

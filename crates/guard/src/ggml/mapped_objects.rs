@@ -1,11 +1,11 @@
 //! Walk over the objects (executable and libraries) that are loaded in this process, under the loader's lock.
 //!
-//! DECISION: the only loader function called is `dl_iterate_phdr`, not even `dlsym`. `dlsym` takes the
+//! DECISION: the only loader function called is `dl_iterate_phdr`. `dlsym` is avoided because it takes the
 //! loader's main lock. A thread inside a constructor may hold that lock while it waits for the CUDA runtime,
 //! which may in turn be calling guard (this library). The lock of `dl_iterate_phdr` is never held while
 //! foreign code runs. The walk also finds objects that `RTLD_LOCAL` hides. No object can be unmapped during
-//! its callback. So the search runs inside the callback of an outer walk, and the results can still be
-//! written to before that walk returns.
+//! the function's callback. So the search runs inside the callback of an outer walk, and the results can
+//! still be written to before that walk returns.
 
 use core::ffi::{CStr, c_int, c_void};
 use core::ptr::with_exposed_provenance_mut;

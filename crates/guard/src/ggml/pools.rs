@@ -1,8 +1,8 @@
-//! Table of the pools that guard (this library) serves, one for each of ggml's pool objects.
+//! Table of guard's own memory pools, one for each ggml pool object whose calls guard (this library) serves.
 //!
 //! DECISION: the table has a fixed size and is searched from its start. There is one object for each card and
-//! stream in use, nearly always one or two, so a search takes a comparison. When a pool ends, its entry is
-//! reused by the next one; entries are never freed, so no reference becomes stale.
+//! stream in use, nearly always one or two, so a search takes one or two comparisons. When a pool ends, its
+//! entry is reused by the next one; entries are never freed, so no reference becomes stale.
 //!
 //! DECISION: each pool has its own lock. It is the only lock of guard that is held during driver calls,
 //! because the policy chooses each driver call by the result of the one before. It is also held while the

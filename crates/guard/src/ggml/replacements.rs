@@ -1,4 +1,4 @@
-//! Replacement functions for the methods of ggml's legacy pool.
+//! Functions that replace the methods of ggml's legacy memory pool.
 //!
 //! Their prototypes follow the C++ ABI: a method is a function whose first argument is the object. No panic
 //! can unwind into C++ code, because guard (this library) is built with panic = abort.
@@ -109,7 +109,10 @@ unsafe fn end(this: *mut c_void, part: ClassPart) {
     if !arm::forked() && pools::close(this.expose_provenance()) == PoolEnd::Owing {
         // ggml's destructor would pass our blocks, which lie in its table, to cudaFree and then assert on its
         // own count.
-        say!("a ggml pool was destroyed while it held blocks of guard; ggml's destructor was skipped");
+        say!(
+            "a ggml pool was destroyed while it still held blocks from guard; ggml's destructor was \
+            skipped"
+        );
         return;
     }
     // SAFETY: what stood in this slot, of this prototype.

@@ -1,7 +1,7 @@
 //! Symbol tables of an ELF file on disk, for objects whose dynamic symbol table lacks ggml's pool class.
 //!
-//! Such objects are executables that were linked statically without `-rdynamic`, and libraries with hidden
-//! classes, unless they are stripped.
+//! Such objects are statically linked executables without `-rdynamic`, and libraries with hidden classes.
+//! Stripped files have no such symbol table.
 //!
 //! DECISION: the file is treated as hostile input. It is read in pieces with `pread` (a mapping would raise
 //! SIGBUS if the file were truncated), every offset is checked, and the work is bounded by the size of its

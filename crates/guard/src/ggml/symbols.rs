@@ -1,8 +1,8 @@
 //! Mangled names of ggml's legacy pool: its vtable and the methods in it.
 //!
-//! DECISION: only the name of the class and the signatures of its two virtual methods are assumed. The slots
-//! of the vtable are identified by comparing them with the addresses of the methods. So a different order of
-//! declaration, or another method in a base class, moves the slots but breaks nothing.
+//! DECISION: guard (this library) assumes only the name of the class and the signatures of its two virtual
+//! methods. The slots of the vtable are identified by comparing them with the addresses of the methods. So a
+//! different order of declaration, or another method in a base class, moves the slots but breaks nothing.
 
 use core::ffi::CStr;
 

@@ -1,4 +1,4 @@
-//! Takeover of the vtable of ggml's legacy pool: its slots are replaced, checked and restored.
+//! Takeover of ggml's legacy pool by replacing the function pointers (slots) in its vtable.
 //!
 //! DECISION: guard (this library) changes the vtable's slots and not the symbols. In builds without virtual
 //! memory management, g++ devirtualises calls: it compares the slot with the address of `alloc` and runs an

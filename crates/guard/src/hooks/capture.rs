@@ -1,8 +1,8 @@
 //! Hooks of streams and of stream capture into CUDA graphs.
 //!
-//! DECISION: pools that guard (this library) serves are notified before a capture begins and after it has
-//! ended, so that they release, wait for and record nothing in between. If the driver answers that a capture
-//! goes on, it does not count as ended.
+//! DECISION: ggml pools that guard (this library) serves are notified before a capture begins and after it
+//! has ended. In between, they release no memory, wait for nothing and record no events. A capture counts as
+//! ended only when the driver reports so.
 
 use core::ffi::{c_int, c_uint, c_void};
 use core::ptr::null_mut;

@@ -1,7 +1,7 @@
 //! Hooks of memsets, which are split at the border of a spilled range like copies (see [`super::copy`]). A
 //! spilled range is device memory followed by host memory.
 //!
-//! A border is a multiple of any element's size, so no element is split.
+//! The border's offset is a multiple of every element size of memsets, so no element is split.
 
 use super::copy::{code, result};
 use crate::driver::{CuResult, CuStream, DevicePointer};

@@ -1,10 +1,11 @@
-//! Hooks of CUDA graphs, which track the handles that replay a capture.
+//! Hooks of CUDA graphs, which track the graphs and executable graphs that contain captured work.
 //!
-//! Captured work keeps memory of served pools in use, so guard (this library) must find out when the last
-//! such handle is gone.
+//! Captured work uses memory of the ggml pools that guard (this library) serves, so guard must find out when
+//! the last handle to such work is destroyed.
 //!
-//! DECISION: only calls are tracked after which one handle does what another one does. A handle that is
-//! destroyed is removed before the driver destroys it, because the next graph may get the same address.
+//! DECISION: only calls that put the work of one handle into another are tracked (instantiation, cloning,
+//! child graphs, updates). A destroyed handle is removed before the driver destroys it, because the next
+//! graph may get the same address.
 
 use core::ffi::{c_char, c_int, c_uint, c_void};
 

@@ -1,4 +1,4 @@
-//! Hook of `cuInit`, after which guard (this library) arms itself.
+//! Hook of `cuInit`: after the first success, guard (this library) starts to act in the process.
 
 use core::ffi::c_uint;
 

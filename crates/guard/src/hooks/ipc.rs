@@ -1,8 +1,8 @@
 //! Hooks of interprocess memory sharing, which spilled memory does not support.
 //!
-//! Mapped memory has no legacy IPC handle, and exported host memory would not be the device memory that the
-//! other process expects. Both calls are refused with CUDA_ERROR_NOT_SUPPORTED; programs then fall back to
-//! copies.
+//! Spilled memory is mapped, and mapped memory has no legacy IPC handle. Its part in host memory, if
+//! exported, would not be the device memory that the other process expects. Both kinds of calls are refused
+//! with CUDA_ERROR_NOT_SUPPORTED; programs then fall back to copies.
 
 use core::ffi::{c_int, c_void};
 

@@ -2,7 +2,7 @@
 //!
 //! Memory is counted in the size that the program requested; the driver's rounding is visible to the daemon
 //! through NVML. Managed memory counts against no budget, because the driver can move it off the card. On
-//! cards where it cannot be moved, managed memory is on the card from the start and counts.
+//! cards where the driver cannot move it, managed memory is on the card from the start and is counted.
 
 use core::ffi::c_uint;
 

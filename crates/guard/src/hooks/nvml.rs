@@ -2,9 +2,9 @@
 //!
 //! When PyTorch (2.1 to 2.10) builds an out-of-memory message, it queries NVML for the card's processes and
 //! asserts that this succeeds. On Jetson, under MIG in containers and in sandboxes it fails, and the user
-//! sees INTERNAL ASSERT FAILED instead of `torch.cuda.OutOfMemoryError`. The three functions of that query
-//! succeed here when the real ones fail. They list the processes that guard (this library) counts: this one
-//! and its siblings on the card. If NVML works, its answers pass unchanged.
+//! sees INTERNAL ASSERT FAILED instead of `torch.cuda.OutOfMemoryError`. Guard (this library) answers the
+//! three functions of that query if the real ones fail. It lists the processes that it counts: this one and
+//! the others of the same command on the card. If NVML works, its answers pass unchanged.
 //!
 //! DECISION: guard returns a stand-in device handle only while NVML is not initialised. NVML then refuses
 //! every call before it reads the handle, so no NVML function follows a pointer of guard's. If an initialised

@@ -1,8 +1,9 @@
-//! Hooks of waits for the card, used as safe points for other processes' requests.
+//! Hooks of calls that wait for the card, such as `cuStreamSynchronize`, after which requests of other
+//! processes are answered.
 //!
-//! Another process may request idle memory through this process's page (a shared-memory file), and guard
-//! (this library) acts on such requests only during the program's own calls. A program that replays graphs
-//! makes few other calls, and the card is idle when a wait ends.
+//! Another process may request idle memory through this process's page (a shared-memory file). Guard (this
+//! library) acts on such requests only during the program's own calls. A program that replays graphs makes
+//! few other calls, and the card is idle when a wait ends.
 
 use crate::driver::{CuResult, CuStream};
 use crate::hooks::hooks;

@@ -2,8 +2,8 @@
 //!
 //! DECISION: the driver answers first, for the caller's version and flags, and its address is replaced if
 //! guard (this library) has a hook for it. On all known drivers that address equals the one from `dlsym`. If
-//! it differs, the ABI follows from name and version as documented in cuda.h, up to the newest version whose
-//! ABIs were checked. Beyond that version the driver's own function stays, and this is reported.
+//! the two differ, the ABI is determined from name and version as in cuda.h, up to the newest version whose
+//! ABIs were checked. For later versions the driver's own function is returned, and this is reported.
 
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};

@@ -1,4 +1,5 @@
-//! Replacement of `dlsym`, in assembly: it compares the name, then jumps to the next `dlsym`.
+//! Replacement of `dlsym`, in assembly: it looks the name up among the hooks of guard (this library) and
+//! otherwise jumps to the next `dlsym`, usually libc's.
 //!
 //! DECISION: for every name without a hook, this function must be invisible. glibc identifies the calling
 //! object by the return address, and RTLD_NEXT, RTLD_DEFAULT and namespaces depend on it. So the code jumps

@@ -1,8 +1,8 @@
 //! Report of a refused allocation: on the page (the shared-memory file for the daemon), in the trace, and on
 //! stderr.
 //!
-//! Some programs are refused regularly: PyTorch allocates, flushes its cache and allocates again. Their logs
-//! would fill up, so after the first eight refusals only the 16th, 32nd, 64th and so on are written to
+//! Some programs are refused memory regularly: PyTorch allocates, flushes its cache and allocates again. To
+//! keep their logs short, after the first eight refusals only the 16th, 32nd, 64th and so on are written to
 //! stderr.
 
 use core::sync::atomic::Ordering::Relaxed;
@@ -47,12 +47,14 @@ fn on_stderr(request: &RefusedRequest<'_>, free: u64, times: u32) {
     };
     if budget == UNLIMITED {
         say!(
-            "card {number}: {asked} refused, {why}: {allocated} allocated, {spilled} spilled, {free} free (refusal {times}){siblings}"
+            "card {number}: {asked} refused because {why}; {allocated} allocated, {spilled} spilled, {free} \
+                free (refusal {times}){siblings}"
         );
     } else {
         let budget = ByteSize(budget);
         say!(
-            "card {number}: {asked} refused, {why}: {allocated} of a budget of {budget} allocated, {spilled} spilled, \
+            "card {number}: {asked} refused because {why}; {allocated} of a budget of {budget} allocated, \
+                {spilled} spilled, \
              {free} free (refusal {times}){siblings}"
         );
     }

@@ -1,9 +1,10 @@
-//! Rung 1 of the ladder: release of idle memory of pools when an allocation was refused.
+//! Release of idle pool memory after a refused allocation: the first rung of the ladder (guard's sequence of
+//! remedies).
 //!
-//! The driver's own pools (`cudaMallocAsync`) keep freed memory and can release it. The pools that guard
-//! (this library) serves itself can release memory too. Their code is above the ladder because it calls the
-//! ladder, so it registers its trim function here with [`also_trim`]. Guard cannot free a program's own
-//! cache, but programs with one (PyTorch, ggml since #22155) flush it at OUT_OF_MEMORY and allocate again.
+//! The driver's own pools (`cudaMallocAsync`) keep freed memory and can release it. So can the ggml pools
+//! that guard (this library) serves. Their code calls the ladder, so the ladder cannot import it; instead the
+//! code registers its release function with [`also_trim`]. Guard cannot free a program's own cache, but
+//! programs with one (PyTorch, ggml since #22155) flush it at OUT_OF_MEMORY and allocate again.
 
 use plimsoll_nostd::lock::Lock;
 

@@ -2,9 +2,9 @@
 //! process.
 //!
 //! A request is a number on the page that grows by one, with the needed bytes next to it. The daemon writes
-//! the number back once it has tried, with or without success. If two threads make requests at the same time,
-//! the later one's bytes count and one reply serves both. After a request without a reply, guard (this
-//! library) waits only briefly for the daemon until it replies again.
+//! the number back once it has tried to make room, with or without success. If two threads make requests at
+//! the same time, the later one's bytes count and one reply serves both. After a request without a reply,
+//! guard (this library) waits only briefly for the daemon, until the daemon replies again.
 
 use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -44,7 +44,7 @@ pub(super) fn make(card: CardIndex, bytes: u64) -> RoomRequest {
     let number = page.plea.fetch_add(1, Release) + 1;
     if number == 1 {
         say!(
-            "card {}: asking the daemon to make room for {}",
+            "card {}: asking plimsoll serve to make room for {}",
             card.number(),
             ByteSize(bytes)
         );

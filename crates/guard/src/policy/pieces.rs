@@ -2,7 +2,8 @@
 //!
 //! The first piece tried is the whole range. After a refusal, half the size is tried, and a refused size is
 //! never tried again, so the number of refusals is at most the logarithm of the size. Pieces are whole
-//! granules. If a piece of `floor` bytes is refused, the driver has no memory left.
+//! granules. If a piece of `floor` bytes (the smallest size tried) is refused, the driver counts as having no
+//! memory left.
 
 /// Remaining bytes of a range, and the size of the next piece.
 #[derive(Clone, Copy, Debug)]

@@ -1,4 +1,5 @@
-//! Division of a request between card and host memory, so that the earliest requests overflow.
+//! Split of a memory request between card and host memory, so that the earliest requests overflow to the
+//! host.
 //!
 //! DECISION: kernels read spilled bytes over the bus, so the bytes that are read least should be spilled.
 //! llama.cpp allocates in the order of rising traffic: weights (a token reads each byte once), KV cache

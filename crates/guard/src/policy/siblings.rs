@@ -1,6 +1,6 @@
-//! Names of the other processes of the same run on a card, for the end of a refusal's message.
+//! Names of other processes of the same command on a card, for the message about a refused allocation.
 //!
-//! These processes hold the memory that the refused allocation lacked.
+//! The memory that the allocation lacked is held by these processes.
 
 use core::fmt;
 

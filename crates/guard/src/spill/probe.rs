@@ -1,9 +1,10 @@
-//! Probe of one kind of host memory for spilled bytes, run once per card at its first spill.
+//! Test of whether one kind of host memory can follow device memory in a spilled range, run once per card at
+//! its first spill.
 //!
 //! A granule of host memory is mapped behind a granule of the card. A memset, a kernel and a copy cross the
-//! border between them, and the bytes are read back and compared. If crossing the border is refused, the two
-//! halves are tried separately. The probe uses its own stream, which waits for no other, so a busy program is
-//! not delayed.
+//! border between them, and the bytes are read back and compared. If the driver refuses an operation across
+//! the border, the two halves are tried separately. The probe uses its own stream, which waits for no other,
+//! so a busy program is not delayed.
 
 use alloc::vec;
 use core::ffi::{c_uint, c_void};

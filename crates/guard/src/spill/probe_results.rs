@@ -1,5 +1,5 @@
-//! Results of testing, for each card, the kinds of host memory for spilled bytes; a missing result starts the
-//! test (see [`super::probe`]).
+//! Test results for each card and each kind of host memory that may hold spilled bytes. If a result is needed
+//! and missing, the test is run (see [`super::probe`]).
 
 use plimsoll_nostd::lock::Lock;
 use plimsoll_wire::page::CARDS;

@@ -4,8 +4,8 @@
 //! `cuMemFree` waits for the card before it frees, and programs rely on that. `cuMemUnmap` does not wait, so
 //! guard (this library) waits instead. Waiting is forbidden while any stream of the process is captured,
 //! because it would invalidate the capture, and a stream-ordered free must not wait at all. In these cases
-//! the range is put on a list, with the event that it waits for. The list is checked at every later free, at
-//! every refused allocation, and at the end of the last capture.
+//! the range is put on a list, with a CUDA event after its last use. The list is checked at every later free,
+//! at every refused allocation, and at the end of the last capture.
 
 use alloc::vec::Vec;
 use core::ffi::{c_uint, c_void};

@@ -1,5 +1,5 @@
-//! Test kernel that shows whether GPU code can access a kind of host memory: it adds one to each byte of a
-//! range.
+//! GPU kernel that adds one to each byte of a range, to test whether GPU code can access a kind of host
+//! memory.
 //!
 //! Some cards (consumer Blackwell) are reported to map, copy and fill host memory but to fault when a kernel
 //! accesses it. The kernel is PTX for the oldest architecture that drivers still accept, and the driver

@@ -1,7 +1,7 @@
 //! Concurrent map from addresses or handles to values.
 //!
-//! DECISION: the map is sharded, so that threads rarely wait for each other, and ordered within a shard. So
-//! its memory grows and shrinks with the number of live entries, and there is no rehashing. Locks are held
+//! DECISION: the map consists of shards, so that threads rarely wait for each other. Each shard is an ordered
+//! map, so its memory grows and shrinks with the number of entries and it is never rehashed. Locks are held
 //! for the look-up only.
 
 use alloc::collections::BTreeMap;

@@ -1,9 +1,9 @@
-//! Page of this process: the file from which the daemon reads guard's figures, or private memory if no folder
-//! was given.
+//! Page of this process: the file from which the daemon reads guard's memory figures. Without a folder for
+//! the file, the page is private memory.
 //!
-//! The file is written whole under another name and then renamed, so a reader never finds half a page. The
-//! daemon removes the file, because a process can be killed at any moment and its last figures are still
-//! needed.
+//! The file is first written completely under another name and then renamed, so a reader never finds half a
+//! page. The daemon removes the file, because a process can be killed at any moment and its last figures are
+//! still needed.
 
 use alloc::boxed::Box;
 use core::ffi::{CStr, c_int};
@@ -42,7 +42,8 @@ pub(crate) fn create(fill: impl FnOnce(&Page)) {
         Ok(shared) => PAGE.store(shared, Release),
         Err(act) => {
             say!(
-                "cannot {act} a page in {folder} (error {}); the figures of this process are not published",
+                "cannot {act} a budget page in {folder} (error {}); the memory figures of this process are \
+                    not published",
                 errno()
             );
             PAGE.store(Box::into_raw(new), Release);

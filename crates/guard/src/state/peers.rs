@@ -1,4 +1,4 @@
-//! Peer access between cards, as enabled by the program.
+//! Peer access between cards (access of one GPU to another's memory), as enabled by the program.
 //!
 //! After `cuCtxEnablePeerAccess`, a program may use all `cuMemAlloc` memory of the peer, including later
 //! allocations. Mapped memory does not get this access by itself. So guard (this library) stores the pairs of

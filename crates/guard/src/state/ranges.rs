@@ -1,8 +1,8 @@
-//! Address ranges that guard (this library) allocated instead of the driver, found by any address inside
-//! them.
+//! Table of address ranges that guard (this library) allocated instead of the driver, searched by any address
+//! in them.
 //!
-//! DECISION: a sorted list under one lock. A program has only a few such ranges, and while there are none, an
-//! address is checked without the lock.
+//! DECISION: the table is a sorted list under one lock, because a program has only a few such ranges. If the
+//! list is empty, a search does not take the lock.
 
 use alloc::vec::Vec;
 use core::sync::atomic::AtomicUsize;

@@ -1,5 +1,5 @@
-//! Record of the latest refused allocations on the process's page, the shared-memory file that the daemon
-//! reads.
+//! Record of the latest refused allocations of this process, on its page (the shared-memory file that the
+//! daemon reads).
 
 use core::sync::atomic::Ordering::{Relaxed, Release};
 

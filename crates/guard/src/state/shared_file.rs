@@ -1,5 +1,5 @@
-//! Files that guard (this library) shares with other processes, such as the budget ledger: opening,
-//! allocating, mapping and reading them.
+//! Shared-memory files between guard (this library) and other processes, such as the budget ledger: opening,
+//! allocating, mapping and reading.
 
 use core::ffi::{CStr, c_int};
 use core::ptr::null_mut;

@@ -23,7 +23,7 @@ fn a_context_outside_the_plan_is_refused_and_said_with_the_stack_that_asked() {
             "{}",
             run.said
         );
-        let wanted = "a context on card 1 (GPU-00000000-0000-0000-0000-00000000000b), which is not in the \
+        let wanted = "a CUDA context on card 1 (GPU-00000000-0000-0000-0000-00000000000b), which is not in the \
             plan, was refused";
         assert_eq!(run.said.matches(wanted).count(), 1, "{}", run.said);
         assert!(

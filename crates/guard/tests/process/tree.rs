@@ -202,7 +202,7 @@ fn a_ledger_that_cannot_be_shared_is_said_and_the_process_keeps_to_its_budget_al
     let why = format!("cannot share a ledger in {} (error 21)", folder.path().display());
     assert!(run.said.contains(&why), "{}", run.said);
     assert!(
-        run.said.contains("this process keeps to its budget alone"),
+        run.said.contains("the budget applies to this process alone"),
         "{}",
         run.said
     );
@@ -221,7 +221,7 @@ fn one_process_more_than_there_are_slots_keeps_to_its_budget_alone() {
     std::fs::write(folder.path().join(FILE), bytes).unwrap();
     let run = beside(folder.path(), &["alloc:600", "alloc:600", "alloc:400"]);
     assert_eq!(said(&run), ["alloc 0", "alloc 2", "alloc 0"]);
-    let why = "this run has 256 processes or 16 other cards in its ledger already; this process keeps to its budget alone";
+    let why = "the ledger of this run is full (256 processes or 16 other cards); the budget applies to this process alone";
     assert!(run.said.contains(why), "{}", run.said);
 }
 

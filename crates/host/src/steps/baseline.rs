@@ -1,4 +1,4 @@
-//! Figures of a memory snapshot on which the choice of reclaim steps is based.
+//! Figures of a memory snapshot from which the steps to free host memory (reclaim) are chosen.
 
 use plimsoll_base::Bytes;
 

@@ -1,4 +1,4 @@
-//! Simulation of reclaim steps: the predicted memory after each step.
+//! Simulation of steps that free host memory (reclaim): the predicted memory after each step.
 
 use plimsoll_base::{Bytes, Reason};
 
@@ -67,7 +67,7 @@ impl Simulation {
             ReclaimStep::DropSlab => {
                 after.ground.slab = Bytes::ZERO;
                 let text = format!(
-                    "at most {} of directory entries and inodes (SReclaimable)",
+                    "at most {} of directory entries and inodes can be freed (SReclaimable)",
                     ground.slab
                 );
                 (ground.slab, Reason::new("drop_slab", text))
@@ -93,7 +93,7 @@ impl Simulation {
         };
         if joins > dropped {
             let beside = joins.saturating_sub(dropped);
-            reason.text += &format!("; {beside} that lie free in smaller blocks may join them");
+            reason.text += &format!("; {beside} that are free in smaller blocks may merge with them");
         }
         (
             after,
@@ -133,7 +133,7 @@ impl Simulation {
     /// `within`: blocks of the wanted order that can come of it at most, those included that are there.
     fn moved_together(&self, step: ReclaimStep, within: Bytes) -> (Self, PlannedStep) {
         let mut after = *self;
-        let (mut joins, mut text) = (Bytes::ZERO, "free blocks cannot be seen".to_owned());
+        let (mut joins, mut text) = (Bytes::ZERO, "the sizes of the free blocks are unknown".to_owned());
         if let (Some(pieces), Some(_)) = (&mut after.ground.pieces, self.goal.order) {
             // Compaction cannot build more blocks than its memory limit, and existing ones count against
             // it.
@@ -169,7 +169,7 @@ fn advised(ground: &Baseline) -> (Bytes, Reason) {
     let gives = ground.files.min(ground.droppable);
     let text = format!(
         "about {} of page cache belong to the files, and {} of all page cache are clean and not mapped by \
-            any process: {gives}",
+            any process; {gives} can be dropped",
         ground.files, ground.droppable
     );
     (gives, Reason::new("advise_files", text))
@@ -183,7 +183,7 @@ fn dropped(ground: &Baseline, written: Bytes) -> (Bytes, Reason) {
         ground.droppable
     );
     if !written.is_zero() {
-        text += &format!(", {written} more once they are written (Dirty + Writeback): {gives}");
+        text += &format!(", and {written} more once they are written (Dirty + Writeback); {gives} in total");
     }
     (gives, Reason::new("drop_page_cache", text))
 }

@@ -1,4 +1,4 @@
-//! Tests of the choice of steps that free memory on a machine whose GPU shares it.
+//! Tests of the choice of steps that free host memory on a machine whose GPU shares it.
 
 use proptest::prelude::*;
 

@@ -1,4 +1,5 @@
-//! Parser of streamed chat completions: time to the first token, speed, and the server's own figures.
+//! Parser of streamed chat completions, which measures the time to the first token and the speed, and reads
+//! the server's own figures.
 
 use std::time::Duration;
 
@@ -33,11 +34,11 @@ pub enum LoadFailure {
     Connect(String),
     #[error("status {status}: {refused}")]
     Status { status: u16, refused: Box<LoadRefusals> },
-    #[error("the stream broke off")]
+    #[error("the stream ended early")]
     Broken,
-    #[error("the stream carried an error: {0}")]
+    #[error("the stream contained an error: {0}")]
     Event(String),
-    #[error("no answer in time")]
+    #[error("no answer within the time limit")]
     Late,
     #[error("the server's answer is invalid: {0}")]
     Malformed(&'static str),
@@ -89,7 +90,9 @@ impl StreamParser {
         self.line.extend_from_slice(rest);
         // Checked after each feed, so a server that never ends its line cannot fill the memory.
         match self.line.len() > MOST_EVENT {
-            true => Err(LoadFailure::Malformed("an event that never ends")),
+            true => Err(LoadFailure::Malformed(
+                "a server-sent event without its closing blank line",
+            )),
             false => Ok(()),
         }
     }
@@ -120,8 +123,12 @@ impl StreamParser {
             self.is_done = true;
             return Ok(());
         }
-        let event: Value =
-            serde_json::from_slice(data).map_err(|_| LoadFailure::Malformed("an event that is not JSON"))?;
+        let event: Value = serde_json::from_slice(data).map_err(|_| {
+            LoadFailure::Malformed(
+                "a server-sent event that is \
+                not JSON",
+            )
+        })?;
         // Other servers, and newer builds of llama-server, send the error as an ordinary event.
         if !event["error"].is_null() {
             return Err(LoadFailure::Event(told(&event["error"])));

@@ -1,12 +1,12 @@
-//! Coexistence test: a second program on the same cards as the server, started in both orders.
+//! Coexistence test: a server and a second program on the same cards, started in both orders.
 //!
 //! DECISION: in the first order, the server is under load when the program starts. In the second, the program
 //! holds its memory before the server gets a request. If the server is plimsoll, its model is unloaded in
-//! between, so that it really comes second; any other server keeps its model, and the report says so. The
+//! between, so that it loads after the program; any other server keeps its model, and the report says so. The
 //! program counts as started once it prints something, or once the memory in use on the cards has grown and
-//! settled. With a fixed wait, a slow import of PyTorch would make the program come last. A failure before
-//! the other side has started counts as the failing side's own. After the program's end the server gets one
-//! more request, which distinguishes a temporary shortage from a crash.
+//! settled. With a fixed wait, a slow import of PyTorch would make the program come last. If the server or
+//! the program fails before the other has started, the other is not blamed. After the program's end the
+//! server gets one more request, which distinguishes a temporary shortage from a crash.
 
 use std::io;
 use std::pin::pin;
@@ -85,7 +85,7 @@ pub struct Beside {
 
 #[derive(Debug, thiserror::Error)]
 pub enum BesideError {
-    #[error("{target} fails alone, before the second program starts: {failure}")]
+    #[error("{target} fails on its own, before the second program starts: {failure}")]
     Alone { target: String, failure: String },
     #[error("cannot start the second program: {0}")]
     Start(#[from] io::Error),
@@ -229,8 +229,8 @@ impl Beside {
 async fn step_back(server: &LoadTarget) -> Option<String> {
     if !server.is_plimsoll {
         return Some(
-            "the server keeps its model loaded, so only its requests come second; behind Plimsoll \
-            the model is loaded second too"
+            "the server keeps its model loaded, so only its requests come after the program; with plimsoll \
+                serve, the model is also loaded after the program"
                 .to_owned(),
         );
     }

@@ -1,4 +1,4 @@
-//! HTTP client of a load test: one persistent connection, reopened when it is closed.
+//! HTTP client of a load test, with one persistent connection that is reopened if the server closes it.
 
 use std::time::{Duration, Instant};
 

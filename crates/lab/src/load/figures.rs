@@ -1,5 +1,5 @@
-//! Measurements of a load test: memory of the server and the cards between rounds, and card sensors during
-//! rounds.
+//! Measurements of a load test: memory of the server and the cards between rounds of requests, and card
+//! sensors during rounds.
 
 use plimsoll_base::{Bytes, Card, CardKind};
 use plimsoll_probe::process::{MeasuredProcess, ProcessGauge};

@@ -1,8 +1,9 @@
-//! Second program of a coexistence test.
+//! Second program of a coexistence test, which runs on the same cards as the server under test.
 //!
-//! It runs under `plimsoll doctor`, so that guard records refused allocations and its end is diagnosed.
+//! The program runs under `plimsoll doctor`. So guard, the preloaded library, records refused allocations,
+//! and the program's end is diagnosed.
 //!
-//! DECISION: its output goes to stderr, so that doctor's stdout has only the verdict. If guard's library is
+//! DECISION: the program's output goes to stderr, so that doctor's stdout has only the verdict. If guard is
 //! missing, the program runs without it, and only its output is diagnosed. The program has its own process
 //! group; killing the program kills the whole group.
 

@@ -1,4 +1,4 @@
-//! Error responses of a server: OpenAI's error object, and plimsoll's tree of reasons in it.
+//! Parser of a server's error responses: OpenAI's error object, and plimsoll's tree of reasons in it.
 
 use std::fmt;
 

@@ -1,4 +1,5 @@
-//! Rounds of a load test: a fixed set of requests, divided among the clients, with none in flight at the end.
+//! Rounds of a load test: each is a fixed set of requests, divided among the clients, and ends when all are
+//! answered.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
@@ -32,7 +33,7 @@ pub struct RoundTally {
     pub failed: BTreeMap<String, (u64, Vec<String>)>,
     pub prompt_tokens: u64,
     pub answer_tokens: u64,
-    /// Answer tokens per second of one client, one value per answer of more than one token.
+    /// Answer tokens per second for one client, one value per answer of more than one token.
     pub speeds: Vec<f64>,
     /// Milliseconds to the first token, one value per answer.
     pub first_tokens: Vec<f64>,

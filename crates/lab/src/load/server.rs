@@ -1,4 +1,4 @@
-//! Server under load test: its model, its build and its process.
+//! Server that is being load-tested: its model, its build and its process.
 
 use std::time::Duration;
 
@@ -47,7 +47,7 @@ impl LoadTarget {
         server.model = match model {
             Some(model) => model,
             None => first_model(&listed?).ok_or(LoadFailure::Malformed(
-                "no model is listed; name one with --model",
+                "the server lists no model; name one with --model",
             ))?,
         };
         // `/api/version` is Ollama's path; plimsoll answers it with its own name, llama-server with 404.

@@ -43,7 +43,7 @@ pub struct RouterState {
     /// Failures by kind: the count, and a few full texts.
     pub failures: BTreeMap<String, (u64, Vec<String>)>,
     pub figures: Vec<NamedModel>,
-    /// Thousandths of tokens per second of one client, and microseconds to the first token, over requests.
+    /// Thousandths of tokens per second for one client, and microseconds to the first token, over requests.
     pub speed: TrendCourse,
     pub first_token: TrendCourse,
     pub looks: u64,
@@ -91,7 +91,8 @@ pub enum StateError {
     Read { path: PathBuf, error: io::Error },
     #[error("`{}` is not a saved soak test: {error}; name another file, or remove it to start again", path.display())]
     Parse { path: PathBuf, error: serde_json::Error },
-    #[error("`{}` belongs to {before}, and this is {now}; name another file, or remove it to start again", path.display())]
+    #[error("`{}` belongs to {before}, but this test is {now}; name another file, or remove it to start \
+        again", path.display())]
     Other {
         path: PathBuf,
         before: String,

@@ -1,4 +1,4 @@
-//! Collector of one sample of a recording: cards, machine, processes, figures of guard (the preloaded
+//! Collector of one sample of a memory recording: cards, machine, processes, figures of guard (the preloaded
 //! library) and kernel log.
 
 use std::path::PathBuf;
@@ -46,7 +46,7 @@ impl Collector {
         let kernel_log = KernelLog::open();
         // /dev/kmsg is closed to users where kernel.dmesg_restrict is 1, the default of many distributions.
         if let Err(error) = &kernel_log {
-            notes.push(format!("the kernel's log is not read: /dev/kmsg: {error}"));
+            notes.push(format!("the kernel's log (/dev/kmsg) cannot be read: {error}"));
         }
         Self {
             machine: WatchedMachine::open(),

@@ -1,6 +1,7 @@
-//! Guard pages as a source of a recording: memory of each process, and newly refused allocations.
+//! Guard pages as a source of a memory recording: memory of each process, and newly refused allocations.
 //!
-//! A guard page is a shared-memory file in which the guard library records a process's GPU allocations.
+//! A guard page is a shared-memory file in which guard, the preloaded library, records a process's GPU
+//! allocations.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -97,7 +98,8 @@ fn refusal(oom: &OomSnapshot) -> String {
         format!(" of a budget of {}", Bytes::new(budget))
     });
     format!(
-        "{asked} more on card {} were refused by {by}: its run held {allocated}{of}, and {free} were free",
+        "a request for {asked} more on card {} was refused by {by}: the run held {allocated}{of}, and \
+            {free} were free",
         oom.card
     )
 }

@@ -1,4 +1,4 @@
-//! Kernel log messages since the start of a recording, if this user may read them.
+//! Reader of kernel log messages since the start of a recording, if this user may read them.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};

@@ -1,4 +1,5 @@
-//! Machine-wide memory figures: meminfo, free blocks, and the kernel's counters of memory pressure.
+//! Machine-wide memory figures: `/proc/meminfo`, free blocks by size, and the kernel's counters of memory
+//! pressure.
 
 use std::fs::File;
 use std::io;

@@ -1,6 +1,7 @@
 //! Memory figures of a process tree, or of the largest processes of the machine.
 //!
-//! The search is repeated only after the kernel has assigned a new pid (the last field of `/proc/loadavg`).
+//! The processes are searched for again only after the kernel has assigned a new PID (the last field of
+//! `/proc/loadavg`).
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};

@@ -1,4 +1,4 @@
-//! Writer of a recording's file: one write for each sample.
+//! Writer of a memory recording's file: one write for each sample.
 
 use std::convert::Infallible;
 use std::fs::File;

@@ -1,4 +1,4 @@
-//! Header of a recording, and snapshots of system files before and after it.
+//! Header of a memory recording, and copies of system files (such as `/proc/zoneinfo`) at its start and end.
 
 use std::fs;
 

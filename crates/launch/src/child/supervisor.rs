@@ -1,10 +1,10 @@
-//! Supervisor task of a child process: it reads the child's output, follows orders, and kills a child that is
-//! late or stuck.
+//! Supervisor task of a child process: it reads the child's output, stops the child on request, and kills it
+//! if it loads too slowly or hangs.
 //!
 //! DECISION: a log line never causes the kill of a child that serves requests. Engines log text that clients
 //! send (malformed JSON, a grammar, a prompt), so a line that looks like an abort only starts a health check;
-//! the child is killed if that gets no answer. During a load no client has sent anything yet, so such a line
-//! is trusted.
+//! the child is killed if the check gets no answer. During a load no client has sent anything yet, so a line
+//! that looks like an abort is trusted.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -41,7 +41,7 @@ const HEALTHY_WITHIN: Duration = Duration::from_secs(7);
 /// Interval at which lines alone count as progress.
 const SIGN_OF_LIFE: Duration = Duration::from_secs(1);
 const EVENTS: usize = 64;
-const UNBOUND: &str = "the engine did not make the socket";
+const UNBOUND: &str = "the engine did not create the socket";
 
 /// Starts the task that owns the child.
 pub(crate) fn supervise(
@@ -196,7 +196,7 @@ impl Supervisor {
         if let Err(cause) = self.spec.address.seal() {
             self.log.push(
                 LogSource::Plimsoll,
-                format!("cannot close the socket to others: {cause}"),
+                format!("cannot restrict access to the engine's socket: {cause}"),
             );
         }
         if self.phase == Phase::Loading {
@@ -302,7 +302,7 @@ impl Supervisor {
 fn tell_once(what: &str) {
     static TOLD: Once = Once::new();
     TOLD.call_once(|| {
-        tracing::warn!("engines run less confined, because this machine does not permit: {what}")
+        tracing::warn!("engines run with weaker isolation, because this machine does not permit {what}")
     });
 }
 

@@ -1,6 +1,6 @@
 //! Folders that hold installed engines.
 //!
-//! DECISION: all are below one folder: `$PLIMSOLL_HOME`, else `$XDG_DATA_HOME/plimsoll`, else
+//! DECISION: all are in one folder, which is `$PLIMSOLL_HOME`, else `$XDG_DATA_HOME/plimsoll`, else
 //! `~/.local/share/plimsoll`. An empty or relative XDG_DATA_HOME counts as not set, as its specification
 //! requires.
 
@@ -11,7 +11,8 @@ use std::path::PathBuf;
 #[derive(Debug, thiserror::Error)]
 pub enum HomeError {
     #[error(
-        "nowhere to install: none of PLIMSOLL_HOME, XDG_DATA_HOME and HOME is set\nhint: set PLIMSOLL_HOME \
+        "there is no directory to install into: none of PLIMSOLL_HOME, XDG_DATA_HOME and HOME is set\nhint: \
+            set PLIMSOLL_HOME \
             to a directory"
     )]
     Choose,

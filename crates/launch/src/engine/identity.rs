@@ -1,10 +1,11 @@
-//! EngineIdentity of an engine program: its kind (llama.cpp, ik_llama.cpp) and its build number.
+//! Identity of an engine program: its kind (llama.cpp, ik_llama.cpp) and its build number.
 //!
 //! DECISION: the program is run with `--version`, for at most five seconds, because a file name proves
 //! nothing and a plan depends on the build. Both engines print `version: 10605 (abc)`; llama.cpp since 2026
-//! prints `version: 0.6.0-dev (build 11549, commit abc)`. The first form is ambiguous, so such a program is
-//! also run with `--help`: only ik_llama.cpp has a flag to repack weights at run time. Build numbers 0 and 1
-//! mean an unstamped build, whose number is unknown. The result is kept until the file changes.
+//! prints `version: 0.6.0-dev (build 11549, commit abc)`. The first form is ambiguous, so a program that
+//! prints it is also run with `--help`. Only ik_llama.cpp has a flag to repack weights at run time. Build
+//! numbers 0 and 1 mean an unstamped build, whose number is unknown. The result is cached until the program's
+//! file changes.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -41,9 +42,10 @@ pub struct EngineIdentity {
 pub enum IdentityError {
     #[error("cannot run {} --version: {source}", path.display())]
     Ask { path: PathBuf, source: io::Error },
-    #[error("{} --version did not answer within {} s\nhint: run it by hand; a hanging GPU driver does this", path.display(), LIMIT.as_secs())]
+    #[error("{} --version did not end within {} s\nhint: run it by hand; the cause may be a GPU driver that \
+        hangs", path.display(), LIMIT.as_secs())]
     Wait { path: PathBuf },
-    #[error("{} --version shows no llama.cpp version, but:\n{said}", path.display())]
+    #[error("{} --version prints no llama.cpp version; its output is\n{said}", path.display())]
     Parse { path: PathBuf, said: String },
 }
 

@@ -1,9 +1,10 @@
 //! Installer of the CPU engine: xllamacpp from PyPI in a Python venv, with an adapter called `llama-server`.
 //!
-//! DECISION: one release is pinned, its wheels by hash. The installer adds no dependency, compiles nothing
-//! and writes nothing outside [`EngineHome`]. The folder is built under a temporary name and then renamed, so
-//! an installed engine is always complete. A lock file excludes a second installer. Every install compares
-//! the adapter byte for byte, so a newer Plimsoll replaces the adapter of an older one without a download.
+//! DECISION: one release of xllamacpp is pinned, its wheels by hash. The installer adds no dependency,
+//! compiles nothing and writes nothing outside [`EngineHome`]. The folder is built under a temporary name and
+//! then renamed, so an installed engine is always complete. A lock file excludes a second installer. Every
+//! install compares the adapter byte for byte, so a newer Plimsoll replaces the adapter of an older one
+//! without a download.
 
 use std::fs::{self, File, Permissions};
 use std::io;
@@ -60,7 +61,8 @@ pub enum InstallError {
     FetchWheel { said: String },
     #[error("xllamacpp {RELEASE} does not load on this machine:\n{said}")]
     LoadWheel { said: String },
-    #[error("the path of the engine, {}, is too long for a program to start from\nhint: set PLIMSOLL_HOME to a shorter path without blanks", .0.display())]
+    #[error("the path of the engine, {}, is too long for the `#!` line of a script\nhint: set PLIMSOLL_HOME \
+        to a shorter path without blanks", .0.display())]
     WriteShebang(PathBuf),
     #[error("cannot {act} {}: {source}", path.display())]
     Disk {

@@ -1,7 +1,7 @@
 //! Runner for short helper programs: it applies a time limit and captures the output.
 //!
 //! DECISION: stdout and stderr both go into one unlinked file. So a program that writes a lot cannot block on
-//! a pipe, and a grandchild that keeps its output open cannot delay the caller.
+//! a full pipe, and a grandchild that keeps the output open cannot delay the caller.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};

@@ -1,9 +1,9 @@
-//! Vulkan's numbers of cards, asked of the engine.
+//! Vulkan device numbers of the cards, found by running the engine.
 //!
-//! DECISION: Vulkan counts cards in the order of its loader, and `--list-devices` names them without a PCI
-//! address. The engine is therefore shown one number at a time, and the product name that it prints is
-//! compared with the driver's. Of cards with the same name all are given or none: a number chosen among them
-//! could be a neighbour's.
+//! DECISION: Vulkan numbers cards in the order of its loader, and `--list-devices` names them without a PCI
+//! address. So the engine is run with one visible number at a time, and the product name that it prints is
+//! compared with the driver's. If some cards of a name are to be used and others are not, the numbers cannot
+//! be distinguished and none is returned.
 
 use std::path::Path;
 use std::process::Command;

@@ -1,4 +1,5 @@
-//! Tests of each architecture rule, with the numbers of a public model where there is one.
+//! Tests of the rules for each model architecture, with the hyper-parameters of a public model where there is
+//! one.
 
 use crate::gguf::{Datum, DraftHeader, Header, ValueType};
 use crate::{Dialect, HyperParameters, Model};

@@ -1,4 +1,4 @@
-//! Bounds-checked cursor over the bytes of a GGUF header; only this file reads them.
+//! Bounds-checked cursor over the bytes of a GGUF header; all other code reads the header through it.
 
 use super::error::{GgufError, GgufPlace};
 use super::gap::{Gap, GapRun};

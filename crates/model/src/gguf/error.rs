@@ -50,11 +50,11 @@ pub(super) fn shortened(name: &str) -> String {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GgufError {
     /// Not an error of the file: the window is too short. Read at least `needed` bytes and try again.
-    #[error("the header goes on after byte {offset}; at least {needed} bytes of the file are needed")]
+    #[error("the header continues after byte {offset}; at least {needed} bytes of the file are needed")]
     Truncated { offset: u64, needed: u64 },
 
     #[error(
-        "{place} at byte {offset} needs {needed} bytes of file, which has {length}; \
+        "{place} at byte {offset} needs a file of {needed} bytes, but the file has {length}; \
          the download is incomplete or the header is damaged"
     )]
     FileEnds {
@@ -71,11 +71,12 @@ pub enum GgufError {
     Magic { found: String },
 
     #[error(
-        "GGUF version {version} is not supported, only 2 and 3; convert the model again with a current llama.cpp"
+        "GGUF version {version} is not supported (only 2 and 3 are); convert the model again with a current \
+            llama.cpp"
     )]
     Version { version: u32 },
 
-    #[error("{place} at byte {offset} is {length} long; the format ends at 2^30")]
+    #[error("{place} at byte {offset} has a length of {length}; the limit is 2^30")]
     TooLong { place: String, length: u64, offset: u64 },
 
     #[error("{place} at byte {offset} is not UTF-8")]
@@ -87,7 +88,7 @@ pub enum GgufError {
     #[error("key `{key}` at byte {offset} occurs a second time")]
     DuplicateKey { key: String, offset: u64 },
 
-    #[error("key `{key}` at byte {offset} has value type {id}; there are only 0 to 12")]
+    #[error("key `{key}` at byte {offset} has value type {id}; only 0 to 12 exist")]
     ValueType { key: String, id: u32, offset: u64 },
 
     #[error("key `{key}` at byte {offset} is an array of arrays, which llama.cpp does not use")]
@@ -133,8 +134,8 @@ pub enum GgufError {
     },
 
     #[error(
-        "tensor `{tensor}` at byte {offset} has element type {id}, which llama.cpp does not know; \
-         types that only ik_llama.cpp has are accepted only when that engine is named"
+        "tensor `{tensor}` at byte {offset} has element type {id}, which llama.cpp does not support; types \
+            of ik_llama.cpp are accepted only if that engine is selected"
     )]
     TensorType { tensor: String, id: u32, offset: u64 },
 

@@ -1,9 +1,10 @@
 //! Partial GGUF header without the vocabulary, read piece by piece.
 //!
 //! DECISION: words, scores and merges are nearly all of a header (3 to 10 MiB, compared with 100 KiB for the
-//! rest), and a plan needs only their number. Keeping them in memory costs a page fault every 4 KiB, more
-//! than all arithmetic of a plan. So the file is read in pieces, of which the caller holds one at a time; the
-//! words are skipped and only the rest is kept. The errors are the same as for a whole header, to the byte.
+//! rest), and a plan needs only their number. Keeping them in memory costs a page fault every 4 KiB, which
+//! takes longer than computing the plan. So the file is read in pieces, of which the caller holds one at a
+//! time; the words are skipped and only the rest is kept. Errors are the same as for a whole header,
+//! including their byte offsets.
 
 use std::ops::Range;
 

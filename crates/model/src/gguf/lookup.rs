@@ -20,7 +20,7 @@ impl<'a> Header<'a> {
     }
 
     pub fn flag(&self, key: &str) -> Result<Option<bool>, GgufError> {
-        self.convert(key, "a truth value", |value| match value {
+        self.convert(key, "true or false", |value| match value {
             GgufValue::Bool(yes) => Some(yes),
             _ => None,
         })

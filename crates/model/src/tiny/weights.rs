@@ -1,8 +1,9 @@
 //! Random weights of tiny and synthetic models, and their encodings.
 //!
 //! DECISION: dimension 0 of the residual stream controls the answer. Every embedding has the same number
-//! there (the beacon), and no layer writes to it. The output rows weight it so that control tokens and bytes
-//! never win, words compete by their random parts, and the end of an answer has a moderate chance.
+//! there (the beacon), and no layer writes to it. The output matrix weights this dimension so that control
+//! tokens and bytes are never chosen, words are chosen by their random parts, and the end token has a
+//! moderate chance.
 
 use super::vocabulary::{END, Vocabulary};
 use crate::TensorType;

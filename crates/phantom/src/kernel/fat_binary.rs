@@ -18,14 +18,13 @@ const LARGEST: usize = 256 << 20;
 
 /// Registers and shared memory of every kernel with code for the card, by its mangled name.
 pub(super) fn kernels(address: usize, capability: (u32, u32)) -> BTreeMap<Vec<u8>, Code> {
-    let Some(container) = container(address) else {
-        return BTreeMap::new();
-    };
-    let Some((entry, own)) = best(container, capability) else {
-        return BTreeMap::new();
-    };
-    let file = unpacked(entry);
-    file.and_then(|file| sections(&file, own)).unwrap_or_default()
+    let read = container(address).and_then(|container| read(container, capability));
+    read.unwrap_or_default()
+}
+
+fn read(container: &[u8], capability: (u32, u32)) -> Option<BTreeMap<Vec<u8>, Code>> {
+    let (entry, own) = best(container, capability)?;
+    sections(&unpacked(entry)?, own)
 }
 
 /// The bytes of a container.
@@ -167,4 +166,117 @@ fn word(bytes: &[u8], at: usize) -> Option<u32> {
 fn long(bytes: &[u8], at: usize) -> Option<u64> {
     let bytes = bytes.get(at..at.checked_add(8)?)?;
     Some(u64::from_le_bytes(bytes.try_into().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KERNEL: &[u8] = b"_Z1kv";
+
+    /// An ELF file of one kernel with 40 registers and 512 bytes of shared memory.
+    fn machine_code(registers: u32) -> Vec<u8> {
+        let names = b"\0.text._Z1kv\0.nv.shared._Z1kv\0";
+        let mut file = vec![0; 64];
+        file[40..48].copy_from_slice(&128_u64.to_le_bytes());
+        file[60..62].copy_from_slice(&3_u16.to_le_bytes());
+        file.extend_from_slice(names);
+        file.resize(128, 0);
+        for (name, info, offset, size) in [(0, 0, 64, 32), (1, registers << 24, 0, 0), (13, 0, 0, 512)] {
+            let mut section = vec![0; 64];
+            section[..4].copy_from_slice(&u32::to_le_bytes(name));
+            section[24..32].copy_from_slice(&u64::to_le_bytes(offset));
+            section[32..40].copy_from_slice(&u64::to_le_bytes(size));
+            section[44..48].copy_from_slice(&u32::to_le_bytes(info));
+            file.extend(section);
+        }
+        file
+    }
+
+    /// A container of entries: kind, architecture, flags, and the file as it is packed by hand.
+    fn binary(entries: &[(u16, u32, u64, u32)]) -> Vec<u8> {
+        let mut container = vec![0; 16];
+        container[..4].copy_from_slice(&MAGIC.to_le_bytes());
+        container[6] = 16;
+        for &(kind, arch, flags, registers) in entries {
+            let file = machine_code(registers);
+            let size = u64::try_from(file.len()).unwrap();
+            let mut packed = match flags {
+                // One run of literals; one raw block.
+                LZ4 => [&[0xf0, 255, 50][..], &file].concat(),
+                ZSTD => [&[0x28, 0xb5, 0x2f, 0xfd, 0x60, 0, 0, 0, 0, 0][..], &file].concat(),
+                _ => file,
+            };
+            if flags == ZSTD {
+                let header = u32::try_from(size).unwrap() << 3 | 1;
+                packed[5..7].copy_from_slice(&u16::try_from(size - 256).unwrap().to_le_bytes());
+                packed[7..10].copy_from_slice(&header.to_le_bytes()[..3]);
+            }
+            let length = u32::try_from(packed.len()).unwrap();
+            packed.resize(packed.len().next_multiple_of(8), 0);
+            let mut header = vec![0; 64];
+            header[..2].copy_from_slice(&kind.to_le_bytes());
+            header[4] = 64;
+            header[8..16].copy_from_slice(&u64::try_from(packed.len()).unwrap().to_le_bytes());
+            header[16..20].copy_from_slice(&length.to_le_bytes());
+            header[28..32].copy_from_slice(&arch.to_le_bytes());
+            header[40..48].copy_from_slice(&flags.to_le_bytes());
+            header[56..64].copy_from_slice(&size.to_le_bytes());
+            container.extend(header);
+            container.extend(packed);
+        }
+        let size = u64::try_from(container.len() - 16).unwrap();
+        container[8..16].copy_from_slice(&size.to_le_bytes());
+        container
+    }
+
+    fn code(entries: &[(u16, u32, u64, u32)], capability: (u32, u32)) -> Option<Code> {
+        read(&binary(entries), capability)?.get(KERNEL).copied()
+    }
+
+    #[test]
+    fn a_kernel_is_read_however_it_is_packed() {
+        for flags in [0, LZ4, ZSTD] {
+            let expected = Code {
+                registers: 40,
+                shared: 512,
+                own: true,
+            };
+            assert_eq!(
+                code(&[(1, 75, 0, 9), (2, 89, flags, 40)], (8, 9)),
+                Some(expected),
+                "{flags:#x}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_code_is_that_which_a_driver_takes_or_the_nearest_and_said_so() {
+        let entries = [(2, 80, 0, 80), (2, 86, 0, 86), (2, 120, 0, 120), (1, 90, 0, 90)];
+        let of = |capability| code(&entries, capability).map(|code| (code.registers, code.own));
+        assert_eq!(of((8, 9)), Some((86, true)));
+        assert_eq!(of((8, 0)), Some((80, true)));
+        assert_eq!(of((12, 1)), Some((120, true)));
+        assert_eq!(of((9, 0)), Some((86, false)));
+        assert_eq!(of((7, 5)), Some((80, false)));
+        assert_eq!(code(&[(1, 90, 0, 9)], (9, 0)), None);
+    }
+
+    #[test]
+    fn a_damaged_container_has_no_kernels_and_does_no_harm() {
+        let whole = binary(&[(2, 89, 0, 40), (2, 89, LZ4, 40), (2, 89, ZSTD, 40)]);
+        for end in 0..whole.len() {
+            let _ = read(&whole[..end], (8, 9));
+        }
+        for at in 0..whole.len() {
+            for value in [0, 0x7f, 0xff] {
+                let mut damaged = whole.clone();
+                damaged[at] = value;
+                let _ = read(&damaged, (8, 9));
+            }
+        }
+        for address in [0, 1, 17] {
+            assert!(kernels(address, (9, 0)).is_empty());
+        }
+    }
 }

@@ -26,7 +26,7 @@ pub(crate) struct FatBinaryWrapper {
 ///
 /// # Safety
 /// Null, or the compiler's structure.
-#[cfg_attr(not(test), unsafe(no_mangle))]
+#[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn __cudaRegisterFatBinary(wrapper: *const FatBinaryWrapper) -> *mut c_void {
     // SAFETY: the compiler's promise; the structure lives as long as its library.
     let binary = unsafe { wrapper.as_ref() }.map_or(0, |wrapper| wrapper.binary.addr());
@@ -35,7 +35,7 @@ pub(crate) unsafe extern "C" fn __cudaRegisterFatBinary(wrapper: *const FatBinar
 
 /// # Safety
 /// `name` lives as long as the library that the kernel is in.
-#[cfg_attr(not(test), unsafe(no_mangle))]
+#[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn __cudaRegisterFunction(
     binary: *mut c_void,
     host: *const c_void,
@@ -47,7 +47,7 @@ pub(crate) unsafe extern "C" fn __cudaRegisterFunction(
 
 /// # Safety
 /// The addresses of two triples, a size and a pointer.
-#[cfg_attr(not(test), unsafe(no_mangle))]
+#[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn __cudaPopCallConfiguration(
     grid: *mut [c_uint; 3],
     block: *mut [c_uint; 3],
@@ -67,7 +67,7 @@ pub(crate) unsafe extern "C" fn __cudaPopCallConfiguration(
 ///
 /// # Safety
 /// The address of a pointer.
-#[cfg_attr(not(test), unsafe(no_mangle))]
+#[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn __cudaGetKernel(kernel: *mut *mut c_void, host: *mut c_void) -> c_int {
     // SAFETY: the caller's promise.
     unsafe { give(kernel, host) }
@@ -75,7 +75,7 @@ pub(crate) unsafe extern "C" fn __cudaGetKernel(kernel: *mut *mut c_void, host: 
 
 /// # Safety
 /// The address of the runtime's structure.
-#[cfg_attr(not(test), unsafe(no_mangle))]
+#[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn cudaFuncGetAttributes(
     place: *mut FunctionAttributes,
     host: *const c_void,
@@ -100,7 +100,7 @@ pub(crate) unsafe extern "C" fn cudaFuncGetAttributes(
 
 /// # Safety
 /// The address of a number.
-#[cfg_attr(not(test), unsafe(no_mangle))]
+#[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn cudaOccupancyMaxActiveBlocksPerMultiprocessor(
     blocks: *mut c_int,
     host: *const c_void,
@@ -124,7 +124,7 @@ pub(crate) unsafe extern "C" fn cudaOccupancyMaxActiveBlocksPerMultiprocessor(
 
 /// # Safety
 /// The address of a number.
-#[cfg_attr(not(test), unsafe(no_mangle))]
+#[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
     blocks: *mut c_int,
     host: *const c_void,
@@ -138,7 +138,7 @@ pub(crate) unsafe extern "C" fn cudaOccupancyMaxActiveBlocksPerMultiprocessorWit
 
 /// # Safety
 /// The address of a text.
-#[cfg_attr(not(test), unsafe(no_mangle))]
+#[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn cudaFuncGetName(name: *mut *const c_char, host: *const c_void) -> c_int {
     let text = kernel::name(host.addr());
     if text.is_empty() {

@@ -1,5 +1,5 @@
-//! Attention half of a layer in the graph: grouped-query and latent attention (MLA), with and without flash
-//! attention.
+//! Attention half of a layer in the compute graph: grouped-query and latent attention (MLA), with and without
+//! flash attention.
 //!
 //! The code mirrors `llama-graph.cpp: build_attn @ b10605`. Its parts are `projections` of the batch, `cache`
 //! of keys and values, and `kernel`.

@@ -1,4 +1,4 @@
-//! Graph of operations: sizes, sources, views and devices of its tensors, without any arithmetic.
+//! Compute graph without data: sizes, sources, views and devices of the tensors that its operations create.
 //!
 //! The code mirrors `ggml.c: ggml_build_forward_expand` and the shapes of its operations `@ b10605`. It has
 //! only as many kinds of operations as memory allocation and device placement must distinguish.

@@ -1,8 +1,9 @@
-//! Selection of the layers that a graph is built from: of many equal layers, the first few and the last ones.
+//! Selection of the layers for a simulated compute graph: of many equal layers, the first few and the last
+//! ones.
 //!
-//! The allocator's state repeats from layer to layer. So the peak is reached within the first occurrences of
-//! each kind of layer and neighbour on every device, or at the end of the graph. If the layers of a model do
-//! not repeat, all of them are built.
+//! The state of the graph allocator repeats from layer to layer. So the memory peak is reached within the
+//! first occurrences of each kind of layer and neighbour on every device, or at the end of the graph. If the
+//! layers of a model do not repeat, all of them are built.
 
 use std::cell::{OnceCell, RefCell};
 use std::ops::Range;

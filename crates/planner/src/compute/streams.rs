@@ -1,4 +1,4 @@
-//! Layers of Gemma 3n: four parallel streams (AltUp) and a low-rank branch (LAuReL).
+//! Compute graph of Gemma 3n's layers: four parallel streams (AltUp) and a low-rank branch (LAuReL).
 //!
 //! Attention and feed-forward process only one of the streams. The code mirrors `models/gemma3n.cpp:
 //! altup_predict, altup_correct, laurel, gaussian_topk, project_per_layer_inputs @ b10605`;

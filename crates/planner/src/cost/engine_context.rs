@@ -1,5 +1,5 @@
-//! One context of the engine (llama.cpp's `llama_context`): the model's, or that of a draft model. It holds
-//! everything that does not depend on the context length.
+//! Memory terms of one `llama_context` of the engine (the model's, or that of a draft model) that do not
+//! depend on the context length.
 
 use std::ops::Range;
 

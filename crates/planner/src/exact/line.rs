@@ -1,10 +1,10 @@
-//! Parser for one line of an engine's log.
+//! Parser for the buffer sizes in an engine's log.
 //!
 //! The grammar is `FUNCTION: PLACE KIND buffer size = N MiB` (`llama-model.cpp: load_tensors`,
 //! `llama-kv-cache.cpp`, `llama-memory-recurrent.cpp`, `llama-kv-cache-dsv4.cpp`, `llama-context.cpp:
-//! sched_reserve`, `llama-adapter.cpp`, `tools/mtmd/clip.cpp @ b10605, b8799`), after a clock and a level
-//! where the program writes them. It is matched from the front and whole, because the same log quotes texts
-//! of the model file.
+//! sched_reserve`, `llama-adapter.cpp`, `tools/mtmd/clip.cpp @ b10605, b8799`), after a timestamp and a log
+//! level where the program writes them. A line must match from beginning to end, because the same log quotes
+//! texts of the model file.
 
 use plimsoll_base::Bytes;
 

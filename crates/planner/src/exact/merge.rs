@@ -1,4 +1,4 @@
-//! Replacement of the formulas' terms by the engine's.
+//! Replacement of a plan's computed memory terms by the sizes from the engine's own log.
 
 use plimsoll_base::{Bytes, Card, CardKind, Reason, Source};
 
@@ -25,8 +25,8 @@ pub fn exact(
     reasons.extend(remarks(transcript));
     reasons.extend(beyond(request, transcript));
     if largest_context.is_err() {
-        let text = "the largest context is the largest that the engine accepted; it was not run often \
-            enough to prove that the next step does not fit";
+        let text = "the largest context is the largest that the engine accepted; the engine was not run \
+            often enough to prove that the next step does not fit";
         reasons.push(Reason::new("largest_context_unfinished", text));
     }
     let largest_context = largest_context.unwrap_or_else(|seen| seen);
@@ -164,7 +164,7 @@ fn beyond(request: &PlanRequest<'_>, transcript: &Transcript) -> Vec<Reason> {
         let asked = transcript.asked(card)?;
         let more = asked.saturating_sub(logged);
         (more > Bytes::mib(1)).then(|| {
-            let text = format!("the engine asks card {card} for {more} more than its log names");
+            let text = format!("on card {card} the engine requests {more} more than its log shows");
             Reason::new("engine_asked_more", text).fact("bytes", more)
         })
     };
@@ -189,7 +189,8 @@ fn remarks(transcript: &Transcript) -> Vec<Reason> {
     if transcript.copies_dropped() {
         remarks.push(Reason::new(
             "copies_dropped",
-            "the engine gives up pipelining between the cards, because its copies do not fit",
+            "the engine disables pipeline parallelism across the cards, because the extra buffer copies for \
+                it do not fit",
         ));
     }
     let others = transcript.buffers().iter();
@@ -199,7 +200,7 @@ fn remarks(transcript: &Transcript) -> Vec<Reason> {
         .sum();
     // Named in the plan, because a new kind of buffer means that this reader is out of date.
     if !other.is_zero() {
-        let text = format!("{other} of buffers have an unknown name; they are counted as compute buffers");
+        let text = format!("{other} are in buffers with unknown names; they are counted as compute buffers");
         remarks.push(Reason::new("buffer_unknown", text).fact("bytes", other));
     }
     remarks

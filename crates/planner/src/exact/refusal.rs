@@ -1,7 +1,7 @@
-//! Refusals by the engine, with its own error message.
+//! Refusals of a model or a flag by the engine, with its own error message.
 //!
-//! One cause leaves several error messages, each less specific than the one before. Specific messages are
-//! known by their words; of the others the first counts.
+//! One cause leads to several error messages, each less specific than the one before. The specific messages
+//! are in a table; if the log has none of them, its first message is used.
 
 use std::fmt;
 
@@ -58,14 +58,16 @@ impl EngineRefusal {
             EngineRefusalKind::CacheNeedsFlashAttention => "use -fa on, or -ctv f16",
             EngineRefusalKind::Architecture => "use a newer engine",
             EngineRefusalKind::NoBackend => {
-                "the engine has no CUDA backend, or the loader lacks a library of it; name an engine that has with \
-                 --exact=ENGINE"
+                "the engine has no CUDA backend, or the loader cannot find one of the backend's libraries; name \
+                 another engine with --exact=ENGINE"
             }
             EngineRefusalKind::StaticRuntime => {
-                "the engine's CUDA runtime is linked into it; take a build with the shared one (cmake \
+                "the engine links the CUDA runtime statically; use a build that links it dynamically (cmake \
                  -DCMAKE_CUDA_RUNTIME_LIBRARY=Shared)"
             }
-            EngineRefusalKind::Flag => "remove the flag, or name an engine that knows it with --exact=ENGINE",
+            EngineRefusalKind::Flag => {
+                "remove the flag, or name an engine that supports it with --exact=ENGINE"
+            }
             // The engine's own message is all that is known of these.
             EngineRefusalKind::File | EngineRefusalKind::Memory | EngineRefusalKind::Other => return None,
         })

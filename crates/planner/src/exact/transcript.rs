@@ -1,7 +1,7 @@
 //! Buffers and events of an engine's log, read line by line.
 //!
 //! Buffers add up, with one exception: a context may reserve its compute buffers again, after a retry or
-//! because an adapter changed the graph. Then the later line counts.
+//! because an adapter changed the graph. In that case only the later sizes count.
 
 use std::collections::BTreeMap;
 

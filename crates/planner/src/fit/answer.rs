@@ -1,7 +1,7 @@
 //! Result of the search in one dimension, such as context or slots: the largest value that fits, the reason
-//! why no more fits, and alternatives under other changes.
+//! why no larger value fits, and alternatives under other changes.
 
-use plimsoll_base::{Bytes, Card, CardId, Fact, Hint};
+use plimsoll_base::{Bytes, Card, CardId, Fact, Hint, Reason};
 use plimsoll_model::{TensorType, types};
 use serde::{Serialize, Serializer};
 
@@ -122,6 +122,8 @@ pub struct Fit {
     pub engine: EngineInfo,
     /// The unchanged request fits.
     pub fits: bool,
+    /// Doubts about the unchanged request, which the caller adds: a price model knows none.
+    pub warnings: Vec<Reason>,
     pub cards: Vec<CardLine>,
     pub answers: Vec<FitAnswer>,
     /// Advice, where the unchanged request does not fit.
@@ -193,6 +195,7 @@ impl<'a, P: CostModel> FitQuestion<'a, P> {
             model: model_name(self.request),
             engine: engine_info(self.request),
             fits: self.asked.fits(self.request.cards),
+            warnings: Vec::new(),
             cards: self.lines(&self.asked),
             hints: hints::hints(self.request, self.price, &self.asked),
             answers,
@@ -317,7 +320,7 @@ impl<'a, P: CostModel> FitQuestion<'a, P> {
     /// The best cache type with which the requested context fits.
     fn cache(&self) -> FitAnswer {
         if !self.request.model.hyper.cached {
-            return inapplicable(Dimension::Cache, "the model keeps no cache of keys and values");
+            return inapplicable(Dimension::Cache, "the model has no KV cache");
         }
         self.price
             .foresee(&CACHE_TYPES.map(|kind| vec![RequestChange::Cache(kind)]));
@@ -329,7 +332,7 @@ impl<'a, P: CostModel> FitQuestion<'a, P> {
         let Some((kind, priced)) = allowed.iter().find(fits) else {
             return FitAnswer {
                 asked,
-                ..nothing(Dimension::Cache, "no cache type makes it fit")
+                ..nothing(Dimension::Cache, "no cache type makes the model fit")
             };
         };
         let lines = self.lines(priced);

@@ -1,8 +1,9 @@
-//! Quick estimate of a change: weights and cache are computed anew, all other terms stay unchanged.
+//! Quick estimate of the memory after a change of the request: weights and cache are computed anew, other
+//! terms stay unchanged.
 //!
-//! Moving layers or experts to another device changes memory in steps, which a straight line does not follow.
-//! This estimate computes the weights of each layer and finds the step in microseconds. The search then plans
-//! the values around it in full, so no result depends on the estimate alone.
+//! Moving layers or experts to another device changes memory in steps, so linear interpolation finds the
+//! largest value badly. This estimate computes the weights of each layer and finds the value in microseconds.
+//! The search then plans the values around it in full, so no result depends on the estimate alone.
 
 use plimsoll_base::Bytes;
 

@@ -1,9 +1,8 @@
-//! Price model of a search: the memory of each card for a changed request.
+//! Cost model of a search: the memory of each card after changes of the request.
 //!
 //! DECISION: the search does not depend on formulas. It calls one function, [`CostModel::price`], which
-//! returns the memory terms on each card after some changes. [`ClosedForms`] implements it with the planner's
-//! formulas. `plan --exact` implements it by running the engine, so its searches use the engine's own
-//! figures.
+//! returns the memory terms on each card. [`ClosedForms`] implements it with the planner's formulas. `plan
+//! --exact` implements it by running the engine, so its searches use the engine's own figures.
 
 use plimsoll_base::{Bytes, Card};
 

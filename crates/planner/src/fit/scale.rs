@@ -1,5 +1,5 @@
-//! Scale of a numeric search dimension, such as the context: its range, its step, and the change of flags
-//! that a number stands for.
+//! Scale of a numeric search dimension, such as the context: its range, its step, and the flags for each
+//! value.
 
 use std::ops::RangeInclusive;
 
@@ -66,14 +66,14 @@ impl FitScale {
             Dimension::MicroBatch => {
                 // The engine cuts a micro-batch to the context.
                 let most = LARGEST_MICRO_BATCH.min(reserve.context).div_ceil(TILE).max(1);
-                let end = "larger ones gain nothing or are limited by the context";
+                let end = "larger micro-batches bring no gain or are limited by the context";
                 scale(1..=most, TILE, reserve.micro_batch, end)
             }
             Dimension::Slots => {
                 // Slots keep their tokens each, and -c takes 31 bits.
                 let room = u64::from(i32::MAX.unsigned_abs()) / reserve.per_sequence.max(1);
                 let most = u64::from(MOST_SEQUENCES).min(room).max(1);
-                scale(1..=most, 1, reserve.sequences, "the engine has no more")
+                scale(1..=most, 1, reserve.sequences, "the engine allows no more")
             }
             Dimension::Layers => {
                 let asked = u64::from(wanted_layers(wish, hyper.layers));
@@ -134,7 +134,9 @@ impl FitScale {
             Dimension::Layers if value == 1 => "1 layer on the cards".to_owned(),
             Dimension::Layers => format!("{value} layers on the cards"),
             Dimension::Experts if value == 0 => "all experts on the cards".to_owned(),
-            Dimension::Experts => format!("all experts but those of {value} layers on the cards"),
+            Dimension::Experts => {
+                format!("experts of {value} of {} layers in host memory", self.range.end())
+            }
             Dimension::Cache | Dimension::Split => value.to_string(),
         }
     }

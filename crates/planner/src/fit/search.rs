@@ -1,11 +1,11 @@
 //! Search for the largest number that fits, with as few evaluations as possible.
 //!
 //! DECISION: one evaluation may take 100 ms, because it may run the engine. So the search starts at a guess
-//! if there is one. It then continues at the zero of a straight line between a value that fits and one that
-//! does not; every other step halves the interval, which bounds the search. The result was itself evaluated,
-//! and so was the next number, which does not fit. Memory does not always grow with slots or micro-batches
-//! (best-fit allocators, contexts rounded per slot). So a few numbers above the result are evaluated too, and
-//! the search continues from there if one of them fits.
+//! if there is one. It then alternates between linear interpolation and bisection of the interval between a
+//! value that fits and one that does not. The result was itself evaluated, and so was the next number, which
+//! does not fit. Memory does not always grow with slots or micro-batches (best-fit allocators, contexts
+//! rounded per slot). So a few numbers above the result are evaluated, and the search continues from there if
+//! one of them fits.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;

@@ -1,8 +1,8 @@
 //! Search for the best split of a model's layers over the cards.
 //!
-//! It uses as few cards as possible, those with the most free memory first. It starts from the engine's own
-//! split by free memory and moves layers from the card with the least memory left to the one with the most,
-//! as long as that improves the minimum.
+//! The search uses as few cards as possible, those with the most free memory first. It starts from the
+//! engine's own split by free memory. It then moves layers from the card with the least memory left to the
+//! one with the most, as long as that raises the least memory left.
 
 use plimsoll_base::CardKind;
 
@@ -44,7 +44,10 @@ pub(super) fn answer<P: CostModel>(question: &FitQuestion<'_, P>) -> FitAnswer {
         .filter(|&card| request.cards[card].kind == CardKind::Cuda)
         .collect();
     if cuda.len() < 2 {
-        return inapplicable(Dimension::Split, "there is one card and nothing to divide");
+        return inapplicable(
+            Dimension::Split,
+            "there is only one card, so there is nothing to split",
+        );
     }
     // Fewer cards first: a card that is not used stays free for another model.
     let divisions = (1..=cuda.len()).filter_map(|count| best_on(question, &cuda, count));
@@ -62,11 +65,12 @@ pub(super) fn answer<P: CostModel>(question: &FitQuestion<'_, P>) -> FitAnswer {
     }
     let text = match tightest {
         Some(division) => format!(
-            "no division fits; `{}` comes closest, {} short on its tightest card",
+            "no split across the cards fits; `{}` comes closest: it is {} short on the card with the \
+                largest shortfall",
             division.change().flags().join(" "),
             plimsoll_base::Bytes::new(division.worst().unsigned_abs()),
         ),
-        None => "the engine refuses every division".to_owned(),
+        None => "the engine refuses every split across the cards".to_owned(),
     };
     nothing(Dimension::Split, &text)
 }

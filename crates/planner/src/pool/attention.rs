@@ -1,4 +1,4 @@
-//! Pool memory of attention: a constant part, and a part for each KV cache cell in use.
+//! Run-time pool memory of attention: a constant part, and a part for each KV cache cell in use.
 
 use plimsoll_base::Bytes;
 use plimsoll_model::{Model, TensorType};

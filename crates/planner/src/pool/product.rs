@@ -1,4 +1,4 @@
-//! Pool memory of the model's matrix multiplications.
+//! Run-time pool memory of the model's matrix multiplications.
 
 use plimsoll_model::{Model, Tensor, TensorType};
 use plimsoll_pool::demand::product::{self, Matrix, ProductKind};

@@ -1,4 +1,4 @@
-//! Explanation of planned memory for flags that only ik_llama.cpp has, and of its certainty.
+//! Explanation of planned memory for flags that only ik_llama.cpp has, and how certain it is.
 
 use plimsoll_base::Reason;
 use plimsoll_flags::FlashAttention;
@@ -21,7 +21,8 @@ pub(super) fn caveats(
         let computed = latent.computed_bytes(request.model);
         if !computed.is_zero() {
             let text = format!(
-                "the engine computes what the file lacks of its latent matrices when it loads: {computed}, counted as weights"
+                "at load, the engine computes the latent attention (MLA) matrices that the file lacks; \
+                    their {computed} are counted as weights"
             );
             reasons.push(Reason::new("weights_computed", text).fact("bytes", computed));
         }
@@ -30,7 +31,8 @@ pub(super) fn caveats(
     let host = cost.host.weights.known();
     if request.wish.repack && !host.is_zero() {
         let text = format!(
-            "-rtr copies the weights in host memory into another order: {host} are then the engine's own, no longer pages of the file"
+            "-rtr repacks the weights in host memory; their {host} are then memory of the engine, not page \
+                cache of the file"
         );
         reasons.push(Reason::new("weights_repacked", text).fact("bytes", host));
     }
@@ -48,7 +50,8 @@ fn estimated(request: &PlanRequest<'_>, latent: &LatentAttention, cost: &Request
         false => latent.heads_a_step(heads, reserve.tokens, reserve.per_sequence),
     };
     let mut text = format!(
-        "latent attention uses -mla {mode}, {at_once} of {heads} heads at once, as in ik_llama.cpp's sources of 2026-08, which agree to 1 % with an H200; builds before its PR 1211 (2026-01) take more with -amb"
+        "latent attention (MLA) is planned with -mla {mode} and {at_once} of {heads} heads at once, as in \
+            ik_llama.cpp's sources of 2026-08, which agree within 1 % with measurements on an H200; builds before its PR 1211 (2026-01) need more memory with -amb"
     );
     // Defaults of both flags changed between builds.
     if wish.latent_attention.is_none() || wish.attention_buffer.is_none() {

@@ -3,8 +3,8 @@
 //! It runs a tiny model on one card of each kind, with the engine that `serve` would use. The memory of
 //! context, modules and graphs is the driver's figure for the process minus the process's own requests, which
 //! guard (the preloaded library) counts. Guard also measures the context when it is opened. The memory that a
-//! first prompt adds, minus the run-time pool, is cuBLAS's. Exits 0 if every kind of card was measured, 1 if
-//! one was not, 2 if there is nothing to measure.
+//! first prompt adds, minus the run-time pool, is that of cuBLAS. Exits 0 if every kind of card was measured,
+//! 1 if one was not, 2 if there is nothing to measure.
 
 mod measure;
 mod subject;
@@ -66,15 +66,12 @@ struct Failed {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, ErrorReport> {
-    let place = arguments
-        .write
-        .clone()
-        .or_else(contexts::place)
-        .ok_or_else(|| {
-            ErrorReport::input(ErrorReport::new(
-                "no place to keep the table: neither XDG_CONFIG_HOME nor HOME is set\nhint: name a file with --write",
-            ))
-        })?;
+    let place = arguments.write.clone().or_else(contexts::place).ok_or_else(|| {
+        ErrorReport::input(ErrorReport::new(
+            "there is no place to store the table: neither XDG_CONFIG_HOME nor HOME is set\nhint: name \
+                    a file with --write",
+        ))
+    })?;
     // Checked before the measurement: a table that cannot be written would be noticed only after a minute per
     // card.
     contexts::check(&place)?;
@@ -101,11 +98,17 @@ async fn calibrated(arguments: &Arguments) -> Result<Calibration, ErrorReport> {
     if cards.is_empty() {
         let notes: String = machine.notes.iter().map(|note| format!(": {note}")).collect();
         return Err(ErrorReport::input(ErrorReport::new(format!(
-            "there is no card to measure{notes}\nhint: run it where the engine will run, with NVIDIA's driver; without it `plan` takes published values"
+            "there is no card to measure{notes}\nhint: run `plimsoll calibrate` where the engine will run, \
+                with NVIDIA's driver; without a measurement, `plan` uses published values"
         ))));
     }
     // The size of a context depends on the driver version, so an entry without one could never be matched.
-    let driver = machine.driver.clone().ok_or_else(|| ErrorReport::new("cannot read the driver's version, and nothing is saved without it\nhint: check that `nvidia-smi` works"))?;
+    let driver = machine.driver.clone().ok_or_else(|| {
+        ErrorReport::new(
+            "cannot read the driver's version, \
+        without which no measurement is saved\nhint: check that `nvidia-smi` works",
+        )
+    })?;
     let program = reachable(engine::find(arguments.engine.as_deref()).map_err(ErrorReport::input)?)?;
     let identity = engine::identify(&program)?;
     let rig = MeasuringSetup::new(
@@ -166,7 +169,7 @@ fn reachable(program: EngineProgram) -> Result<EngineProgram, ErrorReport> {
     // A static or set-user-ID program ignores LD_PRELOAD, so guard would count nothing in it.
     match unreachable(&program.path) {
         Some(why) => Err(ErrorReport::input(ErrorReport::new(format!(
-            "the engine {} cannot be counted: {why}\nhint: name another with --engine",
+            "the memory of engine {} cannot be measured: {why}\nhint: name another with --engine",
             program.path.display()
         )))),
         None => Ok(program),

@@ -1,9 +1,9 @@
 //! `plimsoll doctor`: diagnosis of a log, a program, a process or the machine.
 //!
-//! DECISION: all four subjects lead to one kind of verdict. A log, a program that is run, a running process
-//! or the machine is turned into evidence for the `doctor` crate. The rules that diagnose a dead engine in
-//! `serve` give the verdict, printed as a tree or as `plimsoll.diagnosis/1`. The verdict is on stdout,
-//! everything else on stderr.
+//! DECISION: there is one kind of verdict for a log, a program that doctor runs, a running process and the
+//! machine. Each is turned into evidence for the `doctor` crate, whose rules also diagnose dead engines under
+//! `serve`. The verdict is printed as a tree or as JSON (`plimsoll.diagnosis/1`). It goes to stdout,
+//! everything else to stderr.
 
 mod log;
 mod machine;
@@ -17,14 +17,11 @@ use std::process::ExitCode;
 
 use clap::Args;
 use plimsoll_base::Reason;
-use plimsoll_doctor::{Diagnosis, LineSource, LogReader, diagnose};
+use plimsoll_doctor::{Diagnosis, LineSource, LogReader, SubCause, diagnose};
 use plimsoll_probe::sysroot::Sysroot;
 use serde_json::Value;
 
-use crate::report::{ErrorReport, print_as};
-
-/// Exit status if no rule matches the log.
-const NOTHING_KNOWN: u8 = 3;
+use crate::report::{ErrorReport, NO_VERDICT, print_as};
 
 const MORE: &str = "\
 Examples:
@@ -32,12 +29,10 @@ Examples:
   journalctl -u ollama | plimsoll doctor -
   plimsoll doctor -- llama-server -m model.gguf
 
-With -- COMMAND the program runs under guard, which only observes; its output passes through. Without FILE, --pid and COMMAND \
-this machine is examined.
+With -- COMMAND, the program runs under guard, which only observes; the program's output passes through unchanged. Without FILE, --pid and COMMAND, this machine is examined.
 
-Exit status: 0 if a cause is named, or the machine or process was examined; 3 if the log says nothing known; 2 for bad input (no \
-such file or process); 1 if plimsoll fails. With -- COMMAND that of the program, 128 and more for a signal, and 125, 126 and 127 \
-as with `plimsoll run`.";
+Exit status: 0 if a cause is named, or the machine or process was examined; 3 if the log contains no known message; 2 for bad input (no \
+such file or process); 1 if plimsoll fails. With -- COMMAND, the exit status of the program, 128 and more for a signal, and 125, 126 and 127 as with `plimsoll run`.";
 
 #[derive(Debug, Args)]
 #[command(after_help = MORE)]
@@ -89,17 +84,25 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, ErrorReport> {
     let failed = findings.status.is_some_and(|status| status != ExitCode::SUCCESS);
     let json = shown_as_json(&diagnosis, &findings.seen)?;
     print_as(arguments.json, &json, || {
-        in_words(&diagnosis, &findings.seen, failed)
+        in_words(&diagnosis, &findings.seen, failed, arguments.pid.is_some())
     })?;
     // A machine, a process or a program without a finding is a valid answer; a log without one is status 3.
     let named = diagnosis.confidence > 0.0 || arguments.log.is_none();
     let verdict = if named {
         ExitCode::SUCCESS
     } else {
-        ExitCode::from(NOTHING_KNOWN)
+        ExitCode::from(NO_VERDICT)
     };
     // `doctor -- COMMAND` stands in for the command in scripts, so its status wins over the verdict's.
     Ok(findings.status.unwrap_or(verdict))
+}
+
+/// The verdict is the end of a process, which one that is alive has not met: a line about a child of it.
+fn is_of_an_end(diagnosis: &Diagnosis) -> bool {
+    matches!(
+        diagnosis.sub_cause,
+        Some(SubCause::Killed | SubCause::HostKilled | SubCause::NotStarted)
+    )
 }
 
 fn shown_as_json(diagnosis: &Diagnosis, seen: &[Reason]) -> Result<Value, ErrorReport> {
@@ -111,8 +114,16 @@ fn shown_as_json(diagnosis: &Diagnosis, seen: &[Reason]) -> Result<Value, ErrorR
     Ok(json)
 }
 
-fn in_words(diagnosis: &Diagnosis, seen: &[Reason], failed: bool) -> String {
+fn in_words(diagnosis: &Diagnosis, seen: &[Reason], failed: bool, is_alive: bool) -> String {
     let mut words: String = seen.iter().map(|part| format!("{part}\n")).collect();
+    // The lines of a log are older than the process that writes it is alive.
+    if is_alive {
+        let told = match diagnosis.confidence > 0.0 && !is_of_an_end(diagnosis) {
+            true => format!("its log tells of an earlier failure:\n{}", diagnosis.reason),
+            false => "no failure of its own is known".to_owned(),
+        };
+        return words + "it is running; " + &told + "\n";
+    }
     // A healthy machine, or a program that succeeded, needs no verdict.
     if diagnosis.confidence > 0.0 || seen.is_empty() || failed {
         words += &format!("{}\n", diagnosis.reason);

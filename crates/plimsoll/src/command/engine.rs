@@ -78,7 +78,7 @@ fn list(json: bool) -> Result<(), ErrorReport> {
     if !json && rows.is_empty() {
         writeln!(
             anstream::stderr(),
-            "no engine is there\nhint: `plimsoll engine install` installs a CPU engine"
+            "no engine is installed\nhint: `plimsoll engine install` installs a CPU engine"
         )?;
     }
     Ok(())
@@ -91,7 +91,7 @@ pub(super) fn report(step: InstallStep, to: &mut impl Write) {
         InstallStep::MakeVenv => writeln!(to, "making a Python environment"),
         InstallStep::FetchWheel => writeln!(to, "fetching xllamacpp {RELEASE} from PyPI (34 MB)"),
         InstallStep::WriteAdapter => writeln!(to, "writing the llama-server adapter"),
-        InstallStep::AlreadyThere => writeln!(to, "the engine is already there"),
+        InstallStep::AlreadyThere => writeln!(to, "the engine is already installed"),
     };
 }
 

@@ -1,5 +1,5 @@
-//! `plimsoll exec-child`: trampoline that sets the parent-death signal and then becomes the engine (hidden
-//! command).
+//! `plimsoll exec-child`: program that sets its parent-death signal and then becomes the engine by exec
+//! (hidden command).
 //!
 //! A process can set the parent-death signal only for itself, between fork and exec, where safe Rust cannot
 //! run code. So the launcher starts this program, which sets the signal and then executes the engine; the
@@ -74,7 +74,7 @@ fn confine(arguments: &Arguments, command: &mut Command) -> std::io::Result<()> 
         let words = arguments.command.iter().cloned();
         let named: Vec<OsString> = words.chain(std::env::vars_os().map(|(_, value)| value)).collect();
         let entered = enter_private_tmp(folder, named.iter().map(OsString::as_os_str));
-        tell("a /tmp of its own", entered.as_ref().err());
+        tell("a private /tmp", entered.as_ref().err());
         match entered {
             Ok(true) => command.env_remove("TMPDIR"),
             Ok(false) | Err(_) => command.env("TMPDIR", folder.join("tmp")),

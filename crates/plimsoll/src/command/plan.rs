@@ -1,9 +1,11 @@
 //! `plimsoll plan`: memory of a model on each card, and whether it fits.
 //!
-//! It opens no GPU and starts an engine only for `--exact`. Exits 0 if the model fits, 1 if it does not, 2
-//! for bad input. The plan is on stdout, everything else on stderr.
+//! The command creates no CUDA context and starts an engine only for `--exact`. Exits 0 if the model fits, 1
+//! if it does not, 2 for bad input. The plan is on stdout, everything else on stderr.
 
+mod asked;
 pub(crate) mod check;
+mod downloaded;
 mod exact;
 pub(crate) mod fit;
 
@@ -11,19 +13,35 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
-use plimsoll_base::{Bytes, Card, CardId};
+use plimsoll_base::{Bytes, Card, CardSpec};
 use plimsoll_flags::{ModelParams, Options, ProgramKind};
 use plimsoll_model::{Dialect, Model};
 use plimsoll_planner::{EngineBuild, EngineKind, MeasuredContext, Plan, PlanRequest};
 use plimsoll_probe::contexts;
 use plimsoll_probe::headers::read_model;
 
+use self::asked::{HostSize, Room};
 use self::exact::ExactQuery;
-use crate::report::{ErrorReport, print_as, status, write_file};
+use crate::report::{ErrorReport, NO_VERDICT, print_as, status, write_file};
 use crate::screen;
 
+const MORE: &str = "\
+Examples:
+  plimsoll plan model.gguf --card 3090
+  plimsoll plan --card 2x3060 -- llama-server -m model.gguf -c 65536 -ctk q8_0 -ctv q8_0
+  plimsoll plan --fit ctx --card name=RTX3090,total=24GiB,free=23GiB,cc=8.6 -- -m model.gguf
+
+Exit status: 0 if the model fits, 1 if it does not, 2 for bad input.";
+
 #[derive(Debug, Args)]
+#[command(after_help = MORE)]
 pub(crate) struct Arguments {
+    /// Model to plan
+    #[arg(value_name = "MODEL", conflicts_with = "named")]
+    model: Option<String>,
+    /// Model to plan, as llama-server takes it
+    #[arg(short = 'm', long = "model", value_name = "MODEL", id = "named")]
+    named: Option<String>,
     /// Print the plan as JSON (plimsoll.plan/1)
     #[arg(long)]
     json: bool,
@@ -44,10 +62,14 @@ pub(crate) struct Arguments {
     /// With --check: tolerated difference, e.g. 48MiB
     #[arg(long, value_name = "SIZE", requires = "check")]
     margin: Option<Bytes>,
-    /// Card to plan for, e.g. name=H200,total=143771MiB,free=140000MiB,cc=9.0; repeatable. By default the
-    /// cards of this machine
+    /// Card to plan for: a product name such as 3090, 2x3060 or "RX 7900 XTX", or a description such as
+    /// name=H200,total=143771MiB,free=140000MiB,cc=9.0; repeatable. By default the cards of this machine
     #[arg(long = "card", value_name = "SPEC")]
-    cards: Vec<Card>,
+    cards: Vec<CardSpec>,
+    /// Host memory of the machine that is planned for, e.g. 32GiB. By default this machine's, where its own
+    /// cards are planned for
+    #[arg(long, value_name = "SIZE", conflicts_with = "check")]
+    host: Option<HostSize>,
     /// Plan for a program under `plimsoll run --budget SIZE`: the budget is each card's capacity, counted as
     /// guard counts
     #[arg(long, value_name = "SIZE", conflicts_with = "check")]
@@ -56,9 +78,10 @@ pub(crate) struct Arguments {
     /// --exact asks
     #[arg(long, value_parser = engine)]
     engine: Option<EngineBuild>,
-    /// Program of the engine that will run: llama-server, llama-fit-params, llama-cli, library
-    #[arg(long, default_value = "llama-server", value_parser = program)]
-    program: ProgramKind,
+    /// Program of the engine that will run: llama-server, llama-fit-params, llama-cli, library. By default the
+    /// one before the flags, or llama-server
+    #[arg(long, value_parser = program)]
+    program: Option<ProgramKind>,
     /// Ask the engine itself, without a GPU: the named llama-server, or the one that `serve` would use; with
     /// --check the running one
     #[arg(long, value_name = "ENGINE", num_args = 0..=1, require_equals = true)]
@@ -66,43 +89,51 @@ pub(crate) struct Arguments {
     /// With --exact: neither read nor write the cache of answers
     #[arg(long, requires = "exact")]
     no_cache: bool,
-    /// Flags for the engine, as it will get them
+    /// Flags for the engine, as it will get them; its name may stand before them
     #[arg(last = true, value_name = "FLAGS")]
     flags: Vec<String>,
 }
 
 /// Plans. Every failure is a fault of the input, since a plan depends on nothing else.
-pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, ErrorReport> {
-    planned(arguments).map_err(ErrorReport::input)
+pub(crate) fn run(mut arguments: Arguments) -> Result<ExitCode, ErrorReport> {
+    let model = arguments.model.as_ref().or(arguments.named.as_ref());
+    let (flags, program) = asked::flags(model, &arguments.flags);
+    (arguments.flags, arguments.program) = (flags, arguments.program.or(program));
+    planned(&arguments).map_err(|report| match report.status() {
+        // An engine runs, and nothing of it was measured.
+        NO_VERDICT => report,
+        _ => ErrorReport::input(report),
+    })
 }
 
 fn planned(arguments: &Arguments) -> Result<ExitCode, ErrorReport> {
     if let Some(target) = &arguments.check {
         return check::run(arguments, target);
     }
+    let mut room = Room::find(arguments)?;
     // Before `--fit` and the plan, so that both search within the budget.
-    let cards = arguments.held(cards(&arguments.cards)?);
+    room.cards = arguments.held(room.cards);
     if let Some(directions) = &arguments.fit {
-        return fit::run(arguments, directions, &cards);
+        return fit::run(arguments, directions, &room);
     }
+    let cards = &room.cards;
     let options = Options::from_argv(&arguments.flags)?;
     let (asking, unasked) = match &arguments.exact {
-        Some(named) => exact::or_why(ExactQuery::open(arguments, named.as_deref(), &options, &cards))?,
+        Some(named) => exact::or_why(ExactQuery::open(arguments, named.as_deref(), &options, cards))?,
         None => (None, None),
     };
     let mut plan = match &asking {
         Some(asking) => asking.plan()?,
         None => wished(
-            &options.wish(arguments.program)?,
+            &options.wish(arguments.program())?,
             arguments.engine(),
-            arguments.program,
-            &cards,
+            arguments.program(),
+            cards,
         )?,
     };
     // First, because it says what the figures below are not.
-    if let Some(why) = unasked {
-        plan.reasons.insert(0, why);
-    }
+    plan.warnings.extend(unasked);
+    room.doubt(&options, &mut plan);
     // Files before stdout: a plan is printed only if everything that was asked for has been written.
     if let Some(path) = &arguments.svg {
         write_file(path, screen::svg(&plan))?;
@@ -110,7 +141,7 @@ fn planned(arguments: &Arguments) -> Result<ExitCode, ErrorReport> {
     if let Some(path) = &arguments.html {
         let page = match &asking {
             Some(asking) => screen::html(&plan, &asking.course(&plan)?),
-            None => page(arguments, &options, &plan, &cards)?,
+            None => page(arguments, &options, &plan, cards)?,
         };
         write_file(path, page)?;
     }
@@ -118,7 +149,9 @@ fn planned(arguments: &Arguments) -> Result<ExitCode, ErrorReport> {
     if let Some(asking) = &asking {
         asking.tell()?;
     }
-    print_as(arguments.json, &plan, || screen::plan(&plan))?;
+    print_as(arguments.json, &plan, || {
+        screen::plan(&plan, screen::Paper::of_stdout())
+    })?;
     Ok(status(plan.fits))
 }
 
@@ -132,9 +165,9 @@ fn page(
     plan: &Plan,
     cards: &[Card],
 ) -> Result<String, ErrorReport> {
-    let wish = options.wish(arguments.program)?;
+    let wish = options.wish(arguments.program())?;
     let models = Models::read(&wish, arguments.engine())?;
-    let request = models.request(&wish, arguments.engine(), arguments.program, cards);
+    let request = models.request(&wish, arguments.engine(), arguments.program(), cards);
     // The largest context that fits rarely is a multiple of the step, and it is the one that users look for.
     let besides: Vec<u64> = plan.largest_context.into_iter().collect();
     let points = plimsoll_planner::fit::course(
@@ -151,6 +184,10 @@ impl Arguments {
         self.engine.unwrap_or(EngineBuild::LLAMA_CPP)
     }
 
+    fn program(&self) -> ProgramKind {
+        self.program.unwrap_or_default()
+    }
+
     /// The cards as seen by a program that is held to a budget.
     fn held(&self, cards: Vec<Card>) -> Vec<Card> {
         match self.budget {
@@ -164,7 +201,7 @@ impl Arguments {
         let cards = if self.cards.is_empty() {
             others()
         } else {
-            told_apart(&self.cards)
+            asked::described(&self.cards)
         };
         match cards.is_empty() {
             true => Err(no_card()),
@@ -233,9 +270,7 @@ impl Models {
         Ok(Self {
             // The draft model and the projector are on the same cards, and often decide whether the whole
             // fits.
-            main: read(wish.model.as_ref().ok_or_else(|| {
-                ErrorReport::new("no model is given\nhint: plimsoll plan -- -m model.gguf")
-            })?)?,
+            main: read(&model_path(wish)?)?,
             draft: wish.draft_model.as_ref().map(read).transpose()?,
             projector: wish.projector.as_ref().map(read).transpose()?,
             contexts: contexts::measured(),
@@ -243,42 +278,30 @@ impl Models {
     }
 }
 
-/// The described cards, else those of this machine, else its host memory.
-fn cards(described: &[Card]) -> Result<Vec<Card>, ErrorReport> {
-    if !described.is_empty() {
-        return Ok(told_apart(described));
+/// The model's file: the one given, or the download of the repository that was named.
+fn model_path(wish: &ModelParams) -> Result<String, ErrorReport> {
+    match (&wish.model, &wish.remote) {
+        (Some(path), _) => Ok(path.clone()),
+        (None, Some(remote)) => {
+            let found = downloaded::find(remote).map(|path| path.to_string_lossy().into_owned());
+            found.ok_or_else(|| {
+                ErrorReport::new(format!(
+                    "`{remote}` is not on this machine: a plan reads the file's header\nhint: let llama-server download it \
+                     once, or give the file with -m"
+                ))
+            })
+        }
+        (None, None) => Err(ErrorReport::new(
+            "no model is given\nhint: plimsoll plan -- -m model.gguf",
+        )),
     }
-    // NVML needs no CUDA context, so planning takes no memory of the card.
-    let machine = plimsoll_probe::look();
-    if !machine.cards.is_empty() {
-        return Ok(machine.cards);
-    }
-    machine.host.map(|host| vec![host]).ok_or_else(no_card)
 }
 
 fn no_card() -> ErrorReport {
     ErrorReport::new(
-        "this machine shows no card, and the host's memory cannot be read\nhint: describe a card with --card",
+        "no GPU was found on this machine, and the host's memory cannot be read\nhint: describe a card with \
+            --card",
     )
-}
-
-/// Cards of one name are numbered: two `name=H200` are `H200` and `H200#2`.
-fn told_apart(described: &[Card]) -> Vec<Card> {
-    let mut cards: Vec<Card> = Vec::with_capacity(described.len());
-    for card in described {
-        let same = cards
-            .iter()
-            // A UUID tells cards apart already; only cards without one, or with the same one, need a number.
-            .filter(|other| other.name == card.name && other.uuid == card.uuid)
-            .count();
-        let id = if same == 0 {
-            card.id.clone()
-        } else {
-            CardId::new(&format!("{}#{}", card.id, same + 1))
-        };
-        cards.push(Card { id, ..card.clone() });
-    }
-    cards
 }
 
 fn engine(text: &str) -> Result<EngineBuild, String> {
@@ -288,14 +311,19 @@ fn engine(text: &str) -> Result<EngineBuild, String> {
     let kind = [EngineKind::LlamaCpp, EngineKind::IkLlamaCpp]
         .into_iter()
         .find(|kind| kind.name() == name);
-    let kind = kind.ok_or_else(|| format!("`{name}` is no engine; known are llama.cpp and ik_llama.cpp"))?;
+    let kind = kind.ok_or_else(|| {
+        format!(
+            "`{name}` is not a known engine; the known engines are llama.cpp \
+        and ik_llama.cpp"
+        )
+    })?;
     let number = |build: &str| {
         build
             // llama.cpp tags its builds `b10605`, and users paste the tag.
             .strip_prefix('b')
             .unwrap_or(build)
             .parse()
-            .map_err(|_| format!("`{build}` is no build; write llama.cpp@10605"))
+            .map_err(|_| format!("`{build}` is not a build; write for example llama.cpp@10605"))
     };
     Ok(EngineBuild {
         kind,
@@ -306,7 +334,7 @@ fn engine(text: &str) -> Result<EngineBuild, String> {
 fn program(name: &str) -> Result<ProgramKind, String> {
     ProgramKind::from_name(name).ok_or_else(|| {
         format!(
-            "`{name}` is no program whose memory is known; known are {}",
+            "`{name}` is not a program whose memory is known; the known programs are {}",
             ProgramKind::NAMES
         )
     })

@@ -1,5 +1,5 @@
-//! `plimsoll pool`: replay of recorded allocations under several allocator policies, and advice. It needs no
-//! GPU.
+//! `plimsoll pool`: replay of allocation traces under several allocator policies, and advice on an engine's
+//! memory pool. It needs no GPU.
 
 use std::process::ExitCode;
 

@@ -1,7 +1,7 @@
 //! `plimsoll quickstart`: tour of the daemon on a fresh machine.
 //!
-//! Only the models are unusual: they are tiny. The engine is a real llama.cpp, the daemon is that of `serve`,
-//! the memory budget is computed from the plans, and reported evictions are read from the daemon's own state.
+//! The models are tiny, but everything else is real. The engine is a llama.cpp build, the daemon is that of
+//! `serve`, the memory budget is computed from the plans, and evictions are reported from the daemon's state.
 
 mod client;
 mod folder;
@@ -78,7 +78,7 @@ fn show_plans(folder: &Folder, engine: EngineBuild, budget: &Card) -> Result<(),
     ));
     for member in &folder.pair {
         say("");
-        quote(&screen::plan(&member.plan(engine, budget)?));
+        quote(&screen::plan(&member.plan(engine, budget)?, screen::Paper::PIPE));
     }
     Ok(())
 }

@@ -1,7 +1,8 @@
 //! `plimsoll raise-signal`: program that ends itself by a given signal (hidden command).
 //!
-//! When a signal has killed the child of `plimsoll run`, `plimsoll run` replaces itself with this program to
-//! end by the same signal. Exec resets every signal handler, which safe Rust cannot do otherwise.
+//! If a signal kills the program under `plimsoll run`, `plimsoll run` must end by the same signal. It
+//! replaces itself with this program, because exec resets every signal handler, which safe Rust cannot do
+//! otherwise.
 
 use std::process::ExitCode;
 

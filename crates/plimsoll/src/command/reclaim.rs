@@ -1,5 +1,5 @@
-//! `plimsoll reclaim`: memory that can be allocated on a unified-memory machine, and the least intrusive
-//! steps that free more.
+//! `plimsoll reclaim`: shows how much memory a unified-memory machine can allocate, and frees more by the
+//! least intrusive steps.
 //!
 //! Exits 0 if there is enough memory (with `--dry-run`: if there would be), 1 if there is not, 2 for bad
 //! input.

@@ -3,9 +3,9 @@
 //!
 //! DECISION: `plimsoll run -- CMD` behaves like `CMD` alone. The program runs in the same process group with
 //! the same stdin, stdout and stderr, and signals are passed on to it. `plimsoll run` ends with the program's
-//! exit code, or by the signal that killed the program, as `timeout` does. Failures of its own have the exit
+//! exit code, or by the signal that killed the program, as `timeout` does. Its own failures have the exit
 //! codes of `env`: 125 for a failure of plimsoll, 126 for a program that cannot be executed, 127 for one that
-//! does not exist. It prints its own lines at the end, on stderr, one for each card.
+//! does not exist. At the end it prints its own lines on stderr, one for each card.
 //!
 //! With `--card` the program sees only those cards. `--strict-cards` and `--report-cards` leave the others
 //! visible, because a context on a hidden card could not be observed.
@@ -53,9 +53,9 @@ const NAMES_WITHIN: Duration = Duration::from_secs(1);
 const MORE: &str = "\
 Example: plimsoll run --card 0=8GiB --spill 2GiB -- llama-server -m model.gguf
 
-Without options the program's memory is counted and nothing is enforced; one line for each card is printed at the end.
+Without options, the program's memory is counted and no limit is enforced; one line for each card is printed at the end.
 
-Exit status: that of the program, and a signal that ends it also ends plimsoll; 125 if plimsoll itself fails, 126 if the program \
+Exit status: the exit status of the program (a signal that ends the program also ends plimsoll); 125 if plimsoll itself fails, 126 if the program \
 cannot be executed, 127 if it does not exist. The terminal sends SIGINT and SIGQUIT to the program; plimsoll does not repeat them.";
 
 #[derive(Debug, Args)]
@@ -147,7 +147,7 @@ async fn guarded(arguments: &Arguments) -> Result<(RunSummary<'_>, ChildEnd), Er
     // The environment is inherited, so a static launcher still passes guard on to its dynamic children.
     if let Some(why) = unreachable(&program) {
         say(&format!(
-            "note: {} itself is not guarded: {why}; the programs that it starts are",
+            "note: {} itself is not guarded: {why}; the programs that it starts are guarded",
             program.display()
         ));
     }
@@ -274,7 +274,7 @@ fn show_cards(environment: &mut Environment, arguments: &Arguments, chosen: &[Ch
 /// Makes a path absolute, because the program may change its folder before it writes.
 fn whole(path: &Path) -> Result<PathBuf, ErrorReport> {
     std::path::absolute(path)
-        .map_err(|error| ErrorReport::new(format!("`{}` is no path: {error}", path.display())))
+        .map_err(|error| ErrorReport::new(format!("`{}` is not a valid path: {error}", path.display())))
 }
 
 /// Prints one line on stderr; a closed stderr is ignored.

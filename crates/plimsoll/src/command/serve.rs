@@ -23,15 +23,14 @@ use crate::report::{ErrorReport, print, status};
 const MORE: &str = "\
 Example: plimsoll serve plimsoll.toml --card name=H200,total=80GiB
 
-Relative paths in the configuration start at the current folder, as with llama-server.
+Relative paths in the configuration are relative to the current folder, as with llama-server.
 
-The first line on stdout is the address. Events go to stderr, one line each; RUST_LOG selects them.
+The first line on stdout is the server's address. Log lines go to stderr, one for each event; RUST_LOG selects them.
 
 A request waits at most `wait` (10 minutes by default) for its model. After that there is no time limit; a client that \
 disconnects cancels its request.
 
-SIGHUP reads the configuration again and restarts only the models that changed. SIGTERM lets answers in flight finish; a \
-second SIGTERM ends at once.
+SIGHUP reads the configuration again and restarts only the models that changed. SIGTERM stops the server after the answers in progress; a second SIGTERM stops it at once.
 
 Exit status: 0 after a signal, 1 on failure (with --check: a model does not fit), 2 for bad input.";
 
@@ -43,8 +42,9 @@ pub(crate) struct Arguments {
     /// Print what each model will take and whether it fits, then exit (status 1 if one does not fit)
     #[arg(long)]
     check: bool,
-    /// Address to listen on [default: 127.0.0.1:8080]
-    #[arg(long, value_name = "ADDRESS")]
+    /// Address to listen on: 127.0.0.1:8080, localhost:8080, 8080, or :8080 for every interface
+    /// [default: 127.0.0.1:8080]
+    #[arg(long, value_name = "ADDRESS", value_parser = plimsoll_config::listen_address)]
     listen: Option<SocketAddr>,
     /// Listen without API keys on an address that other machines reach
     #[arg(long)]
@@ -115,7 +115,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, ErrorReport> {
 pub(super) fn of_daemon(error: DaemonError) -> ErrorReport {
     let is_input = matches!(
         error,
-        DaemonError::Config(_) | DaemonError::Listen(Listen::Exposed(_))
+        DaemonError::Config(_) | DaemonError::NoModel(_) | DaemonError::Listen(Listen::Exposed(_))
     );
     ErrorReport::from(error).with_status(if is_input { 2 } else { 1 })
 }
@@ -142,15 +142,15 @@ fn print_check(check: &ConfigCheck) -> ExitCode {
 
 /// Restarts this program with fixed thresholds of glibc's allocator, unless the user has set some.
 ///
-/// DECISION: by default the thresholds follow the largest block freed so far, up to 32 MiB. After one large
-/// prompt all further ones come from the heap. Any small block above them keeps their memory from the kernel
-/// (seen: 1 GiB after 1 GiB of prompts). The allocator reads the thresholds only at its start, and setting
-/// them later needs unsafe code.
+/// DECISION: by default the thresholds follow the largest block freed so far, up to 32 MiB, and memory of prompts is
+/// kept (seen: 1 GiB after 1 GiB of prompts). A threshold below the blocks of request bodies (128 KiB) makes each of
+/// them a mapping, whose page faults doubled the CPU time of a prompt of 2 MB. So blocks come from the heap, and the
+/// listener gives the heap's free pages back. The allocator reads the thresholds only at its start, and setting them
+/// later needs unsafe code.
 fn fix_allocator_thresholds() {
-    // Blocks of request bodies have this size (`READ_BUFFER` in the server), so each is a mapping of its own.
     const THRESHOLDS: [(&str, &str); 2] = [
-        ("MALLOC_MMAP_THRESHOLD_", "131072"),
-        ("MALLOC_TRIM_THRESHOLD_", "1048576"),
+        ("MALLOC_MMAP_THRESHOLD_", "1048576"),
+        ("MALLOC_TRIM_THRESHOLD_", "16777216"),
     ];
     if THRESHOLDS
         .iter()

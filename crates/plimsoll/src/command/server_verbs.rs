@@ -1,6 +1,7 @@
 //! `plimsoll ps`, `load`, `unload`, `reload` and `logs`: requests to a running `plimsoll serve`.
 //!
-//! The server is named with `--url`. Answers are those of its HTTP API; `--json` prints them unchanged.
+//! `--url` gives the server's address. Its HTTP API answers the requests; `--json` prints the answers
+//! unchanged.
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -38,7 +39,8 @@ pub(crate) struct ServerAddress {
 
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Example: plimsoll ps --url http://127.0.0.1:8080\n\nExit status: 0, or 1 if the server gives no answer."
+    after_help = "Example: plimsoll ps --url http://127.0.0.1:8080\n\nExit status: 0, or 1 if the server \
+        does not answer."
 )]
 pub(crate) struct List {
     #[command(flatten)]
@@ -87,7 +89,7 @@ pub(crate) struct Logs {
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ServerVerbError {
-    #[error("{url} gives no answer\nhint: is `plimsoll serve` running there? --url names another address")]
+    #[error("{url} does not answer\nhint: is `plimsoll serve` running there? --url names another address")]
     Unreachable {
         url: String,
         #[source]
@@ -99,7 +101,7 @@ pub(crate) enum ServerVerbError {
         message: String,
         status: StatusCode,
     },
-    #[error("the answer of {url} is not that of a plimsoll server")]
+    #[error("the answer from {url} is not from a plimsoll server")]
     Foreign {
         url: String,
         #[source]

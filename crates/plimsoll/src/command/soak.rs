@@ -1,4 +1,4 @@
-//! `plimsoll soak`: load test of a server that finds memory leaks; `--beside` runs a second program on the
+//! `plimsoll soak`: load test that finds memory leaks of a server; `--beside` runs a second program on the
 //! same card.
 //!
 //! Exits 0 if no leak was found, 1 if one was found or the load stopped early, 2 for bad input. The report is
@@ -20,7 +20,7 @@ use serde_json::Value;
 use tokio::runtime;
 use tokio::task::LocalSet;
 
-use crate::report::{ErrorReport, print, status, write_file};
+use crate::report::{ErrorReport, NO_VERDICT, print, status, write_file};
 use crate::screen::{BesideReport, SoakReport, lasted};
 
 /// The default second program: a context, cuBLAS and 1 GiB, with ten seconds of work.
@@ -98,6 +98,8 @@ pub(crate) struct Arguments {
 /// Result of a soak in each output format.
 struct Rendered {
     is_bad: bool,
+    /// Neither good nor bad: nothing can be said.
+    is_open: bool,
     text: String,
     json: Value,
     html: String,
@@ -128,7 +130,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, ErrorReport> {
     } else {
         told.text
     })?;
-    Ok(status(!told.is_bad))
+    Ok(match told.is_open && !told.is_bad {
+        true => ExitCode::from(NO_VERDICT),
+        false => status(!told.is_bad),
+    })
 }
 
 /// Runs a second program beside the server, in both orders.
@@ -158,6 +163,7 @@ async fn met(arguments: &Arguments, command: &str) -> Result<Rendered, ErrorRepo
     };
     Ok(Rendered {
         is_bad: report.finds_a_failure(),
+        is_open: false,
         text: report.text(),
         json: report.json(),
         html: report.html(),
@@ -183,6 +189,7 @@ async fn held(arguments: &Arguments) -> Result<Rendered, ErrorReport> {
     Ok(Rendered {
         // A broken-off soak proves nothing, so it fails too.
         is_bad: report.finds_a_leak() || state.broke_off,
+        is_open: report.without_verdict().is_some(),
         text: report.text(),
         json: report.json(),
         html: report.html(),
@@ -195,7 +202,7 @@ async fn meet(arguments: &Arguments) -> Result<(LoadTarget, Figures), ErrorRepor
     // A wrong process id would show flat memory, which looks like a server without a leak.
     if let Some(pid) = arguments.pid.filter(|pid| MeasuredProcess::find(*pid).is_none()) {
         return Err(ErrorReport::new(format!(
-            "there is no process {pid}, or it may not be read"
+            "there is no process {pid}, or this user may not read it"
         )));
     }
     let target = arguments.target.clone();

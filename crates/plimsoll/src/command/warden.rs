@@ -1,4 +1,4 @@
-//! `plimsoll warden`: process that kills the engines of a dead daemon (hidden command).
+//! `plimsoll warden`: helper process that kills all engines when the daemon has died (hidden command).
 //!
 //! A daemon that is killed with SIGKILL cannot clean up. Engines die with it by their parent-death signal,
 //! but the children of a wrapper script do not. The warden holds the read end of a pipe whose only write end

@@ -1,8 +1,9 @@
 //! Size of an engine's run-time memory pool, its causes, and changes that reduce it.
 //!
 //! DECISION: nothing is estimated. An allocation trace is generated and replayed for the given run and for
-//! every change of it. A change becomes advice if it reduces the total memory, its cost elsewhere included (a
-//! larger cache, copies in the compute buffer). With a budget, changes that meet it come first.
+//! every possible change of its flags. A change becomes advice if it reduces the total memory, including what
+//! it costs elsewhere (a larger cache, copies in the compute buffer). If there is a budget, changes that meet
+//! it come first.
 
 use plimsoll_base::{Bytes, Hint, Reason};
 use plimsoll_pool::generate::{
@@ -186,7 +187,7 @@ fn reason(question: &AdviceQuestion, cost: Option<Cost>, growth: Bytes) -> Reaso
     let Some(Cost { pool, live, .. }) = cost else {
         return Reason::new(
             "pool_aborts",
-            "no budget is enough: the pool runs out of addresses",
+            "no budget is enough: the pool runs out of address space",
         );
     };
     let said = format!("the run-time pool takes {pool} for a prompt of {context} tokens");
@@ -203,7 +204,10 @@ fn reason(question: &AdviceQuestion, cost: Option<Cost>, growth: Bytes) -> Reaso
     let stranded = pool.saturating_sub(live);
     // Up to a tenth is rounding of blocks and granules, which no flag changes.
     if stranded > live.scaled(1, 10) {
-        let said = format!("{stranded} are outgrown blocks that the pool keeps");
+        let said = format!(
+            "{stranded} are in blocks that the pool keeps although they have become too \
+            small"
+        );
         reason = reason.because(Reason::new("pool_strands", said).fact("stranded", stranded));
     }
     match question.budget.and_then(|budget| pool.checked_sub(budget)) {
@@ -218,7 +222,7 @@ fn reason(question: &AdviceQuestion, cost: Option<Cost>, growth: Bytes) -> Reaso
 fn grows(question: &AdviceQuestion, growth: Bytes) -> Reason {
     // The order matters: a latent cache (DeepSeek) is restored with and without flash attention.
     let what = if question.shape.latent.is_some() {
-        "keys and values are restored from the latent cache, layer by layer"
+        "keys and values are decompressed from the latent cache, layer by layer"
     } else if question.run.flash_attention {
         "the cache of a layer is copied to f16 for every micro-batch"
     } else {

@@ -2,8 +2,8 @@
 //!
 //! DECISION: each call is timed separately with the monotonic clock, and the median time between two
 //! consecutive clock readings is subtracted. The replay's own work is not timed. To reduce the remaining
-//! noise of the clock, several passes are made and the fastest is reported. Calls to the simulated driver are
-//! included, because a policy calls it as rarely as a real driver.
+//! noise, the replay is repeated and the fastest pass is reported. The time of calls to the simulated driver
+//! is included; a policy makes no more of these calls than with a real driver.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! Bar charts of a plan: memory of each card by term, as text or SVG.
+//! Bar charts of a plan: memory of each card by term (weights, cache, buffers), as text or SVG.
 
 use plimsoll_base::Bytes;
 use plimsoll_planner::{CardPlan, Plan, PlanTerm, Terms};
@@ -44,16 +44,30 @@ pub(super) fn bar(card: &CardPlan, least: Bytes) -> Bar {
     }
 }
 
+/// `fits, 12 MiB to spare` or `does not fit, 12 MiB too much`.
+pub(super) fn verdict(card: &CardPlan) -> String {
+    let size = Bytes::new(card.headroom.unsigned_abs());
+    match card.fits {
+        true => format!("fits, {size} to spare"),
+        false => format!("does not fit, {size} too much"),
+    }
+}
+
 /// Draws a plan as a standalone SVG document, a bar for each card.
 pub(crate) fn svg(plan: &Plan) -> String {
     let of = |card: &CardPlan| {
-        let verdict = if card.fits { "fits" } else { "does not fit" };
         let heading = format!(
-            "{}: {} of {} free, peak {}, {verdict}",
-            card.id, card.free, card.total, card.peak
+            "{}: {}: peak {}, {} of {} free",
+            card.id,
+            verdict(card),
+            card.peak,
+            card.free,
+            card.total
         );
         (heading, bar(card, card.total))
     };
     let cards: Vec<_> = plan.cards.iter().map(of).collect();
-    bars(&format!("{}, context {}", plan.model, plan.context), &cards)
+    let title = format!("{}, context {}", plan.model, plan.context);
+    let warnings: Vec<String> = plan.warnings.iter().map(|warning| warning.text.clone()).collect();
+    bars(&title, &warnings, &cards)
 }

@@ -1,4 +1,5 @@
-//! Report of a second program started on a server's card (`soak --beside`): as text, JSON and HTML page.
+//! Report of a coexistence test (`soak --beside`), in which a second program shares a server's card: text,
+//! JSON and HTML page.
 
 use std::fmt::{self, Write};
 
@@ -65,8 +66,8 @@ impl BesideReport<'_> {
     pub(crate) fn html(&self) -> String {
         let mut page = ReportPage::new(&format!("{} beside a second program", self.model));
         let text = match self.finds_a_failure() {
-            true => "One of the two failed",
-            false => "Both worked in either order",
+            true => "One of the two programs failed",
+            false => "Both programs worked in either order",
         };
         page.verdict(text, self.finds_a_failure());
         page.text(&format!("Server: {}", self.target));
@@ -108,7 +109,8 @@ fn write_served(server: &Served, out: &mut String) -> fmt::Result {
     let slowest = server.slowest;
     writeln!(
         out,
-        "  server: {answered} answered, {failed} failed; the longest wait for a first token {slowest:.0} ms"
+        "  server: {answered} answered, {failed} failed; the longest time to the first token was \
+            {slowest:.0} ms"
     )?;
     for (kind, (count, texts)) in &tally.failed {
         // Engines answer with errors of several lines; indented, they stay below their heading.
@@ -116,7 +118,11 @@ fn write_served(server: &Served, out: &mut String) -> fmt::Result {
         writeln!(out, "    {text}")?;
     }
     if server.ended > 0 {
-        writeln!(out, "    its process ended {} times", server.ended)?;
+        writeln!(
+            out,
+            "    number of times that its process ended: {}",
+            server.ended
+        )?;
     }
     if let Some(diagnosis) = &server.diagnosis {
         // As JSON, because the program's verdict arrives as JSON, and one function shows both.

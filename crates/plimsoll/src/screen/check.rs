@@ -38,7 +38,7 @@ fn write(checked: &Checked, out: &mut String) -> fmt::Result {
         };
         writeln!(
             out,
-            "  {}: planned {}, the engine reports {}: {verdict}",
+            "  {}: planned {}, the engine reports {} ({verdict})",
             said.name, said.planned, said.engine
         )?;
     }
@@ -76,7 +76,7 @@ fn difference(row: &Row) -> String {
     let margin = row.margin;
     match (row.measured, row.difference, row.ok) {
         (None, ..) => "not measured".to_owned(),
-        (_, 0, _) => "none: between loaded and peak".to_owned(),
+        (_, 0, _) => "none, because it is between loaded and peak".to_owned(),
         (_, 1.., true) => format!("{size} above the peak, within the margin of {margin}"),
         (_, 1.., false) => format!("{size} above the peak, more than the margin of {margin}"),
         (_, _, true) => format!("{size} below loaded, within the margin of {margin}"),

@@ -1,4 +1,4 @@
-//! Chart of a replay: live and reserved memory of each allocator policy over the requests.
+//! Chart of a replayed allocation trace: live and reserved memory of each allocator policy over the requests.
 //!
 //! DECISION: each policy has its own scale, because the large unused memory of one policy would flatten the
 //! others. The figures in the legend make them comparable.
@@ -15,7 +15,7 @@ const HEIGHT: u64 = 96;
 /// Draws a replay as a standalone SVG document.
 pub(crate) fn course(replay: &Replay) -> String {
     let title = format!(
-        "live and reserved over {} requests; peak live {}",
+        "live and reserved memory over {} requests; peak of live memory {}",
         replay.steps, replay.peak_live
     );
     let policies: Vec<Chart> = replay

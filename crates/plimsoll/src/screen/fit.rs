@@ -1,30 +1,37 @@
-//! Text output of `plimsoll plan --fit`: the answer for each direction with its reason, then the answers
-//! under other settings.
+//! Text output of `plimsoll plan --fit`: the largest value for each direction (context, slots, layers) with
+//! its reason, then values under other settings.
 
 use std::fmt::{self, Write};
 
 use plimsoll_planner::fit::{Dimension, Fit, FitAnswer, TradeOff};
 use plimsoll_report::written;
 
+use super::paper::Paper;
+use super::plan::hints;
+
 /// Renders the whole text, with a final line feed.
-pub(crate) fn fit(fit: &Fit) -> String {
-    written(|out| write(fit, out))
+pub(crate) fn fit(fit: &Fit, paper: Paper) -> String {
+    written(|out| write(fit, paper, out))
 }
 
-fn write(fit: &Fit, out: &mut String) -> fmt::Result {
+fn write(fit: &Fit, paper: Paper, out: &mut String) -> fmt::Result {
+    for warning in &fit.warnings {
+        paper.warning(&warning.text, out)?;
+    }
     let verdict = if fit.fits { "fits" } else { "does not fit" };
     writeln!(out, "{}, {}: {verdict} as requested", fit.model, fit.engine.kind)?;
     for answer in &fit.answers {
-        write_answer(answer, out)?;
+        write_answer(answer, paper, out)?;
     }
-    for hint in &fit.hints {
-        writeln!(out, "hint: {hint}")?;
+    for line in hints(&fit.hints) {
+        paper.line(&line, 8, out)?;
     }
     Ok(())
 }
 
-fn write_answer(answer: &FitAnswer, out: &mut String) -> fmt::Result {
-    writeln!(out, "{:<6} {}", answer.dimension.name(), answer.text)?;
+fn write_answer(answer: &FitAnswer, paper: Paper, out: &mut String) -> fmt::Result {
+    let line = format!("{:<6} {}", answer.dimension.name(), answer.text);
+    paper.line(&line, 7, out)?;
     // One line suffices where no change of the settings helps.
     let helps = answer.best.is_some() || answer.trades.iter().any(|trade| trade.best.is_some());
     for trade in answer.trades.iter().filter(|_| helps) {

@@ -1,7 +1,8 @@
 //! HTML page of a plan: memory bars, memory over context, and a slider over planned contexts.
 //!
-//! DECISION: the page is complete without its script: it contains the bars, the charts and a table of every
-//! context. The script only switches the bars and charts to another row of that table and computes no memory.
+//! DECISION: the page is complete without its script, with the bars, the charts and a table of all planned
+//! contexts. The script only switches the bars and charts to another row of that table and computes no
+//! memory.
 
 use std::fmt::Write;
 
@@ -22,6 +23,8 @@ const SCRIPT: &str = include_str!("script.js");
 pub(crate) fn html(plan: &Plan, points: &[ContextPoint]) -> String {
     let mut page = ReportPage::new(&format!("{}, context {}", plan.model, plan.context));
     page.markup(&patterns());
+    let warnings: Vec<String> = plan.warnings.iter().map(|warning| warning.text.clone()).collect();
+    page.list("Warnings", &warnings);
     head(plan, &mut page);
     // The slider needs the script, so the script shows it.
     page.markup(

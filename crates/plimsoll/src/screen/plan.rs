@@ -1,23 +1,23 @@
-//! Text output of `plimsoll plan`: for each card a bar, the memory terms and their sources, then reasons and
-//! hints.
+//! Text of a plan: warnings, then for each card the verdict, a bar and the terms, then notes and hints.
 
 use std::fmt::{self, Write};
 
-use plimsoll_base::{Bytes, Reason};
+use plimsoll_base::{Hint, Reason};
 use plimsoll_planner::{CardPlan, Plan};
 use plimsoll_report::{TERMS, written};
 
-use super::bar::{bar, held, terms};
+use super::bar::{bar, held, terms, verdict};
+use super::paper::{Paper, bad, good};
 
-/// Cells of a bar up to the card's end.
-const WIDTH: u64 = 64;
+/// Cells of a bar, where the paper is wide enough.
+const WIDTH: usize = 64;
 
 /// Renders the whole text, with a final line feed.
-pub(crate) fn plan(plan: &Plan) -> String {
-    written(|out| write(plan, out))
+pub(crate) fn plan(plan: &Plan, paper: Paper) -> String {
+    written(|out| write(plan, paper, out))
 }
 
-fn write(plan: &Plan, out: &mut String) -> fmt::Result {
+fn write(plan: &Plan, paper: Paper, out: &mut String) -> fmt::Result {
     let build = plan
         .engine
         .build
@@ -27,65 +27,53 @@ fn write(plan: &Plan, out: &mut String) -> fmt::Result {
         "{}, {}{build}, context {}",
         plan.model, plan.engine.kind, plan.context
     )?;
+    // A verdict that is in doubt must not be read before its doubt.
+    for warning in &plan.warnings {
+        paper.warning(&warning.text, out)?;
+    }
     for card in &plan.cards {
-        write_card(card, out)?;
+        write_card(card, paper, out)?;
     }
-    write_host(plan, out)?;
-    write_growth(plan, out)?;
-    // The verdicts on the cards come first; caveats of the formulas would bury them.
-    let (cards, caveats): (Vec<&Reason>, Vec<&Reason>) = plan
-        .reasons
-        .iter()
-        .partition(|reason| matches!(reason.code, "fits" | "does_not_fit" | "not_used"));
     writeln!(out)?;
-    for reason in cards.into_iter().chain(caveats) {
-        writeln!(out, "{}", reason.text)?;
+    paper.line(&host(plan), 2, out)?;
+    paper.line(&growth(plan), 2, out)?;
+    paper.line(&largest(plan), 2, out)?;
+    // The verdicts on the cards stand above them.
+    let is_said = |reason: &&Reason| !matches!(reason.code, "fits" | "does_not_fit");
+    for note in plan.reasons.iter().filter(is_said) {
+        paper.line(&format!("note: {}", note.text), 6, out)?;
     }
-    for hint in &plan.hints {
-        writeln!(out, "hint: {hint}")?;
+    for line in hints(&plan.hints) {
+        paper.line(&line, 8, out)?;
     }
     Ok(())
 }
 
-fn write_card(card: &CardPlan, out: &mut String) -> fmt::Result {
-    let verdict = if card.fits { "fits" } else { "does not fit" };
-    writeln!(out, "\n{}: {verdict}", card.id)?;
-    writeln!(out, "  {}", bar(card, card.total).text(WIDTH))?;
+fn write_card(card: &CardPlan, paper: Paper, out: &mut String) -> fmt::Result {
+    let verdict = verdict(card);
+    let coloured = if card.fits { good(&verdict) } else { bad(&verdict) };
+    writeln!(out, "\n{}: {coloured}", card.id)?;
+    let cells = WIDTH.min(paper.width().saturating_sub(4));
+    let cells = u64::try_from(cells).unwrap_or_default();
+    writeln!(out, "  {}", bar(card, card.total).text(cells))?;
     let others = (Some(held(card)), "held by other processes".to_owned());
     let own = terms(&card.terms).map(|term| (term.bytes, term.source.to_string()));
     for (style, (bytes, source)) in TERMS.iter().zip(std::iter::once(others).chain(own)) {
         // An unknown term is shown; a term of zero bytes would only be noise.
         if bytes.is_none_or(|bytes| !bytes.is_zero()) {
             let size = bytes.map_or("not known".to_owned(), |bytes| bytes.to_string());
-            writeln!(out, "  {} {:<9}{size:>12}  {source}", style.glyph, style.name)?;
+            let line = format!("  {} {:<9}{size:>12}  {source}", style.glyph, style.name);
+            paper.line(&line, 27, out)?;
         }
     }
-    writeln!(
-        out,
-        "  · {:<9}{:>12}  of {} are free",
-        "free",
-        card.free.to_string(),
-        card.total
-    )?;
-    writeln!(
-        out,
-        "  loaded {}, peak {}, {}",
-        card.loaded,
-        card.peak,
-        headroom(card)
-    )
+    let line = format!(
+        "  loaded {}, peak {}; {} of {} are free",
+        card.loaded, card.peak, card.free, card.total
+    );
+    paper.line(&line, 4, out)
 }
 
-fn headroom(card: &CardPlan) -> String {
-    let size = Bytes::new(card.headroom.unsigned_abs());
-    if card.headroom < 0 {
-        format!("{size} too much")
-    } else {
-        format!("{size} to spare")
-    }
-}
-
-fn write_host(plan: &Plan, out: &mut String) -> fmt::Result {
+fn host(plan: &Plan) -> String {
     let terms = &plan.host.terms;
     let named = [
         ("weights", &terms.weights),
@@ -99,17 +87,57 @@ fn write_host(plan: &Plan, out: &mut String) -> fmt::Result {
         .filter(|(_, bytes)| !bytes.is_zero())
         .map(|(name, bytes)| format!("{name} {bytes}"))
         .collect();
-    writeln!(out, "\nhost memory: {} ({})", plan.host.peak, parts.join(", "))
+    format!("host memory: {} ({})", plan.host.peak, parts.join(", "))
 }
 
-fn write_growth(plan: &Plan, out: &mut String) -> fmt::Result {
-    write!(out, "one more token of context: {}", plan.growth.bytes_per_token)?;
+fn growth(plan: &Plan) -> String {
+    let context = format!("one more token of context: {}", plan.growth.bytes_per_token);
     // The cache is reserved at the start, the pool grows with use, so the two rates stay apart.
-    if !plan.growth.pool.is_zero() {
-        write!(out, ", and {} of pool for each token in use", plan.growth.pool)?;
+    match plan.growth.pool.is_zero() {
+        true => context,
+        false => format!(
+            "{context}, and {} of pool for each token in use",
+            plan.growth.pool
+        ),
     }
-    match plan.largest_context {
-        Some(tokens) => writeln!(out, "\nlargest context that fits: {tokens}"),
-        None => writeln!(out, "\nno context fits"),
-    }
+}
+
+fn largest(plan: &Plan) -> String {
+    let Some(tokens) = plan.largest_context else {
+        return "no context fits".to_owned();
+    };
+    let trained = match plan.trained_context {
+        Some(trained) if tokens == trained => ", which is all that the model was trained for".to_owned(),
+        Some(trained) if tokens > trained => format!(" (the model was trained for {trained})"),
+        _ => String::new(),
+    };
+    format!("largest context that fits: {tokens}{trained}")
+}
+
+/// The widest column of flags; longer ones stick out, as do words where no flag does it.
+const FLAGS: usize = 28;
+
+/// Hints in columns: the flags, or words where no flag does it, then what they save and the price.
+pub(super) fn hints(hints: &[Hint]) -> Vec<String> {
+    let rows = hints.iter().map(|hint| {
+        let what = hint.advice.flags().unwrap_or_else(|| hint.advice.to_string());
+        let effect = match (hint.saves, hint.enough) {
+            (Some(saves), true) => format!("saves {saves}, fits"),
+            (Some(saves), false) => format!("saves {saves}"),
+            (None, true) => "fits".to_owned(),
+            (None, false) => String::new(),
+        };
+        [what, effect, hint.costs.unwrap_or_default().to_owned()]
+    });
+    let rows: Vec<[String; 3]> = rows.collect();
+    let width = |column: usize| {
+        let cells = rows.iter().map(|row| row[column].chars().count());
+        cells.filter(|&cell| cell <= FLAGS).max().unwrap_or_default()
+    };
+    let (flags, effects) = (width(0), width(1));
+    let line = |[what, effect, costs]: &[String; 3]| {
+        let line = format!("hint: {what:<flags$}  {effect:<effects$}  {costs}");
+        line.trim_end().to_owned()
+    };
+    rows.iter().map(line).collect()
 }

@@ -1,4 +1,4 @@
-//! Report of a recording made by `plimsoll watch`: as text, HTML page and CSV.
+//! Report of a memory recording made by `plimsoll watch`: as text, HTML page and CSV.
 
 use std::fmt::{self, Write as _};
 use std::io;
@@ -128,7 +128,7 @@ impl<'a> RecordReport<'a> {
             None if *torn_bytes > 0 => {
                 format!("the recording ends in an unfinished sample ({torn_bytes} bytes are ignored)")
             }
-            None => "the record breaks off".to_owned(),
+            None => "the recording is damaged from here on".to_owned(),
         };
         let lasted = lasted(*duration_ms);
         format!(
@@ -179,7 +179,7 @@ impl<'a> RecordReport<'a> {
         vec![
             ("cards, and memory counted by guard", peaks.collect()),
             ("the machine", machine.collect()),
-            ("who grew", grew.take(2 * MOST_ROWS).collect()),
+            ("processes that grew", grew.take(2 * MOST_ROWS).collect()),
             ("memory that was allocated or freed in one step", self.moves()),
         ]
     }
@@ -235,7 +235,8 @@ impl<'a> RecordReport<'a> {
         let verdict = match ran_out {
             0 => self.title(),
             count => format!(
-                "{}. Memory ran out, according to {count} lines of output",
+                "{}. Memory ran out, according to the program's output (matching lines: the program's \
+                    output (matching lines: {count})",
                 self.title()
             ),
         };

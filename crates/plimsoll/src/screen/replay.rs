@@ -1,4 +1,4 @@
-//! Table of an allocation trace's replay under several allocator policies.
+//! Table of results from the replay of an allocation trace under several allocator policies.
 
 use std::fmt::{self, Write};
 

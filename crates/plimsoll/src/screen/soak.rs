@@ -47,11 +47,12 @@ impl<'a> SoakReport<'a> {
             lasted(state.held_ms),
             state.failed()
         )?;
+        writeln!(out, "{}", self.headline())?;
         // Without this line, a soak that saw no memory would read like a soak without a leak.
         if self.judged.is_empty() {
             writeln!(
                 out,
-                "  no memory was measured: the server's process is not on this machine, or is not readable"
+                "  no memory was measured: the server's process is not on this machine, or cannot be read"
             )?;
         }
         for figure in &self.judged {
@@ -64,7 +65,7 @@ impl<'a> SoakReport<'a> {
                 };
                 writeln!(
                     out,
-                    "    once: {} {way} by request {} ({} to {})",
+                    "    in one step: {} {way} by request {} ({} to {})",
                     step.size(),
                     step.at,
                     step.from,
@@ -92,7 +93,7 @@ impl<'a> SoakReport<'a> {
                 false => format!(", {change:.1} % slower at the end than at the beginning"),
             });
             format!(
-                "speed: {:.1} tokens per second of one client{change}",
+                "speed: {:.1} tokens per second for one client{change}",
                 thousands(speed)
             )
         }));
@@ -138,16 +139,36 @@ impl<'a> SoakReport<'a> {
         })
     }
 
+    fn headline(&self) -> String {
+        match (self.finds_a_leak(), self.state.broke_off, self.without_verdict()) {
+            (true, _, _) => "It leaks".to_owned(),
+            (false, true, _) => "The server no longer answers".to_owned(),
+            (false, false, Some(why)) => format!("No verdict: {why}"),
+            (false, false, None) => "No leak was found".to_owned(),
+        }
+    }
+
+    /// The reason why nothing can be said of leaks, where that is so.
+    pub(crate) fn without_verdict(&self) -> Option<String> {
+        if self.judged.is_empty() {
+            return Some("no memory was seen".to_owned());
+        }
+        let few = |figure: &&SoakVerdict<'_>| figure.trend.growth == TrendGrowth::Unknown;
+        let figure = self.judged.iter().find(few)?;
+        Some(format!(
+            "too few looks at the {} ({} of at least {}); hold the load longer",
+            figure.name,
+            figure.trend.looks,
+            plimsoll_telemetry::trend::Trend::LEAST_LOOKS
+        ))
+    }
+
     pub(crate) fn html(&self) -> String {
         let state = self.state;
         let mut page = ReportPage::new(&format!("{} under load", state.model));
-        let text = match (self.finds_a_leak(), state.broke_off) {
-            (true, _) => "It leaks",
-            (false, true) => "The server no longer answers",
-            (false, false) => "No leak was found",
-        };
         // The server's end counts as bad too, whether or not a leak caused it.
-        page.verdict(text, self.finds_a_leak() || state.broke_off);
+        let is_bad = self.finds_a_leak() || state.broke_off || self.without_verdict().is_some();
+        page.verdict(&self.headline(), is_bad);
         page.lines(&self.text());
         let marks: Vec<(u64, String)> = state.notes.clone();
         let bytes = |value: u64| Bytes::new(value).to_string();
@@ -168,7 +189,7 @@ impl<'a> SoakReport<'a> {
         }
         let speed = |value: u64| format!("{:.1} tokens/s", thousands(value));
         page.markup(&self.chart(
-            "speed of one client",
+            "speed for one client",
             &[("median".to_owned(), &state.speed)],
             Vec::new(),
             &speed,
@@ -271,11 +292,11 @@ fn verdict(figure: &SoakVerdict<'_>) -> String {
     let trend = &figure.trend;
     let course = format!("{} at first, {} at the end", figure.first, figure.last);
     let slope = format!(
-        "{:.0} B per request ({:.0} to {:.0} with 99 %)",
+        "{:.0} B per request ({:.0} to {:.0} with 99 % confidence)",
         trend.slope, trend.slope_low, trend.slope_high
     );
     let rising = format!(
-        "{} of {} stretches rise",
+        "rising in {} of {} intervals",
         trend.rising,
         // Each stretch is compared with the one before, so the first has no comparison.
         trend.blocks.saturating_sub(1)
@@ -288,11 +309,11 @@ fn verdict(figure: &SoakVerdict<'_>) -> String {
         ),
         // Caches fill at a falling rate; a leak keeps its rate. Only more time tells the two apart.
         TrendGrowth::Settling => {
-            format!("still settling, {slope}, ever slower; hold the load longer to know; {course}")
+            format!("still settling, {slope}, at a falling rate; run the test longer to decide; {course}")
         }
         TrendGrowth::Flat => format!("flat: {slope}; {rising}; {course}"),
         TrendGrowth::Unknown => format!(
-            "too few looks for a verdict ({} of at least {}); {course}",
+            "too few readings for a verdict ({} of at least {}); {course}",
             trend.looks,
             plimsoll_telemetry::trend::Trend::LEAST_LOOKS
         ),

@@ -1,4 +1,4 @@
-//! Report of a sweep, memory and speed over prompt depth: as table, JSON and chart.
+//! Report of a sweep, a load test with prompts of growing length: memory and speed as table, JSON and chart.
 
 use std::fmt::{self, Write};
 
@@ -84,13 +84,13 @@ impl SweepReport<'_> {
             if let (Some(slope), Some(first), Some(last)) = (slope(&curve), curve.first(), curve.last()) {
                 writeln!(
                     out,
-                    "{name}: {slope:.0} B per token of depth, {} before, {} at {} tokens",
+                    "{name}: {slope:.0} B per token of depth; {} at the start, {} at {} tokens",
                     first.1, last.1, last.0
                 )?;
             }
         }
         if let Some(learned) = self.sweep.learned {
-            writeln!(out, "plimsoll learned {learned} B per token from its engine")?;
+            writeln!(out, "plimsoll serve measured {learned} B per token on its engine")?;
         }
         match self.planned {
             Some(planned) => self.write_planned(&planned, out),
@@ -103,12 +103,13 @@ impl SweepReport<'_> {
 
     fn write_planned(&self, planned: &SweepPlan, out: &mut String) -> fmt::Result {
         let build = planned.build.map_or_else(
-            || "the newest build that is known".to_owned(),
+            || "the newest known build".to_owned(),
             |build| format!("b{build}"),
         );
         writeln!(
             out,
-            "plan of its flags for {build}: {} loaded, {} at its context of {} tokens; {} B of cache per token of context, {} B of run-time pool per \
+            "plan for the server's flags and {build}: {} loaded, {} at its context of {} tokens; {} B of \
+                cache per token of context, {} B of run-time pool per \
              token of depth",
             planned.loaded,
             planned.peak,
@@ -123,7 +124,7 @@ impl SweepReport<'_> {
         let off = i128::from(held.get()) - i128::from(planned.at(tokens).get());
         writeln!(
             out,
-            "at {tokens} tokens the server has {held} of the cards, {} MiB {} than planned",
+            "at {tokens} tokens the server holds {held} on the cards, {} MiB {} than planned",
             off.unsigned_abs() >> 20,
             if off < 0 { "less" } else { "more" }
         )

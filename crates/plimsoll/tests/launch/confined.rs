@@ -46,7 +46,7 @@ fn short_lived_files_of_an_engine_are_its_own() {
         folder: Some(folder.path().to_owned()),
         ..Confinement::default()
     };
-    // As root it has a /tmp of its own; where the machine refuses that, TMPDIR names the folder.
+    // As root it has a private /tmp; where the machine refuses that, TMPDIR names the folder.
     let script = "t=${TMPDIR:-/tmp}; echo secret > $t/of-engine; ls $t | head -1; test -w $0 || true";
     let lines = said(script, confinement);
     assert_eq!(lines.last().map(String::as_str), Some("of-engine"), "{lines:?}");
@@ -77,7 +77,7 @@ fn a_private_tmp_keeps_the_folder_of_the_socket_and_hides_the_rest() {
         assert!(
             lines
                 .iter()
-                .any(|line| line.contains("not permitted: a /tmp of its own")),
+                .any(|line| line.contains("not permitted: a private /tmp")),
             "{lines:?}"
         );
     }

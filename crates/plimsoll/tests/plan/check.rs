@@ -136,7 +136,7 @@ fn an_engine_is_found_by_its_address_and_asked_for_its_context() {
 #[test]
 fn what_cannot_be_checked_is_said_and_exits_2() {
     for (target, said) in [
-        ("chat", "give a number or http://127.0.0.1:8080"),
+        ("chat", "give a PID or an address such as http://127.0.0.1:8080"),
         ("http://192.0.2.7:80", "only loopback addresses are allowed"),
         ("4294967295", "cannot read /proc/4294967295/cmdline"),
         ("http://127.0.0.1:1", "cannot ask http://127.0.0.1:1/api/status"),

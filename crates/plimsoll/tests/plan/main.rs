@@ -5,6 +5,7 @@
 mod built;
 mod calibrate;
 mod check;
+mod first_contact;
 mod fit;
 mod page;
 #[path = "../pages/real.rs"]
@@ -91,7 +92,7 @@ fn what_does_not_fit_exits_1_with_reasons_and_advice_that_works() {
         .split("--n-cpu-moe ")
         .nth(1)
         .unwrap()
-        .split(')')
+        .split(' ')
         .next()
         .unwrap();
     let output = plimsoll(&[

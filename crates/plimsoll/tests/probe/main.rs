@@ -143,7 +143,7 @@ fn without_the_library_there_are_no_cards_and_no_error() {
         || {
             let machine = look();
             assert!(machine.cards.is_empty());
-            assert!(machine.notes[0].starts_with("no NVIDIA card is seen: "));
+            assert!(machine.notes[0].starts_with("no NVIDIA card is visible: "));
             assert!(machine.host.is_some());
             assert!(
                 with_sampler(async |sampler| sampler.read().await)

@@ -135,7 +135,7 @@ fn an_engine_without_a_cuda_backend_leaves_the_closed_forms_and_says_so() {
         .unwrap();
     assert_eq!(asked.status.code(), Some(0), "{}", text(&asked.stderr));
     let plan = json(&asked);
-    let reason = &plan["reasons"][0];
+    let reason = &plan["warnings"][0];
     assert_eq!(reason["code"], "engine_not_asked", "{plan}");
     let said = reason["text"].to_string();
     assert!(
@@ -199,7 +199,7 @@ fn the_largest_context_was_said_by_the_engine_and_one_step_more_does_not_fit() {
     );
     let said = text(&fit.stderr);
     assert!(
-        said.contains("asked llama-server: ") && said.contains("kept"),
+        said.contains("asked llama-server: ") && said.contains("came from the cache"),
         "{said}"
     );
     // Twice the micro-batch, twice the slots, a smaller cache: each searched by asking.

@@ -98,7 +98,7 @@ impl Fleet {
 }
 
 /// The bytes that `plimsoll plan` says the model takes at most.
-fn need(file: &Path, flags: &str) -> u64 {
+pub(crate) fn need(file: &Path, flags: &str) -> u64 {
     let card = "name=budget,kind=host,total=16GiB";
     let output = plimsoll()
         .args([

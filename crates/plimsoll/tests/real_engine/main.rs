@@ -8,6 +8,7 @@
 
 mod burst;
 mod checked;
+mod crowd;
 mod cuda;
 mod depth;
 mod exact;
@@ -18,6 +19,7 @@ mod quickstart;
 mod routes;
 mod sockets;
 mod venv;
+mod words;
 
 #[allow(
     dead_code,

@@ -124,7 +124,7 @@ fn a_neighbour_that_works_gives_back_what_it_holds_idle_and_the_proof_is_printed
         "{said}"
     );
     assert!(
-        said.ends_with("not enough: 1024 MiB short, and no process on the card runs under guard\n"),
+        said.ends_with("not enough: 1024 MiB are lacking, and no process on the card runs under guard\n"),
         "it holds nothing any more: {said}"
     );
 }

@@ -263,7 +263,9 @@ fn a_watched_program_is_guarded_and_what_it_was_refused_is_in_the_record() {
     let (text, _) = said(&shown);
     assert!(text.contains("OOM guard:"), "{text}");
     assert!(
-        text.contains("9000 MiB more on card 0 were refused by the driver: its run held 600 MiB"),
+        text.contains(
+            "a request for 9000 MiB more on card 0 was refused by the driver: the run held 600 MiB"
+        ),
         "{text}"
     );
     assert!(

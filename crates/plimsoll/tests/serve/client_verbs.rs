@@ -87,7 +87,7 @@ fn a_wrong_key_and_a_missing_server_are_clear_errors() {
     assert!(printed(&plimsoll(&daemon, "secret", &["ps"])).contains("alpha"));
     let (status, error) = failed(&plimsoll(&daemon, "wrong", &["ps"]));
     assert_eq!(status, Some(1));
-    assert!(error.contains("the request carries no valid API key"), "{error}");
+    assert!(error.contains("the request contains no valid API key"), "{error}");
     let (status, error) = failed(&plimsoll(&daemon, "new\nline", &["ps"]));
     assert_eq!(status, Some(2), "{error}");
     let (status, error) = failed(&plimsoll(&daemon, "", &["ps", "--url", "http://127.0.0.1:1"]));

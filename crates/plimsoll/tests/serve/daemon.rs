@@ -275,7 +275,7 @@ fn is_engine(command: &str) -> bool {
             .any(|name| command.contains(name))
 }
 
-fn descendants(root: u32) -> Vec<u32> {
+pub(crate) fn descendants(root: u32) -> Vec<u32> {
     let mut parents = BTreeMap::new();
     for entry in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
         let Some(pid) = entry

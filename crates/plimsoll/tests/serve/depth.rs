@@ -250,7 +250,7 @@ fn what_fits_on_no_card_is_refused_at_the_start_with_the_context_that_fits_or_lo
     let daemon = yard.serve(total, &config);
     daemon.told("is refused: big does not fit");
     daemon.told("hint: big: use a context of ");
-    daemon.told("with a context lowered to ");
+    daemon.told("with its context lowered to ");
     let answer = chat(daemon.address, "big");
     assert_eq!(answer.status, 413, "{}", answer.text());
     assert!(
@@ -300,7 +300,7 @@ fn a_check_says_what_each_model_takes_and_ends_with_status_1_if_one_does_not_fit
         String::from_utf8_lossy(&fits.stderr)
     );
     assert!(
-        said.contains("grows with depth, by which requests are admitted"),
+        said.contains("is used only at full depth, and requests are admitted by their depth"),
         "{said}"
     );
     let refused = check(yard.peak - MIB);

@@ -177,6 +177,7 @@ fn out_of_memory_at_depth_is_refused_with_the_cause_after_one_more_try() {
     let answer = http::post(daemon.address, "/v1/chat/completions", &deep);
     assert_eq!(answer.status, 503);
     let error = error(&answer);
+    assert_eq!(error["code"], "engine_died", "{error}");
     assert!(told(&error).contains("engine_out_of_memory"), "{error}");
     neighbour.is_unhurt(&daemon);
 }

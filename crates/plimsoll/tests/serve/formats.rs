@@ -175,7 +175,8 @@ fn what_a_model_without_memory_needs_is_not_known_and_it_is_alone() {
         .start();
     until("the operator is told", || {
         let talk = daemon.talk();
-        talk.contains("model known    100 MiB declared") && talk.contains("model unknown  need unknown")
+        talk.contains("model known    100 MiB declared")
+            && talk.contains("model unknown  memory need unknown")
     });
     answers(&daemon, "known");
     assert_eq!(view(&daemon, "known")["alone"], false);
@@ -242,7 +243,7 @@ fn files_that_are_wrong_end_with_2_and_name_the_line() {
         (
             "a.toml",
             "[models.a]\ncmd = 'x ${PORT}'\ncards = ['H200']\n",
-            "a.toml:1: model `a` asks for card `H200`, which this machine does not have; its cards are host",
+            "a.toml:1: model `a` requires card `H200`, which this machine does not have; its cards are host",
         ),
         (
             "a.toml",
@@ -273,7 +274,7 @@ fn files_that_are_wrong_end_with_2_and_name_the_line() {
 fn a_file_without_models_is_served_and_told() {
     let daemon = Setup::new().start();
     until("the operator is told", || {
-        daemon.talk().contains("it contains no model")
+        daemon.talk().contains("it configures no model")
     });
     assert_eq!(get(daemon.address, "/v1/models").json()["data"], json!([]));
     assert_eq!(chat(daemon.address, "any").status, 404);

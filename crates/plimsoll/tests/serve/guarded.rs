@@ -324,7 +324,7 @@ fn a_plea_makes_an_idle_neighbour_leave_and_raises_the_budget() {
         "one suffices, and of the two that do the older leaves"
     );
     daemon.told("stop idle");
-    daemon.told("alpha asks for 2000 MiB more");
+    daemon.told("alpha requests 2000 MiB more");
 }
 
 #[test]

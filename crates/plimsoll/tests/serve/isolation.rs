@@ -199,7 +199,7 @@ fn a_card_that_is_not_there_is_named_with_its_line_and_those_that_are() {
     let daemon = cards(preset("device = CUDA2"), &FILLED);
     let answer = chat(daemon.address, "m").text();
     for words in [
-        "models.ini:5: -dev names `CUDA2`, but there are 2 cards; give one of CUDA0 to CUDA1",
+        "models.ini:5: -dev names `CUDA2`, but the number of cards is 2; use CUDA0 to CUDA1",
         "the cards are CUDA0 Fake 24G GPU-aaaa, CUDA1 Fake 24G GPU-bbbb",
     ] {
         assert!(answer.contains(words), "{answer}");

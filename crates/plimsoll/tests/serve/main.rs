@@ -10,11 +10,13 @@ mod formats;
 mod guarded;
 #[path = "../pages/hand_written.rs"]
 mod hand_written;
+mod held;
 mod http;
 mod isolation;
 mod limits;
 mod memory;
 mod neighbours;
+mod nobody;
 mod operator;
 #[path = "../pages/real.rs"]
 mod real;
@@ -23,6 +25,7 @@ mod storm;
 mod surface;
 mod trust_answers;
 mod trust_keys;
+mod trust_neighbours;
 mod trust_readings;
 mod unified;
 mod waiting;

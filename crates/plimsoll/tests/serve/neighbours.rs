@@ -121,7 +121,7 @@ fn what_a_neighbour_gives_back_saves_a_model_from_having_to_go() {
         assert_eq!(second.join().expect("it is answered").status, 200);
     });
     assert_eq!(daemon.running(), ["first", "second"]);
-    daemon.told("asked for second, guarded processes released 2500 MiB of idle memory: ");
+    daemon.told("to make room for second, guarded processes released 2500 MiB of idle memory: ");
 }
 
 #[test]

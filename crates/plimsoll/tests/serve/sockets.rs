@@ -155,7 +155,7 @@ fn an_engine_that_makes_no_socket_although_it_says_so_is_started_again_on_a_port
     let loads = |daemon: &Daemon| {
         get(daemon.address, "/logs")
             .text()
-            .matches("did not make the socket")
+            .matches("did not create the socket")
             .count()
     };
     let before = loads(&daemon);

@@ -43,7 +43,7 @@ fn the_default_program_gets_on_with_a_model_that_leaves_it_room() {
     }
     assert!(json["command"].as_str().unwrap().contains("import time, torch"));
     let page = fs::read_to_string(page).unwrap();
-    assert!(page.contains("Both worked in either order"), "{page}");
+    assert!(page.contains("Both programs worked in either order"), "{page}");
 }
 
 #[test]
@@ -185,7 +185,7 @@ fn a_server_that_fails_by_itself_is_not_laid_at_the_programs_door() {
     let told = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1));
     assert!(
-        told.contains("fails alone, before the second program starts"),
+        told.contains("fails on its own, before the second program starts"),
         "{told}"
     );
     assert!(!mark.exists());

@@ -200,3 +200,24 @@ fn a_server_that_is_not_there_is_told_at_once() {
     let (output, _) = soak("https://127.0.0.1:1", &[]);
     assert_eq!(output.status.code(), Some(2));
 }
+
+/// Two looks are no reason to call a server free of leaks.
+#[test]
+fn too_few_looks_are_no_verdict_in_the_text_on_the_page_and_in_the_status() {
+    let engine = Engine::start("events=2");
+    let folder = tempfile::tempdir().unwrap();
+    let page = folder.path().join("soak.html");
+    let output = Command::new(env!("CARGO_BIN_EXE_plimsoll"))
+        .args(["soak", &engine.url(), "--requests", "40", "--html"])
+        .arg(&page)
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(3), "{output:?}");
+    let page = std::fs::read_to_string(page).unwrap();
+    for told in [String::from_utf8_lossy(&output.stdout).into_owned(), page] {
+        assert!(
+            told.contains("No verdict: too few looks at the") && !told.contains("No leak was found"),
+            "{told}"
+        );
+    }
+}

@@ -130,7 +130,7 @@ fn a_watch_that_is_killed_loses_at_most_the_sample_it_was_writing() {
     assert!(left["torn_bytes"].as_u64().unwrap() < 4096, "{left:#}");
     assert_eq!(left["end"], Value::Null);
     let text = shown(&record, &[]);
-    assert!(String::from_utf8_lossy(&text.stdout).contains("the record breaks off"));
+    assert!(String::from_utf8_lossy(&text.stdout).contains("the recording is damaged from here on"));
     // A tail that really is torn is dropped too.
     let whole = fs::read(&record).unwrap();
     fs::write(&record, &whole[..whole.len() - 3]).unwrap();

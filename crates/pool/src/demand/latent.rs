@@ -1,4 +1,5 @@
-//! Pool memory of latent attention (MLA) in ik_llama.cpp, which restores keys and values from latent vectors.
+//! Pool memory of latent attention (MLA) in ik_llama.cpp, which decompresses keys and values from latent
+//! vectors.
 //!
 //! Source: `graphs/build_deepseek2.cpp` (the heads in groups under `-amb`),
 //! `ggml-cuda.cu:ggml_cuda_op_mul_mat, ggml_cuda_op_mul_mat_cublas @ ik_llama.cpp 8337e4cd` (the product in

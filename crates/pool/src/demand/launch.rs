@@ -1,4 +1,4 @@
-//! Division of an attention operation over a card's multiprocessors, which determines the size of its partial
+//! Split of an attention operation over a card's multiprocessors, which determines the size of its partial
 //! results.
 //!
 //! Source: `ggml-cuda/fattn-common.cuh:launch_fattn @ b10605`.

@@ -1,6 +1,6 @@
 //! Pool requests of one attention layer for a generated trace.
 //!
-//! Without flash attention: `ggml-cuda.cu:ggml_cuda_mul_mat_batched_cublas @ b8799`.
+//! Source for attention without flash attention: `ggml-cuda.cu:ggml_cuda_mul_mat_batched_cublas @ b8799`.
 
 use super::shape::{KvHeads, ModelShape};
 use super::{CacheShape, DemandRules, GenerateError, Operations};

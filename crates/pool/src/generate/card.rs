@@ -1,4 +1,4 @@
-//! Cards for which allocation traces can be generated.
+//! Table of the cards for which allocation traces can be generated.
 
 use crate::demand::Capability;
 

@@ -1,7 +1,7 @@
 //! Pool requests of one layer with latent attention (MLA) for a generated trace.
 //!
-//! ik_llama.cpp restores keys and values for prompts. llama.cpp uses the latent vectors, and copies them if
-//! they are quantised.
+//! For prompts, ik_llama.cpp decompresses keys and values from the latent vectors. llama.cpp computes with
+//! the latent vectors themselves, and copies them if they are quantised.
 
 use super::shape::Latent;
 use super::{CacheShape, DemandRules, GenerateError, Operations};

@@ -1,4 +1,4 @@
-//! Shapes of models, reduced to the figures that determine the pool.
+//! Shapes of models, reduced to the figures that determine the size of an engine's memory pool.
 //!
 //! The figures are those of the public models. For Gemma-4-31B, the heads are from a log in llama.cpp issue
 //! 22748; embedding and number of heads are assumed.

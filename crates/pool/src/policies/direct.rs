@@ -1,7 +1,7 @@
-//! Direct policy: every request goes to the device, without caching.
+//! Allocator policy without caching: every request goes to the device.
 //!
-//! DECISION: like `cudaFree`, it waits for the card before it frees. Its only overhead is rounding up to the
-//! granularity, so it is the baseline for the other policies.
+//! DECISION: like `cudaFree`, the policy waits for the card before it frees. Its only memory overhead is
+//! rounding up to the granularity, so it is the baseline for the other policies.
 
 use alloc::collections::BTreeMap;
 

@@ -1,7 +1,7 @@
 //! Model of ggml's pool without virtual memory management (`ggml_cuda_pool_leg`).
 //!
-//! DECISION: an exact model, defects included, so that the pool's driver requests are predicted to the byte
-//! and in order. The pool has 256 slots. A request takes the smallest idle block that is large enough,
+//! DECISION: the model is exact, defects included, so that the pool's driver requests are predicted to the
+//! byte and in order. The pool has 256 slots. A request takes the smallest idle block that is large enough,
 //! otherwise a new block of 1.05 times the size, rounded up to 256 bytes. A freed block without a free slot
 //! goes back to the driver at once. Nothing else is ever released, except that newer builds free all idle
 //! blocks when the driver refuses (`flush`), even those that a graph uses. The search examines every slot, as

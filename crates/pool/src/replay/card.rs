@@ -1,6 +1,6 @@
-//! Arithmetic of a card for replays: bytes that are taken, and no time.
+//! Simulated card for replays of allocation traces, which only counts bytes.
 //!
-//! Work is done at once, so every event is done when it is recorded, and nothing is ever captured.
+//! GPU work takes no time, so every event is done when it is recorded. There is no stream capture.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;

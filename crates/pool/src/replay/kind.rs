@@ -1,4 +1,4 @@
-//! Allocator policies by name, as given on the command line.
+//! Names of the allocator policies, as given on the command line.
 
 use alloc::boxed::Box;
 use alloc::string::{String, ToString};
@@ -103,7 +103,7 @@ impl fmt::Display for PolicyKind {
 
 /// Error: no policy has this name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{}` is no policy; there are {}", name.escape_debug(), PolicyKind::ALL.map(PolicyKind::name).join(", "))]
+#[error("`{}` is not a policy; the policies are {}", name.escape_debug(), PolicyKind::ALL.map(PolicyKind::name).join(", "))]
 pub struct UnknownPolicy {
     pub name: String,
 }
@@ -130,7 +130,7 @@ mod tests {
         }
         let said = "buddy".parse::<PolicyKind>().unwrap_err().to_string();
         assert!(
-            said.starts_with("`buddy` is no policy; there are plimsoll,"),
+            said.starts_with("`buddy` is not a policy; the policies are plimsoll,"),
             "{said}"
         );
     }

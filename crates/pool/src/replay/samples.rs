@@ -1,5 +1,5 @@
-//! Samples of a replay for charts: a bounded number of time spans, each with its peaks of live and reserved
-//! memory.
+//! Samples of a trace replay for charts: a bounded number of time spans, each with its peaks of live and
+//! reserved memory.
 
 use alloc::vec::Vec;
 

@@ -1,6 +1,7 @@
-//! Replay of an engine's operations with a policy on an unlimited card.
+//! Replay of an engine's operations with an allocator policy, on a simulated card with unlimited memory.
 //!
-//! Each operation allocates its blocks in order and frees them in reverse, like scopes in the engine's code.
+//! Each operation allocates its blocks in order and frees them in reverse, as the scopes in the engine's code
+//! do.
 
 use alloc::vec::Vec;
 

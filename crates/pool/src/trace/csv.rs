@@ -1,10 +1,10 @@
 //! Reader and writer of RAPIDS RMM's allocation log (`logging_resource_adaptor`).
 //!
-//! DECISION: the columns are `Thread,Time,Action,Pointer,Size,Stream`, with one step a line, in the order of
-//! the file. The time is ignored, because RMM's clock does not separate steps of the same microsecond.
-//! Pointers and streams are hexadecimal. Line ends may be CRLF. Memory use is proportional to the input. Each
-//! line has six fields; the first malformed line ends the reading with its number and the expected form.
-//! Source: `cpp/include/rmm/mr/logging_resource_adaptor.hpp @ rmm 5d50a37`.
+//! DECISION: the columns are `Thread,Time,Action,Pointer,Size,Stream`, with one allocation or free a line, in
+//! the order of the file. The time is ignored, because RMM's clock does not separate calls in the same
+//! microsecond. Pointers and streams are hexadecimal. Line ends may be CRLF. Memory use is proportional to
+//! the input. Each line has six fields; the first malformed line ends the reading with its number and the
+//! expected form. Source: `cpp/include/rmm/mr/logging_resource_adaptor.hpp @ rmm 5d50a37`.
 
 use alloc::string::{String, ToString};
 use core::fmt::Write;
@@ -29,15 +29,15 @@ pub struct CsvError {
 pub enum CsvFault {
     #[error("`{found}` is not the header; the first line has to be `{HEADER}`")]
     Header { found: String },
-    #[error("{found} fields where {HEADER} are wanted; is the file cut off?")]
+    #[error("the line has {found} fields, but {HEADER} are expected; is the file cut off?")]
     Fields { found: usize },
-    #[error("`{found}` is no action; allocate, free and allocate failure are")]
+    #[error("`{found}` is not an action; the actions are allocate, free and allocate failure")]
     Action { found: String },
-    #[error("`{found}` is no pointer; write it as 0x7f00")]
+    #[error("`{found}` is not a pointer; write it as 0x7f00")]
     Pointer { found: String },
-    #[error("`{found}` is no size; write a number of bytes")]
+    #[error("`{found}` is not a size; write a number of bytes")]
     Size { found: String },
-    #[error("`{found}` is no stream; write it as 0x0")]
+    #[error("`{found}` is not a stream; write it as 0x0")]
     Stream { found: String },
     #[error("{0}")]
     Step(Fault),
@@ -213,27 +213,27 @@ mod tests {
             ("1,0,allocate,0x1,512,0x0\n\n", "line 3: 1 fields where"),
             (
                 "1,0,grow,0x1,512,0x0",
-                "line 2: `grow` is no action; allocate, free",
+                "line 2: `grow` is not an action; the actions are allocate, free",
             ),
             (
                 "1,0,allocate,zz,512,0x0",
-                "line 2: `zz` is no pointer; write it as 0x7f00",
+                "line 2: `zz` is not a pointer; write it as 0x7f00",
             ),
             (
                 "1,0,allocate,0x1,-5,0x0",
-                "line 2: `-5` is no size; write a number of bytes",
+                "line 2: `-5` is not a size; write a number of bytes",
             ),
             (
                 "1,0,allocate,0x1,5,?",
-                "line 2: `?` is no stream; write it as 0x0",
+                "line 2: `?` is not a stream; write it as 0x0",
             ),
             (
                 "1,0,free,0x1,5,0x0",
-                "line 2: the block is freed but was never allocated; a trace must",
+                "line 2: the block is freed but was never allocated; a trace must start",
             ),
             (
                 "1,0,allocate,0x1,18446744073709551615,0x0",
-                "line 2: no card has a block of more than",
+                "line 2: no card has room for a block of more than",
             ),
         ] {
             let error = read(lines).unwrap_err().to_string();

@@ -1,10 +1,11 @@
 //! Reader of allocation traces written by guard, the preloaded library: a header and records of 32 bytes
 //! (`plimsoll_wire::trace`).
 //!
-//! DECISION: a file holds the requests of a whole process, to the driver and to every served pool, on every
-//! card. A replay uses those to one allocator: the chosen one, or else the one with the most allocations.
-//! Events that move no block (maps, graphs, waits) are left out. An incomplete last record is dropped; any
-//! other fault ends the reading with its offset. Memory use is bounded by the input.
+//! DECISION: a file holds the requests of a whole process, to the driver and to every ggml pool that guard
+//! serves, on every card. A replay uses the requests to one allocator: the chosen one, or else the one with
+//! the most allocations. Events other than allocations and frees (maps, graphs, waits) are left out. An
+//! incomplete last record is dropped; any other fault ends the reading with its offset. Memory use is bounded
+//! by the input.
 
 use alloc::collections::BTreeMap;
 use core::fmt;
@@ -43,22 +44,22 @@ pub struct TraceRecordError {
 /// Fault of a record or of the trace's header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RecordFault {
-    #[error("this is no trace; record one with plimsoll run --trace FILE")]
+    #[error("this is not a trace; record one with plimsoll run --trace FILE")]
     Header,
     #[error(
-        "the trace has version {found} and this program reads {VERSION}; use the program that recorded it"
+        "the trace has version {found}, but this program reads {VERSION}; use the program that recorded it"
     )]
     Version { found: u32 },
     #[error(
-        "records have {found} bytes where {} are wanted; the header is damaged",
+        "records have {found} bytes, but {} are expected; the header is damaged",
         TraceRecord::SIZE
     )]
     RecordSize { found: u32 },
-    #[error("no event has the number {found}; the trace is damaged")]
+    #[error("event type {found} does not exist; the trace is damaged")]
     Kind { found: u8 },
     #[error("{0}")]
     Step(Fault),
-    #[error("the trace has no request to {0}; leave the choice out")]
+    #[error("the trace has no request to {0}; omit the selection")]
     NotAsked(RecordedRequest),
 }
 
@@ -235,7 +236,7 @@ mod tests {
             ("offset 0: this is no trace; record one", damaged(0, b'X')),
             ("offset 0: the trace has version 9 and", damaged(8, 9)),
             ("offset 0: records have 31 bytes where 32", damaged(12, 31)),
-            ("offset 128: no event has the number 77;", damaged(128 + 24, 77)),
+            ("offset 128: event type 77 does not exist;", damaged(128 + 24, 77)),
             (
                 "offset 160: the block is freed but was never allocated",
                 damaged(160 + 8, 77),
@@ -246,7 +247,7 @@ mod tests {
         let error = Trace::from_record(&recorded(), Some(RecordedRequest { card: 3, pool: 1 })).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "offset 64: the trace has no request to pool 1 of card 3; leave the choice out"
+            "offset 64: the trace has no request to pool 1 of card 3; omit the selection"
         );
     }
 }

@@ -1,10 +1,10 @@
 //! Reader of GPUs through NVML, which is loaded at the first use.
 //!
-//! It handles several special cases. `nvml-wrapper` calls only `nvmlDeviceGetMemoryInfo_v2`, which old
+//! The code handles several special cases. `nvml-wrapper` calls only `nvmlDeviceGetMemoryInfo_v2`, which old
 //! drivers lack and which counts the driver's own reserve neither as free nor as used. Tegra and GB10 report
 //! "not supported" or a total of 0 and share the host's memory. A process may be in both the compute and the
-//! graphics list. A card in MIG mode offers CUDA only its instances; placement on these is not supported, so
-//! the card is left out with a note.
+//! graphics list and must be counted once. A card in MIG mode offers CUDA only its instances; placement on
+//! these is not supported, so the card is left out with a note.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -40,8 +40,8 @@ impl NvmlSource {
             Some(path) => Nvml::builder()
                 .lib_path(OsStr::new(&path))
                 .init()
-                .map_err(|cause| cause.to_string()),
-            None => Nvml::init().map_err(|cause| cause.to_string()),
+                .map_err(|cause| told(&cause)),
+            None => Nvml::init().map_err(|cause| told(&cause)),
         };
         Self { library }
     }
@@ -58,7 +58,7 @@ impl CardSource for NvmlSource {
                 machine.cards.extend(keep_visible(cards, visible.as_deref()));
             }
             // A machine without a card has no NVML, so this is a note and no error.
-            Err(cause) => machine.notes.push(format!("no NVIDIA card is seen: {cause}")),
+            Err(cause) => machine.notes.push(format!("no NVIDIA card is visible: {cause}")),
         }
     }
 
@@ -78,6 +78,14 @@ impl CardSource for NvmlSource {
         named
             .map(|(device, uuid)| sensors::read(device, CardId::new(&uuid)))
             .collect()
+    }
+}
+
+/// The cause without the name of the crate that found it.
+fn told(cause: &NvmlError) -> String {
+    match cause {
+        NvmlError::LibloadingError(cause) => cause.to_string(),
+        cause => cause.to_string(),
     }
 }
 
@@ -126,7 +134,10 @@ fn card(device: &Device<'_>, name: &str) -> Result<(Card, bool), String> {
     let (total, free, unified) = match memory(device) {
         Memory::Own { total, free } => (total, free, false),
         Memory::Unified => {
-            let (total, free) = unified::memory().ok_or("its memory is the host's, which cannot be read")?;
+            let (total, free) = unified::memory().ok_or(
+                "it uses the host's memory, whose size cannot be \
+                read",
+            )?;
             (total, free, true)
         }
         Memory::Unknown(cause) => return Err(format!("its memory cannot be read: {cause}")),

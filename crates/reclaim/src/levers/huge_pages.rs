@@ -2,7 +2,7 @@
 //!
 //! DECISION: to build a huge page, the kernel moves the pages that are in the way, one block after another.
 //! This works even where `compact_memory` does almost nothing (seen on a virtual machine with kernel 6.18). A
-//! separate process releases the huge pages when this one tells it to or dies, so that no memory stays
+//! separate process releases the huge pages on request, or when this process dies, so that no memory stays
 //! claimed.
 
 use std::os::unix::process::CommandExt;
@@ -120,7 +120,7 @@ mod tests {
         let odd = machine("none");
         let error = claim_and_give_back(odd.path()).unwrap_err().to_string();
         assert!(
-            error.starts_with("this kernel has no huge pages to claim"),
+            error.starts_with("this kernel has no huge pages to allocate"),
             "{error}"
         );
         assert_eq!(count(odd.path()), "none");

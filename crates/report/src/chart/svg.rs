@@ -1,4 +1,4 @@
-//! SVG output of a chart.
+//! SVG output of the charts in reports.
 
 use std::fmt::{self, Write};
 

@@ -1,9 +1,9 @@
-//! Choice of runs to evict: the smallest set whose claims (the memory that they may take) cover the missing
-//! memory.
+//! Choice of runs (engine processes) to evict: the smallest set whose claims (the memory that they may take)
+//! cover the missing memory.
 //!
-//! Fewer runs are better. Among sets of one size, the first in the candidates' order wins; the caller sorts
-//! them by least recent use. With many candidates the exact search would take too long: then candidates are
-//! taken in order until they suffice, and those that turn out unnecessary are dropped.
+//! Among sets of the same size, the first in the candidates' order is chosen; the caller sorts the candidates
+//! by least recent use. With many candidates the exact search would take too long: then candidates are taken
+//! in order until they suffice, and those that turn out unnecessary are dropped.
 
 use plimsoll_base::{Bytes, RunId};
 

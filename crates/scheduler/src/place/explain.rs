@@ -1,5 +1,5 @@
-//! Explanation of a model that fits on no card: its need, the memory of each card, the runs that hold it, and
-//! hints.
+//! Explanation of why a model fits on no card: its memory need, the memory of each card, the engines that
+//! hold it, and hints.
 
 use plimsoll_base::{Advice, Bytes, Card, CardId, Hint, Placement, Reason};
 
@@ -12,7 +12,7 @@ const SPELT_OUT: usize = 8;
 pub(super) fn no_such_card(card: &CardId) -> Reason {
     Reason::new(
         "no_such_card",
-        format!("it requires {card}, which this machine does not have"),
+        format!("the model requires {card}, which this machine does not have"),
     )
     .fact("card", card.as_str())
 }
@@ -27,10 +27,10 @@ pub(super) fn never(
     let name = query.name;
     let text = match (asked.is_empty(), crowded_out) {
         (true, _) if !query.named.cards.is_empty() => {
-            format!("{name} may not use all the cards that its flags name")
+            format!("{name} may not use some of the cards that its flags name")
         }
         (true, _) => format!("{name} may use no card of this machine"),
-        (_, true) => format!("{name} does not fit beside the memory that others hold"),
+        (_, true) => format!("{name} does not fit beside the memory that other models and processes hold"),
         (_, false) => format!("{name} does not fit on the cards it may use, even if they were empty"),
     };
     // Clients retry on `no_room` and give up on `never_fits`.
@@ -55,7 +55,7 @@ pub(super) fn never(
     );
     if asked.len() > SPELT_OUT {
         let more = format!(
-            "{} more sets of cards are also too small",
+            "further sets of cards that are also too small: {}",
             asked.len() - SPELT_OUT
         );
         reason = reason.because(Reason::new("more_sets", more));
@@ -107,11 +107,11 @@ fn on_card(account: &Account, tenants: &[CardTenant], need: Bytes, alone: bool) 
     let (name, total) = (&account.card().name, account.card().total);
     let text = match alone {
         true if capacity.is_zero() => {
-            format!("{name} reports a total of {total}, so it has no memory to give")
+            format!("{name} reports a total of {total}, so it has no memory for models")
         }
         true => format!("{name} would have to be empty, because the model's need is unknown"),
         false => format!(
-            "{name} has {} available, and the model takes {need}",
+            "{name} has {} available, but the model needs {need}",
             capacity.saturating_sub(held)
         ),
     };

@@ -1,13 +1,14 @@
-//! Ledger of claims: how much memory each run may take on each card.
+//! Ledger of claims: how much memory each run (engine process) may take on each card.
 //!
 //! A claim is the memory that a run may take, not the memory that it has taken. The ledger grants a claim
 //! only if it fits. The claim stands until the driver reports the memory as free again, and it is raised if
 //! the run is measured to take more. A run of unknown need claims a whole card until it is ready; then the
 //! measured memory replaces the claim.
 //!
-//! The memory of other processes can only be estimated. The driver reports the memory in use on a card; an
-//! own run that is not measured (loading, or just ended) may have taken none of its claim or all of it. Each
-//! new reading limits this estimate, and the last estimate is kept within the new limits.
+//! The memory of other processes can only be estimated. The driver reports only the memory in use on a card.
+//! A run that is not measured (loading, or just ended) may have taken none of its claim or all of it, so each
+//! reading gives only an upper and a lower limit for other processes. The last estimate is changed only as
+//! far as these limits require.
 
 use std::sync::Arc;
 
@@ -144,7 +145,7 @@ impl Account {
 /// Refusal of a claim, because the figures that the caller used have changed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ClaimError {
-    #[error("{card} has {free} free and the claim is {asked}; choose cards again")]
+    #[error("{card} has {free} free, but the claim is {asked}; choose cards again")]
     OverCommit { card: CardId, asked: Bytes, free: Bytes },
     #[error("{card} is not in the ledger; place the model on cards that are")]
     NoSuchCard { card: CardId },
@@ -157,9 +158,9 @@ pub enum ClaimError {
 pub enum AuditError {
     #[error("{card}: one run has two claims")]
     Twice { card: CardId },
-    #[error("{card}: an exclusive run shares the card")]
+    #[error("{card}: a run that needs the card alone shares it with another run")]
     Company { card: CardId },
-    #[error("{card}: {granted} was granted and the limit is {limit}")]
+    #[error("{card}: {granted} was granted, but the limit is {limit}")]
     OverGranted {
         card: CardId,
         granted: Bytes,

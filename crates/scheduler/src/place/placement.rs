@@ -1,9 +1,9 @@
-//! Choice of cards for a model: best fit, and the runs that would have to stop.
+//! Choice of cards for a model: best fit, and the runs (engine processes) that would have to stop.
 //!
-//! For every usable set of cards, the cost of placing the model there is determined: nothing, waiting for
-//! runs that are ending anyway, stopping idle runs, waiting for busy runs, or impossible now. The cheapest
-//! set wins. Ties are broken by fewest cards, then by fewest and least recently used runs to stop, then by
-//! tightest fit. No run is stopped while the model fits somewhere without that.
+//! For every usable set of cards, the cost of placing the model there is determined. It is nothing, waiting
+//! for runs that are ending anyway, stopping idle runs, or waiting for busy runs; or the set is impossible
+//! now. The cheapest set is chosen. Ties are broken by fewest cards, then by fewest and least recently used
+//! runs to stop, then by tightest fit. No run is stopped while the model fits somewhere without that.
 
 use plimsoll_base::{Bytes, Card, CardId, Hint, MemoryModel, NamedDemand, Placement, Reason, RunId, Share};
 

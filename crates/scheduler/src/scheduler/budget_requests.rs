@@ -1,10 +1,10 @@
 //! Requests of running engines for a larger memory budget.
 //!
 //! Guard, the library preloaded into an engine, sends such a request before it refuses an allocation. If the
-//! card has unclaimed memory, the run's claim, the memory that it may take, is raised. Otherwise the fewest
-//! idle runs that suffice are stopped, as for a new model; if all idle runs together do not suffice, none is
-//! stopped and the request is declined. The engine is blocked in the middle of an allocation, so its request
-//! goes before models that wait to be loaded.
+//! card has enough unclaimed memory, the engine's claim (the memory that it may take) is raised. Otherwise as
+//! few idle engines as necessary are stopped, as for a new model. If all idle engines together are not
+//! enough, none is stopped and the request is declined. The engine is blocked in the middle of an allocation,
+//! so its request goes before models that wait to be loaded.
 
 use plimsoll_base::{Bytes, CardId, RunId};
 

@@ -1,9 +1,9 @@
-//! Search for room: the choice of runs to stop for each waiting model.
+//! Search for room: which runs (engine processes) to stop for each waiting model.
 //!
-//! Waiting models are handled oldest first, or in the order of [`crate::state::turns`]. After the patience (a
-//! setting), a model that cannot start yet reserves the memory that it needs; before that, younger models may
-//! start first if they take nothing from it. Each search chooses the runs to stop anew, but runs that are
-//! already ending remain the cheapest choice, so decisions do not alternate.
+//! Waiting models are handled oldest first, or in the order of [`crate::state::turns`]. A model that has
+//! waited longer than the setting `patience` and still cannot start reserves the memory that it needs. Before
+//! that, younger models may start first if they take nothing from it. Each search starts from scratch, but
+//! runs that are already ending are the cheapest choice, so the choice does not flip back and forth.
 
 use plimsoll_base::{Placement, RunId};
 

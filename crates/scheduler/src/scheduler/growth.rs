@@ -1,11 +1,11 @@
-//! Growth of a run's claim (the memory that it may take) for a deeper request.
+//! Growth of an engine's claim (the memory that it may take) for a request with more tokens than the claim
+//! covers.
 //!
-//! Depth is the number of tokens in the KV cache. A run whose next request needs more memory waits together
-//! with the models that wait to be loaded, under the same rules. Free memory is used first, then the unused
-//! part of other runs' claims. Then the fewest idle runs that suffice are stopped, and after the patience (a
-//! setting) busy runs are drained. The run's own requests in flight may end first. If the depth fits only
-//! without the tokens that idle slots keep, the engine is restarted once it is idle. A depth that can never
-//! fit is refused at once.
+//! An engine whose next request needs more memory waits together with the models that wait to be loaded,
+//! under the same rules. Free memory is used first, then the unused part of other engines' claims. Then as
+//! few idle engines as necessary are stopped, and after the time of the setting `patience`, busy engines are
+//! drained. If the request fits only without the tokens that idle slots keep in the KV cache, the engine is
+//! restarted once it is idle. A request that can never fit is refused at once.
 
 use plimsoll_base::{Bytes, CardId, Placement, RunId, Share};
 

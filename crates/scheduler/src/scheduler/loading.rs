@@ -1,5 +1,5 @@
-//! Steps from a wanted model to a started engine: survey (its files and memory need), search for room (in
-//! [`super::eviction`]), and start.
+//! Loading of a model, from the request to the start of its engine: survey (check of its files and memory
+//! need), search for room (in [`super::eviction`]), and start.
 
 use std::sync::Arc;
 

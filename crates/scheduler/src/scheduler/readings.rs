@@ -1,5 +1,5 @@
-//! Handling of memory readings: measured memory of engine runs, free memory of cards, and the conclusions
-//! from both.
+//! Handling of memory readings: measured memory of engines and free memory of cards, by which claims and
+//! placements are corrected.
 
 use std::sync::Arc;
 

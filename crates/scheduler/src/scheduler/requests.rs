@@ -1,4 +1,4 @@
-//! Life cycle of a request in the scheduler: it arrives, may wait, is sent to an engine run, and ends exactly
+//! Life cycle of a request in the scheduler: it arrives, may wait, is sent to an engine, and ends exactly
 //! once.
 
 use plimsoll_base::{Reason, RunId};

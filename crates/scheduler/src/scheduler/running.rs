@@ -1,4 +1,5 @@
-//! Life cycle of a run, one engine process: loading, ready, draining, stopping, ended, memory returned.
+//! Life cycle of a run (one engine process): loading, ready, draining, stopping, ended, memory freed by the
+//! driver.
 
 use std::time::Duration;
 
@@ -255,6 +256,7 @@ impl Scheduler {
     pub(super) fn memory_returned(&mut self, run: RunId) {
         if self.runs.returned(run) {
             self.placements.ledger.release(run);
+            self.placements.outdate();
             self.resume_budgets(run);
             self.mark_dirty();
         }

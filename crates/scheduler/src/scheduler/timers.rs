@@ -1,4 +1,5 @@
-//! Timers: request deadlines, stalled loads, slow stops, idle models, and the end of the drain time.
+//! Timers of the scheduler: request deadlines, stalled loads, engines that stop too slowly, idle models, and
+//! the time limit of a shutdown.
 
 use std::time::Duration;
 

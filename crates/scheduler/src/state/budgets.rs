@@ -1,4 +1,5 @@
-//! Requests of running engines for a larger memory budget, while they wait for other runs to stop.
+//! Pending requests of running engines for a larger memory budget, which wait until other engines have
+//! stopped.
 
 use plimsoll_base::{Bytes, CardId, RunId};
 

@@ -1,10 +1,11 @@
-//! Admission of the first request in a queue by depth: it passes if the run's claim covers its depth.
+//! Admission of a model's first queued request by depth: the request passes if the engine's claim covers its
+//! depth.
 //!
-//! Depth is the number of tokens in the KV cache, and the claim is the memory that the run may take.
+//! Depth is the number of tokens in the KV cache, and the claim is the memory that the engine may take.
 //!
-//! DECISION: while the first request waits, those behind it wait too. A smaller request could often go ahead
-//! of a deep one, but then the deep one might wait for ever. Only requests that do not use the KV cache may
-//! go ahead.
+//! DECISION: while the first request waits, no request behind it is admitted. A shallow request could often
+//! go ahead of a deep one, but then the deep one might wait for ever. Only requests that do not use the KV
+//! cache may go ahead.
 
 use plimsoll_base::{Card, MemoryModel, Placement, RunId};
 
@@ -35,9 +36,9 @@ impl StateRef<'_> {
         demand: &dyn MemoryModel,
         placement: &Placement,
     ) -> Result<Occupancy, String> {
-        let slot = self.model(id).ok_or("the model is gone")?;
+        let slot = self.model(id).ok_or("the model is no longer configured")?;
         if !slot.spec.by_depth {
-            return Err("it is switched off in the configuration".to_owned());
+            return Err("admission by depth is disabled in the configuration".to_owned());
         }
         // An engine splits its layers by free memory, so the curve has to be given the figures that the
         // placement was.

@@ -1,9 +1,9 @@
-//! Slack: the part of a run's claim that no admitted request can use.
+//! Slack: the part of an engine's claim that no admitted request can use.
 //!
-//! A claim is the memory that a run may take: enough for full depth, which few requests reach. While a model
-//! waits for memory, each claim counts only up to the depth of its admitted requests, or to the measured
-//! memory if that is more. The rest is slack and is taken away as far as it is needed. A run with queued
-//! requests keeps its whole claim. Every admitted request stays covered.
+//! A claim is the memory that an engine may take. It is often enough for a full context, which few requests
+//! reach. While a model waits for memory, each claim counts only up to the depth of its admitted requests, or
+//! to the measured memory if that is more. The rest is slack and is taken away as far as it is needed. An
+//! engine with queued requests keeps its whole claim. Every admitted request stays covered.
 
 use plimsoll_base::{Bytes, RunId, Share};
 

@@ -1,4 +1,4 @@
-//! Snapshot of models and cards, for `/running`, `/models` and status displays.
+//! Snapshot of the state of models and cards, for `/running`, `/models` and status displays.
 
 use std::time::Duration;
 

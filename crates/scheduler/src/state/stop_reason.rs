@@ -1,4 +1,4 @@
-//! Reason for stopping an engine run, for the operator's log, determined right after the decision.
+//! Reason for stopping an engine, for the operator's log, determined right after the decision.
 
 use plimsoll_base::{Reason, RunId};
 
@@ -36,7 +36,7 @@ impl StateRef<'_> {
         let makes_room = |text: String| Reason::new("makes_room", text);
         if let Some(request) = self.budgets.behind(run) {
             let name = &self.model_of(request.run)?.1.name;
-            let text = format!("{name} asks for {} more", request.asked);
+            let text = format!("{name} requests {} more", request.asked);
             return Some(makes_room(text).fact("need", request.asked));
         }
         self.models.iter().find_map(|(_, slot)| {
@@ -69,7 +69,10 @@ fn reconfigured(slot: &ModelSlot) -> Option<Reason> {
 fn expired(slot: &ModelSlot, now: Moment) -> Option<Reason> {
     let ttl = slot.spec.ttl?;
     let idle = slot.last_used.is_none_or(|used| now.since(used) >= ttl);
-    let text = format!("it had no request for {:.0} s, its ttl", ttl.as_secs_f64());
+    let text = format!(
+        "it had no request for {:.0} s, which is its ttl",
+        ttl.as_secs_f64()
+    );
     idle.then(|| Reason::new("idle", text))
 }
 

@@ -1,4 +1,5 @@
-//! Readiness of each engine run to stop for another model (its standing), from already ending to pinned.
+//! Standing of each running engine: how readily it may be stopped for another model, from already ending to
+//! never.
 
 use std::collections::BTreeSet;
 

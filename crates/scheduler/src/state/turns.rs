@@ -1,13 +1,12 @@
-//! Order in which waiting models get memory.
+//! Order in which the models that wait to be loaded get memory.
 //!
 //! Usually the model that has waited longest comes first.
 //!
 //! DECISION: where cards share the host's memory, the largest need comes first, while memory is emptiest and
-//! least fragmented. Each load leaves the files it read in the page cache, which obstructs later loads. A
-//! model that has waited longer than the patience (a setting) comes before all that have not, oldest first,
-//! so the wait stays bounded. The largest model also waits, at most for the patience, until the models that
-//! are being surveyed have a known need. Preloads, for which no client waits, come last and one after
-//! another.
+//! least fragmented. Each load leaves the files that it read in the page cache, which obstructs later loads.
+//! To bound the wait, a model that has waited longer than the setting `patience` comes before all others,
+//! oldest first. The largest model itself waits, for at most that time, until the needs of all waiting models
+//! are known. Preloads, for which no client waits, come last and one after another.
 
 use std::cmp::Reverse;
 

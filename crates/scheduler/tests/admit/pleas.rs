@@ -55,7 +55,7 @@ fn the_least_recently_used_goes_if_it_suffices_and_the_claim_is_raised_when_its_
         [old]
     );
     let why = desk.scheduler.stop_reason(old, desk.now).unwrap();
-    assert_eq!(why.text, "m2 asks for 3072 MiB more");
+    assert_eq!(why.text, "m2 requests 3072 MiB more");
     desk.ended(old);
     assert_eq!(answer(&desk), None, "the driver has not got it back yet");
     desk.memory_returned(old);

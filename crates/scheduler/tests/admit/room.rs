@@ -292,7 +292,7 @@ fn a_card_that_reads_as_nothing_is_refused_and_not_waited_for() {
         desk.refusals()[0]
             .reason
             .to_string()
-            .contains("no memory to give")
+            .contains("no memory for models")
     );
 }
 

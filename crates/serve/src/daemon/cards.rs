@@ -1,7 +1,7 @@
 //! Selection of the cards that `serve` places models on.
 //!
 //! The cards come from the user's `--card` descriptions, from the GPUs found in the machine, or, where there
-//! is no GPU, from the host's memory. Each card gets a reserve that models may not use.
+//! is no GPU, from the host's memory. On each card, some memory is reserved, which models may not use.
 
 use plimsoll_base::{Bytes, Card, CardKind};
 use plimsoll_probe::Machine;
@@ -40,6 +40,43 @@ pub(super) fn choose(described: &[Card], reserve: Option<Bytes>, machine: Machin
     described.iter().map(limit).collect()
 }
 
+/// Warns of described cards that are none of the machine's. Only a check may plan for another machine.
+pub(super) fn warn_of_absent(described: &[Card], machine: &Machine) {
+    let is_there = |wanted: &Card| {
+        machine
+            .cards
+            .iter()
+            .any(|card| card.id == wanted.id || card.name == wanted.name)
+    };
+    let cuda = described.iter().filter(|card| card.kind == CardKind::Cuda);
+    for wanted in cuda.filter(|card| !is_there(card)) {
+        tracing::warn!("{}", unmatched(wanted, &machine.cards));
+    }
+}
+
+/// Warning about a described card that is none of the machine's: engines will not find it.
+fn unmatched(wanted: &Card, present: &[Card]) -> String {
+    let named: Vec<&str> = present
+        .iter()
+        .filter(|card| card.kind == CardKind::Cuda)
+        .map(|card| card.name.as_str())
+        .collect();
+    let (there, hint) = match named.as_slice() {
+        [] => (
+            "it has none".to_owned(),
+            "leave --card out to serve from host memory, or add kind=host for a part of it",
+        ),
+        named => (
+            format!("it has {}", named.join(", ")),
+            "use one of those names, or its UUID, for a budget on it",
+        ),
+    };
+    format!(
+        "--card {} is no card of this machine ({there}): it is taken as described, and engines will not find it; {hint}",
+        wanted.name
+    )
+}
+
 fn whole(card: Card, reserve: Option<Bytes>) -> CardLimit {
     let usual = if card.kind == CardKind::Host {
         HOST_RESERVE.min(card.total.scaled(1, 10))
@@ -72,6 +109,19 @@ fn present(machine: Machine) -> Vec<Card> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_card_that_is_not_there_is_told_with_those_that_are() {
+        let wanted: Card = "name=RTX3090,total=24GiB,cc=8.6".parse().unwrap();
+        let host: Card = "name=host,total=24GiB,kind=host".parse().unwrap();
+        let told = unmatched(&wanted, std::slice::from_ref(&host));
+        assert!(
+            told.contains("(it has none)") && told.contains("kind=host"),
+            "{told}"
+        );
+        let there: Card = "name=H200,total=141GiB,uuid=GPU-1".parse().unwrap();
+        assert!(unmatched(&wanted, &[there, host]).contains("(it has H200)"));
+    }
 
     #[test]
     fn a_budget_on_a_card_that_is_there_may_say_that_its_engines_take_the_legacy_pool() {

@@ -1,4 +1,4 @@
-//! Maximum number of client connections under the process's limit of open files (`RLIMIT_NOFILE`).
+//! Maximum number of client connections, computed from the process's limit of open files (`RLIMIT_NOFILE`).
 //!
 //! A request in flight holds two descriptors: one to its client and one to its engine. If clients could take
 //! every descriptor, none would be left to connect to an engine. So the daemon raises the soft limit, often

@@ -1,5 +1,5 @@
-//! Prometheus gauges for `/metrics`: memory claimed on each card, tokens in use, and memory counted by guard
-//! (the library preloaded into engines).
+//! Prometheus gauges for `/metrics`: memory granted to engines on each card, tokens in use, and memory
+//! counted by guard (the library preloaded into engines).
 
 use std::rc::Rc;
 
@@ -42,17 +42,17 @@ type DepthGauge = (&'static str, &'static str, fn(&DepthView) -> u64);
 const DEPTHS: [DepthGauge; 4] = [
     (
         "plimsoll_depth_admitted_tokens",
-        "Depth that a model's requests may reach together, or have reached",
+        "Tokens of context that a model's requests may reach together, or have reached",
         |depth| depth.admitted,
     ),
     (
         "plimsoll_depth_covered_tokens",
-        "Depth that a model's claim covers",
+        "Tokens of context that a model's claim covers",
         |depth| depth.covered,
     ),
     (
         "plimsoll_depth_full_tokens",
-        "Largest depth of a model",
+        "Largest number of tokens in a model's context",
         |depth| depth.full,
     ),
     (
@@ -75,7 +75,7 @@ fn write_depths(page: &mut Exposition, snapshot: &SchedulerSnapshot) {
     page.family(
         name,
         MetricKind::Counter,
-        "Requests whose prompt was counted to be longer than the context",
+        "Requests whose prompt was longer than the context",
     );
     for model in &snapshot.models {
         page.sample(name, &[("model", &model.name)], model.overflows);
@@ -142,12 +142,12 @@ const GAUGES: [MetricGauge; 6] = [
     ),
     (
         "plimsoll_guard_reserved_bytes",
-        "Part of it in guard's pools",
+        "Memory of a card that guard's pools have reserved",
         |held| Some(held.reserved),
     ),
     (
         "plimsoll_guard_idle_bytes",
-        "Idle part of guard's pools",
+        "Memory of a card that is idle in guard's pools",
         |held| Some(held.idle),
     ),
     (
@@ -191,7 +191,11 @@ impl Extension for Gauges {
             page.sample(name, &labels, row.held.refusals);
         }
         let name = "plimsoll_growth_bytes_per_token";
-        page.family(name, MetricKind::Gauge, "Observed growth per token of depth");
+        page.family(
+            name,
+            MetricKind::Gauge,
+            "Observed memory growth per token of depth",
+        );
         let snapshot = runtime.scheduler_snapshot();
         for model in &snapshot.models {
             if let Some(growth) = model.growth {

@@ -1,4 +1,5 @@
-//! Engines under guard: the preloaded library, its memory pages and its budgets.
+//! Guard, the library preloaded into engines to count and limit their GPU memory, as an extension of the
+//! daemon.
 //!
 //! A guard page is a small shared-memory file in which the guard library records a process's allocations.
 //!
@@ -266,7 +267,12 @@ fn means() -> Result<(PathBuf, OwnedFolder), String> {
     let library = plimsoll_probe::library::GUARD
         .find()
         .map_err(|error| error.to_string())?;
-    let folder = OwnedFolder::create(PAGES).map_err(|error| format!("no folder for its pages: {error}"))?;
+    let folder = OwnedFolder::create(PAGES).map_err(|error| {
+        format!(
+            "cannot create a folder for guard's \
+        pages: {error}"
+        )
+    })?;
     Ok((library, folder))
 }
 

@@ -1,10 +1,11 @@
-//! Page cache handling around loads on machines whose GPU shares the host's memory (Jetson, GB10).
+//! Dropping of page cache before and after loads, on machines whose GPU shares the host's memory (Jetson,
+//! GB10).
 //!
 //! DECISION: after every load, the page cache of the model's files is dropped, with the exceptions in
-//! [`after`]. The weights are on the card, so no process reads the files again, and drivers on these machines
-//! count page cache as used memory. Freeing memory *before* a load takes page cache that other programs may
-//! need again and may need root, so it is done only if `reclaim-before-load` is set. No model is ever stopped
-//! to free page cache: the ledger of claims counts page cache as free memory, as the kernel does.
+//! [`after`]. By then the GPU has its copy of the weights, so no process reads the files again, and drivers
+//! on these machines count page cache as used memory. Freeing memory *before* a load drops page cache of
+//! other programs and may need root, so it is done only if `reclaim-before-load` is set. No model is ever
+//! stopped because of page cache: the scheduler counts page cache as free memory, as the kernel does.
 
 mod after;
 mod before;

@@ -1,9 +1,9 @@
-//! Table of HTTP routes.
+//! Table of the HTTP routes of `serve`.
 //!
-//! The routes of engines are those of llama-server b10605 (`tools/server/server.cpp`). Any other path under
-//! `/v1/` is proxied too, on the assumption that its body names the model, so that other OpenAI-compatible
-//! engines work. The remaining routes are the daemon's own, with JSON shapes taken from llama-server's router
-//! and from llama-swap.
+//! The routes of engines are those of llama-server b10605 (`tools/server/server.cpp`). So that other
+//! OpenAI-compatible engines work, any other path under `/v1/` is proxied as well; the model is taken from
+//! the request's body. The remaining routes are the daemon's own, with JSON shapes taken from llama-server's
+//! router and from llama-swap.
 
 use http::Method;
 

@@ -1,14 +1,14 @@
 //! Request bodies, read whole before a model is chosen.
 //!
 //! Three limits apply: the size of one body, the memory of all bodies together, and the pace of arrival. The
-//! pace is a time credit: it decreases with the clock, increases with each byte and has a maximum. A large
-//! prompt over a slow line passes; a body whose client withholds the last byte does not. When all bodies
-//! together reach the memory limit, the slowest unfinished one is dropped, never the newest. The model's name
-//! is searched for while bytes arrive.
+//! pace is a time credit: it decreases with the clock, increases with each byte and has a maximum. So a large
+//! prompt over a slow line is accepted, but a client that withholds the last byte of a body is disconnected.
+//! When all bodies together reach the memory limit, the slowest unfinished one is dropped, never the newest.
+//! The model's name is searched for while bytes arrive.
 //!
-//! DECISION: pieces are copied together unless they nearly fill hyper's read buffer. A piece that is kept
-//! uncopied keeps that whole buffer alive, so small segments would cost several times the bytes counted
-//! (measured: 4.8 times).
+//! DECISION: the pieces of a body are copied together unless they nearly fill hyper's read buffer. A piece
+//! that is not copied keeps the whole read buffer alive, so small pieces would take several times the memory
+//! that is counted (4.8 times, measured).
 
 use std::cell::{Cell, RefCell};
 use std::future::Future;
@@ -28,8 +28,8 @@ use super::model_key::ModelKeySearch;
 use super::problem::HttpProblem;
 use super::rope::Rope;
 
-/// Largest read from a client's connection, and the size of the blocks that pieces are copied into. It equals
-/// glibc's threshold for `mmap` (see `command/serve.rs`), so that a freed block goes back to the kernel.
+/// The most that one read of a client's connection takes, and the size of the blocks that pieces are copied
+/// into.
 pub(crate) const READ_BUFFER: usize = 128 * 1024;
 /// A piece of at least this size is kept as it came: four fifths of the buffer that it holds.
 const KEPT: usize = READ_BUFFER / 5 * 4;
@@ -45,6 +45,8 @@ struct BodyTotals {
     held: Cell<u64>,
     /// The part of it held by bodies that were told to end and have not ended yet.
     dropped: Cell<u64>,
+    /// Bytes of bodies that ended since `take_released` asked last.
+    released: Cell<u64>,
     unfinished: RefCell<Vec<Weak<Upload>>>,
 }
 
@@ -74,6 +76,7 @@ impl Drop for Received {
     fn drop(&mut self) {
         let (totals, counted) = (&self.budget.0, self.upload.counted.get());
         totals.held.set(totals.held.get().saturating_sub(counted));
+        totals.released.set(totals.released.get().saturating_add(counted));
         if self.upload.is_dropped.get() {
             totals.dropped.set(totals.dropped.get().saturating_sub(counted));
         }
@@ -81,6 +84,11 @@ impl Drop for Received {
 }
 
 impl BodyBudget {
+    /// Bytes that bodies have freed since the last call.
+    pub(crate) fn take_released(&self) -> u64 {
+        self.0.released.take()
+    }
+
     fn remaining_after_drops(&self) -> u64 {
         self.0.held.get().saturating_sub(self.0.dropped.get())
     }

@@ -1,10 +1,9 @@
 //! State of a client's connection: idle, in use, or stalled.
 //!
-//! The server closes a connection in four cases. It is the longest idle one and a new client needs its
-//! place; it has sent no API key and stays idle; its client has left; or its client has read nothing of an
-//! answer for too long.
-//! The last case matters most, because an unfinished answer keeps its model busy, and other models may wait
-//! for that memory.
+//! The server closes a connection if it is the longest idle one and a new client needs its place, if it stays
+//! idle and has sent no API key, if its client has left, or if its client has read nothing of an answer for
+//! too long. The last case matters most, because an unfinished answer keeps its model busy, and other models
+//! may wait for the model's memory.
 
 use std::cell::{Cell, RefCell};
 use std::io::{self, IoSlice};

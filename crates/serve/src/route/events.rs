@@ -1,7 +1,8 @@
 //! Event streams of model states and of scheduler snapshots.
 //!
-//! `/models/sse` sends the events of llama-server's router for its clients. The second feed sends whole
-//! scheduler snapshots to Plimsoll's own screens. No event is built while no client listens.
+//! `/models/sse` sends the same events as llama-server's router, for clients of that router. The second
+//! stream sends whole scheduler snapshots to Plimsoll's own displays. No event is built while no client
+//! listens.
 
 use bytes::Bytes;
 use plimsoll_base::Bytes as Size;

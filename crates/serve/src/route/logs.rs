@@ -31,7 +31,7 @@ pub(crate) fn stream(log: &Log, with_history: bool) -> LogStream {
         .then(|| tail(log))
         .filter(|history| !history.is_empty());
     // A slow reader is told of the gap and goes on: a log with a hole is better than none.
-    let missed = |count| Some(Bytes::from(format!("[plimsoll] {count} lines left out\n")));
+    let missed = |count| Some(Bytes::from(format!("[plimsoll] {count} lines omitted\n")));
     FeedListener::new(history, log.subscribe(), |line| text(&[line]), missed)
 }
 

@@ -1,8 +1,8 @@
-//! Interface between the HTTP server and the owner of the models.
+//! Interface between the HTTP server and the runtime that owns the models.
 //!
-//! The owner ([`ModelService`]) decides about loads, queues and evictions. The HTTP server gets an engine's
-//! address only from a [`Pass`], the permission to send one request. While the HTTP server holds a pass, the
-//! owner does not stop that engine.
+//! The runtime implements [`ModelService`] and decides about loads, queues and evictions. The HTTP server
+//! gets an engine's address only from a [`Pass`], the permission to send one request. While the HTTP server
+//! holds a pass, the runtime does not stop that engine.
 
 use std::future::Future;
 use std::pin::Pin;

@@ -194,7 +194,7 @@ mod tests {
                 "message": "alpha has 9 requests waiting", "type": "unavailable_error",
                 "code": "queue_full", "param": null, "retry_after": 2,
                 "reason": {"code": "queue_full", "text": "alpha has 9 requests waiting", "facts": {"waiting": 9}},
-                "hints": [{"text": "serve 2 requests at once (-np 2)", "flags": "-np 2"}],
+                "hints": [{"text": "serve 2 requests in parallel (-np 2)", "flags": "-np 2"}],
             }})
         );
     }

@@ -1,4 +1,4 @@
-//! HTTP responses to clients: a text of this server, an engine's answer, or an event feed.
+//! HTTP response bodies: a text of this server, an engine's streamed answer, or an event stream.
 
 use std::fmt;
 use std::pin::Pin;

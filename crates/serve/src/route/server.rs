@@ -310,12 +310,12 @@ fn no_route<P: super::model_service::Pass>(path: &str, missing: RouteMissing) ->
 }
 
 fn wrong_key() -> HttpProblem {
-    let message = "the request carries no valid API key";
+    let message = "the request contains no valid API key";
     HttpProblem::new(StatusCode::UNAUTHORIZED, "invalid_api_key", message)
 }
 
 fn foreign_page() -> HttpProblem {
-    let message = "a web page from another origin may not do this";
+    let message = "a web page from another origin may not send this request";
     HttpProblem::new(StatusCode::FORBIDDEN, "foreign_origin", message).hint(Hint::new(Advice::Other(
         "allow it with --allow-origin and the page's origin".to_owned(),
     )))

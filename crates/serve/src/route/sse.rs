@@ -1,4 +1,4 @@
-//! Server-sent events that stay well-formed when their engine dies.
+//! Server-sent event streams that stay well-formed even if the engine dies in the middle.
 //!
 //! Complete events pass to the client at once and unchanged. The bytes of an incomplete event are held back
 //! until its end arrives. So the client is always between two events, and a final `error` event can follow at

@@ -2,8 +2,8 @@
 //!
 //! Bytes pass unchanged. If an event stream breaks, it ends in an `error` event ([`EventGuard`]). If any
 //! other body breaks, the client's connection is closed, because the client would take a shortened answer
-//! with status 200 for a complete one. The stream holds its pass, the permission to use the engine, until the
-//! last byte.
+//! with status 200 for a complete one. The stream holds its pass (the permission to use the engine, which is
+//! not stopped meanwhile) until the last byte.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -25,7 +25,7 @@ type Fate = Pin<Box<dyn Future<Output = HttpProblem>>>;
 
 /// The engine closed the connection within an answer that cannot be ended correctly.
 #[derive(Debug, thiserror::Error)]
-#[error("the engine's answer broke off: {0}")]
+#[error("the engine's answer ended early: {0}")]
 pub(crate) struct BrokenAnswer(hyper::Error);
 
 pub(crate) struct Relay<P: Pass> {

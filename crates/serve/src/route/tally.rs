@@ -52,7 +52,7 @@ impl TokenTally {
         page.family(
             name,
             MetricKind::Counter,
-            "Requests answered for a model, refusals among them",
+            "Requests answered for a model, including refusals",
         );
         for model in models {
             let counts = self.of(model.id);
@@ -65,7 +65,7 @@ impl TokenTally {
         page.family(
             name,
             MetricKind::Histogram,
-            "Time from a request being read to the first byte of its answer",
+            "Time from the end of reading a request to the first byte of its answer",
         );
         for model in models {
             page.histogram(name, &[("model", &model.name)], &self.of(model.id).first_byte);
@@ -78,7 +78,7 @@ fn write_models(page: &mut Exposition, models: &[ModelView]) {
     let gauges: [(&str, &str, TallyValue); 3] = [
         (
             "plimsoll_requests_in_flight",
-            "Requests with an engine now",
+            "Requests that engines are processing now",
             |model| model.in_flight.into(),
         ),
         (
@@ -88,7 +88,7 @@ fn write_models(page: &mut Exposition, models: &[ModelView]) {
         ),
         (
             "plimsoll_model_ready",
-            "1 while a model takes requests",
+            "1 while a model accepts requests",
             |model| u64::from(model.state == ModelState::Ready),
         ),
     ];

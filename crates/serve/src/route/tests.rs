@@ -4,5 +4,6 @@ mod breaking;
 mod clients;
 mod control;
 mod crowds;
+mod hostile;
 mod passing;
 mod stub;

@@ -1,4 +1,4 @@
-//! Admission of a request: it arrives, waits, is sent or refused, and ends exactly once.
+//! Admission of a request by the runtime: it arrives, waits, is sent or refused, and ends exactly once.
 //!
 //! A waiting request holds a ticket; an admitted one holds a pass. Dropping the ticket removes the request
 //! from the queue, and dropping the pass finishes the request. So a client that disconnects at any moment

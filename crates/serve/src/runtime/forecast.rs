@@ -1,9 +1,9 @@
 //! Forecast of memory for the operator: free memory of each card, need of each model, and models that can
-//! never run here.
+//! never run on this machine.
 //!
-//! It is logged at start and after a reload, and printed by `serve --check`. It runs at the same time as the
-//! first requests and delays none. Each load surveys its model again: a model that the forecast shows as
-//! failed is refused by the same calculation when a client requests it.
+//! The forecast is logged at start and after a reload, and printed by `serve --check`. It runs at the same
+//! time as the first requests and delays none of them. Every load repeats the calculation for its model, so
+//! requests for a model that the forecast shows as failed are refused for the same reason.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -184,7 +184,9 @@ fn verdict(
 fn need(entry: &ConfiguredModel, cards: &[Card], demand: &dyn MemoryModel) -> String {
     // A number would be made up.
     if demand.alone() {
-        return "need unknown: the model gets a card exclusively until its memory is measured".to_owned();
+        return "memory need unknown: the model is loaded alone on a card until its memory is \
+            measured"
+            .to_owned();
     }
     let said = match (entry.memory.is_some(), demand.lowered_context()) {
         (true, _) => "declared".to_owned(),
@@ -216,7 +218,10 @@ fn growth(entry: &ConfiguredModel, cards: &[Card], total: Bytes, demand: &dyn Me
         true => format!(
             "; at full depth it would take {full}, which fits on no card: deeper requests are refused"
         ),
-        false => format!("; {grows} of it grows with depth, by which requests are admitted"),
+        false => format!(
+            "; {grows} of it is used only at full depth, and requests are admitted by their \
+            depth"
+        ),
     }
 }
 

@@ -1,4 +1,4 @@
-//! Start of an engine process: its command line, environment and cards.
+//! Start of an engine process, with its command line, environment and cards.
 
 use std::cell::Cell;
 use std::ffi::OsString;
@@ -140,8 +140,8 @@ impl Starter<'_> {
         }
         engine::vulkan_numbers(&shown, &names).ok_or_else(|| {
             let why = format!(
-                "the engine computes with Vulkan, and its numbers of {} cannot be told from others ({}); set \
-                 GGML_VK_VISIBLE_DEVICES in the model's `env`",
+                "the engine computes with Vulkan, and the Vulkan numbers of {} cannot be distinguished from \
+                    those of other cards ({}); set GGML_VK_VISIBLE_DEVICES in the model's `env`",
                 names.join(", "),
                 shown.join(", ")
             );
@@ -300,13 +300,13 @@ impl Runtime {
         let user = self.settings.engine_user.as_ref();
         let root = self.folders.get_or_init(|| {
             let root = PrivateFolder::root(user);
-            root.inspect_err(|error| tracing::warn!("engines have no folder of their own: {error}"))
+            root.inspect_err(|error| tracing::warn!("cannot create a private folder for engines: {error}"))
                 .ok()
         });
         let number = self.next_folder.replace(self.next_folder.get() + 1);
         let folder = PrivateFolder::create(root.as_ref()?, &number.to_string(), user);
         folder
-            .inspect_err(|error| tracing::warn!("an engine has no folder of its own: {error}"))
+            .inspect_err(|error| tracing::warn!("cannot create a private folder for an engine: {error}"))
             .ok()
     }
 

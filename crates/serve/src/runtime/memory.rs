@@ -1,8 +1,8 @@
 //! Memory readings of the cards, passed to the scheduler as events.
 //!
-//! A sampler thread reads the cards. Each engine leads its own process group, so a run's memory is
-//! distinguished from that of other processes by process group and by the figures of guard, the preloaded
-//! library. Host memory is measured only for runs without a plan, because resident memory includes pages of
+//! A sampler thread reads the cards. Each engine leads its own process group, so its memory is distinguished
+//! from that of other processes by process group and by the figures of guard, the preloaded library. Host
+//! memory is measured only for engines without a memory plan, because resident memory includes pages of
 //! shared libraries, which a plan does not count.
 
 use std::collections::BTreeMap;
@@ -153,7 +153,7 @@ fn summed(pieces: impl Iterator<Item = (CardId, Bytes)>) -> BTreeMap<CardId, Byt
     sums
 }
 
-fn group_of(holder: &Holder) -> Option<u32> {
+pub(super) fn group_of(holder: &Holder) -> Option<u32> {
     let pid = i32::try_from(holder.pid).ok().and_then(Pid::from_raw)?;
     // A process of another PID namespace has no group here, and counts as foreign.
     let group = getpgid(Some(pid)).ok()?;

@@ -1,8 +1,8 @@
 //! Log for the operator: one line on stderr for each action that takes or frees memory.
 //!
 //! Each line begins with the action and the model's name, so `grep alpha` shows the history of model `alpha`.
-//! The lines are made from the scheduler's effects and reasons. Requests are not logged; `/metrics` counts
-//! them.
+//! The lines are made from the scheduler's actions and their reasons. Requests are not logged; `/metrics`
+//! counts them.
 
 use std::cell::RefCell;
 use std::time::Duration;
@@ -55,7 +55,7 @@ impl Runtime {
             // An engine for the CPU still gets a line, because it takes host memory.
             _ if places.is_empty() => tracing::info!("load {name}: it needs no card"),
             Placement { alone: true, .. } => {
-                tracing::info!("load {name}: {places}, exclusively: its need is unknown");
+                tracing::info!("load {name} alone ({places}), because its memory need is unknown");
             }
             _ => tracing::info!("load {name}: {places}"),
         }
@@ -117,7 +117,8 @@ impl Runtime {
             Some(ModelView {
                 depth: Some(depth), ..
             }) => tracing::info!(
-                "{name} grows by {} a token; its claim covers {} of {} tokens, and requests are admitted by their depth",
+                "the memory of {name} grows by {} per token; its claim covers {} of {} tokens, and requests \
+                    are admitted by their depth",
                 depth.bytes_per_token,
                 depth.covered,
                 depth.full

@@ -1,4 +1,4 @@
-//! Private folders of engines: the socket, and what takes the place of /tmp.
+//! Private folder of each engine, which holds its socket and a replacement for /tmp.
 
 use std::fs::{self, DirBuilder, Permissions};
 use std::io;

@@ -1,7 +1,7 @@
 //! Registry of the configured models by number and name, and of the changes that a reload makes.
 //!
-//! A number is never reused. A model that leaves the configuration keeps its number, so that a late event
-//! cannot refer to the wrong model.
+//! A model's number is never given to another model, even after the model has left the configuration. So a
+//! late event cannot refer to the wrong model.
 
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -14,7 +14,8 @@ use plimsoll_scheduler::{ConfigChange, ModelId, ModelSpec};
 /// Error: the configuration names a card that the machine does not have.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "{origin}: model `{model}` asks for card `{card}`, which this machine does not have; its cards are {present}"
+    "{origin}: model `{model}` requires card `{card}`, which this machine does not have; its cards are \
+        {present}"
 )]
 pub struct UnknownCard {
     origin: String,
@@ -204,6 +205,6 @@ mod tests {
     fn a_card_that_is_not_here_is_named_with_those_that_are() {
         let file = "[models.a]\ncmd = 'x ${PORT}'\ncards = ['H200']";
         let error = ModelRegistry::default().update(entries(file), &[]).unwrap_err();
-        assert!(error.to_string().contains("asks for card `H200`"), "{error}");
+        assert!(error.to_string().contains("requires card `H200`"), "{error}");
     }
 }

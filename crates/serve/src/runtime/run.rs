@@ -1,4 +1,4 @@
-//! Run of an engine: one engine process, from the scheduler's Start effect to its Ended event.
+//! Run of an engine: one engine process, from the scheduler's order to start it until its end is reported.
 //!
 //! A task owns the child process. [`EngineRun`] is the part that other modules see: address, log, exit. If
 //! another process takes the chosen port before the engine listens, the engine is started again on another

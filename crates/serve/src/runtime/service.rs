@@ -1,5 +1,5 @@
-//! Implementation of [`ModelService`], through which the HTTP server admits requests and lists models, by the
-//! runtime.
+//! The runtime's implementation of [`ModelService`], the interface through which the HTTP server admits
+//! requests and lists models.
 
 use std::rc::Rc;
 

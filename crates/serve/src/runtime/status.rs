@@ -1,4 +1,5 @@
-//! Status of each model for listings, counters and logs: its current run, its log and its load counters.
+//! Status of each model for listings, counters and logs: its current engine process, its log and its load
+//! counters.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -79,7 +80,7 @@ impl ModelStatuses {
         page.family(
             name,
             MetricKind::Counter,
-            "Engines that ended without being asked to, by cause",
+            "Engines that ended although they were not stopped, by cause",
         );
         for (model, model_name) in models {
             let counts = self.with(*model, |status| {

@@ -2,8 +2,8 @@
 //!
 //! The survey checks everything that needs no running engine: that the program and the model's files exist
 //! and are readable, and the memory need that follows from file headers and flags. If the user declared a
-//! need, it replaces the plan. A model without a plan or a declared need has an unknown need and gets a card
-//! to itself.
+//! need, it replaces the plan. If there is neither a plan nor a declared need, the need is unknown and the
+//! model gets a card to itself.
 
 pub(crate) mod named;
 mod planned;

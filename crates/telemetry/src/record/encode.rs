@@ -1,4 +1,4 @@
-//! Encoder of a memory recording: samples in, bytes out. The caller writes them.
+//! Encoder of a memory recording, from samples to bytes. The caller writes the bytes to the file.
 
 use std::collections::HashMap;
 use std::io::Write;

@@ -1,4 +1,4 @@
-//! Figures of a memory recording: the numbers that it follows over time, such as a process's memory.
+//! Figures of a memory recording: the numbers that are recorded over time, such as a process's memory.
 
 use std::fmt;
 

@@ -94,13 +94,14 @@ pub enum Entry {
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReadRecordError {
-    #[error("this is not a recording of `plimsoll watch`: it does not begin as one")]
+    #[error("this is not a recording of `plimsoll watch`: its first line is not the header of a recording")]
     Name,
     #[error(
-        "this record is of version {found}, and this plimsoll reads version {VERSION}; use the plimsoll that wrote it"
+        "this recording has version {found}, but this plimsoll reads version {VERSION}; use the version of \
+            plimsoll that wrote it"
     )]
     Version { found: u8 },
-    #[error("the record breaks off in its first line")]
+    #[error("the recording ends within its first line")]
     About,
 }
 

@@ -1,8 +1,9 @@
-//! Redaction of recordings: names, paths and UUIDs become placeholders, the same name always the same one.
+//! Redaction of memory recordings: names, paths and UUIDs become placeholders, and each name always gets the
+//! same one.
 //!
 //! Redacted names are those of the host, of processes, and of words in the command line; paths and UUIDs are
 //! replaced everywhere. Flags, numbers and the extension of a model file stay. Common words (`CUDA`,
-//! `llama-server`, a kernel zone) are not private and stay too.
+//! `llama-server`, a kernel zone) are not private and stay as well.
 
 use std::collections::BTreeMap;
 

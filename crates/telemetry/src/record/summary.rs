@@ -30,7 +30,7 @@ pub struct Summary {
     pub events: Vec<Event>,
     pub events_left_out: u64,
     pub shots: Vec<Shot>,
-    /// The program's end; `None` if the record breaks off.
+    /// The program's end; `None` if the recording is damaged.
     pub end: Option<String>,
     pub torn_bytes: u64,
 }

@@ -1,4 +1,5 @@
-//! Increments of held memory between equal blocks of samples, on which the leak test is based.
+//! Increments of a process's memory between equal blocks of samples, on which the statistical test for leaks
+//! is based.
 
 use super::series::TrendPoint;
 

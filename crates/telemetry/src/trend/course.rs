@@ -1,4 +1,5 @@
-//! Downsampling of a figure for plots: lowest, highest and last value of each time span, in bounded memory.
+//! Downsampling of a measured figure for plots: lowest, highest and last value of each time span, in bounded
+//! memory.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,4 +1,4 @@
-//! Verdict of the leak test on a series of samples.
+//! Verdict of the statistical test for memory leaks on a series of samples.
 
 use plimsoll_base::Bytes;
 use serde::Serialize;

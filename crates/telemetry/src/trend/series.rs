@@ -1,4 +1,4 @@
-//! Memory samples of a load test for one figure, in bounded memory whatever the length of the test.
+//! Samples of one memory figure during a load test, in bounded space no matter how long the test is.
 
 use plimsoll_base::Bytes;
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,5 @@
-//! Sign test of the leak test, and the corresponding confidence interval of a median.
+//! Sign test on increments of memory, by which leaks are detected, and the corresponding confidence interval
+//! of the median.
 
 /// The probability of at least `rises` heads in `of` throws of a fair coin.
 pub(super) fn at_least(rises: usize, of: usize) -> f64 {

@@ -119,11 +119,16 @@ impl PageSnapshot {
 impl fmt::Display for PageError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Short { bytes } => write!(f, "a budget page has {} bytes, this has {bytes}", Page::SIZE),
+            Self::Short { bytes } => write!(
+                f,
+                "a budget page has {} bytes, but this file has {bytes}",
+                Page::SIZE
+            ),
             Self::NotAPage => write!(f, "this is not a budget page: it does not begin with PLIMPAGE"),
             Self::Version { found } => write!(
                 f,
-                "the budget page has version {found} and this program reads version {VERSION}; guard and plimsoll must be of one build"
+                "the budget page has version {found}, but this program reads version {VERSION}; guard and \
+                    plimsoll must come from the same build"
             ),
             Self::State { found } => write!(f, "the budget page has an unknown state, {found}"),
         }

@@ -1,5 +1,5 @@
-//! Snapshot of the cards in the budget ledger of a process tree, read from its bytes, and the offset at which
-//! a budget is written.
+//! Snapshot of the cards in a budget ledger (the file through which the processes of one command share a
+//! memory budget), read from its bytes, and the file offset at which a budget is written.
 
 use core::mem::{offset_of, size_of};
 

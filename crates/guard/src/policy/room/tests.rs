@@ -1,4 +1,4 @@
-//! Tests of the division of requests between card and host memory.
+//! Tests of the split of memory requests between card and host memory.
 
 use proptest::prelude::*;
 

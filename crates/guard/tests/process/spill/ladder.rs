@@ -16,7 +16,8 @@ fn without_a_rung_the_program_is_refused_and_the_reason_is_left() {
         (ooms[0].budget, ooms[0].refusal),
         (Some(512 * MIB), Refusal::Budget)
     );
-    let said = "card 0: 200 MiB refused, it exceeds the budget: 400 MiB of a budget of 512 MiB allocated";
+    let said =
+        "card 0: 200 MiB refused because it exceeds the budget; 400 MiB of a budget of 512 MiB allocated";
     assert!(ran.errors.contains(said), "{}", ran.errors);
 }
 

@@ -66,7 +66,7 @@ fn addresses_that_are_refused_are_given_in_a_smaller_size() {
     );
     assert!(
         ran.errors
-            .contains("32768 MiB of addresses was refused; 8192 MiB given instead")
+            .contains("32768 MiB of address space was refused; 8192 MiB were reserved instead")
     );
     assert_eq!(ran.violations(), [""; 0]);
     let without = Run::steps("total=8G reserve=9G", "").run("reserve:p:32768 reserve:q:8192");

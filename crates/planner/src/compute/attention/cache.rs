@@ -1,4 +1,4 @@
-//! Keys and values that attention reads: a layer's KV cache after the batch is stored in it or, in encoders,
+//! Keys and values that attention reads: the layer's KV cache, after the batch has been added, or in encoders
 //! the batch itself.
 //!
 //! The code mirrors `llama-kv-cache.cpp: get_k, get_v, cpy_k, cpy_v @ b10605`.

@@ -1,4 +1,5 @@
-//! Attention scores, the weighted sum of the values, and the scratch memory of flash attention.
+//! Attention in the compute graph: scores, the weighted sum of the values, and the scratch memory of flash
+//! attention.
 //!
 //! The code mirrors `llama-graph.cpp: build_attn_mha` and `fattn-common.cuh:
 //! ggml_cuda_flash_attn_ext_get_f16_extra_data @ b10605`.

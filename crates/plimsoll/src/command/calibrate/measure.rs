@@ -1,8 +1,8 @@
-//! Measurement of an engine on one card: start under guard, readings after the load and after a prompt, end.
+//! Memory measurement of an engine on one card, after the load and after a prompt.
 //!
-//! Guard, the preloaded library, measures a context only if a budget depends on it. So the engine gets a
-//! budget that never limits it: the whole card. Memory that the driver adds to the context later is computed
-//! as the process's total minus its own requests.
+//! Guard, the preloaded library, measures a context only if a budget depends on it. So the engine gets the
+//! whole card as its budget, which never limits it. Memory that the driver adds to the context later is
+//! computed as the process's total minus its own requests.
 
 mod look;
 mod wait;
@@ -54,8 +54,8 @@ pub(super) enum MeasureError {
     #[error("{0}")]
     Rig(ErrorReport),
     #[error(
-        "the engine ended before it was ready; its last lines were:\n{0}\nhint: try it by hand; a build \
-            without CUDA, or a card without free memory, does this"
+        "the engine ended before it was ready; its last lines were:\n{0}\nhint: run it by hand; the cause \
+            may be a build without CUDA or a card without free memory"
     )]
     Ended(String),
     #[error(
@@ -77,7 +77,7 @@ pub(super) enum MeasureError {
     #[error("the driver does not report the card's free memory\nhint: omit --alone")]
     FreeUnknown,
     #[error(
-        "the driver counts {used} for the engine, and guard counts {asked} of allocations\nhint: try \
+        "the driver reports {used} for the engine, but guard counted {asked} of allocations\nhint: try \
             again when nothing else uses the card"
     )]
     Less { used: Bytes, asked: Bytes },
@@ -184,7 +184,7 @@ impl MeasuringSetup {
         let (context, opened) = (loaded.context()?, loaded.opened());
         if opened.is_none() {
             tracing::warn!(
-                "{}: the new context was not measured: NVML gave guard no figure",
+                "{}: the new context was not measured, because NVML gave guard no figure",
                 run.card.name
             );
         }
@@ -222,7 +222,7 @@ impl MeasuringSetup {
         card: &'a Card,
         free: Option<Bytes>,
     ) -> Result<(CalibrationRun<'a>, Receiver<ChildEvent>), ErrorReport> {
-        let port = free_port().map_err(ErrorReport::of("no port is free on the loopback"))?;
+        let port = free_port().map_err(ErrorReport::of("no port is free on the loopback interface"))?;
         // The port makes the folder unique per attempt, so pages of a failed attempt are not read again.
         let part = format!("{}-{port}", card.id);
         let pages = self.folder.part(&part).map_err(ErrorReport::of(NO_FOLDER))?;

@@ -1,4 +1,4 @@
-//! Model file that `calibrate` runs: a few MiB that use the same kernels as a real model.
+//! Small test model for `plimsoll calibrate` (a few MiB), which uses the same kernels as a real model.
 //!
 //! DECISION: drivers load kernels at their first use, so the size of a context depends on which kernels ran.
 //! The model has quantised matrices, unquantised ones (which use cuBLAS), and heads of 128 values (for which

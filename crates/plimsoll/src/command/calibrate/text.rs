@@ -1,4 +1,4 @@
-//! Results of `plimsoll calibrate` as text.
+//! Text output of `plimsoll calibrate`: the measured sizes of CUDA contexts.
 
 use std::fmt::Write;
 

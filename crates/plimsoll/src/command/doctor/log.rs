@@ -1,4 +1,4 @@
-//! Reader of a log for `plimsoll doctor`, from a file or a pipe: one pass, in blocks, in bounded memory.
+//! Log input of `plimsoll doctor`, from a file or a pipe, read once in blocks with bounded memory.
 
 use std::fs::File;
 use std::io::{self, Read};

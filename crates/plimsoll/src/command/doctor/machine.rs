@@ -1,8 +1,8 @@
-//! Evidence about a machine, live or from captured files: cards, their processes, memory, limits, known
-//! driver faults.
+//! Evidence about a machine for `plimsoll doctor`, live or from captured files: cards, their processes,
+//! memory, limits, known driver faults.
 //!
-//! The diagnosis rules read the text of the files. The figures that are printed next to the verdict are
-//! collected separately.
+//! The diagnosis rules get the text of the files. The figures that are printed next to the verdict are read
+//! separately.
 
 use plimsoll_base::{Bytes, Reason};
 use plimsoll_doctor::{LineSource, LogReader};
@@ -121,7 +121,7 @@ fn memory(snapshot: &HostSnapshot) -> Reason {
             let order = usize::try_from(pages.trailing_zeros()).unwrap_or_default();
             let free = blocks.free_from(order, snapshot.page);
             let text = format!(
-                "{free} of {} free lie in blocks of {size} or more",
+                "{free} of the {} that are free are in blocks of {size} or more",
                 blocks.free(snapshot.page)
             );
             memory = memory.because(Reason::new("blocks", text).fact("bytes", free));
@@ -139,11 +139,11 @@ fn locked_limit(tree: &Sysroot) -> Option<Reason> {
     let soft = line.split_whitespace().nth(3)?;
     let text = match soft.parse() {
         Ok(bytes) => format!(
-            "a process of this user may lock {} (ulimit -l)",
+            "a process of this user may lock {} of memory (ulimit -l)",
             Bytes::new(bytes)
         ),
         // `/proc/self/limits` writes `unlimited`, which does not parse as a number.
-        Err(_) => "a process of this user may lock any amount (ulimit -l)".to_owned(),
+        Err(_) => "a process of this user may lock any amount of memory (ulimit -l)".to_owned(),
     };
     Some(Reason::new("locked_memory", text))
 }
@@ -154,13 +154,13 @@ fn known_faults(tree: &Sysroot, snapshot: &HostSnapshot) -> Vec<Reason> {
     if let Some(release) = snapshot.release {
         let text = match release.nvmap_fault() {
             Some(fault) => format!(
-                "{release} refuses large allocations whatever is free; {}",
+                "{release} refuses large allocations no matter how much is free; {}",
                 fault.fixed_in.map_or_else(
                     || "take a later release".to_owned(),
                     |fixed| format!("{fixed} does not")
                 )
             ),
-            None => format!("{release}: its NvMap has no known fault"),
+            None => format!("the NvMap of {release} has no known fault"),
         };
         seen.push(Reason::new("release", text));
     }

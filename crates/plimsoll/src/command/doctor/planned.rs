@@ -47,7 +47,7 @@ fn plan(command: &[OsString]) -> Option<Plan> {
 }
 
 fn sums(plan: &Plan) -> Vec<Reason> {
-    let mut sums: Vec<Reason> = plan.reasons.clone();
+    let mut sums: Vec<Reason> = plan.warnings.iter().chain(&plan.reasons).cloned().collect();
     if let Some(context) = plan.largest_context {
         let text = format!("the largest context that fits is {context} tokens");
         sums.push(Reason::new("largest_context", text).fact("tokens", context));

@@ -23,7 +23,7 @@ const MOST: u64 = 1 << 20;
 pub(super) fn look(pid: u32) -> Result<Findings, ErrorReport> {
     let fail = |error: io::Error| {
         ErrorReport::input(ErrorReport::new(format!(
-            "there is no process {pid} that can be looked at: {error}"
+            "process {pid} cannot be examined: {error}"
         )))
     };
     let status = read(pid, "status").map_err(fail)?;

@@ -1,10 +1,10 @@
-//! Diagnosis of a program that `plimsoll doctor` runs, with the library guard preloaded and the program's
-//! output read.
+//! Diagnosis of a program that `plimsoll doctor` runs: guard, the preloaded library, records refused
+//! allocations, and the program's output is read.
 //!
 //! DECISION: the program is a child of `plimsoll run`, so signals, exit codes and guard work as they do
 //! there. Its stdout and stderr are pipes, copied byte for byte as they arrive; a program that prints colours
-//! only on a terminal prints none. The terminal itself sends SIGINT to the program. This process ignores that
-//! signal, because the verdict is printed after the program's end.
+//! only on a terminal prints none. Ctrl-C reaches the program directly from the terminal. `plimsoll doctor`
+//! ignores SIGINT, because it prints the verdict after the program's end.
 
 use std::ffi::OsString;
 use std::io::{self, Read, Write};
@@ -110,7 +110,7 @@ fn found(mut reader: LogReader, status: ExitStatus, report: Option<&Value>) -> F
         reader.guard(refused);
     }
     let end = match (status.code(), status.signal()) {
-        (Some(0), _) => "the program ended with success".to_owned(),
+        (Some(0), _) => "the program ended successfully".to_owned(),
         (Some(code), _) => format!("the program ended with status {code}"),
         (None, signal) => format!("the program was killed by signal {}", signal.unwrap_or_default()),
     };

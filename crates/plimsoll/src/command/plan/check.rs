@@ -3,9 +3,9 @@
 //! DECISION: the process is planned again from its own command line and environment, with the memory that it
 //! holds counted as free. The plan is compared with the driver's figure for the process, or with its resident
 //! memory if it computes on the CPU. A running engine holds between its size once loaded and its size with a
-//! full context, so only values outside that range by more than the margin count as deviations. A `plimsoll
-//! serve` daemon is queried for the memory that it granted to each run (claims) and its own measurements
-//! instead.
+//! full context, so only values outside that range by more than the margin count as deviations. If the target
+//! is a `plimsoll serve` daemon, no plan is made; the daemon reports the memory that it granted to each
+//! engine and its own measurements.
 
 mod process;
 
@@ -23,7 +23,7 @@ use plimsoll_lab::load::{Client, LoadFailure, Target};
 
 use super::Arguments;
 use crate::check::{CARD_MARGIN, Check, Checked, HOST_MARGIN, ReportedFigure, Row, margin};
-use crate::report::{ErrorReport, print_as, status};
+use crate::report::{ErrorReport, NO_VERDICT, print_as, status};
 use crate::screen;
 
 /// Time limit of a whole answer.
@@ -46,8 +46,10 @@ fn checkable(text: &str) -> Result<Checkable, ErrorReport> {
         .ok()
         .filter(|_| text.starts_with("http://"));
     let target = target.ok_or_else(|| {
-        let remedy = "give a number or http://127.0.0.1:8080";
-        ErrorReport::new(format!("`{text}` is neither a process nor an address; {remedy}"))
+        let remedy = "give a PID or an address such as http://127.0.0.1:8080";
+        ErrorReport::new(format!(
+            "`{text}` is neither a process ID nor an address; {remedy}"
+        ))
     })?;
     // The process behind the port is measured through this machine's driver and `/proc`.
     if !target.is_here() {
@@ -68,10 +70,10 @@ pub(super) fn run(arguments: &Arguments, text: &str) -> Result<ExitCode, ErrorRe
     let measured = rows().any(|row| row.measured.is_some());
     if !measured {
         let why = match models.iter().find_map(|model| model.pid) {
-            Some(pid) => format!("the driver reports no memory of process {pid} on the planned cards"),
+            Some(pid) => format!("the driver reports no memory for process {pid} on the planned cards"),
             None => "the daemon has not measured its models' memory".to_owned(),
         };
-        return Err(ErrorReport::new(format!("nothing is measured: {why}")));
+        return Err(ErrorReport::new(format!("nothing is measured: {why}")).with_status(NO_VERDICT));
     }
     let agrees = |said: &ReportedFigure| said.planned == said.engine;
     let ok = rows().all(|row| row.ok) && models.iter().flat_map(|model| &model.said).all(agrees);
@@ -90,7 +92,8 @@ fn served(arguments: &Arguments, target: &Target) -> Result<Vec<Checked>, ErrorR
     if let Some(status) = get(target, "/api/status")? {
         if arguments.exact.is_some() {
             return Err(ErrorReport::new(format!(
-                "{target} is a plimsoll serve: its claims are compared, so --exact does not apply\nhint: omit --exact, or give \
+                "{target} is a plimsoll server: the plan is compared with its memory claims, so --exact \
+                    does not apply\nhint: omit --exact, or give \
                  the PID of one of its engines"
             )));
         }
@@ -98,7 +101,7 @@ fn served(arguments: &Arguments, target: &Target) -> Result<Vec<Checked>, ErrorR
     }
     let props = get(target, "/props")?.ok_or_else(|| {
         ErrorReport::new(format!(
-            "the answer of {target}/props is not JSON, so it is not a llama-server"
+            "the answer from {target}/props is not JSON, so the server is not a llama-server"
         ))
     })?;
     let pid = MeasuredProcess::listening_on(target.port).ok_or_else(|| {
@@ -185,7 +188,7 @@ mod tests {
         assert!(said("http://192.0.2.1:8080").contains("is not on this machine"));
         for text in ["chat", "http://", "https://127.0.0.1:8080"] {
             assert!(
-                said(text).contains("is neither a process nor an address"),
+                said(text).contains("is neither a process ID nor an address"),
                 "{text}"
             );
         }

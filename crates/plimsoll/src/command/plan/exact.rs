@@ -1,7 +1,7 @@
-//! `plimsoll plan --exact`: plans that the user's own engine confirms.
+//! `plimsoll plan --exact`: plans that are confirmed by runs of the user's own engine, without a GPU.
 //!
 //! DECISION: every printed value comes from a run of the engine: the plan of the given flags, and each
-//! context, micro-batch or layer count that is found, together with the next larger step. The number of
+//! context, micro-batch or layer count that is found, together with the next larger value. The number of
 //! engine runs is limited. A value that is unknown when the limit is reached is an error or is left out,
 //! never guessed. The number of runs is printed on stderr.
 
@@ -51,7 +51,7 @@ impl<'a> ExactQuery<'a> {
         options: &'a Options,
         cards: &'a [Card],
     ) -> Result<Self, ErrorReport> {
-        let program = arguments.program;
+        let program = arguments.program();
         let wish = options.wish(program)?;
         let oracle = Oracle::find(named, program, !arguments.no_cache)?;
         let models = Models::read(&wish, arguments.engine())?;
@@ -166,7 +166,8 @@ pub(super) fn or_why(
     };
     match report.cause::<ExactError>() {
         Some(error) if error.is_unaskable() => {
-            let text = format!("the closed forms, because the engine was not asked: {error}");
+            let text =
+                format!("the plan uses the formulas, because the engine could not be queried: {error}");
             Ok((None, Some(Reason::new("engine_not_asked", text))))
         }
         _ => Err(report),

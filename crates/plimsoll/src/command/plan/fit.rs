@@ -1,18 +1,19 @@
 //! `plimsoll plan --fit`: the largest values that fit, as flags to paste.
 //!
-//! Stdout has one command line for each requested direction (context, slots, layers …) and nothing else, so
-//! that `llama-server $(plimsoll plan --fit ctx -- -m model.gguf)` works. Stderr has the reasons. Exits 1 if
-//! a direction has no answer.
+//! Stdout has one command line and nothing else, so that `llama-server $(plimsoll plan --fit ctx -- -m
+//! model.gguf)` works: that of the first requested direction in which something fits. Stderr has all answers
+//! and their reasons. Exits 1 if nothing fits in any of the directions.
 
 use std::io::Write;
 use std::process::ExitCode;
 
-use plimsoll_base::Card;
+use plimsoll_base::{Card, Reason};
 use plimsoll_flags::Options;
 use plimsoll_planner::fit;
 use plimsoll_planner::fit::{ClosedForms, Dimension, Fit, FitAnswer, edited};
 use serde_json::{Value, json};
 
+use super::asked::Room;
 use super::exact::{ExactQuery, or_why};
 use super::{Arguments, Models};
 use crate::report::{ErrorReport, print, print_as, status};
@@ -30,7 +31,10 @@ pub(crate) fn directions(text: &str) -> Result<FitDirections, String> {
     let find = |name: &str| {
         Dimension::from_name(name).ok_or_else(|| {
             let known: Vec<&str> = Dimension::ALL.map(Dimension::name).to_vec();
-            format!("`{name}` is not a direction; use {} or all", known.join(", "))
+            format!(
+                "`{name}` is not a value of --fit; use {} or all",
+                known.join(", ")
+            )
         })
     };
     text.split(',')
@@ -42,14 +46,20 @@ pub(crate) fn directions(text: &str) -> Result<FitDirections, String> {
 pub(super) fn run(
     arguments: &Arguments,
     directions: &FitDirections,
-    cards: &[Card],
+    room: &Room,
 ) -> Result<ExitCode, ErrorReport> {
     let options = Options::from_argv(&arguments.flags)?;
+    if let Some(misread) = options.misread() {
+        return Err(ErrorReport::new(format!(
+            "{misread}\nhint: what --fit prints is pasted, so it takes no number that the engine reads otherwise"
+        )));
+    }
+    let cards = &room.cards;
     let (asking, unasked) = match &arguments.exact {
         Some(named) => or_why(ExactQuery::open(arguments, named.as_deref(), &options, cards))?,
         None => (None, None),
     };
-    let fit = match asking {
+    let mut fit = match asking {
         Some(asking) => {
             let fit = asking.fit(&directions.0)?;
             asking.tell()?;
@@ -57,15 +67,10 @@ pub(super) fn run(
         }
         None => by_formulas(arguments, directions, &options, cards)?,
     };
-    if let Some(why) = unasked {
-        writeln!(anstream::stderr(), "{}", why.text)?;
-    }
+    fit.warnings = warnings(arguments, &options, room)?;
+    fit.warnings.extend(unasked);
     show(arguments, &options, &fit)?;
-    let answered = fit
-        .answers
-        .iter()
-        // A direction that the model does not have (experts of a dense model) is no failure.
-        .all(|answer| !answer.applicable || answer.change.is_some());
+    let answered = best(&fit).is_some() || !fit.answers.iter().any(|answer| answer.applicable);
     Ok(status(answered))
 }
 
@@ -76,9 +81,9 @@ fn by_formulas(
     cards: &[Card],
 ) -> Result<Fit, ErrorReport> {
     let engine = arguments.engine();
-    let wish = options.wish(arguments.program)?;
+    let wish = options.wish(arguments.program())?;
     let models = Models::read(&wish, engine)?;
-    let request = models.request(&wish, engine, arguments.program, cards);
+    let request = models.request(&wish, engine, arguments.program(), cards);
     Ok(fit::fit(&request, &ClosedForms(request), &directions.0)?)
 }
 
@@ -86,14 +91,40 @@ fn show(arguments: &Arguments, options: &Options, fit: &Fit) -> Result<(), Error
     if arguments.json {
         return print_as(true, &json(options, fit)?, String::new);
     }
-    write!(anstream::stderr().lock(), "{}", screen::fit(fit))?;
-    for answer in &fit.answers {
-        if let Some(argv) = argv(options, answer)? {
-            let words: Vec<String> = argv.iter().map(|word| quoted(word)).collect();
-            print(words.join(" ") + "\n")?;
-        }
+    let mut stderr = anstream::stderr().lock();
+    write!(stderr, "{}", screen::fit(fit, screen::Paper::of_stdout()))?;
+    let Some(best) = best(fit) else { return Ok(()) };
+    // Where several answers fit, the reader is told which of them stdout has.
+    let fitting = fit.answers.iter().filter(|answer| answer.change.is_some());
+    if fitting.count() > 1 {
+        writeln!(
+            stderr,
+            "on stdout, the first of them that fits: {}",
+            best.dimension.name()
+        )?;
+    }
+    if let Some(argv) = argv(options, best)? {
+        let words: Vec<String> = argv.iter().map(|word| quoted(word)).collect();
+        print(words.join(" ") + "\n")?;
     }
     Ok(())
+}
+
+/// The answer that stdout gets: the first, in the order asked, that has a change to make.
+fn best(fit: &Fit) -> Option<&FitAnswer> {
+    fit.answers.iter().find(|answer| answer.change.is_some())
+}
+
+/// Doubts about the flags as they are.
+fn warnings(arguments: &Arguments, options: &Options, room: &Room) -> Result<Vec<Reason>, ErrorReport> {
+    let wish = options.wish(arguments.program())?;
+    let models = Models::read(&wish, arguments.engine())?;
+    let request = models.request(&wish, arguments.engine(), arguments.program(), &room.cards);
+    // An engine may know a model that the formulas refuse.
+    let planned = plimsoll_planner::plan(&request).map(|plan| plan.warnings);
+    let mut warnings = room.doubts(options);
+    warnings.extend(planned.unwrap_or_default());
+    Ok(warnings)
 }
 
 /// The whole command line with an answer applied.
@@ -146,7 +177,7 @@ mod tests {
         assert_eq!(directions("all").unwrap().0.len(), 7);
         let error = directions("ctx,cxt").unwrap_err();
         assert!(
-            error.contains("`cxt` is not a direction; use ctx, ub, np, kv"),
+            error.contains("`cxt` is not a value of --fit; use ctx, ub, np, kv"),
             "{error}"
         );
     }

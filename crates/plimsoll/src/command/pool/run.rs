@@ -1,4 +1,5 @@
-//! Command-line arguments that describe the engine run for a generated allocation trace.
+//! Command-line arguments of `plimsoll pool` that describe the engine run for which an allocation trace is
+//! generated.
 
 use clap::{ArgAction, Args};
 use plimsoll_pool::generate::{DemandRules, GeneratedRun, GeneratorCard, ModelShape, Outputs};
@@ -100,7 +101,7 @@ fn engine(text: &str) -> Result<DemandRules, String> {
         // buffer.
         Some(build) if build < RESERVES_SINCE => Ok(DemandRules::Copying),
         Some(_) => Ok(DemandRules::Reserving),
-        None => Err("write ik, or a build of llama.cpp as llama-b9000 or b10605".to_owned()),
+        None => Err("write ik, or a build of llama.cpp such as llama-b9000 or b10605".to_owned()),
     }
 }
 

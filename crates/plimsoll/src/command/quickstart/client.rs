@@ -1,4 +1,4 @@
-//! HTTP client of the quickstart tour: one chat request, as any client sends it.
+//! HTTP client of the quickstart tour, which sends ordinary chat requests.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};

@@ -1,6 +1,6 @@
 //! Folder of the quickstart tour: two tiny models, and the configuration that serves them.
 //!
-//! Every run has the same contents, so a second run reuses the files. A file is written whole or not at all.
+//! The files are the same for every run, so a second run reuses them. A file is written whole or not at all.
 
 use std::fs;
 use std::io;

@@ -1,4 +1,4 @@
-//! Output of the quickstart tour on stderr; stdout has only the address, as with `serve`.
+//! Output of the quickstart tour on stderr; stdout has only the daemon's address, as with `serve`.
 
 use std::fmt::Display;
 use std::io::Write;

@@ -20,12 +20,15 @@ pub(super) async fn tell(
     folder: &Folder,
 ) -> Result<(), ErrorReport> {
     let [alpha, beta] = &folder.pair;
-    title(format_args!("you ask {}, which is not loaded", alpha.name));
+    title(format_args!(
+        "you send a request to {}, which is not loaded",
+        alpha.name
+    ));
     asked(daemon, address, alpha).await?;
-    title(format_args!("you ask {} again", alpha.name));
+    title(format_args!("you send another request to {}", alpha.name));
     asked(daemon, address, alpha).await?;
     title(format_args!(
-        "you ask {}, and it does not fit beside {}",
+        "you send a request to {}, which does not fit beside {}",
         beta.name, alpha.name
     ));
     asked(daemon, address, beta).await?;
@@ -59,7 +62,7 @@ async fn asked(daemon: &DaemonHandle, address: SocketAddr, member: &Member) -> R
 
 async fn refused(address: SocketAddr, giant: &Member) -> Result<(), ErrorReport> {
     title(format_args!(
-        "you ask {}: the same file, configured for {} conversations at once",
+        "you send a request to {}: the same file, configured for {} conversations at once",
         giant.name, giant.slots
     ));
     let answer = put(address, giant).await?;
@@ -116,7 +119,7 @@ fn departure(
     let free: Bytes = before.cards.iter().map(|card| card.free).sum();
     let capacity: Bytes = before.cards.iter().map(|card| card.capacity).sum();
     format!(
-        "{} needs {}, of the budget's {} only {} is free:\n{} is idle and least recently used, so it is \
+        "{} needs {}, but of the budget of {} only {} is free:\n{} is idle and least recently used, so it is \
             stopped",
         newcomer.name,
         size(need),

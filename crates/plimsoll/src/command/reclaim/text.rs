@@ -52,7 +52,7 @@ fn measure(name: &str, wish: &ReclaimRequest, measure: &Measure) -> String {
     );
     // Large blocks matter only for a contiguous need; otherwise the figure would distract.
     if wish.goal.order.is_some() {
-        let _ = write!(text, "; {} in such blocks", measure.whole());
+        let _ = write!(text, "; {} in blocks of that size", measure.whole());
     }
     text + "\n"
 }
@@ -85,9 +85,12 @@ fn would(planned: &PlannedStep) -> String {
 fn predicted(planned: &PlannedStep) -> String {
     match (planned.frees.is_zero(), planned.joins.is_zero()) {
         (false, true) => format!("predicted to free {}", planned.frees),
-        (true, false) => format!("predicted to add at most {} in such blocks", planned.joins),
+        (true, false) => format!(
+            "predicted to add at most {} in blocks of that size",
+            planned.joins
+        ),
         _ => format!(
-            "predicted to free {}, at most {} in such blocks",
+            "predicted to free {}, at most {} in blocks of that size",
             planned.frees, planned.joins
         ),
     }
@@ -110,7 +113,7 @@ fn done(wish: &ReclaimRequest, taken: &TakenStep) -> String {
                 signed(taken.freed)
             );
             if wish.goal.order.is_some() {
-                let _ = write!(text, ", {} in such blocks", signed(taken.joined));
+                let _ = write!(text, ", {} in blocks of that size", signed(taken.joined));
             }
             text.push('\n');
         }
@@ -147,10 +150,10 @@ fn verdict(wish: &ReclaimRequest, outcome: &ReclaimOutcome) -> String {
         StepVerdict::Enough if outcome.taken.is_empty() => "enough memory is free: nothing to do".to_owned(),
         StepVerdict::Enough => "enough".to_owned(),
         StepVerdict::Reachable if wish.dry_run => "not enough now; predicted to be enough after".to_owned(),
-        StepVerdict::Reachable => "not enough: the steps that would suffice were not taken".to_owned(),
+        StepVerdict::Reachable => "not enough: the steps that would free enough were not taken".to_owned(),
         StepVerdict::Beyond { short } => {
             format!(
-                "not enough: the permitted steps leave it {short} short at best{}",
+                "not enough: even after all permitted steps {short} are lacking{}",
                 holders(&outcome.after)
             )
         }
@@ -297,7 +300,7 @@ mod tests {
         };
         let said = told(&wish, &judge(&Sysroot::captured(&tree).unwrap(), &wish).unwrap());
         for part in [
-            "not enough: the steps that would suffice were not taken\n",
+            "not enough: the steps that would free enough were not taken\n",
             "withheld drop-page-cache: predicted to free 104672 MiB; it requires root\n",
             "reclaim-step drop-page-cache\n",
             "--with sudo",

@@ -39,11 +39,11 @@ pub(super) struct Chosen {
 pub(crate) enum CardError {
     #[error("there is no card `{card}`; the cards are {present}")]
     Find { card: String, present: String },
-    #[error("`{card}` may be any of {several}; name one by its number or its UUID")]
+    #[error("`{card}` matches more than one card, {several}; name one by its number or its UUID")]
     Ambiguous { card: String, several: String },
     #[error("`{card}` and `{other}` are the same card; name it once")]
     Twice { card: String, other: String },
-    #[error("there is no card `{card}`: no NVIDIA card is visible; `plimsoll doctor` says why")]
+    #[error("there is no card `{card}`: no NVIDIA card is visible; `plimsoll doctor` shows why")]
     NoCards { card: String },
 }
 

@@ -1,10 +1,11 @@
-//! Supervision of the program that `plimsoll run` starts: signals are passed on, its memory figures are read,
-//! and its exit is repeated.
+//! Supervision of the program that `plimsoll run` starts: its signals, its memory figures and its exit
+//! status.
 //!
-//! Guard, the preloaded library, writes the figures to shared-memory files (pages). A terminal sends SIGINT
-//! and SIGQUIT to the whole foreground group, so the program already gets them. Many servers take a second
-//! SIGINT as a demand to quit at once. So these two signals are passed on only if this process is not in a
-//! terminal's foreground. A signal that was ignored at the start (`nohup`) stays ignored, in the program too.
+//! Guard, the preloaded library, writes the memory figures to shared-memory files (pages). A terminal sends
+//! SIGINT and SIGQUIT to the whole foreground group, so the program already gets them. Many servers take a
+//! second SIGINT as a demand to quit at once. So these two signals are passed on only if this process is not
+//! in a terminal's foreground. A signal that was ignored at the start (as by `nohup`) stays ignored in the
+//! program.
 
 use std::ffi::{OsStr, OsString};
 use std::future::poll_fn;

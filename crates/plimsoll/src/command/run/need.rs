@@ -1,9 +1,9 @@
-//! Planned memory of the program on its cards, if its memory can be planned.
+//! Planned memory, on each card, of the program that `plimsoll run` starts, if the program is known.
 //!
-//! With `--spill`, guard (the preloaded library) puts allocations beyond the budget into host memory. If
-//! guard has the total that is still to come, it can choose the first allocations for that
-//! (`guard/src/policy/room.rs`). For a llama.cpp program the flags determine the total, so it is planned as
-//! under `serve`: on the cards that the program sees, each with no more free memory than its budget. If
+//! With `--spill`, guard (the preloaded library) puts memory beyond the budget into host memory. If guard
+//! knows the total in advance, it can put the first allocations there, which the card usually reads least
+//! (`guard/src/policy/room.rs`). For a llama.cpp program the flags determine the total. So it is planned as
+//! under `serve`, on the cards that the program sees, each with no more free memory than its budget. If
 //! planning fails, one line reports it and the program runs without a plan.
 
 use std::collections::BTreeMap;
@@ -63,7 +63,7 @@ fn plan(
     let words = arguments.iter().map(|word| word.to_str().map(str::to_owned));
     let words: Vec<String> = words
         .collect::<Option<_>>()
-        .ok_or_else(|| ErrorReport::new("an argument is not text"))?;
+        .ok_or_else(|| ErrorReport::new("an argument is not valid UTF-8"))?;
     let variables: BTreeMap<String, String> = std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
         .collect();

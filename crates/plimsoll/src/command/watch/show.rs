@@ -1,4 +1,4 @@
-//! `plimsoll watch show`: a recording as text, as CSV or as an HTML page with plots.
+//! `plimsoll watch show`: display of a memory recording as text, as CSV or as an HTML page with plots.
 
 use std::fs::File;
 use std::io::{BufWriter, Read, Write};

@@ -1,4 +1,4 @@
-//! Changes of an engine run that may reduce its memory pool, and the saving of each.
+//! Changes to an engine's run that may shrink its memory pool, and how much each saves.
 
 use std::cmp::Reverse;
 
@@ -49,7 +49,11 @@ fn ours(question: &AdviceQuestion) -> Lever {
         ..*question
     };
     vec![(
-        Advice::Other("run it under `plimsoll run`: its pool releases outgrown blocks".to_owned()),
+        Advice::Other(
+            "run the engine under `plimsoll run`, whose pool releases blocks that have become too \
+            small"
+                .to_owned(),
+        ),
         changed,
     )]
 }
@@ -97,7 +101,7 @@ fn passes(question: &AdviceQuestion) -> Lever {
     smaller
         .map(|mib| {
             let changed = with(question, |run| run.attention_pass = Some(mib));
-            let said = format!("restore keys and values in parts of {mib} MiB (-amb {mib})");
+            let said = format!("decompress keys and values in parts of {mib} MiB (-amb {mib})");
             (Advice::Other(said), changed)
         })
         .collect()
@@ -167,6 +171,7 @@ fn shorter(question: &AdviceQuestion, before: Cost) -> Option<(bool, Bytes, Advi
         }
     }
     let (changed, after) = found?;
-    let saves = (before.pool + before.elsewhere).saturating_sub(after.pool + after.elsewhere);
+    // Of the pool alone: the cache also shrinks, but a hint must not save more than the pool has.
+    let saves = before.pool.saturating_sub(after.pool);
     Some((true, saves, Advice::ShrinkContext(changed.run.context)))
 }

@@ -1,4 +1,4 @@
-//! Mapped pieces of a region.
+//! Mapped pieces of a region, an address range that gets memory piece by piece.
 //!
 //! DECISION: the pieces are in address order, and each is exactly one `map` call of the device, because a
 //! piece can only be unmapped as a whole. The end of the region grows in chunks ([`super::growth`]); a gap

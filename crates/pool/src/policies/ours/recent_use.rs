@@ -1,6 +1,6 @@
-//! Recent use of a region, stored as intervals.
+//! Recent use of a region (an address range that gets memory piece by piece), by which idle pieces are found.
 //!
-//! DECISION: the used bytes are stored as one interval, not as a set. A free takes two comparisons, and a
+//! DECISION: the used bytes are stored as one interval, not as a set. So a free takes two comparisons, and a
 //! piece counts as unused if it does not overlap the interval. This is exact for stack-like use; for any
 //! other use it keeps too much memory rather than too little.
 

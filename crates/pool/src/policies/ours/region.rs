@@ -1,10 +1,11 @@
-//! Tier A of Plimsoll's policy: a fixed range of addresses, mapped as it is used.
+//! Region: a fixed range of addresses, mapped as it is used. Plimsoll's policy uses it on cards with virtual
+//! memory management (tier A).
 //!
 //! DECISION: addresses are plentiful and memory is not. The region is reserved once,
 //! [`BlockStack`](super::blocks) places blocks in it, and [`RegionMapping`] maps them. A piece is released
 //! only if it is idle, no graph uses it, and the card has finished with it. That is certain if the CPU has
-//! waited for an event, or if an event recorded at an earlier trim is done and no block of the piece was live
-//! since.
+//! waited for an event, or if an event recorded at an earlier trim (release of idle memory) is done and no
+//! block of the piece was live since.
 
 use super::mapping::RegionMapping;
 use super::recent_use::PendingTrim;

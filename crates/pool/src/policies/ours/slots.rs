@@ -1,4 +1,5 @@
-//! Tier B of Plimsoll's policy: whole allocations, replaced when they become too small.
+//! Slots: whole allocations, replaced when they become too small. Plimsoll's policy uses them on cards
+//! without virtual memory management (tier B).
 //!
 //! DECISION: a slot that has become too small is freed before the larger one is allocated, so growth leaves
 //! nothing behind; legacy pools keep every size that they ever had. A request takes, in this order, (1) the

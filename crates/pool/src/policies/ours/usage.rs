@@ -1,4 +1,5 @@
-//! Use of a region: live blocks, recent use, and memory that graphs use.
+//! Use of a region (an address range that gets memory piece by piece): live blocks, recent use, and memory
+//! that graphs use.
 //!
 //! DECISION: the memory of a graph is pinned as one prefix of the region, up to the highest address that was
 //! live during its capture. For stack-like use this is exactly the memory that the graph can access, and it

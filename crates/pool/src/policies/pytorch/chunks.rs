@@ -1,4 +1,4 @@
-//! Chunks of PyTorch's segments: index by address, and of the idle chunks by size.
+//! Indexes of the chunks in PyTorch's segments: all chunks by address, idle chunks by size.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;

@@ -1,4 +1,5 @@
-//! Expandable segments of PyTorch: one address range for each stream and kind, filled with pages.
+//! Expandable segments of PyTorch: one address range for each stream and size class, filled with pages as
+//! needed.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;

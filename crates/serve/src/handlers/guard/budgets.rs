@@ -1,5 +1,5 @@
 //! Memory budgets of engines under guard (the preloaded library): engines' requests for a larger budget, and
-//! updates after the scheduler changes the memory that a run may take (its claim).
+//! new budgets after the scheduler has changed the memory that an engine may take (its claim).
 
 use std::collections::BTreeSet;
 use std::rc::Rc;

@@ -1,5 +1,5 @@
-//! The last allocation that guard, the preloaded library, refused to an engine, used to diagnose why the
-//! engine died.
+//! Last allocation that was refused to an engine, as recorded by guard (the preloaded library), for the
+//! diagnosis of the engine's end.
 
 use std::path::Path;
 use std::time::Duration;

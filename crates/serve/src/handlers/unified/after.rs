@@ -2,8 +2,9 @@
 //!
 //! DECISION: the page cache is kept if the engine maps its files and computes with weights that stayed on the
 //! host, because it reads them from the cache. The flags show whether any weights stay on the host; an engine
-//! log that reports fewer layers on the card overrides the flags. Pages that a process maps stay in any case,
-//! such as those of the input embeddings. The cache is also kept if another engine reads the same file.
+//! log that reports fewer layers on the card overrides the flags. The cache is also kept if another engine
+//! reads the same file. `posix_fadvise` never drops pages that a process maps, such as those of the input
+//! embeddings.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -83,11 +84,11 @@ impl Load {
         }
         let files = files::of(&wish);
         if files.is_empty() {
-            return Err("its files are not on this machine".to_owned());
+            return Err("the model's files are not on this machine".to_owned());
         }
         let files = not_among(files, &files::identities(&self.others));
         if files.is_empty() {
-            return Err("other engines read its files".to_owned());
+            return Err("other engines read the same files".to_owned());
         }
         // Before the advice, since nothing of it is left afterwards.
         let cached = files.iter().filter_map(|path| FileCache::look(path).ok());
@@ -98,7 +99,11 @@ impl Load {
 
     /// The flags as the engine read them.
     fn wish(&self) -> Result<ModelParams, String> {
-        let options = self.entry.launch.options().ok_or("its files are not known")?;
+        let options = self
+            .entry
+            .launch
+            .options()
+            .ok_or("the model's files are unknown")?;
         let flags = named::flags(&self.entry, options).map_err(|error| error.to_string())?;
         named::seen_by(&flags, &self.machine, &self.cards).map_err(|error| error.to_string())
     }

@@ -1,11 +1,11 @@
-//! Memory reclaim before a load: the same steps as `plimsoll reclaim --need`, taken if the machine lacks the
-//! memory that the model needs.
+//! Memory reclaim before a load, if the machine lacks the memory that the model needs. The steps are those of
+//! `plimsoll reclaim --need`.
 //!
-//! DECISION: the need is an upper bound: the memory that the run may take (its claim) plus the claims of runs
-//! that are still loading, whose memory still looks free. Loads are prepared one at a time, in the order in
-//! which they start. The load starts even if reclaim freed too little, because a plan is only a prediction.
-//! If the load then fails, the error lists the steps taken as a hint. The daemon never takes a step that
-//! needs root by itself, even when it runs as root.
+//! DECISION: an upper bound of the need is used, which is the memory that the new engine may take (its claim)
+//! plus the claims of engines that are still loading, whose memory still looks free. Loads are prepared one
+//! at a time, in the order in which they start. The load starts even if reclaim freed too little, because a
+//! plan is only a prediction. If the load then fails, the error lists the steps taken as a hint. The daemon
+//! never takes a step that needs root by itself, even when it runs as root.
 
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -209,11 +209,11 @@ fn done(need: Bytes, outcome: &ReclaimOutcome) -> String {
         text += &format!("; {} would free {} and needs root", step.step.name(), step.frees);
     }
     if !outcome.taken.is_empty() {
-        text += &format!("; {} were allowed after it", outcome.after.allowance.now);
+        text += &format!("; {} can be allocated after that", outcome.after.allowance.now);
     }
     // The load goes on all the same; this line explains its likely failure.
     if let StepVerdict::Beyond { .. } = outcome.last.verdict {
-        text += "; no step that may be taken makes that enough";
+        text += "; no permitted step frees enough";
         let limit = last_limit(need, &outcome.after.allowance);
         text.extend(limit.map(|limit| format!(": {}", in_a_line(limit))));
     }
@@ -304,11 +304,9 @@ mod tests {
     #[test]
     fn where_a_release_caps_allocations_the_upgrade_is_named_and_no_step() {
         let said = done(NEED, &judged("orin-nano-r36.4.7"));
-        assert!(said.contains("the remedy is an upgrade to R36.5.0"), "{said}");
+        assert!(said.contains("upgrade to R36.5.0"), "{said}");
         assert!(
-            said.contains(
-                "free memory decides); no step that may be taken makes that enough: NvMap of R36.4.7"
-            ),
+            said.contains("the limit is free memory); no permitted step frees enough: NvMap of R36.4.7"),
             "{said}"
         );
     }

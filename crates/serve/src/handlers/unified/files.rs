@@ -1,4 +1,4 @@
-//! Files that hold an engine's weights, found from its command-line flags.
+//! Files from which an engine reads weights, found from its command-line flags.
 
 use std::collections::BTreeSet;
 use std::os::unix::fs::MetadataExt;

@@ -1,4 +1,4 @@
-//! Search for the closing quote of a JSON string that contains escaped quotes.
+//! Fast search for the closing quote of a JSON string that may contain escaped quotes.
 //!
 //! Ordinary text has an escaped quote every few dozen bytes. A search with memchr that stops at each of them
 //! spends its time restarting: 0.22 ms for a prompt of 2 MB, a fifth of the request's time. So each block of

@@ -1,6 +1,6 @@
 //! Fields of a JSON request body that determine the request's context depth (its tokens in the KV cache).
 //!
-//! If a body sets several limits on the answer's length, the largest counts, because engines differ in which
+//! If a body sets several limits on the answer's length, the largest is used, because engines differ in which
 //! one they apply. A body that cannot be parsed has no limit.
 
 use std::borrow::Cow;

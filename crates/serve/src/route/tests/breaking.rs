@@ -1,4 +1,4 @@
-//! Tests of answers to clients when an engine or a connection ends early.
+//! Tests of the HTTP proxy's answers when an engine or a connection ends early.
 
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;

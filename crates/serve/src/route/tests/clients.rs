@@ -1,4 +1,4 @@
-//! Tests of refused requests and of the limits on clients.
+//! Tests of refused HTTP requests and of the limits on clients.
 
 use std::time::Duration;
 
@@ -210,7 +210,7 @@ fn expect_continue_is_answered_before_the_body_and_old_clients_are_served() {
 fn a_path_or_method_that_is_not_served_is_told_so() {
     on_stage(|stage| async move {
         let nowhere = ask(&stage, "GET /nowhere HTTP/1.1\r\nhost: localhost\r\n\r\n").await;
-        assert!(nowhere.starts_with("HTTP/1.1 404 ") && nowhere.contains("there is nothing at /nowhere"));
+        assert!(nowhere.starts_with("HTTP/1.1 404 ") && nowhere.contains("no such path: /nowhere"));
         let wrong = ask(&stage, "GET /tokenize HTTP/1.1\r\nhost: localhost\r\n\r\n").await;
         assert!(
             wrong.starts_with("HTTP/1.1 405 ") && wrong.contains("allow: POST\r\n"),

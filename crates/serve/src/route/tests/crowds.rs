@@ -1,4 +1,5 @@
-//! Tests of clients that occupy shared resources: connections, memory of request bodies, unread answers.
+//! Tests of HTTP clients that occupy shared resources: connections, memory for request bodies, unread
+//! answers.
 
 use std::time::{Duration, Instant};
 

@@ -1,8 +1,8 @@
 //! Cards that a model's flags name (`device`, `main-gpu`, `tensor-split`), and placement restricted to them.
 //!
-//! In the user's flags, card numbers count all served cards; an engine counts only the cards that it gets. So
-//! the names are resolved before placement, and the plan uses the flags with the numbers that the engine will
-//! see.
+//! In the user's flags, card numbers count all served cards, but an engine counts only the cards that it
+//! gets. So the flags are resolved to cards before placement, and the plan uses the flags with the numbers
+//! that the engine will see.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,7 +24,8 @@ pub(super) enum NameError {
         present: String,
     },
     #[error(
-        "{origin}: the flags name CUDA{number}, which is {card}, but `cards` does not allow it; name a card that it allows, or add this one; the cards are {present}"
+        "{origin}: the flags name CUDA{number}, which is {card}, but `cards` does not allow that card; name \
+            a card that it allows, or add this one; the cards are {present}"
     )]
     NotAllowed {
         origin: String,

@@ -2,7 +2,8 @@
 //!
 //! DECISION: a context that is too large is lowered once, to fit empty cards. An engine keeps its context
 //! size until it ends, so the free memory at its start must not determine the size. A limit on the tokens in
-//! use (depth) does follow free memory, because the memory that a run may take can be raised later.
+//! use (depth), in contrast, follows free memory, because the memory that an engine may take can be raised
+//! later.
 
 use plimsoll_base::{Bytes, Card, CardId, Curve, Hint, MemoryModel, NamedDemand, Reason};
 use plimsoll_config::{ConfiguredModel, TooLarge};

@@ -1,4 +1,4 @@
-//! Tests of the leak test: rates of false alarms and of missed leaks on simulated series.
+//! Tests of leak detection: rates of false alarms and of missed leaks on simulated series.
 
 use super::*;
 

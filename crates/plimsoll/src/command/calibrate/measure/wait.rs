@@ -1,4 +1,4 @@
-//! Waiting for an engine under calibration: until it is ready, and until its card is free again.
+//! Waiting in `plimsoll calibrate`, until the engine is ready and until its card is free again.
 
 use std::time::Duration;
 

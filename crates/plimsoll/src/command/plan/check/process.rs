@@ -1,5 +1,5 @@
-//! Planned and measured memory of a running process, for `plimsoll plan --check`. The plan is made from its
-//! command line and environment.
+//! Planned and measured memory of a running process, for `plimsoll plan --check`. The plan is made from the
+//! process's command line and environment.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -21,7 +21,7 @@ pub(super) fn checked(arguments: &Arguments, pid: u32) -> Result<Checked, ErrorR
     let started = Started::read(pid)?;
     // Flags after `--` win: a wrapper may hide some from the command line, and the user can add them.
     let options = Options::from_argv(&arguments.flags)?.merged_over(&started.options()?);
-    let program = started.program().unwrap_or(arguments.program);
+    let program = started.program().unwrap_or_else(|| arguments.program());
     let options = started.reachable(&options);
     let wish = options.wish(program)?;
     let reading = plimsoll_probe::read();

@@ -1,0 +1,172 @@
+//! Cards and boards by product name: `3090`, `RX 7900 XTX`, `Jetson AGX Orin 64GB`.
+//!
+//! DECISION: the table is data (`data/cards.tsv`), one row a card. A name is compared without its brand, blanks
+//! and case, so that `rtx3090`, `RTX 3090` and `3090` are one card; what tells cards apart stays (`Ti`, `16GB`).
+
+use super::card::{Card, CardId, CardKind, Counting};
+use crate::Bytes;
+
+const TABLE: &str = include_str!("../data/cards.tsv");
+
+/// Words of a name that do not tell two cards apart.
+const BRANDS: [&str; 14] = [
+    "nvidia",
+    "geforce",
+    "rtx",
+    "gtx",
+    "quadro",
+    "tesla",
+    "jetson",
+    "amd",
+    "radeon",
+    "rx",
+    "instinct",
+    "intel",
+    "arc",
+    "blackwell",
+];
+
+/// Near names that an error lists.
+const NEAR: usize = 6;
+
+/// A row of the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct KnownCard {
+    name: &'static str,
+    memory: Bytes,
+    compute_capability: Option<(u32, u32)>,
+    source: &'static str,
+}
+
+fn rows() -> impl Iterator<Item = KnownCard> {
+    TABLE
+        .lines()
+        .filter(|line| !line.starts_with('#'))
+        .filter_map(|line| {
+            let mut fields = line.split('\t');
+            let mut next = || fields.next();
+            Some(KnownCard {
+                name: next()?,
+                memory: next()?.parse().ok()?,
+                compute_capability: super::card_spec::compute_capability(next()?),
+                source: next()?,
+            })
+        })
+}
+
+/// The words of a name without its brand, run together: `RTX 4060 Ti 16GB` is `4060ti16gb`.
+fn key(name: &str) -> String {
+    let name = name.to_ascii_lowercase();
+    let words = name.split(|c: char| !c.is_ascii_alphanumeric());
+    let stripped = words.map(|word| {
+        let digit = word.find(|c: char| c.is_ascii_digit()).unwrap_or(word.len());
+        // `rtx3090` is a brand and a number.
+        match BRANDS.contains(&&word[..digit]) {
+            true => &word[digit..],
+            false => word,
+        }
+    });
+    stripped.collect()
+}
+
+/// The card of this name, or the names that are nearest to it.
+pub(super) fn find(name: &str) -> Result<KnownCard, Vec<&'static str>> {
+    let wanted = key(name);
+    if let Some(row) = rows().find(|row| key(row.name) == wanted) {
+        return Ok(row);
+    }
+    let digits = |text: &str| text.chars().filter(char::is_ascii_digit).collect::<String>();
+    let number = digits(&wanted);
+    let near = |row: &KnownCard| {
+        let key = key(row.name);
+        // A name that has parts of a known one, or its number.
+        !wanted.is_empty() && (key.contains(&wanted) || wanted.contains(&key))
+            || !number.is_empty() && digits(&key) == number
+    };
+    Err(rows().filter(near).map(|row| row.name).take(NEAR).collect())
+}
+
+impl KnownCard {
+    /// The card with the driver's own memory taken off what is free.
+    pub(super) fn card(&self) -> Card {
+        // Drivers keep 240 to 550 MiB of an idle card for themselves; a described total alone cannot know it.
+        let kept = self.memory.scaled(1, 64).clamp(Bytes::mib(256), Bytes::mib(512));
+        Card {
+            id: CardId::new(self.name),
+            kind: CardKind::Cuda,
+            name: self.name.to_owned(),
+            uuid: None,
+            total: self.memory,
+            free: self.memory.saturating_sub(kept),
+            compute_capability: self.compute_capability,
+            legacy_pool: self.is_shared() && self.name.starts_with("Jetson"),
+            counting: Counting::Driver,
+        }
+    }
+
+    /// What a plan for such a card cannot know.
+    pub(super) fn doubt(&self) -> Option<String> {
+        if self.compute_capability.is_none() {
+            return Some(format!(
+                "{} has no CUDA: it is planned as a CUDA card of its size, and ROCm, Vulkan and SYCL builds take other compute \
+                 buffers, pools and contexts",
+                self.name
+            ));
+        }
+        self.is_shared().then(|| {
+            format!(
+                "{} shares its {} with the system: add free=SIZE, which is what `free -m` shows as available there",
+                self.name, self.memory
+            )
+        })
+    }
+
+    fn is_shared(&self) -> bool {
+        self.source.contains("shared with the host")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_row_is_complete_and_its_name_is_its_own() {
+        let lines = TABLE.lines().filter(|line| !line.starts_with('#')).count();
+        let mut keys: Vec<String> = rows().map(|row| key(row.name)).collect();
+        assert_eq!(keys.len(), lines, "a row cannot be read");
+        keys.sort();
+        let unique = keys.windows(2).all(|pair| pair[0] != pair[1]);
+        assert!(unique && lines > 80, "{keys:?}");
+        for row in rows() {
+            assert!(
+                row.memory >= Bytes::gib(4) && row.memory <= Bytes::gib(192),
+                "{row:?}"
+            );
+            let is_nvidia = row.source.contains("cuda-gpus");
+            assert_eq!(row.compute_capability.is_some(), is_nvidia, "{row:?}");
+            assert_eq!(find(row.name), Ok(row));
+        }
+    }
+
+    #[test]
+    fn a_name_needs_no_brand_and_a_wrong_one_has_neighbours() {
+        for (said, meant) in [
+            ("3090", "GeForce RTX 3090"),
+            ("rtx3090", "GeForce RTX 3090"),
+            ("NVIDIA GeForce RTX 3090", "GeForce RTX 3090"),
+            ("RX 7900 XTX", "Radeon RX 7900 XTX"),
+            ("4060ti 16gb", "GeForce RTX 4060 Ti 16GB"),
+            ("AGX Orin 64GB", "Jetson AGX Orin 64GB"),
+            ("RTX PRO 6000", "RTX PRO 6000 Blackwell"),
+            ("NVIDIA H200", "H200"),
+        ] {
+            assert_eq!(find(said).map(|row| row.name), Ok(meant), "{said}");
+        }
+        let near = find("AGX Orin").unwrap_err();
+        assert_eq!(near, ["Jetson AGX Orin 32GB", "Jetson AGX Orin 64GB"]);
+        assert!(find("3090 XT").unwrap_err().contains(&"GeForce RTX 3090"));
+        assert!(find("toaster").unwrap_err().is_empty());
+        assert!(find("").unwrap_err().is_empty());
+    }
+}

@@ -1,0 +1,143 @@
+//! What a first user types, and the whole answer: `first_contact.txt` holds the commands and their output.
+//!
+//! `UPDATE_DOCUMENTS=1` writes today's output into it.
+
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::Value;
+
+use super::{plimsoll, specimen, text};
+
+/// The commands of the file, each with its answer, run in a folder that holds the models.
+fn told(file: &str, folder: &Path) -> String {
+    let commands = file.lines().filter_map(|line| line.strip_prefix("$ "));
+    let answers = commands.map(|command| {
+        let output = Command::new("sh")
+            .args(["-c", &format!("{command} 2>&1; echo \"[exit $?]\"")])
+            .current_dir(folder)
+            .env("PATH", path())
+            .env("HOME", folder)
+            .env("PLIMSOLL_NVML", "")
+            .output()
+            .unwrap();
+        format!("$ {command}\n{}\n", text(&output.stdout))
+    });
+    answers.collect()
+}
+
+fn path() -> String {
+    let program = Path::new(env!("CARGO_BIN_EXE_plimsoll")).parent().unwrap();
+    format!("{}:{}", program.display(), std::env::var("PATH").unwrap())
+}
+
+#[test]
+fn what_a_first_user_types_is_answered_as_it_stands_in_the_file() {
+    let folder = tempfile::tempdir().unwrap();
+    for shape in ["l8", "q30"] {
+        specimen(shape, folder.path());
+    }
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/plan/first_contact.txt");
+    let expected = std::fs::read_to_string(&file).unwrap();
+    let today = told(&expected, folder.path());
+    assert!(today.matches("\n[exit ").count() > 10, "{today}");
+    if std::env::var_os("UPDATE_DOCUMENTS").is_some() {
+        std::fs::write(file, &today).unwrap();
+    } else {
+        assert_eq!(today, expected);
+    }
+    let lines = today.lines().filter(|line| !is_command_or_error(line));
+    let widest = lines.max_by_key(|line| line.chars().count()).unwrap();
+    assert!(widest.chars().count() <= 80, "{widest}");
+}
+
+/// Commands are the reader's own, and errors are for a terminal to wrap.
+fn is_command_or_error(line: &str) -> bool {
+    ["$ ", "error: ", "plimsoll: ", "hint: what --fit", "hint: let "]
+        .iter()
+        .any(|start| line.starts_with(start))
+}
+
+#[test]
+fn a_machine_without_a_card_is_told_first_in_text_and_json() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = specimen("tiny", folder.path());
+    let run = |more: &[&str]| {
+        let mut command = assert_cmd::Command::cargo_bin("plimsoll").unwrap();
+        command
+            .env("PLIMSOLL_NVML", "")
+            .arg("plan")
+            .args(more)
+            .arg(&model);
+        command.output().unwrap()
+    };
+    let said = text(&run(&[]).stdout);
+    let second = said.lines().nth(1).unwrap();
+    assert!(second.starts_with("warning: no NVIDIA card is seen"), "{said}");
+    let plan: Value = serde_json::from_slice(&run(&["--json"]).stdout).unwrap();
+    assert_eq!(plan["warnings"][0]["code"], "no_card_seen", "{plan:#}");
+}
+
+/// A warning stands above the bars of a picture and above the verdict of a page.
+#[test]
+fn pictures_and_pages_lead_with_the_warnings() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = specimen("l8", folder.path());
+    let file = |name: &str| folder.path().join(name).display().to_string();
+    let output = plimsoll(&[
+        "plan",
+        "--card",
+        "3060",
+        "--svg",
+        &file("a.svg"),
+        "--html",
+        &file("a.html"),
+        "--",
+        "-m",
+        model.to_str().unwrap(),
+        "-c",
+        "64k",
+    ]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    for (name, verdict) in [("a.svg", "fits, "), ("a.html", "class=\"verdict")] {
+        let drawn = std::fs::read_to_string(file(name)).unwrap();
+        let warning = drawn.find("llama-server reads `64k`").unwrap();
+        assert!(warning < drawn.find(verdict).unwrap(), "{name}");
+    }
+}
+
+/// A plan of 153 % of a card is drawn to its end, and the load line stands where the card ends.
+#[test]
+fn a_picture_is_scaled_to_what_is_needed() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = specimen("q30", folder.path());
+    let picture = folder.path().join("a.svg");
+    let card = "name=RTX3090,total=24GiB,cc=8.6";
+    plimsoll(&[
+        "plan",
+        "--card",
+        card,
+        "--svg",
+        picture.to_str().unwrap(),
+        "--",
+        "-m",
+        model.to_str().unwrap(),
+        "-c",
+        "65536",
+    ]);
+    let drawn = std::fs::read_to_string(picture).unwrap();
+    let number = |line: &str, name: &str| {
+        let from = line.split_once(&format!("{name}=\"")).unwrap().1;
+        from.split_once('"').unwrap().0.parse::<f64>().unwrap()
+    };
+    let pool = drawn
+        .split("<rect")
+        .find(|rect| rect.contains("class=\"pool\"") && rect.contains("data-term"))
+        .unwrap();
+    let end = number(pool, " x") + number(pool, " width");
+    assert!((999.0..1001.0).contains(&end), "the bar ends at {end}");
+    let at = number(drawn.split_once("class=\"edge\"").unwrap().1, "x1");
+    // 24576 of 37572 MiB.
+    assert!((653.0..655.5).contains(&at), "the load line is at {at}");
+    assert!(drawn.contains("card 24576 MiB") && drawn.contains("12996 MiB too much"));
+}

@@ -1,0 +1,158 @@
+//! Another user of the machine: a thousand tries to read, connect or stop, none of which succeeds.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
+
+use serde_json::json;
+
+use crate::daemon::{Setup, alive};
+use crate::http;
+
+/// The user `nobody`, who shares nothing with the one who runs the tests.
+const NOBODY: &str = "65534";
+const SECRET: &str = "the-word-that-no-other-user-reads";
+
+/// Tries everything, again and again, and prints each try that succeeded; then the number of tries.
+const TRIES: &str = r#"
+import os, signal, socket, sys
+daemon, key, secret, port, engines, files = int(sys.argv[1]), sys.argv[2], sys.argv[3].encode(), int(sys.argv[4]), [int(x) for x in sys.argv[5].split(",")], sys.argv[6:]
+tries = 0
+def attempt(what, act):
+    global tries
+    tries += 1
+    try:
+        got = act()
+    except OSError:
+        return
+    if got:
+        print("SUCCEEDED", what, repr(got)[:300])
+def read(path):
+    with open(path, "rb") as file:
+        return secret in file.read(1 << 20) or path.endswith((".page", ".log", "key"))
+def listing(folder):
+    return os.listdir(folder)
+def ask(address, path, family=socket.AF_INET):
+    with socket.socket(family) as client:
+        client.settimeout(2)
+        client.connect(address)
+        client.sendall(("GET %s HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n" % path).encode())
+        answer = b""
+        while piece := client.recv(65536):
+            answer += piece
+    return answer.split(b" ")[1:2] == [b"200"] and answer
+def sockets():
+    with open("/proc/net/unix") as table:
+        return {line.split()[-1] for line in table if "/" in line.split()[-1] and "plimsoll" in line}
+def listening():
+    """Ports of 127.0.0.1 that the user under attack listens on, other than the daemon's own."""
+    with open("/proc/net/tcp") as table:
+        rows = [line.split() for line in table][1:]
+    return {int(row[1].split(":")[1], 16) for row in rows if row[3] == "0A" and row[7] == str(os.stat("/proc/%d" % daemon).st_uid)} - {port}
+while tries < 1000:
+    for process in [daemon, *engines]:
+        attempt("stop", lambda: os.kill(process, signal.SIGTERM) or "sent")
+        attempt("kill", lambda: os.kill(process, signal.SIGKILL) or "sent")
+        for name in ("environ", "mem", "maps", "io", "syscall", "stack"):
+            attempt("%s of %d" % (name, process), lambda: read("/proc/%d/%s" % (process, name)))
+        for folder in ("fd", "cwd", "root", "map_files"):
+            attempt("%s of %d" % (folder, process), lambda: listing("/proc/%d/%s/" % (process, folder)))
+        attempt("command line of %d" % process, lambda: read("/proc/%d/cmdline" % process))
+    for path in files:
+        attempt(path, lambda: listing(path) if os.path.isdir(path) else read(path))
+        attempt("write " + path, lambda: open(path + "/x" if os.path.isdir(path) else path, "ab") and "opened")
+    for path in ("/logs", "/api/status", "/v1/models", "/running", "/api/models/unload"):
+        attempt("ask " + path, lambda: ask(("127.0.0.1", port), path))
+    for path in sockets():
+        attempt("socket " + path, lambda: ask(path, "/health", socket.AF_UNIX))
+print("tries", tries)
+"#;
+
+#[test]
+#[allow(clippy::print_stderr, reason = "a test that cannot run says why")]
+fn another_user_reads_nothing_connects_to_no_engine_and_stops_none_in_a_thousand_tries() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("skipped: only root can become another user");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    // A folder that everybody may enter: what is in it protects itself.
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let key = folder.path().join("key");
+    fs::write(&key, format!("{SECRET}\n")).unwrap();
+    fs::set_permissions(&key, fs::Permissions::from_mode(0o600)).unwrap();
+    let (logs, run) = (folder.path().join("logs"), folder.path().join("run"));
+    for made in [&logs, &run] {
+        fs::create_dir(made).unwrap();
+        fs::set_permissions(made, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    let serve = format!("[serve]\napi-key-files = [\"{}\"]\n", key.display());
+    let daemon = Setup::new()
+        .config(&serve)
+        .argument("--log-file")
+        .argument(&logs.join("engines.log").to_string_lossy())
+        .model("a", "64MiB", "", "")
+        .variable("XDG_RUNTIME_DIR", &run.to_string_lossy())
+        .start();
+    let ask = || {
+        let mut body = http::chat_body("a", false);
+        body["messages"] = json!([{"role": "user", "content": SECRET}]);
+        let header = format!("Authorization: Bearer {SECRET}\r\n");
+        let stream = http::open_with(
+            daemon.address,
+            "POST",
+            "/v1/chat/completions",
+            &header,
+            Some(&body),
+        );
+        http::read(&stream)
+    };
+    assert_eq!(ask().status, 200);
+    let engines = daemon.engines();
+    let list = engines.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
+    let mut files = vec![key];
+    for entry in [&logs, &run]
+        .into_iter()
+        .flat_map(|made| fs::read_dir(made).unwrap())
+    {
+        files.push(entry.unwrap().path());
+    }
+    let output = Command::new("setpriv")
+        // The first python3 of root's PATH may lie in root's home.
+        .env("PATH", "/usr/bin:/bin")
+        .args([
+            "--reuid",
+            NOBODY,
+            "--regid",
+            NOBODY,
+            "--clear-groups",
+            "python3",
+            "-c",
+            TRIES,
+        ])
+        .args([
+            &daemon.pid().to_string(),
+            "key",
+            SECRET,
+            &daemon.address.port().to_string(),
+            &list,
+        ])
+        .args(&files)
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    assert!(!said.contains("SUCCEEDED"), "{said}");
+    let tries = said
+        .trim()
+        .strip_prefix("tries ")
+        .and_then(|tries| tries.parse::<u32>().ok());
+    assert!(tries.is_some_and(|tries| tries >= 1000), "{said}");
+    assert_eq!(ask().status, 200);
+    assert_eq!(daemon.engines(), engines);
+    assert!(engines.iter().all(|engine| alive(*engine)));
+}

