@@ -177,7 +177,7 @@ mod tests {
         let mut encoder = Encoder::begin(&Default::default(), &mut bytes);
         encoder.sample(0, &look, &mut bytes);
         let mut reader = Reader::new(&bytes).unwrap();
-        reader.next().unwrap();
+        reader.by_ref().for_each(drop);
         let has = |what: &str| reader.figures().iter().any(|figure| figure.what == what);
         assert!(
             has("MemFree") && has("MemAvailable") && has("order 3"),
