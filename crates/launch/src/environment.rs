@@ -68,9 +68,6 @@ const NOT_INHERITED: &[&str] = &[
     "WATCHDOG_PID",
     "INVOCATION_ID",
     "JOURNAL_STREAM",
-    // Set by the daemon for itself (`plimsoll serve` starts itself anew with them).
-    "MALLOC_MMAP_THRESHOLD_",
-    "MALLOC_TRIM_THRESHOLD_",
 ];
 
 /// Variable that ggml-vulkan reads (`ggml-vulkan.cpp: ggml_vk_instance_init @ b10605`); an empty list selects

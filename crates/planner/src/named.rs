@@ -150,7 +150,7 @@ mod tests {
                 "-dev CUDA1 -sm none -mg 1",
                 "-mg 1 is not a card; the number of cards is 1",
             ),
-            ("-ot exps=CUDA9", "`CUDA9`, which is no buffer here"),
+            ("-ot exps=CUDA9", "`CUDA9`, which does not exist here"),
         ] {
             let error = names(line).unwrap_err().to_string();
             assert!(error.contains(words), "{line}: {error}");

@@ -388,7 +388,7 @@ fn a_refusal_has_the_engines_own_message() {
              ggml_cuda_init: failed to initialize CUDA: no CUDA-capable device is detected\n\
              error while handling argument \"-dev\": invalid device: CUDA0",
             EngineRefusalKind::StaticRuntime,
-            "linked into it",
+            "links the CUDA runtime statically",
         ),
         (
             "error: invalid argument: --no-such-flag",

@@ -341,7 +341,7 @@ fn with_open_questions_there_is_no_answer() {
                 if answer.change.is_some() {
                     assert_eq!((&answer.change, &answer.next), (&known.change, &known.next));
                 } else {
-                    assert!(answer.text.contains("not known"), "{answer:?}");
+                    assert!(answer.text.contains("unknown"), "{answer:?}");
                     withheld += 1;
                 }
                 assert!(answer.trades.iter().all(|trade| known.trades.contains(trade)));

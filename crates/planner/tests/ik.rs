@@ -320,7 +320,7 @@ fn repacking_is_reported_where_weights_stay_in_host_memory() {
     assert!(reason(&plan, "weights_repacked").unwrap().contains("-rtr"));
     let said = reason(&plan, "latent_attention").unwrap();
     assert!(
-        said.contains("-mla 3, 64 of 64 heads at once") && !said.contains("defaults"),
+        said.contains("-mla 3 and 64 of 64 heads at once") && !said.contains("defaults"),
         "{said}"
     );
     let plan = planned(&kimi(), "-c 65536 -ngl 99 -np 1", 1);

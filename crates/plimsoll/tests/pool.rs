@@ -144,7 +144,10 @@ fn bad_input_exits_2_and_names_the_line_or_the_remedy() {
             vec!["replay", broken],
             "line 2: `many` is not a size; write a number of bytes",
         ),
-        (vec!["replay", broken, "--policy", "buddy"], "there are plimsoll,"),
+        (
+            vec!["replay", broken, "--policy", "buddy"],
+            "the policies are plimsoll,",
+        ),
         (vec!["replay", broken, "--budget", "much"], "24GiB"),
         (vec!["gen", "--model", "gpt", "--ctx", "512"], "llama3-8b"),
         (vec!["gen", "--model", "m8", "--ctx", "0"], "give 1 to"),

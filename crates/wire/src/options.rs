@@ -385,7 +385,10 @@ mod tests {
     #[test]
     fn a_wrong_word_is_named() {
         let said = |line: &str| GuardOptions::read(line).unwrap_err().to_string();
-        assert_eq!(said("reuse frob=1"), "PLIMSOLL_GUARD contains `frob=1`");
+        assert_eq!(
+            said("reuse frob=1"),
+            "PLIMSOLL_GUARD contains `frob=1`, which is not an option"
+        );
         assert_eq!(
             said("spill=1G"),
             "PLIMSOLL_GUARD: `spill=1G` needs a whole number"
@@ -396,6 +399,6 @@ mod tests {
             "PLIMSOLL_GUARD: `pool=best` is not one of ours, managed"
         );
         let many = ["card=GPU-00112233-4455-6677-8899-aabbccddeeff"; CARDS + 1].join(" ");
-        assert!(said(&many).ends_with("one card more than the 16 there is room for"));
+        assert!(said(&many).ends_with("exceeds the limit of 16 cards"));
     }
 }

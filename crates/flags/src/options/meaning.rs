@@ -50,7 +50,7 @@ fn gone(setting: &Setting) -> Option<Warning> {
     let KnownFlag::Before(instead) = setting.flag.known else {
         return None;
     };
-    let what = format!("{} is gone from llama-server", setting.flag.name());
+    let what = format!("{} was removed from llama-server", setting.flag.name());
     Some(Warning::new(setting.origin.clone(), what).hint(instead))
 }
 

@@ -2,15 +2,14 @@
 
 use std::io::Write;
 use std::net::SocketAddr;
-use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
 use plimsoll_base::{Bytes, Card};
 use plimsoll_config::{GuardMode, GuardSettings, ReclaimBeforeLoad};
-use plimsoll_launch::PLIMSOLL;
+use plimsoll_nostd::heap;
 use plimsoll_scheduler::place::Ledger;
 use plimsoll_serve::Listen;
 use plimsoll_serve::widest;
@@ -98,7 +97,6 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, ErrorReport> {
         reclaim_before_load: arguments.reclaim_before_load,
         origins: arguments.origins,
     };
-    // `--check` ends at once, so it needs no restart for the allocator.
     if arguments.check {
         return on_one_thread(async { Ok(print_check(&ConfigCheck::of(setup).await.map_err(of_daemon)?)) });
     }
@@ -140,31 +138,17 @@ fn print_check(check: &ConfigCheck) -> ExitCode {
     status(check.models.iter().all(|model| model.refused.is_none()))
 }
 
-/// Restarts this program with fixed thresholds of glibc's allocator, unless the user has set some.
+/// Fixes the thresholds of glibc's allocator, unless the user has set some.
 ///
 /// DECISION: by default the thresholds follow the largest block freed so far, up to 32 MiB, and memory of prompts is
 /// kept (seen: 1 GiB after 1 GiB of prompts). A threshold below the blocks of request bodies (128 KiB) makes each of
 /// them a mapping, whose page faults doubled the CPU time of a prompt of 2 MB. So blocks come from the heap, and the
-/// listener gives the heap's free pages back. The allocator reads the thresholds only at its start, and setting them
-/// later needs unsafe code.
+/// listener gives the heap's free pages back.
 fn fix_allocator_thresholds() {
-    const THRESHOLDS: [(&str, &str); 2] = [
-        ("MALLOC_MMAP_THRESHOLD_", "1048576"),
-        ("MALLOC_TRIM_THRESHOLD_", "16777216"),
-    ];
-    if THRESHOLDS
-        .iter()
-        .any(|(name, _)| std::env::var_os(name).is_some())
-    {
-        return;
+    let is_set = |name| std::env::var_os(name).is_some();
+    if !is_set("MALLOC_MMAP_THRESHOLD_") && !is_set("MALLOC_TRIM_THRESHOLD_") {
+        heap::fix_thresholds(1 << 20, 16 << 20);
     }
-    let mut arguments = std::env::args_os();
-    let mut again = Command::new(PLIMSOLL);
-    // `PLIMSOLL` is /proc/self/exe; argv[0] keeps the name that `ps` and clap's usage line show.
-    again.arg0(arguments.next().unwrap_or_else(|| "plimsoll".into()));
-    // Without the restart the daemon works too, but keeps more memory.
-    let error = again.args(arguments).envs(THRESHOLDS).exec();
-    tracing::debug!("the allocator's thresholds are unchanged: {error}");
 }
 
 /// Runs the daemon's one thread.

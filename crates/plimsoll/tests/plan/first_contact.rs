@@ -73,7 +73,7 @@ fn a_machine_without_a_card_is_told_first_in_text_and_json() {
     };
     let said = text(&run(&[]).stdout);
     let second = said.lines().nth(1).unwrap();
-    assert!(second.starts_with("warning: no NVIDIA card is seen"), "{said}");
+    assert!(second.starts_with("warning: no NVIDIA card is visible"), "{said}");
     let plan: Value = serde_json::from_slice(&run(&["--json"]).stdout).unwrap();
     assert_eq!(plan["warnings"][0]["code"], "no_card_seen", "{plan:#}");
 }

@@ -167,7 +167,7 @@ fn the_status_is_1_where_no_direction_fits_and_hints_say_what_would_help() {
         .find(|line| line.starts_with("hint: ") && line.contains(", fits  "))
         .unwrap();
     assert!(
-        enough.contains("every token") || enough.contains("slower with"),
+        enough.contains("each generated token") || enough.contains("slower with"),
         "{enough}"
     );
 }

@@ -209,8 +209,11 @@ mod tests {
     #[test]
     fn every_fault_names_its_line_and_the_remedy() {
         for (lines, said) in [
-            ("1,0,allocate,0x1,512", "line 2: 5 fields where"),
-            ("1,0,allocate,0x1,512,0x0\n\n", "line 3: 1 fields where"),
+            ("1,0,allocate,0x1,512", "line 2: the line has 5 fields, but"),
+            (
+                "1,0,allocate,0x1,512,0x0\n\n",
+                "line 3: the line has 1 fields, but",
+            ),
             (
                 "1,0,grow,0x1,512,0x0",
                 "line 2: `grow` is not an action; the actions are allocate, free",

@@ -233,9 +233,9 @@ mod tests {
             Trace::from_record(&file, None).unwrap_err().to_string()
         };
         for (said, error) in [
-            ("offset 0: this is no trace; record one", damaged(0, b'X')),
-            ("offset 0: the trace has version 9 and", damaged(8, 9)),
-            ("offset 0: records have 31 bytes where 32", damaged(12, 31)),
+            ("offset 0: this is not a trace; record one", damaged(0, b'X')),
+            ("offset 0: the trace has version 9, but", damaged(8, 9)),
+            ("offset 0: records have 31 bytes, but 32", damaged(12, 31)),
             ("offset 128: event type 77 does not exist;", damaged(128 + 24, 77)),
             (
                 "offset 160: the block is freed but was never allocated",

@@ -26,7 +26,8 @@ fn every_way_to_copy_and_to_fill_is_right_on_a_driver_that_refuses_to_cross_it()
     assert_eq!(ran.code, Some(0), "{}\n{}", ran.lines.join("\n"), ran.errors);
     assert_eq!(ran.violations(), [""; 0]);
     assert!(
-        ran.errors.contains("70 MiB of it on the card") && ran.errors.contains("40 MiB of it on the card")
+        ran.errors.contains("70 MiB of it is on the card")
+            && ran.errors.contains("40 MiB of it is on the card")
     );
     assert!(ran.calls("cuMemcpy2D_v2").len() > 4);
     assert!(ran.calls("cuMemcpy3D_v2").len() > 8);

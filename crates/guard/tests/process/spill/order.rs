@@ -12,7 +12,7 @@ const SERVED: [&str; 9] = [
 fn overflows(errors: &str) -> Vec<&str> {
     errors
         .lines()
-        .filter(|line| line.contains(" overflow: "))
+        .filter(|line| line.contains(" overflowed: "))
         .collect()
 }
 
@@ -44,7 +44,7 @@ fn what_the_driver_has_free_is_a_limit_as_a_budget_is() {
     assert_eq!(ran.said(), ["0", "0", "0"], "{}", ran.errors);
     assert_eq!(overflows(&ran.errors).len(), 1, "{}", ran.errors);
     assert!(
-        ran.errors.contains("card 0: 900 MiB overflow: 758 MiB"),
+        ran.errors.contains("card 0: 900 MiB overflowed: 758 MiB"),
         "{}",
         ran.errors
     );

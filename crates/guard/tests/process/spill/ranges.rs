@@ -119,7 +119,8 @@ fn what_was_allocated_last_overflows_unless_room_is_kept_for_it() {
     let last = Run::steps("total=4G", &format!("budget={budget} spill={}", 2048 * MIB));
     let ran = last.run("alloc:a:900 alloc:b:300");
     assert!(
-        ran.errors.contains("300 MiB overflow: 84 MiB of it on the card"),
+        ran.errors
+            .contains("300 MiB overflowed: 84 MiB of it is on the card"),
         "{}",
         ran.errors
     );
@@ -130,7 +131,8 @@ fn what_was_allocated_last_overflows_unless_room_is_kept_for_it() {
     let ran = kept.run("alloc:a:900 alloc:b:300 alloc:c:1");
     assert_eq!(ran.said(), ["0"; 3]);
     assert!(
-        ran.errors.contains("900 MiB overflow: 700 MiB of it on the card"),
+        ran.errors
+            .contains("900 MiB overflowed: 700 MiB of it is on the card"),
         "{}",
         ran.errors
     );
@@ -194,5 +196,5 @@ fn rows_are_spilled_with_the_pitch_that_the_driver_would_give_them() {
         "{}",
         ran.errors
     );
-    assert!(ran.errors.contains("300 MiB overflow: "));
+    assert!(ran.errors.contains("300 MiB overflowed: "));
 }
