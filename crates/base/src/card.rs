@@ -1,4 +1,4 @@
-//! Cards, on which models can be placed: GPUs, and the host's memory.
+//! Cards: the places where a model can be put. A card is a GPU; the host's memory is also treated as a card.
 
 use std::fmt;
 use std::sync::Arc;

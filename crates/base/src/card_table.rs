@@ -1,7 +1,8 @@
 //! Cards and boards by product name: `3090`, `RX 7900 XTX`, `Jetson AGX Orin 64GB`.
 //!
-//! DECISION: the table is data (`data/cards.tsv`), one row a card. A name is compared without its brand, blanks
-//! and case, so that `rtx3090`, `RTX 3090` and `3090` are one card; what tells cards apart stays (`Ti`, `16GB`).
+//! DECISION: the table is data (`data/cards.tsv`), with one row per card. Names are compared ignoring brand,
+//! spaces and case, so `rtx3090`, `RTX 3090` and `3090` are the same card. Parts that distinguish cards
+//! (`Ti`, `16GB`) are kept.
 
 use super::card::{Card, CardId, CardKind, Counting};
 use crate::Bytes;

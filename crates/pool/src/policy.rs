@@ -23,7 +23,7 @@ impl Block {
     }
 }
 
-/// Extent of [`Policy::trim`]: which idle memory is released.
+/// Extent of [`ServedPolicy::trim`]: which idle memory is released.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Trim {
     /// Memory that was not used for a while and whose work is done. Never waits; a later trim releases the

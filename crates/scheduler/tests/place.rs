@@ -1,6 +1,9 @@
 //! Tests of the ledger of claims and of the choice between cards, through the public interface.
 #![allow(clippy::unwrap_used, reason = "the helpers of tests are tests")]
 
+#[path = "place/demands.rs"]
+mod demands;
+
 use std::sync::Arc;
 
 use plimsoll_base::{
@@ -423,64 +426,6 @@ fn what_is_held_for_another_is_not_free_but_for_what_its_victims_will_give() {
         ..ask
     };
     assert_eq!(place(&larger, &ledger, &holds, &tenants), PlacementVerdict::Later);
-}
-
-#[test]
-fn a_demand_that_no_set_of_cards_meets_says_why_for_each() {
-    let ledger = ledger(&[("a", 10), ("b", 10)]);
-    let PlacementVerdict::Never(never) = placed(&ledger, &declared(30), &[], &[]) else {
-        panic!("30 GiB on 20");
-    };
-    assert!(!never.crowded_out);
-    assert_eq!(
-        never.reason.to_string(),
-        "m does not fit on the cards it may use, even if they were empty\n  \
-         a has 10240 MiB available, but the model needs 30720 MiB\n  \
-         b has 10240 MiB available, but the model needs 30720 MiB\n  \
-         on 2 cards it takes 30720 MiB\n    \
-         a has 10240 MiB available, but the model needs 15360 MiB\n    \
-         b has 10240 MiB available, but the model needs 15360 MiB"
-    );
-}
-
-#[test]
-fn an_unknown_need_takes_an_empty_card_and_asks_to_be_declared() {
-    let mut ledger = ledger(&[("a", 10), ("b", 12)]);
-    ledger.claim(RunId(1), &holder(), &on("a", 1)).unwrap();
-    assert_eq!(
-        placed(&ledger, &UnknownSize, &[], &[]),
-        PlacementVerdict::Fits(whole("b", 12))
-    );
-    ledger.claim(RunId(2), &holder(), &on("b", 1)).unwrap();
-    let pinned = [
-        tenant(1, CardStanding::Stays, 1),
-        tenant(2, CardStanding::Stays, 2),
-    ];
-    let PlacementVerdict::Never(never) = placed(&ledger, &UnknownSize, &[], &pinned) else {
-        panic!("no card is empty");
-    };
-    assert!(
-        never
-            .hints
-            .iter()
-            .any(|hint| hint.to_string().contains("memory = "))
-    );
-}
-
-#[derive(Debug)]
-struct NeedsNoCard;
-
-impl MemoryModel for NeedsNoCard {
-    fn on(&self, _: &[Card]) -> Result<Vec<(CardId, Bytes)>, Reason> {
-        Ok(Vec::new())
-    }
-}
-
-#[test]
-fn an_engine_that_needs_no_card_starts_anywhere() {
-    let nowhere = PlacementVerdict::Fits(Placement::default());
-    assert_eq!(placed(&ledger(&[]), &NeedsNoCard, &[], &[]), nowhere);
-    assert_eq!(placed(&ledger(&[("a", 1)]), &NeedsNoCard, &[], &[]), nowhere);
 }
 
 proptest! {

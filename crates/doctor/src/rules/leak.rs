@@ -9,7 +9,7 @@ use crate::facts::Facts;
 use crate::pattern::Pattern;
 
 rules! {
-    readings_rise: "from the figures: the readings only rise";
+    readings_rise: "the measured memory only rises";
     grows_each_round: "memory grows by a MiB or more with each request or image";
     kernel_slab: "/proc/meminfo shows SUnreclaim above a fifth of MemTotal";
     kept_alive: "`ollama ps` shows that a model stays loaded for some minutes after its last request";

@@ -100,7 +100,7 @@ fn host_too_small(facts: &Facts) -> Option<RuleFinding> {
     let quote = facts.quote(Pattern::OllamaHost)?;
     // On a unified board ollama counts MemFree, which leaves out the page cache.
     if facts.is_unified() {
-        let text = "the available memory is short, and the GPU shares it with the host";
+        let text = "little memory is available, and the GPU shares it with the host";
         return Some(
             RuleFinding::new(Cause::UnifiedMemoryRefused, Fair, text, [quote]).by(SubCause::PageCache),
         );

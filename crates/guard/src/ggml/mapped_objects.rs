@@ -3,9 +3,9 @@
 //! DECISION: the only loader function called is `dl_iterate_phdr`. `dlsym` is avoided because it takes the
 //! loader's main lock. A thread inside a constructor may hold that lock while it waits for the CUDA runtime,
 //! which may in turn be calling guard (this library). The lock of `dl_iterate_phdr` is never held while
-//! foreign code runs. The walk also finds objects that `RTLD_LOCAL` hides. No object can be unmapped during
-//! the function's callback. So the search runs inside the callback of an outer walk, and the results can
-//! still be written to before that walk returns.
+//! foreign code runs. The walk also finds objects that `RTLD_LOCAL` hides. No object can be unmapped while a
+//! callback of `dl_iterate_phdr` runs. So the search runs inside the callback of an outer walk: until that
+//! walk returns, the memory of the objects found stays mapped and can safely be written to.
 
 use core::ffi::{CStr, c_int, c_void};
 use core::ptr::with_exposed_provenance_mut;

@@ -1,9 +1,10 @@
 //! Replacement of `cuGetProcAddress`, with which every CUDA runtime finds the driver's functions.
 //!
-//! DECISION: the driver answers first, for the caller's version and flags, and its address is replaced if
-//! guard (this library) has a hook for it. On all known drivers that address equals the one from `dlsym`. If
-//! the two differ, the ABI is determined from name and version as in cuda.h, up to the newest version whose
-//! ABIs were checked. For later versions the driver's own function is returned, and this is reported.
+//! DECISION: the driver is asked first, with the caller's version and flags. If guard (this library) hooks
+//! the function, the returned address is replaced by the hook's. With all known drivers that address equals
+//! the one from `dlsym`. If it does not, the hook's ABI is chosen from the function's name and the requested
+//! version, as cuda.h does. For versions newer than those whose ABIs were checked, the driver's own function
+//! is returned, and this is reported.
 
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};

@@ -1,5 +1,4 @@
-//! Tests of engines under guard: their options, and the effect of their pages on the ledger, on diagnoses and
-//! on other processes.
+//! Tests of engines under guard: options, and effects of their pages on ledger, diagnoses and other processes.
 //!
 //! A page is the shared-memory file with an engine's memory figures. The first half of the tests writes pages
 //! by hand; the second runs the real library over a fake libcuda with as many bytes as a test allows.

@@ -1,6 +1,4 @@
-//! Simulated machine for the scheduler: engines with faults, clients that leave, other processes on the
-//! cards.
-
+//! Simulated machine for the scheduler: engines with faults, clients that leave, other processes.
 mod diving;
 mod effects;
 

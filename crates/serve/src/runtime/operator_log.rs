@@ -126,7 +126,9 @@ impl Runtime {
             Some(ModelView {
                 depth_unwatched: Some(why),
                 ..
-            }) => tracing::debug!("{name} is not admitted by depth: {why}"),
+            }) => tracing::debug!(
+                "requests to {name} are not limited by their depth (tokens in the KV cache): {why}"
+            ),
             _ => {}
         }
     }

@@ -37,7 +37,7 @@ async fn give_back(runtime: Rc<Runtime>, load: Load) {
         Ok(bytes) if bytes.is_zero() => {}
         Ok(bytes) => {
             tracing::info!(
-                "{name}: about {bytes} of its files were in the page cache; the part that the engine does not map is dropped"
+                "{name}: about {bytes} of its files were in the page cache; the part that the engine does not map is evicted from the cache"
             );
             runtime.events.page_cache_dropped(&name, bytes);
         }

@@ -1,0 +1,61 @@
+//! Tests of models whose memory need no set of cards meets, is unknown, or needs no card.
+
+use super::*;
+
+#[test]
+fn a_demand_that_no_set_of_cards_meets_says_why_for_each() {
+    let ledger = ledger(&[("a", 10), ("b", 10)]);
+    let PlacementVerdict::Never(never) = placed(&ledger, &declared(30), &[], &[]) else {
+        panic!("30 GiB on 20");
+    };
+    assert!(!never.crowded_out);
+    assert_eq!(
+        never.reason.to_string(),
+        "m does not fit on the cards it may use, even if they were empty\n  \
+         a has 10240 MiB available, but the model needs 30720 MiB\n  \
+         b has 10240 MiB available, but the model needs 30720 MiB\n  \
+         on 2 cards it takes 30720 MiB\n    \
+         a has 10240 MiB available, but the model needs 15360 MiB\n    \
+         b has 10240 MiB available, but the model needs 15360 MiB"
+    );
+}
+
+#[test]
+fn an_unknown_need_takes_an_empty_card_and_asks_to_be_declared() {
+    let mut ledger = ledger(&[("a", 10), ("b", 12)]);
+    ledger.claim(RunId(1), &holder(), &on("a", 1)).unwrap();
+    assert_eq!(
+        placed(&ledger, &UnknownSize, &[], &[]),
+        PlacementVerdict::Fits(whole("b", 12))
+    );
+    ledger.claim(RunId(2), &holder(), &on("b", 1)).unwrap();
+    let pinned = [
+        tenant(1, CardStanding::Stays, 1),
+        tenant(2, CardStanding::Stays, 2),
+    ];
+    let PlacementVerdict::Never(never) = placed(&ledger, &UnknownSize, &[], &pinned) else {
+        panic!("no card is empty");
+    };
+    assert!(
+        never
+            .hints
+            .iter()
+            .any(|hint| hint.to_string().contains("memory = "))
+    );
+}
+
+#[derive(Debug)]
+struct NeedsNoCard;
+
+impl MemoryModel for NeedsNoCard {
+    fn on(&self, _: &[Card]) -> Result<Vec<(CardId, Bytes)>, Reason> {
+        Ok(Vec::new())
+    }
+}
+
+#[test]
+fn an_engine_that_needs_no_card_starts_anywhere() {
+    let nowhere = PlacementVerdict::Fits(Placement::default());
+    assert_eq!(placed(&ledger(&[]), &NeedsNoCard, &[], &[]), nowhere);
+    assert_eq!(placed(&ledger(&[("a", 1)]), &NeedsNoCard, &[], &[]), nowhere);
+}
