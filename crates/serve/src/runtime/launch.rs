@@ -78,16 +78,14 @@ impl Starter<'_> {
     /// needs set-user-ID programs and does not see the folder. They are confined only where the user asks for
     /// it with `engine-user`.
     async fn privacy(&self, engine: &[String]) -> Privacy {
-        let Launch::LlamaServer { program, .. } = &self.run.entry.launch else {
+        let Some(program) = self.program(engine) else {
             return self.private(None, false);
         };
-        let [word] = program.as_deref().unwrap_or(engine) else {
-            return self.private(None, false);
-        };
-        let found = find_program(word.as_ref(), None, std::env::var_os("PATH").as_deref());
         // It runs the program, and a GPU build takes a second to load its libraries.
         let asked = tokio::task::spawn_blocking(move || {
-            let program = found.ok().filter(|program| !engine::is_shell_script(program))?;
+            if engine::is_shell_script(&program) {
+                return None;
+            }
             let socket = engine::takes_socket(&program);
             Some((program, socket))
         });
@@ -95,6 +93,17 @@ impl Starter<'_> {
             Ok(Some((program, socket))) => self.private(Some(program), socket),
             _ => self.private(None, false),
         }
+    }
+
+    /// The engine's program file; `None` for a `cmd` and for a program with leading arguments.
+    fn program(&self, engine: &[String]) -> Option<PathBuf> {
+        let Launch::LlamaServer { program, .. } = &self.run.entry.launch else {
+            return None;
+        };
+        let [word] = program.as_deref().unwrap_or(engine) else {
+            return None;
+        };
+        find_program(word.as_ref(), None, std::env::var_os("PATH").as_deref()).ok()
     }
 
     fn private(&self, program: Option<PathBuf>, takes_socket: bool) -> Privacy {
@@ -115,19 +124,12 @@ impl Starter<'_> {
 
     /// Finds out Vulkan's numbers of the run's cards; none for an engine that does not compute with Vulkan.
     async fn vulkan(&self, engine: &[String]) -> Result<Vec<usize>, Reason> {
-        let entry = &self.run.entry;
-        let Launch::LlamaServer { program, .. } = &entry.launch else {
-            return Ok(Vec::new());
-        };
-        let environment = self.environment(0, None);
-        let cards = self.cards();
+        let (environment, cards) = (self.environment(0, None), self.cards());
         // The user has chosen, or there is no card to choose.
-        let is_chosen = environment.shows_vulkan() || cards.is_empty();
-        let (false, [word]) = (is_chosen, program.as_deref().unwrap_or(engine)) else {
+        if environment.shows_vulkan() || cards.is_empty() {
             return Ok(Vec::new());
-        };
-        let path = std::env::var_os("PATH");
-        let Ok(found) = find_program(word.as_ref(), None, path.as_deref()) else {
+        }
+        let Some(found) = self.program(engine) else {
             return Ok(Vec::new());
         };
         let asked = tokio::task::spawn_blocking(move || engine::vulkan_cards(&found, &environment)).await;
@@ -146,7 +148,11 @@ impl Starter<'_> {
                 shown.join(", ")
             );
             let cause = Reason::new("vulkan_card_unknown", why);
-            Reason::new("unstartable", format!("{} could not be started", entry.name)).because(cause)
+            Reason::new(
+                "unstartable",
+                format!("{} could not be started", self.run.entry.name),
+            )
+            .because(cause)
         })
     }
 
