@@ -25,10 +25,7 @@ impl Connection {
         socket.set_nodelay(true)?;
         socket.set_read_timeout(Some(PATIENCE))?;
         socket.set_write_timeout(Some(PATIENCE))?;
-        Ok(Self {
-            socket,
-            inbox: Inbox::default(),
-        })
+        Ok(Self { socket, inbox: Inbox::default() })
     }
 
     /// Sends and waits for the whole reply; the time is from the first byte out to the last byte in.
@@ -83,12 +80,7 @@ enum Stage {
 impl Default for Inbox {
     fn default() -> Self {
         let bytes = vec![0; INBOX_BYTES].into_boxed_slice();
-        Self {
-            bytes,
-            filled: 0,
-            reply: Reply::default(),
-            stage: Stage::Head,
-        }
+        Self { bytes, filled: 0, reply: Reply::default(), stage: Stage::Head }
     }
 }
 
@@ -140,11 +132,7 @@ impl Inbox {
             Stage::Chunk(left) => Ok(self.take_body(used, left, Stage::Chunk)),
             Stage::ChunkSize => match httparse::parse_chunk_size(rest) {
                 Ok(httparse::Status::Complete((length, size))) => {
-                    self.stage = if size == 0 {
-                        Stage::ChunkEnd { last: true }
-                    } else {
-                        Stage::Chunk(size)
-                    };
+                    self.stage = if size == 0 { Stage::ChunkEnd { last: true } } else { Stage::Chunk(size) };
                     Ok(length)
                 }
                 Ok(httparse::Status::Partial) => Ok(0),
@@ -188,10 +176,7 @@ fn read_head(bytes: &[u8]) -> io::Result<Option<(usize, Stage, u16)>> {
         return Ok(None);
     };
     let value = |name: &str| {
-        let header = parsed
-            .headers
-            .iter()
-            .find(|header| header.name.eq_ignore_ascii_case(name))?;
+        let header = parsed.headers.iter().find(|header| header.name.eq_ignore_ascii_case(name))?;
         str::from_utf8(header.value).ok()
     };
     let stage = match value("content-length").map(str::parse) {
@@ -226,30 +211,16 @@ mod tests {
         let length = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nab\n\nc";
         let chunked = "HTTP/1.1 201 X\r\nTransfer-Encoding: chunked\r\n\r\n6\r\ndata\n\n\r\n7\r\ndata2\n\n\r\n0\r\n\r\n";
         for piece in 1..length.len() {
-            let reply = Reply {
-                status: 200,
-                body_bytes: 5,
-                line_feeds: 2,
-            };
+            let reply = Reply { status: 200, body_bytes: 5, line_feeds: 2 };
             assert_eq!(read_in_pieces(length, piece), [reply], "pieces of {piece}");
-            let reply = Reply {
-                status: 201,
-                body_bytes: 13,
-                line_feeds: 4,
-            };
+            let reply = Reply { status: 201, body_bytes: 13, line_feeds: 4 };
             assert_eq!(read_in_pieces(chunked, piece), [reply], "pieces of {piece}");
         }
     }
 
     #[test]
     fn an_empty_body_ends_with_its_head() {
-        let reply = Reply {
-            status: 204,
-            ..Reply::default()
-        };
-        assert_eq!(
-            read_in_pieces("HTTP/1.1 204 X\r\nContent-Length: 0\r\n\r\n", 100),
-            [reply]
-        );
+        let reply = Reply { status: 204, ..Reply::default() };
+        assert_eq!(read_in_pieces("HTTP/1.1 204 X\r\nContent-Length: 0\r\n\r\n", 100), [reply]);
     }
 }

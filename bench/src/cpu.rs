@@ -31,11 +31,7 @@ impl<'a> CpuClock<'a> {
         let processes = u32::try_from(self.pids.len()).unwrap_or(u32::MAX);
         // User and system time are each cut to a tick, at both ends.
         let error = tick().saturating_mul(2).saturating_mul(processes);
-        if coarse > fine.saturating_add(error) {
-            coarse
-        } else {
-            fine
-        }
+        if coarse > fine.saturating_add(error) { coarse } else { fine }
     }
 }
 
@@ -51,27 +47,17 @@ fn coarse(pid: u32) -> Option<Duration> {
 
 /// Fields 14 and 15, counted after the name, which may hold blanks and parentheses.
 fn ticks(stat: &str) -> Option<u32> {
-    let mut fields = stat
-        .rsplit_once(')')?
-        .1
-        .split_whitespace()
-        .skip(11)
-        .map(str::parse::<u32>);
+    let mut fields = stat.rsplit_once(')')?.1.split_whitespace().skip(11).map(str::parse::<u32>);
     Some(fields.next()?.ok()? + fields.next()?.ok()?)
 }
 
 fn fine(pid: u32) -> Duration {
-    let tasks = fs::read_dir(format!("/proc/{pid}/task"))
-        .into_iter()
-        .flatten()
-        .flatten();
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
     let of_task = |path| {
         let text = fs::read_to_string(path).ok()?;
         text.split(' ').next()?.parse().ok().map(Duration::from_nanos)
     };
-    tasks
-        .filter_map(|task| of_task(task.path().join("schedstat")))
-        .sum()
+    tasks.filter_map(|task| of_task(task.path().join("schedstat"))).sum()
 }
 
 #[cfg(test)]
@@ -90,10 +76,7 @@ mod tests {
 
     #[test]
     fn ticks_are_read_behind_a_name_with_parentheses() {
-        assert_eq!(
-            ticks("7 (a) b) S 1 7 7 0 -1 4194560 1 2 3 4 250 50 0 0 20 0 1 0 5"),
-            Some(300)
-        );
+        assert_eq!(ticks("7 (a) b) S 1 7 7 0 -1 4194560 1 2 3 4 250 50 0 0 20 0 1 0 5"), Some(300));
         assert_eq!(ticks("7 (a) S 1"), None);
     }
 

@@ -16,10 +16,7 @@ const MOST_FAILURES: u64 = 100;
 /// No crowd works longer than this, however slowly its replies come in.
 const LONGEST: Duration = Duration::from_secs(60);
 /// A crowd that hears nothing for this long gives up.
-const SILENCE: Timespec = Timespec {
-    tv_sec: 10,
-    tv_nsec: 0,
-};
+const SILENCE: Timespec = Timespec { tv_sec: 10, tv_nsec: 0 };
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Load<'a> {
@@ -96,12 +93,7 @@ impl<'a> Crowd<'a> {
         };
         for number in 0..load.connections {
             let socket = crowd.join(number)?;
-            crowd.members.push(Member {
-                socket,
-                inbox: Inbox::default(),
-                asked: None,
-                sent: 0,
-            });
+            crowd.members.push(Member { socket, inbox: Inbox::default(), asked: None, sent: 0 });
         }
         crowd.started = Instant::now();
         Ok(crowd)
@@ -214,24 +206,14 @@ mod tests {
     #[test]
     fn every_request_of_every_connection_is_answered() {
         let until = Until::Requests(5);
-        let load = Load {
-            address: server(usize::MAX),
-            request: REQUEST,
-            connections: 4,
-            until,
-        };
+        let load = Load { address: server(usize::MAX), request: REQUEST, connections: 4, until };
         let outcome = run(load).unwrap();
         assert_eq!((outcome.latencies.len(), outcome.failures), (20, 0));
     }
 
     #[test]
     fn a_broken_connection_is_one_failure_and_is_replaced() {
-        let load = Load {
-            address: server(3),
-            request: REQUEST,
-            connections: 1,
-            until: Until::Requests(8),
-        };
+        let load = Load { address: server(3), request: REQUEST, connections: 1, until: Until::Requests(8) };
         let outcome = run(load).unwrap();
         assert_eq!((outcome.latencies.len(), outcome.failures), (6, 2));
     }

@@ -18,18 +18,12 @@ pub(crate) fn microseconds(time: Duration) -> f64 {
 }
 
 /// A share of a count that fits a float exactly, as all counts here do.
-#[expect(
-    clippy::cast_precision_loss,
-    reason = "counts of requests stay far below 2^52"
-)]
+#[expect(clippy::cast_precision_loss, reason = "counts of requests stay far below 2^52")]
 pub(crate) fn per(total: f64, count: u64) -> f64 {
     if count == 0 { 0.0 } else { total / count as f64 }
 }
 
-#[expect(
-    clippy::cast_precision_loss,
-    reason = "counts of requests stay far below 2^52"
-)]
+#[expect(clippy::cast_precision_loss, reason = "counts of requests stay far below 2^52")]
 pub(crate) fn rate(count: u64, time: Duration) -> f64 {
     count as f64 / time.as_secs_f64().max(f64::MIN_POSITIVE)
 }
@@ -69,10 +63,7 @@ mod tests {
             [50, 99, 100].map(|percent| percentile(&hundred, percent)),
             [Some(50), Some(99), Some(100)]
         );
-        assert_eq!(
-            (percentile(&[7], 50), percentile::<u32>(&[], 50)),
-            (Some(7), None)
-        );
+        assert_eq!((percentile(&[7], 50), percentile::<u32>(&[], 50)), (Some(7), None));
     }
 
     #[test]

@@ -105,11 +105,7 @@ impl FromStr for Other {
         if !address.ip().is_loopback() {
             return Err("only loopback addresses are measured".to_owned());
         }
-        Ok(Self {
-            name: name.to_owned(),
-            address,
-            pid,
-        })
+        Ok(Self { name: name.to_owned(), address, pid })
     }
 }
 
@@ -130,10 +126,7 @@ mod tests {
     #[test]
     fn another_target_is_on_loopback_only() {
         let other: Other = "swap=127.0.0.1:81,7".parse().unwrap();
-        assert_eq!(
-            (other.name.as_str(), other.address.port(), other.pid),
-            ("swap", 81, Some(7))
-        );
+        assert_eq!((other.name.as_str(), other.address.port(), other.pid), ("swap", 81, Some(7)));
         assert!("swap=10.0.0.1:81".parse::<Other>().is_err());
     }
 }

@@ -36,11 +36,7 @@ pub(crate) enum PlansError {
     #[error("cannot run {}: {source}", program.display())]
     Start { program: PathBuf, source: io::Error },
     #[error("{} ended with {status} over {subject}", program.display())]
-    Failed {
-        program: PathBuf,
-        subject: String,
-        status: ExitStatus,
-    },
+    Failed { program: PathBuf, subject: String, status: ExitStatus },
     #[error("cannot plan {subject}: {why}")]
     Plan { subject: String, why: String },
     #[error("cannot write the report: {0}")]
@@ -92,25 +88,16 @@ fn cells(mut times: Vec<Duration>) -> String {
 impl Subject {
     fn write(shape: &str, cards: usize, folder: &Path) -> Result<Self, PlansError> {
         let name = format!("{shape} on {cards}");
-        let changes = Changes {
-            shards: if shape == "kimi-k2" { SHARDS } else { 1 },
-            ..Changes::default()
-        };
+        let changes = Changes { shards: if shape == "kimi-k2" { SHARDS } else { 1 }, ..Changes::default() };
         let out = folder.join(format!("{shape}.gguf"));
         let files = plimsoll_specimens::write(shape, &out, &changes)?;
         let file = files.into_iter().next().map_or(out, |first| first.path);
-        let card = CARD.parse::<Card>().map_err(|error| PlansError::Plan {
-            subject: name.clone(),
-            why: error.to_string(),
-        })?;
+        let card = CARD
+            .parse::<Card>()
+            .map_err(|error| PlansError::Plan { subject: name.clone(), why: error.to_string() })?;
         let model = file.to_string_lossy().into_owned();
         let arguments = ["-m", &model, "-c", "32768"].map(str::to_owned).to_vec();
-        Ok(Self {
-            name,
-            cards: vec![card; cards],
-            arguments,
-            file,
-        })
+        Ok(Self { name, cards: vec![card; cards], arguments, file })
     }
 
     fn command(&self, program: &Path) -> Command {
@@ -135,17 +122,11 @@ fn finish(
     subject: &str,
     fine: impl Fn(ExitStatus) -> bool,
 ) -> Result<(), PlansError> {
-    let status = command.status().map_err(|source| PlansError::Start {
-        program: program.to_owned(),
-        source,
-    })?;
+    let status =
+        command.status().map_err(|source| PlansError::Start { program: program.to_owned(), source })?;
     match fine(status) {
         true => Ok(()),
-        false => Err(PlansError::Failed {
-            program: program.to_owned(),
-            subject: subject.to_owned(),
-            status,
-        }),
+        false => Err(PlansError::Failed { program: program.to_owned(), subject: subject.to_owned(), status }),
     }
 }
 
@@ -157,12 +138,7 @@ fn outside(subject: &Subject, options: &Plan) -> Result<Vec<Vec<Duration>>, Plan
     for _ in 0..options.runs {
         for at in shuffle.order(programs.len()) {
             let start = Instant::now();
-            finish(
-                &mut subject.command(&programs[at]),
-                &programs[at],
-                &subject.name,
-                has_planned,
-            )?;
+            finish(&mut subject.command(&programs[at]), &programs[at], &subject.name, has_planned)?;
             times[at].push(start.elapsed());
         }
     }
@@ -171,10 +147,7 @@ fn outside(subject: &Subject, options: &Plan) -> Result<Vec<Vec<Duration>>, Plan
 
 /// Of the planning alone, by the formulas that are built into this program: no file, no header, no JSON.
 fn inside(subject: &Subject, runs: usize) -> Result<Vec<Duration>, PlansError> {
-    let wrong = |why: String| PlansError::Plan {
-        subject: subject.name.clone(),
-        why,
-    };
+    let wrong = |why: String| PlansError::Plan { subject: subject.name.clone(), why };
     let model = read(&subject.file).map_err(wrong)?;
     let options = Options::from_argv(&subject.arguments).map_err(|error| wrong(error.to_string()))?;
     let program = ProgramKind::LlamaServer;
@@ -208,11 +181,7 @@ fn read(path: &Path) -> Result<Model, String> {
         head.read_to_end(&mut bytes).map_err(|error| error.to_string())?;
         heads.push((bytes, length));
     }
-    let headers = heads
-        .iter()
-        .map(|(bytes, length)| Header::read(bytes, *length, Dialect::Ggml));
-    let headers: Vec<Header<'_>> = headers
-        .collect::<Result<_, _>>()
-        .map_err(|error| error.to_string())?;
+    let headers = heads.iter().map(|(bytes, length)| Header::read(bytes, *length, Dialect::Ggml));
+    let headers: Vec<Header<'_>> = headers.collect::<Result<_, _>>().map_err(|error| error.to_string())?;
     Model::from_headers(&headers).map_err(|error| error.to_string())
 }

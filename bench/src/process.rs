@@ -19,10 +19,7 @@ const POLL: Duration = Duration::from_micros(200);
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ProcessError {
     #[error("cannot start {program}: {source}")]
-    Start {
-        program: PathBuf,
-        source: std::io::Error,
-    },
+    Start { program: PathBuf, source: std::io::Error },
     #[error("{program} did not answer GET /health on {address} within {START_PATIENCE:?}")]
     NeverReady { program: PathBuf, address: SocketAddr },
     #[error("no free port on loopback: {0}")]
@@ -51,15 +48,8 @@ impl Server {
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()
-            .map_err(|source| ProcessError::Start {
-                program: program.to_owned(),
-                source,
-            })?;
-        Ok(Self {
-            program: program.to_owned(),
-            child,
-            address,
-        })
+            .map_err(|source| ProcessError::Start { program: program.to_owned(), source })?;
+        Ok(Self { program: program.to_owned(), child, address })
     }
 
     /// Waits for the first 200 of /health and says how long it took.
@@ -73,10 +63,7 @@ impl Server {
             }
             thread::sleep(POLL);
         }
-        Err(ProcessError::NeverReady {
-            program: self.program.clone(),
-            address: self.address,
-        })
+        Err(ProcessError::NeverReady { program: self.program.clone(), address: self.address })
     }
 
     pub(crate) fn pid(&self) -> u32 {
@@ -152,10 +139,7 @@ mod tests {
 
     #[test]
     fn the_parent_of_a_process_is_found() {
-        assert_eq!(
-            parent(std::process::id()),
-            Some(std::os::unix::process::parent_id())
-        );
+        assert_eq!(parent(std::process::id()), Some(std::os::unix::process::parent_id()));
     }
 
     #[test]
@@ -171,9 +155,6 @@ mod tests {
     fn a_server_that_ends_at_once_is_never_ready() {
         let address = free_address().unwrap();
         let mut server = Server::spawn(Path::new("/bin/true"), &[], address).unwrap();
-        assert!(matches!(
-            server.wait_ready(),
-            Err(ProcessError::NeverReady { .. })
-        ));
+        assert!(matches!(server.wait_ready(), Err(ProcessError::NeverReady { .. })));
     }
 }

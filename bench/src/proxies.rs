@@ -26,10 +26,7 @@ pub(crate) fn engine(program: &Path) -> Result<Server, ProcessError> {
 /// nginx with one worker, as a plain streaming reverse proxy with kept upstream connections.
 pub(crate) fn nginx(program: &Path, upstream: SocketAddr, folder: &Path) -> Result<Server, ProcessError> {
     let address = free_address()?;
-    let config = write(
-        folder.join("nginx.conf"),
-        &nginx_config(address, upstream, folder),
-    )?;
+    let config = write(folder.join("nginx.conf"), &nginx_config(address, upstream, folder))?;
     let arguments = ["-c", &config.to_string_lossy(), "-p", &folder.to_string_lossy()].map(str::to_owned);
     ready(Server::spawn(program, &arguments, address)?)
 }
@@ -38,11 +35,7 @@ pub(crate) fn nginx(program: &Path, upstream: SocketAddr, folder: &Path) -> Resu
 /// prompt is held in memory: measured, that adds a third of what passing it on in pieces of 16 KiB adds.
 fn nginx_config(listen: SocketAddr, upstream: SocketAddr, folder: &Path) -> String {
     let folder = folder.display();
-    let user = if rustix::process::geteuid().is_root() {
-        "user root;"
-    } else {
-        ""
-    };
+    let user = if rustix::process::geteuid().is_root() { "user root;" } else { "" };
     format!(
         "daemon off;
 {user}
@@ -131,11 +124,7 @@ mod tests {
     #[test]
     fn plimsoll_understands_the_configuration_we_write() {
         let (program, folder) = (Path::new("/p/plimsoll"), Path::new("/tmp"));
-        let plimsoll = Plimsoll {
-            program,
-            engine: Path::new("/p/fake-engine"),
-            folder,
-        };
+        let plimsoll = Plimsoll { program, engine: Path::new("/p/fake-engine"), folder };
         let roster =
             plimsoll_config::parse("plimsoll.toml", &plimsoll.config(&["alpha", "beta"]), &|_| None).unwrap();
         let command = "/p/fake-engine --fake events=256 --fake keep_alive_max=0 --fake idle_close_ms=0";

@@ -48,11 +48,7 @@ impl Report {
 
 impl Display for Report {
     fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
-        writeln!(
-            out,
-            "{} cores, load average {} before the run\n",
-            self.cores, self.load_before
-        )?;
+        writeln!(out, "{} cores, load average {} before the run\n", self.cores, self.load_before)?;
         table(
             out,
             "| added latency | prompt | p50 | added p50 | added p99 | CPU a request | rounds |",
@@ -70,11 +66,7 @@ impl Display for Report {
         )?;
         table(out, "| memory | peak RSS |", &self.memory)?;
         table(out, "| swap | p50 | p99 | warm p50 |", self.swap.as_slice())?;
-        table(
-            out,
-            "| start-up | first /health p50 | worst | idle RSS |",
-            self.startup.as_slice(),
-        )
+        table(out, "| start-up | first /health p50 | worst | idle RSS |", self.startup.as_slice())
     }
 }
 
@@ -84,8 +76,7 @@ fn table<R: Row>(out: &mut Formatter<'_>, head: &str, rows: &[R]) -> fmt::Result
     }
     let columns = head.matches('|').count() - 1;
     writeln!(out, "{head}\n|{}", "---|".repeat(columns))?;
-    rows.iter()
-        .try_for_each(|row| writeln!(out, "| {} |", row.cells().join(" | ")))?;
+    rows.iter().try_for_each(|row| writeln!(out, "| {} |", row.cells().join(" | ")))?;
     writeln!(out)
 }
 
@@ -151,12 +142,7 @@ impl Row for Startup {
     fn cells(&self) -> Vec<String> {
         let times =
             [self.first_health_p50_ms, self.first_health_worst_ms].map(|time| format!("{time:.2} ms"));
-        [
-            vec![format!("{} starts", self.starts)],
-            times.to_vec(),
-            vec![mebibytes(self.idle_rss_kib)],
-        ]
-        .concat()
+        [vec![format!("{} starts", self.starts)], times.to_vec(), vec![mebibytes(self.idle_rss_kib)]].concat()
     }
 }
 
@@ -176,15 +162,9 @@ mod tests {
     #[test]
     fn empty_parts_leave_no_table_and_rows_have_the_columns_of_their_head() {
         let mut report = Report::of_this_machine();
-        report.memory.push(Peak {
-            target: "nginx".to_owned(),
-            peak_rss_kib: 1536,
-        });
+        report.memory.push(Peak { target: "nginx".to_owned(), peak_rss_kib: 1536 });
         let text = report.to_string();
-        assert!(
-            text.contains("\n| memory | peak RSS |\n|---|---|\n| nginx | 1.5 MiB |\n"),
-            "{text}"
-        );
+        assert!(text.contains("\n| memory | peak RSS |\n|---|---|\n| nginx | 1.5 MiB |\n"), "{text}");
         assert_eq!(text.matches("---|").count(), 2);
     }
 }

@@ -21,11 +21,7 @@ pub(crate) enum RunError {
     #[error("cannot talk to {target}: {source}")]
     Talk { target: String, source: io::Error },
     #[error("{target} answered {status} to the {what}")]
-    Refused {
-        target: String,
-        what: &'static str,
-        status: u16,
-    },
+    Refused { target: String, what: &'static str, status: u16 },
     #[error("cannot make a folder for configurations: {0}")]
     Folder(io::Error),
     #[error("cannot write {path}: {source}")]
@@ -44,18 +40,11 @@ pub(crate) struct Target {
 
 impl Target {
     fn of(name: &str, server: &Server) -> Self {
-        Self {
-            name: name.to_owned(),
-            address: server.address,
-            pids: server.family(),
-        }
+        Self { name: name.to_owned(), address: server.address, pids: server.family() }
     }
 
     pub(crate) fn talk<T>(&self, result: io::Result<T>) -> Result<T, RunError> {
-        result.map_err(|source| RunError::Talk {
-            target: self.name.clone(),
-            source,
-        })
+        result.map_err(|source| RunError::Talk { target: self.name.clone(), source })
     }
 
     /// Sends one chat request and insists on a 200: the model is loaded and the path works.
@@ -70,11 +59,7 @@ impl Target {
         if status == 200 {
             Ok(())
         } else {
-            Err(RunError::Refused {
-                target: self.name.clone(),
-                what,
-                status,
-            })
+            Err(RunError::Refused { target: self.name.clone(), what, status })
         }
     }
 }
@@ -105,29 +90,20 @@ fn measure_targets(
     folder: &std::path::Path,
     report: &mut Report,
 ) -> Result<(), RunError> {
-    if ![Part::Paired, Part::Throughput, Part::Streams]
-        .into_iter()
-        .any(|part| options.wants(part))
-    {
+    if ![Part::Paired, Part::Throughput, Part::Streams].into_iter().any(|part| options.wants(part)) {
         return Ok(());
     }
     let engine = proxies::engine(&options.engine)?;
     let mut servers = vec![("direct", engine)];
     if options.nginx.as_os_str() != "none" {
-        servers.push((
-            "nginx",
-            proxies::nginx(&options.nginx, servers[0].1.address, folder)?,
-        ));
+        servers.push(("nginx", proxies::nginx(&options.nginx, servers[0].1.address, folder)?));
     }
     if let Some(plimsoll) = plimsoll {
         let mut server = plimsoll.spawn(&["alpha"])?;
         server.wait_ready()?;
         servers.push(("plimsoll", server));
     }
-    let mut targets: Vec<Target> = servers
-        .iter()
-        .map(|(name, server)| Target::of(name, server))
-        .collect();
+    let mut targets: Vec<Target> = servers.iter().map(|(name, server)| Target::of(name, server)).collect();
     targets.extend(options.others.iter().map(|other| Target {
         name: other.name.clone(),
         address: other.address,
@@ -143,10 +119,7 @@ fn measure_targets(
     if options.wants(Part::Streams) {
         report.streams = streams::measure(&targets, options.repeats)?;
     }
-    let peak = |target: &Target| Peak {
-        target: target.name.clone(),
-        peak_rss_kib: peak_kib(&target.pids),
-    };
+    let peak = |target: &Target| Peak { target: target.name.clone(), peak_rss_kib: peak_kib(&target.pids) };
     report.memory = targets.iter().map(peak).collect();
     Ok(())
 }
@@ -155,10 +128,7 @@ fn publish(options: &Serve, report: &Report) -> Result<(), RunError> {
     if let Some(path) = &options.json {
         let text = serde_json::to_string_pretty(report).map_err(io::Error::other);
         text.and_then(|text| fs::write(path, text + "\n"))
-            .map_err(|source| RunError::WriteJson {
-                path: path.clone(),
-                source,
-            })?;
+            .map_err(|source| RunError::WriteJson { path: path.clone(), source })?;
     }
     write!(io::stdout(), "{report}").map_err(RunError::Print)
 }

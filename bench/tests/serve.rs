@@ -12,31 +12,14 @@ mod tests {
     /// The engine belongs to another package, so cargo has to be asked for it.
     fn engine() -> PathBuf {
         let built = Command::new(env!("CARGO"))
-            .args([
-                "build",
-                "--quiet",
-                "--package",
-                "fake-engine",
-                "--message-format",
-                "json",
-            ])
+            .args(["build", "--quiet", "--package", "fake-engine", "--message-format", "json"])
             .output()
             .unwrap();
-        assert!(
-            built.status.success(),
-            "{}",
-            String::from_utf8_lossy(&built.stderr)
-        );
+        assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
         let messages = String::from_utf8(built.stdout).unwrap();
-        let executable = |line| {
-            serde_json::from_str::<Value>(line).ok()?["executable"]
-                .as_str()
-                .map(PathBuf::from)
-        };
-        messages
-            .lines()
-            .find_map(executable)
-            .expect("cargo names the executable")
+        let executable =
+            |line| serde_json::from_str::<Value>(line).ok()?["executable"].as_str().map(PathBuf::from);
+        messages.lines().find_map(executable).expect("cargo names the executable")
     }
 
     /// A stand-in for plimsoll: it is the engine, on the address that serve was told to listen on.
@@ -52,11 +35,7 @@ mod tests {
     }
 
     fn bench(arguments: &[&str]) -> Output {
-        Command::new(env!("CARGO_BIN_EXE_bench"))
-            .arg("serve")
-            .args(arguments)
-            .output()
-            .unwrap()
+        Command::new(env!("CARGO_BIN_EXE_bench")).arg("serve").args(arguments).output().unwrap()
     }
 
     #[test]
@@ -67,37 +46,17 @@ mod tests {
         let json = folder.path().join("report.json");
         let [engine, plimsoll, json] = [&engine, &plimsoll, &json].map(|path| path.to_str().unwrap());
         let short = ["--rounds", "20", "--slice-ms", "50", "--repeats", "1"];
-        let output = bench(
-            &[
-                &["--engine", engine, "--plimsoll", plimsoll, "--json", json],
-                &short[..],
-            ]
-            .concat(),
-        );
+        let output =
+            bench(&[&["--engine", engine, "--plimsoll", plimsoll, "--json", json], &short[..]].concat());
         let text = String::from_utf8(output.stdout).unwrap();
-        assert!(
-            output.status.success(),
-            "{}",
-            String::from_utf8_lossy(&output.stderr)
-        );
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         assert_eq!(text.matches("---|\n").count(), 6, "{text}");
 
         let report: Value = serde_json::from_str(&fs::read_to_string(json).unwrap()).unwrap();
         let rows = |part: &str| report[part].as_array().unwrap().len();
-        assert_eq!(
-            [
-                rows("paired"),
-                rows("throughput"),
-                rows("streams"),
-                rows("memory")
-            ],
-            [8, 4, 2, 2]
-        );
+        assert_eq!([rows("paired"), rows("throughput"), rows("streams"), rows("memory")], [8, 4, 2, 2]);
         for streams in report["streams"].as_array().unwrap() {
-            assert_eq!(
-                (&streams["events_lost"], &streams["failures"]),
-                (&0.into(), &0.into())
-            );
+            assert_eq!((&streams["events_lost"], &streams["failures"]), (&0.into(), &0.into()));
         }
         assert!(report["throughput"][0]["requests"].as_u64().unwrap() > 0);
         assert!(report["swap"]["p50_ms"].as_f64().unwrap() > 0.0);
@@ -109,9 +68,6 @@ mod tests {
         let output = bench(&["--engine", "/nonexistent/engine"]);
         let error = String::from_utf8(output.stderr).unwrap();
         assert!(!output.status.success());
-        assert!(
-            error.starts_with("bench: cannot start /nonexistent/engine: "),
-            "{error}"
-        );
+        assert!(error.starts_with("bench: cannot start /nonexistent/engine: "), "{error}");
     }
 }

@@ -136,9 +136,7 @@ mod tests {
     fn mutants_are_many_and_the_same_each_time() {
         let made = || {
             let mut all = Vec::new();
-            mutants(&[b"key = value", b"[a]\nb = 1"], &[b"="], |mutant| {
-                all.push(mutant.to_vec())
-            });
+            mutants(&[b"key = value", b"[a]\nb = 1"], &[b"="], |mutant| all.push(mutant.to_vec()));
             all
         };
         let (first, mut second) = (made(), made());
@@ -146,11 +144,6 @@ mod tests {
         assert!(first.iter().all(|mutant| mutant.len() <= LONGEST));
         second.sort();
         second.dedup();
-        assert!(
-            second.len() > first.len() / 2,
-            "{} of {}",
-            second.len(),
-            first.len()
-        );
+        assert!(second.len() > first.len() / 2, "{} of {}", second.len(), first.len());
     }
 }

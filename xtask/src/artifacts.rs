@@ -33,9 +33,7 @@ pub(crate) fn run(root: &Path) -> ExitCode {
             let golden = std::fs::read_to_string(root.join(list)).unwrap_or_default();
             match readelf(&artefact) {
                 Ok(text) => findings.extend(
-                    check(&text, &golden, list)
-                        .into_iter()
-                        .map(|what| format!("{folder}/{library}: {what}")),
+                    check(&text, &golden, list).into_iter().map(|what| format!("{folder}/{library}: {what}")),
                 ),
                 Err(error) => {
                     findings.push(format!("{library}: readelf (of binutils) does not run: {error}"))
@@ -49,10 +47,7 @@ pub(crate) fn run(root: &Path) -> ExitCode {
     for finding in &findings {
         eprintln!("{finding}");
     }
-    eprintln!(
-        "check-artifacts: {checked} artefacts, {} findings",
-        findings.len()
-    );
+    eprintln!("check-artifacts: {checked} artefacts, {} findings", findings.len());
     ExitCode::from(u8::from(!findings.is_empty()))
 }
 
@@ -100,14 +95,10 @@ fn check(text: &str, golden: &str, list: &str) -> Vec<String> {
     let (exports, golden): (BTreeSet<&str>, BTreeSet<&str>) =
         (exports(text).collect(), golden.lines().collect());
     findings.extend(
-        exports
-            .difference(&golden)
-            .map(|name| format!("exports {name}, which {list} does not list")),
+        exports.difference(&golden).map(|name| format!("exports {name}, which {list} does not list")),
     );
     findings.extend(
-        golden
-            .difference(&exports)
-            .map(|name| format!("does not export {name}, which {list} lists")),
+        golden.difference(&exports).map(|name| format!("does not export {name}, which {list} lists")),
     );
     findings
 }
@@ -119,10 +110,7 @@ fn number(text: &str) -> Option<(u32, u32)> {
 }
 
 fn between<'a>(line: &'a str, start: &str, end: &str) -> &'a str {
-    line.split(start)
-        .nth(1)
-        .and_then(|rest| rest.split(end).next())
-        .unwrap_or("")
+    line.split(start).nth(1).and_then(|rest| rest.split(end).next()).unwrap_or("")
 }
 
 /// Names of defined global symbols: `Num: Value Size Type Bind Vis Ndx Name`.

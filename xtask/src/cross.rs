@@ -6,12 +6,7 @@
 use std::process::{Command, ExitCode};
 
 const TARGET: &str = "aarch64-unknown-linux-gnu";
-const PACKAGES: &[&str] = &[
-    "g++",
-    "gcc-aarch64-linux-gnu",
-    "libc6-dev-arm64-cross",
-    "qemu-user",
-];
+const PACKAGES: &[&str] = &["g++", "gcc-aarch64-linux-gnu", "libc6-dev-arm64-cross", "qemu-user"];
 
 /// Installs what is missing, by name.
 pub(crate) fn run() -> ExitCode {
@@ -23,10 +18,7 @@ pub(crate) fn run() -> ExitCode {
         runs("apt-get", &["update"]) && runs("apt-get", &install)
     };
     if !(target && tools) {
-        eprintln!(
-            "cannot install {TARGET} or one of {}; install them by hand",
-            PACKAGES.join(", ")
-        );
+        eprintln!("cannot install {TARGET} or one of {}; install them by hand", PACKAGES.join(", "));
     }
     ExitCode::from(u8::from(!(target && tools)))
 }

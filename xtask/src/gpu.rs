@@ -47,28 +47,16 @@ enum BundleError {
     #[error(transparent)]
     Source(#[from] source::SourceError),
     #[error("{} needs glibc {}.{}; the machine it is for has {}.{}", path.display(), needs.0, needs.1, floor.0, floor.1)]
-    Glibc {
-        path: PathBuf,
-        needs: (u32, u32),
-        floor: (u32, u32),
-    },
+    Glibc { path: PathBuf, needs: (u32, u32), floor: (u32, u32) },
     #[error(
         "{bundle} KiB of bundle and {tree} KiB of working tree are more than the {limit} KiB that travel\n{longest}hint: leave an engine \
          out (--source none), or give a smaller --engine-archive"
     )]
-    TooLarge {
-        bundle: u64,
-        tree: u64,
-        limit: u64,
-        longest: String,
-    },
+    TooLarge { bundle: u64, tree: u64, limit: u64, longest: String },
 }
 
 pub(crate) fn run(root: &Path, words: &[&str]) -> ExitCode {
-    match Options::read(words)
-        .map_err(BundleError::from)
-        .and_then(|options| bundle(root, &options))
-    {
+    match Options::read(words).map_err(BundleError::from).and_then(|options| bundle(root, &options)) {
         Ok(said) => {
             println!("{said}");
             ExitCode::SUCCESS
@@ -83,10 +71,7 @@ pub(crate) fn run(root: &Path, words: &[&str]) -> ExitCode {
 /// Packs everything; what it came to, for people.
 fn bundle(root: &Path, options: &Options) -> Result<String, BundleError> {
     let stage = options.out.join("stage");
-    let write = |error| BundleError::Write {
-        path: stage.clone(),
-        error,
-    };
+    let write = |error| BundleError::Write { path: stage.clone(), error };
     match fs::remove_dir_all(&stage) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(write(error)),
         _ => fs::create_dir_all(&stage).map_err(write)?,
@@ -123,12 +108,7 @@ fn programs(root: &Path, options: &Options, stage: &Path) -> Result<(), BundleEr
         place(&program.join(name), stage, &format!("bin/{name}"), PROGRAM_FLOOR)?;
     }
     for library in LIBRARIES {
-        place(
-            &libraries.join(library),
-            stage,
-            &format!("lib/plimsoll/{library}"),
-            LIBRARY_FLOOR,
-        )?;
+        place(&libraries.join(library), stage, &format!("lib/plimsoll/{library}"), LIBRARY_FLOOR)?;
     }
     Ok(())
 }
@@ -136,11 +116,7 @@ fn programs(root: &Path, options: &Options, stage: &Path) -> Result<(), BundleEr
 /// Copies an artefact that runs there: what it needs of glibc is no newer than `floor`.
 fn place(from: &Path, stage: &Path, to: &str, floor: (u32, u32)) -> Result<(), BundleError> {
     if let Some(needs) = crate::artifacts::newest_glibc(from).filter(|needs| *needs > floor) {
-        return Err(BundleError::Glibc {
-            path: from.to_owned(),
-            needs,
-            floor,
-        });
+        return Err(BundleError::Glibc { path: from.to_owned(), needs, floor });
     }
     copy(from, &stage.join(to))
 }
@@ -148,19 +124,13 @@ fn place(from: &Path, stage: &Path, to: &str, floor: (u32, u32)) -> Result<(), B
 fn copy(from: &Path, to: &Path) -> Result<(), BundleError> {
     let folder = to.parent().unwrap_or(Path::new("/"));
     let copied = fs::create_dir_all(folder).and_then(|()| fs::copy(from, to));
-    copied.map(|_| ()).map_err(|error| BundleError::Copy {
-        path: from.to_owned(),
-        error,
-    })
+    copied.map(|_| ()).map_err(|error| BundleError::Copy { path: from.to_owned(), error })
 }
 
 /// What `run.py` is made of, and the configurations that it asks.
 fn scripts(root: &Path, stage: &Path) -> Result<(), BundleError> {
     let folder = root.join("bench/gpu");
-    let unread = |error| BundleError::Copy {
-        path: folder.clone(),
-        error,
-    };
+    let unread = |error| BundleError::Copy { path: folder.clone(), error };
     for entry in fs::read_dir(&folder).map_err(unread)? {
         let path = entry.map_err(unread)?.path();
         if path.is_file() {
@@ -230,9 +200,7 @@ fn packed(stage: &Path, out: &Path) -> Result<Vec<String>, BundleError> {
     if bytes > PART {
         let part = PART.to_string();
         call(
-            Command::new("split")
-                .args(["--bytes", &part, ARCHIVE, &format!("{ARCHIVE}.")])
-                .current_dir(out),
+            Command::new("split").args(["--bytes", &part, ARCHIVE, &format!("{ARCHIVE}.")]).current_dir(out),
         )?;
         fs::remove_file(&archive).map_err(|error| BundleError::Write { path: archive, error })?;
     }
@@ -248,9 +216,7 @@ fn parts_in(out: &Path) -> Vec<String> {
 }
 
 fn report(manifest: &Manifest, parts: &[String]) -> String {
-    let files = manifest
-        .longest()
-        .map(|entry| format!("{:>8} KiB  {}", entry.bytes >> 10, entry.path));
+    let files = manifest.longest().map(|entry| format!("{:>8} KiB  {}", entry.bytes >> 10, entry.path));
     let files: Vec<String> = files.take(8).collect();
     format!(
         "{}\n{} files, {} KiB, in {}\nthere: cat {ARCHIVE}* | tar -C /tmp/bundle -xf - && python3 /tmp/bundle/bench/gpu/run.py --out $OUT",

@@ -114,11 +114,7 @@ fn columns(root: &Path, options: &Options) -> Result<Vec<Column>, TreeError> {
         let head = path.display().to_string();
         Ok(Column { head, survey })
     };
-    [Some(first), options.beside.as_deref()]
-        .into_iter()
-        .flatten()
-        .map(column)
-        .collect()
+    [Some(first), options.beside.as_deref()].into_iter().flatten().map(column).collect()
 }
 
 /// Prints what was asked for. A bound counts for the first tree only.
@@ -134,11 +130,8 @@ fn report(columns: &[Column], options: &Options) -> ExitCode {
     // `head` may close the pipe before all is written, which is no error of this program.
     let _ = io::stdout().write_all(text.as_bytes());
     let figures = figures::figures(&first.survey);
-    let broken: Vec<&str> = figures
-        .iter()
-        .filter(|figure| !figure.holds())
-        .map(|figure| figure.label.trim())
-        .collect();
+    let broken: Vec<&str> =
+        figures.iter().filter(|figure| !figure.holds()).map(|figure| figure.label.trim()).collect();
     if !options.check || broken.is_empty() {
         return ExitCode::SUCCESS;
     }

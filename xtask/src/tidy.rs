@@ -67,23 +67,14 @@ pub(crate) fn run(root: &Path) -> ExitCode {
 
 /// Prints the findings and returns the number of errors.
 fn report(findings: &[Finding]) -> usize {
-    for Finding {
-        file,
-        line,
-        rule,
-        severity,
-    } in findings
-    {
+    for Finding { file, line, rule, severity } in findings {
         let word = match severity {
             Severity::Warning => "warning: ",
             Severity::Error => "",
         };
         eprintln!("{}:{line}: {word}{rule}", file.display());
     }
-    findings
-        .iter()
-        .filter(|finding| finding.severity == Severity::Error)
-        .count()
+    findings.iter().filter(|finding| finding.severity == Severity::Error).count()
 }
 
 /// Kinds of text that people read and write. `Cargo.lock` is none of them.
@@ -106,9 +97,7 @@ fn texts(root: &Path) -> Vec<Source> {
                 if !is_left_out {
                     folders.push(path);
                 }
-            } else if path
-                .extension()
-                .is_some_and(|kind| KINDS.iter().any(|known| kind == *known))
+            } else if path.extension().is_some_and(|kind| KINDS.iter().any(|known| kind == *known))
                 && let Ok(text) = std::fs::read_to_string(&path)
             {
                 let path = path.strip_prefix(root).unwrap_or(&path).to_path_buf();
@@ -128,14 +117,7 @@ mod tests {
     fn data_and_what_is_built_are_left_out() {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path();
-        for path in [
-            "data/a.md",
-            "target/b.rs",
-            ".git/c.toml",
-            "docs/d.md",
-            "crates/data/e.rs",
-            "f.lock",
-        ] {
+        for path in ["data/a.md", "target/b.rs", ".git/c.toml", "docs/d.md", "crates/data/e.rs", "f.lock"] {
             let path = root.join(path);
             std::fs::create_dir_all(path.parent().unwrap()).unwrap();
             std::fs::write(path, "").unwrap();
@@ -146,12 +128,7 @@ mod tests {
 
     #[test]
     fn warnings_are_no_errors() {
-        let finding = |severity| Finding {
-            file: "a.rs".into(),
-            line: 1,
-            rule: "rule".to_owned(),
-            severity,
-        };
+        let finding = |severity| Finding { file: "a.rs".into(), line: 1, rule: "rule".to_owned(), severity };
         assert_eq!(report(&[finding(Severity::Warning), finding(Severity::Error)]), 1);
     }
 }

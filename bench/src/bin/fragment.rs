@@ -48,12 +48,7 @@ enum Verb {
 
 fn main() -> ExitCode {
     let result = match Line::parse().verb {
-        Verb::Fill {
-            file,
-            order,
-            blocks,
-            within,
-        } => fill(&file, order, blocks, Duration::from_secs(within)),
+        Verb::Fill { file, order, blocks, within } => fill(&file, order, blocks, Duration::from_secs(within)),
         Verb::Hold { mib, seconds } => hold(mib, Duration::from_secs(seconds)),
     };
     match result {
@@ -68,12 +63,7 @@ fn main() -> ExitCode {
 fn fill(path: &Path, order: usize, blocks: u64, within: Duration) -> io::Result<()> {
     let end = Instant::now() + within;
     let pages = kilobytes("/proc/meminfo", "MemTotal:")? * 1024 / PAGE;
-    let file = File::options()
-        .read(true)
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .open(path)?;
+    let file = File::options().read(true).write(true).create(true).truncate(false).open(path)?;
     file.set_len(pages * PAGE)?;
     // Without it the kernel reads ahead in large blocks.
     fadvise(&file, 0, None, Advice::Random)?;
@@ -138,8 +128,6 @@ fn hold(mib: usize, time: Duration) -> io::Result<()> {
 
 fn kilobytes(path: &str, key: &str) -> io::Result<u64> {
     let text = fs::read_to_string(path)?;
-    let value = text
-        .lines()
-        .find_map(|line| line.strip_prefix(key)?.split_whitespace().next()?.parse().ok());
+    let value = text.lines().find_map(|line| line.strip_prefix(key)?.split_whitespace().next()?.parse().ok());
     value.ok_or_else(|| io::Error::other(format!("no {key} in {path}")))
 }

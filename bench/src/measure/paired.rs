@@ -40,12 +40,7 @@ pub(crate) fn measure(targets: &[Target], rounds: u32) -> Result<Vec<Paired>, Ru
     let mut results = Vec::new();
     for (prompt, write, bytes, divisor) in PROMPTS {
         let request = write("alpha", bytes);
-        results.extend(measure_prompt(
-            targets,
-            prompt,
-            &request,
-            (rounds / divisor).max(1),
-        )?);
+        results.extend(measure_prompt(targets, prompt, &request, (rounds / divisor).max(1))?);
     }
     Ok(results)
 }
@@ -64,16 +59,11 @@ fn measure_prompt(
         rounds.collect::<Result<Vec<_>, _>>()
     };
     rounds_of(WARM_UP_ROUNDS.min(rounds))?;
-    let clocks: Vec<CpuClock<'_>> = targets
-        .iter()
-        .map(|target| CpuClock::start(&target.pids))
-        .collect();
+    let clocks: Vec<CpuClock<'_>> = targets.iter().map(|target| CpuClock::start(&target.pids)).collect();
     let times = rounds_of(rounds)?;
     let spent: Vec<Duration> = clocks.iter().map(CpuClock::spent).collect();
     let summaries = targets.iter().zip(spent).enumerate();
-    Ok(summaries
-        .map(|(number, (target, cpu))| summary(target, prompt, number, &times, cpu))
-        .collect())
+    Ok(summaries.map(|(number, (target, cpu))| summary(target, prompt, number, &times, cpu)).collect())
 }
 
 /// The times of one round, in the order of the targets.
@@ -100,12 +90,8 @@ fn summary(
     cpu: Duration,
 ) -> Paired {
     let own = sorted(times.iter().map(|round| microseconds(round[number])).collect());
-    let added = sorted(
-        times
-            .iter()
-            .map(|round| microseconds(round[number]) - microseconds(round[0]))
-            .collect(),
-    );
+    let added =
+        sorted(times.iter().map(|round| microseconds(round[number]) - microseconds(round[0])).collect());
     let is_direct = number == 0;
     Paired {
         target: target.name.clone(),
@@ -126,11 +112,7 @@ mod tests {
     fn what_is_added_is_the_difference_within_a_round() {
         let micros = Duration::from_micros;
         let times = [[10, 15], [100, 104], [20, 26]].map(|round| round.map(micros).to_vec());
-        let target = Target {
-            name: "x".to_owned(),
-            address: ([127, 0, 0, 1], 1).into(),
-            pids: Vec::new(),
-        };
+        let target = Target { name: "x".to_owned(), address: ([127, 0, 0, 1], 1).into(), pids: Vec::new() };
         let summary = summary(&target, "400 B", 1, &times, micros(30));
         assert!((summary.added_p50_us.unwrap() - 5.0).abs() < 1e-6);
         assert!((summary.cpu_us_per_request - 10.0).abs() < 1e-6);

@@ -35,10 +35,5 @@ pub(crate) fn measure(plimsoll: &Plimsoll<'_>) -> Result<Startup, RunError> {
     }
     times.sort_unstable();
     let of = |percent| percentile(&times, percent).map_or(0.0, microseconds) / 1e3;
-    Ok(Startup {
-        starts: STARTS,
-        first_health_p50_ms: of(50),
-        first_health_worst_ms: of(100),
-        idle_rss_kib,
-    })
+    Ok(Startup { starts: STARTS, first_health_p50_ms: of(50), first_health_worst_ms: of(100), idle_rss_kib })
 }

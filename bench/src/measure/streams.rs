@@ -47,12 +47,7 @@ pub(crate) fn measure(targets: &[Target], repeats: u32) -> Result<Vec<Streams>, 
 fn repeat(target: &Target, result: &mut Streams) -> Result<Duration, RunError> {
     let request = requests::chat_stream("alpha", 400);
     let connections = usize::try_from(STREAMS).unwrap_or(usize::MAX);
-    let load = Load {
-        address: target.address,
-        request: &request,
-        connections,
-        until: Until::Requests(1),
-    };
+    let load = Load { address: target.address, request: &request, connections, until: Until::Requests(1) };
     let clock = CpuClock::start(&target.pids);
     let outcome = target.talk(crowd::run(load))?;
     result.wall_ms = result.wall_ms.min(microseconds(outcome.wall) / 1e3);

@@ -24,11 +24,7 @@ pub(crate) struct Swap {
 pub(crate) fn measure(plimsoll: &Plimsoll<'_>) -> Result<Swap, RunError> {
     let mut server = plimsoll.spawn(&["alpha", "beta"])?;
     server.wait_ready()?;
-    let target = Target {
-        name: "plimsoll".to_owned(),
-        address: server.address,
-        pids: server.family(),
-    };
+    let target = Target { name: "plimsoll".to_owned(), address: server.address, pids: server.family() };
     let mut line = target.talk(Connection::open(server.address))?;
     let mut ask = |model: &str| {
         let (reply, time) = target.talk(line.exchange(&requests::chat(model, 400)))?;
@@ -45,10 +41,5 @@ pub(crate) fn measure(plimsoll: &Plimsoll<'_>) -> Result<Swap, RunError> {
     cold.sort_unstable();
     warm.sort_unstable();
     let of = |times: &[Duration], percent| percentile(times, percent).map_or(0.0, microseconds) / 1e3;
-    Ok(Swap {
-        swaps: SWAPS,
-        p50_ms: of(&cold, 50),
-        p99_ms: of(&cold, 99),
-        warm_p50_ms: of(&warm, 50),
-    })
+    Ok(Swap { swaps: SWAPS, p50_ms: of(&cold, 50), p99_ms: of(&cold, 99), warm_p50_ms: of(&warm, 50) })
 }

@@ -46,21 +46,11 @@ pub(crate) fn measure(
         for _ in 0..repeats {
             for (target, sum) in targets.iter().zip(&mut sums) {
                 let until = Until::Time(slice);
-                let load = Load {
-                    address: target.address,
-                    request: &request,
-                    connections,
-                    until,
-                };
+                let load = Load { address: target.address, request: &request, connections, until };
                 sum.add(target, load)?;
             }
         }
-        results.extend(
-            targets
-                .iter()
-                .zip(sums)
-                .map(|(target, sum)| sum.result(target, connections)),
-        );
+        results.extend(targets.iter().zip(sums).map(|(target, sum)| sum.result(target, connections)));
     }
     Ok(results)
 }

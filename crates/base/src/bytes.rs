@@ -150,13 +150,9 @@ impl FromStr for Bytes {
     type Err = ParseBytesError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let fail = || ParseBytesError {
-            text: text.to_owned(),
-        };
+        let fail = || ParseBytesError { text: text.to_owned() };
         let trimmed = text.trim();
-        let end = trimmed
-            .find(|c: char| !c.is_ascii_digit() && c != '.')
-            .unwrap_or(trimmed.len());
+        let end = trimmed.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(trimmed.len());
         let (number, unit) = trimmed.split_at(end);
         let scale: u64 = match unit.trim().to_ascii_lowercase().as_str() {
             "" | "b" => 1,
@@ -184,11 +180,7 @@ impl FromStr for Bytes {
             let over = 10_u64.pow(u32::try_from(fraction.len()).map_err(|_| fail())?);
             Self(scale).scaled(digits, over).0
         };
-        whole
-            .checked_mul(scale)
-            .and_then(|n| n.checked_add(part))
-            .map(Self)
-            .ok_or_else(fail)
+        whole.checked_mul(scale).and_then(|n| n.checked_add(part)).map(Self).ok_or_else(fail)
     }
 }
 
@@ -209,16 +201,7 @@ mod tests {
         ] {
             assert_eq!(text.parse(), Ok(Bytes::new(bytes)), "{text}");
         }
-        for text in [
-            "",
-            "GiB",
-            "1.2.3G",
-            "-1G",
-            "12 parsecs",
-            "99999999999999T",
-            "1.0000000001G",
-            ".",
-        ] {
+        for text in ["", "GiB", "1.2.3G", "-1G", "12 parsecs", "99999999999999T", "1.0000000001G", "."] {
             assert!(text.parse::<Bytes>().is_err(), "{text}");
         }
     }

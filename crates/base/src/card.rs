@@ -92,12 +92,7 @@ impl Card {
         let room = budget.min(self.free);
         match self.kind {
             CardKind::Host => self,
-            CardKind::Cuda => Self {
-                total: room,
-                free: room,
-                counting: Counting::Guard,
-                ..self
-            },
+            CardKind::Cuda => Self { total: room, free: room, counting: Counting::Guard, ..self },
         }
     }
 

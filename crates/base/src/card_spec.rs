@@ -23,18 +23,11 @@ pub enum CardSpecError {
         near(nearest),
         one_word(name)
     )]
-    Unknown {
-        name: String,
-        nearest: Vec<&'static str>,
-    },
+    Unknown { name: String, nearest: Vec<&'static str> },
     #[error("card `{spec}` stands for several; one is wanted here")]
     Several { spec: String },
     #[error("`{key}={value}` in card `{spec}` is {value} bytes; did you mean {key}={value}GiB?")]
-    BareNumber {
-        spec: String,
-        key: String,
-        value: String,
-    },
+    BareNumber { spec: String, key: String, value: String },
     #[error(
         "card `{spec}` has no key `{key}`; the keys are name, total, free, cc, uuid, kind (cuda or host), pool (vmm or legacy), budget"
     )]
@@ -42,18 +35,9 @@ pub enum CardSpecError {
     #[error("card `{spec}` lacks `{key}`; write for example name=RTX4090,total=24GiB,cc=8.9")]
     Incomplete { spec: String, key: &'static str },
     #[error("`{key}={value}` in card `{spec}` cannot be read; write {expected}")]
-    ReadValue {
-        spec: String,
-        key: String,
-        value: String,
-        expected: &'static str,
-    },
+    ReadValue { spec: String, key: String, value: String, expected: &'static str },
     #[error("`{key}` in card `{spec}`: {error}")]
-    ReadSize {
-        spec: String,
-        key: String,
-        error: ParseBytesError,
-    },
+    ReadSize { spec: String, key: String, error: ParseBytesError },
     #[error("card `{spec}` has {free} free of {total}; free memory cannot exceed total memory")]
     FreeBeyondTotal { spec: String, free: Bytes, total: Bytes },
 }
@@ -89,29 +73,21 @@ impl FromStr for CardSpec {
         if let Some(product) = first {
             let name;
             (count, name) = counted(product);
-            let known = card_table::find(name).map_err(|nearest| CardSpecError::Unknown {
-                name: name.to_owned(),
-                nearest,
-            })?;
+            let known = card_table::find(name)
+                .map_err(|nearest| CardSpecError::Unknown { name: name.to_owned(), nearest })?;
             draft.doubts.extend(known.doubt());
             draft.known = Some(known.card());
             words.next();
         }
         for word in words {
             let Some((key, value)) = word.split_once('=') else {
-                return Err(CardSpecError::SplitPair {
-                    spec: spec.to_owned(),
-                    word: word.to_owned(),
-                });
+                return Err(CardSpecError::SplitPair { spec: spec.to_owned(), word: word.to_owned() });
             };
             draft.take(spec, key.trim(), value.trim())?;
         }
         let doubts = std::mem::take(&mut draft.doubts);
         let card = draft.finish(spec)?;
-        Ok(Self {
-            cards: vec![card; count],
-            doubts,
-        })
+        Ok(Self { cards: vec![card; count], doubts })
     }
 }
 
@@ -120,9 +96,7 @@ impl FromStr for Card {
 
     fn from_str(spec: &str) -> Result<Self, Self::Err> {
         let mut cards = CardSpec::from_str(spec)?.cards;
-        let several = || CardSpecError::Several {
-            spec: spec.to_owned(),
-        };
+        let several = || CardSpecError::Several { spec: spec.to_owned() };
         cards.pop().filter(|_| cards.is_empty()).ok_or_else(several)
     }
 }
@@ -145,9 +119,7 @@ fn is_bare(value: &str, size: Bytes) -> bool {
 fn decimal(value: &str, size: Bytes) -> Option<String> {
     let number = value.strip_suffix("GB").or_else(|| value.strip_suffix("gb"))?;
     let number = number.trim();
-    Some(format!(
-        "total={value} is {size}; a card that is sold as {number} GB has total={number}GiB"
-    ))
+    Some(format!("total={value} is {size}; a card that is sold as {number} GB has total={number}GiB"))
 }
 
 #[derive(Default)]
@@ -174,11 +146,7 @@ impl<'a> Draft<'a> {
             expected,
         };
         let size = || {
-            let error = |error| CardSpecError::ReadSize {
-                spec: spec.to_owned(),
-                key: key.to_owned(),
-                error,
-            };
+            let error = |error| CardSpecError::ReadSize { spec: spec.to_owned(), key: key.to_owned(), error };
             let size: Bytes = value.parse().map_err(error)?;
             if is_bare(value, size) {
                 return Err(CardSpecError::BareNumber {
@@ -194,8 +162,7 @@ impl<'a> Draft<'a> {
             ("uuid", _) => self.uuid = Some(value),
             ("total", _) => {
                 self.total = size()?;
-                self.doubts
-                    .extend(self.total.and_then(|total| decimal(value, total)));
+                self.doubts.extend(self.total.and_then(|total| decimal(value, total)));
             }
             ("free", _) => {
                 self.free = size()?;
@@ -214,36 +181,24 @@ impl<'a> Draft<'a> {
             ("pool", "vmm" | "legacy") => self.legacy_pool = Some(value == "legacy"),
             ("pool", _) => return Err(unreadable("pool=vmm or pool=legacy")),
             _ => {
-                return Err(CardSpecError::FindKey {
-                    spec: spec.to_owned(),
-                    key: key.to_owned(),
-                });
+                return Err(CardSpecError::FindKey { spec: spec.to_owned(), key: key.to_owned() });
             }
         }
         Ok(())
     }
 
     fn finish(self, spec: &str) -> Result<Card, CardSpecError> {
-        let lacks = |key| CardSpecError::Incomplete {
-            spec: spec.to_owned(),
-            key,
-        };
+        let lacks = |key| CardSpecError::Incomplete { spec: spec.to_owned(), key };
         let known = self.known.as_ref();
         let name = self.name.or(known.map(|known| known.name.as_str()));
-        let name = name
-            .filter(|name| !name.is_empty())
-            .ok_or_else(|| lacks("name"))?;
+        let name = name.filter(|name| !name.is_empty()).ok_or_else(|| lacks("name"))?;
         let total = self.total.or(known.map(|known| known.total));
         let total = total.ok_or_else(|| lacks("total"))?;
         // A described card is taken as idle, and one of the table with what its driver keeps.
         let free = known.filter(|_| self.total.is_none()).map(|known| known.free);
         let free = self.free.or(free).unwrap_or(total);
         if free > total {
-            return Err(CardSpecError::FreeBeyondTotal {
-                spec: spec.to_owned(),
-                free,
-                total,
-            });
+            return Err(CardSpecError::FreeBeyondTotal { spec: spec.to_owned(), free, total });
         }
         let card = Card {
             // The UUID wins, so that a description with one meets the real card of a machine.
@@ -253,12 +208,8 @@ impl<'a> Draft<'a> {
             uuid: self.uuid.map(str::to_owned),
             total,
             free,
-            compute_capability: self
-                .compute_capability
-                .or(known.and_then(|known| known.compute_capability)),
-            legacy_pool: self
-                .legacy_pool
-                .unwrap_or(known.is_some_and(|known| known.legacy_pool)),
+            compute_capability: self.compute_capability.or(known.and_then(|known| known.compute_capability)),
+            legacy_pool: self.legacy_pool.unwrap_or(known.is_some_and(|known| known.legacy_pool)),
             counting: Counting::Driver,
         };
         Ok(match self.budget {
@@ -294,10 +245,7 @@ mod tests {
     fn a_card_is_read_from_its_words() {
         let card: Card = "name=H200,total=143771MiB,free=140000MiB,cc=9.0".parse().unwrap();
         assert_eq!((card.id.as_str(), card.kind), ("H200", CardKind::Cuda));
-        assert_eq!(
-            (card.total, card.free),
-            (Bytes::mib(143_771), Bytes::mib(140_000))
-        );
+        assert_eq!((card.total, card.free), (Bytes::mib(143_771), Bytes::mib(140_000)));
         assert_eq!(card.compute_capability, Some((9, 0)));
         let host: Card = "name=ram, kind=host, total=8GiB".parse().unwrap();
         assert_eq!((host.kind, host.free), (CardKind::Host, Bytes::gib(8)));
@@ -309,9 +257,7 @@ mod tests {
     fn a_product_name_stands_for_its_row_and_pairs_change_it() {
         let spec = |text: &str| text.parse::<CardSpec>().unwrap();
         let two = spec("2x3060");
-        let [first, second] = two.cards.as_slice() else {
-            panic!("{two:?}")
-        };
+        let [first, second] = two.cards.as_slice() else { panic!("{two:?}") };
         assert_eq!(first, second);
         assert_eq!(
             (first.name.as_str(), first.total, first.free),
@@ -325,23 +271,14 @@ mod tests {
         assert!(jetson.cards[0].legacy_pool && jetson.doubts[0].contains("shares its"));
         assert!(spec("Jetson AGX Orin 64GB,free=50GiB").doubts.is_empty());
         let sold = spec("name=x,total=24GB").doubts;
-        assert!(
-            sold[0].contains("total=24GB is 22888 MiB") && sold[0].contains("total=24GiB"),
-            "{sold:?}"
-        );
+        assert!(sold[0].contains("total=24GB is 22888 MiB") && sold[0].contains("total=24GiB"), "{sold:?}");
     }
 
     #[test]
     fn a_hostile_name_is_refused_and_not_searched_for_long() {
-        for spec in [
-            "\u{0}",
-            "x",
-            "0x3090",
-            "99999999999999999999x3090",
-            "17x3090",
-            "é×é",
-            &"9".repeat(1 << 16),
-        ] {
+        for spec in
+            ["\u{0}", "x", "0x3090", "99999999999999999999x3090", "17x3090", "é×é", &"9".repeat(1 << 16)]
+        {
             assert!(spec.parse::<CardSpec>().is_err(), "{spec:.20}");
         }
     }
@@ -350,24 +287,15 @@ mod tests {
     fn what_is_wrong_is_named_with_a_remedy() {
         for (spec, said) in [
             ("name=x,H200", "is not of the form key=value"),
-            (
-                "H301",
-                "`H301` is no card that is known here; describe it: name=H301,total=24GiB,cc=8.9",
-            ),
-            (
-                "AGX Orin",
-                "near it are Jetson AGX Orin 32GB, Jetson AGX Orin 64GB",
-            ),
+            ("H301", "`H301` is no card that is known here; describe it: name=H301,total=24GiB,cc=8.9"),
+            ("AGX Orin", "near it are Jetson AGX Orin 32GB, Jetson AGX Orin 64GB"),
             ("2x3060", "stands for several"),
             ("name=x,total=12", "is 12 bytes; did you mean total=12GiB?"),
             ("name=x,total=12GiB,free=9", "did you mean free=9GiB?"),
             ("name=x", "lacks `total`"),
             ("total=1GiB", "lacks `name`"),
             ("name=x,total=much", "is not a size"),
-            (
-                "name=x,total=1GiB,free=2GiB",
-                "free memory cannot exceed total memory",
-            ),
+            ("name=x,total=1GiB,free=2GiB", "free memory cannot exceed total memory"),
             ("name=x,total=1GiB,cc=nine", "write e.g. cc=8.9"),
             ("name=x,total=1GiB,color=red", "has no key `color`"),
             ("name=x,total=1GiB,kind=rom", "kind=cuda or kind=host"),

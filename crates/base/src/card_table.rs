@@ -40,19 +40,16 @@ pub(super) struct KnownCard {
 }
 
 fn rows() -> impl Iterator<Item = KnownCard> {
-    TABLE
-        .lines()
-        .filter(|line| !line.starts_with('#'))
-        .filter_map(|line| {
-            let mut fields = line.split('\t');
-            let mut next = || fields.next();
-            Some(KnownCard {
-                name: next()?,
-                memory: next()?.parse().ok()?,
-                compute_capability: super::card_spec::compute_capability(next()?),
-                source: next()?,
-            })
+    TABLE.lines().filter(|line| !line.starts_with('#')).filter_map(|line| {
+        let mut fields = line.split('\t');
+        let mut next = || fields.next();
+        Some(KnownCard {
+            name: next()?,
+            memory: next()?.parse().ok()?,
+            compute_capability: super::card_spec::compute_capability(next()?),
+            source: next()?,
         })
+    })
 }
 
 /// The words of a name without its brand, run together: `RTX 4060 Ti 16GB` is `4060ti16gb`.
@@ -140,10 +137,7 @@ mod tests {
         let unique = keys.windows(2).all(|pair| pair[0] != pair[1]);
         assert!(unique && lines > 80, "{keys:?}");
         for row in rows() {
-            assert!(
-                row.memory >= Bytes::gib(4) && row.memory <= Bytes::gib(192),
-                "{row:?}"
-            );
+            assert!(row.memory >= Bytes::gib(4) && row.memory <= Bytes::gib(192), "{row:?}");
             let is_nvidia = row.source.contains("cuda-gpus");
             assert_eq!(row.compute_capability.is_some(), is_nvidia, "{row:?}");
             assert_eq!(find(row.name), Ok(row));

@@ -65,18 +65,11 @@ impl Curve {
                 // A pool does not return memory, so a later step is never below an earlier one.
                 *most = bytes.max(*most);
             }
-            rising.push(CurveStep {
-                depth,
-                bytes: most.clone(),
-            });
+            rising.push(CurveStep { depth, bytes: most.clone() });
         }
         let known = !rising.is_empty();
         // A curve without a step could answer no question.
-        known.then_some(Self {
-            slots,
-            cards,
-            steps: rising,
-        })
+        known.then_some(Self { slots, cards, steps: rising })
     }
 
     /// Bytes on each card once the run has reached this depth.
@@ -86,9 +79,7 @@ impl Curve {
         let index = self.steps.partition_point(|step| step.depth < depth);
         let step = &self.steps[index.min(self.steps.len() - 1)];
         let shares = self.cards.iter().zip(&step.bytes);
-        shares
-            .map(|(card, bytes)| Share::new(card.clone(), *bytes))
-            .collect()
+        shares.map(|(card, bytes)| Share::new(card.clone(), *bytes)).collect()
     }
 
     /// The depth for which `held` is enough on every card; `None` if not even for the first step.
@@ -164,15 +155,7 @@ mod tests {
     use super::*;
 
     fn slots(full: u64) -> Slots {
-        Slots {
-            count: 1,
-            each: full,
-            full,
-            unified: true,
-            keeps: true,
-            scatter: 0,
-            answer: None,
-        }
+        Slots { count: 1, each: full, full, unified: true, keeps: true, scatter: 0, answer: None }
     }
 
     /// 10 MiB, and one more for each of ten steps of 100 tokens.
@@ -188,10 +171,7 @@ mod tests {
     #[test]
     fn between_two_steps_the_upper_one_counts_and_beyond_the_last_nothing_is_added() {
         let curve = line();
-        assert_eq!(
-            [0, 1, 100, 101, 5000].map(|depth| at(&curve, depth)),
-            [10, 11, 11, 12, 20]
-        );
+        assert_eq!([0, 1, 100, 101, 5000].map(|depth| at(&curve, depth)), [10, 11, 11, 12, 20]);
         let within = |mib| curve.within(|_| Bytes::mib(mib));
         assert_eq!([9, 10, 12, 19].map(within), [None, Some(0), Some(200), Some(900)]);
         assert_eq!(within(20), Some(u64::MAX), "no depth takes more");
@@ -203,10 +183,7 @@ mod tests {
         let curve = Curve::new(slots(200), vec![CardId::new("a")], steps).unwrap();
         assert_eq!(at(&curve, 200), 4);
         assert!(!curve.grows());
-        assert_eq!(
-            Curve::new(slots(1), vec![CardId::new("a")], vec![(1, vec![])]),
-            None
-        );
+        assert_eq!(Curve::new(slots(1), vec![CardId::new("a")], vec![(1, vec![])]), None);
         assert_eq!(Curve::new(slots(1), vec![], vec![]), None);
     }
 

@@ -61,10 +61,7 @@ impl NamedDemand {
     }
 }
 
-static NO_NAMES: NamedDemand = NamedDemand {
-    cards: Vec::new(),
-    only: false,
-};
+static NO_NAMES: NamedDemand = NamedDemand { cards: Vec::new(), only: false };
 
 /// Memory need of a model, as a function of the cards that it gets.
 pub trait MemoryModel: fmt::Debug + Send + Sync {
@@ -117,9 +114,10 @@ impl MemoryModel for DeclaredSize {
             return match self.0.is_zero() {
                 true => Ok(Vec::new()),
                 // Without a card, even a declared size has nowhere to go; zero is an engine on the CPU.
-                false => Err(
-                    Reason::new("no_card", "it needs a GPU, and this machine has none").fact("need", self.0),
-                ),
+                false => {
+                    Err(Reason::new("no_card", "it needs a GPU, and this machine has none")
+                        .fact("need", self.0))
+                }
             };
         };
         let mut rest = self.0;
@@ -179,13 +177,7 @@ mod tests {
     fn declared_memory_is_divided_as_free_memory_is_and_loses_no_byte() {
         let cards = [card("a", Bytes::new(100)), card("b", Bytes::new(200))];
         let shares = DeclaredSize(Bytes::new(100)).on(&cards).unwrap();
-        assert_eq!(
-            shares,
-            [
-                (CardId::new("a"), Bytes::new(33)),
-                (CardId::new("b"), Bytes::new(67))
-            ]
-        );
+        assert_eq!(shares, [(CardId::new("a"), Bytes::new(33)), (CardId::new("b"), Bytes::new(67))]);
     }
 
     #[test]
@@ -197,10 +189,7 @@ mod tests {
     #[test]
     fn an_unknown_need_takes_one_whole_card_alone() {
         let cards = [card("a", Bytes::mib(9)), card("b", Bytes::mib(9))];
-        assert_eq!(
-            UnknownSize.on(&cards[..1]),
-            Ok(vec![(CardId::new("a"), Bytes::mib(9))])
-        );
+        assert_eq!(UnknownSize.on(&cards[..1]), Ok(vec![(CardId::new("a"), Bytes::mib(9))]));
         assert_eq!(UnknownSize.on(&cards).unwrap_err().code, "unknown_need");
         assert!(UnknownSize.alone());
     }

@@ -21,14 +21,9 @@ mod tests {
 
     #[test]
     fn rounds_to_the_nearest_integer() {
-        for (number, rounded) in [
-            (0.0, 0),
-            (0.49, 0),
-            (0.5, 1),
-            (1.5, 2),
-            (2.5, 3),
-            (1e15 + 0.5, 1_000_000_000_000_001),
-        ] {
+        for (number, rounded) in
+            [(0.0, 0), (0.49, 0), (0.5, 1), (1.5, 2), (2.5, 3), (1e15 + 0.5, 1_000_000_000_000_001)]
+        {
             assert_eq!(round_u64(number), rounded, "{number}");
         }
     }

@@ -9,9 +9,7 @@ use super::failure::ConfigProblem;
 /// Splits a command into its arguments; at least one.
 pub(crate) fn split(text: &str) -> Result<Vec<String>, ConfigProblem> {
     let refused = |(why, remedy)| ConfigProblem::SplitCommand { why, remedy };
-    let words = CommandWords::default()
-        .read(&without_comments(text))
-        .map_err(refused)?;
+    let words = CommandWords::default().read(&without_comments(text)).map_err(refused)?;
     if words.is_empty() {
         return Err(refused(("it is empty", "write a program and its arguments")));
     }
@@ -20,9 +18,7 @@ pub(crate) fn split(text: &str) -> Result<Vec<String>, ConfigProblem> {
 
 /// Drops comment lines and joins continued ones.
 pub(crate) fn without_comments(text: &str) -> String {
-    let lines = text
-        .split('\n')
-        .filter(|line| !line.trim_start().starts_with('#'));
+    let lines = text.split('\n').filter(|line| !line.trim_start().starts_with('#'));
     let mut clean = String::with_capacity(text.len());
     for line in lines {
         // Blanks after the backslash are tolerated. The newline stays and separates the arguments.
@@ -51,10 +47,7 @@ impl CommandWords {
             match c {
                 '\'' => self.single_quoted(&mut rest)?,
                 '"' => self.double_quoted(&mut rest)?,
-                '\\' => self.push(
-                    rest.next()
-                        .ok_or(("it ends in a backslash", "remove the backslash"))?,
-                ),
+                '\\' => self.push(rest.next().ok_or(("it ends in a backslash", "remove the backslash"))?),
                 _ if c.is_ascii_whitespace() => self.done.extend(self.word.take()),
                 _ => self.push(c),
             }
@@ -95,10 +88,7 @@ impl CommandWords {
     }
 }
 
-const UNCLOSED: Complaint = (
-    "a quotation mark is not closed",
-    "close it, or put a backslash before it",
-);
+const UNCLOSED: Complaint = ("a quotation mark is not closed", "close it, or put a backslash before it");
 
 #[cfg(test)]
 mod tests {
@@ -109,16 +99,10 @@ mod tests {
         for (text, words) in [
             ("a b  c", &["a", "b", "c"][..]),
             ("a 'b c' \"d e\"", &["a", "b c", "d e"]),
-            (
-                r#"a "x\"y" 'x\y' x\ y "\n""#,
-                &["a", "x\"y", r"x\y", "x y", r"\n"],
-            ),
+            (r#"a "x\"y" 'x\y' x\ y "\n""#, &["a", "x\"y", r"x\y", "x y", r"\n"]),
             ("a ''", &["a", ""]),
             ("a --x='{\"k\": 1}'", &["a", "--x={\"k\": 1}"]),
-            (
-                "a \\\n  b \\  \n c\n# no\n  # no\nd #yes",
-                &["a", "b", "c", "d", "#yes"],
-            ),
+            ("a \\\n  b \\  \n c\n# no\n  # no\nd #yes", &["a", "b", "c", "d", "#yes"]),
         ] {
             assert_eq!(split(text).unwrap(), words, "{text}");
         }

@@ -35,17 +35,9 @@ pub enum ConfigProblem {
     #[error("{0}")]
     Parse(String),
     #[error("unknown key `{key}` in {place}; {}", .nearest.as_ref().map_or("remove it".to_owned(), |near| format!("did you mean `{near}`?")))]
-    FindKey {
-        key: String,
-        place: String,
-        nearest: Option<String>,
-    },
+    FindKey { key: String, place: String, nearest: Option<String> },
     #[error("`{value}` is not a valid value for `{key}`; write {expected}")]
-    ReadValue {
-        key: String,
-        value: String,
-        expected: &'static str,
-    },
+    ReadValue { key: String, value: String, expected: &'static str },
     #[error(
         "`{key}` takes two values, which a preset cannot express; start the model with `command` \
         instead"
@@ -62,17 +54,9 @@ pub enum ConfigProblem {
     #[error("model `{model}` has no command; add `cmd`, or `model` and `flags`")]
     FindCommand { model: String },
     #[error("the name `{name}` is already used by `{other}` at {first}; names and aliases must be unique")]
-    NameModel {
-        name: String,
-        other: String,
-        first: FlagOrigin,
-    },
+    NameModel { name: String, other: String, first: FlagOrigin },
     #[error("macro `{name}` {why}; {remedy}")]
-    ExpandMacro {
-        name: String,
-        why: &'static str,
-        remedy: &'static str,
-    },
+    ExpandMacro { name: String, why: &'static str, remedy: &'static str },
     #[error("the command cannot be split into arguments: {why}; {remedy}")]
     SplitCommand { why: &'static str, remedy: &'static str },
     #[error("{0}")]

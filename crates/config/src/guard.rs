@@ -268,10 +268,7 @@ mod tests {
         let wish = GuardSettings::read("budget reclaim wait=5s spill=1GiB pool=ours").unwrap();
         assert_eq!(wish.mode(), GuardMode::Budget);
         assert_eq!((wish.wait, wish.spill), (Some(5), Some(Bytes::gib(1))));
-        assert_eq!(
-            GuardSettings::read("budget=20GiB").unwrap().mode(),
-            GuardMode::Budget
-        );
+        assert_eq!(GuardSettings::read("budget=20GiB").unwrap().mode(), GuardMode::Budget);
         for wrong in ["budgett", "spill", "spill=x", "pool=best", "reuse=1", "wait"] {
             assert_eq!(GuardSettings::read(wrong), None, "{wrong}");
         }
@@ -283,9 +280,8 @@ mod tests {
         let wish = GuardSettings::read("observe spill=2GiB").unwrap().or(&usual);
         assert_eq!(wish.mode(), GuardMode::Observe);
         assert_eq!((wish.spill, wish.reuse), (Some(Bytes::gib(2)), Some(true)));
-        let watched = GuardSettings::read("observe")
-            .unwrap()
-            .or(&GuardSettings::read("budget=1GiB").unwrap());
+        let watched =
+            GuardSettings::read("observe").unwrap().or(&GuardSettings::read("budget=1GiB").unwrap());
         assert_eq!(watched.mode(), GuardMode::Observe);
     }
 
@@ -303,16 +299,9 @@ mod tests {
     fn guard_reads_what_is_written_for_it() {
         let uuid = Uuid::read("GPU-00112233-4455-6677-8899-aabbccddeeff").unwrap();
         let wish = GuardSettings::read("budget reclaim wait=1500ms contexts=refuse").unwrap();
-        let card = GuardedCard {
-            uuid,
-            budget: Some(Bytes::new(7)),
-            need: Some(Bytes::new(9)),
-        };
+        let card = GuardedCard { uuid, budget: Some(Bytes::new(7)), need: Some(Bytes::new(9)) };
         let line = wish.options(&[card]).to_string();
-        assert_eq!(
-            line,
-            "card=GPU-00112233-4455-6677-8899-aabbccddeeff:7:9 contexts=refuse reclaim wait=2"
-        );
+        assert_eq!(line, "card=GPU-00112233-4455-6677-8899-aabbccddeeff:7:9 contexts=refuse reclaim wait=2");
         assert_eq!(GuardOptions::read(&line).unwrap().to_string(), line);
     }
 }

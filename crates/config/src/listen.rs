@@ -42,21 +42,10 @@ mod tests {
         ] {
             assert_eq!(listen_address(text), Ok(address.parse().unwrap()), "{text}");
         }
-        for text in [
-            "",
-            ":",
-            "127.0.0.1",
-            "99999",
-            "example.org:80",
-            "-1",
-            "1:2:3",
-            "http://localhost:8080",
-        ] {
+        for text in ["", ":", "127.0.0.1", "99999", "example.org:80", "-1", "1:2:3", "http://localhost:8080"]
+        {
             let error = listen_address(text).unwrap_err();
-            assert!(
-                error.contains(text) && error.contains("write 127.0.0.1:8080"),
-                "{error}"
-            );
+            assert!(error.contains(text) && error.contains("write 127.0.0.1:8080"), "{error}");
         }
     }
 }

@@ -47,10 +47,7 @@ const WITHOUT_EFFECT: [(&str, &str); 16] = [
     ("performance", "GPU memory is always monitored"),
     ("ui", "remove it"),
     ("upstream", "remove it"),
-    (
-        "sendLoadingState",
-        "loading progress appears in the status, not in answers",
-    ),
+    ("sendLoadingState", "loading progress appears in the status, not in answers"),
     ("includeAliasesInList", "aliases belong to each model's entry"),
     ("profiles", "give each model its own name"),
     ("selectors", "give each model its own name"),
@@ -64,10 +61,7 @@ pub(super) fn parse(
     env: &dyn Fn(&str) -> Option<String>,
 ) -> Result<Configuration, ConfigError> {
     let mut root = Node::parse(file, text)?;
-    let mut reader = LlamaSwapReader {
-        file,
-        roster: Configuration::default(),
-    };
+    let mut reader = LlamaSwapReader { file, roster: Configuration::default() };
     // The order is llama-swap's: comments out, environment in, macros last.
     let mut pairs = match std::mem::replace(&mut root.tree, YamlTree::Null) {
         YamlTree::Map(pairs) => pairs,
@@ -81,12 +75,7 @@ pub(super) fn parse(
         macros::expand_environment(file, &mut pair.value, env)?;
     }
     // Keys are unique: the YAML reader refuses a second one.
-    let find = |key| {
-        pairs
-            .iter()
-            .find(|pair: &&Pair| pair.key == key)
-            .map(|pair| pair.value.clone())
-    };
+    let find = |key| pairs.iter().find(|pair: &&Pair| pair.key == key).map(|pair| pair.value.clone());
     let macros = Macros::read(file, find("macros").as_ref())?;
     let models = find("models");
     if models.is_none() {
@@ -94,22 +83,14 @@ pub(super) fn parse(
     }
     let mut global = Node {
         tree: YamlTree::Map(
-            pairs
-                .into_iter()
-                .filter(|pair| !matches!(pair.key.as_str(), "macros" | "models"))
-                .collect(),
+            pairs.into_iter().filter(|pair| !matches!(pair.key.as_str(), "macros" | "models")).collect(),
         ),
         line: 1,
     };
     macros.expand(file, &mut global)?;
     reader.warn_of_unread(&global, &READ, &WITHOUT_EFFECT);
     let defaults = reader.defaults(&global)?;
-    for pair in models
-        .as_ref()
-        .map(|node| reader.pairs(node, "models"))
-        .transpose()?
-        .unwrap_or_default()
-    {
+    for pair in models.as_ref().map(|node| reader.pairs(node, "models")).transpose()?.unwrap_or_default() {
         let entry = reader.model(pair, &macros, &defaults)?;
         reader.roster.models.push(entry);
     }
@@ -143,10 +124,7 @@ impl LlamaSwapReader<'_> {
     }
 
     fn fault(&self, line: u32, why: &'static str, remedy: &'static str) -> ConfigError {
-        ConfigError::new(
-            FlagOrigin::file(self.file, line),
-            ConfigProblem::ReadLine { why, remedy },
-        )
+        ConfigError::new(FlagOrigin::file(self.file, line), ConfigProblem::ReadLine { why, remedy })
     }
 
     fn bad(&self, key: &str, node: &Node, expected: &'static str) -> ConfigError {
@@ -156,11 +134,7 @@ impl LlamaSwapReader<'_> {
             YamlTree::List(_) => "a list".to_owned(),
             YamlTree::Map(_) => "a map".to_owned(),
         };
-        let problem = ConfigProblem::ReadValue {
-            key: key.to_owned(),
-            value,
-            expected,
-        };
+        let problem = ConfigProblem::ReadValue { key: key.to_owned(), value, expected };
         ConfigError::new(FlagOrigin::file(self.file, node.line), problem)
     }
 
@@ -171,10 +145,7 @@ impl LlamaSwapReader<'_> {
     fn text<'n>(&self, parent: &'n Node, key: &str) -> Result<Option<&'n str>, ConfigError> {
         match parent.get(key) {
             None => Ok(None),
-            Some(Node {
-                tree: YamlTree::Scalar(text),
-                ..
-            }) => Ok(Some(text)),
+            Some(Node { tree: YamlTree::Scalar(text), .. }) => Ok(Some(text)),
             Some(node) => Err(self.bad(key, node, "a text")),
         }
     }
@@ -263,20 +234,12 @@ impl LlamaSwapReader<'_> {
                 return Err(ConfigError::new(FlagOrigin::file(self.file, line), problem));
             }
             if key.contains(char::is_whitespace) {
-                return Err(self.fault(
-                    line,
-                    "an API key contains a space",
-                    "write the key without spaces",
-                ));
+                return Err(self.fault(line, "an API key contains a space", "write the key without spaces"));
             }
             self.roster.serve.api_keys.push(key);
         }
         let ttl = seconds(self.number(global, "globalTTL")?, 0);
-        let stop = seconds(
-            self.number(global, "unloadTimeout")?
-                .filter(|&seconds| seconds > 0),
-            10,
-        );
+        let stop = seconds(self.number(global, "unloadTimeout")?.filter(|&seconds| seconds > 0), 10);
         Ok(Defaults {
             ttl: (!ttl.is_zero()).then_some(ttl),
             // 120 s by default and 15 s at least, as in llama-swap.
@@ -289,9 +252,7 @@ impl LlamaSwapReader<'_> {
     /// Groups, by their old and their new place.
     fn groups(&mut self, global: &Node) -> Result<(), ConfigError> {
         let routing = global.get("routing");
-        let settings = routing
-            .and_then(|node| node.get("router"))
-            .and_then(|node| node.get("settings"));
+        let settings = routing.and_then(|node| node.get("router")).and_then(|node| node.get("settings"));
         if let Some(scheduler) = routing.and_then(|node| node.get("scheduler")) {
             self.warn(
                 scheduler.line,
@@ -305,11 +266,8 @@ impl LlamaSwapReader<'_> {
                 let text = "`matrix` has no effect: models run together whenever they fit in memory";
                 self.warn(matrix.line, text.to_owned(), "`pin` keeps a model loaded");
             }
-            for group in parent
-                .get("groups")
-                .map(|node| self.pairs(node, "groups"))
-                .transpose()?
-                .unwrap_or_default()
+            for group in
+                parent.get("groups").map(|node| self.pairs(node, "groups")).transpose()?.unwrap_or_default()
             {
                 self.group(group)?;
             }
@@ -320,11 +278,7 @@ impl LlamaSwapReader<'_> {
     fn group(&mut self, group: &Pair) -> Result<(), ConfigError> {
         let persistent = self.truth(&group.value, "persistent")?;
         for (member, line) in self.texts(&group.value, "members")? {
-            let known = self
-                .roster
-                .models
-                .iter_mut()
-                .find(|entry| answers_to(entry, &member));
+            let known = self.roster.models.iter_mut().find(|entry| answers_to(entry, &member));
             match known {
                 // A model may be in several groups.
                 Some(entry) => entry.pinned |= persistent,
@@ -335,11 +289,7 @@ impl LlamaSwapReader<'_> {
                 ),
             }
         }
-        let effect = if persistent {
-            "only pins its members"
-        } else {
-            "has no effect"
-        };
+        let effect = if persistent { "only pins its members" } else { "has no effect" };
         let text = format!("the group `{}` {effect}", quoted(&group.key));
         self.warn(
             group.line,
@@ -355,19 +305,12 @@ impl LlamaSwapReader<'_> {
         };
         for (name, line) in self.texts(startup, "preload")? {
             let name = name.trim();
-            match self
-                .roster
-                .models
-                .iter_mut()
-                .find(|entry| answers_to(entry, name))
-            {
+            match self.roster.models.iter_mut().find(|entry| answers_to(entry, name)) {
                 Some(entry) => entry.preload = true,
                 None if name.is_empty() => {}
-                None => self.warn(
-                    line,
-                    format!("`{}` is not a model", quoted(name)),
-                    "remove it from `preload`",
-                ),
+                None => {
+                    self.warn(line, format!("`{}` is not a model", quoted(name)), "remove it from `preload`")
+                }
             }
         }
         Ok(())

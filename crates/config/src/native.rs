@@ -29,22 +29,13 @@ pub(super) fn parse(file: &Arc<str>, text: &str) -> Result<Configuration, Config
     let lines = LineIndex { file, text };
     // Spans are byte offsets; lines are counted only for errors and entries.
     let document: ConfigDocument = toml::from_str(text).map_err(|error| lines.explain(&error))?;
-    let mut roster = Configuration {
-        serve: serve_settings(&lines, &document)?,
-        ..Configuration::default()
-    };
+    let mut roster = Configuration { serve: serve_settings(&lines, &document)?, ..Configuration::default() };
     let mut models: Vec<_> = document.models.into_iter().collect();
     // The map is sorted by name; users expect the list of models in the order of their file.
     models.sort_by_key(|(name, _)| name.span().start);
     for (name, model) in models {
         let origin = lines.origin(name.span().start);
-        roster.models.push(entry(
-            &lines,
-            name.into_inner(),
-            model,
-            origin,
-            &mut roster.warnings,
-        )?);
+        roster.models.push(entry(&lines, name.into_inner(), model, origin, &mut roster.warnings)?);
     }
     Ok(roster)
 }
@@ -123,10 +114,7 @@ fn launch(
     }
     let at = lines.origin(cmd.span().start);
     let argv = words(cmd.get_ref(), || at.clone())?;
-    let stop = model
-        .stop
-        .as_ref()
-        .map(|stop| words(stop.get_ref(), || lines.origin(stop.span().start)));
+    let stop = model.stop.as_ref().map(|stop| words(stop.get_ref(), || lines.origin(stop.span().start)));
     // Without the port the daemon could neither check nor reach the child.
     if model.proxy.is_none() && !argv.iter().any(|argument| argument.contains(PORT)) {
         return Err(ConfigError::new(
@@ -140,10 +128,7 @@ fn launch(
     Ok(Launch::Command {
         options: engine_flags(&argv, &at, warnings),
         argv,
-        proxy: model
-            .proxy
-            .clone()
-            .unwrap_or_else(|| format!("http://127.0.0.1:{PORT}")),
+        proxy: model.proxy.clone().unwrap_or_else(|| format!("http://127.0.0.1:{PORT}")),
         check: model.check.clone().unwrap_or_else(|| "/health".to_owned()),
         stop: stop.transpose()?,
     })
@@ -170,40 +155,21 @@ fn flags(
     }
     let mut options = Options::from_argv_at(&argv, |_| at.clone())?;
     let is_source = |effect| matches!(effect, FlagClass::Model | FlagClass::Remote | FlagClass::Bundle);
-    if !options
-        .settings()
-        .iter()
-        .any(|setting| is_source(setting.flag.effect))
-    {
+    if !options.settings().iter().any(|setting| is_source(setting.flag.effect)) {
         let model = quoted(&entry.name);
-        return Err(ConfigError::new(
-            entry.origin.0.clone(),
-            ConfigProblem::FindCommand { model },
-        ));
+        return Err(ConfigError::new(entry.origin.0.clone(), ConfigProblem::FindCommand { model }));
     }
-    for setting in options
-        .settings()
-        .iter()
-        .filter(|setting| setting.flag.effect == FlagClass::Router)
-    {
-        let text = format!(
-            "Plimsoll sets {} itself, so this value is ignored",
-            setting.flag.name()
-        );
+    for setting in options.settings().iter().filter(|setting| setting.flag.effect == FlagClass::Router) {
+        let text = format!("Plimsoll sets {} itself, so this value is ignored", setting.flag.name());
         warnings.push(Warning::new(setting.origin.clone(), text).hint("set it under [serve]"));
     }
     // The daemon chooses address and port of its children.
     options.retain(|setting| setting.flag.effect != FlagClass::Router);
     warnings.extend(options.remarks());
     judge(&options, warnings);
-    let program = model
-        .program
-        .as_ref()
-        .map(|program| words(program.get_ref(), || lines.origin(program.span().start)));
-    Ok(Launch::LlamaServer {
-        program: program.transpose()?,
-        options,
-    })
+    let program =
+        model.program.as_ref().map(|program| words(program.get_ref(), || lines.origin(program.span().start)));
+    Ok(Launch::LlamaServer { program: program.transpose()?, options })
 }
 
 fn words(words: &WordList, origin: impl Fn() -> FlagOrigin) -> Result<Vec<String>, ConfigError> {

@@ -58,8 +58,7 @@ fn unreadable(text: &str) -> Option<(&'static str, &'static str)> {
         return Some((why, "save it as UTF-8 without one"));
     }
     // No argument of a command line can hold one.
-    text.contains('\0')
-        .then_some(("it contains a zero byte", "save it as UTF-8"))
+    text.contains('\0').then_some(("it contains a zero byte", "save it as UTF-8"))
 }
 
 /// A name leads to one model: no two models share a name or an alias.

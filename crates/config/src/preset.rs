@@ -32,10 +32,7 @@ pub(super) fn parse(file: &Arc<str>, text: &str) -> Result<Configuration, Config
     let mut sections = grammar::sections(file, text, &mut roster.warnings)?;
     // Comments before the first header belong to no section, though llama.cpp gives the settings there a
     // name.
-    let mut ours = sections
-        .first_mut()
-        .map(|head| std::mem::take(&mut head.ours))
-        .unwrap_or_default();
+    let mut ours = sections.first_mut().map(|head| std::mem::take(&mut head.ours)).unwrap_or_default();
     let mut sections = last_of_each(file, sections, &mut roster.warnings);
     // `[*]` is the base of every model, wherever it stands in the file.
     let global = sections.extract_if(.., |section| section.name == GLOBAL).next();
@@ -89,11 +86,7 @@ fn last_of_each(file: &Arc<str>, sections: Vec<Section>, warnings: &mut Vec<Warn
             continue;
         }
         // `load_from_ini` walks a std::map of raw names, so the greater one overwrites.
-        let (lost, wins) = if raw < *raw_before {
-            (&section, &*before)
-        } else {
-            (&*before, &section)
-        };
+        let (lost, wins) = if raw < *raw_before { (&section, &*before) } else { (&*before, &section) };
         let text = format!(
             "the section [{}] has no effect: the section of the same name on line {} replaces it",
             lost.name, wins.line

@@ -109,10 +109,7 @@ impl ConfiguredModel {
             name,
             aliases: Vec::new(),
             tags: Vec::new(),
-            launch: Launch::LlamaServer {
-                program: None,
-                options: Options::default(),
-            },
+            launch: Launch::LlamaServer { program: None, options: Options::default() },
             env: Vec::new(),
             memory: None,
             cards: Vec::new(),
@@ -135,8 +132,7 @@ impl ConfiguredModel {
     /// Returns the environment variables of the child on `port`; their values may contain `${PORT}` too.
     pub fn environment(&self, port: u16) -> Vec<(String, String)> {
         let set = self.env.iter();
-        set.map(|(name, value)| (name.clone(), with_port(value, port)))
-            .collect()
+        set.map(|(name, value)| (name.clone(), with_port(value, port))).collect()
     }
 }
 
@@ -225,14 +221,9 @@ impl Launch {
     /// elsewhere, or below a path.
     pub fn listens_on(&self, port: u16) -> Option<u16> {
         let address = self.upstream(port);
-        let (host, port) = address
-            .strip_prefix("http://")?
-            .trim_end_matches('/')
-            .split_once(':')?;
+        let (host, port) = address.strip_prefix("http://")?.trim_end_matches('/').split_once(':')?;
         // Only the loopback: an engine elsewhere is no child, and its memory is not on our cards.
-        matches!(host, "127.0.0.1" | "localhost")
-            .then(|| port.parse().ok())
-            .flatten()
+        matches!(host, "127.0.0.1" | "localhost").then(|| port.parse().ok()).flatten()
     }
 
     /// Returns the path that answers 200 once the child is ready; `None` if no check is wanted.

@@ -110,10 +110,7 @@ fn attack(file: &str, seed: &str) -> usize {
     let mut random = Random(0x5EED_0001);
     let mut text = seed.to_owned();
     let mut read = 0;
-    assert!(
-        plimsoll_config::parse(file, seed, &|_| Some("/home/u".to_owned())).is_ok(),
-        "{file}"
-    );
+    assert!(plimsoll_config::parse(file, seed, &|_| Some("/home/u".to_owned())).is_ok(), "{file}");
     for round in 0..MUTANTS {
         if round % 3 == 0 {
             seed.clone_into(&mut text);
@@ -123,9 +120,7 @@ fn attack(file: &str, seed: &str) -> usize {
             Ok(roster) => {
                 read += 1;
                 for entry in &roster.models {
-                    let line = entry
-                        .launch
-                        .command_line(&["engine".to_owned()], &entry.name, 1, None);
+                    let line = entry.launch.command_line(&["engine".to_owned()], &entry.name, 1, None);
                     assert!(!line.iter().any(|argument| argument.contains('\0')));
                 }
             }
@@ -187,9 +182,8 @@ fn no_command_line_panics() {
     ];
     let mut random = Random(0x5EED_0002);
     for _ in 0..MUTANTS {
-        let argv: Vec<String> = (0..random.below(8))
-            .map(|_| words[random.below(words.len())].to_owned())
-            .collect();
+        let argv: Vec<String> =
+            (0..random.below(8)).map(|_| words[random.below(words.len())].to_owned()).collect();
         if let Ok(options) = Options::from_argv(&argv) {
             if let Err(error) = options.wish(ProgramKind::LlamaServer) {
                 assert!(error.to_string().starts_with("argument "));
@@ -207,13 +201,7 @@ fn the_largest_file_is_read_or_refused_in_a_moment() {
         ("a.ini", fill("[a]\n")),
         ("a.ini", fill("[a")),
         ("a.ini", format!("[a]\nmodel = {}", fill("x#"))),
-        (
-            "a.ini",
-            (0..longest / 16)
-                .map(|n| format!("[m{n}]\nc = 1\n"))
-                .take(60_000)
-                .collect(),
-        ),
+        ("a.ini", (0..longest / 16).map(|n| format!("[m{n}]\nc = 1\n")).take(60_000).collect()),
         ("a.yaml", fill("[")),
         ("a.yaml", fill("a: ")),
         ("a.yaml", fill("- a\n")),
@@ -227,10 +215,6 @@ fn the_largest_file_is_read_or_refused_in_a_moment() {
         let start = Instant::now();
         let _ = plimsoll_config::parse(file, &text, &|_| None);
         let took = start.elapsed();
-        assert!(
-            took < Duration::from_secs(10),
-            "{file}: {took:?}: {}…",
-            &text[..20]
-        );
+        assert!(took < Duration::from_secs(10), "{file}: {took:?}: {}…", &text[..20]);
     }
 }

@@ -86,9 +86,7 @@ groups:
 #[test]
 fn a_whole_file_is_read() {
     let roster = roster(WHOLE);
-    let [qwen, second, docker] = &roster.models[..] else {
-        panic!("three models")
-    };
+    let [qwen, second, docker] = &roster.models[..] else { panic!("three models") };
     assert_eq!(
         argv(&roster, 0).join(" "),
         "/opt/llama-server --host 127.0.0.1 --port ${PORT} -m /home/u/qwen.gguf -c 8192 -ngl all -ctk q8_0 -ctv q8_0"
@@ -121,16 +119,8 @@ fn a_whole_file_is_read() {
 #[test]
 fn a_llama_server_in_a_command_is_planned_from_its_flags() {
     let roster = roster(WHOLE);
-    let wish = roster.models[0]
-        .launch
-        .options()
-        .unwrap()
-        .wish(ProgramKind::LlamaServer)
-        .unwrap();
-    assert_eq!(
-        (wish.model.as_deref(), wish.context),
-        (Some("/home/u/qwen.gguf"), 8192)
-    );
+    let wish = roster.models[0].launch.options().unwrap().wish(ProgramKind::LlamaServer).unwrap();
+    assert_eq!((wish.model.as_deref(), wish.context), (Some("/home/u/qwen.gguf"), 8192));
     assert_eq!(wish.cache_key.name, "q8_0");
     assert!(roster.models[2].launch.options().is_none());
 }
@@ -165,24 +155,16 @@ fn what_has_no_effect_is_named_with_its_line() {
     assert_eq!(roster(text).models[0].aliases, ["b"]);
     assert_eq!(
         warnings("routing:\n  router:\n    settings:\n      matrix: {vars: {}}\nmodels: {}\n"),
-        [
-            "config.yaml:4: `matrix` has no effect: models run together whenever they fit in memory; `pin` \
-                keeps a model loaded"
-        ]
+        ["config.yaml:4: `matrix` has no effect: models run together whenever they fit in memory; `pin` \
+                keeps a model loaded"]
     );
 }
 
 #[test]
 fn a_file_whose_models_are_misspelt_is_refused_and_an_empty_one_is_not() {
-    for (text, line) in [
-        ("model:\n  a: {cmd: p}\n", 1),
-        ("logLevel: debug\nmodles: {}\n", 2),
-    ] {
+    for (text, line) in [("model:\n  a: {cmd: p}\n", 1), ("logLevel: debug\nmodles: {}\n", 2)] {
         let error = refusal(text);
-        assert!(
-            error.starts_with(&format!("config.yaml:{line}: unknown key `")),
-            "{error}"
-        );
+        assert!(error.starts_with(&format!("config.yaml:{line}: unknown key `")), "{error}");
         assert!(error.ends_with("did you mean `models`?"), "{error}");
     }
     assert!(roster("").models.is_empty() && roster("macros: {}\n").models.is_empty());
@@ -220,18 +202,12 @@ fn what_is_wrong_is_told_with_its_line_and_a_remedy() {
             "config.yaml:3: macro `env.LINES` contains more than one line, or more than 64 KiB; set it to \
                 one short line",
         ),
-        (
-            "macros:\n  PORT: 1\n",
-            "config.yaml:2: macro `PORT` has a reserved name; choose another",
-        ),
+        ("macros:\n  PORT: 1\n", "config.yaml:2: macro `PORT` has a reserved name; choose another"),
         (
             "macros:\n  a b: 1\n",
             "config.yaml:2: macro `a b` has an invalid name; use up to 63 letters, digits, `_` and `-`",
         ),
-        (
-            "macros:\n  a: x${a}\n",
-            "config.yaml:2: macro `a` contains itself; remove it from its value",
-        ),
+        ("macros:\n  a: x${a}\n", "config.yaml:2: macro `a` contains itself; remove it from its value"),
         (
             "macros:\n  a: [1]\n",
             "config.yaml:2: macro `a` is not a string, number or boolean; write one value",
@@ -274,18 +250,9 @@ fn what_is_wrong_is_told_with_its_line_and_a_remedy() {
             "models:\n  a:\n    cmd: p ${PORT}\n    env: [A]\n",
             "config.yaml:4: a variable has no `=`; write `NAME=VALUE`",
         ),
-        (
-            "models: [a]\n",
-            "config.yaml:1: `a list` is not a valid value for `models`; write a map",
-        ),
-        (
-            "just text\n",
-            "config.yaml:1: the file is not a YAML mapping; write `models:`",
-        ),
-        (
-            "apiKeys: ['a b']\n",
-            "config.yaml:1: an API key contains a space; write the key without spaces",
-        ),
+        ("models: [a]\n", "config.yaml:1: `a list` is not a valid value for `models`; write a map"),
+        ("just text\n", "config.yaml:1: the file is not a YAML mapping; write `models:`"),
+        ("apiKeys: ['a b']\n", "config.yaml:1: an API key contains a space; write the key without spaces"),
         (
             "models:\n  a:\n    cmd: p ${PORT}\n  b:\n    cmd: p ${PORT}\n    aliases: [a]\n",
             "config.yaml:4: the name `a` is already used by `a` at config.yaml:2; names and aliases must be unique",
@@ -293,10 +260,7 @@ fn what_is_wrong_is_told_with_its_line_and_a_remedy() {
     ] {
         assert_eq!(refusal(text), message, "{text}");
     }
-    for (text, line) in [
-        ("a: [1\nb: 2\n", "config.yaml:"),
-        ("a: 1\na: 2\n", "config.yaml:2: "),
-    ] {
+    for (text, line) in [("a: [1\nb: 2\n", "config.yaml:"), ("a: 1\na: 2\n", "config.yaml:2: ")] {
         assert!(refusal(text).starts_with(line), "{}", refusal(text));
     }
 }
@@ -319,10 +283,7 @@ fn a_blank_api_key_is_refused_with_its_line() {
 #[test]
 fn the_port_may_stand_in_a_variable_too() {
     let roster = roster("models:\n  a:\n    cmd: p ${PORT}\n    env: ['URL=http://x:${PORT}']\n");
-    assert_eq!(
-        roster.models[0].environment(7),
-        [("URL".to_owned(), "http://x:7".to_owned())]
-    );
+    assert_eq!(roster.models[0].environment(7), [("URL".to_owned(), "http://x:7".to_owned())]);
 }
 
 #[test]
@@ -352,11 +313,7 @@ fn macros_that_double_and_double_are_stopped() {
         text += &format!("  m{level}: ${{m{0}}}${{m{0}}}\n", level - 1);
     }
     text += "models:\n  a:\n    cmd: p ${m59} ${PORT}\n";
-    assert!(
-        refusal(&text).contains("expands to more than 64 KiB"),
-        "{}",
-        refusal(&text)
-    );
+    assert!(refusal(&text).contains("expands to more than 64 KiB"), "{}", refusal(&text));
 }
 
 #[test]

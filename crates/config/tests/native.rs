@@ -65,41 +65,22 @@ fn every_key_is_read() {
     let serve = &roster.serve;
     assert_eq!(serve.listen, Some("127.0.0.1:8080".parse().unwrap()));
     assert_eq!((serve.api_keys.len(), serve.api_key_files.len()), (1, 1));
-    assert_eq!(
-        (serve.patience, serve.wait),
-        (Some(Duration::from_secs(10)), Some(Duration::from_secs(600)))
-    );
+    assert_eq!((serve.patience, serve.wait), (Some(Duration::from_secs(10)), Some(Duration::from_secs(600))));
     assert_eq!(serve.reclaim_before_load, Some(ReclaimBeforeLoad::Sudo));
     assert_eq!(serve.engine, Some(vec!["/opt/llama/llama-server".to_owned()]));
-    let [zephyr, comfy, hub] = &roster.models[..] else {
-        panic!("three models")
-    };
+    let [zephyr, comfy, hub] = &roster.models[..] else { panic!("three models") };
     assert_eq!(
         (zephyr.name.as_str(), &zephyr.aliases[..], &zephyr.tags[..]),
         ("zephyr", &["z".to_owned()][..], &["chat".to_owned()][..])
     );
-    assert_eq!(
-        (zephyr.memory, zephyr.ttl),
-        (Some(Bytes::gib(6)), Some(Duration::from_secs(300)))
-    );
+    assert_eq!((zephyr.memory, zephyr.ttl), (Some(Bytes::gib(6)), Some(Duration::from_secs(300))));
     assert!(zephyr.pinned && zephyr.preload && zephyr.unlisted);
-    assert_eq!(
-        (zephyr.concurrency, &zephyr.cards[..]),
-        (Some(8), &["GPU-1".to_owned()][..])
-    );
+    assert_eq!((zephyr.concurrency, &zephyr.cards[..]), (Some(8), &["GPU-1".to_owned()][..]));
     assert_eq!(zephyr.env, [("A".to_owned(), "b".to_owned())]);
     assert_eq!(zephyr.load_timeout, Some(Duration::from_secs(600)));
     assert_eq!(zephyr.stop_timeout, Some(Duration::from_secs(10)));
-    let wish = zephyr
-        .launch
-        .options()
-        .unwrap()
-        .wish(ProgramKind::LlamaServer)
-        .unwrap();
-    assert_eq!(
-        (wish.model.as_deref(), wish.context),
-        (Some("/m/zephyr.gguf"), 8192)
-    );
+    let wish = zephyr.launch.options().unwrap().wish(ProgramKind::LlamaServer).unwrap();
+    assert_eq!((wish.model.as_deref(), wish.context), (Some("/m/zephyr.gguf"), 8192));
     assert_eq!(comfy.upstream_name.as_deref(), Some("flux"));
     assert_eq!(comfy.launch.check(), Some("/ready"));
     assert!(
@@ -112,9 +93,7 @@ fn every_key_is_read() {
 fn a_launch_writes_its_command_lines() {
     let roster = roster(WHOLE);
     let engine = roster.serve.engine.as_deref().unwrap();
-    let [zephyr, comfy, _] = &roster.models[..] else {
-        panic!("three models")
-    };
+    let [zephyr, comfy, _] = &roster.models[..] else { panic!("three models") };
     assert_eq!(
         zephyr.launch.command_line(engine, "zephyr", 5800, None).join(" "),
         "/opt/llama/llama-server --model /m/zephyr.gguf --ctx-size 8192 --n-gpu-layers all \
@@ -125,9 +104,7 @@ fn a_launch_writes_its_command_lines() {
         comfy.launch.command_line(engine, "comfy", 5801, None),
         ["python", "main app.py", "--port", "5801"]
     );
-    let socket = zephyr
-        .launch
-        .command_line(engine, "zephyr", 5800, Some("/p/engine.sock"));
+    let socket = zephyr.launch.command_line(engine, "zephyr", 5800, Some("/p/engine.sock"));
     assert!(socket.join(" ").contains("--host /p/engine.sock --port 5800"));
     assert!(
         matches!(&comfy.launch, Launch::Command { stop: Some(line), .. } if line.join(" ") == "kill ${PID}"),
@@ -152,14 +129,8 @@ fn what_is_wrong_is_told_with_its_line_and_a_remedy() {
             "[models.a]\nmodle = 'm'\n",
             "plimsoll.toml:2: unknown key `modle` in the file; did you mean `model`?",
         ),
-        (
-            "[server]\n",
-            "plimsoll.toml:1: unknown key `server` in the file; did you mean `serve`?",
-        ),
-        (
-            "[models.a]\n\nc = 5\n",
-            "plimsoll.toml:3: unknown key `c` in the file; remove it",
-        ),
+        ("[server]\n", "plimsoll.toml:1: unknown key `server` in the file; did you mean `serve`?"),
+        ("[models.a]\n\nc = 5\n", "plimsoll.toml:3: unknown key `c` in the file; remove it"),
         (
             "[models.a]\nmodel = 'm'\nttl = 'soon'\n",
             "plimsoll.toml:3: `soon` is not a duration; write a duration such as 90s, 10m or 1h30m",
@@ -207,10 +178,7 @@ fn what_is_wrong_is_told_with_its_line_and_a_remedy() {
 #[test]
 fn what_is_ours_to_set_is_left_out_of_flags_with_a_word() {
     let roster = roster("[models.a]\nmodel = 'm'\nflags = '--port 1 -c 8k'\n");
-    assert_eq!(
-        roster.models[0].launch.options().unwrap().to_argv(),
-        ["--model", "m", "--ctx-size", "8k"]
-    );
+    assert_eq!(roster.models[0].launch.options().unwrap().to_argv(), ["--model", "m", "--ctx-size", "8k"]);
     let warnings: Vec<String> = roster.warnings.iter().map(ToString::to_string).collect();
     assert_eq!(
         warnings,
@@ -234,10 +202,7 @@ fn a_command_that_is_a_llama_server_is_planned_from_its_flags() {
 /// Run with `UPDATE_SCHEMA=1` to write it.
 #[test]
 fn the_published_schema_is_fresh() {
-    let path = concat!(
-        env!("CARGO_MANIFEST_DIR"),
-        "/../../docs/reference/config.schema.json"
-    );
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/config.schema.json");
     if std::env::var_os("UPDATE_SCHEMA").is_some() {
         std::fs::write(path, plimsoll_config::schema()).unwrap();
     }
@@ -274,9 +239,7 @@ contexts = "refuse"
 fn a_blank_api_key_is_refused_with_its_line() {
     for key in ["", " ", "\\t"] {
         assert_eq!(
-            refusal(&format!(
-                "[serve]\napi-keys = [\n  \"secret\",\n  \"{key}\",\n]\n"
-            )),
+            refusal(&format!("[serve]\napi-keys = [\n  \"secret\",\n  \"{key}\",\n]\n")),
             "plimsoll.toml:4: `api-keys` contains an empty API key, which would admit requests without a \
                 key; \
              write the key, or remove the entry",

@@ -58,30 +58,16 @@ fn keys_before_the_first_section_are_a_model_called_default() {
 #[test]
 fn the_star_section_holds_for_all_and_sections_win_over_it() {
     let roster = roster("[a]\nmodel = m\n[*]\nc = 10\nub = 64\n[b]\nmodel = n\nctx-size = 20\n");
-    assert_eq!(
-        argv(&roster.models[0]),
-        ["--ctx-size", "10", "--model", "m", "--ubatch-size", "64"]
-    );
-    assert_eq!(
-        argv(&roster.models[1]),
-        ["--ctx-size", "20", "--model", "n", "--ubatch-size", "64"]
-    );
+    assert_eq!(argv(&roster.models[0]), ["--ctx-size", "10", "--model", "m", "--ubatch-size", "64"]);
+    assert_eq!(argv(&roster.models[1]), ["--ctx-size", "20", "--model", "n", "--ubatch-size", "64"]);
 }
 
 #[test]
 fn a_key_is_a_long_flag_a_short_one_a_negative_one_or_a_variable() {
     assert_eq!(
         flags_of("c = 1\nngl = 2\nno-mmap = on\nLLAMA_ARG_UBATCH = 3\n"),
-        [
-            "--no-mmap",
-            "--ctx-size",
-            "1",
-            "--gpu-layers",
-            "2",
-            "--ubatch-size",
-            "3"
-        ]
-        .map(|argument| argument.replace("--gpu-layers", "--n-gpu-layers"))
+        ["--no-mmap", "--ctx-size", "1", "--gpu-layers", "2", "--ubatch-size", "3"]
+            .map(|argument| argument.replace("--gpu-layers", "--n-gpu-layers"))
     );
 }
 
@@ -106,29 +92,20 @@ fn what_llama_server_cannot_parse_is_refused_with_its_line() {
             "models.ini:2: the line is indented, which llama-server rejects; remove the spaces before it",
         ),
         ("\n [a]\nmodel = m", "models.ini:2: the line is indented"),
-        (
-            "[a]\nmodel = m \\\n  more\n",
-            "models.ini:3: the line is indented",
-        ),
+        ("[a]\nmodel = m \\\n  more\n", "models.ini:3: the line is indented"),
         ("[a]\nmodel: m", "models.ini:2: the key has no `=`"),
         (
             "[a]\nswa-full\n",
             "models.ini:2: the key has no `=`; write `key = value`; a flag without a value is `key = on`",
         ),
         ("[a] x\n", "models.ini:1: there is text after the section name"),
-        (
-            "[a\nmodel = m\n",
-            "models.ini:1: the name of the section is not closed; end it with `]`",
-        ),
+        ("[a\nmodel = m\n", "models.ini:1: the name of the section is not closed; end it with `]`"),
         ("[]\n", "models.ini:1: the section has no name"),
         (
             "\u{feff}[a]\nmodel = m",
             "models.ini: the file cannot be read as text: it starts with a byte order mark",
         ),
-        (
-            "[a]\nmodel = \0",
-            "models.ini: the file cannot be read as text: it contains a zero byte",
-        ),
+        ("[a]\nmodel = \0", "models.ini: the file cannot be read as text: it contains a zero byte"),
     ] {
         let refusal = refusal(text);
         assert!(refusal.starts_with(message), "{text:?}: {refusal}");
@@ -137,18 +114,12 @@ fn what_llama_server_cannot_parse_is_refused_with_its_line() {
 
 #[test]
 fn line_ends_of_windows_and_no_line_end_at_the_end_are_fine() {
-    assert_eq!(
-        argv(&roster("[a]\r\nmodel = m\r\nc = 1").models[0]),
-        ["--ctx-size", "1", "--model", "m"]
-    );
+    assert_eq!(argv(&roster("[a]\r\nmodel = m\r\nc = 1").models[0]), ["--ctx-size", "1", "--model", "m"]);
 }
 
 #[test]
 fn blanks_round_a_value_go_and_comments_are_skipped() {
-    assert_eq!(
-        flags_of("c  =\t5 \t; comment\n# another\n  ; indented\n\t\n"),
-        ["--ctx-size", "5"]
-    );
+    assert_eq!(flags_of("c  =\t5 \t; comment\n# another\n  ; indented\n\t\n"), ["--ctx-size", "5"]);
 }
 
 #[test]
@@ -166,20 +137,14 @@ fn quotes_and_backslashes_stay() {
 #[test]
 fn a_comment_sign_cuts_a_value_and_that_is_said() {
     let text = "[a]\nmodel = m\nchat-template-kwargs = {\"x\":\"a#b\"}\n";
-    assert_eq!(
-        argv(&roster(text).models[0]),
-        ["--chat-template-kwargs", "{\"x\":\"a", "--model", "m"]
-    );
+    assert_eq!(argv(&roster(text).models[0]), ["--chat-template-kwargs", "{\"x\":\"a", "--model", "m"]);
     assert!(
         warnings(text)[0]
             .starts_with("models.ini:3: `#b\"}` is not part of the value of `chat-template-kwargs`"),
         "{:?}",
         warnings(text)
     );
-    assert_eq!(
-        argv(&roster("[a]\nmodel = /m;1.gguf").models[0]),
-        ["--model", "/m"]
-    );
+    assert_eq!(argv(&roster("[a]\nmodel = /m;1.gguf").models[0]), ["--model", "/m"]);
     assert!(warnings("[a]\nmodel = m ; why not\n").is_empty());
 }
 
@@ -199,10 +164,8 @@ fn of_two_sections_with_one_name_the_second_is_all() {
     assert_eq!(argv(&roster(text).models[0]), ["--model", "n"]);
     assert_eq!(
         warnings(text),
-        [
-            "models.ini:1: the section [a] has no effect: the section of the same name on line 4 replaces it; \
-            merge the two sections"
-        ]
+        ["models.ini:1: the section [a] has no effect: the section of the same name on line 4 replaces it; \
+            merge the two sections"]
     );
 }
 
@@ -215,11 +178,7 @@ fn a_name_loses_leading_blanks_and_its_tag_becomes_canonical() {
         ("[x:latest]", "x:LATEST"),
         ("[plain-name]", "plain-name"),
     ] {
-        assert_eq!(
-            names(&roster(&format!("{header}\nmodel = m\n"))),
-            [name],
-            "{header}"
-        );
+        assert_eq!(names(&roster(&format!("{header}\nmodel = m\n"))), [name], "{header}");
     }
     assert_eq!(
         warnings("[a ]\nmodel = m\n"),
@@ -263,13 +222,7 @@ fn a_truth_that_becomes_its_opposite_is_said() {
             "{warnings:?}"
         );
     }
-    for setting in [
-        "mmap = on",
-        "no-mmap = 1",
-        "no-mmap = off",
-        "mmap = yes",
-        "swa-full = off",
-    ] {
+    for setting in ["mmap = on", "no-mmap = 1", "no-mmap = off", "mmap = yes", "swa-full = off"] {
         let warnings = warnings(&format!("[a]\nmodel = m\n{setting}\n"));
         assert!(warnings.is_empty(), "{setting}: {warnings:?}");
     }
@@ -299,10 +252,7 @@ fn a_section_without_a_model_is_refused() {
 fn a_section_named_as_a_repository_is_that_repository() {
     let text = "[ggml-org/gemma-3-4b-it-GGUF:Q4_K_M]\nc = 5\n";
     let name = "ggml-org/gemma-3-4b-it-GGUF:Q4_K_M";
-    assert_eq!(
-        argv(&roster(text).models[0]),
-        ["--ctx-size", "5", "--hf-repo", name]
-    );
+    assert_eq!(argv(&roster(text).models[0]), ["--ctx-size", "5", "--hf-repo", name]);
     assert_eq!(warnings(text).len(), 1);
 }
 
@@ -328,10 +278,7 @@ fn preset_keys_and_names_go_to_the_entry_not_to_the_child() {
     assert!(entry.preload);
     assert_eq!(entry.stop_timeout, Some(Duration::from_secs(30)));
     assert_eq!(entry.ttl, Some(Duration::from_secs(60)));
-    assert_eq!(
-        (entry.aliases.join(" "), entry.tags.join(" ")),
-        ("b c".to_owned(), "x y".to_owned())
-    );
+    assert_eq!((entry.aliases.join(" "), entry.tags.join(" ")), ("b c".to_owned(), "x y".to_owned()));
     let bad = roster("[a]\nmodel = m\nstop-timeout = soon\n");
     assert_eq!(bad.models[0].stop_timeout, None);
     assert_eq!(
@@ -369,20 +316,12 @@ model = n
     let roster = roster(text);
     assert_eq!(roster.serve.listen, Some("127.0.0.1:9000".parse().unwrap()));
     assert_eq!(roster.serve.wait, Some(Duration::from_secs(600)));
-    assert_eq!(
-        roster.serve.reclaim_before_load,
-        Some(plimsoll_config::ReclaimBeforeLoad::User)
-    );
-    let [a, b] = &roster.models[..] else {
-        panic!("two models")
-    };
+    assert_eq!(roster.serve.reclaim_before_load, Some(plimsoll_config::ReclaimBeforeLoad::User));
+    let [a, b] = &roster.models[..] else { panic!("two models") };
     assert_eq!((a.memory, a.pinned), (Some(Bytes::gib(6)), true));
     assert_eq!(a.cards, ["GPU-1", "GPU-2"]);
     assert_eq!(a.env, [("A".to_owned(), "b=c".to_owned())]);
-    assert_eq!(
-        (a.ttl, a.load_timeout),
-        (Some(Duration::from_secs(300)), Some(Duration::from_secs(120)))
-    );
+    assert_eq!((a.ttl, a.load_timeout), (Some(Duration::from_secs(300)), Some(Duration::from_secs(120))));
     assert_eq!(b.ttl, Some(Duration::ZERO));
     assert!(roster.warnings.is_empty());
 }
@@ -441,10 +380,7 @@ fn what_guard_shall_do_is_a_line_of_words_for_all_models_or_for_one() {
 #[test]
 fn a_value_that_the_engine_would_refuse_is_told_but_not_judged() {
     let text = "[a]\nmodel = m\nctk = q6_0\n";
-    assert_eq!(
-        argv(&roster(text).models[0]),
-        ["--cache-type-k", "q6_0", "--model", "m"]
-    );
+    assert_eq!(argv(&roster(text).models[0]), ["--cache-type-k", "q6_0", "--model", "m"]);
     assert!(
         warnings(text)[0]
             .starts_with("models.ini:3: llama-server may refuse this: `q6_0` is not a valid value for")

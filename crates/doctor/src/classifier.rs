@@ -94,11 +94,7 @@ impl<'a> TextClassifier<'a> {
         let length = counts.values().map(|count| count * count).sum::<f64>().sqrt();
         counts.values_mut().for_each(|count| *count /= length);
         let shares = shares(&counts);
-        Some(Self {
-            report,
-            counts,
-            shares,
-        })
+        Some(Self { report, counts, shares })
     }
 
     /// The likeliest cause and its share.
@@ -114,11 +110,8 @@ impl<'a> TextClassifier<'a> {
 
     /// The words with the largest weights for a cause.
     fn speaking(&self, cause: Cause) -> Vec<&'static str> {
-        let mut words: Vec<(f64, &'static str)> = self
-            .counts
-            .keys()
-            .map(|word| (self.weight(word, cause), *word))
-            .collect();
+        let mut words: Vec<(f64, &'static str)> =
+            self.counts.keys().map(|word| (self.weight(word, cause), *word)).collect();
         words.sort_by(|a, b| b.0.total_cmp(&a.0));
         let speak = words.into_iter().filter(|(weight, _)| *weight > 0.0);
         speak.take(MOST_WORDS).map(|(_, word)| word).collect()
@@ -136,11 +129,7 @@ impl<'a> TextClassifier<'a> {
                 let weight = known.iter().map(|word| self.weight(word, cause)).sum();
                 lines.push((
                     weight,
-                    Quote {
-                        source: *source,
-                        line: number,
-                        text: shortened(line).trim_start().to_owned(),
-                    },
+                    Quote { source: *source, line: number, text: shortened(line).trim_start().to_owned() },
                 ));
             }
         }
@@ -152,10 +141,7 @@ impl<'a> TextClassifier<'a> {
     fn weight(&self, word: &str, cause: Cause) -> f64 {
         let count = self.counts.get(word).copied().unwrap_or_default();
         let row = KNOWN.words.get(word);
-        count
-            * row
-                .and_then(|row| row.weights.get(KNOWN.place(cause)?).copied())
-                .unwrap_or_default()
+        count * row.and_then(|row| row.weights.get(KNOWN.place(cause)?).copied()).unwrap_or_default()
     }
 }
 
@@ -168,11 +154,7 @@ pub(super) struct ClassifierMatch {
 
 impl ClassifierMatch {
     pub(super) fn of(text: &TextClassifier<'_>, cause: Cause) -> Self {
-        Self {
-            words: text.speaking(cause),
-            quotes: text.quotes(cause),
-            share: text.share(cause),
-        }
+        Self { words: text.speaking(cause), quotes: text.quotes(cause), share: text.share(cause) }
     }
 
     pub(super) fn reason(&self) -> Reason {
@@ -241,12 +223,7 @@ fn shares(counts: &BTreeMap<&'static str, f64>) -> Vec<(Cause, f64)> {
     let most = sums.iter().copied().fold(f64::MIN, f64::max);
     let odds: Vec<f64> = sums.iter().map(|sum| (sum - most).exp()).collect();
     let whole: f64 = odds.iter().sum();
-    KNOWN
-        .causes
-        .iter()
-        .copied()
-        .zip(odds.iter().map(|odds| odds / whole))
-        .collect()
+    KNOWN.causes.iter().copied().zip(odds.iter().map(|odds| odds / whole)).collect()
 }
 
 /// Runs of two or more letters in lower case, none right after a digit, so neither addresses nor sizes.
@@ -273,27 +250,10 @@ mod tests {
     #[test]
     fn the_table_is_whole() {
         let rows = TABLE.lines().count() - 2;
-        assert_eq!(
-            (KNOWN.words.len(), KNOWN.causes.len()),
-            (rows, Cause::ALL.len() - 1)
-        );
-        assert_eq!(
-            KNOWN.place(Cause::HostOom),
-            None,
-            "its reports are filed under not_oom"
-        );
-        assert!(
-            KNOWN
-                .words
-                .values()
-                .all(|row| row.weights.len() == KNOWN.bias.len())
-        );
-        assert!(
-            KNOWN
-                .words
-                .keys()
-                .all(|word| words(word).eq([(*word).to_owned()]))
-        );
+        assert_eq!((KNOWN.words.len(), KNOWN.causes.len()), (rows, Cause::ALL.len() - 1));
+        assert_eq!(KNOWN.place(Cause::HostOom), None, "its reports are filed under not_oom");
+        assert!(KNOWN.words.values().all(|row| row.weights.len() == KNOWN.bias.len()));
+        assert!(KNOWN.words.keys().all(|word| words(word).eq([(*word).to_owned()])));
     }
 
     #[test]
@@ -312,11 +272,7 @@ mod tests {
         let (cause, share) = text.most();
         assert_eq!(cause, Cause::WrongDeviceContext, "{share}");
         assert_eq!(text.quotes(cause)[0].line, 2);
-        assert!(
-            text.speaking(cause).contains(&"device"),
-            "{:?}",
-            text.speaking(cause)
-        );
+        assert!(text.speaking(cause).contains(&"device"), "{:?}", text.speaking(cause));
         let whole: f64 = Cause::ALL.iter().map(|cause| text.share(*cause)).sum();
         assert!((whole - 1.0).abs() < 1e-9);
     }

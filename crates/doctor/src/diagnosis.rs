@@ -68,15 +68,9 @@ impl Diagnosis {
     /// The verdict and its remedies without the lines, for a tree that has the lines; `None` if no cause
     /// is named.
     pub fn brief(&self) -> Option<Reason> {
-        let verdict = DiagnosisCandidate {
-            cause: self.cause,
-            sub_cause: self.sub_cause,
-            confidence: self.confidence,
-        };
-        let hints = self
-            .hints
-            .iter()
-            .map(|hint| Reason::new("hint", format!("hint: {hint}")));
+        let verdict =
+            DiagnosisCandidate { cause: self.cause, sub_cause: self.sub_cause, confidence: self.confidence };
+        let hints = self.hints.iter().map(|hint| Reason::new("hint", format!("hint: {hint}")));
         let named = self.confidence >= LIKELY && self.cause != Cause::NotOom;
         named.then(|| summary(&verdict).because_all(hints))
     }
@@ -95,9 +89,7 @@ pub(super) fn by_rules(facts: &Facts) -> Diagnosis {
 type RuleHit = (&'static DiagnosisRule, RuleFinding);
 
 fn judged(facts: &Facts, reads_text: bool) -> Diagnosis {
-    let found: Vec<RuleHit> = rules::all()
-        .filter_map(|rule| Some((rule, (rule.test)(facts)?)))
-        .collect();
+    let found: Vec<RuleHit> = rules::all().filter_map(|rule| Some((rule, (rule.test)(facts)?))).collect();
     // Rules run on every call: there are some 80, and each is a few comparisons.
     let mut candidates = weigh(found.iter().map(|(_, finding)| finding));
     let by_text = classified(facts, &candidates)
@@ -110,23 +102,14 @@ fn judged(facts: &Facts, reads_text: bool) -> Diagnosis {
         .filter(|first| first.confidence >= TELLING || by_text.is_some());
     // `other` by a rule names a mechanism, such as a refused reservation of addresses. Without a named cause
     // it only says that nothing is known, so its confidence is zero.
-    let verdict = named.unwrap_or(DiagnosisCandidate {
-        cause: Cause::Other,
-        sub_cause: None,
-        confidence: 0.0,
-    });
+    let verdict =
+        named.unwrap_or(DiagnosisCandidate { cause: Cause::Other, sub_cause: None, confidence: 0.0 });
     // A hundredth is below what the output prints as a whole percent.
-    let others = candidates
-        .iter()
-        .filter(|other| other.cause != verdict.cause && other.confidence >= 0.01);
+    let others = candidates.iter().filter(|other| other.cause != verdict.cause && other.confidence >= 0.01);
     let also: Vec<DiagnosisCandidate> = others.copied().take(MOST_ALSO).collect();
-    let speaking = found
-        .iter()
-        .filter(|(_, finding)| named.is_some() && finding.cause == verdict.cause);
+    let speaking = found.iter().filter(|(_, finding)| named.is_some() && finding.cause == verdict.cause);
     let by_rule = speaking.flat_map(|(_, finding)| finding.quotes.clone());
-    let by_text = by_text
-        .filter(|_| named.is_some())
-        .map(|text| ClassifierMatch::of(&text, verdict.cause));
+    let by_text = by_text.filter(|_| named.is_some()).map(|text| ClassifierMatch::of(&text, verdict.cause));
     let by_word = by_text.iter().flat_map(|text| text.quotes.clone());
     Diagnosis {
         cause: verdict.named(),

@@ -36,11 +36,7 @@ pub(super) fn combine(
     let sized = |of: &DiagnosisCandidate| of.cause.is_of_sizes() && facts.is_sized();
     // Any size in the log makes a rule better than words, also for causes that other facts decide.
     let against = candidates.first().is_some_and(|first| first.cause != cause) && !facts.is_sized();
-    let bound = if against && share >= CLEAR {
-        RULED_AGAINST
-    } else {
-        RULED
-    };
+    let bound = if against && share >= CLEAR { RULED_AGAINST } else { RULED };
     if let Some(first) = candidates.first_mut()
         && (first.confidence >= bound || sized(first) && first.confidence >= TELLING)
     {

@@ -153,10 +153,7 @@ impl Facts {
             .entry(pattern)
             // Only the first and the last line are kept: rules compare their places.
             .and_modify(|seen| seen.last = quote.clone())
-            .or_insert_with(|| Sighting {
-                first: quote.clone(),
-                last: quote.clone(),
-            });
+            .or_insert_with(|| Sighting { first: quote.clone(), last: quote.clone() });
     }
 
     pub(crate) fn add_refusal(&mut self, refusal: FailedAllocation) {
@@ -185,16 +182,7 @@ impl Facts {
 
     pub(crate) fn add_buffer(&mut self, purpose: Purpose, on_card: bool, size: Bytes) {
         let attempt = self.progress.attempt;
-        push(
-            &mut self.buffers,
-            MOST_BUFFERS,
-            PlacedBuffer {
-                purpose,
-                on_card,
-                size,
-                attempt,
-            },
-        );
+        push(&mut self.buffers, MOST_BUFFERS, PlacedBuffer { purpose, on_card, size, attempt });
     }
 
     pub(crate) fn add_card_size(&mut self, size: Option<Bytes>) {
@@ -210,11 +198,7 @@ impl Facts {
     }
 
     pub(crate) fn add_usage(&mut self, usage: CardUsage) {
-        if self
-            .usage
-            .as_ref()
-            .is_none_or(|fullest| usage.used > fullest.used)
-        {
+        if self.usage.as_ref().is_none_or(|fullest| usage.used > fullest.used) {
             self.usage = Some(usage);
         }
     }
@@ -236,9 +220,7 @@ impl Facts {
         for zone in read.zones {
             let zones = &mut self.blocks.zones;
             // A watch prints the same zones again and again.
-            let same = zones
-                .iter()
-                .position(|other| (other.node, &other.zone) == (zone.node, &zone.zone));
+            let same = zones.iter().position(|other| (other.node, &other.zone) == (zone.node, &zone.zone));
             match same {
                 Some(at) => zones[at] = zone,
                 None => push(zones, MOST_OTHERS, zone),

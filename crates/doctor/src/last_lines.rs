@@ -43,24 +43,14 @@ pub fn read_last_lines<'a>(lines: impl IntoIterator<Item = &'a str>) -> Option<L
     }
     // A consequence of a refusal (`failed to load model`) weighs less than the refusal.
     let sign = said.iter().map(|(sign, _)| *sign).min()?;
-    let lines: Vec<&str> = said
-        .iter()
-        .filter(|(other, _)| *other == sign)
-        .map(|(_, line)| *line)
-        .collect();
+    let lines: Vec<&str> = said.iter().filter(|(other, _)| *other == sign).map(|(_, line)| *line).collect();
     Some(LastLinesFinding {
         sign,
         asked: lines.iter().find_map(|line| asked(line)),
-        free: lines
-            .iter()
-            .find_map(|line| after(line.split_once(" is free")?.0, "of which ")),
+        free: lines.iter().find_map(|line| after(line.split_once(" is free")?.0, "of which ")),
         device: lines.iter().find_map(|line| device(line)),
         // A dying engine repeats itself; its first lines are the closest to the cause.
-        evidence: lines
-            .into_iter()
-            .take(MOST_EVIDENCE)
-            .map(|line| shortened(line).to_owned())
-            .collect(),
+        evidence: lines.into_iter().take(MOST_EVIDENCE).map(|line| shortened(line).to_owned()).collect(),
     })
 }
 
@@ -74,9 +64,7 @@ fn sign_of(signs: impl Iterator<Item = LineSign>) -> Option<CauseSign> {
             LineSign::Fatal(sign) => fatal.push(sign),
         }
     }
-    fatal
-        .into_iter()
-        .min_by_key(|sign| (*sign != CauseSign::HostMemory, *sign))
+    fatal.into_iter().min_by_key(|sign| (*sign != CauseSign::HostMemory, *sign))
 }
 
 fn asked(line: &str) -> Option<Bytes> {
@@ -94,11 +82,8 @@ fn asked(line: &str) -> Option<Bytes> {
 fn device(line: &str) -> Option<String> {
     for word in ["device ", "GPU "] {
         if let Some(at) = line.find(word) {
-            let digits: String = line[at + word.len()..]
-                .chars()
-                .take_while(char::is_ascii_digit)
-                .take(4)
-                .collect();
+            let digits: String =
+                line[at + word.len()..].chars().take_while(char::is_ascii_digit).take(4).collect();
             if !digits.is_empty() {
                 return Some(format!("{word}{digits}"));
             }
@@ -175,18 +160,12 @@ mod tests {
                 "gguf_init_from_file: failed to open GGUF file 'x' (No such file or directory)",
                 CauseSign::ModelFile,
             ),
-            (
-                "plimsoll exec-child: cannot start /x: Exec format error",
-                CauseSign::NotStarted,
-            ),
+            ("plimsoll exec-child: cannot start /x: Exec format error", CauseSign::NotStarted),
             (
                 "a.out: error while loading shared libraries: libcudart.so.12: cannot open",
                 CauseSign::MissingLibrary,
             ),
-            (
-                "CUDA error: an illegal memory access was encountered",
-                CauseSign::CardFault,
-            ),
+            ("CUDA error: an illegal memory access was encountered", CauseSign::CardFault),
             (
                 "ggml_backend_cpu_buffer_type_alloc_buffer: failed to allocate CPU buffer of size 9",
                 CauseSign::HostMemory,
@@ -217,16 +196,9 @@ mod tests {
     #[test]
     fn hostile_lines_are_bounded() {
         let long = format!("cudaMalloc failed {}", "é".repeat(100_000));
-        let finding = read(&format!(
-            "{long}\nallocating 99999999999999999999 MiB cudaMalloc failed\n"
-        ))
-        .unwrap();
+        let finding =
+            read(&format!("{long}\nallocating 99999999999999999999 MiB cudaMalloc failed\n")).unwrap();
         assert_eq!(finding.asked, None);
-        assert!(
-            finding
-                .evidence
-                .iter()
-                .all(|line| line.chars().count() <= crate::line::LONGEST_QUOTE)
-        );
+        assert!(finding.evidence.iter().all(|line| line.chars().count() <= crate::line::LONGEST_QUOTE));
     }
 }

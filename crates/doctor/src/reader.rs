@@ -98,11 +98,7 @@ impl LogReader {
             pid: Some(pid),
             name: name.to_owned(),
             used,
-            quote: Quote {
-                source: LineSource::Machine,
-                line: 1,
-                text,
-            },
+            quote: Quote { source: LineSource::Machine, line: 1, text },
         });
     }
 
@@ -157,14 +153,7 @@ impl LogReader {
         // Hits before `done` stand in a part that was read already; newlines are counted up to `counted`.
         let (mut done, mut counted) = (0, 0);
         // A short block cannot repeat a line often enough to matter.
-        let mut repeats = vec![
-            0_u32;
-            if block.len() > PIECE {
-                formats::rows().len()
-            } else {
-                0
-            }
-        ];
+        let mut repeats = vec![0_u32; if block.len() > PIECE { formats::rows().len() } else { 0 }];
         for hit in formats::hits(block) {
             if hit.start < done {
                 continue;
@@ -185,11 +174,8 @@ impl LogReader {
                 counted = start;
             }
             let text = around(&block[start..end], hit.start - start);
-            let quote = Quote {
-                source,
-                line: self.lines + 1,
-                text: shortened(&text).trim_start().to_owned(),
-            };
+            let quote =
+                Quote { source, line: self.lines + 1, text: shortened(&text).trim_start().to_owned() };
             self.line(&quote, &text);
             self.read[hit.row] = self.read[hit.row].saturating_add(1);
             done = part_end(start, hit.start, end);
@@ -218,11 +204,7 @@ impl LogReader {
 
 /// End of the part of a line that was read: the window around the hit covers no more of a long line.
 fn part_end(start: usize, hit: usize, end: usize) -> usize {
-    if end - start <= WINDOW {
-        end
-    } else {
-        (hit + WINDOW - OVERLAP).min(end)
-    }
+    if end - start <= WINDOW { end } else { (hit + WINDOW - OVERLAP).min(end) }
 }
 
 fn newlines(bytes: &[u8]) -> u64 {

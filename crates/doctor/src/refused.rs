@@ -89,16 +89,8 @@ impl RefusedAllocation {
     }
 
     fn text(&self) -> String {
-        let Self {
-            card,
-            asked,
-            allocated,
-            free,
-            ..
-        } = self;
-        let budget = self
-            .budget
-            .map_or_else(String::new, |budget| format!(" of a budget of {budget}"));
+        let Self { card, asked, allocated, free, .. } = self;
+        let budget = self.budget.map_or_else(String::new, |budget| format!(" of a budget of {budget}"));
         match self.why {
             Refusal::Budget => {
                 format!(

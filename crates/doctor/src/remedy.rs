@@ -67,22 +67,22 @@ fn of_cause(cause: Cause) -> &'static [&'static str] {
             "plimsoll run --pool ours -- CMD replaces ggml's legacy pool; plimsoll plan -- FLAGS shows how \
                 large the pool grows",
         ],
-        Cause::ForeignProcess => &[
-            "list the processes on the card with plimsoll doctor, stop those that are not needed, or use \
-                another card",
-        ],
+        Cause::ForeignProcess => {
+            &["list the processes on the card with plimsoll doctor, stop those that are not needed, or use \
+                another card"]
+        }
         Cause::WrongDeviceContext => &[
             "set CUDA_VISIBLE_DEVICES and CUDA_DEVICE_ORDER=PCI_BUS_ID before the process starts, and name the main card (-mg)",
             "plimsoll run --card CARD -- CMD hides the other cards from a program",
         ],
-        Cause::UnifiedMemoryRefused => &[
-            "run plimsoll doctor on the machine: it distinguishes a faulty release, page cache, a real \
-                shortage, small blocks and a container's limit",
-        ],
-        Cause::HostPinnedLimit => &[
-            "raise the limit of locked memory (ulimit -l, memlock of the container), pin less memory at \
-                once, or disable pinning (GGML_CUDA_NO_PINNED=1)",
-        ],
+        Cause::UnifiedMemoryRefused => {
+            &["run plimsoll doctor on the machine: it distinguishes a faulty release, page cache, a real \
+                shortage, small blocks and a container's limit"]
+        }
+        Cause::HostPinnedLimit => {
+            &["raise the limit of locked memory (ulimit -l, memlock of the container), pin less memory at \
+                once, or disable pinning (GGML_CUDA_NO_PINNED=1)"]
+        }
         Cause::FragmentationCachingAllocator => &["set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"],
         Cause::NvmlAssertMasksOom => &[
             "treat it as out of memory: the last allocation in the traceback shows the size; check which \
@@ -101,10 +101,8 @@ fn of_cause(cause: Cause) -> &'static [&'static str] {
         ],
         Cause::HostOom => &["add host memory or swap, or keep mmap on (no --no-mmap)"],
         Cause::NotOom => &["look for the cause in the lines above; more memory will not help"],
-        Cause::Other => &[
-            "plimsoll doctor -- CMD runs the program under guard and records each refused \
-            allocation",
-        ],
+        Cause::Other => &["plimsoll doctor -- CMD runs the program under guard and records each refused \
+            allocation"],
     }
 }
 
@@ -158,10 +156,8 @@ fn of_sub_cause(sub_cause: SubCause) -> &'static [&'static str] {
         SubCause::RequestTooLong => {
             &["raise the context (-c) if the plan shows that it fits, or send a shorter request"]
         }
-        SubCause::NotStarted => &[
-            "check that the program exists, is executable and was built for this \
-            machine",
-        ],
+        SubCause::NotStarted => &["check that the program exists, is executable and was built for this \
+            machine"],
         SubCause::DriverSpill | SubCause::MemoryFault => &[],
     }
 }

@@ -78,10 +78,7 @@ fn split_behind<'a>(line: &'a str, extension: &str) -> Option<(&'a str, &'a str)
 
 /// `srv    load_model: failed to load model, 'x.gguf'`: `server.cpp:load_model @ b10605`.
 fn is_failed_load(line: &str) -> bool {
-    let is_name = |word: &str| {
-        word.bytes()
-            .all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
-    };
+    let is_name = |word: &str| word.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
     line.split_once(": ").is_some_and(|(function, message)| {
         // `srv` is the server's own tag; other callers print their function alone.
         let function = function.strip_prefix("srv").unwrap_or(function).trim_start();
@@ -117,19 +114,10 @@ mod tests {
         ] {
             assert!(gives_up(line, Stage::Serving), "{line}");
         }
-        assert!(gives_up(
-            "srv    load_model: failed to load model, 'x'",
-            Stage::Loading
-        ));
+        assert!(gives_up("srv    load_model: failed to load model, 'x'", Stage::Loading));
         // A router of adapters may print this while it goes on serving.
-        assert!(!gives_up(
-            "srv    load_model: failed to load model, 'x'",
-            Stage::Serving
-        ));
-        assert!(!gives_up(
-            "RuntimeError: CUDA error: out of memory",
-            Stage::Serving
-        ));
+        assert!(!gives_up("srv    load_model: failed to load model, 'x'", Stage::Serving));
+        assert!(!gives_up("RuntimeError: CUDA error: out of memory", Stage::Serving));
     }
 
     /// Client text in an engine's log: an abort that is quoted, cut, or not at the start of its line is none.

@@ -106,9 +106,7 @@ fn unit(text: &str) -> Option<(&'static str, usize)> {
     let spaces = text.len() - text.trim_start_matches([' ', '-']).len();
     let word = &text.as_bytes()[spaces..];
     let found = UNITS.iter().find(|(name, _)| {
-        let fits = word
-            .get(..name.len())
-            .is_some_and(|start| start.eq_ignore_ascii_case(name.as_bytes()));
+        let fits = word.get(..name.len()).is_some_and(|start| start.eq_ignore_ascii_case(name.as_bytes()));
         fits && !word.get(name.len()).is_some_and(u8::is_ascii_alphanumeric)
     });
     found
@@ -143,16 +141,8 @@ mod tests {
     #[test]
     fn the_size_behind_a_phrase_is_read_in_each_notation() {
         for (line, phrase, size) in [
-            (
-                "allocating 805.50 MiB on device 0",
-                "allocating ",
-                Bytes::kib(824_832),
-            ),
-            (
-                "Tried to allocate 2.00 GiB. GPU",
-                "tried to allocate ",
-                Bytes::gib(2),
-            ),
+            ("allocating 805.50 MiB on device 0", "allocating ", Bytes::kib(824_832)),
+            ("Tried to allocate 2.00 GiB. GPU", "tried to allocate ", Bytes::gib(2)),
             ("allocate 120,00 MiB of pinned", "allocate ", Bytes::mib(120)),
             ("buffer of size 3649053696", "of size ", Bytes::new(3_649_053_696)),
             ("VRAM: 24GB", "vram", Bytes::gib(24)),
@@ -160,10 +150,7 @@ mod tests {
         ] {
             assert_eq!(after(line, phrase), Some(size), "{line}");
         }
-        assert_eq!(
-            after("allocating 99999999999999999999999999 MiB", "allocating "),
-            None
-        );
+        assert_eq!(after("allocating 99999999999999999999999999 MiB", "allocating "), None);
         assert_eq!(after("nothing", "allocating "), None);
     }
 

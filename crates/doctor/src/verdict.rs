@@ -100,12 +100,7 @@ pub struct EngineVerdict {
 pub fn judge(death: &EngineDeath<'_>) -> EngineVerdict {
     // llama-server and the Python engines leave with 0 after SIGTERM.
     if death.asked || death.exit == Exit::Code(0) {
-        return EngineVerdict {
-            sign: None,
-            end: End::Expected,
-            hints: Vec::new(),
-            diagnosis: None,
-        };
+        return EngineVerdict { sign: None, end: End::Expected, hints: Vec::new(), diagnosis: None };
     }
     // An engine that is killed from outside may have logged an older error that it survived.
     if struck_down(death.exit) && !death.stuck {
@@ -164,18 +159,14 @@ fn of_finding(death: &EngineDeath<'_>, finding: &LastLinesFinding) -> EngineVerd
     let end = match finding.sign {
         CauseSign::CardMemory | CauseSign::HostMemory => End::OutOfMemory {
             stage: death.stage,
-            reason: reason
-                .because_all(refused.map(RefusedAllocation::reason))
-                .because_all(diagnosis.brief()),
+            reason: reason.because_all(refused.map(RefusedAllocation::reason)).because_all(diagnosis.brief()),
             shortfall: refused.and_then(RefusedAllocation::shortfall),
         },
         // These fail again at once, so another attempt is only worth making after a change.
         CauseSign::PortTaken | CauseSign::NotStarted | CauseSign::MissingLibrary => {
             End::Unstartable { reason }
         }
-        CauseSign::CardFault => End::Crashed {
-            reason: reason.because_all(diagnosis.brief()),
-        },
+        CauseSign::CardFault => End::Crashed { reason: reason.because_all(diagnosis.brief()) },
         CauseSign::UnknownFlag | CauseSign::ModelFile => End::Crashed { reason },
     };
     EngineVerdict {
@@ -195,9 +186,7 @@ fn of_status(death: &EngineDeath<'_>) -> EngineVerdict {
     // The counter is of the whole machine (`/proc/vmstat: oom_kill`), so the signal has to fit too.
     let kernel = death.kernel_oom_kill && death.exit == Exit::Signal(SIGKILL);
     // An engine may end without a word, as after `free(): invalid pointer`; the page still has the refusal.
-    let fresh = death
-        .refused
-        .filter(|refused| refused.is_fresh() && !struck_down(death.exit));
+    let fresh = death.refused.filter(|refused| refused.is_fresh() && !struck_down(death.exit));
     let end = if let Some(refused) = fresh {
         let (code, what) = words(CauseSign::CardMemory);
         let text = format!("{} {what} and {}", death.model, death.exit);
@@ -220,16 +209,9 @@ fn of_status(death: &EngineDeath<'_>) -> EngineVerdict {
             shortfall: None,
         }
     } else {
-        End::Crashed {
-            reason: reason.because_all(shown),
-        }
+        End::Crashed { reason: reason.because_all(shown) }
     };
-    EngineVerdict {
-        sign: None,
-        end,
-        hints: Vec::new(),
-        diagnosis: Some(diagnosed(death)),
-    }
+    EngineVerdict { sign: None, end, hints: Vec::new(), diagnosis: Some(diagnosed(death)) }
 }
 
 fn said(line: &str) -> Reason {
@@ -240,10 +222,7 @@ fn words(sign: CauseSign) -> (&'static str, &'static str) {
     match sign {
         CauseSign::CardMemory => ("engine_out_of_memory", "ran out of card memory"),
         CauseSign::HostMemory => ("engine_out_of_host_memory", "ran out of host memory"),
-        CauseSign::CardFault => (
-            "engine_card_fault",
-            "failed with an error of the card or its driver",
-        ),
+        CauseSign::CardFault => ("engine_card_fault", "failed with an error of the card or its driver"),
         CauseSign::PortTaken => ("engine_port_taken", "found its port already in use"),
         CauseSign::NotStarted => ("engine_not_started", "could not be started"),
         CauseSign::MissingLibrary => ("engine_missing_library", "lacks a shared library"),

@@ -59,10 +59,7 @@ fn judged(case: &Value) -> Case {
     let mut reader = LogReader::new();
     reader.feed(LineSource::Log, text(case, "log").as_bytes());
     reader.feed(LineSource::Context, text(case, "context").as_bytes());
-    reader.feed(
-        LineSource::Context,
-        format!("\n{}\n", text(case, "platform")).as_bytes(),
-    );
+    reader.feed(LineSource::Context, format!("\n{}\n", text(case, "platform")).as_bytes());
     let id = text(case, "id");
     Case {
         seen: id.parse().is_ok_and(|id| IN_VIEW.contains(&id)),
@@ -91,11 +88,7 @@ fn macro_average(cases: &[&Case]) -> f64 {
 }
 
 fn print(name: &str, cases: &[&Case]) {
-    let sure: Vec<&Case> = cases
-        .iter()
-        .copied()
-        .filter(|case| case.verdict.confidence >= 0.8)
-        .collect();
+    let sure: Vec<&Case> = cases.iter().copied().filter(|case| case.verdict.confidence >= 0.8).collect();
     println!(
         "{name}: {} cases, {:.3} right, macro average {:.3}; at confidence 0.8 or more {} cases, {:.3} right",
         cases.len(),
@@ -107,23 +100,14 @@ fn print(name: &str, cases: &[&Case]) {
 }
 
 fn print_confusion(cases: &[&Case]) {
-    let names: BTreeSet<&str> = cases
-        .iter()
-        .flat_map(|case| [case.cause.as_str(), case.verdict.cause.code()])
-        .collect();
+    let names: BTreeSet<&str> =
+        cases.iter().flat_map(|case| [case.cause.as_str(), case.verdict.cause.code()]).collect();
     for (cause, cases) in by_cause(cases) {
         let counts = names.iter().filter_map(|name| {
-            let count = cases
-                .iter()
-                .filter(|case| case.verdict.cause.code() == *name)
-                .count();
+            let count = cases.iter().filter(|case| case.verdict.cause.code() == *name).count();
             (count > 0).then(|| format!("{name} {count}"))
         });
-        println!(
-            "  {cause:<34} {:.2}  {}",
-            share(&cases),
-            counts.collect::<Vec<_>>().join(", ")
-        );
+        println!("  {cause:<34} {:.2}  {}", share(&cases), counts.collect::<Vec<_>>().join(", "));
     }
 }
 
@@ -139,48 +123,27 @@ fn nine_of_ten_confirmed_reports_are_named_as_their_threads_confirm_them() {
         .filter(|path| path.extension().is_some_and(|kind| kind == "json"))
         .collect();
     files.sort();
-    let values: Vec<Value> = files
-        .iter()
-        .map(|path| serde_json::from_slice(&fs::read(path).unwrap()).unwrap())
-        .collect();
+    let values: Vec<Value> =
+        files.iter().map(|path| serde_json::from_slice(&fs::read(path).unwrap()).unwrap()).collect();
     let (confirmed, unconfirmed): (Vec<Case>, Vec<Case>) = {
-        let (yes, no): (Vec<&Value>, Vec<&Value>) = values
-            .iter()
-            .partition(|case| case["confirmed"] == Value::Bool(true));
-        (
-            yes.into_iter().map(judged).collect(),
-            no.into_iter().map(judged).collect(),
-        )
+        let (yes, no): (Vec<&Value>, Vec<&Value>) =
+            values.iter().partition(|case| case["confirmed"] == Value::Bool(true));
+        (yes.into_iter().map(judged).collect(), no.into_iter().map(judged).collect())
     };
     let all: Vec<&Case> = confirmed.iter().collect();
-    let half = |seen: bool| {
-        all.iter()
-            .copied()
-            .filter(|case| case.seen == seen)
-            .collect::<Vec<_>>()
-    };
+    let half = |seen: bool| all.iter().copied().filter(|case| case.seen == seen).collect::<Vec<_>>();
     print("threads in view", &half(true));
     print("threads held back", &half(false));
     print("confirmed", &all);
-    print(
-        "unconfirmed, by our reading",
-        &unconfirmed.iter().collect::<Vec<_>>(),
-    );
+    print("unconfirmed, by our reading", &unconfirmed.iter().collect::<Vec<_>>());
     let every: Vec<&Case> = confirmed.iter().chain(&unconfirmed).collect();
     print("all", &every);
     print_confusion(&every);
     if std::env::var_os("PLIMSOLL_CORPUS_MISSES").is_some() {
         let only = std::env::var("PLIMSOLL_CORPUS_MISSES").unwrap_or_default();
-        for case in confirmed
-            .iter()
-            .chain(&unconfirmed)
-            .filter(|case| !case.is_right())
-        {
+        for case in confirmed.iter().chain(&unconfirmed).filter(|case| !case.is_right()) {
             if only == "all" || case.seen || only.contains(&case.id) {
-                println!(
-                    "MISS {} {} {}\n{}",
-                    case.id, case.cause, case.verdict.cause, case.verdict.reason
-                );
+                println!("MISS {} {} {}\n{}", case.id, case.cause, case.verdict.cause, case.verdict.reason);
             }
         }
     }
@@ -189,14 +152,6 @@ fn nine_of_ten_confirmed_reports_are_named_as_their_threads_confirm_them() {
     for (cause, cases) in by_cause(&all) {
         assert!(share(&cases) >= 0.75, "{cause}: {:.3}", share(&cases));
     }
-    let sure: Vec<&Case> = all
-        .iter()
-        .copied()
-        .filter(|case| case.verdict.confidence >= 0.8)
-        .collect();
-    assert!(
-        share(&sure) >= 0.97,
-        "at confidence 0.8 or more: {:.3}",
-        share(&sure)
-    );
+    let sure: Vec<&Case> = all.iter().copied().filter(|case| case.verdict.confidence >= 0.8).collect();
+    assert!(share(&sure) >= 0.97, "at confidence 0.8 or more: {:.3}", share(&sure));
 }

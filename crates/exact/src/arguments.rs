@@ -61,12 +61,7 @@ impl Given<'_> {
         let settings: Options = settings.collect::<Result<_, E>>()?;
         let mut arguments = settings.to_argv();
         let mut add = |words: &[&str]| arguments.extend(words.iter().map(|&word| word.to_owned()));
-        let has = |effect| {
-            settings
-                .settings()
-                .iter()
-                .any(|setting| setting.flag.effect == effect)
-        };
+        let has = |effect| settings.settings().iter().any(|setting| setting.flag.effect == effect);
         // Without `-dev`, llama.cpp uses the devices of every backend that it loads, not only of CUDA.
         if !has(FlagClass::Devices) {
             add(&["-dev", &self.devices()]);
@@ -108,21 +103,13 @@ impl Given<'_> {
             )
         };
         let loads_more = self.options.settings().iter().any(more);
-        if loads_more || self.kind == ProgramKind::LlamaFitParams {
-            Until::Ready
-        } else {
-            Until::Context
-        }
+        if loads_more || self.kind == ProgramKind::LlamaFitParams { Until::Ready } else { Until::Context }
     }
 
     fn devices(&self) -> String {
         let names: Vec<String> = (0..self.cards).map(|card| format!("CUDA{card}")).collect();
         // The engine accepts the word `none`; an empty list is an error.
-        if names.is_empty() {
-            "none".to_owned()
-        } else {
-            names.join(",")
-        }
+        if names.is_empty() { "none".to_owned() } else { names.join(",") }
     }
 }
 
@@ -146,10 +133,7 @@ fn replaced<E>(
         FlagClass::ControlVectors => each(text, |field| scaled(field, stand_in))?,
         _ => return Ok(setting.clone()),
     };
-    Ok(Setting {
-        value: FlagValue::Text(text),
-        ..setting.clone()
-    })
+    Ok(Setting { value: FlagValue::Text(text), ..setting.clone() })
 }
 
 fn each<E>(list: &str, change: impl FnMut(&str) -> Result<String, E>) -> Result<String, E> {
@@ -160,10 +144,7 @@ fn each<E>(list: &str, change: impl FnMut(&str) -> Result<String, E>) -> Result<
 /// Maps the path of a field such as `style.gguf:0.5`, and keeps the scale after the last colon.
 fn scaled<E>(field: &str, stand_in: &mut impl FnMut(&str) -> Result<String, E>) -> Result<String, E> {
     // A path may hold a colon of its own, so only a number after the last one is a scale.
-    match field
-        .rsplit_once(':')
-        .filter(|(_, scale)| scale.parse::<f32>().is_ok())
-    {
+    match field.rsplit_once(':').filter(|(_, scale)| scale.parse::<f32>().is_ok()) {
         Some((path, scale)) => Ok(format!("{}:{scale}", stand_in(path)?)),
         None => stand_in(field),
     }
@@ -178,16 +159,9 @@ mod tests {
     fn given(line: &str, kind: ProgramKind, cards: usize) -> String {
         let argv: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
         let options = Options::from_argv(&argv).unwrap();
-        let given = Given {
-            kind,
-            cards,
-            options: &options,
-        };
+        let given = Given { kind, cards, options: &options };
         let stand_in = |path: &str| Ok::<_, Infallible>(format!("/copy{path}"));
-        given
-            .arguments(Path::new("/t/s.sock"), stand_in)
-            .unwrap()
-            .join(" ")
+        given.arguments(Path::new("/t/s.sock"), stand_in).unwrap().join(" ")
     }
 
     #[test]
@@ -213,10 +187,7 @@ mod tests {
     #[test]
     fn what_the_user_says_of_cards_and_fit_stays() {
         let said = given("-m /a.gguf -dev CUDA1 -fit on", ProgramKind::LlamaFitParams, 2);
-        assert_eq!(
-            said,
-            "--model /copy/a.gguf --device CUDA1 --fit on --fit-print on"
-        );
+        assert_eq!(said, "--model /copy/a.gguf --device CUDA1 --fit on --fit-print on");
         assert!(given("-m /a.gguf", ProgramKind::LlamaServer, 0).contains("-dev none"));
     }
 }

@@ -50,13 +50,8 @@ impl Answer {
 
     pub(super) fn engine(&self) -> Option<EngineBuild> {
         let named = |kind: &EngineKind| self.kind.as_deref() == Some(kind.name());
-        let kind = [EngineKind::LlamaCpp, EngineKind::IkLlamaCpp]
-            .into_iter()
-            .find(named)?;
-        Some(EngineBuild {
-            kind,
-            build: self.build,
-        })
+        let kind = [EngineKind::LlamaCpp, EngineKind::IkLlamaCpp].into_iter().find(named)?;
+        Some(EngineBuild { kind, build: self.build })
     }
 
     pub(super) fn transcript(&self) -> Transcript {
@@ -72,11 +67,7 @@ impl Cache {
     /// The cache of this user; `None` where no cache folder is known.
     pub(super) fn of_user() -> Option<Self> {
         // The XDG base directory specification says that relative paths are invalid and must be ignored.
-        let absolute = |name: &str| {
-            env::var_os(name)
-                .map(PathBuf::from)
-                .filter(|path| path.is_absolute())
-        };
+        let absolute = |name: &str| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
         let base = absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")))?;
         Some(Self::at(base.join("plimsoll/exact")))
     }
@@ -94,16 +85,11 @@ impl Cache {
         let entry: Entry = serde_json::from_slice(&fs::read(path).ok()?).ok()?;
         let same = entry.version == VERSION && entry.question == question;
         // An entry in which this version's parser finds no context is of no use; the engine is asked again.
-        same.then_some(entry.answer)
-            .filter(|answer| answer.transcript().has_context())
+        same.then_some(entry.answer).filter(|answer| answer.transcript().has_context())
     }
 
     pub(super) fn put(&self, question: &str, answer: &Answer) {
-        let entry = Entry {
-            version: VERSION,
-            question: question.to_owned(),
-            answer: answer.clone(),
-        };
+        let entry = Entry { version: VERSION, question: question.to_owned(), answer: answer.clone() };
         // A failed write only costs time: the next run asks the engine again.
         let _ = serde_json::to_vec(&entry)
             .map_err(io::Error::from)
@@ -135,10 +121,7 @@ mod tests {
     use super::*;
 
     fn answer() -> Answer {
-        let engine = EngineBuild {
-            kind: EngineKind::LlamaCpp,
-            build: Some(10_605),
-        };
+        let engine = EngineBuild { kind: EngineKind::LlamaCpp, build: Some(10_605) };
         let lines = [
             "load_tensors:        CUDA0 model buffer size =  4650.99 MiB",
             "srv    load_model: initializing, n_slots = 4, n_ctx_slot = 8192, kv_unified = 'true'",
@@ -162,26 +145,12 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let cache = Cache::at(folder.path().to_owned());
         let path = cache.path("what");
-        let other = Entry {
-            version: VERSION,
-            question: "who".to_owned(),
-            answer: answer(),
-        };
-        let older = Entry {
-            version: VERSION - 1,
-            question: "what".to_owned(),
-            answer: answer(),
-        };
-        let silent = Entry {
-            version: VERSION,
-            question: "what".to_owned(),
-            answer: Answer::new(None, Vec::new()),
-        };
+        let other = Entry { version: VERSION, question: "who".to_owned(), answer: answer() };
+        let older = Entry { version: VERSION - 1, question: "what".to_owned(), answer: answer() };
+        let silent =
+            Entry { version: VERSION, question: "what".to_owned(), answer: Answer::new(None, Vec::new()) };
         let written = [other, older, silent].map(|entry| serde_json::to_vec(&entry).unwrap());
-        for bytes in written
-            .into_iter()
-            .chain([b"{\"version\":1".to_vec(), vec![0xff; 64]])
-        {
+        for bytes in written.into_iter().chain([b"{\"version\":1".to_vec(), vec![0xff; 64]]) {
             fs::write(&path, bytes).unwrap();
             assert_eq!(cache.get("what"), None);
             cache.put("what", &answer());

@@ -33,11 +33,7 @@ pub enum ExactError {
     #[error("cannot make a folder for copies of the model's header: {0}")]
     Folder(io::Error),
     #[error("cannot copy the header of {} to {}: {error}", from.display(), to.display())]
-    Copy {
-        from: PathBuf,
-        to: PathBuf,
-        error: io::Error,
-    },
+    Copy { from: PathBuf, to: PathBuf, error: io::Error },
     #[error("cannot start {}: {error}", path.display())]
     Start { path: PathBuf, error: io::Error },
     #[error(
@@ -45,11 +41,7 @@ pub enum ExactError {
             closed forms",
         path.display()
     )]
-    Wait {
-        path: PathBuf,
-        seconds: u64,
-        last: String,
-    },
+    Wait { path: PathBuf, seconds: u64, last: String },
     #[error(
         "{program} was run {runs} times, and that was not enough\nhint: ask for fewer figures, or omit \
             --exact to use the closed forms"
@@ -67,10 +59,7 @@ impl ExactError {
         match self {
             Self::Reach { .. } => true,
             Self::Refused(refusal) => {
-                matches!(
-                    refusal.kind,
-                    EngineRefusalKind::NoBackend | EngineRefusalKind::StaticRuntime
-                )
+                matches!(refusal.kind, EngineRefusalKind::NoBackend | EngineRefusalKind::StaticRuntime)
             }
             _ => false,
         }

@@ -124,9 +124,7 @@ impl Files {
             // `entry()` cannot be used: reading the file may fail, and `or_insert_with` has no fallible form.
             self.models.insert(path.to_owned(), ModelFiles::read(path)?);
         }
-        self.models
-            .get_mut(path)
-            .ok_or_else(|| ExactError::Folder(io::ErrorKind::NotFound.into()))
+        self.models.get_mut(path).ok_or_else(|| ExactError::Folder(io::ErrorKind::NotFound.into()))
     }
 }
 
@@ -134,12 +132,7 @@ impl ModelFiles {
     fn read(path: &str) -> Result<Self, ExactError> {
         let windows = read_heads(Path::new(path), Dialect::Ggml)?;
         let stamps = windows.iter().map(stamp).collect::<Result<Vec<_>, _>>()?;
-        let head = |window: HeaderWindow| {
-            Ok(Head {
-                lean: window.without_vocabulary()?,
-                window,
-            })
-        };
+        let head = |window: HeaderWindow| Ok(Head { lean: window.without_vocabulary()?, window });
         Ok(Self {
             heads: windows.into_iter().map(head).collect::<Result<_, ExactError>>()?,
             stamp: format!("gguf:{}", stamps.join("+")),
@@ -163,11 +156,7 @@ impl ModelFiles {
             let length = head.window.length() - widened(whole) + widened(lean.unwrap_or(whole));
             let copied =
                 fs::create_dir_all(folder).and_then(|()| write(&copy, lean.unwrap_or(whole), length));
-            copied.map_err(|error| ExactError::Copy {
-                from: path.to_owned(),
-                to: copy.clone(),
-                error,
-            })?;
+            copied.map_err(|error| ExactError::Copy { from: path.to_owned(), to: copy.clone(), error })?;
             first.get_or_insert(copy);
         }
         Ok(first.unwrap_or_default().to_string_lossy().into_owned())

@@ -107,10 +107,7 @@ impl Oracle {
         };
         // The stand-in is preloaded, and static or set-user-ID programs ignore LD_PRELOAD (ld.so(8)).
         if let Some(why) = unreachable(&program.path) {
-            return Err(ExactError::Reach {
-                path: program.path,
-                why,
-            });
+            return Err(ExactError::Reach { path: program.path, why });
         }
         Ok(Self {
             phantom: library::PHANTOM.find()?,
@@ -206,10 +203,7 @@ impl Oracle {
         self.put(vec![question])?;
         match self.said.borrow().get(&key) {
             Some(said) => Ok(said.clone()?),
-            None => Err(ExactError::Spent {
-                program: self.name(),
-                runs: self.tally.get().runs,
-            }),
+            None => Err(ExactError::Spent { program: self.name(), runs: self.tally.get().runs }),
         }
     }
 
@@ -261,14 +255,9 @@ impl Oracle {
             return false;
         };
         self.engine.set(self.engine.get().or(answer.engine()));
-        self.said
-            .borrow_mut()
-            .insert(key.to_owned(), Ok(answer.transcript()));
+        self.said.borrow_mut().insert(key.to_owned(), Ok(answer.transcript()));
         let tally = self.tally.get();
-        self.tally.set(Tally {
-            kept: tally.kept + 1,
-            ..tally
-        });
+        self.tally.set(Tally { kept: tally.kept + 1, ..tally });
         true
     }
 
@@ -300,14 +289,9 @@ impl Oracle {
     fn count(&self, runs: usize) {
         let runs = u32::try_from(runs).unwrap_or(u32::MAX);
         let tally = self.tally.get();
-        self.tally.set(Tally {
-            runs: tally.runs.saturating_add(runs),
-            ..tally
-        });
-        self.limit.set(self.limit.get().map(|limit| Limit {
-            runs: limit.runs.saturating_sub(runs),
-            ..limit
-        }));
+        self.tally.set(Tally { runs: tally.runs.saturating_add(runs), ..tally });
+        self.limit
+            .set(self.limit.get().map(|limit| Limit { runs: limit.runs.saturating_sub(runs), ..limit }));
     }
 }
 
@@ -320,10 +304,7 @@ fn fit_params(named: Option<&Path>) -> Result<EngineProgram, ExactError> {
     let server = engine::find(named)?;
     let beside = server.path.with_file_name(NAME);
     if beside.is_file() {
-        return Ok(EngineProgram {
-            path: beside,
-            ..server
-        });
+        return Ok(EngineProgram { path: beside, ..server });
     }
     Err(ExactError::FindBeside(server.path))
 }

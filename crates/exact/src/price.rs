@@ -45,14 +45,7 @@ impl<'a> Asked<'a> {
             // Without closed forms for this model there is no estimate; `estimate` treats an empty list so.
             Err(_) => Vec::new(),
         };
-        Ok(Self {
-            oracle,
-            options,
-            request,
-            name,
-            off,
-            failed: RefCell::default(),
-        })
+        Ok(Self { oracle, options, request, name, off, failed: RefCell::default() })
     }
 
     /// The reason why a question stayed unanswered; `None` where all were answered.
@@ -76,20 +69,13 @@ impl CostModel for Asked<'_> {
     fn price(&self, changes: &[RequestChange], cards: &[Card]) -> Result<PlanPrice, ExactError> {
         let options = self.edited(changes)?;
         let wish = options.wish(self.request.program)?;
-        let request = PlanRequest {
-            wish: &wish,
-            cards,
-            ..self.request
-        };
+        let request = PlanRequest { wish: &wish, cards, ..self.request };
         match self.oracle.further(&options, cards) {
             Ok(said) => Ok(priced(&request, &said, &self.name)?),
             // A refusal is an answer, so the search goes on. Other errors end it through `is_spent`.
             Err(refused @ ExactError::Refused(_)) => Err(refused),
             Err(failed) => {
-                let told = ExactError::Spent {
-                    program: self.name.clone(),
-                    runs: self.oracle.tally().runs,
-                };
+                let told = ExactError::Spent { program: self.name.clone(), runs: self.oracle.tally().runs };
                 self.note(failed);
                 Err(told)
             }
@@ -106,9 +92,7 @@ impl CostModel for Asked<'_> {
     }
 
     fn estimate(&self, changes: &[RequestChange]) -> Option<i64> {
-        let priced = ClosedForms(self.request)
-            .price(changes, self.request.cards)
-            .ok()?;
+        let priced = ClosedForms(self.request).price(changes, self.request.cards).ok()?;
         let peaks = peaks(&self.request, &priced).zip(&self.off);
         let peaks =
             peaks.map(|(peak, off)| Bytes::new(u64::try_from(peak.saturating_add(*off)).unwrap_or(0)));

@@ -31,22 +31,13 @@ impl Oracle {
     ) -> Result<Question<'a>, ExactError> {
         // The stand-in is CUDA's, so cards of other kinds do not take part.
         let cards: Vec<&Card> = cards.iter().filter(|card| card.kind == CardKind::Cuda).collect();
-        let given = Given {
-            kind: self.kind,
-            cards: cards.len(),
-            options,
-        };
+        let given = Given { kind: self.kind, cards: cards.len(), options };
         let specs = card_specs(&cards);
         let mut files = self.files.borrow_mut();
         // A fixed socket name keeps the run's own paths out of the cache key; file stamps replace model
         // paths.
         let arguments = given.arguments(Path::new("s.sock"), |path| files.stamp(path, form))?;
-        Ok(Question {
-            key: self.key(&specs, &arguments),
-            given,
-            specs,
-            form,
-        })
+        Ok(Question { key: self.key(&specs, &arguments), given, specs, form })
     }
 
     /// The cache key: everything that an answer depends on, as text.
@@ -57,11 +48,7 @@ impl Oracle {
         key.push_str(&stamp::of_engine(&self.program.path));
         // Variables that choose the backend, or change what it asks for.
         for (name, value) in std::env::vars_os().filter(|(name, _)| is_of_ggml(name)) {
-            key.push_str(&format!(
-                "\n{}={}",
-                name.to_string_lossy(),
-                value.to_string_lossy()
-            ));
+            key.push_str(&format!("\n{}={}", name.to_string_lossy(), value.to_string_lossy()));
             if name == names::GGML_BACKEND_PATH {
                 key.push_str(&stamp::of_file(Path::new(&value)));
             }
@@ -98,9 +85,7 @@ impl Oracle {
         // Variables of llama.cpp set flags (`LLAMA_ARG_*`). A preloaded guard would count what is no memory.
         let foreign = |name: &OsString| {
             let name = name.to_string_lossy();
-            ["LLAMA_", "PLIMSOLL_", "LD_PRELOAD", SEARCHED]
-                .iter()
-                .any(|start| name.starts_with(start))
+            ["LLAMA_", "PLIMSOLL_", "LD_PRELOAD", SEARCHED].iter().any(|start| name.starts_with(start))
         };
         let mut environment: Vec<(OsString, OsString)> =
             std::env::vars_os().filter(|(name, _)| !foreign(name)).collect();

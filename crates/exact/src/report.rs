@@ -38,12 +38,7 @@ pub(super) fn asked(report: &Path) -> Vec<String> {
     let mut held: HashMap<u64, (usize, u64)> = HashMap::new();
     for line in BufReader::new(file.take(LONGEST)).lines().map_while(Result::ok) {
         match serde_json::from_str(&line) {
-            Ok(ReportEvent::Take {
-                id,
-                kind,
-                device,
-                bytes,
-            }) if kind == "device" || kind == "managed" => {
+            Ok(ReportEvent::Take { id, kind, device, bytes }) if kind == "device" || kind == "managed" => {
                 held.insert(id, (device, bytes));
             }
             Ok(ReportEvent::Give { id }) => {
@@ -84,10 +79,7 @@ mod tests {
 {"event":"take","id":4,"kind":"dev"#;
         assert_eq!(
             of(report),
-            [
-                "plimsoll_phantom: CUDA0 asked for 3 bytes",
-                "plimsoll_phantom: CUDA1 asked for 8 bytes"
-            ]
+            ["plimsoll_phantom: CUDA0 asked for 3 bytes", "plimsoll_phantom: CUDA1 asked for 8 bytes"]
         );
     }
 

@@ -76,9 +76,7 @@ pub(super) fn run_all(program: &Path, jobs: &[Job]) -> Vec<Result<Vec<String>, E
         let others: Vec<_> = others.map(|_| scope.spawn(work)).collect();
         // This thread works too, so one job starts no thread.
         let mine = work();
-        let theirs = others
-            .into_iter()
-            .flat_map(|other| other.join().unwrap_or_default());
+        let theirs = others.into_iter().flat_map(|other| other.join().unwrap_or_default());
         mine.into_iter().chain(theirs).collect()
     });
     // Workers finish out of order; callers match answers to questions by position.
@@ -93,10 +91,7 @@ fn take<'a>(jobs: &'a [Job], next: &AtomicUsize) -> Option<(usize, &'a Job)> {
 
 fn run(program: &Path, job: &Job) -> Result<Vec<String>, ExactError> {
     let until = job.until;
-    let start = |error| ExactError::Start {
-        path: program.to_owned(),
-        error,
-    };
+    let start = |error| ExactError::Start { path: program.to_owned(), error };
     let (log, said) = io::pipe().map_err(start)?;
     let child = Command::new(PLIMSOLL)
         .arg("exec-child")
@@ -170,10 +165,7 @@ impl Listener {
             }
             heard += count;
             rest.extend_from_slice(&buffer[..count]);
-            let whole = rest
-                .iter()
-                .rposition(|&byte| byte == b'\n')
-                .map_or(0, |last| last + 1);
+            let whole = rest.iter().rposition(|&byte| byte == b'\n').map_or(0, |last| last + 1);
             for line in rest[..whole].split(|&byte| byte == b'\n') {
                 // A read may hold lines from after the last buffer; they would make equal answers differ.
                 if !until.is_over(&self.transcript) {

@@ -51,7 +51,5 @@ fn family(folder: &Path) -> Vec<PathBuf> {
         let name = name.to_string_lossy();
         name.contains(".so") && FAMILY.iter().any(|start| name.starts_with(start))
     });
-    named
-        .filter_map(|entry| entry.path().canonicalize().ok())
-        .collect()
+    named.filter_map(|entry| entry.path().canonicalize().ok()).collect()
 }

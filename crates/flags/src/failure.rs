@@ -14,25 +14,16 @@ pub struct FlagError {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FlagProblem {
     #[error("unknown flag `{argument}`; {}", meant(*.nearest))]
-    FindFlag {
-        argument: String,
-        nearest: Option<&'static str>,
-    },
+    FindFlag { argument: String, nearest: Option<&'static str> },
     #[error("{flag} needs a value; write `{flag} VALUE`")]
     TakeValue { flag: &'static str },
     #[error("`{value}` is not a valid value for {flag}; write {expected}")]
-    ReadValue {
-        flag: &'static str,
-        value: String,
-        expected: &'static str,
-    },
+    ReadValue { flag: &'static str, value: String, expected: &'static str },
 }
 
 fn meant(nearest: Option<&str>) -> String {
-    nearest.map_or_else(
-        || "`llama-server --help` lists them".to_owned(),
-        |name| format!("did you mean {name}?"),
-    )
+    nearest
+        .map_or_else(|| "`llama-server --help` lists them".to_owned(), |name| format!("did you mean {name}?"))
 }
 
 /// Shortens a quoted text in a message, so that hostile input does not fill a log.

@@ -46,11 +46,7 @@ impl GivenFlag<'_> {
         };
         FlagError {
             origin: self.origin.clone(),
-            problem: FlagProblem::ReadValue {
-                flag: self.flag,
-                value,
-                expected,
-            },
+            problem: FlagProblem::ReadValue { flag: self.flag, value, expected },
         }
     }
 
@@ -67,9 +63,7 @@ impl GivenFlag<'_> {
 
     fn integer(&self) -> Result<i32, FlagError> {
         let text = self.text()?;
-        leading_integer(&text)
-            .map(|(number, _)| number)
-            .ok_or_else(|| self.error("a whole number"))
+        leading_integer(&text).map(|(number, _)| number).ok_or_else(|| self.error("a whole number"))
     }
 
     pub(crate) fn natural(&self) -> Result<u32, FlagError> {
@@ -119,9 +113,7 @@ impl GivenFlag<'_> {
             "all" => return Ok(GpuLayers::All),
             _ => {}
         }
-        let count = self
-            .integer()
-            .map_err(|_| self.error("a number of layers, auto or all"))?;
+        let count = self.integer().map_err(|_| self.error("a number of layers, auto or all"))?;
         Ok(match count {
             -1 => GpuLayers::Auto,
             _ => u32::try_from(count).map_or(GpuLayers::All, GpuLayers::Count),
@@ -155,11 +147,7 @@ impl GivenFlag<'_> {
             let proportion = leading_float(field).filter(|&part| part.is_finite() && part >= 0.0);
             all.push(proportion.ok_or_else(error)?);
         }
-        if all.len() >= MOST_DEVICES {
-            Err(error())
-        } else {
-            Ok(all)
-        }
+        if all.len() >= MOST_DEVICES { Err(error()) } else { Ok(all) }
     }
 
     pub(crate) fn names(&self) -> Result<Vec<String>, FlagError> {
@@ -175,13 +163,9 @@ impl GivenFlag<'_> {
         let text = self.text()?;
         let each = text.split(',').map(|item| {
             let (pattern, buffer) = item.split_once('=')?;
-            Some(BufferOverride {
-                pattern: pattern.to_owned(),
-                buffer: buffer.to_owned(),
-            })
+            Some(BufferOverride { pattern: pattern.to_owned(), buffer: buffer.to_owned() })
         });
-        each.collect::<Option<Vec<_>>>()
-            .ok_or_else(|| self.error("PATTERN=BUFFER, e.g. \"exps=CPU\""))
+        each.collect::<Option<Vec<_>>>().ok_or_else(|| self.error("PATTERN=BUFFER, e.g. \"exps=CPU\""))
     }
 
     pub(crate) fn scaled_files(&self) -> Result<Vec<String>, FlagError> {
@@ -191,8 +175,7 @@ impl GivenFlag<'_> {
             leading_float(scale).filter(|_| !scale.contains(':'))?;
             Some(file.to_owned())
         });
-        each.collect::<Option<Vec<_>>>()
-            .ok_or_else(|| self.error("FILE:SCALE, e.g. style.gguf:0.5"))
+        each.collect::<Option<Vec<_>>>().ok_or_else(|| self.error("FILE:SCALE, e.g. style.gguf:0.5"))
     }
 
     pub(crate) fn load_mode_maps(&self) -> Result<bool, FlagError> {
@@ -243,11 +226,7 @@ pub(crate) fn leading_integer(text: &str) -> Option<(i32, &str)> {
     let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
     let digits = unsigned.bytes().take_while(u8::is_ascii_digit).count();
     let (number, rest) = text.split_at(text.len() - unsigned.len() + digits);
-    number
-        .parse()
-        .ok()
-        .filter(|_| digits > 0)
-        .map(|number| (number, rest))
+    number.parse().ok().filter(|_| digits > 0).map(|number| (number, rest))
 }
 
 /// `std::stof`, for decimal numbers: the longest prefix that is one.

@@ -110,8 +110,6 @@ impl Options {
 
 impl FromIterator<Setting> for Options {
     fn from_iter<I: IntoIterator<Item = Setting>>(settings: I) -> Self {
-        Self {
-            settings: settings.into_iter().collect(),
-        }
+        Self { settings: settings.into_iter().collect() }
     }
 }

@@ -19,10 +19,7 @@ pub enum FlagOrigin {
 
 impl FlagOrigin {
     pub fn file(name: &Arc<str>, line: u32) -> Self {
-        Self::File {
-            name: Arc::clone(name),
-            line,
-        }
+        Self::File { name: Arc::clone(name), line }
     }
 
     /// The line, if it is one of a file.

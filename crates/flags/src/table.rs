@@ -220,26 +220,14 @@ pub fn by_key(key: &str) -> Option<FoundFlag> {
 }
 
 fn spellings(flag: &'static Flag) -> impl Iterator<Item = FoundFlag> {
-    let found = move |negative| {
-        move |&spelling: &&'static str| FoundFlag {
-            flag,
-            spelling,
-            negative,
-        }
-    };
-    flag.names
-        .iter()
-        .map(found(false))
-        .chain(flag.negations.iter().map(found(true)))
+    let found = move |negative| move |&spelling: &&'static str| FoundFlag { flag, spelling, negative };
+    flag.names.iter().map(found(false)).chain(flag.negations.iter().map(found(true)))
 }
 
 static ARGUMENTS: LazyLock<HashMap<&'static str, FoundFlag>> = LazyLock::new(|| {
     // Preset keys are no flags: llama-server refuses them on a command line.
     let on_a_line = FLAGS.iter().filter(|flag| flag.known != KnownFlag::Preset);
-    on_a_line
-        .flat_map(spellings)
-        .map(|found| (found.spelling, found))
-        .collect()
+    on_a_line.flat_map(spellings).map(|found| (found.spelling, found)).collect()
 });
 
 static KEYS: LazyLock<HashMap<String, FoundFlag>> = LazyLock::new(|| {
@@ -250,11 +238,7 @@ static KEYS: LazyLock<HashMap<String, FoundFlag>> = LazyLock::new(|| {
             // The negative variable is a key too, but llama.cpp reads its value as if it were the positive
             // one.
             let spelling = flag.env.unwrap_or_default();
-            let found = FoundFlag {
-                flag,
-                spelling,
-                negative: false,
-            };
+            let found = FoundFlag { flag, spelling, negative: false };
             // Spellings are added after the variables and would win; no name is in both sets.
             keys.insert(variable, found);
         }
@@ -267,10 +251,7 @@ static KEYS: LazyLock<HashMap<String, FoundFlag>> = LazyLock::new(|| {
 pub fn nearest(argument: &str) -> Option<&'static str> {
     let long = argument.starts_with("--");
     let typed = argument.trim_start_matches('-');
-    let all = FLAGS
-        .iter()
-        .filter(|flag| flag.known == KnownFlag::Today)
-        .flat_map(spellings);
+    let all = FLAGS.iter().filter(|flag| flag.known == KnownFlag::Today).flat_map(spellings);
     all.filter(|found| long == found.spelling.starts_with("--"))
         .filter_map(|found| {
             let name = found.spelling.trim_start_matches('-');
@@ -351,12 +332,7 @@ mod tests {
     #[test]
     fn only_a_switch_has_a_negative_spelling() {
         for flag in FLAGS.iter() {
-            assert_eq!(
-                flag.takes == FlagArity::Switch,
-                !flag.negations.is_empty(),
-                "{}",
-                flag.name()
-            );
+            assert_eq!(flag.takes == FlagArity::Switch, !flag.negations.is_empty(), "{}", flag.name());
         }
     }
 

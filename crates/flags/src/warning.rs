@@ -14,11 +14,7 @@ pub struct Warning {
 
 impl Warning {
     pub fn new(origin: FlagOrigin, text: impl Into<String>) -> Self {
-        Self {
-            origin,
-            text: text.into(),
-            hint: None,
-        }
+        Self { origin, text: text.into(), hint: None }
     }
 
     #[must_use]

@@ -4,17 +4,11 @@ use core::ptr::null_mut;
 use core::time::Duration;
 
 fn read(clock: libc::clockid_t) -> Duration {
-    let mut time = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the place is ours; these clocks exist on every Linux.
     unsafe { libc::clock_gettime(clock, &raw mut time) };
     // Neither part is negative on a running machine.
-    Duration::new(
-        u64::try_from(time.tv_sec).unwrap_or(0),
-        u32::try_from(time.tv_nsec).unwrap_or(0),
-    )
+    Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), u32::try_from(time.tv_nsec).unwrap_or(0))
 }
 
 fn nanoseconds(time: Duration) -> u64 {

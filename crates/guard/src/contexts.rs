@@ -76,11 +76,7 @@ pub(crate) fn opened(handle: usize, index: CardIndex, primary: bool, before: Opt
         if open.iter().any(|context| context.handle == handle) {
             return;
         }
-        open.push(OpenContext {
-            handle,
-            card: index,
-            primary,
-        });
+        open.push(OpenContext { handle, card: index, primary });
     }
     // A primary context is retained many times and returned above; only its first retain has a figure.
     if let Some(bytes) = before.and_then(MemoryBefore::difference) {
@@ -113,9 +109,7 @@ pub(crate) fn closed(handle: usize) {
 pub(crate) fn primary_closed(index: CardIndex) {
     let handle = {
         let open = OPEN.hold();
-        let primary = open
-            .iter()
-            .find(|context| context.primary && context.card == index);
+        let primary = open.iter().find(|context| context.primary && context.card == index);
         primary.map(|context| context.handle)
     };
     if let Some(handle) = handle {

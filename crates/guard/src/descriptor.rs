@@ -21,11 +21,7 @@ pub(crate) struct FileIdentity {
 
 impl FileIdentity {
     pub(crate) const fn new() -> Self {
-        Self {
-            device: AtomicU64::new(0),
-            inode: AtomicU64::new(0),
-            known: AtomicBool::new(false),
-        }
+        Self { device: AtomicU64::new(0), inode: AtomicU64::new(0), known: AtomicBool::new(false) }
     }
 
     /// Remembers the file that this descriptor means now.

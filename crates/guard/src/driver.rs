@@ -48,11 +48,8 @@ pub(crate) struct DriverLibrary {
     missing: extern "C" fn() -> CuResult,
 }
 
-pub(crate) static CUDA: DriverLibrary = DriverLibrary {
-    soname: c"libcuda.so.1",
-    handle: AtomicPtr::new(null_mut()),
-    missing: missing_in_cuda,
-};
+pub(crate) static CUDA: DriverLibrary =
+    DriverLibrary { soname: c"libcuda.so.1", handle: AtomicPtr::new(null_mut()), missing: missing_in_cuda };
 
 pub(crate) static NVML: DriverLibrary = DriverLibrary {
     soname: c"libnvidia-ml.so.1",
@@ -96,11 +93,7 @@ pub(crate) struct Slot {
 
 impl Slot {
     pub(crate) const fn new(library: &'static DriverLibrary, name: &'static CStr) -> Self {
-        Self {
-            library,
-            name,
-            address: AtomicPtr::new(null_mut()),
-        }
+        Self { library, name, address: AtomicPtr::new(null_mut()) }
     }
 
     /// The function, or one that answers "not found".
@@ -112,11 +105,7 @@ impl Slot {
     /// The library's function; null while the library is not loaded, or if it has none of this name.
     pub(crate) fn function(&self) -> *mut c_void {
         let callee = self.callee();
-        if callee == self.missing() {
-            null_mut()
-        } else {
-            callee
-        }
+        if callee == self.missing() { null_mut() } else { callee }
     }
 
     fn missing(&self) -> *mut c_void {

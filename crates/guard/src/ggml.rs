@@ -46,13 +46,8 @@ struct ClassSearch {
     searched: SearchedObjects,
 }
 
-static SEARCH: Lock<ClassSearch> = Lock::new(ClassSearch {
-    seen: LoadCounts {
-        loaded: 0,
-        unloaded: 0,
-    },
-    searched: SearchedObjects::new(),
-});
+static SEARCH: Lock<ClassSearch> =
+    Lock::new(ClassSearch { seen: LoadCounts { loaded: 0, unloaded: 0 }, searched: SearchedObjects::new() });
 
 /// True if guard is to serve the pool itself.
 pub(crate) fn wanted() -> bool {

@@ -82,10 +82,7 @@ const fn mixed(hash: u32, byte: u8) -> u32 {
     (hash ^ byte as u32).wrapping_mul(0x0100_0193)
 }
 
-#[allow(
-    clippy::as_conversions,
-    reason = "u32 fits usize here, and `try_from` is not const"
-)]
+#[allow(clippy::as_conversions, reason = "u32 fits usize here, and `try_from` is not const")]
 const fn place_of(hash: u32) -> usize {
     hash as usize % PLACES
 }
@@ -146,17 +143,9 @@ mod tests {
             let found = unsafe { named(name.as_ptr()) }.unwrap();
             assert_eq!((found.symbol, found.address()), (hook.symbol, hook.address()));
         }
-        for name in [
-            c"",
-            c"c",
-            c"cu",
-            c"n",
-            c"cuMemAlloc_v",
-            c"cuMemAlloc_v22",
-            c"cudaMalloc",
-            c"cuBogus",
-            c"nvml",
-        ] {
+        for name in
+            [c"", c"c", c"cu", c"n", c"cuMemAlloc_v", c"cuMemAlloc_v22", c"cudaMalloc", c"cuBogus", c"nvml"]
+        {
             // SAFETY: a C string.
             assert!(unsafe { named(name.as_ptr()) }.is_none(), "{name:?}");
         }

@@ -52,13 +52,7 @@ pub(crate) fn ask(
     answer();
     match claim::once(index, size, substitute, ask) {
         Ok(outcome) => outcome,
-        Err(refusal) => climb(RefusedRequest {
-            card: index,
-            size,
-            refusal,
-            substitute,
-            ask,
-        }),
+        Err(refusal) => climb(RefusedRequest { card: index, size, refusal, substitute, ask }),
     }
 }
 
@@ -122,11 +116,7 @@ impl RefusedRequest<'_> {
 
     /// Rung 1: idle memory of pools.
     fn reused(&mut self) -> Option<ClaimOutcome> {
-        if settings::options().reuse && reuse::give_back(self.card) > 0 {
-            self.again()
-        } else {
-            None
-        }
+        if settings::options().reuse && reuse::give_back(self.card) > 0 { self.again() } else { None }
     }
 
     /// Rung 2: smaller pieces, where the driver refuses one large request although it has enough.
@@ -151,9 +141,7 @@ impl RefusedRequest<'_> {
         for pause in Backoff::within(patience) {
             clock::sleep(pause);
             // Before the attempt: room that the daemon makes after it would be missed.
-            let answered = request
-                .as_ref()
-                .is_some_and(room_request::RoomRequest::is_answered);
+            let answered = request.as_ref().is_some_and(room_request::RoomRequest::is_answered);
             if let Some(end) = self.again() {
                 return Some(end);
             }

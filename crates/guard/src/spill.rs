@@ -100,10 +100,7 @@ pub(crate) fn memory(index: CardIndex, size: u64) -> Result<AllocationHandle, Cu
 pub(crate) fn managed(index: CardIndex, size: u64, advice: ManagedAdvice) -> Result<DevicePointer, CuResult> {
     let base = whole::managed(index, size, advice)?;
     spilled::charge(index, size);
-    Ok(hand_out(
-        index,
-        whole_range(index, base, size, SpillPlace::Managed),
-    ))
+    Ok(hand_out(index, whole_range(index, base, size, SpillPlace::Managed)))
 }
 
 /// Failure to use one kind of host memory.
@@ -122,14 +119,8 @@ fn behind_device_memory(index: CardIndex, size: u64, place: SpillPlace) -> Resul
         Some(BorderCopies::Split) => copy_border::must_not_be_crossed(),
         Some(BorderCopies::Whole | BorderCopies::Untried) => {}
     }
-    let wanted = WantedRange {
-        card: index,
-        asked: size,
-        head,
-        first: head,
-        floor: granule,
-        tail: Some(place),
-    };
+    let wanted =
+        WantedRange { card: index, asked: size, head, first: head, floor: granule, tail: Some(place) };
     make::range(wanted).map_err(|short| match short {
         RangeError::SpillLimit => SpillError::Limit,
         RangeError::Driver(_) => SpillError::Place,

@@ -15,10 +15,7 @@ pub(crate) struct Text {
 
 impl Text {
     pub(crate) const fn new() -> Self {
-        Self {
-            bytes: [0; ROOM],
-            length: 0,
-        }
+        Self { bytes: [0; ROOM], length: 0 }
     }
 
     pub(crate) fn as_bytes(&self) -> &[u8] {
@@ -56,10 +53,6 @@ impl Write for Text {
             *place = byte;
         }
         self.length += fitting;
-        if fitting == text.len() {
-            Ok(())
-        } else {
-            Err(fmt::Error)
-        }
+        if fitting == text.len() { Ok(()) } else { Err(fmt::Error) }
     }
 }

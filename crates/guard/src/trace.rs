@@ -36,10 +36,7 @@ pub(crate) struct TraceEvent {
 
 impl TraceEvent {
     pub(crate) fn on(card: CardIndex) -> Self {
-        Self {
-            card: card.number(),
-            ..Self::default()
-        }
+        Self { card: card.number(), ..Self::default() }
     }
 
     /// The event of a block or a graph by its number, with the bytes that are concerned.
@@ -144,10 +141,7 @@ struct DenseNumbers {
 
 impl DenseNumbers {
     const fn new() -> Self {
-        Self {
-            known: AddressMap::new(),
-            last: AtomicU16::new(0),
-        }
+        Self { known: AddressMap::new(), last: AtomicU16::new(0) }
     }
 
     fn of(&self, key: u64) -> u16 {
@@ -171,9 +165,7 @@ fn stream(handle: usize) -> u16 {
 
 fn thread() -> u16 {
     static THREADS: DenseNumbers = DenseNumbers::new();
-    THREADS
-        .of(u64::try_from(process::thread()).unwrap_or(0))
-        .saturating_sub(1)
+    THREADS.of(u64::try_from(process::thread()).unwrap_or(0)).saturating_sub(1)
 }
 
 #[cfg(test)]

@@ -41,12 +41,7 @@ struct AllowanceBound {
 impl AllowanceBound {
     /// A limit that dropping page cache does not raise.
     fn fixed(bytes: Bytes, name: impl Into<String>, code: &'static str, text: String) -> Self {
-        Self {
-            bytes,
-            moves: false,
-            name: name.into(),
-            reason: Reason::new(code, text).fact("bytes", bytes),
-        }
+        Self { bytes, moves: false, name: name.into(), reason: Reason::new(code, text).fact("bytes", bytes) }
     }
 }
 
@@ -67,17 +62,10 @@ pub fn allowance(snapshot: &HostSnapshot, gate: Option<AllowanceGate>) -> Option
     // The tightest limit decides, and is named first in the explanation.
     bounds.sort_by_key(|bound| bound.bytes);
     let now = bounds.first()?.bytes;
-    let attainable = bounds
-        .iter()
-        .filter(|bound| !bound.moves)
-        .map(|bound| bound.bytes)
-        .min();
+    let attainable = bounds.iter().filter(|bound| !bound.moves).map(|bound| bound.bytes).min();
     // Limits that reclaim does not raise bound the result; a stale figure must not put it below `now`.
     let attainable = attainable.unwrap_or(now).max(now);
-    let said = format!(
-        "{now} can be allocated now; the limit is {}",
-        bounds.first()?.name
-    );
+    let said = format!("{now} can be allocated now; the limit is {}", bounds.first()?.name);
     let mut reason = Reason::new("allowance", said)
         .fact("now", now)
         .fact("attainable", attainable)
@@ -87,12 +75,7 @@ pub fn allowance(snapshot: &HostSnapshot, gate: Option<AllowanceGate>) -> Option
         reason = reason.because(why);
     }
     reason = reason.because_all(cap_of_unknown_size(snapshot));
-    Some(Allowance {
-        gate,
-        now,
-        attainable,
-        reason,
-    })
+    Some(Allowance { gate, now, attainable, reason })
 }
 
 /// The gate of this machine's driver, and the evidence for it.
@@ -157,35 +140,21 @@ fn free(snapshot: &HostSnapshot) -> Option<AllowanceBound> {
     let (bytes, kept) = match &snapshot.zones {
         Some(zones) if !zones.zones.is_empty() => {
             let kept = zones.held_back(snapshot.page);
-            (
-                zones.usable(snapshot.page),
-                format!("{kept} are withheld by watermarks and reserves"),
-            )
+            (zones.usable(snapshot.page), format!("{kept} are withheld by watermarks and reserves"))
         }
-        _ => (
-            memory.free_without_cma()?,
-            "the share withheld by the watermarks is unknown".to_owned(),
-        ),
+        _ => (memory.free_without_cma()?, "the share withheld by the watermarks is unknown".to_owned()),
     };
     let text = format!(
         "{free} are free (MemFree), of which {pool} are in the contiguous pool and {kept}; {bytes} \
             remain"
     );
-    Some(AllowanceBound {
-        moves: true,
-        ..AllowanceBound::fixed(bytes, "free memory", "free", text)
-    })
+    Some(AllowanceBound { moves: true, ..AllowanceBound::fixed(bytes, "free memory", "free", text) })
 }
 
 fn kernels_word(snapshot: &HostSnapshot) -> Option<AllowanceBound> {
     let bytes = snapshot.nvmap_allocatable?;
     let text = format!("NvMap itself reports {bytes} as available (iovmm/free_size)");
-    Some(AllowanceBound::fixed(
-        bytes,
-        "NvMap's own figure",
-        "nvmap_free_size",
-        text,
-    ))
+    Some(AllowanceBound::fixed(bytes, "NvMap's own figure", "nvmap_free_size", text))
 }
 
 /// A release with the cap, on a board of which its size is known.
@@ -209,11 +178,7 @@ fn cap(snapshot: &HostSnapshot) -> Option<AllowanceBound> {
 fn cap_of_unknown_size(snapshot: &HostSnapshot) -> Option<Reason> {
     let release = snapshot.release?;
     let fault = release.nvmap_fault()?;
-    let known = snapshot
-        .memory
-        .total
-        .and_then(|total| fault.seen_on(total))
-        .is_some();
+    let known = snapshot.memory.total.and_then(|total| fault.seen_on(total)).is_some();
     let text = format!(
         "NvMap of {release} refuses large allocations no matter how much is free; the limit for a board of \
             this size \
@@ -224,14 +189,8 @@ fn cap_of_unknown_size(snapshot: &HostSnapshot) -> Option<Reason> {
 
 fn remedy(release: Release) -> Reason {
     let fixed = release.nvmap_fault().and_then(|fault| fault.fixed_in);
-    let to = fixed.map_or_else(
-        || "a later release".to_owned(),
-        |fixed| format!("{fixed} or later"),
-    );
-    Reason::new(
-        "upgrade",
-        format!("reclaiming memory does not help; upgrade to {to}"),
-    )
+    let to = fixed.map_or_else(|| "a later release".to_owned(), |fixed| format!("{fixed} or later"));
+    Reason::new("upgrade", format!("reclaiming memory does not help; upgrade to {to}"))
 }
 
 /// Limits of containers: of every request where the kernel lets go of cache by itself, and of a driver's
@@ -251,12 +210,7 @@ fn groups(snapshot: &HostSnapshot) -> Vec<AllowanceBound> {
             "the limit of cgroup /{group} is {}, of which {} are in use without page cache; {bytes} remain",
             limit.limit, limit.used
         );
-        AllowanceBound::fixed(
-            bytes,
-            format!("the limit of cgroup /{group}"),
-            "container_limit",
-            text,
-        )
+        AllowanceBound::fixed(bytes, format!("the limit of cgroup /{group}"), "container_limit", text)
     };
     binding.map(bound).collect()
 }
@@ -277,11 +231,7 @@ mod tests {
     }
 
     fn orin(release: &str) -> Allowance {
-        let text = format!(
-            "# R{} (release), REVISION: {}, GCID: 1\n",
-            &release[..2],
-            &release[3..]
-        );
+        let text = format!("# R{} (release), REVISION: {}, GCID: 1\n", &release[..2], &release[3..]);
         on(&[
             ("proc/meminfo", MEMINFO),
             ("proc/zoneinfo", ZONES),
@@ -293,26 +243,16 @@ mod tests {
     #[test]
     fn an_early_release_goes_by_available_memory_without_the_contiguous_pool() {
         let allowance = orin("36.4.3");
-        assert_eq!(
-            (allowance.gate, allowance.now),
-            (AllowanceGate::Available, Bytes::mib(5440 - 200))
-        );
+        assert_eq!((allowance.gate, allowance.now), (AllowanceGate::Available, Bytes::mib(5440 - 200)));
         assert_eq!(allowance.attainable, allowance.now);
     }
 
     #[test]
     fn a_late_release_goes_by_free_memory_and_the_difference_is_for_reclaim() {
         let allowance = orin("36.5.0");
-        assert_eq!(
-            (allowance.gate, allowance.now),
-            (AllowanceGate::Free, Bytes::mib(3094 - 200 - 40))
-        );
+        assert_eq!((allowance.gate, allowance.now), (AllowanceGate::Free, Bytes::mib(3094 - 200 - 40)));
         assert_eq!(allowance.attainable, Bytes::mib(5240));
-        assert!(
-            allowance.reason.text.ends_with("the limit is free memory"),
-            "{}",
-            allowance.reason
-        );
+        assert!(allowance.reason.text.ends_with("the limit is free memory"), "{}", allowance.reason);
     }
 
     #[test]
@@ -326,16 +266,10 @@ mod tests {
 
     #[test]
     fn page_cache_counts_as_used_on_gb10_and_not_on_a_server() {
-        let spark = (
-            "proc/driver/nvidia/gpus/000f:01:00.0/information",
-            "Model: NVIDIA GB10\n",
-        );
+        let spark = ("proc/driver/nvidia/gpus/000f:01:00.0/information", "Model: NVIDIA GB10\n");
         assert_eq!(on(&[("proc/meminfo", MEMINFO), spark]).now, Bytes::mib(2894));
         let server = on(&[("proc/meminfo", MEMINFO)]);
-        assert_eq!(
-            (server.gate, server.now),
-            (AllowanceGate::Available, Bytes::mib(5240))
-        );
+        assert_eq!((server.gate, server.now), (AllowanceGate::Available, Bytes::mib(5240)));
     }
 
     #[test]
@@ -350,20 +284,14 @@ mod tests {
         };
         let bound = on(&files("1073741824\n"));
         assert_eq!((bound.now, bound.attainable), (Bytes::mib(512), Bytes::mib(512)));
-        assert!(
-            bound.reason.text.contains("/sys/fs/cgroup/app"),
-            "{}",
-            bound.reason
-        );
+        assert!(bound.reason.text.contains("/sys/fs/cgroup/app"), "{}", bound.reason);
         assert_eq!(on(&files("9223372036854771712\n")).now, Bytes::mib(5240));
     }
 
     #[test]
     fn the_kernels_own_figure_is_a_limit_and_nothing_is_made_of_nothing() {
-        let free_size = (
-            "sys/kernel/debug/nvmap/iovmm/free_size",
-            "Max allocatable IOVMM memory: 1048576 bytes\n",
-        );
+        let free_size =
+            ("sys/kernel/debug/nvmap/iovmm/free_size", "Max allocatable IOVMM memory: 1048576 bytes\n");
         assert_eq!(on(&[("proc/meminfo", MEMINFO), free_size]).now, Bytes::mib(1));
         assert_eq!(allowance(&HostSnapshot::gather(&Written::of(&[])), None), None);
     }

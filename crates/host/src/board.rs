@@ -34,9 +34,7 @@ pub enum Driver {
 impl Chip {
     /// By `/proc/device-tree/compatible`: names, each with a NUL behind it.
     pub fn of_compatible(compatible: &[u8]) -> Option<Self> {
-        let names = compatible
-            .get(..compatible.len().min(LONGEST))?
-            .split(|byte| *byte == 0);
+        let names = compatible.get(..compatible.len().min(LONGEST))?.split(|byte| *byte == 0);
         names
             // The list starts with the board's name; the chip's comes last, as in every Jetson device tree.
             .filter_map(|name| name.strip_prefix(b"nvidia,"))
@@ -52,10 +50,7 @@ impl Chip {
 
     /// By the line `Model: NVIDIA GB10` of `/proc/driver/nvidia/gpus/*/information`.
     pub fn of_information(text: &str) -> Option<Self> {
-        let model = text
-            .lines()
-            .take(64)
-            .find_map(|line| line.strip_prefix("Model:"))?;
+        let model = text.lines().take(64).find_map(|line| line.strip_prefix("Model:"))?;
         let mut words = model.split_ascii_whitespace();
         words.find_map(|word| match word {
             "GB10" => Some(Self::Gb10),
@@ -92,14 +87,8 @@ mod tests {
     fn chips_are_known_by_their_names() {
         let orin = b"nvidia,p3768-0000+p3767-0005-super\0nvidia,p3767-0005\0nvidia,tegra234\0";
         assert_eq!(Chip::of_compatible(orin), Some(Chip::Tegra234));
-        assert_eq!(
-            Chip::of_compatible(b"raspberrypi,5-model-b\0brcm,bcm2712\0"),
-            None
-        );
-        assert_eq!(
-            Chip::of_information("Model: \t\t NVIDIA GB10\nIRQ:   \t\t 500\n"),
-            Some(Chip::Gb10)
-        );
+        assert_eq!(Chip::of_compatible(b"raspberrypi,5-model-b\0brcm,bcm2712\0"), None);
+        assert_eq!(Chip::of_information("Model: \t\t NVIDIA GB10\nIRQ:   \t\t 500\n"), Some(Chip::Gb10));
         assert_eq!(Chip::of_information("Model: NVIDIA H200\n"), None);
         assert_eq!(Chip::Tegra264.driver(), Driver::NvidiaUnified);
     }

@@ -26,9 +26,7 @@ pub struct ZoneBlocks {
 impl BuddyInfo {
     /// Parses the file; lines that do not describe a zone are skipped.
     pub fn read(text: &str) -> Self {
-        Self {
-            zones: fields::lines(text).filter_map(zone).take(MOST_ZONES).collect(),
-        }
+        Self { zones: fields::lines(text).filter_map(zone).take(MOST_ZONES).collect() }
     }
 
     /// Number of orders of the kernel.
@@ -46,10 +44,7 @@ impl BuddyInfo {
 
     /// Free memory in blocks of this order or larger.
     pub fn free_from(&self, order: usize, page: Bytes) -> Bytes {
-        self.zones
-            .iter()
-            .map(|zone| free_from(&zone.counts, order, page))
-            .sum()
+        self.zones.iter().map(|zone| free_from(&zone.counts, order, page)).sum()
     }
 
     /// All free memory.
@@ -67,9 +62,7 @@ pub(super) fn free_from(counts: &[u64], order: usize, page: Bytes) -> Bytes {
 
 /// The size of a block of this order; saturates.
 pub(super) fn block(order: usize, page: Bytes) -> Bytes {
-    let factor = u32::try_from(order)
-        .ok()
-        .and_then(|order| 1_u64.checked_shl(order));
+    let factor = u32::try_from(order).ok().and_then(|order| 1_u64.checked_shl(order));
     // checked_shl fails beyond 63 bits, where any size is larger than memory.
     factor.map_or(Bytes::MAX, |factor| page * factor)
 }
@@ -80,11 +73,7 @@ fn zone(line: &str) -> Option<ZoneBlocks> {
     // One bad column drops the zone: shifted columns would count under wrong orders.
     let counts: Option<Vec<u64>> = words.map(|word| word.parse().ok()).collect();
     let counts = counts.filter(|counts| !counts.is_empty())?;
-    Some(ZoneBlocks {
-        node,
-        zone: zone.to_owned(),
-        counts,
-    })
+    Some(ZoneBlocks { node, zone: zone.to_owned(), counts })
 }
 
 #[cfg(test)]

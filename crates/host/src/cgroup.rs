@@ -77,10 +77,7 @@ fn memory_group(line: &str) -> Option<(CgroupVersion, &str)> {
 
 /// The group's folder and those above it, up to the mount; a path that would climb out of it has none.
 fn upwards(mount: &str, path: &str) -> Vec<String> {
-    let names: Vec<&str> = path
-        .split('/')
-        .filter(|name| !name.is_empty() && *name != ".")
-        .collect();
+    let names: Vec<&str> = path.split('/').filter(|name| !name.is_empty() && *name != ".").collect();
     // The path is read from a file, and a captured tree may be hostile.
     if names.contains(&"..") || names.len() > MOST {
         return Vec::new();
@@ -101,11 +98,7 @@ impl CgroupVersion {
         let used = number(self.usage)?;
         let stat = read(&format!("{group}/memory.stat")).unwrap_or_default();
         let cache = stat_value(&stat, self.cache).unwrap_or_default();
-        Some(CgroupLimit {
-            group: group.to_owned(),
-            limit,
-            used: used.saturating_sub(cache),
-        })
+        Some(CgroupLimit { group: group.to_owned(), limit, used: used.saturating_sub(cache) })
     }
 }
 
@@ -134,10 +127,7 @@ mod tests {
                 ("sys/fs/cgroup/pod/app/memory.max", "max\n"),
                 ("sys/fs/cgroup/pod/memory.max", "2147483648\n"),
                 ("sys/fs/cgroup/pod/memory.current", "1610612736\n"),
-                (
-                    "sys/fs/cgroup/pod/memory.stat",
-                    "anon 1\nfile 1\ninactive_file 536870912\n",
-                ),
+                ("sys/fs/cgroup/pod/memory.stat", "anon 1\nfile 1\ninactive_file 536870912\n"),
             ],
         );
         assert_eq!(found.len(), 1);
@@ -152,10 +142,7 @@ mod tests {
             &[
                 ("sys/fs/cgroup/memory/x/memory.limit_in_bytes", "1073741824\n"),
                 ("sys/fs/cgroup/memory/x/memory.usage_in_bytes", "0\n"),
-                (
-                    "sys/fs/cgroup/memory/memory.limit_in_bytes",
-                    "9223372036854771712\n",
-                ),
+                ("sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n"),
                 ("sys/fs/cgroup/memory/memory.usage_in_bytes", "5\n"),
             ],
         );

@@ -50,9 +50,7 @@ pub(super) fn node_and_zone(line: &str) -> Option<(u32, &str, &str)> {
     let rest = line.trim_start().strip_prefix("Node")?.trim_start();
     let (node, rest) = rest.split_once(',')?;
     let rest = rest.trim_start().strip_prefix("zone")?.trim_start();
-    let end = rest
-        .find(|c: char| c.is_whitespace() || c == ',')
-        .unwrap_or(rest.len());
+    let end = rest.find(|c: char| c.is_whitespace() || c == ',').unwrap_or(rest.len());
     let (zone, rest) = rest.split_at(end);
     (!zone.is_empty()).then_some((node.trim().parse().ok()?, zone, rest))
 }

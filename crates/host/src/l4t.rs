@@ -37,18 +37,9 @@ const SEEN: [(Bytes, Bytes, Bytes); 2] = [
 ];
 
 const FAULTS: [NvmapFault; 3] = [
-    NvmapFault {
-        since: Release::new(35, 6, 3),
-        fixed_in: Some(Release::new(35, 6, 4)),
-    },
-    NvmapFault {
-        since: Release::new(36, 4, 7),
-        fixed_in: Some(Release::new(36, 5, 0)),
-    },
-    NvmapFault {
-        since: Release::new(38, 2, 2),
-        fixed_in: None,
-    },
+    NvmapFault { since: Release::new(35, 6, 3), fixed_in: Some(Release::new(35, 6, 4)) },
+    NvmapFault { since: Release::new(36, 4, 7), fixed_in: Some(Release::new(36, 5, 0)) },
+    NvmapFault { since: Release::new(38, 2, 2), fixed_in: None },
 ];
 
 impl Release {
@@ -115,9 +106,7 @@ impl FromStr for Release {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let text = text.trim();
         let text = text.strip_prefix(['R', 'r']).unwrap_or(text);
-        let mut numbers = text
-            .split('.')
-            .map(|part| part.parse().map_err(|_| ParseReleaseError));
+        let mut numbers = text.split('.').map(|part| part.parse().map_err(|_| ParseReleaseError));
         let major = numbers.next().ok_or(ParseReleaseError)??;
         let minor = numbers.next().ok_or(ParseReleaseError)??;
         let patch = numbers.next().transpose()?.unwrap_or(0);
@@ -138,10 +127,7 @@ mod tests {
             # KERNEL_VARIANT: oot\nTARGET_USERSPACE_LIB_DIR=nvidia\n";
         assert_eq!(Release::read(text), Some(Release::new(36, 4, 7)));
         let old = "# R32 (release), REVISION: 7.1, GCID: 29818004, BOARD: t210ref, EABI: aarch64\n";
-        assert_eq!(
-            Release::read(old).map(|r| r.to_string()).as_deref(),
-            Some("R32.7.1")
-        );
+        assert_eq!(Release::read(old).map(|r| r.to_string()).as_deref(), Some("R32.7.1"));
         for text in [
             "",
             "REVISION:",
@@ -186,11 +172,7 @@ mod tests {
             ("R38.2.1", false),
             ("R39.2", true),
         ] {
-            assert_eq!(
-                release.parse::<Release>().unwrap().gives_up_early(),
-                early,
-                "{release}"
-            );
+            assert_eq!(release.parse::<Release>().unwrap().gives_up_early(), early, "{release}");
         }
     }
 

@@ -99,10 +99,7 @@ impl MemInfo {
         };
         // Below that, allocations of other processes start direct reclaim.
         let left = Bytes::new(total.get() / 16).max(Bytes::mib(512));
-        free.saturating_sub(left)
-            .get()
-            .checked_div(size.get())
-            .unwrap_or(0)
+        free.saturating_sub(left).get().checked_div(size.get()).unwrap_or(0)
     }
 
     /// Free memory that a driver's request may take: without the contiguous pool's.
@@ -154,25 +151,16 @@ mod tests {
         let memory = MemInfo::read(ORIN);
         assert_eq!(memory.free_without_cma(), Some(Bytes::mib(3094 - 200)));
         assert_eq!(memory.available_without_cma(), Some(Bytes::mib(5440 - 200)));
-        assert_eq!(
-            MemInfo::read("MemFree: 7 kB").free_without_cma(),
-            Some(Bytes::kib(7))
-        );
+        assert_eq!(MemInfo::read("MemFree: 7 kB").free_without_cma(), Some(Bytes::kib(7)));
     }
 
     #[test]
     fn huge_pages_leave_room_for_everybody_else() {
         let memory = MemInfo::read(ORIN);
         assert_eq!(memory.claimable_huge_pages(), (3094 - 512) / 2);
-        let nearly_full = MemInfo {
-            free: Some(Bytes::mib(512)),
-            ..memory.clone()
-        };
+        let nearly_full = MemInfo { free: Some(Bytes::mib(512)), ..memory.clone() };
         assert_eq!(nearly_full.claimable_huge_pages(), 0);
-        let none = MemInfo {
-            huge_page_size: Some(Bytes::ZERO),
-            ..memory
-        };
+        let none = MemInfo { huge_page_size: Some(Bytes::ZERO), ..memory };
         assert_eq!(none.claimable_huge_pages(), 0);
     }
 

@@ -34,13 +34,8 @@ pub struct FreeOfType {
 
 impl MigrateType {
     /// Types that compaction does not join for an ordinary request.
-    pub const FIXED: [Self; 5] = [
-        Self::Unmovable,
-        Self::Reclaimable,
-        Self::HighAtomic,
-        Self::Cma,
-        Self::Isolate,
-    ];
+    pub const FIXED: [Self; 5] =
+        [Self::Unmovable, Self::Reclaimable, Self::HighAtomic, Self::Cma, Self::Isolate];
 
     fn named(name: &str) -> Option<Self> {
         Some(match name {
@@ -114,22 +109,15 @@ Node 0, zone   Normal           90          300           10            0       
             panic!("{types:?}");
         };
         assert_eq!(unmovable.kind, MigrateType::Unmovable);
-        assert_eq!(
-            (movable.kind, &movable.counts[9..]),
-            (MigrateType::Movable, &[6, 2][..])
-        );
+        assert_eq!((movable.kind, &movable.counts[9..]), (MigrateType::Movable, &[6, 2][..]));
         assert_eq!((cma.kind, cma.counts[10]), (MigrateType::Cma, 50));
         assert_eq!(movable.counts[0], 100_000);
     }
 
     #[test]
     fn nonsense_is_nothing() {
-        for text in [
-            "",
-            "Page block order: 4000\n",
-            "Node 0, zone Normal, type",
-            "Node 0, zone Normal 1 2\n",
-        ] {
+        for text in ["", "Page block order: 4000\n", "Node 0, zone Normal, type", "Node 0, zone Normal 1 2\n"]
+        {
             assert_eq!(PageTypeInfo::read(text), PageTypeInfo::default(), "{text}");
         }
     }

@@ -50,18 +50,10 @@ const MOST_GPUS: usize = 64;
 
 impl HostSnapshot {
     pub fn gather(tree: &impl ProcTree) -> Self {
-        let mut reader = SnapshotReader {
-            tree,
-            unseen: Vec::new(),
-        };
-        let memory = reader
-            .text("proc/meminfo")
-            .map(|text| MemInfo::read(&text))
-            .unwrap_or_default();
+        let mut reader = SnapshotReader { tree, unseen: Vec::new() };
+        let memory = reader.text("proc/meminfo").map(|text| MemInfo::read(&text)).unwrap_or_default();
         let blocks = reader.text("proc/buddyinfo").map(|text| BuddyInfo::read(&text));
-        let release = reader
-            .text("etc/nv_tegra_release")
-            .and_then(|text| Release::read(&text));
+        let release = reader.text("etc/nv_tegra_release").and_then(|text| Release::read(&text));
         let compatible = reader.bytes("proc/device-tree/compatible");
         let chip = compatible
             .and_then(|bytes| Chip::of_compatible(&bytes))
@@ -70,9 +62,7 @@ impl HostSnapshot {
         Self {
             page: tree.page().unwrap_or_else(|| page_size(&memory, blocks.as_ref())),
             zones: reader.text("proc/zoneinfo").map(|text| ZoneInfo::read(&text)),
-            types: reader
-                .text("proc/pagetypeinfo")
-                .map(|text| PageTypeInfo::read(&text)),
+            types: reader.text("proc/pagetypeinfo").map(|text| PageTypeInfo::read(&text)),
             limits: limits(tree),
             nvmap_allocatable: reader
                 .text("sys/kernel/debug/nvmap/iovmm/free_size")
@@ -171,13 +161,8 @@ pub(super) mod tests {
         }
 
         fn list(&self, path: &str) -> Vec<String> {
-            let inside = self
-                .0
-                .keys()
-                .filter_map(|file| file.strip_prefix(path)?.strip_prefix('/'));
-            inside
-                .filter_map(|rest| Some(rest.split('/').next()?.to_owned()))
-                .collect()
+            let inside = self.0.keys().filter_map(|file| file.strip_prefix(path)?.strip_prefix('/'));
+            inside.filter_map(|rest| Some(rest.split('/').next()?.to_owned())).collect()
         }
 
         fn page(&self) -> Option<Bytes> {
@@ -197,30 +182,20 @@ pub(super) mod tests {
         tree.0.insert("proc/pagetypeinfo".to_owned(), None);
         let snapshot = HostSnapshot::gather(&tree);
         assert_eq!(snapshot.unseen, [("proc/pagetypeinfo", Unseen::Forbidden)]);
-        assert_eq!(
-            (snapshot.memory.total, snapshot.driver()),
-            (Some(Bytes::kib(8)), None)
-        );
+        assert_eq!((snapshot.memory.total, snapshot.driver()), (Some(Bytes::kib(8)), None));
     }
 
     #[test]
     fn the_chip_decides_the_driver() {
-        let orin = Written::of(&[(
-            "proc/device-tree/compatible",
-            "nvidia,p3767-0005\0nvidia,tegra234\0",
-        )]);
+        let orin = Written::of(&[("proc/device-tree/compatible", "nvidia,p3767-0005\0nvidia,tegra234\0")]);
         assert_eq!(HostSnapshot::gather(&orin).driver(), Some(Driver::Nvmap));
-        let spark = Written::of(&[(
-            "proc/driver/nvidia/gpus/000f:01:00.0/information",
-            "Model: NVIDIA GB10\n",
-        )]);
+        let spark =
+            Written::of(&[("proc/driver/nvidia/gpus/000f:01:00.0/information", "Model: NVIDIA GB10\n")]);
         assert_eq!(HostSnapshot::gather(&spark).driver(), Some(Driver::NvidiaUnified));
         let unknown = Written::of(&[("etc/nv_tegra_release", "# R36 (release), REVISION: 5.0\n")]);
         assert_eq!(HostSnapshot::gather(&unknown).driver(), Some(Driver::Nvmap));
-        let server = Written::of(&[(
-            "proc/driver/nvidia/gpus/0000:01:00.0/information",
-            "Model: NVIDIA H200\n",
-        )]);
+        let server =
+            Written::of(&[("proc/driver/nvidia/gpus/0000:01:00.0/information", "Model: NVIDIA H200\n")]);
         assert_eq!(HostSnapshot::gather(&server).driver(), None);
     }
 

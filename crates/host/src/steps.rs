@@ -95,36 +95,20 @@ const RECIPES: &[&[ReclaimStep]] = &[
     &[ReclaimStep::AdviseFiles, ReclaimStep::AskNeighbours],
     &[ReclaimStep::Compact],
     &[ReclaimStep::AdviseFiles, ReclaimStep::Compact],
-    &[
-        ReclaimStep::AdviseFiles,
-        ReclaimStep::AskNeighbours,
-        ReclaimStep::Compact,
-    ],
+    &[ReclaimStep::AdviseFiles, ReclaimStep::AskNeighbours, ReclaimStep::Compact],
     &[ReclaimStep::AskNeighbours, ReclaimStep::Compact],
     // Its prediction equals that of compaction, so it is reached only after compaction was tried and gained
     // less.
     &[ReclaimStep::ClaimHugePages],
     &[ReclaimStep::AskNeighbours, ReclaimStep::DropPageCache],
     &[ReclaimStep::DropPageCache],
-    &[
-        ReclaimStep::AskNeighbours,
-        ReclaimStep::DropPageCache,
-        ReclaimStep::Compact,
-    ],
+    &[ReclaimStep::AskNeighbours, ReclaimStep::DropPageCache, ReclaimStep::Compact],
     &[ReclaimStep::DropPageCache, ReclaimStep::Compact],
     &[ReclaimStep::AskNeighbours, ReclaimStep::WriteAndDropPageCache],
     &[ReclaimStep::WriteAndDropPageCache],
-    &[
-        ReclaimStep::AskNeighbours,
-        ReclaimStep::WriteAndDropPageCache,
-        ReclaimStep::Compact,
-    ],
+    &[ReclaimStep::AskNeighbours, ReclaimStep::WriteAndDropPageCache, ReclaimStep::Compact],
     &[ReclaimStep::WriteAndDropPageCache, ReclaimStep::Compact],
-    &[
-        ReclaimStep::AskNeighbours,
-        ReclaimStep::WriteAndDropPageCache,
-        ReclaimStep::DropSlab,
-    ],
+    &[ReclaimStep::AskNeighbours, ReclaimStep::WriteAndDropPageCache, ReclaimStep::DropSlab],
     &[ReclaimStep::WriteAndDropPageCache, ReclaimStep::DropSlab],
     &[
         ReclaimStep::AskNeighbours,
@@ -132,11 +116,7 @@ const RECIPES: &[&[ReclaimStep]] = &[
         ReclaimStep::DropSlab,
         ReclaimStep::Compact,
     ],
-    &[
-        ReclaimStep::WriteAndDropPageCache,
-        ReclaimStep::DropSlab,
-        ReclaimStep::Compact,
-    ],
+    &[ReclaimStep::WriteAndDropPageCache, ReclaimStep::DropSlab, ReclaimStep::Compact],
 ];
 
 impl ReclaimStep {
@@ -188,16 +168,10 @@ pub fn course(ground: &Baseline, goal: ReclaimGoal, powers: Privileges, tried: &
         // One forbidden or exhausted step rules the recipe out; shorter ones cover the rest.
         recipe.iter().all(|step| may(step) && !tried.has(*step))
     };
-    let recipes: Vec<Vec<PlannedStep>> = RECIPES
-        .iter()
-        .filter(allowed)
-        .map(|recipe| start.carried_through(recipe))
-        .collect();
-    let usable = || {
-        recipes
-            .iter()
-            .filter(|recipe| recipe.iter().all(PlannedStep::gains) && !recipe.is_empty())
-    };
+    let recipes: Vec<Vec<PlannedStep>> =
+        RECIPES.iter().filter(allowed).map(|recipe| start.carried_through(recipe)).collect();
+    let usable =
+        || recipes.iter().filter(|recipe| recipe.iter().all(PlannedStep::gains) && !recipe.is_empty());
     // The list is ordered by cost, so the first match is the mildest.
     let reached = usable().find(|recipe| start.after(recipe).short().is_zero());
     if let Some(recipe) = reached {
@@ -228,11 +202,9 @@ impl FutileSteps {
             ReclaimStep::Compact => &[ReclaimStep::Compact],
             ReclaimStep::ClaimHugePages => &[ReclaimStep::Compact, ReclaimStep::ClaimHugePages],
             ReclaimStep::DropPageCache => &[ReclaimStep::AdviseFiles, ReclaimStep::DropPageCache],
-            ReclaimStep::WriteAndDropPageCache => &[
-                ReclaimStep::AdviseFiles,
-                ReclaimStep::DropPageCache,
-                ReclaimStep::WriteAndDropPageCache,
-            ],
+            ReclaimStep::WriteAndDropPageCache => {
+                &[ReclaimStep::AdviseFiles, ReclaimStep::DropPageCache, ReclaimStep::WriteAndDropPageCache]
+            }
             ReclaimStep::DropSlab => &[ReclaimStep::DropSlab],
         };
         let moves = |step: ReclaimStep| matches!(step, ReclaimStep::Compact | ReclaimStep::ClaimHugePages);
@@ -240,12 +212,7 @@ impl FutileSteps {
         if !moves(step) {
             self.0.retain(|tried| !moves(*tried));
         }
-        self.0.extend(
-            done.iter()
-                .filter(|step| !self.0.contains(step))
-                .copied()
-                .collect::<Vec<_>>(),
-        );
+        self.0.extend(done.iter().filter(|step| !self.0.contains(step)).copied().collect::<Vec<_>>());
     }
 
     pub fn has(&self, step: ReclaimStep) -> bool {
@@ -261,11 +228,7 @@ impl PlannedStep {
 
 impl ReclaimPlan {
     fn nothing(verdict: StepVerdict) -> Self {
-        Self {
-            verdict,
-            steps: Vec::new(),
-            withheld: Vec::new(),
-        }
+        Self { verdict, steps: Vec::new(), withheld: Vec::new() }
     }
 
     /// The steps of `recipe` that may be taken, and those that may not. Without any permitted step the page
@@ -277,19 +240,13 @@ impl ReclaimPlan {
         verdict: StepVerdict,
         tried: &FutileSteps,
     ) -> Self {
-        let (withheld, mut steps): (Vec<PlannedStep>, Vec<PlannedStep>) = recipe
-            .iter()
-            .cloned()
-            .partition(|planned| planned.step.needs_root() && !powers.root);
+        let (withheld, mut steps): (Vec<PlannedStep>, Vec<PlannedStep>) =
+            recipe.iter().cloned().partition(|planned| planned.step.needs_root() && !powers.root);
         if steps.is_empty() && !tried.has(ReclaimStep::AdviseFiles) {
             steps = start.carried_through(&[ReclaimStep::AdviseFiles]);
             steps.retain(PlannedStep::gains);
         }
-        Self {
-            verdict,
-            steps,
-            withheld,
-        }
+        Self { verdict, steps, withheld }
     }
 }
 

@@ -69,11 +69,7 @@ mod tests {
                 20_642,
                 62_817,
             ),
-            (
-                "RAM 3312/125772MB (lfb 26x4MB) CPU [0%@972] GR3D_FREQ @[1000,1000,1000]",
-                3312,
-                125_772,
-            ),
+            ("RAM 3312/125772MB (lfb 26x4MB) CPU [0%@972] GR3D_FREQ @[1000,1000,1000]", 3312, 125_772),
             (
                 "Jul 3 10:00:01 orin tegrastats[77]: 07-03-2026 10:00:01 RAM 1/2MB (lfb 0x4MB) cpu [1%,off]@102 GR3D 7%@76",
                 1,
@@ -84,24 +80,15 @@ mod tests {
             ("RAM 0/0MB (lfb", 0, 0),
         ] {
             let stats = TegraStats::read(line).unwrap_or_else(|| panic!("{line}"));
-            assert_eq!(
-                (stats.used, stats.total),
-                (Bytes::mib(used), Bytes::mib(total)),
-                "{line}"
-            );
+            assert_eq!((stats.used, stats.total), (Bytes::mib(used), Bytes::mib(total)), "{line}");
         }
     }
 
     #[test]
     fn other_lines_are_refused() {
-        for line in [
-            "",
-            "RAM",
-            "RAM x/yMB",
-            "IRAM 0/252kB(lfb 252kB)",
-            "DRAM 1/2MB",
-            "RAM 1/18446744073709551615GB",
-        ] {
+        for line in
+            ["", "RAM", "RAM x/yMB", "IRAM 0/252kB(lfb 252kB)", "DRAM 1/2MB", "RAM 1/18446744073709551615GB"]
+        {
             assert_eq!(TegraStats::read(line), None, "{line}");
         }
         assert!(TegraStats::read(&format!("RAM 1/2MB {}é", "x".repeat(8181))).is_some());

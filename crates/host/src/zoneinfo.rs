@@ -33,11 +33,7 @@ impl ZoneInfo {
                 if zones.len() == MOST_ZONES {
                     break;
                 }
-                zones.push(Zone {
-                    node,
-                    name: name.to_owned(),
-                    ..Zone::default()
-                });
+                zones.push(Zone { node, name: name.to_owned(), ..Zone::default() });
             } else if let Some(zone) = zones.last_mut() {
                 zone.read_line(line.trim());
             }
@@ -65,9 +61,7 @@ impl ZoneInfo {
 impl Zone {
     /// Pages that a driver's request can have without any reclaim.
     pub fn usable(&self) -> u64 {
-        self.free
-            .saturating_sub(self.free_cma)
-            .saturating_sub(self.kept())
+        self.free.saturating_sub(self.free_cma).saturating_sub(self.kept())
     }
 
     fn kept(&self) -> u64 {
@@ -143,10 +137,7 @@ Node 0, zone  Movable
         assert_eq!(zones.zones.len(), 3);
         assert_eq!((zones.zones[0].low, zones.zones[0].reserve), (6845, 22_178));
         let page = Bytes::new(1);
-        assert_eq!(
-            zones.usable(page),
-            Bytes::new((470_000 - 6845 - 22_178) + (60_000 - 30_000 - 19_900))
-        );
+        assert_eq!(zones.usable(page), Bytes::new((470_000 - 6845 - 22_178) + (60_000 - 30_000 - 19_900)));
         assert_eq!(zones.held_back(page), Bytes::new(6845 + 22_178 + 19_900));
     }
 

@@ -86,9 +86,7 @@ const PARSERS: &[Parser] = &[
         read: |text| {
             if let Some(release) = Release::read(text) {
                 let _ = (release.gives_up_early(), release.to_string());
-                let _ = release
-                    .nvmap_fault()
-                    .and_then(|fault| fault.seen_on(Bytes::gib(8)));
+                let _ = release.nvmap_fault().and_then(|fault| fault.seen_on(Bytes::gib(8)));
             }
         },
     },
@@ -208,10 +206,7 @@ impl ProcTree for Damaged {
             "memory.max" | "memory.current" => return Ok(dice.next().to_string().into_bytes()),
             name => name,
         };
-        let parser = PARSERS
-            .iter()
-            .find(|parser| parser.name == name)
-            .ok_or(Unseen::Missing)?;
+        let parser = PARSERS.iter().find(|parser| parser.name == name).ok_or(Unseen::Missing)?;
         match dice.below(8) {
             0 => Err(Unseen::Forbidden),
             1 => Ok(parser.seed.as_bytes().to_vec()),
@@ -240,14 +235,8 @@ fn whatever_a_machine_says_of_itself_there_is_an_answer_or_none() {
             assert!(allowance.now <= allowance.attainable, "{snapshot:?}");
             for order in [None, Some(9), Some(usize::MAX)] {
                 let ground = Baseline::of(&snapshot, &allowance, order, Bytes::gib(1), Bytes::gib(1));
-                let goal = ReclaimGoal {
-                    need: Bytes::gib(3),
-                    order,
-                };
-                let powers = Privileges {
-                    root: true,
-                    force: true,
-                };
+                let goal = ReclaimGoal { need: Bytes::gib(3), order };
+                let powers = Privileges { root: true, force: true };
                 let _ = course(&ground, goal, powers, &FutileSteps::default());
             }
         }

@@ -102,19 +102,12 @@ impl EngineAddress {
             return Ok(());
         };
         // Never through a link: the engine owns the folder, and root would change another's file.
-        let socket = open(
-            path,
-            OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC,
-            Mode::empty(),
-        )?;
+        let socket = open(path, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
         if FileType::from_raw_mode(fstat(&socket)?.st_mode) != FileType::Socket {
             return Err(io::ErrorKind::InvalidInput.into());
         }
         let number = std::os::fd::AsRawFd::as_raw_fd(&socket);
-        Ok(chmod(
-            format!("/proc/self/fd/{number}"),
-            Mode::from_raw_mode(0o600),
-        )?)
+        Ok(chmod(format!("/proc/self/fd/{number}"), Mode::from_raw_mode(0o600))?)
     }
 }
 
@@ -178,10 +171,7 @@ mod tests {
             .join("x".repeat(LONGEST_PATH - "/engine.sock".len() - 1 - folder.path().as_os_str().len()));
         std::fs::create_dir(&long).unwrap();
         let (_, path) = socket_in(&long);
-        assert!(
-            UnixListener::bind(path).is_ok(),
-            "the longest that is taken can be bound"
-        );
+        assert!(UnixListener::bind(path).is_ok(), "the longest that is taken can be bound");
     }
 
     #[tokio::test]
@@ -191,10 +181,7 @@ mod tests {
         assert!(!address.is_bound() && address.connect(None).await.is_err());
         let _listener = UnixListener::bind(&path).unwrap();
         assert!(address.is_bound() && address.connect(None).await.is_ok());
-        let another = EngineAddress::Socket {
-            path,
-            user: getuid().as_raw() + 1,
-        };
+        let another = EngineAddress::Socket { path, user: getuid().as_raw() + 1 };
         let refused = another.connect(None).await.unwrap_err();
         assert_eq!(refused.kind(), io::ErrorKind::PermissionDenied);
     }

@@ -41,11 +41,7 @@ pub enum EngineUserError {
     #[error("engine-user = {0}: there is no such user")]
     Unknown(String),
     #[error("engine-user = {user}: cannot run {program} ({error})")]
-    Ask {
-        user: String,
-        program: &'static str,
-        error: io::Error,
-    },
+    Ask { user: String, program: &'static str, error: io::Error },
 }
 
 impl EngineUser {
@@ -58,11 +54,8 @@ impl EngineUser {
         // The system's own programs know users of every kind (files, LDAP, systemd).
         let ask = |program, arguments: &[&str]| {
             let output = Command::new(program).args(arguments).output();
-            let output = output.map_err(|error| EngineUserError::Ask {
-                user: user.to_owned(),
-                program,
-                error,
-            })?;
+            let output =
+                output.map_err(|error| EngineUserError::Ask { user: user.to_owned(), program, error })?;
             Ok(String::from_utf8_lossy(&output.stdout).into_owned())
         };
         let entry = ask("getent", &["passwd", "--", user])?;
@@ -111,11 +104,7 @@ impl FromStr for UserNumbers {
         let mut field = || fields.next().unwrap_or_default();
         let (uid, gid, groups) = (field().parse()?, field().parse()?, field());
         let groups = groups.split(',').filter(|group| !group.is_empty());
-        Ok(Self {
-            uid,
-            gid,
-            groups: groups.map(str::parse).collect::<Result<_, _>>()?,
-        })
+        Ok(Self { uid, gid, groups: groups.map(str::parse).collect::<Result<_, _>>()? })
     }
 }
 
@@ -133,11 +122,7 @@ impl Confinement {
     /// The arguments of the trampoline.
     pub(super) fn arguments(&self) -> Vec<OsString> {
         let user = self.user.iter().flat_map(|user| {
-            let numbers = UserNumbers {
-                uid: user.uid,
-                gid: user.gid,
-                groups: user.groups.clone(),
-            };
+            let numbers = UserNumbers { uid: user.uid, gid: user.gid, groups: user.groups.clone() };
             ["--user".into(), numbers.to_string().into()]
         });
         let folder = self.folder.iter();
@@ -165,16 +150,10 @@ pub fn enter_private_tmp<'a>(
     if command.into_iter().any(names_tmp) || Path::new(MPS).exists() {
         return Ok(false);
     }
-    #[expect(
-        deprecated,
-        reason = "unsound only with CLONE_FILES, which shares file descriptors"
-    )]
+    #[expect(deprecated, reason = "unsound only with CLONE_FILES, which shares file descriptors")]
     rustix::thread::unshare(UnshareFlags::NEWNS)?;
     // File systems that are mounted later still appear here; what is mounted here stays here.
-    mount_change(
-        "/",
-        MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC,
-    )?;
+    mount_change("/", MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC)?;
     let tmp = folder.join("tmp");
     for place in TMP {
         // The folder itself, with the socket, keeps its path.
@@ -192,10 +171,7 @@ pub fn enter_private_tmp<'a>(
 
 /// Leaves no core dump: it would hold prompts. A handler that takes dumps by pipe is not bound by it.
 pub fn forbid_core_dumps() -> io::Result<()> {
-    let none = Rlimit {
-        current: Some(0),
-        maximum: Some(0),
-    };
+    let none = Rlimit { current: Some(0), maximum: Some(0) };
     Ok(setrlimit(Resource::Core, none)?)
 }
 
@@ -220,11 +196,7 @@ mod tests {
 
     #[test]
     fn numbers_of_a_user_read_back_and_nonsense_is_refused() {
-        let user = UserNumbers {
-            uid: 65534,
-            gid: 7,
-            groups: vec![7, 44],
-        };
+        let user = UserNumbers { uid: 65534, gid: 7, groups: vec![7, 44] };
         assert_eq!(user.to_string().parse(), Ok(user));
         assert!("1:2:".parse::<UserNumbers>().unwrap().groups.is_empty());
         for text in ["", "1", "1:", "x:1:", "-1:1:", "1:1:a", "4294967296:1:"] {
@@ -250,13 +222,8 @@ mod tests {
     #[test]
     fn a_command_that_names_a_file_below_tmp_keeps_the_machines() {
         let folder = Path::new("/tmp/plimsoll-engine-1-0/1");
-        let elsewhere = tempfile::tempdir_in("/var")
-            .or_else(|_| tempfile::tempdir())
-            .unwrap();
-        let (model, link) = (
-            tempfile::NamedTempFile::new_in("/tmp").unwrap(),
-            elsewhere.path().join("link"),
-        );
+        let elsewhere = tempfile::tempdir_in("/var").or_else(|_| tempfile::tempdir()).unwrap();
+        let (model, link) = (tempfile::NamedTempFile::new_in("/tmp").unwrap(), elsewhere.path().join("link"));
         std::os::unix::fs::symlink(model.path(), &link).unwrap();
         let link = link.to_str().unwrap();
         for word in ["/tmp/model.gguf", "--model=/tmp/m.gguf", "/var/tmp/m", link] {

@@ -55,10 +55,7 @@ mod tests {
             state(&line(r#"{"state":"loading","payload":{"value":0.5}}"#)),
             Some(LaunchState::Loading(json!({"value": 0.5})))
         );
-        assert_eq!(
-            state(&line(r#"{"state":"ready"}"#)),
-            Some(LaunchState::Ready(Value::Null))
-        );
+        assert_eq!(state(&line(r#"{"state":"ready"}"#)), Some(LaunchState::Ready(Value::Null)));
         assert_eq!(state(EARLY_READY), Some(LaunchState::Ready(Value::Null)));
         assert_eq!(state(EARLY_SLEEP), Some(LaunchState::Sleeping(Value::Null)));
         for other in [

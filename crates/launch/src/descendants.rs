@@ -41,12 +41,7 @@ fn seen() -> Vec<SeenProcess> {
             // A zombie holds nothing and cannot be killed.
             let alive = !matches!(stat.state, 'Z' | 'X');
             let (parent, group, started) = (stat.ppid, stat.pgrp, stat.starttime);
-            alive.then_some(SeenProcess {
-                process,
-                parent,
-                group,
-                started,
-            })
+            alive.then_some(SeenProcess { process, parent, group, started })
         })
         .collect()
 }
@@ -84,10 +79,7 @@ pub(super) fn sockets_of(leader: u32) -> BTreeSet<u64> {
     let Ok(leader) = i32::try_from(leader) else {
         return BTreeSet::new();
     };
-    of(leader)
-        .iter()
-        .flat_map(|one| socket_inodes(&one.process))
-        .collect()
+    of(leader).iter().flat_map(|one| socket_inodes(&one.process)).collect()
 }
 
 /// Kills every process of the engine whose group is `leader`, including those in other sessions. The leader

@@ -22,17 +22,13 @@ pub(super) fn kernel_oom_kills() -> Option<u64> {
     // Engines run in the daemon's cgroup or below it, and the counter of version 2 includes what is below.
     let cgroup = fs::read_to_string("/proc/self/cgroup").ok().and_then(|text| {
         let path = text.lines().find_map(|line| line.strip_prefix("0::"))?;
-        counter(
-            &fs::read_to_string(format!("/sys/fs/cgroup{path}/memory.events")).ok()?,
-            "oom_kill",
-        )
+        counter(&fs::read_to_string(format!("/sys/fs/cgroup{path}/memory.events")).ok()?, "oom_kill")
     });
     cgroup.or_else(|| counter(&fs::read_to_string("/proc/vmstat").ok()?, "oom_kill"))
 }
 
 fn counter(text: &str, name: &str) -> Option<u64> {
-    text.lines()
-        .find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.trim().parse().ok())
+    text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.trim().parse().ok())
 }
 
 #[cfg(test)]

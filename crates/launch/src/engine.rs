@@ -55,22 +55,14 @@ pub enum EngineError {
 pub fn find(configured: Option<&Path>) -> Result<EngineProgram, EngineError> {
     if let Some(command) = configured {
         let path = resolve(command).ok_or_else(|| EngineError::RunConfigured(command.to_owned()))?;
-        return Ok(EngineProgram {
-            path,
-            origin: EngineOrigin::Configured,
-        });
+        return Ok(EngineProgram { path, origin: EngineOrigin::Configured });
     }
-    on_search_path()
-        .or(installed(&EngineHome::from_environment()?))
-        .ok_or(EngineError::Find)
+    on_search_path().or(installed(&EngineHome::from_environment()?)).ok_or(EngineError::Find)
 }
 
 /// Returns `llama-server` on PATH, if there is one.
 pub fn on_search_path() -> Option<EngineProgram> {
-    resolve(Path::new(LLAMA_SERVER)).map(|path| EngineProgram {
-        path,
-        origin: EngineOrigin::SearchPath,
-    })
+    resolve(Path::new(LLAMA_SERVER)).map(|path| EngineProgram { path, origin: EngineOrigin::SearchPath })
 }
 
 /// Resolves a command by the shell's rule: a name without a slash is searched on PATH, anything else is a
@@ -99,9 +91,7 @@ mod tests {
     fn a_configured_engine_that_is_not_there_is_named() {
         let error = find(Some(Path::new("/nowhere/llama-server"))).unwrap_err();
         assert!(
-            error
-                .to_string()
-                .starts_with("the configured engine /nowhere/llama-server is not"),
+            error.to_string().starts_with("the configured engine /nowhere/llama-server is not"),
             "{error}"
         );
     }

@@ -112,9 +112,7 @@ impl Environment {
     }
 
     pub fn iter(&self) -> impl Iterator<Item = (&OsStr, &OsStr)> {
-        self.0
-            .iter()
-            .map(|(name, value)| (name.as_os_str(), value.as_os_str()))
+        self.0.iter().map(|(name, value)| (name.as_os_str(), value.as_os_str()))
     }
 }
 
@@ -131,17 +129,13 @@ pub fn inherited(
     more: &[String],
 ) -> (Vec<(OsString, OsString)>, Vec<String>) {
     let named = |name: &str, pattern: &str| match pattern.strip_suffix('*') {
-        Some(beginning) => name
-            .get(..beginning.len())
-            .is_some_and(|it| it.eq_ignore_ascii_case(beginning)),
+        Some(beginning) => name.get(..beginning.len()).is_some_and(|it| it.eq_ignore_ascii_case(beginning)),
         None => name.eq_ignore_ascii_case(pattern),
     };
     let passes = |(name, _): &(OsString, OsString)| {
         let name = name.to_string_lossy();
-        let patterns = PASSED
-            .iter()
-            .flat_map(|words| words.split_whitespace())
-            .chain(more.iter().map(String::as_str));
+        let patterns =
+            PASSED.iter().flat_map(|words| words.split_whitespace()).chain(more.iter().map(String::as_str));
         let mut patterns = patterns.chain(["_"]);
         patterns.any(|pattern| named(&name, pattern))
     };
@@ -243,11 +237,9 @@ mod tests {
     fn no_other_runtime_sees_a_card_unless_the_model_names_one_for_vulkan() {
         let own = [("GGML_VK_VISIBLE_DEVICES".to_owned(), "1".to_owned())];
         let cards = Visible::Cards(vec!["GPU-b".into()]);
-        for (visible, own, vulkan) in [
-            (&cards, &own[..], "1"),
-            (&cards, &[][..], ""),
-            (&Visible::NoCard, &own[..], ""),
-        ] {
+        for (visible, own, vulkan) in
+            [(&cards, &own[..], "1"), (&cards, &[][..], ""), (&Visible::NoCard, &own[..], "")]
+        {
             let child = child_environment(daemon(), own, visible, None, None);
             assert_eq!(text(&child, "GGML_VK_VISIBLE_DEVICES"), Some(vulkan));
             assert_eq!(text(&child, "ROCR_VISIBLE_DEVICES"), Some(""));
@@ -284,14 +276,7 @@ mod tests {
             "SSL_CERT_FILE",
             "LLAMA_ARG_THREADS",
         ];
-        let secret = [
-            "AWS_SECRET_ACCESS_KEY",
-            "GITHUB_TOKEN",
-            "SSH_AUTH_SOCK",
-            "DATABASE_URL",
-            "HFX",
-            "é",
-        ];
+        let secret = ["AWS_SECRET_ACCESS_KEY", "GITHUB_TOKEN", "SSH_AUTH_SOCK", "DATABASE_URL", "HFX", "é"];
         let all = || usual.iter().chain(&secret).map(|name| (name.into(), "1".into()));
         let (passed, rest) = inherited(all(), &[]);
         assert_eq!(passed.len(), usual.len());

@@ -93,9 +93,7 @@ pub(super) async fn answers_within(readiness: &Readiness, address: &EngineAddres
 
 async fn status_of(address: &EngineAddress, path: &str) -> Option<StatusCode> {
     let slash = if path.starts_with('/') { "" } else { "/" };
-    let request = Request::get(format!("{slash}{path}"))
-        .body(Full::default())
-        .ok()?;
+    let request = Request::get(format!("{slash}{path}")).body(Full::default()).ok()?;
     let mut client = HttpClient::of_engine(address.clone());
     client.send(request).await.ok().map(|answer| answer.status())
 }
@@ -116,12 +114,8 @@ mod tests {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let port = listener.local_addr().unwrap().port();
         let server = async {
-            let answers: [&[u8]; 4] = [
-                b"HTTP/1.1 503 Loading\r\n\r\n",
-                b"garbage",
-                b"",
-                b"HTTP/1.1 200 OK\r\n\r\n",
-            ];
+            let answers: [&[u8]; 4] =
+                [b"HTTP/1.1 503 Loading\r\n\r\n", b"garbage", b"", b"HTTP/1.1 200 OK\r\n\r\n"];
             for answer in answers {
                 let (mut stream, _) = listener.accept().await.unwrap();
                 let mut request = [0; 64];
@@ -130,12 +124,7 @@ mod tests {
                 stream.write_all(answer).await.unwrap();
             }
         };
-        let ready = until_ready(
-            EngineAddress::Port(port),
-            std::process::id(),
-            "health".to_owned(),
-            LIMIT,
-        );
+        let ready = until_ready(EngineAddress::Port(port), std::process::id(), "health".to_owned(), LIMIT);
         let (_, announced) = tokio::join!(server, ready);
         assert_eq!(announced, Announced::Ready);
     }

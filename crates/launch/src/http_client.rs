@@ -59,12 +59,7 @@ impl Drop for HttpConnection {
 
 impl HttpClient {
     pub fn new(host: impl Into<String>, port: u16) -> Self {
-        Self {
-            host: host.into(),
-            port,
-            engine: None,
-            connection: None,
-        }
+        Self { host: host.into(), port, engine: None, connection: None }
     }
 
     /// A client of an engine of ours, which may listen on a Unix socket.
@@ -73,10 +68,7 @@ impl HttpClient {
             EngineAddress::Port(port) => port,
             EngineAddress::Socket { .. } => 80,
         };
-        Self {
-            engine: Some(address),
-            ..Self::new("127.0.0.1", port)
-        }
+        Self { engine: Some(address), ..Self::new("127.0.0.1", port) }
     }
 
     /// Sends `request`, whose URI is a path, and returns the head of the answer. The body must be read to its
@@ -169,10 +161,7 @@ mod tests {
                     let read = stream.read(&mut request).await.unwrap();
                     let head = String::from_utf8_lossy(&request[..read]).into_owned();
                     assert!(head.contains(&format!("host: 127.0.0.1:{port}\r\n")), "{head}");
-                    stream
-                        .write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok")
-                        .await
-                        .unwrap();
+                    stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok").await.unwrap();
                 }
             }
         };
@@ -191,10 +180,7 @@ mod tests {
     async fn nobody_listening_is_an_error_that_names_the_server() {
         let port = crate::free_port().unwrap();
         let request = Request::get("/").body(Full::default()).unwrap();
-        let error = HttpClient::new("127.0.0.1", port)
-            .send(request)
-            .await
-            .unwrap_err();
+        let error = HttpClient::new("127.0.0.1", port).send(request).await.unwrap_err();
         assert_eq!(error.to_string(), format!("cannot connect to 127.0.0.1:{port}"));
     }
 }

@@ -21,20 +21,10 @@ pub enum Visible {
 }
 
 const DEVICE: &[&str] = &["-dev", "--device"];
-const OTHER_DEVICES: &[&str] = &[
-    "-devd",
-    "--device-draft",
-    "--spec-draft-device",
-    "-mmdev",
-    "--mmproj-device",
-];
-const BUFFERS: &[&str] = &[
-    "-ot",
-    "--override-tensor",
-    "-otd",
-    "--override-tensor-draft",
-    "--spec-draft-override-tensor",
-];
+const OTHER_DEVICES: &[&str] =
+    &["-devd", "--device-draft", "--spec-draft-device", "-mmdev", "--mmproj-device"];
+const BUFFERS: &[&str] =
+    &["-ot", "--override-tensor", "-otd", "--override-tensor-draft", "--spec-draft-override-tensor"];
 const MAIN_GPU: &[&str] = &["-mg", "--main-gpu"];
 const TENSOR_SPLIT: &[&str] = &["-ts", "--tensor-split"];
 /// Environment variables of these flags, each with a spelling of its flag.
@@ -91,17 +81,12 @@ struct CardNumbering {
 
 impl CardNumbering {
     fn new(arguments: &[String], environment: &Environment, all: &[String], own: &[String]) -> Self {
-        let cards: Vec<Option<usize>> = all
-            .iter()
-            .map(|card| own.iter().position(|other| other == card))
-            .collect();
+        let cards: Vec<Option<usize>> =
+            all.iter().map(|card| own.iter().position(|other| other == card)).collect();
         // The flag wins over its variable, as in llama.cpp (`arg.cpp: common_params_parse_ex @ b10605`).
         let variable = environment.get(CHOSEN_DEVICES).and_then(|value| value.to_str());
         let Some(chosen) = last_value(arguments, DEVICE).or(variable) else {
-            return Self {
-                list: cards.clone(),
-                cards,
-            };
+            return Self { list: cards.clone(), cards };
         };
         // Only the names that the child keeps are numbered: the others leave no gap.
         let mut next = 0..;
@@ -109,10 +94,7 @@ impl CardNumbering {
             device(name.trim(), &cards)?;
             next.next()
         });
-        Self {
-            list: list.collect(),
-            cards,
-        }
+        Self { list: list.collect(), cards }
     }
 
     fn rewrite_variables(&self, environment: &mut Environment) -> Vec<String> {
@@ -137,9 +119,7 @@ impl CardNumbering {
 /// The value of the last of these flags.
 fn last_value<'a>(arguments: &'a [String], flags: &[&str]) -> Option<&'a str> {
     // Where a flag is repeated, llama.cpp takes the last one.
-    let at = arguments
-        .iter()
-        .rposition(|argument| flags.contains(&spelling(argument).as_str()))?;
+    let at = arguments.iter().rposition(|argument| flags.contains(&spelling(argument).as_str()))?;
     arguments.get(at + 1).map(String::as_str)
 }
 
@@ -167,10 +147,7 @@ fn rewriter(argument: &str) -> Option<Rewrite> {
 
 /// Converts a name such as `CUDA1` to the child's number; names of other devices stay unchanged.
 fn device(name: &str, cards: &[Option<usize>]) -> Option<String> {
-    let Some(number) = name
-        .strip_prefix("CUDA")
-        .and_then(|digits| digits.parse::<usize>().ok())
-    else {
+    let Some(number) = name.strip_prefix("CUDA").and_then(|digits| digits.parse::<usize>().ok()) else {
         return Some(name.to_owned());
     };
     let own = cards.get(number).copied().flatten()?;
@@ -179,10 +156,7 @@ fn device(name: &str, cards: &[Option<usize>]) -> Option<String> {
 
 /// `-dev CUDA1,CUDA3`
 fn devices(value: &str, numbers: &CardNumbering) -> Option<String> {
-    let kept: Vec<String> = value
-        .split(',')
-        .filter_map(|name| device(name.trim(), &numbers.cards))
-        .collect();
+    let kept: Vec<String> = value.split(',').filter_map(|name| device(name.trim(), &numbers.cards)).collect();
     // With no device left the flag goes, and the child uses the cards that it sees.
     (!kept.is_empty()).then(|| kept.join(","))
 }
@@ -202,12 +176,7 @@ fn buffers(value: &str, numbers: &CardNumbering) -> Option<String> {
 
 fn main_gpu(value: &str, numbers: &CardNumbering) -> Option<String> {
     match value.trim().parse::<usize>() {
-        Ok(number) => numbers
-            .list
-            .get(number)
-            .copied()
-            .flatten()
-            .map(|own| own.to_string()),
+        Ok(number) => numbers.list.get(number).copied().flatten().map(|own| own.to_string()),
         // Not ours to judge; the engine will.
         Err(_) => Some(value.to_owned()),
     }
@@ -248,20 +217,12 @@ mod tests {
     fn cards_are_named_by_the_numbers_that_the_child_counts_in() {
         for (before, own, after) in [
             (&["-dev", "CUDA1"][..], &["b"][..], &["-dev", "CUDA0"][..]),
-            (
-                &["--device", "CUDA1,CUDA3"],
-                &["d", "b"],
-                &["--device", "CUDA1,CUDA0"],
-            ),
+            (&["--device", "CUDA1,CUDA3"], &["d", "b"], &["--device", "CUDA1,CUDA0"]),
             (&["-mg", "3", "-c", "1"], &["b", "d"], &["-mg", "1", "-c", "1"]),
             (&["--main_gpu", "1"], &["b"], &["--main_gpu", "0"]),
             (&["-ts", "1,2,3,4"], &["b", "d"], &["-ts", "2,4"]),
             (&["-ts", "1/2/3/4"], &["d", "a"], &["-ts", "4,1"]),
-            (
-                &["-ot", "exps=CPU,attn=CUDA2"],
-                &["c"],
-                &["-ot", "exps=CPU,attn=CUDA0"],
-            ),
+            (&["-ot", "exps=CPU,attn=CUDA2"], &["c"], &["-ot", "exps=CPU,attn=CUDA0"]),
             (&["-mmdev", "CUDA2"], &["b", "c"], &["-mmdev", "CUDA1"]),
             (&["-dev", "none"], &[], &["-dev", "none"]),
             (&["-dev", "Vulkan1"], &["b"], &["-dev", "Vulkan1"]),
@@ -285,15 +246,8 @@ mod tests {
     #[test]
     fn variables_are_renumbered_like_their_flags() {
         let set = || {
-            let pairs = [
-                ("LLAMA_ARG_MAIN_GPU", "3"),
-                ("LLAMA_ARG_TENSOR_SPLIT", "1,2,3,4"),
-                ("HOME", "/"),
-            ];
-            pairs
-                .map(|(name, value)| (name.into(), value.into()))
-                .into_iter()
-                .collect::<Environment>()
+            let pairs = [("LLAMA_ARG_MAIN_GPU", "3"), ("LLAMA_ARG_TENSOR_SPLIT", "1,2,3,4"), ("HOME", "/")];
+            pairs.map(|(name, value)| (name.into(), value.into())).into_iter().collect::<Environment>()
         };
         let all = words(&["a", "b", "c", "d"]);
         let mut environment = set();
@@ -309,9 +263,8 @@ mod tests {
 
     #[test]
     fn a_flag_counts_along_the_list_of_a_variable() {
-        let mut environment: Environment = [("LLAMA_ARG_DEVICE".into(), "CUDA1,CUDA3".into())]
-            .into_iter()
-            .collect();
+        let mut environment: Environment =
+            [("LLAMA_ARG_DEVICE".into(), "CUDA1,CUDA3".into())].into_iter().collect();
         let mut arguments = words(&["-mg", "1"]);
         let all = words(&["a", "b", "c", "d"]);
         renumber(&mut arguments, &mut environment, &all, &words(&["d"]));
@@ -321,9 +274,6 @@ mod tests {
 
     #[test]
     fn what_names_a_card_of_others_is_left_out_and_said() {
-        assert_eq!(
-            renumbered(&["-mg", "0", "-ts"], &["b"]),
-            (words(&["-ts"]), words(&["-mg 0"]))
-        );
+        assert_eq!(renumbered(&["-mg", "0", "-ts"], &["b"]), (words(&["-ts"]), words(&["-mg 0"])));
     }
 }

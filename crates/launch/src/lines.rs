@@ -22,11 +22,7 @@ pub(super) struct Lines<R> {
 
 impl<R: AsyncRead + Unpin> Lines<R> {
     pub(super) fn new(pipe: Option<R>) -> Self {
-        Self {
-            pipe,
-            partial: Vec::new(),
-            whole: VecDeque::new(),
-        }
+        Self { pipe, partial: Vec::new(), whole: VecDeque::new() }
     }
 
     pub(super) fn is_open(&self) -> bool {
@@ -127,13 +123,6 @@ mod tests {
             (lines.next().await, lines.next().await, lines.next().await)
         };
         let ((), found) = tokio::join!(write, read);
-        assert_eq!(
-            found,
-            (
-                Some("one long line".to_owned()),
-                Some("and another".to_owned()),
-                None
-            )
-        );
+        assert_eq!(found, (Some("one long line".to_owned()), Some("and another".to_owned()), None));
     }
 }

@@ -24,11 +24,7 @@ pub struct LogFile {
 impl LogFile {
     pub fn open(path: &Path) -> io::Result<Self> {
         // Engines log prompts, so a new file is readable by this user only.
-        let file = OpenOptions::new()
-            .create(true)
-            .append(true)
-            .mode(0o600)
-            .open(path)?;
+        let file = OpenOptions::new().create(true).append(true).mode(0o600).open(path)?;
         Self::to(file, path.to_owned())
     }
 

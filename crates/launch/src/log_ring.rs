@@ -84,11 +84,7 @@ impl Log {
     }
 
     pub fn push(&self, source: LogSource, text: String) {
-        let line = Arc::new(LogLine {
-            model: self.0.model.clone(),
-            source,
-            text,
-        });
+        let line = Arc::new(LogLine { model: self.0.model.clone(), source, text });
         if let Some(file) = &self.0.file {
             file.write(line.clone());
         }
@@ -160,10 +156,8 @@ mod tests {
     #[tokio::test]
     async fn lines_reach_subscribers_and_the_log_of_all() {
         let all = Log::new("plimsoll", Bytes::kib(1));
-        let (one, two) = (
-            Log::feeding("one", Bytes::kib(1), &all, None),
-            Log::feeding("two", Bytes::kib(1), &all, None),
-        );
+        let (one, two) =
+            (Log::feeding("one", Bytes::kib(1), &all, None), Log::feeding("two", Bytes::kib(1), &all, None));
         let mut subscriber = all.subscribe();
         one.push(LogSource::Stdout, "a".to_owned());
         two.push(LogSource::Stderr, "b".to_owned());

@@ -104,10 +104,7 @@ fn listener_in(answer: &[u8]) -> Option<ListenerOwner> {
     let word = |at: usize| Some(u32::from_ne_bytes(answer.get(at..at + 4)?.try_into().ok()?));
     let kind = u16::from_ne_bytes(answer.get(4..6)?.try_into().ok()?);
     // Behind the header: four bytes, the addresses (48), and the timer and queues (12).
-    (kind == BY_FAMILY).then_some(ListenerOwner {
-        uid: word(80)?,
-        inode: word(84)?.into(),
-    })
+    (kind == BY_FAMILY).then_some(ListenerOwner { uid: word(80)?, inode: word(84)?.into() })
 }
 
 /// Returns the inodes of the sockets that `pid` has open; empty if they are not visible.

@@ -32,13 +32,7 @@ impl ProcessHandle {
         )]
         let watched = AsyncFd::with_interest(pidfd, Interest::READABLE);
         match watched {
-            Ok(pidfd) => Ok(Self {
-                id,
-                group: pid_of(&child),
-                child: Some(child),
-                pidfd,
-                launcher,
-            }),
+            Ok(pidfd) => Ok(Self { id, group: pid_of(&child), child: Some(child), pidfd, launcher }),
             Err(cause) => {
                 launcher.abandon(child);
                 Err(LaunchError::Watch { pid: id, cause })

@@ -99,14 +99,8 @@ pub struct Launcher {
 
 #[derive(Debug)]
 enum SpawnRequest {
-    Spawn {
-        spec: Box<ChildSpec>,
-        reply: oneshot::Sender<Result<Spawned, LaunchError>>,
-    },
-    Bury {
-        child: std::process::Child,
-        reply: Option<oneshot::Sender<io::Result<std::process::ExitStatus>>>,
-    },
+    Spawn { spec: Box<ChildSpec>, reply: oneshot::Sender<Result<Spawned, LaunchError>> },
+    Bury { child: std::process::Child, reply: Option<oneshot::Sender<io::Result<std::process::ExitStatus>>> },
 }
 
 /// A started child, and the descriptor that reports its end.
@@ -130,11 +124,7 @@ impl Launcher {
         std::thread::Builder::new()
             .name("launcher".to_owned())
             .spawn(move || {
-                let parent = Parent {
-                    plimsoll,
-                    warden,
-                    cgroups: BTreeMap::new(),
-                };
+                let parent = Parent { plimsoll, warden, cgroups: BTreeMap::new() };
                 parent.serve(&inbox);
             })
             .map_err(LaunchError::StartThread)?;
@@ -155,13 +145,8 @@ impl Launcher {
     ) -> Result<(Child, tokio::sync::mpsc::Receiver<ChildEvent>), LaunchError> {
         Self::check(&spec)?;
         let (reply, answer) = oneshot::channel();
-        let request = SpawnRequest::Spawn {
-            spec: Box::new(spec.clone()),
-            reply,
-        };
-        self.requests
-            .send(request)
-            .map_err(|_| LaunchError::LauncherGone)?;
+        let request = SpawnRequest::Spawn { spec: Box::new(spec.clone()), reply };
+        self.requests.send(request).map_err(|_| LaunchError::LauncherGone)?;
         let spawned = answer.await.map_err(|_| LaunchError::LauncherGone)??;
         child::supervise(spec, ProcessHandle::new(spawned, self.clone())?, log)
     }
@@ -218,10 +203,7 @@ impl Parent {
     }
 
     fn spawn(&mut self, spec: &ChildSpec) -> Result<Spawned, LaunchError> {
-        let child = self
-            .command(spec)
-            .spawn()
-            .map_err(|cause| fork_error(&spec.program, cause))?;
+        let child = self.command(spec).spawn().map_err(|cause| fork_error(&spec.program, cause))?;
         // The trampoline is still being loaded, so nothing has been forked outside yet.
         if let Some(cgroup) = ChildCgroup::enclose(child.id()) {
             self.cgroups.insert(child.id(), cgroup);
@@ -239,10 +221,7 @@ impl Parent {
             Err(cause) => {
                 let pid = child.id();
                 let _ = self.bury(child);
-                Err(LaunchError::Watch {
-                    pid,
-                    cause: cause.into(),
-                })
+                Err(LaunchError::Watch { pid, cause: cause.into() })
             }
         }
     }
@@ -284,10 +263,7 @@ impl Parent {
         let _ = kill_process_group(pid_of(&child), Signal::KILL);
         descendants::sweep(child.id());
         if let Err(cause) = self.warden.strike_off(child.id()) {
-            tracing::warn!(
-                "cannot report to the warden that {} has exited: {cause}",
-                child.id()
-            );
+            tracing::warn!("cannot report to the warden that {} has exited: {cause}", child.id());
         }
         child.wait()
     }

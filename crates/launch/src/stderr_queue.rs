@@ -33,12 +33,10 @@ impl StderrQueue {
         let (written, all) = sync_channel(1);
         let dropped = Arc::new(AtomicU64::new(0));
         let missing = Arc::clone(&dropped);
-        std::thread::Builder::new()
-            .name("stderr".to_owned())
-            .spawn(move || {
-                write_all(out, &inbox, &missing);
-                let _ = written.send(());
-            })?;
+        std::thread::Builder::new().name("stderr".to_owned()).spawn(move || {
+            write_all(out, &inbox, &missing);
+            let _ = written.send(());
+        })?;
         let flush = FlushStderr(lines.clone(), all);
         Ok((Self { lines, dropped }, flush))
     }
@@ -110,10 +108,6 @@ mod tests {
         }
         drop((queue, flush));
         let text = read.join().unwrap();
-        assert!(
-            text.contains("lines dropped") && text.ends_with("last\n"),
-            "{}",
-            text.len()
-        );
+        assert!(text.contains("lines dropped") && text.ends_with("last\n"), "{}", text.len());
     }
 }

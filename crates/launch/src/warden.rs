@@ -20,11 +20,7 @@ pub(super) struct Warden {
 
 impl Warden {
     pub(super) fn start(program: &OsStr) -> io::Result<Self> {
-        Ok(Self {
-            program: program.into(),
-            helper: helper(program)?,
-            groups: BTreeSet::new(),
-        })
+        Ok(Self { program: program.into(), helper: helper(program)?, groups: BTreeSet::new() })
     }
 
     /// Registers `group`, which will be killed when the daemon dies.

@@ -107,38 +107,23 @@ const SHARED: Traits = Traits {
 
 impl Traits {
     const fn slides(pattern: LayerPattern, window: WindowPattern) -> Self {
-        Self {
-            sliding: Some((pattern, window)),
-            ..SHARED
-        }
+        Self { sliding: Some((pattern, window)), ..SHARED }
     }
 
     const fn recurs(recurring: Recurring) -> Self {
-        Self {
-            recurring: Some(recurring),
-            ..SHARED
-        }
+        Self { recurring: Some(recurring), ..SHARED }
     }
 
     const fn trunk_only(self) -> Self {
-        Self {
-            nextn_cached: false,
-            ..self
-        }
+        Self { nextn_cached: false, ..self }
     }
 
     const fn uncached(self) -> Self {
-        Self {
-            cached: false,
-            ..self
-        }
+        Self { cached: false, ..self }
     }
 
     const fn both_ways(self) -> Self {
-        Self {
-            causal: false,
-            ..self
-        }
+        Self { causal: false, ..self }
     }
 
     const fn rotates(self, rotates: Rotates) -> Self {
@@ -146,10 +131,7 @@ impl Traits {
     }
 
     const fn indexed(self, indexer: Indexing) -> Self {
-        Self {
-            indexer: Some(indexer),
-            ..self
-        }
+        Self { indexer: Some(indexer), ..self }
     }
 }
 

@@ -35,12 +35,7 @@ pub enum ModelError {
         "file {expected} of {count} states that it is file {stated} of {stated_count}; the files are of \
             different sets or out of order"
     )]
-    FileNumber {
-        expected: u32,
-        count: u32,
-        stated: String,
-        stated_count: u32,
-    },
+    FileNumber { expected: u32, count: u32, stated: String, stated_count: u32 },
 
     #[error(
         "the files hold {found} tensors, but the first file states {stated}; one file is from another \

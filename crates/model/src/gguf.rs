@@ -130,9 +130,7 @@ impl<'a> Header<'a> {
 fn read_version(cursor: &mut Cursor<'_>) -> Result<u32, GgufError> {
     let magic = cursor.take(4, GgufPlace::Magic)?;
     if magic != MAGIC {
-        return Err(GgufError::Magic {
-            found: magic.escape_ascii().to_string(),
-        });
+        return Err(GgufError::Magic { found: magic.escape_ascii().to_string() });
     }
     // Versions are small numbers: a low half of zero means that the bytes are swapped.
     let mut version = cursor.u32(GgufPlace::Version)?;
@@ -162,12 +160,7 @@ fn read_entries<'a>(cursor: &mut Cursor<'a>, count: u64) -> Result<Vec<GgufEntry
             return Err(GgufError::DuplicateKey { key, offset });
         }
         let (kind, value) = value::read(cursor, key)?;
-        entries.push(GgufEntry {
-            key,
-            kind,
-            value,
-            offset,
-        });
+        entries.push(GgufEntry { key, kind, value, offset });
     }
     Ok(entries)
 }
@@ -202,10 +195,7 @@ mod tests {
             }
         }
         draft.put("general.architecture", "llama");
-        draft.put(
-            "a.words",
-            Datum::Texts(vec![b"one".to_vec(), vec![], b"\xff".to_vec()]),
-        );
+        draft.put("a.words", Datum::Texts(vec![b"one".to_vec(), vec![], b"\xff".to_vec()]));
         draft.put("a.ints", Datum::Numbers(ValueType::I32, vec![1, 0xffff_fffe]));
         draft.tensors = two_tensors();
         draft
@@ -213,16 +203,8 @@ mod tests {
 
     pub(super) fn two_tensors() -> Vec<DraftTensor> {
         vec![
-            DraftTensor {
-                name: "norm".to_owned(),
-                kind: F32,
-                shape: vec![3],
-            },
-            DraftTensor {
-                name: "matrix".to_owned(),
-                kind: Q8_0,
-                shape: vec![64, 5],
-            },
+            DraftTensor { name: "norm".to_owned(), kind: F32, shape: vec![3] },
+            DraftTensor { name: "matrix".to_owned(), kind: Q8_0, shape: vec![64, 5] },
         ]
     }
 
@@ -240,11 +222,7 @@ mod tests {
     #[test]
     fn both_versions_and_byte_orders_read_alike() {
         for (version, big_endian) in [(2, false), (2, true), (3, false), (3, true)] {
-            let draft = DraftHeader {
-                version,
-                big_endian,
-                ..draft()
-            };
+            let draft = DraftHeader { version, big_endian, ..draft() };
             let bytes = file(&draft);
             let header = read(&bytes).unwrap();
             assert_eq!((header.version, header.big_endian), (version, big_endian));
@@ -252,25 +230,10 @@ mod tests {
             assert_eq!(header.u32("a.u64"), Ok(Some(1)));
             assert_eq!(header.u32("a.i8"), Ok(Some(1)));
             assert_eq!(header.flag("a.bool"), Ok(Some(true)));
-            assert_eq!(
-                header.entry("a.f64").unwrap().value,
-                GgufValue::Float(f64::from_bits(1))
-            );
-            let words: Vec<_> = header
-                .array("a.words")
-                .unwrap()
-                .unwrap()
-                .texts()
-                .unwrap()
-                .collect();
+            assert_eq!(header.entry("a.f64").unwrap().value, GgufValue::Float(f64::from_bits(1)));
+            let words: Vec<_> = header.array("a.words").unwrap().unwrap().texts().unwrap().collect();
             assert_eq!(words, [&b"one"[..], b"", b"\xff"]);
-            let ints: Vec<_> = header
-                .array("a.ints")
-                .unwrap()
-                .unwrap()
-                .integers()
-                .unwrap()
-                .collect();
+            let ints: Vec<_> = header.array("a.ints").unwrap().unwrap().integers().unwrap().collect();
             assert_eq!(ints, [1, -2]);
             assert_eq!(header.tensors[1].offset, 32);
             assert_eq!(header.tensors[1].shape, [64, 5, 1, 1]);

@@ -181,15 +181,11 @@ impl HyperParameters {
     }
 
     pub fn slides(&self, layer: u32) -> bool {
-        self.sliding
-            .as_ref()
-            .is_some_and(|sliding| sliding.layers.at(layer))
+        self.sliding.as_ref().is_some_and(|sliding| sliding.layers.at(layer))
     }
 
     pub fn recurs(&self, layer: u32) -> bool {
-        self.recurrent
-            .as_ref()
-            .is_some_and(|recurrent| recurrent.layers.at(layer))
+        self.recurrent.as_ref().is_some_and(|recurrent| recurrent.layers.at(layer))
     }
 
     /// Does `layer` attend at all, rather than only carry a state or be a feed-forward?
@@ -212,9 +208,7 @@ impl HyperParameters {
 
     /// Does `layer` keep an index key for each token?
     pub fn indexes(&self, layer: u32) -> bool {
-        self.indexer
-            .as_ref()
-            .is_some_and(|indexer| indexer.layers.at(layer))
+        self.indexer.as_ref().is_some_and(|indexer| indexer.layers.at(layer))
     }
 
     /// Elements of one head's K and V row in `layer`.

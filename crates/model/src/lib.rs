@@ -39,9 +39,7 @@ impl Model {
         let first = headers.first().ok_or(ModelError::NoFile)?;
         let architecture = first
             .text("general.architecture")?
-            .ok_or_else(|| ModelError::MissingKey {
-                key: "general.architecture".to_owned(),
-            })?;
+            .ok_or_else(|| ModelError::MissingKey { key: "general.architecture".to_owned() })?;
         Ok(Self {
             // A name is for people: one that is no text is no reason to refuse the model.
             name: first.text("general.name").ok().flatten().map(str::to_owned),

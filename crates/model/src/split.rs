@@ -27,11 +27,7 @@ impl<'a> SplitName<'a> {
         // `llama_split_path` pads to five digits, so shorter names belong to no set.
         let (number, count) = (five_digits(number)?, five_digits(count)?);
         let plausible = !prefix.is_empty() && (1..=count).contains(&number);
-        plausible.then_some(Self {
-            prefix,
-            number,
-            count,
-        })
+        plausible.then_some(Self { prefix, number, count })
     }
 
     /// The names of all files of the set, this one among them.
@@ -66,10 +62,7 @@ pub(super) fn join(headers: &[Header<'_>]) -> Result<Vec<Tensor>, ModelError> {
             // one file has no name twice: its header would not have been read
             if headers.len() > 1 && !seen.insert(info.name) {
                 let tensor = info.name.to_owned();
-                return Err(ModelError::DuplicateTensor {
-                    tensor,
-                    file: file + 1,
-                });
+                return Err(ModelError::DuplicateTensor { tensor, file: file + 1 });
             }
             tensors.push(Tensor::listed(info, file));
         }
@@ -82,10 +75,7 @@ fn check_set(headers: &[Header<'_>]) -> Result<(), ModelError> {
     let count = first.u32("split.count")?.unwrap_or(0).max(1);
     // A wrong number of files would give a plan with layers missing.
     if usize::try_from(count) != Ok(headers.len()) || count > u32::from(u16::MAX) {
-        return Err(ModelError::FileCount {
-            stated: count,
-            given: headers.len(),
-        });
+        return Err(ModelError::FileCount { stated: count, given: headers.len() });
     }
     // Files of one part may carry the keys as well, with any number.
     if count == 1 {
@@ -98,10 +88,7 @@ fn check_set(headers: &[Header<'_>]) -> Result<(), ModelError> {
     match first.u32("split.tensors.count")? {
         // The sum over all files: it tells an interrupted gguf-split from a whole set.
         Some(stated) if usize::try_from(stated) == Ok(found) => Ok(()),
-        stated => Err(ModelError::TensorCount {
-            stated: stated.unwrap_or(0),
-            found,
-        }),
+        stated => Err(ModelError::TensorCount { stated: stated.unwrap_or(0), found }),
     }
 }
 
@@ -111,12 +98,7 @@ fn check_place(header: &Header<'_>, number: u32, count: u32) -> Result<(), Model
     let stated_count = header.u32("split.count")?.unwrap_or(count);
     if stated != Some(number) || stated_count != count {
         let stated = stated.map_or_else(|| "no number".to_owned(), |n| (n + 1).to_string());
-        return Err(ModelError::FileNumber {
-            expected: number + 1,
-            count,
-            stated,
-            stated_count,
-        });
+        return Err(ModelError::FileNumber { expected: number + 1, count, stated, stated_count });
     }
     Ok(())
 }

@@ -74,10 +74,7 @@ impl Tensor {
 
     /// The name within its layer: `blk.7.attn_q.weight` → `attn_q.weight`.
     pub fn role(&self) -> Option<&str> {
-        self.name
-            .strip_prefix("blk.")?
-            .split_once('.')
-            .map(|(_, role)| role)
+        self.name.strip_prefix("blk.")?.split_once('.').map(|(_, role)| role)
     }
 
     /// Does it hold routed experts, by the engine's pattern for their names?

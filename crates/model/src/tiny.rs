@@ -83,13 +83,7 @@ impl TinyModel {
 
     /// The tensors as `llama.cpp/src/models/llama.cpp: load_arch_tensors @ b10605` asks for them.
     fn tensors(&self, vocabulary: u32) -> Vec<DraftTensor> {
-        let Self {
-            embedding,
-            feed_forward,
-            matrix,
-            spared,
-            ..
-        } = *self;
+        let Self { embedding, feed_forward, matrix, spared, .. } = *self;
         let query = self.heads.saturating_mul(self.head_length);
         let key = self.heads_kv.saturating_mul(self.head_length);
         let tensor = |name: String, kind, shape: &[u32]| DraftTensor {
@@ -150,12 +144,7 @@ mod tests {
 
     #[test]
     fn the_file_reads_as_the_model_it_describes() {
-        let tiny = TinyModel {
-            layers: 3,
-            matrix: Q8_0,
-            spared: F16,
-            ..TinyModel::default()
-        };
+        let tiny = TinyModel { layers: 3, matrix: Q8_0, spared: F16, ..TinyModel::default() };
         let file = tiny.file();
         let length = u64::try_from(file.len()).unwrap();
         let header = Header::read(&file, length, Dialect::Ggml).unwrap();

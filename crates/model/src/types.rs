@@ -36,23 +36,11 @@ impl Dialect {
 }
 
 const fn plain(id: u32, name: &'static str, block: u64, size: u64) -> TensorType {
-    TensorType {
-        id,
-        name,
-        block,
-        size,
-        row_extra: 0,
-    }
+    TensorType { id, name, block, size, row_extra: 0 }
 }
 
 const fn with_row(id: u32, name: &'static str, block: u64, size: u64, row_extra: u64) -> TensorType {
-    TensorType {
-        id,
-        name,
-        block,
-        size,
-        row_extra,
-    }
+    TensorType { id, name, block, size, row_extra }
 }
 
 // Types that code refers to by name; the tables below hold all of them.

@@ -83,10 +83,7 @@ fn written(kind: ValueType, value: GgufValue<'_>) -> Datum {
         GgufValue::Array(array) => match array.integers() {
             Some(numbers) => {
                 let low = |number: i128| u64::from_le_bytes(number.to_le_bytes()[..8].try_into().unwrap());
-                Datum::Numbers(
-                    array.element,
-                    numbers.map(|n| narrowed(array.element, low(n))).collect(),
-                )
+                Datum::Numbers(array.element, numbers.map(|n| narrowed(array.element, low(n))).collect())
             }
             None => Datum::Numbers(array.element, vec![0; usize::try_from(array.count).unwrap()]),
         },

@@ -76,11 +76,7 @@ impl<'a> ElfImage<'a> {
 
     /// glibc adds the base to the addresses of a dynamic section, but not in the kernel's vdso.
     fn relocated(&self, address: usize) -> usize {
-        if address < self.base {
-            address.wrapping_add(self.base)
-        } else {
-            address
-        }
+        if address < self.base { address.wrapping_add(self.base) } else { address }
     }
 
     /// Its DT_SONAME; None for an executable and for libraries that were linked without one.
@@ -111,22 +107,17 @@ impl<'a> ElfImage<'a> {
     /// True if the address lies in one of its segments.
     pub fn holds(&self, address: *const c_void) -> bool {
         let offset = address.addr().wrapping_sub(self.base);
-        self.headers
-            .iter()
-            .filter(|header| header.p_type == libc::PT_LOAD)
-            .any(|header| {
-                let (start, size) = (header.p_vaddr, header.p_memsz);
-                u64::try_from(offset).is_ok_and(|offset| offset >= start && offset - start < size)
-            })
+        self.headers.iter().filter(|header| header.p_type == libc::PT_LOAD).any(|header| {
+            let (start, size) = (header.p_vaddr, header.p_memsz);
+            u64::try_from(offset).is_ok_and(|offset| offset >= start && offset - start < size)
+        })
     }
 
     /// The exported function of this name, of whatever version; null if there is none.
     pub fn function(&self, name: &CStr) -> *const c_void {
         let symbol = self.symbol(name).filter(|symbol| symbol.st_info & 15 == FUNCTION);
         symbol.map_or(null(), |symbol| {
-            at(self
-                .base
-                .wrapping_add(usize::try_from(symbol.st_value).unwrap_or(0)))
+            at(self.base.wrapping_add(usize::try_from(symbol.st_value).unwrap_or(0)))
         })
     }
 
@@ -190,9 +181,7 @@ impl<'a> ElfImage<'a> {
 
 /// The hash of `DT_GNU_HASH`.
 fn gnu_hash(name: &CStr) -> u32 {
-    name.to_bytes().iter().fold(5381, |hash: u32, byte| {
-        hash.wrapping_mul(33).wrapping_add(u32::from(*byte))
-    })
+    name.to_bytes().iter().fold(5381, |hash: u32, byte| hash.wrapping_mul(33).wrapping_add(u32::from(*byte)))
 }
 
 fn at<T>(address: usize) -> *const T {
@@ -208,11 +197,7 @@ mod tests {
         let (object, found) = unsafe { (ElfImage::of(&*info), &mut *found.cast::<*const c_void>()) };
         if let Some(object) = object.filter(|object| object.name() == Some(c"libc.so.6")) {
             assert!(object.function(c"there is no such function").is_null());
-            assert!(
-                object
-                    .needed()
-                    .all(|library| library.to_bytes().starts_with(b"ld-linux"))
-            );
+            assert!(object.needed().all(|library| library.to_bytes().starts_with(b"ld-linux")));
             let getpid = object.function(c"getpid");
             assert!(object.holds(getpid) && !object.holds((&raw const *found).cast()));
             *found = getpid;

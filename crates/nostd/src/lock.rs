@@ -52,10 +52,7 @@ pub struct LockGuard<'a, T> {
 impl<T> Lock<T> {
     /// An unlocked lock.
     pub const fn new(value: T) -> Self {
-        Self {
-            state: AtomicU32::new(FREE),
-            value: UnsafeCell::new(value),
-        }
+        Self { state: AtomicU32::new(FREE), value: UnsafeCell::new(value) }
     }
 
     /// Waits for the lock and takes it.
@@ -74,20 +71,13 @@ impl<T> Lock<T> {
     }
 
     fn guard(&self) -> LockGuard<'_, T> {
-        LockGuard {
-            lock: self,
-            value: PhantomData,
-        }
+        LockGuard { lock: self, value: PhantomData }
     }
 
     #[cold]
     fn wait(&self) {
         for _ in 0..SPINS {
-            if self
-                .state
-                .compare_exchange_weak(FREE, HELD, Acquire, Relaxed)
-                .is_ok()
-            {
+            if self.state.compare_exchange_weak(FREE, HELD, Acquire, Relaxed).is_ok() {
                 return;
             }
             core::hint::spin_loop();

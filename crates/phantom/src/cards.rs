@@ -64,11 +64,7 @@ pub(crate) fn parse(text: &str) -> Result<Vec<Card>, String> {
         .map(|(index, text)| card(text).map_err(|what| format!("card {index}: {what}")))
         .collect::<Result<_, _>>()?;
     if cards.len() > Card::MOST {
-        return Err(format!(
-            "{} cards; ggml knows {} at most",
-            cards.len(),
-            Card::MOST
-        ));
+        return Err(format!("{} cards; ggml knows {} at most", cards.len(), Card::MOST));
     }
     Ok(cards)
 }
@@ -77,9 +73,7 @@ fn card(text: &str) -> Result<Card, String> {
     let (mut total, mut free, mut capability) = (None, None, None);
     let (mut processors, mut name, mut integrated, mut virtual_memory) = (None, "phantom", false, true);
     for pair in text.split(',') {
-        let (key, value) = pair
-            .split_once('=')
-            .ok_or_else(|| format!("`{pair}` is not key=value"))?;
+        let (key, value) = pair.split_once('=').ok_or_else(|| format!("`{pair}` is not key=value"))?;
         match key.trim() {
             "total" => total = Some(number(value)?),
             "free" => free = Some(number(value)?),
@@ -89,9 +83,7 @@ fn card(text: &str) -> Result<Card, String> {
             "vmm" => virtual_memory = number(value)? > 0,
             "name" => name = value.trim(),
             other => {
-                return Err(format!(
-                    "`{other}` is none of total, free, cc, sms, integrated, vmm, name"
-                ));
+                return Err(format!("`{other}` is none of total, free, cc, sms, integrated, vmm, name"));
             }
         }
     }
@@ -135,17 +127,9 @@ impl Card {
 
     pub(crate) fn limits(&self) -> Limits {
         // A later capability than the last row's is taken for that one.
-        let of = GENERATIONS
-            .iter()
-            .rev()
-            .find(|(from, _)| *from <= self.capability);
+        let of = GENERATIONS.iter().rev().find(|(from, _)| *from <= self.capability);
         let (_, [threads, blocks, shared, opt_in]) = *of.unwrap_or(&GENERATIONS[0]);
-        Limits {
-            threads,
-            blocks,
-            shared: shared << 10,
-            opt_in: opt_in << 10,
-        }
+        Limits { threads, blocks, shared: shared << 10, opt_in: opt_in << 10 }
     }
 
     /// An attribute by its number in `cudaDeviceAttr` and `CUdevice_attribute`, which agree; 0 for what no
@@ -187,10 +171,7 @@ mod tests {
         let cards =
             parse("total=100,free=50,cc=9.0,sms=132,name=H200;total=200,cc=12.1,integrated=1").unwrap();
         assert_eq!(cards.len(), 2);
-        assert_eq!(
-            (cards[0].free, cards[0].capability, cards[0].processors),
-            (50, (9, 0), 132)
-        );
+        assert_eq!((cards[0].free, cards[0].capability, cards[0].processors), (50, (9, 0), 132));
         assert_eq!((cards[1].free, cards[1].capability), (200, (12, 1)));
         assert_eq!((cards[0].integrated, cards[1].integrated), (false, true));
         assert!(cards[0].virtual_memory && !parse("total=1,cc=8.7,vmm=0").unwrap()[0].virtual_memory);
@@ -256,10 +237,7 @@ mod tests {
     #[test]
     fn a_capability_between_two_rows_has_the_limits_of_the_earlier() {
         let of = |cc: &str| parse(&alloc::format!("total=1,cc={cc}")).unwrap()[0].limits();
-        assert_eq!(
-            (of("8.9").blocks, of("8.8").blocks, of("12.1").threads),
-            (24, 16, 1536)
-        );
+        assert_eq!((of("8.9").blocks, of("8.8").blocks, of("12.1").threads), (24, 16, 1536));
         assert_eq!((of("3.5").opt_in, of("13.0").shared), (48 << 10, 100 << 10));
     }
 }

@@ -34,11 +34,8 @@ struct Kernels {
     told: BTreeSet<usize>,
 }
 
-static KERNELS: Lock<Kernels> = Lock::new(Kernels {
-    known: BTreeMap::new(),
-    read: BTreeMap::new(),
-    told: BTreeSet::new(),
-});
+static KERNELS: Lock<Kernels> =
+    Lock::new(Kernels { known: BTreeMap::new(), read: BTreeMap::new(), told: BTreeSet::new() });
 
 /// The handle of a fat binary: its own address, which is never null.
 pub(crate) fn register_binary(address: usize) -> usize {
@@ -79,12 +76,8 @@ pub(crate) fn code(host: usize, capability: (u32, u32)) -> Option<Code> {
     // Every kernel of the same fat binary is kept: to unpack it takes longer than to look through it.
     let found = fat_binary::kernels(binary, capability);
     let code = |name: usize| found.get(text(name).as_bytes()).copied();
-    let same: alloc::vec::Vec<(usize, usize)> = kernels
-        .known
-        .iter()
-        .filter(|(_, of)| of.0 == binary)
-        .map(|(&host, of)| (host, of.1))
-        .collect();
+    let same: alloc::vec::Vec<(usize, usize)> =
+        kernels.known.iter().filter(|(_, of)| of.0 == binary).map(|(&host, of)| (host, of.1)).collect();
     for (host, name) in same {
         kernels.read.insert((host, capability), code(name));
     }
@@ -120,11 +113,7 @@ mod tests {
 
     fn most(cc: &str, registers: u32, shared: u32, threads: u32, dynamic: u32) -> u32 {
         let card = &crate::cards::parse(&alloc::format!("total=1,cc={cc}")).unwrap()[0];
-        let code = Code {
-            registers,
-            shared,
-            own: true,
-        };
+        let code = Code { registers, shared, own: true };
         occupancy(card, Some(code), threads, dynamic)
     }
 
@@ -136,11 +125,7 @@ mod tests {
         assert_eq!(most("9.0", 128, 0, 128, 0), 4, "registers");
         assert_eq!(most("9.0", 16, 0, 32, 0), 32, "blocks");
         assert_eq!(most("8.9", 64, 0, 128, 48 << 10), 2, "shared memory");
-        assert_eq!(
-            most("8.9", 64, 1024, 128, 99 << 10),
-            0,
-            "more than a block may have"
-        );
+        assert_eq!(most("8.9", 64, 1024, 128, 99 << 10), 0, "more than a block may have");
         assert_eq!(most("7.5", 64, 0, 256, 0), 4);
     }
 

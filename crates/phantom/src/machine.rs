@@ -61,12 +61,7 @@ impl Machine {
         if runtime > 0 {
             say!("CUDA runtime {runtime}");
         }
-        Self {
-            memory: Memory::new(report),
-            cards,
-            runtime,
-            current: Lock::new(BTreeMap::new()),
-        }
+        Self { memory: Memory::new(report), cards, runtime, current: Lock::new(BTreeMap::new()) }
     }
 
     /// The card with this number, as the engine counts.

@@ -191,12 +191,7 @@ impl Memory {
 
 impl Ledger {
     fn admit(&mut self, kind: Kind, card: usize, bytes: usize) -> Option<Taken> {
-        let taken = Taken {
-            number: self.next,
-            kind,
-            card,
-            bytes,
-        };
+        let taken = Taken { number: self.next, kind, card, bytes };
         let used = self.used.get_mut(card)?;
         *used = used.saturating_add(taken.weighs());
         self.next += 1;

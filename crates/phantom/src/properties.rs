@@ -42,10 +42,7 @@ pub(crate) const CUDA_11: Layout = Layout {
     blocks: 712,
     reserved: 720,
 };
-pub(crate) const CUDA_12: Layout = Layout {
-    size: 1032,
-    ..CUDA_11
-};
+pub(crate) const CUDA_12: Layout = Layout { size: 1032, ..CUDA_11 };
 pub(crate) const CUDA_13: Layout = Layout {
     size: 1008,
     processors: 384,
@@ -87,16 +84,8 @@ impl Layout {
         unsafe { base.copy_from_nonoverlapping(name.as_ptr(), name.len().min(255)) };
         // Up to the capability, all versions agree.
         long(288, card.total);
-        for (at, number) in [
-            (308, 10),
-            (320, 1),
-            (324, 2),
-            (328, 3),
-            (332, 4),
-            (336, 5),
-            (340, 6),
-            (344, 7),
-        ] {
+        for (at, number) in [(308, 10), (320, 1), (324, 2), (328, 3), (332, 4), (336, 5), (340, 6), (344, 7)]
+        {
             word(at, card.attribute(number));
         }
         long(296, 49_152);
@@ -161,10 +150,7 @@ mod tests {
             assert_eq!(words[0], u64::from_le_bytes(*b"NVIDIA H"));
             assert_eq!(words[288 / 8], 150_109_290_496);
             assert_eq!((word(360), word(364), word(308)), (9, 0, 32));
-            assert_eq!(
-                (word(processors), word(opt_in), word(cooperative)),
-                (132, 232_448, 1)
-            );
+            assert_eq!((word(processors), word(opt_in), word(cooperative)), (132, 232_448, 1));
             assert_eq!(words[size / 8], u64::MAX, "written past its end");
         }
     }

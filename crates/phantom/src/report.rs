@@ -30,9 +30,7 @@ const CLOSED: c_int = -1;
 impl Report {
     /// Opens the file, if one is named.
     pub(crate) fn open(path: Option<&str>) -> Self {
-        Self {
-            file: path.map_or(CLOSED, open),
-        }
+        Self { file: path.map_or(CLOSED, open) }
     }
 
     fn line(&self, words: fmt::Arguments<'_>) {
@@ -64,10 +62,7 @@ impl Report {
     }
 
     pub(crate) fn guessed(&self, kernel: &str, blocks: u32) {
-        self.line(format_args!(
-            "{{\"event\":\"guess\",\"kernel\":{},\"blocks\":{blocks}}}",
-            Quoted(kernel)
-        ));
+        self.line(format_args!("{{\"event\":\"guess\",\"kernel\":{},\"blocks\":{blocks}}}", Quoted(kernel)));
     }
 }
 

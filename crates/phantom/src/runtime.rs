@@ -103,11 +103,7 @@ pub(crate) extern "C" fn cudaSetDevice(device: c_int) -> c_int {
 /// The address of the runtime's structure.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn cudaGetDeviceProperties(place: *mut c_void, device: c_int) -> c_int {
-    let layout = if machine().runtime >= 13 {
-        &CUDA_13
-    } else {
-        &CUDA_11
-    };
+    let layout = if machine().runtime >= 13 { &CUDA_13 } else { &CUDA_11 };
     // SAFETY: the caller's promise.
     unsafe { properties(layout, place, device) }
 }
@@ -168,10 +164,7 @@ pub(crate) unsafe extern "C" fn cudaDeviceGetPCIBusId(
         return INVALID;
     }
     // SAFETY: the caller's room is as long.
-    unsafe {
-        text.cast::<u8>()
-            .copy_from_nonoverlapping(bus.as_ptr(), bus.len())
-    };
+    unsafe { text.cast::<u8>().copy_from_nonoverlapping(bus.as_ptr(), bus.len()) };
     SUCCESS
 }
 

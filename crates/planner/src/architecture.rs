@@ -121,9 +121,7 @@ const TABLE: &[(&[&str], ComparedGraph, GraphVariant)] = {
 fn row(name: &str) -> (ComparedGraph, GraphVariant) {
     // An unknown architecture is planned like the usual ones, as an estimate.
     let row = TABLE.iter().find(|(names, ..)| names.contains(&name));
-    row.map_or((ComparedGraph::Not, USUAL), |&(_, compared, variant)| {
-        (compared, variant)
-    })
+    row.map_or((ComparedGraph::Not, USUAL), |&(_, compared, variant)| (compared, variant))
 }
 
 impl GraphVariant {
@@ -134,12 +132,7 @@ impl GraphVariant {
         variant.scales_tokens = model.architecture.starts_with("gemma");
         variant.views_gates &= old;
         // Prediction layers, which read rows of their own, came after b8799 (`src/models/*.cpp @ b8799`).
-        if old
-            && matches!(
-                variant.wanted,
-                WantedRows::AfterLastLayer | WantedRows::AfterLastNorm
-            )
-        {
+        if old && matches!(variant.wanted, WantedRows::AfterLastLayer | WantedRows::AfterLastNorm) {
             variant.wanted = WantedRows::WithinLastLayer;
         }
         variant

@@ -76,18 +76,12 @@ fn located(text: &str, error: &toml::de::Error) -> String {
     // A TOML error spans several lines and quotes the text; one line is enough for a report.
     let before = error.span().and_then(|span| text.get(..span.start));
     let line = before.map_or(1, |before| before.matches('\n').count() + 1);
-    format!(
-        "line {line}: {}",
-        error.message().lines().next().unwrap_or_default()
-    )
+    format!("line {line}: {}", error.message().lines().next().unwrap_or_default())
 }
 
 /// The text of a table.
 pub fn write(contexts: &[MeasuredContext]) -> Result<String, WriteContextsError> {
-    let file = ContextsFile {
-        schema: SCHEMA.to_owned(),
-        contexts: contexts.to_vec(),
-    };
+    let file = ContextsFile { schema: SCHEMA.to_owned(), contexts: contexts.to_vec() };
     let text = toml::to_string(&file).map_err(|error| WriteContextsError(error.to_string()))?;
     Ok(HEAD.to_owned() + &text)
 }
@@ -132,31 +126,16 @@ impl MeasuredContext {
         let key = |row: &Self| {
             // Builds without a number differ only in the version line that they print.
             let unstamped = row.build.is_none().then(|| row.version.clone());
-            (
-                row.card.clone(),
-                row.driver.clone(),
-                row.engine,
-                row.build,
-                unstamped,
-            )
+            (row.card.clone(), row.driver.clone(), row.engine, row.build, unstamped)
         };
         key(self) == key(other)
     }
 
     /// The text of its source in a plan.
     pub(super) fn label(&self) -> String {
-        let Self {
-            card,
-            driver,
-            engine,
-            measured,
-            ..
-        } = self;
+        let Self { card, driver, engine, measured, .. } = self;
         let build = self.build.map_or(String::new(), |build| format!("@{build}"));
-        format!(
-            "{card}, driver {driver}, {}{build} (measured here on {measured})",
-            engine.name()
-        )
+        format!("{card}, driver {driver}, {}{build} (measured here on {measured})", engine.name())
     }
 }
 
@@ -200,24 +179,17 @@ mod tests {
         let old = "schema = \"plimsoll.contexts/1\"\n\n[[context]]\ncard = \"NVIDIA H200\"\ndriver = \"1\"\nengine = \"llama.cpp\"\nbuild = 5\n\
                    context = 618659840\ncublas = 102760448\nversion = \"version: 10605 (abc)\"\nmeasured = \"d\"\n";
         let rows = read(old).unwrap();
-        let row = MeasuredContext {
-            opened: None,
-            ..row("1", Some(5), "d")
-        };
+        let row = MeasuredContext { opened: None, ..row("1", Some(5), "d") };
         assert_eq!(rows, [row]);
         assert!(write(&rows).unwrap().contains("schema = \"plimsoll.contexts/2\""));
     }
 
     #[test]
     fn a_damaged_table_is_refused_by_line_and_another_schema_by_name() {
-        let damaged = write(&[row("1", Some(1), "d")])
-            .unwrap()
-            .replace("context = 618659840", "context = -1");
+        let damaged =
+            write(&[row("1", Some(1), "d")]).unwrap().replace("context = 618659840", "context = -1");
         let error = read(&damaged).unwrap_err().to_string();
-        assert!(
-            error.starts_with("line ") && error.contains("plimsoll calibrate"),
-            "{error}"
-        );
+        assert!(error.starts_with("line ") && error.contains("plimsoll calibrate"), "{error}");
         let other = read("schema = \"plimsoll.contexts/9\"").unwrap_err();
         assert_eq!(other, ReadContextsError::Schema("plimsoll.contexts/9".to_owned()));
     }
@@ -239,10 +211,7 @@ mod tests {
             row("1", Some(7), "2026-01-02"),
         ];
         let build = |rows: &[MeasuredContext], build| {
-            let engine = EngineBuild {
-                kind: EngineKind::LlamaCpp,
-                build,
-            };
+            let engine = EngineBuild { kind: EngineKind::LlamaCpp, build };
             find(rows, "NVIDIA H200", engine).and_then(|row| row.build)
         };
         prefer(&mut rows, Some("1"));
@@ -250,23 +219,12 @@ mod tests {
         assert_eq!(build(&rows, Some(9)), Some(7), "of driver 1 the newest");
         prefer(&mut rows, None);
         assert_eq!(build(&rows, Some(9)), Some(6), "of all the newest");
-        let ik = EngineBuild {
-            kind: EngineKind::IkLlamaCpp,
-            build: Some(6),
-        };
+        let ik = EngineBuild { kind: EngineKind::IkLlamaCpp, build: Some(6) };
         assert_eq!(find(&rows, "NVIDIA H200", ik), None);
-        for (card, known) in [
-            ("NVIDIA H100", false),
-            ("H200", true),
-            ("200", false),
-            ("NVIDIA H200 NVL", false),
-            ("", false),
-        ] {
-            assert_eq!(
-                find(&rows, card, EngineBuild::LLAMA_CPP).is_some(),
-                known,
-                "{card}"
-            );
+        for (card, known) in
+            [("NVIDIA H100", false), ("H200", true), ("200", false), ("NVIDIA H200 NVL", false), ("", false)]
+        {
+            assert_eq!(find(&rows, card, EngineBuild::LLAMA_CPP).is_some(), known, "{card}");
         }
     }
 }

@@ -88,10 +88,7 @@ impl<'a> PlanCalculator<'a> {
         let main = EngineContext::new(request, request.model, 0..cached, Some(predicts), rollback)?;
         // The draft model has placement and cache flags of its own.
         let draft_wish = draft_wish(wish);
-        let draft_request = PlanRequest {
-            wish: &draft_wish,
-            ..*request
-        };
+        let draft_request = PlanRequest { wish: &draft_wish, ..*request };
         let draft = match request.draft {
             Some(draft) => {
                 let layers = 0..draft.hyper.layers;
@@ -247,10 +244,7 @@ impl<'a> PlanCalculator<'a> {
 fn check(model: &Model) -> Result<(), PlanError> {
     match model.hyper.layers {
         0..=MOST_LAYERS => Ok(()),
-        layers => Err(PlanError::Header {
-            what: "block_count",
-            value: u64::from(layers),
-        }),
+        layers => Err(PlanError::Header { what: "block_count", value: u64::from(layers) }),
     }
 }
 

@@ -22,9 +22,7 @@ pub fn curve(request: &PlanRequest<'_>, answer: Option<u64>) -> Result<Curve, Pl
     let slots = slots(request, &cost.reserve, answer);
     let deepest = calculator.pools(&cost.reserve, slots.full);
     let base = cost.cards.iter().zip(deepest);
-    let base: Vec<Bytes> = base
-        .map(|(terms, pool)| peak(terms).saturating_sub(pool))
-        .collect();
+    let base: Vec<Bytes> = base.map(|(terms, pool)| peak(terms).saturating_sub(pool)).collect();
     // Whole steps of cells: the engine attends to no fewer.
     let step = slots.full.div_ceil(STEPS).next_multiple_of(CELLS);
     let at = |depth: u64| {

@@ -14,11 +14,7 @@ pub enum PlanError {
         "a cache row of {elements} elements does not divide into {kind} blocks of {block}; use another \
             cache type"
     )]
-    CacheRow {
-        kind: &'static str,
-        elements: u64,
-        block: u64,
-    },
+    CacheRow { kind: &'static str, elements: u64, block: u64 },
     #[error(
         "-sm row does not work with CUDA since about b9900: the backend no longer splits buffers; use -sm layer"
     )]

@@ -25,10 +25,8 @@ pub(super) struct Flash {
 
 impl Flash {
     /// A layer in host memory would attend on a card, or the other way round.
-    pub(super) const MOVED: Self = Self {
-        on: false,
-        missing: Some("a layer in host memory would compute its attention on a card"),
-    };
+    pub(super) const MOVED: Self =
+        Self { on: false, missing: Some("a layer in host memory would compute its attention on a card") };
 
     /// True if the host computes attention, because a card has no kernel for it.
     pub(super) fn is_on_host(&self) -> bool {
@@ -188,20 +186,14 @@ mod tests {
             let flash = resolved(&with_cache(key, value), |_| {}).unwrap();
             assert!(flash.on && flash.missing.is_some(), "{key} {value}");
         }
-        let off = ModelParams {
-            flash_attention: FlashAttention::Off,
-            ..with_cache("q8_0", "q8_0")
-        };
+        let off = ModelParams { flash_attention: FlashAttention::Off, ..with_cache("q8_0", "q8_0") };
         assert!(resolved(&off, |_| {}).is_err());
     }
 
     /// `quantized V cache was requested, but this requires Flash Attention @ b8799`.
     #[test]
     fn an_older_engine_refuses_it_instead() {
-        let older = EngineBuild {
-            build: Some(8799),
-            ..EngineBuild::LLAMA_CPP
-        };
+        let older = EngineBuild { build: Some(8799), ..EngineBuild::LLAMA_CPP };
         let error = resolved_by(older, &with_cache("q8_0", "q4_0"), |_| {}).unwrap_err();
         assert!(error.to_string().contains("different types"), "{error}");
         let stays = resolved_by(older, &with_cache("q8_0", "f16"), |_| {}).unwrap();

@@ -37,10 +37,7 @@ fn loss_of(advice: &Advice) -> (u64, &'static str) {
         Advice::FreeCard { .. } => (1, "other processes must release the memory"),
         Advice::FlashAttention | Advice::DivideLayers(_) => (1, "nothing"),
         Advice::QuantiseCache("q8_0") => (2, "hardly any precision"),
-        Advice::NoOpOffload => (
-            2,
-            "prompts are processed more slowly if weights are in host memory",
-        ),
+        Advice::NoOpOffload => (2, "prompts are processed more slowly if weights are in host memory"),
         Advice::ShrinkMicroBatch(_) => (2, "prompts are processed more slowly"),
         Advice::ProjectorOnHost => (2, "images are processed more slowly"),
         Advice::FewerSlots(_) => (3, "fewer requests are served at once"),
@@ -56,12 +53,7 @@ pub(super) fn hints<P: CostModel>(request: &PlanRequest<'_>, price: &P, asked: &
     if asked.fits(request.cards) {
         return Vec::new();
     }
-    let weighing = HintSearch {
-        request,
-        price,
-        outline: QuickEstimate::new(request, asked),
-        asked,
-    };
+    let weighing = HintSearch { request, price, outline: QuickEstimate::new(request, asked), asked };
     let mut remedies = weighing.singles();
     if !remedies.iter().any(|remedy| remedy.enough) {
         remedies.extend(weighing.pairs(&remedies));
@@ -93,10 +85,7 @@ impl Remedy {
     }
 
     fn weight(&self) -> u64 {
-        self.changes
-            .iter()
-            .map(|change| loss_of(&change.advice()).0)
-            .sum()
+        self.changes.iter().map(|change| loss_of(&change.advice()).0).sum()
     }
 
     fn rank(&self) -> (bool, Reverse<u64>) {
@@ -144,9 +133,7 @@ impl<P: CostModel> HintSearch<'_, P> {
         // Where the strongest is not enough, no milder one is priced.
         let most = self.weigh(vec![kind.pop()?])?;
         let milder = kind.into_iter().filter(|_| most.enough);
-        let enough = milder
-            .filter_map(|change| self.weigh(vec![change]))
-            .find(|remedy| remedy.enough);
+        let enough = milder.filter_map(|change| self.weigh(vec![change])).find(|remedy| remedy.enough);
         Some(enough.unwrap_or(most))
     }
 
@@ -161,11 +148,7 @@ impl<P: CostModel> HintSearch<'_, P> {
                 .filter(|second| first.kind() != second.kind());
             let both = others.map(|second| vec![(*first).clone(), (*second).clone()]);
             pairs.extend(both.filter_map(|both| self.weigh(both)));
-            pairs.extend(
-                self.sized()
-                    .iter()
-                    .filter_map(|sized| self.mildest(sized, Some(first))),
-            );
+            pairs.extend(self.sized().iter().filter_map(|sized| self.mildest(sized, Some(first))));
         }
         pairs.retain(|pair| pair.enough);
         pairs.sort_by_key(Remedy::rank);
@@ -180,11 +163,7 @@ impl<P: CostModel> HintSearch<'_, P> {
     }
 
     fn remedy(&self, changes: Vec<RequestChange>, after: &PlanPrice) -> Option<Remedy> {
-        let remedy = Remedy {
-            saves: self.saving(after),
-            enough: after.fits(self.request.cards),
-            changes,
-        };
+        let remedy = Remedy { saves: self.saving(after), enough: after.fits(self.request.cards), changes };
         (remedy.saves >= WORTH_SAYING).then_some(remedy)
     }
 
@@ -192,12 +171,8 @@ impl<P: CostModel> HintSearch<'_, P> {
     fn saving(&self, after: &PlanPrice) -> Bytes {
         let before = self.request.cards.iter().zip(&self.asked.cards);
         // Memory saved on a card with room to spare makes nothing fit.
-        let short = before
-            .zip(&after.cards)
-            .filter(|((card, before), _)| peak(before) > card.free);
-        short
-            .map(|((_, before), after)| peak(before).saturating_sub(peak(after)))
-            .sum()
+        let short = before.zip(&after.cards).filter(|((card, before), _)| peak(before) > card.free);
+        short.map(|((_, before), after)| peak(before).saturating_sub(peak(after))).sum()
     }
 
     /// The mildest size of a change that is enough, with another change made as well.
@@ -251,43 +226,22 @@ impl<P: CostModel> HintSearch<'_, P> {
         let batches = [wish.micro_batch / 2, 128].into_iter();
         let batches = batches.filter(|&tokens| tokens >= 128 && tokens < wish.micro_batch);
         let mut kinds = vec![
-            [types::Q8_0, types::Q4_0]
-                .into_iter()
-                .filter(smaller)
-                .map(RequestChange::Cache)
-                .collect(),
-            batches
-                .map(|tokens| RequestChange::micro_batch(tokens, wish.batch))
-                .collect(),
+            [types::Q8_0, types::Q4_0].into_iter().filter(smaller).map(RequestChange::Cache).collect(),
+            batches.map(|tokens| RequestChange::micro_batch(tokens, wish.batch)).collect(),
         ];
         if cached && key != value {
             kinds.push(vec![RequestChange::Cache(one)]);
         }
-        let slots = RequestChange::Slots {
-            slots: 1,
-            context: None,
-        };
+        let slots = RequestChange::Slots { slots: 1, context: None };
         let whole = matches!(wish.gpu_layers, GpuLayers::Auto | GpuLayers::All);
         // Operation offload copies host weights to a card, so it matters only where some are on the host.
         let partly = !whole || wish.experts_on_host > 0 || !wish.overrides.is_empty();
         for (possible, change) in [
-            (
-                reserve.sequences > 1 && request.program == ProgramKind::LlamaServer,
-                slots,
-            ),
-            (
-                wish.flash_attention == FlashAttention::Off,
-                RequestChange::FlashAttention,
-            ),
+            (reserve.sequences > 1 && request.program == ProgramKind::LlamaServer, slots),
+            (wish.flash_attention == FlashAttention::Off, RequestChange::FlashAttention),
             (wish.op_offload && partly, RequestChange::NoOpOffload),
-            (
-                wish.full_sliding_cache && request.model.hyper.sliding.is_some(),
-                RequestChange::WindowedCache,
-            ),
-            (
-                request.projector.is_some() && wish.projector_offload,
-                RequestChange::ProjectorOnHost,
-            ),
+            (wish.full_sliding_cache && request.model.hyper.sliding.is_some(), RequestChange::WindowedCache),
+            (request.projector.is_some() && wish.projector_offload, RequestChange::ProjectorOnHost),
         ] {
             if possible {
                 kinds.push(vec![change]);
@@ -337,18 +291,9 @@ impl<P: CostModel> HintSearch<'_, P> {
             return None;
         }
         let mut cards = request.cards.to_vec();
-        cards.push(Card {
-            free: first.total,
-            ..first.clone()
-        });
-        let fits = self
-            .price
-            .price(&[], &cards)
-            .is_ok_and(|priced| priced.fits(&cards));
-        fits.then(|| Hint {
-            enough: true,
-            ..Hint::new(Advice::AnotherCard)
-        })
+        cards.push(Card { free: first.total, ..first.clone() });
+        let fits = self.price.price(&[], &cards).is_ok_and(|priced| priced.fits(&cards));
+        fits.then(|| Hint { enough: true, ..Hint::new(Advice::AnotherCard) })
     }
 }
 

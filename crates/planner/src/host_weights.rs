@@ -20,22 +20,14 @@ pub fn computed_on_host(request: &PlanRequest<'_>) -> Result<Bytes, PlanError> {
     };
     // A draft model has flags of its own for layers and overrides.
     let wish = draft_wish(request.wish);
-    let request = PlanRequest {
-        wish: &wish,
-        ..*request
-    };
+    let request = PlanRequest { wish: &wish, ..*request };
     Ok(own + host_weights(&request, draft)?)
 }
 
 fn host_weights(request: &PlanRequest<'_>, model: &Model) -> Result<Bytes, PlanError> {
     let layout = DeviceLayout::new(request, model)?;
     let on_host = |tensor: &&Tensor| !is_input(&tensor.name) && layout.tensor(tensor) == TensorDevice::Host;
-    Ok(model
-        .tensors
-        .iter()
-        .filter(on_host)
-        .map(|tensor| tensor.bytes)
-        .sum())
+    Ok(model.tensors.iter().filter(on_host).map(|tensor| tensor.bytes).sum())
 }
 
 #[cfg(test)]
@@ -54,10 +46,7 @@ mod tests {
         let header = Header::read(&bytes, length, Dialect::Ggml).unwrap();
         let model = Model::from_headers(&[header]).unwrap();
         let words: Vec<String> = flags.iter().map(|word| (*word).to_owned()).collect();
-        let wish = Options::from_argv(&words)
-            .unwrap()
-            .wish(ProgramKind::LlamaServer)
-            .unwrap();
+        let wish = Options::from_argv(&words).unwrap().wish(ProgramKind::LlamaServer).unwrap();
         let card = "name=Orin,total=8GiB,cc=8.7".parse().unwrap();
         computed_on_host(&PlanRequest {
             model: &model,
@@ -76,15 +65,8 @@ mod tests {
     fn layers_and_experts_on_the_host_are_counted_and_input_tables_are_not() {
         assert_eq!(on_host(&["-ngl", "99"]), Bytes::ZERO);
         assert_eq!(on_host(&[]), Bytes::ZERO);
-        let (one, half, none) = (
-            on_host(&["-ngl", "48"]),
-            on_host(&["-ngl", "24"]),
-            on_host(&["-ngl", "0"]),
-        );
-        assert!(
-            Bytes::ZERO < one && one < half && half < none,
-            "{one} {half} {none}"
-        );
+        let (one, half, none) = (on_host(&["-ngl", "48"]), on_host(&["-ngl", "24"]), on_host(&["-ngl", "0"]));
+        assert!(Bytes::ZERO < one && one < half && half < none, "{one} {half} {none}");
         assert!(on_host(&["--n-cpu-moe", "1"]) > Bytes::mib(100));
         assert!(on_host(&["-ot", "blk\\.7\\.=CPU"]) > Bytes::mib(100));
         assert_eq!(on_host(&["-dev", "none"]), none);

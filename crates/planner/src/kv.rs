@@ -117,16 +117,10 @@ fn tensors(
         own => own,
     };
     // K, V and the index key, in the order of the engine's constructors.
-    for (kind, elements) in [
-        (kind.key_type(), key),
-        (kind.value, value),
-        (kind.key, index_row(hyper, layer)),
-    ] {
-        let row = kind.row(elements).ok_or(PlanError::CacheRow {
-            kind: kind.name,
-            elements,
-            block: kind.block,
-        })?;
+    for (kind, elements) in [(kind.key_type(), key), (kind.value, value), (kind.key, index_row(hyper, layer))]
+    {
+        let row =
+            kind.row(elements).ok_or(PlanError::CacheRow { kind: kind.name, elements, block: kind.block })?;
         // A tensor that is not there must not be padded.
         let padding = match elements {
             0 => Bytes::ZERO,

@@ -211,12 +211,7 @@ fn joined_type(key: TensorType, value: TensorType) -> TensorType {
 #[cfg(test)]
 pub(super) fn kimi(mode: u32, pass: Option<u64>) -> LatentAttention {
     LatentAttention {
-        sizes: Mla {
-            kv_lora_rank: 512,
-            rope_dimension: 64,
-            key_length: 192,
-            value_length: 128,
-        },
+        sizes: Mla { kv_lora_rank: 512, rope_dimension: 64, key_length: 192, value_length: 128 },
         mode,
         pass,
     }

@@ -40,10 +40,7 @@ pub(super) struct DeviceBytes {
 
 impl DeviceBytes {
     pub(super) fn none(layout: &DeviceLayout) -> Self {
-        Self {
-            cards: vec![Bytes::ZERO; layout.devices.len()],
-            host: Bytes::ZERO,
-        }
+        Self { cards: vec![Bytes::ZERO; layout.devices.len()], host: Bytes::ZERO }
     }
 
     pub(super) fn at(&mut self, device: TensorDevice) -> &mut Bytes {
@@ -155,31 +152,21 @@ pub(super) fn wanted_layers(wish: &ModelParams, layers: u32) -> u32 {
 }
 
 fn is_of_the_first_layer(name: &str) -> bool {
-    let starts = [
-        "token_embd_norm.",
-        "per_layer_model_proj.",
-        "per_layer_proj_norm.",
-    ];
+    let starts = ["token_embd_norm.", "per_layer_model_proj.", "per_layer_proj_norm."];
     starts.iter().any(|start| name.starts_with(start))
 }
 
 /// Tensors of the input layer, which stays in host memory (`llama-arch.cpp: LLM_TENSOR_LAYER_INPUT @ b10605`).
 pub(super) fn is_input(name: &str) -> bool {
-    let starts = [
-        "token_embd.",
-        "position_embd.",
-        "token_types.",
-        "per_layer_token_embd.",
-    ];
+    let starts = ["token_embd.", "position_embd.", "token_types.", "per_layer_token_embd."];
     starts.iter().any(|start| name.starts_with(start))
 }
 
 /// The cards that the flags allow the model, in the engine's order.
 fn devices(request: &PlanRequest<'_>) -> Result<Vec<usize>, PlanError> {
     let wish = request.wish;
-    let cuda: Vec<usize> = (0..request.cards.len())
-        .filter(|&i| request.cards[i].kind == CardKind::Cuda)
-        .collect();
+    let cuda: Vec<usize> =
+        (0..request.cards.len()).filter(|&i| request.cards[i].kind == CardKind::Cuda).collect();
     let named = if wish.devices.is_empty() {
         cuda
     } else if wish.devices == ["none"] {
@@ -187,10 +174,7 @@ fn devices(request: &PlanRequest<'_>) -> Result<Vec<usize>, PlanError> {
     } else {
         let find = |name: &String| {
             let card = cuda_number(name).and_then(|n| cuda.get(n)).copied();
-            card.ok_or_else(|| PlanError::UnknownDevice {
-                name: name.clone(),
-                cards: cuda.len(),
-            })
+            card.ok_or_else(|| PlanError::UnknownDevice { name: name.clone(), cards: cuda.len() })
         };
         wish.devices.iter().map(find).collect::<Result<_, _>>()?
     };
@@ -203,19 +187,14 @@ fn devices(request: &PlanRequest<'_>) -> Result<Vec<usize>, PlanError> {
     }
     let main = wish.main_gpu.unwrap_or(0);
     let card = usize::try_from(main).ok().and_then(|main| named.get(main));
-    card.map(|&card| vec![card]).ok_or(PlanError::UnknownMainGpu {
-        main,
-        cards: named.len(),
-    })
+    card.map(|&card| vec![card]).ok_or(PlanError::UnknownMainGpu { main, cards: named.len() })
 }
 
 /// Cumulative shares in [0, 1], in the engine's own `float`, because rounding decides layers at a border.
 fn splits(wish: &ModelParams, cards: &[Card], devices: &[usize]) -> Vec<f32> {
     let given = |i: usize| {
         let share = wish.tensor_split.get(i).copied();
-        share
-            .filter(|share| share.is_finite() && *share >= 0.0)
-            .unwrap_or(0.0)
+        share.filter(|share| share.is_finite() && *share >= 0.0).unwrap_or(0.0)
     };
     // Shares that are all zero count as not given.
     let by_hand = (0..devices.len()).any(|i| given(i) > 0.0);
@@ -265,9 +244,7 @@ fn overrides(
         })
     };
     let overrides = wish.overrides.iter();
-    overrides
-        .map(|over| Ok((compile(&over.pattern)?, buffer(&over.buffer, cards, devices)?)))
-        .collect()
+    overrides.map(|over| Ok((compile(&over.pattern)?, buffer(&over.buffer, cards, devices)?))).collect()
 }
 
 fn buffer(name: &str, cards: &[Card], devices: &[usize]) -> Result<TensorDevice, PlanError> {
@@ -279,10 +256,7 @@ fn buffer(name: &str, cards: &[Card], devices: &[usize]) -> Result<TensorDevice,
         .and_then(|n| (0..cards.len()).filter(|&i| cuda(&cards[i])).nth(n))
         .and_then(|card| devices.iter().position(|&d| d == card))
         .map(TensorDevice::card)
-        .ok_or_else(|| PlanError::OverrideBuffer {
-            buffer: name.to_owned(),
-            cards: cards.len(),
-        })
+        .ok_or_else(|| PlanError::OverrideBuffer { buffer: name.to_owned(), cards: cards.len() })
 }
 
 #[cfg(test)]
@@ -329,25 +303,17 @@ mod tests {
         let by_memory = layout(&wish, &TWO).unwrap();
         assert_eq!(count(&by_memory, TensorDevice::Card(0)), 37);
         assert_eq!((by_memory.output, by_memory.copies), (TensorDevice::Card(1), 4));
-        let by_hand = ModelParams {
-            tensor_split: vec![1.0, 1.0],
-            ..wish
-        };
+        let by_hand = ModelParams { tensor_split: vec![1.0, 1.0], ..wish };
         assert_eq!(count(&layout(&by_hand, &TWO).unwrap(), TensorDevice::Card(0)), 25);
     }
 
     #[test]
     fn fewer_layers_leave_the_first_on_the_host_and_stop_the_pipeline() {
-        let wish = ModelParams {
-            gpu_layers: GpuLayers::Count(10),
-            ..ModelParams::of(ProgramKind::LlamaServer)
-        };
+        let wish =
+            ModelParams { gpu_layers: GpuLayers::Count(10), ..ModelParams::of(ProgramKind::LlamaServer) };
         let layout = layout(&wish, &TWO).unwrap();
         assert_eq!(count(&layout, TensorDevice::Host), 39);
-        assert_eq!(
-            (layout.layer(38), layout.layer(39)),
-            (TensorDevice::Host, TensorDevice::Card(0))
-        );
+        assert_eq!((layout.layer(38), layout.layer(39)), (TensorDevice::Host, TensorDevice::Card(0)));
         assert_eq!((layout.output, layout.copies), (TensorDevice::Card(1), 1));
     }
 
@@ -359,20 +325,13 @@ mod tests {
             ..ModelParams::of(ProgramKind::LlamaServer)
         };
         assert_eq!(layout(&wish, &TWO).unwrap().devices, [1]);
-        let named = ModelParams {
-            devices: vec!["CUDA1".to_owned()],
-            ..ModelParams::of(ProgramKind::LlamaServer)
-        };
+        let named =
+            ModelParams { devices: vec!["CUDA1".to_owned()], ..ModelParams::of(ProgramKind::LlamaServer) };
         assert_eq!(layout(&named, &TWO).unwrap().devices, [1]);
-        let none = ModelParams {
-            devices: vec!["none".to_owned()],
-            ..ModelParams::of(ProgramKind::LlamaServer)
-        };
+        let none =
+            ModelParams { devices: vec!["none".to_owned()], ..ModelParams::of(ProgramKind::LlamaServer) };
         assert_eq!(count(&layout(&none, &TWO).unwrap(), TensorDevice::Host), 48);
-        let missing = ModelParams {
-            main_gpu: Some(2),
-            ..wish
-        };
+        let missing = ModelParams { main_gpu: Some(2), ..wish };
         assert!(layout(&missing, &TWO).is_err());
     }
 
@@ -403,10 +362,7 @@ mod tests {
     fn a_pattern_or_buffer_that_cannot_be_is_named() {
         let refused = |pattern: &str, buffer: &str| {
             let wish = ModelParams {
-                overrides: vec![BufferOverride {
-                    pattern: pattern.to_owned(),
-                    buffer: buffer.to_owned(),
-                }],
+                overrides: vec![BufferOverride { pattern: pattern.to_owned(), buffer: buffer.to_owned() }],
                 ..ModelParams::of(ProgramKind::LlamaServer)
             };
             layout(&wish, &TWO).err().unwrap().to_string()

@@ -65,9 +65,7 @@ fn assemble(
     largest_context: Option<u64>,
     reasons: Vec<Reason>,
 ) -> Plan {
-    let (warnings, reasons) = reasons
-        .into_iter()
-        .partition(|reason| reasons::is_doubt(reason.code));
+    let (warnings, reasons) = reasons.into_iter().partition(|reason| reasons::is_doubt(reason.code));
     Plan {
         schema: "plimsoll.plan/1",
         model: model_name(request),
@@ -77,10 +75,7 @@ fn assemble(
         cards: cards(request, &cost),
         fits: fit::fits(request, &cost),
         hints: hints::hints(request, &ClosedForms(*request), &cost.clone().into()),
-        host: HostPlan {
-            peak: cost.host_peak(),
-            terms: cost.host,
-        },
+        host: HostPlan { peak: cost.host_peak(), terms: cost.host },
         growth: cost.growth,
         largest_context,
         trained_context: Some(u64::from(request.model.hyper.context_train)).filter(|&tokens| tokens > 0),
@@ -96,10 +91,7 @@ fn model_name(request: &PlanRequest<'_>) -> String {
 }
 
 fn engine_info(request: &PlanRequest<'_>) -> EngineInfo {
-    EngineInfo {
-        kind: request.engine.kind.name(),
-        build: request.engine.build,
-    }
+    EngineInfo { kind: request.engine.kind.name(), build: request.engine.build }
 }
 
 fn cards(request: &PlanRequest<'_>, cost: &RequestCost) -> Vec<CardPlan> {

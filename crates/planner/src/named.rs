@@ -38,10 +38,10 @@ pub fn named(wish: &ModelParams, cards: usize) -> Result<NamedCards, PlanError> 
     named.extend(drafts);
     for over in wish.overrides.iter().chain(&wish.draft_overrides) {
         if let Some(number) = cuda_number(&over.buffer) {
-            named.push(there(number, cards).ok_or_else(|| PlanError::OverrideBuffer {
-                buffer: over.buffer.clone(),
-                cards,
-            })?);
+            named.push(
+                there(number, cards)
+                    .ok_or_else(|| PlanError::OverrideBuffer { buffer: over.buffer.clone(), cards })?,
+            );
         }
     }
     named.sort_unstable();
@@ -61,10 +61,7 @@ fn chosen(wish: &ModelParams, list: Option<&[usize]>, cards: usize) -> Result<Op
                 Some(list) => list.get(at).copied(),
                 None => there(at, cards),
             };
-            let unknown = PlanError::UnknownMainGpu {
-                main,
-                cards: list.map_or(cards, <[usize]>::len),
-            };
+            let unknown = PlanError::UnknownMainGpu { main, cards: list.map_or(cards, <[usize]>::len) };
             card.map(|card| Some(vec![card])).ok_or(unknown)
         }
         (_, _, Some(list)) => Ok(Some(list.to_vec())),
@@ -84,10 +81,7 @@ fn listed(names: &[String], cards: usize) -> Result<Vec<usize>, PlanError> {
     // Another backend may have that device, so its name is no error here.
     let find = |name: &String| {
         let number = cuda_number(name)?;
-        Some(there(number, cards).ok_or_else(|| PlanError::UnknownDevice {
-            name: name.clone(),
-            cards,
-        }))
+        Some(there(number, cards).ok_or_else(|| PlanError::UnknownDevice { name: name.clone(), cards }))
     };
     names.iter().filter_map(find).collect()
 }
@@ -146,10 +140,7 @@ mod tests {
         for (line, words) in [
             ("-dev CUDA4", "-dev names `CUDA4`, but the number of cards is 4"),
             ("-sm none -mg 4", "-mg 4 is not a card; the number of cards is 4"),
-            (
-                "-dev CUDA1 -sm none -mg 1",
-                "-mg 1 is not a card; the number of cards is 1",
-            ),
+            ("-dev CUDA1 -sm none -mg 1", "-mg 1 is not a card; the number of cards is 1"),
             ("-ot exps=CUDA9", "`CUDA9`, which does not exist here"),
         ] {
             let error = names(line).unwrap_err().to_string();

@@ -13,17 +13,11 @@ pub struct PlanTerm {
 
 impl PlanTerm {
     pub fn new(bytes: Bytes, source: Source) -> Self {
-        Self {
-            bytes: Some(bytes),
-            source,
-        }
+        Self { bytes: Some(bytes), source }
     }
 
     pub fn unknown() -> Self {
-        Self {
-            bytes: None,
-            source: Source::Unknown,
-        }
+        Self { bytes: None, source: Source::Unknown }
     }
 
     /// The bytes for a sum: an unknown term counts as zero, and the reasons of the plan name it.

@@ -81,9 +81,7 @@ pub(super) fn pool(
     depth: PoolInputs,
 ) -> RunTimePool {
     let rules = rules(card, depth.engine);
-    let products = weights
-        .iter()
-        .map(|tensor| product::group(tensor, model, reserve, (rules, depth.fused)));
+    let products = weights.iter().map(|tensor| product::group(tensor, model, reserve, (rules, depth.fused)));
     let products: Vec<_> = products.collect();
     let here = TensorDevice::card(device);
     let attends =
@@ -94,9 +92,7 @@ pub(super) fn pool(
         .unwrap_or_default();
     // Before the rotation of a quantised cache had a kernel of its own, it was a product in F32.
     let rotates = depth.engine.copies() && depth.key.quantised();
-    let multiplies = weights
-        .iter()
-        .any(|tensor| product::is_for_cublas(tensor, reserve, rules));
+    let multiplies = weights.iter().any(|tensor| product::is_for_cublas(tensor, reserve, rules));
     // Once loaded, cuBLAS keeps its workspace and kernels for the life of the process.
     let cublas = if multiplies || rotates || !depth.flash_attention || depth.latent.is_some() {
         depth.cublas
@@ -112,10 +108,7 @@ pub(super) fn pool(
         let hungriest = products.into_iter().map(sum).max().unwrap_or_default();
         hungriest.max(attention.most(depth.cells)).padded(GRANULE)
     };
-    RunTimePool {
-        peak: PlanTerm::new(peak + cublas, source(card, depth)),
-        growth: attention.growth,
-    }
+    RunTimePool { peak: PlanTerm::new(peak + cublas, source(card, depth)), growth: attention.growth }
 }
 
 fn rules(card: &Card, engine: DemandRules) -> Rules {
@@ -141,9 +134,7 @@ fn counted(blocks: Vec<u64>, counting: Counting) -> Bytes {
 
 fn source(card: &Card, depth: PoolInputs) -> Source {
     if card.legacy_pool && depth.engine.copies() {
-        return Source::Calibration(Cow::Borrowed(
-            "replay of ggml_cuda_pool_leg's best fit over a prompt",
-        ));
+        return Source::Calibration(Cow::Borrowed("replay of ggml_cuda_pool_leg's best fit over a prompt"));
     }
     if depth.latent.is_some() {
         return Source::Formula(

@@ -34,9 +34,8 @@ pub(super) fn reasons(
     cost: &RequestCost,
 ) -> Vec<Reason> {
     let cards = request.cards.iter().zip(&cost.cards).enumerate();
-    let mut reasons: Vec<Reason> = cards
-        .map(|(index, (card, terms))| on_card(request, card, terms, calculator.uses(index)))
-        .collect();
+    let mut reasons: Vec<Reason> =
+        cards.map(|(index, (card, terms))| on_card(request, card, terms, calculator.uses(index))).collect();
     reasons.extend(caveats(request, calculator, cost));
     reasons
 }
@@ -52,10 +51,7 @@ fn on_card(request: &PlanRequest<'_>, card: &Card, terms: &Terms, used: bool) ->
         ("fits", needs)
     } else {
         // The driver opens a context on every visible card, used or not.
-        let text = format!(
-            "{model} has no layer on {}; initialising the card takes {need}",
-            card.id
-        );
+        let text = format!("{model} has no layer on {}; initialising the card takes {need}", card.id);
         ("not_used", text)
     };
     Reason::new(code, text)
@@ -94,10 +90,7 @@ fn caveats(request: &PlanRequest<'_>, calculator: &PlanCalculator<'_>, cost: &Re
     let flash = calculator.flash();
     if let Some(missing) = flash.missing {
         let (code, mut text) = if flash.on {
-            (
-                "attention_on_host",
-                format!("attention is computed on the CPU, which is slow: {missing}"),
-            )
+            ("attention_on_host", format!("attention is computed on the CPU, which is slow: {missing}"))
         } else {
             (
                 "flash_attention_off",
@@ -167,10 +160,8 @@ fn caveats(request: &PlanRequest<'_>, calculator: &PlanCalculator<'_>, cost: &Re
     }
     // Said only where the user gave a context: the model's own is always a whole number of steps.
     if wish.context != 0 && u64::from(wish.context) != cost.reserve.context {
-        let text = format!(
-            "the engine rounds the context of {} tokens to {}",
-            wish.context, cost.reserve.context
-        );
+        let text =
+            format!("the engine rounds the context of {} tokens to {}", wish.context, cost.reserve.context);
         reasons.push(Reason::new("context_rounded", text).fact("tokens", cost.reserve.context));
     }
     reasons
@@ -204,9 +195,7 @@ fn beside_the_sum(request: &PlanRequest<'_>) -> Vec<Reason> {
     let computes_on_host = request.cards.iter().any(|card| card.kind == CardKind::Host);
     if computes_on_host && request.program == ProgramKind::LlamaServer && wish.host_cache != Some(Bytes::ZERO)
     {
-        let limit = wish
-            .host_cache
-            .map_or("without limit".to_owned(), |limit| format!("up to {limit}"));
+        let limit = wish.host_cache.map_or("without limit".to_owned(), |limit| format!("up to {limit}"));
         let text = format!(
             "llama-server keeps old prompts in host memory, {limit}, which the plan does not include; \
                 `--cache-ram 0` disables this cache"

@@ -37,10 +37,7 @@ pub struct EngineBuild {
 }
 
 impl EngineBuild {
-    pub const LLAMA_CPP: Self = Self {
-        kind: EngineKind::LlamaCpp,
-        build: None,
-    };
+    pub const LLAMA_CPP: Self = Self { kind: EngineKind::LlamaCpp, build: None };
 }
 
 /// Everything that a plan depends on. `cards` are the cards visible to the engine's process, in its order.

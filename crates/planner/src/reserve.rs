@@ -62,10 +62,7 @@ impl Reserve {
             // llama-server takes 4 slots over one cache where -np is not given (`tools/server/server.cpp @ b10605`).
             Parallel::Auto if server && !ik => (4, true),
             Parallel::Auto => (1, wish.unified_cache.unwrap_or(ik)),
-            Parallel::Count(n) => (
-                u64::from(n.clamp(1, MOST_SEQUENCES)),
-                wish.unified_cache.unwrap_or(ik),
-            ),
+            Parallel::Count(n) => (u64::from(n.clamp(1, MOST_SEQUENCES)), wish.unified_cache.unwrap_or(ik)),
         };
         let batch = match wish.embeddings && server {
             // An embedding needs all tokens of its prompt in one micro-batch.
@@ -84,10 +81,7 @@ impl Reserve {
             asked: (server && !all_rows).then(|| sequences.saturating_mul(1 + draft).max(1)),
             // The C API's default is a full window cache; llama-server's is not (`common.h @ b10605`).
             full_sliding: wish.full_sliding_cache || ik || request.program == ProgramKind::Library,
-            pooling: wish
-                .pooling
-                .or(request.model.hyper.pooling)
-                .filter(|_| wish.embeddings),
+            pooling: wish.pooling.or(request.model.hyper.pooling).filter(|_| wish.embeddings),
         };
         Self::settle(request, request.model, &parameters)
     }
@@ -157,12 +151,7 @@ impl Reserve {
     /// lacks (`llama-context.cpp: resolve_fused_ops @ b10605`).
     pub(super) fn probing(&self, tokens_each: u64) -> Self {
         let tokens = self.sequences.saturating_mul(tokens_each);
-        Self {
-            tokens,
-            outputs: tokens,
-            outputs_asked: tokens,
-            ..*self
-        }
+        Self { tokens, outputs: tokens, outputs_asked: tokens, ..*self }
     }
 
     /// Cells of the cache that sliding layers use (`llama-kv-cache-iswa.cpp: llama_kv_cache_iswa @ b10605`).

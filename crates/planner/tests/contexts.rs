@@ -31,30 +31,20 @@ fn row(card: &str, build: u32) -> MeasuredContext {
 fn planned(flags: &str, cards: &[&str], contexts: &[MeasuredContext]) -> Plan {
     let cards: Vec<Card> = cards
         .iter()
-        .map(|name| {
-            format!("name={name},total=40GiB,free=40GiB,cc=9.0")
-                .parse()
-                .unwrap()
-        })
+        .map(|name| format!("name={name},total=40GiB,free=40GiB,cc=9.0").parse().unwrap())
         .collect();
     planned_on(flags, &cards, contexts)
 }
 
 fn planned_on(flags: &str, cards: &[Card], contexts: &[MeasuredContext]) -> Plan {
     let words: Vec<String> = flags.split(' ').map(str::to_owned).collect();
-    let wish = Options::from_argv(&words)
-        .unwrap()
-        .wish(ProgramKind::LlamaServer)
-        .unwrap();
+    let wish = Options::from_argv(&words).unwrap().wish(ProgramKind::LlamaServer).unwrap();
     plan(&PlanRequest {
         model: &model(),
         draft: None,
         projector: None,
         wish: &wish,
-        engine: EngineBuild {
-            kind: EngineKind::LlamaCpp,
-            build: Some(10_605),
-        },
+        engine: EngineBuild { kind: EngineKind::LlamaCpp, build: Some(10_605) },
         program: ProgramKind::LlamaServer,
         cards,
         contexts,
@@ -75,10 +65,7 @@ fn a_measured_context_comes_before_a_published_one_and_is_named() {
     assert!(plan.reasons.iter().all(|reason| reason.code != "context_assumed"));
     let plan = planned("-c 4096 -ngl 99", &["Other"], &contexts);
     assert_eq!(plan.cards[0].terms.context.bytes, Some(Bytes::mib(512)));
-    let assumed = plan
-        .reasons
-        .iter()
-        .find(|reason| reason.code == "context_assumed");
+    let assumed = plan.reasons.iter().find(|reason| reason.code == "context_assumed");
     assert!(assumed.unwrap().text.contains("`plimsoll calibrate`"));
 }
 
@@ -89,10 +76,7 @@ fn the_first_use_of_cublas_is_measured_as_well() {
         let plan = planned(flags, &["Fake 9000"], contexts);
         plan.cards[0].terms.pool.bytes.unwrap()
     };
-    let without = MeasuredContext {
-        cublas: None,
-        ..row("Fake 9000", 10_605)
-    };
+    let without = MeasuredContext { cublas: None, ..row("Fake 9000", 10_605) };
     let published = pool(&[]);
     assert_eq!(pool(std::slice::from_ref(&without)), published);
     assert_eq!(pool(&[row("Fake 9000", 10_605)]) + Bytes::mib(98 - 45), published);
@@ -101,11 +85,7 @@ fn the_first_use_of_cublas_is_measured_as_well() {
 #[test]
 fn a_visible_unused_card_costs_no_more_than_a_used_one() {
     let contexts = [row("NVIDIA H200", 10_605), row("Fake 9000", 10_605)];
-    let plan = planned(
-        "-c 4096 -ngl 99 -sm none -mg 0",
-        &["NVIDIA H200", "NVIDIA H200"],
-        &contexts,
-    );
+    let plan = planned("-c 4096 -ngl 99 -sm none -mg 0", &["NVIDIA H200", "NVIDIA H200"], &contexts);
     let context = |card: usize| plan.cards[card].terms.context.bytes.unwrap();
     assert_eq!((context(0), context(1)), (Bytes::mib(321), Bytes::mib(321)));
 }
@@ -113,40 +93,20 @@ fn a_visible_unused_card_costs_no_more_than_a_used_one() {
 #[test]
 fn a_budget_counts_the_context_as_it_was_opened() {
     let context = |name: &str, opened: Option<Bytes>| {
-        let card: Card = format!("name={name},total=40GiB,free=40GiB,cc=9.0")
-            .parse()
-            .unwrap();
-        let contexts = [MeasuredContext {
-            opened,
-            ..row(name, 10_605)
-        }];
+        let card: Card = format!("name={name},total=40GiB,free=40GiB,cc=9.0").parse().unwrap();
+        let contexts = [MeasuredContext { opened, ..row(name, 10_605) }];
         let plan = planned_on("-c 4096 -ngl 99", &[card.guarded(Bytes::gib(8))], &contexts);
         plan.cards[0].terms.context.bytes.unwrap()
     };
     assert_eq!(context("Fake 9000", Some(Bytes::mib(222))), Bytes::mib(222));
     assert_eq!(context("Fake 9000", None), Bytes::mib(321), "all of it");
-    assert_eq!(
-        context("Fake 9000", Some(Bytes::mib(999))),
-        Bytes::mib(321),
-        "no more than all"
-    );
-    assert_eq!(
-        context("4060 Ti", Some(Bytes::mib(222))),
-        Bytes::mib(222),
-        "before the published"
-    );
+    assert_eq!(context("Fake 9000", Some(Bytes::mib(999))), Bytes::mib(321), "no more than all");
+    assert_eq!(context("4060 Ti", Some(Bytes::mib(222))), Bytes::mib(222), "before the published");
     assert_eq!(context("4060 Ti", None), Bytes::mib(107), "the published");
     let plan = planned(
         "-c 4096 -ngl 99",
         &["Fake 9000"],
-        &[MeasuredContext {
-            opened: Some(Bytes::mib(222)),
-            ..row("Fake 9000", 10_605)
-        }],
+        &[MeasuredContext { opened: Some(Bytes::mib(222)), ..row("Fake 9000", 10_605) }],
     );
-    assert_eq!(
-        plan.cards[0].terms.context.bytes,
-        Some(Bytes::mib(321)),
-        "by the driver all of it"
-    );
+    assert_eq!(plan.cards[0].terms.context.bytes, Some(Bytes::mib(321)), "by the driver all of it");
 }

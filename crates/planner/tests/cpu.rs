@@ -39,10 +39,7 @@ struct Row {
     output: f64,
 }
 
-const B11549: EngineBuild = EngineBuild {
-    kind: EngineKind::LlamaCpp,
-    build: Some(11_549),
-};
+const B11549: EngineBuild = EngineBuild { kind: EngineKind::LlamaCpp, build: Some(11_549) };
 
 fn host() -> Card {
     Card {
@@ -113,20 +110,15 @@ fn family(row: &FamilyRow) -> Model {
         !replaced && !untied
     });
     rename(&mut draft, &row.architecture);
-    for (key, value) in [
-        ("expert_count", 8_u32),
-        ("expert_used_count", 2),
-        ("expert_feed_forward_length", 384),
-    ] {
+    for (key, value) in
+        [("expert_count", 8_u32), ("expert_used_count", 2), ("expert_feed_forward_length", 384)]
+    {
         if has("experts") {
             draft.put(format!("{}.{key}", row.architecture), value);
         }
     }
     if row.window > 0 {
-        draft.put(
-            format!("{}.attention.sliding_window", row.architecture),
-            row.window,
-        );
+        draft.put(format!("{}.attention.sliding_window", row.architecture), row.window);
     }
     zoo::read(&draft)
 }
@@ -150,10 +142,7 @@ fn every_family_equals_the_engines_log() {
     let mut wrong = Vec::new();
     for row in &measured.families {
         let argv: Vec<String> = row.args.split_whitespace().map(str::to_owned).collect();
-        let wish = Options::from_argv(&argv)
-            .unwrap()
-            .wish(ProgramKind::LlamaServer)
-            .unwrap();
+        let wish = Options::from_argv(&argv).unwrap().wish(ProgramKind::LlamaServer).unwrap();
         let model = family(row);
         let plan = plan(&PlanRequest {
             model: &model,
@@ -167,10 +156,9 @@ fn every_family_equals_the_engines_log() {
         })
         .unwrap();
         let host = &plan.host.terms;
-        for (term, said, planned) in [
-            ("KV", row.kv, host.kv.bytes),
-            ("compute", row.compute, host.compute.bytes),
-        ] {
+        for (term, said, planned) in
+            [("KV", row.kv, host.kv.bytes), ("compute", row.compute, host.compute.bytes)]
+        {
             println!(
                 "| {} | {} | {term} | {} | {} |",
                 row.architecture,
@@ -201,10 +189,7 @@ fn a_plan_for_the_host_equals_the_engines_log() {
     let mut wrong = Vec::new();
     for row in &measured.rows {
         let argv: Vec<String> = row.args.split_whitespace().map(str::to_owned).collect();
-        let wish = Options::from_argv(&argv)
-            .unwrap()
-            .wish(ProgramKind::LlamaServer)
-            .unwrap();
+        let wish = Options::from_argv(&argv).unwrap().wish(ProgramKind::LlamaServer).unwrap();
         let plan = plan(&PlanRequest {
             model: &model,
             draft: None,
@@ -225,20 +210,11 @@ fn a_plan_for_the_host_equals_the_engines_log() {
             ("output", row.output, host.output.bytes),
         ];
         for (term, said, planned) in pairs {
-            println!(
-                "| {} | {term} | {} | {} |",
-                row.args,
-                printed(said),
-                hundredths(planned)
-            );
+            println!("| {} | {term} | {} | {} |", row.args, printed(said), hundredths(planned));
             // with embeddings every token is an output; the engine allocates those with the first request
             let later = term == "output" && row.args.contains("--embeddings");
             if !later && printed(said).abs_diff(hundredths(planned)) > 1 {
-                wrong.push(format!(
-                    "{}: {term} {said} MiB, planned {} B",
-                    row.args,
-                    planned.unwrap().get()
-                ));
+                wrong.push(format!("{}: {term} {said} MiB, planned {} B", row.args, planned.unwrap().get()));
             }
         }
     }

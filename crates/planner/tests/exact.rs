@@ -69,14 +69,10 @@ fn older_by_ourselves() -> Recorded {
 /// Every row, with its build: of the phantom backend, and of the cards that were measured.
 fn rows() -> Vec<(u32, Row)> {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../data/measured");
-    let paths = std::fs::read_dir(folder)
-        .unwrap()
-        .map(|entry| entry.unwrap().path());
+    let paths = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     let matrices = paths.filter(|path| path.to_string_lossy().contains("/h200-matrix-"));
     let measured = matrices.map(|path| serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap());
-    let all = [recorded(), older(), older_by_ourselves()]
-        .into_iter()
-        .chain(measured);
+    let all = [recorded(), older(), older_by_ourselves()].into_iter().chain(measured);
     all.flat_map(|recorded: Recorded| recorded.rows.into_iter().map(move |row| (recorded.build, row)))
         .collect()
 }
@@ -119,10 +115,7 @@ impl Asked {
             draft: self.draft.as_ref(),
             projector: self.projector.as_ref(),
             wish: &self.wish,
-            engine: EngineBuild {
-                kind: EngineKind::LlamaCpp,
-                build: Some(build),
-            },
+            engine: EngineBuild { kind: EngineKind::LlamaCpp, build: Some(build) },
             program: self.program,
             cards: &self.cards,
             contexts: &[],
@@ -142,12 +135,7 @@ enum Class {
 
 fn class(plan: &Plan, model: &Model) -> Class {
     let offers = |reason: &&plimsoll_base::Reason| reason.text.contains("plimsoll plan --exact");
-    if plan
-        .warnings
-        .iter()
-        .chain(&plan.reasons)
-        .any(|reason| offers(&reason))
-    {
+    if plan.warnings.iter().chain(&plan.reasons).any(|reason| offers(&reason)) {
         Class::Asks
     } else if model.hyper.recurrent.is_some() {
         Class::Hybrid
@@ -202,12 +190,7 @@ fn the_default_plan_keeps_its_margin_on_every_recorded_row() {
                 ours.iter()
                     .zip(theirs)
                     .map(|(a, b)| mib(*a) - mib(b))
-                    .fold(
-                        0.0,
-                        |worst: f64, off: f64| {
-                            if off.abs() > worst.abs() { off } else { worst }
-                        },
-                    );
+                    .fold(0.0, |worst: f64, off: f64| if off.abs() > worst.abs() { off } else { worst });
             let room = match class {
                 Class::Dense | Class::Hybrid => 1.0,
                 Class::Routed => 16.0,
@@ -236,11 +219,7 @@ fn the_default_plan_keeps_its_margin_on_every_recorded_row() {
     assert!(rows.len() >= 865, "{} rows", rows.len());
     // projectors, and the context of prediction layers
     assert!(asks * 100 <= rows.len(), "{asks} rows are estimates");
-    println!(
-        "{} rows of {} architectures, {asks} estimated",
-        rows.len(),
-        architectures.len()
-    );
+    println!("{} rows of {} architectures, {asks} estimated", rows.len(), architectures.len());
     assert!(architectures.len() >= 12, "{architectures:?}");
     assert!(wrong.is_empty(), "{} rows:\n{}", wrong.len(), wrong.join("\n"));
 }
@@ -270,12 +249,9 @@ fn a_build_that_was_not_compared_is_an_estimate() {
     let recorded = recorded();
     let with_states = |row: &&Row| row.model == "mamba2";
     let asked = Asked::of(recorded.rows.iter().find(with_states).unwrap(), &mut models);
-    for (build, expected) in [
-        (8798, Class::Asks),
-        (8799, Class::Hybrid),
-        (9500, Class::Asks),
-        (10_605, Class::Hybrid),
-    ] {
+    for (build, expected) in
+        [(8798, Class::Asks), (8799, Class::Hybrid), (9500, Class::Asks), (10_605, Class::Hybrid)]
+    {
         let estimate = plan(&asked.request(build)).unwrap();
         assert_eq!(class(&estimate, &asked.model), expected, "{build}");
     }
@@ -288,18 +264,12 @@ fn both_builds_logs_are_read_to_the_last_buffer() {
     for (transcript, build, compute, host) in [(&newer, 10_605, 116.09, 24.09), (&older, 8799, 266.5, 32.09)]
     {
         assert!(transcript.is_ready() && transcript.has_context());
-        assert_eq!(
-            (transcript.build(), transcript.context()),
-            (Some(build), Some(8192))
-        );
+        assert_eq!((transcript.build(), transcript.context()), (Some(build), Some(8192)));
         let sum = |place, kind| mib(transcript.sum(place, kind));
         let near = |a: f64, b: f64| (a - b).abs() < 0.02;
         assert!(near(sum(BufferPlace::Card(0), BufferKind::Weights), 4650.99));
         assert!(near(sum(BufferPlace::Card(0), BufferKind::Cache), 544.0));
-        assert!(
-            near(sum(BufferPlace::Card(0), BufferKind::Compute), compute),
-            "{build}"
-        );
+        assert!(near(sum(BufferPlace::Card(0), BufferKind::Compute), compute), "{build}");
         assert!(near(sum(BufferPlace::Host, BufferKind::Compute), host), "{build}");
         assert!(near(sum(BufferPlace::Host, BufferKind::Output), 1.96));
         assert_eq!(transcript.buffers().len(), 6);
@@ -314,17 +284,8 @@ fn every_recorded_row_of_the_older_build_is_read_whole() {
     for row in &older.rows {
         let transcript = Transcript::read(&row.log.join("\n"));
         let whole = transcript.is_ready() || transcript.has_context();
-        let said = row
-            .log
-            .iter()
-            .filter(|line| line.contains(" buffer size = "))
-            .count();
-        assert!(
-            whole && transcript.buffers().len() == said,
-            "{} {}",
-            row.model,
-            row.args
-        );
+        let said = row.log.iter().filter(|line| line.contains(" buffer size = ")).count();
+        assert!(whole && transcript.buffers().len() == said, "{} {}", row.model, row.args);
     }
 }
 
@@ -336,10 +297,7 @@ fn a_context_that_reserves_again_counts_once_and_a_second_context_adds() {
                llama_context: constructing llama_context\n\
                sched_reserve:      CUDA0 compute buffer size =    30.00 MiB\n";
     let transcript = Transcript::read(log);
-    assert_eq!(
-        transcript.sum(BufferPlace::Card(0), BufferKind::Compute),
-        Bytes::mib(150)
-    );
+    assert_eq!(transcript.sum(BufferPlace::Card(0), BufferKind::Compute), Bytes::mib(150));
 }
 
 #[test]
@@ -352,10 +310,7 @@ fn texts_of_a_model_file_are_not_read_as_the_engines_lines() {
         "print_info: general.name = model loaded: initializing, n_slots = 1",
     ] {
         let transcript = Transcript::read(line);
-        assert!(
-            transcript.buffers().is_empty() && !transcript.has_context(),
-            "{line}"
-        );
+        assert!(transcript.buffers().is_empty() && !transcript.has_context(), "{line}");
     }
 }
 
@@ -380,14 +335,8 @@ fn the_stand_in_says_which_runtime_was_asked_and_for_how_much() {
 fn a_table_of_whole_mebibytes_is_read_with_its_margin() {
     let transcript = Transcript::read("CUDA0 4650 512 258 \nCUDA1 1 2 3 \nHost 281 0 20 \n");
     assert!(transcript.is_ready());
-    assert_eq!(
-        transcript.sum(BufferPlace::Card(1), BufferKind::Cache),
-        Bytes::mib(2)
-    );
-    assert_eq!(
-        transcript.sum(BufferPlace::Host, BufferKind::Compute),
-        Bytes::mib(20)
-    );
+    assert_eq!(transcript.sum(BufferPlace::Card(1), BufferKind::Cache), Bytes::mib(2));
+    assert_eq!(transcript.sum(BufferPlace::Host, BufferKind::Compute), Bytes::mib(20));
     assert_eq!(transcript.margin(), Bytes::mib(1));
 }
 
@@ -423,15 +372,7 @@ fn line() -> impl Strategy<Value = String> {
             "-",
             "",
         ]),
-        prop::sample::select(vec![
-            "model",
-            "KV",
-            "compute",
-            " output",
-            "DSV4 csa state",
-            "",
-            "é",
-        ]),
+        prop::sample::select(vec!["model", "KV", "compute", " output", "DSV4 csa state", "", "é"]),
         prop::sample::select(vec![
             "0.00",
             "99999999999999999999",

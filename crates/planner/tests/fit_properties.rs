@@ -18,10 +18,7 @@ use plimsoll_planner::{EngineBuild, Plan, PlanError, PlanRequest, plan};
 use proptest::prelude::*;
 
 fn shape(name: &str, layers: u32) -> Model {
-    let recipe = plimsoll_specimens::Recipe {
-        layers,
-        ..plimsoll_specimens::shape(name).unwrap()
-    };
+    let recipe = plimsoll_specimens::Recipe { layers, ..plimsoll_specimens::shape(name).unwrap() };
     let draft = recipe.files(1).remove(0);
     zoo::read(&draft)
 }
@@ -41,9 +38,7 @@ struct Case {
 impl Case {
     fn new(name: &str, layers: u32, free: &[u64], line: &str) -> Self {
         let card = |(at, free): (usize, &u64)| {
-            format!("name=card{at},total=80GiB,free={free}MiB,cc=8.9")
-                .parse()
-                .unwrap()
+            format!("name=card{at},total=80GiB,free={free}MiB,cc=8.9").parse().unwrap()
         };
         Self {
             model: shape(name, layers),
@@ -67,9 +62,7 @@ impl Case {
     }
 
     fn fit(&self, dimensions: &[Dimension]) -> Result<Fit, PlanError> {
-        self.ask(&self.options, |request| {
-            fit(request, &ClosedForms(*request), dimensions)
-        })
+        self.ask(&self.options, |request| fit(request, &ClosedForms(*request), dimensions))
     }
 
     /// The plan with an answer's own flags at the end of the line.
@@ -79,8 +72,7 @@ impl Case {
 
     fn planned(&self, answer: &FitAnswer) -> Plan {
         let change = answer.change.clone().unwrap();
-        self.ask(&edited(&self.options, &[change]).unwrap(), plan)
-            .unwrap()
+        self.ask(&edited(&self.options, &[change]).unwrap(), plan).unwrap()
     }
 }
 
@@ -104,23 +96,12 @@ fn beyond(answer: &FitAnswer) -> Option<String> {
     })
 }
 
-const NUMBERS: [Dimension; 5] = [
-    Dimension::Context,
-    Dimension::MicroBatch,
-    Dimension::Slots,
-    Dimension::Layers,
-    Dimension::Experts,
-];
+const NUMBERS: [Dimension; 5] =
+    [Dimension::Context, Dimension::MicroBatch, Dimension::Slots, Dimension::Layers, Dimension::Experts];
 
 fn lines() -> impl Strategy<Value = String> {
     (
-        prop::sample::select(vec![
-            "-c 4096",
-            "-c 40000",
-            "",
-            "-c 1000 -np 3",
-            "-c 8192 -kvu -np 2",
-        ]),
+        prop::sample::select(vec!["-c 4096", "-c 40000", "", "-c 1000 -np 3", "-c 8192 -kvu -np 2"]),
         prop::sample::select(vec!["", "-ub 128", "-ub 2048"]),
         prop::sample::select(vec!["", "-ctk q8_0 -ctv q8_0", "-fa off"]),
         prop::sample::select(vec!["", "-ngl 3", "--no-op-offload", "-ts 3,1,1"]),
@@ -215,12 +196,7 @@ proptest! {
 #[test]
 fn a_better_division_is_found_where_the_engines_own_does_not_fit() {
     let found = (0..24).filter(|step| {
-        let case = Case::new(
-            "llama-70b",
-            80,
-            &[18_000, 24_000 + step * 250],
-            "-c 4096 --fit off",
-        );
+        let case = Case::new("llama-70b", 80, &[18_000, 24_000 + step * 250], "-c 4096 --fit off");
         let fit = case.fit(&[Dimension::Split]).unwrap();
         let answer = &fit.answers[0];
         if answer.change.is_some() {
@@ -228,10 +204,7 @@ fn a_better_division_is_found_where_the_engines_own_does_not_fit() {
         }
         answer.change.is_some() && !fit.fits
     });
-    assert!(
-        found.count() > 0,
-        "the engine divides by free memory alone, and not every layer is equal"
-    );
+    assert!(found.count() > 0, "the engine divides by free memory alone, and not every layer is equal");
 }
 
 #[test]
@@ -239,20 +212,13 @@ fn a_cache_type_is_the_best_that_reaches_the_context_and_none_that_the_engine_re
     let case = Case::new("l8", 32, &[10_000], "-c 70000");
     let fit = case.fit(&[Dimension::Cache]).unwrap();
     let answer = &fit.answers[0];
-    let largest: Vec<_> = answer
-        .trades
-        .iter()
-        .map(|trade| (trade.flags.as_str(), trade.best))
-        .collect();
+    let largest: Vec<_> = answer.trades.iter().map(|trade| (trade.flags.as_str(), trade.best)).collect();
     assert_eq!(answer.best, Some("q4_0".into()), "{largest:?}");
     assert!(largest.is_sorted_by_key(|(_, best)| *best), "{largest:?}");
     let off = Case::new("l8", 32, &[10_000], "-c 65536 -fa off");
     let fit = off.fit(&[Dimension::Cache]).unwrap();
     let answer = &fit.answers[0];
-    assert!(
-        answer.trades.iter().all(|trade| trade.flags.contains("f16")),
-        "{answer:?}"
-    );
+    assert!(answer.trades.iter().all(|trade| trade.flags.contains("f16")), "{answer:?}");
 }
 
 /// The formulas, which answer so many different questions and no more.
@@ -287,9 +253,7 @@ impl CostModel for Patient<'_> {
             self.left.set(self.left.get() - 1);
             self.answered.borrow_mut().push(changes.to_vec());
         }
-        self.formulas
-            .price(changes, cards)
-            .map_err(|error| error.to_string())
+        self.formulas.price(changes, cards).map_err(|error| error.to_string())
     }
 
     fn is_spent(&self) -> bool {
@@ -306,18 +270,9 @@ fn a_right_guess_is_confirmed_by_the_likely_pair() {
         assert_eq!(confirmed_context(request, &patient, largest), Ok(largest));
         let answered = patient.answered.borrow();
         assert_eq!(answered[1..], likely_contexts(request, largest.unwrap()));
-        for guess in [
-            None,
-            Some(256),
-            Some(131_072),
-            largest.map(|tokens| tokens + 2560),
-        ] {
+        for guess in [None, Some(256), Some(131_072), largest.map(|tokens| tokens + 2560)] {
             let patient = Patient::new(request, 8);
-            assert_eq!(
-                confirmed_context(request, &patient, guess),
-                Ok(largest),
-                "{guess:?}"
-            );
+            assert_eq!(confirmed_context(request, &patient, guess), Ok(largest), "{guess:?}");
         }
     });
 }
@@ -327,10 +282,7 @@ fn with_open_questions_there_is_no_answer() {
     let case = Case::new("q30", 6, &[4_880], "-c 8192");
     let directions = [Dimension::Context, Dimension::Cache, Dimension::Experts];
     let whole = case.fit(&directions).unwrap();
-    assert!(
-        whole.answers.iter().all(|answer| answer.change.is_some()),
-        "{whole:?}"
-    );
+    assert!(whole.answers.iter().all(|answer| answer.change.is_some()), "{whole:?}");
     let mut withheld = 0;
     case.ask(&case.options, |request| {
         let largest = plan(request).unwrap().largest_context;

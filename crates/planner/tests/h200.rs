@@ -89,14 +89,8 @@ fn planned_with(model: &Model, build: u32, args: &str, card: &str, contexts: &[M
         model,
         draft: None,
         projector: None,
-        wish: &Options::from_argv(&argv)
-            .unwrap()
-            .wish(ProgramKind::LlamaServer)
-            .unwrap(),
-        engine: EngineBuild {
-            kind: EngineKind::LlamaCpp,
-            build: Some(build),
-        },
+        wish: &Options::from_argv(&argv).unwrap().wish(ProgramKind::LlamaServer).unwrap(),
+        engine: EngineBuild { kind: EngineKind::LlamaCpp, build: Some(build) },
         program: ProgramKind::LlamaServer,
         cards: &[card],
         contexts,
@@ -144,10 +138,7 @@ fn a_growing_pool_matches_at_its_depth() {
     for row in growth().depth {
         let plan = older(&m8, (&row.pool, &row.kv), row.ubatch, row.context, "");
         let off = off(plan.cards[0].peak, row.after_prompt);
-        println!(
-            "{} {} ub {}: {} MiB {off:+}",
-            row.pool, row.kv, row.ubatch, row.after_prompt
-        );
+        println!("{} {} ub {}: {} MiB {off:+}", row.pool, row.kv, row.ubatch, row.after_prompt);
         assert!(off.unsigned_abs() * 200 <= row.after_prompt, "{off} MiB");
     }
 }
@@ -161,11 +152,7 @@ fn guards_count_is_planned_to_the_byte() {
     for row in whole {
         let budget = format!(",budget={}MiB", row.budget_mib);
         let plan = older(&m8, (&row.pool, &row.kv), 512, row.context, &budget);
-        assert_eq!(
-            plan.cards[0].peak, row.counted,
-            "{} {} -c {}",
-            row.pool, row.kv, row.context
-        );
+        assert_eq!(plan.cards[0].peak, row.counted, "{} {} -c {}", row.pool, row.kv, row.context);
         met += 1;
     }
     assert_eq!(met, 12);
@@ -207,10 +194,7 @@ fn calibrate_measures_the_published_values() {
         planned_with(&m8, 10605, "-ngl 99 -c 8192", &card, contexts).cards[0].peak
     };
     assert_eq!(measured.contexts[0].opened, Some(Bytes::mib(518)));
-    assert_eq!(
-        peak(",budget=4GiB", &measured.contexts),
-        peak(",budget=4GiB", &[])
-    );
+    assert_eq!(peak(",budget=4GiB", &measured.contexts), peak(",budget=4GiB", &[]));
     let off = peak("", &[]).get().abs_diff(peak("", &measured.contexts).get());
     assert!(off <= Bytes::mib(6).get(), "{off}");
 }

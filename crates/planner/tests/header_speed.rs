@@ -17,10 +17,7 @@ fn a_terabyte_in_six_files_is_read_in_milliseconds() {
     let files: Vec<(Vec<u8>, u64)> = drafts.iter().map(file).collect();
     let read = || {
         let header = |(bytes, length)| Header::read(bytes, length, Dialect::Ggml).unwrap();
-        let headers: Vec<Header<'_>> = files
-            .iter()
-            .map(|(bytes, length)| header((bytes, *length)))
-            .collect();
+        let headers: Vec<Header<'_>> = files.iter().map(|(bytes, length)| header((bytes, *length))).collect();
         Model::from_headers(&headers).unwrap()
     };
     let times = (0..20).map(|_| {

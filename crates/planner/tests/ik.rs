@@ -11,10 +11,7 @@ use plimsoll_model::{Dialect, Model, types};
 use plimsoll_planner::{EngineBuild, EngineKind, Plan, PlanRequest, curve, plan};
 use plimsoll_specimens::{ExpertSizes, Kinds, Recipe, shape};
 
-const IK: EngineBuild = EngineBuild {
-    kind: EngineKind::IkLlamaCpp,
-    build: None,
-};
+const IK: EngineBuild = EngineBuild { kind: EngineKind::IkLlamaCpp, build: None };
 
 fn model(recipe: &Recipe) -> Model {
     model_of(&recipe.files(1).remove(0))
@@ -24,18 +21,12 @@ fn model(recipe: &Recipe) -> Model {
 fn older_file(recipe: &Recipe) -> Model {
     let mut draft = recipe.files(1).remove(0);
     draft.entries.retain(|(key, _)| !key.ends_with("_mla"));
-    for (key, value) in [
-        ("head_count_kv", recipe.heads),
-        ("key_length", 192),
-        ("value_length", 128),
-    ] {
+    for (key, value) in [("head_count_kv", recipe.heads), ("key_length", 192), ("value_length", 128)] {
         let ending = format!(".attention.{key}");
         let entry = draft.entries.iter_mut().find(|(key, _)| key.ends_with(&ending));
         entry.unwrap().1 = value.into();
     }
-    draft
-        .tensors
-        .retain(|tensor| !tensor.name.ends_with("attn_v_b.weight"));
+    draft.tensors.retain(|tensor| !tensor.name.ends_with("attn_v_b.weight"));
     for tensor in &mut draft.tensors {
         if let Some(layer) = tensor.name.strip_suffix("attn_k_b.weight") {
             tensor.name = format!("{layer}attn_kv_b.weight");
@@ -61,11 +52,7 @@ fn deepseek() -> Recipe {
     Recipe {
         vocabulary: 129_280,
         heads: 128,
-        experts: ExpertSizes {
-            count: 256,
-            used: 8,
-            feed_forward: 2048,
-        },
+        experts: ExpertSizes { count: 256, used: 8, feed_forward: 2048 },
         ..kimi()
     }
 }
@@ -78,11 +65,7 @@ fn older_deepseek() -> Recipe {
         embedding: 5120,
         feed_forward: 12_288,
         heads: 128,
-        experts: ExpertSizes {
-            count: 160,
-            used: 6,
-            feed_forward: 1536,
-        },
+        experts: ExpertSizes { count: 160, used: 6, feed_forward: 1536 },
         ..kimi()
     }
 }
@@ -101,10 +84,7 @@ fn curve_of(model: &Model, flags: &str) -> Curve {
 
 fn with_request<T>(model: &Model, flags: &str, cards: usize, ask: impl Fn(&PlanRequest<'_>) -> T) -> T {
     let words: Vec<String> = flags.split_ascii_whitespace().map(str::to_owned).collect();
-    let wish = Options::from_argv(&words)
-        .unwrap()
-        .wish(ProgramKind::LlamaServer)
-        .unwrap();
+    let wish = Options::from_argv(&words).unwrap().wish(ProgramKind::LlamaServer).unwrap();
     let card: Card = "name=H200,total=140GiB,free=140GiB,cc=9.0".parse().unwrap();
     let cards = vec![card; cards];
     ask(&PlanRequest {
@@ -148,11 +128,7 @@ fn the_cache_equals_the_logs() {
     for (recipe, flags, hundredths) in [
         (deepseek(), "-mla 2 -fa off -c 163840 -ub 1024", 1_098_000),
         (older_deepseek(), "-mla 3 -fa on -c 32768", 216_000),
-        (
-            older_deepseek(),
-            "-mla 3 -fa on -c 32768 -ctk q8_0 -ctv q8_0",
-            114_750,
-        ),
+        (older_deepseek(), "-mla 3 -fa on -c 32768 -ctk q8_0 -ctv q8_0", 114_750),
         (deepseek(), "-mla 3 -fa on -c 16384 -ub 1024", 109_800),
         (deepseek(), "-mla 3 -fa on -c 131072 -ctk q8_0", 466_650),
         (kimi(), "-mla 1 -fa off -c 512", 6481),
@@ -162,32 +138,16 @@ fn the_cache_equals_the_logs() {
         let tail = Bytes::kib(64);
         let said = Bytes::mib(1).scaled(hundredths, 100);
         let (least, most) = (said.saturating_sub(tail), said + tail);
-        assert!(
-            (least..=most).contains(&cached(&plan)),
-            "{flags}: {}",
-            cached(&plan)
-        );
+        assert!((least..=most).contains(&cached(&plan)), "{flags}: {}", cached(&plan));
     }
 }
 
 /// `compute buffer size` of a card, of builds in which nothing is bound by -amb, or, before flash attention, everything.
 #[test]
 fn the_compute_buffer_is_within_two_per_cent_of_the_logs() {
-    let q2 = Recipe {
-        kinds: Kinds {
-            experts: types::Q2_K,
-            ..deepseek().kinds
-        },
-        ..deepseek()
-    };
+    let q2 = Recipe { kinds: Kinds { experts: types::Q2_K, ..deepseek().kinds }, ..deepseek() };
     for (what, recipe, flags, cards, said) in [
-        (
-            "PR 386",
-            older_deepseek(),
-            "-mla 3 -fa on -c 32768 -amb 0 -ot exps=CPU",
-            1,
-            6346,
-        ),
+        ("PR 386", older_deepseek(), "-mla 3 -fa on -c 32768 -amb 0 -ot exps=CPU", 1, 6346),
         (
             "PR 400",
             older_deepseek(),
@@ -195,20 +155,8 @@ fn the_compute_buffer_is_within_two_per_cent_of_the_logs() {
             1,
             6346,
         ),
-        (
-            "PR 409",
-            q2,
-            "-mla 3 -fa on -c 16384 -ub 1024 -amb 0 -ot exps=CPU",
-            4,
-            3362,
-        ),
-        (
-            "PR 237",
-            deepseek(),
-            "-mla 2 -fa off -c 163840 -ub 1024 -amb 1024",
-            15,
-            5088,
-        ),
+        ("PR 409", q2, "-mla 3 -fa on -c 16384 -ub 1024 -amb 0 -ot exps=CPU", 4, 3362),
+        ("PR 237", deepseek(), "-mla 2 -fa off -c 163840 -ub 1024 -amb 1024", 15, 5088),
     ] {
         let plan = planned(&recipe, &format!("{flags} -ngl 99 -np 1"), cards);
         let said = Bytes::mib(said);
@@ -243,11 +191,7 @@ fn amb_bounds_the_compute_buffer_whatever_the_context() {
         assert_eq!(at("1"), at("128"), "the engine takes no less");
         assert!(at("256") < Bytes::gib(1), "{}", at("256"));
     }
-    assert_eq!(
-        compute("-c 32768"),
-        compute("-c 32768 -amb 256"),
-        "the engine's own default"
-    );
+    assert_eq!(compute("-c 32768"), compute("-c 32768 -amb 256"), "the engine's own default");
 }
 
 #[test]
@@ -274,10 +218,7 @@ fn a_file_of_the_engines_own_converter_is_planned_as_latent_too() {
     assert_eq!(older.cards[0].terms.compute, usual.cards[0].terms.compute);
     // attn_k_b in q8_0 and attn_v_b in the file's q4_K, of each layer
     let computed = Bytes::new(61 * 64) * (512 * 136 + 128 * 288);
-    let told = older
-        .reasons
-        .iter()
-        .find(|reason| reason.code == "weights_computed");
+    let told = older.reasons.iter().find(|reason| reason.code == "weights_computed");
     let told = told.map(|reason| reason.text.to_string()).unwrap_or_default();
     assert!(told.contains(&computed.to_string()), "{computed}: {told}");
 }
@@ -285,16 +226,9 @@ fn a_file_of_the_engines_own_converter_is_planned_as_latent_too() {
 #[test]
 fn experts_are_fused_unless_told_otherwise_and_reduction_changes_nothing() {
     // few words, so that the logits are not the largest
-    let recipe = Recipe {
-        vocabulary: 1000,
-        ..kimi()
-    };
+    let recipe = Recipe { vocabulary: 1000, ..kimi() };
     let compute = |flags: &str| {
-        let plan = planned(
-            &recipe,
-            &format!("-mla 1 -c 4096 -ub 2048 -ngl 99 -np 1 {flags}"),
-            1,
-        );
+        let plan = planned(&recipe, &format!("-mla 1 -c 4096 -ub 2048 -ngl 99 -np 1 {flags}"), 1);
         plan.cards[0].terms.compute.known()
     };
     assert_eq!(compute(""), compute("-fmoe"));
@@ -319,16 +253,10 @@ fn repacking_is_reported_where_weights_stay_in_host_memory() {
     let plan = planned(&kimi(), &format!("{flags} -ot exps=CPU"), 1);
     assert!(reason(&plan, "weights_repacked").unwrap().contains("-rtr"));
     let said = reason(&plan, "latent_attention").unwrap();
-    assert!(
-        said.contains("-mla 3 and 64 of 64 heads at once") && !said.contains("defaults"),
-        "{said}"
-    );
+    assert!(said.contains("-mla 3 and 64 of 64 heads at once") && !said.contains("defaults"), "{said}");
     let plan = planned(&kimi(), "-c 65536 -ngl 99 -np 1", 1);
     let said = reason(&plan, "latent_attention").unwrap();
-    assert!(
-        said.contains("4 of 64 heads at once") && said.contains("give -mla and -amb"),
-        "{said}"
-    );
+    assert!(said.contains("4 of 64 heads at once") && said.contains("give -mla and -amb"), "{said}");
 }
 
 /// MiB by nvidia-smi for a growing prompt, by tokens, and the buffers in the engine's log.
@@ -357,21 +285,13 @@ fn a_prompt_of_60_000_tokens_takes_what_was_measured_at_every_depth() {
     let measured: Measured =
         serde_json::from_str(include_str!("../../../data/measured/h200-ik.json")).unwrap();
     assert_eq!(measured.rows.len(), 8);
-    let model = model(&Recipe {
-        layers: 3,
-        experts: ExpertSizes {
-            count: 64,
-            ..kimi().experts
-        },
-        ..kimi()
-    });
+    let model = model(&Recipe { layers: 3, experts: ExpertSizes { count: 64, ..kimi().experts }, ..kimi() });
     for row in measured.rows {
         let plan = planned_of(&model, &row.args, 1);
         let terms = &plan.cards[0].terms;
-        for (what, term, said) in [
-            ("kv", &terms.kv, row.log.kv),
-            ("compute", &terms.compute, row.log.compute),
-        ] {
+        for (what, term, said) in
+            [("kv", &terms.kv, row.log.kv), ("compute", &terms.compute, row.log.compute)]
+        {
             let off = (mib(term.known()) - said).abs();
             assert!(off < 0.25, "{}: {what} {} for {said}", row.args, term.known());
         }

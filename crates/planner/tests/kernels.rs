@@ -23,9 +23,7 @@ fn llama() -> Model {
 /// The run-time pool on a card of this compute capability.
 fn pool(capability: &str, build: u32, flags: &str) -> Bytes {
     let words = flags.split_ascii_whitespace().map(str::to_owned);
-    let words: Vec<String> = words
-        .chain(["-ngl", "99", "-fa", "on"].map(str::to_owned))
-        .collect();
+    let words: Vec<String> = words.chain(["-ngl", "99", "-fa", "on"].map(str::to_owned)).collect();
     let options = Options::from_argv(&words).unwrap();
     let card: Card = format!("name=X,total=32GiB,cc={capability}").parse().unwrap();
     let request = PlanRequest {
@@ -33,10 +31,7 @@ fn pool(capability: &str, build: u32, flags: &str) -> Bytes {
         draft: None,
         projector: None,
         wish: &options.wish(ProgramKind::LlamaServer).unwrap(),
-        engine: EngineBuild {
-            kind: EngineKind::LlamaCpp,
-            build: Some(build),
-        },
+        engine: EngineBuild { kind: EngineKind::LlamaCpp, build: Some(build) },
         program: ProgramKind::LlamaServer,
         cards: &[card],
         contexts: &[],
@@ -55,10 +50,7 @@ fn on_volta_a_long_prompt_copies_the_widest_matrix() {
         let [volta, turing] = ["7.0", "7.5"].map(|card| pool(card, build, "-c 8192 -ub 512"));
         let difference = volta.saturating_sub(turing);
         // the rest is what cuBLAS works with; tiles take their part of a turn on the other card
-        assert!(
-            difference > copies && difference < copies + Bytes::mib(128),
-            "{difference}"
-        );
+        assert!(difference > copies && difference < copies + Bytes::mib(128), "{difference}");
     }
     let short = pool("7.0", 10605, "-c 8192 -ub 32");
     assert!(short < Bytes::mib(16), "few columns have tiles: {short}");

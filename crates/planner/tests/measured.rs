@@ -103,29 +103,17 @@ fn every_static_row_matches_to_the_mebibyte() {
     let mut wrong = Vec::new();
     for row in &rows {
         let model = shapes::model(&row.model);
-        let plan = planned(
-            &model,
-            &row.args,
-            ProgramKind::LlamaFitParams,
-            EngineBuild::LLAMA_CPP,
-            h200(),
-        );
+        let plan = planned(&model, &row.args, ProgramKind::LlamaFitParams, EngineBuild::LLAMA_CPP, h200());
         let terms = &plan.cards[0].terms;
         let pairs = [
             ("weights", row.card.model, cut(terms.weights.bytes)),
             ("KV", row.card.context, cut(terms.kv.bytes)),
             ("compute", row.card.compute, cut(terms.compute.bytes)),
             ("host weights", row.host.model, cut(plan.host.terms.weights.bytes)),
-            (
-                "host compute",
-                row.host.compute,
-                cut(plan.host.terms.compute.bytes),
-            ),
+            ("host compute", row.host.compute, cut(plan.host.terms.compute.bytes)),
         ];
-        let cells: Vec<String> = pairs
-            .iter()
-            .map(|(_, measured, planned)| format!("{measured} / {planned}"))
-            .collect();
+        let cells: Vec<String> =
+            pairs.iter().map(|(_, measured, planned)| format!("{measured} / {planned}")).collect();
         println!("| {} | `{}` | {} |", row.model, row.args, cells.join(" | "));
         assert_eq!(row.host.context, cut(plan.host.terms.kv.bytes));
         for (term, measured, planned) in pairs {
@@ -150,25 +138,13 @@ fn the_whole_process_matches() {
     let mut wrong = Vec::new();
     for row in measured().totals.into_iter().chain(measured_blind().totals) {
         let model = shapes::model(&row.model);
-        let plan = planned(
-            &model,
-            &row.args,
-            ProgramKind::LlamaServer,
-            EngineBuild::LLAMA_CPP,
-            h200(),
-        );
+        let plan = planned(&model, &row.args, ProgramKind::LlamaServer, EngineBuild::LLAMA_CPP, h200());
         let (loaded, peak) = (plan.cards[0].loaded.whole_mib(), plan.cards[0].peak.whole_mib());
         let deepest = row.after_prompt.last_key_value();
         let shown = deepest.map_or("-".to_owned(), |(tokens, mib)| format!("{mib} at {tokens}"));
-        println!(
-            "| {} | `{}` | {} | {loaded} | {shown} | {peak} |",
-            row.model, row.args, row.after_load
-        );
+        println!("| {} | `{}` | {} | {loaded} | {shown} | {peak} |", row.model, row.args, row.after_load);
         if row.after_load.abs_diff(loaded) > PROCESS_BOUND {
-            wrong.push(format!(
-                "{} {}: loaded {}, planned {loaded}",
-                row.model, row.args, row.after_load
-            ));
+            wrong.push(format!("{} {}: loaded {}, planned {loaded}", row.model, row.args, row.after_load));
         }
         for (tokens, mib) in row.after_prompt {
             let at_depth = loaded + pool_at(&plan, tokens);
@@ -193,16 +169,9 @@ fn pool_at(plan: &Plan, tokens: u64) -> u64 {
 /// The older build: the copy of a quantised cache grows in the pool.
 #[test]
 fn builds_before_the_copy_moved_grow_with_depth() {
-    let engine = EngineBuild {
-        kind: EngineKind::LlamaCpp,
-        build: Some(8799),
-    };
+    let engine = EngineBuild { kind: EngineKind::LlamaCpp, build: Some(8799) };
     let model = shapes::model("m8");
-    let legacy_card = Card {
-        legacy_pool: true,
-        counting: Counting::Driver,
-        ..h200()
-    };
+    let legacy_card = Card { legacy_pool: true, counting: Counting::Driver, ..h200() };
     let quantised = "-c 65536 -fa on -b 2048 -ngl 99 -np 1 -ctk q8_0 -ctv q8_0";
     let plain = "-c 65536 -fa on -b 2048 -ngl 99 -np 1";
     let rows = [
@@ -217,11 +186,7 @@ fn builds_before_the_copy_moved_grow_with_depth() {
             "| m8 b8799 {what} | loaded {loaded} | planned {} | deepest {deepest} | planned {} |",
             planned.0, planned.1
         );
-        assert!(
-            loaded.abs_diff(planned.0) <= 80,
-            "{what}: loaded {loaded}, planned {}",
-            planned.0
-        );
+        assert!(loaded.abs_diff(planned.0) <= 80, "{what}: loaded {loaded}, planned {}", planned.0);
         assert!(
             deepest.abs_diff(planned.1) <= deepest / 20,
             "{what}: deepest {deepest}, planned {}",

@@ -35,9 +35,8 @@ fn model(name: &str) -> Model {
 fn planned(row: &Row) -> Plan {
     let argv: Vec<String> = row.args.split_whitespace().map(str::to_owned).collect();
     let program = ProgramKind::from_name(&row.program).unwrap();
-    let cards: Vec<Card> = (0..row.cards)
-        .map(|i| format!("name=card{i},total=80GiB,cc=8.9").parse().unwrap())
-        .collect();
+    let cards: Vec<Card> =
+        (0..row.cards).map(|i| format!("name=card{i},total=80GiB,cc=8.9").parse().unwrap()).collect();
     plan(&PlanRequest {
         model: &model(&row.model),
         draft: None,
@@ -67,11 +66,7 @@ fn several_cards_latent_attention_and_offloaded_experts_match() {
             pairs.push(("compute", *said, card.terms.compute.known()));
         }
         if let Some(said) = row.kv {
-            pairs.push((
-                "KV",
-                said,
-                sum(plan.cards.iter().map(|card| card.terms.kv.known()).collect()),
-            ));
+            pairs.push(("KV", said, sum(plan.cards.iter().map(|card| card.terms.kv.known()).collect())));
         }
         if let Some(said) = row.host {
             pairs.push(("host compute", said, plan.host.terms.compute.known()));
@@ -80,10 +75,7 @@ fn several_cards_latent_attention_and_offloaded_experts_match() {
             let mib = f64::from(u32::try_from(planned.get() >> 10).unwrap()) / 1024.0;
             println!("| {} | `{}` | {term} | {said} | {mib:.2} |", row.model, row.args);
             if (mib - said).abs() >= ROUNDING {
-                wrong.push(format!(
-                    "{} {}: {term} {said}, planned {mib:.2}",
-                    row.model, row.args
-                ));
+                wrong.push(format!("{} {}: {term} {said}, planned {mib:.2}", row.model, row.args));
             }
         }
     }

@@ -11,18 +11,13 @@ use plimsoll_planner::{EngineBuild, EngineKind, Plan, PlanError, PlanRequest, pl
 use proptest::prelude::*;
 
 fn shape(name: &str, layers: u32) -> Model {
-    let recipe = plimsoll_specimens::Recipe {
-        layers,
-        ..plimsoll_specimens::shape(name).unwrap()
-    };
+    let recipe = plimsoll_specimens::Recipe { layers, ..plimsoll_specimens::shape(name).unwrap() };
     let draft = recipe.files(1).remove(0);
     zoo::read(&draft)
 }
 
 fn cards(count: usize) -> Vec<Card> {
-    (0..count)
-        .map(|i| format!("name=card{i},total=80GiB,cc=8.9").parse().unwrap())
-        .collect()
+    (0..count).map(|i| format!("name=card{i},total=80GiB,cc=8.9").parse().unwrap()).collect()
 }
 
 fn planned(model: &Model, wish: &ModelParams, cards: &[Card]) -> Result<Plan, PlanError> {

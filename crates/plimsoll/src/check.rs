@@ -97,13 +97,7 @@ mod tests {
 
     fn row(measured: u64) -> Row {
         let mib = Bytes::mib;
-        Row::new(
-            CardId::new("a"),
-            Some(mib(1000)),
-            mib(1200),
-            Some(mib(measured)),
-            mib(48),
-        )
+        Row::new(CardId::new("a"), Some(mib(1000)), mib(1200), Some(mib(measured)), mib(48))
     }
 
     #[test]

@@ -138,9 +138,7 @@ fn log_to_stderr(usual: &str) -> Option<FlushStderr> {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(usual));
     // Without a thread there are no lines, and everything else still works.
     let (queue, flush) = StderrQueue::start(std::io::stderr()).ok()?;
-    let lines = tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(move || queue.clone());
+    let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(move || queue.clone());
     // journald and container runtimes add the time; plain lines can be searched in a log file.
     lines.without_time().with_target(false).with_ansi(false).init();
     Some(flush)

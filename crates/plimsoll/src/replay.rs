@@ -65,10 +65,7 @@ impl Replay {
             peak_live,
             peak_live_in_granules: peak_live.padded(GRANULE),
             budget,
-            policies: policies
-                .iter()
-                .map(|&policy| over(trace, policy, limit))
-                .collect(),
+            policies: policies.iter().map(|&policy| over(trace, policy, limit)).collect(),
         }
     }
 

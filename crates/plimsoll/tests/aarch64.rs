@@ -26,22 +26,10 @@ fn built() -> PathBuf {
         return program;
     }
     let status = Command::new(env!("CARGO"))
-        .args([
-            "build",
-            "--quiet",
-            "--package",
-            "plimsoll",
-            "--bin",
-            "plimsoll",
-            "--target",
-            TRIPLE,
-        ])
+        .args(["build", "--quiet", "--package", "plimsoll", "--bin", "plimsoll", "--target", TRIPLE])
         .arg("--target-dir")
         .arg(target)
-        .env(
-            "CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER",
-            "aarch64-linux-gnu-gcc",
-        )
+        .env("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER", "aarch64-linux-gnu-gcc")
         .current_dir(env!("CARGO_MANIFEST_DIR"))
         .status()
         .unwrap();
@@ -86,10 +74,7 @@ fn it_plans_and_explains_there_as_here() {
         "-c",
         "4096",
     ];
-    let here = Command::new(env!("CARGO_BIN_EXE_plimsoll"))
-        .args(plan)
-        .output()
-        .unwrap();
+    let here = Command::new(env!("CARGO_BIN_EXE_plimsoll")).args(plan).output().unwrap();
     assert_eq!(said(&run(&program, &plan, "")), said(&here));
     let diagnosis = said(&run(&program, &["doctor", "--json", "-"], REFUSED));
     let diagnosis: serde_json::Value = serde_json::from_str(&diagnosis).unwrap();

@@ -35,9 +35,7 @@ fn json(output: &Output) -> Value {
 }
 
 fn data(path: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../../data")
-        .join(path)
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../data").join(path)
 }
 
 fn log(name: &str) -> String {
@@ -49,11 +47,7 @@ fn a_log_is_read_from_a_file_and_from_a_pipe_with_one_answer() {
     let file = log("pool_growth.vmm.log");
     let by_file = doctor(&["--json", &file]).output().unwrap();
     assert_eq!(by_file.status.code(), Some(0));
-    let mut child = doctor(&["--json", "-"])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let mut child = doctor(&["--json", "-"]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     let mut pipe = child.stdin.take().unwrap();
     pipe.write_all(&std::fs::read(&file).unwrap()).unwrap();
     drop(pipe);
@@ -65,10 +59,7 @@ fn a_log_is_read_from_a_file_and_from_a_pipe_with_one_answer() {
     assert_eq!(verdict["evidence"][0]["line"], 5);
     let text = doctor(&[&file]).output().unwrap();
     let (stdout, stderr) = said(&text);
-    assert!(
-        stdout.starts_with("pool_growth: ") && stdout.contains("\nhint: "),
-        "{stdout}"
-    );
+    assert!(stdout.starts_with("pool_growth: ") && stdout.contains("\nhint: "), "{stdout}");
     assert_eq!(stderr, "");
 }
 
@@ -100,34 +91,20 @@ fn a_live_process_is_not_judged_by_an_old_line_of_its_log() {
     ] {
         std::fs::write(&log, line).unwrap();
         let file = std::fs::OpenOptions::new().append(true).open(&log).unwrap();
-        let mut alive = std::process::Command::new("sleep")
-            .arg("600")
-            .stderr(file)
-            .spawn()
-            .unwrap();
+        let mut alive = std::process::Command::new("sleep").arg("600").stderr(file).spawn().unwrap();
         let output = doctor(&["--pid", &alive.id().to_string()]).output().unwrap();
         alive.kill().unwrap();
         alive.wait().unwrap();
         let (stdout, _) = said(&output);
-        assert!(
-            stdout.contains(expected) && !stdout.contains("host_oom"),
-            "{stdout}"
-        );
+        assert!(stdout.contains(expected) && !stdout.contains("host_oom"), "{stdout}");
     }
 }
 
 #[test]
 fn what_is_told_of_the_circumstances_counts_and_is_marked_as_told() {
     let log = log("unified_memory_refused.reload-beside-anonymous-pages.log");
-    let told = [
-        "--context",
-        "-ngl 99",
-        "--context",
-        "Jetson Orin Nano, L4T R36.4.7",
-    ];
-    let output = doctor(&[&["--json"], &told[..], &[&*log]].concat())
-        .output()
-        .unwrap();
+    let told = ["--context", "-ngl 99", "--context", "Jetson Orin Nano, L4T R36.4.7"];
+    let output = doctor(&[&["--json"], &told[..], &[&*log]].concat()).output().unwrap();
     let verdict = json(&output);
     assert_eq!(verdict["sub_cause"], "nvmap_policy_cap");
     let told = verdict["evidence"].as_array().unwrap();
@@ -142,14 +119,8 @@ fn a_program_is_passed_through_and_its_end_is_explained_and_repeated() {
     assert_eq!(output.status.code(), Some(6));
     let (stdout, stderr) = said(&output);
     assert!(stdout.starts_with("out\n"), "{stdout}");
-    assert!(
-        stdout.contains("the program ended with status 6\nmodel_too_large: "),
-        "{stdout}"
-    );
-    assert!(
-        stderr.contains(&std::fs::read_to_string(&file).unwrap()),
-        "{stderr}"
-    );
+    assert!(stdout.contains("the program ended with status 6\nmodel_too_large: "), "{stdout}");
+    assert!(stderr.contains(&std::fs::read_to_string(&file).unwrap()), "{stderr}");
 }
 
 #[test]
@@ -180,10 +151,8 @@ fn what_guard_saw_is_evidence_and_gives_the_size() {
         .card(offset_of!(Card, peak), 1 << 30)
         .refusal(Refusal::Driver, 3 << 30)
         .write(&page);
-    let output = doctor(&["--json", "--", "sh", "-c", "exit 1"])
-        .env("PLIMSOLL_TEST_PAGE", &page)
-        .output()
-        .unwrap();
+    let output =
+        doctor(&["--json", "--", "sh", "-c", "exit 1"]).env("PLIMSOLL_TEST_PAGE", &page).output().unwrap();
     let verdict = json(&output);
     let seen = verdict["seen"].as_array().unwrap();
     let refused = seen.iter().find(|part| part["code"] == "guard_refused").unwrap();
@@ -201,10 +170,7 @@ fn a_captured_machine_is_read_instead_of_this_one() {
         "{stdout}"
     );
     assert!(stdout.contains("are in blocks of 64 KiB or more"), "{stdout}");
-    assert!(
-        stdout.contains("\nunified_memory_refused: this release of L4T refuses"),
-        "{stdout}"
-    );
+    assert!(stdout.contains("\nunified_memory_refused: this release of L4T refuses"), "{stdout}");
     assert_eq!(stderr, "");
     let nowhere = doctor(&["--sysroot", "/no/such/tree"]).output().unwrap();
     assert_eq!(nowhere.status.code(), Some(2));
@@ -215,21 +181,12 @@ fn the_machine_and_a_process_of_it_are_looked_at_as_they_are() {
     let machine = doctor(&[]).output().unwrap();
     assert_eq!(machine.status.code(), Some(0));
     let (stdout, _) = said(&machine);
-    assert!(
-        stdout.contains("can be allocated now") && stdout.contains("no GPU is visible"),
-        "{stdout}"
-    );
+    assert!(stdout.contains("can be allocated now") && stdout.contains("no GPU is visible"), "{stdout}");
     let own = std::process::id().to_string();
     let text = doctor(&["--pid", &own]).output().unwrap();
     assert!(said(&text).0.contains("it is running; "), "{text:?}");
     let process = doctor(&["--json", "--pid", &own]).output().unwrap();
     assert_eq!(process.status.code(), Some(0));
     let seen = json(&process)["seen"].clone();
-    assert!(
-        seen.as_array()
-            .unwrap()
-            .iter()
-            .any(|part| part["code"] == "status"),
-        "{seen}"
-    );
+    assert!(seen.as_array().unwrap().iter().any(|part| part["code"] == "status"), "{seen}");
 }

@@ -10,12 +10,7 @@ use plimsoll_wire::trace::{TraceHeader as Header, TraceRecord as Record};
 use serde_json::Value;
 
 fn pool(arguments: &[&str]) -> Output {
-    Command::cargo_bin("plimsoll")
-        .unwrap()
-        .arg("pool")
-        .args(arguments)
-        .output()
-        .unwrap()
+    Command::cargo_bin("plimsoll").unwrap().arg("pool").args(arguments).output().unwrap()
 }
 
 fn text(bytes: &[u8]) -> String {
@@ -23,9 +18,7 @@ fn text(bytes: &[u8]) -> String {
 }
 
 fn data(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../../data/traces")
-        .join(name)
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../data/traces").join(name)
 }
 
 /// The recorded run, made again: see `data/traces/README.md`.
@@ -51,21 +44,11 @@ fn the_made_trace_begins_as_the_recorded_one_and_legacy_asks_for_what_the_real_p
     let head = fs::read_to_string(data("old-q8_0-ub512-head.csv")).unwrap();
     assert!(fs::read_to_string(&trace).unwrap().starts_with(&head));
 
-    let output = pool(&[
-        "replay",
-        trace.to_str().unwrap(),
-        "--json",
-        "--policy",
-        "ggml-legacy",
-    ]);
+    let output = pool(&["replay", trace.to_str().unwrap(), "--json", "--policy", "ggml-legacy"]);
     assert_eq!(output.status.code(), Some(0));
     let replay = json(&output);
-    let sizes: Vec<String> = replay["policies"][0]["driver_sizes"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(Value::to_string)
-        .collect();
+    let sizes: Vec<String> =
+        replay["policies"][0]["driver_sizes"].as_array().unwrap().iter().map(Value::to_string).collect();
     let real = fs::read_to_string(data("old-q8_0-ub512.legacy-driver.txt")).unwrap();
     assert_eq!(sizes, real.lines().collect::<Vec<_>>());
 }
@@ -107,14 +90,8 @@ fn what_does_not_complete_at_the_budget_exits_1_and_says_where() {
     let output = pool(&[&["replay", trace.to_str().unwrap()][..], &policies].concat());
     assert_eq!(output.status.code(), Some(1));
     let said = text(&output.stdout);
-    assert!(
-        said.contains("18702 blocks, 37404 requests, peak live 240 MiB (251658240 B)"),
-        "{said}"
-    );
-    assert!(
-        said.contains("budget 1024 MiB; at least 240 MiB are needed"),
-        "{said}"
-    );
+    assert!(said.contains("18702 blocks, 37404 requests, peak live 240 MiB (251658240 B)"), "{said}");
+    assert!(said.contains("budget 1024 MiB; at least 240 MiB are needed"), "{said}");
     assert!(
         said.contains(
             "ggml-legacy stops at request 12068: 40 MiB were requested, 42 MiB of them from the driver"
@@ -122,53 +99,32 @@ fn what_does_not_complete_at_the_budget_exits_1_and_says_where() {
         "{said}"
     );
     let ours = said.lines().find(|line| line.starts_with("plimsoll")).unwrap();
-    assert!(
-        ours.contains(" yes ") && ours.contains(" MiB") && ours.contains(" ns"),
-        "{ours}"
-    );
+    assert!(ours.contains(" yes ") && ours.contains(" MiB") && ours.contains(" ns"), "{ours}");
 }
 
 #[test]
 fn bad_input_exits_2_and_names_the_line_or_the_remedy() {
     let folder = tempfile::tempdir().unwrap();
     let broken = folder.path().join("broken.csv");
-    fs::write(
-        &broken,
-        "Thread,Time,Action,Pointer,Size,Stream\n1,0,allocate,0x1,many,0x0\n",
-    )
-    .unwrap();
+    fs::write(&broken, "Thread,Time,Action,Pointer,Size,Stream\n1,0,allocate,0x1,many,0x0\n").unwrap();
     let broken = broken.to_str().unwrap();
     for (arguments, said) in [
         (vec!["replay", "/nowhere/trace.csv"], "/nowhere/trace.csv"),
-        (
-            vec!["replay", broken],
-            "line 2: `many` is not a size; write a number of bytes",
-        ),
-        (
-            vec!["replay", broken, "--policy", "buddy"],
-            "the policies are plimsoll,",
-        ),
+        (vec!["replay", broken], "line 2: `many` is not a size; write a number of bytes"),
+        (vec!["replay", broken, "--policy", "buddy"], "the policies are plimsoll,"),
         (vec!["replay", broken, "--budget", "much"], "24GiB"),
         (vec!["gen", "--model", "gpt", "--ctx", "512"], "llama3-8b"),
         (vec!["gen", "--model", "m8", "--ctx", "0"], "give 1 to"),
+        (vec!["gen", "--model", "m8", "--ctx", "512", "--engine", "vllm"], "llama-b9000"),
         (
-            vec!["gen", "--model", "m8", "--ctx", "512", "--engine", "vllm"],
-            "llama-b9000",
-        ),
-        (
-            vec![
-                "gen", "--model", "m8", "--ctx", "512", "--kv", "q8_0", "--fa", "off",
-            ],
+            vec!["gen", "--model", "m8", "--ctx", "512", "--kv", "q8_0", "--fa", "off"],
             "needs flash attention",
         ),
     ] {
         let output = pool(&arguments);
         assert_eq!(output.status.code(), Some(2), "{arguments:?}");
         let stderr = text(&output.stderr);
-        assert!(
-            stderr.contains(said) && output.stdout.is_empty(),
-            "{arguments:?}: {stderr}"
-        );
+        assert!(stderr.contains(said) && output.stdout.is_empty(), "{arguments:?}: {stderr}");
     }
 }
 
@@ -177,14 +133,8 @@ fn a_picture_tells_live_from_reserved_by_shape_and_word_in_light_and_dark() {
     let folder = tempfile::tempdir().unwrap();
     let trace = recorded(folder.path());
     let picture = folder.path().join("course.svg");
-    let output = pool(&[
-        "replay",
-        trace.to_str().unwrap(),
-        "--svg",
-        picture.to_str().unwrap(),
-        "--budget",
-        "1GiB",
-    ]);
+    let output =
+        pool(&["replay", trace.to_str().unwrap(), "--svg", picture.to_str().unwrap(), "--budget", "1GiB"]);
     assert_eq!(output.status.code(), Some(1));
     let svg = fs::read_to_string(picture).unwrap();
     assert!(svg.starts_with("<svg") && svg.trim_end().ends_with("</svg>"));
@@ -206,35 +156,15 @@ fn a_trace_of_guard_is_read_and_the_pool_may_be_chosen() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("trace.plim");
     let mut file = Header::new(1, 1, 0, 0).to_bytes().to_vec();
-    for (id, size, kind, pool) in [
-        (1, 1 << 20, 1, 0),
-        (2, 4096, 1, 1),
-        (2, 4096, 2, 1),
-        (3, 8192, 1, 1),
-    ] {
-        let record = Record {
-            time: 0,
-            id,
-            size,
-            kind,
-            card: 0,
-            pool,
-            detail: 0,
-            stream: 0,
-            thread: 0,
-        };
+    for (id, size, kind, pool) in [(1, 1 << 20, 1, 0), (2, 4096, 1, 1), (2, 4096, 2, 1), (3, 8192, 1, 1)] {
+        let record = Record { time: 0, id, size, kind, card: 0, pool, detail: 0, stream: 0, thread: 0 };
         file.extend(record.to_bytes());
     }
     fs::write(&path, file).unwrap();
     let path = path.to_str().unwrap();
     let output = pool(&["replay", path, "--json", "--policy", "direct"]);
-    assert_eq!(
-        (output.status.code(), &json(&output)["peak_live"]),
-        (Some(0), &Value::from(8192))
-    );
-    let output = pool(&[
-        "replay", path, "--json", "--policy", "direct", "--card", "0", "--pool", "0",
-    ]);
+    assert_eq!((output.status.code(), &json(&output)["peak_live"]), (Some(0), &Value::from(8192)));
+    let output = pool(&["replay", path, "--json", "--policy", "direct", "--card", "0", "--pool", "0"]);
     assert_eq!(json(&output)["peak_live"], 1 << 20);
     let output = pool(&["replay", path, "--card", "0", "--pool", "9"]);
     assert_eq!(output.status.code(), Some(2));
@@ -256,21 +186,12 @@ fn advice_says_what_is_needed_and_why_and_what_it_advises_fits() {
     assert_eq!(advice["growth_per_token"], 4096);
     assert_eq!(advice["fits"], false);
     let causes = advice["reasons"][0]["because"].as_array().unwrap();
-    let codes: Vec<&str> = causes
-        .iter()
-        .map(|cause| cause["code"].as_str().unwrap())
-        .collect();
-    assert_eq!(
-        codes,
-        ["pool_live", "pool_grows", "pool_strands", "pool_over_budget"]
-    );
+    let codes: Vec<&str> = causes.iter().map(|cause| cause["code"].as_str().unwrap()).collect();
+    assert_eq!(codes, ["pool_live", "pool_grows", "pool_strands", "pool_over_budget"]);
 
     let output = ask(&["--ctx", "65536"]);
     let said = text(&output.stdout);
-    assert!(
-        said.starts_with("ggml-legacy: does not fit into 1024 MiB\n"),
-        "{said}"
-    );
+    assert!(said.starts_with("ggml-legacy: does not fit into 1024 MiB\n"), "{said}");
     let hints: Vec<&str> = said.lines().filter(|line| line.starts_with("hint: ")).collect();
     assert!(hints[0].contains("plimsoll run"), "{said}");
     let saves = |hint: &Value| hint["saves"].as_u64().unwrap_or_default();
@@ -285,10 +206,8 @@ fn advice_says_what_is_needed_and_why_and_what_it_advises_fits() {
 /// `data/measured/h200-guard-b8799.json`: what a process grew by on an H200, in MiB by nvidia-smi.
 fn grew(measured: &Value, variant: &str) -> u64 {
     let rows = measured["pool"]["rows"].as_array().unwrap();
-    let row = rows
-        .iter()
-        .find(|row| row["variant"] == variant && row["configuration"] == "q8_0 ub 512")
-        .unwrap();
+    let row =
+        rows.iter().find(|row| row["variant"] == variant && row["configuration"] == "q8_0 ub 512").unwrap();
     row["grown"].as_u64().unwrap() - row["loaded"].as_u64().unwrap()
 }
 
@@ -297,13 +216,7 @@ fn a_real_card_grew_by_what_the_replay_says_of_each_pool() {
     let folder = tempfile::tempdir().unwrap();
     let trace = recorded(folder.path());
     let policies = "plimsoll,ggml-legacy,ggml-vmm";
-    let replay = json(&pool(&[
-        "replay",
-        trace.to_str().unwrap(),
-        "--json",
-        "--policy",
-        policies,
-    ]));
+    let replay = json(&pool(&["replay", trace.to_str().unwrap(), "--json", "--policy", policies]));
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../data/measured/h200-guard-b8799.json");
     let measured: Value = serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap();
     let reserved = |index: usize| replay["policies"][index]["peak_reserved"].as_u64().unwrap() >> 20;
@@ -311,17 +224,9 @@ fn a_real_card_grew_by_what_the_replay_says_of_each_pool() {
     // The driver rounds each of the legacy pool's blocks up to 2 MiB, and the process grows by some of its own.
     let legacy = grew(&measured, "legacy, VMM hidden");
     assert!((reserved(1)..reserved(1) + 2 * 87).contains(&legacy), "{legacy}");
-    for (index, variant) in [
-        (0, "served, VMM hidden"),
-        (0, "served, NO_VMM build"),
-        (2, "VMM pool"),
-    ] {
+    for (index, variant) in [(0, "served, VMM hidden"), (0, "served, NO_VMM build"), (2, "VMM pool")] {
         let grown = grew(&measured, variant);
-        assert!(
-            grown <= reserved(index),
-            "{variant}: {grown} of {}",
-            reserved(index)
-        );
+        assert!(grown <= reserved(index), "{variant}: {grown} of {}", reserved(index));
         assert!(grown >= replay["peak_live"].as_u64().unwrap() >> 20, "{variant}");
     }
 }

@@ -10,18 +10,11 @@ use serde_json::Value;
 const GIB: u64 = 1 << 30;
 
 fn reclaim(arguments: &[&str]) -> Output {
-    Command::cargo_bin("plimsoll")
-        .unwrap()
-        .arg("reclaim")
-        .args(arguments)
-        .output()
-        .unwrap()
+    Command::cargo_bin("plimsoll").unwrap().arg("reclaim").args(arguments).output().unwrap()
 }
 
 fn captured(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../../data/sysroot")
-        .join(name)
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../data/sysroot").join(name)
 }
 
 /// Judges a captured tree; returns the exit status and the answer.
@@ -49,10 +42,7 @@ fn a_capped_release_is_told_to_upgrade_and_nothing_is_done_for_it() {
     assert_eq!(answer["schema"], "plimsoll.reclaim/1");
     assert!(planned(&answer).is_empty());
     let reason = answer["before"]["reason"].to_string();
-    assert!(
-        reason.contains("nvmap_policy_cap") && reason.contains("upgrade to R36.5.0"),
-        "{reason}"
-    );
+    assert!(reason.contains("nvmap_policy_cap") && reason.contains("upgrade to R36.5.0"), "{reason}");
     assert!(!answer.to_string().contains("1075072515"));
 
     let (status, answer) = judged("orin-nano-r36.4.7", &["--need", "3GiB"]);
@@ -63,23 +53,12 @@ fn a_capped_release_is_told_to_upgrade_and_nothing_is_done_for_it() {
 fn page_cache_in_the_way_is_dropped_where_free_memory_decides_and_nowhere_else() {
     for machine in ["agx-orin-r39.2", "thor-r38.4", "gb10"] {
         let (status, answer) = judged(machine, &["--need", "13GiB"]);
-        assert_eq!(
-            (status, planned(&answer)),
-            (0, vec!["drop-page-cache"]),
-            "{machine}"
-        );
+        assert_eq!((status, planned(&answer)), (0, vec!["drop-page-cache"]), "{machine}");
         let (now, free) = (&answer["before"]["now"], &answer["before"]["free"]);
-        assert!(
-            now.as_u64() < free.as_u64() && now.as_u64() < Some(13 * GIB),
-            "{machine}: {now}"
-        );
+        assert!(now.as_u64() < free.as_u64() && now.as_u64() < Some(13 * GIB), "{machine}: {now}");
 
         let (status, answer) = judged(machine, &["--need", "13GiB", "--gate", "available"]);
-        assert_eq!(
-            (status, answer["verdict"].as_str()),
-            (0, Some("enough")),
-            "{machine}"
-        );
+        assert_eq!((status, answer["verdict"].as_str()), (0, Some("enough")), "{machine}");
         let (status, _) = judged(machine, &["--need", "200GiB"]);
         assert_eq!(status, 1, "{machine}");
     }
@@ -89,10 +68,7 @@ fn page_cache_in_the_way_is_dropped_where_free_memory_decides_and_nowhere_else()
 fn blocks_of_an_order_are_asked_for_by_all_orders_that_the_kernel_has() {
     let (_, answer) = judged("orin-nano-r36.4.7", &["--need", "1GiB", "--contiguous", "12"]);
     let blocks = answer["before"]["blocks"].as_array().unwrap();
-    assert_eq!(
-        (blocks.len(), blocks[10].as_u64(), blocks[12].as_u64()),
-        (13, Some(48), Some(6))
-    );
+    assert_eq!((blocks.len(), blocks[10].as_u64(), blocks[12].as_u64()), (13, Some(48), Some(6)));
     let (status, answer) = judged("gb10", &["--need", "4GiB", "--contiguous", "9"]);
     assert_eq!((status, planned(&answer)), (0, vec!["compact"]));
 }
@@ -116,10 +92,7 @@ fn what_it_says_to_people_has_the_arithmetic() {
 fn what_is_there_is_enough_here_and_nothing_is_done() {
     let output = reclaim(&["--need", "1MiB", "--json"]);
     let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(
-        (output.status.code(), answer["verdict"].as_str()),
-        (Some(0), Some("enough"))
-    );
+    assert_eq!((output.status.code(), answer["verdict"].as_str()), (Some(0), Some("enough")));
     assert!(answer["taken"].as_array().unwrap().is_empty());
 }
 
@@ -128,14 +101,7 @@ fn a_files_page_cache_is_seen() {
     let folder = tempfile::tempdir().unwrap();
     let model = folder.path().join("m.gguf");
     std::fs::write(&model, vec![7; 1 << 20]).unwrap();
-    let output = reclaim(&[
-        "--need",
-        "1MiB",
-        "--dry-run",
-        "--json",
-        "--file",
-        model.to_str().unwrap(),
-    ]);
+    let output = reclaim(&["--need", "1MiB", "--dry-run", "--json", "--file", model.to_str().unwrap()]);
     let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(answer["before"]["files"][0]["length"], 1 << 20, "{answer}");
 }
@@ -147,14 +113,8 @@ fn a_question_that_makes_no_sense_ends_with_status_2_and_a_remedy() {
     for (arguments, said) in [
         (&["--need", "many"][..], "is not a size"),
         (&[], "--need"),
-        (
-            &["--need", "1GiB", "--contiguous", "11", "--sysroot", tree],
-            "order 0 to 10",
-        ),
-        (
-            &["--need", "1GiB", "--sysroot", "/nowhere"],
-            "name a folder with proc/",
-        ),
+        (&["--need", "1GiB", "--contiguous", "11", "--sysroot", tree], "order 0 to 10"),
+        (&["--need", "1GiB", "--sysroot", "/nowhere"], "name a folder with proc/"),
         (&["--need", "1GiB", "--file", "/nowhere.gguf"], "/nowhere.gguf"),
         (&["--need", "1GiB", "--config", "/nowhere.toml"], "/nowhere.toml"),
     ] {
@@ -168,10 +128,7 @@ fn a_question_that_makes_no_sense_ends_with_status_2_and_a_remedy() {
 #[test]
 fn the_unit_takes_one_step_by_its_name_and_there_is_no_other_step() {
     let unit = text(&reclaim(&["--print-unit"]).stdout);
-    assert!(
-        unit.contains("reclaim-step %i") && unit.contains("NoNewPrivileges=yes"),
-        "{unit}"
-    );
+    assert!(unit.contains("reclaim-step %i") && unit.contains("NoNewPrivileges=yes"), "{unit}");
     let mut step = Command::cargo_bin("plimsoll").unwrap();
     let output = step.args(["reclaim-step", "everything"]).output().unwrap();
     assert_eq!(output.status.code(), Some(1));

@@ -65,8 +65,4 @@ fn times<const N: usize>(factors: [u64; N]) -> u64 {
 
 /// The card and the build of the recordings in `data/traces`.
 #[cfg(test)]
-const H200: Rules = Rules {
-    capability: 900,
-    processors: 132,
-    engine: DemandRules::Copying,
-};
+const H200: Rules = Rules { capability: 900, processors: 132, engine: DemandRules::Copying };

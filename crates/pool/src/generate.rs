@@ -112,9 +112,7 @@ pub fn generate(
         return Err(GenerateError::Context { tokens: run.context });
     }
     if run.micro_batch == 0 || run.micro_batch > 1 << 16 {
-        return Err(GenerateError::MicroBatch {
-            tokens: run.micro_batch,
-        });
+        return Err(GenerateError::MicroBatch { tokens: run.micro_batch });
     }
     if !run.flash_attention && run.cache == CacheShape::Quantised {
         return Err(GenerateError::QuantisedWithoutFlashAttention);
@@ -122,11 +120,7 @@ pub fn generate(
     let mut engine = Operations {
         shape,
         run,
-        rules: Rules {
-            capability: card.capability,
-            processors: card.processors,
-            engine: run.engine,
-        },
+        rules: Rules { capability: card.capability, processors: card.processors, engine: run.engine },
         groups: Groups::default(),
     };
     if run.warm_up {
@@ -239,11 +233,7 @@ impl Operations<'_> {
         let Some(experts) = &self.shape.experts else {
             return self.matrix(columns, rows, tokens);
         };
-        let experts = product::ExpertProduct {
-            count: experts.count,
-            used: experts.used,
-            shared,
-        };
+        let experts = product::ExpertProduct { count: experts.count, used: experts.used, shared };
         let group = product::of_experts(self.rules, experts, tiled(columns, rows), tokens);
         self.groups.group(&group)
     }
@@ -251,11 +241,7 @@ impl Operations<'_> {
 
 /// A quantised matrix of a type with an MMQ kernel, as most are.
 fn tiled(width: u64, rows: u64) -> product::Matrix {
-    product::Matrix {
-        width,
-        rows,
-        kind: product::ProductKind::Tiles,
-    }
+    product::Matrix { width, rows, kind: product::ProductKind::Tiles }
 }
 
 /// Builder of a trace from groups of blocks, which are allocated in order and freed in reverse.
@@ -275,16 +261,12 @@ impl Groups {
         }
         let first = self.name;
         for &size in sizes.iter().filter(|&&size| size > 0) {
-            self.builder
-                .allocate(self.name, size, STREAM)
-                .map_err(GenerateError::Step)?;
+            self.builder.allocate(self.name, size, STREAM).map_err(GenerateError::Step)?;
             self.name += 1;
         }
         // The scopes of ggml_cuda_pool_alloc end in reverse order.
         for name in (first..self.name).rev() {
-            self.builder
-                .free(name, None, STREAM)
-                .map_err(GenerateError::Step)?;
+            self.builder.free(name, None, STREAM).map_err(GenerateError::Step)?;
         }
         Ok(())
     }

@@ -166,10 +166,7 @@ pub fn smallest_budget(trace: &Trace, kind: PolicyKind) -> Option<u64> {
     Some(enough)
 }
 
-const NO_BLOCK: Block = Block {
-    address: Address(0),
-    size: 0,
-};
+const NO_BLOCK: Block = Block { address: Address(0), size: 0 };
 
 struct ReplayPass<'a> {
     policy: &'a mut dyn Policy,
@@ -189,12 +186,7 @@ impl ReplayPass<'_> {
             let (live, reserved) = (self.policy.live(), self.policy.reserved());
             self.samples.add(Sample { step, live, reserved });
             if let Some(cause) = cause {
-                return Some(ReplayFailure {
-                    step,
-                    live,
-                    reserved,
-                    cause,
-                });
+                return Some(ReplayFailure { step, live, reserved, cause });
             }
         }
         None

@@ -159,17 +159,8 @@ mod tests {
             builder.free(7, None, STREAM).unwrap();
         }
         let trace = builder.finish();
-        assert_eq!(
-            (trace.blocks(), trace.peak_live(), trace.steps().len()),
-            (2, 32, 4)
-        );
-        assert_eq!(
-            trace.steps()[3],
-            TraceStep::Free {
-                block: 1,
-                stream: STREAM
-            }
-        );
+        assert_eq!((trace.blocks(), trace.peak_live(), trace.steps().len()), (2, 32, 4));
+        assert_eq!(trace.steps()[3], TraceStep::Free { block: 1, stream: STREAM });
     }
 
     #[test]
@@ -179,10 +170,7 @@ mod tests {
         assert_eq!(builder.free(2, None, STREAM), Err(Fault::NotLive));
         assert_eq!(builder.allocate(1, 16, STREAM), Err(Fault::Live));
         assert_eq!(builder.allocate(3, LARGEST + 1, STREAM), Err(Fault::TooLarge));
-        assert_eq!(
-            builder.free(1, Some(8), STREAM),
-            Err(Fault::OtherSize { allocated: 16 })
-        );
+        assert_eq!(builder.free(1, Some(8), STREAM), Err(Fault::OtherSize { allocated: 16 }));
     }
 
     #[test]

@@ -17,11 +17,7 @@ const STREAM: Stream = Stream(7);
 
 /// Gives back the newest of `held`, or, one time in eight, an older one.
 fn victim(held: usize, step: usize, nearly: bool) -> usize {
-    let depth = if nearly && step.is_multiple_of(8) {
-        step / 8 % 5
-    } else {
-        0
-    };
+    let depth = if nearly && step.is_multiple_of(8) { step / 8 % 5 } else { 0 };
     held.saturating_sub(1 + depth)
 }
 
@@ -50,9 +46,8 @@ fn times(policy: &mut Ours, device: &mut Simulated, nearly: bool) -> Vec<u64> {
 }
 
 fn clock_cost() -> u64 {
-    let mut costs: Vec<u64> = (0..1000)
-        .map(|_| u64::try_from(Instant::now().elapsed().as_nanos()).unwrap())
-        .collect();
+    let mut costs: Vec<u64> =
+        (0..1000).map(|_| u64::try_from(Instant::now().elapsed().as_nanos()).unwrap()).collect();
     costs.sort_unstable();
     costs[500]
 }
@@ -72,10 +67,7 @@ fn percentiles(options: OursOptions, nearly: bool) -> (u64, u64) {
 fn bookkeeping_costs_at_most_60_ns_for_99_of_100_requests() {
     for regions in [true, false] {
         for nearly in [false, true] {
-            let options = OursOptions {
-                regions,
-                ..OursOptions::default()
-            };
+            let options = OursOptions { regions, ..OursOptions::default() };
             let (p50, p99) = percentiles(options, nearly);
             println!("regions {regions}, nearly a stack {nearly}: p50 {p50} ns, p99 {p99} ns");
             if !cfg!(debug_assertions) {

@@ -45,11 +45,7 @@ impl Recording {
             peak_live = peak_live.max(live);
         }
         let name = path.file_name().unwrap().to_string_lossy().into_owned();
-        Self {
-            name,
-            requests,
-            peak_live,
-        }
+        Self { name, requests, peak_live }
     }
 }
 
@@ -57,10 +53,7 @@ fn request(line: &str) -> Request {
     let fields: Vec<&str> = line.split(',').collect();
     let id = u64::from_str_radix(fields[3].trim_start_matches("0x"), 16).unwrap();
     match fields[2] {
-        "allocate" => Request::Allocate {
-            id,
-            size: fields[4].parse().unwrap(),
-        },
+        "allocate" => Request::Allocate { id, size: fields[4].parse().unwrap() },
         _ => Request::Free { id },
     }
 }
@@ -94,10 +87,7 @@ fn replay(recording: &Recording, policy: &mut dyn ServedPolicy, device: &mut Sim
     }
     assert_eq!(device.violations(), &[], "{}", recording.name);
     policy.trim(device, Trim::All);
-    assert_eq!(
-        (policy.reserved(), device.reserved(), device.violations()),
-        (0, 0, &[][..])
-    );
+    assert_eq!((policy.reserved(), device.reserved(), device.violations()), (0, 0, &[][..]));
     Some(())
 }
 
@@ -107,17 +97,8 @@ fn a_region_stays_within_7_percent_of_the_peak_with_at_most_60_calls() {
         let mut device = Simulated::new(CARD, GRANULE);
         replay(&recording, &mut Ours::default(), &mut device).unwrap();
         let (reserved, peak) = (device.peak_reserved(), recording.peak_live);
-        assert!(
-            reserved <= peak + peak * 7 / 100 + GRANULE,
-            "{}: {reserved} for {peak}",
-            recording.name
-        );
-        assert!(
-            device.calls().map <= 60,
-            "{}: {} maps",
-            recording.name,
-            device.calls().map
-        );
+        assert!(reserved <= peak + peak * 7 / 100 + GRANULE, "{}: {reserved} for {peak}", recording.name);
+        assert!(device.calls().map <= 60, "{}: {} maps", recording.name, device.calls().map);
     }
 }
 
@@ -132,10 +113,7 @@ fn a_region_completes_at_a_budget_of_102_percent_of_the_peak() {
 
 #[test]
 fn slots_stay_within_a_quarter_of_the_peak_and_complete_at_a_budget_of_110_percent() {
-    let options = OursOptions {
-        regions: false,
-        ..OursOptions::default()
-    };
+    let options = OursOptions { regions: false, ..OursOptions::default() };
     for recording in recordings() {
         let peak = recording.peak_live;
         let mut device = Simulated::new(CARD, 512);
@@ -146,12 +124,7 @@ fn slots_stay_within_a_quarter_of_the_peak_and_complete_at_a_budget_of_110_perce
             recording.name,
             device.peak_reserved()
         );
-        assert!(
-            device.calls().allocate <= 100,
-            "{}: {}",
-            recording.name,
-            device.calls().allocate
-        );
+        assert!(device.calls().allocate <= 100, "{}: {}", recording.name, device.calls().allocate);
         let mut device = Simulated::new(peak + peak / 10, 512);
         replay(&recording, &mut Ours::new(options), &mut device).expect(&recording.name);
     }

@@ -71,18 +71,12 @@ pub fn keep(path: &Path, new: &[MeasuredContext]) -> Result<(), ContextsError> {
         contexts::learn(&mut contexts, row.clone());
     }
     let text = contexts::write(&contexts)?;
-    replace(path, &text).map_err(|error| ContextsError::Write {
-        path: path.to_owned(),
-        error,
-    })
+    replace(path, &text).map_err(|error| ContextsError::Write { path: path.to_owned(), error })
 }
 
 /// A table that is not there is empty.
 fn read(path: &Path) -> Result<Vec<MeasuredContext>, ContextsError> {
-    let open = |error| ContextsError::Open {
-        path: path.to_owned(),
-        error,
-    };
+    let open = |error| ContextsError::Open { path: path.to_owned(), error };
     // The length comes first: a file that is no table must not be read into memory whole.
     match fs::metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -90,10 +84,7 @@ fn read(path: &Path) -> Result<Vec<MeasuredContext>, ContextsError> {
         _ => {}
     }
     let text = fs::read_to_string(path).map_err(open)?;
-    contexts::read(&text).map_err(|error| ContextsError::Read {
-        path: path.to_owned(),
-        error,
-    })
+    contexts::read(&text).map_err(|error| ContextsError::Read { path: path.to_owned(), error })
 }
 
 fn replace(path: &Path, text: &str) -> io::Result<()> {

@@ -81,11 +81,7 @@ fn private() -> DirBuilder {
 /// Folders in memory first: a page is written with every allocation.
 fn bases() -> Vec<PathBuf> {
     let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
-    let bases = [
-        Some(PathBuf::from("/dev/shm")),
-        runtime,
-        Some(std::env::temp_dir()),
-    ];
+    let bases = [Some(PathBuf::from("/dev/shm")), runtime, Some(std::env::temp_dir())];
     bases.into_iter().flatten().collect()
 }
 
@@ -94,9 +90,7 @@ pub fn page_folders() -> Vec<PathBuf> {
     let folders = bases().into_iter().flat_map(|base| folders(&base, PAGES));
     let folders = folders.filter(|folder| is_ours(folder));
     // Pages lie in the folder itself or in a part for each child, so both are listed.
-    folders
-        .flat_map(|folder| parts(&folder).into_iter().chain([folder]))
-        .collect()
+    folders.flat_map(|folder| parts(&folder).into_iter().chain([folder])).collect()
 }
 
 /// The folders in `base` that are named so.
@@ -108,10 +102,7 @@ fn folders(base: &Path, prefix: &str) -> Vec<PathBuf> {
 
 fn parts(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-    entries
-        .map(|entry| entry.path())
-        .filter(|path| path.is_dir())
-        .collect()
+    entries.map(|entry| entry.path()).filter(|path| path.is_dir()).collect()
 }
 
 fn is_ours(folder: &Path) -> bool {
@@ -162,9 +153,7 @@ fn is_written(folder: &Path) -> bool {
 }
 
 fn is_young(folder: &Path) -> bool {
-    let age = fs::metadata(folder)
-        .and_then(|about| about.modified())
-        .map(|made| made.elapsed());
+    let age = fs::metadata(folder).and_then(|about| about.modified()).map(|made| made.elapsed());
     age.is_ok_and(|age| age.is_ok_and(|age| age < YOUNG))
 }
 
@@ -197,11 +186,7 @@ mod tests {
         let outlived = base.path().join("plimsoll-guard-1-1");
         fs::create_dir_all(outlived.join("3")).unwrap();
         fs::write(outlived.join(LOCK), "").unwrap();
-        fs::write(
-            outlived.join("3").join(format!("{}.page", std::process::id())),
-            "",
-        )
-        .unwrap();
+        fs::write(outlived.join("3").join(format!("{}.page", std::process::id())), "").unwrap();
         let unlocked_yet = base.path().join("plimsoll-guard-1-2");
         fs::create_dir(&unlocked_yet).unwrap();
         let stranger = base.path().join("something-else");

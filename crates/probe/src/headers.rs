@@ -37,14 +37,9 @@ pub enum ReadModelError {
 pub fn read_model(path: &Path, dialect: Dialect) -> Result<Model, ReadModelError> {
     let mut piece = vec![0; PIECE];
     let files = each_file(path, |path| excerpt(path, dialect, &mut piece))?;
-    let headers = files
-        .iter()
-        .map(|(path, excerpt)| excerpt.header().map_err(wrong_in(path)));
+    let headers = files.iter().map(|(path, excerpt)| excerpt.header().map_err(wrong_in(path)));
     let headers = headers.collect::<Result<Vec<_>, _>>()?;
-    let model = |error| ReadModelError::Model {
-        path: path.to_owned(),
-        error,
-    };
+    let model = |error| ReadModelError::Model { path: path.to_owned(), error };
     Model::from_headers(&headers).map_err(model)
 }
 
@@ -85,10 +80,7 @@ fn excerpt(path: &Path, dialect: Dialect, piece: &mut Vec<u8>) -> Result<(PathBu
 }
 
 fn open(path: &Path) -> Result<(File, u64), ReadModelError> {
-    let unopened = |error| ReadModelError::Open {
-        path: path.to_owned(),
-        error,
-    };
+    let unopened = |error| ReadModelError::Open { path: path.to_owned(), error };
     let file = File::open(path).map_err(unopened)?;
     // The parser needs the length, to reject a header that claims more than the file holds.
     let length = file.metadata().map_err(unopened)?.len();
@@ -96,17 +88,11 @@ fn open(path: &Path) -> Result<(File, u64), ReadModelError> {
 }
 
 fn unread(path: &Path) -> impl Fn(io::Error) -> ReadModelError {
-    |error| ReadModelError::Read {
-        path: path.to_owned(),
-        error,
-    }
+    |error| ReadModelError::Read { path: path.to_owned(), error }
 }
 
 fn wrong_in(path: &Path) -> impl Fn(GgufError) -> ReadModelError {
-    |error| ReadModelError::Header {
-        path: path.to_owned(),
-        error,
-    }
+    |error| ReadModelError::Header { path: path.to_owned(), error }
 }
 
 /// Beginning of a file, long enough to contain its header.
@@ -121,12 +107,7 @@ pub struct HeaderWindow {
 impl HeaderWindow {
     fn open(path: &Path, dialect: Dialect) -> Result<Self, ReadModelError> {
         let (file, length) = open(path)?;
-        let mut window = Self {
-            path: path.to_owned(),
-            length,
-            dialect,
-            bytes: Vec::new(),
-        };
+        let mut window = Self { path: path.to_owned(), length, dialect, bytes: Vec::new() };
         let mut wanted = FIRST_WINDOW;
         loop {
             window.grow(&file, wanted)?;

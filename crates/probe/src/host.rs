@@ -120,10 +120,7 @@ mod tests {
             ("proc/self/cgroup", "0::/pod/app\n"),
             ("sys/fs/cgroup/pod/memory.max", "2147483648\n"),
             ("sys/fs/cgroup/pod/memory.current", "1610612736\n"),
-            (
-                "sys/fs/cgroup/pod/memory.stat",
-                "anon 1\nfile 1\ninactive_file 536870912\n",
-            ),
+            ("sys/fs/cgroup/pod/memory.stat", "anon 1\nfile 1\ninactive_file 536870912\n"),
         ])
         .unwrap();
         assert_eq!((memory.total, memory.available), (Bytes::gib(2), Bytes::gib(1)));
@@ -136,10 +133,7 @@ mod tests {
             ("proc/self/cgroup", "5:cpu,cpuacct:/x\n4:memory:/x\n"),
             ("sys/fs/cgroup/memory/x/memory.limit_in_bytes", "1073741824\n"),
             ("sys/fs/cgroup/memory/x/memory.usage_in_bytes", "0\n"),
-            (
-                "sys/fs/cgroup/memory/memory.limit_in_bytes",
-                "9223372036854771712\n",
-            ),
+            ("sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n"),
             ("sys/fs/cgroup/memory/memory.usage_in_bytes", "5\n"),
         ])
         .unwrap();

@@ -71,18 +71,12 @@ impl Library {
             // Set but empty means "none", as it does for `PLIMSOLL_NVML`.
             Some(path) if path.is_empty() => return Err(FindLibraryError::SwitchedOff(self)),
             Some(path) => vec![PathBuf::from(path)],
-            None => FOLDERS
-                .iter()
-                .map(|below| folder.join(below).join(self.file))
-                .collect(),
+            None => FOLDERS.iter().map(|below| folder.join(below).join(self.file)).collect(),
         };
         // The child may change its folder before it starts others, so the path must be a whole one.
         let there = candidates.iter().find_map(|path| path.canonicalize().ok());
         let Some(path) = there.filter(|path| path.is_file()) else {
-            return Err(FindLibraryError::Find {
-                library: self,
-                looked: candidates,
-            });
+            return Err(FindLibraryError::Find { library: self, looked: candidates });
         };
         // The loader knows no escape for a separator in LD_PRELOAD (ld.so(8)).
         let splits = |byte: &u8| byte.is_ascii_whitespace() || *byte == b':';
@@ -112,20 +106,13 @@ mod tests {
         for folder in ["guard", "lib/plimsoll", "bin"] {
             fs::create_dir_all(root.join(folder)).unwrap();
             fs::write(root.join(folder).join(GUARD.file), "").unwrap();
-            assert_eq!(
-                GUARD.find_from(None, &bin),
-                Ok(root.join(folder).join(GUARD.file)),
-                "{folder}"
-            );
+            assert_eq!(GUARD.find_from(None, &bin), Ok(root.join(folder).join(GUARD.file)), "{folder}");
         }
     }
 
     #[test]
     fn who_does_not_find_it_says_where_it_looked_and_how_to_build_it() {
-        let error = GUARD
-            .find_from(None, Path::new("/nowhere/bin"))
-            .unwrap_err()
-            .to_string();
+        let error = GUARD.find_from(None, Path::new("/nowhere/bin")).unwrap_err().to_string();
         for part in [
             "/nowhere/bin/libplimsoll_guard.so",
             "/nowhere/bin/../lib/plimsoll/",
@@ -134,9 +121,7 @@ mod tests {
         ] {
             assert!(error.contains(part), "{error}");
         }
-        let named = GUARD
-            .find_from(Some(OsStr::new("/nowhere/x.so")), Path::new("/bin"))
-            .unwrap_err();
+        let named = GUARD.find_from(Some(OsStr::new("/nowhere/x.so")), Path::new("/bin")).unwrap_err();
         assert!(named.to_string().contains("no file /nowhere/x.so"));
     }
 

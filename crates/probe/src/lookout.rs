@@ -67,11 +67,7 @@ impl CardReader {
             .spawn()?;
         let (questions, answers) = (child.stdin.take(), child.stdout.take());
         let answers = BufReader::new(answers.ok_or(io::ErrorKind::BrokenPipe)?);
-        Ok(Self {
-            child,
-            questions,
-            answers,
-        })
+        Ok(Self { child, questions, answers })
     }
 
     /// Asks, and waits for the answer for `limit` at most. After an error the process is of no use any more.
@@ -131,11 +127,7 @@ mod tests {
     #[test]
     fn a_process_that_is_no_lookout_is_an_error_and_not_a_hang() {
         let mut lookout = CardReader::start(OsStr::new("/bin/true")).unwrap();
-        assert!(
-            lookout
-                .ask::<Machine>(CardQuery::Machine, Duration::from_secs(10))
-                .is_err()
-        );
+        assert!(lookout.ask::<Machine>(CardQuery::Machine, Duration::from_secs(10)).is_err());
     }
 
     #[test]

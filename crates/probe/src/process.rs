@@ -50,9 +50,7 @@ impl MeasuredProcess {
     pub fn listening_on(port: u16) -> Option<Self> {
         // A server on `::` takes IPv4 clients too (ipv6(7): IPV6_V6ONLY), so both families are searched.
         let addresses = [IpAddr::V4(Ipv4Addr::LOCALHOST), Ipv6Addr::LOCALHOST.into()];
-        let mut listeners = addresses
-            .into_iter()
-            .filter_map(|address| listener_on(address, port).ok()?);
+        let mut listeners = addresses.into_iter().filter_map(|address| listener_on(address, port).ok()?);
         let listening = listeners.next()?.inode;
         let holds = |pid: &u32| {
             let process = proc_of(*pid).and_then(|process| process.fd().ok());
@@ -126,9 +124,7 @@ pub fn command_line(pid: u32) -> Vec<String> {
     let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     let line = line.strip_suffix(b"\0").unwrap_or(&line);
     let words = line.split(|byte| *byte == 0);
-    words
-        .map(|word| String::from_utf8_lossy(word).into_owned())
-        .collect()
+    words.map(|word| String::from_utf8_lossy(word).into_owned()).collect()
 }
 
 /// The name of a process, without blanks around it.

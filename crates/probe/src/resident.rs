@@ -30,11 +30,7 @@ mod tests {
     #[test]
     fn a_wrapper_answers_for_what_it_started() {
         let script = "sh -c 'sleep 1000; :' & wait";
-        let mut wrapper = Command::new("sh")
-            .args(["-c", script])
-            .stdout(Stdio::null())
-            .spawn()
-            .unwrap();
+        let mut wrapper = Command::new("sh").args(["-c", script]).stdout(Stdio::null()).spawn().unwrap();
         let pid = wrapper.id();
         let limit = Instant::now() + Duration::from_secs(20);
         // Down to the last of them, or it would be left behind.

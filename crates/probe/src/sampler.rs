@@ -56,20 +56,12 @@ impl Sampler {
 
     /// Starts the thread for the host's memory alone.
     pub fn of_host() -> Result<Self, StartSamplerError> {
-        Self::run(SamplerThread {
-            plimsoll: OsString::new(),
-            lookout: None,
-            no_card: true,
-        })
+        Self::run(SamplerThread { plimsoll: OsString::new(), lookout: None, no_card: true })
     }
 
     /// The same with the lookout of another `plimsoll` program, for tests.
     pub fn start_with(plimsoll: &OsStr) -> Result<Self, StartSamplerError> {
-        Self::run(SamplerThread {
-            plimsoll: plimsoll.to_owned(),
-            lookout: None,
-            no_card: false,
-        })
+        Self::run(SamplerThread { plimsoll: plimsoll.to_owned(), lookout: None, no_card: false })
     }
 
     fn run(eyes: SamplerThread) -> Result<Self, StartSamplerError> {
@@ -104,10 +96,8 @@ impl Sampler {
         loop {
             let reading = self.read().await;
             let free: Vec<_> = at_least.iter().map(|(card, _)| reading.free_on(card)).collect();
-            let back = at_least
-                .iter()
-                .zip(&free)
-                .all(|((_, expected), now)| now.is_none_or(|now| now >= *expected));
+            let back =
+                at_least.iter().zip(&free).all(|((_, expected), now)| now.is_none_or(|now| now >= *expected));
             let now = Instant::now();
             if free != before {
                 (moved, before) = (now, free);
@@ -131,10 +121,7 @@ impl Sampler {
 impl Reading {
     /// Free memory of `card`; `None` if it does not answer.
     pub fn free_on(&self, card: &CardId) -> Option<Bytes> {
-        self.free
-            .iter()
-            .find(|(other, _)| other == card)
-            .map(|(_, free)| *free)
+        self.free.iter().find(|(other, _)| other == card).map(|(_, free)| *free)
     }
 }
 
@@ -175,11 +162,7 @@ impl SamplerThread {
     }
 
     fn reading(&mut self) -> Reading {
-        let seen = if self.no_card {
-            None
-        } else {
-            self.ask(CardQuery::Reading)
-        };
+        let seen = if self.no_card { None } else { self.ask(CardQuery::Reading) };
         // The host needs no driver, and engines on the CPU need its figures.
         seen.unwrap_or_else(|| {
             let mut reading = Reading::default();

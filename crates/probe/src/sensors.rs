@@ -30,9 +30,7 @@ const REASONS: [(ThrottleReasons, &str); 5] = [
 ];
 
 pub(super) fn read(device: &Device<'_>, card: CardId) -> Sensors {
-    let reasons = device
-        .current_throttle_reasons()
-        .unwrap_or(ThrottleReasons::empty());
+    let reasons = device.current_throttle_reasons().unwrap_or(ThrottleReasons::empty());
     let slowed_by = REASONS.iter().filter(|(reason, _)| reasons.contains(*reason));
     Sensors {
         card,

@@ -37,18 +37,12 @@ pub struct Sysroot {
 impl Sysroot {
     /// The machine itself, now.
     pub fn live() -> Self {
-        Self {
-            root: PathBuf::from("/"),
-            live: true,
-        }
+        Self { root: PathBuf::from("/"), live: true }
     }
 
     /// A tree that was captured.
     pub fn captured(folder: &Path) -> Result<Self, OpenSysrootError> {
-        let fail = |error| OpenSysrootError {
-            path: folder.to_owned(),
-            error,
-        };
+        let fail = |error| OpenSysrootError { path: folder.to_owned(), error };
         // Links on the way to the folder are this machine's and are resolved here; those below it are the
         // capture's.
         let root = folder.canonicalize().map_err(fail)?;
@@ -75,21 +69,17 @@ impl Sysroot {
 
 impl ProcTree for Sysroot {
     fn read(&self, path: &str) -> Result<Vec<u8>, Unseen> {
-        self.path(path)
-            .and_then(|path| read_file(&path))
-            .map_err(|error| match error.kind() {
-                io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Unseen::Missing,
-                io::ErrorKind::PermissionDenied => Unseen::Forbidden,
-                _ => Unseen::Unreadable,
-            })
+        self.path(path).and_then(|path| read_file(&path)).map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Unseen::Missing,
+            io::ErrorKind::PermissionDenied => Unseen::Forbidden,
+            _ => Unseen::Unreadable,
+        })
     }
 
     fn list(&self, path: &str) -> Vec<String> {
         let entries = self.path(path).and_then(fs::read_dir);
         let names = entries.into_iter().flatten().flatten().take(MOST_NAMES);
-        let mut names: Vec<String> = names
-            .filter_map(|entry| entry.file_name().into_string().ok())
-            .collect();
+        let mut names: Vec<String> = names.filter_map(|entry| entry.file_name().into_string().ok()).collect();
         // A directory lists its names in no order; two reports on one capture must be equal.
         names.sort();
         names

@@ -27,9 +27,8 @@ fn named<'a>(cards: &'a [Card], entry: &str) -> Option<&'a Card> {
     if let Ok(index) = entry.parse::<usize>() {
         return cards.get(index);
     }
-    let mut matching = cards
-        .iter()
-        .filter(|card| card.uuid.as_deref().is_some_and(|uuid| uuid.starts_with(entry)));
+    let mut matching =
+        cards.iter().filter(|card| card.uuid.as_deref().is_some_and(|uuid| uuid.starts_with(entry)));
     // CUDA's UUIDs begin with `GPU-`, and those of MIG instances with `MIG-`, which name no whole card.
     let first = matching.next().filter(|_| entry.starts_with("GPU-"))?;
     matching.next().is_none().then_some(first)
@@ -53,10 +52,7 @@ mod tests {
             legacy_pool: false,
             counting: Counting::Driver,
         });
-        keep_visible(cards.to_vec(), value)
-            .iter()
-            .map(|card| card.id.to_string())
-            .collect()
+        keep_visible(cards.to_vec(), value).iter().map(|card| card.id.to_string()).collect()
     }
 
     #[test]

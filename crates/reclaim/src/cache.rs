@@ -51,10 +51,7 @@ pub fn files_of(path: &Path) -> Vec<PathBuf> {
 
 impl FileCache {
     pub fn look(path: &Path) -> Result<Self, OpenModelError> {
-        let fail = |error| OpenModelError {
-            path: path.to_owned(),
-            error,
-        };
+        let fail = |error| OpenModelError { path: path.to_owned(), error };
         let file = File::open(path).map_err(fail)?;
         let about = file.metadata().map_err(fail)?;
         // Opening a device or pipe may succeed, but it has no page cache to give back.

@@ -47,12 +47,7 @@ pub fn reclaim_on(wish: &CardRequest) -> CardOutcome {
     let before = wish.card.free;
     let neighbours = neighbours(&[wish.uuid]);
     if wish.dry_run || before >= wish.need {
-        return CardOutcome {
-            before,
-            neighbours,
-            asked: Vec::new(),
-            after: before,
-        };
+        return CardOutcome { before, neighbours, asked: Vec::new(), after: before };
     }
     let asked = ask(neighbours, &[wish.uuid], wish.patience);
     CardOutcome {

@@ -30,22 +30,13 @@ pub enum TakeStepError {
     #[error("cannot drop the page cache of the files: {error}")]
     Advise { error: io::Error },
     #[error("cannot write `{value}` to {}: {error}", path.display())]
-    Write {
-        path: PathBuf,
-        value: String,
-        error: io::Error,
-    },
+    Write { path: PathBuf, value: String, error: io::Error },
     #[error("cannot read {}: {error}", path.display())]
     Read { path: PathBuf, error: io::Error },
     #[error("this kernel has no huge pages to allocate: {} does not show how many there are", path.display())]
     NoHugePages { path: PathBuf },
     #[error("{} huge pages that were allocated could not be released: {error}\nhint: echo {before} > {}", claimed, path.display())]
-    GiveBack {
-        claimed: u64,
-        before: u64,
-        path: PathBuf,
-        error: io::Error,
-    },
+    GiveBack { claimed: u64, before: u64, path: PathBuf, error: io::Error },
     #[error("`{step}` is not a reclaim step that needs root; those steps are {}", names())]
     NoStep { step: String },
     #[error("this step needs root")]
@@ -72,11 +63,9 @@ impl RootSteps {
     pub fn command(self, step: ReclaimStep) -> Vec<String> {
         let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
         match self {
-            Self::Systemd => words(&[
-                "systemctl",
-                "start",
-                &format!("plimsoll-reclaim@{}.service", step.name()),
-            ]),
+            Self::Systemd => {
+                words(&["systemctl", "start", &format!("plimsoll-reclaim@{}.service", step.name())])
+            }
             // `-n` fails instead of prompting: this process has no terminal to type a password into.
             Self::Sudo => words(&["sudo", "-n", &program(), "reclaim-step", step.name()]),
             Self::Own | Self::None => words(&["sudo", &program(), "reclaim-step", step.name()]),
@@ -93,9 +82,7 @@ pub fn take_as_root(step: &str) -> Result<(), TakeStepError> {
 fn take_under(root: &Path, name: &str) -> Result<(), TakeStepError> {
     // The name comes from an unprivileged caller, so it is checked against the steps meant for root.
     let step = ReclaimStep::named(name).filter(|step| step.needs_root());
-    let step = step.ok_or_else(|| TakeStepError::NoStep {
-        step: name.to_owned(),
-    })?;
+    let step = step.ok_or_else(|| TakeStepError::NoStep { step: name.to_owned() })?;
     match step {
         ReclaimStep::Compact => write(root, COMPACT, "1"),
         ReclaimStep::ClaimHugePages => huge_pages::claim_and_give_back(root),
@@ -108,59 +95,41 @@ fn take_under(root: &Path, name: &str) -> Result<(), TakeStepError> {
         }
         // 1 drops the page cache, 2 slab objects such as dentries and inodes, and 3 both.
         ReclaimStep::DropSlab => write(root, DROP_CACHES, "3"),
-        ReclaimStep::AdviseFiles | ReclaimStep::AskNeighbours => Err(TakeStepError::NoStep {
-            step: name.to_owned(),
-        }),
+        ReclaimStep::AdviseFiles | ReclaimStep::AskNeighbours => {
+            Err(TakeStepError::NoStep { step: name.to_owned() })
+        }
     }
 }
 
 /// Writes without creating the file: a kernel without the file does not support the step.
 fn write(root: &Path, path: &str, value: &str) -> Result<(), TakeStepError> {
     let path = root.join(path);
-    let written = File::options()
-        .write(true)
-        .open(&path)
-        .and_then(|mut file| file.write_all(value.as_bytes()));
-    written.map_err(|error| TakeStepError::Write {
-        path,
-        value: value.to_owned(),
-        error,
-    })
+    let written =
+        File::options().write(true).open(&path).and_then(|mut file| file.write_all(value.as_bytes()));
+    written.map_err(|error| TakeStepError::Write { path, value: value.to_owned(), error })
 }
 
 fn run(words: &[String]) -> Result<(), TakeStepError> {
     let command = words.join(" ");
-    let (program, arguments) = words
-        .split_first()
-        .map_or(("", words), |(first, rest)| (first, rest));
+    let (program, arguments) = words.split_first().map_or(("", words), |(first, rest)| (first, rest));
     let output = Command::new(program)
         .args(arguments)
         // sudo must fail rather than ask for a password on the terminal.
         .stdin(Stdio::null())
         // `output` reads stderr to its end, so the reason for a refusal by sudo or systemd is not lost.
         .output();
-    let output = output.map_err(|error| TakeStepError::Start {
-        command: command.clone(),
-        error,
-    })?;
+    let output = output.map_err(|error| TakeStepError::Start { command: command.clone(), error })?;
     if output.status.success() {
         return Ok(());
     }
     let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-    let said = if said.is_empty() {
-        output.status.to_string()
-    } else {
-        said
-    };
+    let said = if said.is_empty() { output.status.to_string() } else { said };
     Err(TakeStepError::Failed { command, said })
 }
 
 fn names() -> String {
-    let names: Vec<&str> = ReclaimStep::ALL
-        .into_iter()
-        .filter(|step| step.needs_root())
-        .map(ReclaimStep::name)
-        .collect();
+    let names: Vec<&str> =
+        ReclaimStep::ALL.into_iter().filter(|step| step.needs_root()).map(ReclaimStep::name).collect();
     names.join(", ")
 }
 
@@ -216,11 +185,7 @@ mod tests {
             ("compact", COMPACT, "1"),
         ] {
             take_under(root.path(), step).unwrap();
-            assert_eq!(
-                fs::read_to_string(root.path().join(path)).unwrap(),
-                value,
-                "{step}"
-            );
+            assert_eq!(fs::read_to_string(root.path().join(path)).unwrap(), value, "{step}");
         }
     }
 
@@ -229,10 +194,7 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         for step in ["advise-files", "ask-neighbours", "../compact", "", "1"] {
             let error = take_under(root.path(), step).unwrap_err().to_string();
-            assert!(
-                error.contains("compact, claim-huge-pages, drop-page-cache"),
-                "{error}"
-            );
+            assert!(error.contains("compact, claim-huge-pages, drop-page-cache"), "{error}");
         }
         let error = take_under(root.path(), "compact").unwrap_err().to_string();
         assert!(error.contains("compact_memory"), "{error}");
@@ -245,16 +207,8 @@ mod tests {
         assert!(run(&words(&["true"])).is_ok());
         let failed = run(&words(&["sh", "-c", "echo no right to >&2; exit 1"])).unwrap_err();
         assert!(failed.to_string().ends_with("no right to"), "{failed}");
-        assert!(matches!(
-            run(&words(&["/no/such/helper"])),
-            Err(TakeStepError::Start { .. })
-        ));
-        assert!(
-            RootSteps::Sudo
-                .command(ReclaimStep::Compact)
-                .join(" ")
-                .ends_with("reclaim-step compact")
-        );
+        assert!(matches!(run(&words(&["/no/such/helper"])), Err(TakeStepError::Start { .. })));
+        assert!(RootSteps::Sudo.command(ReclaimStep::Compact).join(" ").ends_with("reclaim-step compact"));
         assert!(unit().contains("reclaim-step %i\n"));
     }
 }

@@ -145,22 +145,13 @@ pub fn reclaim(tree: &Sysroot, wish: &ReclaimRequest) -> Result<ReclaimOutcome, 
 pub fn judge(tree: &Sysroot, wish: &ReclaimRequest) -> Result<ReclaimOutcome, ReclaimError> {
     let before = Measure::take(tree, wish)?;
     let course = course(&before.ground, wish.goal, wish.powers(), &FutileSteps::default());
-    Ok(ReclaimOutcome {
-        after: before.clone(),
-        before,
-        last: course.clone(),
-        course,
-        taken: Vec::new(),
-    })
+    Ok(ReclaimOutcome { after: before.clone(), before, last: course.clone(), course, taken: Vec::new() })
 }
 
 impl ReclaimRequest {
     /// The permitted means. A dry run includes root steps, to show what they would bring.
     fn powers(&self) -> Privileges {
-        Privileges {
-            root: self.hands != RootSteps::None || self.dry_run,
-            force: self.force,
-        }
+        Privileges { root: self.hands != RootSteps::None || self.dry_run, force: self.force }
     }
 }
 
@@ -190,11 +181,7 @@ impl Measure {
                 return Err(ReclaimError::Order { order, last });
             }
         }
-        let files = wish
-            .files
-            .iter()
-            .map(|path| FileCache::look(path))
-            .collect::<Result<Vec<_>, _>>()?;
+        let files = wish.files.iter().map(|path| FileCache::look(path)).collect::<Result<Vec<_>, _>>()?;
         let cached = files.iter().map(FileCache::at_most).sum();
         // Guard pages lie in this machine's shared memory; a captured tree has none.
         let neighbours = match tree.is_live() {
@@ -203,13 +190,7 @@ impl Measure {
         };
         let idle = neighbours.iter().map(|neighbour| neighbour.held.idle).sum();
         let ground = Baseline::of(&snapshot, &allowance, wish.goal.order, cached, idle);
-        Ok(Self {
-            snapshot,
-            allowance,
-            files,
-            neighbours,
-            ground,
-        })
+        Ok(Self { snapshot, allowance, files, neighbours, ground })
     }
 
     /// Free memory, including the contiguous (CMA) pool.

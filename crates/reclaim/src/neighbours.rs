@@ -51,9 +51,7 @@ pub struct AskedNeighbour {
 pub fn neighbours(cards: &[Uuid]) -> Vec<Neighbour> {
     let of = |folder: PathBuf| {
         let pages = read_pages(&folder);
-        let here = pages
-            .iter()
-            .filter_map(|page| Neighbour::of(&folder, page, cards));
+        let here = pages.iter().filter_map(|page| Neighbour::of(&folder, page, cards));
         here.collect::<Vec<_>>()
     };
     let mut found: Vec<Neighbour> = page_folders().into_iter().flat_map(of).collect();
@@ -73,10 +71,7 @@ pub fn ask(neighbours: Vec<Neighbour>, cards: &[Uuid], patience: Duration) -> Ve
     while asked.elapsed() < patience && !questions.iter().all(NeighbourQuestion::is_over) {
         thread::sleep(NAP);
     }
-    questions
-        .into_iter()
-        .map(|question| question.close(cards))
-        .collect()
+    questions.into_iter().map(|question| question.close(cards)).collect()
 }
 
 impl Neighbour {
@@ -131,11 +126,7 @@ struct NeighbourQuestion {
 
 impl NeighbourQuestion {
     fn put(neighbour: Neighbour, cards: &[Uuid]) -> Self {
-        let mut question = Self {
-            neighbour,
-            numbers: Vec::new(),
-            given_back: 0,
-        };
+        let mut question = Self { neighbour, numbers: Vec::new(), given_back: 0 };
         let Some(page) = question.neighbour.page() else {
             return question;
         };
@@ -153,9 +144,7 @@ impl NeighbourQuestion {
 
     fn is_answered(&self, page: &PageSnapshot) -> bool {
         let answered = |(index, number): &(usize, u32)| {
-            page.cards()
-                .get(*index)
-                .is_some_and(|card| card.answered == *number)
+            page.cards().get(*index).is_some_and(|card| card.answered == *number)
         };
         self.numbers.iter().all(answered)
     }

@@ -53,13 +53,7 @@ const fn term(
     glyph: char,
     hatch: &'static str,
 ) -> TermStyle {
-    TermStyle {
-        name,
-        letter,
-        class,
-        glyph,
-        hatch,
-    }
+    TermStyle { name, letter, class, glyph, hatch }
 }
 
 /// One memory term with its size.
@@ -96,11 +90,7 @@ impl Bar {
         let full = self.total.max(end);
         // An overflow has a cell of its own, however small it is.
         let line = match end > self.total {
-            true => self
-                .total
-                .scaled(width, full.get())
-                .get()
-                .min(width.saturating_sub(1)),
+            true => self.total.scaled(width, full.get()).get().min(width.saturating_sub(1)),
             false => width,
         };
         let (mut text, mut end, mut drawn) = (String::new(), Bytes::ZERO, 0);
@@ -143,14 +133,8 @@ impl Bar {
             let wide = ratio(end, self.full) * BAR_WIDTH - from;
             let middle = from + wide / 2.0;
             // Hidden and not left out: a script that resizes the segments needs every letter in its place.
-            let hidden = if wide < LETTER_ROOM {
-                r#" style="display:none""#
-            } else {
-                ""
-            };
-            let TermStyle {
-                name, letter, class, ..
-            } = style;
+            let hidden = if wide < LETTER_ROOM { r#" style="display:none""# } else { "" };
+            let TermStyle { name, letter, class, .. } = style;
             writeln!(
                 out,
                 r#"<rect data-term="{at}" class="{class}" x="{from:.1}" width="{wide:.1}" height="40"><title>{name} {bytes}</title></rect><text data-letter="{at}" class="letter" x="{middle:.1}" y="25"{hidden}>{letter}</text>"#
@@ -197,9 +181,7 @@ pub fn patterns() -> String {
 pub fn bars(title: &str, warnings: &[String], bars: &[(String, Bar)]) -> String {
     let mut body = String::new();
     let mut top = 52;
-    let lines = warnings
-        .iter()
-        .flat_map(|warning| wrapped(&format!("warning: {warning}"), WARNING_WIDTH, 0));
+    let lines = warnings.iter().flat_map(|warning| wrapped(&format!("warning: {warning}"), WARNING_WIDTH, 0));
     for line in lines {
         // Writing to a string cannot fail.
         let _ = writeln!(
@@ -212,11 +194,8 @@ pub fn bars(title: &str, warnings: &[String], bars: &[(String, Bar)]) -> String 
     for (heading, bar) in bars {
         let (baseline, place) = (top + 16, top + 26);
         // Writing to a string cannot fail.
-        let _ = writeln!(
-            body,
-            r#"<text class="ink" x="{MARGIN}" y="{baseline}">{}</text>"#,
-            escaped(heading)
-        );
+        let _ =
+            writeln!(body, r#"<text class="ink" x="{MARGIN}" y="{baseline}">{}</text>"#, escaped(heading));
         // 69 is 960/1004 of the bar's own 72 units, so that the picture is not letterboxed.
         body += &bar.svg(&format!(r#"x="{MARGIN}" y="{place}" width="{HULL}" height="69""#));
         body += &legend(bar, place + 76);
@@ -250,10 +229,7 @@ mod tests {
     fn bar(weights: u64) -> Bar {
         Bar {
             label: "a<b>".to_owned(),
-            segments: vec![Segment {
-                style: TERMS[1],
-                bytes: Bytes::mib(weights),
-            }],
+            segments: vec![Segment { style: TERMS[1], bytes: Bytes::mib(weights) }],
             total: Bytes::mib(100),
             full: Bytes::mib(weights.max(100)),
         }

@@ -85,18 +85,12 @@ impl Chart {
         text: &dyn Fn(u64) -> String,
     ) -> Option<Self> {
         let drawn = || courses.iter().map(|(_, course)| *course);
-        let from = drawn()
-            .filter_map(|course| Some(course.buckets().first()?.from))
-            .min()?;
-        let last = drawn()
-            .filter_map(|course| Some(course.buckets().last()?.until))
-            .max()?;
+        let from = drawn().filter_map(|course| Some(course.buckets().first()?.from)).min()?;
+        let last = drawn().filter_map(|course| Some(course.buckets().last()?.until)).max()?;
         // At least one unit wide: a course of a single moment has no range to scale by.
         let x = (from, last.max(until).max(from + 1));
-        let y = (
-            drawn().filter_map(TrendCourse::lowest).min()?,
-            drawn().filter_map(TrendCourse::highest).max()?,
-        );
+        let y =
+            (drawn().filter_map(TrendCourse::lowest).min()?, drawn().filter_map(TrendCourse::highest).max()?);
         let mut y_ticks = vec![(y.1, text(y.1))];
         // A flat course has one label, because two would be printed over each other.
         if y.0 < y.1 {
@@ -193,19 +187,9 @@ mod tests {
         let text = |value: u64| format!("{value} B");
         let courses = [("a<b>".to_owned(), &course)];
         let mut chart = Chart::of_courses("memory <host>", &courses, 0, ("0", "9"), &text).unwrap();
-        chart.marks.push(Mark {
-            at: 5,
-            text: "killed & gone".to_owned(),
-            id: None,
-        });
+        chart.marks.push(Mark { at: 5, text: "killed & gone".to_owned(), id: None });
         let svg = chart.svg();
-        for part in [
-            "100 B",
-            "109 B",
-            "a&lt;b&gt;: 109 B",
-            "memory &lt;host&gt;",
-            "killed &amp; gone",
-        ] {
+        for part in ["100 B", "109 B", "a&lt;b&gt;: 109 B", "memory &lt;host&gt;", "killed &amp; gone"] {
             assert!(svg.contains(part), "{part} in {svg}");
         }
         assert_eq!(svg.matches('<').count(), svg.matches('>').count());

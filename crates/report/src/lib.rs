@@ -27,10 +27,7 @@ const CHART_STYLE: &str = include_str!("chart.css");
 /// Escapes text for element content and for attributes in double quotes.
 pub fn escaped(text: &str) -> String {
     // `&` comes first, because the other replacements write it.
-    text.replace('&', "&amp;")
-        .replace('<', "&lt;")
-        .replace('>', "&gt;")
-        .replace('"', "&quot;")
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
 /// Text that is written piece by piece.

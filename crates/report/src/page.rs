@@ -73,10 +73,7 @@ impl ReportPage {
         }
         self.markup("<table>\n");
         if !head.is_empty() {
-            let cells: String = head
-                .iter()
-                .map(|cell| format!("<th>{}</th>", escaped(cell)))
-                .collect();
+            let cells: String = head.iter().map(|cell| format!("<th>{}</th>", escaped(cell))).collect();
             self.push(format_args!("<thead><tr>{cells}</tr></thead>\n"));
         }
         for row in rows {
@@ -94,9 +91,7 @@ impl ReportPage {
     /// Adds a long text behind a summary line.
     pub fn folded(&mut self, summary: &str, text: &str) {
         let (summary, text) = (escaped(summary), escaped(text));
-        self.push(format_args!(
-            "<details><summary>{summary}</summary><pre>{text}</pre></details>\n"
-        ));
+        self.push(format_args!("<details><summary>{summary}</summary><pre>{text}</pre></details>\n"));
     }
 
     /// Ends the page and returns it.

@@ -40,10 +40,6 @@ mod tests {
         assert_eq!(wrapped("unbreakable", 3, 2), ["unbreakable"]);
         assert_eq!(wrapped("a unbreakable b", 3, 1), ["a", " unbreakable", " b"]);
         assert_eq!(wrapped("a  b", 10, 0), ["a  b"], "columns stay");
-        assert_eq!(
-            wrapped("é é é", 3, 0),
-            ["é é", "é"],
-            "characters count, not bytes"
-        );
+        assert_eq!(wrapped("é é é", 3, 0), ["é é", "é"], "characters count, not bytes");
     }
 }

@@ -11,10 +11,7 @@ pub(crate) struct Clock {
 
 impl Clock {
     pub(crate) fn new() -> Self {
-        Self {
-            now: Moment::START,
-            wake: Moment::NEVER,
-        }
+        Self { now: Moment::START, wake: Moment::NEVER }
     }
 
     pub(crate) fn now(&self) -> Moment {

@@ -21,19 +21,9 @@ pub struct RequestDepth {
 
 impl RequestDepth {
     /// A request that does not use the cache.
-    pub const NOTHING: Self = Self {
-        prompt: Some(0),
-        answer: Some(0),
-        answers: 1,
-        exact: true,
-    };
+    pub const NOTHING: Self = Self { prompt: Some(0), answer: Some(0), answers: 1, exact: true };
     /// A request of unknown depth.
-    pub const UNKNOWN: Self = Self {
-        prompt: None,
-        answer: None,
-        answers: 1,
-        exact: true,
-    };
+    pub const UNKNOWN: Self = Self { prompt: None, answer: None, answers: 1, exact: true };
 
     /// Tokens that it occupies in the cache at most. The engine ends it at the size of its slots.
     pub fn tokens(&self, slots: &Slots) -> u64 {
@@ -59,23 +49,11 @@ impl RequestDepth {
 mod tests {
     use super::*;
 
-    const SLOTS: Slots = Slots {
-        count: 4,
-        each: 1000,
-        full: 3000,
-        unified: true,
-        keeps: true,
-        scatter: 0,
-        answer: None,
-    };
+    const SLOTS: Slots =
+        Slots { count: 4, each: 1000, full: 3000, unified: true, keeps: true, scatter: 0, answer: None };
 
     fn depth(prompt: u64, answer: Option<u64>, answers: u64) -> RequestDepth {
-        RequestDepth {
-            prompt: Some(prompt),
-            answer,
-            answers,
-            exact: true,
-        }
+        RequestDepth { prompt: Some(prompt), answer, answers, exact: true }
     }
 
     #[test]
@@ -91,10 +69,7 @@ mod tests {
     fn without_a_limit_an_answer_takes_what_the_slot_has_or_the_engines_own_limit() {
         assert_eq!(depth(100, None, 1).tokens(&SLOTS), 1000);
         assert_eq!(RequestDepth::UNKNOWN.tokens(&SLOTS), 1000);
-        let limited = Slots {
-            answer: Some(20),
-            ..SLOTS
-        };
+        let limited = Slots { answer: Some(20), ..SLOTS };
         assert_eq!(depth(100, None, 1).tokens(&limited), 120);
     }
 
@@ -102,10 +77,7 @@ mod tests {
     fn only_a_counted_prompt_is_said_to_overflow() {
         assert!(depth(1000, None, 1).overflows(&SLOTS));
         assert!(!depth(999, None, 1).overflows(&SLOTS));
-        let bound = RequestDepth {
-            exact: false,
-            ..depth(1000, None, 1)
-        };
+        let bound = RequestDepth { exact: false, ..depth(1000, None, 1) };
         assert!(!bound.overflows(&SLOTS));
     }
 }

@@ -18,18 +18,11 @@ pub enum SchedulerEffect {
     /// few seconds.
     ReadCards,
     /// Start an engine. Answer with Ready or Ended.
-    Start {
-        run: RunId,
-        model: ModelId,
-        placement: Placement,
-    },
+    Start { run: RunId, model: ModelId, placement: Placement },
     /// Send the request to the run. Answer with Finished, Abandoned or Bounced.
     Dispatch { request: RequestId, run: RunId },
     /// Answer the request with a refusal, which ends it.
-    Refuse {
-        request: RequestId,
-        refusal: Box<RequestRefusal>,
-    },
+    Refuse { request: RequestId, refusal: Box<RequestRefusal> },
     /// Check on a fresh connection that the engine answers. Answer with HealthChecked within two seconds.
     CheckHealth { run: RunId },
     /// End an engine. Answer with Ended once its process is gone.
@@ -42,11 +35,7 @@ pub enum SchedulerEffect {
     AskNeighbours { model: ModelId },
     /// Measure the depth of a waiting request: from its body alone or, if `exact`, by asking the run's engine
     /// to count tokens. Answer with DepthMeasured.
-    MeasureDepth {
-        request: RequestId,
-        run: RunId,
-        exact: bool,
-    },
+    MeasureDepth { request: RequestId, run: RunId, exact: bool },
     /// The answer to BudgetRequested: the run's claim on the card now. None if it could not be raised.
     AnswerBudget { run: RunId, claim: Option<Bytes> },
     /// The run's claim on a card changed. Its enforcement has to follow before the next effect.

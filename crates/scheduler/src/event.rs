@@ -15,22 +15,14 @@ pub enum SchedulerEvent {
     /// The configuration was read, at start or again. Carries the differences to the one before.
     Configured(Vec<(ModelId, ConfigChange)>),
     /// A request arrived. It is refused if it still waits at `deadline`.
-    Arrived {
-        request: RequestId,
-        model: ModelId,
-        deadline: Moment,
-    },
+    Arrived { request: RequestId, model: ModelId, deadline: Moment },
     /// The client left, whether the request was waiting or in flight.
     Abandoned { request: RequestId },
     /// The answer is complete, or it broke off after the client had received part of it. `tokens` counts
     /// prompt and answer together, if the engine reported them.
     Finished { request: RequestId, tokens: Option<u64> },
     /// The answer to [`super::SchedulerEffect::MeasureDepth`]; `None` if the engine ended in the meantime.
-    DepthMeasured {
-        request: RequestId,
-        run: RunId,
-        depth: Option<RequestDepth>,
-    },
+    DepthMeasured { request: RequestId, run: RunId, depth: Option<RequestDepth> },
     /// A check of the model's files, without a request, found that it cannot run. The reason is shown until a
     /// client requests the model.
     ForecastFailed { model: ModelId, reason: Reason },
@@ -39,10 +31,7 @@ pub enum SchedulerEvent {
     /// The answer to [`super::SchedulerEffect::CheckHealth`].
     HealthChecked { run: RunId, health: Health },
     /// The answer to [`super::SchedulerEffect::Survey`].
-    Surveyed {
-        model: ModelId,
-        result: Result<Arc<dyn MemoryModel>, Reason>,
-    },
+    Surveyed { model: ModelId, result: Result<Arc<dyn MemoryModel>, Reason> },
     /// The engine is still loading. `measured` progress (a percentage) restarts the load timeout; mere output
     /// extends it to ten times its length at most.
     Progressed { run: RunId, measured: bool },
@@ -61,17 +50,9 @@ pub enum SchedulerEvent {
     GrowthObserved { run: RunId, tokens: u64, used: Bytes },
     /// The run is about to be refused `asked` bytes on the card; with them it would hold `wanted` bytes
     /// there. The scheduler answers with [`super::SchedulerEffect::AnswerBudget`], unless the run ends first.
-    BudgetRequested {
-        run: RunId,
-        card: CardId,
-        asked: Bytes,
-        wanted: Bytes,
-    },
+    BudgetRequested { run: RunId, card: CardId, asked: Bytes, wanted: Bytes },
     /// Free memory of each card as reported by the driver, and the time of the reading.
-    CardsRead {
-        free: Vec<(CardId, Bytes)>,
-        taken: Moment,
-    },
+    CardsRead { free: Vec<(CardId, Bytes)>, taken: Moment },
     /// An operator requests a load of the model, without a client's request.
     LoadWanted { model: ModelId },
     /// An operator requests that the model be unloaded. Requests in flight finish.

@@ -191,10 +191,8 @@ mod tests {
 
     #[test]
     fn a_shortfall_raises_the_demand_by_itself_or_by_five_per_cent_and_never_by_less_than_64_mib() {
-        let placement = Placement {
-            shares: vec![Share::new(CardId::new("a"), Bytes::gib(10))],
-            alone: false,
-        };
+        let placement =
+            Placement { shares: vec![Share::new(CardId::new("a"), Bytes::gib(10))], alone: false };
         for (shortfall, raise) in [
             (None, Bytes::mib(512)),
             (Some(Bytes::mib(900)), Bytes::mib(900)),
@@ -206,10 +204,7 @@ mod tests {
         }
     }
     fn placed(bytes: Bytes) -> Placement {
-        Placement {
-            shares: vec![Share::new(CardId::new("a"), bytes)],
-            alone: false,
-        }
+        Placement { shares: vec![Share::new(CardId::new("a"), bytes)], alone: false }
     }
 
     #[test]
@@ -224,23 +219,13 @@ mod tests {
 
     #[test]
     fn a_healthy_run_leaves_only_what_it_was_measured_to_take_beyond_the_plan() {
-        for (measured, kept) in [
-            (None, Bytes::ZERO),
-            (Some(9), Bytes::gib(1)),
-            (Some(7), Bytes::ZERO),
-        ] {
+        for (measured, kept) in [(None, Bytes::ZERO), (Some(9), Bytes::gib(1)), (Some(7), Bytes::ZERO)] {
             let mut record = FailureRecord::default();
             record.ran_out(&placed(Bytes::gib(8)), Some(Bytes::gib(2)));
-            let measured: Vec<Share> = measured
-                .map(|gib| Share::new(CardId::new("a"), Bytes::gib(gib)))
-                .into_iter()
-                .collect();
+            let measured: Vec<Share> =
+                measured.map(|gib| Share::new(CardId::new("a"), Bytes::gib(gib))).into_iter().collect();
             let minute = Duration::from_secs(60);
-            record.run_ended(
-                minute - Duration::from_secs(1),
-                &placed(Bytes::gib(10)),
-                &measured,
-            );
+            record.run_ended(minute - Duration::from_secs(1), &placed(Bytes::gib(10)), &measured);
             assert_eq!(record.learned(), Bytes::gib(2), "it did not live for long enough");
             record.run_ended(minute, &placed(Bytes::gib(10)), &measured);
             assert_eq!(record.learned(), kept);

@@ -43,14 +43,7 @@ impl LoadCheck {
             None if taken > claim => (taken.saturating_sub(claim), Discrepancy::Unknown),
             _ => (claim.saturating_sub(taken), Discrepancy::Growth),
         };
-        Self {
-            card,
-            claim,
-            taken,
-            measured,
-            difference,
-            cause,
-        }
+        Self { card, claim, taken, measured, difference, cause }
     }
 }
 
@@ -71,11 +64,7 @@ mod tests {
         for (claim, measured, taken, difference, cause) in cases {
             let gib = Bytes::gib;
             let check = LoadCheck::new(CardId::new("a"), gib(claim), gib(taken), measured.map(gib));
-            assert_eq!(
-                (check.difference, check.cause),
-                (gib(difference), cause),
-                "{check:?}"
-            );
+            assert_eq!((check.difference, check.cause), (gib(difference), cause), "{check:?}");
         }
     }
 }

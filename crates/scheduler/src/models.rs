@@ -51,8 +51,7 @@ impl ModelTable {
 
     /// Models with a run.
     pub(crate) fn running(&self) -> impl Iterator<Item = (ModelId, &ModelSlot, &RunState)> {
-        self.iter()
-            .filter_map(|(id, slot)| Some((id, slot, slot.run.as_ref()?)))
+        self.iter().filter_map(|(id, slot)| Some((id, slot, slot.run.as_ref()?)))
     }
 
     /// Models that wait for memory.

@@ -111,8 +111,7 @@ impl Occupancy {
 
     /// Depth that claims of `held` cover.
     pub(crate) fn covered(&self, held: impl Fn(&CardId) -> Bytes) -> Option<u64> {
-        self.curve
-            .within(|card| held(card).saturating_sub(self.beyond_on(card)))
+        self.curve.within(|card| held(card).saturating_sub(self.beyond_on(card)))
     }
 
     fn beyond_on(&self, card: &CardId) -> Bytes {
@@ -136,11 +135,7 @@ impl Occupancy {
     /// Records an observed slope. With several slots an answer reports fewer tokens than the pool had to
     /// hold, so a slope counts only if it is steeper than planned.
     pub(crate) fn learned(&mut self, growth: ObservedGrowth) {
-        let ObservedGrowth {
-            bytes_per_token,
-            from,
-            to,
-        } = growth;
+        let ObservedGrowth { bytes_per_token, from, to } = growth;
         let seen = self.planned.seen(bytes_per_token, from, to);
         let more = |seen: &Curve| {
             let sum = |curve: &Curve| curve.at(to).iter().map(|share| share.bytes).sum::<Bytes>();
@@ -159,18 +154,12 @@ fn depth(slots: &Slots, mut live: Vec<u64>, kept: &[u64]) -> u64 {
     live.truncate(count);
     let working = u64::try_from(live.len()).unwrap_or(u64::MAX);
     let deep = if slots.unified {
-        let all = live
-            .iter()
-            .chain(kept.iter().take(count.saturating_sub(live.len())));
+        let all = live.iter().chain(kept.iter().take(count.saturating_sub(live.len())));
         let several = live.len() + kept.len() > 1;
         let sum = all.fold(0_u64, |sum, tokens| sum.saturating_add(*tokens));
         // Sequences of several slots interleave in one cache, whose cells are padded: `scatter` bounds the
         // gaps between them.
-        if sum > 0 && several {
-            sum.saturating_add(slots.scatter)
-        } else {
-            sum
-        }
+        if sum > 0 && several { sum.saturating_add(slots.scatter) } else { sum }
     } else {
         // Separate caches are processed in one batch, padded to the deepest of them.
         let deepest = live.first().copied().unwrap_or(0);
@@ -254,11 +243,7 @@ mod tests {
 
     #[test]
     fn with_several_slots_only_a_steeper_slope_is_believed() {
-        let seen = |each| ObservedGrowth {
-            bytes_per_token: Bytes::new(each),
-            from: 0,
-            to: 500,
-        };
+        let seen = |each| ObservedGrowth { bytes_per_token: Bytes::new(each), from: 0, to: 500 };
         for (count, each, kib) in [(1, 0, 0), (2, 0, 500), (1, 2048, 1000), (2, 2048, 1000)] {
             let mut run = run(count, true);
             run.learned(seen(each));

@@ -132,8 +132,7 @@ impl Queue {
         if request.place == RequestPlace::Queued {
             self.deadlines.remove(&(request.deadline, id));
             // A line may hold a thousand requests, so it is searched only for those that are in it.
-            line.into_iter()
-                .for_each(|line| line.0.retain(|queued| *queued != id));
+            line.into_iter().for_each(|line| line.0.retain(|queued| *queued != id));
         }
         Some(request)
     }
@@ -151,10 +150,7 @@ impl Queue {
 
     /// The queued request whose deadline passed first.
     pub(crate) fn expired(&self, now: Moment) -> Option<RequestId> {
-        self.deadlines
-            .first()
-            .filter(|(at, _)| *at <= now)
-            .map(|(_, id)| *id)
+        self.deadlines.first().filter(|(at, _)| *at <= now).map(|(_, id)| *id)
     }
 
     pub(crate) fn next_deadline(&self) -> Option<Moment> {
@@ -184,10 +180,8 @@ impl Queue {
     /// either.
     pub(crate) fn settle_depth(&mut self, id: RequestId) {
         if let Some(request) = self.requests.get_mut(&id) {
-            request.depth = Some(RequestDepth {
-                exact: true,
-                ..request.depth.unwrap_or(RequestDepth::UNKNOWN)
-            });
+            request.depth =
+                Some(RequestDepth { exact: true, ..request.depth.unwrap_or(RequestDepth::UNKNOWN) });
         }
     }
 

@@ -16,12 +16,7 @@ const SOON: Duration = Duration::from_secs(1);
 const LATER: Duration = Duration::from_secs(10);
 
 fn refusal(kind: RequestRefusalKind, retry_after: Option<Duration>, reason: Reason) -> RequestRefusal {
-    RequestRefusal {
-        kind,
-        retry_after,
-        reason,
-        hints: Vec::new(),
-    }
+    RequestRefusal { kind, retry_after, reason, hints: Vec::new() }
 }
 
 pub(crate) fn shutting_down() -> RequestRefusal {
@@ -30,30 +25,20 @@ pub(crate) fn shutting_down() -> RequestRefusal {
 }
 
 pub(crate) fn unconfigured() -> RequestRefusal {
-    let reason = Reason::new(
-        "unconfigured",
-        "the model is not, or no longer, in the configuration",
-    );
+    let reason = Reason::new("unconfigured", "the model is not, or no longer, in the configuration");
     refusal(RequestRefusalKind::Unconfigured, None, reason)
 }
 
 pub(crate) fn queue_full(name: &str, limit: usize) -> RequestRefusal {
     let limit = u64::try_from(limit).unwrap_or(u64::MAX);
-    let reason = Reason::new(
-        "queue_full",
-        format!("{limit} requests are already waiting for {name}"),
-    )
-    .fact("limit", limit);
+    let reason = Reason::new("queue_full", format!("{limit} requests are already waiting for {name}"))
+        .fact("limit", limit);
     refusal(RequestRefusalKind::QueueFull, Some(SOON), reason)
 }
 
 pub(crate) fn unloaded(name: &str) -> RequestRefusal {
     let text = format!("{name} was unloaded by hand while the request waited for it");
-    refusal(
-        RequestRefusalKind::Unloaded,
-        Some(SOON),
-        Reason::new("unloaded", text),
-    )
+    refusal(RequestRefusalKind::Unloaded, Some(SOON), Reason::new("unloaded", text))
 }
 
 pub(crate) fn load_failed(name: &str, record: &FailureRecord, wait: Option<Duration>) -> RequestRefusal {
@@ -64,18 +49,11 @@ pub(crate) fn load_failed(name: &str, record: &FailureRecord, wait: Option<Durat
             "engine_died",
             format!("the engine of {name} died while it served"),
         ),
-        false => (
-            RequestRefusalKind::LoadFailed,
-            "load_failed",
-            format!("{name} could not be loaded"),
-        ),
+        false => (RequestRefusalKind::LoadFailed, "load_failed", format!("{name} could not be loaded")),
     };
     let mut reason = Reason::new(code, text);
     if let Some(wait) = wait {
-        let text = format!(
-            "loading is retried after {:.1} s at the earliest",
-            wait.as_secs_f64()
-        );
+        let text = format!("loading is retried after {:.1} s at the earliest", wait.as_secs_f64());
         reason = reason.because(Reason::new("held_back", text));
     }
     // A load that succeeded since makes the old failure irrelevant.
@@ -94,11 +72,7 @@ pub(crate) fn unanswered(name: &str) -> RequestRefusal {
     let text =
         format!("the engine of {name} closed the connection without an answer, and is otherwise healthy");
     // A retry would reach the same engine with the same request.
-    refusal(
-        RequestRefusalKind::Unanswered,
-        None,
-        Reason::new("no_answer", text),
-    )
+    refusal(RequestRefusalKind::Unanswered, None, Reason::new("no_answer", text))
 }
 
 pub(crate) fn no_placement(never: NoPlacement) -> RequestRefusal {
@@ -107,12 +81,7 @@ pub(crate) fn no_placement(never: NoPlacement) -> RequestRefusal {
         // No time helps here, so no retry is suggested.
         false => (RequestRefusalKind::NeverFits, None),
     };
-    RequestRefusal {
-        kind,
-        retry_after,
-        reason: never.reason,
-        hints: never.hints,
-    }
+    RequestRefusal { kind, retry_after, reason: never.reason, hints: never.hints }
 }
 
 /// Figures of a request that is deeper than its run can ever be.
@@ -155,12 +124,7 @@ pub(crate) fn too_deep(depths: &DepthRefusal) -> RequestRefusal {
     };
     let mut hints: Vec<Hint> = shallower(&depths.depth, fits).into_iter().collect();
     hints.extend(depths.hints.iter().cloned());
-    RequestRefusal {
-        kind,
-        retry_after,
-        reason,
-        hints,
-    }
+    RequestRefusal { kind, retry_after, reason, hints }
 }
 
 /// Parts of a request's depth.
@@ -172,10 +136,7 @@ fn asked(depth: &RequestDepth, slots: &Slots) -> Reason {
     };
     let answer = match depth.answer.or(slots.answer) {
         Some(answer) => format!("the answer may have {answer}"),
-        None => format!(
-            "the answer is limited only by the context of {} tokens",
-            slots.each
-        ),
+        None => format!("the answer is limited only by the context of {} tokens", slots.each),
     };
     let reason = Reason::new("asked", format!("{prompt} and {answer}")).fact("context", slots.each);
     let reason = match depth.prompt {
@@ -223,11 +184,7 @@ fn held_by_others(ledger: &Ledger, card: &Card) -> Vec<Reason> {
     for (code, bytes, text) in [
         ("foreign", account.foreign(), "is held by other processes"),
         ("reserve", account.reserve(), "is kept in reserve"),
-        (
-            "pinned",
-            account.capacity().saturating_sub(card.free),
-            "is held by pinned models",
-        ),
+        ("pinned", account.capacity().saturating_sub(card.free), "is held by pinned models"),
     ] {
         if bytes > Bytes::ZERO {
             reasons.push(Reason::new(code, format!("{bytes} {text}")).fact(code, bytes));
@@ -253,9 +210,7 @@ pub(crate) fn deadline(model: Option<&ModelSlot>, ledger: &Ledger, waited: Durat
     let text = format!("the request waited {:.1} s for {name}", waited.as_secs_f64());
     let mut reason = Reason::new("deadline", text).fact("model", name);
     if let Some(model) = model {
-        reason = reason
-            .because(still(model, ledger))
-            .because_all(model.record.standing_failure());
+        reason = reason.because(still(model, ledger)).because_all(model.record.standing_failure());
     }
     refusal(RequestRefusalKind::Deadline, Some(SOON), reason)
 }
@@ -292,9 +247,7 @@ fn holders(ledger: &Ledger) -> impl Iterator<Item = Reason> {
         account.claims().iter().map(|claim| {
             let card = &account.card().id;
             let text = format!("{} holds {} on {card}", claim.holder, claim.bytes);
-            Reason::new("holder", text)
-                .fact("card", card.as_str())
-                .fact("holds", claim.bytes)
+            Reason::new("holder", text).fact("card", card.as_str()).fact("holds", claim.bytes)
         })
     })
 }

@@ -78,18 +78,13 @@ impl Scheduler {
         self.placements.end_event();
         // States come last, so that one event reports each model at most once.
         let shown = &mut self.effects;
-        self.models
-            .report_states(|model, state| shown.push(SchedulerEffect::StateChanged { model, state }));
+        self.models.report_states(|model, state| shown.push(SchedulerEffect::StateChanged { model, state }));
         std::mem::swap(&mut self.effects, effects);
     }
 
     fn handle(&mut self, event: SchedulerEvent) {
         match event {
-            SchedulerEvent::Arrived {
-                request,
-                model,
-                deadline,
-            } => self.arrived(request, model, deadline),
+            SchedulerEvent::Arrived { request, model, deadline } => self.arrived(request, model, deadline),
             SchedulerEvent::Finished { request, tokens } => self.finished(request, tokens),
             SchedulerEvent::Abandoned { request } => self.over(request, None),
             SchedulerEvent::DepthMeasured { request, run, depth } => self.depth_measured(request, run, depth),
@@ -105,12 +100,9 @@ impl Scheduler {
             SchedulerEvent::MemoryReturned { run } => self.memory_returned(run),
             SchedulerEvent::Measured { run, used } => self.measured(run, &used),
             SchedulerEvent::GrowthObserved { run, tokens, used } => self.growth_observed(run, tokens, used),
-            SchedulerEvent::BudgetRequested {
-                run,
-                card,
-                asked,
-                wanted,
-            } => self.budget_requested(run, card, asked, wanted),
+            SchedulerEvent::BudgetRequested { run, card, asked, wanted } => {
+                self.budget_requested(run, card, asked, wanted)
+            }
             SchedulerEvent::CardsRead { free, taken } => self.cards_read(&free, taken),
             SchedulerEvent::LoadWanted { model } => self.load_wanted(model),
             SchedulerEvent::UnloadWanted { model } => self.unload_wanted(model),

@@ -53,11 +53,8 @@ impl GrowthTracker {
         let first = *self.first.get_or_insert(GrowthSample { tokens, used });
         let span = tokens - first.tokens;
         if let Some(each) = used.saturating_sub(first.used).get().checked_div(span) {
-            self.learned = Some(ObservedGrowth {
-                bytes_per_token: Bytes::new(each),
-                from: first.tokens,
-                to: tokens,
-            });
+            self.learned =
+                Some(ObservedGrowth { bytes_per_token: Bytes::new(each), from: first.tokens, to: tokens });
         }
     }
 
@@ -81,22 +78,10 @@ mod tests {
     fn it_is_unknown_until_two_samples_lie_apart_and_then_holds_for_their_range() {
         let mut state = GrowthTracker::default();
         assert_eq!(slope(1, &[(500, 1000)], &mut state), None);
-        assert_eq!(
-            slope(1, &[(600, 9999), (100, 9999)], &mut state),
-            None,
-            "too close, and shallower"
-        );
-        let growth = ObservedGrowth {
-            bytes_per_token: Bytes::kib(4),
-            from: 500,
-            to: 1500,
-        };
+        assert_eq!(slope(1, &[(600, 9999), (100, 9999)], &mut state), None, "too close, and shallower");
+        let growth = ObservedGrowth { bytes_per_token: Bytes::kib(4), from: 500, to: 1500 };
         assert_eq!(slope(1, &[(1500, 5000)], &mut state), Some(growth));
-        assert_eq!(
-            slope(2, &[(9000, 7)], &mut state),
-            Some(growth),
-            "a new run has to teach first"
-        );
+        assert_eq!(slope(2, &[(9000, 7)], &mut state), Some(growth), "a new run has to teach first");
     }
 
     #[test]

@@ -79,8 +79,6 @@ impl<'a> StateRef<'a> {
     /// The end of the earliest protection of a run that became ready.
     pub(crate) fn next_unprotected(self) -> Option<Moment> {
         let ends = self.models.running().filter_map(|(_, _, run)| run.ready_at);
-        ends.map(|ready| ready + self.settings.patience)
-            .filter(|at| *at > self.now)
-            .min()
+        ends.map(|ready| ready + self.settings.patience).filter(|at| *at > self.now).min()
     }
 }

@@ -33,11 +33,7 @@ fn limit(name: &str, gib: u64) -> CardLimit {
         legacy_pool: false,
         counting: Counting::Driver,
     };
-    CardLimit {
-        card,
-        budget: None,
-        reserve: Bytes::ZERO,
-    }
+    CardLimit { card, budget: None, reserve: Bytes::ZERO }
 }
 
 fn ledger(cards: &[(&str, u64)]) -> Ledger {
@@ -45,17 +41,11 @@ fn ledger(cards: &[(&str, u64)]) -> Ledger {
 }
 
 fn on(card: &str, gib: u64) -> Placement {
-    Placement {
-        shares: vec![Share::new(id(card), Bytes::gib(gib))],
-        alone: false,
-    }
+    Placement { shares: vec![Share::new(id(card), Bytes::gib(gib))], alone: false }
 }
 
 fn whole(card: &str, gib: u64) -> Placement {
-    Placement {
-        alone: true,
-        ..on(card, gib)
-    }
+    Placement { alone: true, ..on(card, gib) }
 }
 
 fn holder() -> Arc<str> {
@@ -85,19 +75,9 @@ fn a_claim_that_does_not_fit_changes_nothing_on_any_card() {
     both.shares.extend(on("b", 6).shares);
     let refused = ledger.claim(RunId(1), &holder(), &both).unwrap_err();
     let (asked, free_there) = (Bytes::gib(6), Bytes::gib(4));
-    assert_eq!(
-        refused,
-        ClaimError::OverCommit {
-            card: id("b"),
-            asked,
-            free: free_there
-        }
-    );
+    assert_eq!(refused, ClaimError::OverCommit { card: id("b"), asked, free: free_there });
     assert_eq!(free(&ledger, "a"), Bytes::gib(10));
-    assert_eq!(
-        ledger.claim(RunId(1), &holder(), &on("c", 1)),
-        Err(ClaimError::NoSuchCard { card: id("c") })
-    );
+    assert_eq!(ledger.claim(RunId(1), &holder(), &on("c", 1)), Err(ClaimError::NoSuchCard { card: id("c") }));
 }
 
 #[test]
@@ -189,10 +169,7 @@ fn a_whole_card_stays_whole_when_strangers_leave_it_and_shrinks_when_measured() 
     ledger.claim(RunId(1), &holder(), &whole("a", 20)).unwrap();
     measure(&mut ledger, 1, "a", 4);
     read(&mut ledger, "a", 20);
-    assert_eq!(
-        (foreign(&ledger, "a"), free(&ledger, "a")),
-        (Bytes::ZERO, Bytes::ZERO)
-    );
+    assert_eq!((foreign(&ledger, "a"), free(&ledger, "a")), (Bytes::ZERO, Bytes::ZERO));
     ledger.settle(RunId(1));
     let claimed = ledger.account(&id("a")).unwrap().claimed();
     assert!(claimed > Bytes::gib(4) && claimed < Bytes::gib(5), "{claimed}");
@@ -227,11 +204,7 @@ fn placed(
 }
 
 fn tenant(run: u64, standing: CardStanding, last_used: u64) -> CardTenant {
-    CardTenant {
-        run: RunId(run),
-        standing,
-        last_used,
-    }
+    CardTenant { run: RunId(run), standing, last_used }
 }
 
 fn declared(gib: u64) -> DeclaredSize {
@@ -241,18 +214,9 @@ fn declared(gib: u64) -> DeclaredSize {
 #[test]
 fn the_tightest_card_that_fits_is_taken() {
     let ledger = ledger(&[("a", 24), ("b", 10), ("c", 16)]);
-    assert_eq!(
-        placed(&ledger, &declared(9), &[], &[]),
-        PlacementVerdict::Fits(on("b", 9))
-    );
-    assert_eq!(
-        placed(&ledger, &declared(11), &[], &[]),
-        PlacementVerdict::Fits(on("c", 11))
-    );
-    assert_eq!(
-        placed(&ledger, &declared(9), &[id("a")], &[]),
-        PlacementVerdict::Fits(on("a", 9))
-    );
+    assert_eq!(placed(&ledger, &declared(9), &[], &[]), PlacementVerdict::Fits(on("b", 9)));
+    assert_eq!(placed(&ledger, &declared(11), &[], &[]), PlacementVerdict::Fits(on("c", 11)));
+    assert_eq!(placed(&ledger, &declared(9), &[id("a")], &[]), PlacementVerdict::Fits(on("a", 9)));
 }
 
 /// 9 GiB, divided as [`DeclaredSize`] does it, on the cards that its flags name.
@@ -299,10 +263,7 @@ fn cards_that_the_flags_name_are_the_only_ones_asked_about() {
 #[test]
 fn cards_that_must_be_there_may_be_joined_by_others() {
     let ledger = ledger(&[("a", 8), ("b", 8), ("c", 24), ("d", 10)]);
-    assert_eq!(
-        cards_of(&placed(&ledger, &on_named(&["c"], false), &[], &[])),
-        ["c"]
-    );
+    assert_eq!(cards_of(&placed(&ledger, &on_named(&["c"], false), &[], &[])), ["c"]);
     let joined = placed(&ledger, &on_named(&["b"], false), &[], &[]);
     assert_eq!(cards_of(&joined), ["a", "b"]);
 }
@@ -319,10 +280,7 @@ fn a_named_card_that_may_not_be_used_leaves_no_set() {
 #[test]
 fn fewest_cards_come_first_and_more_cards_before_an_eviction() {
     let mut ledger = ledger(&[("a", 10), ("b", 10)]);
-    assert_eq!(
-        placed(&ledger, &declared(10), &[], &[]),
-        PlacementVerdict::Fits(on("a", 10))
-    );
+    assert_eq!(placed(&ledger, &declared(10), &[], &[]), PlacementVerdict::Fits(on("a", 10)));
     ledger.claim(RunId(1), &holder(), &on("a", 4)).unwrap();
     let PlacementVerdict::Fits(spread) =
         placed(&ledger, &declared(12), &[], &[tenant(1, CardStanding::Idle, 1)])
@@ -337,12 +295,8 @@ fn the_least_recently_used_goes_whichever_card_it_is_on() {
     let mut ledger = ledger(&[("a", 10), ("b", 10)]);
     ledger.claim(RunId(1), &holder(), &on("a", 8)).unwrap();
     ledger.claim(RunId(2), &holder(), &on("b", 8)).unwrap();
-    let tenants = |first, second| {
-        [
-            tenant(1, CardStanding::Idle, first),
-            tenant(2, CardStanding::Idle, second),
-        ]
-    };
+    let tenants =
+        |first, second| [tenant(1, CardStanding::Idle, first), tenant(2, CardStanding::Idle, second)];
     let evicted = |tenants: &[CardTenant]| match placed(&ledger, &declared(8), &[], tenants) {
         PlacementVerdict::FitsAfter { evict, .. } => evict,
         other => panic!("{other:?}"),
@@ -356,10 +310,7 @@ fn what_leaves_anyway_is_waited_for_before_anybody_is_stopped() {
     let mut ledger = ledger(&[("a", 20)]);
     ledger.claim(RunId(1), &holder(), &on("a", 8)).unwrap();
     ledger.claim(RunId(2), &holder(), &on("a", 8)).unwrap();
-    let tenants = [
-        tenant(1, CardStanding::Idle, 1),
-        tenant(2, CardStanding::Leaving, 2),
-    ];
+    let tenants = [tenant(1, CardStanding::Idle, 1), tenant(2, CardStanding::Leaving, 2)];
     let PlacementVerdict::FitsAfter { evict, .. } = placed(&ledger, &declared(8), &[], &tenants) else {
         panic!("it fits once the second has left");
     };
@@ -372,21 +323,10 @@ fn busy_and_new_runs_are_waited_for_and_pinned_ones_are_not() {
     ledger.claim(RunId(1), &holder(), &on("a", 8)).unwrap();
     for standing in [CardStanding::Busy, CardStanding::Protected] {
         let verdict = placed(&ledger, &declared(8), &[], &[tenant(1, standing, 1)]);
-        assert_eq!(
-            verdict,
-            PlacementVerdict::WaitsFor {
-                placement: on("a", 8),
-                busy: vec![RunId(1)]
-            }
-        );
+        assert_eq!(verdict, PlacementVerdict::WaitsFor { placement: on("a", 8), busy: vec![RunId(1)] });
     }
     assert_eq!(
-        placed(
-            &ledger,
-            &declared(8),
-            &[],
-            &[tenant(1, CardStanding::Promised, 1)]
-        ),
+        placed(&ledger, &declared(8), &[], &[tenant(1, CardStanding::Promised, 1)]),
         PlacementVerdict::Later
     );
     let PlacementVerdict::Never(never) =
@@ -395,10 +335,7 @@ fn busy_and_new_runs_are_waited_for_and_pinned_ones_are_not() {
         panic!("a pinned model is counted on to go");
     };
     assert!(never.crowded_out);
-    assert_eq!(
-        never.hints[0].to_string(),
-        "free memory that other processes hold on a"
-    );
+    assert_eq!(never.hints[0].to_string(), "free memory that other processes hold on a");
 }
 
 #[test]
@@ -417,14 +354,8 @@ fn what_is_held_for_another_is_not_free_but_for_what_its_victims_will_give() {
         allowed: &[],
         named: &NamedDemand::default(),
     };
-    assert_eq!(
-        place(&ask, &ledger, &holds, &tenants),
-        PlacementVerdict::Fits(on("a", 4))
-    );
-    let larger = PlacementQuery {
-        learned: Bytes::mib(1),
-        ..ask
-    };
+    assert_eq!(place(&ask, &ledger, &holds, &tenants), PlacementVerdict::Fits(on("a", 4)));
+    let larger = PlacementQuery { learned: Bytes::mib(1), ..ask };
     assert_eq!(place(&larger, &ledger, &holds, &tenants), PlacementVerdict::Later);
 }
 

@@ -25,10 +25,7 @@ pub struct Config {
 
 impl Config {
     pub fn read(path: &Path) -> Result<Self, ReadConfigError> {
-        let read = |error| ReadConfigError::Read {
-            path: path.to_owned(),
-            error,
-        };
+        let read = |error| ReadConfigError::Read { path: path.to_owned(), error };
         let text = std::fs::read_to_string(path).map_err(read)?;
         let roster =
             plimsoll_config::parse(&path.to_string_lossy(), &text, &|name| std::env::var(name).ok())?;
@@ -65,10 +62,7 @@ impl Config {
             ("patience", now.patience != start.patience),
             ("wait", now.wait != start.wait),
             ("engine", now.engine != start.engine),
-            (
-                "reclaim-before-load",
-                now.reclaim_before_load != start.reclaim_before_load,
-            ),
+            ("reclaim-before-load", now.reclaim_before_load != start.reclaim_before_load),
             ("engine-ports", now.engine_ports != start.engine_ports),
             ("engine-user", now.engine_user != start.engine_user),
             ("pass-env", now.pass_env != start.pass_env),

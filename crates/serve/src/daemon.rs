@@ -99,11 +99,8 @@ impl ConfigCheck {
         config.warn();
         let sampler = sampler(&setup.cards)?;
         let machine = sampler.machine().await.ok_or(DaemonError::NoCard)?;
-        let RuntimeSettings {
-            scheduler: settings,
-            engine,
-            ..
-        } = settings(&setup, &config, machine, ApiKeys::default())?.0;
+        let RuntimeSettings { scheduler: settings, engine, .. } =
+            settings(&setup, &config, machine, ApiKeys::default())?.0;
         let entries = config.roster.models;
         if entries.is_empty() {
             return Err(DaemonError::NoModel(setup.config));
@@ -112,10 +109,7 @@ impl ConfigCheck {
         // Before the survey, which would read the headers of models that cannot be placed.
         runtime::check(entries.clone(), &cards).map_err(ConfigureError::Card)?;
         let models = runtime::forecast(&entries, engine.as_deref(), &settings.cards);
-        Ok(Self {
-            cards: settings.cards,
-            models,
-        })
+        Ok(Self { cards: settings.cards, models })
     }
 }
 
@@ -159,9 +153,7 @@ pub struct Daemon {
 
 impl fmt::Debug for Daemon {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Daemon")
-            .field("address", &self.address)
-            .finish_non_exhaustive()
+        f.debug_struct("Daemon").field("address", &self.address).finish_non_exhaustive()
     }
 }
 
@@ -191,9 +183,7 @@ impl Daemon {
         let (extensions, asks) = handlers::all(extensions, settings.cards());
         settings.scheduler.asks = asks;
         let runtime = Runtime::start(settings, Launcher::start()?, sampler, extensions);
-        runtime
-            .configure(config.roster.models)
-            .map_err(ConfigureError::Card)?;
+        runtime.configure(config.roster.models).map_err(ConfigureError::Card)?;
         let settings = route::HttpSettings {
             keys,
             origins: origins(setup.origins),
@@ -203,36 +193,18 @@ impl Daemon {
             },
         };
         let server = Rc::new(HttpServer::new(Rc::clone(&runtime), settings));
-        tracing::info!(
-            "{} of {} at http://{address}",
-            counted(runtime.count()),
-            setup.config.display()
-        );
+        tracing::info!("{} of {} at http://{address}", counted(runtime.count()), setup.config.display());
         if runtime.count() == 0 {
             tracing::warn!("it configures no model; add one and send SIGHUP");
         }
         // Surveys read headers from disk; requests need not wait for them.
         tokio::task::spawn_local(Rc::clone(&runtime).introduce());
-        Ok(Self {
-            runtime,
-            address,
-            config: setup.config,
-            listener,
-            server,
-            signals,
-        })
+        Ok(Self { runtime, address, config: setup.config, listener, server, signals })
     }
 
     /// Serves until a signal ends it, and returns when no engine is left.
     pub async fn run(self) {
-        let Self {
-            runtime,
-            config,
-            listener,
-            server,
-            mut signals,
-            ..
-        } = self;
+        let Self { runtime, config, listener, server, mut signals, .. } = self;
         let (drained, listening) = oneshot::channel();
         let ending = Rc::clone(&server);
         let end = async {
@@ -294,10 +266,7 @@ fn settings(
     if cards.is_empty() {
         return Err(DaemonError::NoCard);
     }
-    let reclaim_before_load = setup
-        .reclaim_before_load
-        .or(serve.reclaim_before_load)
-        .unwrap_or_default();
+    let reclaim_before_load = setup.reclaim_before_load.or(serve.reclaim_before_load).unwrap_or_default();
     if reclaim_before_load != ReclaimBeforeLoad::Off && !unified {
         tracing::info!("reclaim-before-load has no effect: no card of this machine shares the host's memory");
     }
@@ -306,15 +275,9 @@ fn settings(
     scheduler.patience = serve.patience.unwrap_or(scheduler.patience);
     // Where cards have memory of their own, one load does not fill another's memory with page cache.
     scheduler.largest_first = unified;
-    let chosen = setup
-        .engine
-        .as_ref()
-        .map(|path| vec![path.to_string_lossy().into_owned()]);
+    let chosen = setup.engine.as_ref().map(|path| vec![path.to_string_lossy().into_owned()]);
     let log_file = setup.log_file.as_ref().map(|path| {
-        let open = |error| DaemonError::OpenLog {
-            path: path.clone(),
-            error,
-        };
+        let open = |error| DaemonError::OpenLog { path: path.clone(), error };
         LogFile::open(path).map_err(open)
     });
     let extensions = ExtensionSettings {
@@ -325,10 +288,7 @@ fn settings(
     let engine_user = serve.engine_user.as_deref().map(EngineUser::find).transpose()?;
     let (inherited, kept) = inherited(std::env::vars_os(), &serve.pass_env);
     if !kept.is_empty() {
-        tracing::info!(
-            "engines do not inherit {}; `pass-env` passes them on",
-            kept.join(", ")
-        );
+        tracing::info!("engines do not inherit {}; `pass-env` passes them on", kept.join(", "));
     }
     let settings = RuntimeSettings {
         config: setup.config.clone(),

@@ -267,11 +267,7 @@ impl Runtime {
             }
             SchedulerEffect::Survey { model } => drop(spawn_local(survey::survey(self.me(), *model))),
             SchedulerEffect::ReadCards => drop(spawn_local(memory::read_for_load(self.me()))),
-            SchedulerEffect::Start {
-                run,
-                model,
-                placement,
-            } => {
+            SchedulerEffect::Start { run, model, placement } => {
                 let entry = self.entry(*model);
                 let run = EngineRun::new(*run, *model, entry, self.model_log(*model), placement.clone());
                 // Before the task is spawned, because its first event looks the run up.
@@ -376,8 +372,7 @@ impl Runtime {
     }
 
     fn shown(&self, model: ModelId) -> ModelState {
-        self.statuses
-            .with(model, |status| status.state.unwrap_or(ModelState::Unloaded))
+        self.statuses.with(model, |status| status.state.unwrap_or(ModelState::Unloaded))
     }
 
     fn model_log(&self, model: ModelId) -> Log {

@@ -121,9 +121,7 @@ impl GuardOptions {
             let (key, value) = word.split_once('=').unwrap_or((word, ""));
             let number = || value.parse().map_err(|_| OptionsError::Number { word });
             match key {
-                "card" => options
-                    .add(rule(word, value)?)
-                    .ok_or(OptionsError::TooManyCards { word })?,
+                "card" => options.add(rule(word, value)?).ok_or(OptionsError::TooManyCards { word })?,
                 "budget" => options.budget = Some(number()?),
                 "contexts" => options.contexts = contexts(word, value)?,
                 // `reuse=` with a value is a mistake that must be reported, not a flag.
@@ -224,11 +222,7 @@ impl WordWriter<'_, '_> {
     }
 
     fn flag(&mut self, word: &str, set: bool) -> fmt::Result {
-        if set {
-            self.say(format_args!("{word}"))
-        } else {
-            Ok(())
-        }
+        if set { self.say(format_args!("{word}")) } else { Ok(()) }
     }
 
     fn number(&mut self, key: &str, number: Option<u64>) -> fmt::Result {
@@ -279,29 +273,20 @@ fn nibble(digit: u8) -> Option<u8> {
 
 fn rule<'a>(word: &'a str, value: &str) -> Result<CardRule, OptionsError<'a>> {
     let (uuid, bytes) = value.split_once(':').unwrap_or((value, ""));
-    let (budget, need) = bytes
-        .split_once(':')
-        .map_or((bytes, None), |(budget, need)| (budget, Some(need)));
+    let (budget, need) = bytes.split_once(':').map_or((bytes, None), |(budget, need)| (budget, Some(need)));
     let number = |text: &str| text.parse().map_err(|_| OptionsError::Number { word });
     let given = value.contains(':').then_some(budget);
     // `card=UUID::NEED` has a need and no budget; `card=UUID:` is a budget that was forgotten, and an error.
     let given = given.filter(|text| need.is_none() || !text.is_empty());
     let Uuid(uuid) = Uuid::read(uuid).ok_or(OptionsError::Uuid { word })?;
-    Ok(CardRule {
-        uuid,
-        budget: given.map(number).transpose()?,
-        need: need.map(number).transpose()?,
-    })
+    Ok(CardRule { uuid, budget: given.map(number).transpose()?, need: need.map(number).transpose()? })
 }
 
 fn contexts<'a>(word: &'a str, value: &str) -> Result<Contexts, OptionsError<'a>> {
     match value {
         "report" => Ok(Contexts::Report),
         "refuse" => Ok(Contexts::Refuse),
-        _ => Err(OptionsError::Choice {
-            word,
-            choices: "report, refuse",
-        }),
+        _ => Err(OptionsError::Choice { word, choices: "report, refuse" }),
     }
 }
 
@@ -309,10 +294,7 @@ fn pool<'a>(word: &'a str, value: &str) -> Result<GgmlPoolMode, OptionsError<'a>
     match value {
         "ours" => Ok(GgmlPoolMode::Ours),
         "managed" => Ok(GgmlPoolMode::Managed),
-        _ => Err(OptionsError::Choice {
-            word,
-            choices: "ours, managed",
-        }),
+        _ => Err(OptionsError::Choice { word, choices: "ours, managed" }),
     }
 }
 
@@ -375,29 +357,17 @@ mod tests {
             assert_eq!(options.to_string(), line);
         }
         for wrong in [":", "::", ":7:", ":x", "::7:8"] {
-            assert!(
-                GuardOptions::read(&std::format!("card={uuid}{wrong}")).is_err(),
-                "{wrong}"
-            );
+            assert!(GuardOptions::read(&std::format!("card={uuid}{wrong}")).is_err(), "{wrong}");
         }
     }
 
     #[test]
     fn a_wrong_word_is_named() {
         let said = |line: &str| GuardOptions::read(line).unwrap_err().to_string();
-        assert_eq!(
-            said("reuse frob=1"),
-            "PLIMSOLL_GUARD contains `frob=1`, which is not an option"
-        );
-        assert_eq!(
-            said("spill=1G"),
-            "PLIMSOLL_GUARD: `spill=1G` needs a whole number"
-        );
+        assert_eq!(said("reuse frob=1"), "PLIMSOLL_GUARD contains `frob=1`, which is not an option");
+        assert_eq!(said("spill=1G"), "PLIMSOLL_GUARD: `spill=1G` needs a whole number");
         assert!(said("card=7:1").contains("needs a card's UUID"));
-        assert_eq!(
-            said("pool=best"),
-            "PLIMSOLL_GUARD: `pool=best` is not one of ours, managed"
-        );
+        assert_eq!(said("pool=best"), "PLIMSOLL_GUARD: `pool=best` is not one of ours, managed");
         let many = ["card=GPU-00112233-4455-6677-8899-aabbccddeeff"; CARDS + 1].join(" ");
         assert!(said(&many).ends_with("exceeds the limit of 16 cards"));
     }

@@ -227,10 +227,7 @@ impl PageCard {
 
     /// Raises the peaks of reserved and spilled bytes to the present figures.
     pub fn raise_peaks(&self) {
-        for (peak, held) in [
-            (&self.reserved_peak, &self.reserved),
-            (&self.spilled_peak, &self.spilled),
-        ] {
+        for (peak, held) in [(&self.reserved_peak, &self.reserved), (&self.spilled_peak, &self.spilled)] {
             peak.fetch_max(held.load(Relaxed), Relaxed);
         }
     }
@@ -289,10 +286,7 @@ mod tests {
         card.add(700);
         card.remove(300);
         card.add(100);
-        assert_eq!(
-            (card.allocated.load(Relaxed), card.peak.load(Relaxed)),
-            (500, 700)
-        );
+        assert_eq!((card.allocated.load(Relaxed), card.peak.load(Relaxed)), (500, 700));
         card.remove(u64::MAX);
         assert_eq!(card.allocated.load(Relaxed), 0);
         card.spilled.store(9, Relaxed);

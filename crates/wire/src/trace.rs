@@ -193,9 +193,8 @@ mod tests {
 
     #[test]
     fn every_kind_is_known_by_its_code_and_no_other_code_is() {
-        let known = (0..=u8::MAX)
-            .filter(|code| TraceKind::of(*code).is_some_and(|kind| kind as u8 == *code))
-            .count();
+        let known =
+            (0..=u8::MAX).filter(|code| TraceKind::of(*code).is_some_and(|kind| kind as u8 == *code)).count();
         assert_eq!(known, 12);
     }
 }

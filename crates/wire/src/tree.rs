@@ -105,11 +105,7 @@ pub fn key(uuid: [u8; 16], number: u8) -> u64 {
     let (halves, _) = uuid.as_chunks::<8>();
     let folded = halves.iter().fold(0, |key, half| key ^ u64::from_le_bytes(*half));
     // A driver without UUIDs reports zeroes; 0 is the mark of a free place and must not become a key.
-    if folded == 0 {
-        u64::from(number) + 1
-    } else {
-        folded
-    }
+    if folded == 0 { u64::from(number) + 1 } else { folded }
 }
 
 /// Representation of a budget in the ledger.

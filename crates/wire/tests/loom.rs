@@ -44,10 +44,7 @@ fn two_never_pass_the_budget_and_nobody_finds_it_full_but_by_somebody_who_was_gr
     loom::model(|| {
         let (tree, slots) = two(5);
         let told = both(&tree, slots, [3, 4]);
-        let granted = told
-            .iter()
-            .filter(|claim| **claim == ClaimResult::Granted)
-            .count();
+        let granted = told.iter().filter(|claim| **claim == ClaimResult::Granted).count();
         assert!(granted < 2, "{told:?}");
         assert!(granted == 1 || told == [ClaimResult::Crossed; 2], "{told:?}");
         let claimed = tree.claimed(CARD);
@@ -62,10 +59,7 @@ fn two_never_pass_the_budget_and_nobody_finds_it_full_but_by_somebody_who_was_gr
 fn a_claim_that_can_never_be_granted_stands_in_nobodys_way() {
     loom::model(|| {
         let (tree, slots) = two(5);
-        assert_eq!(
-            both(&tree, slots, [6, 5]),
-            [ClaimResult::Full, ClaimResult::Granted]
-        );
+        assert_eq!(both(&tree, slots, [6, 5]), [ClaimResult::Full, ClaimResult::Granted]);
     });
 }
 

@@ -217,17 +217,11 @@ fn an_owner_is_its_number_and_its_start() {
 #[test]
 fn cards_have_places_by_their_keys_and_as_many_as_there_is_room_for() {
     let tree = TreeLedger::default();
-    let keys: Vec<u64> = (0..u8::try_from(CARDS).unwrap())
-        .map(|number| key([0; 16], number))
-        .collect();
+    let keys: Vec<u64> = (0..u8::try_from(CARDS).unwrap()).map(|number| key([0; 16], number)).collect();
     let places: Vec<_> = keys.iter().map(|key| tree.place(*key)).collect();
     assert_eq!(places, (0..CARDS).map(Some).collect::<Vec<_>>());
     assert_eq!(tree.place(keys[4]), Some(4));
-    assert_eq!(
-        tree.place(key([9; 16], 0)),
-        tree.place(key([8; 16], 0)),
-        "no room"
-    );
+    assert_eq!(tree.place(key([9; 16], 0)), tree.place(key([8; 16], 0)), "no room");
     let uuid = std::array::from_fn(|index| u8::try_from(index).unwrap());
     assert_eq!(key(uuid, 0), key(uuid, 7), "a UUID is the same in every process");
     assert_eq!(tree.budget(0), UNLIMITED);

@@ -33,9 +33,7 @@ macro_rules! handles {
     )* };
 }
 
-handles!(
-    Context, Stream, Event, Graph, GraphExec, Pool, Array, Module, Function, Physical
-);
+handles!(Context, Stream, Event, Graph, GraphExec, Pool, Array, Module, Function, Physical);
 
 /// A pointer that the driver reads from.
 #[repr(transparent)]
@@ -177,9 +175,7 @@ impl<T> Out<T> {
 
 impl Host {
     pub(crate) fn new(address: u64) -> Self {
-        Self(std::ptr::with_exposed_provenance_mut(
-            usize::try_from(address).unwrap_or(0),
-        ))
+        Self(std::ptr::with_exposed_provenance_mut(usize::try_from(address).unwrap_or(0)))
     }
 
     pub(crate) fn is_null(self) -> bool {

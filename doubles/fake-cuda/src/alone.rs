@@ -50,9 +50,7 @@ fn read(log: &Path) -> Vec<String> {
 /// The rules that were broken.
 pub(crate) fn broken(log: &[String]) -> Vec<&str> {
     let rule = |line: &'_ String| -> Option<usize> { line.strip_prefix("violation ")?.find(':') };
-    log.iter()
-        .filter_map(|line| rule(line).map(|end| &line["violation ".len()..][..end]))
-        .collect()
+    log.iter().filter_map(|line| rule(line).map(|end| &line["violation ".len()..][..end])).collect()
 }
 
 /// Initialises the driver and opens a context on the first card.

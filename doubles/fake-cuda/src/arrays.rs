@@ -23,11 +23,7 @@ pub(crate) struct State {
 impl State {
     /// Bytes of a row, and rows of a plane.
     pub(crate) fn layout(&self) -> Result<(u64, u64), Code> {
-        let row = Array3dDescriptor {
-            height: 0,
-            depth: 0,
-            ..self.shape
-        };
+        let row = Array3dDescriptor { height: 0, depth: 0, ..self.shape };
         Ok((bytes(&row)?, self.shape.height.max(1) as u64))
     }
 }
@@ -47,16 +43,11 @@ fn bytes(shape: &Array3dDescriptor) -> Result<u64, Code> {
     if shape.width == 0 || !matches!(channels, 1 | 2 | 4) {
         return Err(INVALID_VALUE);
     }
-    [
-        shape.height.max(1),
-        shape.depth.max(1),
-        channels,
-        channel(shape.format)?,
-    ]
-    .into_iter()
-    .try_fold(shape.width, usize::checked_mul)
-    .and_then(|bytes| u64::try_from(bytes).ok())
-    .ok_or(OUT_OF_MEMORY)
+    [shape.height.max(1), shape.depth.max(1), channels, channel(shape.format)?]
+        .into_iter()
+        .try_fold(shape.width, usize::checked_mul)
+        .and_then(|bytes| u64::try_from(bytes).ok())
+        .ok_or(OUT_OF_MEMORY)
 }
 
 /// All levels of a pyramid, each half as long in every direction.
@@ -77,14 +68,7 @@ impl Driver {
         let card = self.current_card()?;
         let physical = self.new_block(Place::Card(card), size, false)?;
         let array = Array(self.new_handle());
-        self.arrays.insert(
-            array,
-            State {
-                physical,
-                size,
-                shape,
-            },
-        );
+        self.arrays.insert(array, State { physical, size, shape });
         Ok(array)
     }
 }
@@ -113,11 +97,7 @@ fn requirements(out: Out<MemoryRequirements>, array: Array, device: i32) -> Outc
     let size = driver.arrays.get(&array).ok_or(INVALID_HANDLE)?.size;
     let size = usize::try_from(size.next_multiple_of(GRANULE)).map_err(|_| OUT_OF_MEMORY)?;
     let alignment = usize::try_from(GRANULE).map_err(|_| OUT_OF_MEMORY)?;
-    out.set(MemoryRequirements {
-        size,
-        alignment,
-        reserved: [0; 4],
-    })
+    out.set(MemoryRequirements { size, alignment, reserved: [0; 4] })
 }
 
 driver! {
@@ -191,18 +171,10 @@ mod tests {
         alone("total=64M context=0", || {
             start();
             let free = || driver().unwrap().memory_of(0).0 >> 20;
-            let shape = ArrayDescriptor {
-                width: 1024,
-                height: 1024,
-                format: 0x20,
-                channels: 4,
-            };
+            let shape = ArrayDescriptor { width: 1024, height: 1024, format: 0x20, channels: 4 };
             let array = get(|array| cuArrayCreate_v2(array, In::from(&shape)));
             assert_eq!(free(), 48);
-            assert_eq!(
-                get(|needs| cuArrayGetMemoryRequirements(needs, array, 0)).size,
-                16 << 20
-            );
+            assert_eq!(get(|needs| cuArrayGetMemoryRequirements(needs, array, 0)).size, 16 << 20);
             let cube = Array3dDescriptor {
                 width: 1024,
                 height: 1024,
@@ -211,10 +183,7 @@ mod tests {
                 channels: 4,
                 flags: 0,
             };
-            assert_eq!(
-                code(|array| cuArray3DCreate_v2(array, In::from(&cube))),
-                OUT_OF_MEMORY
-            );
+            assert_eq!(code(|array| cuArray3DCreate_v2(array, In::from(&cube))), OUT_OF_MEMORY);
             ok(cuArrayDestroy(array));
             let levels = get(|array| cuMipmappedArrayCreate(array, In::from(&cube_of(1024)), 2));
             assert_eq!(free(), 64 - 20);
@@ -224,13 +193,6 @@ mod tests {
     }
 
     fn cube_of(width: usize) -> Array3dDescriptor {
-        Array3dDescriptor {
-            width,
-            height: width,
-            depth: 0,
-            format: 0x20,
-            channels: 4,
-            flags: 0,
-        }
+        Array3dDescriptor { width, height: width, depth: 0, format: 0x20, channels: 4, flags: 0 }
     }
 }

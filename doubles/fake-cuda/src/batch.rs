@@ -46,16 +46,9 @@ impl Batch {
 
     fn copies(&self) -> Result<Vec<(DevicePtr, DevicePtr, u64)>, Code> {
         let count = usize::try_from(self.count).map_err(|_| INVALID_VALUE)?;
-        let (to, from, sizes) = (
-            self.to.list(count)?,
-            self.from.list(count)?,
-            self.sizes.list(count)?,
-        );
+        let (to, from, sizes) = (self.to.list(count)?, self.from.list(count)?, self.sizes.list(count)?);
         let ends = to.into_iter().zip(from);
-        Ok(ends
-            .zip(sizes)
-            .map(|((to, from), size)| (to, from, size))
-            .collect())
+        Ok(ends.zip(sizes).map(|((to, from), size)| (to, from, size)).collect())
     }
 
     fn attributes_are_right(&self) -> Result<bool, Code> {

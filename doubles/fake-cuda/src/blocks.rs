@@ -60,10 +60,9 @@ impl Place {
     /// As `CUmemLocation` tells it.
     fn location(self) -> Location {
         match self {
-            Self::Card(card) | Self::Foreign(card) => Location {
-                kind: LOCATION_DEVICE,
-                id: i32::try_from(card).unwrap_or(0),
-            },
+            Self::Card(card) | Self::Foreign(card) => {
+                Location { kind: LOCATION_DEVICE, id: i32::try_from(card).unwrap_or(0) }
+            }
             Self::Host(location) => location,
         }
     }
@@ -86,11 +85,7 @@ fn sparse_file(name: &str, length: u64) -> Result<Arc<File>, Code> {
 
 impl Blocks {
     pub(crate) fn new() -> Result<Self, Code> {
-        Ok(Self {
-            file: sparse_file("fake-cuda", FILE_LENGTH)?,
-            next: 0,
-            live: BTreeMap::new(),
-        })
+        Ok(Self { file: sparse_file("fake-cuda", FILE_LENGTH)?, next: 0, live: BTreeMap::new() })
     }
 
     pub(crate) fn get(&self, physical: Physical) -> Result<&Block, Code> {
@@ -122,30 +117,18 @@ impl Blocks {
         file: Arc<File>,
         offset: u64,
     ) {
-        let block = Block {
-            size,
-            place,
-            file,
-            offset,
-            handles: 1,
-            mapped: 0,
-            prop: None,
-        };
+        let block = Block { size, place, file, offset, handles: 1, mapped: 0, prop: None };
         self.live.insert(physical, block);
     }
 }
 
 impl Block {
     pub(crate) fn read(&self, at: u64, out: &mut [u8]) -> Outcome {
-        self.file
-            .read_exact_at(out, self.offset + at)
-            .map_err(|_| INVALID_VALUE)
+        self.file.read_exact_at(out, self.offset + at).map_err(|_| INVALID_VALUE)
     }
 
     pub(crate) fn write(&self, at: u64, bytes: &[u8]) -> Outcome {
-        self.file
-            .write_all_at(bytes, self.offset + at)
-            .map_err(|_| INVALID_VALUE)
+        self.file.write_all_at(bytes, self.offset + at).map_err(|_| INVALID_VALUE)
     }
 
     /// Zeroes a part without touching it.

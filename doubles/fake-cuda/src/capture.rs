@@ -82,11 +82,7 @@ impl Driver {
 
     /// Refuses to wait for a context in which a stream is being captured.
     pub(crate) fn forbid_wait_for(&mut self, context: Context) -> Outcome {
-        let streams = self
-            .work
-            .streams
-            .values()
-            .filter(|state| state.context == context);
+        let streams = self.work.streams.values().filter(|state| state.context == context);
         let captured: Vec<Graph> = streams.filter_map(|state| state.capture).collect();
         self.spoil(|graph, _| captured.contains(&graph))?;
         self.forbid_unsafe()
@@ -96,23 +92,14 @@ impl Driver {
     pub(crate) fn invalidate_blocking_captures(&mut self, legacy: Stream) -> bool {
         let context = self.work.streams[&legacy].context;
         let blocking = |state: &&crate::work::StreamState| state.blocking && state.context == context;
-        let captured: Vec<Graph> = self
-            .work
-            .streams
-            .values()
-            .filter(blocking)
-            .filter_map(|state| state.capture)
-            .collect();
+        let captured: Vec<Graph> =
+            self.work.streams.values().filter(blocking).filter_map(|state| state.capture).collect();
         self.spoil(|graph, _| captured.contains(&graph)).is_err()
     }
 
     /// Adds a node to the graph of a capture.
     pub(crate) fn capture_operation(&mut self, graph: Graph, operation: Operation) -> Outcome {
-        if self
-            .captures
-            .get(&graph)
-            .is_none_or(|capture| capture.invalidated)
-        {
+        if self.captures.get(&graph).is_none_or(|capture| capture.invalidated) {
             return Err(STREAM_CAPTURE_INVALIDATED);
         }
         self.add_node(graph, operation)
@@ -131,12 +118,7 @@ impl Driver {
         if !self.graphs.graphs.contains_key(&graph) || self.captures.contains_key(&graph) {
             return Err(INVALID_VALUE);
         }
-        let capture = Capture {
-            origin: stream,
-            thread: log::thread(),
-            mode,
-            invalidated: false,
-        };
+        let capture = Capture { origin: stream, thread: log::thread(), mode, invalidated: false };
         self.captures.insert(graph, capture);
         self.join_capture(stream, graph);
         Ok(())
@@ -160,12 +142,7 @@ impl Driver {
         }
         let invalidated = capture.invalidated;
         self.captures.remove(&graph);
-        for state in self
-            .work
-            .streams
-            .values_mut()
-            .filter(|state| state.capture == Some(graph))
-        {
+        for state in self.work.streams.values_mut().filter(|state| state.capture == Some(graph)) {
             state.capture = None;
         }
         if invalidated {
@@ -182,13 +159,11 @@ impl Driver {
             return Err(STREAM_CAPTURE_IMPLICIT);
         }
         let graph = self.work.streams[&stream].capture;
-        Ok(
-            match graph.and_then(|graph| Some((graph, self.captures.get(&graph)?))) {
-                None => (NONE, Graph(0)),
-                Some((graph, capture)) if capture.invalidated => (INVALIDATED, graph),
-                Some((graph, _)) => (ACTIVE, graph),
-            },
-        )
+        Ok(match graph.and_then(|graph| Some((graph, self.captures.get(&graph)?))) {
+            None => (NONE, Graph(0)),
+            Some((graph, capture)) if capture.invalidated => (INVALIDATED, graph),
+            Some((graph, _)) => (ACTIVE, graph),
+        })
     }
 }
 

@@ -44,11 +44,7 @@ impl Driver {
     pub(crate) fn take_small(&mut self, context: Context, length: u64) -> Result<(u64, Physical, u64), Code> {
         let length = length.next_multiple_of(ALIGNMENT);
         let roomy = |chunk: &Chunk| chunk.hole(length).filter(|_| chunk.context == context);
-        let found = self
-            .chunks
-            .0
-            .iter()
-            .find_map(|(&at, chunk)| Some((at, roomy(chunk)?)));
+        let found = self.chunks.0.iter().find_map(|(&at, chunk)| Some((at, roomy(chunk)?)));
         let (at, offset) = match found {
             Some(found) => found,
             None => (self.new_chunk(context)?, 0),
@@ -64,11 +60,7 @@ impl Driver {
         let at = self.space.take(GRANULE, GRANULE, 0).inspect_err(|_| {
             let _ = self.release_handle(physical);
         })?;
-        let chunk = Chunk {
-            context,
-            physical,
-            used: BTreeMap::new(),
-        };
+        let chunk = Chunk { context, physical, used: BTreeMap::new() };
         self.chunks.0.insert(at, chunk);
         Ok(at)
     }

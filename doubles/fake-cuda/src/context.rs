@@ -54,10 +54,7 @@ fn top() -> Option<Context> {
 
 impl Contexts {
     pub(crate) fn new(cards: usize) -> Self {
-        Self {
-            open: BTreeMap::new(),
-            primaries: (0..cards).map(|_| Primary::default()).collect(),
-        }
+        Self { open: BTreeMap::new(), primaries: (0..cards).map(|_| Primary::default()).collect() }
     }
 }
 

@@ -45,9 +45,7 @@ fn complete(copy: impl FnOnce(&Driver) -> Result<Operation, Code>) -> Outcome {
 }
 
 fn device_to_device(stream: Stream, to: DevicePtr, from: DevicePtr, length: u64) -> Outcome {
-    enqueue(stream, |_| {
-        Ok(line(Memory::Device(to), Memory::Device(from), length))
-    })
+    enqueue(stream, |_| Ok(line(Memory::Device(to), Memory::Device(from), length)))
 }
 
 fn unified(driver: &Driver, to: DevicePtr, from: DevicePtr, length: u64) -> Operation {

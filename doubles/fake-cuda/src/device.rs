@@ -28,10 +28,8 @@ pub(crate) fn visible_cards() -> Vec<Card> {
     };
     let named = |name: &str| {
         let by_number = name.trim().parse().ok().and_then(|index: usize| all.get(index));
-        let by_uuid = || {
-            all.iter()
-                .find(|card| name.starts_with("GPU-") && card.uuid.starts_with(name.trim()))
-        };
+        let by_uuid =
+            || all.iter().find(|card| name.starts_with("GPU-") && card.uuid.starts_with(name.trim()));
         by_number.or_else(by_uuid).cloned()
     };
     wanted.split(',').map_while(named).collect()
@@ -48,10 +46,8 @@ fn card((index, total): (usize, &u64)) -> Card {
 
 impl Card {
     fn uuid_bytes(&self) -> Uuid {
-        let digits: Vec<u8> = self.uuid[4..]
-            .chars()
-            .filter_map(|digit| u8::try_from(digit.to_digit(16)?).ok())
-            .collect();
+        let digits: Vec<u8> =
+            self.uuid[4..].chars().filter_map(|digit| u8::try_from(digit.to_digit(16)?).ok()).collect();
         let byte = |index: usize| match digits.get(2 * index..2 * index + 2) {
             Some([high, low]) => high << 4 | low,
             _ => 0,
@@ -214,21 +210,18 @@ mod tests {
 
     #[test]
     fn cards_are_as_the_test_asks() {
-        alone(
-            "cards=2 total=1G,2G integrated=1 concurrent_managed=0 compute=8.7",
-            || {
-                ok(cuInit(0));
-                assert_eq!(get(|count| cuDeviceGetCount(count)), 2);
-                assert_eq!(get(|bytes| cuDeviceTotalMem_v2(bytes, 1)), 2 << 30);
-                assert_eq!(
-                    [18, 89, 75, 76].map(|number| get(|value| cuDeviceGetAttribute(value, number, 0))),
-                    [1, 0, 8, 7]
-                );
-                assert_eq!(code(|device| cuDeviceGet(device, 2)), INVALID_DEVICE);
-                let uuids = [0, 1].map(|card| get(|uuid| cuDeviceGetUuid_v2(uuid, card)).0);
-                assert_eq!((uuids[0][0], uuids[0][15], uuids[1][15]), (0xfa, 0, 1));
-            },
-        );
+        alone("cards=2 total=1G,2G integrated=1 concurrent_managed=0 compute=8.7", || {
+            ok(cuInit(0));
+            assert_eq!(get(|count| cuDeviceGetCount(count)), 2);
+            assert_eq!(get(|bytes| cuDeviceTotalMem_v2(bytes, 1)), 2 << 30);
+            assert_eq!(
+                [18, 89, 75, 76].map(|number| get(|value| cuDeviceGetAttribute(value, number, 0))),
+                [1, 0, 8, 7]
+            );
+            assert_eq!(code(|device| cuDeviceGet(device, 2)), INVALID_DEVICE);
+            let uuids = [0, 1].map(|card| get(|uuid| cuDeviceGetUuid_v2(uuid, card)).0);
+            assert_eq!((uuids[0][0], uuids[0][15], uuids[1][15]), (0xfa, 0, 1));
+        });
     }
 
     #[test]
@@ -237,10 +230,7 @@ mod tests {
             show_only("GPU-fa4ecada-0000-4000-8000-000000000002,0,9,1");
             ok(cuInit(0));
             assert_eq!(get(|count| cuDeviceGetCount(count)), 2);
-            assert_eq!(
-                [0, 1].map(|card| get(|bytes| cuDeviceTotalMem_v2(bytes, card)) >> 30),
-                [3, 1]
-            );
+            assert_eq!([0, 1].map(|card| get(|bytes| cuDeviceTotalMem_v2(bytes, card)) >> 30), [3, 1]);
         });
     }
 
@@ -249,10 +239,7 @@ mod tests {
         alone("", || {
             show_only("");
             assert_eq!(cuInit(0), NO_DEVICE);
-            assert_eq!(
-                code(|count| cuDeviceGetCount(count)),
-                crate::code::NOT_INITIALIZED
-            );
+            assert_eq!(code(|count| cuDeviceGetCount(count)), crate::code::NOT_INITIALIZED);
             assert_eq!(code(|version| cuDriverGetVersion(version)), SUCCESS);
         });
     }

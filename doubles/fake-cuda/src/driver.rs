@@ -58,10 +58,7 @@ pub(crate) fn driver() -> Result<Locked, Code> {
     Ok(Locked(locked))
 }
 
-#[expect(
-    clippy::print_stderr,
-    reason = "a test that mistypes has nowhere else to look"
-)]
+#[expect(clippy::print_stderr, reason = "a test that mistypes has nowhere else to look")]
 pub(crate) fn initialise() -> Outcome {
     if let Some(complaint) = complaint() {
         eprintln!("fake-cuda: {complaint}");

@@ -44,22 +44,11 @@ const TABLES: &[&[Entry]] = &[
 
 /// What `name` means to a program built for `version`; Err tells why there is nothing.
 fn find(name: &str, version: i32, flags: u64) -> Result<*const c_void, i32> {
-    let named = || {
-        TABLES
-            .iter()
-            .copied()
-            .flatten()
-            .filter(|entry| entry.name == name)
-    };
+    let named = || TABLES.iter().copied().flatten().filter(|entry| entry.name == name);
     let version = version.min(settings().driver);
-    let newest = named()
-        .filter(|entry| entry.since <= version)
-        .max_by_key(|entry| entry.since);
+    let newest = named().filter(|entry| entry.since <= version).max_by_key(|entry| entry.since);
     match newest {
-        Some(Entry {
-            per_thread: Some(twin),
-            ..
-        }) if flags & PER_THREAD_STREAM != 0 => Ok(twin()),
+        Some(Entry { per_thread: Some(twin), .. }) if flags & PER_THREAD_STREAM != 0 => Ok(twin()),
         Some(entry) if settings().distinct => Ok((entry.thunk)()),
         Some(entry) => Ok((entry.address)()),
         None if named().next().is_some() => Err(VERSION_NOT_SUFFICIENT),
@@ -154,32 +143,17 @@ mod tests {
             assert_eq!(address("cuCtxCreate", 11030), cuCtxCreate_v2 as *const c_void);
             assert_eq!(address("cuCtxCreate", 11040), cuCtxCreate_v3 as *const c_void);
             assert_eq!(address("cuCtxCreate", 12080), cuCtxCreate_v4 as *const c_void);
-            assert_eq!(
-                address("cuGetProcAddress", 11030),
-                cuGetProcAddress as *const c_void
-            );
-            assert_eq!(
-                address("cuGetProcAddress", 12000),
-                cuGetProcAddress_v2 as *const c_void
-            );
-            assert_eq!(
-                address("cuMemAlloc", 3020),
-                crate::linear::cuMemAlloc_v2 as *const c_void
-            );
+            assert_eq!(address("cuGetProcAddress", 11030), cuGetProcAddress as *const c_void);
+            assert_eq!(address("cuGetProcAddress", 12000), cuGetProcAddress_v2 as *const c_void);
+            assert_eq!(address("cuMemAlloc", 3020), crate::linear::cuMemAlloc_v2 as *const c_void);
         });
     }
 
     #[test]
     fn what_is_not_found_says_why() {
         alone("driver=12000", || {
-            assert_eq!(
-                look("cuMemAlloc_v2", 12000, 0),
-                (NOT_FOUND, std::ptr::null(), SYMBOL_NOT_FOUND)
-            );
-            assert_eq!(
-                look("cuMemCreate", 10000, 0),
-                (NOT_FOUND, std::ptr::null(), VERSION_NOT_SUFFICIENT)
-            );
+            assert_eq!(look("cuMemAlloc_v2", 12000, 0), (NOT_FOUND, std::ptr::null(), SYMBOL_NOT_FOUND));
+            assert_eq!(look("cuMemCreate", 10000, 0), (NOT_FOUND, std::ptr::null(), VERSION_NOT_SUFFICIENT));
             let newer_than_the_driver = look("cuMemAdvise", 12080, 0).1;
             assert_eq!(newer_than_the_driver, crate::host::cuMemAdvise as *const c_void);
             assert_eq!(look("cuInit", 12000, 4).0, INVALID_VALUE);

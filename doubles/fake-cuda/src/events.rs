@@ -46,10 +46,7 @@ impl Driver {
         let stream = self.stream(handle)?;
         let state = self.event(event)?;
         let own = self.work.streams[&stream].capture;
-        match (
-            state.captured.filter(|graph| self.captures.contains_key(graph)),
-            own,
-        ) {
+        match (state.captured.filter(|graph| self.captures.contains_key(graph)), own) {
             (Some(graph), None) => self.join_capture(stream, graph),
             (Some(graph), Some(own)) if graph != own => return Err(STREAM_CAPTURE_MERGE),
             (Some(_), Some(_)) => {}
@@ -76,12 +73,8 @@ fn elapsed(milliseconds: Out<f32>, start: Event, end: Event) -> Outcome {
     let timed = |event| match driver.event(event)? {
         state if state.flags & DISABLE_TIMING != 0 => Err(INVALID_HANDLE),
         State { finish: None, .. } => Err(INVALID_HANDLE),
-        State {
-            finish: Some(finish), ..
-        } if finish > now => Err(NOT_READY),
-        State {
-            finish: Some(finish), ..
-        } => Ok(finish),
+        State { finish: Some(finish), .. } if finish > now => Err(NOT_READY),
+        State { finish: Some(finish), .. } => Ok(finish),
     };
     let microseconds = timed(end)?.saturating_sub(timed(start)?);
     let short = u16::try_from(microseconds).unwrap_or(u16::MAX);
@@ -184,10 +177,8 @@ mod tests {
         alone("delay=20000", || {
             start();
             let stream = get(|stream| cuStreamCreate(stream, 1));
-            let (before, after) = (
-                get(|event| cuEventCreate(event, 0)),
-                get(|event| cuEventCreate(event, 0)),
-            );
+            let (before, after) =
+                (get(|event| cuEventCreate(event, 0)), get(|event| cuEventCreate(event, 0)));
             let at = get(|at| cuMemAlloc_v2(at, MIB));
             ok(cuEventRecord(before, stream));
             ok(cuMemsetD8Async(at, 1, MIB, stream));

@@ -41,11 +41,7 @@ impl FromStr for Fault {
             "*" => None,
             number => Some(number.parse().map_err(drop)?),
         };
-        Ok(Self {
-            act: act.to_owned(),
-            turn,
-            code,
-        })
+        Ok(Self { act: act.to_owned(), turn, code })
     }
 }
 
@@ -72,13 +68,7 @@ mod tests {
 
     #[test]
     fn faults_are_numbers_of_allocations_or_of_calls() {
-        let fault = |act: &str, turn, code| {
-            Ok(Fault {
-                act: act.to_owned(),
-                turn,
-                code: Code(code),
-            })
-        };
+        let fault = |act: &str, turn, code| Ok(Fault { act: act.to_owned(), turn, code: Code(code) });
         assert_eq!("3".parse(), fault("allocation", Some(3), 2));
         assert_eq!("cuMemMap:2:999".parse(), fault("cuMemMap", Some(2), 999));
         assert_eq!("cuMemMap:*".parse(), fault("cuMemMap", None, 2));

@@ -27,16 +27,7 @@ fn fill_rows<const N: usize>(
         return Err(INVALID_VALUE);
     }
     let pattern = pattern.to_vec();
-    driver()?.submit(
-        stream,
-        Operation::Fill {
-            at,
-            pitch,
-            pattern,
-            width,
-            rows,
-        },
-    )
+    driver()?.submit(stream, Operation::Fill { at, pitch, pattern, width, rows })
 }
 
 driver! {

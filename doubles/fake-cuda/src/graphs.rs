@@ -62,11 +62,7 @@ impl Driver {
     }
 
     pub(crate) fn add_node(&mut self, graph: Graph, operation: Operation) -> Outcome {
-        let pins = operation
-            .reach()
-            .into_iter()
-            .filter_map(|(range, _)| self.pin(range))
-            .collect();
+        let pins = operation.reach().into_iter().filter_map(|(range, _)| self.pin(range)).collect();
         let id = self.new_handle();
         let nodes = self.graphs.graphs.get_mut(&graph).ok_or(INVALID_VALUE)?;
         nodes.push(Node { id, operation, pins });
@@ -91,11 +87,8 @@ impl Driver {
         if graphs.graphs.contains_key(&graph) || graphs.execs.values().any(|exec| exec.graph == graph) {
             return;
         }
-        let memory: Vec<u64> = graphs
-            .memory
-            .extract_if(.., |_, owner| *owner == graph)
-            .map(|(at, _)| at)
-            .collect();
+        let memory: Vec<u64> =
+            graphs.memory.extract_if(.., |_, owner| *owner == graph).map(|(at, _)| at).collect();
         for at in memory {
             // The program may have freed it itself.
             let _ = self.end_region(at);
@@ -106,15 +99,8 @@ impl Driver {
         let at = DevicePtr(range.start);
         let (_, region) = self.space.region(at)?;
         let covering = self.space.cover(at, range.end - range.start)?;
-        let behind = covering
-            .iter()
-            .map(|(_, Segment { behind, .. })| *behind)
-            .collect();
-        Some(Pin {
-            range,
-            region: region.id,
-            behind,
-        })
+        let behind = covering.iter().map(|(_, Segment { behind, .. })| *behind).collect();
+        Some(Pin { range, region: region.id, behind })
     }
 
     fn instantiate(&mut self, graph: Graph) -> Result<GraphExec, Code> {
@@ -135,10 +121,7 @@ impl Driver {
                 Some(now) if now.region == pin.region && now.behind == pin.behind => {}
                 Some(_) => violation(
                     "graph-stale",
-                    format_args!(
-                        "graph {:#x} uses {start:#x}..{end:#x}, where other memory is now",
-                        exec.0
-                    ),
+                    format_args!("graph {:#x} uses {start:#x}..{end:#x}, where other memory is now", exec.0),
                 ),
                 None => {
                     violation(
@@ -156,9 +139,7 @@ impl Driver {
         let nodes = self.graphs.execs.get(&exec).ok_or(INVALID_VALUE)?.nodes.clone();
         let stream = self.stream(handle)?;
         if let Some(graph) = self.work.streams[&stream].capture {
-            return nodes
-                .into_iter()
-                .try_for_each(|node| self.capture_operation(graph, node.operation));
+            return nodes.into_iter().try_for_each(|node| self.capture_operation(graph, node.operation));
         }
         for node in &nodes {
             self.inspect(exec, node)?;

@@ -16,10 +16,7 @@ use crate::operation::Operation;
 use crate::space::{Behind, Kind};
 use crate::work::{Scope, synchronise};
 
-const HOST: Place = Place::Host(Location {
-    kind: LOCATION_HOST,
-    id: 0,
-});
+const HOST: Place = Place::Host(Location { kind: LOCATION_HOST, id: 0 });
 /// As the device number of `cuMemAdvise` and `cuMemPrefetchAsync`.
 const CPU: i32 = -1;
 /// `CU_MEM_ATTACH_GLOBAL` and `CU_MEM_ATTACH_HOST`.
@@ -42,10 +39,7 @@ impl Driver {
 
     /// The start of a page-locked region.
     fn locked(&self, host: Host) -> Result<(u64, u32), Code> {
-        let (start, region) = self
-            .space
-            .region(DevicePtr(host.address()))
-            .ok_or(INVALID_VALUE)?;
+        let (start, region) = self.space.region(DevicePtr(host.address())).ok_or(INVALID_VALUE)?;
         match region.kind {
             Kind::HostAllocated(flags) | Kind::HostRegistered(flags) => Ok((start, flags)),
             _ => Err(INVALID_VALUE),
@@ -96,20 +90,11 @@ fn register(host: Host, length: u64, flags: u32) -> Outcome {
         return Err(INVALID_VALUE);
     }
     let at = host.address();
-    let taken = driver
-        .space
-        .any_in(at..at.checked_add(length).ok_or(INVALID_VALUE)?);
+    let taken = driver.space.any_in(at..at.checked_add(length).ok_or(INVALID_VALUE)?);
     if taken {
         return Err(HOST_MEMORY_ALREADY_REGISTERED);
     }
-    driver.settle(
-        at,
-        length,
-        Kind::HostRegistered(flags),
-        card,
-        Some(context),
-        Behind::Host,
-    );
+    driver.settle(at, length, Kind::HostRegistered(flags), card, Some(context), Behind::Host);
     Ok(())
 }
 
@@ -278,10 +263,7 @@ mod tests {
             let context = start();
             let at = get(|at| cuMemAlloc_v2(at, 3 * MIB));
             let inside = DevicePtr(at.0 + 100);
-            assert_eq!(
-                (attribute::<u64>(11, inside), attribute::<u64>(12, inside)),
-                (at.0, 3 * MIB)
-            );
+            assert_eq!((attribute::<u64>(11, inside), attribute::<u64>(12, inside)), (at.0, 3 * MIB));
             assert_eq!(attribute::<u64>(1, inside), context.0);
             let unknown = DevicePtr(4096);
             assert_eq!(

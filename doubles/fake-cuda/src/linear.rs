@@ -24,12 +24,7 @@ fn free(address: DevicePtr) -> Outcome {
     if address.0 == 0 {
         return Ok(());
     }
-    let region = driver()?
-        .space
-        .regions
-        .get(&address.0)
-        .copied()
-        .ok_or(INVALID_VALUE)?;
+    let region = driver()?.space.regions.get(&address.0).copied().ok_or(INVALID_VALUE)?;
     let scope = match region.kind {
         Kind::Linear | Kind::Small | Kind::Managed | Kind::Pooled(_) | Kind::InGraph => {
             region.context.map_or(Scope::Everything, Scope::Context)
@@ -165,11 +160,7 @@ mod tests {
         alone("largest=32M fail=2", || {
             start();
             assert_eq!(code(|at| cuMemAlloc_v2(at, 33 * MIB)), OUT_OF_MEMORY);
-            assert_eq!(
-                code(|at| cuMemAlloc_v2(at, 2 * MIB)),
-                OUT_OF_MEMORY,
-                "the second fails"
-            );
+            assert_eq!(code(|at| cuMemAlloc_v2(at, 2 * MIB)), OUT_OF_MEMORY, "the second fails");
             assert_eq!(code(|at| cuMemAlloc_v2(at, 32 * MIB)), SUCCESS);
         });
     }

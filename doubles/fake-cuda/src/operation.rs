@@ -18,13 +18,7 @@ pub(crate) enum Operation {
     /// Lines of bytes from one place to another.
     Copy(Vec<Line>),
     /// Rows of a repeated pattern of 1, 2 or 4 bytes.
-    Fill {
-        at: DevicePtr,
-        pitch: u64,
-        pattern: Vec<u8>,
-        width: u64,
-        rows: u64,
-    },
+    Fill { at: DevicePtr, pitch: u64, pattern: Vec<u8>, width: u64, rows: u64 },
     /// A kernel, with the memory that we know it touches.
     Kernel { touches: Vec<Range<u64>> },
     /// Host functions, events: nothing that touches memory.
@@ -76,21 +70,10 @@ impl Operation {
         match self {
             Self::Copy(lines) => lines
                 .iter()
-                .flat_map(|line| {
-                    [
-                        line.to.touch(line.length, true),
-                        line.from.touch(line.length, false),
-                    ]
-                })
+                .flat_map(|line| [line.to.touch(line.length, true), line.from.touch(line.length, false)])
                 .flatten()
                 .collect(),
-            Self::Fill {
-                at,
-                pitch,
-                width,
-                rows,
-                ..
-            } => vec![(span(at.0, *pitch, *width, *rows), true)],
+            Self::Fill { at, pitch, width, rows, .. } => vec![(span(at.0, *pitch, *width, *rows), true)],
             Self::Kernel { touches } => touches.iter().map(|range| (range.clone(), true)).collect(),
             Self::Nothing => Vec::new(),
         }
@@ -161,9 +144,7 @@ impl Driver {
 
     /// Some segments are host memory and some are not.
     fn cross_the_border(&self, segments: &[(u64, Segment)]) -> bool {
-        let mut places = segments
-            .iter()
-            .map(|segment| self.lead_to_host_blocks(&[*segment]));
+        let mut places = segments.iter().map(|segment| self.lead_to_host_blocks(&[*segment]));
         let first = places.next();
         places.any(|place| Some(place) != first)
     }
@@ -171,10 +152,9 @@ impl Driver {
     /// Some segment is host memory that was made by `cuMemCreate`.
     fn lead_to_host_blocks(&self, segments: &[(u64, Segment)]) -> bool {
         segments.iter().any(|(_, segment)| match segment.behind {
-            Behind::Block(physical, _) => self
-                .blocks
-                .get(physical)
-                .is_ok_and(|block| block.is_host() && block.prop.is_some()),
+            Behind::Block(physical, _) => {
+                self.blocks.get(physical).is_ok_and(|block| block.is_host() && block.prop.is_some())
+            }
             Behind::Host => false,
         })
     }
@@ -183,13 +163,7 @@ impl Driver {
     pub(crate) fn execute(&self, operation: &Operation) -> Outcome {
         match operation {
             Operation::Copy(lines) => lines.iter().try_for_each(|line| self.copy_bytes(line)),
-            Operation::Fill {
-                at,
-                pitch,
-                pattern,
-                width,
-                rows,
-            } => {
+            Operation::Fill { at, pitch, pattern, width, rows } => {
                 (0..*rows).try_for_each(|row| self.fill_bytes(DevicePtr(at.0 + row * pitch), pattern, *width))
             }
             // The one kernel that we know adds one to every byte.
@@ -296,11 +270,7 @@ impl Driver {
                 Behind::Block(physical, offset) => Behind::Block(physical, offset + (from - start)),
                 Behind::Host => Behind::Host,
             };
-            Piece {
-                at: from,
-                length: end.min(start + segment.length) - from,
-                behind,
-            }
+            Piece { at: from, length: end.min(start + segment.length) - from, behind }
         };
         Ok(covering.into_iter().map(piece).collect())
     }

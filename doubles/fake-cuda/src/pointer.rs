@@ -32,10 +32,7 @@ impl Driver {
     /// `CUpointer_attribute`, by number.
     fn pointer_attribute(&self, attribute: i32, address: DevicePtr) -> Result<Value, Code> {
         let (start, region) = self.space.region(address).ok_or(INVALID_VALUE)?;
-        let segment = self
-            .space
-            .cover(address, 1)
-            .and_then(|covering| covering.first().copied());
+        let segment = self.space.cover(address, 1).and_then(|covering| covering.first().copied());
         let on_host = segment.is_some_and(|(_, segment)| match segment.behind {
             Behind::Block(physical, _) => self.blocks.get(physical).is_ok_and(|block| block.is_host()),
             Behind::Host => true,

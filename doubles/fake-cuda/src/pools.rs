@@ -72,8 +72,7 @@ impl Pools {
 
     /// Forgets destroyed pools that hold nothing.
     fn bury(&mut self) {
-        self.live
-            .retain(|_, state| !state.destroyed || state.reserved.now > 0);
+        self.live.retain(|_, state| !state.destroyed || state.reserved.now > 0);
     }
 }
 
@@ -181,15 +180,9 @@ impl Driver {
 
     /// What a synchronisation does to the pools.
     pub(crate) fn trim_pools(&mut self) -> Outcome {
-        let thresholds = self
-            .pools
-            .live
-            .iter()
-            .map(|(pool, state)| (*pool, state.threshold));
+        let thresholds = self.pools.live.iter().map(|(pool, state)| (*pool, state.threshold));
         let thresholds: Vec<_> = thresholds.collect();
-        thresholds
-            .into_iter()
-            .try_for_each(|(pool, threshold)| self.trim(pool, threshold))?;
+        thresholds.into_iter().try_for_each(|(pool, threshold)| self.trim(pool, threshold))?;
         self.pools.bury();
         Ok(())
     }

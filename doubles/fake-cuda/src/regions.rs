@@ -21,14 +21,7 @@ impl Driver {
         let card = self.contexts.open[&context].card;
         if length <= SMALL && kind == Kind::Linear {
             let (at, physical, offset) = self.take_small(context, length)?;
-            self.settle(
-                at,
-                length,
-                Kind::Small,
-                card,
-                Some(context),
-                Behind::Block(physical, offset),
-            );
+            self.settle(at, length, Kind::Small, card, Some(context), Behind::Block(physical, offset));
             return Ok(DevicePtr(at));
         }
         let physical = self.new_block(Place::Card(card), length, false)?;
@@ -62,18 +55,8 @@ impl Driver {
         context: Option<Context>,
         behind: Behind,
     ) {
-        let region = Region {
-            length,
-            kind,
-            card,
-            context,
-            id: self.new_handle(),
-        };
-        let segment = Segment {
-            length,
-            behind,
-            access: Access::EVERY_CARD,
-        };
+        let region = Region { length, kind, card, context, id: self.new_handle() };
+        let segment = Segment { length, behind, access: Access::EVERY_CARD };
         self.space.regions.insert(at, region);
         self.space.segments.insert(at, segment);
     }
@@ -99,10 +82,8 @@ impl Driver {
     /// A context goes, and takes with it what it allocated.
     pub(crate) fn free_all_of(&mut self, context: Context) {
         let regions = self.space.regions.iter();
-        let own: Vec<u64> = regions
-            .filter(|(_, region)| region.context == Some(context))
-            .map(|(&at, _)| at)
-            .collect();
+        let own: Vec<u64> =
+            regions.filter(|(_, region)| region.context == Some(context)).map(|(&at, _)| at).collect();
         for at in own {
             let _ = self.end_region(at);
         }

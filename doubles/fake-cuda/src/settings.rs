@@ -123,9 +123,7 @@ impl FromStr for Settings {
     fn from_str(words: &str) -> Result<Self, SettingsError> {
         let mut settings = Self::default();
         for word in words.split_whitespace() {
-            let (key, value) = word
-                .split_once('=')
-                .ok_or_else(|| SettingsError::NoWord(word.to_owned()))?;
+            let (key, value) = word.split_once('=').ok_or_else(|| SettingsError::NoWord(word.to_owned()))?;
             settings.set(key, value)?;
         }
         let first = settings.totals[0];
@@ -169,10 +167,7 @@ impl Settings {
             "shared" => path(value).map(|shared| self.shared = Some(shared)),
             _ => return Err(SettingsError::UnknownKey(key.to_owned())),
         };
-        known.ok_or_else(|| SettingsError::BadValue {
-            key: key.to_owned(),
-            value: value.to_owned(),
-        })
+        known.ok_or_else(|| SettingsError::BadValue { key: key.to_owned(), value: value.to_owned() })
     }
 
     /// One size is for all cards, several are one for each.
@@ -244,14 +239,10 @@ mod tests {
 
     #[test]
     fn sizes_and_lists_are_read() {
-        let read: Settings = "cards=2 total=4G context=0 refuse=host,host_numa clock=queries"
-            .parse()
-            .unwrap();
+        let read: Settings =
+            "cards=2 total=4G context=0 refuse=host,host_numa clock=queries".parse().unwrap();
         assert_eq!(read.totals, [4 * GIB, 4 * GIB]);
-        assert_eq!(
-            (read.context, read.refuse, read.by_queries),
-            (0, vec![2, 3], true)
-        );
+        assert_eq!((read.context, read.refuse, read.by_queries), (0, vec![2, 3], true));
         let several: Settings = "total=1G,512M,4096".parse().unwrap();
         assert_eq!(several.totals, [GIB, 512 * MIB, 4096]);
     }
@@ -259,10 +250,7 @@ mod tests {
     #[test]
     fn a_mistyped_word_is_an_error_that_names_it() {
         let read = |words: &str| words.parse::<Settings>().unwrap_err().to_string();
-        assert_eq!(
-            read("vram=1G"),
-            "`vram` is not a key; doubles/fake-cuda/README.md lists them"
-        );
+        assert_eq!(read("vram=1G"), "`vram` is not a key; doubles/fake-cuda/README.md lists them");
         assert_eq!(read("total=8X"), "`8X` is no value for `total`");
         assert_eq!(read("vmm"), "`vmm` is not a `key=value` word");
     }

@@ -31,16 +31,7 @@ struct Ticket {
 
 impl Ticket {
     fn to_handle(self) -> IpcHandle {
-        let words = [
-            self.pid,
-            self.descriptor,
-            self.offset,
-            self.length,
-            self.card,
-            0,
-            0,
-            0,
-        ];
+        let words = [self.pid, self.descriptor, self.offset, self.length, self.card, 0, 0, 0];
         let mut bytes = [0; 64];
         for (place, word) in bytes.chunks_exact_mut(8).zip(words) {
             place.copy_from_slice(&word.to_le_bytes());
@@ -51,13 +42,7 @@ impl Ticket {
     fn from_handle(handle: IpcHandle) -> Self {
         let (words, _) = handle.0.as_chunks::<8>();
         let word = |index: usize| u64::from_le_bytes(words[index]);
-        Self {
-            pid: word(0),
-            descriptor: word(1),
-            offset: word(2),
-            length: word(3),
-            card: word(4),
-        }
+        Self { pid: word(0), descriptor: word(1), offset: word(2), length: word(3), card: word(4) }
     }
 }
 
@@ -85,16 +70,11 @@ impl Driver {
             return Err(INVALID_CONTEXT);
         }
         let path = format!("/proc/{}/fd/{}", ticket.pid, ticket.descriptor);
-        let file = File::options()
-            .read(true)
-            .write(true)
-            .open(path)
-            .map_err(|_| INVALID_VALUE)?;
+        let file = File::options().read(true).write(true).open(path).map_err(|_| INVALID_VALUE)?;
         let card = usize::try_from(ticket.card).map_err(|_| INVALID_VALUE)?;
         let physical = Physical(self.new_handle());
         let (place, file) = (Place::Foreign(card), Arc::new(file));
-        self.blocks
-            .insert(physical, place, ticket.length, file, ticket.offset);
+        self.blocks.insert(physical, place, ticket.length, file, ticket.offset);
         self.place(physical, ticket.length, Kind::Imported, card, Some(context))
     }
 
@@ -125,10 +105,7 @@ impl Driver {
 fn own_file_location(link: &str) -> Option<Location> {
     let name = link.strip_prefix("/memfd:")?.strip_suffix(" (deleted)")?;
     let (kind, id) = name.strip_prefix("fake-cuda-at-")?.split_once('-')?;
-    let location = Location {
-        kind: kind.parse().ok()?,
-        id: id.parse().ok()?,
-    };
+    let location = Location { kind: kind.parse().ok()?, id: id.parse().ok()? };
     (own_file_name(location) == name).then_some(location)
 }
 
@@ -228,21 +205,12 @@ mod tests {
             let os_handle = Host::new(u64::try_from(descriptor).unwrap());
             let imported = get(|handle| cuMemImportFromShareableHandle(handle, os_handle, DESCRIPTOR));
             assert_eq!(driver().unwrap().blocks.get(imported).unwrap().size, 4 << 20);
-            assert_eq!(
-                get(|prop| cuMemGetAllocationPropertiesFromHandle(prop, imported)).location,
-                location
-            );
+            assert_eq!(get(|prop| cuMemGetAllocationPropertiesFromHandle(prop, imported)).location, location);
             assert_eq!(driver().unwrap().memory_of(0).0, 12 << 20, "the owner pays, once");
             ok(cuMemRelease(imported));
-            let private = AllocationProp {
-                handle_types: 0,
-                ..prop
-            };
+            let private = AllocationProp { handle_types: 0, ..prop };
             let private = get(|handle| cuMemCreate(handle, 4 << 20, In::from(&private), 0));
-            assert_eq!(
-                code(|out| cuMemExportToShareableHandle(out, private, DESCRIPTOR, 0)),
-                INVALID_VALUE
-            );
+            assert_eq!(code(|out| cuMemExportToShareableHandle(out, private, DESCRIPTOR, 0)), INVALID_VALUE);
             let stranger = Host::new(9999);
             let import = |handle| cuMemImportFromShareableHandle(handle, stranger, DESCRIPTOR);
             assert_eq!(code(import), INVALID_HANDLE);

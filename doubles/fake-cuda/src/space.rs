@@ -83,11 +83,7 @@ pub(crate) struct Access {
 
 impl Access {
     /// All cards, as for everything but VMM.
-    pub(crate) const EVERY_CARD: Self = Self {
-        readers: u32::MAX,
-        writers: u32::MAX,
-        host: 0,
-    };
+    pub(crate) const EVERY_CARD: Self = Self { readers: u32::MAX, writers: u32::MAX, host: 0 };
 
     pub(crate) fn permits(self, card: usize, write: bool) -> bool {
         let cards = if write { self.writers } else { self.readers };
@@ -105,11 +101,7 @@ fn bytes(length: u64) -> Result<usize, Code> {
 
 /// Holds `[at, at + length)` with no access; `fresh` only where nothing was before.
 fn hold(at: u64, length: u64, fresh: bool) -> rustix::io::Result<()> {
-    let place = if fresh {
-        MapFlags::FIXED_NOREPLACE
-    } else {
-        MapFlags::FIXED
-    };
+    let place = if fresh { MapFlags::FIXED_NOREPLACE } else { MapFlags::FIXED };
     let flags = MapFlags::PRIVATE | MapFlags::NORESERVE | place;
     let length = usize::try_from(length).map_err(|_| rustix::io::Errno::NOMEM)?;
     // SAFETY: either nothing was mapped there, or one of our own spans, which only the driver hands out.
@@ -169,16 +161,7 @@ impl Space {
         let flags = MapFlags::SHARED | MapFlags::NORESERVE | MapFlags::FIXED;
         let (start, length) = (pointer(at), bytes(length)?);
         // SAFETY: the addresses lie in a span of ours; what was there is being replaced on purpose.
-        let mapped = unsafe {
-            mmap(
-                start,
-                length,
-                protection,
-                flags,
-                &*block.file,
-                block.offset + offset,
-            )
-        };
+        let mapped = unsafe { mmap(start, length, protection, flags, &*block.file, block.offset + offset) };
         mapped.map(drop).map_err(|_| OUT_OF_MEMORY)
     }
 
@@ -216,11 +199,8 @@ impl Space {
 
     /// The segments that lie wholly in a range; None if the range cuts one or is not filled by them.
     pub(crate) fn exactly(&self, range: Range<u64>) -> Option<Vec<(u64, Segment)>> {
-        let within: Vec<_> = self
-            .segments
-            .range(range.clone())
-            .map(|(start, segment)| (*start, *segment))
-            .collect();
+        let within: Vec<_> =
+            self.segments.range(range.clone()).map(|(start, segment)| (*start, *segment)).collect();
         let end = within.iter().try_fold(range.start, |next, (start, segment)| {
             (*start == next).then_some(next + segment.length)
         });
@@ -252,22 +232,10 @@ mod tests {
 
     #[test]
     fn a_range_is_covered_by_adjacent_segments_of_one_region_only() {
-        let segment = Segment {
-            length: 10,
-            behind: Behind::Host,
-            access: Access::EVERY_CARD,
-        };
-        let region = Region {
-            length: 20,
-            kind: Kind::Reserved,
-            card: 0,
-            context: None,
-            id: 1,
-        };
+        let segment = Segment { length: 10, behind: Behind::Host, access: Access::EVERY_CARD };
+        let region = Region { length: 20, kind: Kind::Reserved, card: 0, context: None, id: 1 };
         let mut space = Space::default();
-        space
-            .segments
-            .extend([(100, segment), (110, segment), (120, segment)]);
+        space.segments.extend([(100, segment), (110, segment), (120, segment)]);
         space.regions.extend([(100, region), (120, region)]);
         let covering = |at, length| space.cover(DevicePtr(at), length).map(|found| found.len());
         assert_eq!(covering(105, 10), Some(2));

@@ -44,9 +44,7 @@ impl Usage {
                 .write(true)
                 .open(path)
                 .map_err(|_| UNKNOWN)?,
-            None => memfd_create("fake-cuda-usage", MemfdFlags::CLOEXEC)
-                .map_err(|_| UNKNOWN)?
-                .into(),
+            None => memfd_create("fake-cuda-usage", MemfdFlags::CLOEXEC).map_err(|_| UNKNOWN)?.into(),
         };
         let own = Record {
             pid: u64::from(std::process::id()),
@@ -56,9 +54,7 @@ impl Usage {
         let mut usage = Self { file, place: 0, own };
         let _lock = usage.lock()?;
         let records = usage.records();
-        let free = records
-            .iter()
-            .position(|record| record.pid == 0 || !record.is_alive());
+        let free = records.iter().position(|record| record.pid == 0 || !record.is_alive());
         usage.place = (free.unwrap_or(records.len()) * RECORD) as u64;
         usage.store()?;
         Ok(usage)
@@ -106,9 +102,7 @@ impl Usage {
     }
 
     fn store(&self) -> Result<(), Code> {
-        self.file
-            .write_all_at(&self.own.to_bytes(), self.place)
-            .map_err(|_| UNKNOWN)
+        self.file.write_all_at(&self.own.to_bytes(), self.place).map_err(|_| UNKNOWN)
     }
 
     fn lock(&self) -> Result<Lock, Code> {
@@ -126,11 +120,7 @@ impl Record {
     fn from_bytes(bytes: &[u8; RECORD]) -> Self {
         let (words, _) = bytes.as_chunks::<8>();
         let word = |index: usize| u64::from_le_bytes(words[index]);
-        Self {
-            pid: word(0),
-            start: word(1),
-            held: std::array::from_fn(|card| word(2 + card)),
-        }
+        Self { pid: word(0), start: word(1), held: std::array::from_fn(|card| word(2 + card)) }
     }
 
     fn to_bytes(self) -> Vec<u8> {

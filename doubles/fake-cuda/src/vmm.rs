@@ -22,11 +22,7 @@ const POSIX_DESCRIPTOR: i32 = 1;
 const NODES: i32 = 64;
 
 fn supported() -> Outcome {
-    if settings().vmm {
-        Ok(())
-    } else {
-        Err(NOT_SUPPORTED)
-    }
+    if settings().vmm { Ok(()) } else { Err(NOT_SUPPORTED) }
 }
 
 fn in_granules(values: &[u64]) -> Outcome {
@@ -52,9 +48,7 @@ impl Driver {
     /// The reservation that a range lies in.
     fn reservation(&self, at: DevicePtr, length: u64) -> Result<Region, Code> {
         let (start, region) = self.space.region(at).ok_or(INVALID_VALUE)?;
-        let inside =
-            at.0.checked_add(length)
-                .is_some_and(|end| end <= start + region.length);
+        let inside = at.0.checked_add(length).is_some_and(|end| end <= start + region.length);
         match region.kind == Kind::Reserved && inside && length > 0 {
             true => Ok(*region),
             false => Err(INVALID_VALUE),
@@ -94,16 +88,8 @@ impl Driver {
         match desc.location.kind {
             LOCATION_DEVICE => {
                 let bit = 1 << self.device(desc.location.id)?;
-                access.readers = if reads {
-                    access.readers | bit
-                } else {
-                    access.readers & !bit
-                };
-                access.writers = if writes {
-                    access.writers | bit
-                } else {
-                    access.writers & !bit
-                };
+                access.readers = if reads { access.readers | bit } else { access.readers & !bit };
+                access.writers = if writes { access.writers | bit } else { access.writers & !bit };
             }
             LOCATION_HOST | LOCATION_HOST_NUMA if block.is_host() => {
                 match reads {

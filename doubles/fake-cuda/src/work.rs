@@ -70,12 +70,7 @@ const PER_THREAD: Stream = Stream(2);
 
 impl Work {
     pub(crate) fn new() -> Self {
-        Self {
-            start: Instant::now(),
-            queries: 0,
-            streams: BTreeMap::new(),
-            pending: Vec::new(),
-        }
+        Self { start: Instant::now(), queries: 0, streams: BTreeMap::new(), pending: Vec::new() }
     }
 
     pub(crate) fn now(&self) -> u64 {
@@ -108,9 +103,7 @@ impl Work {
     fn unfinished<'a>(&'a self, range: &'a Range<u64>) -> impl Iterator<Item = &'a Pending> {
         let now = self.now();
         let touches = |work: &Pending| work.touches.iter().any(|(touched, _)| overlap(touched, range));
-        self.pending
-            .iter()
-            .filter(move |work| work.finish > now && touches(work))
+        self.pending.iter().filter(move |work| work.finish > now && touches(work))
     }
 
     /// A stream whose work is not done at `start`, and conflicts with a touch.
@@ -129,10 +122,7 @@ impl Work {
 
     fn finish_of(&self, scope: Scope) -> u64 {
         let of = |wanted: &dyn Fn(&Stream, &StreamState) -> bool| {
-            let wanted = self
-                .streams
-                .iter()
-                .filter(|(stream, state)| wanted(stream, state));
+            let wanted = self.streams.iter().filter(|(stream, state)| wanted(stream, state));
             wanted.map(|(_, state)| state.finish).max().unwrap_or(0)
         };
         match scope {
@@ -166,13 +156,7 @@ pub(crate) fn synchronise(scope: Scope) -> Outcome {
 impl Driver {
     pub(crate) fn open_stream(&mut self, context: Context, blocking: bool) -> Stream {
         let stream = Stream(self.new_handle());
-        let state = StreamState {
-            context,
-            blocking,
-            priority: 0,
-            finish: 0,
-            capture: None,
-        };
+        let state = StreamState { context, blocking, priority: 0, finish: 0, capture: None };
         self.work.streams.insert(stream, state);
         stream
     }
@@ -194,19 +178,12 @@ impl Driver {
             return if known { Ok(handle) } else { Err(INVALID_HANDLE) };
         }
         let opened = &self.contexts.open[&self.current()?];
-        Ok(if handle == LEGACY {
-            opened.legacy
-        } else {
-            opened.per_thread
-        })
+        Ok(if handle == LEGACY { opened.legacy } else { opened.per_thread })
     }
 
     pub(crate) fn is_legacy(&self, stream: Stream) -> bool {
         let context = self.work.streams[&stream].context;
-        self.contexts
-            .open
-            .get(&context)
-            .is_some_and(|opened| opened.legacy == stream)
+        self.contexts.open.get(&context).is_some_and(|opened| opened.legacy == stream)
     }
 
     /// The streams that an operation in `stream` comes after, and that later ones in them come after.
@@ -240,11 +217,7 @@ impl Driver {
     pub(crate) fn enqueue(&mut self, stream: Stream, touches: Vec<Touch>, delay: u64) {
         let now = self.work.now();
         self.work.pending.retain(|work| work.finish > now);
-        let before = self
-            .tied_to(stream)
-            .iter()
-            .map(|tied| self.work.streams[tied].finish)
-            .max();
+        let before = self.tied_to(stream).iter().map(|tied| self.work.streams[tied].finish).max();
         let start = before.unwrap_or(0).max(now);
         self.expect_no_race(stream, &touches, start);
         let Some(state) = self.work.streams.get_mut(&stream) else {
@@ -253,12 +226,7 @@ impl Driver {
         let (context, finish) = (state.context, start + delay);
         state.finish = finish;
         if finish > now {
-            self.work.pending.push(Pending {
-                stream,
-                context,
-                finish,
-                touches,
-            });
+            self.work.pending.push(Pending { stream, context, finish, touches });
         }
     }
 

@@ -43,13 +43,7 @@ pub(crate) struct Generation<'a> {
 
 impl Generation<'_> {
     pub(crate) fn whole(&self, content: &str) -> String {
-        let Self {
-            model,
-            signature,
-            prompt_tokens,
-            answer_tokens,
-            ..
-        } = self;
+        let Self { model, signature, prompt_tokens, answer_tokens, .. } = self;
         let (usage, timings) = (self.usage(), self.timings());
         match self.dialect {
             Dialect::Chat => {
@@ -114,22 +108,14 @@ impl Generation<'_> {
 
     /// A millisecond for each half: the double measures nothing.
     fn timings(&self) -> String {
-        let Self {
-            prompt_tokens,
-            answer_tokens,
-            ..
-        } = self;
+        let Self { prompt_tokens, answer_tokens, .. } = self;
         format!(
             r#""timings":{{"cache_n":0,"prompt_n":{prompt_tokens},"prompt_ms":1.0,"predicted_n":{answer_tokens},"predicted_ms":1.0}}"#
         )
     }
 
     fn identity(&self, object: &str) -> String {
-        let Self {
-            model,
-            id: (pid, number),
-            ..
-        } = self;
+        let Self { model, id: (pid, number), .. } = self;
         format!(
             r#""created":{},"id":"chatcmpl-{pid}-{number}","model":{model},"system_fingerprint":"b10605-fake","object":"{object}""#,
             now()
@@ -137,11 +123,7 @@ impl Generation<'_> {
     }
 
     fn usage(&self) -> String {
-        let Self {
-            prompt_tokens,
-            answer_tokens,
-            ..
-        } = self;
+        let Self { prompt_tokens, answer_tokens, .. } = self;
         let total = prompt_tokens + answer_tokens;
         format!(
             r#""usage":{{"completion_tokens":{answer_tokens},"prompt_tokens":{prompt_tokens},"total_tokens":{total},"prompt_tokens_details":{{"cached_tokens":0}}}}"#
@@ -207,9 +189,7 @@ fn rank_score(rank: usize) -> f64 {
 }
 
 pub(crate) fn tokenize(prompt_tokens: u64) -> String {
-    let numbers: Vec<String> = (0..prompt_tokens)
-        .map(|token| (token % 32_000).to_string())
-        .collect();
+    let numbers: Vec<String> = (0..prompt_tokens).map(|token| (token % 32_000).to_string()).collect();
     format!(r#"{{"tokens":[{}]}}"#, numbers.join(","))
 }
 
@@ -219,10 +199,7 @@ pub(crate) fn apply_template(body: &[u8]) -> String {
 }
 
 pub(crate) fn now() -> u64 {
-    SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default()
-        .as_secs()
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
 }
 
 #[cfg(test)]
@@ -257,11 +234,7 @@ mod tests {
     fn only_the_openai_dialects_end_in_done() {
         let ends = |dialect| generation(dialect).closing().ends_with("data: [DONE]\n\n");
         assert_eq!(
-            [
-                ends(Dialect::Chat),
-                ends(Dialect::Completions),
-                ends(Dialect::Native)
-            ],
+            [ends(Dialect::Chat), ends(Dialect::Completions), ends(Dialect::Native)],
             [true, true, false]
         );
     }
@@ -269,9 +242,6 @@ mod tests {
     #[test]
     fn rerank_scores_every_document() {
         let answer = rerank("m", br#"{"documents":["a","b"]}"#, 1);
-        assert_eq!(
-            answer["results"][1],
-            json!({ "index": 1, "relevance_score": 0.5 })
-        );
+        assert_eq!(answer["results"][1], json!({ "index": 1, "relevance_score": 0.5 }));
     }
 }

@@ -42,8 +42,7 @@ impl Args {
         }
         args.api_key = env::var(names::LLAMA_API_KEY).ok();
         args.has_router = env::var_os(names::LLAMA_SERVER_ROUTER_PORT).is_some();
-        args.script
-            .read(&env::var("PLIMSOLL_FAKE_ENGINE").unwrap_or_default())?;
+        args.script.read(&env::var("PLIMSOLL_FAKE_ENGINE").unwrap_or_default())?;
         args.read(env::args().skip(1))?;
         Ok(args)
     }
@@ -69,9 +68,7 @@ impl Args {
                 None => (word, None),
             };
             let mut value = || {
-                let given = value
-                    .take()
-                    .or_else(|| words.next_if(|word| !word.starts_with("--")));
+                let given = value.take().or_else(|| words.next_if(|word| !word.starts_with("--")));
                 given.ok_or_else(|| ArgsError::MissingValue(flag.clone()))
             };
             match flag.as_str() {
@@ -86,24 +83,15 @@ impl Args {
             }
         }
         if self.alias.is_empty() {
-            self.alias = self
-                .model
-                .rsplit('/')
-                .next()
-                .filter(|name| !name.is_empty())
-                .unwrap_or("fake")
-                .to_owned();
+            self.alias =
+                self.model.rsplit('/').next().filter(|name| !name.is_empty()).unwrap_or("fake").to_owned();
         }
         Ok(())
     }
 
     /// All names, in the order in which llama-server holds them: sorted.
     pub(crate) fn aliases(&self) -> BTreeSet<&str> {
-        self.alias
-            .split(',')
-            .map(str::trim)
-            .filter(|alias| !alias.is_empty())
-            .collect()
+        self.alias.split(',').map(str::trim).filter(|alias| !alias.is_empty()).collect()
     }
 
     /// The name that answers carry: the first of all names.
@@ -117,10 +105,7 @@ fn skip_value(words: &mut Peekable<impl Iterator<Item = String>>) {
 }
 
 fn number<N: std::str::FromStr>(flag: &str, value: &str) -> Result<N, ArgsError> {
-    value.parse().map_err(|_| ArgsError::NotANumber {
-        flag: flag.to_owned(),
-        value: value.to_owned(),
-    })
+    value.parse().map_err(|_| ArgsError::NotANumber { flag: flag.to_owned(), value: value.to_owned() })
 }
 
 #[cfg(test)]
@@ -152,13 +137,7 @@ mod tests {
 
     #[test]
     fn a_flag_without_its_value_is_refused_by_name() {
-        assert_eq!(
-            read("--port").unwrap_err().to_string(),
-            "flag --port needs a value"
-        );
-        assert_eq!(
-            read("--alias --port 1").unwrap_err().to_string(),
-            "flag --alias needs a value"
-        );
+        assert_eq!(read("--port").unwrap_err().to_string(), "flag --port needs a value");
+        assert_eq!(read("--alias --port 1").unwrap_err().to_string(), "flag --alias needs a value");
     }
 }

@@ -71,11 +71,7 @@ impl Booking {
     pub(crate) fn grow(&self, depth_tokens: u64) -> Result<(), BookingError> {
         let growth = self.budget.bytes_per_token.saturating_mul(depth_tokens);
         let wanted = self.budget.base_bytes.saturating_add(growth);
-        if wanted <= self.held_bytes.get() {
-            Ok(())
-        } else {
-            self.hold(wanted)
-        }
+        if wanted <= self.held_bytes.get() { Ok(()) } else { self.hold(wanted) }
     }
 
     pub(crate) fn leave(&self) {
@@ -87,10 +83,7 @@ impl Booking {
     fn hold(&self, bytes: u64) -> Result<(), BookingError> {
         if let Some(card) = &self.card {
             let wanted_bytes = bytes.saturating_sub(self.held_bytes.get());
-            let full = |_| BookingError::Full {
-                wanted_bytes,
-                free_bytes: 0,
-            };
+            let full = |_| BookingError::Full { wanted_bytes, free_bytes: 0 };
             card.take(wanted_bytes).map_err(full)?;
             self.held_bytes.set(bytes);
             return Ok(());
@@ -98,28 +91,17 @@ impl Booking {
         let Some(path) = &self.budget.file else {
             return Ok(());
         };
-        let keep = |source| BookingError::Keep {
-            path: path.clone(),
-            source,
-        };
+        let keep = |source| BookingError::Keep { path: path.clone(), source };
         let mut ledger = Ledger::open(path).map_err(keep)?;
         let me = std::process::id();
         ledger.lines.retain(|line| line.pid != me);
         let taken: u64 = ledger.lines.iter().map(|line| line.bytes).sum();
         let free_bytes = self.budget.total_bytes.saturating_sub(taken);
         if bytes > free_bytes {
-            return Err(BookingError::Full {
-                wanted_bytes: bytes,
-                free_bytes,
-            });
+            return Err(BookingError::Full { wanted_bytes: bytes, free_bytes });
         }
         let comes_back_ms = milliseconds(self.budget.comes_back);
-        ledger.lines.push(Line {
-            pid: me,
-            bytes,
-            comes_back_ms,
-            seen_ms: now_ms(),
-        });
+        ledger.lines.push(Line { pid: me, bytes, comes_back_ms, seen_ms: now_ms() });
         ledger.write().map_err(keep)?;
         self.held_bytes.set(bytes);
         Ok(())
@@ -129,11 +111,7 @@ impl Booking {
 fn stamp(path: &Path) -> io::Result<()> {
     let mut ledger = Ledger::open(path)?;
     let me = std::process::id();
-    ledger
-        .lines
-        .iter_mut()
-        .filter(|line| line.pid == me)
-        .for_each(|line| line.seen_ms = now_ms());
+    ledger.lines.iter_mut().filter(|line| line.pid == me).for_each(|line| line.seen_ms = now_ms());
     ledger.write()
 }
 
@@ -153,12 +131,7 @@ struct Line {
 
 impl Ledger {
     fn open(path: &Path) -> io::Result<Self> {
-        let mut file = File::options()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(path)?;
+        let mut file = File::options().read(true).write(true).create(true).truncate(false).open(path)?;
         file.lock()?;
         let mut text = String::new();
         file.read_to_string(&mut text)?;
@@ -179,19 +152,11 @@ impl Line {
         let mut numbers = text.split(' ').map(str::parse::<u64>);
         let mut next = || numbers.next()?.ok();
         let pid = next()?.try_into().ok()?;
-        Some(Self {
-            pid,
-            bytes: next()?,
-            comes_back_ms: next()?,
-            seen_ms: next()?,
-        })
+        Some(Self { pid, bytes: next()?, comes_back_ms: next()?, seen_ms: next()? })
     }
 
     fn text(&self) -> String {
-        format!(
-            "{} {} {} {}\n",
-            self.pid, self.bytes, self.comes_back_ms, self.seen_ms
-        )
+        format!("{} {} {} {}\n", self.pid, self.bytes, self.comes_back_ms, self.seen_ms)
     }
 
     fn counts(&self) -> bool {
@@ -202,8 +167,7 @@ impl Line {
 /// A zombie lives no more: its memory is already gone.
 fn lives(pid: u32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    stat.rsplit_once(") ")
-        .is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X']))
+    stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X']))
 }
 
 fn now_ms() -> u64 {
@@ -222,12 +186,7 @@ mod tests {
     const NOBODY: u32 = 1 << 30;
 
     fn budget(file: &Path) -> Budget {
-        Budget {
-            file: Some(file.to_owned()),
-            total_bytes: 100,
-            base_bytes: 60,
-            ..Budget::default()
-        }
+        Budget { file: Some(file.to_owned()), total_bytes: 100, base_bytes: 60, ..Budget::default() }
     }
 
     fn ledger_with(line: Line) -> tempfile::NamedTempFile {
@@ -238,58 +197,29 @@ mod tests {
 
     #[test]
     fn bytes_of_a_dead_process_count_until_they_come_back() {
-        let dead = Line {
-            pid: NOBODY,
-            bytes: 50,
-            comes_back_ms: 60_000,
-            seen_ms: now_ms(),
-        };
+        let dead = Line { pid: NOBODY, bytes: 50, comes_back_ms: 60_000, seen_ms: now_ms() };
         let file = ledger_with(dead);
         let refused = Booking::open(&budget(file.path())).unwrap_err();
-        assert!(matches!(
-            refused,
-            BookingError::Full {
-                wanted_bytes: 60,
-                free_bytes: 50
-            }
-        ));
+        assert!(matches!(refused, BookingError::Full { wanted_bytes: 60, free_bytes: 50 }));
 
-        let file = ledger_with(Line {
-            seen_ms: now_ms() - 60_001,
-            ..dead
-        });
+        let file = ledger_with(Line { seen_ms: now_ms() - 60_001, ..dead });
         assert!(Booking::open(&budget(file.path())).is_ok());
     }
 
     #[test]
     fn growth_is_kept_and_is_refused_beyond_the_card() {
         let file = tempfile::NamedTempFile::new().unwrap();
-        let booking = Booking::open(&Budget {
-            bytes_per_token: 2,
-            ..budget(file.path())
-        })
-        .unwrap();
+        let booking = Booking::open(&Budget { bytes_per_token: 2, ..budget(file.path()) }).unwrap();
         booking.grow(15).unwrap();
         booking.grow(3).unwrap();
         assert_eq!(booking.held_bytes.get(), 90);
-        assert!(matches!(
-            booking.grow(21),
-            Err(BookingError::Full {
-                wanted_bytes: 102,
-                free_bytes: 100
-            })
-        ));
+        assert!(matches!(booking.grow(21), Err(BookingError::Full { wanted_bytes: 102, free_bytes: 100 })));
     }
 
     #[test]
     fn a_torn_line_is_skipped() {
         assert_eq!(Line::read("12 x 3"), None);
-        let line = Line {
-            pid: 1,
-            bytes: 2,
-            comes_back_ms: 3,
-            seen_ms: 4,
-        };
+        let line = Line { pid: 1, bytes: 2, comes_back_ms: 3, seen_ms: 4 };
         assert_eq!(Line::read(line.text().trim_end()), Some(line));
     }
 }

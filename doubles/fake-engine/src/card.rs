@@ -60,9 +60,7 @@ impl Card {
             check("cuDeviceGet", get(&raw mut device, 0))?;
             check("cuDevicePrimaryCtxRetain", retain(&raw mut context, device))?;
             check("cuCtxSetCurrent", set(context))?;
-            Ok(Self {
-                allocate: function(library, c"cuMemAlloc_v2", "cuMemAlloc_v2")?,
-            })
+            Ok(Self { allocate: function(library, c"cuMemAlloc_v2", "cuMemAlloc_v2")? })
         }
     }
 

@@ -15,27 +15,19 @@ use crate::{death, log};
 /// Writes a state line, its keys in llama-server's order.
 pub(crate) fn report(state: &str, payload: &Value) {
     let mut stdout = io::stdout().lock();
-    writeln!(
-        stdout,
-        r#"{STATE_PREFIX}{{"state":"{state}","payload":{payload}}}"#
-    )
-    .and_then(|()| stdout.flush())
-    .ok();
+    writeln!(stdout, r#"{STATE_PREFIX}{{"state":"{state}","payload":{payload}}}"#)
+        .and_then(|()| stdout.flush())
+        .ok();
 }
 
 /// Says that it is ready as builds before the state line do.
 pub(crate) fn report_early_ready() {
     let mut stdout = io::stdout().lock();
-    writeln!(stdout, "{EARLY_READY}")
-        .and_then(|()| stdout.flush())
-        .ok();
+    writeln!(stdout, "{EARLY_READY}").and_then(|()| stdout.flush()).ok();
 }
 
 pub(crate) fn report_progress(value: f64) {
-    report(
-        "loading",
-        &json!({ "stages": ["text_model"], "current": "text_model", "value": value }),
-    );
+    report("loading", &json!({ "stages": ["text_model"], "current": "text_model", "value": value }));
 }
 
 /// Resolves when the router says exit; end of file on stdin ends the process at once.
@@ -45,14 +37,10 @@ pub(crate) fn exit_command(ignore: bool) -> oneshot::Receiver<()> {
         let lines = io::stdin().lock().lines().map_while(Result::ok);
         let mut commands = lines.filter(|line| !ignore && line.contains(EXIT_COMMAND));
         if commands.next().is_some() {
-            log(format_args!(
-                "srv    operator(): exit command received, exiting..."
-            ));
+            log(format_args!("srv    operator(): exit command received, exiting..."));
             told.send(()).ok();
         } else if !ignore {
-            log(format_args!(
-                "srv    operator(): EOF on stdin detected, forcing shutdown..."
-            ));
+            log(format_args!("srv    operator(): EOF on stdin detected, forcing shutdown..."));
             death::exit(1);
         }
     });

@@ -10,20 +10,10 @@ use crate::log;
 
 /// Keeps deaths by signal from leaving core files behind.
 pub(crate) fn leave_no_core() {
-    process::setrlimit(
-        Resource::Core,
-        Rlimit {
-            current: Some(0),
-            maximum: Some(0),
-        },
-    )
-    .ok();
+    process::setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) }).ok();
 }
 
-#[expect(
-    clippy::exit,
-    reason = "a double dies where the script says, as a real engine does"
-)]
+#[expect(clippy::exit, reason = "a double dies where the script says, as a real engine does")]
 pub(crate) fn exit(status: i32) -> ! {
     std::process::exit(status)
 }
@@ -39,9 +29,7 @@ pub(crate) fn of_broken_model(model: &str) -> ! {
     log(format_args!(
         "llama_model_load: error loading model: tensor 'blk.0.attn_q.weight' data is not within the file bounds, model is corrupted or incomplete"
     ));
-    log(format_args!(
-        "llama_model_load_from_file_impl: failed to load model"
-    ));
+    log(format_args!("llama_model_load_from_file_impl: failed to load model"));
     log(format_args!("srv    load_model: failed to load model, '{model}'"));
     leave_load()
 }
@@ -52,23 +40,15 @@ pub(crate) fn of_oom_at_load(model: &str, bytes: u64) -> ! {
     log(format_args!(
         "ggml_backend_cuda_buffer_type_alloc_buffer: allocating {mebibytes:.2} MiB on device 0: cudaMalloc failed: out of memory"
     ));
-    log(format_args!(
-        "alloc_tensor_range: failed to allocate CUDA0 buffer of size {bytes}"
-    ));
-    log(format_args!(
-        "llama_model_load: error loading model: unable to allocate CUDA0 buffer"
-    ));
-    log(format_args!(
-        "llama_model_load_from_file_impl: failed to load model"
-    ));
+    log(format_args!("alloc_tensor_range: failed to allocate CUDA0 buffer of size {bytes}"));
+    log(format_args!("llama_model_load: error loading model: unable to allocate CUDA0 buffer"));
+    log(format_args!("llama_model_load_from_file_impl: failed to load model"));
     log(format_args!("srv    load_model: failed to load model, '{model}'"));
     leave_load()
 }
 
 fn leave_load() -> ! {
-    log(format_args!(
-        "srv          main: exiting due to model loading error"
-    ));
+    log(format_args!("srv          main: exiting due to model loading error"));
     exit(1)
 }
 
@@ -78,18 +58,12 @@ pub(crate) fn of_oom_at_depth() -> ! {
         "  current device: 0, in function alloc at /llama.cpp/ggml/src/ggml-cuda/ggml-cuda.cu:567"
     ));
     log(format_args!("  cuMemCreate(&handle, reserve_size, &prop, 0)"));
-    log(format_args!(
-        "/llama.cpp/ggml/src/ggml-cuda/ggml-cuda.cu:107: CUDA error"
-    ));
+    log(format_args!("/llama.cpp/ggml/src/ggml-cuda/ggml-cuda.cu:107: CUDA error"));
     std::process::abort()
 }
 
 pub(crate) fn of_taken_port(host: &str, port: u16) -> ! {
-    log(format_args!(
-        "srv         start: couldn't bind HTTP server socket, hostname: {host}, port: {port}"
-    ));
-    log(format_args!(
-        "srv          main: exiting due to HTTP server error"
-    ));
+    log(format_args!("srv         start: couldn't bind HTTP server socket, hostname: {host}, port: {port}"));
+    log(format_args!("srv          main: exiting due to HTTP server error"));
     exit(1)
 }

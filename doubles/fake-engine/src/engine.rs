@@ -62,10 +62,7 @@ pub(crate) async fn live(args: Args) -> ExitCode {
     let booking = load::load(&engine.args).await;
     // The load runs once, so the cell was empty.
     engine.booking.set(booking).ok();
-    log(format_args!(
-        "srv          main: listening on http://{}:{}",
-        engine.args.host, engine.port
-    ));
+    log(format_args!("srv          main: listening on http://{}:{}", engine.args.host, engine.port));
     asked_to_stop(&engine).await;
     accepting.abort();
     engine.drain().await;
@@ -143,17 +140,7 @@ impl Engine {
         let signature = format!(r#"{{"model":{model},"port":{port},"pid":{pid}}}"#);
         let slots = (args.script.slots > 0).then(|| Semaphore::new(args.script.slots));
         let (booking, stats, idle) = (OnceCell::new(), Stats::default(), Notify::new());
-        Self {
-            args,
-            port,
-            pid,
-            model,
-            signature,
-            booking,
-            stats,
-            idle,
-            slots,
-        }
+        Self { args, port, pid, model, signature, booking, stats, idle, slots }
     }
 
     /// Lets the requests in flight finish, then takes as long as the script says.

@@ -101,19 +101,14 @@ impl Default for Script {
 
 impl Script {
     pub(crate) fn read(&mut self, words: &str) -> Result<(), ScriptError> {
-        words
-            .split_whitespace()
-            .try_for_each(|word| match word.split_once('=') {
-                Some((key, value)) => self.set(key, value),
-                None => Err(ScriptError::NotAPair(word.to_owned())),
-            })
+        words.split_whitespace().try_for_each(|word| match word.split_once('=') {
+            Some((key, value)) => self.set(key, value),
+            None => Err(ScriptError::NotAPair(word.to_owned())),
+        })
     }
 
     fn set(&mut self, key: &str, value: &str) -> Result<(), ScriptError> {
-        let bad = || ScriptError::BadValue {
-            key: key.to_owned(),
-            value: value.to_owned(),
-        };
+        let bad = || ScriptError::BadValue { key: key.to_owned(), value: value.to_owned() };
         let millis = || value.parse().map(Duration::from_millis).map_err(|_| bad());
         match key {
             "load_ms" => self.load = millis()?,
@@ -149,18 +144,13 @@ impl Script {
     /// True when the fault may happen now. With `fail_once` only the process that creates the file may fail,
     /// however many ask at once.
     pub(crate) fn strikes(&self) -> bool {
-        self.fail_once
-            .as_ref()
-            .is_none_or(|marker| File::create_new(marker).is_ok())
+        self.fail_once.as_ref().is_none_or(|marker| File::create_new(marker).is_ok())
     }
 }
 
 impl Fault {
     pub(crate) fn is_at_load(self) -> bool {
-        matches!(
-            self,
-            Self::CrashAtLoad | Self::SignalAtLoad(_) | Self::HangAtLoad | Self::OomAtLoad
-        )
+        matches!(self, Self::CrashAtLoad | Self::SignalAtLoad(_) | Self::HangAtLoad | Self::OomAtLoad)
     }
 
     /// Reads `NAME`, `NAME:VALUE` or `NAME:VALUE:VALUE`; `=` may stand for the colon.
@@ -175,10 +165,9 @@ impl Fault {
             "hang_at_load" => Self::HangAtLoad,
             "oom_at_load" => Self::OomAtLoad,
             "oom_at_depth" => Self::OomAtDepth(parse(value()?)?),
-            "crash_mid_stream" => Self::CrashMidStream {
-                events: parse(value()?)?,
-                torn: value() == Some("torn"),
-            },
+            "crash_mid_stream" => {
+                Self::CrashMidStream { events: parse(value()?)?, torn: value() == Some("torn") }
+            }
             "drop_at_depth" => Self::DropAtDepth(parse(value()?)?),
             "hang_mid_request" => Self::HangMidRequest,
             "port_taken" => Self::PortTaken,
@@ -218,35 +207,17 @@ mod tests {
 
     #[test]
     fn faults_carry_their_operands() {
-        assert_eq!(
-            script("fail=oom_at_depth=9").unwrap().fail,
-            Some(Fault::OomAtDepth(9))
-        );
-        assert_eq!(
-            script("fail=signal_at_load:KILL").unwrap().fail,
-            Some(Fault::SignalAtLoad(Signal::KILL))
-        );
-        let torn = Fault::CrashMidStream {
-            events: 2,
-            torn: true,
-        };
+        assert_eq!(script("fail=oom_at_depth=9").unwrap().fail, Some(Fault::OomAtDepth(9)));
+        assert_eq!(script("fail=signal_at_load:KILL").unwrap().fail, Some(Fault::SignalAtLoad(Signal::KILL)));
+        let torn = Fault::CrashMidStream { events: 2, torn: true };
         assert_eq!(script("fail=crash_mid_stream:2:torn").unwrap().fail, Some(torn));
     }
 
     #[test]
     fn a_misspelt_word_is_refused_rather_than_ignored() {
-        assert_eq!(
-            script("laod_ms=4").unwrap_err(),
-            ScriptError::UnknownKey("laod_ms".to_owned())
-        );
-        assert_eq!(
-            script("events").unwrap_err(),
-            ScriptError::NotAPair("events".to_owned())
-        );
-        assert_eq!(
-            script("fail=sulk").unwrap_err().to_string(),
-            "fail: cannot read \"sulk\""
-        );
+        assert_eq!(script("laod_ms=4").unwrap_err(), ScriptError::UnknownKey("laod_ms".to_owned()));
+        assert_eq!(script("events").unwrap_err(), ScriptError::NotAPair("events".to_owned()));
+        assert_eq!(script("fail=sulk").unwrap_err().to_string(), "fail: cannot read \"sulk\"");
     }
 
     #[test]

@@ -133,20 +133,8 @@ impl Connection {
             Body::Length(length) => self.take(length).await?,
             Body::Chunked => self.take_chunks().await?,
         };
-        let Head {
-            is_post,
-            path,
-            key,
-            keep_alive,
-            ..
-        } = head;
-        Ok(Some(Request {
-            is_post,
-            path,
-            key,
-            keep_alive,
-            body,
-        }))
+        let Head { is_post, path, key, keep_alive, .. } = head;
+        Ok(Some(Request { is_post, path, key, keep_alive, body }))
     }
 
     pub(crate) async fn answer(
@@ -165,8 +153,7 @@ impl Connection {
 
     pub(crate) async fn begin_events(&mut self, keep_alive: bool) -> io::Result<()> {
         self.begin(200, "text/event-stream", keep_alive);
-        self.outbox
-            .extend_from_slice(b"X-Accel-Buffering: no\r\nTransfer-Encoding: chunked\r\n\r\n");
+        self.outbox.extend_from_slice(b"X-Accel-Buffering: no\r\nTransfer-Encoding: chunked\r\n\r\n");
         self.flush().await
     }
 
@@ -198,24 +185,15 @@ impl Connection {
     fn begin(&mut self, status: u16, kind: &str, keep_alive: bool) {
         let mut head = String::with_capacity(256);
         let reason = reason(status);
-        let connection = if keep_alive {
-            self.keep_alive_line.as_str()
-        } else {
-            "Connection: close\r\n"
-        };
+        let connection = if keep_alive { self.keep_alive_line.as_str() } else { "Connection: close\r\n" };
         let signature = &self.signature;
         // Writing to a String cannot fail.
-        write!(
-            head,
-            "HTTP/1.1 {status} {reason}\r\n{signature}{connection}Content-Type: {kind}\r\n"
-        )
-        .ok();
+        write!(head, "HTTP/1.1 {status} {reason}\r\n{signature}{connection}Content-Type: {kind}\r\n").ok();
         self.outbox.extend_from_slice(head.as_bytes());
     }
 
     fn put_chunk(&mut self, data: &str) {
-        self.outbox
-            .extend_from_slice(format!("{:x}\r\n", data.len()).as_bytes());
+        self.outbox.extend_from_slice(format!("{:x}\r\n", data.len()).as_bytes());
         self.outbox.extend_from_slice(data.as_bytes());
         self.outbox.extend_from_slice(b"\r\n");
     }
@@ -270,9 +248,7 @@ impl Connection {
 fn parse_head(bytes: &[u8]) -> io::Result<Option<Head>> {
     let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
     let mut parsed = httparse::Request::new(&mut headers);
-    let status = parsed
-        .parse(bytes)
-        .map_err(|error| malformed(&error.to_string()))?;
+    let status = parsed.parse(bytes).map_err(|error| malformed(&error.to_string()))?;
     let httparse::Status::Complete(length) = status else {
         return Ok(None);
     };
@@ -292,15 +268,9 @@ fn parse_head(bytes: &[u8]) -> io::Result<Option<Head>> {
 
 impl Head {
     fn note(&mut self, name: &str, value: &[u8]) -> io::Result<()> {
-        let text = || {
-            str::from_utf8(value)
-                .map(str::trim)
-                .map_err(|_| malformed("a header is not text"))
-        };
+        let text = || str::from_utf8(value).map(str::trim).map_err(|_| malformed("a header is not text"));
         if name.eq_ignore_ascii_case("content-length") {
-            let length = text()?
-                .parse()
-                .map_err(|_| malformed("the content-length is not a number"))?;
+            let length = text()?.parse().map_err(|_| malformed("the content-length is not a number"))?;
             self.body = Body::Length(length);
         } else if name.eq_ignore_ascii_case("transfer-encoding") {
             self.body = Body::Chunked;
@@ -345,18 +315,12 @@ mod tests {
             (head.length, head.path.as_str(), head.key.as_deref()),
             (whole.len() - 4, "/v1/x", Some("k"))
         );
-        assert_eq!(
-            (head.is_post, head.keep_alive, head.body),
-            (true, true, Body::Length(7))
-        );
+        assert_eq!((head.is_post, head.keep_alive, head.body), (true, true, Body::Length(7)));
     }
 
     #[test]
     fn close_and_http_1_0_end_the_connection() {
-        for text in [
-            "GET / HTTP/1.0\r\n\r\n",
-            "GET / HTTP/1.1\r\nConnection: Close\r\n\r\n",
-        ] {
+        for text in ["GET / HTTP/1.0\r\n\r\n", "GET / HTTP/1.1\r\nConnection: Close\r\n\r\n"] {
             assert!(!parse_head(text.as_bytes()).unwrap().unwrap().keep_alive);
         }
     }

@@ -36,11 +36,7 @@ fn progress(args: &Args, step: u32) {
 }
 
 async fn commit_fault(args: &Args) {
-    let Some(fault) = args
-        .script
-        .fail
-        .filter(|fault| fault.is_at_load() && args.script.strikes())
-    else {
+    let Some(fault) = args.script.fail.filter(|fault| fault.is_at_load() && args.script.strikes()) else {
         return;
     };
     sleep(args.script.load).await;

@@ -74,10 +74,7 @@ struct Flight<'a> {
 impl<'a> Flight<'a> {
     fn start(engine: &'a Engine) -> Self {
         bump(&engine.stats.in_flight);
-        Self {
-            engine,
-            landed: false,
-        }
+        Self { engine, landed: false }
     }
 
     fn land(mut self) {
@@ -88,11 +85,7 @@ impl<'a> Flight<'a> {
 impl Drop for Flight<'_> {
     fn drop(&mut self) {
         let stats = &self.engine.stats;
-        bump(if self.landed {
-            &stats.served
-        } else {
-            &stats.aborted
-        });
+        bump(if self.landed { &stats.served } else { &stats.aborted });
         stats.in_flight.set(stats.in_flight.get() - 1);
         self.engine.idle.notify_waiters();
     }
@@ -101,9 +94,7 @@ impl Drop for Flight<'_> {
 async fn serve(engine: &Engine, connection: &mut Connection, request: &Request) -> io::Result<()> {
     let keep = request.keep_alive;
     if request.path.starts_with("/fake/") {
-        return connection
-            .answer(200, JSON, &own(engine, &request.path), keep)
-            .await;
+        return connection.answer(200, JSON, &own(engine, &request.path), keep).await;
     }
     let is_health = matches!(request.path.as_str(), "/health" | "/v1/health");
     if !is_health && engine.args.api_key.is_some() && engine.args.api_key != request.key {
@@ -128,18 +119,11 @@ async fn get(engine: &Engine, connection: &mut Connection, request: &Request) ->
         "/slots" => answers::slots(args, engine.stats.in_flight.get() - 1).to_string(),
         "/metrics" => {
             return connection
-                .answer(
-                    200,
-                    "text/plain; version=0.0.4",
-                    &metrics(engine),
-                    request.keep_alive,
-                )
+                .answer(200, "text/plain; version=0.0.4", &metrics(engine), request.keep_alive)
                 .await;
         }
         _ => {
-            return connection
-                .answer(404, JSON, answers::NOT_FOUND, request.keep_alive)
-                .await;
+            return connection.answer(404, JSON, answers::NOT_FOUND, request.keep_alive).await;
         }
     };
     connection.answer(200, JSON, &body, request.keep_alive).await
@@ -168,9 +152,7 @@ async fn post(engine: &Engine, connection: &mut Connection, request: &Request) -
         return stream::stream(script, connection, &generation, request.keep_alive).await;
     }
     let content = stream::content(0, script.answer_bytes);
-    connection
-        .answer(200, JSON, &generation.whole(&content), request.keep_alive)
-        .await
+    connection.answer(200, JSON, &generation.whole(&content), request.keep_alive).await
 }
 
 async fn post_plain(
@@ -188,9 +170,7 @@ async fn post_plain(
         }
         // These read the vocabulary only.
         "/tokenize" => {
-            return connection
-                .answer(200, JSON, &answers::tokenize(tokens), request.keep_alive)
-                .await;
+            return connection.answer(200, JSON, &answers::tokenize(tokens), request.keep_alive).await;
         }
         "/detokenize" => r#"{"content":"fake"}"#.to_owned(),
         "/apply-template" => {
@@ -198,9 +178,7 @@ async fn post_plain(
             return connection.answer(200, JSON, &body, request.keep_alive).await;
         }
         _ => {
-            return connection
-                .answer(404, JSON, answers::NOT_FOUND, request.keep_alive)
-                .await;
+            return connection.answer(404, JSON, answers::NOT_FOUND, request.keep_alive).await;
         }
     };
     let _dive = Dive::start(engine, tokens).await;
@@ -221,11 +199,7 @@ async fn compute(engine: &Engine, connection: &mut Connection, tokens: u64) -> i
         true => engine.stats.depth.get(),
         false => tokens,
     };
-    if engine
-        .booking
-        .get()
-        .is_some_and(|booking| booking.grow(deep).is_err())
-    {
+    if engine.booking.get().is_some_and(|booking| booking.grow(deep).is_err()) {
         death::of_oom_at_depth();
     }
     if !script.delay.is_zero() {
@@ -258,11 +232,7 @@ impl<'a> Dive<'a> {
         };
         let depth = &engine.stats.depth;
         depth.set(depth.get().saturating_add(tokens));
-        Self {
-            engine,
-            tokens,
-            _slot: slot,
-        }
+        Self { engine, tokens, _slot: slot }
     }
 }
 
@@ -289,16 +259,10 @@ fn own(engine: &Engine, path: &str) -> String {
     let stats = &engine.stats;
     match path {
         "/fake/env" => {
-            let argv: Vec<String> = std::env::args_os()
-                .map(|word| word.to_string_lossy().into_owned())
-                .collect();
+            let argv: Vec<String> =
+                std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
             let env: serde_json::Map<_, _> = std::env::vars_os()
-                .map(|(name, value)| {
-                    (
-                        name.to_string_lossy().into_owned(),
-                        value.to_string_lossy().into(),
-                    )
-                })
+                .map(|(name, value)| (name.to_string_lossy().into_owned(), value.to_string_lossy().into()))
                 .filter(|(name, _)| SHOWN.iter().any(|shown| name.starts_with(shown)))
                 .collect();
             json!({ "env": env, "argv": argv, "pid": engine.pid, "port": engine.port }).to_string()

@@ -62,8 +62,7 @@ pub(crate) fn is_wanted(body: &[u8]) -> bool {
     memmem::find_iter(body, b"\"stream\"").any(|at| {
         let rest = &body[at + b"\"stream\"".len()..];
         let rest = rest.trim_ascii_start();
-        rest.strip_prefix(b":")
-            .is_some_and(|value| value.trim_ascii_start().starts_with(b"true"))
+        rest.strip_prefix(b":").is_some_and(|value| value.trim_ascii_start().starts_with(b"true"))
     })
 }
 

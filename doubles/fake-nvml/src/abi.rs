@@ -27,13 +27,7 @@ pub struct Memory {
 impl Memory {
     pub(crate) fn new(total: u64, free: u64) -> Self {
         let size = c_uint::try_from(size_of::<Self>()).unwrap_or(0);
-        Self {
-            version: size | 2 << 24,
-            total,
-            reserved: 0,
-            free,
-            used: total.saturating_sub(free),
-        }
+        Self { version: size | 2 << 24, total, reserved: 0, free, used: total.saturating_sub(free) }
     }
 }
 
@@ -48,11 +42,7 @@ pub struct PlainMemory {
 
 impl PlainMemory {
     pub(crate) fn new(total: u64, free: u64) -> Self {
-        Self {
-            total,
-            free,
-            used: total.saturating_sub(free),
-        }
+        Self { total, free, used: total.saturating_sub(free) }
     }
 }
 
@@ -80,10 +70,7 @@ pub struct PlainProcessInfo {
 
 impl PlainProcessInfo {
     pub(crate) fn new(pid: u32, used: Option<u64>) -> Self {
-        Self {
-            pid,
-            used: used.unwrap_or(c_ulonglong::MAX),
-        }
+        Self { pid, used: used.unwrap_or(c_ulonglong::MAX) }
     }
 }
 
@@ -125,9 +112,7 @@ pub struct PciInfo {
 impl PciInfo {
     /// From `00000000:3B:00.0`.
     pub(crate) fn new(text: &str) -> Self {
-        let mut numbers = text
-            .split([':', '.'])
-            .map(|part| c_uint::from_str_radix(part, 16).unwrap_or(0));
+        let mut numbers = text.split([':', '.']).map(|part| c_uint::from_str_radix(part, 16).unwrap_or(0));
         let mut next = || numbers.next().unwrap_or(0);
         Self {
             domain: next(),

@@ -114,10 +114,7 @@ fn holders(usage: &Path) -> Vec<Process> {
     let (records, _torn) = words.as_chunks::<WORDS>();
     let process = |record: &[u64; WORDS]| {
         let pid = u32::try_from(record[0]).ok()?;
-        (record[2] > 0 && runs(pid)).then_some(Process {
-            pid,
-            used: Some(record[2]),
-        })
+        (record[2] > 0 && runs(pid)).then_some(Process { pid, used: Some(record[2]) })
     };
     records.iter().filter_map(process).collect()
 }

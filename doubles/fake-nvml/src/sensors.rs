@@ -12,11 +12,7 @@ use crate::cards::Sensors;
 /// `out` is null or valid for a write of `T`.
 unsafe fn sense<T>(device: Device, out: *mut T, sensor: impl FnOnce(&Sensors) -> Option<T>) -> Return {
     // SAFETY: by this function's contract.
-    unsafe {
-        answer(device, out, |card| {
-            sensor(&card.sensors).ok_or(ERROR_NOT_SUPPORTED)
-        })
-    }
+    unsafe { answer(device, out, |card| sensor(&card.sensors).ok_or(ERROR_NOT_SUPPORTED)) }
 }
 
 /// # Safety

@@ -80,23 +80,17 @@ pub fn write(name: &str, out: &Path, changes: &Changes) -> Result<Vec<Written>, 
     if let Some(draft) = super::specimen(name) {
         return match *changes == Changes::default() {
             true => Ok(vec![write_file(out, &draft, None)?]),
-            false => Err(WriteError::Fixed {
-                name: name.to_owned(),
-            }),
+            false => Err(WriteError::Fixed { name: name.to_owned() }),
         };
     }
-    let recipe = super::shape(name).ok_or_else(|| WriteError::Shape {
-        name: name.to_owned(),
-    })?;
+    let recipe = super::shape(name).ok_or_else(|| WriteError::Shape { name: name.to_owned() })?;
     let recipe = changed(recipe, changes);
     let holes = recipe.contents == Contents::Noise && !changes.dense;
     let weights = (!holes).then_some(&recipe);
     let names = names(out, changes.shards)?;
     let drafts = recipe.files(changes.shards);
     let files = names.iter().zip(&drafts);
-    files
-        .map(|(path, draft)| write_file(path, draft, weights))
-        .collect()
+    files.map(|(path, draft)| write_file(path, draft, weights)).collect()
 }
 
 fn changed(recipe: Recipe, changes: &Changes) -> Recipe {
@@ -125,35 +119,18 @@ fn names(out: &Path, shards: u16) -> Result<Vec<PathBuf>, WriteError> {
     let text = out.to_str().ok_or_else(unusable)?;
     let prefix = match SplitName::parse(text) {
         Some(name) => name.prefix,
-        None => text
-            .strip_suffix(".gguf")
-            .filter(|prefix| !prefix.is_empty())
-            .ok_or_else(unusable)?,
+        None => text.strip_suffix(".gguf").filter(|prefix| !prefix.is_empty()).ok_or_else(unusable)?,
     };
-    let first = SplitName {
-        prefix,
-        number: 1,
-        count: shards,
-    };
+    let first = SplitName { prefix, number: 1, count: shards };
     Ok(first.all().map(PathBuf::from).collect())
 }
 
 /// Writes one file, with weights if there is a recipe for them.
 fn write_file(path: &Path, draft: &DraftHeader, weights: Option<&Recipe>) -> Result<Written, WriteError> {
-    let file = File::create(path).map_err(|error| WriteError::Create {
-        path: path.to_owned(),
-        error,
-    })?;
-    let length = fill(&file, draft, weights).map_err(|error| WriteError::Write {
-        path: path.to_owned(),
-        error,
-    })?;
-    Ok(Written {
-        path: path.to_owned(),
-        tensors: draft.tensors.len(),
-        length,
-        hollow: weights.is_none(),
-    })
+    let file = File::create(path).map_err(|error| WriteError::Create { path: path.to_owned(), error })?;
+    let length =
+        fill(&file, draft, weights).map_err(|error| WriteError::Write { path: path.to_owned(), error })?;
+    Ok(Written { path: path.to_owned(), tensors: draft.tensors.len(), length, hollow: weights.is_none() })
 }
 
 /// The length is set first: that fails at once where the disk or file system cannot hold the file, and bytes
@@ -190,24 +167,16 @@ mod tests {
     use super::*;
 
     fn read(paths: &[String]) -> Model {
-        let files: Vec<(Vec<u8>, u64)> = paths
-            .iter()
-            .map(|path| (head(path), std::fs::metadata(path).unwrap().len()))
-            .collect();
-        let headers: Vec<Header<'_>> = files
-            .iter()
-            .map(|(head, length)| Header::read(head, *length, Dialect::Ggml).unwrap())
-            .collect();
+        let files: Vec<(Vec<u8>, u64)> =
+            paths.iter().map(|path| (head(path), std::fs::metadata(path).unwrap().len())).collect();
+        let headers: Vec<Header<'_>> =
+            files.iter().map(|(head, length)| Header::read(head, *length, Dialect::Ggml).unwrap()).collect();
         Model::from_headers(&headers).unwrap()
     }
 
     fn head(path: &str) -> Vec<u8> {
         let mut head = Vec::new();
-        File::open(path)
-            .unwrap()
-            .take(16 << 20)
-            .read_to_end(&mut head)
-            .unwrap();
+        File::open(path).unwrap().take(16 << 20).read_to_end(&mut head).unwrap();
         head
     }
 
@@ -225,12 +194,8 @@ mod tests {
     #[test]
     fn a_set_of_files_reads_as_one_model() {
         let folder = tempfile::tempdir().unwrap();
-        let changes = Changes {
-            shards: 6,
-            vocabulary: Some(1000),
-            context: Some(8192),
-            ..Changes::default()
-        };
+        let changes =
+            Changes { shards: 6, vocabulary: Some(1000), context: Some(8192), ..Changes::default() };
         write("kimi-k2", &folder.path().join("k.gguf"), &changes).unwrap();
         let first = folder.path().join("k-00001-of-00006.gguf");
         let model = read(&split::siblings(first.to_str().unwrap()));
@@ -251,10 +216,7 @@ mod tests {
             };
             write(shape, &path, &changes).unwrap();
             let model = read(&[path.to_str().unwrap().to_owned()]);
-            let gate = model
-                .tensors
-                .iter()
-                .find(|tensor| tensor.name == "blk.1.ffn_gate_exps.weight");
+            let gate = model.tensors.iter().find(|tensor| tensor.name == "blk.1.ffn_gate_exps.weight");
             gate.map(|tensor| tensor.shape[2])
         };
         assert_eq!(made("kimi-k2", 32), Some(32));
@@ -266,26 +228,16 @@ mod tests {
     fn tiny_models_have_weights() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("t.gguf");
-        let changes = Changes {
-            layers: Some(1),
-            ..Changes::default()
-        };
+        let changes = Changes { layers: Some(1), ..Changes::default() };
         write("tiny", &path, &changes).unwrap();
         let bytes = std::fs::read(&path).unwrap();
         let zeros = bytes.iter().filter(|&&byte| byte == 0).count();
-        assert!(
-            bytes.len() > 500_000 && zeros < bytes.len() / 2,
-            "{zeros} of {}",
-            bytes.len()
-        );
+        assert!(bytes.len() > 500_000 && zeros < bytes.len() / 2, "{zeros} of {}", bytes.len());
     }
 
     #[test]
     fn a_set_needs_a_name_that_ends_in_gguf() {
-        let changes = Changes {
-            shards: 2,
-            ..Changes::default()
-        };
+        let changes = Changes { shards: 2, ..Changes::default() };
         let error = write("tiny", Path::new("/nowhere/model.bin"), &changes).unwrap_err();
         assert!(error.to_string().contains("end it with .gguf"), "{error}");
     }
@@ -294,11 +246,6 @@ mod tests {
     fn a_folder_that_is_not_there_is_named() {
         let path = Path::new("/nowhere/at/all.gguf");
         let error = write("tiny", path, &Changes::default()).unwrap_err();
-        assert!(
-            error
-                .to_string()
-                .starts_with("cannot create `/nowhere/at/all.gguf`"),
-            "{error}"
-        );
+        assert!(error.to_string().starts_with("cannot create `/nowhere/at/all.gguf`"), "{error}");
     }
 }

@@ -89,10 +89,7 @@ impl Recipe {
     /// weight.
     pub fn files(&self, count: u16) -> Vec<DraftHeader> {
         let tensors = tensors::list(self);
-        let first = DraftHeader {
-            entries: keys::entries(self),
-            ..DraftHeader::default()
-        };
+        let first = DraftHeader { entries: keys::entries(self), ..DraftHeader::default() };
         if count <= 1 {
             return vec![DraftHeader { tensors, ..first }];
         }
@@ -172,17 +169,11 @@ mod tests {
     fn weights(model: &Model) -> (u64, u64) {
         let on_card = |tensor: &Tensor| {
             let tail = (512 - tensor.shape[0] % 512) % 512;
-            let padding = tensor
-                .kind
-                .row(tail)
-                .filter(|_| tensor.kind.quantised())
-                .unwrap_or_default();
+            let padding = tensor.kind.row(tail).filter(|_| tensor.kind.quantised()).unwrap_or_default();
             (tensor.bytes + padding).padded(128)
         };
-        let (host, card): (Vec<_>, Vec<_>) = model
-            .tensors
-            .iter()
-            .partition(|tensor| tensor.name == "token_embd.weight");
+        let (host, card): (Vec<_>, Vec<_>) =
+            model.tensors.iter().partition(|tensor| tensor.name == "token_embd.weight");
         let card: Bytes = card.into_iter().map(on_card).sum();
         let host: Bytes = host.into_iter().map(|tensor| tensor.bytes).sum();
         (card.get() >> 20, host.get() >> 20)
@@ -211,11 +202,7 @@ mod tests {
     fn a_trillion_parameters_keep_one_latent_vector_a_token() {
         let model = model(&shape("kimi-k2").unwrap(), 1);
         assert_eq!((model.hyper.key_row(7), model.hyper.value_row(7)), (576, 0));
-        let parameters: u64 = model
-            .tensors
-            .iter()
-            .map(|tensor| tensor.shape.iter().product::<u64>())
-            .sum();
+        let parameters: u64 = model.tensors.iter().map(|tensor| tensor.shape.iter().product::<u64>()).sum();
         assert_eq!(parameters / 1_000_000_000, 1026);
     }
 
@@ -225,13 +212,8 @@ mod tests {
         let whole = model(&recipe, 1);
         let parts = model(&recipe, 6);
         assert_eq!(parts.hyper, whole.hyper);
-        let names = |model: &Model| {
-            model
-                .tensors
-                .iter()
-                .map(|tensor| tensor.name.clone())
-                .collect::<Vec<_>>()
-        };
+        let names =
+            |model: &Model| model.tensors.iter().map(|tensor| tensor.name.clone()).collect::<Vec<_>>();
         assert_eq!(names(&parts), names(&whole));
         for file in recipe.files(6) {
             let share = file.data_length().whole_mib();
@@ -245,12 +227,7 @@ mod tests {
             let recipe = shape(name).unwrap();
             for tensor in &recipe.files(1)[0].tensors {
                 let length: usize = recipe.weights(tensor).map(|piece| piece.len()).sum();
-                assert_eq!(
-                    Bytes::new(u64::try_from(length).unwrap()),
-                    tensor.bytes(),
-                    "{}",
-                    tensor.name
-                );
+                assert_eq!(Bytes::new(u64::try_from(length).unwrap()), tensor.bytes(), "{}", tensor.name);
             }
         }
     }
@@ -261,12 +238,8 @@ mod tests {
         let draft = &recipe.files(1)[0];
         let tiny = plimsoll_model::tiny::TinyModel::default();
         assert_eq!(*draft, tiny.header());
-        let data: Vec<u8> = draft
-            .tensors
-            .iter()
-            .flat_map(|tensor| recipe.weights(tensor))
-            .flatten()
-            .collect();
+        let data: Vec<u8> =
+            draft.tensors.iter().flat_map(|tensor| recipe.weights(tensor)).flatten().collect();
         let file = tiny.file();
         assert_eq!(file[draft.header().len()..][..data.len()], data);
     }

@@ -59,26 +59,8 @@ fn listed() -> impl Iterator<Item = (&'static str, &'static str)> {
 }
 
 fn main() -> ExitCode {
-    let Arguments {
-        shape,
-        out,
-        shards,
-        layers,
-        experts,
-        context,
-        vocab,
-        seed,
-        dense,
-    } = Arguments::parse();
-    let changes = Changes {
-        shards,
-        layers,
-        experts,
-        context,
-        vocabulary: vocab,
-        seed,
-        dense,
-    };
+    let Arguments { shape, out, shards, layers, experts, context, vocab, seed, dense } = Arguments::parse();
+    let changes = Changes { shards, layers, experts, context, vocabulary: vocab, seed, dense };
     match write(&shape, &out, &changes) {
         Ok(files) => {
             let mut stdout = anstream::stdout();

@@ -7,23 +7,14 @@ use super::{Contents, ExpertSizes, Family, Kinds, Recipe};
 
 /// Name and description of every shape, for help texts.
 pub const SHAPES: &[(&str, &str)] = &[
-    (
-        "tiny",
-        "chat model of 2 layers that answers in words, F32, real weights",
-    ),
+    ("tiny", "chat model of 2 layers that answers in words, F32, real weights"),
     ("tiny-embed", "the same as an embedding model"),
     ("l8", "Llama 3 8B, Q4_K with attn_v, ffn_down and output in Q6_K"),
     ("q30", "Qwen3 30B-A3B, Q8_0"),
     ("oss", "gpt-oss 20B, experts MXFP4, the rest Q8_0"),
     ("m8", "llama of 8 layers, all Q4_0"),
-    (
-        "llama-70b",
-        "Llama 3 70B, Q4_K with attn_v, ffn_down and output in Q6_K",
-    ),
-    (
-        "qwen3-4b",
-        "Qwen3 4B, Q4_K with attn_v and ffn_down in Q6_K, output tied",
-    ),
+    ("llama-70b", "Llama 3 70B, Q4_K with attn_v, ffn_down and output in Q6_K"),
+    ("qwen3-4b", "Qwen3 4B, Q4_K with attn_v and ffn_down in Q6_K, output tied"),
     ("kimi-k2", "Kimi K2, 1 T parameters, MLA, Q4_K"),
 ];
 
@@ -31,12 +22,7 @@ pub const SHAPES: &[(&str, &str)] = &[
 pub fn shape(name: &str) -> Option<Recipe> {
     Some(match name {
         "tiny" => tiny(),
-        "tiny-embed" => Recipe {
-            name: "tiny-embed",
-            pools: true,
-            seed: 11,
-            ..tiny()
-        },
+        "tiny-embed" => Recipe { name: "tiny-embed", pools: true, seed: 11, ..tiny() },
         "l8" => llama_8b(),
         "q30" => qwen3_30b(),
         "oss" => gpt_oss_20b(),
@@ -49,21 +35,11 @@ pub fn shape(name: &str) -> Option<Recipe> {
 }
 
 const fn uniform(kind: TensorType) -> Kinds {
-    Kinds {
-        embedding: kind,
-        output: Some(kind),
-        matrix: kind,
-        spared: kind,
-        experts: kind,
-    }
+    Kinds { embedding: kind, output: Some(kind), matrix: kind, spared: kind, experts: kind }
 }
 
 /// Q4_K as llama.cpp's quantiser makes it, with its more sensitive tensors in Q6_K throughout.
-const Q4_K_M: Kinds = Kinds {
-    output: Some(Q6_K),
-    spared: Q6_K,
-    ..uniform(Q4_K)
-};
+const Q4_K_M: Kinds = Kinds { output: Some(Q6_K), spared: Q6_K, ..uniform(Q4_K) };
 
 /// Heads of 32 elements: one block of a quantised cache.
 fn tiny() -> Recipe {
@@ -107,24 +83,11 @@ fn llama_8b() -> Recipe {
 }
 
 fn m8() -> Recipe {
-    Recipe {
-        name: "m8",
-        layers: 8,
-        vocabulary: 32_000,
-        kinds: uniform(Q4_0),
-        ..llama_8b()
-    }
+    Recipe { name: "m8", layers: 8, vocabulary: 32_000, kinds: uniform(Q4_0), ..llama_8b() }
 }
 
 fn llama_70b() -> Recipe {
-    Recipe {
-        name: "llama-70b",
-        layers: 80,
-        embedding: 8192,
-        feed_forward: 28_672,
-        heads: 64,
-        ..llama_8b()
-    }
+    Recipe { name: "llama-70b", layers: 80, embedding: 8192, feed_forward: 28_672, heads: 64, ..llama_8b() }
 }
 
 fn qwen3_4b() -> Recipe {
@@ -136,11 +99,7 @@ fn qwen3_4b() -> Recipe {
         vocabulary: 151_936,
         embedding: 2560,
         feed_forward: 9728,
-        kinds: Kinds {
-            embedding: Q6_K,
-            output: None,
-            ..Q4_K_M
-        },
+        kinds: Kinds { embedding: Q6_K, output: None, ..Q4_K_M },
         ..llama_8b()
     }
 }
@@ -155,11 +114,7 @@ fn qwen3_30b() -> Recipe {
         embedding: 2048,
         feed_forward: 6144,
         heads_kv: 4,
-        experts: ExpertSizes {
-            count: 128,
-            used: 8,
-            feed_forward: 768,
-        },
+        experts: ExpertSizes { count: 128, used: 8, feed_forward: 768 },
         kinds: uniform(Q8_0),
         ..llama_8b()
     }
@@ -175,15 +130,8 @@ fn gpt_oss_20b() -> Recipe {
         feed_forward: 2880,
         heads: 64,
         head_length: 64,
-        experts: ExpertSizes {
-            count: 32,
-            used: 4,
-            feed_forward: 2880,
-        },
-        kinds: Kinds {
-            experts: MXFP4,
-            ..uniform(Q8_0)
-        },
+        experts: ExpertSizes { count: 32, used: 4, feed_forward: 2880 },
+        kinds: Kinds { experts: MXFP4, ..uniform(Q8_0) },
         ..llama_8b()
     }
 }
@@ -200,11 +148,7 @@ fn kimi_k2() -> Recipe {
         heads: 64,
         heads_kv: 1,
         head_length: 576,
-        experts: ExpertSizes {
-            count: 384,
-            used: 8,
-            feed_forward: 2048,
-        },
+        experts: ExpertSizes { count: 384, used: 8, feed_forward: 2048 },
         kinds: uniform(Q4_K),
         ..llama_8b()
     }

@@ -15,16 +15,9 @@ pub(super) mod latent {
 }
 
 pub(super) fn list(recipe: &Recipe) -> Vec<DraftTensor> {
-    let mut list = List {
-        tensors: Vec::new(),
-        prefix: String::new(),
-    };
+    let mut list = List { tensors: Vec::new(), prefix: String::new() };
     let (embedding, vocabulary) = (recipe.embedding, recipe.vocabulary_size());
-    list.add(
-        "token_embd.weight",
-        recipe.kinds.embedding,
-        &[embedding, vocabulary],
-    );
+    list.add("token_embd.weight", recipe.kinds.embedding, &[embedding, vocabulary]);
     list.add("output_norm.weight", F32, &[embedding]);
     if let Some(kind) = recipe.kinds.output {
         list.add("output.weight", kind, &[embedding, vocabulary]);
@@ -64,12 +57,7 @@ fn dense(list: &mut List, recipe: &Recipe, normed: bool) {
 }
 
 fn attention(list: &mut List, recipe: &Recipe, normed: bool) {
-    let Recipe {
-        embedding,
-        head_length,
-        kinds,
-        ..
-    } = *recipe;
+    let Recipe { embedding, head_length, kinds, .. } = *recipe;
     let (query, key) = (recipe.heads * head_length, recipe.heads_kv * head_length);
     list.add("attn_norm.weight", F32, &[embedding]);
     list.add("attn_q.weight", kinds.matrix, &[embedding, query]);
@@ -84,41 +72,17 @@ fn attention(list: &mut List, recipe: &Recipe, normed: bool) {
 
 fn feed_forward(list: &mut List, recipe: &Recipe, suffix: &str, width: u32) {
     let Recipe { embedding, kinds, .. } = *recipe;
-    list.add(
-        &format!("ffn_gate{suffix}.weight"),
-        kinds.matrix,
-        &[embedding, width],
-    );
-    list.add(
-        &format!("ffn_up{suffix}.weight"),
-        kinds.matrix,
-        &[embedding, width],
-    );
-    list.add(
-        &format!("ffn_down{suffix}.weight"),
-        kinds.spared,
-        &[width, embedding],
-    );
+    list.add(&format!("ffn_gate{suffix}.weight"), kinds.matrix, &[embedding, width]);
+    list.add(&format!("ffn_up{suffix}.weight"), kinds.matrix, &[embedding, width]);
+    list.add(&format!("ffn_down{suffix}.weight"), kinds.spared, &[width, embedding]);
 }
 
 fn experts(list: &mut List, recipe: &Recipe) {
     let (embedding, kind, sizes) = (recipe.embedding, recipe.kinds.experts, recipe.experts);
     list.add("ffn_gate_inp.weight", F32, &[embedding, sizes.count]);
-    list.add(
-        "ffn_gate_exps.weight",
-        kind,
-        &[embedding, sizes.feed_forward, sizes.count],
-    );
-    list.add(
-        "ffn_up_exps.weight",
-        kind,
-        &[embedding, sizes.feed_forward, sizes.count],
-    );
-    list.add(
-        "ffn_down_exps.weight",
-        kind,
-        &[sizes.feed_forward, embedding, sizes.count],
-    );
+    list.add("ffn_gate_exps.weight", kind, &[embedding, sizes.feed_forward, sizes.count]);
+    list.add("ffn_up_exps.weight", kind, &[embedding, sizes.feed_forward, sizes.count]);
+    list.add("ffn_down_exps.weight", kind, &[sizes.feed_forward, embedding, sizes.count]);
 }
 
 fn qwen3_moe(list: &mut List, recipe: &Recipe) {
@@ -128,13 +92,7 @@ fn qwen3_moe(list: &mut List, recipe: &Recipe) {
 }
 
 fn gpt_oss(list: &mut List, recipe: &Recipe) {
-    let Recipe {
-        embedding,
-        heads,
-        head_length,
-        experts: sizes,
-        ..
-    } = *recipe;
+    let Recipe { embedding, heads, head_length, experts: sizes, .. } = *recipe;
     let key = recipe.heads_kv * head_length;
     attention(list, recipe, false);
     list.add("attn_q.bias", F32, &[heads * head_length]);
@@ -151,27 +109,14 @@ fn gpt_oss(list: &mut List, recipe: &Recipe) {
 }
 
 fn deepseek2(list: &mut List, recipe: &Recipe, leading: bool) {
-    let Recipe {
-        embedding,
-        heads,
-        kinds,
-        ..
-    } = *recipe;
+    let Recipe { embedding, heads, kinds, .. } = *recipe;
     let (query, latent, head) = (latent::QUERY_RANK, latent::KEY_VALUE_RANK, latent::HEAD);
     list.add("attn_norm.weight", F32, &[embedding]);
     list.add("attn_q_a_norm.weight", F32, &[query]);
     list.add("attn_kv_a_norm.weight", F32, &[latent]);
     list.add("attn_q_a.weight", kinds.matrix, &[embedding, query]);
-    list.add(
-        "attn_q_b.weight",
-        kinds.matrix,
-        &[query, heads * (head + latent::ROPE)],
-    );
-    list.add(
-        "attn_kv_a_mqa.weight",
-        kinds.matrix,
-        &[embedding, latent + latent::ROPE],
-    );
+    list.add("attn_q_b.weight", kinds.matrix, &[query, heads * (head + latent::ROPE)]);
+    list.add("attn_kv_a_mqa.weight", kinds.matrix, &[embedding, latent + latent::ROPE]);
     // Rows of 128 are no whole block of a K-quant, so quantisers fall back to Q8_0 here.
     list.add("attn_k_b.weight", Q8_0, &[head, latent, heads]);
     list.add("attn_v_b.weight", kinds.matrix, &[latent, head, heads]);

@@ -71,11 +71,7 @@ fn encode_q4_0(block: &[f32], out: &mut Vec<u8>) {
     };
     let (low, high) = block.split_at(block.len() / 2);
     out.extend(half(scale).to_le_bytes());
-    out.extend(
-        low.iter()
-            .zip(high)
-            .map(|(&low, &high)| share(high) << 4 | share(low)),
-    );
+    out.extend(low.iter().zip(high).map(|(&low, &high)| share(high) << 4 | share(low)));
 }
 
 #[cfg(test)]

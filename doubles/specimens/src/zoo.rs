@@ -26,13 +26,7 @@ struct Specimen(
 
 /// Every specimen. To add one, write a row and its function in the file of its kind.
 fn all() -> impl Iterator<Item = &'static Specimen> {
-    let kinds = [
-        decoders::ROWS,
-        encoders::ROWS,
-        routed::ROWS,
-        recurrent::ROWS,
-        hybrids::ROWS,
-    ];
+    let kinds = [decoders::ROWS, encoders::ROWS, routed::ROWS, recurrent::ROWS, hybrids::ROWS];
     kinds.into_iter().flatten()
 }
 
@@ -78,11 +72,7 @@ impl Sheet {
         draft.put("general.architecture", architecture);
         draft.put("general.type", "model");
         draft.put("general.name", name);
-        Self {
-            draft,
-            architecture,
-            prefix: String::new(),
-        }
+        Self { draft, architecture, prefix: String::new() }
     }
 
     /// A decoder: its sizes, its vocabulary, and its first and last tensors.
@@ -217,16 +207,9 @@ mod tests {
         for &Specimen(name, _, millions, _) in all() {
             let Some(millions) = millions else { continue };
             let model = model(name);
-            let count: u64 = model
-                .tensors
-                .iter()
-                .map(|tensor| tensor.shape.iter().product::<u64>())
-                .sum();
+            let count: u64 = model.tensors.iter().map(|tensor| tensor.shape.iter().product::<u64>()).sum();
             let found = count / 1_000_000;
-            assert!(
-                found.abs_diff(millions) <= millions / 200 + 1,
-                "{name}: {found} million"
-            );
+            assert!(found.abs_diff(millions) <= millions / 200 + 1, "{name}: {found} million");
             assert!(model.hyper.known, "{name}");
         }
     }

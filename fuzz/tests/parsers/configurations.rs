@@ -61,16 +61,7 @@ fn million_command_lines() {
         b"--model=b.gguf --override-tensor blk\\.[0-9]+=CPU,exps=CUDA0 --n-cpu-moe 7 --device CUDA0,CUDA1 --split-mode row",
         b"-hf org/m:Q4 --lora x --mmproj p.gguf -md d.gguf --threads-http 3 --no-mmap --kv-unified",
     ];
-    let tokens: [&[u8]; 8] = [
-        b" -c ",
-        b" -ot ",
-        b"=",
-        b",",
-        b" --",
-        b" -ngl all",
-        b" auto",
-        b"blk.0",
-    ];
+    let tokens: [&[u8]; 8] = [b" -c ", b" -ot ", b"=", b",", b" --", b" -ngl all", b" auto", b"blk.0"];
     mutants(&seeds, &tokens, |mutant| {
         let argv: Vec<String> = text(mutant).split(' ').map(str::to_owned).collect();
         if let Ok(options) = Options::from_argv(&argv) {
@@ -82,11 +73,8 @@ fn million_command_lines() {
 
 #[test]
 fn million_sizes_and_cards() {
-    let seeds: [&[u8]; 3] = [
-        b"1.5GiB",
-        b"name=H200,total=143771MiB,free=1B,cc=9.0,kind=gpu,pool=vmm",
-        b"512m",
-    ];
+    let seeds: [&[u8]; 3] =
+        [b"1.5GiB", b"name=H200,total=143771MiB,free=1B,cc=9.0,kind=gpu,pool=vmm", b"512m"];
     let tokens: [&[u8]; 6] = [b"kind=host,", b"free=", b"KiB", b"EiB", b".", b",,"];
     mutants(&seeds, &tokens, |mutant| {
         let text = text(mutant);

@@ -12,14 +12,9 @@ use plimsoll_fuzz::mutants;
 /// The ends of the logs that doctor is tested with.
 fn logs() -> Vec<Vec<u8>> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../data/logs");
-    let mut files: Vec<_> = fs::read_dir(folder)
-        .unwrap()
-        .map(|entry| entry.unwrap().path())
-        .collect();
+    let mut files: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     files.sort();
-    let logs = files
-        .iter()
-        .filter(|file| file.extension().is_some_and(|end| end == "log"));
+    let logs = files.iter().filter(|file| file.extension().is_some_and(|end| end == "log"));
     let end = |bytes: Vec<u8>| bytes[bytes.len().saturating_sub(1500)..].to_vec();
     logs.map(|file| end(fs::read(file).unwrap())).collect()
 }

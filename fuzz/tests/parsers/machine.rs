@@ -18,14 +18,7 @@ const RELEASE: &[u8] = b"# R36 (release), REVISION: 4.3, GCID: 38968081, BOARD: 
 #[test]
 fn million_files_of_the_kernel() {
     let seeds = [MEMINFO, BUDDYINFO, PAGETYPES, ZONEINFO, TEGRA, RELEASE];
-    let tokens: [&[u8]; 6] = [
-        b"Node 0, zone",
-        b" kB",
-        b">100000",
-        b"pages free",
-        b"lfb ",
-        b"RAM ",
-    ];
+    let tokens: [&[u8]; 6] = [b"Node 0, zone", b" kB", b">100000", b"pages free", b"lfb ", b"RAM "];
     mutants(&seeds, &tokens, |mutant| {
         let text = String::from_utf8_lossy(mutant);
         let memory = MemInfo::read(&text);

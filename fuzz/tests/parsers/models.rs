@@ -7,11 +7,7 @@ use plimsoll_model::{Dialect, Model};
 
 /// A small model with experts, a window, per-layer lists and a vocabulary.
 fn sound(version: u32, big_endian: bool) -> Vec<u8> {
-    let mut draft = DraftHeader {
-        version,
-        big_endian,
-        ..DraftHeader::default()
-    };
+    let mut draft = DraftHeader { version, big_endian, ..DraftHeader::default() };
     draft.put("general.architecture", "gemma4");
     for (key, number) in [
         ("block_count", 4_u32),
@@ -25,21 +21,13 @@ fn sound(version: u32, big_endian: bool) -> Vec<u8> {
     ] {
         draft.put(format!("gemma4.{key}"), number);
     }
-    draft.put(
-        "gemma4.attention.head_count_kv",
-        Datum::Numbers(ValueType::I32, vec![2, 2, 0, 2]),
-    );
+    draft.put("gemma4.attention.head_count_kv", Datum::Numbers(ValueType::I32, vec![2, 2, 0, 2]));
     let tokens = (0..4).map(|number| format!("token{number}").into_bytes());
     draft.put("tokenizer.ggml.tokens", Datum::Texts(tokens.collect()));
-    let tensor = |name: &str, shape: &[u64]| DraftTensor {
-        name: name.to_owned(),
-        kind: Q8_0,
-        shape: shape.to_vec(),
-    };
-    draft.tensors = vec![
-        tensor("token_embd.weight", &[64, 8]),
-        tensor("blk.0.ffn_down_exps.weight", &[32, 2, 8]),
-    ];
+    let tensor =
+        |name: &str, shape: &[u64]| DraftTensor { name: name.to_owned(), kind: Q8_0, shape: shape.to_vec() };
+    draft.tensors =
+        vec![tensor("token_embd.weight", &[64, 8]), tensor("blk.0.ffn_down_exps.weight", &[32, 2, 8])];
     draft.header()
 }
 

@@ -11,15 +11,11 @@ fn million_pages_of_guard() {
     let mut page = b"PLIMPAGE".to_vec();
     page.resize(8192, 0);
     let short = vec![0xFF; 4096];
-    mutants(
-        &[&page, &short],
-        &[b"PLIMPAGE", &[1, 0, 0, 0], &[255; 8]],
-        |mutant| {
-            if let Ok(page) = PageSnapshot::read(mutant) {
-                assert!(page.cards().len() <= 64 && page.ooms().count() <= 4096);
-            }
-        },
-    );
+    mutants(&[&page, &short], &[b"PLIMPAGE", &[1, 0, 0, 0], &[255; 8]], |mutant| {
+        if let Ok(page) = PageSnapshot::read(mutant) {
+            assert!(page.cards().len() <= 64 && page.ooms().count() <= 4096);
+        }
+    });
 }
 
 #[test]
@@ -39,18 +35,12 @@ fn million_recordings() {
     let mut encoder = Encoder::begin(&About::default(), &mut record);
     let mut look = Look::default();
     for time in 0..6 {
-        look.push(
-            Figure::new(Group::Card, Unit::Bytes, "GPU-aaaa", "used"),
-            Pace::Fast,
-            time << 30,
-        );
+        look.push(Figure::new(Group::Card, Unit::Bytes, "GPU-aaaa", "used"), Pace::Fast, time << 30);
         encoder.sample(time * 100, &look, &mut record);
         encoder.event(time * 100, Source::Kernel, "NVRM: out of memory", &mut record);
     }
     encoder.shot(When::Before, "meminfo", "MemFree: 1 kB", &mut record);
     encoder.end(700, "0", &mut record);
     assert!(summarise(&record).is_ok());
-    mutants(&[&record], &[&[0x80; 9], &[0xFF; 4], b"{}"], |mutant| {
-        drop(summarise(mutant))
-    });
+    mutants(&[&record], &[&[0x80; 9], &[0xFF; 4], b"{}"], |mutant| drop(summarise(mutant)));
 }

@@ -21,10 +21,7 @@ fn write_below(
         let (about, rest) = page.split_once("\n\n").unwrap_or((&page, ""));
         let level = "#".repeat(1 + words.len());
         let rest = rest.trim_end();
-        *out += &format!(
-            "\n{level} plimsoll {}\n\n{about}.\n\n```text\n{rest}\n```\n",
-            words.join(" ")
-        );
+        *out += &format!("\n{level} plimsoll {}\n\n{about}.\n\n```text\n{rest}\n```\n", words.join(" "));
         write_below(&words, &page, help, out)?;
     }
     Ok(())
@@ -36,9 +33,7 @@ fn subcommands(page: &str) -> impl Iterator<Item = &str> {
     let lines = listed.lines().take_while(|line| !line.is_empty());
     // A wrapped description is indented further than the names.
     let names = lines.filter(|line| line.starts_with("  ") && !line.starts_with("   "));
-    names
-        .filter_map(|line| line.split_whitespace().next())
-        .filter(|name| *name != "help")
+    names.filter_map(|line| line.split_whitespace().next()).filter(|name| *name != "help")
 }
 
 #[cfg(test)]

@@ -31,21 +31,13 @@ fn write_table(schema: &Value, name: &str, heading: &str, out: &mut String) -> f
     write!(out, "\n| key | type | meaning |\n|---|---|---|\n")?;
     let keys = table["properties"].as_object().into_iter().flatten();
     for (key, property) in keys {
-        writeln!(
-            out,
-            "| `{key}` | {} | {} |",
-            kind(schema, property),
-            line(&property["description"])
-        )?;
+        writeln!(out, "| `{key}` | {} | {} |", kind(schema, property), line(&property["description"]))?;
     }
     Ok(())
 }
 
 fn line(text: &Value) -> String {
-    text.as_str()
-        .unwrap_or_default()
-        .replace('\n', " ")
-        .replace('|', "\\|")
+    text.as_str().unwrap_or_default().replace('\n', " ").replace('|', "\\|")
 }
 
 /// Names the type of a property: a reference, a plain type, or the values of an enumeration.
@@ -56,9 +48,7 @@ fn kind(schema: &Value, property: &Value) -> String {
     }
     // schemars writes an optional type as `anyOf` of the type and null; the first is the type.
     if let Some(choices) = property["anyOf"].as_array() {
-        return choices
-            .first()
-            .map_or_else(String::new, |first| kind(schema, first));
+        return choices.first().map_or_else(String::new, |first| kind(schema, first));
     }
     match &property["type"] {
         Value::String(one) if one == "array" => format!("list of {}", kind(schema, &property["items"])),
@@ -76,11 +66,7 @@ fn kind(schema: &Value, property: &Value) -> String {
 
 fn referenced(definition: &Value, name: &str) -> String {
     let values = |choices: &[Value], of: fn(&Value) -> Option<&str>| {
-        let values: Vec<String> = choices
-            .iter()
-            .filter_map(of)
-            .map(|value| format!("`{value}`"))
-            .collect();
+        let values: Vec<String> = choices.iter().filter_map(of).map(|value| format!("`{value}`")).collect();
         values.join(", ")
     };
     if let Some(choices) = definition["enum"].as_array() {

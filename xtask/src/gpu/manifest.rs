@@ -45,10 +45,7 @@ impl Manifest {
     }
 
     fn add(&mut self, root: &Path, folder: &Path) -> Result<(), ManifestError> {
-        let unread = |error| ManifestError::Read {
-            path: folder.to_owned(),
-            error,
-        };
+        let unread = |error| ManifestError::Read { path: folder.to_owned(), error };
         for entry in fs::read_dir(folder).map_err(unread)? {
             let path = entry.map_err(unread)?.path();
             if path.is_dir() {
@@ -89,10 +86,7 @@ impl Manifest {
             )
         };
         let lines: Vec<String> = self.files.iter().map(line).collect();
-        format!(
-            "{{\n \"schema\": \"plimsoll.bundle/1\",\n \"files\": [\n{}\n ]\n}}\n",
-            lines.join(",\n")
-        )
+        format!("{{\n \"schema\": \"plimsoll.bundle/1\",\n \"files\": [\n{}\n ]\n}}\n", lines.join(",\n"))
     }
 }
 
@@ -103,10 +97,7 @@ fn plain(path: &Path) -> Option<String> {
 }
 
 fn digest(path: &Path) -> Result<String, ManifestError> {
-    let digest = |error| ManifestError::Digest {
-        path: path.to_owned(),
-        error,
-    };
+    let digest = |error| ManifestError::Digest { path: path.to_owned(), error };
     let output = Command::new("sha256sum").arg(path).output().map_err(digest)?;
     let said = String::from_utf8_lossy(&output.stdout);
     let word = said.split_whitespace().next().unwrap_or_default();

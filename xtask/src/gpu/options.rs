@@ -68,8 +68,7 @@ impl Options {
         let named = self.sources.iter().map(String::as_str);
         let all = BUILDS.iter().map(|(build, _)| *build);
         if self.sources.is_empty() {
-            all.filter(|build| !given.contains(&Some((*build).to_owned())))
-                .collect()
+            all.filter(|build| !given.contains(&Some((*build).to_owned()))).collect()
         } else {
             named.filter(|name| *name != "none").collect()
         }
@@ -94,10 +93,7 @@ mod tests {
         let read = |line: &str| Options::read(&line.split_whitespace().collect::<Vec<_>>());
         let sources = |line| read(line).unwrap().sources().join(" ");
         assert_eq!(sources("--out x"), "b10605 b8799");
-        assert_eq!(
-            sources("--engine-archive /a/b8799.small.tar.xz --out x"),
-            "b10605"
-        );
+        assert_eq!(sources("--engine-archive /a/b8799.small.tar.xz --out x"), "b10605");
         assert_eq!(sources("--source none --out x"), "");
         assert_eq!(sources("--source b8799 --out x"), "b8799");
     }

@@ -11,10 +11,7 @@ use crate::engine;
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SourceError {
     #[error("no source of {build}: {error}")]
-    Fetch {
-        build: String,
-        error: engine::BuildError,
-    },
+    Fetch { build: String, error: engine::BuildError },
     #[error("cannot write {}: {error}", path.display())]
     Write { path: PathBuf, error: io::Error },
     #[error("tar of {} failed; its output is above", .0.display())]
@@ -63,14 +60,9 @@ const LEFT_OUT: &[&str] = &[
 
 /// Writes `FOLDER/BUILD.tar.xz`, in which the tree is called `llama.cpp`.
 pub(crate) fn pack(build: &str, folder: &Path) -> Result<(), SourceError> {
-    let tree = engine::source_of(build).map_err(|error| SourceError::Fetch {
-        build: build.to_owned(),
-        error,
-    })?;
-    fs::create_dir_all(folder).map_err(|error| SourceError::Write {
-        path: folder.to_owned(),
-        error,
-    })?;
+    let tree =
+        engine::source_of(build).map_err(|error| SourceError::Fetch { build: build.to_owned(), error })?;
+    fs::create_dir_all(folder).map_err(|error| SourceError::Write { path: folder.to_owned(), error })?;
     let archive = folder.join(format!("{build}.tar.xz"));
     let done = Command::new("tar")
         .args(["--sort=name", "--owner=0", "--group=0", "--numeric-owner", "-C"])

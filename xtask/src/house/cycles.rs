@@ -62,20 +62,16 @@ pub(super) fn imports(of: &Crate) -> Vec<Import> {
 
 /// From, to, and the first line that makes the edge.
 fn edges(of: &Crate) -> BTreeMap<(usize, usize), usize> {
-    let by_path: HashMap<(usize, &[String]), &Module> = of
-        .modules
-        .iter()
-        .map(|module| ((module.root, module.path.as_slice()), module))
-        .collect();
+    let by_path: HashMap<(usize, &[String]), &Module> =
+        of.modules.iter().map(|module| ((module.root, module.path.as_slice()), module)).collect();
     let mut edges = BTreeMap::new();
     for module in of.modules.iter().filter(|module| !of.files[module.file].is_test) {
         for path in &of.files[module.file].outline.paths {
             let Some(named) = absolute(&module.path, path) else {
                 continue;
             };
-            let target = (0..=named.len())
-                .rev()
-                .find_map(|length| by_path.get(&(module.root, &named[..length])));
+            let target =
+                (0..=named.len()).rev().find_map(|length| by_path.get(&(module.root, &named[..length])));
             if let Some(target) = target
                 && !of.files[target.file].is_test
                 && !is_line(&module.path, &target.path)
@@ -175,11 +171,7 @@ impl Search<'_> {
         if self.order[node] != Some(self.low[node]) {
             return;
         }
-        let start = self
-            .open
-            .iter()
-            .rposition(|open| *open == node)
-            .unwrap_or_default();
+        let start = self.open.iter().rposition(|open| *open == node).unwrap_or_default();
         let component = self.open.split_off(start);
         for member in &component {
             self.is_open[*member] = false;
@@ -193,10 +185,7 @@ mod tests {
     use super::*;
 
     fn words(path: &str) -> Vec<String> {
-        path.split("::")
-            .filter(|s| !s.is_empty())
-            .map(str::to_owned)
-            .collect()
+        path.split("::").filter(|s| !s.is_empty()).map(str::to_owned).collect()
     }
 
     #[test]
@@ -218,10 +207,7 @@ mod tests {
         let from = words("a::b");
         assert_eq!(absolute(&from, &path("crate::c::D", "")), Some(words("c::D")));
         assert_eq!(absolute(&from, &path("super::c", "")), Some(words("a::c")));
-        assert_eq!(
-            absolute(&from, &path("super::super::c", "m")),
-            Some(words("a::c"))
-        );
+        assert_eq!(absolute(&from, &path("super::super::c", "m")), Some(words("a::c")));
         assert_eq!(absolute(&from, &path("self::c", "")), Some(words("a::b::c")));
         assert_eq!(absolute(&[], &path("super::c", "")), None);
     }

@@ -38,14 +38,7 @@ pub(super) struct Figure {
 
 impl Figure {
     fn new(key: &'static str, label: &'static str, value: f64, unit: Unit) -> Self {
-        Self {
-            key,
-            label,
-            value,
-            unit,
-            bound: None,
-            of: None,
-        }
+        Self { key, label, value, unit, bound: None, of: None }
     }
 
     fn count(key: &'static str, label: &'static str, value: usize) -> Self {
@@ -53,24 +46,15 @@ impl Figure {
     }
 
     fn at_most(self, most: f64) -> Self {
-        Self {
-            bound: Some(Bound::AtMost(most)),
-            ..self
-        }
+        Self { bound: Some(Bound::AtMost(most)), ..self }
     }
 
     fn at_least(self, least: f64) -> Self {
-        Self {
-            bound: Some(Bound::AtLeast(least)),
-            ..self
-        }
+        Self { bound: Some(Bound::AtLeast(least)), ..self }
     }
 
     fn of(self, name: &str) -> Self {
-        Self {
-            of: Some(name.to_owned()),
-            ..self
-        }
+        Self { of: Some(name.to_owned()), ..self }
     }
 
     pub(super) fn holds(&self) -> bool {
@@ -119,12 +103,7 @@ fn functions(survey: &Survey) -> Vec<Figure> {
         Figure::count("function_p90", "  lines, p90", at(90)),
         Figure::count("function_p99", "  lines, p99", at(99)).at_most(49.0),
         Figure::count("function_max", "  lines, longest", at(100)).at_most(106.0),
-        Figure::new(
-            "functions_over_50",
-            "  over 50 lines",
-            percent(long, lengths.len()),
-            Unit::Percent,
-        ),
+        Figure::new("functions_over_50", "  over 50 lines", percent(long, lengths.len()), Unit::Percent),
     ]
 }
 
@@ -136,26 +115,12 @@ fn prose(survey: &Survey) -> Vec<Figure> {
     let openers = total(survey, |of| of.question_docs.len());
     let words = total(survey, |of| of.comment_words);
     let people = total(survey, |of| of.people.len());
-    let density = percent(
-        total(survey, |of| of.comment_lines),
-        total(survey, |of| of.code_lines),
-    );
+    let density = percent(total(survey, |of| of.comment_lines), total(survey, |of| of.code_lines));
     vec![
-        Figure::new(
-            "comment_density",
-            "// lines per code line",
-            density,
-            Unit::Percent,
-        )
-        .at_least(4.0),
+        Figure::new("comment_density", "// lines per code line", density, Unit::Percent).at_least(4.0),
         Figure::count("doc_comments", "doc comments", docs),
-        Figure::new(
-            "doc_openers",
-            "  opening with What, Who, How …",
-            percent(openers, docs),
-            Unit::Percent,
-        )
-        .at_most(4.0),
+        Figure::new("doc_openers", "  opening with What, Who, How …", percent(openers, docs), Unit::Percent)
+            .at_most(4.0),
         Figure::count("comment_words", "words of comments", words),
         Figure::new(
             "people_words",
@@ -193,11 +158,7 @@ pub(super) fn percent(part: usize, whole: usize) -> f64 {
 }
 
 fn ratio(part: usize, whole: usize) -> f64 {
-    if whole == 0 {
-        0.0
-    } else {
-        float(part) / float(whole)
-    }
+    if whole == 0 { 0.0 } else { float(part) / float(whole) }
 }
 
 /// Counts of lines and words stay far below 2³².
@@ -227,11 +188,7 @@ mod tests {
 
     #[test]
     fn an_empty_tree_divides_by_nothing() {
-        let empty = Survey {
-            crates: Vec::new(),
-            tests: 0,
-            ignored: 0,
-        };
+        let empty = Survey { crates: Vec::new(), tests: 0, ignored: 0 };
         assert!(figures(&empty).iter().all(|figure| figure.value.is_finite()));
     }
 }

@@ -52,12 +52,7 @@ pub(super) struct Lexed<'a> {
 
 /// Splits `text` into tokens and comments.
 pub(super) fn lex(text: &str) -> Lexed<'_> {
-    let mut lexer = Lexer {
-        text,
-        at: 0,
-        line: 1,
-        found: Lexed::default(),
-    };
+    let mut lexer = Lexer { text, at: 0, line: 1, found: Lexed::default() };
     while lexer.at < text.len() {
         lexer.step();
     }
@@ -107,12 +102,7 @@ impl<'a> Lexer<'a> {
         let line = self.line;
         self.line += text.matches('\n').count();
         self.at += length;
-        self.found.tokens.push(Token {
-            kind,
-            text,
-            line,
-            end_line: self.line,
-        });
+        self.found.tokens.push(Token { kind, text, line, end_line: self.line });
     }
 
     fn line_comment(&mut self, rest: &'a str) {
@@ -141,12 +131,7 @@ impl<'a> Lexer<'a> {
 
     fn comment(&mut self, kind: CommentKind, text: &'a str, length: usize) {
         let before = self.text[..self.at].rsplit('\n').next().unwrap_or_default();
-        self.found.comments.push(Comment {
-            kind,
-            text,
-            line: self.line,
-            is_first: before.trim().is_empty(),
-        });
+        self.found.comments.push(Comment { kind, text, line: self.line, is_first: before.trim().is_empty() });
         self.line += self.text[self.at..self.at + length].matches('\n').count();
         self.at += length;
     }
@@ -176,17 +161,12 @@ fn number(rest: &str) -> usize {
 
 /// The length of a string literal with its prefix, if `rest` starts with one.
 fn string(rest: &str) -> Option<usize> {
-    let prefix = ["br", "cr", "b", "c", "r"].into_iter().find(|prefix| {
-        rest.strip_prefix(prefix)
-            .is_some_and(|rest| rest.starts_with(['"', '#']))
-    });
+    let prefix = ["br", "cr", "b", "c", "r"]
+        .into_iter()
+        .find(|prefix| rest.strip_prefix(prefix).is_some_and(|rest| rest.starts_with(['"', '#'])));
     let start = prefix.map_or(0, str::len);
     let raw = prefix.is_some_and(|prefix| prefix.ends_with('r'));
-    let hashes = if raw {
-        rest[start..].bytes().take_while(|b| *b == b'#').count()
-    } else {
-        0
-    };
+    let hashes = if raw { rest[start..].bytes().take_while(|b| *b == b'#').count() } else { 0 };
     let body = rest[start + hashes..].strip_prefix('"')?;
     let length = if raw {
         let end = format!("\"{}", "#".repeat(hashes));

@@ -8,12 +8,7 @@ use super::survey::{CrateSurvey, Place, Survey};
 
 /// One line per place; with `only`, the places of that crate.
 pub(super) fn listing(survey: &Survey, kind: Listing, only: Option<&str>) -> String {
-    let crates = || {
-        survey
-            .crates
-            .iter()
-            .filter(|of| only.is_none_or(|only| of.name == only))
-    };
+    let crates = || survey.crates.iter().filter(|of| only.is_none_or(|only| of.name == only));
     let mut text = String::new();
     match kind {
         Listing::Docs => crates().for_each(|of| places(&mut text, &of.question_docs)),
@@ -28,21 +23,14 @@ pub(super) fn listing(survey: &Survey, kind: Listing, only: Option<&str>) -> Str
 
 // Writing to a `String` cannot fail, so the results of `writeln!` are dropped here and below.
 fn places<'a>(text: &mut String, places: impl IntoIterator<Item = &'a Place>) {
-    for Place {
-        file,
-        line,
-        text: words,
-    } in places
-    {
+    for Place { file, line, text: words } in places {
         let _ = writeln!(text, "{}:{line}: {words}", file.display());
     }
 }
 
 fn long<'a>(text: &mut String, crates: impl Iterator<Item = &'a CrateSurvey>) {
-    let mut functions: Vec<_> = crates
-        .flat_map(|of| &of.functions)
-        .filter(|function| function.length > LONG)
-        .collect();
+    let mut functions: Vec<_> =
+        crates.flat_map(|of| &of.functions).filter(|function| function.length > LONG).collect();
     functions.sort_by_key(|function| std::cmp::Reverse(function.length));
     places(text, functions.iter().map(|function| &function.place));
 }
@@ -81,12 +69,7 @@ fn cycle(text: &mut String, of: &CrateSurvey) {
         return;
     }
     let _ = writeln!(text, "{}: {} files in its largest cycle", of.name, of.cycle.len());
-    for Place {
-        file,
-        line,
-        text: words,
-    } in &of.cycle_edges
-    {
+    for Place { file, line, text: words } in &of.cycle_edges {
         let _ = writeln!(text, "  {}:{line}: {words}", file.display());
     }
 }

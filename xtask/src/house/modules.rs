@@ -23,12 +23,7 @@ pub(super) fn find(source: &Path, files: &[SourceFile], numbers: &HashMap<PathBu
     let mut found = Vec::new();
     for (number, file) in files.iter().enumerate() {
         if is_root(source, &file.path) {
-            let mut open = vec![Module {
-                root: number,
-                path: Vec::new(),
-                file: number,
-                is_test: false,
-            }];
+            let mut open = vec![Module { root: number, path: Vec::new(), file: number, is_test: false }];
             while let Some(module) = open.pop() {
                 let file = &files[module.file];
                 open.extend(file.outline.module_files.iter().filter_map(|declared| {
@@ -64,25 +59,14 @@ fn candidates(from: &Path, is_root: bool, declared: &ModuleFile) -> Vec<PathBuf>
     let beside = from.parent().unwrap_or(Path::new(""));
     let stem = from.file_stem().unwrap_or_default();
     let owns_folder = is_root || stem == "mod";
-    let mut folder = if owns_folder {
-        beside.to_path_buf()
-    } else {
-        beside.join(stem)
-    };
+    let mut folder = if owns_folder { beside.to_path_buf() } else { beside.join(stem) };
     if let Some(path) = &declared.path {
         // Outside inline modules `path` is relative to the folder of the declaring file.
-        let start = if declared.within.is_empty() {
-            beside.to_path_buf()
-        } else {
-            folder
-        };
+        let start = if declared.within.is_empty() { beside.to_path_buf() } else { folder };
         return vec![normal(&start.join(path))];
     }
     folder.extend(&declared.within);
-    vec![
-        folder.join(format!("{}.rs", declared.name)),
-        folder.join(&declared.name).join("mod.rs"),
-    ]
+    vec![folder.join(format!("{}.rs", declared.name)), folder.join(&declared.name).join("mod.rs")]
 }
 
 /// Resolves `..` by the path's words alone.
@@ -119,11 +103,7 @@ mod tests {
         assert_eq!(root[0], Path::new("src/a.rs"));
         let below = candidates(Path::new("src/a.rs"), false, &declared("b", None, &["c"]));
         assert_eq!(below[0], Path::new("src/a/c/b.rs"));
-        let given = candidates(
-            Path::new("src/a.rs"),
-            false,
-            &declared("b", Some("../../x.rs"), &[]),
-        );
+        let given = candidates(Path::new("src/a.rs"), false, &declared("b", Some("../../x.rs"), &[]));
         assert_eq!(given, [Path::new("x.rs")]);
     }
 

@@ -82,11 +82,7 @@ struct Reader<'a> {
 
 impl<'a> Reader<'a> {
     fn new(tokens: &'a [Token<'a>]) -> Self {
-        let mut reader = Self {
-            tokens,
-            closing: closing(tokens),
-            inline: Vec::new(),
-        };
+        let mut reader = Self { tokens, closing: closing(tokens), inline: Vec::new() };
         reader.inline = reader.inline_modules();
         reader
     }
@@ -96,9 +92,7 @@ impl<'a> Reader<'a> {
     }
 
     fn is_name(&self, at: usize) -> bool {
-        self.tokens
-            .get(at)
-            .is_some_and(|token| token.kind == TokenKind::Word)
+        self.tokens.get(at).is_some_and(|token| token.kind == TokenKind::Word)
     }
 
     /// The names of the inline modules around a token, outermost first.
@@ -108,9 +102,7 @@ impl<'a> Reader<'a> {
     }
 
     fn is_test(&self, at: usize) -> bool {
-        self.inline
-            .iter()
-            .any(|module| module.is_test && module.tokens.contains(&at))
+        self.inline.iter().any(|module| module.is_test && module.tokens.contains(&at))
     }
 
     /// The places of `mod name` and of the token behind the name.

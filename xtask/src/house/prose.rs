@@ -4,14 +4,10 @@ use super::lexer::CommentKind;
 use super::tree::Comment;
 
 /// A doc comment that opens with one of these names nothing that one could search for.
-const OPENERS: &[&str] = &[
-    "what", "who", "whose", "where", "how", "whether", "why", "when", "which",
-];
+const OPENERS: &[&str] = &["what", "who", "whose", "where", "how", "whether", "why", "when", "which"];
 
 /// Words for people, which processes and things are not.
-const PEOPLE: &[&str] = &[
-    "who", "whoever", "whom", "somebody", "nobody", "anybody", "someone",
-];
+const PEOPLE: &[&str] = &["who", "whoever", "whom", "somebody", "nobody", "anybody", "someone"];
 
 /// A run of `///` or of `//!` lines.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,9 +18,7 @@ pub(super) struct DocComment {
 
 impl DocComment {
     pub(super) fn opens_with_a_question(&self) -> bool {
-        words(&self.first_line)
-            .next()
-            .is_some_and(|word| OPENERS.contains(&word.to_lowercase().as_str()))
+        words(&self.first_line).next().is_some_and(|word| OPENERS.contains(&word.to_lowercase().as_str()))
     }
 }
 
@@ -32,17 +26,11 @@ impl DocComment {
 pub(super) fn doc_comments(comments: &[Comment]) -> Vec<DocComment> {
     let mut found: Vec<DocComment> = Vec::new();
     let mut before: Option<&Comment> = None;
-    for comment in comments
-        .iter()
-        .filter(|comment| comment.kind != CommentKind::Plain)
-    {
+    for comment in comments.iter().filter(|comment| comment.kind != CommentKind::Plain) {
         let continues =
             before.is_some_and(|before| before.kind == comment.kind && before.line + 1 == comment.line);
         if !continues {
-            found.push(DocComment {
-                line: comment.line,
-                first_line: comment.text.trim().to_owned(),
-            });
+            found.push(DocComment { line: comment.line, first_line: comment.text.trim().to_owned() });
         }
         before = Some(comment);
     }
@@ -81,10 +69,7 @@ mod tests {
         let docs = doc_comments(&comments(
             "//! What it is.\n//! More.\n\n/// Size.\n/// Who asks.\nfn a() {}\n/// `How` long.\nfn b() {}\n// Why not.\n",
         ));
-        let found: Vec<_> = docs
-            .iter()
-            .map(|doc| (doc.line, doc.opens_with_a_question()))
-            .collect();
+        let found: Vec<_> = docs.iter().map(|doc| (doc.line, doc.opens_with_a_question())).collect();
         assert_eq!(found, [(1, true), (4, false), (7, true)]);
     }
 

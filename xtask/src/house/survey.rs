@@ -34,9 +34,7 @@ pub(super) struct FileDensity {
 impl FileDensity {
     /// Comment lines that the file is short of four in a hundred.
     pub(super) fn missing(&self) -> usize {
-        (self.code_lines * 4)
-            .div_ceil(100)
-            .saturating_sub(self.comment_lines)
+        (self.code_lines * 4).div_ceil(100).saturating_sub(self.comment_lines)
     }
 }
 
@@ -136,23 +134,17 @@ impl CrateSurvey {
         let functions = file.outline.functions.iter().filter(|function| !function.is_test);
         self.functions.extend(functions.map(|function| MeasuredFunction {
             length: function.length,
-            place: place(
-                file,
-                function.line,
-                format!("fn {}: {} lines", function.name, function.length),
-            ),
+            place: place(file, function.line, format!("fn {}: {} lines", function.name, function.length)),
         }));
         let types = file.outline.types.iter().filter(|name| !name.is_test);
-        self.types
-            .extend(types.map(|found| (found.name.clone(), place(file, found.line, String::new()))));
+        self.types.extend(types.map(|found| (found.name.clone(), place(file, found.line, String::new()))));
     }
 
     fn add_prose(&mut self, file: &SourceFile) {
         let docs = prose::doc_comments(&file.comments);
         self.doc_comments += docs.len();
         let openers = docs.into_iter().filter(prose::DocComment::opens_with_a_question);
-        self.question_docs
-            .extend(openers.map(|doc| place(file, doc.line, doc.first_line)));
+        self.question_docs.extend(openers.map(|doc| place(file, doc.line, doc.first_line)));
         for comment in &file.comments {
             self.comment_words += prose::words(&comment.text).count();
             let people = prose::words(&comment.text).filter(|word| prose::is_for_people(word));
@@ -170,20 +162,12 @@ impl CrateSurvey {
             .edges
             .iter()
             .map(|(from, to, line)| {
-                place(
-                    &of.files[*from],
-                    *line,
-                    format!("imports {}", path(*to).display()),
-                )
+                place(&of.files[*from], *line, format!("imports {}", path(*to).display()))
             })
             .collect();
     }
 }
 
 fn place(file: &SourceFile, line: usize, text: String) -> Place {
-    Place {
-        file: file.path.clone(),
-        line,
-        text,
-    }
+    Place { file: file.path.clone(), line, text }
 }

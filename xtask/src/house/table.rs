@@ -17,21 +17,14 @@ pub(super) struct Column {
 /// Two tables: the figures of the trees beside each other, and the crates of each tree.
 pub(super) fn text(columns: &[Column]) -> String {
     let mut rows = vec![head("measure", columns)];
-    let figures: Vec<Vec<Figure>> = columns
-        .iter()
-        .map(|column| figures::figures(&column.survey))
-        .collect();
+    let figures: Vec<Vec<Figure>> = columns.iter().map(|column| figures::figures(&column.survey)).collect();
     for figure in figures.first().into_iter().flatten() {
         let mut row = vec![figure.label.to_owned()];
         row.extend(figures.iter().map(|column| {
             let same = column.iter().find(|other| other.key == figure.key);
             same.map_or_else(|| "-".to_owned(), shown)
         }));
-        row.push(
-            figure
-                .bound
-                .map_or_else(String::new, |bound| bound_text(bound, figure.unit)),
-        );
+        row.push(figure.bound.map_or_else(String::new, |bound| bound_text(bound, figure.unit)));
         row.push(if figure.holds() { "" } else { "broken" }.to_owned());
         rows.push(row);
     }
@@ -52,16 +45,7 @@ fn head(first: &str, columns: &[Column]) -> Vec<String> {
 
 /// One row for each crate, the largest first.
 fn crates(survey: &Survey) -> String {
-    let heads = [
-        "crate",
-        "lines",
-        "share",
-        "files",
-        "cycle",
-        "// density",
-        "doc openers",
-        "who words",
-    ];
+    let heads = ["crate", "lines", "share", "files", "cycle", "// density", "doc openers", "who words"];
     let mut rows = vec![heads.map(str::to_owned).to_vec()];
     let all: usize = survey.crates.iter().map(|of| of.product_lines).sum();
     let mut crates: Vec<&CrateSurvey> = survey.crates.iter().collect();
@@ -150,9 +134,7 @@ fn aligned(rows: &[Vec<String>]) -> String {
 
 /// An object for each tree, by its head.
 pub(super) fn json(columns: &[Column]) -> Value {
-    let trees = columns
-        .iter()
-        .map(|column| (column.head.clone(), tree(&column.survey)));
+    let trees = columns.iter().map(|column| (column.head.clone(), tree(&column.survey)));
     Value::Object(trees.collect())
 }
 
@@ -195,25 +177,15 @@ mod tests {
     #[test]
     fn columns_are_aligned_and_digits_grouped() {
         let row = |cells: [&str; 2]| cells.map(str::to_owned).to_vec();
-        assert_eq!(
-            aligned(&[row(["a", "10"]), row(["bcd", "2"])]),
-            "a    10\nbcd   2\n"
-        );
-        assert_eq!(
-            [grouped(7), grouped(1234), grouped(123_456)],
-            ["7", "1 234", "123 456"]
-        );
+        assert_eq!(aligned(&[row(["a", "10"]), row(["bcd", "2"])]), "a    10\nbcd   2\n");
+        assert_eq!([grouped(7), grouped(1234), grouped(123_456)], ["7", "1 234", "123 456"]);
     }
 
     #[test]
     fn both_trees_stand_beside_each_other() {
         let column = |head: &str, tests| Column {
             head: head.to_owned(),
-            survey: Survey {
-                crates: Vec::new(),
-                tests,
-                ignored: 0,
-            },
+            survey: Survey { crates: Vec::new(), tests, ignored: 0 },
         };
         let columns = [column("now", 1200), column("before", 1100)];
         let text = text(&columns);

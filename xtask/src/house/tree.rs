@@ -121,11 +121,8 @@ impl Tree {
 
 fn read_crate(root: &Path, folder: &Path) -> Result<Crate, TreeError> {
     let mut files = read_files(root, &folder.join("src"))?;
-    let numbers: HashMap<PathBuf, usize> = files
-        .iter()
-        .enumerate()
-        .map(|(number, file)| (file.path.clone(), number))
-        .collect();
+    let numbers: HashMap<PathBuf, usize> =
+        files.iter().enumerate().map(|(number, file)| (file.path.clone(), number)).collect();
     let source = folder.join("src");
     let source = source.strip_prefix(root).unwrap_or(&source);
     let modules = modules::find(source, &files, &numbers);
@@ -133,11 +130,7 @@ fn read_crate(root: &Path, folder: &Path) -> Result<Crate, TreeError> {
         files[module.file].is_test |= module.is_test;
     }
     let name = folder.file_name().unwrap_or_default().to_string_lossy();
-    Ok(Crate {
-        name: name.into_owned(),
-        files,
-        modules,
-    })
+    Ok(Crate { name: name.into_owned(), files, modules })
 }
 
 /// All Rust files below a folder, which need not exist.
@@ -152,10 +145,8 @@ fn read_files(root: &Path, folder: &Path) -> Result<Vec<SourceFile>, TreeError> 
             if path.is_dir() && !path.ends_with("target") {
                 folders.push(path);
             } else if path.extension().is_some_and(|kind| kind == "rs") {
-                let text = fs::read_to_string(&path).map_err(|error| TreeError::Read {
-                    path: path.clone(),
-                    error,
-                })?;
+                let text = fs::read_to_string(&path)
+                    .map_err(|error| TreeError::Read { path: path.clone(), error })?;
                 let path = path.strip_prefix(root).unwrap_or(&path).to_path_buf();
                 files.push(SourceFile::new(path, &text));
             }
@@ -166,10 +157,7 @@ fn read_files(root: &Path, folder: &Path) -> Result<Vec<SourceFile>, TreeError> 
 }
 
 fn entries(folder: &Path) -> Result<Vec<PathBuf>, TreeError> {
-    let cannot = |error| TreeError::Read {
-        path: folder.to_path_buf(),
-        error,
-    };
+    let cannot = |error| TreeError::Read { path: folder.to_path_buf(), error };
     let mut paths = Vec::new();
     for entry in fs::read_dir(folder).map_err(cannot)? {
         paths.push(entry.map_err(cannot)?.path());
@@ -184,9 +172,7 @@ fn is_named_as_test(path: &Path) -> bool {
     let folders = path.parent().into_iter().flat_map(Path::components);
     stem == "tests"
         || stem.ends_with("_tests")
-        || folders
-            .map(|folder| folder.as_os_str())
-            .any(|name| name == "tests" || name == "benches")
+        || folders.map(|folder| folder.as_os_str()).any(|name| name == "tests" || name == "benches")
 }
 
 #[cfg(test)]

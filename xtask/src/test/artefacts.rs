@@ -43,10 +43,7 @@ pub(super) fn all(root: &Path) -> bool {
 fn cargo(root: &Path, words: &[&str]) -> ExitCode {
     let status = Command::new("cargo")
         .args(words)
-        .env(
-            "CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER",
-            "aarch64-linux-gnu-gcc",
-        )
+        .env("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER", "aarch64-linux-gnu-gcc")
         .current_dir(root)
         .status();
     match status {

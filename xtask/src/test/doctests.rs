@@ -47,9 +47,7 @@ fn read(output: impl Read, outcome: &mut Outcome) {
 /// The number before `word`, as in `ok. 3 passed; 0 failed; …`.
 fn number(result: &str, word: &str) -> usize {
     let mut parts = result.split([';', '.']);
-    parts
-        .find_map(|part| part.trim().strip_suffix(word)?.trim().parse().ok())
-        .unwrap_or(0)
+    parts.find_map(|part| part.trim().strip_suffix(word)?.trim().parse().ok()).unwrap_or(0)
 }
 
 #[cfg(test)]

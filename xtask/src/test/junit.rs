@@ -25,20 +25,15 @@ pub(super) struct Report {
 }
 
 pub(super) fn read(path: &Path) -> Result<Report, ReportError> {
-    let text = fs::read_to_string(path).map_err(|error| ReportError::Read {
-        path: path.to_path_buf(),
-        error,
-    })?;
+    let text =
+        fs::read_to_string(path).map_err(|error| ReportError::Read { path: path.to_path_buf(), error })?;
     Ok(parse(&text)?)
 }
 
 fn parse(text: &str) -> Result<Report, roxmltree::Error> {
     let document = Document::parse(text)?;
     let mut report = Report::default();
-    for case in document
-        .descendants()
-        .filter(|node| node.has_tag_name("testcase"))
-    {
+    for case in document.descendants().filter(|node| node.has_tag_name("testcase")) {
         let has = |name: &str| case.children().any(|child| child.has_tag_name(name));
         let name = name(case);
         if has("failure") || has("error") {
@@ -62,9 +57,7 @@ fn name(case: Node<'_, '_>) -> String {
 
 fn time(case: Node<'_, '_>) -> Duration {
     let seconds = case.attribute("time").and_then(|time| time.parse().ok());
-    seconds
-        .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
-        .unwrap_or_default()
+    seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -91,10 +84,7 @@ mod tests {
         let report = parse(REPORT).unwrap();
         assert_eq!((report.passed, report.failed), (2, 1));
         assert_eq!(report.flaky, ["a::b m::sways"]);
-        assert_eq!(
-            report.times[1],
-            ("a::b m::sways".to_owned(), Duration::from_millis(1500))
-        );
+        assert_eq!(report.times[1], ("a::b m::sways".to_owned(), Duration::from_millis(1500)));
     }
 
     #[test]

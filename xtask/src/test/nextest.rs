@@ -24,12 +24,8 @@ const SEED: (&str, &str) = ("PROPTEST_RNG_SEED", "20");
 const BUILT: (&str, &str) = ("PLIMSOLL_TESTS_ARE_BUILT", "1");
 
 /// All tests but those whose names start with `long_`.
-pub(super) const CI: Run = Run {
-    profile: "ci",
-    arguments: &["--workspace"],
-    environment: &[SEED, BUILT],
-    prepare: artefacts::all,
-};
+pub(super) const CI: Run =
+    Run { profile: "ci", arguments: &["--workspace"], environment: &[SEED, BUILT], prepare: artefacts::all };
 
 /// The tests whose names start with `long_`.
 pub(super) const LONG: Run = Run {
@@ -42,13 +38,7 @@ pub(super) const LONG: Run = Run {
 /// The fuzz targets with a million inputs each, optimised; CI gives each a few.
 pub(super) const FUZZ: Run = Run {
     profile: "fuzz",
-    arguments: &[
-        "--release",
-        "--package",
-        "plimsoll-fuzz",
-        "--package",
-        "plimsoll-serve",
-    ],
+    arguments: &["--release", "--package", "plimsoll-fuzz", "--package", "plimsoll-serve"],
     environment: &[SEED, ("PLIMSOLL_FUZZ", "1000000")],
     prepare: |_| true,
 };
@@ -122,8 +112,6 @@ fn is_installed() -> bool {
 
 fn install() -> bool {
     eprintln!("installing cargo-nextest");
-    let status = Command::new("cargo")
-        .args(["install", "cargo-nextest", "--locked"])
-        .status();
+    let status = Command::new("cargo").args(["install", "cargo-nextest", "--locked"]).status();
     status.is_ok_and(|status| status.success())
 }

@@ -31,10 +31,7 @@ impl Options {
         let known = if options.long { LONG_STEPS } else { STEPS };
         let steps: Vec<&str> = known.iter().map(|step| step.name).collect();
         match options.only.iter().find(|name| !steps.contains(&name.as_str())) {
-            Some(name) => Err(OptionError::Step {
-                name: name.clone(),
-                steps,
-            }),
+            Some(name) => Err(OptionError::Step { name: name.clone(), steps }),
             None => Ok(options),
         }
     }
@@ -48,14 +45,8 @@ mod tests {
     fn steps_are_checked_against_the_mode() {
         let options = Options::read(&["tests", "--long"]).unwrap();
         assert!(options.long && options.only == ["tests"]);
-        assert!(matches!(
-            Options::read(&["--long", "lints"]),
-            Err(OptionError::Step { .. })
-        ));
+        assert!(matches!(Options::read(&["--long", "lints"]), Err(OptionError::Step { .. })));
         assert!(matches!(Options::read(&["test"]), Err(OptionError::Step { .. })));
-        assert_eq!(
-            Options::read(&["--fast"]),
-            Err(OptionError::Unknown("--fast".into()))
-        );
+        assert_eq!(Options::read(&["--fast"]), Err(OptionError::Unknown("--fast".into())));
     }
 }

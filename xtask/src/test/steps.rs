@@ -22,10 +22,7 @@ pub(super) struct Outcome {
 
 impl Outcome {
     fn of(succeeded: bool) -> Self {
-        Self {
-            succeeded,
-            ..Self::default()
-        }
+        Self { succeeded, ..Self::default() }
     }
 
     pub(super) fn add(&mut self, other: Self) {
@@ -80,18 +77,7 @@ pub(super) const STEPS: &[Step] = &[
     Step::command("format", &["cargo", "fmt", "--all", "--check"]),
     Step::chore("tidy", tidy::run),
     Step::chore("supply", supply::run),
-    Step::command(
-        "lints",
-        &[
-            "cargo",
-            "clippy",
-            "--workspace",
-            "--all-targets",
-            "--",
-            "--deny",
-            "warnings",
-        ],
-    ),
+    Step::command("lints", &["cargo", "clippy", "--workspace", "--all-targets", "--", "--deny", "warnings"]),
     Step::command(
         "docs",
         &[
@@ -109,10 +95,7 @@ pub(super) const STEPS: &[Step] = &[
     CROSS,
     Step::chore("artifacts", artifacts::run),
     Step::tests("tests", nextest::CI),
-    Step {
-        name: "doctests",
-        action: Action::DocTests,
-    },
+    Step { name: "doctests", action: Action::DocTests },
     Step::tests("loom", nextest::LOOM),
 ];
 
@@ -125,13 +108,8 @@ const GUARD: Step = Step::chore("guard", guard::run);
 const CROSS: Step = Step::chore("cross", artefacts::aarch64);
 
 /// The steps of `--long`.
-pub(super) const LONG_STEPS: &[Step] = &[
-    BUILD,
-    GUARD,
-    CROSS,
-    Step::tests("tests", nextest::LONG),
-    Step::tests("fuzz", nextest::FUZZ),
-];
+pub(super) const LONG_STEPS: &[Step] =
+    &[BUILD, GUARD, CROSS, Step::tests("tests", nextest::LONG), Step::tests("fuzz", nextest::FUZZ)];
 
 /// The steps that are meant, in their order.
 pub(super) fn of(options: &Options) -> Vec<&'static Step> {
@@ -145,11 +123,7 @@ fn succeeds(root: &Path, words: &[&str]) -> bool {
     let Some((program, arguments)) = words.split_first() else {
         return false;
     };
-    let status = Command::new(program)
-        .args(arguments)
-        .current_dir(root)
-        .stdin(Stdio::null())
-        .status();
+    let status = Command::new(program).args(arguments).current_dir(root).stdin(Stdio::null()).status();
     match status {
         Ok(status) => status.success(),
         Err(error) => {

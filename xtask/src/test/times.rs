@@ -27,15 +27,9 @@ impl Times {
         let all = self
             .steps
             .iter()
-            .fold((Duration::ZERO, Duration::ZERO), |sum, step| {
-                (sum.0 + step.1, sum.1 + step.2)
-            });
+            .fold((Duration::ZERO, Duration::ZERO), |sum, step| (sum.0 + step.1, sum.1 + step.2));
         for (name, elapsed, processor) in self.steps.iter().chain([&("all", all.0, all.1)]) {
-            row(
-                &mut text,
-                *elapsed,
-                &format!("{:>9.1}  {name}", processor.as_secs_f64()),
-            );
+            row(&mut text, *elapsed, &format!("{:>9.1}  {name}", processor.as_secs_f64()));
         }
         tests.sort_by_key(|test| Reverse(test.1));
         if !tests.is_empty() {
@@ -64,12 +58,8 @@ pub(super) fn processor() -> Duration {
 fn processor_time(stat: &str) -> Option<Duration> {
     // The second field is the program's name in parentheses and may hold spaces; the third follows the last `)`.
     let (_, rest) = stat.rsplit_once(')')?;
-    let fields: Vec<u64> = rest
-        .split_whitespace()
-        .skip(11)
-        .take(4)
-        .map_while(|field| field.parse().ok())
-        .collect();
+    let fields: Vec<u64> =
+        rest.split_whitespace().skip(11).take(4).map_while(|field| field.parse().ok()).collect();
     (fields.len() == 4).then(|| Duration::from_secs(fields.iter().sum()) / TICKS)
 }
 
@@ -89,14 +79,9 @@ mod tests {
         let mut times = Times::default();
         times.add("format", Duration::from_secs(2), Duration::from_secs(3));
         times.add("tests", Duration::from_secs(60), Duration::from_secs(100));
-        let mut tests: Vec<_> = (0..20)
-            .map(|n| (format!("a t{n}"), Duration::from_secs(n)))
-            .collect();
+        let mut tests: Vec<_> = (0..20).map(|n| (format!("a t{n}"), Duration::from_secs(n))).collect();
         let text = times.text(&mut tests);
         assert!(text.contains("      62.0      103.0  all\n"), "{text}");
-        assert!(
-            text.contains("      19.0  a t19\n") && !text.contains("a t9\n"),
-            "{text}"
-        );
+        assert!(text.contains("      19.0  a t19\n") && !text.contains("a t9\n"), "{text}");
     }
 }

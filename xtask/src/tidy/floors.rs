@@ -30,20 +30,12 @@ const BUILDINGS: &[Building] = &[
         ],
         why: "guard's floors: each may be read without those above it",
     },
-    Building {
-        name: "plimsoll",
-        floors: &[&[REST], &["command"]],
-        why: "no module imports a command",
-    },
+    Building { name: "plimsoll", floors: &[&[REST], &["command"]], why: "no module imports a command" },
 ];
 
 /// Files below a folder that may not contain a word.
 const WITHOUT: &[(&str, &str, &str)] = &[
-    (
-        "crates/guard/src/policy",
-        "libc::",
-        "guard's policy is arithmetic and calls nothing",
-    ),
+    ("crates/guard/src/policy", "libc::", "guard's policy is arithmetic and calls nothing"),
     (
         "crates/guard/src/policy",
         "crate::settings",
@@ -54,17 +46,8 @@ const WITHOUT: &[(&str, &str, &str)] = &[
 /// Pure crates: callers pass bytes, time and environment. `clippy.toml` has the list of what they may not call.
 ///
 /// `pool` and `wire` are `no_std`, which holds more.
-const PURE: &[&str] = &[
-    "base",
-    "config",
-    "doctor",
-    "flags",
-    "host",
-    "model",
-    "planner",
-    "scheduler",
-    "telemetry",
-];
+const PURE: &[&str] =
+    &["base", "config", "doctor", "flags", "host", "model", "planner", "scheduler", "telemetry"];
 
 const PURITY: &str = "#![cfg_attr(not(test), deny(clippy::disallowed_methods, clippy::disallowed_types))]";
 
@@ -84,10 +67,7 @@ fn upward(import: &Import) -> Option<Finding> {
     (from < to).then(|| Finding {
         file: import.file.clone(),
         line: import.line,
-        rule: format!(
-            "`{}` may not import `{}`: {}",
-            import.from, import.to, building.why
-        ),
+        rule: format!("`{}` may not import `{}`: {}", import.from, import.to, building.why),
         severity: Severity::Error,
     })
 }
@@ -100,9 +80,7 @@ impl Building {
 }
 
 fn forbidden(source: &Source) -> Vec<Finding> {
-    let rules = WITHOUT
-        .iter()
-        .filter(|(folder, ..)| source.path.to_string_lossy().starts_with(folder));
+    let rules = WITHOUT.iter().filter(|(folder, ..)| source.path.to_string_lossy().starts_with(folder));
     let mut found = Vec::new();
     for (_, word, why) in rules {
         let lines = source.text.lines().enumerate();
@@ -159,27 +137,16 @@ mod tests {
 
     #[test]
     fn words_are_forbidden_in_code_only() {
-        let source = |text: &str| Source {
-            path: "crates/guard/src/policy/budget.rs".into(),
-            text: text.to_owned(),
-        };
-        assert_eq!(
-            forbidden(&source("// libc::free\nfn a() { libc::free(p) }\n")).len(),
-            1
-        );
-        let elsewhere = Source {
-            path: "crates/guard/src/hooks.rs".into(),
-            ..source("libc::free")
-        };
+        let source =
+            |text: &str| Source { path: "crates/guard/src/policy/budget.rs".into(), text: text.to_owned() };
+        assert_eq!(forbidden(&source("// libc::free\nfn a() { libc::free(p) }\n")).len(), 1);
+        let elsewhere = Source { path: "crates/guard/src/hooks.rs".into(), ..source("libc::free") };
         assert_eq!(forbidden(&elsewhere), []);
     }
 
     #[test]
     fn pure_crates_turn_their_lints_on() {
-        let root = |text: String| Source {
-            path: "crates/base/src/lib.rs".into(),
-            text,
-        };
+        let root = |text: String| Source { path: "crates/base/src/lib.rs".into(), text };
         assert!(impure("base", &[root("//! Base.\n".to_owned())]).is_some());
         assert!(impure("base", &[root(format!("//! Base.\n{PURITY}\n"))]).is_none());
         assert!(impure("base", &[]).is_none());

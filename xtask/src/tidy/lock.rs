@@ -9,14 +9,8 @@ const MOST: usize = 260;
 pub(crate) fn check(root: &Path) -> Vec<Finding> {
     let lock = std::fs::read_to_string(root.join("Cargo.lock")).unwrap_or_default();
     let packages = lock.lines().filter(|line| *line == "[[package]]").count();
-    let finding = |rule: String| {
-        vec![Finding {
-            file: "Cargo.lock".into(),
-            line: 1,
-            rule,
-            severity: Severity::Error,
-        }]
-    };
+    let finding =
+        |rule: String| vec![Finding { file: "Cargo.lock".into(), line: 1, rule, severity: Severity::Error }];
     match packages {
         0 => finding("no packages found: is the lock file committed?".to_owned()),
         n if n > MOST => finding(format!("{n} packages; the cap is {MOST}")),

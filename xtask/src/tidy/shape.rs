@@ -9,25 +9,15 @@ const TOO_LONG: usize = 500;
 /// The same for tests, whose files may hold long tables of cases.
 const TEST_TOO_LONG: usize = 500;
 /// Names that say nothing.
-const EMPTY_NAMES: &[&str] = &[
-    "utils", "util", "helpers", "helper", "common", "manager", "misc", "mod",
-];
+const EMPTY_NAMES: &[&str] = &["utils", "util", "helpers", "helper", "common", "manager", "misc", "mod"];
 
 pub(super) fn check(sources: &[Source]) -> Vec<Finding> {
-    sources
-        .iter()
-        .flat_map(|source| [length(source), name(source)])
-        .flatten()
-        .collect()
+    sources.iter().flat_map(|source| [length(source), name(source)]).flatten().collect()
 }
 
 fn length(source: &Source) -> Option<Finding> {
     let lines = source.text.lines().count();
-    let most = if is_product(source) {
-        TOO_LONG
-    } else {
-        TEST_TOO_LONG
-    };
+    let most = if is_product(source) { TOO_LONG } else { TEST_TOO_LONG };
     let (severity, bound) = if lines > most {
         (Severity::Error, most)
     } else if lines > LONG && is_product(source) {
@@ -68,10 +58,7 @@ mod tests {
     use super::*;
 
     fn found(path: &str, lines: usize) -> Vec<(Severity, String)> {
-        let source = Source {
-            path: path.into(),
-            text: "\n".repeat(lines),
-        };
+        let source = Source { path: path.into(), text: "\n".repeat(lines) };
         let findings = check(&[source]).into_iter();
         findings.map(|finding| (finding.severity, finding.rule)).collect()
     }
@@ -89,11 +76,7 @@ mod tests {
 
     #[test]
     fn tests_may_be_longer() {
-        for file in [
-            "crates/a/tests/b.rs",
-            "crates/a/src/b/tests.rs",
-            "crates/a/src/b_tests.rs",
-        ] {
+        for file in ["crates/a/tests/b.rs", "crates/a/src/b/tests.rs", "crates/a/src/b_tests.rs"] {
             assert_eq!(found(file, TEST_TOO_LONG), [], "{file}");
             assert_eq!(found(file, TEST_TOO_LONG + 1)[0].0, Severity::Error);
         }

@@ -20,16 +20,8 @@ const RULES: &[Rule] = &[
         pattern: r"(?i)\bmust show\b",
         advice: "a task's words; say what the program does or a test checks",
     },
-    Rule {
-        part: "lease",
-        pattern: r"(?i)\bleases?\b",
-        advice: MACHINE,
-    },
-    Rule {
-        part: "lent ",
-        pattern: r"(?i)\blent (gpu|card|machine|board|host)s?\b",
-        advice: MACHINE,
-    },
+    Rule { part: "lease", pattern: r"(?i)\bleases?\b", advice: MACHINE },
+    Rule { part: "lent ", pattern: r"(?i)\blent (gpu|card|machine|board|host)s?\b", advice: MACHINE },
     Rule {
         part: " lent",
         pattern: r"(?i)\b(gpu|card|machine|board|host)s? (that )?((is|are|was|were) )?lent\b",
@@ -76,10 +68,7 @@ mod tests {
     use super::*;
 
     fn rules(line: &str) -> usize {
-        let text = Source {
-            path: "README.md".into(),
-            text: line.to_owned(),
-        };
+        let text = Source { path: "README.md".into(), text: line.to_owned() };
         check([&text].into_iter()).len()
     }
 

@@ -121,19 +121,11 @@ pub struct Hint {
 
 impl Hint {
     pub fn new(advice: Advice) -> Self {
-        Self {
-            advice,
-            saves: None,
-            enough: false,
-            costs: None,
-        }
+        Self { advice, saves: None, enough: false, costs: None }
     }
 
     pub fn saving(advice: Advice, saves: Bytes) -> Self {
-        Self {
-            saves: Some(saves),
-            ..Self::new(advice)
-        }
+        Self { saves: Some(saves), ..Self::new(advice) }
     }
 }
 
@@ -212,9 +204,6 @@ mod tests {
              the price: prompts are read more slowly"
         );
         let json = serde_json::to_value(&hint).unwrap();
-        assert_eq!(
-            (&json["enough"], &json["flags"]),
-            (&true.into(), &"-ub 128".into())
-        );
+        assert_eq!((&json["enough"], &json["flags"]), (&true.into(), &"-ub 128".into()));
     }
 }

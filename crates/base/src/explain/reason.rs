@@ -56,12 +56,7 @@ pub struct Reason {
 
 impl Reason {
     pub fn new(code: &'static str, text: impl Into<String>) -> Self {
-        Self {
-            code,
-            text: text.into(),
-            facts: BTreeMap::new(),
-            because: Vec::new(),
-        }
+        Self { code, text: text.into(), facts: BTreeMap::new(), because: Vec::new() }
     }
 
     #[must_use]
@@ -92,10 +87,7 @@ impl fmt::Display for Reason {
                 writeln!(f)?;
             }
             write!(f, "{:indent$}{}", "", reason.text, indent = depth * 2)?;
-            reason
-                .because
-                .iter()
-                .try_for_each(|child| lines(child, depth + 1, f))
+            reason.because.iter().try_for_each(|child| lines(child, depth + 1, f))
         }
         lines(self, 0, f)
     }
@@ -110,10 +102,7 @@ mod tests {
         let reason = Reason::new("does_not_fit", "alpha does not fit on H200")
             .fact("need", Bytes::mib(2))
             .because(Reason::new("weights", "weights take 2 MiB"));
-        assert_eq!(
-            reason.to_string(),
-            "alpha does not fit on H200\n  weights take 2 MiB"
-        );
+        assert_eq!(reason.to_string(), "alpha does not fit on H200\n  weights take 2 MiB");
         assert_eq!(
             serde_json::to_string(&reason).unwrap(),
             r#"{"code":"does_not_fit","text":"alpha does not fit on H200","facts":{"need":2097152},"because":[{"code":"weights","text":"weights take 2 MiB"}]}"#

@@ -165,19 +165,12 @@ fn is_name(text: &str) -> bool {
 
 fn is_variable(text: &str) -> bool {
     let start = text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
-    start
-        && text
-            .bytes()
-            .all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+    start && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
 }
 
 impl Macro {
     fn new(name: &str, value: &str) -> Self {
-        Self {
-            name: name.to_owned(),
-            slug: format!("${{{name}}}"),
-            value: value.to_owned(),
-        }
+        Self { name: name.to_owned(), slug: format!("${{{name}}}"), value: value.to_owned() }
     }
 }
 

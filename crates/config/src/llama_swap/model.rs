@@ -35,10 +35,7 @@ const WITHOUT_EFFECT: [(&str, &str); 8] = [
     ("capabilities", "these values are read from the model itself"),
     ("timeouts", "streams have no time limit"),
     ("compat", "remove it"),
-    (
-        "sendLoadingState",
-        "loading progress appears in the status, not in answers",
-    ),
+    ("sendLoadingState", "loading progress appears in the status, not in answers"),
     ("healthCheckTimeout", "llama-swap also uses only the global value"),
 ];
 
@@ -54,10 +51,7 @@ pub(super) fn strip_comments(pair: &mut Pair) {
         let YamlTree::Map(fields) = &mut model.value.tree else {
             continue;
         };
-        for field in fields
-            .iter_mut()
-            .filter(|field| matches!(field.key.as_str(), "cmd" | "cmdStop"))
-        {
+        for field in fields.iter_mut().filter(|field| matches!(field.key.as_str(), "cmd" | "cmdStop")) {
             if let YamlTree::Scalar(text) = &mut field.value.tree {
                 // A comment may contain `${unknown}`, which would be an error after this.
                 *text = command::without_comments(text);
@@ -75,14 +69,8 @@ impl LlamaSwapReader<'_> {
     ) -> Result<ConfiguredModel, ConfigError> {
         let own = Macros::read(self.file, pair.value.get("macros"))?;
         let macros = macros.of_model(&pair.key, own);
-        let fields = self
-            .pairs(&pair.value, &pair.key)?
-            .iter()
-            .filter(|field| field.key != "macros");
-        let mut node = Node {
-            tree: YamlTree::Map(fields.cloned().collect()),
-            line: pair.line,
-        };
+        let fields = self.pairs(&pair.value, &pair.key)?.iter().filter(|field| field.key != "macros");
+        let mut node = Node { tree: YamlTree::Map(fields.cloned().collect()), line: pair.line };
         macros.expand(self.file, &mut node)?;
         // After expansion: a macro may stand for a whole value, never for a key.
         self.warn_of_unread(&node, &READ, &WITHOUT_EFFECT);
@@ -93,10 +81,8 @@ impl LlamaSwapReader<'_> {
         self.filters(&node, &mut entry)?;
         entry.env = self.env(&node)?;
         entry.unlisted = self.truth(&node, "unlisted")?;
-        entry.upstream_name = self
-            .text(&node, "useModelName")?
-            .filter(|name| !name.is_empty())
-            .map(str::to_owned);
+        entry.upstream_name =
+            self.text(&node, "useModelName")?.filter(|name| !name.is_empty()).map(str::to_owned);
         entry.concurrency = self.number(&node, "concurrencyLimit")?.and_then(positive);
         entry.ttl = match self.number(&node, "ttl")? {
             // 0 turns the global time off for this model, so only -1 and absence inherit it.
@@ -105,9 +91,8 @@ impl LlamaSwapReader<'_> {
         };
         entry.load_timeout = Some(defaults.load_timeout);
         let stop = self.number(&node, "unloadTimeout")?.and_then(positive);
-        entry.stop_timeout = Some(stop.map_or(defaults.stop_timeout, |seconds| {
-            Duration::from_secs(seconds.into())
-        }));
+        entry.stop_timeout =
+            Some(stop.map_or(defaults.stop_timeout, |seconds| Duration::from_secs(seconds.into())));
         Ok(entry)
     }
 
@@ -126,9 +111,7 @@ impl LlamaSwapReader<'_> {
         Ok(Launch::Command {
             options: engine_flags(&argv, &at, &mut self.roster.warnings),
             proxy: self.proxy(node, &argv)?,
-            check: self
-                .plain(node, "checkEndpoint")?
-                .unwrap_or_else(|| "/health".to_owned()),
+            check: self.plain(node, "checkEndpoint")?.unwrap_or_else(|| "/health".to_owned()),
             argv,
             stop,
         })
@@ -142,9 +125,7 @@ impl LlamaSwapReader<'_> {
         let line = node.get(key).map_or(node.line, |node| node.line);
         self.no_left_over(text, line, known)?;
         let split = command::split(text);
-        split
-            .map(Some)
-            .map_err(|problem| ConfigError::new(FlagOrigin::file(self.file, line), problem))
+        split.map(Some).map_err(|problem| ConfigError::new(FlagOrigin::file(self.file, line), problem))
     }
 
     /// A text in which no macro may be left.
@@ -174,10 +155,7 @@ impl LlamaSwapReader<'_> {
             if takes_port {
                 return Ok(format!("http://127.0.0.1:{PORT}"));
             }
-            let (why, remedy) = (
-                "`cmd` does not use `${PORT}`, and `proxy` is not set",
-                "add one of them",
-            );
+            let (why, remedy) = ("`cmd` does not use `${PORT}`, and `proxy` is not set", "add one of them");
             return Err(self.fault(node.line, why, remedy));
         };
         let line = node.get("proxy").map_or(node.line, |node| node.line);
@@ -215,24 +193,15 @@ impl LlamaSwapReader<'_> {
         };
         for pair in self.pairs(filters, "filters")? {
             if pair.key == "setParamsByID" {
-                let names = self
-                    .pairs(&pair.value, "setParamsByID")?
-                    .iter()
-                    .map(|pair| &pair.key);
+                let names = self.pairs(&pair.value, "setParamsByID")?.iter().map(|pair| &pair.key);
                 // The key may repeat the model's own name, which is no alias.
                 let new = names.filter(|name| **name != entry.name && !entry.aliases.contains(name));
                 let new: Vec<String> = new.cloned().collect();
                 entry.aliases.extend(new);
             }
-            let text = format!(
-                "`filters.{}` has no effect: requests are forwarded unchanged",
-                quoted(&pair.key)
-            );
-            self.warn(
-                pair.line,
-                text,
-                "set it in the client or on the model's command line",
-            );
+            let text =
+                format!("`filters.{}` has no effect: requests are forwarded unchanged", quoted(&pair.key));
+            self.warn(pair.line, text, "set it in the client or on the model's command line");
         }
         Ok(())
     }

@@ -48,19 +48,13 @@ impl Node {
         let parsed: Result<Option<Spanned<YamlTree>>, _> = serde_saphyr::from_str_with_options(text, options);
         match parsed {
             Ok(Some(root)) => Ok(root.into()),
-            Ok(None) => Ok(Self {
-                tree: YamlTree::Null,
-                line: 0,
-            }),
+            Ok(None) => Ok(Self { tree: YamlTree::Null, line: 0 }),
             Err(error) => {
                 // 0 names the file: some errors, such as an exceeded budget, have no place.
                 let line = error.location().map_or(0, |place| number(place.line()));
                 let message = error.without_snippet().to_string();
                 let first = message.lines().next().unwrap_or_default();
-                Err(ConfigError::new(
-                    FlagOrigin::file(file, line),
-                    ConfigProblem::Parse(quoted(first)),
-                ))
+                Err(ConfigError::new(FlagOrigin::file(file, line), ConfigProblem::Parse(quoted(first))))
             }
         }
     }
@@ -158,13 +152,7 @@ impl<'de> Visitor<'de> for YamlReader {
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<YamlTree, A::Error> {
         let mut list = Vec::new();
         while let Some(item) = items.next_element::<Option<Spanned<YamlTree>>>()? {
-            list.push(item.map_or(
-                Node {
-                    tree: YamlTree::Null,
-                    line: 0,
-                },
-                Node::from,
-            ));
+            list.push(item.map_or(Node { tree: YamlTree::Null, line: 0 }, Node::from));
         }
         Ok(YamlTree::List(list))
     }
@@ -178,13 +166,7 @@ impl<'de> Visitor<'de> for YamlReader {
             pairs.push(Pair {
                 key: key.value,
                 line,
-                value: value.map_or(
-                    Node {
-                        tree: YamlTree::Null,
-                        line,
-                    },
-                    Node::from,
-                ),
+                value: value.map_or(Node { tree: YamlTree::Null, line }, Node::from),
             });
         }
         Ok(YamlTree::Map(pairs))

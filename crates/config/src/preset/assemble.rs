@@ -44,10 +44,7 @@ pub(super) fn options(
 }
 
 fn lost(file: &Arc<str>, lost: &PresetLine, wins: &PresetLine) -> Warning {
-    let text = format!(
-        "`{}` is overridden by `{}` on line {}",
-        lost.key, wins.key, wins.line
-    );
+    let text = format!("`{}` is overridden by `{}` on line {}", lost.key, wins.key, wins.line);
     Warning::new(FlagOrigin::file(file, lost.line), text).hint("keep one of them")
 }
 
@@ -70,18 +67,12 @@ fn setting(
         return Err(ConfigError::new(origin, problem));
     };
     if found.flag.known == KnownFlag::Ik {
-        let text = format!(
-            "`{}` exists only in ik_llama.cpp; llama-server rejects it",
-            line.key
-        );
+        let text = format!("`{}` exists only in ik_llama.cpp; llama-server rejects it", line.key);
         warnings.push(Warning::new(origin.clone(), text));
     }
     // The router's keys have no effect in a section, but a blank one shows that a template went wrong.
     if found.flag.name() == "--api-key" && line.value.trim().is_empty() {
-        return Err(ConfigError::new(
-            origin,
-            ConfigProblem::BlankKey { key: "api-key" },
-        ));
+        return Err(ConfigError::new(origin, ConfigProblem::BlankKey { key: "api-key" }));
     }
     // `unset_reserved_args` removes these before it starts a child.
     if let Some(warning) = dropped(&origin, found, line) {
@@ -98,17 +89,11 @@ fn setting(
             FlagValue::Text(line.value.clone())
         }
         FlagArity::TwoValues => {
-            let problem = ConfigProblem::PassTwoValues {
-                key: line.key.clone(),
-            };
+            let problem = ConfigProblem::PassTwoValues { key: line.key.clone() };
             return Err(ConfigError::new(origin, problem));
         }
     };
-    Ok(Some(Setting {
-        flag: found.flag,
-        value,
-        origin,
-    }))
+    Ok(Some(Setting { flag: found.flag, value, origin }))
 }
 
 /// `parse_bool_arg`, then `to_args`: a negative key is turned round by a true value only, and then whatever
@@ -131,10 +116,7 @@ fn dropped(origin: &FlagOrigin, found: FoundFlag, line: &PresetLine) -> Option<W
         ),
         "dedup-cache-models" => say(format!("`{}` has no effect here", line.key), "remove it"),
         _ if found.flag.effect == FlagClass::Router => say(
-            format!(
-                "`{}` has no effect in a section: it is a setting of the router",
-                line.key
-            ),
+            format!("`{}` has no effect in a section: it is a setting of the router", line.key),
             "pass it to `plimsoll serve`",
         ),
         _ => None,
@@ -152,15 +134,8 @@ fn inverted(origin: &FlagOrigin, found: FoundFlag, line: &PresetLine) -> Option<
         return None;
     }
     let on = found.flag.takes == FlagArity::Nothing || switched(found, &line.value);
-    let name = found.flag.spelling(&if on {
-        FlagValue::Bare
-    } else {
-        FlagValue::Switch(false)
-    })?;
-    let says = matches!(
-        line.value.to_ascii_lowercase().as_str(),
-        "yes" | "y" | "on" | "true" | "1" | ""
-    );
+    let name = found.flag.spelling(&if on { FlagValue::Bare } else { FlagValue::Switch(false) })?;
+    let says = matches!(line.value.to_ascii_lowercase().as_str(), "yes" | "y" | "on" | "true" | "1" | "");
     let meant = says != (found.negative || variable);
     (on != meant).then(|| {
         let text = format!("`{} = {}` becomes {name}", line.key, quoted(&line.value));
@@ -186,19 +161,14 @@ pub(super) fn entry(
     // llama-server puts the section's own name among the aliases.
     entry.aliases.retain(|alias| *alias != section.name);
     entry.tags = list(options.text("--tags"));
-    entry.preload = options
-        .text("load-on-startup")
-        .is_some_and(|text| truth(text) == Some(true));
+    entry.preload = options.text("load-on-startup").is_some_and(|text| truth(text) == Some(true));
     entry.stop_timeout = seconds(&options, "stop-timeout", 0, warnings);
     entry.ttl = seconds(&options, "--sleep-idle-seconds", -1, warnings).filter(|idle| !idle.is_zero());
     options.retain(|Setting { flag, .. }| {
         flag.known != KnownFlag::Preset && !matches!(flag.name(), "--alias" | "--sleep-idle-seconds")
     });
     judge(&options, warnings);
-    entry.launch = Launch::LlamaServer {
-        program: None,
-        options,
-    };
+    entry.launch = Launch::LlamaServer { program: None, options };
     Ok(entry)
 }
 
@@ -211,10 +181,7 @@ fn add_model(
     warnings: &mut Vec<Warning>,
 ) -> Result<(), ConfigError> {
     let is_source = |setting: &Setting| {
-        let source = matches!(
-            setting.flag.effect,
-            FlagClass::Model | FlagClass::Remote | FlagClass::Bundle
-        );
+        let source = matches!(setting.flag.effect, FlagClass::Model | FlagClass::Remote | FlagClass::Bundle);
         source && setting.value != FlagValue::Text(String::new())
     };
     if options.settings().iter().any(is_source) {
@@ -229,10 +196,7 @@ fn add_model(
         };
         return Err(ConfigError::new(origin.clone(), problem));
     };
-    let text = format!(
-        "[{0}] names no model; the section name is used as `hf-repo = {0}`",
-        section.name
-    );
+    let text = format!("[{0}] names no model; the section name is used as `hf-repo = {0}`", section.name);
     warnings.push(Warning::new(origin.clone(), text).hint("write it in the section"));
     options.push(Setting {
         flag: found.flag,
@@ -244,12 +208,7 @@ fn add_model(
 
 fn list(text: Option<&str>) -> Vec<String> {
     let mut all: Vec<String> = Vec::new();
-    for item in text
-        .unwrap_or_default()
-        .split(',')
-        .map(str::trim)
-        .filter(|item| !item.is_empty())
-    {
+    for item in text.unwrap_or_default().split(',').map(str::trim).filter(|item| !item.is_empty()) {
         if !all.iter().any(|known| known == item) {
             all.push(item.to_owned());
         }
@@ -265,19 +224,14 @@ fn seconds(options: &Options, name: &str, least: i64, warnings: &mut Vec<Warning
         return None;
     };
     let number = text.trim_start();
-    let end = number
-        .find(|c: char| !c.is_ascii_digit() && c != '-')
-        .unwrap_or(number.len());
+    let end = number.find(|c: char| !c.is_ascii_digit() && c != '-').unwrap_or(number.len());
     match number[..end].parse::<i64>() {
         // -1 is llama-server's "never"; for other keys it is an error.
         Ok(-1) if least == -1 => None,
         // `std::stoi` throws beyond an int, and llama-server then keeps its default.
         Ok(count @ 0..=0x7fff_ffff) => Some(Duration::from_secs(count.unsigned_abs())),
         _ => {
-            let text = format!(
-                "`{}` is not a number of seconds; the default is used",
-                quoted(text)
-            );
+            let text = format!("`{}` is not a number of seconds; the default is used", quoted(text));
             warnings.push(Warning::new(setting.origin.clone(), text));
             None
         }
@@ -291,10 +245,7 @@ pub(super) fn canonical_name(name: &str) -> String {
         return name.to_owned();
     };
     let word = |text: &&str| {
-        !text.is_empty()
-            && text
-                .bytes()
-                .all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+        !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
     };
     let last = tag.rsplit_once(['-', '.']).map(|(_, last)| last).filter(word);
     format!("{stem}:{}", last.unwrap_or(tag).to_ascii_uppercase())

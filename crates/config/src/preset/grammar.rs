@@ -37,12 +37,8 @@ pub(super) fn sections(
     text: &str,
     warnings: &mut Vec<Warning>,
 ) -> Result<Vec<Section>, ConfigError> {
-    let mut sections = vec![Section {
-        name: super::DEFAULT.to_owned(),
-        line: 1,
-        settings: Vec::new(),
-        ours: Vec::new(),
-    }];
+    let mut sections =
+        vec![Section { name: super::DEFAULT.to_owned(), line: 1, settings: Vec::new(), ours: Vec::new() }];
     for (line, number) in lines(text).zip(1_u32..) {
         let at = || FlagOrigin::file(file, number);
         let read = read(line)
@@ -109,10 +105,7 @@ fn read(line: &str) -> Result<Read<'_>, Complaint> {
     }
     // llama.cpp has no rule for an indented setting and refuses the whole file.
     if line.starts_with(BLANK) {
-        return Err((
-            "the line is indented, which llama-server rejects",
-            "remove the spaces before it",
-        ));
+        return Err(("the line is indented, which llama-server rejects", "remove the spaces before it"));
     }
     match line.strip_prefix('[') {
         Some(header) => section(header),
@@ -125,9 +118,8 @@ const COMMENT: [char; 2] = [';', '#'];
 
 fn section(header: &str) -> Result<Read<'_>, Complaint> {
     let header = header.trim_start_matches(BLANK);
-    let (name, after) = header
-        .split_once(']')
-        .ok_or(("the name of the section is not closed", "end it with `]`"))?;
+    let (name, after) =
+        header.split_once(']').ok_or(("the name of the section is not closed", "end it with `]`"))?;
     if name.is_empty() {
         return Err(("the section has no name", "write `[name]`"));
     }
@@ -135,10 +127,7 @@ fn section(header: &str) -> Result<Read<'_>, Complaint> {
     if after.is_empty() || after.starts_with(COMMENT) {
         return Ok(Read::Section(name));
     }
-    Err((
-        "there is text after the section name",
-        "put it on a line of its own",
-    ))
+    Err(("there is text after the section name", "put it on a line of its own"))
 }
 
 fn setting(line: &str) -> Result<Read<'_>, Complaint> {
@@ -153,40 +142,26 @@ fn setting(line: &str) -> Result<Read<'_>, Complaint> {
     let value = after
         .trim_start_matches(BLANK)
         .strip_prefix('=')
-        .ok_or((
-            "the key has no `=`",
-            "write `key = value`; a flag without a value is `key = on`",
-        ))?
+        .ok_or(("the key has no `=`", "write `key = value`; a flag without a value is `key = on`"))?
         .trim_start_matches(BLANK);
     // Quotes do not protect `;` and `#` in llama.cpp; the warning below says so.
     let (value, cut) = value.split_at(value.find(COMMENT).unwrap_or(value.len()));
     Ok(Read::Setting {
         key,
         value: value.trim_end_matches(BLANK),
-        cut: if value.is_empty() || value.ends_with(BLANK) {
-            ""
-        } else {
-            cut
-        },
+        cut: if value.is_empty() || value.ends_with(BLANK) { "" } else { cut },
     })
 }
 
 fn our_setting(comment: &str, line: u32) -> Option<PresetLine> {
     let (key, value) = comment.split_once('=')?;
-    Some(PresetLine {
-        key: key.trim().to_owned(),
-        value: value.trim().to_owned(),
-        line,
-    })
+    Some(PresetLine { key: key.trim().to_owned(), value: value.trim().to_owned(), line })
 }
 
 /// A warning for a value that llama-server parses differently than written.
 fn suspicion(key: &str, value: &str, cut: &str) -> Option<(String, &'static str)> {
     if !cut.is_empty() {
-        let text = format!(
-            "`{}` is not part of the value of `{key}`: it starts a comment",
-            quoted(cut)
-        );
+        let text = format!("`{}` is not part of the value of `{key}`: it starts a comment", quoted(cut));
         return Some((
             text,
             "llama-server does not accept `#` or `;` in a value; use another path, or an environment \

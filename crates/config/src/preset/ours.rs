@@ -131,11 +131,7 @@ pub(super) fn apply(
 }
 
 fn bad(file: &Arc<str>, line: &PresetLine, expected: &'static str) -> ConfigError {
-    let problem = ConfigProblem::ReadValue {
-        key: line.key.clone(),
-        value: quoted(&line.value),
-        expected,
-    };
+    let problem = ConfigProblem::ReadValue { key: line.key.clone(), value: quoted(&line.value), expected };
     ConfigError::new(FlagOrigin::file(file, line.line), problem)
 }
 
@@ -178,11 +174,7 @@ fn switch(file: &Arc<str>, line: &PresetLine) -> Result<bool, ConfigError> {
 fn words(file: &Arc<str>, line: &PresetLine) -> Result<Vec<String>, ConfigError> {
     let words: Vec<String> = line.value.split_whitespace().map(str::to_owned).collect();
     if words.is_empty() {
-        return Err(bad(
-            file,
-            line,
-            "a program, with its first arguments if it takes any",
-        ));
+        return Err(bad(file, line, "a program, with its first arguments if it takes any"));
     }
     Ok(words)
 }

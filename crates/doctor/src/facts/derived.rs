@@ -28,19 +28,14 @@ impl Facts {
 
     /// The first line of each of `patterns`, where there is one.
     pub(crate) fn quotes(&self, patterns: &[Pattern]) -> Vec<Quote> {
-        patterns
-            .iter()
-            .filter_map(|pattern| self.quote(*pattern))
-            .collect()
+        patterns.iter().filter_map(|pattern| self.quote(*pattern)).collect()
     }
 
     /// The refusals of the last load that had any.
     pub(crate) fn last_refusals(&self) -> impl DoubleEndedIterator<Item = &FailedAllocation> {
         // A server restarts its engine after a failure: earlier attempts explain earlier refusals.
         let attempt = self.refusals.iter().map(|refusal| refusal.attempt).max();
-        self.refusals
-            .iter()
-            .filter(move |refusal| Some(refusal.attempt) == attempt)
+        self.refusals.iter().filter(move |refusal| Some(refusal.attempt) == attempt)
     }
 
     /// The refusal that ended the last load.
@@ -50,14 +45,9 @@ impl Facts {
 
     /// Memory that the failed load had placed on the cards for `purpose`.
     pub(crate) fn placed(&self, purpose: Purpose) -> Bytes {
-        let attempt = self
-            .refusal()
-            .map_or(self.progress.attempt, |refusal| refusal.attempt);
+        let attempt = self.refusal().map_or(self.progress.attempt, |refusal| refusal.attempt);
         let buffers = self.buffers.iter().filter(|buffer| buffer.attempt == attempt);
-        buffers
-            .filter(|buffer| buffer.on_card && buffer.purpose == purpose)
-            .map(|buffer| buffer.size)
-            .sum()
+        buffers.filter(|buffer| buffer.on_card && buffer.purpose == purpose).map(|buffer| buffer.size).sum()
     }
 
     /// The largest card that a program printed.
@@ -65,9 +55,7 @@ impl Facts {
         let torch = self.torch.as_ref().and_then(|torch| torch.total);
         let startup = self.startup.as_ref().map(|startup| startup.total);
         // PyTorch and vLLM print the total of the driver; other sizes may come from a name.
-        torch
-            .or(startup)
-            .or_else(|| self.card_sizes.iter().copied().max())
+        torch.or(startup).or_else(|| self.card_sizes.iter().copied().max())
     }
 
     /// True if a program printed the size of a card.
@@ -99,10 +87,7 @@ impl Facts {
         let taken = card.saturating_sub(free).saturating_sub(self.placed_earlier());
         // An arena asks for nearly the whole card, more than any neighbour holds.
         let arena = |asked| is_arena(asked, card) && free.scaled(4, 1) <= card;
-        let enough = self
-            .refusal()?
-            .asked
-            .is_some_and(|asked| asked <= taken || arena(asked));
+        let enough = self.refusal()?.asked.is_some_and(|asked| asked <= taken || arena(asked));
         (!self.is_unified() && self.guard.is_none() && taken.scaled(4, 1) >= card && enough).then_some(taken)
     }
 
@@ -110,10 +95,7 @@ impl Facts {
     fn placed_earlier(&self) -> Bytes {
         let failed = |attempt| self.refusals.iter().any(|refusal| refusal.attempt == attempt);
         let buffers = self.buffers.iter();
-        buffers
-            .filter(|buffer| buffer.on_card && !failed(buffer.attempt))
-            .map(|buffer| buffer.size)
-            .sum()
+        buffers.filter(|buffer| buffer.on_card && !failed(buffer.attempt)).map(|buffer| buffer.size).sum()
     }
 
     /// The card that refused, where the program numbers it.
@@ -131,9 +113,7 @@ impl Facts {
         let beyond =
             hiding.filter(|choice| usize::try_from(card).is_ok_and(|card| card >= choice.cards.len()));
         // Several options of one command line may select several cards, and any of them may refuse.
-        let picked = picks()
-            .next()
-            .filter(|_| picks().all(|choice| !choice.cards.contains(&card)));
+        let picked = picks().next().filter(|_| picks().all(|choice| !choice.cards.contains(&card)));
         picked.or(beyond.filter(|_| picks().next().is_none()))
     }
 

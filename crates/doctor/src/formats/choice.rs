@@ -59,16 +59,8 @@ pub(super) fn read(facts: &mut Facts, source: LineSource, text: &str) {
             for (at, _) in lower.match_indices(**name).take(4) {
                 let cards = listed(&lower[at + name.len()..]);
                 if !cards.is_empty() {
-                    let quote = Quote {
-                        source,
-                        line,
-                        text: shortened(row.trim()).to_owned(),
-                    };
-                    facts.add_choice(CardChoice {
-                        cards,
-                        hides: *hides,
-                        quote,
-                    });
+                    let quote = Quote { source, line, text: shortened(row.trim()).to_owned() };
+                    facts.add_choice(CardChoice { cards, hides: *hides, quote });
                 }
             }
         }
@@ -77,31 +69,15 @@ pub(super) fn read(facts: &mut Facts, source: LineSource, text: &str) {
 
 /// The numbers after a name: `=1`, `'] = "0,2"`, `:1`, ` is set to 1`, `cuda:1`.
 fn listed(behind: &str) -> Vec<u64> {
-    const FILLERS: [&str; 7] = [
-        "is set to",
-        "was set to",
-        "set to",
-        "to ",
-        "torch.device",
-        "cuda",
-        "gpu",
-    ];
-    let marks = |c: char| {
-        matches!(
-            c,
-            ' ' | '=' | ':' | '"' | '\'' | '[' | ']' | '(' | ')' | '`' | '\\'
-        )
-    };
+    const FILLERS: [&str; 7] = ["is set to", "was set to", "set to", "to ", "torch.device", "cuda", "gpu"];
+    let marks = |c: char| matches!(c, ' ' | '=' | ':' | '"' | '\'' | '[' | ']' | '(' | ')' | '`' | '\\');
     let mut rest = behind.trim_start_matches(marks);
     for words in FILLERS {
         rest = rest.strip_prefix(words).unwrap_or(rest).trim_start_matches(marks);
     }
     // `0, 1` and `0,1` are both common.
     let rest = rest.replace(", ", ",");
-    let list = rest
-        .split(|c: char| !c.is_ascii_digit() && c != ',')
-        .next()
-        .unwrap_or_default();
+    let list = rest.split(|c: char| !c.is_ascii_digit() && c != ',').next().unwrap_or_default();
     // `1920x1080`, `0.9` and `512m` are no cards.
     if rest[list.len()..].starts_with(|c: char| c.is_ascii_alphanumeric() || c == '.') {
         return Vec::new();

@@ -88,9 +88,7 @@ pub(super) fn read(facts: &mut Facts, source: LineSource, text: &str) {
 /// The kind of the size that ends where `behind` begins: by the label after it within its clause, else by the
 /// one before.
 fn kind_of(line: &str, behind: &str) -> Option<FigureKind> {
-    let clause = behind
-        .find([',', ';', '(', ')', '.', '|'])
-        .unwrap_or(behind.len());
+    let clause = behind.find([',', ';', '(', ')', '.', '|']).unwrap_or(behind.len());
     let after = near(behind, 0, clause.min(NEAR));
     // The next figure's label is not this one's.
     let after = &after[..after.find(|c: char| c.is_ascii_digit()).unwrap_or(after.len())];
@@ -102,26 +100,14 @@ fn kind_of(line: &str, behind: &str) -> Option<FigureKind> {
     let ahead = near(ahead, ahead.len().saturating_sub(NEAR), ahead.len());
     let (behind, before) = (label(after, false), label(ahead, true));
     // `Reserved: 4 GiB` is labelled from the front, `4 GiB reserved` from behind.
-    if ahead.trim_end().ends_with([':', '=']) {
-        before.or(behind)
-    } else {
-        behind.or(before)
-    }
+    if ahead.trim_end().ends_with([':', '=']) { before.or(behind) } else { behind.or(before) }
 }
 
 /// The label nearest to the end of `text`, or to its start.
 fn label(text: &str, from_end: bool) -> Option<FigureKind> {
     let places = LABELS.iter().enumerate().filter_map(|(rank, (label, kind))| {
-        let at = if from_end {
-            text.rfind(label)
-        } else {
-            text.find(label)
-        }?;
-        let distance = if from_end {
-            text.len() - at - label.len()
-        } else {
-            at
-        };
+        let at = if from_end { text.rfind(label) } else { text.find(label) }?;
+        let distance = if from_end { text.len() - at - label.len() } else { at };
         Some(((distance, rank), *kind))
     });
     places.min_by_key(|(place, _)| *place).map(|(_, kind)| kind)
@@ -129,20 +115,15 @@ fn label(text: &str, from_end: bool) -> Option<FigureKind> {
 
 /// A part of `text`, moved to the borders of characters.
 fn near(text: &str, from: usize, to: usize) -> &str {
-    let border = |at: usize| {
-        (at..=text.len())
-            .find(|at| text.is_char_boundary(*at))
-            .unwrap_or(text.len())
-    };
+    let border = |at: usize| (at..=text.len()).find(|at| text.is_char_boundary(*at)).unwrap_or(text.len());
     text.get(border(from)..border(to)).unwrap_or_default()
 }
 
 fn add(facts: &mut Facts, figures: AllocatorFigures) {
     let Some(quote) = figures.quote else { return };
     let reserved = figures.reserved.zip(figures.allocated);
-    let idle = figures
-        .idle
-        .or_else(|| reserved.map(|(reserved, allocated)| reserved.saturating_sub(allocated)));
+    let idle =
+        figures.idle.or_else(|| reserved.map(|(reserved, allocated)| reserved.saturating_sub(allocated)));
     let alone = facts.refusals().is_empty() && facts.estimate().is_none();
     match facts.torch_mut() {
         // The sentence of the log was cut before its figures.
@@ -186,10 +167,7 @@ mod tests {
         assert_eq!((told.asked, told.free), (Bytes::gib(1), Some(Bytes::mib(200))));
         assert_eq!(told.idle.map(Bytes::whole_mib), Some(5222));
         let told = torch("Tried to allocate 384 MiB.\nGPU has 19 GiB total, 329 MiB free.\nReserved but unallocated: 402 MiB").unwrap();
-        assert_eq!(
-            (told.total, told.idle),
-            (Some(Bytes::gib(19)), Some(Bytes::mib(402)))
-        );
+        assert_eq!((told.total, told.idle), (Some(Bytes::gib(19)), Some(Bytes::mib(402))));
     }
 
     #[test]

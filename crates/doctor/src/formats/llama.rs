@@ -84,11 +84,7 @@ fn device_refused(facts: &mut Facts, pattern: Pattern, text: &str, quote: &Quote
 fn of_tensors(stage: LoadStage, text: &str) -> Purpose {
     let of_cache =
         matches!(stage, LoadStage::Context | LoadStage::Cache) && text.contains("alloc_tensor_range");
-    if of_cache {
-        Purpose::Cache
-    } else {
-        Purpose::Weights
-    }
+    if of_cache { Purpose::Cache } else { Purpose::Weights }
 }
 
 fn size_asked(text: &str) -> Option<Bytes> {
@@ -122,11 +118,7 @@ fn open(
     }
     let device = count_after(text, "on device ");
     let refusal = refused(facts, Purpose::Unknown, place, asked, quote);
-    facts.add_refusal(FailedAllocation {
-        device,
-        at_run_time,
-        ..refusal
-    });
+    facts.add_refusal(FailedAllocation { device, at_run_time, ..refusal });
 }
 
 fn refused(
@@ -169,11 +161,7 @@ fn name_purpose(facts: &mut Facts, purpose: Purpose, text: &str, quote: &Quote) 
         return;
     }
     let is_host = text.contains("CPU") || text.contains("_Host");
-    let place = if is_host {
-        MemoryPlace::Host
-    } else {
-        MemoryPlace::Card
-    };
+    let place = if is_host { MemoryPlace::Host } else { MemoryPlace::Card };
     facts.add_refusal(refused(facts, purpose, place, asked, quote));
 }
 

@@ -167,13 +167,8 @@ fn sizes_of_cards(facts: &mut Facts, lower: &str) {
             let starts =
                 before.is_none_or(|byte| matches!(byte, b'x' | b' ' | b'-' | b'(' | b',' | b'\n' | b'"'));
             let behind = &lower[at + name.len()..];
-            let end = behind
-                .char_indices()
-                .nth(NEAR)
-                .map_or(behind.len(), |(end, _)| end);
-            let size = all(&behind[..end])
-                .map(|(size, _)| size)
-                .find(|size| *size >= Bytes::gib(1));
+            let end = behind.char_indices().nth(NEAR).map_or(behind.len(), |(end, _)| end);
+            let size = all(&behind[..end]).map(|(size, _)| size).find(|size| *size >= Bytes::gib(1));
             facts.add_card_size(size.filter(|_| starts));
         }
     }
@@ -194,9 +189,7 @@ fn cards(text: &str) -> Option<Bytes> {
         let places = text.match_indices(name).map(|(at, _)| at);
         places.into_iter().find(|at| is_word(text, *at, name.len()))
     };
-    let (at, name, gib) = CARDS
-        .iter()
-        .find_map(|(name, gib)| Some((place(name)?, name, *gib)))?;
+    let (at, name, gib) = CARDS.iter().find_map(|(name, gib)| Some((place(name)?, name, *gib)))?;
     let mut before = text[..at].trim_end();
     // `2x NVIDIA GeForce RTX 3090`: the count stands before the maker's words.
     for maker in ["rtx", "gtx", "geforce", "nvidia", "tesla", "amd", "radeon", "rx"] {
@@ -210,10 +203,8 @@ fn cards(text: &str) -> Option<Bytes> {
 fn is_word(text: &str, at: usize, length: usize) -> bool {
     // `2x4090` is the card of this name, `14090` is not.
     let before = at > 0 && text.as_bytes()[at - 1].is_ascii_alphanumeric() && text.as_bytes()[at - 1] != b'x';
-    let behind = text
-        .as_bytes()
-        .get(at + length)
-        .is_some_and(|byte| byte.is_ascii_alphanumeric() || *byte == b'_');
+    let behind =
+        text.as_bytes().get(at + length).is_some_and(|byte| byte.is_ascii_alphanumeric() || *byte == b'_');
     !before && !behind
 }
 
@@ -228,12 +219,7 @@ fn times_before(text: &str) -> Option<u64> {
 
 /// `x4` or `x 4` at the start of `text`.
 fn times_behind(text: &str) -> Option<u64> {
-    let digit = text
-        .strip_prefix('x')?
-        .trim_start()
-        .chars()
-        .next()?
-        .to_digit(10)?;
+    let digit = text.strip_prefix('x')?.trim_start().chars().next()?.to_digit(10)?;
     (digit > 0).then_some(u64::from(digit))
 }
 
@@ -246,11 +232,7 @@ fn parameters(lower: &str) -> Option<f64> {
         let (experts, number) = number.split_once('x').unwrap_or(("1", number));
         let (experts, number): (f64, f64) = (experts.parse().ok()?, number.parse().ok()?);
         // Mixtral 8x7B: 46.7 of 56, Mixtral 8x22B: 141 of 176.
-        let all = if experts > 1.0 {
-            experts * number * 0.84
-        } else {
-            number
-        };
+        let all = if experts > 1.0 { experts * number * 0.84 } else { number };
         // `0.05b` and `70000b` are versions, hashes or batch sizes.
         (0.1..=2000.0).contains(&all).then_some(all)
     });
@@ -263,9 +245,7 @@ fn bits(lower: &str) -> Option<f64> {
         let mut places = lower.match_indices(name).map(|(at, _)| at);
         places.find(|at| *at == 0 || !lower.as_bytes()[at - 1].is_ascii_alphanumeric())
     };
-    let named = BITS
-        .iter()
-        .filter_map(|(name, bits)| Some((starts(name)?, *bits)));
+    let named = BITS.iter().filter_map(|(name, bits)| Some((starts(name)?, *bits)));
     named.min_by_key(|(at, _)| *at).map(|(_, bits)| bits)
 }
 
@@ -284,11 +264,7 @@ mod tests {
         let facts = named("Llama-3-70B in fp16 on 2x RTX 4090");
         assert_eq!(facts.model().named_cards, Some(Bytes::gib(48)));
         assert!(facts.weights() > Some(Bytes::gib(128)) && facts.weights_beyond_cards().is_some());
-        assert!(
-            named("an 8B model at fp8 on an A100")
-                .weights_beyond_cards()
-                .is_none()
-        );
+        assert!(named("an 8B model at fp8 on an A100").weights_beyond_cards().is_none());
         assert_eq!(named("2xL40 48 GB").card(), Some(Bytes::gib(48)));
     }
 }

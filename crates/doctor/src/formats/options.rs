@@ -29,9 +29,7 @@ pub(super) fn read(facts: &mut Facts, pattern: Pattern, text: &str) {
         // `model size       = 38.00 GiB (4.82 BPW)`, `file size   = 4.58 GiB`:
         // `llama-model-loader.cpp:print_info`.
         Pattern::ModelSize => {
-            let size = ["model size", "file size"]
-                .iter()
-                .find_map(|name| after(text, name));
+            let size = ["model size", "file size"].iter().find_map(|name| after(text, name));
             let size = size.filter(|size| *size >= Bytes::mib(256));
             facts.model_mut().file = facts.model().file.max(size);
         }
@@ -41,8 +39,7 @@ pub(super) fn read(facts: &mut Facts, pattern: Pattern, text: &str) {
 
 /// The largest number after one of `names`: `-c 131072`, `n_ctx = 131072`, `num_ctx: 131072`.
 fn largest(text: &str, names: &[&str]) -> Option<u64> {
-    let numbers = names
-        .iter()
-        .filter_map(|name| count(behind(text, name)?.trim_start_matches([' ', '=', ':', '"'])));
+    let numbers =
+        names.iter().filter_map(|name| count(behind(text, name)?.trim_start_matches([' ', '=', ':', '"'])));
     numbers.max()
 }

@@ -39,11 +39,7 @@ const ROUNDS: [&str; 18] = [
 pub(super) fn read(facts: &mut Facts, source: LineSource, text: &str) {
     let numbered: Vec<Bytes> = text.lines().filter_map(numbered).collect();
     // Lists outweigh rows: a list may have a row in its explanation.
-    facts.add_series(if numbered.len() >= FEWEST {
-        numbered
-    } else {
-        by_rounds(text)
-    });
+    facts.add_series(if numbered.len() >= FEWEST { numbered } else { by_rounds(text) });
     let rows = text.lines().filter(|line| line.len() < LONGEST).map(in_a_row);
     facts.add_series(rows.max_by_key(Vec::len).unwrap_or_default());
     if facts.growth().is_none() {
@@ -75,11 +71,7 @@ fn by_rounds(text: &str) -> Vec<Bytes> {
     let rounds: Vec<(u64, Bytes)> = text.lines().filter_map(read).collect();
     // Counted downwards or twice, they are no rounds of one run.
     let upwards = rounds.windows(2).all(|pair| pair[0].0 < pair[1].0);
-    rounds
-        .into_iter()
-        .filter(|_| upwards)
-        .map(|(_, size)| size)
-        .collect()
+    rounds.into_iter().filter(|_| upwards).map(|(_, size)| size).collect()
 }
 
 /// `8012 -> 8034 -> 8056 MiB`; `run 1: 8.1 GB, run 2: 12.3 GB, run 3: 16.9 GB`.
@@ -92,20 +84,12 @@ fn in_a_row(line: &str) -> Vec<Bytes> {
     // One mention of a round is a sentence, three are a table in one line.
     let counted = ROUNDS.iter().any(|word| lower.matches(word).count() >= FEWEST);
     let timed = lower.matches(" after ").count() >= FEWEST - 1;
-    if counted || timed {
-        all(line).map(|(size, _)| size).collect()
-    } else {
-        Vec::new()
-    }
+    if counted || timed { all(line).map(|(size, _)| size).collect() } else { Vec::new() }
 }
 
 /// The last number of each step; often only the last one has a unit.
 fn steps(row: &str) -> Vec<Bytes> {
-    let unit = if row.contains("gb") || row.contains("gib") {
-        "GiB"
-    } else {
-        "MiB"
-    };
+    let unit = if row.contains("gb") || row.contains("gib") { "GiB" } else { "MiB" };
     let number = |step: &str| {
         let mut words = step.split(|c: char| !c.is_ascii_digit() && c != '.');
         let number = words.rfind(|word| !word.trim_matches('.').is_empty())?;
@@ -128,11 +112,7 @@ fn growth(source: LineSource, text: &str) -> Option<Quote> {
         let grows = row.len() < LONGEST && MARKS.iter().any(|mark| lower.contains(mark));
         // Below a MiB the rate is noise of the driver's own allocations.
         let found = grows && all(&lower).any(|(size, behind)| size >= Bytes::mib(1) && per_round(behind));
-        found.then(|| Quote {
-            source,
-            line,
-            text: shortened(row.trim()).to_owned(),
-        })
+        found.then(|| Quote { source, line, text: shortened(row.trim()).to_owned() })
     })
 }
 

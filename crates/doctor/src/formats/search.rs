@@ -39,10 +39,7 @@ pub(crate) struct Hits<'a> {
 
 /// Looks for every phrase in `block`, overlapping ones included.
 pub(crate) fn hits(block: &[u8]) -> Hits<'_> {
-    Hits {
-        block,
-        state: OverlappingState::start(),
-    }
+    Hits { block, state: OverlappingState::start() }
 }
 
 impl Iterator for Hits<'_> {
@@ -56,11 +53,7 @@ impl Iterator for Hits<'_> {
             let found = self.state.get_match()?;
             let (row, number) = (&rows()[found.pattern().as_usize()], found.pattern().as_usize());
             if is_whole(row, self.block, found.start(), found.end()) {
-                return Some(PhraseHit {
-                    start: found.start(),
-                    row: number,
-                    pattern: row.pattern,
-                });
+                return Some(PhraseHit { start: found.start(), row: number, pattern: row.pattern });
             }
         }
     }
@@ -90,10 +83,7 @@ mod tests {
     #[test]
     fn every_phrase_is_found_in_any_case_and_place() {
         for row in rows() {
-            for text in [
-                row.phrase.to_owned(),
-                format!("é{}.z", row.phrase.to_ascii_uppercase()),
-            ] {
+            for text in [row.phrase.to_owned(), format!("é{}.z", row.phrase.to_ascii_uppercase())] {
                 let found = rows_in(&text);
                 assert!(found.iter().any(|other| other.phrase == row.phrase), "{text}");
             }
@@ -108,11 +98,8 @@ mod tests {
 
     #[test]
     fn hits_overlap_and_are_ordered_by_their_ends() {
-        let ends = |text: &[u8]| {
-            hits(text)
-                .map(|hit| hit.start + rows()[hit.row].phrase.len())
-                .collect::<Vec<_>>()
-        };
+        let ends =
+            |text: &[u8]| hits(text).map(|hit| hit.start + rows()[hit.row].phrase.len()).collect::<Vec<_>>();
         let found = ends(b"cudaMalloc failed: out of memory; CUDA error: out of memory");
         assert!(found.len() >= 4 && found.is_sorted(), "{found:?}");
     }

@@ -26,11 +26,9 @@ fn card(facts: &mut Facts, text: &str) {
         word.starts_with("vram") || word.starts_with("of vram") || word.starts_with("gpu")
     };
     let labelled = after(text, "vram: ").or_else(|| after(text, "vram "));
-    let total = labelled.filter(|size| *size >= Bytes::mib(256)).or_else(|| {
-        all(text)
-            .find(|(_, behind)| of_card(behind))
-            .map(|(size, _)| size)
-    });
+    let total = labelled
+        .filter(|size| *size >= Bytes::mib(256))
+        .or_else(|| all(text).find(|(_, behind)| of_card(behind)).map(|(size, _)| size));
     facts.add_card_size(total);
 }
 
@@ -40,9 +38,7 @@ fn free_at_start(facts: &mut Facts, text: &str) {
     let mut before = None;
     for (size, behind) in all(text) {
         let behind = behind.trim_start();
-        let is_free = ["free", "of free", "memory:  ->"]
-            .iter()
-            .any(|words| behind.starts_with(words));
+        let is_free = ["free", "of free", "memory:  ->"].iter().any(|words| behind.starts_with(words));
         if is_free && !text.contains("CPU") {
             facts.add_card_free(Some(size));
             // llama_params_fit prints its plan before the free memory: that is no total.
@@ -70,21 +66,14 @@ fn usage(facts: &mut Facts, text: &str, quote: &Quote) {
     if let [used, total] = sizes[..]
         && used <= total
     {
-        facts.add_usage(CardUsage {
-            used,
-            total,
-            quote: quote.clone(),
-        });
+        facts.add_usage(CardUsage { used, total, quote: quote.clone() });
     }
 }
 
 /// `|    0   N/A  N/A      1234      C   python3            12345MiB |`: card, process, kind, name, memory.
 fn holder(facts: &mut Facts, text: &str, quote: &Quote) {
     // Columns of MIG print `N/A` without a card that has it.
-    let words: Vec<&str> = text
-        .split_whitespace()
-        .filter(|word| !matches!(*word, "|" | "N/A"))
-        .collect();
+    let words: Vec<&str> = text.split_whitespace().filter(|word| !matches!(*word, "|" | "N/A")).collect();
     let [card, pid, kind, .., name, _] = words[..] else {
         return;
     };
@@ -111,34 +100,17 @@ fn holder(facts: &mut Facts, text: &str, quote: &Quote) {
 pub(super) fn read_processes(facts: &mut Facts, source: LineSource, text: &str) {
     for (line, row) in (1..).zip(text.lines()) {
         let mut words = row.trim_start_matches(['#', '|', ' ']).split_whitespace();
-        let pid = words
-            .next()
-            .filter(|word| word.len() >= 3)
-            .and_then(|word| word.parse().ok());
+        let pid = words.next().filter(|word| word.len() >= 3).and_then(|word| word.parse().ok());
         let Some(pid) = pid else { continue };
         let rest = words.collect::<Vec<_>>().join(" ");
         // A row of other numbers ends in something else than a size.
-        let bare = || {
-            all(&rest)
-                .next()
-                .filter(|(_, behind)| behind.is_empty() && rest.ends_with("iB"))
-        };
+        let bare = || all(&rest).next().filter(|(_, behind)| behind.is_empty() && rest.ends_with("iB"));
         let found = rocm_row(&rest)
             .map(|(name, used)| (name.to_owned(), used))
             .or_else(|| bare().map(|(used, _)| (format!("process {pid}"), used)));
         if let Some((name, used)) = found {
-            let quote = Quote {
-                source,
-                line,
-                text: shortened(row).to_owned(),
-            };
-            facts.add_holder(CardHolder {
-                card: None,
-                pid: Some(pid),
-                name,
-                used,
-                quote,
-            });
+            let quote = Quote { source, line, text: shortened(row).to_owned() };
+            facts.add_holder(CardHolder { card: None, pid: Some(pid), name, used, quote });
         }
     }
 }

@@ -44,13 +44,8 @@ pub(crate) struct PatternRow {
 }
 
 // Parsed on first use: a `plimsoll serve` without a dead engine never needs the tables.
-static ROWS: LazyLock<Vec<PatternRow>> = LazyLock::new(|| {
-    TABLES
-        .iter()
-        .flat_map(|table| written(table))
-        .filter_map(row)
-        .collect()
-});
+static ROWS: LazyLock<Vec<PatternRow>> =
+    LazyLock::new(|| TABLES.iter().flat_map(|table| written(table)).filter_map(row).collect());
 
 /// Every row of every table.
 pub(crate) fn rows() -> &'static [PatternRow] {
@@ -58,9 +53,7 @@ pub(crate) fn rows() -> &'static [PatternRow] {
 }
 
 fn written(table: &'static str) -> impl Iterator<Item = &'static str> {
-    table
-        .lines()
-        .filter(|line| !line.starts_with("# ") && !line.is_empty())
+    table.lines().filter(|line| !line.starts_with("# ") && !line.is_empty())
 }
 
 /// A malformed row is left out here; the tests fail for it.
@@ -151,10 +144,6 @@ mod tests {
     #[test]
     fn the_launcher_s_own_word_is_in_the_table() {
         let phrase = plimsoll_wire::control::EXEC_FAILED;
-        assert!(
-            rows()
-                .iter()
-                .any(|row| row.phrase == phrase && row.pattern == Pattern::NotStarted)
-        );
+        assert!(rows().iter().any(|row| row.phrase == phrase && row.pattern == Pattern::NotStarted));
     }
 }

@@ -20,12 +20,9 @@ pub(super) fn read(facts: &mut Facts, pattern: Pattern, text: &str, quote: &Quot
         Pattern::FrameCaches => frame(facts, Purpose::Cache, quote),
         Pattern::FrameComputes => frame(facts, Purpose::Compute, quote),
         Pattern::TorchRefused => refused(facts, text, quote),
-        Pattern::TorchAllocated => block(
-            facts,
-            quote,
-            |torch| &mut torch.allocated,
-            after(text, "allocated"),
-        ),
+        Pattern::TorchAllocated => {
+            block(facts, quote, |torch| &mut torch.allocated, after(text, "allocated"))
+        }
         Pattern::TorchLimit => block(facts, quote, |torch| &mut torch.total, after(text, "limit")),
         Pattern::TorchFree => block(facts, quote, |torch| &mut torch.free, after(text, "cuda)")),
         Pattern::TorchRequested => {
@@ -35,12 +32,7 @@ pub(super) fn read(facts: &mut Facts, pattern: Pattern, text: &str, quote: &Quot
         }
         Pattern::CardSize if behind(text, "total capac").is_some() => parts(facts, text),
         // Some reports break the sentence over lines.
-        Pattern::TorchParts
-            if facts
-                .torch()
-                .as_ref()
-                .is_some_and(|torch| is_next(&torch.quote, quote)) =>
-        {
+        Pattern::TorchParts if facts.torch().as_ref().is_some_and(|torch| is_next(&torch.quote, quote)) => {
             parts(facts, text);
         }
         _ => {}
@@ -51,16 +43,9 @@ fn refused(facts: &mut Facts, text: &str, quote: &Quote) {
     let Some(asked) = after(text, "tried to allocate ") else {
         return;
     };
-    let frame = facts
-        .frame_mut()
-        .take()
-        .filter(|frame| is_near(&frame.quote, quote));
+    let frame = facts.frame_mut().take().filter(|frame| is_near(&frame.quote, quote));
     let device = count_after(text, "(gpu ").or_else(|| count_after(text, " gpu "));
-    *facts.torch_mut() = Some(TorchRefusal {
-        frame,
-        device,
-        ..TorchRefusal::of(asked, quote)
-    });
+    *facts.torch_mut() = Some(TorchRefusal { frame, device, ..TorchRefusal::of(asked, quote) });
     parts(facts, text);
 }
 
@@ -71,10 +56,7 @@ fn frame(facts: &mut Facts, purpose: Purpose, quote: &Quote) {
     if quote.text.contains("100%") || is_cache {
         return;
     }
-    let frame = TracebackFrame {
-        purpose,
-        quote: quote.clone(),
-    };
+    let frame = TracebackFrame { purpose, quote: quote.clone() };
     if let Some(torch) = facts.torch_mut()
         && torch.frame.is_none()
         && is_near(&torch.quote, quote)
@@ -103,11 +85,7 @@ fn parts(facts: &mut Facts, text: &str) {
             torch.total = Some(size);
         } else if starts(&["free", "is free"]) {
             torch.free = Some(size);
-        } else if starts(&[
-            "already allocated",
-            "is allocated by PyTorch",
-            "allocated by PyTorch",
-        ]) {
+        } else if starts(&["already allocated", "is allocated by PyTorch", "allocated by PyTorch"]) {
             torch.allocated = Some(size);
         } else if starts(&["is reserved by PyTorch but", "reserved by PyTorch but"]) {
             torch.idle = Some(size);
@@ -143,11 +121,7 @@ fn idle_of(torch: &TorchRefusal, reserved: Option<Bytes>, cached: Option<Bytes>)
     }
     let (cached, total, free) = (cached?, torch.total?, torch.free?);
     let is_idle = cached < allocated || allocated + free + cached <= total;
-    Some(if is_idle {
-        cached
-    } else {
-        cached.saturating_sub(allocated)
-    })
+    Some(if is_idle { cached } else { cached.saturating_sub(allocated) })
 }
 
 /// `has a total capacity of 23.69 GiB of which`.
@@ -164,14 +138,8 @@ fn block(
 ) {
     // The block has no sentence, so its first figure opens the refusal.
     if facts.torch().is_none() {
-        let frame = facts
-            .frame_mut()
-            .take()
-            .filter(|frame| is_near(&frame.quote, quote));
-        *facts.torch_mut() = Some(TorchRefusal {
-            frame,
-            ..TorchRefusal::of(Bytes::ZERO, quote)
-        });
+        let frame = facts.frame_mut().take().filter(|frame| is_near(&frame.quote, quote));
+        *facts.torch_mut() = Some(TorchRefusal { frame, ..TorchRefusal::of(Bytes::ZERO, quote) });
     }
     let Some(torch) = facts.torch_mut() else { return };
     if size.is_some() {

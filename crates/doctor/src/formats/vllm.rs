@@ -32,12 +32,7 @@ fn startup(text: &str, quote: &Quote) -> Option<StartupCheck> {
     let free = all(&format!("{} GiB", free.trim())).next()?.0;
     // Some reports break the line here; vLLM's default is nine tenths.
     let wanted = all(behind).next().map_or(total.scaled(9, 10), |(size, _)| size);
-    Some(StartupCheck {
-        free,
-        total,
-        wanted,
-        quote: quote.clone(),
-    })
+    Some(StartupCheck { free, total, wanted, quote: quote.clone() })
 }
 
 fn flags(facts: &mut Facts, text: &str) {
@@ -55,10 +50,7 @@ fn flags(facts: &mut Facts, text: &str) {
 /// `=0.9`, ` (0.9`, "` to `0.8`": the number within a few characters.
 fn share(rest: &str) -> Option<f64> {
     let at = rest.bytes().take(8).position(|byte| byte.is_ascii_digit())?;
-    let digits = rest
-        .get(at..)?
-        .split(|c: char| !c.is_ascii_digit() && c != '.')
-        .next()?;
+    let digits = rest.get(at..)?.split(|c: char| !c.is_ascii_digit() && c != '.').next()?;
     let share = digits.trim_end_matches('.').parse::<f64>().ok()?;
     (0.01..=1.0).contains(&share).then_some(share)
 }

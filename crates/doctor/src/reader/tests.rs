@@ -39,11 +39,8 @@ const TRIALS: &[Trial] = &[
         ],
         read: |_, text, _| {
             assert!(sizes::all(text).count() <= text.len());
-            let _ = (
-                sizes::after(text, "size"),
-                sizes::count_after(text, "device "),
-                sizes::behind(text, "of"),
-            );
+            let _ =
+                (sizes::after(text, "size"), sizes::count_after(text, "device "), sizes::behind(text, "of"));
         },
     },
     Trial {
@@ -159,21 +156,13 @@ fn line(facts: &mut Facts, text: &str, at: usize) {
 }
 
 fn report(facts: &mut Facts, text: &str, at: usize) {
-    let source = if at.is_multiple_of(2) {
-        LineSource::Log
-    } else {
-        LineSource::Context
-    };
+    let source = if at.is_multiple_of(2) { LineSource::Log } else { LineSource::Context };
     read_report(facts, source, text.as_bytes());
 }
 
 fn quote(text: &str, at: usize) -> Quote {
     Quote {
-        source: if at.is_multiple_of(5) {
-            LineSource::Context
-        } else {
-            LineSource::Log
-        },
+        source: if at.is_multiple_of(5) { LineSource::Context } else { LineSource::Log },
         line: u64::try_from(at % 40).unwrap_or_default(),
         text: shortened(text).to_owned(),
     }
@@ -244,9 +233,7 @@ fn damaged(seeds: &[&str], dice: &mut Dice) -> String {
 
 #[test]
 fn no_reader_of_a_log_can_be_hurt_alone() {
-    let rounds = std::env::var("PLIMSOLL_FUZZ")
-        .ok()
-        .and_then(|rounds| rounds.parse().ok());
+    let rounds = std::env::var("PLIMSOLL_FUZZ").ok().and_then(|rounds| rounds.parse().ok());
     let rounds: usize = rounds.unwrap_or(2000);
     for trial in TRIALS {
         let started = Instant::now();
@@ -260,10 +247,6 @@ fn no_reader_of_a_log_can_be_hurt_alone() {
             (trial.read)(&mut facts, &text, dice.below(1 << 16));
             assert!(facts.is_bounded(), "{}: {facts:?}", trial.name);
         }
-        println!(
-            "{}: {rounds} damaged texts, {:.1} s",
-            trial.name,
-            started.elapsed().as_secs_f64()
-        );
+        println!("{}: {rounds} damaged texts, {:.1} s", trial.name, started.elapsed().as_secs_f64());
     }
 }

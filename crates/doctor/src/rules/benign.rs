@@ -35,10 +35,7 @@ fn went_on(facts: &Facts) -> Option<RuleFinding> {
 fn recovered(facts: &Facts) -> Option<RuleFinding> {
     let line = facts.quote(Pattern::Recovered)?;
     // A second program of the same log may fail after the first recovered.
-    let later = facts
-        .torch()
-        .as_ref()
-        .is_some_and(|torch| torch.quote.line > line.line);
+    let later = facts.torch().as_ref().is_some_and(|torch| torch.quote.line > line.line);
     let text = "the engine retried with less memory, and nothing was refused afterwards";
     (facts.refusals().is_empty() && !later)
         .then(|| RuleFinding::new(Cause::NotOom, Decisive, text, [line]).by(SubCause::Recovered))
@@ -56,11 +53,7 @@ fn program_fault(facts: &Facts) -> Option<RuleFinding> {
 /// A torn or overflowed argument, as where a library of another version is called.
 fn no_size_at_all(facts: &Facts) -> Option<RuleFinding> {
     let torch = facts.torch().as_ref().map(|torch| (torch.asked, &torch.quote));
-    let refused = || {
-        facts
-            .refusal()
-            .and_then(|refusal| Some((refusal.asked?, &refusal.quote)))
-    };
+    let refused = || facts.refusal().and_then(|refusal| Some((refusal.asked?, &refusal.quote)));
     let (asked, quote) = torch.or_else(refused)?;
     let text = format!("{asked} is not a plausible size: it is an address or an integer overflow");
     (asked >= NO_SIZE).then(|| RuleFinding::new(Cause::NotOom, Decisive, text, [quote.clone()]))
@@ -77,9 +70,7 @@ fn arena_full(facts: &Facts) -> Option<RuleFinding> {
 fn other_complaint(facts: &Facts) -> Option<RuleFinding> {
     // `GGML_ASSERT(buffer)` follows a refusal that the log may lack.
     let about_memory = ["buffer", "CUDA error", "alloc", "memory"];
-    let line = facts
-        .quote(Pattern::Assertion)
-        .or_else(|| facts.quote(Pattern::Exception))?;
+    let line = facts.quote(Pattern::Assertion).or_else(|| facts.quote(Pattern::Exception))?;
     let explained = facts.ran_out()
         || facts.startup().is_some()
         || facts.says(Pattern::VllmContext)
@@ -114,46 +105,18 @@ fn not_on_the_card(facts: &Facts) -> Option<RuleFinding> {
 
 fn not_about_memory(facts: &Facts) -> Option<RuleFinding> {
     const ENDS: [(Pattern, SubCause, &str); 8] = [
-        (
-            Pattern::PortTaken,
-            SubCause::PortTaken,
-            "the port is already in use",
-        ),
-        (
-            Pattern::NotStarted,
-            SubCause::NotStarted,
-            "the program could not be started",
-        ),
-        (
-            Pattern::MissingLibrary,
-            SubCause::MissingLibrary,
-            "a shared library is missing",
-        ),
+        (Pattern::PortTaken, SubCause::PortTaken, "the port is already in use"),
+        (Pattern::NotStarted, SubCause::NotStarted, "the program could not be started"),
+        (Pattern::MissingLibrary, SubCause::MissingLibrary, "a shared library is missing"),
         (
             Pattern::PythonImport,
             SubCause::PythonImport,
             "Python could not import a module: it is not installed in this environment, or misspelt",
         ),
-        (
-            Pattern::UnknownFlag,
-            SubCause::CommandLine,
-            "the program rejected its command line",
-        ),
-        (
-            Pattern::ModelFile,
-            SubCause::ModelFile,
-            "the program could not read its model",
-        ),
-        (
-            Pattern::RequestTooLong,
-            SubCause::RequestTooLong,
-            "a request was longer than the context",
-        ),
-        (
-            Pattern::WaitedLong,
-            SubCause::NotStarted,
-            "loading the model took longer than the client waited",
-        ),
+        (Pattern::UnknownFlag, SubCause::CommandLine, "the program rejected its command line"),
+        (Pattern::ModelFile, SubCause::ModelFile, "the program could not read its model"),
+        (Pattern::RequestTooLong, SubCause::RequestTooLong, "a request was longer than the context"),
+        (Pattern::WaitedLong, SubCause::NotStarted, "loading the model took longer than the client waited"),
     ];
     // `failed to load model` follows every refusal during a load.
     if facts.ran_out() || facts.says(Pattern::UnsizedRefused) {
@@ -163,10 +126,6 @@ fn not_about_memory(facts: &Facts) -> Option<RuleFinding> {
     let (quote, sub_cause, text) =
         seen.find_map(|(pattern, sub_cause, text)| Some((facts.quote(pattern)?, sub_cause, text)))?;
     // An import that failed may be caught, and the program may go on without the module.
-    let weight = if sub_cause == SubCause::PythonImport {
-        Fair
-    } else {
-        Strong
-    };
+    let weight = if sub_cause == SubCause::PythonImport { Fair } else { Strong };
     Some(RuleFinding::new(Cause::NotOom, weight, text, [quote]).by(sub_cause))
 }

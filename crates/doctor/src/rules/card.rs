@@ -79,9 +79,7 @@ fn has_grown(facts: &Facts) -> bool {
 fn straw(facts: &Facts) -> Option<(Bytes, Cause, Bytes)> {
     let (asked, card) = (facts.refusal()?.asked?, facts.card()?);
     let purposes = [Purpose::Weights, Purpose::Cache, Purpose::Compute];
-    let largest = purposes
-        .into_iter()
-        .max_by_key(|purpose| facts.placed(*purpose))?;
+    let largest = purposes.into_iter().max_by_key(|purpose| facts.placed(*purpose))?;
     let placed = facts.placed(largest);
     // A fortieth and seven tenths leave no room for another reading: the large term filled the card.
     let is_straw = asked.scaled(40, 1) <= card && placed.scaled(10, 7) >= card;
@@ -91,10 +89,7 @@ fn straw(facts: &Facts) -> Option<(Bytes, Cause, Bytes)> {
 fn last_straw(facts: &Facts) -> Option<RuleFinding> {
     let (placed, cause, card) = straw(facts)?;
     let refusal = facts.refusal()?;
-    let text = format!(
-        "{placed} of a card with {card} were in use, so that even {}",
-        requested(refusal)
-    );
+    let text = format!("{placed} of a card with {card} were in use, so that even {}", requested(refusal));
     Some(RuleFinding::new(cause, Strong, text, [refusal.quote.clone()]))
 }
 
@@ -109,13 +104,8 @@ fn beyond_any_card(facts: &Facts) -> Option<RuleFinding> {
             its copies, not weights"
     );
     (unnamed && asked >= card * 2).then(|| {
-        RuleFinding::new(
-            Cause::ComputeBufferTooLarge,
-            Strong,
-            text,
-            [refusal.quote.clone()],
-        )
-        .by(SubCause::PipelineCopies)
+        RuleFinding::new(Cause::ComputeBufferTooLarge, Strong, text, [refusal.quote.clone()])
+            .by(SubCause::PipelineCopies)
     })
 }
 
@@ -134,22 +124,13 @@ fn address_reservation(facts: &Facts) -> Option<RuleFinding> {
     Some(RuleFinding::new(Cause::Other, weight, text, [line]).by(SubCause::AddressReservation))
 }
 
-const AT_WORK: [Pattern; 4] = [
-    Pattern::SeesImage,
-    Pattern::Works,
-    Pattern::Serves,
-    Pattern::InPool,
-];
+const AT_WORK: [Pattern; 4] = [Pattern::SeesImage, Pattern::Works, Pattern::Serves, Pattern::InPool];
 
 /// An error of the run time without a buffer: after the load it is the pool or a library's workspace.
 fn refused_at_run_time(facts: &Facts) -> Option<RuleFinding> {
-    let refusal = facts
-        .refusal()
-        .filter(|refusal| refusal.purpose == Purpose::Unknown && refusal.at_run_time)?;
-    let placed = facts
-        .buffers()
-        .iter()
-        .any(|buffer| buffer.attempt == refusal.attempt);
+    let refusal =
+        facts.refusal().filter(|refusal| refusal.purpose == Purpose::Unknown && refusal.at_run_time)?;
+    let placed = facts.buffers().iter().any(|buffer| buffer.attempt == refusal.attempt);
     let weight = match refusal.stage {
         LoadStage::Serving => Strong,
         _ if facts.says_any(&AT_WORK) => Strong,
@@ -162,9 +143,7 @@ fn refused_at_run_time(facts: &Facts) -> Option<RuleFinding> {
     if facts.torch().is_some() || facts.says(Pattern::CublasCreate) {
         return None;
     }
-    let quotes = [refusal.quote.clone()]
-        .into_iter()
-        .chain(facts.quotes(&AT_WORK).into_iter().take(1));
+    let quotes = [refusal.quote.clone()].into_iter().chain(facts.quotes(&AT_WORK).into_iter().take(1));
     let text = "memory ran out at run time, after the load";
     Some(RuleFinding::new(Cause::PoolGrowth, weight, text, quotes))
 }
@@ -180,10 +159,7 @@ fn refused_at_stage(facts: &Facts) -> Option<RuleFinding> {
         LoadStage::Weights => (Cause::ModelTooLarge, "while the weights were loaded"),
         LoadStage::Context => (Cause::KvCacheTooLarge, "while the context was created"),
         LoadStage::Cache => (Cause::ComputeBufferTooLarge, "after the KV cache was allocated"),
-        LoadStage::Graph => (
-            Cause::ComputeBufferTooLarge,
-            "while memory for the graph was reserved",
-        ),
+        LoadStage::Graph => (Cause::ComputeBufferTooLarge, "while memory for the graph was reserved"),
         LoadStage::Serving => (Cause::PoolGrowth, "while it served"),
         LoadStage::Unknown => return None,
     };
@@ -211,27 +187,19 @@ fn counted_too_large(facts: &Facts) -> Option<RuleFinding> {
     let line = facts.quote(Pattern::BudgetRefused)?;
     let text = "the engine estimated the model's memory need, and it does not fit";
     // Some estimates include the cache, which a large context makes the larger part.
-    let weight = if facts.options().context_tokens.is_some() {
-        Fair
-    } else {
-        Strong
-    };
+    let weight = if facts.options().context_tokens.is_some() { Fair } else { Strong };
     Some(RuleFinding::new(Cause::ModelTooLarge, weight, text, [line]))
 }
 
 /// ollama prints it for each card that it looks at, and may find another.
 fn no_layers_fit(facts: &Facts) -> Option<RuleFinding> {
-    let line = facts
-        .quote(Pattern::NoLayersFit)
-        .filter(|_| facts.buffers().is_empty())?;
+    let line = facts.quote(Pattern::NoLayersFit).filter(|_| facts.buffers().is_empty())?;
     let text = "one of the cards has no room for a single layer of the model";
     Some(RuleFinding::new(Cause::ModelTooLarge, Weak, text, [line]))
 }
 
 fn tensor_refused(facts: &Facts) -> Option<RuleFinding> {
-    let line = facts
-        .quote(Pattern::TensorRefused)
-        .filter(|_| facts.torch().is_none())?;
+    let line = facts.quote(Pattern::TensorRefused).filter(|_| facts.torch().is_none())?;
     let text = "the allocation of a tensor was refused during the computation";
     Some(RuleFinding::new(Cause::ComputeBufferTooLarge, Fair, text, [line]))
 }

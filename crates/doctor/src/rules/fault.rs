@@ -25,12 +25,7 @@ const HARDWARE: [u64; 25] = [
 fn xid_of_hardware(facts: &Facts) -> Option<RuleFinding> {
     let (code, quote) = facts.xids().iter().find(|(code, _)| HARDWARE.contains(code))?;
     let text = format!("the driver reported Xid {code}, an error of the hardware or its firmware");
-    Some(RuleFinding::new(
-        Cause::DriverOrHw,
-        Decisive,
-        text,
-        [quote.clone()],
-    ))
+    Some(RuleFinding::new(Cause::DriverOrHw, Decisive, text, [quote.clone()]))
 }
 
 fn driver_fault(facts: &Facts) -> Option<RuleFinding> {
@@ -38,12 +33,7 @@ fn driver_fault(facts: &Facts) -> Option<RuleFinding> {
     // A card that fell off the bus is proven by the kernel; other words may follow from a program's fault.
     let weight = if off.is_some() { Decisive } else { Strong };
     let quote = off.or_else(|| facts.quote(Pattern::DriverFault))?;
-    Some(RuleFinding::new(
-        Cause::DriverOrHw,
-        weight,
-        "the card or its driver stopped responding",
-        [quote],
-    ))
+    Some(RuleFinding::new(Cause::DriverOrHw, weight, "the card or its driver stopped responding", [quote]))
 }
 
 fn library_failed(facts: &Facts) -> Option<RuleFinding> {

@@ -20,11 +20,7 @@ rules! {
 
 fn quote(refused: &RefusedAllocation) -> [Quote; 1] {
     let text = refused.reason().text;
-    [Quote {
-        source: LineSource::Guard,
-        line: 1,
-        text,
-    }]
+    [Quote { source: LineSource::Guard, line: 1, text }]
 }
 
 /// Without the neighbours the request would have fitted.
@@ -38,21 +34,14 @@ fn guard_neighbours(facts: &Facts) -> Option<RuleFinding> {
         refused.card, refused.asked, refused.free
     );
     // Beyond doubt where the others hold more than this program held and requested together.
-    let weight = if held >= refused.allocated + refused.asked {
-        Decisive
-    } else {
-        Strong
-    };
+    let weight = if held >= refused.allocated + refused.asked { Decisive } else { Strong };
     (enough && held >= refused.allocated.scaled(1, 4) && !held.is_zero())
         .then(|| RuleFinding::new(Cause::ForeignProcess, weight, text, quote(refused)))
 }
 
 fn guard_context(facts: &Facts) -> Option<RuleFinding> {
     let refused = facts.guard().as_ref()?;
-    let text = format!(
-        "the program requested a context on {}, which is not its card",
-        refused.card
-    );
+    let text = format!("the program requested a context on {}, which is not its card", refused.card);
     (refused.why == Refusal::Context)
         .then(|| RuleFinding::new(Cause::WrongDeviceContext, Decisive, text, quote(refused)))
 }

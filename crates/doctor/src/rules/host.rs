@@ -27,14 +27,9 @@ fn host_killed(facts: &Facts) -> Option<RuleFinding> {
     }
     // A status of 137 or -9 says SIGKILL, and not who sent it.
     let lower = line.text.to_ascii_lowercase();
-    let is_told = ["oom", "out of memory", "killed process"]
-        .iter()
-        .any(|words| lower.contains(words));
+    let is_told = ["oom", "out of memory", "killed process"].iter().any(|words| lower.contains(words));
     let (text, sub_cause) = match is_told {
-        true => (
-            "the kernel killed a process because host memory ran out",
-            SubCause::HostKilled,
-        ),
+        true => ("the kernel killed a process because host memory ran out", SubCause::HostKilled),
         false => (KILLED, SubCause::Killed),
     };
     // On a unified board GPU memory is host memory, so the kill may be for the model.
@@ -78,15 +73,11 @@ fn killed_without_a_word(facts: &Facts) -> Option<RuleFinding> {
 /// The line shows another signal, or the command that sent it.
 fn is_by_hand(line: &Quote) -> bool {
     let text = line.text.to_ascii_lowercase();
-    ["sigterm", "signal 15", "pkill", "kill -"]
-        .iter()
-        .any(|words| text.contains(words))
+    ["sigterm", "signal 15", "pkill", "kill -"].iter().any(|words| text.contains(words))
 }
 
 fn host_refused(facts: &Facts) -> Option<RuleFinding> {
-    let refusal = facts
-        .refusal()
-        .filter(|refusal| refusal.place == MemoryPlace::Host)?;
+    let refusal = facts.refusal().filter(|refusal| refusal.place == MemoryPlace::Host)?;
     // These follow a refusal of the card in the words of its caller.
     let named = matches!(refusal.purpose, Purpose::Cache | Purpose::Compute | Purpose::Pool);
     if named || facts.says(Pattern::PinCall) {
@@ -104,18 +95,14 @@ fn shared_memory_full(facts: &Facts) -> Option<RuleFinding> {
 
 fn allocation_limit(facts: &Facts) -> Option<RuleFinding> {
     // Vulkan prints the same limit for pinned memory, which is optional.
-    let line = facts
-        .quote(Pattern::AllocationLimit)
-        .filter(|line| !line.text.contains("pinned memory"))?;
+    let line = facts.quote(Pattern::AllocationLimit).filter(|line| !line.text.contains("pinned memory"))?;
     let text = "one allocation is larger than the driver allows, no matter how much is free";
     Some(RuleFinding::new(Cause::Other, Decisive, text, [line]).by(SubCause::AllocationLimit))
 }
 
 /// No device refused memory and no size is printed: the buffer could not be made at all.
 fn override_of_buffers(facts: &Facts) -> Option<RuleFinding> {
-    let line = facts
-        .quote(Pattern::UnsizedRefused)
-        .filter(|_| facts.refusals().is_empty())?;
+    let line = facts.quote(Pattern::UnsizedRefused).filter(|_| facts.refusals().is_empty())?;
     let overridden = facts.quote(Pattern::Override);
     let weight = if overridden.is_some() { Decisive } else { Fair };
     let text =

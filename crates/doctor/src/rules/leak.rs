@@ -25,10 +25,7 @@ fn readings_rise(facts: &Facts) -> Option<RuleFinding> {
     let often = readings.len() >= 4 && last.saturating_sub(first) >= Bytes::mib(256);
     // A rise of a half within a few readings is more than caches warm up to.
     let weight = if much { Strong } else { Fair };
-    let text = format!(
-        "memory rises in {} readings, from {first} to {last}",
-        readings.len()
-    );
+    let text = format!("memory rises in {} readings, from {first} to {last}", readings.len());
     (rises && (much || often)).then(|| RuleFinding::new(Cause::Leak, weight, text, facts.growth().clone()))
 }
 

@@ -47,10 +47,8 @@ fn used_by_nobody(facts: &Facts) -> Option<RuleFinding> {
     // With buffers in the log the program itself may be the holder.
     let alone = facts.torch().is_none() && facts.buffers().is_empty() && facts.xids().is_empty();
     let nobody = usage.used.scaled(2, 1) >= usage.total && held.scaled(2, 1) < usage.used && alone;
-    let text = format!(
-        "{} of {} are in use, but the listed processes hold only {held}",
-        usage.used, usage.total
-    );
+    let text =
+        format!("{} of {} are in use, but the listed processes hold only {held}", usage.used, usage.total);
     nobody.then(|| RuleFinding::new(Cause::ForeignProcess, Fair, text, [usage.quote.clone()]))
 }
 

@@ -21,9 +21,7 @@ rules! {
 
 /// No program names the purpose of the memory.
 fn is_unnamed(facts: &Facts) -> bool {
-    let named = facts
-        .refusal()
-        .is_some_and(|refusal| refusal.purpose != Purpose::Unknown);
+    let named = facts.refusal().is_some_and(|refusal| refusal.purpose != Purpose::Unknown);
     !named && facts.frame().is_none() && facts.startup().is_none() && !facts.is_unified()
 }
 
@@ -42,10 +40,8 @@ fn weights_fill_card(facts: &Facts) -> Option<RuleFinding> {
     if sized || !is_unnamed(facts) || !facts.ran_out() || facts.progress().stage == LoadStage::Serving {
         return None;
     }
-    let weights = facts
-        .buffers()
-        .iter()
-        .filter(|buffer| buffer.on_card && buffer.purpose == Purpose::Weights);
+    let weights =
+        facts.buffers().iter().filter(|buffer| buffer.on_card && buffer.purpose == Purpose::Weights);
     let largest = weights.map(|buffer| buffer.size).max()?;
     let card = facts.card().or(facts.model().named_cards)?;
     let text = format!("the weights take {largest} on a card with {card}");
@@ -65,36 +61,17 @@ fn beyond_weights(facts: &Facts) -> Option<RuleFinding> {
 }
 
 fn large_context(facts: &Facts) -> Option<RuleFinding> {
-    let faults = [
-        Pattern::CardFault,
-        Pattern::IllegalAccess,
-        Pattern::DriverFault,
-        Pattern::ProgramFault,
-    ];
+    let faults = [Pattern::CardFault, Pattern::IllegalAccess, Pattern::DriverFault, Pattern::ProgramFault];
     // A crash with a driver's error has its reason there.
     let died = facts.says(Pattern::Died) && !facts.says_any(&faults);
     let speaks = is_unnamed(facts) && (facts.ran_out() || died);
-    let tokens = facts
-        .options()
-        .context_tokens
-        .filter(|tokens| *tokens >= 65_536 && speaks)?;
+    let tokens = facts.options().context_tokens.filter(|tokens| *tokens >= 65_536 && speaks)?;
     let at_work = facts.refusal().is_some_and(|refusal| refusal.at_run_time);
     // The cache was already placed when more was refused.
-    let placed = facts
-        .refusal()
-        .is_some_and(|refusal| refusal.stage > LoadStage::Context);
-    let weight = if at_work || placed || facts.torch().is_some() {
-        Weak
-    } else {
-        Fair
-    };
+    let placed = facts.refusal().is_some_and(|refusal| refusal.stage > LoadStage::Context);
+    let weight = if at_work || placed || facts.torch().is_some() { Weak } else { Fair };
     let text = format!("the context has {tokens} tokens");
-    Some(RuleFinding::new(
-        Cause::KvCacheTooLarge,
-        weight,
-        text,
-        facts.quotes(&[Pattern::ContextTokens]),
-    ))
+    Some(RuleFinding::new(Cause::KvCacheTooLarge, weight, text, facts.quotes(&[Pattern::ContextTokens])))
 }
 
 /// A refusal of the card in a log that shows neither purpose nor stage.
@@ -109,12 +86,7 @@ fn large_micro_batch(facts: &Facts) -> Option<RuleFinding> {
     let refusal = unstaged(facts)?;
     let tokens = facts.options().micro_batch.filter(|tokens| *tokens >= 2048)?;
     let text = format!("{} with micro-batches of {tokens} tokens", requested(refusal));
-    Some(RuleFinding::new(
-        Cause::ComputeBufferTooLarge,
-        Fair,
-        text,
-        [refusal.quote.clone()],
-    ))
+    Some(RuleFinding::new(Cause::ComputeBufferTooLarge, Fair, text, [refusal.quote.clone()]))
 }
 
 fn first_that_is_loaded(facts: &Facts) -> Option<RuleFinding> {
@@ -123,14 +95,6 @@ fn first_that_is_loaded(facts: &Facts) -> Option<RuleFinding> {
     if matches!((refusal.asked, facts.card()), (Some(asked), Some(card)) if is_arena(asked, card)) {
         return None;
     }
-    let text = format!(
-        "{} before the log shows any stage of the load",
-        requested(refusal)
-    );
-    Some(RuleFinding::new(
-        Cause::ModelTooLarge,
-        Weak,
-        text,
-        [refusal.quote.clone()],
-    ))
+    let text = format!("{} before the log shows any stage of the load", requested(refusal));
+    Some(RuleFinding::new(Cause::ModelTooLarge, Weak, text, [refusal.quote.clone()]))
 }

@@ -26,13 +26,8 @@ fn idle_in_pieces(facts: &Facts) -> Option<RuleFinding> {
         return None;
     }
     let of_card = |share: u64| torch.total.is_none_or(|total| idle * share >= total);
-    let loads = torch
-        .frame
-        .as_ref()
-        .is_some_and(|frame| frame.purpose == Purpose::Weights);
-    let small = torch
-        .total
-        .is_some_and(|total| torch.asked.scaled(64, 1) <= total);
+    let loads = torch.frame.as_ref().is_some_and(|frame| frame.purpose == Purpose::Weights);
+    let small = torch.total.is_some_and(|total| torch.asked.scaled(64, 1) <= total);
     let weight = match () {
         // A load frees nothing, and requests more after this.
         () if loads && !of_card(10) => Weak,
@@ -51,14 +46,7 @@ fn idle_in_pieces(facts: &Facts) -> Option<RuleFinding> {
             but no single block is large enough",
         torch.asked
     );
-    fits.then(|| {
-        RuleFinding::new(
-            Cause::FragmentationCachingAllocator,
-            weight,
-            text,
-            [torch.quote.clone()],
-        )
-    })
+    fits.then(|| RuleFinding::new(Cause::FragmentationCachingAllocator, weight, text, [torch.quote.clone()]))
 }
 
 /// A snapshot of the allocator with idle blocks among live ones.
@@ -66,10 +54,5 @@ fn blocks_between(facts: &Facts) -> Option<RuleFinding> {
     let line = facts.quote(Pattern::TorchSnapshot)?;
     let text = "the allocator's snapshot shows idle blocks between live ones, which the allocator cannot \
         release";
-    Some(RuleFinding::new(
-        Cause::FragmentationCachingAllocator,
-        Strong,
-        text,
-        [line],
-    ))
+    Some(RuleFinding::new(Cause::FragmentationCachingAllocator, Strong, text, [line]))
 }

@@ -40,20 +40,12 @@ fn is_limit(line: &Quote) -> bool {
 
 fn pinned_refused(facts: &Facts) -> Option<RuleFinding> {
     let line = facts.quote(Pattern::PinnedRefused).filter(is_limit)?;
-    Some(RuleFinding::new(
-        Cause::HostPinnedLimit,
-        Strong,
-        "pinned host memory was refused",
-        [line],
-    ))
+    Some(RuleFinding::new(Cause::HostPinnedLimit, Strong, "pinned host memory was refused", [line]))
 }
 
 fn pinned_warning(facts: &Facts) -> Option<RuleFinding> {
     let line = facts.quote(Pattern::PinnedRefused)?;
-    let next = facts
-        .quotes(&[Pattern::Serves, Pattern::Works])
-        .into_iter()
-        .take(1);
+    let next = facts.quotes(&[Pattern::Serves, Pattern::Works]).into_iter().take(1);
     let text = "pinned memory is optional, and the program continued without it";
     let amiss = !of_driver(facts).is_empty();
     let (weight, speaks) = match is_limit(&line) {

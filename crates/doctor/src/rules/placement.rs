@@ -16,21 +16,13 @@ rules! {
 
 /// One process is on several cards, on one of them with little; or several of one name share one card.
 fn context_on_each_card(facts: &Facts) -> Option<RuleFinding> {
-    let stray = facts
-        .holders()
-        .iter()
-        .find(|stray| is_stray(stray, facts.holders()))?;
+    let stray = facts.holders().iter().find(|stray| is_stray(stray, facts.holders()))?;
     let text = format!(
         "{} holds {} on a second card, hardly more than an empty CUDA context",
         stray.name, stray.used
     );
     let weight = if facts.refusals().is_empty() { Strong } else { Fair };
-    Some(RuleFinding::new(
-        Cause::WrongDeviceContext,
-        weight,
-        text,
-        [stray.quote.clone()],
-    ))
+    Some(RuleFinding::new(Cause::WrongDeviceContext, weight, text, [stray.quote.clone()]))
 }
 
 fn is_stray(stray: &CardHolder, all: &[CardHolder]) -> bool {
@@ -44,11 +36,7 @@ fn is_stray(stray: &CardHolder, all: &[CardHolder]) -> bool {
     let same =
         |other: &&CardHolder| other.name == stray.name && other.card == stray.card && other.pid != stray.pid;
     // Workers of one program leave a context each on the card of their parent.
-    let siblings = all
-        .iter()
-        .filter(same)
-        .filter(|other| other.used <= CONTEXT)
-        .count();
+    let siblings = all.iter().filter(same).filter(|other| other.used <= CONTEXT).count();
     let owner = all.iter().filter(same).any(|other| other.used >= stray.used * 3);
     all.iter().any(|other| twin(&other)) || (is_context && siblings >= 1 && owner)
 }
@@ -63,14 +51,6 @@ fn card_twice(facts: &Facts) -> Option<RuleFinding> {
 fn choice_missed(facts: &Facts) -> Option<RuleFinding> {
     let (choice, card) = (facts.choice_missed()?, facts.refusing_card()?);
     let chosen: Vec<String> = choice.cards.iter().map(u64::to_string).collect();
-    let text = format!(
-        "card {} was selected, but card {card} refused the memory",
-        chosen.join(", ")
-    );
-    Some(RuleFinding::new(
-        Cause::WrongDeviceContext,
-        Strong,
-        text,
-        [choice.quote.clone()],
-    ))
+    let text = format!("card {} was selected, but card {card} refused the memory", chosen.join(", "));
+    Some(RuleFinding::new(Cause::WrongDeviceContext, Strong, text, [choice.quote.clone()]))
 }

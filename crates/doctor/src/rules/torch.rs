@@ -31,10 +31,7 @@ const CONTEXT: Bytes = Bytes::mib(700);
 pub(super) const ROUNDING: Bytes = Bytes::mib(64);
 
 fn is_loading(torch: &TorchRefusal) -> bool {
-    torch
-        .frame
-        .as_ref()
-        .is_some_and(|frame| frame.purpose == Purpose::Weights)
+    torch.frame.as_ref().is_some_and(|frame| frame.purpose == Purpose::Weights)
 }
 
 /// True if the card was full. The free size was read after the refusal, and the driver keeps some memory, so
@@ -100,11 +97,7 @@ fn ours(torch: &TorchRefusal) -> Option<Bytes> {
 fn unaccounted(torch: &TorchRefusal) -> Option<Bytes> {
     let ours = ours(torch)?;
     // A printed size of this process includes its context.
-    let context = if torch.ours.is_some() {
-        Bytes::ZERO
-    } else {
-        CONTEXT
-    };
+    let context = if torch.ours.is_some() { Bytes::ZERO } else { CONTEXT };
     let used = torch.total?.saturating_sub(torch.free?);
     Some(used.saturating_sub(ours + context))
 }
@@ -116,10 +109,7 @@ fn not_the_card(facts: &Facts) -> Option<RuleFinding> {
     if free < torch.asked.scaled(4, 1) || torch.asked.is_zero() {
         return None;
     }
-    let text = format!(
-        "{} were requested and {free} are free: the card is not short of memory",
-        torch.asked
-    );
+    let text = format!("{} were requested and {free} are free: the card is not short of memory", torch.asked);
     let quotes = [torch.quote.clone()];
     Some(match () {
         () if facts.says(Pattern::PinCall) => RuleFinding::new(Cause::HostPinnedLimit, Strong, text, quotes),
@@ -132,9 +122,7 @@ fn not_the_card(facts: &Facts) -> Option<RuleFinding> {
 fn live_tensors(facts: &Facts) -> Option<RuleFinding> {
     let torch = facts.torch().as_ref()?;
     let total = torch.total?;
-    let allocated = torch
-        .allocated
-        .or_else(|| Some(torch.ours?.saturating_sub(CONTEXT)))?;
+    let allocated = torch.allocated.or_else(|| Some(torch.ours?.saturating_sub(CONTEXT)))?;
     let free = torch.free.unwrap_or(Bytes::ZERO);
     let in_pieces = torch.idle.is_some_and(|idle| {
         let idles = idle >= ROUNDING && idle * 50 >= total && !(is_loading(torch) && idle * 10 < total);
@@ -187,11 +175,7 @@ fn what_lives(
         // vLLM keeps weights, activations and cache within its share, so tensors beyond it were loaded before
         // the cache.
         () if is_beyond_share(facts, total, allocated) => (Cause::ModelTooLarge, Fair),
-        () if facts
-            .options()
-            .context_tokens
-            .is_some_and(|tokens| tokens >= 65_536) =>
-        {
+        () if facts.options().context_tokens.is_some_and(|tokens| tokens >= 65_536) => {
             (Cause::KvCacheTooLarge, Fair)
         }
         // A large weight after many others asks for as much as an intermediate result does.
@@ -205,18 +189,13 @@ fn what_lives(
 }
 
 fn is_beyond_share(facts: &Facts, total: Bytes, allocated: Bytes) -> bool {
-    facts
-        .options()
-        .utilization
-        .is_some_and(|share| in_float(allocated) > share * in_float(total))
+    facts.options().utilization.is_some_and(|share| in_float(allocated) > share * in_float(total))
 }
 
 /// The sizes are missing, but the traceback shows what the program was doing.
 fn frame_alone(facts: &Facts) -> Option<RuleFinding> {
     let torch = facts.torch().as_ref();
-    let frame = torch
-        .and_then(|torch| torch.frame.as_ref())
-        .or(facts.frame().as_ref())?;
+    let frame = torch.and_then(|torch| torch.frame.as_ref()).or(facts.frame().as_ref())?;
     let named = |refusal: &FailedAllocation| refusal.asked.is_some() || refusal.purpose != Purpose::Unknown;
     let weighed = |torch: &TorchRefusal| torch.total.is_some() && torch.allocated.or(torch.ours).is_some();
     let sized = torch.is_some_and(weighed) || facts.refusals().iter().any(named);
@@ -228,14 +207,8 @@ fn frame_alone(facts: &Facts) -> Option<RuleFinding> {
     }
     let (cause, text) = match frame.purpose {
         Purpose::Weights => (Cause::ModelTooLarge, "memory ran out while the model was loaded"),
-        Purpose::Cache => (
-            Cause::KvCacheTooLarge,
-            "memory ran out while the KV cache was allocated",
-        ),
-        _ => (
-            Cause::ComputeBufferTooLarge,
-            "memory ran out during the computation",
-        ),
+        Purpose::Cache => (Cause::KvCacheTooLarge, "memory ran out while the KV cache was allocated"),
+        _ => (Cause::ComputeBufferTooLarge, "memory ran out during the computation"),
     };
     Some(RuleFinding::new(cause, Fair, text, [frame.quote.clone()]))
 }
@@ -265,10 +238,5 @@ fn nvml_query_assertion(facts: &Facts) -> Option<RuleFinding> {
     let quotes = [Some(line), facts.quote(Pattern::NvMap)].into_iter().flatten();
     let text = "PyTorch queries NVML for the processes on a card only to report a refused allocation; the \
         query failed and hid the refusal";
-    Some(RuleFinding::new(
-        Cause::NvmlAssertMasksOom,
-        Decisive,
-        text,
-        quotes,
-    ))
+    Some(RuleFinding::new(Cause::NvmlAssertMasksOom, Decisive, text, quotes))
 }

@@ -80,9 +80,7 @@ fn mechanism(facts: &Facts) -> Option<SubCause> {
 }
 
 fn is_capped(facts: &Facts) -> bool {
-    facts
-        .release()
-        .is_some_and(|release| release.nvmap_fault().is_some())
+    facts.release().is_some_and(|release| release.nvmap_fault().is_some())
 }
 
 /// Enough is free, but hardly any of it in blocks of 64 KiB or more: by all orders of buddyinfo, not by
@@ -95,12 +93,8 @@ fn is_in_small_blocks(facts: &Facts, asked: Bytes) -> bool {
 
 /// No NvMap line, but the machine had the requested size.
 fn refused_with_room(facts: &Facts) -> Option<RuleFinding> {
-    const EXPLAINED: [Pattern; 4] = [
-        Pattern::NvMap,
-        Pattern::NvmlQueryAssert,
-        Pattern::CublasCreate,
-        Pattern::VaReservation,
-    ];
+    const EXPLAINED: [Pattern; 4] =
+        [Pattern::NvMap, Pattern::NvmlQueryAssert, Pattern::CublasCreate, Pattern::VaReservation];
     let refusal = facts.refusal().map(|refusal| refusal.quote.clone());
     let refused = refusal.is_some() || facts.torch().is_some() || facts.says(Pattern::OutOfMemory);
     if !facts.is_unified() || !refused || facts.says_any(&EXPLAINED) {
@@ -108,27 +102,21 @@ fn refused_with_room(facts: &Facts) -> Option<RuleFinding> {
     }
     let available = facts.host().available.or(facts.card_free());
     let (weight, text) = match (requested(facts), available) {
-        _ if is_capped(facts) => (
-            Decisive,
-            "memory was refused on an L4T release that limits NvMap allocations".to_owned(),
-        ),
-        (Some(asked), Some(available)) if asked <= available => (
-            Strong,
-            format!("{asked} were refused while {available} were available"),
-        ),
+        _ if is_capped(facts) => {
+            (Decisive, "memory was refused on an L4T release that limits NvMap allocations".to_owned())
+        }
+        (Some(asked), Some(available)) if asked <= available => {
+            (Strong, format!("{asked} were refused while {available} were available"))
+        }
         (Some(_), Some(_)) if facts.host().available.is_some() => return None,
         // A program's free size may leave out the page cache, so the machine's size is the better bound.
-        (Some(asked), _) if facts.machine().is_some_and(|total| asked.scaled(4, 3) <= total) => (
-            Strong,
-            format!("{asked} were refused on a machine that has more memory"),
-        ),
+        (Some(asked), _) if facts.machine().is_some_and(|total| asked.scaled(4, 3) <= total) => {
+            (Strong, format!("{asked} were refused on a machine that has more memory"))
+        }
         (Some(_), Some(_)) => return None,
         _ if !facts.was_refused() => return None,
         // Without a size there is no arithmetic: a refusal of addresses reads the same.
-        _ => (
-            Weak,
-            "memory was refused on a machine whose GPU shares the host memory".to_owned(),
-        ),
+        _ => (Weak, "memory was refused on a machine whose GPU shares the host memory".to_owned()),
     };
     let others = facts.quotes(&[Pattern::OutOfMemory, Pattern::UnifiedBoard]);
     let quotes = refusal.into_iter().chain(others);
@@ -137,9 +125,7 @@ fn refused_with_room(facts: &Facts) -> Option<RuleFinding> {
 
 fn kernel_no_memory(facts: &Facts) -> Option<RuleFinding> {
     // The kernel reports refused addresses with the same word.
-    let line = facts
-        .quote(Pattern::KernelMemory)
-        .filter(|_| !facts.says(Pattern::VaReservation))?;
+    let line = facts.quote(Pattern::KernelMemory).filter(|_| !facts.says(Pattern::VaReservation))?;
     let weight = if facts.is_unified() { Decisive } else { Strong };
     let text = "the kernel driver could not allocate pages for GPU memory";
     Some(RuleFinding::new(Cause::UnifiedMemoryRefused, weight, text, [line]).by(mechanism(facts)))

@@ -55,10 +55,7 @@ fn no_room_for_blocks(facts: &Facts) -> Option<RuleFinding> {
     let quote = facts.quote(Pattern::VllmNoBlocks)?;
     let text = "the weights and the profiling run left no memory for the KV cache";
     let printed = facts.model().weights.map(in_float);
-    let guessed = facts
-        .model()
-        .parameters
-        .map(|thousand_millions| thousand_millions * 2e9);
+    let guessed = facts.model().parameters.map(|thousand_millions| thousand_millions * 2e9);
     let (Some(weights), Some(card)) = (printed.or(guessed), facts.card()) else {
         return Some(RuleFinding::new(Cause::ModelTooLarge, Fair, text, [quote]));
     };
@@ -69,16 +66,10 @@ fn no_room_for_blocks(facts: &Facts) -> Option<RuleFinding> {
     };
     let share = in_float(cards) * facts.options().utilization.unwrap_or(0.9);
     // Activations of the profiling run take the rest of the share, a tenth to a sixth of it.
-    let cause = if weights > 0.85 * share {
-        Cause::ModelTooLarge
-    } else {
-        Cause::ComputeBufferTooLarge
-    };
+    let cause = if weights > 0.85 * share { Cause::ModelTooLarge } else { Cause::ComputeBufferTooLarge };
     let text = format!("{text}: weights of {:.1} GB on {cards}", weights / 1e9);
     let weight = if printed.is_some() { Strong } else { Fair };
-    let quotes = [Some(quote), facts.quote(Pattern::VllmWeights)]
-        .into_iter()
-        .flatten();
+    let quotes = [Some(quote), facts.quote(Pattern::VllmWeights)].into_iter().flatten();
     Some(RuleFinding::new(cause, weight, text, quotes))
 }
 
@@ -87,11 +78,7 @@ fn required_beyond_available(facts: &Facts) -> Option<RuleFinding> {
     let estimate = facts.estimate().as_ref().filter(|_| facts.ran_out())?;
     let (full, available) = (estimate.full, estimate.available);
     let cache_leads = estimate.cache > estimate.weights;
-    let cause = if cache_leads {
-        Cause::KvCacheTooLarge
-    } else {
-        Cause::ModelTooLarge
-    };
+    let cause = if cache_leads { Cause::KvCacheTooLarge } else { Cause::ModelTooLarge };
     let text = format!("the whole model needs {full}, but only {available} are available");
     (full > available).then(|| RuleFinding::new(cause, Fair, text, [estimate.quote.clone()]))
 }
@@ -112,9 +99,7 @@ fn host_too_small(facts: &Facts) -> Option<RuleFinding> {
 /// ollama's own line is a warning, and it goes on to load.
 fn previous_child(facts: &Facts) -> Option<RuleFinding> {
     let quote = facts.quote(Pattern::SlowRecovery)?;
-    let refused_later = facts
-        .seen(Pattern::OutOfMemory)
-        .is_some_and(|seen| seen.last.line > quote.line);
+    let refused_later = facts.seen(Pattern::OutOfMemory).is_some_and(|seen| seen.last.line > quote.line);
     Some(if refused_later {
         let text = "the previous engine had not released its memory when the next one started";
         RuleFinding::new(Cause::Other, Strong, text, [quote]).by(SubCause::PreviousChild)

@@ -60,18 +60,11 @@ fn a_refusal_of_guard_gives_the_words_their_numbers_and_a_wordless_end_its_cause
         (&words, refused(Refusal::Driver, 0), 512 - 300),
         (&silence, refused(Refusal::Budget, 1), 7900 + 512 - 8192),
     ] {
-        let End::OutOfMemory {
-            reason, shortfall, ..
-        } = refused_verdict(lines, &refusal)
-        else {
+        let End::OutOfMemory { reason, shortfall, .. } = refused_verdict(lines, &refusal) else {
             panic!("not seen as out of memory");
         };
         assert_eq!(shortfall, Some(Bytes::mib(short)));
-        let told = reason
-            .because
-            .iter()
-            .find(|cause| cause.code == "guard_refused")
-            .unwrap();
+        let told = reason.because.iter().find(|cause| cause.code == "guard_refused").unwrap();
         assert_eq!(told.because[0].text, "3072 MiB on H200 are held by beta");
     }
     let told = refused(Refusal::Budget, 0).reason();
@@ -87,19 +80,10 @@ fn a_refusal_of_guard_gives_the_words_their_numbers_and_a_wordless_end_its_cause
 #[test]
 fn an_oom_carries_size_stage_and_the_true_line() {
     let line = "allocating 512.00 MiB on device 0: cudaMalloc failed: out of memory";
-    let End::OutOfMemory {
-        stage,
-        reason,
-        shortfall,
-    } = verdict(Exit::Code(1), false, &[line]).end
-    else {
+    let End::OutOfMemory { stage, reason, shortfall } = verdict(Exit::Code(1), false, &[line]).end else {
         panic!("not seen as out of memory");
     };
-    assert_eq!(
-        (stage, shortfall),
-        (Stage::Serving, None),
-        "what was free is not told"
-    );
+    assert_eq!((stage, shortfall), (Stage::Serving, None), "what was free is not told");
     assert_eq!(
         reason.to_string(),
         format!(
@@ -122,11 +106,7 @@ fn the_reason_of_a_death_names_its_cause_and_remedy_as_doctor_does() {
     let End::OutOfMemory { reason, .. } = verdict.end else {
         panic!("not seen as out of memory");
     };
-    let told = reason
-        .because
-        .iter()
-        .find(|cause| cause.code == "diagnosis")
-        .unwrap();
+    let told = reason.because.iter().find(|cause| cause.code == "diagnosis").unwrap();
     assert_eq!(told.facts["cause"], "model_too_large".into());
     assert!(told.because.iter().any(|cause| cause.code == "hint"));
     assert_eq!(verdict.diagnosis.unwrap().cause.code(), "model_too_large");
@@ -138,10 +118,7 @@ fn without_a_known_line_the_status_and_the_last_lines_are_the_answer() {
     else {
         panic!("not seen as a crash");
     };
-    assert_eq!(
-        reason.to_string(),
-        "alpha was killed by signal 11 (SIGSEGV)\n  2\n  3\n  4\n  5\n  6"
-    );
+    assert_eq!(reason.to_string(), "alpha was killed by signal 11 (SIGSEGV)\n  2\n  3\n  4\n  5\n  6");
 }
 
 #[test]
@@ -160,10 +137,7 @@ fn who_is_struck_down_did_not_die_of_an_old_complaint() {
         assert_eq!(verdict.sign, None);
         assert!(matches!(verdict.end, End::Crashed { .. }));
     }
-    assert_eq!(
-        verdict(Exit::Signal(6), false, &complaint).sign,
-        Some(CauseSign::CardMemory)
-    );
+    assert_eq!(verdict(Exit::Signal(6), false, &complaint).sign, Some(CauseSign::CardMemory));
 }
 
 #[test]
@@ -203,13 +177,7 @@ fn who_holds_more_than_a_load_wants_is_its_cause_and_growth_is_not_spoken_of() {
         panic!("not seen as out of memory");
     };
     let told = reason.to_string();
-    assert!(
-        told.contains("foreign_process: other processes hold the memory"),
-        "{told}"
-    );
-    assert!(
-        told.contains("142339 MiB on H200 are held by other programs"),
-        "{told}"
-    );
+    assert!(told.contains("foreign_process: other processes hold the memory"), "{told}");
+    assert!(told.contains("142339 MiB on H200 are held by other programs"), "{told}");
     assert!(!told.contains("each token of context"), "{told}");
 }

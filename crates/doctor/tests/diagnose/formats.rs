@@ -29,22 +29,13 @@ fn what_programs_print_is_read_by_its_format() {
             "ValueError: The memory capacity is unbalanced. Some GPUs may be occupied by other processes.",
             ForeignProcess,
         ),
-        (
-            "RuntimeError: Prefill out of memory. Try to lower your batch size.",
-            KvCacheTooLarge,
-        ),
+        ("RuntimeError: Prefill out of memory. Try to lower your batch size.", KvCacheTooLarge),
         (
             "init.cc:700 NCCL WARN Duplicate GPU detected : rank 1 and rank 0 both on CUDA device 1000",
             WrongDeviceContext,
         ),
-        (
-            "RuntimeError: CUDA error: all CUDA-capable devices are busy or unavailable",
-            ForeignProcess,
-        ),
-        (
-            "RuntimeError: Unable to find a valid cuDNN algorithm to run convolution",
-            ComputeBufferTooLarge,
-        ),
+        ("RuntimeError: CUDA error: all CUDA-capable devices are busy or unavailable", ForeignProcess),
+        ("RuntimeError: Unable to find a valid cuDNN algorithm to run convolution", ComputeBufferTooLarge),
         (
             "bfc_arena.cc: Failed to allocate memory for requested buffer of size 3145728000",
             ComputeBufferTooLarge,
@@ -58,10 +49,7 @@ fn what_programs_print_is_read_by_its_format() {
             "ERROR: Unexpected bus error encountered in worker. This might be caused by insufficient shared memory (shm).",
             Other,
         ),
-        (
-            "Warning: Ran out of memory when regular VAE decoding, retrying with tiled VAE decoding.",
-            NotOom,
-        ),
+        ("Warning: Ran out of memory when regular VAE decoding, retrying with tiled VAE decoding.", NotOom),
         (
             "Allocator (GPU_0_bfc) ran out of memory trying to allocate 2.2GiB. The caller indicates that this is not a failure",
             NotOom,
@@ -71,24 +59,12 @@ fn what_programs_print_is_read_by_its_format() {
             ComputeBufferTooLarge,
         ),
         // ollama and ggml.
-        (
-            "Error: memory layout cannot be allocated with num_gpu = 48",
-            ModelTooLarge,
-        ),
-        (
-            "msg=\"insufficient VRAM to load any model layers\"",
-            ModelTooLarge,
-        ),
-        (
-            "Error: timed out waiting for llama runner to start: progress 0.42",
-            NotOom,
-        ),
+        ("Error: memory layout cannot be allocated with num_gpu = 48", ModelTooLarge),
+        ("msg=\"insufficient VRAM to load any model layers\"", ModelTooLarge),
+        ("Error: timed out waiting for llama runner to start: progress 0.42", NotOom),
         ("llama_decode: could not find a KV slot for the batch", NotOom),
         ("llm_load_tensors: offloaded 0/33 layers to GPU", NotOom),
-        (
-            "RuntimeError: Insufficient VRAM in split for model and cache",
-            ModelTooLarge,
-        ),
+        ("RuntimeError: Insufficient VRAM in split for model and cache", ModelTooLarge),
         (
             "ggml_vulkan: Requested buffer size exceeds device buffer size limit: ErrorOutOfDeviceMemory",
             Other,
@@ -97,10 +73,7 @@ fn what_programs_print_is_read_by_its_format() {
             "ggml_vulkan: Failed to allocate pinned memory (Requested buffer size exceeds device buffer size limit: ErrorOutOfDeviceMemory)",
             HostPinnedLimit,
         ),
-        (
-            "terminate called after throwing an instance of 'vk::DeviceLostError'",
-            DriverOrHw,
-        ),
+        ("terminate called after throwing an instance of 'vk::DeviceLostError'", DriverOrHw),
         (
             "ggml_backend_sycl_buffer_type_alloc_buffer: can't allocate 3503030272 Bytes of memory on device\nggml_gallocr_reserve_n: failed to allocate SYCL0 buffer of size 3503030272",
             ComputeBufferTooLarge,
@@ -110,28 +83,19 @@ fn what_programs_print_is_read_by_its_format() {
             "CUDA error: an illegal memory access was encountered\n  current device: 0, in function ggml_backend_cuda_synchronize",
             DriverOrHw,
         ),
-        (
-            "amdgpu: [gfxhub] page fault (src_id:0 ring:24 vmid:8 pasid:32770)",
-            DriverOrHw,
-        ),
+        ("amdgpu: [gfxhub] page fault (src_id:0 ring:24 vmid:8 pasid:32770)", DriverOrHw),
         (
             "|   0  NVIDIA H200     On  | 00000000:01:00.0 Off |                 ERR! |\n|ERR!  ERR! ERR!    N/A / ERR! |",
             DriverOrHw,
         ),
-        (
-            "UserWarning: CUDA initialization: Unexpected error from cudaGetDeviceCount().",
-            DriverOrHw,
-        ),
+        ("UserWarning: CUDA initialization: Unexpected error from cudaGetDeviceCount().", DriverOrHw),
         (
             "kernel version 535.54.3 does not match DSO version 535.86.5 -- cannot find working devices",
             DriverOrHw,
         ),
         ("launcher: subprocess exits with return code = -9", NotOom),
         ("CUDA Setup failed despite GPU being available.", NotOom),
-        (
-            "RuntimeError: FlashAttention only supports Ampere GPUs or newer.",
-            NotOom,
-        ),
+        ("RuntimeError: FlashAttention only supports Ampere GPUs or newer.", NotOom),
         (
             "RuntimeError: Expected all tensors to be on the same device, but found at least two devices, cuda:0 and cpu!",
             NotOom,
@@ -190,31 +154,16 @@ fn what_was_asked_for_is_known_by_how_far_the_log_had_come() {
         (vec![LOADED, CONTEXT, REFUSED], KvCacheTooLarge),
         (vec![LOADED, CONTEXT, CACHE, REFUSED], ComputeBufferTooLarge),
         // A second model, of a draft or of another request.
-        (
-            vec![LOADED, CONTEXT, CACHE, LOADED, REFUSED, TENSORS],
-            ModelTooLarge,
-        ),
+        (vec![LOADED, CONTEXT, CACHE, LOADED, REFUSED, TENSORS], ModelTooLarge),
         (
             vec![
                 "llama_model_load_internal: offloading 60 repeating layers to GPU\nCUDA error 2 at ggml-cuda.cu:2300: out of memory",
             ],
             ModelTooLarge,
         ),
-        (
-            vec!["msg=\"llama runner started in 3.02 seconds\"\n", AT_RUN_TIME],
-            PoolGrowth,
-        ),
-        (
-            vec![
-                AT_RUN_TIME,
-                "  cudaGraphInstantiate(&instance, graph, NULL, NULL, 0)",
-            ],
-            PoolGrowth,
-        ),
-        (
-            vec!["Processing Prompt [BLAS] (3584 / 7340 tokens)", AT_RUN_TIME],
-            PoolGrowth,
-        ),
+        (vec!["msg=\"llama runner started in 3.02 seconds\"\n", AT_RUN_TIME], PoolGrowth),
+        (vec![AT_RUN_TIME, "  cudaGraphInstantiate(&instance, graph, NULL, NULL, 0)"], PoolGrowth),
+        (vec!["Processing Prompt [BLAS] (3584 / 7340 tokens)", AT_RUN_TIME], PoolGrowth),
     ] {
         let text = parts.concat();
         assert_eq!(cause(&text).0, expected, "{text}");
@@ -259,42 +208,19 @@ fn the_numbers_of_a_refusal_decide_whatever_its_words_are() {
     const COMPUTES: &str = "  File \"layers.py\", line 12, in forward";
     for (found, expected, sure) in [
         // Idle memory would have done, and is a third of the card.
-        (
-            torch(3000, 24_000, 2800, 12_000, 20_000, ""),
-            FragmentationCachingAllocator,
-            true,
-        ),
+        (torch(3000, 24_000, 2800, 12_000, 20_000, ""), FragmentationCachingAllocator, true),
         // What a load has left idle is no reason: more would have been asked next.
         (torch(26, 8192, 0, 6656, 6994, LOADS), ModelTooLarge, true),
         // Others hold most of the card.
-        (
-            torch(1700, 14_900, 1300, 650, 1030, COMPUTES),
-            ForeignProcess,
-            true,
-        ),
+        (torch(1700, 14_900, 1300, 650, 1030, COMPUTES), ForeignProcess, true),
         // One tensor is larger than the card.
-        (
-            torch(26_700, 24_200, 16_700, 4400, 5100, ""),
-            ComputeBufferTooLarge,
-            true,
-        ),
+        (torch(26_700, 24_200, 16_700, 4400, 5100, ""), ComputeBufferTooLarge, true),
         // Full of what lives, and a small piece of a computation is refused.
-        (
-            torch(20, 16_000, 10, 15_100, 15_200, COMPUTES),
-            ModelTooLarge,
-            false,
-        ),
-        (
-            torch(1500, 10_240, 0, 8830, 8950, COMPUTES),
-            ComputeBufferTooLarge,
-            true,
-        ),
+        (torch(20, 16_000, 10, 15_100, 15_200, COMPUTES), ModelTooLarge, false),
+        (torch(1500, 10_240, 0, 8830, 8950, COMPUTES), ComputeBufferTooLarge, true),
     ] {
         assert_eq!((found.0, found.1 >= 0.8), (expected, sure), "{found:?}");
     }
     let (found, sure) = torch(512, 12_288, 7370, 2620, 2650, "");
-    assert!(
-        found == Other && sure < 0.8,
-        "far more is free than was asked: the host is short"
-    );
+    assert!(found == Other && sure < 0.8, "far more is free than was asked: the host is short");
 }

@@ -52,9 +52,7 @@ fn mixture(chance: &mut Chance, logs: &[(String, Vec<u8>)]) -> Vec<u8> {
                 mixed.remove(at);
             }
             3 => mixed.splice(at..at, *b"\x1b[\0\xff\n").for_each(drop),
-            _ => mixed
-                .splice(at..at, *b"18446744073709551616.99999999999 GiB ")
-                .for_each(drop),
+            _ => mixed.splice(at..at, *b"18446744073709551616.99999999999 GiB ").for_each(drop),
         }
     }
     mixed
@@ -62,9 +60,7 @@ fn mixture(chance: &mut Chance, logs: &[(String, Vec<u8>)]) -> Vec<u8> {
 
 #[test]
 fn no_mixture_of_logs_can_hurt_however_it_is_cut() {
-    let rounds = std::env::var("PLIMSOLL_FUZZ")
-        .ok()
-        .and_then(|rounds| rounds.parse().ok());
+    let rounds = std::env::var("PLIMSOLL_FUZZ").ok().and_then(|rounds| rounds.parse().ok());
     let mut chance = Chance(0x9e37_79b9_7f4a_7c15);
     let logs = logs();
     for round in 0..rounds.unwrap_or(2000_u64) {
@@ -90,10 +86,7 @@ fn an_endless_line_is_read_in_bounded_memory_and_what_is_in_it_is_found() {
     for _ in 0..100 {
         reader.feed(LineSource::Log, &vec![b'x'; 1 << 20]);
     }
-    reader.feed(
-        LineSource::Log,
-        b" CUDA error: out of memory\n  in function alloc\n  cuMemCreate(\n",
-    );
+    reader.feed(LineSource::Log, b" CUDA error: out of memory\n  in function alloc\n  cuMemCreate(\n");
     let diagnosis = diagnose(&reader.finish());
     assert_eq!(diagnosis.cause.code(), "pool_growth");
     assert!(diagnosis.evidence.iter().all(|quote| quote.line == 1));
@@ -106,11 +99,7 @@ fn a_phrase_on_the_border_of_two_pieces_is_found() {
         let mut reader = LogReader::new();
         reader.feed(LineSource::Log, &log[..cut]);
         reader.feed(LineSource::Log, &log[cut..]);
-        assert_eq!(
-            diagnose(&reader.finish()).cause.code(),
-            "compute_buffer_too_large",
-            "cut at {cut}"
-        );
+        assert_eq!(diagnose(&reader.finish()).cause.code(), "compute_buffer_too_large", "cut at {cut}");
     }
 }
 

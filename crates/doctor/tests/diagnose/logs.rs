@@ -32,14 +32,8 @@ fn expected(name: &str) -> (Cause, Option<SubCause>) {
     let cause = parts.next().expect("CAUSE.WHAT.log");
     let sub_cause = parts.next().expect("CAUSE.WHAT.log");
     (
-        *Cause::ALL
-            .iter()
-            .find(|known| known.code() == cause)
-            .expect("a known cause"),
-        SubCause::ALL
-            .iter()
-            .find(|known| known.code() == sub_cause)
-            .copied(),
+        *Cause::ALL.iter().find(|known| known.code() == cause).expect("a known cause"),
+        SubCause::ALL.iter().find(|known| known.code() == sub_cause).copied(),
     )
 }
 
@@ -66,9 +60,7 @@ fn each_of_our_logs_is_named_as_it_is_called() {
 fn prefixes_colours_line_ends_and_quotes_change_no_verdict() {
     type Dress = fn(&str) -> String;
     let dresses: [(&str, Dress); 5] = [
-        ("journald", |line| {
-            format!("Mar 03 10:11:12 box llama-server[812]: {line}\n")
-        }),
+        ("journald", |line| format!("Mar 03 10:11:12 box llama-server[812]: {line}\n")),
         ("docker", |line| format!("engine-1  | {line}\n")),
         ("quoted, CRLF", |line| format!("> {line}\r\n")),
         ("colours", |line| format!("\x1b[0;31m{line}\x1b[0m\n")),
@@ -83,11 +75,7 @@ fn prefixes_colours_line_ends_and_quotes_change_no_verdict() {
         for (dress, put_on) in dresses {
             let text: String = String::from_utf8_lossy(&log).lines().map(put_on).collect();
             let dressed = read(text.as_bytes());
-            assert_eq!(
-                dressed.cause, plain.cause,
-                "{name} as {dress}\n{}",
-                dressed.reason
-            );
+            assert_eq!(dressed.cause, plain.cause, "{name} as {dress}\n{}", dressed.reason);
         }
     }
 }
@@ -96,57 +84,33 @@ fn prefixes_colours_line_ends_and_quotes_change_no_verdict() {
 fn the_size_that_failed_never_comes_from_nvmap_and_lfb_is_no_evidence() {
     for (name, log) in logs() {
         let diagnosis = read(&log);
-        let told: Vec<String> = diagnosis
-            .reason
-            .because
-            .iter()
-            .map(|rule| rule.text.clone())
-            .collect();
+        let told: Vec<String> = diagnosis.reason.because.iter().map(|rule| rule.text.clone()).collect();
         let told = told.join("\n");
-        assert!(
-            !told.contains("1025 MiB") && !told.contains("1075072515 "),
-            "{name}: {told}"
-        );
+        assert!(!told.contains("1025 MiB") && !told.contains("1075072515 "), "{name}: {told}");
         assert!(!told.contains("lfb"), "{name}: {told}");
     }
 }
 
 #[test]
 fn the_two_symptoms_of_one_nvmap_line_are_told_apart() {
-    let log = |name: &str| {
-        logs()
-            .into_iter()
-            .find(|(file, _)| file.contains(name))
-            .unwrap()
-            .1
-    };
+    let log = |name: &str| logs().into_iter().find(|(file, _)| file.contains(name)).unwrap().1;
     let masked = read(&log("pytorch-beside-llama"));
     assert_eq!(masked.cause, Cause::NvmlAssertMasksOom);
     assert_eq!(masked.also[0].cause, Cause::UnifiedMemoryRefused, "what it masks");
     let cache = read(&log("kv_cache_too_large.llama"));
     assert!(
-        cache
-            .reason
-            .to_string()
-            .contains("131072 MiB were refused for the KV cache"),
+        cache.reason.to_string().contains("131072 MiB were refused for the KV cache"),
         "{}",
         cache.reason
     );
     let reload = read(&log("reload-beside-anonymous-pages"));
     assert_eq!(reload.cause, Cause::UnifiedMemoryRefused);
-    assert!(
-        reload.reason.to_string().contains("2050 MiB were requested"),
-        "{}",
-        reload.reason
-    );
+    assert!(reload.reason.to_string().contains("2050 MiB were requested"), "{}", reload.reason);
 }
 
 #[test]
 fn what_is_said_first_is_the_schema_and_every_line_is_numbered() {
-    let (_, log) = logs()
-        .into_iter()
-        .find(|(name, _)| name.starts_with("pool_growth.vmm"))
-        .unwrap();
+    let (_, log) = logs().into_iter().find(|(name, _)| name.starts_with("pool_growth.vmm")).unwrap();
     let json = serde_json::to_value(read(&log)).unwrap();
     assert_eq!(json["schema"], "plimsoll.diagnosis/1");
     assert_eq!(json["cause"], "pool_growth");
@@ -161,11 +125,7 @@ fn what_is_said_first_is_the_schema_and_every_line_is_numbered() {
 fn nothing_known_gives_no_cause_and_no_confidence() {
     for text in ["", "all is well\n", "\0\0\0", "the model answered in 3 s\n"] {
         let diagnosis = read(text.as_bytes());
-        assert_eq!(
-            (diagnosis.cause, diagnosis.confidence),
-            (Cause::Other, 0.0),
-            "{text:?}"
-        );
+        assert_eq!((diagnosis.cause, diagnosis.confidence), (Cause::Other, 0.0), "{text:?}");
         assert!(diagnosis.evidence.is_empty());
     }
 }

@@ -46,11 +46,7 @@ fn a_choice_that_holds_is_no_fault() {
          PyTorch but unallocated.",
         "CUDA_VISIBLE_DEVICES=3",
     );
-    assert_eq!(
-        found.cause, ForeignProcess,
-        "the hidden cards have no number: {}",
-        found.reason
-    );
+    assert_eq!(found.cause, ForeignProcess, "the hidden cards have no number: {}", found.reason);
     assert!(found.confidence >= 0.8);
 }
 
@@ -101,11 +97,7 @@ fn what_is_no_size_and_what_other_monitors_kill_is_not_the_card_s() {
             "",
             NotOom,
         ),
-        (
-            "2 worker(s) were killed due to the node running low on memory",
-            "",
-            Other,
-        ),
+        ("2 worker(s) were killed due to the node running low on memory", "", Other),
         (
             "misc dxg: dxgk: dxgkio_make_resident: Ioctl failed: -12",
             "CUDA driver error: device not ready",
@@ -119,11 +111,7 @@ fn what_is_no_size_and_what_other_monitors_kill_is_not_the_card_s() {
         ("RuntimeError: CUDA error: invalid device ordinal", "", NotOom),
         ("hipErrorNoBinaryForGpu: Unable to find code object", "", NotOom),
         ("cudaErrorSystemNotReady", "", DriverOrHw),
-        (
-            "vk::IncompatibleDriverError: ErrorIncompatibleDriver",
-            "",
-            DriverOrHw,
-        ),
+        ("vk::IncompatibleDriverError: ErrorIncompatibleDriver", "", DriverOrHw),
     ]);
 }
 
@@ -137,10 +125,7 @@ fn a_guess_is_called_a_guess() {
     let diagnosis = diagnose(&reader.finish());
     assert!(diagnosis.confidence < 0.8, "{}", diagnosis.reason);
     let headline = diagnosis.reason.to_string();
-    assert!(
-        headline.contains(", most likely: ") || headline.contains(", perhaps: "),
-        "{headline}"
-    );
+    assert!(headline.contains(", most likely: ") || headline.contains(", perhaps: "), "{headline}");
     assert_eq!(diagnosis.brief().is_some(), diagnosis.confidence >= 0.4);
 }
 
@@ -153,15 +138,9 @@ fn what_a_report_is_like_is_told_as_such_and_never_sure() {
         "",
     );
     let reason = format!("{:#}", told.reason);
-    assert!(
-        reason.contains("the report was classified by its words: "),
-        "{reason}"
-    );
+    assert!(reason.contains("the report was classified by its words: "), "{reason}");
     assert!(told.confidence < 0.8, "{reason}");
-    assert!(
-        !told.evidence.is_empty(),
-        "the lines in which the words stand are shown"
-    );
+    assert!(!told.evidence.is_empty(), "the lines in which the words stand are shown");
 }
 
 #[test]

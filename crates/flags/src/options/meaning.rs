@@ -101,10 +101,7 @@ mod tests {
     fn nothing_given_is_the_default_of_the_program() {
         assert_eq!(wish(""), ModelParams::of(ProgramKind::LlamaServer));
         assert_eq!(ModelParams::of(ProgramKind::LlamaServer).parallel, Parallel::Auto);
-        assert_eq!(
-            ModelParams::of(ProgramKind::LlamaCli).parallel,
-            Parallel::Count(1)
-        );
+        assert_eq!(ModelParams::of(ProgramKind::LlamaCli).parallel, Parallel::Count(1));
     }
 
     #[test]
@@ -115,16 +112,10 @@ mod tests {
         );
         assert_eq!(wish.model.as_deref(), Some("a.gguf"));
         assert_eq!((wish.context, wish.batch, wish.micro_batch), (8192, 1024, 256));
-        assert_eq!(
-            (wish.parallel, wish.unified_cache),
-            (Parallel::Count(2), Some(true))
-        );
+        assert_eq!((wish.parallel, wish.unified_cache), (Parallel::Count(2), Some(true)));
         assert_eq!((wish.cache_key, wish.cache_value), (types::Q8_0, types::Q4_0));
         assert_eq!(wish.flash_attention, FlashAttention::On);
-        assert_eq!(
-            (wish.gpu_layers, wish.split_mode),
-            (GpuLayers::Count(40), SplitMode::Row)
-        );
+        assert_eq!((wish.gpu_layers, wish.split_mode), (GpuLayers::Count(40), SplitMode::Row));
         assert_eq!((wish.tensor_split, wish.main_gpu), (vec![3.0, 1.0], Some(1)));
         assert_eq!(wish.devices, ["CUDA0", "CUDA1"]);
         assert!(!wish.cache_offload && !wish.op_offload && wish.full_sliding_cache && !wish.mmap);
@@ -197,17 +188,10 @@ mod tests {
         ] {
             let wish = wish(line);
             assert_eq!(wish.draft_model.as_deref(), Some("d.gguf"), "{line}");
-            assert_eq!(
-                (wish.draft_tokens, wish.draft_gpu_layers),
-                (8, GpuLayers::All),
-                "{line}"
-            );
+            assert_eq!((wish.draft_tokens, wish.draft_gpu_layers), (8, GpuLayers::All), "{line}");
             assert_eq!(wish.draft_cache_key, types::Q8_0, "{line}");
         }
-        assert_eq!(
-            wish("--spec-type draft-mtp,ngram-mod").speculation,
-            ["draft-mtp", "ngram-mod"]
-        );
+        assert_eq!(wish("--spec-type draft-mtp,ngram-mod").speculation, ["draft-mtp", "ngram-mod"]);
         assert_eq!(
             options("--draft-max 8").remarks()[0].to_string(),
             "argument 1: --draft-max was removed from llama-server; use --spec-draft-n-max or \
@@ -221,10 +205,7 @@ mod tests {
         assert_eq!(oss.remote.as_deref(), Some("ggml-org/gpt-oss-20b-GGUF"));
         assert_eq!((oss.context, oss.batch, oss.micro_batch), (262_144, 32_768, 2048));
         assert_eq!(oss.parallel, Parallel::Count(2));
-        for flag in crate::table::FLAGS
-            .iter()
-            .filter(|flag| flag.effect == FlagClass::Bundle)
-        {
+        for flag in crate::table::FLAGS.iter().filter(|flag| flag.effect == FlagClass::Bundle) {
             assert!(wish(flag.name()).remote.is_some(), "{}", flag.name());
         }
     }
@@ -232,10 +213,7 @@ mod tests {
     #[test]
     fn a_refusal_names_place_flag_and_remedy() {
         for (line, message) in [
-            (
-                "-m a --ctx-sise 5",
-                "argument 3: unknown flag `--ctx-sise`; did you mean --ctx-size?",
-            ),
+            ("-m a --ctx-sise 5", "argument 3: unknown flag `--ctx-sise`; did you mean --ctx-size?"),
             ("-m a -c", "argument 3: -c needs a value; write `-c VALUE`"),
             (
                 "-c many",
@@ -263,10 +241,7 @@ mod tests {
                 "argument 1: `,1` is not a valid value for --tensor-split; write up to 15 proportions of at least 0, \
                     e.g. 3,1",
             ),
-            (
-                "-fa maybe",
-                "argument 1: `maybe` is not a valid value for --flash-attn; write on, off or auto",
-            ),
+            ("-fa maybe", "argument 1: `maybe` is not a valid value for --flash-attn; write on, off or auto"),
         ] {
             assert_eq!(refusal(line), message, "{line}");
         }
@@ -278,10 +253,7 @@ mod tests {
     #[test]
     fn the_environment_is_read_as_llama_server_reads_it_and_argv_wins() {
         let pairs = |pairs: &[(&str, &str)]| -> Vec<(String, String)> {
-            pairs
-                .iter()
-                .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
-                .collect()
+            pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
         };
         let env = Options::from_env(pairs(&[
             ("LLAMA_ARG_CTX_SIZE", "4096"),
@@ -291,10 +263,7 @@ mod tests {
             ("PATH", "/bin"),
         ]))
         .unwrap();
-        let both = options("-c 8192")
-            .merged_over(&env)
-            .wish(ProgramKind::LlamaServer)
-            .unwrap();
+        let both = options("-c 8192").merged_over(&env).wish(ProgramKind::LlamaServer).unwrap();
         assert_eq!((both.context, both.micro_batch), (8192, 64));
         assert!(!both.mmap && !both.full_sliding_cache);
         let error = Options::from_env(pairs(&[("LLAMA_ARG_KV_UNIFIED", "perhaps")])).unwrap_err();
@@ -306,17 +275,7 @@ mod tests {
 
     #[test]
     fn every_row_with_a_setter_changes_the_wish() {
-        let values = [
-            "7",
-            "off",
-            "on",
-            "x=CPU",
-            "a:1",
-            "q4_1",
-            "row",
-            "none",
-            "draft-mtp",
-        ];
+        let values = ["7", "off", "on", "x=CPU", "a:1", "q4_1", "row", "none", "draft-mtp"];
         for flag in crate::table::FLAGS.iter() {
             if flag.setter.is_none() {
                 continue;
@@ -326,16 +285,10 @@ mod tests {
             let lines = match flag.takes {
                 FlagArity::Nothing => vec![flag.name().to_owned()],
                 FlagArity::Switch => vec![flag.name().to_owned(), flag.negations[0].to_owned()],
-                _ => values
-                    .iter()
-                    .map(|value| format!("{} {value}", flag.name()))
-                    .collect(),
+                _ => values.iter().map(|value| format!("{} {value}", flag.name())).collect(),
             };
             let changes = lines.iter().any(|line| {
-                let argv: Vec<String> = format!("{projector} {line}")
-                    .split(' ')
-                    .map(str::to_owned)
-                    .collect();
+                let argv: Vec<String> = format!("{projector} {line}").split(' ').map(str::to_owned).collect();
                 Options::from_argv(&argv)
                     .and_then(|options| options.wish(ProgramKind::LlamaServer))
                     .is_ok_and(|after| after != before)
@@ -351,9 +304,6 @@ mod tests {
         let ranks = wish("--reranking");
         assert!(ranks.embeddings && ranks.pooling == Some(Pooling::Rank));
         let error = refusal("--pooling most");
-        assert!(
-            error.to_string().contains("none, mean, cls, last or rank"),
-            "{error}"
-        );
+        assert!(error.to_string().contains("none, mean, cls, last or rank"), "{error}");
     }
 }

@@ -21,25 +21,16 @@ impl Options {
 
     /// Reads a command line; `origin` returns the place of each argument.
     pub fn from_argv_at(argv: &[String], origin: impl Fn(usize) -> FlagOrigin) -> Result<Self, FlagError> {
-        ArgumentReader {
-            argv,
-            origin,
-            next: 0,
-        }
-        .collect()
+        ArgumentReader { argv, origin, next: 0 }.collect()
     }
 
     /// Reads the known flags of a command line and returns the others as errors, for programs that resemble a
     /// llama-server.
     pub fn known_in(argv: &[String], origin: impl Fn(usize) -> FlagOrigin) -> (Self, Vec<FlagError>) {
         let mut unknown = Vec::new();
-        let known = ArgumentReader {
-            argv,
-            origin,
-            next: 0,
-        }
-        .filter_map(|setting| setting.map_err(|error| unknown.push(error)).ok())
-        .collect();
+        let known = ArgumentReader { argv, origin, next: 0 }
+            .filter_map(|setting| setting.map_err(|error| unknown.push(error)).ok())
+            .collect();
         (known, unknown)
     }
 
@@ -60,19 +51,10 @@ struct ArgumentReader<'a, F> {
 
 impl<F: Fn(usize) -> FlagOrigin> ArgumentReader<'_, F> {
     fn read(&mut self, argument: &str, at: usize) -> Result<Setting, FlagError> {
-        let Some(FoundFlag {
-            flag,
-            spelling,
-            negative,
-        }) = table::by_argument(argument)
-        else {
+        let Some(FoundFlag { flag, spelling, negative }) = table::by_argument(argument) else {
             // What follows an unknown flag may be its value: do not complain of that as well.
             // Values of unknown flags would be reported as unknown flags themselves.
-            while self
-                .argv
-                .get(self.next)
-                .is_some_and(|next| !next.starts_with('-'))
-            {
+            while self.argv.get(self.next).is_some_and(|next| !next.starts_with('-')) {
                 self.next += 1;
             }
             return Err(FlagError {
@@ -93,11 +75,7 @@ impl<F: Fn(usize) -> FlagOrigin> ArgumentReader<'_, F> {
             }
             FlagArity::TwoValues => FlagValue::Pair(self.take(spelling, at)?, self.take(spelling, at)?),
         };
-        Ok(Setting {
-            flag,
-            value,
-            origin: (self.origin)(at),
-        })
+        Ok(Setting { flag, value, origin: (self.origin)(at) })
     }
 
     fn at_a_flag(&self) -> bool {
@@ -109,10 +87,7 @@ impl<F: Fn(usize) -> FlagOrigin> ArgumentReader<'_, F> {
     fn take(&mut self, flag: &'static str, at: usize) -> Result<String, FlagError> {
         let value = self.argv.get(self.next).cloned();
         self.next += 1;
-        value.ok_or_else(|| FlagError {
-            origin: (self.origin)(at),
-            problem: FlagProblem::TakeValue { flag },
-        })
+        value.ok_or_else(|| FlagError { origin: (self.origin)(at), problem: FlagProblem::TakeValue { flag } })
     }
 }
 
@@ -146,11 +121,8 @@ fn variable(
         (FlagArity::Nothing, _) => return Some(Ok(None)),
         (FlagArity::Switch, Some(on)) => FlagValue::Switch(on),
         (FlagArity::Switch, None) => {
-            let problem = FlagProblem::ReadValue {
-                flag: flag.name(),
-                value: quoted(text),
-                expected: "1 or 0",
-            };
+            let problem =
+                FlagProblem::ReadValue { flag: flag.name(), value: quoted(text), expected: "1 or 0" };
             return Some(Err(FlagError { origin, problem }));
         }
         (FlagArity::Value | FlagArity::OptionalValue | FlagArity::Number, _) => {
@@ -171,16 +143,8 @@ mod tests {
 
     /// Any spelling of any flag, with values that look like values.
     fn flag_with_values() -> impl Strategy<Value = Vec<String>> {
-        let flags: Vec<&'static Flag> = FLAGS
-            .iter()
-            .filter(|flag| flag.known != KnownFlag::Preset)
-            .collect();
-        (
-            proptest::sample::select(flags),
-            any::<proptest::sample::Index>(),
-            "[a-z0-9=,/]{1,9}",
-            "[0-9]{1,4}",
-        )
+        let flags: Vec<&'static Flag> = FLAGS.iter().filter(|flag| flag.known != KnownFlag::Preset).collect();
+        (proptest::sample::select(flags), any::<proptest::sample::Index>(), "[a-z0-9=,/]{1,9}", "[0-9]{1,4}")
             .prop_map(|(flag, spelling, first, second)| {
                 let spellings: Vec<&str> = flag.names.iter().chain(&flag.negations).copied().collect();
                 let mut argv = vec![spelling.get(&spellings).to_string()];

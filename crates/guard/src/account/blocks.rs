@@ -27,13 +27,7 @@ impl DeviceBlock {
         let event = TraceEvent::on(index).of(id, size);
         TraceEvent { stream, ..event }.emit(TraceKind::Alloc);
         card(index).allocations.fetch_add(1, Relaxed);
-        Self {
-            card: index,
-            size,
-            kind,
-            context: driver_guard::context(),
-            id,
-        }
+        Self { card: index, size, kind, context: driver_guard::context(), id }
     }
 
     /// Returns its bytes to the card; `stream` is the stream of the free, or 0.

@@ -61,11 +61,7 @@ pub(crate) fn whole(
         }
         code => {
             ledger::take_back(index, size);
-            if code == OUT_OF_MEMORY {
-                Err(Refusal::Driver)
-            } else {
-                Ok(ClaimOutcome::Failed(code))
-            }
+            if code == OUT_OF_MEMORY { Err(Refusal::Driver) } else { Ok(ClaimOutcome::Failed(code)) }
         }
     }
 }

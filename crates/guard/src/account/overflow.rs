@@ -34,11 +34,7 @@ pub(crate) fn yields(index: CardIndex, size: u64, substitute: Substitute) -> boo
 /// Room of a card, by budget and driver.
 pub(crate) fn room(index: CardIndex) -> CardRoom {
     let (free, total) = driver_guard::memory_of(index.device()).unwrap_or((UNLIMITED, UNLIMITED));
-    CardRoom {
-        total,
-        free,
-        ..by_budget(index)
-    }
+    CardRoom { total, free, ..by_budget(index) }
 }
 
 /// Room of a card by the budget alone.

@@ -61,13 +61,7 @@ static SPILLED: AtomicUsize = AtomicUsize::new(0);
 pub(crate) fn created(handle: AllocationHandle, index: CardIndex, size: u64, residence: BackingMemory) {
     // Not the handle: the driver may reuse its value while this memory is still mapped.
     let id = trace::number();
-    let memory = PhysicalMemory {
-        card: index,
-        residence,
-        size,
-        handles: 1,
-        mappings: 0,
-    };
+    let memory = PhysicalMemory { card: index, residence, size, handles: 1, mappings: 0 };
     if residence == BackingMemory::Host {
         SPILLED.fetch_add(1, Relaxed);
     }

@@ -24,11 +24,7 @@ struct Pinned {
 
 /// Counts memory that the driver has pinned at this address.
 pub(crate) fn pinned(address: u64, size: u64) {
-    let pinned = Pinned {
-        size,
-        context: context(),
-        id: trace::number(),
-    };
+    let pinned = Pinned { size, context: context(), id: trace::number() };
     page().pin(size);
     pinned.tell(TraceKind::Pin);
     PINNED.insert(address, pinned);

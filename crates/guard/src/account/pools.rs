@@ -163,12 +163,7 @@ mod tests {
 
     #[test]
     fn a_figure_that_was_read_before_another_was_stored_is_read_again() {
-        let mut pool = DriverPool {
-            handle: 7,
-            card: CardIndex::FIRST,
-            charged: 0,
-            generation: 0,
-        };
+        let mut pool = DriverPool { handle: 7, card: CardIndex::FIRST, charged: 0, generation: 0 };
         let (first, second) = (pool.generation, pool.generation);
         assert_eq!(pool.store(second, 64), Some(0));
         assert_eq!(pool.store(first, 32), None, "the older figure");

@@ -29,10 +29,7 @@ impl MemoryBefore {
             return None;
         }
         let device = driver::nvml_device(uuid(card(index)))?;
-        Some(Self {
-            device,
-            used: used(device)?,
-        })
+        Some(Self { device, used: used(device)? })
     }
 
     /// Bytes that the context has taken: all of the process's, which has nothing else on the card yet.

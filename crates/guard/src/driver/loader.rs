@@ -37,13 +37,7 @@ fn find() -> bool {
     let mut search = LoaderSearch::default();
     // SAFETY: `visit` gets back the search that we pass, and keeps nothing.
     unsafe { libc::dl_iterate_phdr(Some(visit), (&raw mut search).cast()) };
-    let LoaderSearch {
-        dlsym,
-        dlopen,
-        dladdr,
-        next,
-        ..
-    } = search;
+    let LoaderSearch { dlsym, dlopen, dladdr, next, .. } = search;
     if dlsym.is_null() {
         return false;
     }
@@ -68,13 +62,7 @@ struct LoaderSearch {
 
 impl Default for LoaderSearch {
     fn default() -> Self {
-        Self {
-            passed_us: false,
-            next: null(),
-            dlsym: null(),
-            dlopen: null(),
-            dladdr: null(),
-        }
+        Self { passed_us: false, next: null(), dlsym: null(), dlopen: null(), dladdr: null() }
     }
 }
 
@@ -145,12 +133,8 @@ pub(crate) fn place(address: *const c_void) -> Option<libc::Dl_info> {
     }
     // SAFETY: found as `dladdr` in libc or libdl, and not null.
     let dladdr = unsafe { core::mem::transmute::<*mut c_void, Dladdr>(DLADDR.load(Acquire)) };
-    let mut info = libc::Dl_info {
-        dli_fname: null(),
-        dli_fbase: null_mut(),
-        dli_sname: null(),
-        dli_saddr: null_mut(),
-    };
+    let mut info =
+        libc::Dl_info { dli_fname: null(), dli_fbase: null_mut(), dli_sname: null(), dli_saddr: null_mut() };
     // SAFETY: any address may be asked about.
     (unsafe { dladdr(address, &raw mut info) } != 0).then_some(info)
 }

@@ -171,11 +171,7 @@ fn granule(device: driver::DeviceOrdinal) -> u64 {
 
 impl PoolDevice for Backing {
     fn granule(&self) -> u64 {
-        if self.granule > 0 {
-            self.granule
-        } else {
-            LINEAR_GRANULE
-        }
+        if self.granule > 0 { self.granule } else { LINEAR_GRANULE }
     }
 
     /// Free bytes for a region, by the budget alone: a region maps a few MiB ahead, a driver without them

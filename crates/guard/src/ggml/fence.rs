@@ -38,11 +38,7 @@ impl StreamFence {
     /// Records a fence behind the work of a context, which must be the calling thread's.
     pub(super) fn record(context: usize) -> Self {
         let streams = streams::of(context);
-        let mut fence = Self {
-            events: Vec::new(),
-            broken: streams.is_empty(),
-            over: false,
-        };
+        let mut fence = Self { events: Vec::new(), broken: streams.is_empty(), over: false };
         for stream in streams {
             let mut event = null_mut();
             // SAFETY: a stream that was created and not destroyed; the event is ours.

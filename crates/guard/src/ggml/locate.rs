@@ -66,11 +66,7 @@ pub(super) fn search(searched: &mut SearchedObjects) -> FoundClass {
 fn symbols_of(object: &MappedObject<'_>) -> Vec<ClassSymbol> {
     let exported = NAMES.into_iter().filter_map(|(name, part)| {
         let symbol = object.symbol(name)?;
-        Some(ClassSymbol {
-            part,
-            value: symbol.st_value,
-            size: symbol.st_size,
-        })
+        Some(ClassSymbol { part, value: symbol.st_value, size: symbol.st_size })
     });
     let mut symbols: Vec<ClassSymbol> = exported.collect();
     if symbols.is_empty()
@@ -101,11 +97,7 @@ struct ObjectFile(i32);
 impl ObjectFile {
     /// `None` if it cannot be read or is another file by now: its program headers are not those in memory.
     fn of(object: &MappedObject<'_>) -> Option<Self> {
-        let path = if object.path.is_empty() {
-            c"/proc/self/exe"
-        } else {
-            object.path
-        };
+        let path = if object.path.is_empty() { c"/proc/self/exe" } else { object.path };
         // SAFETY: a C string, and flags that create nothing.
         let descriptor = unsafe { libc::open(path.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC) };
         (descriptor >= 0).then_some(())?;
@@ -143,7 +135,7 @@ impl ByteSource for ObjectFile {
 }
 
 fn hash(path: &CStr) -> u64 {
-    path.to_bytes().iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
-        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
-    })
+    path.to_bytes()
+        .iter()
+        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
 }

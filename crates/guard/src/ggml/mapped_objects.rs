@@ -37,10 +37,7 @@ pub(super) struct LoadCounts {
 /// Runs `act` while no object can be loaded or unloaded. `act` may walk.
 pub(super) fn locked<A: FnMut(LoadCounts)>(mut act: A) {
     iterate(&mut |info| {
-        act(LoadCounts {
-            loaded: info.dlpi_adds,
-            unloaded: info.dlpi_subs,
-        });
+        act(LoadCounts { loaded: info.dlpi_adds, unloaded: info.dlpi_subs });
         false
     });
 }
@@ -112,11 +109,7 @@ impl<'a> MappedObject<'a> {
             header.p_type == PT_GNU_RELRO && (start / page_size * page_size..end).contains(&page)
         });
         let written = segment.p_flags & PF_W != 0 && !sealed;
-        Some(if written {
-            PROT_READ | PROT_WRITE
-        } else {
-            PROT_READ
-        })
+        Some(if written { PROT_READ | PROT_WRITE } else { PROT_READ })
     }
 
     /// The readable segment that holds the word at this address.

@@ -134,9 +134,7 @@ fn trim(card: CardIndex) -> u64 {
 /// Releases the pools whose objects ended during a capture.
 pub(crate) fn settle() {
     let left = core::mem::take(&mut *LEFT.hold());
-    let still = left
-        .into_iter()
-        .filter_map(|mut served| (!served.finish()).then_some(served));
+    let still = left.into_iter().filter_map(|mut served| (!served.finish()).then_some(served));
     let still: Vec<ServedPool> = still.collect();
     LEFT.hold().extend(still);
 }
@@ -185,12 +183,7 @@ impl PoolEntry {
     fn free(&self, pointer: DevicePointer) -> bool {
         // The bounds first: frees of all other memory pass through here and must not take the lock.
         let possible = (self.low.load(Relaxed)..self.high.load(Acquire)).contains(&pointer);
-        possible
-            && self
-                .served
-                .hold()
-                .as_mut()
-                .is_some_and(|served| served.free(pointer))
+        possible && self.served.hold().as_mut().is_some_and(|served| served.free(pointer))
     }
 }
 
@@ -209,21 +202,12 @@ impl ServedPool {
         for graph in captures::under_way() {
             policy.capture_begin(graph);
         }
-        Some(Self {
-            policy,
-            backing,
-            number,
-            interval: TrimInterval::default(),
-            numbers: BTreeMap::new(),
-        })
+        Some(Self { policy, backing, number, interval: TrimInterval::default(), numbers: BTreeMap::new() })
     }
 
     fn allocate(&mut self, size: u64) -> Option<Block> {
-        let block = self
-            .policy
-            .allocate(&mut self.backing, size, STREAM)
-            .or_else(|_| self.insist(size))
-            .ok()?;
+        let block =
+            self.policy.allocate(&mut self.backing, size, STREAM).or_else(|_| self.insist(size)).ok()?;
         state::card(self.backing.card()).idle.fetch_sub(size, Relaxed);
         self.tell(TraceKind::Alloc, block);
         Some(block)

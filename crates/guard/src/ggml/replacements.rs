@@ -74,10 +74,7 @@ unsafe extern "C" fn free(this: *mut c_void, block: *mut c_void, size: usize) {
         return;
     };
     if !arm::forked()
-        && pools::free(
-            this.expose_provenance(),
-            mapped_objects::long(block.expose_provenance()),
-        )
+        && pools::free(this.expose_provenance(), mapped_objects::long(block.expose_provenance()))
     {
         taken.prove();
         ladder::answer();
@@ -138,14 +135,8 @@ fn sane(this: *mut c_void, size: usize, actual: *mut usize) -> bool {
 /// Tests a pointer by having the kernel write to it: a bad one gives EFAULT in place of SIGSEGV.
 fn writable(place: *mut usize) -> bool {
     // SAFETY: the kernel checks the address; what is written is about to be overwritten.
-    let written = unsafe {
-        libc::syscall(
-            libc::SYS_getrandom,
-            place,
-            size_of::<usize>(),
-            libc::GRND_NONBLOCK,
-        )
-    };
+    let written =
+        unsafe { libc::syscall(libc::SYS_getrandom, place, size_of::<usize>(), libc::GRND_NONBLOCK) };
     usize::try_from(written).is_ok_and(|written| written == size_of::<usize>())
 }
 

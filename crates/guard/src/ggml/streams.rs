@@ -45,7 +45,5 @@ pub(super) fn of(context: usize) -> Vec<usize> {
     }
     let streams = STREAMS.hold();
     let others = streams.iter().filter(|(of, _)| *of == context);
-    core::iter::once(0)
-        .chain(others.map(|(_, stream)| *stream))
-        .collect()
+    core::iter::once(0).chain(others.map(|(_, stream)| *stream)).collect()
 }

@@ -72,10 +72,7 @@ impl SectionTable {
         // 64 bits, little-endian: all that CUDA runs on.
         (array::<6>(file, 0)? == *b"\x7fELF\x02\x01").then_some(())?;
         (half(file, 58)? == 64).then_some(())?;
-        Some(Self {
-            offset: long(file, 40)?,
-            count: half(file, 60)?.min(SECTIONS),
-        })
+        Some(Self { offset: long(file, 40)?, count: half(file, 60)?.min(SECTIONS) })
     }
 
     fn get(&self, file: &impl ByteSource, index: u32) -> Option<ElfSection> {
@@ -122,10 +119,7 @@ fn entries(
     names: &[(u32, ClassPart)],
     found: &mut dyn FnMut(ClassSymbol),
 ) -> Option<()> {
-    let whole = ElfSection {
-        size: table.size / ENTRY * ENTRY,
-        ..*table
-    };
+    let whole = ElfSection { size: table.size / ENTRY * ENTRY, ..*table };
     pieces(file, &whole, 0, |_, piece| {
         for bytes in piece.chunks_exact(24) {
             let Ok(bytes) = bytes.try_into() else { continue };
@@ -203,10 +197,9 @@ mod tests {
             file.extend(48_u64.to_le_bytes());
         }
         let sections = file.len();
-        for (kind, link, offset, size) in [
-            (SYMTAB, 1, table, symbols.len() * 24),
-            (3, 0, names, strings.len()),
-        ] {
+        for (kind, link, offset, size) in
+            [(SYMTAB, 1, table, symbols.len() * 24), (3, 0, names, strings.len())]
+        {
             let start = file.len();
             file.resize(start + 64, 0);
             file[start + 4..start + 8].copy_from_slice(&kind.to_le_bytes());
@@ -222,9 +215,7 @@ mod tests {
 
     fn found(file: Vec<u8>) -> Vec<(ClassPart, u64)> {
         let mut found = Vec::new();
-        search(&FileInMemory(file), |symbol| {
-            found.push((symbol.part, symbol.value))
-        });
+        search(&FileInMemory(file), |symbol| found.push((symbol.part, symbol.value)));
         found
     }
 
@@ -234,10 +225,7 @@ mod tests {
     fn the_class_is_found_by_the_names_of_its_parts_and_nothing_else_is() {
         // The third name is the tail of a longer one, as linkers merge them; the fourth is of another method.
         let symbols = [(1, 0x10), (6, 0x20), (32, 0x30), (31, 0x40), (65, 0x50)];
-        assert_eq!(
-            found(elf(STRINGS, &symbols)),
-            [(ClassPart::Vtable, 0x20), (ClassPart::Free, 0x30)]
-        );
+        assert_eq!(found(elf(STRINGS, &symbols)), [(ClassPart::Vtable, 0x20), (ClassPart::Free, 0x30)]);
     }
 
     #[test]
@@ -246,11 +234,7 @@ mod tests {
             let mut strings = vec![b'.'; PIECE / 24 * 24 - shift];
             let at = u32::try_from(strings.len()).unwrap();
             strings.extend(b"_ZTV18ggml_cuda_pool_leg\0");
-            assert_eq!(
-                found(elf(&strings, &[(at, 7)])),
-                [(ClassPart::Vtable, 7)],
-                "{shift}"
-            );
+            assert_eq!(found(elf(&strings, &[(at, 7)])), [(ClassPart::Vtable, 7)], "{shift}");
         }
     }
 

@@ -29,12 +29,7 @@ const COPIES: usize = 8;
 pub(super) type ReplacementOf = fn(ClassPart) -> usize;
 
 /// The methods in the order in which their slots are changed.
-const ORDER: [ClassPart; 4] = [
-    ClassPart::Free,
-    ClassPart::Destroy,
-    ClassPart::Delete,
-    ClassPart::Alloc,
-];
+const ORDER: [ClassPart; 4] = [ClassPart::Free, ClassPart::Destroy, ClassPart::Delete, ClassPart::Alloc];
 
 /// A vtable whose slots were replaced by guard's functions.
 #[derive(Debug)]

@@ -74,20 +74,8 @@ hooks! {
 
 impl From<ArrayDescriptor> for Array3DDescriptor {
     fn from(flat: ArrayDescriptor) -> Self {
-        let ArrayDescriptor {
-            width,
-            height,
-            format,
-            channels,
-        } = flat;
-        Self {
-            width,
-            height,
-            depth: 0,
-            format,
-            channels,
-            flags: 0,
-        }
+        let ArrayDescriptor { width, height, format, channels } = flat;
+        Self { width, height, depth: 0, format, channels, flags: 0 }
     }
 }
 
@@ -99,9 +87,7 @@ impl Array3DDescriptor {
         (0..levels.max(1)).fold(0, |sum: u64, level| {
             let volume = [self.width, self.height, self.depth]
                 .iter()
-                .fold(element, |volume, size| {
-                    volume.saturating_mul(extent(*size, level))
-                });
+                .fold(element, |volume, size| volume.saturating_mul(extent(*size, level)));
             sum.saturating_add(volume)
         })
     }
@@ -125,10 +111,8 @@ unsafe fn create(
     ask: &mut dyn FnMut() -> CuResult,
 ) -> CuResult {
     let takes = |solid: &Array3DDescriptor| solid.flags & (SPARSE | DEFERRED) == 0;
-    let (Some(solid), Some(index)) = (
-        description.filter(takes).filter(|_| !array.is_null()),
-        current_card(),
-    ) else {
+    let (Some(solid), Some(index)) = (description.filter(takes).filter(|_| !array.is_null()), current_card())
+    else {
         return ask();
     };
     // The query makes and destroys an array, which is not worth it for a figure without consequence.
@@ -139,20 +123,14 @@ unsafe fn create(
     if outcome == ClaimOutcome::Given {
         // SAFETY: the driver succeeded, so it has written the handle.
         let handle = unsafe { *array };
-        ARRAYS.insert(
-            bytes(handle.addr()),
-            DeviceBlock::new(index, size, BlockKind::Linear, 0),
-        );
+        ARRAYS.insert(bytes(handle.addr()), DeviceBlock::new(index, size, BlockKind::Linear, 0));
     }
     outcome.code()
 }
 
 /// Bytes that the driver would take for such an array.
 fn required(index: CardIndex, solid: Array3DDescriptor, levels: c_uint) -> Option<u64> {
-    let deferred = Array3DDescriptor {
-        flags: solid.flags | DEFERRED,
-        ..solid
-    };
+    let deferred = Array3DDescriptor { flags: solid.flags | DEFERRED, ..solid };
     let (mut array, mut requirements) = (null_mut(), [0_u64; 4]);
     // SAFETY: the description is whole and the places are ours; the array is ours until it is destroyed.
     let result = unsafe {
@@ -186,24 +164,10 @@ mod tests {
 
     #[test]
     fn elements_of_all_levels_are_summed() {
-        let solid = Array3DDescriptor {
-            width: 64,
-            height: 32,
-            depth: 0,
-            format: 0x20,
-            channels: 4,
-            flags: 0,
-        };
+        let solid =
+            Array3DDescriptor { width: 64, height: 32, depth: 0, format: 0x20, channels: 4, flags: 0 };
         assert_eq!(solid.elements(0), 64 * 32 * 16);
         assert_eq!(solid.elements(3), (64 * 32 + 32 * 16 + 16 * 8) * 16);
-        assert_eq!(
-            Array3DDescriptor {
-                width: usize::MAX,
-                height: 9,
-                ..solid
-            }
-            .elements(0),
-            u64::MAX
-        );
+        assert_eq!(Array3DDescriptor { width: usize::MAX, height: 9, ..solid }.elements(0), u64::MAX);
     }
 }

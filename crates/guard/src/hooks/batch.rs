@@ -75,13 +75,7 @@ impl CopyBatch {
             pieces.add(copy, *to, *from, *size);
         }
         // A set that begins behind the last copy is passed on, for the driver to refuse.
-        let begin = |copy: &usize| {
-            pieces
-                .of
-                .iter()
-                .position(|of| of == copy)
-                .unwrap_or(pieces.of.len())
-        };
+        let begin = |copy: &usize| pieces.of.iter().position(|of| of == copy).unwrap_or(pieces.of.len());
         pieces.first = first.iter().map(begin).collect();
         (pieces.of.len() > self.count).then_some(pieces)
     }

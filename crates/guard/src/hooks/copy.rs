@@ -77,11 +77,7 @@ impl Copy2DSide {
 
     fn at(self, piece: &CopyBox) -> Self {
         let [x, y, _] = piece.at;
-        Self {
-            x: self.x + x,
-            y: self.y + y,
-            ..self
-        }
+        Self { x: self.x + x, y: self.y + y, ..self }
     }
 }
 
@@ -94,12 +90,7 @@ impl Copy3DSide {
 
     fn at(self, piece: &CopyBox) -> Self {
         let [x, y, z] = piece.at;
-        Self {
-            x: self.x + x,
-            y: self.y + y,
-            z: self.z + z,
-            ..self
-        }
+        Self { x: self.x + x, y: self.y + y, z: self.z + z, ..self }
     }
 }
 
@@ -108,12 +99,7 @@ fn side(memory: u32, device: DevicePointer, [pitch, slice]: [u64; 2], at: [u64; 
         DEVICE | UNIFIED => copy_border::of(device),
         _ => copy_border::NONE,
     };
-    let side = CopySide {
-        start: device,
-        pitch,
-        slice,
-        border,
-    };
+    let side = CopySide { start: device, pitch, slice, border };
     let start = side.address(at);
     CopySide { start, ..side }
 }
@@ -124,9 +110,7 @@ fn line(ends: [DevicePointer; 2], size: u64, copy: impl Fn(u64, u64) -> CuResult
         return copy(0, size);
     }
     let sides = ends.map(|start| CopySide::line(start, copy_border::of(start)));
-    code(split(CopyBox::line(size), &sides, &mut |piece| {
-        result(copy(piece.at[0], piece.size[0]))
-    }))
+    code(split(CopyBox::line(size), &sides, &mut |piece| result(copy(piece.at[0], piece.size[0]))))
 }
 
 fn plane(whole: *const Copy2D, copy: impl Fn(*const Copy2D) -> CuResult) -> CuResult {
@@ -140,12 +124,7 @@ fn plane(whole: *const Copy2D, copy: impl Fn(*const Copy2D) -> CuResult) -> CuRe
     code(split(block, &sides, &mut |piece| {
         let [width, height, _] = piece.size;
         let (from, to) = (whole.from.at(&piece), whole.to.at(&piece));
-        result(copy(&Copy2D {
-            from,
-            to,
-            width,
-            height,
-        }))
+        result(copy(&Copy2D { from, to, width, height }))
     }))
 }
 
@@ -160,13 +139,7 @@ fn solid(whole: *const Copy3D, copy: impl Fn(*const Copy3D) -> CuResult) -> CuRe
     code(split(block, &sides, &mut |piece| {
         let [width, height, depth] = piece.size;
         let (from, to) = (whole.from.at(&piece), whole.to.at(&piece));
-        result(copy(&Copy3D {
-            from,
-            to,
-            width,
-            height,
-            depth,
-        }))
+        result(copy(&Copy3D { from, to, width, height, depth }))
     }))
 }
 

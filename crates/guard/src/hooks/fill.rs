@@ -21,9 +21,7 @@ fn line(
     }
     let side = CopySide::line(at, copy_border::of(at));
     let block = CopyBox::line(count.saturating_mul(element));
-    code(split(block, &[side], &mut |piece| {
-        result(fill(side.address(piece.at), piece.size[0] / element))
-    }))
+    code(split(block, &[side], &mut |piece| result(fill(side.address(piece.at), piece.size[0] / element))))
 }
 
 /// Fills rows of `width` elements of `element` bytes; `fill` does some of some rows, from an address on.
@@ -37,10 +35,7 @@ fn plane(
     if !copy_border::matter() {
         return fill(at, width, height);
     }
-    let side = CopySide {
-        pitch,
-        ..CopySide::line(at, copy_border::of(at))
-    };
+    let side = CopySide { pitch, ..CopySide::line(at, copy_border::of(at)) };
     let block = CopyBox::solid([width.saturating_mul(element), height, 1]);
     code(split(block, &[side], &mut |piece| {
         let [width, height, _] = piece.size;

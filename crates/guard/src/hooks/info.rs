@@ -73,9 +73,7 @@ unsafe fn lower<T: Copy + TryInto<u64> + TryFrom<u64>>(place: *mut T, smaller: i
     // SAFETY: as the caller promises.
     if let Some(size) = unsafe { place.as_mut() } {
         let lowered = (*size).try_into().ok().map(smaller);
-        *size = lowered
-            .and_then(|lowered| lowered.try_into().ok())
-            .unwrap_or(*size);
+        *size = lowered.and_then(|lowered| lowered.try_into().ok()).unwrap_or(*size);
     }
 }
 

@@ -202,24 +202,11 @@ mod tests {
     #[test]
     fn free_and_used_memory_never_exceed_the_total() {
         let limit = BudgetLimit::new(1000, 300);
-        let mut memory = NvmlMemory {
-            total: 5000,
-            free: 4000,
-            used: 1000,
-        };
+        let mut memory = NvmlMemory { total: 5000, free: 4000, used: 1000 };
         memory.within(limit);
         assert_eq!((memory.total, memory.free, memory.used), (1000, 300, 700));
-        let mut memory = NvmlMemoryV2 {
-            version: 2,
-            total: 5000,
-            reserved: 900,
-            free: 100,
-            used: 4000,
-        };
+        let mut memory = NvmlMemoryV2 { version: 2, total: 5000, reserved: 900, free: 100, used: 4000 };
         memory.within(limit);
-        assert_eq!(
-            (memory.total, memory.reserved, memory.free, memory.used),
-            (1000, 900, 100, 0)
-        );
+        assert_eq!((memory.total, memory.reserved, memory.free, memory.used), (1000, 900, 100, 0));
     }
 }

@@ -119,10 +119,7 @@ unsafe fn allocate(
         pools::refresh(index);
         // SAFETY: the driver succeeded, so it has written the address.
         let pointer = unsafe { *pointer };
-        BLOCKS.insert(
-            pointer,
-            DeviceBlock::new(index, bytes(size), BlockKind::Pooled, stream.addr()),
-        );
+        BLOCKS.insert(pointer, DeviceBlock::new(index, bytes(size), BlockKind::Pooled, stream.addr()));
     }
     outcome.code()
 }

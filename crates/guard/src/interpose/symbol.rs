@@ -22,10 +22,7 @@ pub(super) struct SymbolAnswer {
     address: *mut c_void,
 }
 
-const NOT_OURS: SymbolAnswer = SymbolAnswer {
-    ours: 0,
-    address: null_mut(),
-};
+const NOT_OURS: SymbolAnswer = SymbolAnswer { ours: 0, address: null_mut() };
 
 const fn found(address: *mut c_void) -> SymbolAnswer {
     SymbolAnswer { ours: 1, address }
@@ -57,11 +54,7 @@ unsafe extern "C" fn look_up(handle: *mut c_void, name: *const c_char) -> Symbol
         return found(if substituted { hook.address() } else { theirs });
     }
     // The search met our own export, which stands for something only if there is a driver behind it.
-    found(if real.is_null() {
-        loader::symbol(libc::RTLD_NEXT, name)
-    } else {
-        theirs
-    })
+    found(if real.is_null() { loader::symbol(libc::RTLD_NEXT, name) } else { theirs })
 }
 
 #[cfg(target_arch = "x86_64")]

@@ -35,10 +35,7 @@ fn on_stderr(request: &RefusedRequest<'_>, free: u64, times: u32) {
     let (number, asked) = (request.card.number(), ByteSize(request.size));
     let (allocated, free) = (ByteSize(ledger::held(request.card)), ByteSize(free));
     let spilled = ByteSize(card.spilled.load(Relaxed));
-    let (budget, siblings) = (
-        ledger::budget(request.card),
-        Siblings::of(ledger::others(request.card)),
-    );
+    let (budget, siblings) = (ledger::budget(request.card), Siblings::of(ledger::others(request.card)));
     let why = match request.refusal {
         Refusal::Budget => "it exceeds the budget",
         Refusal::Driver => "the driver refused it",

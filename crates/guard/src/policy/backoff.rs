@@ -17,10 +17,7 @@ pub(crate) struct Backoff {
 
 impl Backoff {
     pub(crate) const fn within(limit: Duration) -> Self {
-        Self {
-            left: limit,
-            next: FIRST,
-        }
+        Self { left: limit, next: FIRST }
     }
 }
 

@@ -48,12 +48,7 @@ impl CopyBox {
 impl CopySide {
     /// A side without rows.
     pub(crate) const fn line(start: u64, border: u64) -> Self {
-        Self {
-            start,
-            pitch: 0,
-            slice: 0,
-            border,
-        }
+        Self { start, pitch: 0, slice: 0, border }
     }
 
     /// The address of a byte of the box.
@@ -167,31 +162,19 @@ mod tests {
     #[test]
     fn a_line_between_two_ranges_is_cut_at_both_borders() {
         let sides = [CopySide::line(100, 103), CopySide::line(500, 507)];
-        let widths: Vec<_> = pieces(CopyBox::line(10), &sides)
-            .iter()
-            .map(|piece| (piece.at[0], piece.size[0]))
-            .collect();
+        let widths: Vec<_> =
+            pieces(CopyBox::line(10), &sides).iter().map(|piece| (piece.at[0], piece.size[0])).collect();
         assert_eq!(widths, [(0, 3), (3, 4), (7, 3)]);
     }
 
     #[test]
     fn every_border_of_a_plane_and_of_a_solid_is_found() {
         for border in 0..200 {
-            let plane = CopySide {
-                start: 10,
-                pitch: 9,
-                slice: 0,
-                border,
-            };
+            let plane = CopySide { start: 10, pitch: 9, slice: 0, border };
             assert!(check(CopyBox::solid([5, 6, 1]), &[plane]) <= 4);
             let solid = CopySide { slice: 40, ..plane };
             assert!(check(CopyBox::solid([5, 4, 3]), &[solid]) <= 6);
-            let dense = CopySide {
-                start: 90,
-                pitch: 5,
-                slice: 20,
-                border: 137,
-            };
+            let dense = CopySide { start: 90, pitch: 5, slice: 20, border: 137 };
             check(CopyBox::solid([5, 4, 3]), &[solid, dense]);
         }
     }

@@ -19,12 +19,7 @@ impl PieceSizes {
     /// becomes whole granules, and none of them is smaller than one.
     pub(crate) fn new(total: u64, first: u64, floor: u64, granule: u64) -> Self {
         let granule = granule.max(1);
-        Self {
-            left: total,
-            piece: down(first, granule),
-            floor: down(floor, granule).max(granule),
-            granule,
-        }
+        Self { left: total, piece: down(first, granule), floor: down(floor, granule).max(granule), granule }
     }
 
     /// Size of the next piece to request; `None` when the range is complete or the driver has nothing left.

@@ -49,11 +49,7 @@ pub(crate) struct ProbeResults {
 }
 
 impl ProbeResults {
-    pub(crate) const NONE: Self = Self {
-        refused: 0,
-        proven: None,
-        said: false,
-    };
+    pub(crate) const NONE: Self = Self { refused: 0, proven: None, said: false };
 
     /// The places that have not been refused, best first.
     pub(crate) fn places(self, facts: CardFeatures) -> impl Iterator<Item = SpillPlace> {
@@ -97,11 +93,7 @@ impl ProbeResults {
 mod tests {
     use super::*;
 
-    const EVERYTHING: CardFeatures = CardFeatures {
-        vmm: true,
-        node: 1,
-        concurrent_managed: true,
-    };
+    const EVERYTHING: CardFeatures = CardFeatures { vmm: true, node: 1, concurrent_managed: true };
 
     fn places(verdicts: ProbeResults, facts: CardFeatures) -> Vec<SpillPlace> {
         verdicts.places(facts).collect()
@@ -110,12 +102,7 @@ mod tests {
     #[test]
     fn the_nearest_memory_comes_first_and_each_refusal_leads_to_the_next() {
         let mut verdicts = ProbeResults::NONE;
-        let order = [
-            SpillPlace::Node(1),
-            SpillPlace::Host,
-            SpillPlace::Managed,
-            SpillPlace::Pinned,
-        ];
+        let order = [SpillPlace::Node(1), SpillPlace::Host, SpillPlace::Managed, SpillPlace::Pinned];
         for (refusals, place) in order.into_iter().enumerate() {
             assert_eq!(places(verdicts, EVERYTHING), order[refusals..]);
             verdicts.refuse(place);
@@ -125,20 +112,10 @@ mod tests {
 
     #[test]
     fn a_card_is_asked_only_for_what_it_can_have() {
-        let facts = |vmm, node, concurrent_managed| CardFeatures {
-            vmm,
-            node,
-            concurrent_managed,
-        };
+        let facts = |vmm, node, concurrent_managed| CardFeatures { vmm, node, concurrent_managed };
         let first = |facts| places(ProbeResults::NONE, facts);
-        assert_eq!(
-            first(facts(true, -1, false)),
-            [SpillPlace::Host, SpillPlace::Pinned]
-        );
-        assert_eq!(
-            first(facts(false, 0, true)),
-            [SpillPlace::Managed, SpillPlace::Pinned]
-        );
+        assert_eq!(first(facts(true, -1, false)), [SpillPlace::Host, SpillPlace::Pinned]);
+        assert_eq!(first(facts(false, 0, true)), [SpillPlace::Managed, SpillPlace::Pinned]);
         assert_eq!(first(facts(false, 0, false)), [SpillPlace::Pinned]);
     }
 

@@ -81,9 +81,7 @@ impl CardRoom {
         // If host memory cannot take the rest, the card has to give more than this request should have.
         let least = up(size.saturating_sub(down(self.spillable, granule)), granule);
         let wanted = down(wanted, granule);
-        least
-            .filter(|least| self.has(*least))
-            .map_or(wanted, |least| least.max(wanted))
+        least.filter(|least| self.has(*least)).map_or(wanted, |least| least.max(wanted))
     }
 
     /// Bytes that are still to come after a request of `size`.

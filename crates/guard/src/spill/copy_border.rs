@@ -26,7 +26,5 @@ pub(crate) fn must_not_be_crossed() {
 
 /// The border in the range that holds `address`.
 pub(crate) fn of(address: u64) -> u64 {
-    ranges::find(address, |range| range.border())
-        .flatten()
-        .unwrap_or(NONE)
+    ranges::find(address, |range| range.border()).flatten().unwrap_or(NONE)
 }

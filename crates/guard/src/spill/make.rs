@@ -129,9 +129,7 @@ pub(super) fn unmake(index: CardIndex, base: u64, size: u64, head: u64, pieces: 
 /// Common granule of all pieces of a range: granules are powers of two, so the largest is a multiple of all.
 pub(super) fn granule(card: CardIndex, tail: Option<SpillPlace>) -> Result<u64, CuResult> {
     let of_card = vmm::granule(card.device())?;
-    let of_tail = tail
-        .and_then(Location::of)
-        .and_then(|tail| vmm::granule_at(tail).ok());
+    let of_tail = tail.and_then(Location::of).and_then(|tail| vmm::granule_at(tail).ok());
     Ok(of_card.max(of_tail.unwrap_or(0)))
 }
 
@@ -139,19 +137,9 @@ pub(super) fn granule(card: CardIndex, tail: Option<SpillPlace>) -> Result<u64, 
 pub(crate) fn range(wanted: WantedRange) -> Result<SpillRange, RangeError> {
     let granule = granule(wanted.card, wanted.tail)?;
     let size = up(wanted.asked, granule).ok_or(INVALID_VALUE)?;
-    let mut draft = RangeDraft {
-        card: wanted.card,
-        base: vmm::reserve(size)?,
-        size,
-        head: 0,
-        pieces: Vec::new(),
-    };
-    draft.fill_head(PieceSizes::new(
-        wanted.head.min(size),
-        wanted.first,
-        wanted.floor,
-        granule,
-    ))?;
+    let mut draft =
+        RangeDraft { card: wanted.card, base: vmm::reserve(size)?, size, head: 0, pieces: Vec::new() };
+    draft.fill_head(PieceSizes::new(wanted.head.min(size), wanted.first, wanted.floor, granule))?;
     draft.fill_tail(wanted.tail)?;
     let range = SpillRange {
         base: draft.base,

@@ -48,10 +48,7 @@ impl ProbeStream {
         let mut stream = null_mut();
         // SAFETY: the place is ours.
         let code = unsafe { real::cuStreamCreate(&raw mut stream, NON_BLOCKING) };
-        (code == SUCCESS).then(|| Self {
-            stream,
-            kernel: TouchKernel::load(),
-        })
+        (code == SUCCESS).then(|| Self { stream, kernel: TouchKernel::load() })
     }
 
     /// Fills `size` bytes with `value`, has the kernel add one to each, and reads them back. Err is the code
@@ -103,13 +100,8 @@ impl BorderTrial {
     fn new(index: CardIndex, place: SpillPlace) -> Option<Self> {
         let device = index.device();
         let granule = make::granule(index, Some(place)).ok()?;
-        let mut trial = Self {
-            card: index,
-            base: vmm::reserve(2 * granule).ok()?,
-            granule,
-            head: false,
-            tail: false,
-        };
+        let mut trial =
+            Self { card: index, base: vmm::reserve(2 * granule).ok()?, granule, head: false, tail: false };
         let location = Location::of(place)?;
         trial.tail = vmm::attach(trial.base + granule, granule, location, device).is_ok();
         if trial.tail && ledger::take(index, granule) {

@@ -61,9 +61,7 @@ impl Pending {
     fn ends_with(&self, context: usize) -> bool {
         match self.until {
             ReleaseCondition::Idle => self.range.context == context,
-            ReleaseCondition::Event {
-                context: of_event, ..
-            } => of_event == context,
+            ReleaseCondition::Event { context: of_event, .. } => of_event == context,
         }
     }
 }
@@ -77,11 +75,8 @@ struct PendingList {
     destroyed: Vec<usize>,
 }
 
-static PENDING: Lock<PendingList> = Lock::new(PendingList {
-    entries: Vec::new(),
-    sweeping: 0,
-    destroyed: Vec::new(),
-});
+static PENDING: Lock<PendingList> =
+    Lock::new(PendingList { entries: Vec::new(), sweeping: 0, destroyed: Vec::new() });
 /// Length of the list, so that a free without pending ranges takes no lock.
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
@@ -144,11 +139,7 @@ fn record(stream: CuStream, per_thread: bool) -> Option<usize> {
             return None;
         }
         // Handle 0 is the thread's own stream for a program that was built for per-thread default streams.
-        let record = if per_thread {
-            real::cuEventRecord_ptsz
-        } else {
-            real::cuEventRecord
-        };
+        let record = if per_thread { real::cuEventRecord_ptsz } else { real::cuEventRecord };
         if record(event, stream) != SUCCESS {
             real::cuEventDestroy_v2(event);
             return None;
@@ -222,9 +213,8 @@ fn settle(mut done: impl FnMut(usize) -> bool) -> bool {
 fn keep(kept: Vec<Pending>, destroyed_before: usize) -> Vec<Pending> {
     let mut pending = PENDING.hold();
     let destroyed = pending.destroyed.get(destroyed_before..).unwrap_or(&[]);
-    let (over, mut kept): (Vec<_>, Vec<_>) = kept
-        .into_iter()
-        .partition(|entry| destroyed.iter().any(|context| entry.ends_with(*context)));
+    let (over, mut kept): (Vec<_>, Vec<_>) =
+        kept.into_iter().partition(|entry| destroyed.iter().any(|context| entry.ends_with(*context)));
     pending.entries.append(&mut kept);
     pending.sweeping -= 1;
     if pending.sweeping == 0 {
@@ -242,10 +232,7 @@ pub(crate) fn forget(context: usize) {
         let mut pending = PENDING.hold();
         // An event of this context must not be queried again: its handle may be dangling, or mean a new
         // event.
-        let over: Vec<Pending> = pending
-            .entries
-            .extract_if(.., |entry| entry.ends_with(context))
-            .collect();
+        let over: Vec<Pending> = pending.entries.extract_if(.., |entry| entry.ends_with(context)).collect();
         if pending.sweeping > 0 {
             pending.destroyed.push(context);
         }
@@ -275,7 +262,5 @@ fn give_back(range: SpillRange) {
         }
         _ => make::unmake(card, range.base, range.size, range.head, &range.pieces),
     }
-    TraceEvent::on(card)
-        .of(range.id, range.asked)
-        .emit(TraceKind::Free);
+    TraceEvent::on(card).of(range.id, range.asked).emit(TraceKind::Free);
 }

@@ -41,10 +41,7 @@ pub(super) struct TouchKernel {
 
 impl TouchKernel {
     pub(super) fn load() -> Option<Self> {
-        let mut kernel = Self {
-            module: null_mut(),
-            function: null_mut(),
-        };
+        let mut kernel = Self { module: null_mut(), function: null_mut() };
         // SAFETY: the image is text that ends in zero, as is the name; the places are ours.
         unsafe {
             if real::cuModuleLoadData(&raw mut kernel.module, PTX.as_ptr().cast()) != SUCCESS {
@@ -64,19 +61,7 @@ impl TouchKernel {
         let arguments = arguments.as_mut_ptr();
         // SAFETY: the kernel's two arguments are of eight bytes each and are read before the call returns.
         unsafe {
-            real::cuLaunchKernel(
-                self.function,
-                blocks,
-                1,
-                1,
-                THREADS,
-                1,
-                1,
-                0,
-                stream,
-                arguments,
-                null_mut(),
-            )
+            real::cuLaunchKernel(self.function, blocks, 1, 1, THREADS, 1, 1, 0, stream, arguments, null_mut())
         }
     }
 }

@@ -27,10 +27,7 @@ const NODE: c_int = 3;
 
 impl Location {
     pub(crate) const fn card(device: DeviceOrdinal) -> Self {
-        Self {
-            kind: DEVICE,
-            id: device,
-        }
+        Self { kind: DEVICE, id: device }
     }
 
     /// The card, if it is one.
@@ -91,13 +88,7 @@ mod real {
 
 impl VmmProperties {
     pub(crate) const fn at(location: Location) -> Self {
-        Self {
-            kind: PINNED,
-            handle_types: 0,
-            location,
-            windows: null(),
-            flags: 0,
-        }
+        Self { kind: PINNED, handle_types: 0, location, windows: null(), flags: 0 }
     }
 }
 
@@ -169,10 +160,7 @@ pub(crate) fn attach(
 
 /// Lets a card read and write a mapping.
 pub(crate) fn grant(at: DevicePointer, size: u64, device: DeviceOrdinal) -> Result<(), CuResult> {
-    let access = Access {
-        location: Location::card(device),
-        flags: READ_WRITE,
-    };
+    let access = Access { location: Location::card(device), flags: READ_WRITE };
     // SAFETY: a mapping of ours.
     check(unsafe { real::cuMemSetAccess(at, size, &raw const access, 1) })
 }

@@ -22,9 +22,7 @@ pub(crate) struct AddressMap<T> {
 
 impl<T: Copy> AddressMap<T> {
     pub(crate) const fn new() -> Self {
-        Self {
-            shards: [const { Lock::new(BTreeMap::new()) }; SHARDS],
-        }
+        Self { shards: [const { Lock::new(BTreeMap::new()) }; SHARDS] }
     }
 
     fn shard(&self, key: u64) -> &Lock<BTreeMap<u64, T>> {

@@ -25,10 +25,7 @@ struct CaptureTable {
 
 impl CaptureTable {
     fn end(&mut self, stream: usize) -> Option<CapturedGraph> {
-        let index = self
-            .under_way
-            .iter()
-            .position(|(capturing, _)| *capturing == stream)?;
+        let index = self.under_way.iter().position(|(capturing, _)| *capturing == stream)?;
         Some(self.under_way.swap_remove(index).1)
     }
 
@@ -60,10 +57,7 @@ impl CaptureTable {
     }
 }
 
-static TABLE: Lock<CaptureTable> = Lock::new(CaptureTable {
-    under_way: Vec::new(),
-    seen: Vec::new(),
-});
+static TABLE: Lock<CaptureTable> = Lock::new(CaptureTable { under_way: Vec::new(), seen: Vec::new() });
 
 /// Number of captures in progress, counted separately from the table, so that the check on every path costs
 /// one load.
@@ -157,10 +151,7 @@ mod tests {
         let mut table = captured(1, GRAPH);
         table.add(0x30, CapturedGraph(2));
         table.spread(GRAPH, 0x30);
-        assert_eq!(
-            table.of(0x30).collect::<Vec<_>>(),
-            [CapturedGraph(2), CapturedGraph(1)]
-        );
+        assert_eq!(table.of(0x30).collect::<Vec<_>>(), [CapturedGraph(2), CapturedGraph(1)]);
         table.spread(0x30, 0x30);
         assert_eq!(table.forget(0x30), &[CapturedGraph(2)]);
         assert_eq!(table.forget(GRAPH), &[CapturedGraph(1)]);

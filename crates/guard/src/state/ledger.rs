@@ -98,16 +98,8 @@ impl LedgerSeat {
             *place = tree.place(key(uuid(card(index)), index.number()))?;
         }
         let (me, space) = (liveness::me(), liveness::space());
-        let slot = tree.enter(me, space, |other, theirs| {
-            theirs == space && liveness::is_gone(other)
-        })?;
-        Some(Self {
-            tree,
-            me,
-            space,
-            slot,
-            places,
-        })
+        let slot = tree.enter(me, space, |other, theirs| theirs == space && liveness::is_gone(other))?;
+        Some(Self { tree, me, space, slot, places })
     }
 
     fn place(&self, index: CardIndex) -> usize {
@@ -237,8 +229,6 @@ pub(crate) fn others(index: CardIndex) -> impl Iterator<Item = (u32, u64)> {
     seat().into_iter().flat_map(move |seat| {
         seat.sweep();
         let others = seat.tree.holders(seat.place(index));
-        others
-            .filter(|(owner, _)| *owner != seat.me)
-            .map(|(owner, held)| (owner.process(), held))
+        others.filter(|(owner, _)| *owner != seat.me).map(|(owner, held)| (owner.process(), held))
     })
 }

@@ -114,10 +114,7 @@ mod tests {
         assert!(!is_gone(me()));
         assert!(!is_gone(SlotOwner::new(process, 0)));
         assert!(is_gone(SlotOwner::new(process, start - 1)));
-        assert!(
-            is_gone(SlotOwner::new(4_194_303, 1)),
-            "no process has the largest number"
-        );
+        assert!(is_gone(SlotOwner::new(4_194_303, 1)), "no process has the largest number");
         assert!(number(c"/proc/self/ns/pid").is_some());
         let mut child = std::process::Command::new("true").spawn().unwrap();
         let owner = SlotOwner::new(child.id(), 0);

@@ -45,10 +45,7 @@ pub(crate) fn freed(base: u64, size: u64) -> u64 {
     }
     let mut shrunk = SHRUNK.hold();
     let whole = |reservation: &Reservation| reservation.base == base && reservation.asked == size;
-    let given = shrunk
-        .iter()
-        .position(whole)
-        .map_or(size, |at| shrunk.swap_remove(at).given);
+    let given = shrunk.iter().position(whole).map_or(size, |at| shrunk.swap_remove(at).given);
     COUNT.store(shrunk.len(), Release);
     given
 }

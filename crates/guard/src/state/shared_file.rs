@@ -52,18 +52,10 @@ fn tree(file: c_int) -> Option<&'static TreeLedger> {
 /// Maps a file, or with -1 anonymous memory; null on failure.
 pub(super) fn map(file: c_int, size: usize) -> *mut libc::c_void {
     let access = libc::PROT_READ | libc::PROT_WRITE;
-    let flags = if file < 0 {
-        libc::MAP_PRIVATE | libc::MAP_ANONYMOUS
-    } else {
-        libc::MAP_SHARED
-    };
+    let flags = if file < 0 { libc::MAP_PRIVATE | libc::MAP_ANONYMOUS } else { libc::MAP_SHARED };
     // SAFETY: a new mapping.
     let mapped = unsafe { libc::mmap(null_mut(), size, access, flags, file, 0) };
-    if mapped == libc::MAP_FAILED {
-        null_mut()
-    } else {
-        mapped
-    }
+    if mapped == libc::MAP_FAILED { null_mut() } else { mapped }
 }
 
 /// Reads the beginning of a file; the number of bytes read.

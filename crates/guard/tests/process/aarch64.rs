@@ -65,39 +65,16 @@ fn run(program: &Path, options: &str, words: &[&str]) -> Vec<String> {
 fn lines(command: &mut Command) -> Vec<String> {
     let output = command.output();
     let output = output.expect("qemu-aarch64 is installed; `cargo xtask cross` does that");
-    String::from_utf8_lossy(&output.stdout)
-        .lines()
-        .map(str::to_owned)
-        .collect()
+    String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned).collect()
 }
 
 #[test]
 fn every_door_leads_through_guard_on_aarch64() {
-    let words = [
-        "init",
-        "retain:0",
-        "alloc:600",
-        "alloc:600",
-        "free:0",
-        "alloc:600",
-        "info",
-    ];
+    let words = ["init", "retain:0", "alloc:600", "alloc:600", "free:0", "alloc:600", "info"];
     for door in crate::client::DOORS {
-        let program = if door == "link" {
-            &parts().linked
-        } else {
-            &parts().client
-        };
+        let program = if door == "link" { &parts().linked } else { &parts().client };
         let lines = run(program, "budget=1000", &[&[door], &words[..]].concat());
-        let wanted = [
-            "init 0",
-            "retain 0",
-            "alloc 0",
-            "alloc 2",
-            "free 0",
-            "alloc 0",
-            "info 0 400 1000",
-        ];
+        let wanted = ["init 0", "retain 0", "alloc 0", "alloc 2", "free 0", "alloc 0", "info 0 400 1000"];
         assert_eq!(lines, wanted, "{door}");
     }
 }
@@ -119,15 +96,7 @@ fn names_that_are_not_ours_mean_what_they_always_meant_on_aarch64() {
 
 #[test]
 fn threads_share_a_budget_and_a_forked_child_is_left_alone_on_aarch64() {
-    let words = [
-        "dlsym",
-        "init",
-        "retain:0",
-        "fork",
-        "alloc:90000",
-        "join",
-        "race:4:100",
-    ];
+    let words = ["dlsym", "init", "retain:0", "fork", "alloc:90000", "join", "race:4:100"];
     let lines = run(&parts().client, "budget=100000", &words);
     assert_eq!(lines.last().unwrap(), "race 0 1000", "{lines:?}");
 }

@@ -13,10 +13,7 @@ use std::time::SystemTime;
 
 /// The workspace.
 pub(crate) fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .ancestors()
-        .nth(2)
-        .expect("crates/guard lies in the workspace")
+    Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).expect("crates/guard lies in the workspace")
 }
 
 /// `libplimsoll_guard.so`, as it is shipped.
@@ -63,22 +60,12 @@ fn linked(name: &str, file: &Path, soname: &str) -> PathBuf {
 
 /// Guard, and a folder with fake-cuda, for another architecture.
 pub(crate) fn cross(triple: &str) -> (PathBuf, PathBuf) {
-    build(&[
-        "--target",
-        triple,
-        "--profile",
-        "guard",
-        "--package",
-        "plimsoll-guard",
-    ]);
+    build(&["--target", triple, "--profile", "guard", "--package", "plimsoll-guard"]);
     build(&["--target", triple, "--package", "fake-cuda"]);
     let built = target().join(triple);
     let cuda = built.join("debug/libplimsoll_fake_cuda.so");
     let guard = built.join("guard/libplimsoll_guard.so");
-    (
-        guard,
-        linked(&format!("fake-cuda-{triple}"), &cuda, "libcuda.so.1"),
-    )
+    (guard, linked(&format!("fake-cuda-{triple}"), &cuda, "libcuda.so.1"))
 }
 
 /// A program of `tests/programs`, in C or C++.
@@ -89,31 +76,18 @@ pub(crate) fn program(source: &str, flags: &[&str]) -> PathBuf {
 
 /// The same with a compiler of this name.
 pub(crate) fn compiled(compiler: &str, source: &str, flags: &[&str]) -> PathBuf {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("tests/programs")
-        .join(source);
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs").join(source);
     let folder = target().join("guard-tests/programs").join(compiler);
     std::fs::create_dir_all(&folder).expect("the target folder is writable");
-    let stem = source
-        .file_stem()
-        .expect("a program has a name")
-        .to_string_lossy();
+    let stem = source.file_stem().expect("a program has a name").to_string_lossy();
     let name: String = std::iter::once(&*stem).chain(flags.iter().copied()).collect();
-    let name: String = name
-        .chars()
-        .map(|c| if c.is_ascii_alphanumeric() { c } else { '_' })
-        .collect();
+    let name: String = name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
     let compiled = Compiled::at(folder.join(name));
     if compiled.is_fresh() {
         return compiled.out;
     }
     let mut command = Command::new(compiler);
-    command
-        .args(["-O1", "-g", "-Wall", "-Werror"])
-        .arg(&source)
-        .arg("-o")
-        .arg(&compiled.draft)
-        .args(flags);
+    command.args(["-O1", "-g", "-Wall", "-Werror"]).arg(&source).arg("-o").arg(&compiled.draft).args(flags);
     compiled.by(&mut command)
 }
 
@@ -160,9 +134,7 @@ impl Compiled {
 
 /// A Rust program of `tests/programs`.
 pub(crate) fn rust_program(source: &str) -> PathBuf {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("tests/programs")
-        .join(source);
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs").join(source);
     let folder = target().join("guard-tests/programs");
     std::fs::create_dir_all(&folder).expect("the target folder is writable");
     let stem = source.file_stem().expect("a program has a name");
@@ -171,21 +143,14 @@ pub(crate) fn rust_program(source: &str) -> PathBuf {
         return compiled.out;
     }
     let mut command = Command::new("rustc");
-    command
-        .args(["--edition", "2024", "-o"])
-        .arg(&compiled.draft)
-        .arg(&source)
-        .current_dir(root());
+    command.args(["--edition", "2024", "-o"]).arg(&compiled.draft).arg(&source).current_dir(root());
     compiled.by(&mut command)
 }
 
 pub(crate) fn target() -> PathBuf {
     // target/debug/deps/process-…
     let test = std::env::current_exe().expect("the test runs");
-    test.ancestors()
-        .nth(3)
-        .expect("a test lies in target/PROFILE/deps")
-        .to_path_buf()
+    test.ancestors().nth(3).expect("a test lies in target/PROFILE/deps").to_path_buf()
 }
 
 fn changed(path: &Path) -> Option<SystemTime> {
@@ -203,13 +168,7 @@ fn build(arguments: &[&str]) {
         .args(arguments)
         .arg("--target-dir")
         .arg(target())
-        .env(
-            "CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER",
-            "aarch64-linux-gnu-gcc",
-        );
-    let status = command
-        .current_dir(root())
-        .status()
-        .expect("cargo runs this test");
+        .env("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER", "aarch64-linux-gnu-gcc");
+    let status = command.current_dir(root()).status().expect("cargo runs this test");
     assert!(status.success(), "{command:?}");
 }

@@ -12,10 +12,7 @@ const SIZE: u64 = 64 << 20;
 fn idle(words: &[&str]) -> (Client, Vec<String>) {
     let start = ["init", "retain:0", "stream", "pool:0"].map(str::to_owned);
     let fill = [format!("from-pool:{SIZE}:1:0"), "free-async:2:0".to_owned()];
-    let rest = ["sync:0", "wait"]
-        .iter()
-        .chain(words)
-        .map(|word| (*word).to_owned());
+    let rest = ["sync:0", "wait"].iter().chain(words).map(|word| (*word).to_owned());
     let words = start.into_iter().chain(fill).chain(rest).collect();
     (Client::new("runtime", ""), words)
 }
@@ -41,11 +38,7 @@ fn what_pools_hold_idle_goes_at_the_next_call_of_any_kind_and_the_answer_says_ho
         let before = program.card().allocated;
         assert!(before >= SIZE, "{call}");
         program.ask(7);
-        assert_eq!(
-            program.card().answered,
-            0,
-            "nobody answers for a program that stands still"
-        );
+        assert_eq!(program.card().answered, 0, "nobody answers for a program that stands still");
         program.go_on();
         program.hear(said);
         let (page, card) = (program.page(), program.card());
@@ -71,14 +64,7 @@ fn who_is_asked_twice_answers_twice_and_has_nothing_more_to_give() {
 
 #[test]
 fn who_captures_answers_when_that_is_over() {
-    let (mut client, words) = idle(&[
-        "capture:0",
-        "alloc:4096",
-        "wait",
-        "end-capture:0",
-        "sync:0",
-        "wait",
-    ]);
+    let (mut client, words) = idle(&["capture:0", "alloc:4096", "wait", "end-capture:0", "sync:0", "wait"]);
     let mut program = start(&mut client, &words);
     program.ask(1);
     program.go_on();

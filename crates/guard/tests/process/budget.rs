@@ -24,17 +24,8 @@ fn codes(run: &Run) -> Vec<i32> {
 
 #[test]
 fn linear_memory_of_every_kind_is_counted_and_given_back() {
-    let run = run(
-        "",
-        &[
-            "alloc:1000",
-            "pitch:1000:4",
-            "alloc:50",
-            "free:0",
-            "free-unknown:77",
-            "alloc-null:5",
-        ],
-    );
+    let run =
+        run("", &["alloc:1000", "pitch:1000:4", "alloc:50", "free:0", "free-unknown:77", "alloc-null:5"]);
     assert_eq!(codes(&run), [0, 0, 0, 0, 1, 1]);
     let card = run.page().cards()[0];
     assert_eq!(card.allocated, 1024 * 4 + 50);
@@ -60,10 +51,7 @@ fn a_refusal_is_exactly_out_of_memory_and_leaves_its_reason() {
     assert_eq!(codes(&run), [0, 2, 0]);
     let page = run.page();
     let oom = page.ooms().next().unwrap();
-    assert_eq!(
-        (oom.asked, oom.allocated, oom.budget, oom.refusal),
-        (601, 400, Some(1000), Refusal::Budget)
-    );
+    assert_eq!((oom.asked, oom.allocated, oom.budget, oom.refusal), (601, 400, Some(1000), Refusal::Budget));
     assert!(run.said.contains("refused"), "{}", run.said);
     let driver = Client::new("dlsym", "").run(&["init", "retain:0", "alloc:0x80000000"]);
     assert_eq!(codes(&driver), [2]);
@@ -74,19 +62,11 @@ fn a_refusal_is_exactly_out_of_memory_and_leaves_its_reason() {
 fn physical_memory_is_given_back_when_nobody_holds_it_any_more() {
     let size = (4 * MIB).to_string();
     let physical = format!("physical:{size}");
-    let (reserve, map, unmap) = (
-        format!("reserve:{size}"),
-        format!("map:1:{size}:0:0"),
-        format!("unmap:1:{size}"),
-    );
+    let (reserve, map, unmap) =
+        (format!("reserve:{size}"), format!("map:1:{size}:0:0"), format!("unmap:1:{size}"));
     let after = |words: &[&str]| {
         let run = run("budget=5000000", words);
-        assert!(
-            codes(&run).iter().all(|code| *code == 0),
-            "{:?} {}",
-            run.lines,
-            run.said
-        );
+        assert!(codes(&run).iter().all(|code| *code == 0), "{:?} {}", run.lines, run.said);
         run.page().cards()[0].allocated
     };
     assert_eq!(after(&[&physical]), 4 * MIB);
@@ -95,20 +75,9 @@ fn physical_memory_is_given_back_when_nobody_holds_it_any_more() {
     assert_eq!(after(&[&physical, &reserve, &map, "drop-physical:0", &unmap]), 0);
     assert_eq!(after(&[&physical, &reserve, &map, &unmap]), 4 * MIB);
     // A handle retained from an address holds the memory as the first one did.
+    assert_eq!(after(&[&physical, &reserve, &map, "keep:1", "drop-physical:0", &unmap]), 4 * MIB);
     assert_eq!(
-        after(&[&physical, &reserve, &map, "keep:1", "drop-physical:0", &unmap]),
-        4 * MIB
-    );
-    assert_eq!(
-        after(&[
-            &physical,
-            &reserve,
-            &map,
-            "keep:1",
-            "drop-physical:0",
-            &unmap,
-            "drop-physical:2"
-        ]),
+        after(&[&physical, &reserve, &map, "keep:1", "drop-physical:0", &unmap, "drop-physical:2"]),
         0
     );
 }
@@ -117,10 +86,7 @@ fn physical_memory_is_given_back_when_nobody_holds_it_any_more() {
 fn physical_memory_of_the_host_is_no_cards_memory() {
     const HOST: u32 = 2;
     const HOST_NUMA: u32 = 3;
-    let words = [
-        format!("physical:{}:{HOST}", 4 * MIB),
-        format!("physical:{}:{HOST_NUMA}", 4 * MIB),
-    ];
+    let words = [format!("physical:{}:{HOST}", 4 * MIB), format!("physical:{}:{HOST_NUMA}", 4 * MIB)];
     let run = run("budget=1000", &[&words[0], &words[1]]);
     assert_eq!((codes(&run), run.page().cards()[0].allocated), (vec![0, 0], 0));
 }
@@ -132,10 +98,7 @@ fn pools_are_counted_by_what_they_have_reserved() {
     let words = ["pool:0", "stream", &asked, "free-async:2:1", "sync:1"];
     let full = run("", &words);
     assert!(codes(&full).iter().all(|code| *code == 0), "{:?}", full.lines);
-    assert!(
-        full.page().cards()[0].allocated >= size,
-        "the pool keeps what was freed into it"
-    );
+    assert!(full.page().cards()[0].allocated >= size, "the pool keeps what was freed into it");
     let trimmed = run("", &[&words[..], &["trim:0:0"]].concat());
     assert_eq!(trimmed.page().cards()[0].allocated, 0);
     let dropped = run("", &[&words[..], &["drop-pool:0"]].concat());
@@ -173,20 +136,14 @@ fn the_default_pool_gives_back_unseen_and_is_looked_at_before_a_refusal() {
     let asked = format!("async:{}:0", 64 * MIB);
     let linear = format!("alloc:{}", 64 * MIB);
     let budget = format!("budget={}", 100 * MIB);
-    let run = run(
-        &budget,
-        &["stream", &asked, &linear, "free-async:1:0", "sync:0", &linear],
-    );
+    let run = run(&budget, &["stream", &asked, &linear, "free-async:1:0", "sync:0", &linear]);
     assert_eq!(codes(&run), [0, 0, 2, 0, 0, 0], "{}", run.said);
 }
 
 #[test]
 fn memory_of_a_graph_is_the_graphs() {
     let asked = format!("async:{}:0", 64 * MIB);
-    let run = run(
-        "budget=1000",
-        &["stream", "capture:0", &asked, "free-async:1:0", "end-capture:0"],
-    );
+    let run = run("budget=1000", &["stream", "capture:0", &asked, "free-async:1:0", "end-capture:0"]);
     assert_eq!(codes(&run), [0; 5], "{}", run.said);
     assert_eq!(run.page().cards()[0].allocated, 0);
 }
@@ -198,28 +155,19 @@ fn arrays_are_counted_as_the_driver_sizes_them() {
     let mipmap = run.page().cards()[0].allocated;
     assert!(mipmap >= (64 * 64 + 32 * 32 + 16 * 16) * 16, "{mipmap}");
     // This driver gives an array whole granules of 2 MiB, whatever its elements sum up to.
-    let run = self::run(
-        "budget=3000000",
-        &["array:64:64", "array:32:32", "drop-array:0", "array:32:32"],
-    );
+    let run = self::run("budget=3000000", &["array:64:64", "array:32:32", "drop-array:0", "array:32:32"]);
     assert_eq!(codes(&run), [0, 2, 0, 0], "{}", run.said);
     assert_eq!(run.page().cards()[0].allocated, 2 * MIB);
 }
 
 #[test]
 fn a_program_is_told_its_budget_as_its_memory() {
-    let run = run(
-        "budget=1000000",
-        &["alloc:300000", "info", "total:0", "info-null"],
-    );
+    let run = run("budget=1000000", &["alloc:300000", "info", "total:0", "info-null"]);
     assert_eq!(run.lines[3], "info 0 700000 1000000");
     assert_eq!(run.lines[4], "total 0 1000000");
     let huge = Client::new("dlsym", "budget=99999999999").run(&["init", "retain:0", "info", "total:0"]);
     let bare = Client::bare("dlsym").run(&["init", "retain:0", "info", "total:0"]);
-    assert_eq!(
-        huge.lines, bare.lines,
-        "a budget above what there is promises nothing"
-    );
+    assert_eq!(huge.lines, bare.lines, "a budget above what there is promises nothing");
 }
 
 #[test]
@@ -246,10 +194,7 @@ fn threads_that_race_for_the_budget_never_pass_it_together() {
     let run = run("budget=100000", &["race:8:100"]);
     assert_eq!(run.lines[2], "race 0 1000");
     let card = run.page().cards()[0];
-    assert_eq!(
-        (card.allocated, card.peak, card.ooms),
-        (100_000, 100_000, 8 * 2000 - 1000)
-    );
+    assert_eq!((card.allocated, card.peak, card.ooms), (100_000, 100_000, 8 * 2000 - 1000));
     let run = self::run("budget=100000", &["churn:8:4096"]);
     assert_eq!(run.page().cards()[0].allocated, 0, "{}", run.said);
 }
@@ -258,28 +203,12 @@ fn threads_that_race_for_the_budget_never_pass_it_together() {
 fn a_budget_that_the_daemon_changes_is_obeyed_at_once() {
     let mut client = Client::new("dlsym", "budget=1000");
     let folder = client.folder().to_owned();
-    let words = [
-        "init",
-        "retain:0",
-        "alloc:900",
-        "wait",
-        "alloc:900",
-        "wait",
-        "alloc:1",
-    ];
-    let mut child = client
-        .command(&words)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let words = ["init", "retain:0", "alloc:900", "wait", "alloc:900", "wait", "alloc:1"];
+    let mut child = client.command(&words).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     let mut input = child.stdin.take().unwrap();
     let set = |budget| set_budget(&folder, budget);
     let wait = || {
-        while pages(&folder)
-            .first()
-            .is_none_or(|page| page.cards()[0].allocated < 900)
-        {
+        while pages(&folder).first().is_none_or(|page| page.cards()[0].allocated < 900) {
             std::thread::sleep(std::time::Duration::from_millis(2));
         }
     };
@@ -293,40 +222,16 @@ fn a_budget_that_the_daemon_changes_is_obeyed_at_once() {
     input.write_all(b"x").unwrap();
     let output = child.wait_with_output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
-    assert!(
-        text.ends_with("alloc 0\nwait 0\nalloc 0\nwait 0\nalloc 2\n"),
-        "{text}"
-    );
+    assert!(text.ends_with("alloc 0\nwait 0\nalloc 0\nwait 0\nalloc 2\n"), "{text}");
 }
 
 #[test]
 fn each_card_has_its_own_budget() {
     let uuids = "GPU-00000000-0000-0000-0000-00000000000a,GPU-00000000-0000-0000-0000-00000000000b";
     let options = "card=GPU-00000000-0000-0000-0000-00000000000b:500 budget=1000";
-    let words = [
-        "init",
-        "retain:0",
-        "alloc:900",
-        "retain:1",
-        "alloc:400",
-        "alloc:200",
-        "total:0",
-        "total:1",
-    ];
-    let run = Client::new("link", options)
-        .driver(&format!("cards=2 total=1G uuids={uuids}"))
-        .run(&words);
-    assert_eq!(
-        run.lines[2..],
-        [
-            "alloc 0",
-            "retain 0",
-            "alloc 0",
-            "alloc 2",
-            "total 0 1000",
-            "total 0 500"
-        ]
-    );
+    let words = ["init", "retain:0", "alloc:900", "retain:1", "alloc:400", "alloc:200", "total:0", "total:1"];
+    let run = Client::new("link", options).driver(&format!("cards=2 total=1G uuids={uuids}")).run(&words);
+    assert_eq!(run.lines[2..], ["alloc 0", "retain 0", "alloc 0", "alloc 2", "total 0 1000", "total 0 500"]);
     let page = run.page();
     let cards: Vec<_> = page.cards().iter().map(|card| card.allocated).collect();
     assert_eq!(cards, [900, 400]);
@@ -338,36 +243,20 @@ fn what_a_context_held_goes_with_it() {
     assert_eq!(run("", &words).page().cards()[0].allocated, 100);
     let reset = run("", &[&words[..], &["current:0", "reset:0"]].concat());
     assert_eq!(reset.page().cards()[0].allocated, 0, "{:?}", reset.lines);
-    assert_eq!(
-        run("", &["alloc:100", "release:0"]).page().cards()[0].allocated,
-        0
-    );
+    assert_eq!(run("", &["alloc:100", "release:0"]).page().cards()[0].allocated, 0);
 }
 
 #[test]
 fn the_trace_tells_each_block_once_with_its_own_number() {
-    let run = run(
-        "budget=1000",
-        &[
-            "alloc:600",
-            "alloc:700",
-            "free:0",
-            "stream",
-            "async:300:2",
-            "free-async:3:2",
-        ],
-    );
+    let run =
+        run("budget=1000", &["alloc:600", "alloc:700", "free:0", "stream", "async:300:2", "free-async:3:2"]);
     let trace: Vec<_> = run
         .trace()
         .iter()
         .map(|record| (TraceKind::of(record.kind).unwrap(), record.id, record.size))
         .collect();
     let kinds: Vec<_> = trace.iter().map(|record| record.0).collect();
-    assert_eq!(
-        kinds[..3],
-        [TraceKind::Alloc, TraceKind::Oom, TraceKind::Free],
-        "{trace:?}"
-    );
+    assert_eq!(kinds[..3], [TraceKind::Alloc, TraceKind::Oom, TraceKind::Free], "{trace:?}");
     assert_eq!((trace[0].1, trace[0].2), (trace[2].1, trace[2].2));
     let times: Vec<_> = run.trace().iter().map(|record| record.time).collect();
     assert!(times.is_sorted());

@@ -38,11 +38,8 @@ pub(crate) fn program(door: &str) -> PathBuf {
     let mut built = BUILT.get_or_init(Mutex::default).lock().unwrap();
     let program = built.entry(linked).or_insert_with(|| {
         let folder = format!("-L{}", artefact::cuda().display());
-        let flags: &[&str] = if linked {
-            &["-pthread", "-DLINK", &folder, "-l:libcuda.so.1"]
-        } else {
-            &["-pthread", "-ldl"]
-        };
+        let flags: &[&str] =
+            if linked { &["-pthread", "-DLINK", &folder, "-l:libcuda.so.1"] } else { &["-pthread", "-ldl"] };
         artefact::program("client.c", flags)
     });
     program.clone()
@@ -62,11 +59,7 @@ impl Client {
     /// Any program that takes the door as its first argument.
     pub(crate) fn of(program: &Path, door: &str) -> Self {
         let mut command = Command::new(program);
-        command
-            .arg(door)
-            .env_clear()
-            .env("LD_LIBRARY_PATH", artefact::cuda())
-            .stdin(Stdio::null());
+        command.arg(door).env_clear().env("LD_LIBRARY_PATH", artefact::cuda()).stdin(Stdio::null());
         Self {
             folder: TempDir::new().unwrap(),
             command,
@@ -79,8 +72,7 @@ impl Client {
         self.preload.push(artefact::guard().to_owned());
         self.command.env("PLIMSOLL_GUARD", options);
         self.command.env("PLIMSOLL_GUARD_PAGES", self.folder.path());
-        self.command
-            .env("PLIMSOLL_GUARD_TRACE", self.folder.path().join("trace"));
+        self.command.env("PLIMSOLL_GUARD_TRACE", self.folder.path().join("trace"));
         self
     }
 
@@ -111,11 +103,7 @@ impl Client {
         let settings = format!("{} log={}", self.driver, log.display());
         self.command.args(words).env("PLIMSOLL_FAKE_CUDA", settings);
         if !self.preload.is_empty() {
-            let list: Vec<_> = self
-                .preload
-                .iter()
-                .map(|path| path.display().to_string())
-                .collect();
+            let list: Vec<_> = self.preload.iter().map(|path| path.display().to_string()).collect();
             self.command.env("LD_PRELOAD", list.join(":"));
         }
         &mut self.command
@@ -158,10 +146,7 @@ impl Run {
         for path in files(self.folder.path(), |name| name.starts_with("trace.")) {
             let bytes = std::fs::read(path).unwrap();
             let (head, rest) = bytes.split_at(TraceHeader::SIZE);
-            assert_eq!(
-                TraceHeader::from_bytes(head.try_into().unwrap()).magic,
-                plimsoll_wire::trace::MAGIC
-            );
+            assert_eq!(TraceHeader::from_bytes(head.try_into().unwrap()).magic, plimsoll_wire::trace::MAGIC);
             records.extend(
                 rest.chunks_exact(TraceRecord::SIZE)
                     .map(|record| TraceRecord::from_bytes(record.try_into().unwrap())),
@@ -173,10 +158,7 @@ impl Run {
     /// What the driver was asked, without who asked it.
     pub(crate) fn calls(&self) -> Vec<String> {
         let log = std::fs::read_to_string(self.folder.path().join("log")).unwrap_or_default();
-        log.lines()
-            .filter_map(|line| line.split_once(' '))
-            .map(|(_, call)| call.to_owned())
-            .collect()
+        log.lines().filter_map(|line| line.split_once(' ')).map(|(_, call)| call.to_owned()).collect()
     }
 }
 
@@ -189,18 +171,13 @@ pub(crate) fn pages(folder: &Path) -> Vec<PageSnapshot> {
 
 /// What the ledger of a folder says of the first card, on which a process of it has been.
 pub(crate) fn tree(folder: &Path) -> TreeCardSnapshot {
-    ledger(folder)
-        .card(first_card(folder))
-        .expect("a process has seen it")
+    ledger(folder).card(first_card(folder)).expect("a process has seen it")
 }
 
 /// Sets the budget of the first card for all processes of a folder.
 pub(crate) fn set_budget(folder: &Path, budget: u64) {
     let at = ledger(folder).budget_offset(first_card(folder)).unwrap();
-    let file = std::fs::File::options()
-        .write(true)
-        .open(folder.join(FILE))
-        .unwrap();
+    let file = std::fs::File::options().write(true).open(folder.join(FILE)).unwrap();
     let word = budget_word(budget).to_ne_bytes();
     std::os::unix::fs::FileExt::write_all_at(&file, &word, u64::try_from(at).unwrap()).unwrap();
 }

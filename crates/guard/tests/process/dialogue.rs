@@ -22,11 +22,7 @@ pub(crate) struct Dialogue {
 impl Dialogue {
     /// Starts the program, whose page comes to lie in `folder`.
     pub(crate) fn start(command: &mut Command, folder: &Path) -> Self {
-        let mut child = command
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         Self {
             input: child.stdin.take().unwrap(),
             lines: BufReader::new(child.stdout.take().unwrap()).lines(),
@@ -45,12 +41,7 @@ impl Dialogue {
         let mut end = std::mem::MaybeUninit::uninit();
         // SAFETY: a child of ours that nobody has waited for, and a place of ours.
         let ended = unsafe {
-            libc::waitid(
-                libc::P_PID,
-                self.child.id(),
-                end.as_mut_ptr(),
-                libc::WEXITED | libc::WNOWAIT,
-            )
+            libc::waitid(libc::P_PID, self.child.id(), end.as_mut_ptr(), libc::WEXITED | libc::WNOWAIT)
         };
         assert_eq!(ended, 0);
     }

@@ -7,14 +7,7 @@ use crate::artefact;
 use crate::client::{Client, DOORS};
 
 /// Within a budget of 1000 bytes the second of these is refused.
-const WORDS: [&str; 6] = [
-    "init",
-    "retain:0",
-    "alloc:600",
-    "alloc:600",
-    "free:0",
-    "alloc:600",
-];
+const WORDS: [&str; 6] = ["init", "retain:0", "alloc:600", "alloc:600", "free:0", "alloc:600"];
 const REFUSED: [&str; 6] = ["init 0", "retain 0", "alloc 0", "alloc 2", "free 0", "alloc 0"];
 
 #[test]
@@ -29,9 +22,7 @@ fn every_door_leads_through_guard() {
 #[test]
 fn every_door_leads_through_guard_when_all_symbols_are_bound_at_once() {
     for door in DOORS {
-        let run = Client::new(door, "budget=1000")
-            .env("LD_BIND_NOW", "1")
-            .run(&WORDS);
+        let run = Client::new(door, "budget=1000").env("LD_BIND_NOW", "1").run(&WORDS);
         assert_eq!(run.lines, REFUSED, "{door}: {}", run.said);
     }
 }
@@ -39,40 +30,23 @@ fn every_door_leads_through_guard_when_all_symbols_are_bound_at_once() {
 #[test]
 fn a_driver_that_gives_other_addresses_than_dlsym_is_known_by_name_and_version() {
     for door in ["runtime", "runtime11", "thread"] {
-        let run = Client::new(door, "budget=1000")
-            .driver("cards=1 total=1G distinct=1")
-            .run(&WORDS);
+        let run = Client::new(door, "budget=1000").driver("cards=1 total=1G distinct=1").run(&WORDS);
         assert_eq!(run.lines, REFUSED, "{door}: {}", run.said);
     }
 }
 
 #[test]
 fn another_preload_behind_us_still_stands_in_front_of_dlsym() {
-    let version = if cfg!(target_arch = "aarch64") {
-        "\"GLIBC_2.17\""
-    } else {
-        "\"GLIBC_2.2.5\""
-    };
+    let version = if cfg!(target_arch = "aarch64") { "\"GLIBC_2.17\"" } else { "\"GLIBC_2.2.5\"" };
     let flag = format!("-DVERSION={version}");
     let second = artefact::program("second.c", &["-shared", "-fPIC", "-ldl", &flag]);
-    let run = Client::new("dlsym", "budget=1000")
-        .preload(second.clone())
-        .run(&WORDS);
+    let run = Client::new("dlsym", "budget=1000").preload(second.clone()).run(&WORDS);
     assert_eq!(run.lines, REFUSED, "{}", run.said);
     // It is asked for every name that is not ours, as if we were not there.
-    assert!(
-        run.said.contains("second: asked for cuDeviceGetCount"),
-        "{}",
-        run.said
-    );
+    assert!(run.said.contains("second: asked for cuDeviceGetCount"), "{}", run.said);
     // In front of us it takes dlsym away by asking for glibc's version of it; ELF imports are ours all the
     // same, and nothing loops.
-    let first = |door: &str| {
-        Client::bare(door)
-            .preload(second.clone())
-            .guarded("budget=1000")
-            .run(&WORDS)
-    };
+    let first = |door: &str| Client::bare(door).preload(second.clone()).guarded("budget=1000").run(&WORDS);
     assert_eq!(first("link").lines, REFUSED);
     assert_eq!(first("dlsym").lines.len(), WORDS.len());
     assert_eq!(first("runtime").lines.len(), WORDS.len());
@@ -103,16 +77,9 @@ fn names_that_are_not_ours_mean_what_they_always_meant() {
 fn a_program_without_a_driver_is_told_so_as_ever() {
     let words = ["init"];
     let empty = tempfile::tempdir().unwrap();
-    let guarded = Client::new("dlsym", "")
-        .env("LD_LIBRARY_PATH", empty.path())
-        .run(&words);
-    let bare = Client::bare("dlsym")
-        .env("LD_LIBRARY_PATH", empty.path())
-        .run(&words);
-    assert_eq!(
-        (guarded.lines, guarded.status.code()),
-        (bare.lines, bare.status.code())
-    );
+    let guarded = Client::new("dlsym", "").env("LD_LIBRARY_PATH", empty.path()).run(&words);
+    let bare = Client::bare("dlsym").env("LD_LIBRARY_PATH", empty.path()).run(&words);
+    assert_eq!((guarded.lines, guarded.status.code()), (bare.lines, bare.status.code()));
     assert_eq!(guarded.said, "");
 }
 
@@ -120,22 +87,13 @@ fn a_program_without_a_driver_is_told_so_as_ever() {
 fn a_driver_that_looks_itself_up_in_another_library_is_not_led_back_to_us() {
     // WSL's libcuda.so.1 is such a one.
     let inner = artefact::cuda().join("libcuda.so.1");
-    let flags = [
-        "-shared",
-        "-fPIC",
-        "-ldl",
-        "-Wl,-soname,libcuda.so.1",
-        "-Wl,-Bsymbolic",
-    ];
-    let outer = artefact::program(
-        "outer.c",
-        &[&flags[..], &[&format!("-DINNER=\"{}\"", inner.display())]].concat(),
-    );
+    let flags = ["-shared", "-fPIC", "-ldl", "-Wl,-soname,libcuda.so.1", "-Wl,-Bsymbolic"];
+    let outer =
+        artefact::program("outer.c", &[&flags[..], &[&format!("-DINNER=\"{}\"", inner.display())]].concat());
     let folder = tempfile::tempdir().unwrap();
     std::fs::copy(outer, folder.path().join("libcuda.so.1")).unwrap();
-    let run = Client::new("dlsym", "budget=1000")
-        .env("LD_LIBRARY_PATH", folder.path())
-        .run(&["init", "init"]);
+    let run =
+        Client::new("dlsym", "budget=1000").env("LD_LIBRARY_PATH", folder.path()).run(&["init", "init"]);
     assert_eq!(run.lines, ["init 0", "init 0"], "{}", run.said);
 }
 
@@ -143,11 +101,7 @@ fn a_driver_that_looks_itself_up_in_another_library_is_not_led_back_to_us() {
 fn without_its_variable_guard_does_nothing() {
     let run = |guarded: bool| {
         let client = Client::bare("runtime");
-        let client = if guarded {
-            client.preload(artefact::guard().to_owned())
-        } else {
-            client
-        };
+        let client = if guarded { client.preload(artefact::guard().to_owned()) } else { client };
         client.run(&WORDS)
     };
     let (with, without) = (run(true), run(false));
@@ -158,8 +112,6 @@ fn without_its_variable_guard_does_nothing() {
 #[test]
 fn a_rust_program_meets_the_same_guard() {
     let program = artefact::rust_program("loader.rs");
-    let run = Client::of(&program, "runtime")
-        .guarded("budget=1000")
-        .run(&["600", "600"]);
+    let run = Client::of(&program, "runtime").guarded("budget=1000").run(&["600", "600"]);
     assert_eq!(run.lines, ["0", "2"], "{}", run.said);
 }

@@ -30,13 +30,7 @@ enum Loaded {
     Moved,
 }
 
-const FOUND: [Loaded; 5] = [
-    Loaded::Linked,
-    Loaded::Opened,
-    Loaded::Exported,
-    Loaded::Inside,
-    Loaded::Moved,
-];
+const FOUND: [Loaded; 5] = [Loaded::Linked, Loaded::Opened, Loaded::Exported, Loaded::Inside, Loaded::Moved];
 
 /// What a run of the program said and left behind.
 #[derive(Debug)]
@@ -49,10 +43,7 @@ struct Run {
 
 impl Run {
     fn number(&self, key: &str) -> u64 {
-        let value = self
-            .said
-            .get(key)
-            .unwrap_or_else(|| panic!("no {key} in {self:?}"));
+        let value = self.said.get(key).unwrap_or_else(|| panic!("no {key} in {self:?}"));
         value.parse().expect("the program prints numbers")
     }
 
@@ -76,9 +67,7 @@ impl Run {
 }
 
 fn source(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("tests/programs/ggml")
-        .join(name)
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/ggml").join(name)
 }
 
 fn compile(out: &Path, sources: &[&str], flags: &[&str]) {
@@ -89,11 +78,7 @@ fn compile(out: &Path, sources: &[&str], flags: &[&str]) {
     let mut command = Command::new(if sources == ["odd.c"] { "cc" } else { "c++" });
     // Speculative devirtualisation is part of -O2, and part of what is tested.
     command.args(["-O2", "-g", "-Wall", "-Werror", "-pthread"]);
-    command
-        .args(sources.iter().map(|name| source(name)))
-        .arg("-o")
-        .arg(&compiled.draft)
-        .args(flags);
+    command.args(sources.iter().map(|name| source(name))).arg("-o").arg(&compiled.draft).args(flags);
     compiled.by(&mut command);
 }
 
@@ -109,29 +94,14 @@ fn programs() -> &'static Path {
         let both: &[&str] = &["program.cpp", "backend.cpp"];
         compile(&at("libbackend.so"), backend, &["-fPIC", "-shared"]);
         compile(&at("libmoved.so"), backend, &["-fPIC", "-shared", "-DSHAPE=1"]);
-        compile(
-            &at("libstripped.so"),
-            backend,
-            &["-fPIC", "-shared", "-fvisibility=hidden", "-s"],
-        );
+        compile(&at("libstripped.so"), backend, &["-fPIC", "-shared", "-fvisibility=hidden", "-s"]);
         compile(&at("libodd.so"), &["odd.c"], &["-fPIC", "-shared"]);
         compile(&at("opened"), program, &["-DLOCAL"]);
-        compile(
-            &at("linked"),
-            program,
-            &[&here, "-lbackend", "-Wl,-rpath,$ORIGIN"],
-        );
+        compile(&at("linked"), program, &[&here, "-lbackend", "-Wl,-rpath,$ORIGIN"]);
         compile(
             &at("odd"),
             both,
-            &[
-                &here,
-                "-fvisibility=hidden",
-                "-Wl,--no-as-needed",
-                "-lodd",
-                "-Wl,-rpath,$ORIGIN",
-                "-s",
-            ],
+            &[&here, "-fvisibility=hidden", "-Wl,--no-as-needed", "-lodd", "-Wl,-rpath,$ORIGIN", "-s"],
         );
         compile(&at("exported"), both, &["-rdynamic"]);
         compile(&at("inside"), both, &[]);
@@ -149,9 +119,7 @@ fn command(loaded: Loaded, scenario: &str) -> Command {
         Loaded::Moved => ("opened", Some("libmoved.so")),
     };
     let mut command = Command::new(programs().join(program));
-    command
-        .arg(scenario)
-        .args(library.map(|name| programs().join(name)));
+    command.arg(scenario).args(library.map(|name| programs().join(name)));
     command
 }
 
@@ -166,17 +134,13 @@ fn run(mut command: Command, words: Option<&str>, card: &str) -> Run {
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
     if let Some(words) = words {
-        command
-            .env("LD_PRELOAD", artefact::guard())
-            .env("PLIMSOLL_GUARD", words);
+        command.env("LD_PRELOAD", artefact::guard()).env("PLIMSOLL_GUARD", words);
     }
     let output = finished(command);
     let text = String::from_utf8(output.stdout).expect("the program prints text");
     let said = text.lines().filter_map(|line| line.split_once(' '));
     Run {
-        said: said
-            .map(|(key, value)| (key.to_owned(), value.to_owned()))
-            .collect(),
+        said: said.map(|(key, value)| (key.to_owned(), value.to_owned())).collect(),
         complaints: String::from_utf8(output.stderr).expect("guard says text"),
         log: std::fs::read_to_string(&log).unwrap_or_default(),
         code: output.status.code(),
@@ -207,17 +171,11 @@ fn bare(loaded: Loaded, scenario: &str) -> Run {
 #[test]
 fn growth_stays_close_to_what_is_live_however_ggml_is_loaded() {
     let before = bare(Loaded::Opened, "grow").clean();
-    assert!(
-        before.number("reserved") > 16 * before.number("live"),
-        "{before:?}"
-    );
+    assert!(before.number("reserved") > 16 * before.number("live"), "{before:?}");
     for loaded in FOUND {
         let run = ours(loaded, "grow").quiet();
         let live = run.number("live");
-        assert!(
-            run.number("reserved") <= live + live / 16 + 2,
-            "{loaded:?} {run:?}"
-        );
+        assert!(run.number("reserved") <= live + live / 16 + 2, "{loaded:?} {run:?}");
         assert_eq!(run.number("left"), 0, "{loaded:?}");
         assert!(run.calls("cuMemCreate") > 10);
     }
@@ -248,10 +206,7 @@ fn without_virtual_memory_the_pool_is_still_bounded() {
     // There is none, or the driver says that there is and refuses it.
     for card in ["total=8G vmm=0", "total=8G fail=cuMemCreate:*:800"] {
         let run = run(command(Loaded::Opened, "grow"), Some("pool=ours"), card).quiet();
-        assert!(
-            run.number("reserved") <= run.number("live") * 5 / 4 + 32,
-            "{run:?}"
-        );
+        assert!(run.number("reserved") <= run.number("live") * 5 / 4 + 32, "{run:?}");
         assert_eq!(run.number("left"), 0);
         assert_eq!(run.calls("cuMemMap"), 0);
     }
@@ -308,10 +263,7 @@ fn pools_come_and_go_and_leave_nothing() {
 #[test]
 fn fifty_prompts_do_not_drift() {
     let run = ours(Loaded::Opened, "cycles").quiet();
-    assert_eq!(
-        (run.number("last"), run.number("most")),
-        (run.number("first"), run.number("first"))
-    );
+    assert_eq!((run.number("last"), run.number("most")), (run.number("first"), run.number("first")));
 }
 
 #[test]
@@ -335,12 +287,8 @@ fn idle_blocks_give_way_to_the_program_within_its_budget() {
     let budget = format!("budget={} pool=ours", 500 << 20);
     let refused = run(command(Loaded::Opened, "pressure"), Some(&budget), "total=8G").clean();
     assert_eq!(refused.number("other"), 2);
-    let given = run(
-        command(Loaded::Opened, "pressure"),
-        Some(&format!("{budget} reuse")),
-        "total=8G",
-    )
-    .clean();
+    let given =
+        run(command(Loaded::Opened, "pressure"), Some(&format!("{budget} reuse")), "total=8G").clean();
     assert_eq!(given.number("other"), 0);
 }
 
@@ -386,10 +334,7 @@ fn traced(scenario: &str) -> Vec<TraceRecord> {
     program.env("PLIMSOLL_GUARD_TRACE", folder.path().join("trace"));
     run(program, Some("pool=ours"), "total=8G").clean();
     let mut files = std::fs::read_dir(folder.path()).expect("the folder is ours");
-    let file = files
-        .next()
-        .expect("a trace was written")
-        .expect("the folder is ours");
+    let file = files.next().expect("a trace was written").expect("the folder is ours");
     let bytes = std::fs::read(file.path()).expect("the trace is ours");
     let (records, rest) = bytes[TraceHeader::SIZE..].as_chunks();
     assert_eq!(rest, &[] as &[u8]);
@@ -399,11 +344,8 @@ fn traced(scenario: &str) -> Vec<TraceRecord> {
 #[test]
 fn the_trace_tells_a_pool_from_the_driver() {
     let records = traced("again");
-    let of = |kind: TraceKind| {
-        records
-            .iter()
-            .filter(move |record| record.kind == kind.code() && record.pool > 0)
-    };
+    let of =
+        |kind: TraceKind| records.iter().filter(move |record| record.kind == kind.code() && record.pool > 0);
     let bytes = |kind| of(kind).map(|record| record.size).sum::<u64>();
     assert!(of(TraceKind::Alloc).count() > 50);
     assert_eq!(bytes(TraceKind::Alloc), bytes(TraceKind::Free));
@@ -458,8 +400,7 @@ fn a_takeover_whose_blocks_never_come_back_is_undone() {
     assert_eq!(run.said["survived"], "yes");
     assert_eq!(run.complaints.lines().count(), 2, "{}", run.complaints);
     assert!(
-        run.complaints
-            .contains("not replaced: its blocks are not returned to guard; it works as before")
+        run.complaints.contains("not replaced: its blocks are not returned to guard; it works as before")
     );
 }
 

@@ -8,37 +8,12 @@ const START: [&str; 3] = ["init", "retain:0", "alloc:600"];
 
 #[test]
 fn a_forked_child_is_left_alone_and_its_parent_goes_on() {
-    let words = [
-        &START[..],
-        &[
-            "fork",
-            "alloc:600",
-            "free:0",
-            "join",
-            "alloc:600",
-            "free:0",
-            "alloc:600",
-        ],
-    ]
-    .concat();
-    for client in [
-        Client::new("dlsym", "budget=1000"),
-        Client::new("runtime", "budget=1000"),
-    ] {
+    let words =
+        [&START[..], &["fork", "alloc:600", "free:0", "join", "alloc:600", "free:0", "alloc:600"]].concat();
+    for client in [Client::new("dlsym", "budget=1000"), Client::new("runtime", "budget=1000")] {
         let run = client.run(&words);
-        let parent: Vec<_> = run
-            .lines
-            .iter()
-            .skip_while(|line| !line.starts_with("fork"))
-            .cloned()
-            .collect();
-        assert_eq!(
-            parent,
-            ["fork 0", "alloc 2", "free 0", "alloc 0"],
-            "{:?} {}",
-            run.lines,
-            run.said
-        );
+        let parent: Vec<_> = run.lines.iter().skip_while(|line| !line.starts_with("fork")).cloned().collect();
+        assert_eq!(parent, ["fork 0", "alloc 2", "free 0", "alloc 0"], "{:?} {}", run.lines, run.said);
         assert_eq!(run.pages().len(), 1, "only who allocates has a page");
     }
 }
@@ -60,9 +35,7 @@ fn a_child_forked_before_the_driver_is_up_is_guarded_by_itself() {
     let run = Client::new("dlsym", "budget=1000").run(&words);
     assert_eq!(
         run.lines,
-        [
-            "init 0", "retain 0", "alloc 0", "alloc 2", "fork 0", "init 0", "retain 0", "alloc 0", "alloc 2"
-        ],
+        ["init 0", "retain 0", "alloc 0", "alloc 2", "fork 0", "init 0", "retain 0", "alloc 0", "alloc 2"],
         "{}",
         run.said
     );
@@ -73,11 +46,7 @@ fn a_child_forked_before_the_driver_is_up_is_guarded_by_itself() {
 fn another_program_in_the_same_process_starts_with_a_page_of_its_own() {
     let client = program("dlsym");
     let client = client.to_string_lossy();
-    let words = [
-        &START[..],
-        &["exec", &client, "dlsym", "init", "retain:0", "alloc:300"],
-    ]
-    .concat();
+    let words = [&START[..], &["exec", &client, "dlsym", "init", "retain:0", "alloc:300"]].concat();
     let run = Client::new("dlsym", "budget=1000").run(&words);
     assert_eq!(run.lines[3..], ["init 0", "retain 0", "alloc 0"], "{}", run.said);
     assert_eq!(run.page().cards()[0].allocated, 300);
@@ -87,24 +56,14 @@ fn another_program_in_the_same_process_starts_with_a_page_of_its_own() {
 fn a_child_of_vfork_runs_another_program() {
     let run = Client::new("dlsym", "budget=1000")
         .run(&[&START[..], &["vfork-exec", "alloc:600", "alloc:300"]].concat());
-    assert_eq!(
-        run.lines[3..],
-        ["vfork-exec 0", "alloc 2", "alloc 0"],
-        "{}",
-        run.said
-    );
+    assert_eq!(run.lines[3..], ["vfork-exec 0", "alloc 2", "alloc 0"], "{}", run.said);
 }
 
 #[test]
 fn a_driver_that_is_closed_and_opened_again_is_still_guarded() {
     let run = Client::new("dlsym", "budget=1000")
         .run(&[&START[..], &["close", "enter", "alloc:600", "alloc:300"]].concat());
-    assert_eq!(
-        run.lines[3..],
-        ["close 0", "enter 0", "alloc 2", "alloc 0"],
-        "{}",
-        run.said
-    );
+    assert_eq!(run.lines[3..], ["close 0", "enter 0", "alloc 2", "alloc 0"], "{}", run.said);
 }
 
 #[test]
@@ -112,9 +71,7 @@ fn the_page_and_the_trace_of_a_process_killed_in_an_allocation_can_be_read() {
     for delay in [1000, 3000, 7000] {
         let die = format!("die-in-alloc:{delay}");
         let words = [&START[..], &[&die]].concat();
-        let run = Client::new("dlsym", "budget=100000")
-            .driver("cards=1 total=1G latency=50")
-            .run(&words);
+        let run = Client::new("dlsym", "budget=100000").driver("cards=1 total=1G latency=50").run(&words);
         assert_eq!(run.status.signal(), Some(libc::SIGKILL));
         let card = run.page().cards()[0];
         assert!(card.allocated == 600 || card.allocated == 600 + 4096, "{card:?}");
@@ -128,11 +85,7 @@ fn a_page_folder_that_is_not_there_is_said_and_budgets_hold() {
         .env("PLIMSOLL_GUARD_PAGES", "/nonexistent")
         .run(&[&START[..], &["alloc:600"]].concat());
     assert_eq!(run.lines[2..], ["alloc 0", "alloc 2"]);
-    assert!(
-        run.said.contains("cannot create a budget page in /nonexistent"),
-        "{}",
-        run.said
-    );
+    assert!(run.said.contains("cannot create a budget page in /nonexistent"), "{}", run.said);
 }
 
 #[test]
@@ -149,10 +102,7 @@ fn nothing_is_written_to_a_file_that_took_the_number_of_a_closed_one() {
         "alloc:600",
         "free:0",
     ]);
-    assert_eq!(
-        run.lines[2..],
-        ["alloc 0", "alloc 2", "daemonise 0", "alloc 2", "free 0"]
-    );
+    assert_eq!(run.lines[2..], ["alloc 0", "alloc 2", "daemonise 0", "alloc 2", "free 0"]);
     assert_eq!(std::fs::read_to_string(opened).unwrap(), "");
 }
 

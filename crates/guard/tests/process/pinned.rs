@@ -17,22 +17,8 @@ fn held(run: &Run) -> (u64, u64) {
 
 #[test]
 fn what_is_pinned_is_counted_through_every_door_and_is_no_cards_memory() {
-    let words = [
-        "host:8192",
-        "host-v2:4096",
-        "register:12288",
-        "free-host:0",
-        "unregister:2",
-        "host:100",
-    ];
-    let said = [
-        "host 0",
-        "host-v2 0",
-        "register 0",
-        "free-host 0",
-        "unregister 0",
-        "host 0",
-    ];
+    let words = ["host:8192", "host-v2:4096", "register:12288", "free-host:0", "unregister:2", "host:100"];
+    let said = ["host 0", "host-v2 0", "register 0", "free-host 0", "unregister 0", "host 0"];
     for door in DOORS {
         let run = Client::new(door, "budget=1000").run(&[&START, &words[..]].concat());
         assert_eq!(run.lines[2..], said, "{door}: {}", run.said);
@@ -67,11 +53,7 @@ fn the_trace_tells_what_is_pinned_with_a_number_of_its_own() {
         .map(|record| (TraceKind::of(record.kind).unwrap(), record.id, record.size))
         .collect();
     let kinds: Vec<_> = trace.iter().map(|record| record.0).collect();
-    assert_eq!(
-        kinds,
-        [TraceKind::Pin, TraceKind::Alloc, TraceKind::Pin, TraceKind::Unpin],
-        "{trace:?}"
-    );
+    assert_eq!(kinds, [TraceKind::Pin, TraceKind::Alloc, TraceKind::Pin, TraceKind::Unpin], "{trace:?}");
     assert_eq!((trace[0].1, trace[0].2), (trace[3].1, trace[3].2));
     assert_ne!(trace[0].1, trace[2].1);
 }

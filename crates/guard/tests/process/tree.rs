@@ -41,31 +41,14 @@ fn two_processes_share_a_budget_and_the_one_that_passes_it_alone_is_told_who_hol
     let words = ["alloc:600", "wait", "alloc:400", "free:0", "alloc:400", "wait"];
     let mut first = holding(folder.path(), &words);
     assert_eq!(first.hear("alloc"), "0");
-    let second = beside(
-        folder.path(),
-        &["alloc:600", "alloc:400", "alloc:1", "free:1", "alloc:300"],
-    );
-    assert_eq!(
-        said(&second),
-        ["alloc 2", "alloc 0", "alloc 2", "free 0", "alloc 0"]
-    );
+    let second = beside(folder.path(), &["alloc:600", "alloc:400", "alloc:1", "free:1", "alloc:300"]);
+    assert_eq!(said(&second), ["alloc 2", "alloc 0", "alloc 2", "free 0", "alloc 0"]);
     let who = format!("; process {} of this run holds 600 B", first.process());
-    assert!(
-        second.said.contains("600 B of a budget of 1000 B allocated"),
-        "{}",
-        second.said
-    );
+    assert!(second.said.contains("600 B of a budget of 1000 B allocated"), "{}", second.said);
     assert!(second.said.contains(&who), "{}", second.said);
     first.go_on();
-    assert_eq!(
-        first.hear("alloc"),
-        "0",
-        "the other one is gone, and so is its share"
-    );
-    assert_eq!(
-        (first.hear("free"), first.hear("alloc")),
-        ("0".to_owned(), "0".to_owned())
-    );
+    assert_eq!(first.hear("alloc"), "0", "the other one is gone, and so is its share");
+    assert_eq!((first.hear("free"), first.hear("alloc")), ("0".to_owned(), "0".to_owned()));
     assert_eq!(tree(folder.path()).peak, 1000);
     first.go_on();
     assert!(first.end().success());
@@ -77,10 +60,7 @@ fn what_a_process_may_know_is_what_the_tree_has_left() {
     let mut first = holding(folder.path(), &["alloc:600", "wait"]);
     assert_eq!(first.hear("alloc"), "0");
     let second = beside(folder.path(), &["info", "total:0", "alloc:100", "info"]);
-    assert_eq!(
-        said(&second),
-        ["info 0 400 1000", "total 0 1000", "alloc 0", "info 0 300 1000"]
-    );
+    assert_eq!(said(&second), ["info 0 400 1000", "total 0 1000", "alloc 0", "info 0 300 1000"]);
     first.kill();
     let third = beside(folder.path(), &["info"]);
     assert_eq!(said(&third), ["info 0 1000 1000"], "the dead hold nothing");
@@ -153,15 +133,7 @@ fn a_child_that_becomes_another_program_is_of_the_tree_and_starts_with_nothing()
     let parent = ["alloc 0", "init 0", "retain 0", "alloc 2", "alloc 0"];
     assert_eq!(said(&run)[..5], parent, "{:?} {}", run.lines, run.said);
     assert_eq!(said(&run).last().unwrap(), "alloc 0", "{:?}", run.lines);
-    let words = [
-        "alloc:600",
-        "exec",
-        &client,
-        "dlsym",
-        "init",
-        "retain:0",
-        "alloc:1000",
-    ];
+    let words = ["alloc:600", "exec", &client, "dlsym", "init", "retain:0", "alloc:1000"];
     let run = Client::new("dlsym", OPTIONS).run(&[&START[..], &words].concat());
     assert_eq!(said(&run).last().unwrap(), "alloc 0", "{}", run.said);
 }
@@ -201,11 +173,7 @@ fn a_ledger_that_cannot_be_shared_is_said_and_the_process_keeps_to_its_budget_al
     assert_eq!(said(&run), ["alloc 0", "alloc 2", "alloc 0"]);
     let why = format!("cannot share a ledger in {} (error 21)", folder.path().display());
     assert!(run.said.contains(&why), "{}", run.said);
-    assert!(
-        run.said.contains("the budget applies to this process alone"),
-        "{}",
-        run.said
-    );
+    assert!(run.said.contains("the budget applies to this process alone"), "{}", run.said);
 }
 
 #[test]

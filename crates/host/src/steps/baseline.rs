@@ -80,10 +80,7 @@ impl OrderBlocks {
             order,
             whole: Bytes::ZERO,
             loose: Bytes::ZERO,
-            by_type: snapshot
-                .types
-                .as_ref()
-                .is_some_and(|types| !types.free.is_empty()),
+            by_type: snapshot.types.as_ref().is_some_and(|types| !types.free.is_empty()),
         };
         for zone in &blocks.zones {
             pieces.add(snapshot, zone);

@@ -14,10 +14,7 @@ pub(super) struct Simulation {
 
 impl Simulation {
     pub(super) fn of(ground: &Baseline, goal: ReclaimGoal) -> Self {
-        Self {
-            ground: *ground,
-            goal,
-        }
+        Self { ground: *ground, goal }
     }
 
     /// By how much the goal is missed.
@@ -35,9 +32,7 @@ impl Simulation {
     }
 
     pub(super) fn after(&self, planned: &[PlannedStep]) -> Self {
-        planned
-            .iter()
-            .fold(*self, |simulated, planned| simulated.step(planned.step).0)
+        planned.iter().fold(*self, |simulated, planned| simulated.step(planned.step).0)
     }
 
     pub(super) fn carried_through(&self, recipe: &[ReclaimStep]) -> Vec<PlannedStep> {
@@ -95,15 +90,7 @@ impl Simulation {
             let beside = joins.saturating_sub(dropped);
             reason.text += &format!("; {beside} that are free in smaller blocks may merge with them");
         }
-        (
-            after,
-            PlannedStep {
-                step,
-                frees,
-                joins,
-                reason,
-            },
-        )
+        (after, PlannedStep { step, frees, joins, reason })
     }
 
     /// The released memory was a driver's, so it counts as free under either gate, and under a cap on driver
@@ -150,17 +137,8 @@ impl Simulation {
             pieces.whole += joins;
             pieces.loose = pieces.loose.saturating_sub(joins);
         }
-        let code = if step == ReclaimStep::Compact {
-            "compact"
-        } else {
-            "claim_huge_pages"
-        };
-        let planned = PlannedStep {
-            step,
-            frees: Bytes::ZERO,
-            joins,
-            reason: Reason::new(code, text),
-        };
+        let code = if step == ReclaimStep::Compact { "compact" } else { "claim_huge_pages" };
+        let planned = PlannedStep { step, frees: Bytes::ZERO, joins, reason: Reason::new(code, text) };
         (after, planned)
     }
 }

@@ -5,18 +5,9 @@ use proptest::prelude::*;
 use super::super::AllowanceGate;
 use super::*;
 
-const ROOT: Privileges = Privileges {
-    root: true,
-    force: false,
-};
-const FORCE: Privileges = Privileges {
-    root: true,
-    force: true,
-};
-const USER: Privileges = Privileges {
-    root: false,
-    force: false,
-};
+const ROOT: Privileges = Privileges { root: true, force: false };
+const FORCE: Privileges = Privileges { root: true, force: true };
+const USER: Privileges = Privileges { root: false, force: false };
 
 fn ground(now: u64, files: u64, droppable: u64) -> Baseline {
     Baseline {
@@ -35,12 +26,7 @@ fn ground(now: u64, files: u64, droppable: u64) -> Baseline {
 }
 
 fn in_pieces(whole: u64, loose: u64, droppable: u64) -> Baseline {
-    let pieces = OrderBlocks {
-        order: 9,
-        whole: Bytes::mib(whole),
-        loose: Bytes::mib(loose),
-        by_type: true,
-    };
+    let pieces = OrderBlocks { order: 9, whole: Bytes::mib(whole), loose: Bytes::mib(loose), by_type: true };
     Baseline {
         gate: AllowanceGate::Available,
         pieces: Some(pieces),
@@ -49,17 +35,11 @@ fn in_pieces(whole: u64, loose: u64, droppable: u64) -> Baseline {
 }
 
 fn need(mib: u64) -> ReclaimGoal {
-    ReclaimGoal {
-        need: Bytes::mib(mib),
-        order: None,
-    }
+    ReclaimGoal { need: Bytes::mib(mib), order: None }
 }
 
 fn whole(mib: u64) -> ReclaimGoal {
-    ReclaimGoal {
-        need: Bytes::mib(mib),
-        order: Some(9),
-    }
+    ReclaimGoal { need: Bytes::mib(mib), order: Some(9) }
 }
 
 fn steps(planned: &[PlannedStep]) -> Vec<ReclaimStep> {
@@ -83,48 +63,28 @@ fn the_own_files_come_first_and_everybodys_cache_only_where_they_are_not_enough(
 #[test]
 fn neighbours_are_asked_before_anything_that_costs_everybody_and_after_the_own_files() {
     let course_for = |mib, powers| {
-        let ground = Baseline {
-            idle: Bytes::mib(70),
-            ..ground(100, 50, 500)
-        };
+        let ground = Baseline { idle: Bytes::mib(70), ..ground(100, 50, 500) };
         course(&ground, need(mib), powers, &FutileSteps::default())
     };
     assert_eq!(steps(&course_for(150, USER).steps), [ReclaimStep::AdviseFiles]);
     let asked = course_for(170, USER);
     assert_eq!(steps(&asked.steps), [ReclaimStep::AskNeighbours]);
     assert_eq!(asked.steps[0].frees, Bytes::mib(70));
-    assert_eq!(
-        steps(&course_for(220, USER).steps),
-        [ReclaimStep::AdviseFiles, ReclaimStep::AskNeighbours]
-    );
+    assert_eq!(steps(&course_for(220, USER).steps), [ReclaimStep::AdviseFiles, ReclaimStep::AskNeighbours]);
     let strong = [ReclaimStep::AskNeighbours, ReclaimStep::DropPageCache];
     assert_eq!(steps(&course_for(600, ROOT).steps), strong);
     assert_eq!(steps(&course_for(600, USER).steps), strong[..1]);
     assert_eq!(steps(&course_for(670, ROOT).steps), strong);
-    assert!(matches!(
-        course_for(671, ROOT).verdict,
-        StepVerdict::Beyond { .. }
-    ));
+    assert!(matches!(course_for(671, ROOT).verdict, StepVerdict::Beyond { .. }));
 
-    let early = Baseline {
-        idle: Bytes::mib(70),
-        gate: AllowanceGate::Available,
-        ..ground(100, 0, 0)
-    };
+    let early = Baseline { idle: Bytes::mib(70), gate: AllowanceGate::Available, ..ground(100, 0, 0) };
     let course = course(&early, need(170), USER, &FutileSteps::default());
-    assert_eq!(
-        steps(&course.steps),
-        [ReclaimStep::AskNeighbours],
-        "what is given back is available too"
-    );
+    assert_eq!(steps(&course.steps), [ReclaimStep::AskNeighbours], "what is given back is available too");
 }
 
 #[test]
 fn unwritten_pages_are_written_only_where_the_clean_ones_are_not_enough() {
-    let ground = Baseline {
-        unwritten: Bytes::mib(90),
-        ..ground(100, 0, 500)
-    };
+    let ground = Baseline { unwritten: Bytes::mib(90), ..ground(100, 0, 500) };
     assert_eq!(
         steps(&course(&ground, need(600), ROOT, &FutileSteps::default()).steps),
         [ReclaimStep::DropPageCache]
@@ -137,28 +97,12 @@ fn unwritten_pages_are_written_only_where_the_clean_ones_are_not_enough() {
 
 #[test]
 fn what_would_not_help_is_not_done_but_by_force() {
-    let ground = Baseline {
-        slab: Bytes::mib(80),
-        ..ground(100, 50, 500)
-    };
+    let ground = Baseline { slab: Bytes::mib(80), ..ground(100, 50, 500) };
     let beyond = course(&ground, need(690), ROOT, &FutileSteps::default());
-    assert_eq!(
-        beyond,
-        ReclaimPlan::nothing(StepVerdict::Beyond {
-            short: Bytes::mib(90)
-        })
-    );
+    assert_eq!(beyond, ReclaimPlan::nothing(StepVerdict::Beyond { short: Bytes::mib(90) }));
     let forced = course(&ground, need(690), FORCE, &FutileSteps::default());
-    assert_eq!(
-        forced.verdict,
-        StepVerdict::Beyond {
-            short: Bytes::mib(10)
-        }
-    );
-    assert_eq!(
-        steps(&forced.steps),
-        [ReclaimStep::WriteAndDropPageCache, ReclaimStep::DropSlab]
-    );
+    assert_eq!(forced.verdict, StepVerdict::Beyond { short: Bytes::mib(10) });
+    assert_eq!(steps(&forced.steps), [ReclaimStep::WriteAndDropPageCache, ReclaimStep::DropSlab]);
 }
 
 #[test]
@@ -178,24 +122,13 @@ fn pieces_are_joined_before_anybodys_cache_is_dropped() {
     );
     let dropped = course(&ground, whole(3300), ROOT, &FutileSteps::default());
     assert_eq!(steps(&dropped.steps), [ReclaimStep::DropPageCache]);
-    assert_eq!(
-        dropped.steps[0].joins,
-        Bytes::mib(3600),
-        "a page that is dropped joins its free neighbours"
-    );
-    assert_eq!(
-        dropped.steps[0].frees,
-        Bytes::ZERO,
-        "an ordinary request has these already"
-    );
+    assert_eq!(dropped.steps[0].joins, Bytes::mib(3600), "a page that is dropped joins its free neighbours");
+    assert_eq!(dropped.steps[0].frees, Bytes::ZERO, "an ordinary request has these already");
 }
 
 #[test]
 fn one_page_completes_one_block_and_no_more() {
-    let ground = Baseline {
-        files: Bytes::kib(8),
-        ..in_pieces(0, 600, 3000)
-    };
+    let ground = Baseline { files: Bytes::kib(8), ..in_pieces(0, 600, 3000) };
     let goal = |mib| course(&ground, whole(mib), ROOT, &FutileSteps::default());
     assert_eq!(steps(&goal(4).steps), [ReclaimStep::AdviseFiles]);
     assert_eq!(goal(4).steps[0].joins, Bytes::mib(4));
@@ -207,24 +140,15 @@ fn pieces_are_joined_again_once_more_is_free_and_nothing_else_is_done_twice() {
     let ground = in_pieces(16, 600, 3000);
     let mut tried = FutileSteps::default();
     tried.add(ReclaimStep::Compact);
-    assert_eq!(
-        steps(&course(&ground, whole(500), ROOT, &tried).steps),
-        [ReclaimStep::DropPageCache]
-    );
+    assert_eq!(steps(&course(&ground, whole(500), ROOT, &tried).steps), [ReclaimStep::DropPageCache]);
     tried.add(ReclaimStep::DropPageCache);
-    assert_eq!(
-        steps(&course(&ground, whole(500), ROOT, &tried).steps),
-        [ReclaimStep::Compact]
-    );
+    assert_eq!(steps(&course(&ground, whole(500), ROOT, &tried).steps), [ReclaimStep::Compact]);
     assert!(tried.has(ReclaimStep::AdviseFiles) && !tried.has(ReclaimStep::WriteAndDropPageCache));
 }
 
 #[test]
 fn huge_pages_are_claimed_where_compacting_brought_less_than_it_might() {
-    let ground = Baseline {
-        claimable: Bytes::mib(500),
-        ..in_pieces(16, 600, 3000)
-    };
+    let ground = Baseline { claimable: Bytes::mib(500), ..in_pieces(16, 600, 3000) };
     let mut tried = FutileSteps::default();
     tried.add(ReclaimStep::Compact);
     let claimed = course(&ground, whole(500), ROOT, &tried);
@@ -262,11 +186,7 @@ fn grounds() -> impl Strategy<Value = Baseline> {
     (any::<bool>(), sizes, pieces).prop_map(
         |(early, (now, more, files, idle, droppable, unwritten, slab, claimable), pieces)| Baseline {
             page: Bytes::kib(4),
-            gate: if early {
-                AllowanceGate::Free
-            } else {
-                AllowanceGate::Available
-            },
+            gate: if early { AllowanceGate::Free } else { AllowanceGate::Available },
             now,
             attainable: now + more,
             files,
@@ -275,21 +195,14 @@ fn grounds() -> impl Strategy<Value = Baseline> {
             unwritten,
             slab,
             claimable,
-            pieces: pieces.map(|(whole, loose, by_type)| OrderBlocks {
-                order: 9,
-                whole,
-                loose,
-                by_type,
-            }),
+            pieces: pieces.map(|(whole, loose, by_type)| OrderBlocks { order: 9, whole, loose, by_type }),
         },
     )
 }
 
 fn goals() -> impl Strategy<Value = ReclaimGoal> {
-    ((0_u64..12_000).prop_map(Bytes::mib), any::<bool>()).prop_map(|(need, whole)| ReclaimGoal {
-        need,
-        order: whole.then_some(9),
-    })
+    ((0_u64..12_000).prop_map(Bytes::mib), any::<bool>())
+        .prop_map(|(need, whole)| ReclaimGoal { need, order: whole.then_some(9) })
 }
 
 fn powers() -> impl Strategy<Value = Privileges> {

@@ -90,9 +90,7 @@ impl StreamParser {
         self.line.extend_from_slice(rest);
         // Checked after each feed, so a server that never ends its line cannot fill the memory.
         match self.line.len() > MOST_EVENT {
-            true => Err(LoadFailure::Malformed(
-                "a server-sent event without its closing blank line",
-            )),
+            true => Err(LoadFailure::Malformed("a server-sent event without its closing blank line")),
             false => Ok(()),
         }
     }
@@ -153,22 +151,14 @@ impl StreamParser {
         let (usage, timings) = (&event["usage"], &event["timings"]);
         let answer = &mut self.answer;
         let first = |a: Option<u64>, b: Option<u64>, before: Option<u64>| a.or(b).or(before);
-        answer.answer_tokens = first(
-            usage["completion_tokens"].as_u64(),
-            timings["predicted_n"].as_u64(),
-            answer.answer_tokens,
-        );
+        answer.answer_tokens =
+            first(usage["completion_tokens"].as_u64(), timings["predicted_n"].as_u64(), answer.answer_tokens);
         // `prompt_n` counts only the tokens that were evaluated, so the cached ones are added.
         let cached = timings["cache_n"].as_u64();
-        let fresh = timings["prompt_n"]
-            .as_u64()
-            .map(|fresh| fresh + cached.unwrap_or(0));
+        let fresh = timings["prompt_n"].as_u64().map(|fresh| fresh + cached.unwrap_or(0));
         answer.prompt_tokens = first(usage["prompt_tokens"].as_u64(), fresh, answer.prompt_tokens);
-        answer.cached_tokens = first(
-            usage["prompt_tokens_details"]["cached_tokens"].as_u64(),
-            cached,
-            answer.cached_tokens,
-        );
+        answer.cached_tokens =
+            first(usage["prompt_tokens_details"]["cached_tokens"].as_u64(), cached, answer.cached_tokens);
         answer.prompt_speed = timings["prompt_per_second"].as_f64().or(answer.prompt_speed);
         answer.answer_speed = timings["predicted_per_second"].as_f64().or(answer.answer_speed);
     }
@@ -192,10 +182,7 @@ mod tests {
                 coming.feed(piece, Duration::from_millis(5)).unwrap();
             }
             let answer = coming.finish(Duration::from_millis(9)).unwrap();
-            assert_eq!(
-                (answer.pieces, answer.prompt_tokens, answer.answer_tokens),
-                (2, Some(7), Some(2))
-            );
+            assert_eq!((answer.pieces, answer.prompt_tokens, answer.answer_tokens), (2, Some(7), Some(2)));
             assert_eq!((answer.cached_tokens, answer.prompt_speed), (Some(3), Some(99.5)));
             assert_eq!((answer.first_token.as_millis(), answer.whole.as_millis()), (5, 9));
         }
@@ -203,28 +190,12 @@ mod tests {
 
     #[test]
     fn an_error_inside_the_stream_and_a_silent_end_are_failures() {
-        for text in [
-            "data: {\"error\":{\"message\":\"no\"}}\n",
-            "error: {\"message\":\"no\"}\n",
-        ] {
-            let error = StreamParser::default()
-                .feed(text.as_bytes(), Duration::ZERO)
-                .unwrap_err();
+        for text in ["data: {\"error\":{\"message\":\"no\"}}\n", "error: {\"message\":\"no\"}\n"] {
+            let error = StreamParser::default().feed(text.as_bytes(), Duration::ZERO).unwrap_err();
             assert_eq!(error.kind(), "error in the stream");
         }
-        assert_eq!(
-            StreamParser::default().finish(Duration::ZERO),
-            Err(LoadFailure::Broken)
-        );
-        assert!(
-            StreamParser::default()
-                .feed(b"data: {\n", Duration::ZERO)
-                .is_err()
-        );
-        assert!(
-            StreamParser::default()
-                .feed(&vec![b'x'; MOST_EVENT + 1], Duration::ZERO)
-                .is_err()
-        );
+        assert_eq!(StreamParser::default().finish(Duration::ZERO), Err(LoadFailure::Broken));
+        assert!(StreamParser::default().feed(b"data: {\n", Duration::ZERO).is_err());
+        assert!(StreamParser::default().feed(&vec![b'x'; MOST_EVENT + 1], Duration::ZERO).is_err());
     }
 }

@@ -115,10 +115,7 @@ impl Beside {
 
     /// Runs one round with the server alone. A failure here is the server's own.
     async fn alone(&mut self, server: &LoadTarget) -> Result<(), BesideError> {
-        let fails = |failure: String| BesideError::Alone {
-            target: server.target.to_string(),
-            failure,
-        };
+        let fails = |failure: String| BesideError::Alone { target: server.target.to_string(), failure };
         let begun = server.begin(self.patience).await;
         begun.map_err(|failure| fails(failure.to_string()))?;
         // The yardstick needs a loaded model, and loading it beside the program would change the test.
@@ -164,12 +161,7 @@ impl Beside {
         if served.failed() {
             served.recovered = Some(self.answers(server).await.is_ok());
         }
-        Ok(OrderResult {
-            order,
-            server: served,
-            program,
-            notes,
-        })
+        Ok(OrderResult { order, server: served, program, notes })
     }
 
     /// Load until the program has ended, or has had its time.
@@ -234,14 +226,10 @@ async fn step_back(server: &LoadTarget) -> Option<String> {
                 .to_owned(),
         );
     }
-    let unloaded = server
-        .post("/models/unload", &json!({ "model": server.model }), SOON)
-        .await;
+    let unloaded = server.post("/models/unload", &json!({ "model": server.model }), SOON).await;
     // The response comes before the driver has released the memory of the engine's process.
     sleep(UNLOADED).await;
-    unloaded
-        .err()
-        .map(|failure| format!("the model could not be unloaded first: {failure}"))
+    unloaded.err().map(|failure| format!("the model could not be unloaded first: {failure}"))
 }
 
 /// Waits until the program has its memory. Returns a note if it never took any.
@@ -254,9 +242,7 @@ async fn come_up(
     let (mut last, mut since) = (before, start);
     while start.elapsed() < UP_WITHIN {
         if program.ends_within(LOOK).await {
-            return Ok(Some(
-                "the program ended before the first request to the server".to_owned(),
-            ));
+            return Ok(Some("the program ended before the first request to the server".to_owned()));
         }
         let taken = figures.taken().await;
         if taken != last {

@@ -75,9 +75,7 @@ impl Client {
             if !response.status().is_success() {
                 return Err(refusal(response).await);
             }
-            let bytes = collect_body(response, MOST_BODY)
-                .await
-                .map_err(|_| LoadFailure::Broken)?;
+            let bytes = collect_body(response, MOST_BODY).await.map_err(|_| LoadFailure::Broken)?;
             serde_json::from_slice(&bytes).map_err(|_| LoadFailure::Malformed("no JSON"))
         };
         let read = timeout(patience, read).await.unwrap_or(Err(LoadFailure::Late));

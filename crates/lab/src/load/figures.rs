@@ -96,19 +96,14 @@ impl Figures {
         // The whole tree: an engine may do its work in a child process.
         let tree = self.process.map_or_else(Vec::new, |(process, _)| process.tree());
         let own = reading.holders.iter().filter(|holder| tree.contains(&holder.pid));
-        let own: Vec<_> = own
-            .filter_map(|holder| Some((&holder.card, holder.used?)))
-            .collect();
+        let own: Vec<_> = own.filter_map(|holder| Some((&holder.card, holder.used?))).collect();
         let held = |card: &Card| {
             let parts = own.iter().filter(|(id, _)| **id == card.id);
             let sum: Bytes = parts.map(|(_, used)| *used).sum();
             // In a container without the host's pids NVML lists no process of ours, so the card's total is
             // followed.
             match own.is_empty() {
-                true => Some((
-                    "all programs",
-                    card.total.saturating_sub(reading.free_on(&card.id)?),
-                )),
+                true => Some(("all programs", card.total.saturating_sub(reading.free_on(&card.id)?))),
                 // The driver lists the server on some card, so a card without it holds nothing of the
                 // server's.
                 false => (!sum.is_zero()).then_some((OWN, sum)),

@@ -24,9 +24,7 @@ impl LastWords {
     pub(super) fn of(process: MeasuredProcess) -> Option<Self> {
         // stderr first: llama.cpp logs there. stdout serves where a wrapper redirected only that.
         let logs = [2, 1].map(|descriptor| format!("/proc/{}/fd/{descriptor}", process.pid));
-        let path = logs
-            .iter()
-            .find(|path| fs::metadata(path).is_ok_and(|about| about.is_file()))?;
+        let path = logs.iter().find(|path| fs::metadata(path).is_ok_and(|about| about.is_file()))?;
         let log = File::open(path).ok()?;
         let from = log.metadata().ok()?.len();
         Some(Self { log, from })
@@ -62,12 +60,9 @@ mod tests {
     #[test]
     fn only_what_was_said_since_is_judged() {
         let mut log = tempfile::NamedTempFile::new().unwrap();
-        log.write_all(b"torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB\n")
-            .unwrap();
-        let words = LastWords {
-            log: File::open(log.path()).unwrap(),
-            from: log.path().metadata().unwrap().len(),
-        };
+        log.write_all(b"torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB\n").unwrap();
+        let words =
+            LastWords { log: File::open(log.path()).unwrap(), from: log.path().metadata().unwrap().len() };
         log.write_all(b"all is well\n").unwrap();
         let verdict = words.judged().unwrap();
         assert_eq!((verdict.cause, verdict.evidence.len()), (Cause::Other, 0));

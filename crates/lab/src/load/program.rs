@@ -134,13 +134,7 @@ impl NeighbourProgram {
             None if failed => serde_json::to_value(judged(last_lines.join("\n").as_bytes())).ok(),
             None => None,
         };
-        Ending {
-            failed,
-            status: in_words(status),
-            diagnosis,
-            last_lines,
-            lasted,
-        }
+        Ending { failed, status: in_words(status), diagnosis, last_lines, lasted }
     }
 
     /// Stops the program at its time limit, which does not count as a failure.

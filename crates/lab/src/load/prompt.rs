@@ -42,10 +42,7 @@ pub struct WordLength {
 impl Default for WordLength {
     /// For a server that reports no token counts: one token per word.
     fn default() -> Self {
-        Self {
-            per_word: 1.0,
-            around: 0.0,
-        }
+        Self { per_word: 1.0, around: 0.0 }
     }
 }
 
@@ -56,10 +53,7 @@ impl WordLength {
         // The template is in both counts, so the difference is the words alone.
         let per_word = number(twice.checked_sub(once)?)? / f64::from(WORD_COUNT);
         let around = number(once)? - per_word * f64::from(WORD_COUNT);
-        (per_word > 0.0).then(|| Self {
-            per_word,
-            around: around.max(0.0),
-        })
+        (per_word > 0.0).then(|| Self { per_word, around: around.max(0.0) })
     }
 
     fn words(self, depth: u64) -> u64 {
@@ -128,12 +122,7 @@ fn request(model: &str, text: &str, answer: u64) -> Bytes {
 mod tests {
     use super::*;
 
-    const PROMPT: LoadPrompt = LoadPrompt {
-        depth: 100,
-        answer: 4,
-        number: 1,
-        nonce: 0,
-    };
+    const PROMPT: LoadPrompt = LoadPrompt { depth: 100, answer: 4, number: 1, nonce: 0 };
 
     #[test]
     fn the_same_number_asks_the_same_and_another_one_something_else() {
@@ -142,11 +131,7 @@ mod tests {
         assert_eq!(PROMPT.text(100).split_whitespace().count(), 100);
         let text = PROMPT.text(96);
         for word in WORDS {
-            assert_eq!(
-                text.split_whitespace().filter(|other| *other == word).count(),
-                3,
-                "{word}"
-            );
+            assert_eq!(text.split_whitespace().filter(|other| *other == word).count(), 3, "{word}");
         }
         let fresh = LoadPrompt { nonce: 77, ..PROMPT };
         assert_eq!(fresh.text(100), format!("77 {}", PROMPT.text(100)));

@@ -22,14 +22,10 @@ impl LoadRefusals {
     pub(super) fn read(body: &[u8]) -> Self {
         match serde_json::from_slice::<Value>(body) {
             // A proxy in front of the server may answer with HTML; its text is better than nothing.
-            Ok(body) if !body["error"].is_null() => Self {
-                code: code(&body["error"]),
-                text: told(&body["error"]),
-            },
-            _ => Self {
-                code: None,
-                text: cut(String::from_utf8_lossy(body).into_owned()),
-            },
+            Ok(body) if !body["error"].is_null() => {
+                Self { code: code(&body["error"]), text: told(&body["error"]) }
+            }
+            _ => Self { code: None, text: cut(String::from_utf8_lossy(body).into_owned()) },
         }
     }
 }
@@ -88,10 +84,7 @@ mod tests {
     fn a_refusal_is_told_with_its_reasons_and_never_at_length() {
         let error = json!({ "message": "no room", "code": "no_room", "reason": { "text": "no room", "because": [
             { "text": "card 0", "because": [{ "text": "2 GiB is held by others" }] }, { "text": "card 1" }] } });
-        assert_eq!(
-            told(&error),
-            "no room\n  card 0\n    2 GiB is held by others\n  card 1"
-        );
+        assert_eq!(told(&error), "no room\n  card 0\n    2 GiB is held by others\n  card 1");
         assert_eq!(code(&error).as_deref(), Some("no_room"));
         assert_eq!(told(&json!("plain")), "plain");
         assert_eq!(told(&json!({ "a": 1 })), "{\"a\":1}");
@@ -100,10 +93,8 @@ mod tests {
             code(&json!({ "code": 503, "type": "unavailable_error" })).as_deref(),
             Some("unavailable_error")
         );
-        let deep = (0..100).fold(
-            json!({}),
-            |inner, _| json!({ "text": "x".repeat(100), "because": [inner] }),
-        );
+        let deep =
+            (0..100).fold(json!({}), |inner, _| json!({ "text": "x".repeat(100), "because": [inner] }));
         assert!(told(&json!({ "message": "m", "reason": deep })).len() <= LONGEST_TEXT);
     }
 }

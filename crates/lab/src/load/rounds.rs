@@ -51,12 +51,7 @@ impl Round {
                     true => number * self.requests + place + 1,
                     false => 0,
                 };
-                let prompt = LoadPrompt {
-                    depth: *depth,
-                    answer: self.answer,
-                    number: place,
-                    nonce,
-                };
+                let prompt = LoadPrompt { depth: *depth, answer: self.answer, number: place, nonce };
                 prompt.request(model, self.yardstick)
             })
             .collect()
@@ -157,17 +152,10 @@ impl LoadAnswer {
     /// Tokens per second after the first one, by the server's own clock if it reports one.
     pub fn speed(&self) -> Option<f64> {
         // The first token's time is mostly prompt processing, so it is left out of both counts.
-        let tokens = self
-            .answer_tokens
-            .unwrap_or(self.pieces)
-            .checked_sub(1)
-            .filter(|tokens| *tokens > 0)?;
+        let tokens = self.answer_tokens.unwrap_or(self.pieces).checked_sub(1).filter(|tokens| *tokens > 0)?;
         let time = self.whole.checked_sub(self.first_token)?.as_secs_f64();
-        let ours = u32::try_from(tokens)
-            .ok()
-            .map(f64::from)
-            .filter(|_| time > 0.0)
-            .map(|tokens| tokens / time);
+        let ours =
+            u32::try_from(tokens).ok().map(f64::from).filter(|_| time > 0.0).map(|tokens| tokens / time);
         self.answer_speed.or(ours)
     }
 }

@@ -35,26 +35,17 @@ impl LoadTarget {
         model: Option<String>,
         pid: Option<u32>,
     ) -> Result<Self, LoadFailure> {
-        let mut server = Self {
-            target,
-            key,
-            model: String::new(),
-            pid,
-            is_plimsoll: false,
-        };
+        let mut server = Self { target, key, model: String::new(), pid, is_plimsoll: false };
         // Asked even if a model is named; the failure matters only where the list is needed.
         let listed = server.get("/v1/models").await;
         server.model = match model {
             Some(model) => model,
-            None => first_model(&listed?).ok_or(LoadFailure::Malformed(
-                "the server lists no model; name one with --model",
-            ))?,
+            None => first_model(&listed?)
+                .ok_or(LoadFailure::Malformed("the server lists no model; name one with --model"))?,
         };
         // `/api/version` is Ollama's path; plimsoll answers it with its own name, llama-server with 404.
-        server.is_plimsoll = server
-            .get("/api/version")
-            .await
-            .is_ok_and(|about| about.to_string().contains("plimsoll"));
+        server.is_plimsoll =
+            server.get("/api/version").await.is_ok_and(|about| about.to_string().contains("plimsoll"));
         Ok(server)
     }
 
@@ -73,12 +64,7 @@ impl LoadTarget {
 
     /// Sends a first request, which loads the model and reports configuration errors at once.
     pub async fn begin(&self, patience: Duration) -> Result<(), LoadFailure> {
-        let prompt = LoadPrompt {
-            depth: 4,
-            answer: 1,
-            number: 0,
-            nonce: 0,
-        };
+        let prompt = LoadPrompt { depth: 4, answer: 1, number: 0, nonce: 0 };
         let request = prompt.request(&self.model, WordLength::default());
         let answer = self.client(patience).ask(request).await;
         answer.map(|_| ())
@@ -108,9 +94,7 @@ impl LoadTarget {
             *count = answer.ok().and_then(|answer| answer.prompt_tokens);
         }
         let [once, twice] = counts;
-        once.zip(twice)
-            .and_then(|(once, twice)| WordLength::of(once, twice))
-            .unwrap_or_default()
+        once.zip(twice).and_then(|(once, twice)| WordLength::of(once, twice)).unwrap_or_default()
     }
 
     /// The process to measure: the one given, otherwise the listener of the port; behind plimsoll, the
@@ -133,19 +117,14 @@ impl LoadTarget {
         }
         // The search reads the descriptors of all processes, which takes milliseconds and would block the
         // clients.
-        tokio::task::spawn_blocking(move || MeasuredProcess::listening_on(port))
-            .await
-            .ok()
-            .flatten()
+        tokio::task::spawn_blocking(move || MeasuredProcess::listening_on(port)).await.ok().flatten()
     }
 
     /// plimsoll's own entry for the model's engine.
     pub async fn running(&self) -> Option<Value> {
         let running = self.get("/running").await.ok()?;
         let list = running["running"].as_array()?;
-        list.iter()
-            .find(|entry| entry["model"] == self.model.as_str())
-            .cloned()
+        list.iter().find(|entry| entry["model"] == self.model.as_str()).cloned()
     }
 }
 

@@ -47,11 +47,7 @@ pub enum SoakError {
     #[error(
         "{target} does not answer a first request: {failure}\nhint: is the server up, and is `{model}` one of its models?"
     )]
-    First {
-        target: String,
-        model: String,
-        failure: LoadFailure,
-    },
+    First { target: String, model: String, failure: LoadFailure },
     #[error(transparent)]
     State(#[from] StateError),
 }
@@ -62,8 +58,7 @@ impl SoakLimit {
     }
 
     fn left(&self, state: &RouterState) -> u64 {
-        self.requests
-            .map_or(u64::MAX, |most| most.saturating_sub(state.requests))
+        self.requests.map_or(u64::MAX, |most| most.saturating_sub(state.requests))
     }
 }
 
@@ -85,10 +80,7 @@ pub async fn soak(
         failure,
     })?;
     // Measured once per run: another yardstick would change the prompts between rounds.
-    let round = Round {
-        yardstick: server.yardstick(settings.patience).await,
-        ..settings.round.clone()
-    };
+    let round = Round { yardstick: server.yardstick(settings.patience).await, ..settings.round.clone() };
     figures.follow(server).await;
     state.begin_series_of_another(&figures);
     let mut soaking = SoakRun {
@@ -126,10 +118,7 @@ impl SoakRun<'_> {
         let (mut stop, mut feel) = (pin!(stopped()), interval(FEEL_EVERY));
         // A stalled machine must not be sampled in a burst: equal readings would weigh several times.
         feel.set_missed_tick_behavior(MissedTickBehavior::Skip);
-        while !settings
-            .limit
-            .is_reached(&self.state, self.before + self.start.elapsed())
-        {
+        while !settings.limit.is_reached(&self.state, self.before + self.start.elapsed()) {
             let left = settings.limit.left(&self.state);
             let work = round.hold(clients, &self.server.model, self.state.rounds, left);
             let Some((back, tally)) = self.watch(work, &mut feel, &mut stop).await else {

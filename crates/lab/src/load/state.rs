@@ -93,23 +93,14 @@ pub enum StateError {
     Parse { path: PathBuf, error: serde_json::Error },
     #[error("`{}` belongs to {before}, but this test is {now}; name another file, or remove it to start \
         again", path.display())]
-    Other {
-        path: PathBuf,
-        before: String,
-        now: String,
-    },
+    Other { path: PathBuf, before: String, now: String },
     #[error("cannot save the state in `{}`: {error}", path.display())]
     Save { path: PathBuf, error: io::Error },
 }
 
 impl RouterState {
     pub fn new(target: String, model: String) -> Self {
-        Self {
-            schema: SCHEMA.to_owned(),
-            target,
-            model,
-            ..Self::default()
-        }
+        Self { schema: SCHEMA.to_owned(), target, model, ..Self::default() }
     }
 
     /// Continues a saved state, or starts a new one if the file does not exist.
@@ -118,28 +109,16 @@ impl RouterState {
             Ok(text) => text,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Self::new(target, model)),
             Err(error) => {
-                return Err(StateError::Read {
-                    path: path.to_owned(),
-                    error,
-                });
+                return Err(StateError::Read { path: path.to_owned(), error });
             }
         };
-        let state: Self = serde_json::from_slice(&text).map_err(|error| StateError::Parse {
-            path: path.to_owned(),
-            error,
-        })?;
+        let state: Self = serde_json::from_slice(&text)
+            .map_err(|error| StateError::Parse { path: path.to_owned(), error })?;
         // The schema is part of the comparison: an older file has other units.
         let name = |schema: &str, target: &str, model: &str| format!("{schema} of {model} at {target}");
-        let (before, now) = (
-            name(&state.schema, &state.target, &state.model),
-            name(SCHEMA, &target, &model),
-        );
+        let (before, now) = (name(&state.schema, &state.target, &state.model), name(SCHEMA, &target, &model));
         if before != now {
-            return Err(StateError::Other {
-                path: path.to_owned(),
-                before,
-                now,
-            });
+            return Err(StateError::Other { path: path.to_owned(), before, now });
         }
         Ok(state)
     }
@@ -156,10 +135,7 @@ impl RouterState {
             file.sync_data()?;
             fs::rename(&beside, path)
         };
-        write().map_err(|error| StateError::Save {
-            path: path.to_owned(),
-            error,
-        })
+        write().map_err(|error| StateError::Save { path: path.to_owned(), error })
     }
 
     pub fn note(&mut self, text: String) {
@@ -252,11 +228,7 @@ impl RouterState {
     pub fn judged(&self, negligible: f64) -> Vec<SoakVerdict<'_>> {
         // The number of figures corrects for testing several at once: one of many looks like a leak by
         // chance.
-        let judging = TrendTest {
-            figures: self.figures.len(),
-            negligible,
-            ..TrendTest::default()
-        };
+        let judging = TrendTest { figures: self.figures.len(), negligible, ..TrendTest::default() };
         let held = |point: Option<&TrendPoint>| point.map_or(Bytes::ZERO, |point| point.held);
         self.figures
             .iter()
@@ -319,11 +291,7 @@ mod tests {
     fn state(rounds: u64) -> RouterState {
         let mut state = RouterState::new("http://a:1".to_owned(), "m".to_owned());
         for round in 0..rounds {
-            let mut tally = RoundTally {
-                answered: 20,
-                speeds: vec![100.0],
-                ..RoundTally::default()
-            };
+            let mut tally = RoundTally { answered: 20, speeds: vec![100.0], ..RoundTally::default() };
             if round >= rounds / 2 {
                 tally.speeds = vec![80.0];
             }
@@ -341,10 +309,7 @@ mod tests {
         assert_eq!(resume("http://a:1").unwrap().requests, 0);
         state(60).save(&path).unwrap();
         let mut again = resume("http://a:1").unwrap();
-        assert_eq!(
-            (again.requests, again.rounds, again.judged(64.0)[0].is_leak()),
-            (1200, 60, true)
-        );
+        assert_eq!((again.requests, again.rounds, again.judged(64.0)[0].is_leak()), (1200, 60, true));
         again.begin_series();
         assert_eq!(again.judged(64.0)[0].trend.growth, TrendGrowth::Unknown);
         assert!(matches!(resume("http://b:1"), Err(StateError::Other { .. })));

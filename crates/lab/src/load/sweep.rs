@@ -83,10 +83,7 @@ pub async fn sweep(
     told: &mut dyn FnMut(&SweepDepth),
 ) -> Sweep {
     let mut client = server.client(patience);
-    let mut sweep = Sweep {
-        before: warm.before.clone(),
-        ..Sweep::default()
-    };
+    let mut sweep = Sweep { before: warm.before.clone(), ..Sweep::default() };
     let mut depths = depths.to_vec();
     // Ascending depths: a deep prompt first would leave its memory behind for the shallow ones.
     depths.sort_unstable();
@@ -94,18 +91,12 @@ pub async fn sweep(
     // The pid tells this sweep's prompts from those that an earlier one left in the cache.
     let nonces = (u64::from(std::process::id()) << 16)..;
     for (asked, nonce) in depths.into_iter().zip(nonces) {
-        let answered = client
-            .ask(request(server, warm.yardstick, asked, answer, nonce))
-            .await;
+        let answered = client.ask(request(server, warm.yardstick, asked, answer, nonce)).await;
         // Also after a failure: memory that stays in use after a refused prompt is a result.
         sleep(CALM).await;
         let depth = SweepDepth {
             asked,
-            tokens: answered
-                .as_ref()
-                .ok()
-                .and_then(|answer| answer.prompt_tokens)
-                .unwrap_or(asked),
+            tokens: answered.as_ref().ok().and_then(|answer| answer.prompt_tokens).unwrap_or(asked),
             outcome: answered.as_ref().map(Speeds::of).map_err(Clone::clone),
             held: figures.look(server).await,
         };
@@ -117,41 +108,26 @@ pub async fn sweep(
         }
     }
     // Only after the last depth has plimsoll learned from all of them.
-    let running = if server.is_plimsoll {
-        server.running().await
-    } else {
-        None
-    };
+    let running = if server.is_plimsoll { server.running().await } else { None };
     sweep.learned = running.and_then(|running| running["memory"]["growth"]["bytes_per_token"].as_u64());
     sweep
 }
 
 fn request(server: &LoadTarget, yardstick: WordLength, depth: u64, answer: u64, nonce: u64) -> Body {
-    let prompt = LoadPrompt {
-        depth,
-        answer,
-        number: depth,
-        nonce,
-    };
+    let prompt = LoadPrompt { depth, answer, number: depth, nonce };
     prompt.request(&server.model, yardstick)
 }
 
 impl Speeds {
     fn of(answer: &LoadAnswer) -> Self {
         // Cached tokens cost no time; counting them would overstate the speed.
-        let fresh = answer
-            .prompt_tokens
-            .map(|all| all.saturating_sub(answer.cached_tokens.unwrap_or(0)));
+        let fresh = answer.prompt_tokens.map(|all| all.saturating_sub(answer.cached_tokens.unwrap_or(0)));
         let time = answer.first_token.as_secs_f64();
         let ours = fresh
             .and_then(|tokens| u32::try_from(tokens).ok())
             .filter(|_| time > 0.0)
             .map(|tokens| f64::from(tokens) / time);
-        Self {
-            prompt: answer.prompt_speed.or(ours),
-            answer: answer.speed(),
-            first_token: answer.first_token,
-        }
+        Self { prompt: answer.prompt_speed.or(ours), answer: answer.speed(), first_token: answer.first_token }
     }
 }
 
@@ -160,9 +136,7 @@ impl Sweep {
     pub fn curves(&self) -> Vec<(&str, Vec<(u64, Bytes)>)> {
         let curve = |name: &str| {
             let held = |held: &[(String, Bytes)]| {
-                held.iter()
-                    .find(|(other, _)| other == name)
-                    .map(|(_, held)| *held)
+                held.iter().find(|(other, _)| other == name).map(|(_, held)| *held)
             };
             let before = held(&self.before).map(|held| (0, held));
             // A failed prompt may have ended anywhere before its depth.
@@ -170,10 +144,7 @@ impl Sweep {
             let after = answered.filter_map(|depth| Some((depth.tokens, held(&depth.held)?)));
             before.into_iter().chain(after).collect()
         };
-        self.before
-            .iter()
-            .map(|(name, _)| (name.as_str(), curve(name)))
-            .collect()
+        self.before.iter().map(|(name, _)| (name.as_str(), curve(name))).collect()
     }
 }
 
@@ -183,10 +154,8 @@ pub fn slope(curve: &[(u64, Bytes)]) -> Option<f64> {
     let mut slopes: Vec<f64> = Vec::new();
     for (place, (tokens, held)) in curve.iter().enumerate() {
         for (deeper, later) in &curve[place + 1..] {
-            let run = deeper
-                .checked_sub(*tokens)
-                .and_then(|run| u32::try_from(run).ok())
-                .filter(|run| *run > 0);
+            let run =
+                deeper.checked_sub(*tokens).and_then(|run| u32::try_from(run).ok()).filter(|run| *run > 0);
             // KiB fit into `u32` up to 4 TiB, and `u32` converts to `f64` without loss.
             let kib = |bytes: Bytes| u32::try_from(bytes.get() >> 10).map_or(f64::INFINITY, f64::from);
             slopes.extend(run.map(|run| (kib(*later) - kib(*held)) * 1024.0 / f64::from(run)));
@@ -201,9 +170,7 @@ mod tests {
 
     #[test]
     fn the_slope_is_that_of_most_pairs() {
-        let curve: Vec<(u64, Bytes)> = [1, 2, 4, 8, 16]
-            .map(|k| (k * 1024, Bytes::mib(100 + 2 * k)))
-            .to_vec();
+        let curve: Vec<(u64, Bytes)> = [1, 2, 4, 8, 16].map(|k| (k * 1024, Bytes::mib(100 + 2 * k))).to_vec();
         assert_eq!(slope(&curve), Some(2048.0));
         assert_eq!(slope(&curve[..1]), None);
     }

@@ -31,17 +31,13 @@ impl FromStr for Target {
         let rest = match text.split_once("://") {
             Some(("http", rest)) => rest,
             Some(_) => {
-                return Err(ReadTargetError::Scheme {
-                    text: text.to_owned(),
-                });
+                return Err(ReadTargetError::Scheme { text: text.to_owned() });
             }
             // A bare `host:port` is accepted, since that is how servers print their address.
             None => text,
         };
         let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
-        let wrong_port = |_| ReadTargetError::Port {
-            text: text.to_owned(),
-        };
+        let wrong_port = |_| ReadTargetError::Port { text: text.to_owned() };
         let (host, port) = match authority.rsplit_once(':') {
             // `[::1]` has colons of its own: a last part that ends in `]` is no port.
             Some((host, port)) if !port.ends_with(']') => (host, port.parse().map_err(wrong_port)?),
@@ -49,17 +45,11 @@ impl FromStr for Target {
         };
         let host = host.trim_start_matches('[').trim_end_matches(']');
         if host.is_empty() || host.chars().any(|c| c.is_whitespace() || c.is_control()) {
-            return Err(ReadTargetError::Host {
-                text: text.to_owned(),
-            });
+            return Err(ReadTargetError::Host { text: text.to_owned() });
         }
         // Users paste the base URL of a client's settings, which ends in `/v1`.
         let base = path.trim_end_matches('/');
-        Ok(Self {
-            host: host.to_owned(),
-            port,
-            base: base.strip_suffix("/v1").unwrap_or(base).to_owned(),
-        })
+        Ok(Self { host: host.to_owned(), port, base: base.strip_suffix("/v1").unwrap_or(base).to_owned() })
     }
 }
 
@@ -101,20 +91,9 @@ mod tests {
             ("http://box", "http://box:80", false),
         ] {
             let target: Target = text.parse().unwrap();
-            assert_eq!(
-                (target.to_string().as_str(), target.is_here()),
-                (shown, here),
-                "{text}"
-            );
+            assert_eq!((target.to_string().as_str(), target.is_here()), (shown, here), "{text}");
         }
-        for text in [
-            "https://a",
-            "http://",
-            "http://:8080",
-            "http://a:b",
-            "http://a:70000",
-            "a b",
-        ] {
+        for text in ["https://a", "http://", "http://:8080", "http://a:b", "http://a:70000", "a b"] {
             assert!(text.parse::<Target>().is_err(), "{text}");
         }
     }

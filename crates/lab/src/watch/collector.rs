@@ -54,10 +54,7 @@ impl Collector {
             guards: Guards::new(subject.pages),
             kernel_log: kernel_log.ok(),
             sampler,
-            cards: cards
-                .into_iter()
-                .filter(|card| card.kind == CardKind::Cuda)
-                .collect(),
+            cards: cards.into_iter().filter(|card| card.kind == CardKind::Cuda).collect(),
             looks: 0,
         }
     }
@@ -85,8 +82,7 @@ impl Collector {
         }
         let reading = self.sampler.read().await;
         // A process on a card may be too small in host memory to be among the largest.
-        self.processes
-            .also(reading.holders.iter().map(|holder| holder.pid));
+        self.processes.also(reading.holders.iter().map(|holder| holder.pid));
         self.push_reading(&reading, look);
         // Temperatures change slowly, and each sensor is another call into the driver.
         if self.looks.is_multiple_of(SENSORS_EVERY) {
@@ -101,20 +97,12 @@ impl Collector {
         for (card, number) in self.cards.iter().zip(0_u32..) {
             if let Some(free) = reading.free_on(&card.id) {
                 let used = card.total.saturating_sub(free).get() >> 10;
-                look.push(
-                    Figure::new(Group::Card, Unit::Kib, card.id.as_str(), "used"),
-                    Pace::Fast,
-                    used,
-                );
+                look.push(Figure::new(Group::Card, Unit::Kib, card.id.as_str(), "used"), Pace::Fast, used);
             }
             // The driver hides the usage of single processes in some containers and under MIG.
             for holder in reading.holders.iter().filter(|holder| holder.card == card.id) {
                 let Some(used) = holder.used else { continue };
-                let name = holder
-                    .name
-                    .clone()
-                    .or_else(|| process::name(holder.pid))
-                    .unwrap_or_default();
+                let name = holder.name.clone().or_else(|| process::name(holder.pid)).unwrap_or_default();
                 let subject = format!("{} {name}", holder.pid);
                 let figure = Figure::new(Group::Process, Unit::Kib, subject, format!("on card {number}"));
                 look.push(figure, Pace::Fast, used.get() >> 10);
@@ -132,11 +120,7 @@ fn push_sensors(sensors: &Sensors, look: &mut Look) {
     ];
     for (what, unit, value) in values {
         if let Some(value) = value {
-            look.push(
-                Figure::new(Group::Card, unit, sensors.card.as_str(), what),
-                Pace::Slow,
-                value.into(),
-            );
+            look.push(Figure::new(Group::Card, unit, sensors.card.as_str(), what), Pace::Slow, value.into());
         }
     }
 }

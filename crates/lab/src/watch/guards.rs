@@ -43,20 +43,14 @@ impl Guards {
             self.folders = page_folders();
             self.searched = Some(Instant::now());
         }
-        let pages: Vec<PageSnapshot> = self
-            .folders
-            .iter()
-            .flat_map(|folder| read_pages(folder))
-            .collect();
+        let pages: Vec<PageSnapshot> = self.folders.iter().flat_map(|folder| read_pages(folder)).collect();
         pages.iter().flat_map(|page| self.look_at(page, look)).collect()
     }
 
     fn look_at(&mut self, page: &PageSnapshot, look: &mut Look) -> Vec<String> {
         // The name is kept: a refusal is often the last act of a process that is gone at the next look.
-        let (name, told) = self
-            .seen
-            .entry(page.pid)
-            .or_insert_with(|| (name(page.pid).unwrap_or_default(), 0));
+        let (name, told) =
+            self.seen.entry(page.pid).or_insert_with(|| (name(page.pid).unwrap_or_default(), 0));
         let subject = format!("{} {name}", page.pid);
         for (card, number) in page.cards().iter().zip(0_u32..) {
             // A page also lists cards that the process never allocated on; they would fill the record with
@@ -70,21 +64,15 @@ impl Guards {
                 ("spilled", card.spilled, Pace::Slow),
             ];
             for (what, bytes, pace) in values {
-                let figure = Figure::new(
-                    Group::Guard,
-                    Unit::Kib,
-                    subject.clone(),
-                    format!("{what} on card {number}"),
-                );
+                let figure =
+                    Figure::new(Group::Guard, Unit::Kib, subject.clone(), format!("{what} on card {number}"));
                 look.push(figure, pace, bytes >> 10);
             }
         }
         // The page keeps its last refusals, so each look sees older ones again.
         let news = page.ooms().filter(|oom| oom.sequence > *told).collect::<Vec<_>>();
         *told = news.iter().map(|oom| oom.sequence).max().unwrap_or(*told);
-        news.into_iter()
-            .map(|oom| format!("{subject}: {}", refusal(oom)))
-            .collect()
+        news.into_iter().map(|oom| format!("{subject}: {}", refusal(oom))).collect()
     }
 }
 
@@ -94,9 +82,7 @@ fn refusal(oom: &OomSnapshot) -> String {
         Refusal::Budget => "its budget",
         _ => "the driver",
     };
-    let of = oom.budget.map_or_else(String::new, |budget| {
-        format!(" of a budget of {}", Bytes::new(budget))
-    });
+    let of = oom.budget.map_or_else(String::new, |budget| format!(" of a budget of {}", Bytes::new(budget)));
     format!(
         "a request for {asked} more on card {} was refused by {by}: the run held {allocated}{of}, and \
             {free} were free",

@@ -33,14 +33,8 @@ const MEMINFO: &[(&str, Pace)] = &[
 ];
 
 /// Keys of `/proc/vmstat` that count reclaim stalls, compaction and out-of-memory kills.
-const VMSTAT: &[&str] = &[
-    "pgmajfault",
-    "allocstall_normal",
-    "compact_stall",
-    "compact_fail",
-    "oom_kill",
-    "pswpout",
-];
+const VMSTAT: &[&str] =
+    &["pgmajfault", "allocstall_normal", "compact_stall", "compact_fail", "oom_kill", "pswpout"];
 
 /// `/proc` files that are read again in each sample.
 #[derive(Debug)]
@@ -77,23 +71,15 @@ impl WatchedMachine {
             let mut words = value.split_ascii_whitespace();
             if let Some(number) = words.next().and_then(|number| number.parse().ok()) {
                 // Only sizes carry a unit; HugePages_Free is a plain count.
-                let unit = if words.next().is_some() {
-                    Unit::Kib
-                } else {
-                    Unit::Count
-                };
+                let unit = if words.next().is_some() { Unit::Kib } else { Unit::Count };
                 look.push(Figure::new(Group::Machine, unit, "", *key), *pace, number);
             }
         }
         for zone in BuddyInfo::read(self.buddyinfo.read()).zones {
             let subject = format!("{} {}", zone.node, zone.zone);
             for (order, count) in zone.counts.into_iter().enumerate() {
-                let figure = Figure::new(
-                    Group::Blocks,
-                    Unit::Count,
-                    subject.clone(),
-                    format!("order {order}"),
-                );
+                let figure =
+                    Figure::new(Group::Blocks, Unit::Count, subject.clone(), format!("order {order}"));
                 look.push(figure, Pace::Slow, count);
             }
         }
@@ -101,11 +87,7 @@ impl WatchedMachine {
             if let Some((key, value)) = line.split_once(' ')
                 && let (Some(key), Ok(count)) = (VMSTAT.iter().find(|known| **known == key), value.parse())
             {
-                look.push(
-                    Figure::new(Group::Machine, Unit::Count, "", *key),
-                    Pace::Slow,
-                    count,
-                );
+                look.push(Figure::new(Group::Machine, Unit::Count, "", *key), Pace::Slow, count);
             }
         }
     }
@@ -113,10 +95,7 @@ impl WatchedMachine {
 
 impl RereadFile {
     pub(super) fn open(path: &str) -> Self {
-        Self {
-            file: File::open(path).ok(),
-            bytes: Vec::new(),
-        }
+        Self { file: File::open(path).ok(), bytes: Vec::new() }
     }
 
     /// The current content; empty if the file cannot be read.
@@ -130,10 +109,7 @@ impl RereadFile {
         if self.bytes.is_empty() {
             self.bytes.resize(LINE, 0);
         }
-        let read = self
-            .file
-            .as_ref()
-            .and_then(|file| file.read_at(&mut self.bytes, 0).ok());
+        let read = self.file.as_ref().and_then(|file| file.read_at(&mut self.bytes, 0).ok());
         str::from_utf8(&self.bytes[..read.unwrap_or(0)]).unwrap_or_default()
     }
 
@@ -179,10 +155,6 @@ mod tests {
         let mut reader = Reader::new(&bytes).unwrap();
         reader.by_ref().for_each(drop);
         let has = |what: &str| reader.figures().iter().any(|figure| figure.what == what);
-        assert!(
-            has("MemFree") && has("MemAvailable") && has("order 3"),
-            "{:?}",
-            reader.figures()
-        );
+        assert!(has("MemFree") && has("MemAvailable") && has("order 3"), "{:?}", reader.figures());
     }
 }

@@ -52,9 +52,7 @@ impl Processes {
         // Twice the limit: processes on cards come in addition to the largest ones.
         for pid in pids {
             if self.root.is_none() && self.followed.len() < 2 * MOST {
-                self.followed
-                    .entry(pid)
-                    .or_insert_with(|| WatchedProcess::new(pid));
+                self.followed.entry(pid).or_insert_with(|| WatchedProcess::new(pid));
             }
         }
     }
@@ -74,21 +72,10 @@ impl Processes {
 
     fn is_due(&mut self) -> bool {
         // Searching `/proc` takes milliseconds on a busy machine; one line of loadavg takes microseconds.
-        let last = self
-            .loadavg
-            .line()
-            .split_ascii_whitespace()
-            .next_back()
-            .unwrap_or_default();
-        let every = if self.root.is_some() {
-            TREE_EVERY
-        } else {
-            ALL_EVERY
-        };
-        let due = self
-            .searched
-            .as_ref()
-            .is_none_or(|(when, before)| before != last && when.elapsed() >= every);
+        let last = self.loadavg.line().split_ascii_whitespace().next_back().unwrap_or_default();
+        let every = if self.root.is_some() { TREE_EVERY } else { ALL_EVERY };
+        let due =
+            self.searched.as_ref().is_none_or(|(when, before)| before != last && when.elapsed() >= every);
         if due {
             self.searched = Some((Instant::now(), last.to_owned()));
         }
@@ -103,12 +90,7 @@ impl Processes {
         let mut sized: Vec<(u64, u32)> = found
             .into_iter()
             .filter(|pid| !self.followed.contains_key(pid))
-            .filter_map(|pid| {
-                Some((
-                    resident(&mut RereadFile::open(&format!("/proc/{pid}/statm")))?.0,
-                    pid,
-                ))
-            })
+            .filter_map(|pid| Some((resident(&mut RereadFile::open(&format!("/proc/{pid}/statm")))?.0, pid)))
             .collect();
         // The largest first, because there may be room for a few only.
         sized.sort_unstable_by_key(|(pages, _)| std::cmp::Reverse(*pages));
@@ -122,12 +104,7 @@ impl Processes {
 
 impl WatchedProcess {
     fn new(pid: u32) -> Self {
-        Self {
-            pid,
-            subject: subject(pid),
-            statm: RereadFile::open(&format!("/proc/{pid}/statm")),
-            looks: 0,
-        }
+        Self { pid, subject: subject(pid), statm: RereadFile::open(&format!("/proc/{pid}/statm")), looks: 0 }
     }
 
     /// Adds the figures; false if the process has ended.
@@ -142,11 +119,7 @@ impl WatchedProcess {
         }
         let figure = |what: &str| Figure::new(Group::Process, Unit::Kib, self.subject.clone(), what);
         look.push(figure("resident"), Pace::Fast, resident * page_kib);
-        look.push(
-            figure("private"),
-            Pace::Slow,
-            resident.saturating_sub(shared) * page_kib,
-        );
+        look.push(figure("private"), Pace::Slow, resident.saturating_sub(shared) * page_kib);
         true
     }
 }

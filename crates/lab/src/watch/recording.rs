@@ -35,25 +35,14 @@ impl Recording {
     /// Starts a record in a new file, with snapshots of system files.
     pub fn begin(path: &Path, about: &About) -> Result<Self, RecordingError> {
         let file = File::create_new(path).map_err(|error| match error.kind() {
-            io::ErrorKind::AlreadyExists => RecordingError::Exists {
-                path: path.to_owned(),
-            },
-            _ => RecordingError::Create {
-                path: path.to_owned(),
-                error,
-            },
+            io::ErrorKind::AlreadyExists => RecordingError::Exists { path: path.to_owned() },
+            _ => RecordingError::Create { path: path.to_owned(), error },
         })?;
         let mut bytes = Vec::new();
         // Before the first sample, so that a recording cut short still has them.
         let mut encoder = Encoder::begin(about, &mut bytes);
         snapshots::take(When::Before, &mut encoder, &mut bytes);
-        let mut recording = Self {
-            path: path.to_owned(),
-            file,
-            encoder,
-            bytes,
-            start: Instant::now(),
-        };
+        let mut recording = Self { path: path.to_owned(), file, encoder, bytes, start: Instant::now() };
         recording.flush()?;
         Ok(recording)
     }
@@ -108,9 +97,6 @@ impl Recording {
         let written = self.file.write_all(&self.bytes);
         // Cleared after a failure too: a full disk must not make the buffer grow.
         self.bytes.clear();
-        written.map_err(|error| RecordingError::Write {
-            path: self.path.clone(),
-            error,
-        })
+        written.map_err(|error| RecordingError::Write { path: self.path.clone(), error })
     }
 }

@@ -48,12 +48,7 @@ pub fn about(cards: &[Card], every_ms: u64) -> About {
         schema: About::SCHEMA.to_owned(),
         plimsoll: env!("CARGO_PKG_VERSION").to_owned(),
         host: kernel("hostname"),
-        kernel: format!(
-            "{} {} {}",
-            kernel("ostype"),
-            kernel("osrelease"),
-            std::env::consts::ARCH
-        ),
+        kernel: format!("{} {} {}", kernel("ostype"), kernel("osrelease"), std::env::consts::ARCH),
         started_unix_ms: unix_ms(),
         every_ms,
         page_size: Bytes::new(u64::try_from(rustix::param::page_size()).unwrap_or_default()),
@@ -64,11 +59,7 @@ pub fn about(cards: &[Card], every_ms: u64) -> About {
 }
 
 fn card(card: &Card) -> CardAbout {
-    CardAbout {
-        uuid: card.id.as_str().to_owned(),
-        name: card.name.clone(),
-        total: card.total,
-    }
+    CardAbout { uuid: card.id.as_str().to_owned(), name: card.name.clone(), total: card.total }
 }
 
 fn unix_ms() -> u64 {

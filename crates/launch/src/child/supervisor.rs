@@ -57,12 +57,7 @@ pub(crate) fn supervise(
     let stderr = stderr.map(ChildStderr::from_std).transpose().map_err(watch)?;
     let (orders, inbox) = mpsc::unbounded_channel();
     let (events, outbox) = mpsc::channel(EVENTS);
-    let child = Child {
-        pid,
-        address: spec.address.clone(),
-        log: log.clone(),
-        orders,
-    };
+    let child = Child { pid, address: spec.address.clone(), log: log.clone(), orders };
     let now = Instant::now();
     let supervisor = Supervisor {
         announcement: Some(health::announcement(&spec.readiness, &spec.address, pid)),
@@ -194,10 +189,8 @@ impl Supervisor {
     async fn become_ready(&mut self, payload: Value) {
         self.announcement = None;
         if let Err(cause) = self.spec.address.seal() {
-            self.log.push(
-                LogSource::Plimsoll,
-                format!("cannot restrict access to the engine's socket: {cause}"),
-            );
+            self.log
+                .push(LogSource::Plimsoll, format!("cannot restrict access to the engine's socket: {cause}"));
         }
         if self.phase == Phase::Loading {
             self.phase = Phase::Serving;

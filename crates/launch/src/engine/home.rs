@@ -39,13 +39,9 @@ impl EngineHome {
                 Err(HomeError::Relative(own))
             };
         }
-        let data = variable("XDG_DATA_HOME")
-            .map(PathBuf::from)
-            .filter(|path| path.is_absolute());
+        let data = variable("XDG_DATA_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
         let user = || Some(PathBuf::from(variable("HOME")?).join(".local/share"));
-        data.or_else(user)
-            .map(|data| Self(data.join("plimsoll")))
-            .ok_or(HomeError::Choose)
+        data.or_else(user).map(|data| Self(data.join("plimsoll"))).ok_or(HomeError::Choose)
     }
 
     /// The folder of engines, one directory each.
@@ -71,36 +67,20 @@ mod tests {
     use super::*;
 
     fn chosen(set: &[(&str, &str)]) -> Result<EngineHome, HomeError> {
-        EngineHome::choose(|name| {
-            set.iter()
-                .find(|(key, _)| *key == name)
-                .map(|(_, value)| value.into())
-        })
+        EngineHome::choose(|name| set.iter().find(|(key, _)| *key == name).map(|(_, value)| value.into()))
     }
 
     #[test]
     fn our_own_variable_wins_over_the_desktop_one_and_that_over_the_home_directory() {
         let all = [("PLIMSOLL_HOME", "/p"), ("XDG_DATA_HOME", "/x"), ("HOME", "/h")];
         assert_eq!(chosen(&all).unwrap(), EngineHome::at(Path::new("/p")));
-        assert_eq!(
-            chosen(&all[1..]).unwrap(),
-            EngineHome::at(Path::new("/x/plimsoll"))
-        );
-        assert_eq!(
-            chosen(&all[2..]).unwrap(),
-            EngineHome::at(Path::new("/h/.local/share/plimsoll"))
-        );
+        assert_eq!(chosen(&all[1..]).unwrap(), EngineHome::at(Path::new("/x/plimsoll")));
+        assert_eq!(chosen(&all[2..]).unwrap(), EngineHome::at(Path::new("/h/.local/share/plimsoll")));
     }
 
     #[test]
     fn relative_paths_are_refused_or_passed_over() {
-        assert!(matches!(
-            chosen(&[("PLIMSOLL_HOME", "p")]),
-            Err(HomeError::Relative(_))
-        ));
-        assert!(matches!(
-            chosen(&[("XDG_DATA_HOME", "x")]),
-            Err(HomeError::Choose)
-        ));
+        assert!(matches!(chosen(&[("PLIMSOLL_HOME", "p")]), Err(HomeError::Relative(_))));
+        assert!(matches!(chosen(&[("XDG_DATA_HOME", "x")]), Err(HomeError::Choose)));
     }
 }

@@ -81,10 +81,7 @@ pub(super) fn remembered<T: Clone>(
     path: &Path,
     ask: impl FnOnce(&Path) -> Result<T, IdentityError>,
 ) -> Result<T, IdentityError> {
-    let stamp = Stamp::of(path).map_err(|source| IdentityError::Ask {
-        path: path.to_owned(),
-        source,
-    })?;
+    let stamp = Stamp::of(path).map_err(|source| IdentityError::Ask { path: path.to_owned(), source })?;
     // Held while the program runs, so that two callers at once start it once. No panic leaves the list half
     // changed.
     let mut known = known.lock().unwrap_or_else(PoisonError::into_inner);
@@ -109,21 +106,14 @@ pub(super) struct Stamp {
 impl Stamp {
     fn of(path: &Path) -> io::Result<Self> {
         let metadata = fs::metadata(path)?;
-        Ok(Self {
-            path: path.to_owned(),
-            modified: metadata.modified()?,
-            size: metadata.len(),
-        })
+        Ok(Self { path: path.to_owned(), modified: metadata.modified()?, size: metadata.len() })
     }
 }
 
 fn ask_program(path: &Path) -> Result<EngineIdentity, IdentityError> {
     let answer = ask(path, "--version")?;
     let Some(version) = version_line(&answer.said) else {
-        return Err(IdentityError::Parse {
-            path: path.to_owned(),
-            said: answer.tail(5),
-        });
+        return Err(IdentityError::Parse { path: path.to_owned(), said: answer.tail(5) });
     };
     // `--help` is a second start of the program, so it is used only where the version does not decide.
     let kind = if version.ambiguous && ask(path, "--help")?.said.contains(IK_FLAG) {
@@ -131,26 +121,16 @@ fn ask_program(path: &Path) -> Result<EngineIdentity, IdentityError> {
     } else {
         EngineKind::LlamaCpp
     };
-    let engine = EngineBuild {
-        kind,
-        build: version.build,
-    };
-    Ok(EngineIdentity {
-        engine,
-        version: version.line.to_owned(),
-    })
+    let engine = EngineBuild { kind, build: version.build };
+    Ok(EngineIdentity { engine, version: version.line.to_owned() })
 }
 
 fn ask(path: &Path, flag: &str) -> Result<ProgramEnded, IdentityError> {
-    let ended = run(Command::new(path).arg(flag), LIMIT).map_err(|source| IdentityError::Ask {
-        path: path.to_owned(),
-        source,
-    })?;
+    let ended = run(Command::new(path).arg(flag), LIMIT)
+        .map_err(|source| IdentityError::Ask { path: path.to_owned(), source })?;
     // Only a missing status is an error: a program that prints its version and fails has still answered.
     if ended.status.is_none() {
-        return Err(IdentityError::Wait {
-            path: path.to_owned(),
-        });
+        return Err(IdentityError::Wait { path: path.to_owned() });
     }
     Ok(ended)
 }
@@ -175,11 +155,7 @@ fn version_line(said: &str) -> Option<VersionLine<'_>> {
         };
         // A line without a number is another tool's, and the search goes on.
         let build = build.trim().parse().ok()?;
-        Some(VersionLine {
-            line,
-            build: (build > UNSTAMPED).then_some(build),
-            ambiguous,
-        })
+        Some(VersionLine { line, build: (build > UNSTAMPED).then_some(build), ambiguous })
     })
 }
 
@@ -196,23 +172,14 @@ mod tests {
         let mut file = fs::File::create(&path).unwrap();
         write!(file, "#!/bin/sh\n{script}\n").unwrap();
         file.set_permissions(fs::Permissions::from_mode(0o755)).unwrap();
-        EngineProgram {
-            path,
-            origin: EngineOrigin::Configured,
-        }
+        EngineProgram { path, origin: EngineOrigin::Configured }
     }
 
     #[test]
     fn every_known_spelling_of_the_version_is_read() {
         let build = |said| version_line(said).unwrap().build;
-        assert_eq!(
-            build("version: 10605 (c1d0e7a)\nbuilt with GNU 12.2.0 for Linux x86_64"),
-            Some(10605)
-        );
-        assert_eq!(
-            build("version: 0.3.0-dev (build 10621, commit c1d0e7a00)"),
-            Some(10621)
-        );
+        assert_eq!(build("version: 10605 (c1d0e7a)\nbuilt with GNU 12.2.0 for Linux x86_64"), Some(10605));
+        assert_eq!(build("version: 0.3.0-dev (build 10621, commit c1d0e7a00)"), Some(10621));
         assert_eq!(
             build("ggml_cuda_init: found 1 CUDA devices:\n  Device 0\nversion: 4848 (0ed847d3)"),
             Some(4848)
@@ -223,14 +190,9 @@ mod tests {
 
     #[test]
     fn what_is_no_version_line_is_not_read_as_one() {
-        for said in [
-            "",
-            "version: ",
-            "version: (",
-            "version: one (two)",
-            "version: 99999999999 (x)",
-            "v 10605 (x)",
-        ] {
+        for said in
+            ["", "version: ", "version: (", "version: one (two)", "version: 99999999999 (x)", "v 10605 (x)"]
+        {
             assert!(version_line(said).is_none(), "{said}");
         }
     }
@@ -240,13 +202,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let ik = r#"[ "$1" = --version ] && echo "version: 4848 (0ed847d3)" >&2 || echo "-rtr, --run-time-repack""#;
         let identity = identify(&look_alike(directory.path(), ik)).unwrap();
-        assert_eq!(
-            identity.engine,
-            EngineBuild {
-                kind: EngineKind::IkLlamaCpp,
-                build: Some(4848)
-            }
-        );
+        assert_eq!(identity.engine, EngineBuild { kind: EngineKind::IkLlamaCpp, build: Some(4848) });
     }
 
     #[test]
@@ -254,10 +210,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let asked = directory.path().join("asked");
         let answer = |build| {
-            format!(
-                "echo >> {}\necho \"version: 0.6.0-dev (build {build}, commit a)\"",
-                asked.display()
-            )
+            format!("echo >> {}\necho \"version: 0.6.0-dev (build {build}, commit a)\"", asked.display())
         };
         let program = look_alike(directory.path(), &answer(11549));
         assert_eq!(identify(&program).unwrap(), identify(&program).unwrap());
@@ -270,9 +223,7 @@ mod tests {
     fn a_program_takes_a_socket_if_its_help_says_so_and_a_shell_script_is_known_as_one() {
         let directory = tempfile::tempdir().unwrap();
         let says = |text: &str| look_alike(directory.path(), &format!("echo '{text}'")).path;
-        assert!(takes_socket(&says(
-            "--host HOST  bind to an UNIX socket if the address ends with .sock"
-        )));
+        assert!(takes_socket(&says("--host HOST  bind to an UNIX socket if the address ends with .sock")));
         assert!(!takes_socket(&says("--host HOST  ip address to listen")));
         assert!(!takes_socket(Path::new("/nowhere/llama-server")));
         assert!(is_shell_script(&says("")));

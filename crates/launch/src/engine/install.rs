@@ -65,20 +65,13 @@ pub enum InstallError {
         to a shorter path without blanks", .0.display())]
     WriteShebang(PathBuf),
     #[error("cannot {act} {}: {source}", path.display())]
-    Disk {
-        act: &'static str,
-        path: PathBuf,
-        source: io::Error,
-    },
+    Disk { act: &'static str, path: PathBuf, source: io::Error },
 }
 
 /// Returns the installed CPU engine, if there is one.
 pub fn installed(home: &EngineHome) -> Option<EngineProgram> {
     let path = place(home).join(LLAMA_SERVER);
-    path.is_file().then_some(EngineProgram {
-        path,
-        origin: EngineOrigin::Installed,
-    })
+    path.is_file().then_some(EngineProgram { path, origin: EngineOrigin::Installed })
 }
 
 /// Installs the CPU engine, or updates an installed one.
@@ -101,10 +94,7 @@ pub fn install(
         progress(InstallStep::WriteAdapter);
         write_program(&program, &adapter)?;
     }
-    Ok(EngineProgram {
-        path: program,
-        origin: EngineOrigin::Installed,
-    })
+    Ok(EngineProgram { path: program, origin: EngineOrigin::Installed })
 }
 
 fn place(home: &EngineHome) -> PathBuf {
@@ -131,11 +121,7 @@ fn adapter(place: &Path) -> Result<Vec<u8>, InstallError> {
 
 fn lock(engines: &Path, progress: &mut impl FnMut(InstallStep)) -> Result<File, InstallError> {
     let path = engines.join("install.lock");
-    let file = File::options()
-        .create(true)
-        .truncate(false)
-        .write(true)
-        .open(&path);
+    let file = File::options().create(true).truncate(false).write(true).open(&path);
     let file = file.map_err(disk("open", &path))?;
     // The kernel lets go of it with the process, however that ends.
     if file.try_lock().is_err() {
@@ -187,21 +173,11 @@ fn make_venv(venv: &Path) -> Result<(), InstallError> {
 /// Puts the pinned wheel into the venv, and sees that it loads on this machine.
 fn fetch_wheel(scratch: &Path) -> Result<(), InstallError> {
     let requirements = scratch.join("requirements.txt");
-    let hashes: String = WHEELS
-        .iter()
-        .map(|hash| format!(" --hash=sha256:{hash}"))
-        .collect();
+    let hashes: String = WHEELS.iter().map(|hash| format!(" --hash=sha256:{hash}")).collect();
     // pip takes hashes from a requirements file only, not from its command line.
     fs::write(&requirements, format!("xllamacpp=={RELEASE}{hashes}\n"))
         .map_err(disk("write", &requirements))?;
-    let flags = [
-        "-m",
-        "pip",
-        "install",
-        "--quiet",
-        "--no-input",
-        "--disable-pip-version-check",
-    ];
+    let flags = ["-m", "pip", "install", "--quiet", "--no-input", "--disable-pip-version-check"];
     // No source package: building one needs a compiler and takes minutes.
     let pinned = ["--no-deps", "--only-binary=:all:", "--require-hashes", "-r"];
     let mut pip = Command::new(python_of(scratch));
@@ -211,11 +187,7 @@ fn fetch_wheel(scratch: &Path) -> Result<(), InstallError> {
         return Err(InstallError::FetchWheel { said: said(&fetched) });
     }
     let loaded = load(scratch).map_err(disk("run", &python_of(scratch)))?;
-    if loaded.succeeded() {
-        Ok(())
-    } else {
-        Err(InstallError::LoadWheel { said: said(&loaded) })
-    }
+    if loaded.succeeded() { Ok(()) } else { Err(InstallError::LoadWheel { said: said(&loaded) }) }
 }
 
 fn loads(place: &Path) -> bool {
@@ -224,18 +196,11 @@ fn loads(place: &Path) -> bool {
 
 fn load(place: &Path) -> io::Result<ProgramEnded> {
     // `-I` keeps PYTHONPATH and the current folder from supplying another module of this name.
-    run(
-        Command::new(python_of(place)).args(["-I", "-c", "import xllamacpp"]),
-        LOAD_LIMIT,
-    )
+    run(Command::new(python_of(place)).args(["-I", "-c", "import xllamacpp"]), LOAD_LIMIT)
 }
 
 fn said(ended: &ProgramEnded) -> String {
-    if ended.status.is_none() {
-        "it did not end in time".to_owned()
-    } else {
-        ended.tail(4)
-    }
+    if ended.status.is_none() { "it did not end in time".to_owned() } else { ended.tail(4) }
 }
 
 /// Writes an executable file so that a reader sees the old or the new one, never a part.
@@ -255,11 +220,7 @@ fn beside(path: &Path, suffix: &str) -> PathBuf {
 }
 
 fn disk(act: &'static str, path: &Path) -> impl FnOnce(io::Error) -> InstallError {
-    move |source| InstallError::Disk {
-        act,
-        path: path.to_owned(),
-        source,
-    }
+    move |source| InstallError::Disk { act, path: path.to_owned(), source }
 }
 
 #[cfg(test)]
@@ -292,10 +253,7 @@ mod tests {
         fs::write(&program, "older").unwrap();
         assert_eq!(steps(&home), [InstallStep::WriteAdapter]);
         assert!(fs::read_to_string(&program).unwrap().ends_with(ADAPTER));
-        assert_eq!(
-            fs::metadata(&program).unwrap().permissions().mode() & 0o777,
-            0o755
-        );
+        assert_eq!(fs::metadata(&program).unwrap().permissions().mode() & 0o777, 0o755);
     }
 
     #[test]
@@ -310,10 +268,7 @@ mod tests {
         std::thread::sleep(Duration::from_millis(100));
         assert_eq!(installed(&home), None, "the second one went ahead");
         drop(held);
-        assert_eq!(
-            waiting.join().unwrap(),
-            [InstallStep::WaitForOther, InstallStep::WriteAdapter]
-        );
+        assert_eq!(waiting.join().unwrap(), [InstallStep::WaitForOther, InstallStep::WriteAdapter]);
     }
 
     #[test]
@@ -321,10 +276,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         for name in ["with blank".to_owned(), "x".repeat(250)] {
             let home = EngineHome::at(&directory.path().join(name));
-            assert!(matches!(
-                install(&home, |_| {}),
-                Err(InstallError::WriteShebang(_))
-            ));
+            assert!(matches!(install(&home, |_| {}), Err(InstallError::WriteShebang(_))));
         }
         assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
     }

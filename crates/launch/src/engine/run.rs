@@ -29,13 +29,8 @@ impl ProgramEnded {
 
     /// Returns the last lines, for an error message.
     pub(super) fn tail(&self, lines: usize) -> String {
-        let kept: Vec<&str> = self
-            .said
-            .lines()
-            .rev()
-            .filter(|line| !line.trim().is_empty())
-            .take(lines)
-            .collect();
+        let kept: Vec<&str> =
+            self.said.lines().rev().filter(|line| !line.trim().is_empty()).take(lines).collect();
         kept.into_iter().rev().collect::<Vec<_>>().join("\n")
     }
 }
@@ -53,10 +48,7 @@ pub(super) fn run(command: &mut Command, limit: Duration) -> io::Result<ProgramE
     said.seek(SeekFrom::Start(length.saturating_sub(SAID_LIMIT)))?;
     let mut bytes = Vec::new();
     said.take(SAID_LIMIT).read_to_end(&mut bytes)?;
-    Ok(ProgramEnded {
-        status,
-        said: String::from_utf8_lossy(&bytes).into_owned(),
-    })
+    Ok(ProgramEnded { status, said: String::from_utf8_lossy(&bytes).into_owned() })
 }
 
 /// Starts the program; it retries for a moment if the file is being written, for example by an upgrade.
@@ -87,10 +79,7 @@ fn wait(child: &mut Child, end: Instant) -> io::Result<Option<ExitStatus>> {
 
 fn unlinked_file() -> io::Result<File> {
     use rustix::fs::{MemfdFlags, memfd_create};
-    Ok(File::from(memfd_create(
-        "plimsoll-helper-output",
-        MemfdFlags::CLOEXEC,
-    )?))
+    Ok(File::from(memfd_create("plimsoll-helper-output", MemfdFlags::CLOEXEC)?))
 }
 
 #[cfg(test)]
@@ -129,12 +118,7 @@ mod tests {
             thread::sleep(Duration::from_millis(50));
             drop(writing);
         });
-        assert_eq!(
-            run(&mut Command::new(&path), Duration::from_secs(5))
-                .unwrap()
-                .said,
-            "ran\n"
-        );
+        assert_eq!(run(&mut Command::new(&path), Duration::from_secs(5)).unwrap().said, "ran\n");
         done.join().unwrap();
     }
 

@@ -25,9 +25,7 @@ pub fn vulkan_cards(program: &Path, environment: &Environment) -> Result<Vec<Str
             // Without a card for CUDA, which would open a context on each.
             let shown = [("CUDA_VISIBLE_DEVICES", ""), (VULKAN, &number.to_string())];
             let listed = listed(program, environment, &shown)?;
-            Ok(listed
-                .into_iter()
-                .find_map(|(device, name)| device.starts_with("Vulkan").then_some(name)))
+            Ok(listed.into_iter().find_map(|(device, name)| device.starts_with("Vulkan").then_some(name)))
         };
         let mut names = Vec::new();
         for at in 0..MOST {
@@ -37,11 +35,7 @@ pub fn vulkan_cards(program: &Path, environment: &Environment) -> Result<Vec<Str
             }
         }
         let has_cuda = |device: &(String, String)| device.0.starts_with("CUDA");
-        if !names.is_empty()
-            && listed(program, environment, &[(VULKAN, "")])?
-                .iter()
-                .any(has_cuda)
-        {
+        if !names.is_empty() && listed(program, environment, &[(VULKAN, "")])?.iter().any(has_cuda) {
             names.clear();
         }
         Ok(names)
@@ -60,11 +54,7 @@ pub fn vulkan_numbers(cards: &[String], given: &[&str]) -> Option<Vec<usize>> {
         if same.is_empty() || same.len() != given.iter().filter(|other| *other == name).count() {
             return None;
         }
-        numbers.extend(
-            same.into_iter()
-                .filter(|number| !numbers.contains(number))
-                .collect::<Vec<_>>(),
-        );
+        numbers.extend(same.into_iter().filter(|number| !numbers.contains(number)).collect::<Vec<_>>());
     }
     Some(numbers)
 }
@@ -77,10 +67,8 @@ fn listed(
 ) -> Result<Vec<(String, String)>, IdentityError> {
     let mut command = Command::new(program);
     command.arg("--list-devices").env_clear().envs(environment.iter());
-    let ended = run(command.envs(shown.iter().copied()), LIMIT).map_err(|source| IdentityError::Ask {
-        path: program.to_owned(),
-        source,
-    })?;
+    let ended = run(command.envs(shown.iter().copied()), LIMIT)
+        .map_err(|source| IdentityError::Ask { path: program.to_owned(), source })?;
     Ok(ended.said.lines().filter_map(device).collect())
 }
 
@@ -88,9 +76,7 @@ fn listed(
 fn device(line: &str) -> Option<(String, String)> {
     let (device, rest) = line.strip_prefix("  ")?.split_once(": ")?;
     let (name, memory) = rest.rsplit_once(" (")?;
-    memory
-        .ends_with(" free)")
-        .then(|| (device.to_owned(), name.to_owned()))
+    memory.ends_with(" free)").then(|| (device.to_owned(), name.to_owned()))
 }
 
 #[cfg(test)]
@@ -106,13 +92,7 @@ mod tests {
     #[test]
     fn a_listed_device_is_read_and_other_lines_are_not() {
         let line = "  Vulkan0: llvmpipe (LLVM 22.1.8, 256 bits) (24105 MiB, 22039 MiB free)";
-        assert_eq!(
-            device(line),
-            Some((
-                "Vulkan0".to_owned(),
-                "llvmpipe (LLVM 22.1.8, 256 bits)".to_owned()
-            ))
-        );
+        assert_eq!(device(line), Some(("Vulkan0".to_owned(), "llvmpipe (LLVM 22.1.8, 256 bits)".to_owned())));
         for line in [
             "",
             "  (none)",
@@ -130,14 +110,8 @@ mod tests {
     fn cards_are_told_by_their_names_and_of_the_same_name_all_or_none() {
         let cards = names(&["NVIDIA L4", "llvmpipe", "NVIDIA H200", "NVIDIA H200"]);
         assert_eq!(vulkan_numbers(&cards, &["NVIDIA L4"]), Some(vec![0]));
-        assert_eq!(
-            vulkan_numbers(&cards, &["NVIDIA H200", "NVIDIA H200"]),
-            Some(vec![2, 3])
-        );
-        assert_eq!(
-            vulkan_numbers(&cards, &["NVIDIA H200", "NVIDIA L4", "NVIDIA H200"]),
-            Some(vec![2, 3, 0])
-        );
+        assert_eq!(vulkan_numbers(&cards, &["NVIDIA H200", "NVIDIA H200"]), Some(vec![2, 3]));
+        assert_eq!(vulkan_numbers(&cards, &["NVIDIA H200", "NVIDIA L4", "NVIDIA H200"]), Some(vec![2, 3, 0]));
         assert_eq!(vulkan_numbers(&cards, &["NVIDIA H200"]), None);
         assert_eq!(vulkan_numbers(&cards, &["NVIDIA A100"]), None);
     }

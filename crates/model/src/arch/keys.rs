@@ -32,8 +32,7 @@ impl<'h, 'a> ArchKeys<'h, 'a> {
     }
 
     pub(super) fn required(&self, name: &str) -> Result<u32, ModelError> {
-        self.number(name)?
-            .ok_or_else(|| ModelError::MissingKey { key: self.key(name) })
+        self.number(name)?.ok_or_else(|| ModelError::MissingKey { key: self.key(name) })
     }
 
     pub(super) fn flag(&self, name: &str) -> Result<Option<bool>, ModelError> {
@@ -65,23 +64,14 @@ impl<'h, 'a> ArchKeys<'h, 'a> {
         };
         // llama.cpp refuses lists of another length too, so such a file would not load.
         if array.count != u64::from(layers) {
-            return Err(ModelError::ListLength {
-                key,
-                expected: layers,
-                found: array.count,
-            });
+            return Err(ModelError::ListLength { key, expected: layers, found: array.count });
         }
         let numbers = array.integers().and_then(|numbers| {
-            numbers
-                .map(|number| u32::try_from(number).ok())
-                .collect::<Option<Vec<u32>>>()
+            numbers.map(|number| u32::try_from(number).ok()).collect::<Option<Vec<u32>>>()
         });
         match numbers {
             Some(numbers) => Ok(Some(PerLayer::Each(numbers))),
-            None => Err(ModelError::ListValue {
-                key,
-                element: array.element,
-            }),
+            None => Err(ModelError::ListValue { key, element: array.element }),
         }
     }
 

@@ -63,30 +63,21 @@ fn states(
     if wkv_head > 0 {
         // RWKV 6 and 7 shift twice per layer unless the file says otherwise.
         let shifts = keys.number("token_shift_count")?.map_or(2, u64::from);
-        return Ok((
-            shifts.saturating_mul(embedding),
-            embedding.saturating_mul(wkv_head),
-        ));
+        return Ok((shifts.saturating_mul(embedding), embedding.saturating_mul(wkv_head)));
     }
     let inner = number("ssm.inner_size")?;
     let state = number("ssm.state_size")?;
     let groups = number("ssm.group_count")?;
     // Mamba 2 convolves B and C of each group together with x.
     let convolved = inner.saturating_add(groups.saturating_mul(state).saturating_mul(2));
-    let scan = (
-        conv.saturating_sub(1).saturating_mul(convolved),
-        state.saturating_mul(inner),
-    );
+    let scan = (conv.saturating_sub(1).saturating_mul(convolved), state.saturating_mul(inner));
 
     let kda_head = number("kda.head_dim")?;
     if kda_head > 0 {
         // Without the key llama.cpp assumes a kernel of 4 taps, of which 3 are state.
         let taps = if conv > 0 { conv - 1 } else { 3 };
         let wide = heads.saturating_mul(kda_head);
-        return Ok((
-            wide.saturating_mul(3).saturating_mul(taps),
-            wide.saturating_mul(kda_head),
-        ));
+        return Ok((wide.saturating_mul(3).saturating_mul(taps), wide.saturating_mul(kda_head)));
     }
     let short_conv = number("shortconv.l_cache")?;
     if short_conv > 0 {
@@ -154,9 +145,7 @@ fn sliding_layers(
         LayerPattern::ListedOrEvery(n) => every(n, false),
         LayerPattern::ListedOrEveryFullFirst(n) => every(n, true),
         LayerPattern::Listed => Ok(listed()?.unwrap_or_default()),
-        LayerPattern::Attention => Ok(PerLayer::Each(
-            (0..trunk).map(|layer| !hyper.recurs(layer)).collect(),
-        )),
+        LayerPattern::Attention => Ok(PerLayer::Each((0..trunk).map(|layer| !hyper.recurs(layer)).collect())),
     }
 }
 
@@ -173,11 +162,7 @@ fn periodic(period: u32, full_first: bool, trunk: u32) -> PerLayer<bool> {
 /// GLM-5.2 before its files listed them: the first two, then the first of each four.
 /// `glm-dsa.cpp: GLM_5_2_DEFAULT_INDEXER_TYPES @ b10605`.
 fn glm_5_2_layers(trunk: u32) -> PerLayer<bool> {
-    PerLayer::Each(
-        (0..trunk)
-            .map(|layer| layer < 2 || (layer - 2).is_multiple_of(4))
-            .collect(),
-    )
+    PerLayer::Each((0..trunk).map(|layer| layer < 2 || (layer - 2).is_multiple_of(4)).collect())
 }
 
 /// The layers that keep an index key. `llama-model.cpp: create_memory @ b10605`.

@@ -47,9 +47,7 @@ fn dimensions(keys: &ArchKeys<'_, '_>, traits: &Traits) -> Result<HyperParameter
     if layers == 0 || layers > MOST_LAYERS || nextn_layers > layers {
         return Err(ModelError::Layers { layers, nextn_layers });
     }
-    let heads = keys
-        .per_layer("attention.head_count", layers)?
-        .unwrap_or_default();
+    let heads = keys.per_layer("attention.head_count", layers)?.unwrap_or_default();
     let heads_kv = keys.per_layer("attention.head_count_kv", layers)?;
     let lengths = Lengths::read(keys, heads.at(0))?;
     Ok(HyperParameters {
@@ -64,9 +62,7 @@ fn dimensions(keys: &ArchKeys<'_, '_>, traits: &Traits) -> Result<HyperParameter
         key_length: lengths.key,
         value_length: lengths.value,
         sliding_key_length: keys.number("attention.key_length_swa")?.unwrap_or(lengths.key),
-        sliding_value_length: keys
-            .number("attention.value_length_swa")?
-            .unwrap_or(lengths.value),
+        sliding_value_length: keys.number("attention.value_length_swa")?.unwrap_or(lengths.value),
         rope_dimension: if rotates(keys, traits)? { lengths.rope } else { 0 },
         scales_embedding: factor(keys, "embedding_scale").is_some(),
         scales_residual: factor(keys, "residual_scale").is_some(),

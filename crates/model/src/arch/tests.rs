@@ -33,9 +33,7 @@ const PATTERN: &str = "attention.sliding_window_pattern";
 
 /// The sliding layers as a picture: `s` slides, `.` is full.
 fn picture(hyper: &HyperParameters) -> String {
-    (0..hyper.layers)
-        .map(|layer| if hyper.slides(layer) { 's' } else { '.' })
-        .collect()
+    (0..hyper.layers).map(|layer| if hyper.slides(layer) { 's' } else { '.' }).collect()
 }
 
 fn window(hyper: &HyperParameters) -> Option<u32> {
@@ -49,46 +47,22 @@ fn windows_follow_the_rule_of_their_architecture() {
         ("gemma2", vec![], "s.s.s.s.", Some(4096)),
         ("gemma3", vec![(WINDOW, n(1024))], "sssss.ss", Some(1024)),
         ("gemma3", vec![], "........", None),
-        (
-            "gemma3",
-            vec![(WINDOW, n(1024)), (PATTERN, n(2))],
-            "s.s.s.s.",
-            Some(1024),
-        ),
+        ("gemma3", vec![(WINDOW, n(1024)), (PATTERN, n(2))], "s.s.s.s.", Some(1024)),
         ("cohere2", vec![(WINDOW, n(4096))], "sss.sss.", Some(4096)),
         ("exaone4", vec![(WINDOW, n(4096))], "........", None),
         ("llama4", vec![], "sss.sss.", Some(8192)),
         ("llama4", vec![(WINDOW, n(0))], "........", None),
         ("smallthinker", vec![(WINDOW, n(9))], ".sss.sss", Some(4096)),
         ("laguna", vec![(WINDOW, n(512))], ".sss.sss", Some(512)),
-        (
-            "gemma4",
-            vec![(WINDOW, n(512)), (PATTERN, list(&[1, 0, 0, 1, 1, 1, 1, 0]))],
-            "s..ssss.",
-            Some(512),
-        ),
-        (
-            "mellum",
-            vec![(WINDOW, n(512)), (PATTERN, list(&[1, 1, 0, 0, 1, 1, 0, 0]))],
-            "ss..ss..",
-            Some(512),
-        ),
+        ("gemma4", vec![(WINDOW, n(512)), (PATTERN, list(&[1, 0, 0, 1, 1, 1, 1, 0]))], "s..ssss.", Some(512)),
+        ("mellum", vec![(WINDOW, n(512)), (PATTERN, list(&[1, 1, 0, 0, 1, 1, 0, 0]))], "ss..ss..", Some(512)),
         ("mellum", vec![(WINDOW, n(512))], "sss.sss.", Some(512)),
-        (
-            "step35",
-            vec![(WINDOW, n(512)), (PATTERN, n(1))],
-            "ssssssss",
-            Some(512),
-        ),
+        ("step35", vec![(WINDOW, n(512)), (PATTERN, n(1))], "ssssssss", Some(512)),
         ("phi3", vec![(WINDOW, n(2047))], "........", None),
         ("llama", vec![(WINDOW, n(4096))], "........", None),
     ] {
         let hyper = hyper(architecture, 8, &keys);
-        assert_eq!(
-            (picture(&hyper).as_str(), window(&hyper)),
-            (shown, width),
-            "{architecture} {keys:?}"
-        );
+        assert_eq!((picture(&hyper).as_str(), window(&hyper)), (shown, width), "{architecture} {keys:?}");
         assert!(hyper.known, "{architecture}");
     }
 }
@@ -120,11 +94,7 @@ fn sliding_layers_may_have_heads_of_their_own() {
 fn late_layers_of_gemma_share_the_cache_of_earlier_ones() {
     let third_n = hyper("gemma3n", 30, &[(WINDOW, n(512))]);
     assert!(third_n.caches(19) && !third_n.caches(20));
-    let keys = [
-        (WINDOW, n(512)),
-        (PATTERN, n(1)),
-        ("attention.shared_kv_layers", n(10)),
-    ];
+    let keys = [(WINDOW, n(512)), (PATTERN, n(1)), ("attention.shared_kv_layers", n(10))];
     let fourth = hyper("gemma4", 42, &keys);
     assert!(fourth.caches(31) && !fourth.caches(32));
 }
@@ -147,36 +117,20 @@ fn every_fourth_layer_of_qwen3_next_attends_and_the_rest_keep_a_state() {
     assert_eq!(cached, (0..12).map(|group| 4 * group + 3).collect::<Vec<_>>());
     assert!(!hyper.recurs(48) && !hyper.caches(48));
     let recurrent = hyper.recurrent.as_ref().unwrap();
-    assert_eq!(
-        (recurrent.rolling, recurrent.state),
-        (3 * (4096 + 2 * 16 * 128), 128 * 4096)
-    );
+    assert_eq!((recurrent.rolling, recurrent.state), (3 * (4096 + 2 * 16 * 128), 128 * 4096));
     assert_eq!(hyper.key_row(3), 512);
 }
 
 #[test]
 fn layers_without_heads_recur() {
-    let ssm = [
-        ("ssm.conv_kernel", n(4)),
-        ("ssm.inner_size", n(8192)),
-        ("ssm.state_size", n(16)),
-    ];
+    let ssm = [("ssm.conv_kernel", n(4)), ("ssm.inner_size", n(8192)), ("ssm.state_size", n(16))];
     let kv = ("attention.head_count_kv", list(&[0, 0, 8, 0]));
     let jamba = hyper("jamba", 4, &[&ssm[..], std::slice::from_ref(&kv)].concat());
-    assert_eq!(
-        (0..4).map(|layer| jamba.recurs(layer)).collect::<Vec<_>>(),
-        [true, true, false, true]
-    );
+    assert_eq!((0..4).map(|layer| jamba.recurs(layer)).collect::<Vec<_>>(), [true, true, false, true]);
     assert!(jamba.caches(2) && !jamba.caches(3));
-    let nemotron = hyper(
-        "nemotron_h",
-        4,
-        &[&ssm[..], &[kv, ("feed_forward_length", list(&[0, 99, 0, 0]))]].concat(),
-    );
-    assert_eq!(
-        (0..4).map(|layer| nemotron.recurs(layer)).collect::<Vec<_>>(),
-        [true, false, false, true]
-    );
+    let nemotron =
+        hyper("nemotron_h", 4, &[&ssm[..], &[kv, ("feed_forward_length", list(&[0, 99, 0, 0]))]].concat());
+    assert_eq!((0..4).map(|layer| nemotron.recurs(layer)).collect::<Vec<_>>(), [true, false, false, true]);
     assert_eq!(nemotron.key_row(1), 0);
 }
 
@@ -186,35 +140,20 @@ fn states_have_the_size_of_their_kind() {
         let recurrent = hyper(architecture, 4, keys).recurrent.unwrap();
         (recurrent.rolling, recurrent.state, recurrent.attends)
     };
-    assert_eq!(
-        states("rwkv7", &[("wkv.head_size", n(64))]),
-        (2 * 2048, 2048 * 64, false)
-    );
+    assert_eq!(states("rwkv7", &[("wkv.head_size", n(64))]), (2 * 2048, 2048 * 64, false));
     assert_eq!(
         states("arwkv7", &[("wkv.head_size", n(64)), ("token_shift_count", n(1))]),
         (2048, 2048 * 64, false)
     );
-    assert_eq!(
-        states("lfm2", &[("shortconv.l_cache", n(3))]),
-        (2 * 2048, 0, false)
-    );
+    assert_eq!(states("lfm2", &[("shortconv.l_cache", n(3))]), (2 * 2048, 0, false));
     let kda = [("kda.head_dim", n(128)), ("ssm.conv_kernel", n(4))];
     assert_eq!(states("kimi-linear", &kda), (9 * 16 * 128, 128 * 128 * 16, false));
     assert_eq!(states("minimax-01", &[]), (0, 128 * 128 * 16, false));
-    let ssm = [
-        ("ssm.conv_kernel", n(4)),
-        ("ssm.inner_size", n(4096)),
-        ("ssm.state_size", n(16)),
-    ];
+    let ssm = [("ssm.conv_kernel", n(4)), ("ssm.inner_size", n(4096)), ("ssm.state_size", n(16))];
     assert_eq!(states("mamba", &ssm), (3 * 4096, 16 * 4096, false));
     assert_eq!(states("falcon-h1", &ssm), (3 * 4096, 16 * 4096, true));
-    let huge = [
-        "ssm.conv_kernel",
-        "ssm.inner_size",
-        "ssm.state_size",
-        "ssm.group_count",
-    ]
-    .map(|key| (key, n(u32::MAX)));
+    let huge = ["ssm.conv_kernel", "ssm.inner_size", "ssm.state_size", "ssm.group_count"]
+        .map(|key| (key, n(u32::MAX)));
     assert_eq!(states("mamba2", &huge).0, u64::MAX);
 }
 
@@ -236,10 +175,7 @@ fn mla_is_told_by_its_lengths() {
     let hyper_old = hyper("deepseek2", 61, &old);
     assert!(hyper_old.mla.is_none());
     assert_eq!(hyper_old.older_mla.map(|mla| mla.kv_lora_rank), Some(512));
-    assert_eq!(
-        (hyper_old.key_row(0), hyper_old.value_row(0)),
-        (16 * 192, 16 * 128)
-    );
+    assert_eq!((hyper_old.key_row(0), hyper_old.value_row(0)), (16 * 192, 16 * 128));
     let new = [
         ("attention.head_count_kv", n(1)),
         ("attention.kv_lora_rank", n(512)),
@@ -257,30 +193,20 @@ fn mla_is_told_by_its_lengths() {
 
 #[test]
 fn sparse_attention_keeps_index_keys() {
-    let keys = [
-        ("attention.indexer.key_length", n(128)),
-        ("nextn_predict_layers", n(1)),
-    ];
+    let keys = [("attention.indexer.key_length", n(128)), ("nextn_predict_layers", n(1))];
     let deepseek = hyper("deepseek32", 4, &keys);
     assert!(deepseek.indexes(2) && !deepseek.indexes(3) && !deepseek.caches(3));
     let glm = hyper(
         "glm-dsa",
         8,
-        &[
-            keys.as_slice(),
-            &[("attention.indexer.types", list(&[1, 1, 1, 0, 0, 0, 1]))],
-        ]
-        .concat(),
+        &[keys.as_slice(), &[("attention.indexer.types", list(&[1, 1, 1, 0, 0, 0, 1]))]].concat(),
     );
     let indexed: Vec<u32> = (0..8).filter(|&layer| glm.indexes(layer)).collect();
     assert_eq!(indexed, [0, 1, 2, 6]);
     let minimax = hyper(
         "minimax-m3",
         4,
-        &[
-            ("attention.indexer.key_length", n(64)),
-            ("leading_dense_block_count", n(2)),
-        ],
+        &[("attention.indexer.key_length", n(64)), ("leading_dense_block_count", n(2))],
     );
     assert!(!minimax.indexes(1) && minimax.indexes(2));
 }
@@ -288,15 +214,8 @@ fn sparse_attention_keeps_index_keys() {
 #[test]
 fn encoders_keep_no_cache() {
     for architecture in ["bert", "nomic-bert", "modern-bert", "gemma-embedding", "dream"] {
-        let hyper = hyper(
-            architecture,
-            4,
-            &[("attention.causal", false.into()), (WINDOW, n(128))],
-        );
-        assert!(
-            !hyper.cached && !hyper.caches(0) && !hyper.causal,
-            "{architecture}"
-        );
+        let hyper = hyper(architecture, 4, &[("attention.causal", false.into()), (WINDOW, n(128))]);
+        assert!(!hyper.cached && !hyper.caches(0) && !hyper.causal, "{architecture}");
     }
     let embedder = hyper("qwen3", 4, &[("attention.causal", false.into())]);
     assert!(embedder.caches(0) && !embedder.causal);
@@ -304,12 +223,9 @@ fn encoders_keep_no_cache() {
 
 #[test]
 fn next_token_layers_are_cached_where_the_engine_does() {
-    for (architecture, cached) in [
-        ("glm4moe", true),
-        ("qwen35", false),
-        ("mimo2", false),
-        ("deepseek2", true),
-    ] {
+    for (architecture, cached) in
+        [("glm4moe", true), ("qwen35", false), ("mimo2", false), ("deepseek2", true)]
+    {
         let keys = [("nextn_predict_layers", n(1)), (WINDOW, n(128)), (PATTERN, n(0))];
         assert_eq!(hyper(architecture, 4, &keys).caches(3), cached, "{architecture}");
     }
@@ -319,10 +235,7 @@ fn next_token_layers_are_cached_where_the_engine_does() {
 fn experts_are_counted_and_their_scale_is_a_factor_other_than_one() {
     let keys = [("expert_count", n(8)), ("expert_used_count", n(2))];
     let mixtral = hyper("llama", 4, &keys).experts.unwrap();
-    assert_eq!(
-        (mixtral.count, mixtral.used, mixtral.scales_weights),
-        (8, 2, false)
-    );
+    assert_eq!((mixtral.count, mixtral.used, mixtral.scales_weights), (8, 2, false));
     assert_eq!(hyper("llama", 4, &[]).experts, None);
 }
 
@@ -339,18 +252,12 @@ fn projectors_and_adapters_have_weights_and_nothing_else() {
     draft.put("general.architecture", "clip");
     let bytes = draft.header();
     let header = Header::read(&bytes, 1 << 20, Dialect::Ggml).unwrap();
-    assert_eq!(
-        Model::from_headers(&[header]).unwrap().hyper,
-        HyperParameters::default()
-    );
+    assert_eq!(Model::from_headers(&[header]).unwrap().hyper, HyperParameters::default());
 }
 
 #[test]
 fn no_architecture_stands_in_two_rows() {
-    let mut names: Vec<&str> = super::SPECIAL
-        .iter()
-        .flat_map(|(names, _)| names.iter().copied())
-        .collect();
+    let mut names: Vec<&str> = super::SPECIAL.iter().flat_map(|(names, _)| names.iter().copied()).collect();
     names.extend(super::PLAIN);
     let count = names.len();
     names.sort_unstable();

@@ -46,10 +46,7 @@ impl<'a> Cursor<'a> {
     /// Cursor over a window without the vocabulary: bytes that were left out are skipped, and the remaining
     /// ones become the surplus.
     pub(super) fn among(window: &'a [u8], gaps: &'a [Gap], file_length: u64) -> Self {
-        Self {
-            gaps: Some(gaps),
-            ..Self::new(window, file_length)
-        }
+        Self { gaps: Some(gaps), ..Self::new(window, file_length) }
     }
 
     pub(super) fn offset(&self) -> u64 {
@@ -69,8 +66,7 @@ impl<'a> Cursor<'a> {
     }
 
     pub(super) fn u32(&mut self, place: GgufPlace<'_>) -> Result<u32, GgufError> {
-        self.unsigned(4, place)
-            .map(|wide| u32::try_from(wide).expect("four bytes make a u32"))
+        self.unsigned(4, place).map(|wide| u32::try_from(wide).expect("four bytes make a u32"))
     }
 
     pub(super) fn u64(&mut self, place: GgufPlace<'_>) -> Result<u64, GgufError> {
@@ -108,10 +104,7 @@ impl<'a> Cursor<'a> {
     pub(super) fn name(&mut self, place: GgufPlace<'_>) -> Result<&'a str, GgufError> {
         let offset = self.offset();
         let bytes = self.text(place)?;
-        str::from_utf8(bytes).map_err(|_| GgufError::NotUtf8 {
-            place: place.to_string(),
-            offset,
-        })
+        str::from_utf8(bytes).map_err(|_| GgufError::NotUtf8 { place: place.to_string(), offset })
     }
 
     /// Passes over `count` elements; gives their bytes.
@@ -197,9 +190,7 @@ impl<'a> Cursor<'a> {
 
     /// The next `length` bytes, without moving; an error says how many are missing.
     fn ahead(&self, length: u64, place: GgufPlace<'_>) -> Result<&'a [u8], GgufError> {
-        let bytes = usize::try_from(length)
-            .ok()
-            .and_then(|length| self.window[self.at..].get(..length));
+        let bytes = usize::try_from(length).ok().and_then(|length| self.window[self.at..].get(..length));
         bytes.ok_or_else(|| self.shortage(length, place))
     }
 
@@ -209,18 +200,9 @@ impl<'a> Cursor<'a> {
         let place = || place.to_string();
         // Three causes, told apart for the message: a short file, a hostile header, a short window.
         if needed > self.file_length {
-            GgufError::FileEnds {
-                place: place(),
-                offset,
-                needed,
-                length: self.file_length,
-            }
+            GgufError::FileEnds { place: place(), offset, needed, length: self.file_length }
         } else if needed > HEADER_LIMIT.get() {
-            GgufError::HeaderTooLong {
-                place: place(),
-                offset,
-                needed,
-            }
+            GgufError::HeaderTooLong { place: place(), offset, needed }
         } else {
             GgufError::Truncated { offset, needed }
         }
@@ -247,11 +229,7 @@ pub(super) fn number(bytes: &[u8], big_endian: bool) -> u64 {
 }
 
 fn too_long(length: u64, offset: u64, place: GgufPlace<'_>) -> GgufError {
-    GgufError::TooLong {
-        place: place.to_string(),
-        length,
-        offset,
-    }
+    GgufError::TooLong { place: place.to_string(), length, offset }
 }
 
 fn widened(n: usize) -> u64 {

@@ -160,10 +160,7 @@ impl Writer {
     }
 
     pub(super) fn length(&mut self, length: usize) {
-        self.number(
-            u64::try_from(length).expect("a usize fits a u64 on every target"),
-            8,
-        );
+        self.number(u64::try_from(length).expect("a usize fits a u64 on every target"), 8);
     }
 
     fn text(&mut self, text: &[u8]) {

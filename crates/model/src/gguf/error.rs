@@ -57,12 +57,7 @@ pub enum GgufError {
         "{place} at byte {offset} needs a file of {needed} bytes, but the file has {length}; \
          the download is incomplete or the header is damaged"
     )]
-    FileEnds {
-        place: String,
-        offset: u64,
-        needed: u64,
-        length: u64,
-    },
+    FileEnds { place: String, offset: u64, needed: u64, length: u64 },
 
     #[error("{place} at byte {offset} makes the header longer than {needed} bytes, which no model needs")]
     HeaderTooLong { place: String, offset: u64, needed: u64 },
@@ -95,43 +90,22 @@ pub enum GgufError {
     NestedArray { key: String, offset: u64 },
 
     #[error("`general.alignment` at byte {offset} is {found} ({kind}); it must be a power of two (u32)")]
-    Alignment {
-        found: String,
-        kind: ValueType,
-        offset: u64,
-    },
+    Alignment { found: String, kind: ValueType, offset: u64 },
 
     #[error("key `{key}` at byte {offset} is {found}, not {expected}")]
-    WrongValue {
-        key: String,
-        found: String,
-        expected: &'static str,
-        offset: u64,
-    },
+    WrongValue { key: String, found: String, expected: &'static str, offset: u64 },
 
     #[error("tensor `{tensor}` at byte {offset} has a name of {length} bytes; ggml keeps at most 63")]
-    TensorNameTooLong {
-        tensor: String,
-        length: usize,
-        offset: u64,
-    },
+    TensorNameTooLong { tensor: String, length: usize, offset: u64 },
 
     #[error("tensor `{tensor}` at byte {offset} occurs a second time")]
     DuplicateTensor { tensor: String, offset: u64 },
 
     #[error("tensor `{tensor}` at byte {offset} has {dimensions} dimensions; ggml has at most 4")]
-    Dimensions {
-        tensor: String,
-        dimensions: u32,
-        offset: u64,
-    },
+    Dimensions { tensor: String, dimensions: u32, offset: u64 },
 
     #[error("tensor `{tensor}` at byte {offset} has the shape {shape:?}, more elements than 2^63")]
-    Shape {
-        tensor: String,
-        shape: [u64; 4],
-        offset: u64,
-    },
+    Shape { tensor: String, shape: [u64; 4], offset: u64 },
 
     #[error(
         "tensor `{tensor}` at byte {offset} has element type {id}, which llama.cpp does not support; types \
@@ -143,20 +117,10 @@ pub enum GgufError {
         "tensor `{tensor}` at byte {offset} has rows of {row} elements, which is not a multiple of the \
             block size of {kind}, {block}"
     )]
-    RowLength {
-        tensor: String,
-        row: u64,
-        block: u64,
-        kind: &'static str,
-        offset: u64,
-    },
+    RowLength { tensor: String, row: u64, block: u64, kind: &'static str, offset: u64 },
 
     #[error("tensor `{tensor}` lies at {found} in the data, but the tensors before it end at {expected}")]
-    TensorOffset {
-        tensor: String,
-        found: u64,
-        expected: u64,
-    },
+    TensorOffset { tensor: String, found: u64, expected: u64 },
 
     #[error(
         "tensor `{tensor}` ends at byte {end} of a file of {length}; the download is incomplete or the \

@@ -124,10 +124,7 @@ impl Excerpt {
             self.passing = Some(run);
             return;
         }
-        self.gaps.push(Gap {
-            offset: run.start,
-            length: run.next - run.start,
-        });
+        self.gaps.push(Gap { offset: run.start, length: run.next - run.start });
     }
 }
 
@@ -181,17 +178,11 @@ mod tests {
     #[test]
     fn pieces_may_end_anywhere_and_a_word_may_be_longer_than_a_piece() {
         for big_endian in [false, true] {
-            let mut draft = DraftHeader {
-                big_endian,
-                ..DraftHeader::default()
-            };
+            let mut draft = DraftHeader { big_endian, ..DraftHeader::default() };
             draft.put("general.architecture", "llama");
             let words = vec![vec![b'w'; 100], Vec::new(), vec![b'x'; 3]];
             draft.put("tokenizer.ggml.tokens", Datum::Texts(words));
-            draft.put(
-                "tokenizer.ggml.scores",
-                Datum::Numbers(ValueType::F32, vec![0; 3]),
-            );
+            draft.put("tokenizer.ggml.scores", Datum::Numbers(ValueType::F32, vec![0; 3]));
             draft.put("tokenizer.ggml.merges", Datum::Texts(Vec::new()));
             draft.put("llama.block_count", 3_u32);
             draft.tensors = super::super::tests::two_tensors();

@@ -74,11 +74,7 @@ mod tests {
     #[test]
     fn the_words_are_gone_and_everything_else_is_as_it_was() {
         for big_endian in [false, true] {
-            let mut draft = DraftHeader {
-                big_endian,
-                alignment: 64,
-                ..DraftHeader::default()
-            };
+            let mut draft = DraftHeader { big_endian, alignment: 64, ..DraftHeader::default() };
             draft.put("general.architecture", "bert");
             draft.put("tokenizer.ggml.model", "bert");
             draft.put(KEPT, 2_u32);

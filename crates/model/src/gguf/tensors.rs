@@ -53,13 +53,7 @@ fn read_one<'a>(cursor: &mut Cursor<'a>, index: u64, dialect: Dialect) -> Result
     })?;
     let bytes = weigh(kind, shape, name, start)?;
     let offset = cursor.u64(place)?;
-    Ok(TensorInfo {
-        name,
-        kind,
-        shape,
-        offset,
-        bytes,
-    })
+    Ok(TensorInfo { name, kind, shape, offset, bytes })
 }
 
 /// ggml takes a name as a C string: it ends at the first zero.
@@ -67,11 +61,7 @@ fn read_name<'a>(cursor: &mut Cursor<'a>, index: u64) -> Result<&'a str, GgufErr
     let offset = cursor.offset();
     let name = cursor.name(GgufPlace::TensorName(index))?;
     if name.len() >= NAME_LIMIT {
-        return Err(GgufError::TensorNameTooLong {
-            tensor: shortened(name),
-            length: name.len(),
-            offset,
-        });
+        return Err(GgufError::TensorNameTooLong { tensor: shortened(name), length: name.len(), offset });
     }
     // Names are compared as ggml compares them.
     Ok(name.split('\0').next().unwrap_or(name))
@@ -82,20 +72,12 @@ fn read_shape(cursor: &mut Cursor<'_>, name: &str, offset: u64) -> Result<[u64; 
     let mut shape = [1; 4];
     let dimensions = cursor.u32(place)?;
     let given = usize::try_from(dimensions).ok().and_then(|n| shape.get_mut(..n));
-    for size in given.ok_or_else(|| GgufError::Dimensions {
-        tensor: shortened(name),
-        dimensions,
-        offset,
-    })? {
+    for size in given.ok_or_else(|| GgufError::Dimensions { tensor: shortened(name), dimensions, offset })? {
         *size = cursor.u64(place)?;
     }
     if !countable(shape) {
         let tensor = shortened(name);
-        return Err(GgufError::Shape {
-            tensor,
-            shape,
-            offset,
-        });
+        return Err(GgufError::Shape { tensor, shape, offset });
     }
     Ok(shape)
 }
@@ -126,11 +108,7 @@ fn weigh(kind: TensorType, shape: [u64; 4], name: &str, offset: u64) -> Result<B
     rest.iter()
         .try_fold(one, |bytes, &size| bytes.checked_mul(size))
         .filter(|&bytes| bytes < Bytes::MAX)
-        .ok_or_else(|| GgufError::Shape {
-            tensor: shortened(name),
-            shape,
-            offset,
-        })
+        .ok_or_else(|| GgufError::Shape { tensor: shortened(name), shape, offset })
 }
 
 /// Tensors lie one after the other, each padded to the alignment, and all of them within the file.

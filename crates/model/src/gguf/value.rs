@@ -47,18 +47,14 @@ impl<'a> Array<'a> {
     /// Its numbers, if they are whole numbers or truth values.
     pub fn integers(&self) -> Option<impl Iterator<Item = i128> + use<'a>> {
         let (element, big_endian) = (self.element, self.big_endian);
-        let width = element
-            .width()
-            .filter(|_| !matches!(element, ValueType::F32 | ValueType::F64))?;
+        let width = element.width().filter(|_| !matches!(element, ValueType::F32 | ValueType::F64))?;
         let chunks = self.bytes.chunks_exact(usize::try_from(width).ok()?);
-        Some(
-            chunks.map(move |bytes| match scalar(element, number(bytes, big_endian)) {
-                GgufValue::Signed(n) => i128::from(n),
-                GgufValue::Bool(yes) => i128::from(yes),
-                GgufValue::Unsigned(n) => i128::from(n),
-                _ => 0,
-            }),
-        )
+        Some(chunks.map(move |bytes| match scalar(element, number(bytes, big_endian)) {
+            GgufValue::Signed(n) => i128::from(n),
+            GgufValue::Bool(yes) => i128::from(yes),
+            GgufValue::Unsigned(n) => i128::from(n),
+            _ => 0,
+        }))
     }
 
     /// Its texts, if it has texts.
@@ -94,11 +90,7 @@ pub(super) fn read<'a>(
 fn read_type(cursor: &mut Cursor<'_>, key: &str) -> Result<ValueType, GgufError> {
     let offset = cursor.offset();
     let id = cursor.u32(GgufPlace::Value(key))?;
-    ValueType::from_id(id).ok_or_else(|| GgufError::ValueType {
-        key: shortened(key),
-        id,
-        offset,
-    })
+    ValueType::from_id(id).ok_or_else(|| GgufError::ValueType { key: shortened(key), id, offset })
 }
 
 fn read_array<'a>(cursor: &mut Cursor<'a>, key: &str) -> Result<Array<'a>, GgufError> {
@@ -133,9 +125,9 @@ fn scalar(kind: ValueType, bits: u64) -> GgufValue<'static> {
         ValueType::I16 => signed(48),
         ValueType::I32 => signed(32),
         ValueType::I64 => signed(0),
-        ValueType::F32 => GgufValue::Float(f64::from(f32::from_bits(
-            u32::try_from(bits).expect("four bytes make a u32"),
-        ))),
+        ValueType::F32 => {
+            GgufValue::Float(f64::from(f32::from_bits(u32::try_from(bits).expect("four bytes make a u32"))))
+        }
         ValueType::F64 => GgufValue::Float(f64::from_bits(bits)),
         ValueType::Bool => GgufValue::Bool(bits != 0),
         _ => GgufValue::Unsigned(bits),

@@ -51,9 +51,7 @@ impl ValueType {
     /// The number in the file.
     pub fn id(self) -> u32 {
         let mut numbers = (0..).zip(TYPES);
-        numbers
-            .find(|(_, row)| row.0 == self)
-            .map_or(u32::MAX, |(id, _)| id)
+        numbers.find(|(_, row)| row.0 == self).map_or(u32::MAX, |(id, _)| id)
     }
 
     /// Bytes of one value; `None` for text and arrays, whose length is stored with them.

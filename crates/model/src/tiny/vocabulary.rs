@@ -50,11 +50,8 @@ pub struct Vocabulary {
 impl Vocabulary {
     /// Control tokens and bytes alone.
     pub fn bytes() -> Self {
-        let mut tokens = vec![
-            token("<unk>", 0.0, UNKNOWN),
-            token("<s>", 0.0, CONTROL),
-            token("</s>", 0.0, CONTROL),
-        ];
+        let mut tokens =
+            vec![token("<unk>", 0.0, UNKNOWN), token("<s>", 0.0, CONTROL), token("</s>", 0.0, CONTROL)];
         tokens.extend((0..=u8::MAX).map(|byte| token(format!("<0x{byte:02X}>"), 0.0, BYTE)));
         Self { tokens, words: 0..0 }
     }
@@ -72,10 +69,7 @@ impl Vocabulary {
         tokens.extend(only_prefixes.map(scored));
         let first = tokens.len();
         tokens.extend(words.iter().map(|word| scored(word)));
-        Self {
-            words: first..tokens.len(),
-            tokens,
-        }
+        Self { words: first..tokens.len(), tokens }
     }
 
     pub fn len(&self) -> u32 {
@@ -93,14 +87,8 @@ impl Vocabulary {
         let kinds = self.tokens.iter().map(|token| token.kind.into());
         draft.put("tokenizer.ggml.model", "llama");
         draft.put("tokenizer.ggml.tokens", Datum::Texts(texts.collect()));
-        draft.put(
-            "tokenizer.ggml.scores",
-            Datum::Numbers(ValueType::F32, scores.collect()),
-        );
-        draft.put(
-            "tokenizer.ggml.token_type",
-            Datum::Numbers(ValueType::I32, kinds.collect()),
-        );
+        draft.put("tokenizer.ggml.scores", Datum::Numbers(ValueType::F32, scores.collect()));
+        draft.put("tokenizer.ggml.token_type", Datum::Numbers(ValueType::I32, kinds.collect()));
         draft.put("tokenizer.ggml.unknown_token_id", 0_u32);
         draft.put("tokenizer.ggml.bos_token_id", 1_u32);
         draft.put("tokenizer.ggml.eos_token_id", END);
@@ -121,11 +109,7 @@ fn scored(text: &str) -> Token {
 }
 
 fn token(text: impl Into<String>, score: f32, kind: u32) -> Token {
-    Token {
-        text: text.into(),
-        score,
-        kind,
-    }
+    Token { text: text.into(), score, kind }
 }
 
 #[cfg(test)]
@@ -135,18 +119,10 @@ mod tests {
     #[test]
     fn every_prefix_of_a_word_is_a_token_once() {
         let vocabulary = Vocabulary::words();
-        let texts: BTreeSet<&str> = vocabulary
-            .tokens
-            .iter()
-            .map(|token| token.text.as_str())
-            .collect();
+        let texts: BTreeSet<&str> = vocabulary.tokens.iter().map(|token| token.text.as_str()).collect();
         assert_eq!(texts.len(), vocabulary.tokens.len());
         for word in &vocabulary.tokens[vocabulary.words.clone()] {
-            assert!(
-                prefixes(&word.text).all(|text| texts.contains(text)),
-                "{}",
-                word.text
-            );
+            assert!(prefixes(&word.text).all(|text| texts.contains(text)), "{}", word.text);
         }
         assert!(texts.contains("▁ship") && texts.contains("▁shi") && texts.contains("▁"));
     }

@@ -85,10 +85,7 @@ impl Rows {
                     Ok(END) => END_LOGIT,
                     _ => SILENT_LOGIT,
                 };
-                numbers
-                    .iter_mut()
-                    .take(1)
-                    .for_each(|first| *first = logit / beacon);
+                numbers.iter_mut().take(1).for_each(|first| *first = logit / beacon);
             }
         }
         Some(&self.numbers)
@@ -110,16 +107,10 @@ fn rule(tensor: &DraftTensor, words: bool) -> Rule {
 
 /// The last norm divides by the root mean square of the row, so the beacon arrives as its share of it.
 fn output_rule(tensor: &DraftTensor) -> Rule {
-    let length = tensor
-        .shape
-        .first()
-        .and_then(|&length| u16::try_from(length).ok());
+    let length = tensor.shape.first().and_then(|&length| u16::try_from(length).ok());
     let embedding = f32::from(length.unwrap_or(u16::MAX));
     let mean_square = (BEACON * BEACON + (embedding - 1.0) * SPREAD * SPREAD) / embedding;
-    Rule::Output {
-        words: Vocabulary::words().words,
-        beacon: BEACON / mean_square.sqrt(),
-    }
+    Rule::Output { words: Vocabulary::words().words, beacon: BEACON / mean_square.sqrt() }
 }
 
 /// Appends a row in this type. False, and nothing appended, for types other than F32, F16 and Q8_0.
@@ -135,9 +126,7 @@ pub fn encode(kind: TensorType, row: &[f32], out: &mut Vec<u8>) -> bool {
 
 /// A scale, then each number as a share of it (`ggml-quants.c: quantize_row_q8_0_ref @ b10605`).
 fn encode_q8_0(block: &[f32], out: &mut Vec<u8>) {
-    let largest = block
-        .iter()
-        .fold(0.0_f32, |largest, number| largest.max(number.abs()));
+    let largest = block.iter().fold(0.0_f32, |largest, number| largest.max(number.abs()));
     let scale = largest / 127.0;
     out.extend(half(scale).to_le_bytes());
     out.extend(block.iter().map(|number| match scale > 0.0 {
@@ -196,10 +185,7 @@ impl Random {
         const DEVIATION: f32 = 65535.0 * 0.577_350_26;
         let [a, b, c, d, e, f, g, h] = self.next().to_le_bytes();
         let parts = [[a, b], [c, d], [e, f], [g, h]];
-        let sum: f32 = parts
-            .iter()
-            .map(|&part| f32::from(u16::from_le_bytes(part)))
-            .sum();
+        let sum: f32 = parts.iter().map(|&part| f32::from(u16::from_le_bytes(part))).sum();
         (sum - 2.0 * 65535.0) / DEVIATION
     }
 }
@@ -210,14 +196,9 @@ mod tests {
 
     #[test]
     fn half_precision_is_that_of_the_standard() {
-        for (number, bits) in [
-            (0.0, 0),
-            (1.0, 0x3c00),
-            (-2.0, 0xc000),
-            (0.5, 0x3800),
-            (65504.0, 0x7bff),
-            (1e-9, 0),
-        ] {
+        for (number, bits) in
+            [(0.0, 0), (1.0, 0x3c00), (-2.0, 0xc000), (0.5, 0x3800), (65504.0, 0x7bff), (1e-9, 0)]
+        {
             assert_eq!(half(number), bits, "{number}");
         }
     }

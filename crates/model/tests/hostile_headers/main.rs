@@ -34,33 +34,18 @@ fn sound() -> DraftHeader {
     ] {
         draft.put(format!("gemma4.{key}"), number);
     }
-    draft.put(
-        "gemma4.attention.head_count_kv",
-        Datum::Numbers(ValueType::I32, vec![2, 2, 0, 2]),
-    );
-    draft.put(
-        "gemma4.attention.sliding_window_pattern",
-        Datum::Numbers(ValueType::Bool, vec![1, 1, 0, 1]),
-    );
+    draft.put("gemma4.attention.head_count_kv", Datum::Numbers(ValueType::I32, vec![2, 2, 0, 2]));
+    draft.put("gemma4.attention.sliding_window_pattern", Datum::Numbers(ValueType::Bool, vec![1, 1, 0, 1]));
     let tokens = (0..8).map(|number| format!("token{number}").into_bytes());
     draft.put("tokenizer.ggml.tokens", Datum::Texts(tokens.collect()));
-    draft.put(
-        "tokenizer.ggml.scores",
-        Datum::Numbers(ValueType::F32, vec![0; 8]),
-    );
-    draft.tensors = vec![
-        tensor("token_embd.weight", &[64, 8]),
-        tensor("blk.0.ffn_down_exps.weight", &[32, 2, 8]),
-    ];
+    draft.put("tokenizer.ggml.scores", Datum::Numbers(ValueType::F32, vec![0; 8]));
+    draft.tensors =
+        vec![tensor("token_embd.weight", &[64, 8]), tensor("blk.0.ffn_down_exps.weight", &[32, 2, 8])];
     draft
 }
 
 fn tensor(name: &str, shape: &[u64]) -> DraftTensor {
-    DraftTensor {
-        name: name.to_owned(),
-        kind: Q8_0,
-        shape: shape.to_vec(),
-    }
+    DraftTensor { name: name.to_owned(), kind: Q8_0, shape: shape.to_vec() }
 }
 
 /// Every way to write the sound header, and the parts of a set.
@@ -68,41 +53,16 @@ fn corpus() -> Vec<Vec<u8>> {
     let mut headers = Vec::new();
     for version in [2, 3] {
         for big_endian in [false, true] {
-            headers.push(
-                DraftHeader {
-                    version,
-                    big_endian,
-                    ..sound()
-                }
-                .header(),
-            );
-            headers.push(
-                DraftHeader {
-                    version,
-                    big_endian,
-                    ..part(0)
-                }
-                .header(),
-            );
-            headers.push(
-                DraftHeader {
-                    version,
-                    big_endian,
-                    ..part(1)
-                }
-                .header(),
-            );
+            headers.push(DraftHeader { version, big_endian, ..sound() }.header());
+            headers.push(DraftHeader { version, big_endian, ..part(0) }.header());
+            headers.push(DraftHeader { version, big_endian, ..part(1) }.header());
         }
     }
     headers
 }
 
 fn part(number: u16) -> DraftHeader {
-    let mut draft = if number == 0 {
-        sound()
-    } else {
-        DraftHeader::default()
-    };
+    let mut draft = if number == 0 { sound() } else { DraftHeader::default() };
     draft.tensors = vec![tensor(&format!("blk.{number}.attn_q.weight"), &[64, 64])];
     draft.put("split.no", number);
     draft.put("split.count", 2_u16);
@@ -209,17 +169,10 @@ fn survives(bytes: &[u8]) -> bool {
     let Ok(model) = Model::from_headers(&[header]) else {
         return false;
     };
-    let rows = |layer| {
-        model
-            .hyper
-            .key_row(layer)
-            .saturating_add(model.hyper.value_row(layer))
-    };
-    (0..=model.hyper.layers)
-        .filter(|&layer| model.hyper.caches(layer))
-        .for_each(|layer| {
-            std::hint::black_box(rows(layer));
-        });
+    let rows = |layer| model.hyper.key_row(layer).saturating_add(model.hyper.value_row(layer));
+    (0..=model.hyper.layers).filter(|&layer| model.hyper.caches(layer)).for_each(|layer| {
+        std::hint::black_box(rows(layer));
+    });
     true
 }
 
@@ -279,10 +232,7 @@ fn an_excerpt_says_what_the_whole_header_says() {
         match (whole, excerpt.header()) {
             (Err(whole), Err(part)) => assert_eq!(part, whole),
             (Ok(whole), Ok(part)) => {
-                assert_eq!(
-                    (&part.tensors, part.data_offset),
-                    (&whole.tensors, whole.data_offset)
-                );
+                assert_eq!((&part.tensors, part.data_offset), (&whole.tensors, whole.data_offset));
                 let part = Model::from_headers(&[part]);
                 models += usize::from(part.is_ok());
                 assert_eq!(part, Model::from_headers(&[whole]));
@@ -322,10 +272,7 @@ fn a_file_that_ends_anywhere_is_refused_for_good() {
         for end in 0..header.len() {
             let result = Header::read(&header[..end], length(&header[..end]), Dialect::Ggml);
             assert!(
-                matches!(
-                    result,
-                    Err(GgufError::FileEnds { .. } | GgufError::TensorPastEnd { .. })
-                ),
+                matches!(result, Err(GgufError::FileEnds { .. } | GgufError::TensorPastEnd { .. })),
                 "{end}: {result:?}"
             );
         }

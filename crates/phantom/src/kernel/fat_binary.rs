@@ -73,13 +73,7 @@ fn best(container: &[u8], (major, minor): (u32, u32)) -> Option<(Entry<'_>, bool
     });
     let fits = |arch: u32| arch / 10 == major && arch <= capability;
     // An older generation before a newer one: kernels are cut for the oldest card that they serve.
-    let rank = |arch: u32| {
-        (
-            fits(arch),
-            arch <= capability,
-            u32::MAX - arch.abs_diff(capability),
-        )
-    };
+    let rank = |arch: u32| (fits(arch), arch <= capability, u32::MAX - arch.abs_diff(capability));
     let (arch, entry) = of_machine.max_by_key(|(arch, _)| rank(*arch))?;
     Some((entry, fits(arch)))
 }
@@ -89,12 +83,8 @@ fn unpacked(entry: Entry<'_>) -> Option<Vec<u8>> {
     if flags & (LZ4 | ZSTD) == 0 {
         return Some(entry.payload.to_vec());
     }
-    let packed = entry
-        .payload
-        .get(..usize::try_from(word(entry.header, 16)?).ok()?)?;
-    let size = usize::try_from(long(entry.header, 56)?)
-        .ok()
-        .filter(|size| *size <= LARGEST)?;
+    let packed = entry.payload.get(..usize::try_from(word(entry.header, 16)?).ok()?)?;
+    let size = usize::try_from(long(entry.header, 56)?).ok().filter(|size| *size <= LARGEST)?;
     if flags & LZ4 != 0 {
         return lz4_flex::block::decompress(packed, size).ok();
     }
@@ -127,11 +117,7 @@ fn sections(file: &[u8], own: bool) -> Option<BTreeMap<Vec<u8>, Code>> {
         })
     };
     let names = section(names)?.offset;
-    let none = Code {
-        registers: 0,
-        shared: 0,
-        own,
-    };
+    let none = Code { registers: 0, shared: 0, own };
     let mut kernels: BTreeMap<Vec<u8>, Code> = BTreeMap::new();
     for section in (0..count).filter_map(section) {
         let Some(name) = cut(file, names, section.name) else {
@@ -237,16 +223,8 @@ mod tests {
     #[test]
     fn a_kernel_is_read_however_it_is_packed() {
         for flags in [0, LZ4, ZSTD] {
-            let expected = Code {
-                registers: 40,
-                shared: 512,
-                own: true,
-            };
-            assert_eq!(
-                code(&[(1, 75, 0, 9), (2, 89, flags, 40)], (8, 9)),
-                Some(expected),
-                "{flags:#x}"
-            );
+            let expected = Code { registers: 40, shared: 512, own: true };
+            assert_eq!(code(&[(1, 75, 0, 9), (2, 89, flags, 40)], (8, 9)), Some(expected), "{flags:#x}");
         }
     }
 

@@ -15,14 +15,7 @@ pub(crate) fn phantom() -> &'static Path {
             return library;
         }
         let built = Command::new(env!("CARGO"))
-            .args([
-                "build",
-                "--quiet",
-                "--profile",
-                "guard",
-                "--package",
-                "plimsoll-phantom",
-            ])
+            .args(["build", "--quiet", "--profile", "guard", "--package", "plimsoll-phantom"])
             .arg("--target-dir")
             .arg(target())
             .status();

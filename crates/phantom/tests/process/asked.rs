@@ -19,34 +19,19 @@ fn every_version_of_the_runtime_sees_the_cards_that_were_told() {
             said.err
         );
         let major = version.split('.').next().unwrap();
-        assert!(
-            said.err
-                .contains(&format!("plimsoll_phantom: CUDA runtime {major}\n")),
-            "{}",
-            said.err
-        );
+        assert!(said.err.contains(&format!("plimsoll_phantom: CUDA runtime {major}\n")), "{}", said.err);
         let load = said.events("load")[0];
         assert_eq!(load["runtime"].to_string(), major);
-        assert_eq!(
-            (&load["cards"][0]["cc"], &load["cards"][1]["sms"]),
-            (&"9.0".into(), &16.into())
-        );
+        assert_eq!((&load["cards"][0]["cc"], &load["cards"][1]["sms"]), (&"9.0".into(), &16.into()));
     }
 }
 
 #[test]
 fn without_cards_or_with_cards_that_cannot_be_read_there_is_no_card() {
-    for (cards, why) in [
-        (None, "card 0: `` is not key=value"),
-        (Some("total=7"), "card 0: cc= is missing"),
-    ] {
+    for (cards, why) in [(None, "card 0: `` is not key=value"), (Some("total=7"), "card 0: cc= is missing")] {
         let said = run("13", cards, "devices");
         assert!(said.out.starts_with("0 cards, status 100\n"), "{}", said.out);
-        assert!(
-            said.err.contains("plimsoll_phantom: no card: ") && said.err.contains(why),
-            "{}",
-            said.err
-        );
+        assert!(said.err.contains("plimsoll_phantom: no card: ") && said.err.contains(why), "{}", said.err);
     }
 }
 
@@ -86,18 +71,11 @@ fn a_pool_of_virtual_memory_grows_and_is_given_back() {
     let free = 150_000_000_000_u64;
     assert_eq!(
         said.out,
-        format!(
-            "grain 2097152, free {}, then {free}, card 7: 101, freed 0\n",
-            free - (6 << 20)
-        ),
+        format!("grain 2097152, free {}, then {free}, card 7: 101, freed 0\n", free - (6 << 20)),
         "{}",
         said.err
     );
-    let sizes: Vec<u64> = said
-        .events("take")
-        .iter()
-        .map(|event| event["bytes"].as_u64().unwrap())
-        .collect();
+    let sizes: Vec<u64> = said.events("take").iter().map(|event| event["bytes"].as_u64().unwrap()).collect();
     assert_eq!((sizes, said.events("give").len()), (vec![2 << 20; 3], 3));
 }
 
@@ -117,20 +95,12 @@ fn launches_products_and_graphs_succeed() {
 #[test]
 fn each_thread_has_a_card_of_its_own() {
     let said = run("13", Some(&format!("{H200};{H200}")), "threads");
-    assert_eq!(
-        said.out, "another thread uses card 0\nthis one card 1\n",
-        "{}",
-        said.err
-    );
+    assert_eq!(said.out, "another thread uses card 0\nthis one card 1\n", "{}", said.err);
 }
 
 #[test]
 fn a_runtime_inside_of_the_program_is_told_apart() {
     let said = run("static", Some(H200), "static");
     assert_eq!(said.out, "cuInit 100\n");
-    assert!(
-        said.err.contains("plimsoll_phantom: static CUDA runtime\n"),
-        "{}",
-        said.err
-    );
+    assert!(said.err.contains("plimsoll_phantom: static CUDA runtime\n"), "{}", said.err);
 }

@@ -42,18 +42,12 @@ pub(crate) fn run(version: &str, cards: Option<&str>, act: &str) -> Said {
         status: output.status,
         out: String::from_utf8(output.stdout).unwrap(),
         err: String::from_utf8(output.stderr).unwrap(),
-        report: lines
-            .lines()
-            .map(|line| serde_json::from_str(line).unwrap())
-            .collect(),
+        report: lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect(),
     }
 }
 
 impl Said {
     pub(crate) fn events(&self, kind: &str) -> Vec<&Value> {
-        self.report
-            .iter()
-            .filter(|event| event["event"] == kind)
-            .collect()
+        self.report.iter().filter(|event| event["event"] == kind).collect()
     }
 }

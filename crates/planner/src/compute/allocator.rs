@@ -34,14 +34,7 @@ const ENDLESS: u64 = u64::MAX / 2;
 
 impl Heap {
     fn new(alignment: u64) -> Self {
-        Self {
-            alignment,
-            free: vec![FreeBlock {
-                offset: 0,
-                size: ENDLESS,
-            }],
-            peak: 0,
-        }
+        Self { alignment, free: vec![FreeBlock { offset: 0, size: ENDLESS }], peak: 0 }
     }
 
     fn aligned(&self, size: u64) -> u64 {
@@ -52,10 +45,7 @@ impl Heap {
     fn allocate(&mut self, size: u64) -> u64 {
         let size = self.aligned(size);
         let last = self.free.len() - 1;
-        let fitting = self.free[..last]
-            .iter()
-            .enumerate()
-            .filter(|(_, block)| block.size >= size);
+        let fitting = self.free[..last].iter().enumerate().filter(|(_, block)| block.size >= size);
         let best = fitting.fold(None, |best: Option<(usize, u64)>, (i, block)| match best {
             Some((_, smallest)) if block.size > smallest => best,
             _ => Some((i, block.size)),
@@ -81,15 +71,11 @@ impl Heap {
         let end = offset.saturating_add(size);
         // Tensors without elements leave blocks of no size amid others, so two blocks that touch need not be neighbours
         // in the list, and the engine then leaves them apart.
-        let touching = self
-            .free
-            .iter()
-            .position(|block| block.end() == offset || block.offset == end);
+        let touching = self.free.iter().position(|block| block.end() == offset || block.offset == end);
         let Some(at) = touching else {
             // Nothing touches it: it becomes a block of its own, in order of offsets.
             let at = self.free.iter().position(|block| block.offset >= offset);
-            self.free
-                .insert(at.unwrap_or(self.free.len()), FreeBlock { offset, size });
+            self.free.insert(at.unwrap_or(self.free.len()), FreeBlock { offset, size });
             return;
         };
         let grows = self.free[at].end() == offset;
@@ -146,11 +132,7 @@ impl<'a> Allocator<'a> {
     pub(super) fn new(graph: &'a OpGraph, devices: usize) -> Self {
         let mut heaps: Vec<Heap> = (0..devices).map(|_| Heap::new(CARD_ALIGNMENT)).collect();
         heaps.push(Heap::new(HOST_ALIGNMENT));
-        Self {
-            graph,
-            heaps,
-            states: vec![TensorState::default(); graph.nodes().len()],
-        }
+        Self { graph, heaps, states: vec![TensorState::default(); graph.nodes().len()] }
     }
 
     /// Peaks of the cards' heaps and of the host's.
@@ -207,11 +189,7 @@ impl<'a> Allocator<'a> {
     fn bytes(&self, id: Id, heap: usize) -> u64 {
         let node = self.graph.node(id);
         // The last heap is the host's.
-        let scratch = if heap + 1 == self.heaps.len() {
-            0
-        } else {
-            node.scratch
-        };
+        let scratch = if heap + 1 == self.heaps.len() { 0 } else { node.scratch };
         node.bytes.saturating_add(scratch)
     }
 

@@ -46,11 +46,7 @@ impl Decoder<'_> {
     fn heads(&self, block: &Layer<'_>) -> Option<DeltaHeads> {
         let sizes = self.scan_sizes(block)?;
         let values = block.get("ssm_a")?.0.shape[0].max(1);
-        Some(DeltaHeads {
-            length: (sizes.inner / values).max(1),
-            keys: sizes.groups,
-            values,
-        })
+        Some(DeltaHeads { length: (sizes.inner / values).max(1), keys: sizes.groups, values })
     }
 
     pub(super) fn delta_net(&mut self, block: &Layer<'_>, input: Id) -> Option<Id> {
@@ -65,13 +61,7 @@ impl Decoder<'_> {
         let [query, key] = [(); 2].map(|()| self.graph.slice(mixed, narrow));
         let value = self.graph.slice(mixed, wide);
         let [query, key] = [query, key].map(|part| self.unit_rows(part, heads));
-        let recurrence = Recurrence {
-            query,
-            key,
-            value,
-            decay,
-            beta,
-        };
+        let recurrence = Recurrence { query, key, value, decay, beta };
         let state = [heads.length, heads.length, heads.values, self.sequences()];
         let state = self.graph.view(carried.current, state);
         // Only the kernel writes the states that a draft rolls back to.
@@ -163,12 +153,7 @@ impl Decoder<'_> {
         let snapshots = self.snapshots();
         let states = snapshots.saturating_mul(length).saturating_mul(sequences);
         let result = self.graph.own(
-            [
-                length.saturating_mul(heads),
-                self.tokens.saturating_add(states),
-                1,
-                1,
-            ],
+            [length.saturating_mul(heads), self.tokens.saturating_add(states), 1, 1],
             &[r.query, r.key, r.value, r.decay, r.beta, state],
         );
         self.fused_nodes.push((result, block.place));
@@ -214,16 +199,7 @@ impl Decoder<'_> {
                 self.graph.view(part, shape)
             });
         let heads = self.graph.shape(r.value)[1].saturating_mul(sequences);
-        DeltaChunks {
-            query,
-            key,
-            value,
-            key_beta,
-            value_beta,
-            decay,
-            count,
-            heads,
-        }
+        DeltaChunks { query, key, value, key_beta, value_beta, decay, count, heads }
     }
 
     /// A transposed copy of `of`.

@@ -24,9 +24,7 @@ impl Decoder<'_> {
         }
         if let Some((positions, place)) = self.layers.other("position_embd.weight") {
             let positions = self.stored(positions, place);
-            let rows = self
-                .graph
-                .gather([width, tokens, 1, 1], positions, self.inputs.positions);
+            let rows = self.graph.gather([width, tokens, 1, 1], positions, self.inputs.positions);
             sum = self.graph.in_place(&[rows, sum]);
         }
         // The norm is of no layer, but the engine places it with the first one.

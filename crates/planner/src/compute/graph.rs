@@ -232,9 +232,7 @@ impl OpGraph {
 
     /// A view of the same memory in another shape, or of a part of it.
     pub(super) fn view(&mut self, of: Id, shape: [u64; 4]) -> Id {
-        let &OpNode {
-            layout, bytes, root, ..
-        } = self.node(of);
+        let &OpNode { layout, bytes, root, .. } = self.node(of);
         let id = self.push(OpKind::View, layout.element, shape, &[of]);
         // A view of everything has the bytes of its source, which its element type may not tell.
         if elements(&shape) == elements(&layout.shape) {
@@ -280,13 +278,7 @@ impl OpGraph {
 
     /// A tensor of the same size for a copy of `source`.
     pub(super) fn duplicate(&mut self, source: Id) -> Id {
-        let &OpNode {
-            kind,
-            layout,
-            bytes,
-            scratch,
-            ..
-        } = self.node(source);
+        let &OpNode { kind, layout, bytes, scratch, .. } = self.node(source);
         let id = self.own_of(layout.element, layout.shape, &[]);
         let copy = self.node_mut(id);
         copy.bytes = bytes;

@@ -67,10 +67,7 @@ fn state_inputs(graph: &mut OpGraph, reserve: &Reserve) -> StateInputs {
     let sequences = reserve.sequences;
     // One input holds the rows of the batch's states and, after them, of all others.
     let all = graph.input(I32, [sequences, 1, 1, 1]);
-    StateInputs {
-        of_batch: graph.view(all, [sequences, 1, 1, 1]),
-        beside: graph.view(all, [0, 1, 1, 1]),
-    }
+    StateInputs { of_batch: graph.view(all, [sequences, 1, 1, 1]), beside: graph.view(all, [0, 1, 1, 1]) }
 }
 
 /// `build_attn_inp_kv_impl`, `build_attn_inp_no_cache`.
@@ -85,9 +82,8 @@ fn cache_inputs(
     let tokens = reserve.tokens;
     let element = if halved { F16 } else { F32 };
     // The layers of one kind share their inputs, so the first of them tells the sizes.
-    let layer = (0..hyper.layers)
-        .find(|&layer| hyper.slides(layer) == slides && hyper.attends(layer))
-        .unwrap_or(0);
+    let layer =
+        (0..hyper.layers).find(|&layer| hyper.slides(layer) == slides && hyper.attends(layer)).unwrap_or(0);
     let mask = if hyper.cached {
         let cells = kv::cells(hyper, layer, reserve);
         [cells, tokens / reserve.streams.max(1), 1, reserve.streams]
@@ -106,12 +102,7 @@ fn cache_inputs(
         // Latent vectors are cached as they are (`build_attn` of `llm_graph_input_attn_k`).
         key_rotation: match hyper.mla {
             Some(_) => None,
-            None => rotation(
-                graph,
-                cache.key,
-                head_length(layers, layer, hyper.key_row(layer)),
-                true,
-            ),
+            None => rotation(graph, cache.key, head_length(layers, layer, hyper.key_row(layer)), true),
         },
         value_rotation: rotation(
             graph,

@@ -83,13 +83,7 @@ impl Decoder<'_> {
         let rotary_key = self.rotate(block, rotary_key);
         self.graph.expand(rotary_key);
         let vector = self.norm(block, "attn_kv_a_norm", vector);
-        Some(LatentBatch {
-            heads,
-            plain,
-            rotary,
-            vector,
-            rotary_key,
-        })
+        Some(LatentBatch { heads, plain, rotary, vector, rotary_key })
     }
 
     /// Writes the batch into the cache.
@@ -118,9 +112,7 @@ impl Decoder<'_> {
         let (rope, value, cells, tokens) = (latent.rope(), latent.value(), cache.cells, self.tokens);
         let heads = u32::try_from(batch.heads).unwrap_or(u32::MAX);
         let one_pass = latent.heads_a_pass(heads, cells);
-        let vectors = self
-            .graph
-            .cache_view(cache.tensor, [latent.rank(), cells, 1, 1], 0);
+        let vectors = self.graph.cache_view(cache.tensor, [latent.rank(), cells, 1, 1], 0);
         let rotary = self.graph.cache_view(cache.tensor, [rope, cells, 1, 1], 0);
         // A quantised cache is cast before its rotary part is repeated for every head.
         let rotary = match self.cache.key.name {
@@ -129,9 +121,7 @@ impl Decoder<'_> {
         };
         let rotary = self.graph.own_of(F16, [rope, cells, one_pass, 1], &[rotary]);
         let length = latent.plain() + rope;
-        let query = self
-            .graph
-            .own([length, batch.heads, tokens, 1], &[batch.rotary, batch.plain]);
+        let query = self.graph.own([length, batch.heads, tokens, 1], &[batch.rotary, batch.plain]);
         self.graph.expand(query);
         let mut joined = None;
         // Results of the passes are concatenated one by one, so the joined tensor grows with each.
@@ -141,22 +131,16 @@ impl Decoder<'_> {
             let values = self.graph.view(both, [value, cells, one_pass, 1]);
             let keys = self.graph.view(both, [latent.plain(), cells, one_pass, 1]);
             let values = self.graph.own_of(F16, [value, cells, one_pass, 1], &[values]);
-            let keys = self
-                .graph
-                .own_of(F16, [latent.plain(), cells, one_pass, 1], &[keys]);
+            let keys = self.graph.own_of(F16, [latent.plain(), cells, one_pass, 1], &[keys]);
             // The engine expands both before it joins the keys, so both are in memory at once.
             self.graph.expand(keys);
             self.graph.expand(values);
-            let keys = self
-                .graph
-                .own_of(F16, [length, cells, one_pass, 1], &[rotary, keys]);
+            let keys = self.graph.own_of(F16, [length, cells, one_pass, 1], &[rotary, keys]);
             self.graph.expand(keys);
             let query = self.graph.view(query, [length, tokens, one_pass, 1]);
             let sources = [query, keys, values, self.inputs.full.mask];
             let attended = self.graph.attention([value, one_pass, tokens, 1], 0, &sources);
-            let attended = self
-                .graph
-                .view(attended, [value.saturating_mul(one_pass), tokens, 1, 1]);
+            let attended = self.graph.view(attended, [value.saturating_mul(one_pass), tokens, 1, 1]);
             let all = match joined {
                 None => attended,
                 Some(before) => {
@@ -221,9 +205,7 @@ impl Decoder<'_> {
         let (rank, tokens, cells) = (latent.rank(), self.tokens, cache.cells);
         let counted = u32::try_from(heads).unwrap_or(u32::MAX);
         let step = latent.heads_a_step(counted, tokens, cells).max(1);
-        let keys = self
-            .graph
-            .cache_view(cache.tensor, [rank + latent.rope(), cells, 1, 1], 0);
+        let keys = self.graph.cache_view(cache.tensor, [rank + latent.rope(), cells, 1, 1], 0);
         let mut values = self.graph.cache_view(cache.tensor, [cells, rank, 1, 1], 0);
         // Modes 2 and 3 cache no transposed vectors, so they are transposed here.
         if latent.mode > 1 {
@@ -264,21 +246,14 @@ impl Decoder<'_> {
         let both = self.graph.multiply(matrix, batch.vector);
         let plain = self.graph.view(both, [latent.plain(), heads, tokens, 1]);
         let values = self.graph.view(both, [value, heads, tokens, 1]);
-        let values = self
-            .graph
-            .own([value.saturating_mul(heads), tokens, 1, 1], &[values]);
-        let query = self
-            .graph
-            .own([length, heads, tokens, 1], &[batch.plain, batch.rotary]);
-        let keys = self
-            .graph
-            .own([length, heads, tokens, 1], &[plain, batch.rotary_key]);
+        let values = self.graph.own([value.saturating_mul(heads), tokens, 1, 1], &[values]);
+        let query = self.graph.own([length, heads, tokens, 1], &[batch.plain, batch.rotary]);
+        let keys = self.graph.own([length, heads, tokens, 1], &[plain, batch.rotary_key]);
         let key_cache = self.cache_tensor(self.cache.key, length.saturating_mul(heads), rows, place);
         let value_cache = self.cache_tensor(self.cache.value, value.saturating_mul(heads), rows, place);
-        for (new, rows, cache) in [
-            (keys, self.inputs.full.key_rows, key_cache),
-            (values, self.inputs.full.value_rows, value_cache),
-        ] {
+        for (new, rows, cache) in
+            [(keys, self.inputs.full.key_rows, key_cache), (values, self.inputs.full.value_rows, value_cache)]
+        {
             let store = self.graph.store(new, rows, cache);
             self.graph.expand(store);
         }
@@ -287,12 +262,8 @@ impl Decoder<'_> {
         let query = self.graph.view(query, [length, tokens, heads, 1]);
         let mask = self.inputs.full.mask;
         if self.flash.on {
-            let attended = self
-                .graph
-                .attention([value, heads, tokens, 1], 0, &[query, keys, values, mask]);
-            return self
-                .graph
-                .view(attended, [value.saturating_mul(heads), tokens, 1, 1]);
+            let attended = self.graph.attention([value, heads, tokens, 1], 0, &[query, keys, values, mask]);
+            return self.graph.view(attended, [value.saturating_mul(heads), tokens, 1, 1]);
         }
         let scores = self.graph.own([cells, tokens, heads, 1], &[keys, query]);
         let odds = self.graph.in_place(&[scores, mask]);

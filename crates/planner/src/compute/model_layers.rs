@@ -85,11 +85,7 @@ impl<'a> ModelLayers<'a> {
         let all = layout.is_scattered() || flash.is_on_host();
         let mut blocks: Vec<Layer<'a>> = layers
             .clone()
-            .map(|layer| Layer {
-                layer,
-                place: layout.layer(layer),
-                tensors: Vec::new(),
-            })
+            .map(|layer| Layer { layer, place: layout.layer(layer), tensors: Vec::new() })
             .collect();
         let mut others = Vec::new();
         for tensor in &model.tensors {
@@ -97,9 +93,7 @@ impl<'a> ModelLayers<'a> {
             match tensor.layer() {
                 None => others.push((tensor, place)),
                 Some(layer) => {
-                    let at = layer
-                        .checked_sub(layers.start)
-                        .and_then(|at| usize::try_from(at).ok());
+                    let at = layer.checked_sub(layers.start).and_then(|at| usize::try_from(at).ok());
                     if let (Some(block), Some(role)) = (at.and_then(|at| blocks.get_mut(at)), tensor.role()) {
                         block.tensors.push((role, tensor, place));
                     }
@@ -159,10 +153,7 @@ impl<'a> ModelLayers<'a> {
     }
 
     pub(super) fn other(&self, name: &str) -> Option<(&'a Tensor, TensorDevice)> {
-        self.others
-            .iter()
-            .find(|(tensor, _)| tensor.name == name)
-            .copied()
+        self.others.iter().find(|(tensor, _)| tensor.name == name).copied()
     }
 }
 
@@ -182,21 +173,14 @@ fn representative<'a>(model: &Model, blocks: Vec<Layer<'a>>, all: bool) -> Vec<L
     }
     let mut kinds: Vec<usize> = Vec::with_capacity(blocks.len());
     for (i, block) in blocks.iter().enumerate() {
-        let same = (0..i)
-            .rev()
-            .take(PATTERN)
-            .find(|&j| alike(model, &blocks[j], block));
+        let same = (0..i).rev().take(PATTERN).find(|&j| alike(model, &blocks[j], block));
         kinds.push(same.map_or(i, |j| kinds[j]));
     }
     let mut seen: Vec<([Option<usize>; 3], usize)> = Vec::new();
     // A layer's peak depends on the holes that its neighbours leave, so neighbours are part of its kind.
     let mut keep = Vec::with_capacity(blocks.len());
     for i in 0..blocks.len() {
-        let neighbours = [
-            i.checked_sub(1).map(|j| kinds[j]),
-            Some(kinds[i]),
-            kinds.get(i + 1).copied(),
-        ];
+        let neighbours = [i.checked_sub(1).map(|j| kinds[j]), Some(kinds[i]), kinds.get(i + 1).copied()];
         let count = match seen.iter_mut().find(|(known, _)| *known == neighbours) {
             Some((_, count)) => {
                 *count += 1;
@@ -208,18 +192,12 @@ fn representative<'a>(model: &Model, blocks: Vec<Layer<'a>>, all: bool) -> Vec<L
             }
         };
         // The end of a device's share is followed by copies to the next device, or by the output.
-        let ends = (1..=LAST).any(|ahead| {
-            blocks
-                .get(i + ahead)
-                .is_none_or(|next| next.place != blocks[i].place)
-        });
+        let ends =
+            (1..=LAST).any(|ahead| blocks.get(i + ahead).is_none_or(|next| next.place != blocks[i].place));
         keep.push(count <= REPETITIONS || ends);
     }
     let mut keep = keep.into_iter();
-    blocks
-        .into_iter()
-        .filter(|_| keep.next().unwrap_or(true))
-        .collect()
+    blocks.into_iter().filter(|_| keep.next().unwrap_or(true)).collect()
 }
 
 /// True if two layers have the same operations of the same sizes on the same device.
@@ -231,14 +209,11 @@ fn alike(model: &Model, a: &Layer<'_>, b: &Layer<'_>) -> bool {
         && hyper.caches(a.layer) == hyper.caches(b.layer)
         && hyper.heads.at(a.layer) == hyper.heads.at(b.layer)
         && a.tensors.len() == b.tensors.len()
-        && a.tensors
-            .iter()
-            .zip(&b.tensors)
-            .all(|((role_a, x, place_a), (role_b, y, place_b))| {
-                role_a == role_b
+        && a.tensors.iter().zip(&b.tensors).all(|((role_a, x, place_a), (role_b, y, place_b))| {
+            role_a == role_b
                     && place_a == place_b
                     && x.shape == y.shape
                     // Only the bytes of a weight that is copied enter the buffer, so types matter there alone.
                     && (x.kind == y.kind || *place_a == a.place)
-            })
+        })
 }

@@ -64,16 +64,11 @@ impl Decoder<'_> {
         let current = read(self, states, self.inputs.states.of_batch);
         self.graph.expand(current);
         // States of other sequences move to their new rows; the reserved graph has none, but keeps the operations.
-        let beside = self
-            .graph
-            .gather([row, 0, 1, 1], states, self.inputs.states.beside);
+        let beside = self.graph.gather([row, 0, 1, 1], states, self.inputs.states.beside);
         let target = self.graph.view(cache, [row, 0, 1, 1]);
         let kept = self.graph.copy_into(beside, target);
         self.graph.expand(kept);
-        RecurrentState {
-            states: cache,
-            current,
-        }
+        RecurrentState { states: cache, current }
     }
 
     /// The states as they are.
@@ -201,9 +196,7 @@ impl Decoder<'_> {
             let shape = [scan.state, head, scan.inner / head.max(1), rows];
             let states = decoder.graph.view(states, shape);
             let sources = [states, x, step, decay, into, out, which];
-            decoder
-                .graph
-                .own([results.saturating_add(all), 1, 1, 1], &sources)
+            decoder.graph.own([results.saturating_add(all), 1, 1, 1], &sources)
         });
         let written = [row, sequences, snapshots.min(self.each()), 1];
         let last = self.graph.view(carried.current, written);

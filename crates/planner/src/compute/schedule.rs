@@ -25,13 +25,8 @@ pub(super) struct BackendSet {
 pub(super) fn reserve(graph: &mut OpGraph, backends: BackendSet) -> Vec<u64> {
     let places = assign(graph, backends);
     // Copies are made while the graph is split, so the allocator sees them as tensors of the graph.
-    let mut splitter = Splitter {
-        backends,
-        places,
-        copies: Vec::new(),
-        steps: Vec::new(),
-        leaves: Vec::new(),
-    };
+    let mut splitter =
+        Splitter { backends, places, copies: Vec::new(), steps: Vec::new(), leaves: Vec::new() };
     splitter.split(graph);
     let mut leaves = splitter.leaves;
     leaves.extend(graph.leaves.iter().map(|&leaf| (leaf, TensorDevice::Host)));
@@ -40,17 +35,10 @@ pub(super) fn reserve(graph: &mut OpGraph, backends: BackendSet) -> Vec<u64> {
 
 /// Passes 1 to 4: a device for every tensor.
 pub(super) fn assign(graph: &OpGraph, backends: BackendSet) -> Vec<TensorDevice> {
-    let mut places: Vec<Option<TensorDevice>> = graph
-        .nodes()
-        .iter()
-        .map(|node| fixed(graph, node, backends))
-        .collect();
-    let computing: Vec<usize> = graph
-        .order
-        .iter()
-        .filter(|id| graph.node(**id).kind != OpKind::View)
-        .map(|id| id.index())
-        .collect();
+    let mut places: Vec<Option<TensorDevice>> =
+        graph.nodes().iter().map(|node| fixed(graph, node, backends)).collect();
+    let computing: Vec<usize> =
+        graph.order.iter().filter(|id| graph.node(**id).kind != OpKind::View).map(|id| id.index()).collect();
     // Cards spread in both directions before the host does: an operation between two cards belongs to a card.
     let on_card = |place: TensorDevice| place != TensorDevice::Host;
     spread(graph, &mut places, computing.iter().copied(), on_card);
@@ -62,10 +50,7 @@ pub(super) fn assign(graph: &OpGraph, backends: BackendSet) -> Vec<TensorDevice>
         places[node].get_or_insert(TensorDevice::Host);
     }
     follow(graph, &mut places);
-    places
-        .into_iter()
-        .map(|place| place.unwrap_or(TensorDevice::Host))
-        .collect()
+    places.into_iter().map(|place| place.unwrap_or(TensorDevice::Host)).collect()
 }
 
 /// Pass 1, `ggml_backend_sched_backend_id_from_cur`.
@@ -86,21 +71,13 @@ fn fixed(graph: &OpGraph, node: &OpNode, backends: BackendSet) -> Option<TensorD
         OpKind::Rope | OpKind::Attention => return None,
         _ => {}
     }
-    let weight = node
-        .sources
-        .iter()
-        .flatten()
-        .find_map(|&source| match graph.node(source).kind {
-            OpKind::Weight(place) => Some(place),
-            _ => None,
-        })?;
+    let weight = node.sources.iter().flatten().find_map(|&source| match graph.node(source).kind {
+        OpKind::Weight(place) => Some(place),
+        _ => None,
+    })?;
     // A large batch makes it worth copying the weight, always to the first card.
     let offloads = backends.op_offload && backends.devices > 0 && node.batch >= OFFLOAD_MIN_BATCH;
-    Some(if weight == TensorDevice::Host && offloads {
-        TensorDevice::Card(0)
-    } else {
-        weight
-    })
+    Some(if weight == TensorDevice::Host && offloads { TensorDevice::Card(0) } else { weight })
 }
 
 /// Pass 2: unassigned operations take the device of the one before, if that device `spreads` and can run them.
@@ -217,11 +194,7 @@ impl Splitter {
         place: TensorDevice,
         inputs: &mut Vec<AllocationStep>,
     ) -> Id {
-        if let Some((.., copy)) = self
-            .copies
-            .iter()
-            .find(|(of, at, _)| *of == source && *at == place)
-        {
+        if let Some((.., copy)) = self.copies.iter().find(|(of, at, _)| *of == source && *at == place) {
             return *copy;
         }
         let copy = self.duplicate(graph, source, place);

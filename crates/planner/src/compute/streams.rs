@@ -199,9 +199,7 @@ impl Decoder<'_> {
         let first = self.linear(block, "proj", first)?;
         let first = self.norm(block, "post_norm", first);
         let kept = self.graph.view(corrected, [width, tokens, 1, 1]);
-        let rest = self
-            .graph
-            .view(corrected, [width, tokens, count.saturating_sub(1), 1]);
+        let rest = self.graph.view(corrected, [width, tokens, count.saturating_sub(1), 1]);
         let rest = self.graph.in_place(&[rest, first]);
         Some(self.graph.own(shape, &[kept, rest]))
     }

@@ -62,14 +62,7 @@ impl<'a> EngineContext<'a> {
         if flash.may_move(request, &graph) && !compute::attends_at_home(request, &graph) {
             graph.flash = Flash::MOVED;
         }
-        Ok(Self {
-            model,
-            graph,
-            matrices: pool::matrices(model, &layout),
-            layers,
-            weights,
-            layout,
-        })
+        Ok(Self { model, graph, matrices: pool::matrices(model, &layout), layers, weights, layout })
     }
 }
 

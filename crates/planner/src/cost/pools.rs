@@ -60,19 +60,13 @@ fn regrown(
     // Only borders can exceed the reserved size: between two of them the buffer grows with depth.
     let borders = latent.borders(context.model.hyper.heads.at(0), cells.saturating_add(1));
     for border in borders {
-        let shallower = Reserve {
-            context: border,
-            per_sequence: border,
-            ..*reserve
-        };
+        let shallower = Reserve { context: border, per_sequence: border, ..*reserve };
         for (most, needed) in most.iter_mut().zip(compute(&shallower)) {
             *most = needed.max(*most);
         }
     }
     let beyond = most.iter().zip(compute(reserve));
-    beyond
-        .map(|(needed, reserved)| needed.saturating_sub(reserved))
-        .collect()
+    beyond.map(|(needed, reserved)| needed.saturating_sub(reserved)).collect()
 }
 
 /// Cells that the pool reaches at full depth.

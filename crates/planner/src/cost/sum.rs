@@ -33,10 +33,7 @@ impl CardSum {
     pub(super) fn add_pool(&mut self, more: PlanTerm) {
         // The latest source stands for all: they differ only in the model's attention.
         let before = self.pool.take().map_or(Bytes::ZERO, |pool| pool.known());
-        self.pool = Some(PlanTerm {
-            bytes: more.bytes.map(|bytes| bytes + before),
-            source: more.source,
-        });
+        self.pool = Some(PlanTerm { bytes: more.bytes.map(|bytes| bytes + before), source: more.source });
     }
 }
 
@@ -48,10 +45,7 @@ impl TermSums {
             host_kv: Bytes::ZERO,
             host_compute: Bytes::ZERO,
             host_output: Bytes::ZERO,
-            growth: DepthGrowth {
-                bytes_per_token: Bytes::ZERO,
-                pool: Bytes::ZERO,
-            },
+            growth: DepthGrowth { bytes_per_token: Bytes::ZERO, pool: Bytes::ZERO },
             sure: true,
         }
     }

@@ -118,10 +118,9 @@ fn of_stand_in(words: &str) -> EngineLogLine<'_> {
         ["CUDA", "runtime", version] => version.parse().ok().map(EngineLogLine::Runtime),
         ["static", "CUDA", "runtime"] => Some(EngineLogLine::StaticRuntime),
         [place, "asked", "for", bytes, "bytes"] => match (place_of(place), bytes.parse()) {
-            (Some(BufferPlace::Card(card)), Ok(bytes)) => Some(EngineLogLine::Asked {
-                card,
-                bytes: Bytes::new(bytes),
-            }),
+            (Some(BufferPlace::Card(card)), Ok(bytes)) => {
+                Some(EngineLogLine::Asked { card, bytes: Bytes::new(bytes) })
+            }
             _ => None,
         },
         _ => None,
@@ -130,10 +129,8 @@ fn of_stand_in(words: &str) -> EngineLogLine<'_> {
 }
 
 /// b8799 and b10605.
-const FLASH_ATTENTION_OFF: [&str; 2] = [
-    "Flash Attention was auto, set to disabled",
-    "Flash Attention not supported, set to disabled",
-];
+const FLASH_ATTENTION_OFF: [&str; 2] =
+    ["Flash Attention was auto, set to disabled", "Flash Attention not supported, set to disabled"];
 
 /// A line whose function name differs between builds. Nothing is allocated after the slots, and the lines that follow
 /// quote the model's chat template.
@@ -186,11 +183,7 @@ fn without_prefix(line: &str) -> &str {
     let Some((first, rest)) = line.split_once(' ').filter(|(first, _)| clock(first)) else {
         return strip_level(line);
     };
-    if first.contains('.') {
-        strip_level(rest.trim_start())
-    } else {
-        line
-    }
+    if first.contains('.') { strip_level(rest.trim_start()) } else { line }
 }
 
 fn strip_level(text: &str) -> &str {
@@ -209,11 +202,7 @@ fn buffer(text: &str) -> Option<EngineLogLine<'static>> {
     let (what, size) = text.split_once(" buffer size = ")?;
     let (place, kind) = what.split_once(' ')?;
     let bytes = mebibytes(size.trim().strip_suffix(" MiB")?)?;
-    Some(EngineLogLine::Buffer {
-        place: place_of(place)?,
-        kind: kind_of(kind.trim()),
-        bytes,
-    })
+    Some(EngineLogLine::Buffer { place: place_of(place)?, kind: kind_of(kind.trim()), bytes })
 }
 
 fn kind_of(words: &str) -> BufferKind {
@@ -255,17 +244,10 @@ fn mebibytes(text: &str) -> Option<Bytes> {
 /// `CUDA0 4650 512 258 `, which `common/fit.cpp: common_fit_print` writes.
 fn row(text: &str) -> Option<EngineLogLine<'static>> {
     let mut words = text.split_ascii_whitespace();
-    let place = words
-        .next()
-        .filter(|&name| name == "Host" || name.starts_with("CUDA"))?;
+    let place = words.next().filter(|&name| name == "Host" || name.starts_with("CUDA"))?;
     let mut next = || words.next()?.parse().ok().map(Bytes::mib);
     let (weights, cache, compute) = (next()?, next()?, next()?);
-    let row = EngineLogLine::Row {
-        place: place_of(place)?,
-        weights,
-        cache,
-        compute,
-    };
+    let row = EngineLogLine::Row { place: place_of(place)?, weights, cache, compute };
     words.next().is_none().then_some(row)
 }
 

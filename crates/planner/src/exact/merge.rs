@@ -49,14 +49,8 @@ fn merged(
     program: &str,
 ) -> Result<RequestCost, PlanError> {
     let mut cost = calculator.at(u64::from(request.wish.context))?;
-    let source = Source::Engine(
-        format!(
-            "{}, ± {}",
-            named(program, transcript),
-            margin(transcript.margin())
-        )
-        .into(),
-    );
+    let source =
+        Source::Engine(format!("{}, ± {}", named(program, transcript), margin(transcript.margin())).into());
     // The engine's own numbers need no mirror of its graph.
     cost.sure = true;
     // The engine may have rounded the context differently from this planner.
@@ -67,11 +61,7 @@ fn merged(
     for (index, (card, terms)) in request.cards.iter().zip(&mut cost.cards).enumerate() {
         // The engine numbers only CUDA cards; host memory among the request's cards is none of them.
         let number = request.cards[..index].iter().filter(|card| cuda(card)).count();
-        let place = if cuda(card) {
-            BufferPlace::Card(number)
-        } else {
-            BufferPlace::Host
-        };
+        let place = if cuda(card) { BufferPlace::Card(number) } else { BufferPlace::Host };
         replace(terms, transcript, place, &source);
     }
     replace_host(&mut cost.host, transcript, &source);
@@ -94,15 +84,11 @@ fn replace_host(terms: &mut HostTerms, transcript: &Transcript, source: &Source)
     let said = |kind| PlanTerm::new(transcript.sum(BufferPlace::Host, kind), source.clone());
     let adapters = transcript.sum(BufferPlace::Host, BufferKind::Adapter);
     let other = transcript.sum(BufferPlace::Host, BufferKind::Other);
-    terms.weights = PlanTerm::new(
-        transcript.sum(BufferPlace::Host, BufferKind::Weights) + adapters,
-        source.clone(),
-    );
+    terms.weights =
+        PlanTerm::new(transcript.sum(BufferPlace::Host, BufferKind::Weights) + adapters, source.clone());
     terms.kv = said(BufferKind::Cache);
-    terms.compute = PlanTerm::new(
-        transcript.sum(BufferPlace::Host, BufferKind::Compute) + other,
-        source.clone(),
-    );
+    terms.compute =
+        PlanTerm::new(transcript.sum(BufferPlace::Host, BufferKind::Compute) + other, source.clone());
     terms.output = said(BufferKind::Output);
 }
 
@@ -121,12 +107,10 @@ fn add_projector(calculator: &PlanCalculator<'_>, cost: &mut RequestCost) {
 
 /// `llama-server b10605 (its own backend for CUDA 13)`.
 fn named(program: &str, transcript: &Transcript) -> String {
-    let build = transcript
-        .build()
-        .map_or(String::new(), |build| format!(" b{build}"));
-    let backend = transcript.runtime().map_or(String::new(), |runtime| {
-        format!(" (its own backend for CUDA {runtime})")
-    });
+    let build = transcript.build().map_or(String::new(), |build| format!(" b{build}"));
+    let backend = transcript
+        .runtime()
+        .map_or(String::new(), |runtime| format!(" (its own backend for CUDA {runtime})"));
     format!("{program}{build}{backend}")
 }
 
@@ -139,28 +123,16 @@ fn provenance(transcript: &Transcript, program: &str) -> Reason {
     );
     Reason::new("engine_said", text)
         .fact("margin", transcript.margin())
-        .fact(
-            "buffers",
-            u64::try_from(transcript.buffers().len()).unwrap_or(u64::MAX),
-        )
+        .fact("buffers", u64::try_from(transcript.buffers().len()).unwrap_or(u64::MAX))
 }
 
 /// Memory of a card that the engine's backend asked for and its log does not name.
 fn beyond(request: &PlanRequest<'_>, transcript: &Transcript) -> Vec<Reason> {
     // A projector's weights are not logged; the plan has them from the file's header.
-    let cards = if request.projector.is_none() {
-        request.cards.len()
-    } else {
-        0
-    };
+    let cards = if request.projector.is_none() { request.cards.len() } else { 0 };
     let beyond = |card: usize| {
         let of = |buffer: &&EngineBuffer| buffer.place == BufferPlace::Card(card);
-        let logged: Bytes = transcript
-            .buffers()
-            .iter()
-            .filter(of)
-            .map(|buffer| buffer.bytes)
-            .sum();
+        let logged: Bytes = transcript.buffers().iter().filter(of).map(|buffer| buffer.bytes).sum();
         let asked = transcript.asked(card)?;
         let more = asked.saturating_sub(logged);
         (more > Bytes::mib(1)).then(|| {
@@ -194,10 +166,8 @@ fn remarks(transcript: &Transcript) -> Vec<Reason> {
         ));
     }
     let others = transcript.buffers().iter();
-    let other: Bytes = others
-        .filter(|buffer| buffer.kind == BufferKind::Other)
-        .map(|buffer| buffer.bytes)
-        .sum();
+    let other: Bytes =
+        others.filter(|buffer| buffer.kind == BufferKind::Other).map(|buffer| buffer.bytes).sum();
     // Named in the plan, because a new kind of buffer means that this reader is out of date.
     if !other.is_zero() {
         let text = format!("{other} are in buffers with unknown names; they are counted as compute buffers");

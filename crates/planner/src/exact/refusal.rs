@@ -40,16 +40,10 @@ impl EngineRefusal {
         for (kind, words) in TELLING {
             let telling = complaints.iter().find(|line| line.contains(words));
             if let Some(line) = telling {
-                return Self {
-                    kind: *kind,
-                    line: Some(line.clone()),
-                };
+                return Self { kind: *kind, line: Some(line.clone()) };
             }
         }
-        Self {
-            kind: EngineRefusalKind::Other,
-            line: complaints.first().cloned(),
-        }
+        Self { kind: EngineRefusalKind::Other, line: complaints.first().cloned() }
     }
 
     fn hint(&self) -> Option<&'static str> {
@@ -77,18 +71,9 @@ impl EngineRefusal {
 /// Words of error messages, the most specific first.
 const TELLING: &[(EngineRefusalKind, &str)] = &[
     (EngineRefusalKind::RowSplit, "does not support split buffers"),
-    (
-        EngineRefusalKind::CacheNeedsFlashAttention,
-        "V cache requires flash_attn",
-    ),
-    (
-        EngineRefusalKind::CacheNeedsFlashAttention,
-        "V cache quantization requires flash_attn",
-    ),
-    (
-        EngineRefusalKind::CacheNeedsFlashAttention,
-        "requires Flash Attention",
-    ),
+    (EngineRefusalKind::CacheNeedsFlashAttention, "V cache requires flash_attn"),
+    (EngineRefusalKind::CacheNeedsFlashAttention, "V cache quantization requires flash_attn"),
+    (EngineRefusalKind::CacheNeedsFlashAttention, "requires Flash Attention"),
     (EngineRefusalKind::Architecture, "unknown model architecture"),
     (EngineRefusalKind::Architecture, "unsupported model architecture"),
     (EngineRefusalKind::NoBackend, "invalid device: CUDA"),

@@ -65,12 +65,7 @@ impl Transcript {
     fn take(&mut self, line: EngineLogLine<'_>) {
         match line {
             EngineLogLine::Buffer { place, kind, bytes } => self.add(place, kind, bytes),
-            EngineLogLine::Row {
-                place,
-                weights,
-                cache,
-                compute,
-            } => {
+            EngineLogLine::Row { place, weights, cache, compute } => {
                 self.add(place, BufferKind::Weights, weights);
                 self.add(place, BufferKind::Cache, cache);
                 self.add(place, BufferKind::Compute, compute);
@@ -102,12 +97,7 @@ impl Transcript {
     }
 
     fn add(&mut self, place: BufferPlace, kind: BufferKind, bytes: Bytes) {
-        let buffer = EngineBuffer {
-            place,
-            kind,
-            bytes,
-            part: self.parts,
-        };
+        let buffer = EngineBuffer { place, kind, bytes, part: self.parts };
         let same = |old: &&mut EngineBuffer| (old.place, old.kind, old.part) == (place, kind, buffer.part);
         let again = self.buffers.iter_mut().find(same);
         // Only compute buffers are reserved again; other buffers of one kind are several.
@@ -176,14 +166,7 @@ impl Transcript {
 
     /// True if another log reports the same memory.
     pub fn agrees_with(&self, other: &Self) -> bool {
-        let said = |log: &Self| {
-            (
-                log.context,
-                log.flash_attention_off,
-                log.copies_dropped,
-                log.coarse,
-            )
-        };
+        let said = |log: &Self| (log.context, log.flash_attention_off, log.copies_dropped, log.coarse);
         self.buffers == other.buffers && said(self) == said(other)
     }
 
@@ -191,10 +174,9 @@ impl Transcript {
     pub fn refusal(&self) -> EngineRefusal {
         let refusal = EngineRefusal::from_complaints(&self.complaints);
         match refusal.kind {
-            EngineRefusalKind::NoBackend if self.static_runtime => EngineRefusal {
-                kind: EngineRefusalKind::StaticRuntime,
-                ..refusal
-            },
+            EngineRefusalKind::NoBackend if self.static_runtime => {
+                EngineRefusal { kind: EngineRefusalKind::StaticRuntime, ..refusal }
+            }
             _ => refusal,
         }
     }

@@ -29,15 +29,8 @@ pub enum Dimension {
 }
 
 impl Dimension {
-    pub const ALL: [Self; 7] = [
-        Self::Context,
-        Self::MicroBatch,
-        Self::Slots,
-        Self::Cache,
-        Self::Split,
-        Self::Layers,
-        Self::Experts,
-    ];
+    pub const ALL: [Self; 7] =
+        [Self::Context, Self::MicroBatch, Self::Slots, Self::Cache, Self::Split, Self::Layers, Self::Experts];
 
     pub const fn name(self) -> &'static str {
         match self {
@@ -146,12 +139,7 @@ const CACHE_TYPES: [TensorType; 3] = [types::F16, types::Q8_0, types::Q4_0];
 
 impl<'a, P: CostModel> FitQuestion<'a, P> {
     pub(super) fn new(request: &'a PlanRequest<'a>, price: &'a P, asked: PlanPrice) -> Self {
-        Self {
-            request,
-            price,
-            outline: QuickEstimate::new(request, &asked),
-            asked,
-        }
+        Self { request, price, outline: QuickEstimate::new(request, &asked), asked }
     }
 
     pub(super) fn priced(&self, changes: &[RequestChange]) -> Option<PlanPrice> {
@@ -183,10 +171,7 @@ impl<'a, P: CostModel> FitQuestion<'a, P> {
         if answer.applicable && self.price.is_spent() {
             return nothing(dimension, OPEN);
         }
-        FitAnswer {
-            trades: self.trades(&answer),
-            ..answer
-        }
+        FitAnswer { trades: self.trades(&answer), ..answer }
     }
 
     pub(super) fn finish(self, answers: Vec<FitAnswer>) -> Fit {
@@ -247,11 +232,7 @@ impl<'a, P: CostModel> FitQuestion<'a, P> {
         let lines = self.priced(changes).map(|priced| self.lines(&priced));
         let tightest = lines.and_then(|lines| tightest(&lines).cloned());
         let short = tightest.as_ref().map(|line| line.headroom.unsigned_abs());
-        NextStep {
-            value,
-            short: short.map(Bytes::new),
-            card: tightest.map(|line| line.id),
-        }
+        NextStep { value, short: short.map(Bytes::new), card: tightest.map(|line| line.id) }
     }
 
     /// The best of a dimension under each other change; for a cache type, the largest context.
@@ -272,10 +253,7 @@ impl<'a, P: CostModel> FitQuestion<'a, P> {
     fn trade(&self, dimension: Dimension, turn: &[RequestChange]) -> Option<TradeOff> {
         self.priced(turn)?;
         let wish = changed(self.request.wish, turn);
-        let request = PlanRequest {
-            wish: &wish,
-            ..*self.request
-        };
+        let request = PlanRequest { wish: &wish, ..*self.request };
         // The change may move the ends of the scale: half the context leaves room for more slots.
         let scale = FitScale::of(dimension, &request)?;
         let found = self.best(&scale, false, turn);
@@ -293,9 +271,7 @@ impl<'a, P: CostModel> FitQuestion<'a, P> {
         let reserve = Reserve::of_model(self.request, u64::from(wish.context));
         let mut turns = Vec::new();
         if dimension != Dimension::Context {
-            turns.push(RequestChange::Context(saturated(
-                reserve.context.saturating_mul(2),
-            )));
+            turns.push(RequestChange::Context(saturated(reserve.context.saturating_mul(2))));
             turns.push(RequestChange::Context(saturated((reserve.context / 2).max(1))));
         }
         if dimension != Dimension::MicroBatch {
@@ -322,18 +298,14 @@ impl<'a, P: CostModel> FitQuestion<'a, P> {
         if !self.request.model.hyper.cached {
             return inapplicable(Dimension::Cache, "the model has no KV cache");
         }
-        self.price
-            .foresee(&CACHE_TYPES.map(|kind| vec![RequestChange::Cache(kind)]));
+        self.price.foresee(&CACHE_TYPES.map(|kind| vec![RequestChange::Cache(kind)]));
         let priced = |kind| Some((kind, self.priced(&[RequestChange::Cache(kind)])?));
         // All types are priced, so that a refusal of one is remembered for the trades.
         let allowed: Vec<(TensorType, PlanPrice)> = CACHE_TYPES.into_iter().filter_map(priced).collect();
         let fits = |(_, priced): &&(_, PlanPrice)| priced.fits(self.request.cards);
         let asked = self.request.wish.cache_key.name.into();
         let Some((kind, priced)) = allowed.iter().find(fits) else {
-            return FitAnswer {
-                asked,
-                ..nothing(Dimension::Cache, "no cache type makes the model fit")
-            };
+            return FitAnswer { asked, ..nothing(Dimension::Cache, "no cache type makes the model fit") };
         };
         let lines = self.lines(priced);
         FitAnswer {
@@ -348,10 +320,7 @@ impl<'a, P: CostModel> FitQuestion<'a, P> {
 }
 
 pub(super) fn inapplicable(dimension: Dimension, why: &str) -> FitAnswer {
-    FitAnswer {
-        applicable: false,
-        ..nothing(dimension, why)
-    }
+    FitAnswer { applicable: false, ..nothing(dimension, why) }
 }
 
 pub(super) fn nothing(dimension: Dimension, why: &str) -> FitAnswer {

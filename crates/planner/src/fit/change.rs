@@ -209,22 +209,10 @@ mod tests {
     fn a_change_means_the_same_in_a_wish_and_on_a_command_line() {
         let changes = [
             RequestChange::Context(512),
-            RequestChange::MicroBatch {
-                tokens: 256,
-                batch: None,
-            },
-            RequestChange::MicroBatch {
-                tokens: 4096,
-                batch: Some(4096),
-            },
-            RequestChange::Slots {
-                slots: 1,
-                context: None,
-            },
-            RequestChange::Slots {
-                slots: 3,
-                context: Some(768),
-            },
+            RequestChange::MicroBatch { tokens: 256, batch: None },
+            RequestChange::MicroBatch { tokens: 4096, batch: Some(4096) },
+            RequestChange::Slots { slots: 1, context: None },
+            RequestChange::Slots { slots: 3, context: Some(768) },
             RequestChange::Cache(types::Q8_0),
             RequestChange::FlashAttention,
             RequestChange::Layers(7),
@@ -232,14 +220,8 @@ mod tests {
             RequestChange::NoOpOffload,
             RequestChange::WindowedCache,
             RequestChange::ProjectorOnHost,
-            RequestChange::Cards {
-                numbers: vec![1],
-                layers: vec![33],
-            },
-            RequestChange::Cards {
-                numbers: vec![2, 0],
-                layers: vec![20, 13],
-            },
+            RequestChange::Cards { numbers: vec![1], layers: vec![33] },
+            RequestChange::Cards { numbers: vec![2, 0], layers: vec![20, 13] },
         ];
         let line = "-m a.gguf -c 8192 -b 1024 -ub 512 -np 2 -kvu -ctk q4_0 -ctv q5_0 -fa off -ngl 5 -cmoe -ncmoe 4 \
                     --op-offload --swa-full -mm p.gguf --mmproj-offload -dev CUDA1 -ts 3,1 -sm none -mg 0 -t 4";
@@ -247,11 +229,7 @@ mod tests {
         let before = Options::from_argv(&argv).unwrap();
         for change in changes {
             let line = edited(&before, std::slice::from_ref(&change)).unwrap();
-            assert_eq!(
-                wish(&line),
-                changed(&wish(&before), std::slice::from_ref(&change)),
-                "{change:?}"
-            );
+            assert_eq!(wish(&line), changed(&wish(&before), std::slice::from_ref(&change)), "{change:?}");
             assert_eq!(line.text("-t"), Some("4"), "what does not say otherwise stays");
         }
     }

@@ -36,10 +36,7 @@ pub fn course<P: CostModel>(
     price.foresee(&contexts.iter().map(change).collect::<Vec<_>>());
     let point = |context: u64| {
         let priced = price.price(&change(&context), request.cards).ok()?;
-        Some(ContextPoint {
-            context,
-            cards: priced.cards,
-        })
+        Some(ContextPoint { context, cards: priced.cards })
     };
     contexts.into_iter().filter_map(point).collect()
 }

@@ -27,18 +27,12 @@ impl<'a> QuickEstimate<'a> {
     pub(crate) fn new(request: &'a PlanRequest<'a>, asked: &PlanPrice) -> Option<Self> {
         let held = held(request)?;
         let rest = |(card, held): (usize, &Bytes)| asked.peak(card).saturating_sub(*held);
-        Some(Self {
-            request,
-            rest: held.iter().enumerate().map(rest).collect(),
-        })
+        Some(Self { request, rest: held.iter().enumerate().map(rest).collect() })
     }
 
     pub(crate) fn slack(&self, changes: &[RequestChange]) -> Option<i64> {
         let wish = changed(self.request.wish, changes);
-        let held = held(&PlanRequest {
-            wish: &wish,
-            ..*self.request
-        })?;
+        let held = held(&PlanRequest { wish: &wish, ..*self.request })?;
         let peaks = held.iter().zip(&self.rest).map(|(held, rest)| *held + *rest);
         Some(slack_of(self.request.cards, peaks))
     }

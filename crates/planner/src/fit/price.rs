@@ -82,11 +82,7 @@ impl CostModel for ClosedForms<'_> {
 
     fn price(&self, changes: &[RequestChange], cards: &[Card]) -> Result<PlanPrice, PlanError> {
         let wish = changed(self.0.wish, changes);
-        let request = PlanRequest {
-            wish: &wish,
-            cards,
-            ..self.0
-        };
+        let request = PlanRequest { wish: &wish, cards, ..self.0 };
         // Everything is planned anew: a change of flags may change the layout.
         let cost = PlanCalculator::new(&request)?.at(u64::from(wish.context))?;
         Ok(cost.into())
@@ -95,9 +91,6 @@ impl CostModel for ClosedForms<'_> {
 
 impl From<RequestCost> for PlanPrice {
     fn from(cost: RequestCost) -> Self {
-        Self {
-            cards: cost.cards,
-            host: cost.host,
-        }
+        Self { cards: cost.cards, host: cost.host }
     }
 }

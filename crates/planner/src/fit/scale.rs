@@ -83,10 +83,7 @@ impl FitScale {
                 // Experts on the host cost time, so fewer of them are better.
                 hyper.experts.as_ref()?;
                 let asked = u64::from(wish.experts_on_host).min(layers);
-                Self {
-                    fewer: true,
-                    ..scale(0..=layers, 1, asked, "none is left")
-                }
+                Self { fewer: true, ..scale(0..=layers, 1, asked, "none is left") }
             }
             Dimension::Cache | Dimension::Split => return None,
         })
@@ -163,10 +160,6 @@ impl FitScale {
             return smallest(range, guess, foresee, slack);
         }
         let mut search = LargestSearch::new(range, slack).guess(guess).foreseen(foresee);
-        if guarded {
-            search.largest_guarded()
-        } else {
-            search.largest()
-        }
+        if guarded { search.largest_guarded() } else { search.largest() }
     }
 }

@@ -41,13 +41,7 @@ pub(crate) struct LargestSearch<'a, F> {
 
 impl<'a, F: FnMut(u64) -> Option<i64>> LargestSearch<'a, F> {
     pub(crate) fn new(range: RangeInclusive<u64>, slack: F) -> Self {
-        Self {
-            slack,
-            foresee: None,
-            known: BTreeMap::new(),
-            range,
-            guess: None,
-        }
+        Self { slack, foresee: None, known: BTreeMap::new(), range, guess: None }
     }
 
     /// Sets the likely result.
@@ -91,9 +85,7 @@ impl<'a, F: FnMut(u64) -> Option<i64>> LargestSearch<'a, F> {
     /// Announces the numbers of a range that are evaluated next, if there are several.
     fn foresee(&mut self, numbers: RangeInclusive<u64>) {
         let numbers = *numbers.start()..=(*numbers.end()).min(*self.range.end());
-        let unknown: Vec<u64> = numbers
-            .filter(|number| !self.known.contains_key(number))
-            .collect();
+        let unknown: Vec<u64> = numbers.filter(|number| !self.known.contains_key(number)).collect();
         if let Some(foresee) = self.foresee.as_mut().filter(|_| unknown.len() > 1) {
             foresee(&unknown);
         }
@@ -129,10 +121,7 @@ impl<'a, F: FnMut(u64) -> Option<i64>> LargestSearch<'a, F> {
             let Some(next) = (again + 1..=end).find(|&number| !self.fits(number)) else {
                 return Some(FitBound { at: end, above: None });
             };
-            found = FitBound {
-                at: next - 1,
-                above: Some(next),
-            };
+            found = FitBound { at: next - 1, above: Some(next) };
         }
         Some(found)
     }
@@ -164,10 +153,7 @@ impl<'a, F: FnMut(u64) -> Option<i64>> LargestSearch<'a, F> {
                     return Some(FitBound { at: low, above: None });
                 }
                 (Some(low), Some(high)) if high - low == 1 => {
-                    return Some(FitBound {
-                        at: low,
-                        above: Some(high),
-                    });
+                    return Some(FitBound { at: low, above: Some(high) });
                 }
                 (Some(low), Some(high)) if round >= STRAIGHT => return Some(self.between(low, high)),
                 _ => {}
@@ -184,10 +170,7 @@ impl<'a, F: FnMut(u64) -> Option<i64>> LargestSearch<'a, F> {
         let here = self.known.get(&at).copied().unwrap_or(i64::MIN);
         let below = self.known.range(..at).next_back();
         let above = self.known.range(at.saturating_add(1)..).next();
-        let near = [below, above]
-            .into_iter()
-            .flatten()
-            .filter(|(_, slack)| **slack > i64::MIN);
+        let near = [below, above].into_iter().flatten().filter(|(_, slack)| **slack > i64::MIN);
         let near = near.min_by_key(|(number, _)| number.abs_diff(at));
         let straight = near.filter(|_| round < STRAIGHT && here > i64::MIN);
         if let Some(steps) = straight.and_then(|(&other, &there)| steps_to_zero((at, here), (other, there))) {
@@ -195,11 +178,7 @@ impl<'a, F: FnMut(u64) -> Option<i64>> LargestSearch<'a, F> {
         }
         // Doubling strides, where no line can be drawn or it has misled too often.
         let stride = 1_u64.checked_shl(round).unwrap_or(u64::MAX);
-        if here >= 0 {
-            at.saturating_add(stride).saturating_add(1)
-        } else {
-            at.saturating_sub(stride)
-        }
+        if here >= 0 { at.saturating_add(stride).saturating_add(1) } else { at.saturating_sub(stride) }
     }
 
     /// `low` fits and `high` does not.
@@ -228,10 +207,7 @@ impl<'a, F: FnMut(u64) -> Option<i64>> LargestSearch<'a, F> {
             }
             halve = !halve;
         }
-        FitBound {
-            at: low,
-            above: Some(high),
-        }
+        FitBound { at: low, above: Some(high) }
     }
 }
 
@@ -273,10 +249,7 @@ pub(crate) fn smallest(
         .guess(guess.map(mirrored))
         .foreseen(foresee);
     let found = search.largest()?;
-    Some(FitBound {
-        at: mirrored(found.at),
-        above: found.above.map(mirrored),
-    })
+    Some(FitBound { at: mirrored(found.at), above: found.above.map(mirrored) })
 }
 
 #[cfg(test)]
@@ -356,19 +329,10 @@ mod tests {
                 i64::try_from(n).ok().map(|n| 700 - n)
             };
             let found = LargestSearch::new(0..=1000, slack).guess(Some(guess)).largest();
-            assert_eq!(
-                found,
-                Some(FitBound {
-                    at: 700,
-                    above: Some(701)
-                })
-            );
+            assert_eq!(found, Some(FitBound { at: 700, above: Some(701) }));
             assert!(asked <= most, "{asked} from {guess}");
         }
-        assert_eq!(
-            LargestSearch::new(5..=9, |_| Some(-1)).guess(Some(7)).largest(),
-            None
-        );
+        assert_eq!(LargestSearch::new(5..=9, |_| Some(-1)).guess(Some(7)).largest(), None);
         assert_eq!(
             LargestSearch::new(5..=9, |_| Some(1)).guess(Some(7)).largest(),
             Some(FitBound { at: 9, above: None })
@@ -377,35 +341,18 @@ mod tests {
 
     #[test]
     fn the_guard_finds_numbers_that_fit_above_a_gap() {
-        let fits = [
-            true, true, false, false, true, true, false, false, false, false, false, false,
-        ];
+        let fits = [true, true, false, false, true, true, false, false, false, false, false, false];
         let slack = |n: u64| Some(if fits[usize::try_from(n).unwrap()] { 1 } else { -1 });
         let found = LargestSearch::new(0..=11, slack).largest_guarded();
-        assert_eq!(
-            found,
-            Some(FitBound {
-                at: 5,
-                above: Some(6)
-            })
-        );
+        assert_eq!(found, Some(FitBound { at: 5, above: Some(6) }));
     }
 
     #[test]
     fn the_smallest_is_the_mirror_of_the_largest() {
         let found = smallest(3..=60, None, None, |n| i64::try_from(n).ok().map(|n| n - 41));
-        assert_eq!(
-            found,
-            Some(FitBound {
-                at: 41,
-                above: Some(40)
-            })
-        );
+        assert_eq!(found, Some(FitBound { at: 41, above: Some(40) }));
         assert_eq!(smallest(3..=60, None, None, |_| Some(-1)), None);
         assert_eq!(smallest(3..=60, None, None, |_| None), None);
-        assert_eq!(
-            smallest(3..=60, None, None, |_| Some(0)),
-            Some(FitBound { at: 3, above: None })
-        );
+        assert_eq!(smallest(3..=60, None, None, |_| Some(0)), Some(FitBound { at: 3, above: None }));
     }
 }

@@ -27,10 +27,7 @@ struct Division {
 
 impl Division {
     fn change(&self) -> RequestChange {
-        RequestChange::Cards {
-            numbers: self.numbers.clone(),
-            layers: self.layers.clone(),
-        }
+        RequestChange::Cards { numbers: self.numbers.clone(), layers: self.layers.clone() }
     }
 
     fn worst(&self) -> i64 {
@@ -40,14 +37,10 @@ impl Division {
 
 pub(super) fn answer<P: CostModel>(question: &FitQuestion<'_, P>) -> FitAnswer {
     let request = question.request;
-    let cuda: Vec<usize> = (0..request.cards.len())
-        .filter(|&card| request.cards[card].kind == CardKind::Cuda)
-        .collect();
+    let cuda: Vec<usize> =
+        (0..request.cards.len()).filter(|&card| request.cards[card].kind == CardKind::Cuda).collect();
     if cuda.len() < 2 {
-        return inapplicable(
-            Dimension::Split,
-            "there is only one card, so there is nothing to split",
-        );
+        return inapplicable(Dimension::Split, "there is only one card, so there is nothing to split");
     }
     // Fewer cards first: a card that is not used stays free for another model.
     let divisions = (1..=cuda.len()).filter_map(|count| best_on(question, &cuda, count));
@@ -56,10 +49,7 @@ pub(super) fn answer<P: CostModel>(question: &FitQuestion<'_, P>) -> FitAnswer {
         if division.priced.fits(request.cards) {
             return fitting(question, &division);
         }
-        if tightest
-            .as_ref()
-            .is_none_or(|best: &Division| division.worst() > best.worst())
-        {
+        if tightest.as_ref().is_none_or(|best: &Division| division.worst() > best.worst()) {
             tightest = Some(division);
         }
     }
@@ -78,11 +68,7 @@ pub(super) fn answer<P: CostModel>(question: &FitQuestion<'_, P>) -> FitAnswer {
 fn fitting<P: CostModel>(question: &FitQuestion<'_, P>, division: &Division) -> FitAnswer {
     let flags = division.change().flags().join(" ");
     let cards = question.lines(&division.priced);
-    let used: Vec<_> = division
-        .positions
-        .iter()
-        .map(|&card| cards[card].clone())
-        .collect();
+    let used: Vec<_> = division.positions.iter().map(|&card| cards[card].clone()).collect();
     let many = match division.numbers.len() {
         1 => "one card is enough".to_owned(),
         count => format!("{count} cards are needed"),
@@ -105,10 +91,7 @@ fn best_on<P: CostModel>(question: &FitQuestion<'_, P>, cuda: &[usize], count: u
     numbers.truncate(count);
     numbers.sort_unstable();
     // Whole MiB, as the engine's own split sees free memory.
-    let free: Vec<u64> = numbers
-        .iter()
-        .map(|&number| cards[cuda[number]].free.get() >> 20)
-        .collect();
+    let free: Vec<u64> = numbers.iter().map(|&number| cards[cuda[number]].free.get() >> 20).collect();
     let price = |layers: Vec<u32>| priced(question, cuda, &numbers, layers);
     let mut best = price(by_share(active_layers(question), &free)?)?;
     // Long moves first; once one overshoots, single layers.
@@ -130,10 +113,7 @@ fn priced<P: CostModel>(
     numbers: &[usize],
     layers: Vec<u32>,
 ) -> Option<Division> {
-    let change = RequestChange::Cards {
-        numbers: numbers.to_vec(),
-        layers: layers.clone(),
-    };
+    let change = RequestChange::Cards { numbers: numbers.to_vec(), layers: layers.clone() };
     let priced = question.priced(&[change])?;
     let cards = question.request.cards;
     let room = |&number: &usize| headroom(&cards[cuda[number]], &priced.cards[cuda[number]]);

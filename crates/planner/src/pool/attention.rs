@@ -51,11 +51,7 @@ impl AttentionPool {
                 processors: rules.processors,
             };
             let (constant, growth) = latent.attention(inputs.cells);
-            return Self {
-                constant,
-                growth,
-                blocks: AttentionBlocks::Latent(latent),
-            };
+            return Self { constant, growth, blocks: AttentionBlocks::Latent(latent) };
         }
         // Since PR 23907 the copies are in the compute buffer.
         if !inputs.engine.copies() {
@@ -80,11 +76,7 @@ impl AttentionPool {
         let value = u64::from(model.hyper.head_lengths(layer).1);
         // cuBLAS reads and writes f16 here.
         let halves = Bytes::new(2) * reserve.tokens * at_once;
-        Self {
-            constant: halves * value,
-            growth: halves,
-            blocks: AttentionBlocks::Plain,
-        }
+        Self { constant: halves * value, growth: halves, blocks: AttentionBlocks::Plain }
     }
 
     /// The most bytes in use at once with this many cells in use.
@@ -114,11 +106,7 @@ fn call(model: &Model, layer: u32, tokens: u64, inputs: PoolInputs) -> Call {
     let (key, value, kv_heads) = match inputs.latent {
         // `-mla 0` caches whole heads, one of keys and values for each of queries.
         Some(latent) => (u64::from(latent.sizes.key_length), latent.value(), heads),
-        None => (
-            u64::from(key),
-            u64::from(value),
-            u64::from(hyper.heads_kv.at(layer)),
-        ),
+        None => (u64::from(key), u64::from(value), u64::from(hyper.heads_kv.at(layer))),
     };
     Call {
         key,
@@ -152,9 +140,6 @@ pub(super) fn warm_up(model: &Model, inputs: PoolInputs, rules: Rules) -> [Deman
     // `common.cpp: common_init_from_params` decodes the first and the last special token.
     const TOKENS: u64 = 2;
     let activations = product::vectors(u64::from(model.hyper.embedding), TOKENS);
-    let call = Call {
-        cells: CELLS,
-        ..call(model, 0, TOKENS, inputs)
-    };
+    let call = Call { cells: CELLS, ..call(model, 0, TOKENS, inputs) };
     [[activations, 0, 0, 0, 0], call.group(rules)]
 }

@@ -112,23 +112,12 @@ pub(super) fn halves(tensor: &Tensor, columns: u64) -> Bytes {
 
 /// True if a type has a kernel for tiles (`mmq.cu: ggml_cuda_should_use_mmq`), as few interleaved types do.
 pub(super) fn has_tiles(name: &str) -> bool {
-    const INTERLEAVED: [&str; 7] = [
-        "iq1_s_r4",
-        "iq2_k_r4",
-        "iq3_k_r4",
-        "iq4_k_r4",
-        "iq4_ks_r4",
-        "iq5_k_r4",
-        "iq5_ks_r4",
-    ];
+    const INTERLEAVED: [&str; 7] =
+        ["iq1_s_r4", "iq2_k_r4", "iq3_k_r4", "iq4_k_r4", "iq4_ks_r4", "iq5_k_r4", "iq5_ks_r4"];
     const NONE: [&str; 4] = ["iq1_m", "iq1_bn", "iq2_bn", "nvfp4"];
     // The ending tells how many rows are interleaved.
     let interleaved = ["_r4", "_r8", "_r16"].iter().any(|end| name.ends_with(end));
-    if interleaved {
-        INTERLEAVED.contains(&name)
-    } else {
-        !NONE.contains(&name)
-    }
+    if interleaved { INTERLEAVED.contains(&name) } else { !NONE.contains(&name) }
 }
 
 #[cfg(test)]
@@ -140,13 +129,7 @@ mod tests {
 
     /// On an H200: 132 processors.
     fn kimi_pool(mode: u32, pass: Option<u64>, key: TensorType) -> LatentPool {
-        LatentPool {
-            latent: kimi(mode, pass),
-            heads: 64,
-            key,
-            tokens: 512,
-            processors: 132,
-        }
+        LatentPool { latent: kimi(mode, pass), heads: 64, key, tokens: 512, processors: 132 }
     }
 
     fn most(mode: u32, pass: Option<u64>, key: TensorType, cells: u64) -> Bytes {
@@ -179,10 +162,7 @@ mod tests {
         // 32 bytes for each of 516 values of 64 columns in 256 blocks
         let results = Bytes::new(32 * 516 * 64 * 256);
         assert_eq!(most(1, Some(512), types::F16, 60_160), results);
-        assert_eq!(
-            most(1, Some(512), types::Q8_0, 60_160),
-            results + Bytes::new(1152 * 60_160)
-        );
+        assert_eq!(most(1, Some(512), types::Q8_0, 60_160), results + Bytes::new(1152 * 60_160));
         assert_eq!(most(1, Some(512), types::F16, 2048), results.scaled(1, 2));
     }
 }

@@ -25,9 +25,7 @@ pub(super) fn blocks(
     reserve: &Reserve,
     cells: u64,
 ) -> Vec<u64> {
-    let pool = replayed(first, products, reserve.tokens, cells, |depth| {
-        attention.groups(rules, depth)
-    });
+    let pool = replayed(first, products, reserve.tokens, cells, |depth| attention.groups(rules, depth));
     pool.policy().idle().collect()
 }
 
@@ -84,9 +82,7 @@ mod tests {
     #[test]
     fn without_copies_only_the_products_are_held() {
         // by guard's page under b8799 with an f16 cache
-        let pool = replayed(first([0, 0, 0, 0, 67_584]), products(), 512, 61_440, |_| {
-            [[0; 5]; 2]
-        });
+        let pool = replayed(first([0, 0, 0, 0, 67_584]), products(), 512, 61_440, |_| [[0; 5]; 2]);
         assert_eq!(pool.policy().idle().sum::<u64>(), 20_744_448);
     }
 }

@@ -26,20 +26,12 @@ pub(super) fn group(
     let columns = tokens.saturating_mul(used);
     let matrix = matrix(tensor, rules.engine);
     // Quantised matrices alone have the fused kernel.
-    let halves = if fused && tensor.kind.quantised() {
-        ik::halves(tensor, columns).get()
-    } else {
-        0
-    };
+    let halves = if fused && tensor.kind.quantised() { ik::halves(tensor, columns).get() } else { 0 };
     let mut group = [0; 7];
     group[0] = halves;
     match experts {
         Some(_) => {
-            let experts = product::ExpertProduct {
-                count: matrices,
-                used,
-                shared: !is_last(tensor),
-            };
+            let experts = product::ExpertProduct { count: matrices, used, shared: !is_last(tensor) };
             let asked = product::of_experts(rules, experts, matrix, tokens);
             group[1..].copy_from_slice(&asked);
         }
@@ -55,11 +47,7 @@ pub(super) fn is_for_cublas(tensor: &Tensor, reserve: &Reserve, rules: Rules) ->
 
 fn matrix(tensor: &Tensor, engine: DemandRules) -> Matrix {
     let [width, rows, ..] = tensor.shape;
-    Matrix {
-        width,
-        rows,
-        kind: kind(tensor.kind, engine),
-    }
+    Matrix { width, rows, kind: kind(tensor.kind, engine) }
 }
 
 /// Columns that the matrix is multiplied with at most.

@@ -57,7 +57,5 @@ fn estimated(request: &PlanRequest<'_>, latent: &LatentAttention, cost: &Request
     if wish.latent_attention.is_none() || wish.attention_buffer.is_none() {
         text += "; older builds have other defaults, so give -mla and -amb";
     }
-    Reason::new("latent_attention", text)
-        .fact("mla", u64::from(mode))
-        .fact("heads_at_once", at_once)
+    Reason::new("latent_attention", text).fact("mla", u64::from(mode)).fact("heads_at_once", at_once)
 }

@@ -35,11 +35,7 @@ fn a_refusal_has_the_engines_own_message() {
             EngineRefusalKind::StaticRuntime,
             "links the CUDA runtime statically",
         ),
-        (
-            "error: invalid argument: --no-such-flag",
-            EngineRefusalKind::Flag,
-            "--no-such-flag",
-        ),
+        ("error: invalid argument: --no-such-flag", EngineRefusalKind::Flag, "--no-such-flag"),
         (
             "llama_model_load: error loading model: missing tensor 'blk.0.attn_q.weight'",
             EngineRefusalKind::File,
@@ -50,10 +46,5 @@ fn a_refusal_has_the_engines_own_message() {
         assert_eq!(refusal.kind, kind, "{log}");
         assert!(refusal.to_string().contains(words), "{refusal}");
     }
-    assert!(
-        Transcript::read("")
-            .refusal()
-            .to_string()
-            .contains("without a message")
-    );
+    assert!(Transcript::read("").refusal().to_string().contains("without a message"));
 }

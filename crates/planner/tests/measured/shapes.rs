@@ -72,12 +72,8 @@ fn llama_layer(
     most: TensorType,
     value_and_down: TensorType,
 ) {
-    let (e, q, kv, ff) = (
-        keys.embedding,
-        keys.heads * keys.head_length,
-        keys.heads_kv * keys.head_length,
-        keys.feed_forward,
-    );
+    let (e, q, kv, ff) =
+        (keys.embedding, keys.heads * keys.head_length, keys.heads_kv * keys.head_length, keys.feed_forward);
     for (name, kind, shape) in [
         ("attn_norm.weight", F32, vec![e]),
         ("attn_q.weight", most, vec![e, q]),
@@ -94,12 +90,7 @@ fn llama_layer(
 }
 
 fn ends(draft: &mut DraftHeader, keys: &Keys, embedding: TensorType, output: TensorType) {
-    add(
-        draft,
-        "token_embd.weight",
-        embedding,
-        &[keys.embedding, keys.vocabulary],
-    );
+    add(draft, "token_embd.weight", embedding, &[keys.embedding, keys.vocabulary]);
     add(draft, "output_norm.weight", F32, &[keys.embedding]);
     add(draft, "output.weight", output, &[keys.embedding, keys.vocabulary]);
 }
@@ -126,11 +117,7 @@ pub(crate) fn l8() -> DraftHeader {
 }
 
 fn m8() -> DraftHeader {
-    let keys = Keys {
-        layers: 8,
-        vocabulary: 32_000,
-        ..L8
-    };
+    let keys = Keys { layers: 8, vocabulary: 32_000, ..L8 };
     let mut draft = draft(&keys);
     ends(&mut draft, &keys, Q4_0, Q4_0);
     for layer in 0..keys.layers {
@@ -178,11 +165,9 @@ pub(crate) fn q30() -> DraftHeader {
     };
     let (experts, width) = (128, 768);
     let mut draft = draft(&keys);
-    for (key, value) in [
-        ("expert_count", experts),
-        ("expert_used_count", 8),
-        ("expert_feed_forward_length", width),
-    ] {
+    for (key, value) in
+        [("expert_count", experts), ("expert_used_count", 8), ("expert_feed_forward_length", width)]
+    {
         draft.put(format!("qwen3moe.{key}"), value);
     }
     ends(&mut draft, &keys, Q8_0, Q8_0);

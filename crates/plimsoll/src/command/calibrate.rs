@@ -111,13 +111,8 @@ async fn calibrated(arguments: &Arguments) -> Result<Calibration, ErrorReport> {
     })?;
     let program = reachable(engine::find(arguments.engine.as_deref()).map_err(ErrorReport::input)?)?;
     let identity = engine::identify(&program)?;
-    let rig = MeasuringSetup::new(
-        program,
-        identity.engine,
-        library::GUARD.find()?,
-        sampler,
-        arguments.alone,
-    )?;
+    let rig =
+        MeasuringSetup::new(program, identity.engine, library::GUARD.find()?, sampler, arguments.alone)?;
     let mut calibration = Calibration {
         schema: "plimsoll.calibration/1",
         engine: rig.program().to_owned(),
@@ -144,10 +139,9 @@ async fn calibrated(arguments: &Arguments) -> Result<Calibration, ErrorReport> {
             // The rig itself is broken (folder, port, launcher), so the other cards would fail in the same
             // way.
             Err(MeasureError::Rig(error)) => return Err(error),
-            Err(error) => calibration.failures.push(Failed {
-                card: card.name.clone(),
-                why: error.to_string(),
-            }),
+            Err(error) => {
+                calibration.failures.push(Failed { card: card.name.clone(), why: error.to_string() })
+            }
         }
     }
     Ok(calibration)

@@ -88,21 +88,14 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, ErrorReport> {
     })?;
     // A machine, a process or a program without a finding is a valid answer; a log without one is status 3.
     let named = diagnosis.confidence > 0.0 || arguments.log.is_none();
-    let verdict = if named {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::from(NO_VERDICT)
-    };
+    let verdict = if named { ExitCode::SUCCESS } else { ExitCode::from(NO_VERDICT) };
     // `doctor -- COMMAND` stands in for the command in scripts, so its status wins over the verdict's.
     Ok(findings.status.unwrap_or(verdict))
 }
 
 /// The verdict is the end of a process, which one that is alive has not met: a line about a child of it.
 fn is_of_an_end(diagnosis: &Diagnosis) -> bool {
-    matches!(
-        diagnosis.sub_cause,
-        Some(SubCause::Killed | SubCause::HostKilled | SubCause::NotStarted)
-    )
+    matches!(diagnosis.sub_cause, Some(SubCause::Killed | SubCause::HostKilled | SubCause::NotStarted))
 }
 
 fn shown_as_json(diagnosis: &Diagnosis, seen: &[Reason]) -> Result<Value, ErrorReport> {

@@ -51,9 +51,8 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, ErrorReport> {
 
 fn install(json: bool) -> Result<(), ErrorReport> {
     // Steps go to stderr: stdout carries only the path, so that `$(plimsoll engine install)` works.
-    let program = engine::install(&EngineHome::from_environment()?, |step| {
-        report(step, &mut anstream::stderr())
-    })?;
+    let program =
+        engine::install(&EngineHome::from_environment()?, |step| report(step, &mut anstream::stderr()))?;
     show_path(&program, json)
 }
 
@@ -64,16 +63,11 @@ fn path(json: bool) -> Result<(), ErrorReport> {
 fn list(json: bool) -> Result<(), ErrorReport> {
     let home = EngineHome::from_environment()?;
     // The order in which `find` looks, so the first line of the list is the engine that would be used.
-    let found: Vec<_> = [engine::on_search_path(), engine::installed(&home)]
-        .into_iter()
-        .flatten()
-        .collect();
+    let found: Vec<_> = [engine::on_search_path(), engine::installed(&home)].into_iter().flatten().collect();
     let rows: Vec<Row> = found.iter().map(Row::of).collect();
-    print_as(
-        json,
-        &json!({ "schema": "plimsoll.engines/1", "engines": rows }),
-        || rows.iter().map(|row| row.line() + "\n").collect(),
-    )?;
+    print_as(json, &json!({ "schema": "plimsoll.engines/1", "engines": rows }), || {
+        rows.iter().map(|row| row.line() + "\n").collect()
+    })?;
     // On stderr, so that a script that counts the lines of stdout counts zero.
     if !json && rows.is_empty() {
         writeln!(
@@ -140,9 +134,7 @@ impl<'a> Row<'a> {
             EngineOrigin::SearchPath => "on PATH",
             EngineOrigin::Installed => "installed",
         };
-        let build = self
-            .build
-            .map_or_else(|| "build not known".to_owned(), |build| format!("b{build}"));
+        let build = self.build.map_or_else(|| "build not known".to_owned(), |build| format!("b{build}"));
         let what = match (&self.error, self.kind) {
             (None, Some(kind)) => format!("{kind} {build}"),
             (error, _) => error.clone().unwrap_or_default(),

@@ -97,11 +97,7 @@ fn tell(what: &str, error: Option<&std::io::Error>) {
 }
 
 fn failed(program: &OsStr, error: &std::io::Error) -> ExitCode {
-    let _ = writeln!(
-        std::io::stderr(),
-        "{EXEC_FAILED}{}: {error}",
-        program.to_string_lossy()
-    );
+    let _ = writeln!(std::io::stderr(), "{EXEC_FAILED}{}: {error}", program.to_string_lossy());
     match error.kind() {
         std::io::ErrorKind::NotFound => ExitCode::from(NOT_FOUND),
         _ => ExitCode::from(NOT_EXECUTABLE),

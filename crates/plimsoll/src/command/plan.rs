@@ -124,12 +124,7 @@ fn planned(arguments: &Arguments) -> Result<ExitCode, ErrorReport> {
     };
     let mut plan = match &asking {
         Some(asking) => asking.plan()?,
-        None => wished(
-            &options.wish(arguments.program())?,
-            arguments.engine(),
-            arguments.program(),
-            cards,
-        )?,
+        None => wished(&options.wish(arguments.program())?, arguments.engine(), arguments.program(), cards)?,
     };
     // First, because it says what the figures below are not.
     plan.warnings.extend(unasked);
@@ -149,9 +144,7 @@ fn planned(arguments: &Arguments) -> Result<ExitCode, ErrorReport> {
     if let Some(asking) = &asking {
         asking.tell()?;
     }
-    print_as(arguments.json, &plan, || {
-        screen::plan(&plan, screen::Paper::of_stdout())
-    })?;
+    print_as(arguments.json, &plan, || screen::plan(&plan, screen::Paper::of_stdout()))?;
     Ok(status(plan.fits))
 }
 
@@ -198,11 +191,7 @@ impl Arguments {
 
     /// The described cards, else the ones that `others` returns.
     fn described_or(&self, others: impl FnOnce() -> Vec<Card>) -> Result<Vec<Card>, ErrorReport> {
-        let cards = if self.cards.is_empty() {
-            others()
-        } else {
-            asked::described(&self.cards)
-        };
+        let cards = if self.cards.is_empty() { others() } else { asked::described(&self.cards) };
         match cards.is_empty() {
             true => Err(no_card()),
             false => Ok(cards),
@@ -228,9 +217,7 @@ pub(super) fn wished(
     cards: &[Card],
 ) -> Result<Plan, ErrorReport> {
     let models = Models::read(wish, engine)?;
-    Ok(plimsoll_planner::plan(
-        &models.request(wish, engine, program, cards),
-    )?)
+    Ok(plimsoll_planner::plan(&models.request(wish, engine, program, cards))?)
 }
 
 /// The models that the flags name, read from their headers, and the measured sizes of contexts.
@@ -291,9 +278,7 @@ fn model_path(wish: &ModelParams) -> Result<String, ErrorReport> {
                 ))
             })
         }
-        (None, None) => Err(ErrorReport::new(
-            "no model is given\nhint: plimsoll plan -- -m model.gguf",
-        )),
+        (None, None) => Err(ErrorReport::new("no model is given\nhint: plimsoll plan -- -m model.gguf")),
     }
 }
 
@@ -305,12 +290,8 @@ fn no_card() -> ErrorReport {
 }
 
 fn engine(text: &str) -> Result<EngineBuild, String> {
-    let (name, build) = text
-        .split_once('@')
-        .map_or((text, None), |(name, build)| (name, Some(build)));
-    let kind = [EngineKind::LlamaCpp, EngineKind::IkLlamaCpp]
-        .into_iter()
-        .find(|kind| kind.name() == name);
+    let (name, build) = text.split_once('@').map_or((text, None), |(name, build)| (name, Some(build)));
+    let kind = [EngineKind::LlamaCpp, EngineKind::IkLlamaCpp].into_iter().find(|kind| kind.name() == name);
     let kind = kind.ok_or_else(|| {
         format!(
             "`{name}` is not a known engine; the known engines are llama.cpp \
@@ -325,10 +306,7 @@ fn engine(text: &str) -> Result<EngineBuild, String> {
             .parse()
             .map_err(|_| format!("`{build}` is not a build; write for example llama.cpp@10605"))
     };
-    Ok(EngineBuild {
-        kind,
-        build: build.map(number).transpose()?,
-    })
+    Ok(EngineBuild { kind, build: build.map(number).transpose()? })
 }
 
 fn program(name: &str) -> Result<ProgramKind, String> {

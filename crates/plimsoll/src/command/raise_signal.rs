@@ -16,13 +16,7 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: &Arguments) -> ExitCode {
     // The child has written its core dump; a second one would overwrite it.
     let limit = getrlimit(Resource::Core);
-    let _ = setrlimit(
-        Resource::Core,
-        Rlimit {
-            current: Some(0),
-            ..limit
-        },
-    );
+    let _ = setrlimit(Resource::Core, Rlimit { current: Some(0), ..limit });
     if let Some(signal) = Signal::from_named_raw(arguments.signal) {
         // The Rust run-time's SIGSEGV handler takes the first signal for a stack overflow and restores the
         // default handler.

@@ -83,9 +83,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, ErrorReport> {
     let tree = Sysroot::of(arguments.sysroot.as_deref()).map_err(ErrorReport::input)?;
     let wish = arguments.wish().map_err(ErrorReport::input)?;
     let outcome = reclaim(&tree, &wish).map_err(ErrorReport::input)?;
-    print_as(arguments.json, &json::answer(&wish, &outcome), || {
-        text::told(&wish, &outcome)
-    })?;
+    print_as(arguments.json, &json::answer(&wish, &outcome), || text::told(&wish, &outcome))?;
     Ok(status(is_met(&wish, &outcome)))
 }
 
@@ -105,10 +103,7 @@ impl Arguments {
         files.sort();
         files.dedup();
         Ok(ReclaimRequest {
-            goal: ReclaimGoal {
-                need: self.need.unwrap_or_default(),
-                order: self.contiguous,
-            },
+            goal: ReclaimGoal { need: self.need.unwrap_or_default(), order: self.contiguous },
             gate: self.gate,
             files,
             hands: self.hands(),
@@ -157,9 +152,7 @@ fn models_of(config: &Path) -> Result<Vec<PathBuf>, ErrorReport> {
             // Another engine's command line may be unknown; then its files must be named with `--file`.
             Launch::Command { options, .. } => options,
         };
-        let wish = options
-            .map(|options| options.wish(ProgramKind::LlamaServer))
-            .transpose();
+        let wish = options.map(|options| options.wish(ProgramKind::LlamaServer)).transpose();
         let wish = wish.map_err(|error| ErrorReport::new(format!("{}: {error}", entry.name)))?;
         let model = wish.and_then(|wish| wish.model).map(PathBuf::from);
         files.extend(

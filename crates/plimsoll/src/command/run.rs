@@ -152,13 +152,7 @@ async fn guarded(arguments: &Arguments) -> Result<(RunSummary<'_>, ChildEnd), Er
         ));
     }
     let look = known(machine, &sampler);
-    let follow = child::follow(
-        &program,
-        (&arguments.command[0], rest),
-        &environment,
-        folder.path(),
-        |_| {},
-    );
+    let follow = child::follow(&program, (&arguments.command[0], rest), &environment, folder.path(), |_| {});
     tokio::pin!(look, follow);
     let mut machine = None;
     let (end, record) = loop {
@@ -241,19 +235,13 @@ fn options(arguments: &Arguments, chosen: &[Chosen], needs: &[Need]) -> GuardOpt
         Some(GuardedCard {
             uuid: Uuid::read(uuid)?,
             budget,
-            need: needs
-                .iter()
-                .find(|(other, _)| other == uuid)
-                .map(|(_, need)| *need),
+            need: needs.iter().find(|(other, _)| other == uuid).map(|(_, need)| *need),
         })
     };
     let cards: Vec<GuardedCard> = match chosen.is_empty() {
         // Without `--card` every planned card is named only to tell guard its need.
         true => needs.iter().filter_map(|(uuid, _)| named(uuid, None)).collect(),
-        false => chosen
-            .iter()
-            .filter_map(|card| named(&card.uuid, card.budget))
-            .collect(),
+        false => chosen.iter().filter_map(|card| named(&card.uuid, card.budget)).collect(),
     };
     wish.options(&cards)
 }
@@ -287,9 +275,5 @@ fn say(line: &str) {
 /// Finds a card by its UUID, with its number.
 fn named<'a>(cards: &'a [Card], uuid: &str) -> Option<(usize, &'a Card)> {
     let mut numbered = cards.iter().enumerate();
-    numbered.find(|(_, card)| {
-        card.uuid
-            .as_deref()
-            .is_some_and(|other| other.eq_ignore_ascii_case(uuid))
-    })
+    numbered.find(|(_, card)| card.uuid.as_deref().is_some_and(|other| other.eq_ignore_ascii_case(uuid)))
 }

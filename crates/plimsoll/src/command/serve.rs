@@ -89,10 +89,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, ErrorReport> {
         reserve: arguments.reserve,
         engine: arguments.engine,
         log_file: arguments.log_file,
-        guard: GuardSettings {
-            mode: arguments.guard,
-            ..arguments.rungs.wish()
-        },
+        guard: GuardSettings { mode: arguments.guard, ..arguments.rungs.wish() },
         ask: arguments.ask.map(Duration::from_millis),
         reclaim_before_load: arguments.reclaim_before_load,
         origins: arguments.origins,

@@ -24,12 +24,7 @@ const LONGEST_ANSWER: usize = 16 << 20;
 #[derive(Debug, clap::Args)]
 pub(crate) struct ServerAddress {
     /// Address of the server
-    #[arg(
-        long,
-        value_name = "URL",
-        env = "PLIMSOLL_URL",
-        default_value = "http://127.0.0.1:8080"
-    )]
+    #[arg(long, value_name = "URL", env = "PLIMSOLL_URL", default_value = "http://127.0.0.1:8080")]
     url: Target,
     /// API key of the server
     // A key on the command line is visible to every user of the machine, so the environment is the usual way.
@@ -96,11 +91,7 @@ pub(crate) enum ServerVerbError {
         error: HttpClientError,
     },
     #[error("{url} refuses: {message}")]
-    Refused {
-        url: String,
-        message: String,
-        status: StatusCode,
-    },
+    Refused { url: String, message: String, status: StatusCode },
     #[error("the answer from {url} is not from a plimsoll server")]
     Foreign {
         url: String,
@@ -124,14 +115,8 @@ pub(super) fn report(error: ServerVerbError) -> ErrorReport {
 }
 
 pub(crate) fn list(arguments: &List) -> Result<ExitCode, ServerVerbError> {
-    let status = arguments
-        .server
-        .ask_json(Method::GET, "/api/status", &Value::Null)?;
-    let text = if arguments.json {
-        format!("{status:#}\n")
-    } else {
-        screen::status(&status)
-    };
+    let status = arguments.server.ask_json(Method::GET, "/api/status", &Value::Null)?;
+    let text = if arguments.json { format!("{status:#}\n") } else { screen::status(&status) };
     io::stdout().write_all(text.as_bytes())?;
     Ok(ExitCode::SUCCESS)
 }
@@ -145,37 +130,22 @@ pub(crate) fn load(arguments: &Load) -> Result<ExitCode, ServerVerbError> {
 pub(crate) fn unload(arguments: &Unload) -> Result<ExitCode, ServerVerbError> {
     match &arguments.model {
         Some(model) => {
-            arguments
-                .server
-                .ask_json(Method::POST, "/models/unload", &json!({ "model": model }))?
+            arguments.server.ask_json(Method::POST, "/models/unload", &json!({ "model": model }))?
         }
-        None => Value::from(
-            arguments
-                .server
-                .ask(Method::POST, "/api/models/unload", &Value::Null)?,
-        ),
+        None => Value::from(arguments.server.ask(Method::POST, "/api/models/unload", &Value::Null)?),
     };
     Ok(ExitCode::SUCCESS)
 }
 
 pub(crate) fn reload(arguments: &Reload) -> Result<ExitCode, ServerVerbError> {
-    arguments
-        .server
-        .ask_json(Method::GET, "/models?reload=1", &Value::Null)?;
+    arguments.server.ask_json(Method::GET, "/models?reload=1", &Value::Null)?;
     Ok(ExitCode::SUCCESS)
 }
 
 pub(crate) fn logs(arguments: &Logs) -> Result<ExitCode, ServerVerbError> {
-    let Logs {
-        model,
-        follow,
-        server,
-    } = arguments;
+    let Logs { model, follow, server } = arguments;
     if *follow {
-        server.follow(&format!(
-            "/logs/stream/{}",
-            model.as_deref().map(encoded).unwrap_or_default()
-        ))?;
+        server.follow(&format!("/logs/stream/{}", model.as_deref().map(encoded).unwrap_or_default()))?;
         return Ok(ExitCode::SUCCESS);
     }
     let lines = server.ask(Method::GET, "/logs", &Value::Null)?;
@@ -229,37 +199,24 @@ impl ServerAddress {
         path: &str,
         body: &Value,
     ) -> Result<Response<Incoming>, ServerVerbError> {
-        let mut request = Request::builder()
-            .method(method)
-            .uri(format!("{}{path}", self.url.base));
+        let mut request = Request::builder().method(method).uri(format!("{}{path}", self.url.base));
         if let Some(key) = &self.api_key {
             request = request.header(header::AUTHORIZATION, format!("Bearer {key}"));
         }
-        let body = if body.is_null() {
-            Bytes::new()
-        } else {
-            Bytes::from(body.to_string())
-        };
+        let body = if body.is_null() { Bytes::new() } else { Bytes::from(body.to_string()) };
         let request = request
             .header(header::CONTENT_TYPE, "application/json")
             .body(Full::new(body))
             .map_err(|_| ServerVerbError::Request(path.to_owned()))?;
         let mut client = HttpClient::new(self.url.host.as_str(), self.url.port);
-        let answer = client
-            .send(request)
-            .await
-            .map_err(|error| self.unreachable(error))?;
+        let answer = client.send(request).await.map_err(|error| self.unreachable(error))?;
         if answer.status().is_success() {
             return Ok(answer);
         }
         let status = answer.status();
-        let body = collect_body(answer, LONGEST_ANSWER)
-            .await
-            .map_err(|error| self.unreachable(error))?;
+        let body = collect_body(answer, LONGEST_ANSWER).await.map_err(|error| self.unreachable(error))?;
         let problem: Value = serde_json::from_slice(&body).unwrap_or_default();
-        let message = problem["error"]["message"]
-            .as_str()
-            .map_or_else(|| status.to_string(), str::to_owned);
+        let message = problem["error"]["message"].as_str().map_or_else(|| status.to_string(), str::to_owned);
         let url = self.url.to_string();
         Err(ServerVerbError::Refused { url, message, status })
     }
@@ -271,8 +228,5 @@ impl ServerAddress {
 }
 
 fn block_on<T>(future: impl Future<Output = Result<T, ServerVerbError>>) -> Result<T, ServerVerbError> {
-    tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?
-        .block_on(future)
+    tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(future)
 }

@@ -125,11 +125,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, ErrorReport> {
         write_file(path, format!("{:#}\n", told.json))?;
     }
     // With `--json -` stdout carries only JSON, so that it can be piped into another program.
-    print(if is_on_stdout {
-        format!("{:#}\n", told.json)
-    } else {
-        told.text
-    })?;
+    print(if is_on_stdout { format!("{:#}\n", told.json) } else { told.text })?;
     Ok(match told.is_open && !told.is_bad {
         true => ExitCode::from(NO_VERDICT),
         false => status(!told.is_bad),
@@ -201,19 +197,12 @@ async fn meet(arguments: &Arguments) -> Result<(LoadTarget, Figures), ErrorRepor
     let sampler = Sampler::start()?;
     // A wrong process id would show flat memory, which looks like a server without a leak.
     if let Some(pid) = arguments.pid.filter(|pid| MeasuredProcess::find(*pid).is_none()) {
-        return Err(ErrorReport::new(format!(
-            "there is no process {pid}, or this user may not read it"
-        )));
+        return Err(ErrorReport::new(format!("there is no process {pid}, or this user may not read it")));
     }
     let target = arguments.target.clone();
     let named = target.to_string();
-    let server = LoadTarget::meet(
-        target,
-        arguments.api_key.clone(),
-        arguments.model.clone(),
-        arguments.pid,
-    )
-    .await;
+    let server =
+        LoadTarget::meet(target, arguments.api_key.clone(), arguments.model.clone(), arguments.pid).await;
     let server = server
         .map_err(|failure| ErrorReport::new(format!("cannot list the models of {named}: {failure}")))?;
     Ok((server, Figures::new(sampler).await))
@@ -226,10 +215,7 @@ fn settings(arguments: &Arguments) -> SoakSettings {
         None => arguments.requests.or(Some(REQUESTS)),
     };
     SoakSettings {
-        limit: SoakLimit {
-            time: arguments.time,
-            requests,
-        },
+        limit: SoakLimit { time: arguments.time, requests },
         round: Round {
             depths: arguments.depths.clone(),
             answer: arguments.answer,
@@ -254,11 +240,7 @@ struct Progress {
 
 impl Progress {
     fn new(limit: SoakLimit) -> Self {
-        Self {
-            limit,
-            told: None,
-            on_terminal: io::stderr().is_terminal(),
-        }
+        Self { limit, told: None, on_terminal: io::stderr().is_terminal() }
     }
 
     fn tell(&mut self, state: &RouterState) {
@@ -283,10 +265,8 @@ impl Progress {
         });
         let held: String = held.collect();
         let of = |limit: Option<String>| limit.map_or_else(String::new, |limit| format!(" of {limit}"));
-        let time = of(self
-            .limit
-            .time
-            .map(|time| lasted(u64::try_from(time.as_millis()).unwrap_or(u64::MAX))));
+        let time =
+            of(self.limit.time.map(|time| lasted(u64::try_from(time.as_millis()).unwrap_or(u64::MAX))));
         let most = of(self.limit.requests.map(|most| most.to_string()));
         let (lasted, requests, failed) = (lasted(state.held_ms), state.requests, state.failed());
         // A closed stderr is no failure.
@@ -316,13 +296,7 @@ mod tests {
 
     #[test]
     fn times_are_read_as_people_write_them() {
-        for (text, seconds) in [
-            ("90", 90),
-            ("90s", 90),
-            ("30m", 1800),
-            ("8h", 28_800),
-            ("2d", 172_800),
-        ] {
+        for (text, seconds) in [("90", 90), ("90s", 90), ("30m", 1800), ("8h", 28_800), ("2d", 172_800)] {
             assert_eq!(time(text), Ok(Duration::from_secs(seconds)));
         }
         assert_eq!(time("500ms"), Ok(Duration::from_millis(500)));

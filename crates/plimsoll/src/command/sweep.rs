@@ -60,12 +60,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, ErrorReport> {
         .build()
         .map_err(ErrorReport::of("cannot start"))?;
     let (server, sweep, planned) = LocalSet::new().block_on(&runtime, swept(arguments))?;
-    let report = SweepReport {
-        target: server.target.to_string(),
-        model: &server.model,
-        planned,
-        sweep: &sweep,
-    };
+    let report =
+        SweepReport { target: server.target.to_string(), model: &server.model, planned, sweep: &sweep };
     if let Some(path) = &arguments.svg {
         write_file(path, report.svg())?;
     }
@@ -101,24 +97,15 @@ async fn swept(arguments: &Arguments) -> Result<(LoadTarget, Sweep, Option<Sweep
     };
     tell(&sweep_head());
     let mut told = |depth: &SweepDepth| tell(&sweep_row(depth, planned));
-    let sweep = sweep(
-        &server,
-        &warm,
-        &arguments.depths,
-        (arguments.answer, arguments.patience),
-        &figures,
-        &mut told,
-    );
+    let sweep =
+        sweep(&server, &warm, &arguments.depths, (arguments.answer, arguments.patience), &figures, &mut told);
     let sweep = sweep.await;
     Ok((server, sweep, planned))
 }
 
 /// Plan from the flags of a llama-server; `None` if its process cannot be read.
 fn planned(pid: u32, build: Option<u32>) -> Option<SweepPlan> {
-    let engine = EngineBuild {
-        kind: EngineKind::LlamaCpp,
-        build,
-    };
+    let engine = EngineBuild { kind: EngineKind::LlamaCpp, build };
     let plan = again(pid, engine).ok()?;
     let sum = |of: fn(&CardPlan) -> Bytes| plan.cards.iter().map(of).sum();
     Some(SweepPlan {
@@ -139,13 +126,8 @@ fn depth(text: &str) -> Result<u64, String> {
         Some(number) => (number, 1024),
         None => (text, 1),
     };
-    let depth = number
-        .parse::<u64>()
-        .ok()
-        .and_then(|number| number.checked_mul(scale));
-    depth
-        .filter(|depth| (1..=MOST_DEPTH).contains(depth))
-        .ok_or_else(wrong)
+    let depth = number.parse::<u64>().ok().and_then(|number| number.checked_mul(scale));
+    depth.filter(|depth| (1..=MOST_DEPTH).contains(depth)).ok_or_else(wrong)
 }
 
 #[cfg(test)]
@@ -154,10 +136,7 @@ mod tests {
 
     #[test]
     fn depths_are_read_as_people_write_them() {
-        assert_eq!(
-            [depth("4k"), depth("4096"), depth("1")],
-            [Ok(4096), Ok(4096), Ok(1)]
-        );
+        assert_eq!([depth("4k"), depth("4096"), depth("1")], [Ok(4096), Ok(4096), Ok(1)]);
         for text in ["", "0", "k", "-1", "1M", "99999k"] {
             assert!(depth(text).is_err(), "{text}");
         }

@@ -25,14 +25,10 @@ pub(crate) fn run(_: &Arguments) -> ExitCode {
     };
     let _inside = runtime.enter();
     // An unread handler is the safe way to ignore a signal: the warden ends with its pipe only.
-    let deaf: Vec<_> = [
-        SignalKind::terminate(),
-        SignalKind::interrupt(),
-        SignalKind::hangup(),
-    ]
-    .into_iter()
-    .map(signal)
-    .collect();
+    let deaf: Vec<_> = [SignalKind::terminate(), SignalKind::interrupt(), SignalKind::hangup()]
+        .into_iter()
+        .map(signal)
+        .collect();
     let groups = follow(std::io::stdin().lock());
     for group in groups {
         // A group that is already gone is no error. The sweep also kills processes that moved to a session of

@@ -80,9 +80,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, ErrorReport> {
         }
     })?;
     let path = arguments.output.display();
-    say(&format!(
-        "recorded to {path}; `plimsoll watch show {path}` shows it"
-    ));
+    say(&format!("recorded to {path}; `plimsoll watch show {path}` shows it"));
     Ok(code)
 }
 
@@ -95,10 +93,7 @@ async fn attached(arguments: &Arguments) -> Result<ExitCode, ErrorReport> {
             MeasuredProcess::find(pid).ok_or_else(|| ErrorReport::new(format!("there is no process {pid}")))
         })
         .transpose()?;
-    let subject = WatchTarget {
-        root: arguments.pid,
-        pages: None,
-    };
+    let subject = WatchTarget { root: arguments.pid, pages: None };
     let command = arguments.pid.map_or_else(Vec::new, command_line);
     let (mut collector, mut recording) = begin(arguments, subject, command, Vec::new()).await?;
     let end = tokio::select! {
@@ -147,29 +142,16 @@ async fn started(arguments: &Arguments) -> Result<ExitCode, ErrorReport> {
     let (environment, notes) = guarded(&folder);
     // The collector needs the process id, and `follow` returns only at the end of the program.
     let (tell, told) = oneshot::channel();
-    let follow = child::follow(
-        &path,
-        (&arguments.command[0], rest),
-        &environment,
-        folder.path(),
-        |pid| {
-            let _ = tell.send(pid);
-        },
-    );
+    let follow = child::follow(&path, (&arguments.command[0], rest), &environment, folder.path(), |pid| {
+        let _ = tell.send(pid);
+    });
     let watch = async {
         // The sender is dropped if the program never started; `follow` reports why.
         let Ok(pid) = told.await else {
             return std::future::pending().await;
         };
-        let subject = WatchTarget {
-            root: Some(pid),
-            pages: Some(folder.path().to_owned()),
-        };
-        let command = arguments
-            .command
-            .iter()
-            .map(|word| word.to_string_lossy().into_owned())
-            .collect();
+        let subject = WatchTarget { root: Some(pid), pages: Some(folder.path().to_owned()) };
+        let command = arguments.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
         begin(arguments, subject, command, notes).await
     };
     tokio::pin!(follow, watch);

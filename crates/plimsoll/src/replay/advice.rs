@@ -43,10 +43,7 @@ pub(crate) struct CacheType {
 }
 
 impl CacheType {
-    pub(crate) const F16: Self = Self {
-        name: "f16",
-        block: 64,
-    };
+    pub(crate) const F16: Self = Self { name: "f16", block: 64 };
 
     pub(crate) const ALL: [Self; 6] = [
         Self::F16,
@@ -60,26 +57,13 @@ impl CacheType {
             // 5 bits per value, a 16-bit scale and a 16-bit minimum; q5_0 has no minimum.
             block: 24,
         },
-        Self {
-            name: "q5_0",
-            block: 22,
-        },
-        Self {
-            name: "q4_1",
-            block: 20,
-        },
-        Self {
-            name: "q4_0",
-            block: 18,
-        },
+        Self { name: "q5_0", block: 22 },
+        Self { name: "q4_1", block: 20 },
+        Self { name: "q4_0", block: 18 },
     ];
 
     pub(crate) fn cache(self) -> CacheShape {
-        if self == Self::F16 {
-            CacheShape::F16
-        } else {
-            CacheShape::Quantised
-        }
+        if self == Self::F16 { CacheShape::F16 } else { CacheShape::Quantised }
     }
 }
 
@@ -174,9 +158,7 @@ pub(crate) fn advise(question: &AdviceQuestion) -> Result<PoolAdvice, GenerateEr
         growth_per_token: growth,
         budget: question.budget,
         // A run that no budget completes does not fit, however large the budget.
-        fits: question
-            .budget
-            .map(|budget| cost.is_some_and(|cost| cost.pool <= budget)),
+        fits: question.budget.map(|budget| cost.is_some_and(|cost| cost.pool <= budget)),
         reasons: vec![reason(question, cost, growth)],
         hints: cost.map(|cost| levers::hints(question, cost)).unwrap_or_default(),
     })
@@ -185,19 +167,12 @@ pub(crate) fn advise(question: &AdviceQuestion) -> Result<PoolAdvice, GenerateEr
 fn reason(question: &AdviceQuestion, cost: Option<Cost>, growth: Bytes) -> Reason {
     let context = question.run.context;
     let Some(Cost { pool, live, .. }) = cost else {
-        return Reason::new(
-            "pool_aborts",
-            "no budget is enough: the pool runs out of address space",
-        );
+        return Reason::new("pool_aborts", "no budget is enough: the pool runs out of address space");
     };
     let said = format!("the run-time pool takes {pool} for a prompt of {context} tokens");
-    let mut reason = Reason::new("pool_needs", said)
-        .fact("needs", pool)
-        .fact("context", context)
-        .because(
-            Reason::new("pool_live", format!("at most {live} of it is in use at any time"))
-                .fact("live", live),
-        );
+    let mut reason = Reason::new("pool_needs", said).fact("needs", pool).fact("context", context).because(
+        Reason::new("pool_live", format!("at most {live} of it is in use at any time")).fact("live", live),
+    );
     if !growth.is_zero() {
         reason = reason.because(grows(question, growth));
     }

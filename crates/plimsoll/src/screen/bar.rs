@@ -6,13 +6,7 @@ use plimsoll_report::{Bar, Segment, TERMS, bars};
 
 /// Returns a card's terms in the order of [`TERMS`], without the memory of other processes.
 pub(super) fn terms(terms: &Terms) -> [&PlanTerm; 5] {
-    [
-        &terms.weights,
-        &terms.kv,
-        &terms.compute,
-        &terms.context,
-        &terms.pool,
-    ]
+    [&terms.weights, &terms.kv, &terms.compute, &terms.context, &terms.pool]
 }
 
 /// Returns the sizes of a card's terms; an unknown size counts as none.
@@ -29,11 +23,8 @@ pub(super) fn held(card: &CardPlan) -> Bytes {
 pub(super) fn bar(card: &CardPlan, least: Bytes) -> Bar {
     // Other processes come first: they hold their memory already, so ours is stacked on top of it.
     let sizes = std::iter::once(held(card)).chain(amounts(&card.terms));
-    let segments: Vec<Segment> = TERMS
-        .into_iter()
-        .zip(sizes)
-        .map(|(style, bytes)| Segment { style, bytes })
-        .collect();
+    let segments: Vec<Segment> =
+        TERMS.into_iter().zip(sizes).map(|(style, bytes)| Segment { style, bytes }).collect();
     let end: Bytes = segments.iter().map(|segment| segment.bytes).sum();
     Bar {
         label: card.id.to_string(),

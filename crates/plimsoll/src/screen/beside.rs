@@ -84,10 +84,7 @@ impl BesideReport<'_> {
             }
             // Folded: a traceback of PyTorch is long, and the diagnosis above usually explains it.
             if !encounter.program.last_lines.is_empty() {
-                page.folded(
-                    "last lines of the program's output",
-                    &encounter.program.last_lines.join("\n"),
-                );
+                page.folded("last lines of the program's output", &encounter.program.last_lines.join("\n"));
             }
         }
         page.finish()
@@ -118,11 +115,7 @@ fn write_served(server: &Served, out: &mut String) -> fmt::Result {
         writeln!(out, "    {text}")?;
     }
     if server.ended > 0 {
-        writeln!(
-            out,
-            "    number of times that its process ended: {}",
-            server.ended
-        )?;
+        writeln!(out, "    number of times that its process ended: {}", server.ended)?;
     }
     if let Some(diagnosis) = &server.diagnosis {
         // As JSON, because the program's verdict arrives as JSON, and one function shows both.
@@ -151,9 +144,7 @@ fn write_ending(program: &Ending, out: &mut String) -> fmt::Result {
 }
 
 fn is_named(verdict: &Value) -> bool {
-    verdict["confidence"]
-        .as_f64()
-        .is_some_and(|confidence| confidence > 0.0)
+    verdict["confidence"].as_f64().is_some_and(|confidence| confidence > 0.0)
 }
 
 /// Writes the cause, the lines that prove it, and the hints.

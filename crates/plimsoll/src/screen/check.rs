@@ -22,20 +22,12 @@ fn write(checked: &Checked, out: &mut String) -> fmt::Result {
         Some(pid) => writeln!(out, "{}, process {pid}", checked.model)?,
         None => writeln!(out, "{}", checked.model)?,
     }
-    writeln!(
-        out,
-        "  {:<40} {:>11} {:>11} {:>11}  difference",
-        "card", "loaded", "peak", "measured"
-    )?;
+    writeln!(out, "  {:<40} {:>11} {:>11} {:>11}  difference", "card", "loaded", "peak", "measured")?;
     for row in &checked.cards {
         write_row(row, out)?;
     }
     for said in &checked.said {
-        let verdict = if said.planned == said.engine {
-            "as planned"
-        } else {
-            "not as planned"
-        };
+        let verdict = if said.planned == said.engine { "as planned" } else { "not as planned" };
         writeln!(
             out,
             "  {}: planned {}, the engine reports {} ({verdict})",
@@ -60,12 +52,7 @@ fn write_row(row: &Row, out: &mut String) -> fmt::Result {
     // The first style is the memory of other processes, which is no term of this plan.
     for (TermStyle { name, .. }, term) in TERMS[1..].iter().zip(super::bar::terms(terms)) {
         if term.bytes.is_some_and(|bytes| !bytes.is_zero()) {
-            writeln!(
-                out,
-                "    {name:<9} {:>11}  {}",
-                term.known().to_string(),
-                term.source
-            )?;
+            writeln!(out, "    {name:<9} {:>11}  {}", term.known().to_string(), term.source)?;
         }
     }
     Ok(())

@@ -18,11 +18,7 @@ pub(crate) fn course(replay: &Replay) -> String {
         "live and reserved memory over {} requests; peak of live memory {}",
         replay.steps, replay.peak_live
     );
-    let policies: Vec<Chart> = replay
-        .policies
-        .iter()
-        .map(|policy| chart(replay, policy))
-        .collect();
+    let policies: Vec<Chart> = replay.policies.iter().map(|policy| chart(replay, policy)).collect();
     charts(Some(&title), &policies)
 }
 
@@ -43,23 +39,11 @@ fn chart(replay: &Replay, policy: &Replayed) -> Chart {
         height: HEIGHT,
         x: (0, u64::try_from(replay.steps).unwrap_or(u64::MAX).max(1)),
         y: (0, full.get()),
-        x_ticks: vec![
-            (0, "first request".to_owned()),
-            (u64::MAX, "last request".to_owned()),
-        ],
-        y_ticks: [policy.peak_reserved, Bytes::ZERO]
-            .map(|bytes| (bytes.get(), bytes.to_string()))
-            .to_vec(),
-        limits: replay
-            .budget
-            .iter()
-            .map(|budget| (budget.get(), format!("budget {budget}")))
-            .collect(),
+        x_ticks: vec![(0, "first request".to_owned()), (u64::MAX, "last request".to_owned())],
+        y_ticks: [policy.peak_reserved, Bytes::ZERO].map(|bytes| (bytes.get(), bytes.to_string())).to_vec(),
+        limits: replay.budget.iter().map(|budget| (budget.get(), format!("budget {budget}"))).collect(),
         marks: Vec::new(),
-        stops: stop
-            .map(|(step, _)| (*step, policy.peak_reserved.get()))
-            .into_iter()
-            .collect(),
+        stops: stop.map(|(step, _)| (*step, policy.peak_reserved.get())).into_iter().collect(),
         key: key(policy),
         series: vec![
             series("live", "live", ChartShape::Area, points(|sample| sample.live)),
@@ -69,13 +53,7 @@ fn chart(replay: &Replay, policy: &Replayed) -> Chart {
 }
 
 fn series(name: &str, class: &str, shape: ChartShape, points: Vec<(u64, u64)>) -> ChartSeries {
-    ChartSeries {
-        name: name.to_owned(),
-        class: class.to_owned(),
-        shape,
-        points,
-        base: Vec::new(),
-    }
+    ChartSeries { name: name.to_owned(), class: class.to_owned(), shape, points, base: Vec::new() }
 }
 
 fn key(policy: &Replayed) -> Vec<KeyRow> {
@@ -89,14 +67,8 @@ fn key(policy: &Replayed) -> Vec<KeyRow> {
         text,
     };
     vec![
-        row(
-            Some(("line reserved", ChartShape::Line)),
-            format!("reserved {}", policy.peak_reserved),
-        ),
-        row(
-            Some(("live", ChartShape::Area)),
-            format!("live {}", policy.peak_live()),
-        ),
+        row(Some(("line reserved", ChartShape::Line)), format!("reserved {}", policy.peak_reserved)),
+        row(Some(("live", ChartShape::Area)), format!("live {}", policy.peak_live())),
         row(None, format!("{:.2} × peak live", policy.ratio)),
         row(None, verdict),
     ]

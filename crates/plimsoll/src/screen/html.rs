@@ -56,10 +56,7 @@ fn largest(points: &[ContextPoint]) -> u64 {
 }
 
 fn head(plan: &Plan, page: &mut ReportPage) {
-    let build = plan
-        .engine
-        .build
-        .map_or(String::new(), |build| format!(" b{build}"));
+    let build = plan.engine.build.map_or(String::new(), |build| format!(" b{build}"));
     page.faint(&format!(
         "{}{build}; host memory {}; each further token of context costs {}",
         plan.engine.kind, plan.host.peak, plan.growth.bytes_per_token
@@ -80,10 +77,7 @@ fn section(plan: &Plan, points: &[ContextPoint], index: usize, card: &CardPlan, 
     let spare = Bytes::new(card.headroom.unsigned_abs());
     let (class, words) = match card.fits {
         true => ("yes", format!("fits: peak {}, {spare} to spare", card.peak)),
-        false => (
-            "no",
-            format!("does not fit: peak {}, {spare} too much", card.peak),
-        ),
+        false => ("no", format!("does not fit: peak {}, {spare} too much", card.peak)),
     };
     page.heading(card.id.as_str());
     page.markup(&format!(
@@ -160,11 +154,7 @@ fn table(plan: &Plan, points: &[ContextPoint]) -> String {
     }
     out += "<th></th></tr></thead><tbody>\n";
     for (at, point) in points.iter().enumerate() {
-        let now = if point.context == plan.context {
-            " class=\"now\""
-        } else {
-            ""
-        };
+        let now = if point.context == plan.context { " class=\"now\"" } else { "" };
         let _ = write!(out, "<tr data-point=\"{at}\"{now}><td>{}</td>", point.context);
         // A context fits only if it fits on every card.
         let mut fits = true;
@@ -177,10 +167,7 @@ fn table(plan: &Plan, points: &[ContextPoint]) -> String {
                 true => card.free.saturating_sub(peak).to_string(),
                 false => format!("−{short}"),
             };
-            let _ = write!(
-                out,
-                "<td class=\"number\">{peak}</td><td class=\"number\">{left}</td>"
-            );
+            let _ = write!(out, "<td class=\"number\">{peak}</td><td class=\"number\">{left}</td>");
         }
         out += match fits {
             true => "<td class=\"yes\">fits</td></tr>\n",

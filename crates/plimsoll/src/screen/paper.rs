@@ -47,10 +47,7 @@ impl Paper {
     pub(super) fn warning(self, text: &str, out: &mut String) -> fmt::Result {
         let start = out.len();
         self.line(&format!("warning: {text}"), 9, out)?;
-        out.replace_range(
-            start..start + "warning".len(),
-            &styled("warning", AnsiColor::Yellow),
-        );
+        out.replace_range(start..start + "warning".len(), &styled("warning", AnsiColor::Yellow));
         Ok(())
     }
 }
@@ -81,17 +78,9 @@ mod tests {
             [80, 40, 80, 110]
         );
         let mut out = "before\n".to_owned();
-        Paper::of(Some(40))
-            .warning("one two three four five six seven eight", &mut out)
-            .unwrap();
+        Paper::of(Some(40)).warning("one two three four five six seven eight", &mut out).unwrap();
         let plain = anstream::adapter::strip_str(&out).to_string();
-        assert_eq!(
-            plain,
-            "before\nwarning: one two three four five six\n         seven eight\n"
-        );
-        assert!(
-            out.contains("\u{1b}[1m") && bad("no").ends_with("\u{1b}[0m"),
-            "{out:?}"
-        );
+        assert_eq!(plain, "before\nwarning: one two three four five six\n         seven eight\n");
+        assert!(out.contains("\u{1b}[1m") && bad("no").ends_with("\u{1b}[0m"), "{out:?}");
     }
 }

@@ -18,15 +18,8 @@ pub(crate) fn plan(plan: &Plan, paper: Paper) -> String {
 }
 
 fn write(plan: &Plan, paper: Paper, out: &mut String) -> fmt::Result {
-    let build = plan
-        .engine
-        .build
-        .map_or(String::new(), |build| format!(" b{build}"));
-    writeln!(
-        out,
-        "{}, {}{build}, context {}",
-        plan.model, plan.engine.kind, plan.context
-    )?;
+    let build = plan.engine.build.map_or(String::new(), |build| format!(" b{build}"));
+    writeln!(out, "{}, {}{build}, context {}", plan.model, plan.engine.kind, plan.context)?;
     // A verdict that is in doubt must not be read before its doubt.
     for warning in &plan.warnings {
         paper.warning(&warning.text, out)?;
@@ -66,10 +59,8 @@ fn write_card(card: &CardPlan, paper: Paper, out: &mut String) -> fmt::Result {
             paper.line(&line, 27, out)?;
         }
     }
-    let line = format!(
-        "  loaded {}, peak {}; {} of {} are free",
-        card.loaded, card.peak, card.free, card.total
-    );
+    let line =
+        format!("  loaded {}, peak {}; {} of {} are free", card.loaded, card.peak, card.free, card.total);
     paper.line(&line, 4, out)
 }
 
@@ -95,10 +86,7 @@ fn growth(plan: &Plan) -> String {
     // The cache is reserved at the start, the pool grows with use, so the two rates stay apart.
     match plan.growth.pool.is_zero() {
         true => context,
-        false => format!(
-            "{context}, and {} of pool for each token in use",
-            plan.growth.pool
-        ),
+        false => format!("{context}, and {} of pool for each token in use", plan.growth.pool),
     }
 }
 

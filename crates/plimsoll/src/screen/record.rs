@@ -24,34 +24,16 @@ const OOM: [&str; 4] = ["out of memory", "oom-kill", "oom_reaper", "killed proce
 /// A plot of the page: title, kind of its figures, and those among them that it shows.
 type Plot = (&'static str, Group, Unit, fn(&str) -> bool);
 const PLOTS: [Plot; 7] = [
-    ("cards: memory in use", Group::Card, Unit::Kib, |what| {
-        what == "used"
-    }),
-    ("processes on cards", Group::Process, Unit::Kib, |what| {
-        what.starts_with("on card")
-    }),
+    ("cards: memory in use", Group::Card, Unit::Kib, |what| what == "used"),
+    ("processes on cards", Group::Process, Unit::Kib, |what| what.starts_with("on card")),
     ("what guard counts", Group::Guard, Unit::Kib, |_| true),
-    (
-        "processes: resident host memory",
-        Group::Process,
-        Unit::Kib,
-        |what| what == "resident",
-    ),
-    ("the machine's memory", Group::Machine, Unit::Kib, |what| {
-        SHOWN.contains(&what)
-    }),
+    ("processes: resident host memory", Group::Process, Unit::Kib, |what| what == "resident"),
+    ("the machine's memory", Group::Machine, Unit::Kib, |what| SHOWN.contains(&what)),
     ("clocks", Group::Card, Unit::Megahertz, |_| true),
     ("temperatures", Group::Card, Unit::Celsius, |_| true),
 ];
 /// Figures of the machine that are plotted.
-const SHOWN: [&str; 6] = [
-    "MemFree",
-    "MemAvailable",
-    "Cached",
-    "AnonPages",
-    "CmaFree",
-    "NvMapMemUsed",
-];
+const SHOWN: [&str; 6] = ["MemFree", "MemAvailable", "Cached", "AnonPages", "CmaFree", "NvMapMemUsed"];
 
 /// The report of a recording.
 #[derive(Debug)]
@@ -86,18 +68,8 @@ impl<'a> RecordReport<'a> {
             writeln!(out, "what was said")?;
         }
         for event in said.iter().take(MOST_SAID) {
-            let mark = if is_oom(event.source, &event.text) {
-                "OOM "
-            } else {
-                ""
-            };
-            writeln!(
-                out,
-                "  {:>10} {mark}{}: {}",
-                clock(event.time_ms),
-                event.source.name(),
-                event.text
-            )?;
+            let mark = if is_oom(event.source, &event.text) { "OOM " } else { "" };
+            writeln!(out, "  {:>10} {mark}{}: {}", clock(event.time_ms), event.source.name(), event.text)?;
         }
         // The summary keeps a limited number of messages and this text fewer, so the two omissions are added.
         let more = said.len().saturating_sub(MOST_SAID);
@@ -109,14 +81,7 @@ impl<'a> RecordReport<'a> {
     }
 
     fn title(&self) -> String {
-        let Summary {
-            about,
-            samples,
-            duration_ms,
-            end,
-            torn_bytes,
-            ..
-        } = self.summary;
+        let Summary { about, samples, duration_ms, end, torn_bytes, .. } = self.summary;
         let what = match (about.command.is_empty(), about.pid) {
             (false, _) => format!("`{}`", one_line(&about.command.join(" "), MOST_COMMAND)),
             (true, Some(pid)) => format!("process {pid}"),
@@ -131,10 +96,7 @@ impl<'a> RecordReport<'a> {
             None => "the recording is damaged from here on".to_owned(),
         };
         let lasted = lasted(*duration_ms);
-        format!(
-            "{what} on {} ({}): {lasted}, {samples} samples; {end}",
-            about.host, about.kernel
-        )
+        format!("{what} on {} ({}): {lasted}, {samples} samples; {end}", about.host, about.kernel)
     }
 
     /// Tables of peaks, of growth, and of sudden changes.
@@ -164,11 +126,7 @@ impl<'a> RecordReport<'a> {
         grown.sort_by_key(|told| std::cmp::Reverse(told.figure.unit.bytes(told.grown())));
         let grew = grown.into_iter().map(|told| {
             let by = self.value(told, told.grown());
-            let course = format!(
-                "{} to {}",
-                self.value(told, told.first),
-                self.value(told, told.last)
-            );
+            let course = format!("{} to {}", self.value(told, told.first), self.value(told, told.last));
             vec![
                 self.name(told),
                 format!("+{by}"),
@@ -226,12 +184,7 @@ impl<'a> RecordReport<'a> {
 
     pub(crate) fn html(&self) -> String {
         let mut page = ReportPage::new("What plimsoll watched");
-        let ran_out = self
-            .summary
-            .events
-            .iter()
-            .filter(|event| is_oom(event.source, &event.text))
-            .count();
+        let ran_out = self.summary.events.iter().filter(|event| is_oom(event.source, &event.text)).count();
         let verdict = match ran_out {
             0 => self.title(),
             count => format!(
@@ -266,17 +219,8 @@ impl<'a> RecordReport<'a> {
         }
         page.heading("What was said");
         let rows = self.summary.events.iter().map(|event| {
-            let mark = if is_oom(event.source, &event.text) {
-                "OOM"
-            } else {
-                ""
-            };
-            vec![
-                clock(event.time_ms),
-                event.source.name().to_owned(),
-                mark.to_owned(),
-                event.text.clone(),
-            ]
+            let mark = if is_oom(event.source, &event.text) { "OOM" } else { "" };
+            vec![clock(event.time_ms), event.source.name().to_owned(), mark.to_owned(), event.text.clone()]
         });
         page.table(&["at", "who", "", "line"], &rows.collect::<Vec<_>>());
     }
@@ -309,23 +253,12 @@ impl<'a> RecordReport<'a> {
 
     /// The four highest orders of the zone that has the most blocks of the highest.
     fn large_blocks(&self) -> Vec<&'a Told> {
-        let blocks = || {
-            self.summary
-                .figures
-                .iter()
-                .filter(|told| told.figure.group == Group::Blocks)
-        };
-        let order = |told: &Told| {
-            told.figure
-                .what
-                .strip_prefix("order ")
-                .and_then(|order| order.parse::<u32>().ok())
-        };
+        let blocks = || self.summary.figures.iter().filter(|told| told.figure.group == Group::Blocks);
+        let order =
+            |told: &Told| told.figure.what.strip_prefix("order ").and_then(|order| order.parse::<u32>().ok());
         // The highest order depends on the kernel: 10 with 4 KiB pages, 13 with 64 KiB pages on arm64.
         let highest = blocks().filter_map(order).max().unwrap_or_default();
-        let most = blocks()
-            .filter(|told| order(told) == Some(highest))
-            .max_by_key(|told| told.peak);
+        let most = blocks().filter(|told| order(told) == Some(highest)).max_by_key(|told| told.peak);
         let zone = most.map(|told| told.figure.subject.as_str());
         blocks()
             .filter(|told| Some(told.figure.subject.as_str()) == zone && order(told) > highest.checked_sub(4))
@@ -333,10 +266,7 @@ impl<'a> RecordReport<'a> {
     }
 
     fn chart(&self, title: &str, lines: Vec<&Told>, unit: Unit) -> String {
-        let lines: Vec<_> = lines
-            .into_iter()
-            .map(|told| (self.short(told), &told.course))
-            .collect();
+        let lines: Vec<_> = lines.into_iter().map(|told| (self.short(told), &told.course)).collect();
         let end = clock(self.summary.duration_ms);
         let text = |value| unit.text(value);
         let chart = Chart::of_courses(title, &lines, self.summary.duration_ms, ("0:00", &end), &text);
@@ -418,9 +348,7 @@ pub(crate) fn csv(
             None => "",
         };
         let name = format!("{figure}{unit}");
-        let name = redaction
-            .as_mut()
-            .map_or_else(|| name.clone(), |redaction| redaction.text(&name));
+        let name = redaction.as_mut().map_or_else(|| name.clone(), |redaction| redaction.text(&name));
         // Names contain commas; RFC 4180 quotes such a field and doubles quotes within it.
         write!(out, ",\"{}\"", name.replace('"', "\"\""))?;
     }

@@ -7,16 +7,8 @@ use plimsoll_report::{aligned, written};
 
 use crate::replay::{Replay, Replayed};
 
-const COLUMNS: [&str; 8] = [
-    "policy",
-    "reserved",
-    "of live",
-    "driver calls",
-    "completes",
-    "smallest budget",
-    "p50, p99",
-    "mean",
-];
+const COLUMNS: [&str; 8] =
+    ["policy", "reserved", "of live", "driver calls", "completes", "smallest budget", "p50, p99", "mean"];
 
 /// Renders one line for each policy, then the failures of policies that stopped.
 pub(crate) fn replay(replay: &Replay) -> String {
@@ -33,33 +25,18 @@ fn write(replay: &Replay, out: &mut String) -> fmt::Result {
         replay.peak_live.get()
     )?;
     match replay.budget {
-        Some(budget) => writeln!(
-            out,
-            "budget {budget}; at least {} are needed",
-            replay.peak_live_in_granules
-        )?,
-        None => writeln!(
-            out,
-            "no budget; at least {} are needed",
-            replay.peak_live_in_granules
-        )?,
+        Some(budget) => {
+            writeln!(out, "budget {budget}; at least {} are needed", replay.peak_live_in_granules)?
+        }
+        None => writeln!(out, "no budget; at least {} are needed", replay.peak_live_in_granules)?,
     }
     // A refused request left no block behind, so replaying it would change every later step.
     if replay.refused > 0 {
-        writeln!(
-            out,
-            "{} requests that were refused during recording are left out",
-            replay.refused
-        )?;
+        writeln!(out, "{} requests that were refused during recording are left out", replay.refused)?;
     }
     writeln!(out)?;
     let rows: Vec<Vec<String>> = std::iter::once(COLUMNS.map(str::to_owned).to_vec())
-        .chain(
-            replay
-                .policies
-                .iter()
-                .map(|policy| row(policy, replay.peak_live).to_vec()),
-        )
+        .chain(replay.policies.iter().map(|policy| row(policy, replay.peak_live).to_vec()))
         .collect();
     out.write_str(&aligned(&rows))?;
     // Below the table, because one long sentence would widen a column for all rows.

@@ -21,10 +21,7 @@ pub(crate) struct SoakReport<'a> {
 impl<'a> SoakReport<'a> {
     /// Judges the figures; growth below `negligible` bytes per request is ignored.
     pub(crate) fn new(state: &'a RouterState, negligible: f64) -> Self {
-        Self {
-            state,
-            judged: state.judged(negligible),
-        }
+        Self { state, judged: state.judged(negligible) }
     }
 
     pub(crate) fn finds_a_leak(&self) -> bool {
@@ -58,11 +55,7 @@ impl<'a> SoakReport<'a> {
         for figure in &self.judged {
             writeln!(out, "  {}: {}", figure.name, verdict(figure))?;
             for step in &figure.steps {
-                let way = if step.to > step.from {
-                    "taken"
-                } else {
-                    "given back"
-                };
+                let way = if step.to > step.from { "taken" } else { "given back" };
                 writeln!(
                     out,
                     "    in one step: {} {way} by request {} ({} to {})",
@@ -92,10 +85,7 @@ impl<'a> SoakReport<'a> {
                 true => format!(", {:.1} % faster at the end than at the beginning", -change),
                 false => format!(", {change:.1} % slower at the end than at the beginning"),
             });
-            format!(
-                "speed: {:.1} tokens per second for one client{change}",
-                thousands(speed)
-            )
+            format!("speed: {:.1} tokens per second for one client{change}", thousands(speed))
         }));
         remarks.extend(state.cards.iter().map(|(name, card)| felt(name, card)));
         for (kind, (count, texts)) in &state.failures {
@@ -114,10 +104,7 @@ impl<'a> SoakReport<'a> {
             .iter()
             .map(|(kind, (count, texts))| json!({ "kind": kind, "count": count, "texts": texts }))
             .collect();
-        let notes = state
-            .notes
-            .iter()
-            .map(|(at, text)| json!({ "requests": at, "text": text }));
+        let notes = state.notes.iter().map(|(at, text)| json!({ "requests": at, "text": text }));
         json!({
             "schema": "plimsoll.soak/1",
             "target": state.target,
@@ -174,12 +161,10 @@ impl<'a> SoakReport<'a> {
         let bytes = |value: u64| Bytes::new(value).to_string();
         for (figure, judged) in state.figures.iter().zip(&self.judged) {
             // Steps and notes are marked in the plot: a restart explains a step that looks like a leak.
-            let marks = marks.iter().cloned().chain(
-                judged
-                    .steps
-                    .iter()
-                    .map(|step| (step.at, format!("once: {}", step.size()))),
-            );
+            let marks = marks
+                .iter()
+                .cloned()
+                .chain(judged.steps.iter().map(|step| (step.at, format!("once: {}", step.size()))));
             page.markup(&self.chart(
                 &figure.name,
                 &[("held".to_owned(), &figure.course)],
@@ -250,15 +235,9 @@ fn felt(name: &str, card: &CardStats) -> String {
     let range = |course: &TrendCourse| course.lowest().zip(course.highest());
     let mut parts = Vec::new();
     parts.extend(range(&card.celsius).map(|(low, high)| format!("{low} to {high} °C")));
-    let most = card
-        .most_megahertz
-        .map_or_else(String::new, |most| format!(" (at most {most})"));
+    let most = card.most_megahertz.map_or_else(String::new, |most| format!(" (at most {most})"));
     parts.extend(range(&card.megahertz).map(|(low, high)| format!("{low} to {high} MHz{most}")));
-    parts.extend(
-        card.milliwatts
-            .highest()
-            .map(|high| format!("up to {}", watts(high))),
-    );
+    parts.extend(card.milliwatts.highest().map(|high| format!("up to {}", watts(high))));
     let slowed = card
         .slowed
         .iter()

@@ -5,37 +5,23 @@ use serde_json::Value;
 
 /// Formats the JSON of `/api/status`. Fields that are missing are left out.
 pub(crate) fn status(status: &Value) -> String {
-    let list = |key: &str| {
-        status[key]
-            .as_array()
-            .map(Vec::as_slice)
-            .unwrap_or_default()
-            .to_vec()
-    };
+    let list = |key: &str| status[key].as_array().map(Vec::as_slice).unwrap_or_default().to_vec();
     let cards = list("cards").iter().map(card).collect::<Vec<_>>();
     let now = status["now"].as_f64();
-    let models = list("models")
-        .iter()
-        .map(|entry| model(entry, now))
-        .collect::<Vec<_>>();
+    let models = list("models").iter().map(|entry| model(entry, now)).collect::<Vec<_>>();
     let table = |head: [&str; 6], rows: Vec<Vec<String>>| {
         let head = head.map(str::to_owned).to_vec();
         plimsoll_report::aligned(&[vec![head], rows].concat())
     };
     let cards = table(["CARD", "TOTAL", "BUDGET", "CLAIMED", "FOREIGN", "FREE"], cards);
-    let models = table(
-        ["MODEL", "STATE", "CLAIMED", "MEASURED", "REQUESTS", "LAST USED"],
-        models,
-    );
+    let models = table(["MODEL", "STATE", "CLAIMED", "MEASURED", "REQUESTS", "LAST USED"], models);
     format!("{cards}\n{models}")
 }
 
 fn card(card: &Value) -> Vec<String> {
     let sizes = ["total", "capacity", "claimed", "foreign", "free"];
     let name = card["name"].as_str().unwrap_or("?").to_owned();
-    std::iter::once(name)
-        .chain(sizes.map(|key| size(card[key].as_u64())))
-        .collect()
+    std::iter::once(name).chain(sizes.map(|key| size(card[key].as_u64()))).collect()
 }
 
 fn model(model: &Value, now: Option<f64>) -> Vec<String> {
@@ -46,24 +32,18 @@ fn model(model: &Value, now: Option<f64>) -> Vec<String> {
     };
     let pinned = model["pinned"].as_bool().unwrap_or_default();
     let state = model["state"].as_str().unwrap_or("?");
-    let requests = match (
-        model["in_flight"].as_u64().unwrap_or_default(),
-        model["queued"].as_u64().unwrap_or_default(),
-    ) {
-        (0, 0) => "-".to_owned(),
-        (running, 0) => format!("{running} running"),
-        (running, waiting) => format!("{running} running, {waiting} waiting"),
-    };
-    let idle = now
-        .zip(model["last_used"].as_f64())
-        .map(|(now, used)| format!("{:.0} s ago", (now - used).max(0.0)));
+    let requests =
+        match (model["in_flight"].as_u64().unwrap_or_default(), model["queued"].as_u64().unwrap_or_default())
+        {
+            (0, 0) => "-".to_owned(),
+            (running, 0) => format!("{running} running"),
+            (running, waiting) => format!("{running} running, {waiting} waiting"),
+        };
+    let idle =
+        now.zip(model["last_used"].as_f64()).map(|(now, used)| format!("{:.0} s ago", (now - used).max(0.0)));
     vec![
         model["name"].as_str().unwrap_or("?").to_owned(),
-        if pinned {
-            format!("{state}, pinned")
-        } else {
-            state.to_owned()
-        },
+        if pinned { format!("{state}, pinned") } else { state.to_owned() },
         size(sum("claim")),
         size(sum("measured")),
         requests,

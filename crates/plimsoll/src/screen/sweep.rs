@@ -53,11 +53,7 @@ pub(crate) fn sweep_head() -> String {
 
 pub(crate) fn sweep_row(depth: &SweepDepth, planned: Option<SweepPlan>) -> String {
     let speed = |speed: Option<f64>| speed.map_or_else(|| "-".to_owned(), |speed| format!("{speed:.1}"));
-    let held: Vec<String> = depth
-        .held
-        .iter()
-        .map(|(name, held)| format!("{name} {held}"))
-        .collect();
+    let held: Vec<String> = depth.held.iter().map(|(name, held)| format!("{name} {held}")).collect();
     match &depth.outcome {
         Ok(speeds) => format!(
             "{:>9} {:>12} {:>12} {:>9.1} ms {:>10}  {}\n",
@@ -102,10 +98,8 @@ impl SweepReport<'_> {
     }
 
     fn write_planned(&self, planned: &SweepPlan, out: &mut String) -> fmt::Result {
-        let build = planned.build.map_or_else(
-            || "the newest known build".to_owned(),
-            |build| format!("b{build}"),
-        );
+        let build =
+            planned.build.map_or_else(|| "the newest known build".to_owned(), |build| format!("b{build}"));
         writeln!(
             out,
             "plan for the server's flags and {build}: {} loaded, {} at its context of {} tokens; {} B of \
@@ -185,9 +179,7 @@ impl SweepReport<'_> {
             .into_iter()
             .map(|(name, curve)| {
                 let mut course = TrendCourse::default();
-                curve
-                    .iter()
-                    .for_each(|(tokens, held)| course.push(*tokens, held.get()));
+                curve.iter().for_each(|(tokens, held)| course.push(*tokens, held.get()));
                 (name.to_owned(), course)
             })
             .collect();
@@ -195,9 +187,7 @@ impl SweepReport<'_> {
             let mut course = TrendCourse::default();
             let depths = self.sweep.depths.iter().map(|depth| depth.tokens);
             // The planned line starts at depth 0, the loaded size, as the measured one does.
-            std::iter::once(0)
-                .chain(depths)
-                .for_each(|tokens| course.push(tokens, planned.at(tokens).get()));
+            std::iter::once(0).chain(depths).for_each(|tokens| course.push(tokens, planned.at(tokens).get()));
             ("planned".to_owned(), course)
         });
         let speed = |of: &dyn Fn(&SweepDepth) -> Option<f64>| {
@@ -214,19 +204,10 @@ impl SweepReport<'_> {
         let answer = speed(&|depth| of(depth)?.answer);
         let bytes = |value: u64| Bytes::new(value).to_string();
         let rate = |value: u64| format!("{value} tokens/s");
-        let last = self
-            .sweep
-            .depths
-            .iter()
-            .map(|depth| depth.tokens)
-            .max()
-            .unwrap_or_default();
+        let last = self.sweep.depths.iter().map(|depth| depth.tokens).max().unwrap_or_default();
         let end = format!("{last} tokens of depth");
         let chart = |title: &str, courses: &[(String, TrendCourse)], text: &dyn Fn(u64) -> String| {
-            let lines: Vec<_> = courses
-                .iter()
-                .map(|(name, course)| (name.clone(), course))
-                .collect();
+            let lines: Vec<_> = courses.iter().map(|(name, course)| (name.clone(), course)).collect();
             let title = format!("{}: {title}", self.model);
             Chart::of_courses(&title, &lines, last, ("0 tokens", &end), text)
         };
@@ -242,7 +223,5 @@ impl SweepReport<'_> {
 }
 
 fn held(held: &[(String, Bytes)]) -> Value {
-    held.iter()
-        .map(|(name, held)| json!({ "figure": name, "bytes": held }))
-        .collect()
+    held.iter().map(|(name, held)| json!({ "figure": name, "bytes": held })).collect()
 }

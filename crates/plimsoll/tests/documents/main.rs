@@ -27,10 +27,7 @@ use room::Room;
 const NOT_FITTING: &[&str] = &["name=RTX3080,total=10GiB", "--svg plan.svg", "--budget 1GiB"];
 
 fn repository() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../..")
-        .canonicalize()
-        .unwrap()
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
 }
 
 /// README.md and every page of the book; generated references hold no commands.
@@ -55,12 +52,7 @@ fn follow(path: &Path) {
     }
     match std::env::var_os("UPDATE_DOCUMENTS") {
         Some(_) => page.write(path),
-        None => assert!(
-            differences.is_empty(),
-            "{}: {}",
-            path.display(),
-            differences.join("\n")
-        ),
+        None => assert!(differences.is_empty(), "{}: {}", path.display(), differences.join("\n")),
     }
 }
 
@@ -96,26 +88,14 @@ fn the_book_is_true() {
 
 #[test]
 fn every_link_between_documents_leads_somewhere() {
-    let others = [
-        "ARCHITECTURE.md",
-        "CONTRIBUTING.md",
-        "SPECIFICATION.md",
-        "SECURITY.md",
-    ];
-    let others = others
-        .iter()
-        .map(|name| repository().join(name))
-        .filter(|path| path.exists());
+    let others = ["ARCHITECTURE.md", "CONTRIBUTING.md", "SPECIFICATION.md", "SECURITY.md"];
+    let others = others.iter().map(|name| repository().join(name)).filter(|path| path.exists());
     for path in pages().into_iter().chain(others) {
         let folder = path.parent().unwrap();
         for link in Page::read(&path).links() {
             let target = link.split('#').next().unwrap();
             let is_outside = link.starts_with("http") || target.is_empty();
-            assert!(
-                is_outside || folder.join(target).exists(),
-                "{}: {link}",
-                path.display()
-            );
+            assert!(is_outside || folder.join(target).exists(), "{}: {link}", path.display());
         }
     }
 }
@@ -125,18 +105,12 @@ fn every_page_is_in_the_table_of_contents() {
     let contents = std::fs::read_to_string(repository().join("docs/SUMMARY.md")).unwrap();
     for page in pages().iter().skip(1) {
         let name = page.file_name().unwrap().to_str().unwrap();
-        assert!(
-            name == "SUMMARY.md" || contents.contains(&format!("({name})")),
-            "{name}"
-        );
+        assert!(name == "SUMMARY.md" || contents.contains(&format!("({name})")), "{name}");
     }
 }
 
 #[test]
 fn the_readme_fits_a_screen_and_a_half() {
-    let lines = std::fs::read_to_string(repository().join("README.md"))
-        .unwrap()
-        .lines()
-        .count();
+    let lines = std::fs::read_to_string(repository().join("README.md")).unwrap().lines().count();
     assert!(lines <= 150, "{lines} lines");
 }

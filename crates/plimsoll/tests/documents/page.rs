@@ -33,9 +33,7 @@ impl Block {
 impl Page {
     pub(crate) fn read(path: &Path) -> Self {
         let text = std::fs::read_to_string(path).unwrap();
-        Self {
-            lines: text.lines().map(str::to_owned).collect(),
-        }
+        Self { lines: text.lines().map(str::to_owned).collect() }
     }
 
     pub(crate) fn write(&self, path: &Path) {
@@ -45,18 +43,13 @@ impl Page {
     }
 
     pub(crate) fn blocks(&self) -> Vec<Block> {
-        self.fenced("```console")
-            .into_iter()
-            .map(|(begin, end)| self.block(begin, end))
-            .collect()
+        self.fenced("```console").into_iter().map(|(begin, end)| self.block(begin, end)).collect()
     }
 
     fn block(&self, begin: usize, end: usize) -> Block {
         let note = begin.checked_sub(2).map(|at| self.lines[at].as_str());
         let note = note.and_then(|line| line.strip_prefix("<!-- test: ")?.strip_suffix(" -->"));
-        let commands = self.lines[begin..end]
-            .iter()
-            .filter_map(|line| line.strip_prefix("$ "));
+        let commands = self.lines[begin..end].iter().filter_map(|line| line.strip_prefix("$ "));
         Block {
             begin,
             end,
@@ -70,10 +63,8 @@ impl Page {
         let opening = self.lines.iter().enumerate().filter(|(_, line)| *line == fence);
         opening
             .map(|(at, _)| {
-                let length = self.lines[at + 1..]
-                    .iter()
-                    .position(|line| line == "```")
-                    .expect("a closing fence");
+                let length =
+                    self.lines[at + 1..].iter().position(|line| line == "```").expect("a closing fence");
                 (at + 1, at + 1 + length)
             })
             .collect()

@@ -16,12 +16,8 @@ use crate::real::{driver, guard, take};
 use crate::repository;
 
 /// What the pages call their models, and the synthetic shapes behind the names.
-const MODELS: &[(&str, &str)] = &[
-    ("l8.gguf", "l8"),
-    ("m8.gguf", "m8"),
-    ("q30.gguf", "q30"),
-    ("embed.gguf", "nomic-embed"),
-];
+const MODELS: &[(&str, &str)] =
+    &[("l8.gguf", "l8"), ("m8.gguf", "m8"), ("q30.gguf", "q30"), ("embed.gguf", "nomic-embed")];
 
 /// The configuration of pages that show none.
 const CONFIGURATION: &str = "[models.chat]\nmodel = \"l8.gguf\"\nflags = \"-c 8192 -ctk q8_0 -ctv q8_0\"\n";
@@ -63,20 +59,13 @@ impl Room {
         let configuration = page.configuration().unwrap_or_else(|| CONFIGURATION.to_owned());
         fs::write(at("plimsoll.toml"), configuration).unwrap();
         let driver = driver(&built("libplimsoll_fake_cuda.so", "fake-cuda"));
-        Self {
-            folder,
-            driver,
-            serving: None,
-        }
+        Self { folder, driver, serving: None }
     }
 
     /// Runs a command and returns its status and both its streams, in the order of a terminal.
     pub(crate) fn run(&self, command: &str) -> (Option<i32>, String) {
         let output = self.shell(&format!("{{ {command}; }} 2>&1")).output().unwrap();
-        (
-            output.status.code(),
-            String::from_utf8_lossy(&output.stdout).into_owned(),
-        )
+        (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
     /// Starts a server and waits for its address, which is the first line on stdout.
@@ -84,14 +73,8 @@ impl Room {
         let line = format!("exec {command} --listen 127.0.0.1:0 --card name=host,kind=host,total=64GiB");
         let mut child = self.shell(&line).stdout(Stdio::piped()).spawn().unwrap();
         let mut first = String::new();
-        BufReader::new(child.stdout.take().unwrap())
-            .read_line(&mut first)
-            .unwrap();
-        let address = first
-            .trim()
-            .strip_prefix("http://")
-            .expect("an address")
-            .to_owned();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut first).unwrap();
+        let address = first.trim().strip_prefix("http://").expect("an address").to_owned();
         self.serving = Some((child, address));
     }
 
@@ -123,15 +106,9 @@ impl Room {
         let shared = self.driver.path().join("shared");
         [
             ("LD_LIBRARY_PATH", self.driver.path().display().to_string()),
-            (
-                "PLIMSOLL_NVML",
-                built("libnvidia_ml.so", "fake-nvml").display().to_string(),
-            ),
+            ("PLIMSOLL_NVML", built("libnvidia_ml.so", "fake-nvml").display().to_string()),
             ("PLIMSOLL_FAKE_NVML_CARDS", card.to_string()),
-            (
-                "PLIMSOLL_FAKE_CUDA",
-                format!("cards=1 uuids={uuid} context=0 shared={}", shared.display()),
-            ),
+            ("PLIMSOLL_FAKE_CUDA", format!("cards=1 uuids={uuid} context=0 shared={}", shared.display())),
         ]
     }
 }
@@ -146,10 +123,5 @@ fn path_with(folder: &Path) -> std::ffi::OsString {
 fn write_header(path: &Path, header: &[u8], data: u64) {
     fs::write(path, header).unwrap();
     let length = u64::try_from(header.len()).unwrap() + data;
-    fs::OpenOptions::new()
-        .write(true)
-        .open(path)
-        .unwrap()
-        .set_len(length)
-        .unwrap();
+    fs::OpenOptions::new().write(true).open(path).unwrap().set_len(length).unwrap();
 }

@@ -28,11 +28,7 @@ pub(crate) fn program() -> &'static Path {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
     PROGRAM.get_or_init(|| {
         let output = plimsoll().args(["engine", "install"]).output().unwrap();
-        assert!(
-            output.status.success(),
-            "{}",
-            String::from_utf8_lossy(&output.stderr)
-        );
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         PathBuf::from(String::from_utf8(output.stdout).unwrap().trim_end())
     })
 }
@@ -49,15 +45,7 @@ impl Engine {
     pub(crate) fn start(model: &Path, flags: &[&str], environment: &[(&str, &str)]) -> Self {
         let port = free_port();
         let mut child = Command::new(program())
-            .args([
-                "--host",
-                "127.0.0.1",
-                "--threads",
-                "1",
-                "--port",
-                &port.to_string(),
-                "--model",
-            ])
+            .args(["--host", "127.0.0.1", "--threads", "1", "--port", &port.to_string(), "--model"])
             .arg(model)
             .args(flags)
             .env(LLAMA_SERVER_ROUTER_PORT, "1")
@@ -67,9 +55,7 @@ impl Engine {
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
-        let lines = BufReader::new(child.stdout.take().unwrap())
-            .lines()
-            .map_while(Result::ok);
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
         let (send, states) = mpsc::channel();
         thread::spawn(move || {
             let states = lines.filter_map(|line| line.strip_prefix(STATE_PREFIX).map(str::to_owned));
@@ -81,10 +67,7 @@ impl Engine {
     /// Returns every state up to `ready`.
     pub(crate) fn states_until_ready(&self) -> Vec<Value> {
         let mut states = Vec::new();
-        while states
-            .last()
-            .is_none_or(|state: &Value| state["state"] != "ready")
-        {
+        while states.last().is_none_or(|state: &Value| state["state"] != "ready") {
             states.push(self.states.recv_timeout(LIMIT).expect("a state line"));
         }
         states
@@ -151,9 +134,5 @@ impl Drop for Engine {
 }
 
 fn free_port() -> u16 {
-    TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
-        .unwrap()
-        .local_addr()
-        .unwrap()
-        .port()
+    TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port()
 }

@@ -25,10 +25,7 @@ fn model() -> Model {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("tiny.gguf");
     model::write(&path);
-    Model {
-        path,
-        _directory: directory,
-    }
+    Model { path, _directory: directory }
 }
 
 fn chat(tokens: u32) -> Value {
@@ -50,10 +47,7 @@ fn an_installed_engine_is_found_and_known_by_its_build() {
     let output = plimsoll().args(["engine", "list", "--json"]).output().unwrap();
     let listing: Value = serde_json::from_slice(&output.stdout).unwrap();
     let engines = listing["engines"].as_array().unwrap();
-    let installed = engines
-        .iter()
-        .find(|engine| engine["origin"] == "installed")
-        .unwrap();
+    let installed = engines.iter().find(|engine| engine["origin"] == "installed").unwrap();
     assert_eq!(Path::new(installed["path"].as_str().unwrap()), program);
     assert_eq!(installed["kind"], "llama.cpp");
     assert_eq!(installed["build"], 11549);
@@ -75,18 +69,10 @@ fn loading_is_reported_on_the_control_channel_and_ends_with_ready() {
 #[test]
 fn chat_completions_embeddings_and_tokens_are_served() {
     let model = model();
-    let engine = Engine::start(
-        &model.path,
-        &["-c", "512", "--embeddings", "--pooling", "mean"],
-        &[],
-    )
-    .ready();
+    let engine = Engine::start(&model.path, &["-c", "512", "--embeddings", "--pooling", "mean"], &[]).ready();
     let answer = engine.ask("/v1/chat/completions", &chat(5));
     assert_eq!(answer["usage"]["completion_tokens"], 5);
-    let answer = engine.ask(
-        "/completion",
-        &json!({"prompt": "a", "n_predict": 3, "ignore_eos": true}),
-    );
+    let answer = engine.ask("/completion", &json!({"prompt": "a", "n_predict": 3, "ignore_eos": true}));
     assert_eq!(answer["tokens_predicted"], 3);
     let answer = engine.ask("/v1/embeddings", &json!({"input": ["one", "two"]}));
     let embeddings = answer["data"].as_array().unwrap();
@@ -106,10 +92,7 @@ fn a_chat_is_streamed_event_by_event_to_its_end_mark() {
     request["stream"] = json!(true);
     let (status, body) = engine.post("/v1/chat/completions", "", &request);
     assert_eq!(status, 200);
-    let events: Vec<&str> = body
-        .lines()
-        .filter_map(|line| line.strip_prefix("data: "))
-        .collect();
+    let events: Vec<&str> = body.lines().filter_map(|line| line.strip_prefix("data: ")).collect();
     let (end, chunks) = events.split_last().unwrap();
     assert_eq!(*end, "[DONE]");
     let last: Value = serde_json::from_str(chunks.last().unwrap()).unwrap();
@@ -120,20 +103,13 @@ fn a_chat_is_streamed_event_by_event_to_its_end_mark() {
 #[test]
 fn the_environment_of_llama_server_is_obeyed_key_included() {
     let model = model();
-    let environment = [
-        ("LLAMA_ARG_CTX_SIZE", "1024"),
-        ("LLAMA_API_KEY", "secret"),
-        ("LLAMA_ARG_N_PARALLEL", "1"),
-    ];
+    let environment =
+        [("LLAMA_ARG_CTX_SIZE", "1024"), ("LLAMA_API_KEY", "secret"), ("LLAMA_ARG_N_PARALLEL", "1")];
     let engine = Engine::start(&model.path, &[], &environment);
     let states = engine.states_until_ready();
     assert_eq!(states.last().unwrap()["payload"]["meta"]["n_ctx"], 1024);
     assert_eq!(engine.post("/v1/chat/completions", "", &chat(1)).0, 401);
-    let (status, _) = engine.post(
-        "/v1/chat/completions",
-        "Authorization: Bearer secret\r\n",
-        &chat(1),
-    );
+    let (status, _) = engine.post("/v1/chat/completions", "Authorization: Bearer secret\r\n", &chat(1));
     assert_eq!(status, 200);
 }
 
@@ -172,53 +148,25 @@ fn a_polite_signal_ends_a_serving_engine_with_status_zero() {
 fn a_model_that_cannot_be_loaded_ends_the_engine_with_its_own_message() {
     let output = run(&["--port", "0", "--model", "/nowhere/tiny.gguf"]);
     assert_eq!(output.status.code(), Some(1));
-    assert!(
-        stderr(&output).contains("failed to load model '/nowhere/tiny.gguf'"),
-        "{}",
-        stderr(&output)
-    );
+    assert!(stderr(&output).contains("failed to load model '/nowhere/tiny.gguf'"), "{}", stderr(&output));
 }
 
 #[test]
 fn a_flag_that_the_engine_does_not_have_is_named() {
     for (flags, message) in [
-        (
-            &["--no-such-flag", "1"][..],
-            "error: invalid argument: --no-such-flag",
-        ),
-        (
-            &["--device", "CUDA0"],
-            "error while handling argument \"--device\": invalid device: CUDA0",
-        ),
-        (
-            &["--hf-repo", "someone/something"],
-            "error: --hf-repo is not supported by this engine",
-        ),
+        (&["--no-such-flag", "1"][..], "error: invalid argument: --no-such-flag"),
+        (&["--device", "CUDA0"], "error while handling argument \"--device\": invalid device: CUDA0"),
+        (&["--hf-repo", "someone/something"], "error: --hf-repo is not supported by this engine"),
         (&["-c", "512"], "error: --model is missing"),
     ] {
         let output = run(flags);
         assert_eq!(output.status.code(), Some(1), "{flags:?}");
-        assert!(
-            stderr(&output).contains(message),
-            "{flags:?}: {}",
-            stderr(&output)
-        );
+        assert!(stderr(&output).contains(message), "{flags:?}: {}", stderr(&output));
     }
 }
 
 #[test]
 fn a_flag_for_cards_is_taken_with_a_word_that_it_has_no_effect() {
-    let output = run(&[
-        "--port",
-        "0",
-        "--model",
-        "/nowhere/tiny.gguf",
-        "--gpu-layers",
-        "99",
-    ]);
-    assert!(
-        stderr(&output).contains("--gpu-layers option will be ignored"),
-        "{}",
-        stderr(&output)
-    );
+    let output = run(&["--port", "0", "--model", "/nowhere/tiny.gguf", "--gpu-layers", "99"]);
+    assert!(stderr(&output).contains("--gpu-layers option will be ignored"), "{}", stderr(&output));
 }

@@ -49,11 +49,7 @@ pub(crate) fn write(path: &Path) {
 fn metadata() -> Vec<Vec<u8>> {
     let number = |key: &str, value: u32| entry(key, UINT32, &value.to_le_bytes());
     let bytes = (0..=255).map(|byte| format!("<0x{byte:02X}>"));
-    let tokens: Vec<String> = ["<unk>", "<s>", "</s>"]
-        .map(str::to_owned)
-        .into_iter()
-        .chain(bytes)
-        .collect();
+    let tokens: Vec<String> = ["<unk>", "<s>", "</s>"].map(str::to_owned).into_iter().chain(bytes).collect();
     let kinds = [UNKNOWN, CONTROL, CONTROL].into_iter().chain([BYTE; 256]);
     vec![
         entry("general.architecture", STRING, &string("llama")),
@@ -63,17 +59,9 @@ fn metadata() -> Vec<Vec<u8>> {
         number("llama.feed_forward_length", u32::try_from(FEED_FORWARD).unwrap()),
         number("llama.attention.head_count", HEADS),
         number("llama.attention.head_count_kv", KEY_VALUE_HEADS),
-        entry(
-            "llama.attention.layer_norm_rms_epsilon",
-            FLOAT32,
-            &1e-5_f32.to_le_bytes(),
-        ),
+        entry("llama.attention.layer_norm_rms_epsilon", FLOAT32, &1e-5_f32.to_le_bytes()),
         entry("tokenizer.ggml.model", STRING, &string("llama")),
-        entry(
-            "tokenizer.ggml.tokens",
-            ARRAY,
-            &array(STRING, tokens.iter().map(|token| string(token))),
-        ),
+        entry("tokenizer.ggml.tokens", ARRAY, &array(STRING, tokens.iter().map(|token| string(token)))),
         entry(
             "tokenizer.ggml.token_type",
             ARRAY,
@@ -134,12 +122,7 @@ fn entry(key: &str, kind: u32, value: &[u8]) -> Vec<u8> {
 
 fn array(kind: u32, items: impl Iterator<Item = Vec<u8>>) -> Vec<u8> {
     let items: Vec<_> = items.collect();
-    [
-        &kind.to_le_bytes()[..],
-        &len(&items).to_le_bytes(),
-        &items.concat(),
-    ]
-    .concat()
+    [&kind.to_le_bytes()[..], &len(&items).to_le_bytes(), &items.concat()].concat()
 }
 
 fn string(text: &str) -> Vec<u8> {

@@ -28,24 +28,16 @@ fn no_engine_leaves_a_core_dump() {
 fn no_program_that_a_confined_engine_starts_has_more_rights_than_it() {
     let script = "grep NoNewPrivs /proc/self/status";
     for (no_new_privileges, bit) in [(true, "1"), (false, "0")] {
-        let confinement = Confinement {
-            no_new_privileges,
-            ..Confinement::default()
-        };
+        let confinement = Confinement { no_new_privileges, ..Confinement::default() };
         assert_eq!(said(script, confinement), [format!("NoNewPrivs:\t{bit}")]);
     }
 }
 
 #[test]
 fn short_lived_files_of_an_engine_are_its_own() {
-    let folder = tempfile::tempdir_in("/var")
-        .or_else(|_| tempfile::tempdir())
-        .unwrap();
+    let folder = tempfile::tempdir_in("/var").or_else(|_| tempfile::tempdir()).unwrap();
     std::fs::create_dir(folder.path().join("tmp")).unwrap();
-    let confinement = Confinement {
-        folder: Some(folder.path().to_owned()),
-        ..Confinement::default()
-    };
+    let confinement = Confinement { folder: Some(folder.path().to_owned()), ..Confinement::default() };
     // As root it has a private /tmp; where the machine refuses that, TMPDIR names the folder.
     let script = "t=${TMPDIR:-/tmp}; echo secret > $t/of-engine; ls $t | head -1; test -w $0 || true";
     let lines = said(script, confinement);
@@ -61,10 +53,7 @@ fn a_private_tmp_keeps_the_folder_of_the_socket_and_hides_the_rest() {
     std::fs::write(folder.path().join("engine.sock"), "").unwrap();
     let neighbour = tempfile::NamedTempFile::new_in("/tmp").unwrap();
     let name = neighbour.path().file_name().unwrap().to_str().unwrap().to_owned();
-    let confinement = Confinement {
-        folder: Some(folder.path().to_owned()),
-        ..Confinement::default()
-    };
+    let confinement = Confinement { folder: Some(folder.path().to_owned()), ..Confinement::default() };
     let own = folder.path().display();
     let script =
         format!("ls {own}; echo TMPDIR=$TMPDIR; cd /tmp; test -e {name} && echo seen || echo hidden");
@@ -76,9 +65,7 @@ fn a_private_tmp_keeps_the_folder_of_the_socket_and_hides_the_rest() {
     } else {
         // A variable that names a file below /tmp, such as PATH in a checkout there, keeps the machine's /tmp.
         let is_named = std::env::vars_os().any(|(_, value)| value.to_string_lossy().contains("/tmp/"));
-        let is_refused = lines
-            .iter()
-            .any(|line| line.contains("not permitted: a private /tmp"));
+        let is_refused = lines.iter().any(|line| line.contains("not permitted: a private /tmp"));
         assert!(is_named || is_refused, "{lines:?}");
         assert!(lines.contains(&format!("TMPDIR={own}/tmp")), "{lines:?}");
     }
@@ -98,26 +85,13 @@ fn an_engine_of_another_user_has_none_of_the_daemons_rights() {
         secret.path().display(),
         std::process::id()
     );
-    let confinement = Confinement {
-        user: Some(nobody.clone()),
-        no_new_privileges: true,
-        folder: None,
-    };
+    let confinement = Confinement { user: Some(nobody.clone()), no_new_privileges: true, folder: None };
     let lines = said(&script, confinement);
     assert_eq!(lines[0], nobody.uid.to_string(), "{lines:?}");
     assert!(!lines[1].split(' ').any(|group| group == "0"), "{lines:?}");
-    assert!(
-        lines.contains(&"CapEff:\t0000000000000000".to_owned()),
-        "{lines:?}"
-    );
-    assert!(
-        lines.contains(&"CapPrm:\t0000000000000000".to_owned()),
-        "{lines:?}"
-    );
-    assert!(
-        !lines.iter().any(|line| line == "read" || line == "reached"),
-        "{lines:?}"
-    );
+    assert!(lines.contains(&"CapEff:\t0000000000000000".to_owned()), "{lines:?}");
+    assert!(lines.contains(&"CapPrm:\t0000000000000000".to_owned()), "{lines:?}");
+    assert!(!lines.iter().any(|line| line == "read" || line == "reached"), "{lines:?}");
 }
 
 #[test]
@@ -126,10 +100,8 @@ fn an_engine_of_another_user_still_dies_with_the_daemon() {
         return;
     }
     // The kernel takes the parent-death signal back when a process changes its user.
-    let confinement = Confinement {
-        user: Some(EngineUser::find("nobody").unwrap()),
-        ..Confinement::default()
-    };
+    let confinement =
+        Confinement { user: Some(EngineUser::find("nobody").unwrap()), ..Confinement::default() };
     let script = "exec python3 -c 'import ctypes; s = ctypes.c_int(); ctypes.CDLL(None).prctl(2, ctypes.byref(s)); print(s.value)'";
     assert_eq!(said(script, confinement), ["9"]);
 }

@@ -26,12 +26,7 @@ fn a_broken_model_is_told_from_want_of_memory() {
 #[test]
 fn want_of_memory_at_load_is_seen_in_the_engines_own_words() {
     let ended = death_of("fail=oom_at_load");
-    let End::OutOfMemory {
-        stage,
-        shortfall,
-        reason,
-    } = post_mortem("alpha", &ended, None).end
-    else {
+    let End::OutOfMemory { stage, shortfall, reason } = post_mortem("alpha", &ended, None).end else {
         panic!("{ended:?}");
     };
     assert_eq!(stage, Stage::Loading);
@@ -56,10 +51,7 @@ fn want_of_memory_while_serving_is_seen_as_such() {
         assert_eq!(ended.exit, Exit::Signal(6));
         assert!(matches!(
             post_mortem("alpha", &ended, None).end,
-            End::OutOfMemory {
-                stage: Stage::Serving,
-                ..
-            }
+            End::OutOfMemory { stage: Stage::Serving, .. }
         ));
     });
 }
@@ -120,10 +112,7 @@ fn an_engine_that_has_given_up_and_stays_is_ended_and_its_words_count() {
         assert_eq!((ended.exit, ended.cause), (Exit::Signal(9), EndCause::Stuck));
         assert!(matches!(
             post_mortem("alpha", &ended, None).end,
-            End::OutOfMemory {
-                stage: Stage::Loading,
-                ..
-            }
+            End::OutOfMemory { stage: Stage::Loading, .. }
         ));
     });
 }

@@ -52,10 +52,7 @@ fn an_engine_that_will_not_leave_is_killed_after_its_time() {
         let asked = Instant::now();
         running.child.stop(Duration::from_millis(200));
         let ended = running.ended().await;
-        assert_eq!(
-            (ended.exit, ended.cause),
-            (Exit::Signal(9), EndCause::AskedAndKilled)
-        );
+        assert_eq!((ended.exit, ended.cause), (Exit::Signal(9), EndCause::AskedAndKilled));
         assert!(asked.elapsed() >= Duration::from_millis(200));
     });
 }

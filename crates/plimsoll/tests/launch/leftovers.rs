@@ -101,13 +101,7 @@ fn kill_warden() {
         })
         .collect();
     assert_eq!(wardens.len(), 1);
-    assert!(
-        Command::new("kill")
-            .args(["-KILL", &wardens[0]])
-            .status()
-            .unwrap()
-            .success()
-    );
+    assert!(Command::new("kill").args(["-KILL", &wardens[0]]).status().unwrap().success());
     let warden = wardens[0].parse().unwrap();
     eventually(|| !lives(warden));
 }
@@ -134,9 +128,7 @@ fn be_a_daemon() {
 #[test]
 fn two_hundred_starts_and_stops_leak_nothing() {
     if !is_alone() {
-        let status = alone("leftovers::two_hundred_starts_and_stops_leak_nothing")
-            .status()
-            .unwrap();
+        let status = alone("leftovers::two_hundred_starts_and_stops_leak_nothing").status().unwrap();
         assert!(status.success());
         return;
     }
@@ -162,13 +154,7 @@ async fn cycle(launcher: &Launcher, n: u32) {
         // As if it had crashed.
         _ => {
             let pid = running.child.pid().to_string();
-            assert!(
-                Command::new("kill")
-                    .args(["-USR1", &pid])
-                    .status()
-                    .unwrap()
-                    .success()
-            );
+            assert!(Command::new("kill").args(["-USR1", &pid]).status().unwrap().success());
         }
     }
     running.ended().await;

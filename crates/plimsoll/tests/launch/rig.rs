@@ -20,10 +20,7 @@ pub(crate) const LIMIT: Duration = Duration::from_secs(30);
 
 /// Runs a test as the daemon runs: one thread, local tasks.
 pub(crate) fn on_one_thread<T>(test: impl Future<Output = T>) -> T {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     tokio::task::LocalSet::new().block_on(&runtime, test)
 }
 
@@ -53,14 +50,7 @@ pub(crate) fn fake_engine() -> &'static Path {
 /// A child that runs the fake engine with the script `faults`, under the control channel.
 pub(crate) fn engine(faults: &str) -> ChildSpec {
     let port = free_port().unwrap();
-    let arguments = [
-        "--host",
-        "127.0.0.1",
-        "--port",
-        &port.to_string(),
-        "--alias",
-        "alpha",
-    ];
+    let arguments = ["--host", "127.0.0.1", "--port", &port.to_string(), "--alias", "alpha"];
     ChildSpec {
         arguments: arguments.map(OsString::from).to_vec(),
         environment: environment(&[("PLIMSOLL_FAKE_ENGINE", faults)], Some(port)),
@@ -99,10 +89,7 @@ impl WithProgram for ChildSpec {
 }
 
 pub(crate) fn environment(own: &[(&str, &str)], control_port: Option<u16>) -> Environment {
-    let own: Vec<_> = own
-        .iter()
-        .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
-        .collect();
+    let own: Vec<_> = own.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
     child_environment(std::env::vars_os(), &own, &Visible::NoCard, control_port, None)
 }
 
@@ -158,8 +145,7 @@ pub(crate) fn lives(pid: u32) -> bool {
 }
 
 fn is_zombie(stat: &str) -> bool {
-    stat.rsplit_once(") ")
-        .is_some_and(|(_, rest)| rest.starts_with('Z'))
+    stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('Z'))
 }
 
 /// Fails unless `what` comes true in time.
@@ -178,9 +164,7 @@ pub(crate) fn zombies() -> usize {
     processes
         .filter_map(|entry| std::fs::read_to_string(entry.path().join("stat")).ok())
         .filter(|stat| {
-            let parent = stat
-                .rsplit_once(") ")
-                .and_then(|(_, rest)| rest.split(' ').nth(1));
+            let parent = stat.rsplit_once(") ").and_then(|(_, rest)| rest.split(' ').nth(1));
             is_zombie(stat) && parent == Some(us.as_str())
         })
         .count()

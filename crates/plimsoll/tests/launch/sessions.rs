@@ -79,13 +79,7 @@ fn no_descriptor_of_the_daemons_parent_reaches_an_engine() {
         rustix::io::fcntl_setfd(&file, rustix::io::FdFlags::empty()).unwrap();
         let mut running = start(&launcher(), shell("ls -l /proc/self/fd; exit 0")).await;
         let ended = running.ended().await;
-        assert!(
-            ended.last_lines.iter().any(|line| line.contains("pipe:")),
-            "{ended:?}"
-        );
-        assert!(
-            !ended.last_lines.iter().any(|line| line.contains("secret")),
-            "{ended:?}"
-        );
+        assert!(ended.last_lines.iter().any(|line| line.contains("pipe:")), "{ended:?}");
+        assert!(!ended.last_lines.iter().any(|line| line.contains("secret")), "{ended:?}");
     });
 }

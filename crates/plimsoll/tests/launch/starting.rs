@@ -32,9 +32,7 @@ fn a_llama_server_tells_of_its_progress_and_of_its_readiness() {
 fn an_engine_without_the_channel_is_asked_over_http() {
     on_one_thread(async {
         for readiness in [
-            Readiness::Health {
-                path: "/health".to_owned(),
-            },
+            Readiness::Health { path: "/health".to_owned() },
             // An old llama-server: the channel was offered, and it says nothing.
             Readiness::Control,
         ] {
@@ -52,17 +50,11 @@ fn an_engine_without_the_channel_is_asked_over_http() {
 #[test]
 fn a_missing_program_is_known_before_anything_starts() {
     let missing = shell("").with_program("/no/such/engine".as_ref());
-    assert!(matches!(
-        Launcher::check(&missing),
-        Err(LaunchError::FindProgram { .. })
-    ));
+    assert!(matches!(Launcher::check(&missing), Err(LaunchError::FindProgram { .. })));
     let closed = tempfile::NamedTempFile::new().unwrap();
     let closed = shell("").with_program(closed.path());
     if !rustix::process::geteuid().is_root() {
-        assert!(matches!(
-            Launcher::check(&closed),
-            Err(LaunchError::NotExecutable { .. })
-        ));
+        assert!(matches!(Launcher::check(&closed), Err(LaunchError::NotExecutable { .. })));
     }
     Launcher::check(&shell("")).unwrap();
 }
@@ -72,9 +64,7 @@ fn a_program_that_cannot_be_executed_says_why() {
     on_one_thread(async {
         let mut file = tempfile::Builder::new().tempfile().unwrap();
         file.write_all(b"#!/no/such/interpreter\n").unwrap();
-        file.as_file()
-            .set_permissions(std::fs::Permissions::from_mode(0o755))
-            .unwrap();
+        file.as_file().set_permissions(std::fs::Permissions::from_mode(0o755)).unwrap();
         let path = file.into_temp_path();
         let mut spec = shell("").with_program(&path);
         spec.readiness = Readiness::Control;
@@ -84,10 +74,7 @@ fn a_program_that_cannot_be_executed_says_why() {
         let End::Unstartable { reason } = post_mortem("alpha", &ended, None).end else {
             panic!("{ended:?}");
         };
-        assert!(
-            reason.to_string().contains("No such file or directory"),
-            "{reason}"
-        );
+        assert!(reason.to_string().contains("No such file or directory"), "{reason}");
     });
 }
 
@@ -109,10 +96,7 @@ fn a_child_sees_its_own_cards_and_nothing_of_the_daemon() {
         );
         let mut running = start(&launcher(), spec).await;
         let lines = running.ended().await.last_lines;
-        assert!(
-            lines.contains(&"CUDA_VISIBLE_DEVICES=GPU-2".to_owned()),
-            "{lines:?}"
-        );
+        assert!(lines.contains(&"CUDA_VISIBLE_DEVICES=GPU-2".to_owned()), "{lines:?}");
         assert!(lines.contains(&"CUDA_DEVICE_ORDER=PCI_BUS_ID".to_owned()));
         assert!(!lines.iter().any(|line| line.contains("secret")));
     });

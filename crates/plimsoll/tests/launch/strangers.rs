@@ -38,15 +38,7 @@ fn another_user_who_takes_the_port_is_never_taken_for_the_engine() {
          http.server.HTTPServer(('127.0.0.1', {port}), H).serve_forever()\n"
     );
     let thief = Command::new("setpriv")
-        .args([
-            "--reuid",
-            NOBODY,
-            "--clear-groups",
-            "/usr/bin/env",
-            "python3",
-            "-c",
-            &thief,
-        ])
+        .args(["--reuid", NOBODY, "--clear-groups", "/usr/bin/env", "python3", "-c", &thief])
         .env("PATH", "/usr/bin:/bin")
         .stdout(Stdio::null())
         .stderr(Stdio::null())
@@ -60,17 +52,10 @@ fn another_user_who_takes_the_port_is_never_taken_for_the_engine() {
     on_one_thread(async {
         let mut spec = shell("sleep 1000");
         spec.address = EngineAddress::Port(port);
-        spec.readiness = Readiness::Health {
-            path: "/health".to_owned(),
-        };
+        spec.readiness = Readiness::Health { path: "/health".to_owned() };
         let mut running = start(&launcher(), spec).await;
-        let ended = tokio::time::timeout(Duration::from_secs(10), running.ended())
-            .await
-            .unwrap();
+        let ended = tokio::time::timeout(Duration::from_secs(10), running.ended()).await.unwrap();
         assert!(!ended.was_ready);
-        assert_eq!(
-            post_mortem("alpha", &ended, None).sign,
-            Some(CauseSign::PortTaken)
-        );
+        assert_eq!(post_mortem("alpha", &ended, None).sign, Some(CauseSign::PortTaken));
     });
 }

@@ -26,9 +26,7 @@ fn server(line: &str, then: &str) -> ChildSpec {
         program: "python3".into(),
         arguments: vec!["-c".into(), script.into()],
         address: EngineAddress::Port(port),
-        readiness: Readiness::Health {
-            path: "/health".to_owned(),
-        },
+        readiness: Readiness::Health { path: "/health".to_owned() },
         ..shell("")
     }
 }

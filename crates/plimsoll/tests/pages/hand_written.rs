@@ -53,10 +53,7 @@ pub(crate) fn library() -> &'static Path {
         let source = folder.path().join("guard.c");
         std::fs::write(&source, LIBRARY).expect("the folder can be written");
         let path = folder.path().join("libplimsoll_guard.so");
-        let built = Command::new("cc")
-            .args(["-shared", "-fPIC", "-o"])
-            .args([&path, &source])
-            .status();
+        let built = Command::new("cc").args(["-shared", "-fPIC", "-o"]).args([&path, &source]).status();
         assert!(built.is_ok_and(|status| status.success()), "cc");
         (folder, path)
     });
@@ -73,11 +70,7 @@ pub(crate) struct HandWritten {
 impl HandWritten {
     /// Of an armed process with one card of 80 GiB.
     pub(crate) fn new(uuid: [u8; 16]) -> Self {
-        let mut page = Self {
-            page: vec![0; Page::SIZE],
-            ledger: None,
-            uuid,
-        };
+        let mut page = Self { page: vec![0; Page::SIZE], ledger: None, uuid };
         page.long(offset_of!(Page, magic), MAGIC);
         page.word(offset_of!(Page, version), VERSION);
         page.word(offset_of!(Page, state), State::Armed as u32);
@@ -89,10 +82,8 @@ impl HandWritten {
     /// Has a ledger with this budget of the card and this peak.
     pub(crate) fn tree(mut self, budget: u64, peak: u64) -> Self {
         let key = key(self.uuid, 0);
-        let mut ledger: Vec<u8> = [key, budget_word(budget), peak]
-            .into_iter()
-            .flat_map(u64::to_ne_bytes)
-            .collect();
+        let mut ledger: Vec<u8> =
+            [key, budget_word(budget), peak].into_iter().flat_map(u64::to_ne_bytes).collect();
         ledger.resize(TreeSnapshot::SIZE, 0);
         let card = TreeSnapshot::read(&ledger).and_then(|tree| tree.card(key));
         let card = card.expect("the first place has it");

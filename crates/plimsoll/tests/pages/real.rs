@@ -12,28 +12,16 @@ use tempfile::TempDir;
 pub(crate) fn guard() -> &'static Path {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
     BUILT.get_or_init(|| {
-        let debug = Path::new(env!("CARGO_BIN_EXE_plimsoll"))
-            .parent()
-            .expect("a folder");
+        let debug = Path::new(env!("CARGO_BIN_EXE_plimsoll")).parent().expect("a folder");
         let library = debug.with_file_name("guard").join("libplimsoll_guard.so");
         // Set by `cargo xtask test`, which builds the library before the tests.
         if std::env::var_os("PLIMSOLL_TESTS_ARE_BUILT").is_some() {
             return library;
         }
         let built = Command::new(env!("CARGO"))
-            .args([
-                "build",
-                "--quiet",
-                "--profile",
-                "guard",
-                "--package",
-                "plimsoll-guard",
-            ])
+            .args(["build", "--quiet", "--profile", "guard", "--package", "plimsoll-guard"])
             .status();
-        assert!(
-            built.is_ok_and(|status| status.success()),
-            "cargo build --profile guard"
-        );
+        assert!(built.is_ok_and(|status| status.success()), "cargo build --profile guard");
         library
     })
 }

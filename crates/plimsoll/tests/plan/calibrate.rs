@@ -33,11 +33,7 @@ impl Machine {
         symlink(nvml, driver.path().join("libnvidia-ml.so.1")).unwrap();
         let usage = driver.path().join("shared");
         let cards = json!([{"uuid": CARD, "name": "Fake 8G", "total": 8192 * MIB, "usage": usage}]);
-        Self {
-            folder: tempfile::tempdir().unwrap(),
-            driver,
-            cards,
-        }
+        Self { folder: tempfile::tempdir().unwrap(), driver, cards }
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -98,10 +94,7 @@ impl Machine {
         let because = plan["reasons"][0]["because"].as_array().unwrap();
         let context = because.iter().find(|reason| reason["code"] == "context").unwrap();
         let source = context["facts"]["source"].as_str().unwrap();
-        (
-            plan["cards"][0]["terms"]["context"].as_u64().unwrap(),
-            source.to_owned(),
-        )
+        (plan["cards"][0]["terms"]["context"].as_u64().unwrap(), source.to_owned())
     }
 }
 
@@ -117,9 +110,7 @@ impl Machine {
         let output = self.plimsoll(&["serve", config.to_str().unwrap(), "--check"]);
         let (_, stdout, stderr) = said(&output);
         let line = stdout.lines().find(|line| line.starts_with("model m8"));
-        let words = line
-            .unwrap_or_else(|| panic!("{stdout}{stderr}"))
-            .split_ascii_whitespace();
+        let words = line.unwrap_or_else(|| panic!("{stdout}{stderr}")).split_ascii_whitespace();
         words.filter_map(|word| word.parse().ok()).next().unwrap()
     }
 }
@@ -160,15 +151,9 @@ fn a_budget_is_planned_with_the_context_as_it_was_opened() {
     assert_eq!(said(&machine.calibrate(&engine, &[])).0, Some(0));
     let table = machine.path("plimsoll/contexts.toml");
     let kept = fs::read_to_string(&table).unwrap();
-    assert!(
-        kept.contains("plimsoll.contexts/2") && kept.contains(&format!("opened = {CONTEXT}")),
-        "{kept}"
-    );
+    assert!(kept.contains("plimsoll.contexts/2") && kept.contains(&format!("opened = {CONTEXT}")), "{kept}");
     // what the driver loads later is beyond a double: here the whole context is the larger one
-    let larger = kept.replace(
-        &format!("context = {CONTEXT}"),
-        &format!("context = {}", 3 * CONTEXT),
-    );
+    let larger = kept.replace(&format!("context = {CONTEXT}"), &format!("context = {}", 3 * CONTEXT));
     fs::write(&table, larger).unwrap();
     assert_eq!(machine.planned_with(&["--budget", "4GiB"]).0, CONTEXT);
     assert_eq!(machine.planned().0, 3 * CONTEXT);
@@ -199,14 +184,7 @@ fn what_a_prompt_adds_for_good_is_the_first_use_of_cublas_and_json_says_all_of_i
     assert_eq!(calibration["written"], table.to_str().unwrap());
     let row = &calibration["contexts"][0];
     assert_eq!(
-        (
-            &row["card"],
-            &row["driver"],
-            &row["engine"],
-            &row["build"],
-            &row["context"],
-            &row["opened"]
-        ),
+        (&row["card"], &row["driver"], &row["engine"], &row["build"], &row["context"], &row["opened"]),
         (
             &json!("Fake 8G"),
             &json!("550.54.15"),
@@ -231,18 +209,12 @@ fn a_driver_that_names_no_process_is_told_with_the_remedy_and_free_memory_helps_
     let output = machine.calibrate(&engine, &[]);
     let (status, stdout, _) = said(&output);
     assert_eq!(status, Some(1));
-    assert!(
-        stdout.contains("Fake 8G: not measured: ") && stdout.contains("--pid=host"),
-        "{stdout}"
-    );
+    assert!(stdout.contains("Fake 8G: not measured: ") && stdout.contains("--pid=host"), "{stdout}");
     assert!(!machine.path("plimsoll").exists(), "nothing is kept");
     let output = machine.calibrate(&engine, &["--alone"]);
     let (status, stdout, stderr) = said(&output);
     assert_eq!(status, Some(0), "{stderr}");
-    assert!(
-        stdout.starts_with("Fake 8G: a context takes 64 MiB (64 MiB when it is created), "),
-        "{stdout}"
-    );
+    assert!(stdout.starts_with("Fake 8G: a context takes 64 MiB (64 MiB when it is created), "), "{stdout}");
 }
 
 #[test]
@@ -256,10 +228,7 @@ fn a_port_that_somebody_else_took_is_no_reason_to_give_up() {
     let output = machine.calibrate(&engine, &[]);
     let (status, stdout, stderr) = said(&output);
     assert_eq!(status, Some(0), "{stdout}{stderr}");
-    assert!(
-        marker.exists() && stdout.contains("a context takes 64 MiB"),
-        "{stdout}"
-    );
+    assert!(marker.exists() && stdout.contains("a context takes 64 MiB"), "{stdout}");
 }
 
 #[test]
@@ -269,10 +238,7 @@ fn an_engine_that_fails_or_stays_off_the_card_is_told_in_its_own_words() {
     let output = machine.calibrate(&broken, &[]);
     let (status, stdout, _) = said(&output);
     assert_eq!(status, Some(1));
-    assert!(
-        stdout.contains("no kernel image is available") && stdout.contains("hint: "),
-        "{stdout}"
-    );
+    assert!(stdout.contains("no kernel image is available") && stdout.contains("hint: "), "{stdout}");
     let double = built("fake-engine", "fake-engine");
     let cpu = machine.engine(&format!("exec {} \"$@\"", double.display()));
     let output = machine.calibrate(&cpu, &[]);
@@ -293,10 +259,7 @@ fn without_a_card_or_an_engine_there_is_nothing_to_measure_and_that_is_bad_input
     let output = machine.calibrate(&engine, &[]);
     let (status, _, stderr) = said(&output);
     assert_eq!(status, Some(2));
-    assert!(
-        stderr.contains("there is no card to measure") && stderr.contains("hint: "),
-        "{stderr}"
-    );
+    assert!(stderr.contains("there is no card to measure") && stderr.contains("hint: "), "{stderr}");
 }
 
 #[test]

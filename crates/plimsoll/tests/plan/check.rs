@@ -27,11 +27,7 @@ impl Drop for Engine {
 
 impl Engine {
     fn start(model: &Path, flags: &[&str], environment: &[(&str, &str)]) -> Self {
-        let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
-            .unwrap()
-            .local_addr()
-            .unwrap()
-            .port();
+        let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port();
         let child = Command::new(built("fake-engine", "fake-engine"))
             .args(["--port", &port.to_string(), "--model"])
             .arg(model)
@@ -86,14 +82,8 @@ fn a_process_is_planned_from_its_own_words_and_compared_with_what_the_driver_say
     let card = &check["models"][0]["cards"][0];
     let mib = |value: &Value| value.as_u64().unwrap() >> 20;
     let (loaded, peak) = (mib(&card["loaded"]), mib(&card["peak"]));
-    assert_eq!(
-        (&check["schema"], mib(&card["measured"])),
-        (&"plimsoll.check/1".into(), 6500)
-    );
-    assert_eq!(
-        check["models"][0]["said"][1]["planned"], 2,
-        "the environment counts too"
-    );
+    assert_eq!((&check["schema"], mib(&card["measured"])), (&"plimsoll.check/1".into(), 6500));
+    assert_eq!(check["models"][0]["said"][1]["planned"], 2, "the environment counts too");
     assert!(loaded < peak && card["terms"]["kv"] == 1_u64 << 30, "{card}");
     for (used, status) in [
         (loaded + 1, 0),
@@ -103,12 +93,7 @@ fn a_process_is_planned_from_its_own_words_and_compared_with_what_the_driver_say
         (loaded - loaded / 10, 1),
     ] {
         let output = engine.checked(&pid, used, &[]);
-        assert_eq!(
-            output.status.code(),
-            Some(status),
-            "{used}: {}",
-            text(&output.stdout)
-        );
+        assert_eq!(output.status.code(), Some(status), "{used}: {}", text(&output.stdout));
     }
     let wide = engine.checked(&pid, peak + 900, &["--margin", "1GiB"]);
     assert_eq!(wide.status.code(), Some(0));
@@ -126,11 +111,7 @@ fn an_engine_is_found_by_its_address_and_asked_for_its_context() {
     assert_eq!(check["models"][0]["said"][0]["engine"], 8192, "{check}");
     assert_eq!(output.status.code(), Some(0), "{check}");
     let other = engine.checked(&address, 6390, &["--", "-c", "32768"]);
-    assert_eq!(
-        other.status.code(),
-        Some(1),
-        "a context that the engine does not have is off"
-    );
+    assert_eq!(other.status.code(), Some(1), "a context that the engine does not have is off");
 }
 
 #[test]
@@ -143,10 +124,6 @@ fn what_cannot_be_checked_is_said_and_exits_2() {
     ] {
         let output = plimsoll(&["plan", "--check", target]);
         assert_eq!(output.status.code(), Some(2), "{target}");
-        assert!(
-            text(&output.stderr).contains(said),
-            "{target}: {}",
-            text(&output.stderr)
-        );
+        assert!(text(&output.stderr).contains(said), "{target}: {}", text(&output.stderr));
     }
 }

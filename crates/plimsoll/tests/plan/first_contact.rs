@@ -64,11 +64,7 @@ fn a_machine_without_a_card_is_told_first_in_text_and_json() {
     let model = specimen("tiny", folder.path());
     let run = |more: &[&str]| {
         let mut command = assert_cmd::Command::cargo_bin("plimsoll").unwrap();
-        command
-            .env("PLIMSOLL_NVML", "")
-            .arg("plan")
-            .args(more)
-            .arg(&model);
+        command.env("PLIMSOLL_NVML", "").arg("plan").args(more).arg(&model);
         command.output().unwrap()
     };
     let said = text(&run(&[]).stdout);

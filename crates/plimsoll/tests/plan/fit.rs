@@ -11,21 +11,13 @@ fn stdout_is_a_command_line_that_fits_and_stderr_says_why_no_more() {
     let folder = tempfile::tempdir().unwrap();
     let model = specimen("l8", folder.path());
     let model = model.to_str().unwrap();
-    let output = plimsoll(&[
-        "plan", "--fit", "ctx", "--card", CARD, "--", "-m", model, "-c", "4096",
-    ]);
+    let output = plimsoll(&["plan", "--fit", "ctx", "--card", CARD, "--", "-m", model, "-c", "4096"]);
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     let line = text(&output.stdout);
     assert_eq!(line, format!("--model {model} --ctx-size 37376\n"));
     let why = unwrapped(&output.stderr);
-    assert!(
-        why.contains("a context of 37376 tokens fits, with 8 MiB to spare on RTX4090"),
-        "{why}"
-    );
-    assert!(
-        why.contains("a context of 37632 tokens would exceed RTX4090 by 24 MiB"),
-        "{why}"
-    );
+    assert!(why.contains("a context of 37376 tokens fits, with 8 MiB to spare on RTX4090"), "{why}");
+    assert!(why.contains("a context of 37632 tokens would exceed RTX4090 by 24 MiB"), "{why}");
     assert!(why.contains("with -ctk q8_0 -ctv q8_0: -c 67072"), "{why}");
     let planned = |context: &str| {
         let mut words = vec!["plan", "--card", CARD, "--"];
@@ -38,11 +30,7 @@ fn stdout_is_a_command_line_that_fits_and_stderr_says_why_no_more() {
 
 /// Text for a terminal, with its lines joined again where they were broken.
 fn unwrapped(bytes: &[u8]) -> String {
-    text(bytes)
-        .replace("\n       ", " ")
-        .lines()
-        .map(|line| line.trim_end().to_owned() + "\n")
-        .collect()
+    text(bytes).replace("\n       ", " ").lines().map(|line| line.trim_end().to_owned() + "\n").collect()
 }
 
 /// On an H200 the first was filled under this budget, and the second died (`data/measured/h200-growth-b8799.json`).
@@ -70,20 +58,14 @@ fn under_a_budget_the_largest_context_is_the_one_that_survived_on_a_card() {
     let line = text(&output.stdout);
     assert!(line.contains("--ctx-size 61696"), "{line}");
     let why = unwrapped(&output.stderr);
-    assert!(
-        why.contains("a context of 61952 tokens would exceed H200 by"),
-        "{why}"
-    );
+    assert!(why.contains("a context of 61952 tokens would exceed H200 by"), "{why}");
 }
 
 #[test]
 fn each_direction_is_an_answer_with_its_flags_in_json() {
     let folder = tempfile::tempdir().unwrap();
     let model = specimen("q30", folder.path());
-    let cards = [
-        "name=a,total=24GiB,cc=8.9",
-        "name=b,total=24GiB,free=20GiB,cc=8.6",
-    ];
+    let cards = ["name=a,total=24GiB,cc=8.9", "name=b,total=24GiB,free=20GiB,cc=8.6"];
     let output = plimsoll(&[
         "plan",
         "--fit",
@@ -100,76 +82,38 @@ fn each_direction_is_an_answer_with_its_flags_in_json() {
     ]);
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     let fit: Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(
-        (&fit["schema"], &fit["fits"]),
-        (&"plimsoll.fit/1".into(), &true.into())
-    );
+    assert_eq!((&fit["schema"], &fit["fits"]), (&"plimsoll.fit/1".into(), &true.into()));
     let answers = fit["answers"].as_array().unwrap();
-    let names: Vec<&str> = answers
-        .iter()
-        .map(|answer| answer["dimension"].as_str().unwrap())
-        .collect();
+    let names: Vec<&str> = answers.iter().map(|answer| answer["dimension"].as_str().unwrap()).collect();
     assert_eq!(names, ["ctx", "ub", "np", "kv", "split", "ngl", "moe"]);
     for answer in answers {
         assert!(
             answer["flags"].is_string() && answer["argv"].is_array() && answer["text"].is_string(),
             "{answer}"
         );
-        let headrooms = answer["cards"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .map(|card| card["headroom"].as_i64().unwrap());
+        let headrooms =
+            answer["cards"].as_array().unwrap().iter().map(|card| card["headroom"].as_i64().unwrap());
         assert!(headrooms.min().unwrap() >= 0, "{answer}");
     }
     assert_eq!(answers[3]["best"], "f16");
-    assert!(
-        answers[4]["flags"]
-            .as_str()
-            .unwrap()
-            .starts_with("-dev CUDA0,CUDA1 -ts ")
-    );
+    assert!(answers[4]["flags"].as_str().unwrap().starts_with("-dev CUDA0,CUDA1 -ts "));
 }
 
 #[test]
 fn the_status_is_1_where_no_direction_fits_and_hints_say_what_would_help() {
     let folder = tempfile::tempdir().unwrap();
     let model = specimen("q30", folder.path());
-    let output = plimsoll(&[
-        "plan",
-        "--fit",
-        "ctx,moe",
-        "--card",
-        CARD,
-        "--",
-        "-m",
-        model.to_str().unwrap(),
-    ]);
+    let output = plimsoll(&["plan", "--fit", "ctx,moe", "--card", CARD, "--", "-m", model.to_str().unwrap()]);
     assert_eq!(output.status.code(), Some(0), "one of two directions is enough");
-    let context = plimsoll(&[
-        "plan",
-        "--fit",
-        "ctx",
-        "--card",
-        CARD,
-        "--",
-        "-m",
-        model.to_str().unwrap(),
-    ]);
+    let context = plimsoll(&["plan", "--fit", "ctx", "--card", CARD, "--", "-m", model.to_str().unwrap()]);
     assert_eq!((context.status.code(), context.stdout.len()), (Some(1), 0));
     let lines = text(&output.stdout);
     assert_eq!(lines.lines().count(), 1, "{lines}");
     assert!(lines.contains("--n-cpu-moe "), "{lines}");
     let why = unwrapped(&output.stderr);
     assert!(why.contains("nothing fits: a context of 256 tokens"), "{why}");
-    let enough = why
-        .lines()
-        .find(|line| line.starts_with("hint: ") && line.contains(", fits  "))
-        .unwrap();
-    assert!(
-        enough.contains("each generated token") || enough.contains("slower with"),
-        "{enough}"
-    );
+    let enough = why.lines().find(|line| line.starts_with("hint: ") && line.contains(", fits  ")).unwrap();
+    assert!(enough.contains("each generated token") || enough.contains("slower with"), "{enough}");
 }
 
 #[test]
@@ -181,10 +125,7 @@ fn what_is_asked_of_the_wrong_kind_is_said() {
     assert_eq!(output.status.code(), Some(0));
     assert!(output.stdout.is_empty());
     let why = unwrapped(&output.stderr);
-    assert!(
-        why.contains("the model has no experts") && why.contains("nothing to split"),
-        "{why}"
-    );
+    assert!(why.contains("the model has no experts") && why.contains("nothing to split"), "{why}");
     let output = plimsoll(&["plan", "--fit", "cxt", "--card", CARD, "--", "-m", model]);
     assert_eq!(output.status.code(), Some(2));
     assert!(text(&output.stderr).contains("use ctx, ub, np, kv, split, ngl, moe or all"));
@@ -195,19 +136,11 @@ fn stdout_has_one_command_line_however_many_directions_fit() {
     let folder = tempfile::tempdir().unwrap();
     let model = specimen("l8", folder.path());
     let model = model.to_str().unwrap();
-    let output = plimsoll(&[
-        "plan", "--fit", "all", "--card", CARD, "--", "-m", model, "-c", "4096",
-    ]);
+    let output = plimsoll(&["plan", "--fit", "all", "--card", CARD, "--", "-m", model, "-c", "4096"]);
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
-    assert_eq!(
-        text(&output.stdout),
-        format!("--model {model} --ctx-size 37376\n")
-    );
+    assert_eq!(text(&output.stdout), format!("--model {model} --ctx-size 37376\n"));
     let why = unwrapped(&output.stderr);
-    assert!(
-        why.contains("on stdout, the first of them that fits: ctx"),
-        "{why}"
-    );
+    assert!(why.contains("on stdout, the first of them that fits: ctx"), "{why}");
 }
 
 #[test]
@@ -215,13 +148,8 @@ fn a_number_that_the_engine_reads_otherwise_is_never_pasted() {
     let folder = tempfile::tempdir().unwrap();
     let model = specimen("l8", folder.path());
     let model = model.to_str().unwrap();
-    let output = plimsoll(&[
-        "plan", "--fit", "ngl", "--card", CARD, "--", "-m", model, "-c", "64k",
-    ]);
+    let output = plimsoll(&["plan", "--fit", "ngl", "--card", CARD, "--", "-m", model, "-c", "64k"]);
     assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0));
     let why = unwrapped(&output.stderr);
-    assert!(
-        why.contains("reads `64k` after --ctx-size as 64") && why.contains("in full: 65536"),
-        "{why}"
-    );
+    assert!(why.contains("reads `64k` after --ctx-size as 64") && why.contains("in full: 65536"), "{why}");
 }

@@ -18,11 +18,7 @@ use assert_cmd::Command;
 use serde_json::Value;
 
 fn plimsoll(arguments: &[&str]) -> Output {
-    Command::cargo_bin("plimsoll")
-        .unwrap()
-        .args(arguments)
-        .output()
-        .unwrap()
+    Command::cargo_bin("plimsoll").unwrap().args(arguments).output().unwrap()
 }
 
 fn text(bytes: &[u8]) -> String {
@@ -41,17 +37,8 @@ const H200: &str = "name=H200,total=143771MiB,free=140000MiB,cc=9.0";
 fn what_fits_exits_0_and_says_so_in_json() {
     let folder = tempfile::tempdir().unwrap();
     let model = specimen("l8", folder.path());
-    let output = plimsoll(&[
-        "plan",
-        "--json",
-        "--card",
-        H200,
-        "--",
-        "-m",
-        model.to_str().unwrap(),
-        "-c",
-        "32768",
-    ]);
+    let output =
+        plimsoll(&["plan", "--json", "--card", H200, "--", "-m", model.to_str().unwrap(), "-c", "32768"]);
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     let plan: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(plan["schema"], "plimsoll.plan/1");
@@ -83,58 +70,25 @@ fn what_does_not_fit_exits_1_with_reasons_and_advice_that_works() {
     let output = plimsoll(&["plan", "--card", card, "--", "-m", model, "-c", "8192"]);
     assert_eq!(output.status.code(), Some(1));
     let said = text(&output.stdout);
-    assert!(
-        said.contains("RTX4090: does not fit") && said.contains("too much"),
-        "{said}"
-    );
+    assert!(said.contains("RTX4090: does not fit") && said.contains("too much"), "{said}");
     let advice = said.lines().find(|line| line.contains("--n-cpu-moe")).unwrap();
-    let layers = advice
-        .split("--n-cpu-moe ")
-        .nth(1)
-        .unwrap()
-        .split(' ')
-        .next()
-        .unwrap();
-    let output = plimsoll(&[
-        "plan",
-        "--card",
-        card,
-        "--",
-        "-m",
-        model,
-        "-c",
-        "8192",
-        "--n-cpu-moe",
-        layers,
-    ]);
+    let layers = advice.split("--n-cpu-moe ").nth(1).unwrap().split(' ').next().unwrap();
+    let output = plimsoll(&["plan", "--card", card, "--", "-m", model, "-c", "8192", "--n-cpu-moe", layers]);
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stdout));
 }
 
 #[test]
 fn bad_input_exits_2_and_names_the_remedy() {
     for (arguments, said) in [
-        (
-            vec!["plan", "--card", H200, "--", "-m", "/nowhere/none.gguf"],
-            "none.gguf",
-        ),
-        (
-            vec!["plan", "--card", H200, "--", "-c", "4096"],
-            "hint: plimsoll plan -- -m",
-        ),
-        (
-            vec!["plan", "--card", H200, "--", "--no-such-flag"],
-            "--no-such-flag",
-        ),
+        (vec!["plan", "--card", H200, "--", "-m", "/nowhere/none.gguf"], "none.gguf"),
+        (vec!["plan", "--card", H200, "--", "-c", "4096"], "hint: plimsoll plan -- -m"),
+        (vec!["plan", "--card", H200, "--", "--no-such-flag"], "--no-such-flag"),
         (vec!["plan", "--card", "name=x"], "total"),
         (vec!["plan", "--engine", "vllm"], "ik_llama.cpp"),
     ] {
         let output = plimsoll(&arguments);
         assert_eq!(output.status.code(), Some(2), "{arguments:?}");
-        assert!(
-            text(&output.stderr).contains(said),
-            "{arguments:?}: {}",
-            text(&output.stderr)
-        );
+        assert!(text(&output.stderr).contains(said), "{arguments:?}: {}", text(&output.stderr));
         assert!(output.stdout.is_empty());
     }
 }
@@ -198,10 +152,7 @@ fn an_engine_that_nobody_isolates_has_a_context_beside_the_card_it_names() {
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     let plan: Value = serde_json::from_slice(&output.stdout).unwrap();
     let beside = &plan["cards"][0];
-    assert_eq!(
-        (&beside["terms"]["weights"], &beside["terms"]["kv"]),
-        (&Value::from(0), &Value::from(0))
-    );
+    assert_eq!((&beside["terms"]["weights"], &beside["terms"]["kv"]), (&Value::from(0), &Value::from(0)));
     assert!(beside["terms"]["context"].as_u64().unwrap() > 0, "{beside}");
     assert!(plan["cards"][1]["terms"]["weights"].as_u64().unwrap() > 0);
 }

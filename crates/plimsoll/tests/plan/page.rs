@@ -15,11 +15,7 @@ fn page(cards: &[&str], flags: &[&str]) -> String {
     words.extend(["--", "-m", model.to_str().unwrap()]);
     words.extend(flags);
     let output = plimsoll(&words);
-    assert!(
-        output.status.code().is_some_and(|status| status < 2),
-        "{}",
-        text(&output.stderr)
-    );
+    assert!(output.status.code().is_some_and(|status| status < 2), "{}", text(&output.stderr));
     std::fs::read_to_string(file).unwrap()
 }
 
@@ -36,23 +32,14 @@ fn every_point_is_in_the_table_and_in_the_data_and_was_planned() {
     assert_eq!(points[asked]["context"], 10_240);
     let free = data["cards"][0]["free"].as_u64().unwrap();
     let peak = |point: &Value| {
-        point["cards"][0]
-            .as_array()
-            .unwrap()
-            .iter()
-            .map(|term| term.as_u64().unwrap())
-            .sum::<u64>()
+        point["cards"][0].as_array().unwrap().iter().map(|term| term.as_u64().unwrap()).sum::<u64>()
     };
     let largest = points
         .iter()
         .filter(|point| peak(point) <= free)
         .map(|point| point["context"].as_u64().unwrap())
         .max();
-    assert_eq!(
-        largest,
-        Some(37_376),
-        "the largest that fits is one of the points"
-    );
+    assert_eq!(largest, Some(37_376), "the largest that fits is one of the points");
     assert!(
         page.contains("<td>37376</td>") && page.contains("<tr data-point=\"5\" class=\"now\">"),
         "{page}"
@@ -61,25 +48,15 @@ fn every_point_is_in_the_table_and_in_the_data_and_was_planned() {
 
 #[test]
 fn the_page_asks_nobody_for_anything_and_reads_without_a_script() {
-    let page = page(
-        &["name=a<b>,total=8GiB", "name=c,total=8GiB,free=6GiB"],
-        &["-c", "8192"],
-    );
+    let page = page(&["name=a<b>,total=8GiB", "name=c,total=8GiB,free=6GiB"], &["-c", "8192"]);
     for foreign in ["http:", "https:", "src=", "@import", "url(\"", "href="] {
         assert!(!page.contains(foreign), "{foreign}");
     }
-    assert!(
-        page.contains("a&lt;b&gt;") && !page.contains("a<b>"),
-        "names are escaped"
-    );
+    assert!(page.contains("a&lt;b&gt;") && !page.contains("a<b>"), "names are escaped");
     let (before, _) = page.split_once("<script").unwrap();
-    for needed in [
-        "<label for=\"context\">",
-        "prefers-color-scheme:dark",
-        "fits: peak ",
-        "load line",
-        "<thead>",
-    ] {
+    for needed in
+        ["<label for=\"context\">", "prefers-color-scheme:dark", "fits: peak ", "load line", "<thead>"]
+    {
         assert!(before.contains(needed), "{needed}");
     }
     // the slider is of no use without the script, and is not there without it

@@ -57,18 +57,11 @@ fn with_cards(name: &str, cards: &str, environment: &[(&str, &str)], test: impl 
         .envs(environment.iter().copied())
         .output()
         .unwrap();
-    assert!(
-        output.status.success(),
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
 fn with_sampler<T>(test: impl AsyncFnOnce(Sampler) -> T) -> T {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime
         .block_on(async { test(Sampler::start_with(env!("CARGO_BIN_EXE_plimsoll").as_ref()).unwrap()).await })
 }
@@ -81,10 +74,7 @@ fn cards_are_seen_in_the_order_of_the_bus() {
         assert_eq!(ids, ["GPU-a", "GPU-b", "GPU-c", "GPU-d"]);
         let (first, second) = (&machine.cards[0], &machine.cards[1]);
         assert_eq!((first.kind, first.name.as_str()), (CardKind::Cuda, "NVIDIA H200"));
-        assert_eq!(
-            (first.total, first.free),
-            (Bytes::new(150_755_869_696), Bytes::gib(1))
-        );
+        assert_eq!((first.total, first.free), (Bytes::new(150_755_869_696), Bytes::gib(1)));
         assert_eq!(second.compute_capability, Some((8, 6)));
         assert_eq!(second.free, second.total);
         assert!(!machine.unified && machine.notes.is_empty());
@@ -99,15 +89,9 @@ fn strangers_on_a_card_are_listed_once_with_what_is_known_of_them() {
         let reading = with_sampler(async |sampler| sampler.read().await);
         assert_eq!(reading.free_on(&CardId::new("GPU-a")), Some(Bytes::gib(1)));
         assert!(reading.free_on(&CardId::new("host")).is_some());
-        let held: Vec<_> = reading
-            .holders
-            .iter()
-            .map(|holder| (holder.card.as_str(), holder.pid, holder.used))
-            .collect();
-        assert_eq!(
-            held,
-            [("GPU-a", 1, Some(Bytes::mib(512))), ("GPU-a", 4_000_000, None)]
-        );
+        let held: Vec<_> =
+            reading.holders.iter().map(|holder| (holder.card.as_str(), holder.pid, holder.used)).collect();
+        assert_eq!(held, [("GPU-a", 1, Some(Bytes::mib(512))), ("GPU-a", 4_000_000, None)]);
         assert!(reading.holders[0].name.is_some());
     });
 }
@@ -136,22 +120,13 @@ fn a_card_in_mig_mode_is_left_out_aloud() {
 #[test]
 fn without_the_library_there_are_no_cards_and_no_error() {
     let name = "without_the_library_there_are_no_cards_and_no_error";
-    with_cards(
-        name,
-        FOUR,
-        &[("PLIMSOLL_NVML", "/no/such/libnvidia-ml.so.1")],
-        || {
-            let machine = look();
-            assert!(machine.cards.is_empty());
-            assert!(machine.notes[0].starts_with("no NVIDIA card is visible: "));
-            assert!(machine.host.is_some());
-            assert!(
-                with_sampler(async |sampler| sampler.read().await)
-                    .holders
-                    .is_empty()
-            );
-        },
-    );
+    with_cards(name, FOUR, &[("PLIMSOLL_NVML", "/no/such/libnvidia-ml.so.1")], || {
+        let machine = look();
+        assert!(machine.cards.is_empty());
+        assert!(machine.notes[0].starts_with("no NVIDIA card is visible: "));
+        assert!(machine.host.is_some());
+        assert!(with_sampler(async |sampler| sampler.read().await).holders.is_empty());
+    });
 }
 
 #[test]

@@ -30,10 +30,7 @@ fn nobody_who_waited_for_a_load_waits_for_a_thread_that_an_idle_connection_holds
         let mut ends: Vec<Instant> = clients.into_iter().map(|client| client.join().unwrap()).collect();
         ends.sort();
         let between = ends[CLIENTS - 1] - ends[0];
-        assert!(
-            between < KEEP_ALIVE,
-            "{between:?} from the first answer to the last"
-        );
+        assert!(between < KEEP_ALIVE, "{between:?} from the first answer to the last");
         http::post(address, "/unload", &Value::Null);
         until("it is unloaded", || daemon.engines().is_empty());
     }

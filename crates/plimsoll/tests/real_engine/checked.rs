@@ -17,10 +17,7 @@ fn ask(target: &str, options: &[&str], flags: &[&str]) -> Output {
         .arg("--")
         .args(flags)
         .env("PLIMSOLL_NVML", "")
-        .env(
-            "PLIMSOLL_PHANTOM_LIBRARY",
-            built("libplimsoll_phantom.so", "plimsoll-phantom"),
-        )
+        .env("PLIMSOLL_PHANTOM_LIBRARY", built("libplimsoll_phantom.so", "plimsoll-phantom"))
         .output()
         .unwrap()
 }
@@ -48,16 +45,8 @@ fn an_engine_on_the_cpu_takes_what_was_planned_and_has_the_sizes_that_were() {
         let card = &check["models"][0]["cards"][0];
         assert!(card["measured"].as_u64() > card["loaded"].as_u64(), "{card}");
         let said = &check["models"][0]["said"];
-        assert_eq!(
-            (&said[0]["planned"], &said[0]["engine"]),
-            (&4096.into(), &4096.into()),
-            "{said}"
-        );
-        assert_eq!(
-            (&said[1]["planned"], &said[1]["engine"]),
-            (&2.into(), &2.into()),
-            "{said}"
-        );
+        assert_eq!((&said[0]["planned"], &said[0]["engine"]), (&4096.into(), &4096.into()), "{said}");
+        assert_eq!((&said[1]["planned"], &said[1]["engine"]), (&2.into(), &2.into()), "{said}");
     }
     let (status, check) = checked(&address, &["-np", "4"]);
     assert_eq!(status, Some(1), "the engine has two slots: {check}");

@@ -92,20 +92,13 @@ fn serve() -> (Daemon, TempDir) {
     let file = folder.path().join("real.gguf");
     plimsoll_specimens::write("tiny", &file, &Changes::default()).unwrap();
     let total = fleet::need(&file, REAL_FLAGS) + (3 * 64 + 300 + 100) * MIB;
-    let real = format!(
-        "[models.real]\nmodel = \"{}\"\nflags = \"{REAL_FLAGS}\"\npin = true\n",
-        file.display()
-    );
+    let real =
+        format!("[models.real]\nmodel = \"{}\"\nflags = \"{REAL_FLAGS}\"\npin = true\n", file.display());
     let swapped = "load_ms=50 delay_ms=10 answer_bytes=2000000";
     let daemon = Setup::with_cards(&[&format!("name=crowd,kind=host,total={total}B")])
         .config("[serve]\nwait = \"120s\"\npatience = \"200ms\"\n")
         .config(&real)
-        .model(
-            "a",
-            "64MiB",
-            "delay_ms=20 events=10 event_ms=10 fail=drop_at_depth:1000",
-            "pin = true",
-        )
+        .model("a", "64MiB", "delay_ms=20 events=10 event_ms=10 fail=drop_at_depth:1000", "pin = true")
         .model("b", "64MiB", "delay_ms=20 events=10 event_ms=10", "pin = true")
         .model("wide", "64MiB", "delay_ms=20 answer_bytes=2000000", "pin = true")
         .model("c", "300MiB", swapped, "")
@@ -125,11 +118,7 @@ fn run(course: Course) {
         assert_eq!(fleet::chat(daemon.address, model).status, 200, "{model}");
     }
     let (files, resident) = (daemon.open_files(), resident(&daemon));
-    let stage = Stage {
-        address: daemon.address,
-        phase: AtomicU8::new(0),
-        tally: Tally::default(),
-    };
+    let stage = Stage { address: daemon.address, phase: AtomicU8::new(0), tally: Tally::default() };
     let began = Instant::now();
     thread::scope(|scope| {
         for number in 0..BYSTANDERS {
@@ -143,12 +132,7 @@ fn run(course: Course) {
         }
         stage.play(course);
     });
-    eprintln!(
-        "{} clients, {:.0?}\n{}",
-        BYSTANDERS + WAYS.len(),
-        began.elapsed(),
-        stage.tally
-    );
+    eprintln!("{} clients, {:.0?}\n{}", BYSTANDERS + WAYS.len(), began.elapsed(), stage.tally);
     left_nothing_behind(&daemon, files, resident, children);
     stage.tally.check();
 }
@@ -163,9 +147,7 @@ fn left_nothing_behind(daemon: &Daemon, files: usize, before: u64, children: usi
     let unload = http::post(daemon.address, "/api/models/unload", &json!({}));
     assert_eq!(unload.status, 200, "{}", unload.text());
     until("every engine is gone", || daemon.engines().is_empty());
-    until("every child is gone", || {
-        descendants(daemon.pid()).len() <= children
-    });
+    until("every child is gone", || descendants(daemon.pid()).len() <= children);
     until("every claim is released", || daemon.claimed() == 0);
     until("every descriptor is closed", || daemon.open_files() <= files);
     eprintln!(
@@ -175,35 +157,23 @@ fn left_nothing_behind(daemon: &Daemon, files: usize, before: u64, children: usi
         daemon.open_files(),
         descendants(daemon.pid()).len()
     );
-    until("resident memory is back", || {
-        resident(daemon) <= before + RESIDENT_GROWTH
-    });
+    until("resident memory is back", || resident(daemon) <= before + RESIDENT_GROWTH);
 }
 
 /// Bytes of the daemon in RAM.
 fn resident(daemon: &Daemon) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{}/status", daemon.pid())).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-    let kib: u64 = line
-        .and_then(|line| line.split_whitespace().next()?.parse().ok())
-        .unwrap();
+    let kib: u64 = line.and_then(|line| line.split_whitespace().next()?.parse().ok()).unwrap();
     kib * 1024
 }
 
 #[test]
 fn sixteen_hostile_clients_of_sixty_four_cost_the_others_nothing() {
-    run(Course {
-        quiet: Duration::from_secs(5),
-        hostile: Duration::from_secs(6),
-        rounds: 3,
-    });
+    run(Course { quiet: Duration::from_secs(5), hostile: Duration::from_secs(6), rounds: 3 });
 }
 
 #[test]
 fn long_an_hour_of_hostile_clients_costs_the_others_nothing() {
-    run(Course {
-        quiet: Duration::from_secs(60),
-        hostile: Duration::from_secs(60),
-        rounds: 30,
-    });
+    run(Course { quiet: Duration::from_secs(60), hostile: Duration::from_secs(60), rounds: 30 });
 }

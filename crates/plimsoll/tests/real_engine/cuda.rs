@@ -28,9 +28,7 @@ pub(crate) struct CudaEngine {
 impl CudaEngine {
     /// Lets a command's engine load the backend.
     pub(crate) fn prepare(&self, command: &mut Command) {
-        command
-            .env("GGML_BACKEND_PATH", &self.backend)
-            .env("LD_LIBRARY_PATH", &self.libraries);
+        command.env("GGML_BACKEND_PATH", &self.backend).env("LD_LIBRARY_PATH", &self.libraries);
     }
 }
 
@@ -63,14 +61,8 @@ fn fetch(place: &Path) {
         .args(["-m", "pip", "install", "--quiet", "--no-deps", "--target"])
         .arg(&python)
         .arg(format!("xllamacpp=={RELEASE}")));
-    symlink(
-        "../python/xllamacpp/xllamacpp.abi3.so",
-        place.join("lib/libggml-base.so"),
-    )
-    .unwrap();
-    run(Command::new("npm")
-        .args(["pack", "--silent", BACKEND])
-        .current_dir(place));
+    symlink("../python/xllamacpp/xllamacpp.abi3.so", place.join("lib/libggml-base.so")).unwrap();
+    run(Command::new("npm").args(["pack", "--silent", BACKEND]).current_dir(place));
     run(Command::new("sh")
         .args(["-c", "tar -xzf node-llama-cpp-*.tgz && rm node-llama-cpp-*.tgz"])
         .current_dir(place));

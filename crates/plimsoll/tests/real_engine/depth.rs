@@ -97,10 +97,7 @@ fn prompts_that_together_pass_the_budget_are_counted_by_the_engine_and_all_answe
     }
     let depth = depth(&daemon);
     let admitted = depth["admitted"].as_u64().unwrap();
-    assert!(
-        admitted >= tokens && admitted <= depth["covered"].as_u64().unwrap(),
-        "{depth}"
-    );
+    assert!(admitted >= tokens && admitted <= depth["covered"].as_u64().unwrap(), "{depth}");
     assert_eq!(daemon.engines(), engines, "no engine was lost or started anew");
 }
 

@@ -47,22 +47,14 @@ impl Bench {
             .args(["--", "-m"])
             .arg(&self.model)
             .args(flags)
-            .env(
-                "PLIMSOLL_PHANTOM_LIBRARY",
-                built("libplimsoll_phantom.so", "plimsoll-phantom"),
-            )
+            .env("PLIMSOLL_PHANTOM_LIBRARY", built("libplimsoll_phantom.so", "plimsoll-phantom"))
             .env("XDG_CACHE_HOME", self.folder.path());
         command
     }
 
     fn entries(&self) -> Vec<PathBuf> {
         let folder = fs::read_dir(self.folder.path().join("plimsoll/exact"));
-        folder
-            .into_iter()
-            .flatten()
-            .flatten()
-            .map(|entry| entry.path())
-            .collect()
+        folder.into_iter().flatten().flatten().map(|entry| entry.path()).collect()
     }
 }
 
@@ -107,10 +99,7 @@ fn a_plan_shows_what_the_engine_says_and_remembers_it() {
 fn what_the_engine_refuses_is_said_in_its_own_words() {
     let bench = Bench::new();
     for (flags, words) in [
-        (
-            &["-c", "8192", "-ctk", "q8_0", "-ctv", "q8_0", "-fa", "off"][..],
-            "requires flash_attn",
-        ),
+        (&["-c", "8192", "-ctk", "q8_0", "-ctv", "q8_0", "-fa", "off"][..], "requires flash_attn"),
         (&["-c", "8192", "-sm", "row"], "split buffers"),
     ] {
         let refused = bench.ask(&engine().program, flags);
@@ -129,19 +118,13 @@ fn what_the_engine_refuses_is_said_in_its_own_words() {
 fn an_engine_without_a_cuda_backend_leaves_the_closed_forms_and_says_so() {
     let bench = Bench::new();
     let flags = ["-c", "8192", "-fa", "on"];
-    let asked = bench
-        .command(&["--card", CARD], cpu_program(), &flags)
-        .output()
-        .unwrap();
+    let asked = bench.command(&["--card", CARD], cpu_program(), &flags).output().unwrap();
     assert_eq!(asked.status.code(), Some(0), "{}", text(&asked.stderr));
     let plan = json(&asked);
     let reason = &plan["warnings"][0];
     assert_eq!(reason["code"], "engine_not_asked", "{plan}");
     let said = reason["text"].to_string();
-    assert!(
-        said.contains("invalid device: CUDA0") && said.contains("no CUDA backend"),
-        "{said}"
-    );
+    assert!(said.contains("invalid device: CUDA0") && said.contains("no CUDA backend"), "{said}");
     assert!(plan.to_string().contains("formula"), "{plan}");
     assert!(bench.entries().is_empty());
 }
@@ -151,18 +134,10 @@ fn what_is_no_engine_is_told_with_a_remedy() {
     let bench = Bench::new();
     let missing = bench.ask(Path::new("/nowhere/llama-server"), &[]);
     assert_eq!(missing.status.code(), Some(2));
-    assert!(
-        text(&missing.stderr).contains("/nowhere/llama-server"),
-        "{}",
-        text(&missing.stderr)
-    );
+    assert!(text(&missing.stderr).contains("/nowhere/llama-server"), "{}", text(&missing.stderr));
     let silent = bench.ask(Path::new("/bin/true"), &[]);
     assert_eq!(silent.status.code(), Some(2));
-    assert!(
-        text(&silent.stderr).contains("without a message"),
-        "{}",
-        text(&silent.stderr)
-    );
+    assert!(text(&silent.stderr).contains("without a message"), "{}", text(&silent.stderr));
 }
 
 /// Less memory than the model could fill: its largest context is somewhere between.
@@ -193,15 +168,9 @@ fn the_largest_context_was_said_by_the_engine_and_one_step_more_does_not_fit() {
     options.extend(["--fit", "ctx"]);
     let fit = bench.ask_for(&options, &engine().program, &flags);
     let answer = &json(&fit)["answers"][0];
-    assert_eq!(
-        (&answer["best"], &answer["next"]["value"]),
-        (&largest.into(), &(largest + 256).into())
-    );
+    assert_eq!((&answer["best"], &answer["next"]["value"]), (&largest.into(), &(largest + 256).into()));
     let said = text(&fit.stderr);
-    assert!(
-        said.contains("asked llama-server: ") && said.contains("came from the cache"),
-        "{said}"
-    );
+    assert!(said.contains("asked llama-server: ") && said.contains("came from the cache"), "{said}");
     // Twice the micro-batch, twice the slots, a smaller cache: each searched by asking.
     assert_eq!(answer["trades"].as_array().map(Vec::len), Some(3), "{answer}");
 }

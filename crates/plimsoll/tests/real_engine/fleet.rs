@@ -35,12 +35,7 @@ pub(crate) struct Member {
 
 impl Member {
     pub(crate) fn new(name: &'static str, shape: &'static str, more: &str) -> Self {
-        Self {
-            name,
-            shape,
-            layers: None,
-            flags: format!("{FLAGS} {more}"),
-        }
+        Self { name, shape, layers: None, flags: format!("{FLAGS} {more}") }
     }
 }
 
@@ -75,10 +70,7 @@ impl Fleet {
         let mut needs = Vec::new();
         for member in members {
             let file = folder.path().join(format!("{}.gguf", member.name));
-            let changes = Changes {
-                layers: member.layers,
-                ..Changes::default()
-            };
+            let changes = Changes { layers: member.layers, ..Changes::default() };
             plimsoll_specimens::write(member.shape, &file, &changes).unwrap();
             needs.push(need(&file, &member.flags));
             let (name, file, flags) = (member.name, file.display(), &member.flags);
@@ -90,10 +82,7 @@ impl Fleet {
             .argument("--engine")
             .argument(&program().display().to_string())
             .start();
-        Self {
-            daemon,
-            _folder: folder,
-        }
+        Self { daemon, _folder: folder }
     }
 }
 
@@ -101,9 +90,7 @@ impl Fleet {
 pub(crate) fn need(file: &Path, flags: &str) -> u64 {
     let card = "name=budget,kind=host,total=16GiB";
     let output = plimsoll()
-        .args([
-            "plan", "--json", "--engine", ENGINE, "--card", card, "--", "--model",
-        ])
+        .args(["plan", "--json", "--engine", ENGINE, "--card", card, "--", "--model"])
         .arg(file)
         .args(flags.split_whitespace())
         .output()

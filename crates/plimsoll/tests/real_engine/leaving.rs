@@ -14,10 +14,7 @@ const LAYERS: u32 = 96;
 
 #[test]
 fn the_engine_stops_computing_for_a_client_that_left() {
-    let members = [Member {
-        layers: Some(LAYERS),
-        ..Member::new("alpha", "tiny", "-c 4096 -np 1")
-    }];
+    let members = [Member { layers: Some(LAYERS), ..Member::new("alpha", "tiny", "-c 4096 -np 1") }];
     let fleet = Fleet::start(&members, "", |needs| needs[0]);
     let address = fleet.daemon.address;
     let slot = || http::get(address, "/slots?model=alpha").json()[0].clone();
@@ -29,8 +26,6 @@ fn the_engine_stops_computing_for_a_client_that_left() {
     assert_eq!(slot()["is_processing"], true);
     drop(stream);
     until("the slot is idle again", || slot()["is_processing"] == false);
-    until("the engine tells that it was cut short", || {
-        http::get(address, "/logs").text().contains("cancel")
-    });
+    until("the engine tells that it was cut short", || http::get(address, "/logs").text().contains("cancel"));
     assert_eq!(fleet::chat(address, "alpha").status, 200);
 }

@@ -21,10 +21,7 @@ mod sockets;
 mod venv;
 mod words;
 
-#[allow(
-    dead_code,
-    reason = "shared with the tests of the engine, which use all of it"
-)]
+#[allow(dead_code, reason = "shared with the tests of the engine, which use all of it")]
 #[path = "../engine/child.rs"]
 mod child;
 #[allow(dead_code, reason = "shared with the tests of serve, which use all of it")]

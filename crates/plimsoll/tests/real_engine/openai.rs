@@ -13,10 +13,7 @@ use crate::venv;
 fn clients(fleet: &Fleet, act: &str) -> Value {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/real_engine/clients.py");
     let base = format!("http://{}", fleet.daemon.address);
-    let output = Command::new(venv::python())
-        .args(["-I", script, &base, act])
-        .output()
-        .unwrap();
+    let output = Command::new(venv::python()).args(["-I", script, &base, act]).output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{act}: {said}");
     serde_json::from_slice(&output.stdout).unwrap()
@@ -28,18 +25,12 @@ fn chat_streaming_embeddings_and_the_list_of_models_work_with_openais_client() {
     let seen = clients(&fleet, "surface");
     assert_eq!(seen["models"], json!(["alpha", "beta", "gamma"]));
     assert_eq!(seen["chat"]["model"], "alpha");
-    assert!(
-        !seen["chat"]["text"].as_str().unwrap().trim().is_empty(),
-        "{seen}"
-    );
+    assert!(!seen["chat"]["text"].as_str().unwrap().trim().is_empty(), "{seen}");
     // The same question at temperature 0: a stream brings the same words, under one id, to its end.
     assert_eq!(seen["stream"]["text"], seen["chat"]["text"]);
     assert_eq!(seen["stream"]["finish"], seen["chat"]["finish"]);
     assert_eq!(seen["stream"]["ids"], 1);
-    assert_eq!(
-        seen["embeddings"],
-        json!({"count": 3, "size": 128, "model": "gamma"})
-    );
+    assert_eq!(seen["embeddings"], json!({"count": 3, "size": 128, "model": "gamma"}));
 }
 
 #[test]

@@ -27,10 +27,7 @@ impl Drop for Serving {
 fn the_tour_shows_plans_answers_who_had_to_leave_and_a_refusal() {
     let folder = tempfile::tempdir().unwrap();
     for run in ["first", "second"] {
-        let output = quickstart(&folder)
-            .args(["--once", "--listen", "127.0.0.1:0"])
-            .output()
-            .unwrap();
+        let output = quickstart(&folder).args(["--once", "--listen", "127.0.0.1:0"]).output().unwrap();
         let told = String::from_utf8(output.stderr).unwrap();
         assert!(output.status.success(), "{run}: {told}");
         assert!(output.stdout.is_empty(), "{run}");

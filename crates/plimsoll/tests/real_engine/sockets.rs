@@ -18,10 +18,7 @@ fn the_engine_serves_streams_and_ends_on_a_socket_that_only_its_user_reaches() {
     let running = http::get(daemon.address, "/running").json();
     let proxy = running["running"][0]["proxy"].as_str().unwrap();
     let socket = Path::new(proxy.strip_prefix("unix:").unwrap()).to_owned();
-    assert_eq!(
-        std::fs::metadata(&socket).unwrap().permissions().mode() & 0o777,
-        0o600
-    );
+    assert_eq!(std::fs::metadata(&socket).unwrap().permissions().mode() & 0o777, 0o600);
     let mut body = http::chat_body("alpha", true);
     body["max_tokens"] = json!(4);
     let streamed = http::post(daemon.address, "/v1/chat/completions", &body).text();

@@ -33,14 +33,7 @@ fn works(python: &Path) -> bool {
 fn install(place: &Path) {
     let partial = place.with_extension(std::process::id().to_string());
     run(Command::new("python3").args(["-m", "venv"]).arg(&partial));
-    let flags = [
-        "-m",
-        "pip",
-        "install",
-        "--quiet",
-        "--disable-pip-version-check",
-        OPENAI,
-    ];
+    let flags = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", OPENAI];
     run(Command::new(partial.join("bin/python")).args(flags));
     let _ = fs::remove_dir_all(place);
     fs::rename(&partial, place).unwrap();

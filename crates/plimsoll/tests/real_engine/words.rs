@@ -35,12 +35,7 @@ pub(crate) fn shapes(name: &str) -> Vec<Shape> {
         }
         ("/v1/chat/completions", body.to_string().into_bytes())
     };
-    let raw = |rest: &str| {
-        (
-            "/v1/chat/completions",
-            format!("{{\"model\":\"{name}\",{rest}").into_bytes(),
-        )
-    };
+    let raw = |rest: &str| ("/v1/chat/completions", format!("{{\"model\":\"{name}\",{rest}").into_bytes());
     let completion = |prompt: &str| {
         let body = json!({"model": name, "n_predict": 2, "prompt": prompt});
         ("/completion", body.to_string().into_bytes())
@@ -48,9 +43,7 @@ pub(crate) fn shapes(name: &str) -> Vec<Shape> {
     let mut shapes = vec![
         raw(&format!("\"x\":\"{ASSERTION}\u{1}\"}}")),
         raw(&format!("\"x\":{ASSERTION}}}")),
-        raw(&format!(
-            "\"messages\":[{{\"role\":\"user\",\"content\":\"{TORCH}"
-        )),
+        raw(&format!("\"messages\":[{{\"role\":\"user\",\"content\":\"{TORCH}")),
         chat(json!({"grammar": format!("root ::= {ASSERTION}")})),
         chat(json!({"grammar": format!("{lines}\nroot ::= GGML_ASSERT(")})),
         chat(json!({"response_format": {"type": lines}})),
@@ -81,13 +74,7 @@ fn signs() -> Vec<String> {
     logs.sort();
     let last = |path: &Path| {
         let text = String::from_utf8_lossy(&fs::read(path).unwrap()).into_owned();
-        text.chars()
-            .rev()
-            .take(600)
-            .collect::<Vec<_>>()
-            .into_iter()
-            .rev()
-            .collect()
+        text.chars().rev().take(600).collect::<Vec<_>>().into_iter().rev().collect()
     };
     logs.iter().map(|path| last(path)).collect()
 }
@@ -130,10 +117,7 @@ fn no_words_of_a_client_stop_an_engine_or_move_a_claim() {
         logged |= http::get(address, "/logs").text().contains("GGML_ASSERT(");
     }
     assert!(logged, "the words did not reach the log");
-    assert!(
-        refused >= 6,
-        "{refused} were refused by the engine, whose log then holds their words"
-    );
+    assert!(refused >= 6, "{refused} were refused by the engine, whose log then holds their words");
     thread::sleep(GIVEN_UP);
     assert_eq!(fleet::chat(address, "alpha").status, 200);
     assert_eq!((daemon.engines(), daemon.claimed()), (engines, claimed));

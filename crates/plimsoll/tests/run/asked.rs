@@ -47,10 +47,7 @@ impl Machine {
             .env("LD_LIBRARY_PATH", self.driver.path())
             .env("PLIMSOLL_NVML", built("libnvidia_ml.so", "fake-nvml"))
             .env("PLIMSOLL_FAKE_NVML_CARDS", cards.to_string())
-            .env(
-                "PLIMSOLL_FAKE_CUDA",
-                format!("cards=1 total=8G uuids={}", self.uuid),
-            )
+            .env("PLIMSOLL_FAKE_CUDA", format!("cards=1 total=8G uuids={}", self.uuid))
             .env_remove("CUDA_VISIBLE_DEVICES");
     }
 
@@ -75,11 +72,7 @@ impl Machine {
     fn reclaim(&self, options: &[&str]) -> Output {
         let mut command = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
         self.on(&mut command);
-        command
-            .args(["reclaim", "--card", "0"])
-            .args(options)
-            .output()
-            .expect("it runs")
+        command.args(["reclaim", "--card", "0"]).args(options).output().expect("it runs")
     }
 }
 
@@ -104,11 +97,7 @@ fn a_neighbour_that_works_gives_back_what_it_holds_idle_and_the_proof_is_printed
     let _holder = machine.holder(false);
     // The driver says what it was told to say, so what comes back is seen on the page alone.
     let (status, answer) = answer(&machine.reclaim(&["--need", "2GiB", "--wait", "120", "--json"]));
-    assert_eq!(
-        (status, answer["verdict"].as_str()),
-        (1, Some("beyond")),
-        "{answer}"
-    );
+    assert_eq!((status, answer["verdict"].as_str()), (1, Some("beyond")), "{answer}");
     let asked = answer["asked"].as_array().expect("a list");
     assert_eq!(asked.len(), 1, "{answer}");
     assert_eq!(asked[0]["name"], "idle");
@@ -119,10 +108,7 @@ fn a_neighbour_that_works_gives_back_what_it_holds_idle_and_the_proof_is_printed
 
     let said = machine.reclaim(&["--need", "2GiB", "--wait", "120"]);
     let said = text(&said.stdout);
-    assert!(
-        said.contains("need    2048 MiB on Large\nbefore  1024 MiB free\n"),
-        "{said}"
-    );
+    assert!(said.contains("need    2048 MiB on Large\nbefore  1024 MiB free\n"), "{said}");
     assert!(
         said.ends_with("not enough: 1024 MiB are lacking, and no process on the card runs under guard\n"),
         "it holds nothing any more: {said}"
@@ -136,10 +122,7 @@ fn a_neighbour_that_calls_nothing_is_not_waited_for_longer_than_was_said() {
     let output = machine.reclaim(&["--need", "2GiB", "--wait", "0"]);
     let said = text(&output.stdout);
     assert_eq!(output.status.code(), Some(1));
-    assert!(
-        said.contains("did not answer: it made no driver call in that time\n"),
-        "{said}"
-    );
+    assert!(said.contains("did not answer: it made no driver call in that time\n"), "{said}");
     assert!(said.ends_with("not enough: 1024 MiB short\n"), "{said}");
 }
 
@@ -153,9 +136,5 @@ fn nobody_is_asked_where_there_is_enough_or_where_only_a_prediction_is_wanted() 
     assert_eq!((status, predicted["verdict"].as_str()), (1, Some("beyond")));
     assert_eq!(predicted["idle_under_guard"][0]["name"], "idle");
     let (_, asked) = answer(&machine.reclaim(&["--need", "2GiB", "--wait", "120", "--json"]));
-    assert_eq!(
-        asked["asked"][0]["gave"],
-        64 * MIB,
-        "it was all there still: {asked}"
-    );
+    assert_eq!(asked["asked"][0]["gave"], 64 * MIB, "it was all there still: {asked}");
 }

@@ -17,15 +17,8 @@ fn its_exit_code_is_the_programs() {
 #[test]
 fn a_signal_that_kills_the_program_kills_it_too() {
     for (name, number) in [("TERM", 15), ("KILL", 9), ("SEGV", 11), ("ABRT", 6), ("INT", 2)] {
-        let output = run(&[], &["sh", "-c", &format!("kill -{name} $$")])
-            .output()
-            .unwrap();
-        assert_eq!(
-            output.status.signal(),
-            Some(number),
-            "{name}: {:?}",
-            output.status
-        );
+        let output = run(&[], &["sh", "-c", &format!("kill -{name} $$")]).output().unwrap();
+        assert_eq!(output.status.signal(), Some(number), "{name}: {:?}", output.status);
         assert!(!output.status.core_dumped());
     }
 }
@@ -44,10 +37,7 @@ fn what_is_not_there_or_cannot_be_executed_has_the_codes_of_env() {
         assert_eq!(output.status.code(), Some(code), "{command}");
         let (stdout, stderr) = said(&output);
         assert_eq!(stdout, "");
-        assert!(
-            stderr.starts_with("plimsoll: ") && stderr.contains(words),
-            "{stderr}"
-        );
+        assert!(stderr.starts_with("plimsoll: ") && stderr.contains(words), "{stderr}");
     }
 }
 
@@ -60,10 +50,7 @@ fn a_failure_of_its_own_is_125_and_starts_nothing() {
     assert_eq!(output.status.code(), Some(125));
     let (stdout, stderr) = said(&output);
     assert_eq!(stdout, "");
-    assert!(
-        stderr.contains("no file /nowhere/libplimsoll_guard.so"),
-        "{stderr}"
-    );
+    assert!(stderr.contains("no file /nowhere/libplimsoll_guard.so"), "{stderr}");
     assert!(stderr.contains("cargo xtask guard"), "{stderr}");
     let output = run(&["--card", "0"], &["echo", "ran"]).output().unwrap();
     assert_eq!(output.status.code(), Some(125));
@@ -117,10 +104,7 @@ fn signals_reach_the_program_which_decides_what_they_mean() {
 #[test]
 fn what_nohup_ignores_stays_ignored() {
     let output = with_default_signals("sh")
-        .args([
-            "-c",
-            "trap '' HUP; exec \"$0\" run -- grep SigIgn /proc/self/status",
-        ])
+        .args(["-c", "trap '' HUP; exec \"$0\" run -- grep SigIgn /proc/self/status"])
         .arg(env!("CARGO_BIN_EXE_plimsoll"))
         .env("PLIMSOLL_GUARD_LIBRARY", crate::rig::library())
         .env("PLIMSOLL_NVML", "")

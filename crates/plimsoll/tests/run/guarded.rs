@@ -31,10 +31,7 @@ fn with_two_cards(mut command: Command) -> Output {
         .env("PLIMSOLL_FAKE_NVML_CARDS", cards.to_string())
         .env(
             "PLIMSOLL_FAKE_CUDA",
-            format!(
-                "cards=2 uuids={FIRST},{SECOND} context=0 shared={}",
-                shared.display()
-            ),
+            format!("cards=2 uuids={FIRST},{SECOND} context=0 shared={}", shared.display()),
         )
         .env_remove("CUDA_VISIBLE_DEVICES")
         .output()
@@ -64,19 +61,14 @@ fn a_budget_refuses_what_passes_it_and_the_other_card_has_its_own() {
 
 #[test]
 fn what_does_not_fit_is_spilled_where_that_is_allowed() {
-    let output = on_two_cards(
-        &["--budget", "1GiB", "--spill", "1GiB"],
-        &[take(), "600", "600", "free", "600"],
-    );
+    let output =
+        on_two_cards(&["--budget", "1GiB", "--spill", "1GiB"], &[take(), "600", "600", "free", "600"]);
     let (stdout, stderr) = said(&output);
     assert_eq!(stdout, "600 0\n600 0\n600 0\n");
     let line = stderr.lines().last().unwrap_or_default();
     assert!(line.contains("of a budget of 1024 MiB"), "{stderr}");
     assert!(line.ends_with("no refusal"), "{stderr}");
-    assert!(
-        !line.contains("spilled 0 B"),
-        "it is seen although it was freed: {stderr}"
-    );
+    assert!(!line.contains("spilled 0 B"), "it is seen although it was freed: {stderr}");
 }
 
 /// A llama-server that says what guard was told and then asks for memory as one would, and the flags that it is given.
@@ -99,22 +91,14 @@ fn a_program_of_llama_cpp_is_planned_and_its_weights_overflow() {
     // Weights, KV cache, compute buffer, pool.
     let (program, flags) = llama(folder.path(), "1006 256 116 12");
     let planned = Command::new(env!("CARGO_BIN_EXE_plimsoll"))
-        .args([
-            "plan",
-            "--json",
-            "--card",
-            "name=Large,total=8GiB,free=8GiB",
-            "--",
-        ])
+        .args(["plan", "--json", "--card", "name=Large,total=8GiB,free=8GiB", "--"])
         .args(&flags)
         .output()
         .expect("it runs");
     let plan: Value = serde_json::from_slice(&planned.stdout).expect("a plan");
     let terms = &plan["cards"][0]["terms"];
-    let need: u64 = ["weights", "kv", "compute", "pool"]
-        .map(|term| terms[term].as_u64().expect("known"))
-        .iter()
-        .sum();
+    let need: u64 =
+        ["weights", "kv", "compute", "pool"].map(|term| terms[term].as_u64().expect("known")).iter().sum();
     let mut command = vec![program.as_str()];
     command.extend(flags.iter().map(String::as_str));
     let budget = 1200_u64 << 20;
@@ -122,10 +106,7 @@ fn a_program_of_llama_cpp_is_planned_and_its_weights_overflow() {
     let (stdout, stderr) = said(&output);
     assert_eq!(
         stdout,
-        format!(
-            "card={FIRST}:{budget}:{need} spill={}\n1006 0\n256 0\n116 0\n12 0\n",
-            1_u64 << 30
-        ),
+        format!("card={FIRST}:{budget}:{need} spill={}\n1006 0\n256 0\n116 0\n12 0\n", 1_u64 << 30),
         "{stderr}"
     );
     assert_eq!(stderr.matches(" overflowed: ").count(), 1, "{stderr}");
@@ -154,10 +135,7 @@ fn what_any_other_program_asks_for_in_all_is_told_and_can_be_said_the_next_time(
 fn a_program_of_llama_cpp_that_cannot_be_planned_runs_all_the_same() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let (program, _) = llama(folder.path(), "600");
-    let output = on_two_cards(
-        &["--card", "Large", "--spill", "1GiB"],
-        &[&program, "-m", "/nowhere/m.gguf"],
-    );
+    let output = on_two_cards(&["--card", "Large", "--spill", "1GiB"], &[&program, "-m", "/nowhere/m.gguf"]);
     let (stdout, stderr) = said(&output);
     assert_eq!(stdout, format!("card={FIRST} spill={}\n600 0\n", 1_u64 << 30));
     assert!(
@@ -182,11 +160,7 @@ fn a_program_that_is_killed_leaves_its_figures() {
     let output = on_two_cards(&[], &[take(), "700", "die"]);
     use std::os::unix::process::ExitStatusExt;
     assert_eq!(output.status.signal(), Some(9));
-    assert!(
-        said(&output).1.contains("Large: peak 700 MiB,"),
-        "{}",
-        said(&output).1
-    );
+    assert!(said(&output).1.contains("Large: peak 700 MiB,"), "{}", said(&output).1);
 }
 
 #[test]
@@ -217,11 +191,7 @@ fn a_budget_is_for_all_that_the_command_starts_and_their_peak_is_what_they_held_
 
 /// The one file beside `path` whose name goes on with a process id.
 fn trace_of(path: &Path) -> PathBuf {
-    let folder = path
-        .parent()
-        .expect("a folder")
-        .read_dir()
-        .expect("it can be read");
+    let folder = path.parent().expect("a folder").read_dir().expect("it can be read");
     let mut traces = folder.flatten().map(|entry| entry.path());
     let trace = traces.next().expect("a trace");
     assert_eq!(traces.next(), None);
@@ -250,16 +220,11 @@ fn a_watched_program_is_guarded_and_what_it_was_refused_is_in_the_record() {
     let record = folder.path().join("a.watch");
     let mut watch = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
     watch.args(["watch", "--every", "10ms", "-o"]).arg(&record);
-    watch
-        .args(["--", take(), "600", "9000"])
-        .stdin(std::process::Stdio::null());
+    watch.args(["--", take(), "600", "9000"]).stdin(std::process::Stdio::null());
     let output = with_two_cards(watch);
     assert_eq!(said(&output).0, "600 0\n9000 2\n", "{output:?}");
-    let shown = Command::new(env!("CARGO_BIN_EXE_plimsoll"))
-        .args(["watch", "show"])
-        .arg(&record)
-        .output()
-        .unwrap();
+    let shown =
+        Command::new(env!("CARGO_BIN_EXE_plimsoll")).args(["watch", "show"]).arg(&record).output().unwrap();
     let (text, _) = said(&shown);
     assert!(text.contains("OOM guard:"), "{text}");
     assert!(
@@ -268,8 +233,5 @@ fn a_watched_program_is_guarded_and_what_it_was_refused_is_in_the_record() {
         ),
         "{text}"
     );
-    assert!(
-        text.contains("allocated on card 0, 600 MiB at first, peak 600 MiB"),
-        "{text}"
-    );
+    assert!(text.contains("allocated on card 0, 600 MiB at first, peak 600 MiB"), "{text}");
 }

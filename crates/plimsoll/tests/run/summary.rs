@@ -57,16 +57,12 @@ fn one_line_a_card_says_peak_reserve_spill_and_refusals_and_the_report_says_the_
 fn processes_of_a_program_are_added_up_and_the_report_is_there_when_a_signal_ended_it() {
     let folder = tempfile::tempdir().unwrap();
     let (page, report) = (folder.path().join("page"), folder.path().join("report.json"));
-    HandWritten::new(uuid())
-        .card(offset_of!(Card, peak), 1 << 30)
-        .write(&page);
-    let output = run(
-        &["--report", report.to_str().unwrap()],
-        &["sh", "-c", "sleep 0; sleep 0; kill -KILL $$"],
-    )
-    .env("PLIMSOLL_TEST_PAGE", &page)
-    .output()
-    .unwrap();
+    HandWritten::new(uuid()).card(offset_of!(Card, peak), 1 << 30).write(&page);
+    let output =
+        run(&["--report", report.to_str().unwrap()], &["sh", "-c", "sleep 0; sleep 0; kill -KILL $$"])
+            .env("PLIMSOLL_TEST_PAGE", &page)
+            .output()
+            .unwrap();
     assert_eq!(
         said(&output).1,
         format!(
@@ -83,14 +79,9 @@ fn processes_of_a_program_are_added_up_and_the_report_is_there_when_a_signal_end
 fn what_processes_that_share_a_ledger_took_together_at_a_time_is_the_peak() {
     let folder = tempfile::tempdir().unwrap();
     let page = folder.path().join("page");
-    HandWritten::new(uuid())
-        .tree(2 << 30, 1500 << 20)
-        .card(offset_of!(Card, peak), 1 << 30)
-        .write(&page);
-    let output = run(&[], &["sh", "-c", "sleep 0; sleep 0"])
-        .env("PLIMSOLL_TEST_PAGE", &page)
-        .output()
-        .unwrap();
+    HandWritten::new(uuid()).tree(2 << 30, 1500 << 20).card(offset_of!(Card, peak), 1 << 30).write(&page);
+    let output =
+        run(&[], &["sh", "-c", "sleep 0; sleep 0"]).env("PLIMSOLL_TEST_PAGE", &page).output().unwrap();
     assert_eq!(
         said(&output).1,
         format!(

@@ -107,10 +107,7 @@ fn a_program_sees_only_the_cards_it_was_given_unless_guard_shall_judge() {
     };
     let second = "GPU-00000002-0000-0000-0000-000000000000";
     let end = "plimsoll run: it allocated no GPU memory";
-    assert_eq!(
-        seen(&["--card", "1=8GiB"]),
-        format!("{second}|PCI_BUS_ID|card={second}:8589934592{end}")
-    );
+    assert_eq!(seen(&["--card", "1=8GiB"]), format!("{second}|PCI_BUS_ID|card={second}:8589934592{end}"));
     assert_eq!(
         seen(&["--card", "Fake 2", "--budget", "1GiB"]),
         format!("{second}|PCI_BUS_ID|card={second} budget=1073741824{end}")
@@ -127,10 +124,7 @@ fn a_static_program_is_said_to_be_out_of_reach() {
     let folder = tempfile::tempdir().unwrap();
     let (source, program) = (folder.path().join("a.c"), folder.path().join("a"));
     std::fs::write(&source, "int main(void) { return 3; }").unwrap();
-    let built = std::process::Command::new("cc")
-        .args(["-static", "-o"])
-        .args([&program, &source])
-        .status();
+    let built = std::process::Command::new("cc").args(["-static", "-o"]).args([&program, &source]).status();
     assert!(built.unwrap().success());
     let output = run(&[], &[program.to_str().unwrap()]).output().unwrap();
     assert_eq!(output.status.code(), Some(3));

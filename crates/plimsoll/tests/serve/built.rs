@@ -7,9 +7,7 @@ use std::process::Command;
 pub(crate) fn built(file: &str, package: &str) -> PathBuf {
     let path = Path::new(env!("CARGO_BIN_EXE_plimsoll")).with_file_name(file);
     if !path.exists() {
-        let build = Command::new(env!("CARGO"))
-            .args(["build", "--quiet", "--package", package])
-            .status();
+        let build = Command::new(env!("CARGO")).args(["build", "--quiet", "--package", package]).status();
         let is_built = build.is_ok_and(|status| status.success()) && path.exists();
         assert!(is_built, "cargo build --package {package}");
     }

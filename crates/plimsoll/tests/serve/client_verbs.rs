@@ -16,27 +16,17 @@ fn plimsoll(daemon: &Daemon, key: &str, words: &[&str]) -> Output {
 }
 
 fn printed(output: &Output) -> String {
-    assert!(
-        output.status.success(),
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
 fn failed(output: &Output) -> (Option<i32>, String) {
-    (
-        output.status.code(),
-        String::from_utf8_lossy(&output.stderr).into_owned(),
-    )
+    (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
 }
 
 #[test]
 fn models_are_listed_loaded_and_unloaded_from_a_shell() {
-    let daemon = Setup::new()
-        .model("alpha-2", "612MiB", "", "")
-        .model("beta", "200MiB", "", "")
-        .start();
+    let daemon = Setup::new().model("alpha-2", "612MiB", "", "").model("beta", "200MiB", "", "").start();
     let list = || printed(&plimsoll(&daemon, "", &["ps"]));
     assert!(list().contains("alpha-2  unloaded"), "{}", list());
     printed(&plimsoll(&daemon, "", &["load", "alpha-2"]));
@@ -51,10 +41,7 @@ fn models_are_listed_loaded_and_unloaded_from_a_shell() {
     assert_eq!(unknown.0, Some(2), "{}", unknown.1);
 
     let logs = printed(&plimsoll(&daemon, "", &["logs", "alpha-2"]));
-    assert!(
-        !logs.is_empty() && logs.lines().all(|line| line.starts_with("[alpha-2] ")),
-        "{logs}"
-    );
+    assert!(!logs.is_empty() && logs.lines().all(|line| line.starts_with("[alpha-2] ")), "{logs}");
     printed(&plimsoll(&daemon, "", &["load", "beta"]));
     until("beta is ready", || list().contains("ready  200 MiB"));
     printed(&plimsoll(&daemon, "", &["unload", "alpha-2"]));
@@ -69,9 +56,7 @@ fn a_changed_configuration_is_read_again() {
     let text = std::fs::read_to_string(daemon.config_file()).unwrap();
     std::fs::write(daemon.config_file(), text.replace("alpha", "omega")).unwrap();
     printed(&plimsoll(&daemon, "", &["reload"]));
-    until("omega is listed", || {
-        printed(&plimsoll(&daemon, "", &["ps"])).contains("omega")
-    });
+    until("omega is listed", || printed(&plimsoll(&daemon, "", &["ps"])).contains("omega"));
     std::fs::write(daemon.config_file(), "[models").unwrap();
     let (status, error) = failed(&plimsoll(&daemon, "", &["reload"]));
     assert_eq!(status, Some(1));
@@ -80,10 +65,8 @@ fn a_changed_configuration_is_read_again() {
 
 #[test]
 fn a_wrong_key_and_a_missing_server_are_clear_errors() {
-    let daemon = Setup::new()
-        .config("[serve]\napi-keys = ['secret']\n")
-        .model("alpha", "100MiB", "", "")
-        .start();
+    let daemon =
+        Setup::new().config("[serve]\napi-keys = ['secret']\n").model("alpha", "100MiB", "", "").start();
     assert!(printed(&plimsoll(&daemon, "secret", &["ps"])).contains("alpha"));
     let (status, error) = failed(&plimsoll(&daemon, "wrong", &["ps"]));
     assert_eq!(status, Some(1));

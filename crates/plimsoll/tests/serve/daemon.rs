@@ -43,10 +43,7 @@ impl Setup {
     }
 
     pub(crate) fn with_cards(cards: &[&str]) -> Self {
-        let arguments = cards
-            .iter()
-            .flat_map(|card| ["--card".to_owned(), (*card).to_owned()])
-            .collect();
+        let arguments = cards.iter().flat_map(|card| ["--card".to_owned(), (*card).to_owned()]).collect();
         Self {
             config: String::new(),
             file_name: "plimsoll.toml",
@@ -115,19 +112,10 @@ impl Setup {
         BufReader::new(child.stdout.take().expect("stdout is a pipe"))
             .read_line(&mut line)
             .expect("stdout is text");
-        let address = line
-            .trim()
-            .strip_prefix("http://")
-            .and_then(|address| address.parse().ok());
+        let address = line.trim().strip_prefix("http://").and_then(|address| address.parse().ok());
         let said = || talk.lock().expect("nobody panics with it").clone();
         let address = address.unwrap_or_else(|| panic!("no address on stdout: {line:?}\n{}", said()));
-        Daemon {
-            child,
-            address,
-            config,
-            _folder: folder,
-            talk,
-        }
+        Daemon { child, address, config, _folder: folder, talk }
     }
 }
 
@@ -172,11 +160,7 @@ impl Daemon {
     pub(crate) fn signal(&self, name: &str) {
         let pid = self.pid().to_string();
         assert!(
-            Command::new("kill")
-                .args([&format!("-{name}"), &pid])
-                .status()
-                .expect("kill runs")
-                .success()
+            Command::new("kill").args([&format!("-{name}"), &pid]).status().expect("kill runs").success()
         );
     }
 
@@ -211,26 +195,16 @@ impl Daemon {
     /// Bytes that runs have claimed, over all cards.
     pub(crate) fn claimed(&self) -> u64 {
         let status = self.status();
-        status["cards"]
-            .as_array()
-            .expect("cards")
-            .iter()
-            .filter_map(|card| card["claimed"].as_u64())
-            .sum()
+        status["cards"].as_array().expect("cards").iter().filter_map(|card| card["claimed"].as_u64()).sum()
     }
 
     /// Live descendants: engines, but not the warden.
     pub(crate) fn engines(&self) -> Vec<u32> {
-        descendants(self.pid())
-            .into_iter()
-            .filter(|pid| is_engine(&command_line(*pid)))
-            .collect()
+        descendants(self.pid()).into_iter().filter(|pid| is_engine(&command_line(*pid))).collect()
     }
 
     pub(crate) fn open_files(&self) -> usize {
-        std::fs::read_dir(format!("/proc/{}/fd", self.pid()))
-            .map(Iterator::count)
-            .unwrap_or(0)
+        std::fs::read_dir(format!("/proc/{}/fd", self.pid())).map(Iterator::count).unwrap_or(0)
     }
 }
 
@@ -256,40 +230,27 @@ pub(crate) fn until(what: &str, mut done: impl FnMut() -> bool) {
 
 pub(crate) fn alive(pid: u32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    stat.rsplit(") ")
-        .next()
-        .is_some_and(|rest| !rest.is_empty() && !rest.starts_with(['Z', 'X']))
+    stat.rsplit(") ").next().is_some_and(|rest| !rest.is_empty() && !rest.starts_with(['Z', 'X']))
 }
 
 pub(crate) fn command_line(pid: u32) -> String {
-    std::fs::read_to_string(format!("/proc/{pid}/cmdline"))
-        .unwrap_or_default()
-        .replace('\0', " ")
+    std::fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default().replace('\0', " ")
 }
 
 /// The trampoline that is about to become one is none yet.
 fn is_engine(command: &str) -> bool {
     !command.contains("exec-child")
-        && ["fake-engine", "llama-server"]
-            .iter()
-            .any(|name| command.contains(name))
+        && ["fake-engine", "llama-server"].iter().any(|name| command.contains(name))
 }
 
 pub(crate) fn descendants(root: u32) -> Vec<u32> {
     let mut parents = BTreeMap::new();
     for entry in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
-        let Some(pid) = entry
-            .file_name()
-            .to_str()
-            .and_then(|name| name.parse::<u32>().ok())
-        else {
+        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else {
             continue;
         };
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-        let parent = stat
-            .rsplit(") ")
-            .next()
-            .and_then(|rest| rest.split(' ').nth(1)?.parse::<u32>().ok());
+        let parent = stat.rsplit(") ").next().and_then(|rest| rest.split(' ').nth(1)?.parse::<u32>().ok());
         parents.insert(pid, parent.unwrap_or(0));
     }
     let is_below = |pid: &u32| {

@@ -51,11 +51,7 @@ impl Yard {
             .args(FLAGS.split_whitespace()));
         let plan: Value = serde_json::from_slice(&plan).expect("a plan");
         assert_eq!(plan["growth"]["pool"], GROWTH);
-        Self {
-            peak: plan["cards"][0]["peak"].as_u64().expect("a number"),
-            folder,
-            engine,
-        }
+        Self { peak: plan["cards"][0]["peak"].as_u64().expect("a number"), folder, engine }
     }
 
     fn path(&self) -> &Path {
@@ -98,10 +94,7 @@ impl Yard {
         Setup::with_cards(&[])
             .argument("--reserve")
             .argument("0")
-            .variable(
-                "PLIMSOLL_NVML",
-                &built("libnvidia_ml.so", "fake-nvml").to_string_lossy(),
-            )
+            .variable("PLIMSOLL_NVML", &built("libnvidia_ml.so", "fake-nvml").to_string_lossy())
             .variable("PLIMSOLL_FAKE_NVML_CARDS", &card.to_string())
             .config(config)
     }
@@ -123,10 +116,8 @@ fn ask(daemon: &Daemon, model: &str, tokens: u64) -> Answer {
 
 fn at_once(daemon: &Daemon, model: &str, tokens: &[u64]) -> Vec<Answer> {
     thread::scope(|scope| {
-        let clients: Vec<_> = tokens
-            .iter()
-            .map(|tokens| scope.spawn(|| ask(daemon, model, *tokens)))
-            .collect();
+        let clients: Vec<_> =
+            tokens.iter().map(|tokens| scope.spawn(|| ask(daemon, model, *tokens))).collect();
         let answers = clients.into_iter().map(|client| client.join().expect("a client"));
         answers.collect()
     })
@@ -157,17 +148,11 @@ fn eight_clients_whose_prompts_together_pass_the_budget_are_all_answered_by_one_
     let engines: Vec<u64> = answers.iter().map(process).collect();
     assert!(engines.iter().all(|pid| *pid == engines[0]), "{engines:?}");
     let depth = depth(&daemon, "deep");
-    let (admitted, covered) = (
-        depth["admitted"].as_u64().unwrap(),
-        depth["covered"].as_u64().unwrap(),
-    );
+    let (admitted, covered) = (depth["admitted"].as_u64().unwrap(), depth["covered"].as_u64().unwrap());
     assert!(admitted >= 2 * 9000 && admitted <= covered, "{depth}");
     assert!(covered <= CONTEXT / 2, "{depth}");
     let metrics = get(daemon.address, "/metrics").text();
-    assert!(
-        metrics.contains("plimsoll_depth_covered_tokens{model=\"deep\"}"),
-        "{metrics}"
-    );
+    assert!(metrics.contains("plimsoll_depth_covered_tokens{model=\"deep\"}"), "{metrics}");
     assert!(
         metrics.contains("plimsoll_failures_total{model=\"deep\",cause=\"out_of_memory\"} 0"),
         "{metrics}"
@@ -195,18 +180,9 @@ fn a_depth_that_can_never_be_had_is_refused_at_once_with_the_arithmetic_and_hurt
     assert_eq!(answer.status, 413, "{}", answer.text());
     let error = answer.json()["error"].clone();
     assert_eq!(error["code"], "too_deep", "{error}");
-    let (asked, fits) = (
-        &error["reason"]["facts"]["depth"],
-        &error["reason"]["facts"]["fits"],
-    );
-    assert!(
-        asked.as_u64() > Some(12_000) && asked.as_u64() < Some(13_000),
-        "{error}"
-    );
-    assert!(
-        fits.as_u64() > Some(CONTEXT / 16) && fits.as_u64() <= Some(CONTEXT / 8),
-        "{error}"
-    );
+    let (asked, fits) = (&error["reason"]["facts"]["depth"], &error["reason"]["facts"]["fits"]);
+    assert!(asked.as_u64() > Some(12_000) && asked.as_u64() < Some(13_000), "{error}");
+    assert!(fits.as_u64() > Some(CONTEXT / 16) && fits.as_u64() <= Some(CONTEXT / 8), "{error}");
     let on_card = &error["reason"]["because"][1]["facts"];
     assert_eq!(on_card["available"].as_u64(), Some(total), "{error}");
     assert!(on_card["need"].as_u64() > Some(total), "{error}");
@@ -253,23 +229,11 @@ fn what_fits_on_no_card_is_refused_at_the_start_with_the_context_that_fits_or_lo
     daemon.told("with its context lowered to ");
     let answer = chat(daemon.address, "big");
     assert_eq!(answer.status, 413, "{}", answer.text());
-    assert!(
-        answer.json()["error"]["hints"].to_string().contains("-c "),
-        "{}",
-        answer.text()
-    );
+    assert!(answer.json()["error"]["hints"].to_string().contains("-c "), "{}", answer.text());
     assert_eq!(chat(daemon.address, "lowered").status, 200);
     let argv = get(daemon.address, "/upstream/lowered/fake/env").json()["argv"].clone();
-    let words: Vec<&str> = argv
-        .as_array()
-        .unwrap()
-        .iter()
-        .filter_map(Value::as_str)
-        .collect();
-    let at = words
-        .iter()
-        .rposition(|word| *word == "--ctx-size")
-        .expect("it is given");
+    let words: Vec<&str> = argv.as_array().unwrap().iter().filter_map(Value::as_str).collect();
+    let at = words.iter().rposition(|word| *word == "--ctx-size").expect("it is given");
     let context: u64 = words[at + 1].parse().expect("a number");
     assert!((CONTEXT / 2..CONTEXT).contains(&context), "{words:?}");
     assert!(daemon.claimed() <= total);
@@ -293,21 +257,10 @@ fn a_check_says_what_each_model_takes_and_ends_with_status_1_if_one_does_not_fit
     };
     let fits = check(yard.peak);
     let said = String::from_utf8_lossy(&fits.stdout).into_owned();
-    assert_eq!(
-        fits.status.code(),
-        Some(0),
-        "{said}{}",
-        String::from_utf8_lossy(&fits.stderr)
-    );
-    assert!(
-        said.contains("is used only at full depth, and requests are admitted by their depth"),
-        "{said}"
-    );
+    assert_eq!(fits.status.code(), Some(0), "{said}{}", String::from_utf8_lossy(&fits.stderr));
+    assert!(said.contains("is used only at full depth, and requests are admitted by their depth"), "{said}");
     let refused = check(yard.peak - MIB);
     let said = String::from_utf8_lossy(&refused.stdout).into_owned();
     assert_eq!(refused.status.code(), Some(1), "{said}");
-    assert!(
-        said.contains("is refused") && said.contains("hint: use a context of"),
-        "{said}"
-    );
+    assert!(said.contains("is refused") && said.contains("hint: use a context of"), "{said}");
 }

@@ -33,9 +33,7 @@ fn command(config: &str, folder: &tempfile::TempDir) -> Command {
 #[test]
 fn a_key_that_is_empty_protects_nothing() {
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let run = command("[serve]\napi-keys = [\"\"]\n", &folder)
-        .output()
-        .expect("plimsoll runs");
+    let run = command("[serve]\napi-keys = [\"\"]\n", &folder).output().expect("plimsoll runs");
     let said = String::from_utf8_lossy(&run.stderr).into_owned();
     assert_eq!(run.status.code(), Some(2), "{said}");
     assert!(said.contains("key"), "{said}");
@@ -54,11 +52,7 @@ fn an_open_server_refuses_foreign_host_names() {
     let mut line = String::new();
     let out = exposed.0.stdout.take().expect("stdout is a pipe");
     BufReader::new(out).read_line(&mut line).expect("stdout is text");
-    let port = line
-        .trim()
-        .rsplit_once(':')
-        .and_then(|(_, port)| port.parse().ok())
-        .expect("a port");
+    let port = line.trim().rsplit_once(':').and_then(|(_, port)| port.parse().ok()).expect("a port");
     let address = SocketAddr::from(([127, 0, 0, 1], port));
     let asks = |method: &str, path: &str, host: &str| {
         use std::io::Write;
@@ -69,11 +63,7 @@ fn an_open_server_refuses_foreign_host_names() {
         stream.write_all(head.as_bytes()).expect("it reads");
         http::read(&stream).status
     };
-    for (method, path) in [
-        ("GET", "/logs"),
-        ("POST", "/v1/chat/completions"),
-        ("POST", "/unload"),
-    ] {
+    for (method, path) in [("GET", "/logs"), ("POST", "/v1/chat/completions"), ("POST", "/unload")] {
         assert_eq!(asks(method, path, "evil.example"), 403, "{path}");
     }
     for host in ["localhost", "192.168.1.7:8080"] {

@@ -13,10 +13,8 @@ use crate::http::{Answer, chat, chat_body, chat_stream};
 /// A daemon with a good model that is up, and `bad` with its fault. `good` is pinned because running out of memory
 /// is answered by stopping whoever is idle, which is not the hurt that is looked for here.
 fn beside_a_good_one(script: &str, more: &str) -> (Daemon, Neighbour) {
-    let daemon = Setup::new()
-        .model("good", "256MiB", "", "pin = true")
-        .model("bad", "256MiB", script, more)
-        .start();
+    let daemon =
+        Setup::new().model("good", "256MiB", "", "pin = true").model("bad", "256MiB", script, more).start();
     let neighbour = Neighbour::of(&daemon);
     (daemon, neighbour)
 }
@@ -30,19 +28,13 @@ impl Neighbour {
     }
 
     fn is_unhurt(&self, daemon: &Daemon) {
-        assert_eq!(
-            process(&chat(daemon.address, "good")),
-            self.0,
-            "good is another process now"
-        );
+        assert_eq!(process(&chat(daemon.address, "good")), self.0, "good is another process now");
     }
 }
 
 fn process(answer: &Answer) -> u64 {
     assert_eq!(answer.status, 200, "{}", answer.text());
-    answer.json()["fake"]["pid"]
-        .as_u64()
-        .unwrap_or_else(|| panic!("no pid in {}", answer.text()))
+    answer.json()["fake"]["pid"].as_u64().unwrap_or_else(|| panic!("no pid in {}", answer.text()))
 }
 
 fn error(answer: &Answer) -> Value {
@@ -64,9 +56,7 @@ fn crash_at_load_is_told_with_the_engines_own_last_line() {
     assert_eq!(error["code"], "load_failed", "{error}");
     assert!(told(&error).contains("status 1"), "{error}");
     neighbour.is_unhurt(&daemon);
-    until("the failed run's claim is released", || {
-        daemon.running() == ["good"]
-    });
+    until("the failed run's claim is released", || daemon.running() == ["good"]);
 }
 
 #[test]
@@ -85,29 +75,16 @@ fn out_of_memory_at_load_is_named_with_what_was_asked() {
     let error = error(&answer);
     assert!(told(&error).contains("engine_out_of_memory"), "{error}");
     let asked = 5120_u64 << 20;
-    assert!(
-        told(&error).contains(&asked.to_string()),
-        "the size that failed is not named: {error}"
-    );
-    assert!(
-        !told(&error).contains("cudaMalloc"),
-        "an engine's words are the operator's: {error}"
-    );
-    assert!(
-        http::get(daemon.address, "/logs")
-            .text()
-            .contains("cudaMalloc failed: out of memory")
-    );
+    assert!(told(&error).contains(&asked.to_string()), "the size that failed is not named: {error}");
+    assert!(!told(&error).contains("cudaMalloc"), "an engine's words are the operator's: {error}");
+    assert!(http::get(daemon.address, "/logs").text().contains("cudaMalloc failed: out of memory"));
     neighbour.is_unhurt(&daemon);
 }
 
 #[test]
 fn out_of_memory_at_load_is_tried_again_and_then_served() {
     let folder = tempfile::tempdir().unwrap();
-    let script = format!(
-        "fail=oom_at_load fail_once={}",
-        folder.path().join("once").display()
-    );
+    let script = format!("fail=oom_at_load fail_once={}", folder.path().join("once").display());
     let (daemon, neighbour) = beside_a_good_one(&script, "");
     assert_eq!(chat(daemon.address, "bad").status, 200);
     neighbour.is_unhurt(&daemon);
@@ -119,11 +96,7 @@ fn a_hang_at_load_ends_at_the_load_timeout() {
     let start = Instant::now();
     let answer = chat(daemon.address, "bad");
     assert_eq!(answer.status, 503);
-    assert!(
-        start.elapsed() < Duration::from_secs(8),
-        "took {:?}",
-        start.elapsed()
-    );
+    assert!(start.elapsed() < Duration::from_secs(8), "took {:?}", start.elapsed());
     let error = error(&answer);
     assert!(told(&error).contains("1 s"), "the limit is not named: {error}");
     neighbour.is_unhurt(&daemon);
@@ -132,10 +105,7 @@ fn a_hang_at_load_ends_at_the_load_timeout() {
 
 #[test]
 fn a_crash_mid_stream_ends_in_a_well_formed_error_event() {
-    for script in [
-        "fail=crash_mid_stream:3 events=9",
-        "fail=crash_mid_stream:3:torn events=9",
-    ] {
+    for script in ["fail=crash_mid_stream:3 events=9", "fail=crash_mid_stream:3:torn events=9"] {
         let (daemon, neighbour) = beside_a_good_one(script, "");
         let answer = chat_stream(daemon.address, "bad");
         assert_eq!(answer.status, 200);
@@ -156,10 +126,7 @@ fn a_crash_mid_stream_ends_in_a_well_formed_error_event() {
 #[test]
 fn a_crash_before_the_first_byte_is_tried_once_more_and_served() {
     let folder = tempfile::tempdir().unwrap();
-    let script = format!(
-        "fail=oom_at_depth:1 fail_once={}",
-        folder.path().join("once").display()
-    );
+    let script = format!("fail=oom_at_depth:1 fail_once={}", folder.path().join("once").display());
     let (daemon, neighbour) = beside_a_good_one(&script, "");
     assert_eq!(chat(daemon.address, "bad").status, 200);
     neighbour.is_unhurt(&daemon);
@@ -168,11 +135,7 @@ fn a_crash_before_the_first_byte_is_tried_once_more_and_served() {
 #[test]
 fn out_of_memory_at_depth_is_refused_with_the_cause_after_one_more_try() {
     let (daemon, neighbour) = beside_a_good_one("fail=oom_at_depth:1000", "");
-    assert_eq!(
-        chat(daemon.address, "bad").status,
-        200,
-        "a shallow request is served"
-    );
+    assert_eq!(chat(daemon.address, "bad").status, 200, "a shallow request is served");
     let deep = json!({"model": "bad", "messages": [{"role": "user", "content": "x".repeat(8000)}]});
     let answer = http::post(daemon.address, "/v1/chat/completions", &deep);
     assert_eq!(answer.status, 503);
@@ -185,28 +148,18 @@ fn out_of_memory_at_depth_is_refused_with_the_cause_after_one_more_try() {
 #[test]
 fn a_hang_mid_request_holds_its_own_model_only_and_ends_with_its_client() {
     let (daemon, neighbour) = beside_a_good_one("fail=hang_mid_request", "");
-    let hanging = http::open(
-        daemon.address,
-        "POST",
-        "/v1/chat/completions",
-        Some(&chat_body("bad", false)),
-    );
+    let hanging = http::open(daemon.address, "POST", "/v1/chat/completions", Some(&chat_body("bad", false)));
     until("the request is in flight", || in_flight(&daemon, "bad") == 1);
     neighbour.is_unhurt(&daemon);
     drop(hanging);
-    until("the client's leaving is noticed", || {
-        in_flight(&daemon, "bad") == 0
-    });
+    until("the client's leaving is noticed", || in_flight(&daemon, "bad") == 0);
     neighbour.is_unhurt(&daemon);
 }
 
 fn in_flight(daemon: &Daemon, model: &str) -> u64 {
     let status = daemon.status();
     let models = status["models"].as_array().expect("models").iter();
-    models
-        .filter(|view| view["name"] == model)
-        .filter_map(|view| view["in_flight"].as_u64())
-        .sum()
+    models.filter(|view| view["name"] == model).filter_map(|view| view["in_flight"].as_u64()).sum()
 }
 
 #[test]
@@ -220,10 +173,7 @@ fn a_slow_drain_delays_the_newcomer_and_nobody_else() {
     assert_eq!(chat(daemon.address, "slow").status, 200);
     let start = Instant::now();
     assert_eq!(chat(daemon.address, "next").status, 200);
-    assert!(
-        start.elapsed() >= Duration::from_millis(700),
-        "two models of 700 MiB were up on 1 GiB at once"
-    );
+    assert!(start.elapsed() >= Duration::from_millis(700), "two models of 700 MiB were up on 1 GiB at once");
     assert_eq!(daemon.running(), ["good", "next"]);
     neighbour.is_unhurt(&daemon);
 }
@@ -243,10 +193,7 @@ fn an_engine_that_ignores_every_wish_to_stop_is_killed_with_all_it_started() {
 #[test]
 fn a_port_that_was_taken_meanwhile_is_replaced_without_a_word() {
     let folder = tempfile::tempdir().unwrap();
-    let script = format!(
-        "fail=port_taken fail_once={}",
-        folder.path().join("once").display()
-    );
+    let script = format!("fail=port_taken fail_once={}", folder.path().join("once").display());
     let (daemon, neighbour) = beside_a_good_one(&script, "");
     assert_eq!(chat(daemon.address, "bad").status, 200);
     neighbour.is_unhurt(&daemon);
@@ -261,20 +208,13 @@ fn a_missing_engine_is_named_and_evicts_nobody() {
     let neighbour = Neighbour::of(&daemon);
     let answer = chat(daemon.address, "bad");
     assert_eq!(answer.status, 503);
-    assert!(
-        told(&error(&answer)).contains("/nowhere/engine"),
-        "{}",
-        answer.text()
-    );
+    assert!(told(&error(&answer)).contains("/nowhere/engine"), "{}", answer.text());
     neighbour.is_unhurt(&daemon);
 }
 
 #[test]
 fn a_model_that_can_never_fit_is_413_with_the_cards_and_evicts_nobody() {
-    let daemon = Setup::new()
-        .model("good", "700MiB", "", "")
-        .model("huge", "2GiB", "", "")
-        .start();
+    let daemon = Setup::new().model("good", "700MiB", "", "").model("huge", "2GiB", "", "").start();
     let neighbour = Neighbour::of(&daemon);
     let answer = chat(daemon.address, "huge");
     assert_eq!(answer.status, 413);
@@ -289,35 +229,18 @@ fn a_model_that_can_never_fit_is_413_with_the_cards_and_evicts_nobody() {
 
 #[test]
 fn a_full_disk_under_the_log_hurts_neither_daemon_nor_engine() {
-    let daemon = Setup::new()
-        .model("good", "256MiB", "", "")
-        .argument("--log-file")
-        .argument("/dev/full")
-        .start();
+    let daemon =
+        Setup::new().model("good", "256MiB", "", "").argument("--log-file").argument("/dev/full").start();
     let neighbour = Neighbour::of(&daemon);
     neighbour.is_unhurt(&daemon);
-    until("the failing log is reported", || {
-        daemon.talk().contains("/dev/full")
-    });
-    assert_eq!(
-        daemon.talk().matches("/dev/full").count(),
-        1,
-        "reported once:\n{}",
-        daemon.talk()
-    );
+    until("the failing log is reported", || daemon.talk().contains("/dev/full"));
+    assert_eq!(daemon.talk().matches("/dev/full").count(), 1, "reported once:\n{}", daemon.talk());
 }
 
 #[test]
 fn sigterm_lets_the_stream_in_flight_finish_and_leaves_nothing() {
-    let mut daemon = Setup::new()
-        .model("slow", "256MiB", "events=20 event_ms=50", "")
-        .start();
-    let stream = http::open(
-        daemon.address,
-        "POST",
-        "/v1/chat/completions",
-        Some(&chat_body("slow", true)),
-    );
+    let mut daemon = Setup::new().model("slow", "256MiB", "events=20 event_ms=50", "").start();
+    let stream = http::open(daemon.address, "POST", "/v1/chat/completions", Some(&chat_body("slow", true)));
     until("the request is in flight", || in_flight(&daemon, "slow") == 1);
     let engines = daemon.engines();
     daemon.signal("TERM");

@@ -12,9 +12,7 @@ use crate::http::{chat, get, post};
 fn listed(daemon: &Daemon) -> Vec<String> {
     let models = get(daemon.address, "/v1/models").json();
     let models = models["data"].as_array().expect("a list").iter();
-    models
-        .filter_map(|model| model["id"].as_str().map(str::to_owned))
-        .collect()
+    models.filter_map(|model| model["id"].as_str().map(str::to_owned)).collect()
 }
 
 fn answers(daemon: &Daemon, name: &str) -> Value {
@@ -26,10 +24,7 @@ fn answers(daemon: &Daemon, name: &str) -> Value {
 fn view(daemon: &Daemon, name: &str) -> Value {
     let status = daemon.status();
     let mut models = status["models"].as_array().expect("models").iter();
-    models
-        .find(|model| model["name"] == name)
-        .unwrap_or_else(|| panic!("{name} in {status}"))
-        .clone()
+    models.find(|model| model["name"] == name).unwrap_or_else(|| panic!("{name} in {status}")).clone()
 }
 
 /// Runs `plimsoll serve` on a file that it refuses; what it says and its status.
@@ -44,19 +39,11 @@ fn refused_file(file: &Path) -> (String, Option<i32>) {
     let run = Command::new(env!("CARGO_BIN_EXE_plimsoll"))
         .arg("serve")
         .arg(file)
-        .args([
-            "--listen",
-            "127.0.0.1:0",
-            "--card",
-            "name=host,kind=host,total=1GiB",
-        ])
+        .args(["--listen", "127.0.0.1:0", "--card", "name=host,kind=host,total=1GiB"])
         .output()
         .expect("plimsoll runs");
     assert!(run.stdout.is_empty(), "it serves");
-    (
-        String::from_utf8_lossy(&run.stderr).into_owned(),
-        run.status.code(),
-    )
+    (String::from_utf8_lossy(&run.stderr).into_owned(), run.status.code())
 }
 
 #[test]
@@ -81,10 +68,7 @@ fn a_preset_of_llama_server_is_served_as_it_is() {
     answers(&daemon, "gamma");
     let arguments = get(daemon.address, "/v1/models/gamma").json()["status"]["args"].to_string();
     assert!(arguments.contains(r#""--ctx-size","512""#), "{arguments}");
-    let place = format!(
-        "{}:17: `models-max` has no effect",
-        daemon.config_file().display()
-    );
+    let place = format!("{}:17: `models-max` has no effect", daemon.config_file().display());
     daemon.told(&place);
 }
 
@@ -126,10 +110,7 @@ fn a_command_that_stops_a_model_is_run_with_its_process_id() {
         ))
         .start();
     answers(&daemon, "alpha");
-    assert_eq!(
-        post(daemon.address, "/models/unload", &json!({"model": "alpha"})).status,
-        200
-    );
+    assert_eq!(post(daemon.address, "/models/unload", &json!({"model": "alpha"})).status, 200);
     until("it is gone", || daemon.engines().is_empty());
 }
 
@@ -153,10 +134,7 @@ fn an_engine_on_a_port_of_its_own_is_asked_there() {
 
 #[test]
 fn engines_elsewhere_are_refused_with_the_line() {
-    let (said, status) = refused(
-        "a.toml",
-        "[serve]\n[models.a]\ncmd = 'x'\nproxy = 'http://other:80'\n",
-    );
+    let (said, status) = refused("a.toml", "[serve]\n[models.a]\ncmd = 'x'\nproxy = 'http://other:80'\n");
     assert_eq!(status, Some(2));
     assert!(
         said.contains("a.toml:2: `proxy` must be a port on the loopback address of this machine"),
@@ -168,10 +146,7 @@ fn engines_elsewhere_are_refused_with_the_line() {
 fn what_a_model_without_memory_needs_is_not_known_and_it_is_alone() {
     let daemon = Setup::new()
         .model("known", "100MiB", "", "")
-        .config(&format!(
-            "[models.unknown]\ncmd = \"{} --port ${{PORT}}\"\n",
-            fake_engine().display()
-        ))
+        .config(&format!("[models.unknown]\ncmd = \"{} --port ${{PORT}}\"\n", fake_engine().display()))
         .start();
     until("the operator is told", || {
         let talk = daemon.talk();
@@ -223,16 +198,8 @@ fn files_that_are_wrong_end_with_2_and_name_the_line() {
             "a.ini:3: unknown key `ctx-sze` in [a]; did you mean `ctx-size`",
         ),
         ("a.ini", "[a\nmodel = x\n", "a.ini:1: "),
-        (
-            "a.ini",
-            "[a]\nctx-size = 1\n",
-            "a.ini:1: model `a` names no model file; add `model =",
-        ),
-        (
-            "a.yaml",
-            "models:\n  a:\n    cmd: ${nope}\n",
-            "a.yaml:3: macro `nope` is not known; declare it",
-        ),
+        ("a.ini", "[a]\nctx-size = 1\n", "a.ini:1: model `a` names no model file; add `model ="),
+        ("a.yaml", "models:\n  a:\n    cmd: ${nope}\n", "a.yaml:3: macro `nope` is not known; declare it"),
         ("a.yaml", "models: [\n", "a.yaml:"),
         (
             "a.toml",
@@ -250,11 +217,7 @@ fn files_that_are_wrong_end_with_2_and_name_the_line() {
             "[models.a]\ncmd = 'x ${PORT}'\n[models.b]\ncmd = 'x ${PORT}'\naliases = ['a']\n",
             "a.toml:3: the name `a` is already used by `a` at",
         ),
-        (
-            "a.json",
-            "{}",
-            "a.json: the format of the file is not known; name it .ini, .yaml, .yml or .toml",
-        ),
+        ("a.json", "{}", "a.json: the format of the file is not known; name it .ini, .yaml, .yml or .toml"),
         ("plain", "", "plain: the format of the file is not known"),
         ("a.ini", "\u{feff}[a]\n", "it starts with a byte order mark"),
     ] {
@@ -264,18 +227,13 @@ fn files_that_are_wrong_end_with_2_and_name_the_line() {
     }
     let (said, status) = refused_file(Path::new("/no/such/file.toml"));
     assert_eq!(status, Some(2), "{said}");
-    assert!(
-        said.contains("cannot read the configuration /no/such/file.toml"),
-        "{said}"
-    );
+    assert!(said.contains("cannot read the configuration /no/such/file.toml"), "{said}");
 }
 
 #[test]
 fn a_file_without_models_is_served_and_told() {
     let daemon = Setup::new().start();
-    until("the operator is told", || {
-        daemon.talk().contains("it configures no model")
-    });
+    until("the operator is told", || daemon.talk().contains("it configures no model"));
     assert_eq!(get(daemon.address, "/v1/models").json()["data"], json!([]));
     assert_eq!(chat(daemon.address, "any").status, 404);
 }

@@ -34,10 +34,7 @@ fn one_card(setup: Setup, guard: &Path) -> Daemon {
     setup
         .argument("--reserve")
         .argument("0")
-        .variable(
-            "PLIMSOLL_NVML",
-            &built("libnvidia_ml.so", "fake-nvml").to_string_lossy(),
-        )
+        .variable("PLIMSOLL_NVML", &built("libnvidia_ml.so", "fake-nvml").to_string_lossy())
         .variable("PLIMSOLL_FAKE_NVML_CARDS", &card.to_string())
         .variable("PLIMSOLL_GUARD_LIBRARY", &guard.to_string_lossy())
         .start()
@@ -78,10 +75,7 @@ fn an_engine_on_a_card_is_watched_and_one_that_says_more_gets_more() {
     assert_eq!(usual["PLIMSOLL_GUARD"], format!("card={CARD} reuse"));
     assert_eq!(usual["LD_PRELOAD"], library().to_str().expect("text"));
     let held = environment(&daemon, "held");
-    assert_eq!(
-        held["PLIMSOLL_GUARD"],
-        format!("card={CARD}:{} reuse wait=3", 1024 * MIB)
-    );
+    assert_eq!(held["PLIMSOLL_GUARD"], format!("card={CARD}:{} reuse wait=3", 1024 * MIB));
     assert_ne!(held["PLIMSOLL_GUARD_PAGES"], usual["PLIMSOLL_GUARD_PAGES"]);
     let free = environment(&daemon, "free");
     assert_eq!(free["PLIMSOLL_GUARD"], Value::Null);
@@ -122,31 +116,18 @@ fn an_engine_that_may_spill_is_told_what_it_will_ask_for() {
             .config(&entry("refused", "budget = \"1200MiB\"")),
         library(),
     );
-    let told = |model: &str| {
-        environment(&daemon, model)["PLIMSOLL_GUARD"]
-            .as_str()
-            .expect("text")
-            .to_owned()
-    };
+    let told = |model: &str| environment(&daemon, model)["PLIMSOLL_GUARD"].as_str().expect("text").to_owned();
     let (budget, spill) = (1200 * MIB, 1024 * MIB);
     let card = format!("card={CARD}:{budget}");
-    assert_eq!(
-        told("spills"),
-        format!("{card}:{need} budget={budget} spill={spill}")
-    );
-    assert_eq!(
-        told("by-hand"),
-        format!("{card} budget={budget} spill={spill} keep={}", 100 * MIB)
-    );
+    assert_eq!(told("spills"), format!("{card}:{need} budget={budget} spill={spill}"));
+    assert_eq!(told("by-hand"), format!("{card} budget={budget} spill={spill} keep={}", 100 * MIB));
     assert_eq!(told("refused"), format!("{card} budget={budget}"));
 }
 
 #[test]
 fn without_the_library_engines_run_as_ever_and_that_is_said_once() {
     let daemon = one_card(
-        Setup::with_cards(&[])
-            .model("a", "1GiB", "", "")
-            .model("b", "1GiB", "", ""),
+        Setup::with_cards(&[]).model("a", "1GiB", "", "").model("b", "1GiB", "", ""),
         Path::new("/nowhere/libplimsoll_guard.so"),
     );
     assert_eq!(chat(daemon.address, "a").status, 200);
@@ -170,9 +151,7 @@ fn what_a_page_says_is_measured_shown_and_counted_and_its_folder_goes_with_the_e
     let daemon = one_card(setup, library());
     let pages = environment(&daemon, "alpha")["PLIMSOLL_GUARD_PAGES"].clone();
     let measured = json!([{"card": CARD, "bytes": 900 * MIB}]);
-    until("the page is measured", || {
-        model(&daemon.status(), "alpha")["measured"] == measured
-    });
+    until("the page is measured", || model(&daemon.status(), "alpha")["measured"] == measured);
     let running = get(daemon.address, "/running").json();
     assert_eq!(
         running["running"][0]["memory"],
@@ -180,18 +159,9 @@ fn what_a_page_says_is_measured_shown_and_counted_and_its_folder_goes_with_the_e
     );
     let metrics = get(daemon.address, "/metrics").text();
     for line in [
-        format!(
-            "plimsoll_guard_allocated_bytes{{model=\"alpha\",card=\"Fake 8G\"}} {}",
-            900 * MIB
-        ),
-        format!(
-            "plimsoll_guard_peak_bytes{{model=\"alpha\",card=\"Fake 8G\"}} {}",
-            950 * MIB
-        ),
-        format!(
-            "plimsoll_guard_spilled_bytes{{model=\"alpha\",card=\"Fake 8G\"}} {}",
-            7 * MIB
-        ),
+        format!("plimsoll_guard_allocated_bytes{{model=\"alpha\",card=\"Fake 8G\"}} {}", 900 * MIB),
+        format!("plimsoll_guard_peak_bytes{{model=\"alpha\",card=\"Fake 8G\"}} {}", 950 * MIB),
+        format!("plimsoll_guard_spilled_bytes{{model=\"alpha\",card=\"Fake 8G\"}} {}", 7 * MIB),
         "plimsoll_guard_refusals_total{model=\"alpha\",card=\"Fake 8G\"} 0".to_owned(),
     ] {
         assert!(metrics.contains(&line), "{line}\n{metrics}");
@@ -229,9 +199,7 @@ fn the_folder_of_all_pages_goes_with_the_daemon_and_with_the_next_one_if_it_was_
 fn a_need_that_nobody_knew_is_settled_by_the_page_where_the_driver_names_no_process() {
     let folder = tempfile::tempdir().unwrap();
     let page = folder.path().join("page");
-    HandWritten::new(uuid())
-        .card(offset_of!(Card, allocated), 2000 * MIB)
-        .write(&page);
+    HandWritten::new(uuid()).card(offset_of!(Card, allocated), 2000 * MIB).write(&page);
     let engine = crate::daemon::fake_engine();
     let config = format!(
         "[models.alpha]\ncmd = \"{} --port ${{PORT}}\"\nenv = {{ PLIMSOLL_TEST_PAGE = \"{}\" }}\n",
@@ -243,10 +211,7 @@ fn a_need_that_nobody_knew_is_settled_by_the_page_where_the_driver_names_no_proc
     until("the claim is what was measured, and five per cent", || {
         model(&daemon.status(), "alpha")["claim"][0]["bytes"] == 2100 * MIB
     });
-    assert_eq!(
-        model(&daemon.status(), "alpha")["measured"][0]["bytes"],
-        2000 * MIB
-    );
+    assert_eq!(model(&daemon.status(), "alpha")["measured"][0]["bytes"], 2000 * MIB);
 }
 
 fn refusal(answer: &Answer) -> Value {
@@ -306,9 +271,7 @@ fn a_plea_makes_an_idle_neighbour_leave_and_raises_the_budget() {
         .tree(3072 * MIB, 3000 * MIB)
         .plea(2000 * MIB)
         .write(&page);
-    let setup = Setup::with_cards(&[])
-        .model("small", "1GiB", "", "")
-        .model("idle", "3GiB", "", "");
+    let setup = Setup::with_cards(&[]).model("small", "1GiB", "", "").model("idle", "3GiB", "", "");
     let guard = "guard = { mode = \"budget\", reclaim = true }";
     let daemon = one_card(with_page(setup, "alpha", "3GiB", "", &page, guard), library());
     assert_eq!(chat(daemon.address, "idle").status, 200);
@@ -317,11 +280,7 @@ fn a_plea_makes_an_idle_neighbour_leave_and_raises_the_budget() {
     let folder = PathBuf::from(folder.as_str().expect("a path"));
     until("the plea is answered", || page_in(&folder).plea.is_none());
     assert_eq!(budget_in(&folder), Some(5000 * MIB));
-    assert_eq!(
-        daemon.running(),
-        ["alpha", "small"],
-        "one suffices, and of the two that do the older leaves"
-    );
+    assert_eq!(daemon.running(), ["alpha", "small"], "one suffices, and of the two that do the older leaves");
     daemon.told("stop idle");
     daemon.told("alpha requests 2000 MiB more");
 }
@@ -367,16 +326,9 @@ fn deep(daemon: &Daemon, model: &str, tokens: usize) -> Answer {
 fn bytes_that_an_engine_takes_of_the_driver_are_measured_and_their_growth_is_learned() {
     let driver = driver(&built("libplimsoll_fake_cuda.so", "fake-cuda"));
     let script = format!("cuda=1 vram={} vram_per_token=65536", 512 * MIB);
-    let daemon = on_fake_cuda(
-        Setup::with_cards(&[]).model("alpha", "2GiB", &script, ""),
-        &driver,
-    );
+    let daemon = on_fake_cuda(Setup::with_cards(&[]).model("alpha", "2GiB", &script, ""), &driver);
     assert_eq!(deep(&daemon, "alpha", 1000).status, 200);
-    assert_eq!(
-        model(&daemon.status(), "alpha")["growth"],
-        Value::Null,
-        "one look is none"
-    );
+    assert_eq!(model(&daemon.status(), "alpha")["growth"], Value::Null, "one look is none");
     assert_eq!(deep(&daemon, "alpha", 5000).status, 200);
     let growth = model(&daemon.status(), "alpha")["growth"].clone();
     assert_eq!(growth["bytes_per_token"], 65536, "{growth}");
@@ -402,9 +354,7 @@ fn an_engine_that_outgrows_its_claim_is_refused_and_gets_what_it_lacked() {
     assert_eq!(deep(&daemon, "alpha", 20_000).status, 200);
     daemon.told("alpha ran out of card memory while serving");
     let status = daemon.status();
-    let claim = model(&status, "alpha")["claim"][0]["bytes"]
-        .as_u64()
-        .expect("a claim");
+    let claim = model(&status, "alpha")["claim"][0]["bytes"].as_u64().expect("a claim");
     assert!((1762 * MIB..1900 * MIB).contains(&claim), "{claim}");
 }
 
@@ -427,9 +377,7 @@ fn an_engine_that_is_held_to_less_than_it_needs_fails_with_the_numbers_and_its_n
     let neighbours = refused["because"].as_array().expect("neighbours").iter();
     let held: Vec<&Value> = neighbours.map(|one| &one["text"]).collect();
     assert!(
-        held.iter().any(|text| text
-            .as_str()
-            .is_some_and(|text| text.ends_with("are held by beta"))),
+        held.iter().any(|text| text.as_str().is_some_and(|text| text.ends_with("are held by beta"))),
         "{held:?}"
     );
     assert_eq!(chat(daemon.address, "beta").status, 200);
@@ -456,10 +404,8 @@ fn with_helper(setup: Setup, name: &str, helper: u64, folder: &Path) -> Setup {
 
 #[test]
 fn a_budget_holds_for_an_engine_and_all_that_it_starts() {
-    let (driver, folder) = (
-        driver(&built("libplimsoll_fake_cuda.so", "fake-cuda")),
-        tempfile::tempdir().unwrap(),
-    );
+    let (driver, folder) =
+        (driver(&built("libplimsoll_fake_cuda.so", "fake-cuda")), tempfile::tempdir().unwrap());
     let setup = with_helper(Setup::with_cards(&[]), "small", 300, folder.path());
     let daemon = on_fake_cuda(with_helper(setup, "large", 700, folder.path()), &driver);
     assert_eq!(chat(daemon.address, "small").status, 200);
@@ -470,16 +416,9 @@ fn a_budget_holds_for_an_engine_and_all_that_it_starts() {
     let answer = chat(daemon.address, "large");
     assert_eq!(answer.status, 503);
     let facts = refusal(&answer)["facts"].clone();
-    assert_eq!(
-        (&facts["verdict"], &facts["budget"]),
-        (&json!("budget"), &json!(1024 * MIB)),
-        "{facts}"
-    );
+    assert_eq!((&facts["verdict"], &facts["budget"]), (&json!("budget"), &json!(1024 * MIB)), "{facts}");
     let allocated = facts["allocated"].as_u64().expect("a number");
-    assert!(
-        (700 * MIB..1024 * MIB).contains(&allocated),
-        "its helper's are counted: {facts}"
-    );
+    assert!((700 * MIB..1024 * MIB).contains(&allocated), "its helper's are counted: {facts}");
 }
 
 #[test]

@@ -30,13 +30,8 @@ const BODIES: [(usize, usize); 9] = [
 ];
 
 /// The same of streams, of which each holds less than an event may have.
-const STREAMS: [(usize, usize); 5] = [
-    (1, 20_000),
-    (50, 200_000),
-    (1100, 900_000),
-    (8 * KIB, 900_000),
-    (64 * KIB, 900_000),
-];
+const STREAMS: [(usize, usize); 5] =
+    [(1, 20_000), (50, 200_000), (1100, 900_000), (8 * KIB, 900_000), (64 * KIB, 900_000)];
 const STREAMS_AT_ONCE: usize = 12;
 
 /// An engine whose one event never ends: its bytes come in segments of the size that the path names, then nothing more.
@@ -66,10 +61,8 @@ Server(("127.0.0.1", int(sys.argv[1])), Engine).serve_forever()
 fn resident(daemon: &Daemon) -> usize {
     let status = std::fs::read_to_string(format!("/proc/{}/status", daemon.pid()))
         .expect("the daemon and this test talk");
-    let line = status
-        .lines()
-        .find_map(|line| line.strip_prefix("VmRSS:"))
-        .expect("the daemon and this test talk");
+    let line =
+        status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("the daemon and this test talk");
     line.split_whitespace()
         .next()
         .expect("the daemon and this test talk")
@@ -82,12 +75,7 @@ fn resident(daemon: &Daemon) -> usize {
 fn falls_to(daemon: &Daemon, most: usize, what: &str) {
     let end = Instant::now() + Duration::from_secs(10);
     while resident(daemon) > most {
-        assert!(
-            Instant::now() < end,
-            "{what}: {} MiB, at most {}",
-            resident(daemon) / MIB,
-            most / MIB
-        );
+        assert!(Instant::now() < end, "{what}: {} MiB, at most {}", resident(daemon) / MIB, most / MIB);
         thread::sleep(Duration::from_millis(50));
     }
 }
@@ -98,16 +86,12 @@ fn unfinished(daemon: &Daemon, length: usize, segment: usize) -> TcpStream {
     stream.set_nodelay(true).expect("the daemon and this test talk");
     let head =
         format!("POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: {length}\r\n\r\n");
-    stream
-        .write_all(head.as_bytes())
-        .expect("the daemon and this test talk");
+    stream.write_all(head.as_bytes()).expect("the daemon and this test talk");
     let piece = vec![b' '; segment];
     let mut left = length - 1;
     while left > 0 {
         let next = segment.min(left);
-        stream
-            .write_all(&piece[..next])
-            .expect("the daemon and this test talk");
+        stream.write_all(&piece[..next]).expect("the daemon and this test talk");
         left -= next;
     }
     stream
@@ -122,13 +106,9 @@ fn bodies_hold_a_quarter_more_than_their_bytes_at_most_at_any_size_of_segment() 
     for (segment, total) in BODIES {
         let before = resident(&daemon);
         let bodies: Vec<TcpStream> = thread::scope(|scope| {
-            let senders: Vec<_> = (0..4)
-                .map(|_| scope.spawn(|| unfinished(&daemon, total / 4, segment)))
-                .collect();
-            senders
-                .into_iter()
-                .map(|sender| sender.join().expect("no panic"))
-                .collect()
+            let senders: Vec<_> =
+                (0..4).map(|_| scope.spawn(|| unfinished(&daemon, total / 4, segment))).collect();
+            senders.into_iter().map(|sender| sender.join().expect("no panic")).collect()
         });
         // The last bytes may still lie in the sockets; more is held then, not less.
         thread::sleep(Duration::from_millis(300));
@@ -145,12 +125,7 @@ fn a_gibibyte_of_bodies_is_given_back_within_ten_seconds() {
     let daemon = Setup::new().start();
     assert_eq!(http::get(daemon.address, "/health").status, 200);
     let before = resident(&daemon);
-    let body = [
-        br#"{"model":"gone","prompt":""#.as_slice(),
-        &vec![b'a'; 100 * MIB - 100],
-        b"\"}",
-    ]
-    .concat();
+    let body = [br#"{"model":"gone","prompt":""#.as_slice(), &vec![b'a'; 100 * MIB - 100], b"\"}"].concat();
     let mut most = 0;
     thread::scope(|scope| {
         let senders: Vec<_> = (0..10)
@@ -162,9 +137,7 @@ fn a_gibibyte_of_bodies_is_given_back_within_ten_seconds() {
                         "POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n",
                         body.len()
                     );
-                    stream
-                        .write_all(head.as_bytes())
-                        .expect("the daemon and this test talk");
+                    stream.write_all(head.as_bytes()).expect("the daemon and this test talk");
                     stream.write_all(&body).expect("the daemon and this test talk");
                     http::read_one(&mut stream).status
                 })
@@ -178,11 +151,7 @@ fn a_gibibyte_of_bodies_is_given_back_within_ten_seconds() {
             assert_eq!(sender.join().expect("no panic"), 404);
         }
     });
-    assert!(
-        most <= before + 1000 * MIB * BOUND / 100 + OWN,
-        "{} MiB at most",
-        most / MIB
-    );
+    assert!(most <= before + 1000 * MIB * BOUND / 100 + OWN, "{} MiB at most", most / MIB);
     falls_to(&daemon, before + 32 * MIB, "after 1 GiB of bodies");
 }
 
@@ -211,16 +180,11 @@ fn streams_hold_a_quarter_more_than_their_bytes_at_most_at_any_size_of_segment()
         let end = Instant::now() + Duration::from_secs(3);
         while Instant::now() < end {
             let held = resident(&daemon).saturating_sub(before);
-            assert!(
-                held <= most,
-                "segments of {segment}: {counted} bytes, {held} held"
-            );
+            assert!(held <= most, "segments of {segment}: {counted} bytes, {held} held");
             thread::sleep(Duration::from_millis(50));
         }
         for mut stream in streams {
-            stream
-                .set_nonblocking(true)
-                .expect("the daemon and this test talk");
+            stream.set_nonblocking(true).expect("the daemon and this test talk");
             // Nothing of an event that has not ended reaches the client but the head.
             let mut got = [0; 4096];
             let length = stream.read(&mut got).unwrap_or(0);

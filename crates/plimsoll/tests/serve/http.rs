@@ -20,10 +20,7 @@ pub(crate) struct Answer {
 
 impl Answer {
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
-        let found = self
-            .headers
-            .iter()
-            .find(|(key, _)| key.eq_ignore_ascii_case(name));
+        let found = self.headers.iter().find(|(key, _)| key.eq_ignore_ascii_case(name));
         found.map(|(_, value)| value.as_str())
     }
 
@@ -38,16 +35,10 @@ impl Answer {
     /// The data of the events of a stream. Panics if it is not well-formed SSE.
     pub(crate) fn events(&self) -> Vec<String> {
         let text = self.text();
-        assert!(
-            text.is_empty() || text.ends_with("\n\n"),
-            "the last event is not closed: {text:?}"
-        );
+        assert!(text.is_empty() || text.ends_with("\n\n"), "the last event is not closed: {text:?}");
         let events = text.split("\n\n").filter(|event| !event.is_empty());
         let data = |event: &str| {
-            event
-                .strip_prefix("data: ")
-                .unwrap_or_else(|| panic!("not a data event: {event:?}"))
-                .to_owned()
+            event.strip_prefix("data: ").unwrap_or_else(|| panic!("not a data event: {event:?}")).to_owned()
         };
         events.filter(|event| !event.starts_with(':')).map(data).collect()
     }
@@ -94,17 +85,13 @@ pub(crate) fn open_with(
     body: Option<&Value>,
 ) -> TcpStream {
     let mut stream = TcpStream::connect(address).expect("the daemon listens");
-    stream
-        .set_read_timeout(Some(PATIENCE))
-        .expect("a timeout can be set");
+    stream.set_read_timeout(Some(PATIENCE)).expect("a timeout can be set");
     let body = body.map(Value::to_string).unwrap_or_default();
     let head = format!(
         "{method} {path} HTTP/1.1\r\nHost: {address}\r\n{headers}Content-Type: application/json\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
         body.len()
     );
-    stream
-        .write_all((head + &body).as_bytes())
-        .expect("the daemon reads");
+    stream.write_all((head + &body).as_bytes()).expect("the daemon reads");
     stream
 }
 
@@ -126,11 +113,7 @@ pub(crate) fn read_one(stream: &mut TcpStream) -> Answer {
 
 fn read_into(reader: &mut impl BufRead, answer: &mut Answer) -> std::io::Result<()> {
     let status = line(reader)?;
-    answer.status = status
-        .split(' ')
-        .nth(1)
-        .and_then(|code| code.parse().ok())
-        .unwrap_or(0);
+    answer.status = status.split(' ').nth(1).and_then(|code| code.parse().ok()).unwrap_or(0);
     loop {
         let header = line(reader)?;
         match header.split_once(": ") {
@@ -141,9 +124,7 @@ fn read_into(reader: &mut impl BufRead, answer: &mut Answer) -> std::io::Result<
     if answer.header("transfer-encoding") == Some("chunked") {
         return chunks(reader, answer);
     }
-    let length: Option<u64> = answer
-        .header("content-length")
-        .and_then(|length| length.parse().ok());
+    let length: Option<u64> = answer.header("content-length").and_then(|length| length.parse().ok());
     let read = match length {
         Some(length) => reader.take(length).read_to_end(&mut answer.body)?,
         None => reader.read_to_end(&mut answer.body)?,

@@ -50,11 +50,7 @@ fn each_child_names_only_its_own_cards_by_uuid() {
     assert_eq!(one["CUDA_VISIBLE_DEVICES"], "GPU-bbbb");
     assert_eq!(one["CUDA_DEVICE_ORDER"], "PCI_BUS_ID");
     assert_eq!(seen(&daemon, "two")["CUDA_VISIBLE_DEVICES"], "GPU-aaaa,GPU-dddd");
-    assert_eq!(
-        seen(&daemon, "any")["CUDA_VISIBLE_DEVICES"],
-        "GPU-cccc",
-        "the only card with room"
-    );
+    assert_eq!(seen(&daemon, "any")["CUDA_VISIBLE_DEVICES"], "GPU-cccc", "the only card with room");
     assert_eq!(daemon.running(), ["any", "one", "two"]);
 }
 
@@ -62,11 +58,7 @@ fn each_child_names_only_its_own_cards_by_uuid() {
 fn the_daemon_maps_neither_libcuda_nor_the_library_that_maps_it() {
     let daemon = four_cards(Setup::with_cards(&[]).model("one", "1GiB", "", ""));
     assert_eq!(chat(daemon.address, "one").status, 200);
-    assert_eq!(
-        daemon.status()["cards"].as_array().map(Vec::len),
-        Some(4),
-        "the cards are seen"
-    );
+    assert_eq!(daemon.status()["cards"].as_array().map(Vec::len), Some(4), "the cards are seen");
     let maps = std::fs::read_to_string(format!("/proc/{}/maps", daemon.pid())).expect("it runs");
     for library in ["libcuda", "nvidia_ml", "nvidia-ml"] {
         assert!(!maps.contains(library), "{maps}");
@@ -87,16 +79,9 @@ fn sent(daemon: &Daemon, flag: &str) -> (String, Option<String>) {
     let answer = chat(daemon.address, "m");
     assert_eq!(answer.status, 200, "{}", answer.text());
     let seen = get(daemon.address, "/upstream/m/fake/env").json();
-    let argv: Vec<&str> = seen["argv"]
-        .as_array()
-        .expect("a list")
-        .iter()
-        .filter_map(Value::as_str)
-        .collect();
+    let argv: Vec<&str> = seen["argv"].as_array().expect("a list").iter().filter_map(Value::as_str).collect();
     let at = argv.iter().position(|word| *word == flag);
-    let value = at
-        .and_then(|at| argv.get(at + 1))
-        .map(|value| (*value).to_owned());
+    let value = at.and_then(|at| argv.get(at + 1)).map(|value| (*value).to_owned());
     let cards = seen["env"]["CUDA_VISIBLE_DEVICES"].as_str().expect("it is set");
     (cards.to_owned(), value)
 }
@@ -146,10 +131,7 @@ fn a_planned_model_claims_nothing_on_a_card_that_its_flags_do_not_name() {
         model.display()
     ));
     let daemon = cards(setup, &FILLED);
-    assert_eq!(
-        sent(&daemon, "--device"),
-        ("GPU-bbbb".to_owned(), Some("CUDA0".to_owned()))
-    );
+    assert_eq!(sent(&daemon, "--device"), ("GPU-bbbb".to_owned(), Some("CUDA0".to_owned())));
     let claims = claims(&daemon);
     assert!(claims[0] == 0 && claims[1] > 4 * GIB, "{claims:?}");
     daemon.told("planned");
@@ -166,20 +148,14 @@ fn a_variable_that_names_a_card_is_renumbered_for_the_child() {
 #[test]
 fn one_card_by_its_number_is_that_card_and_the_first_of_the_child() {
     let daemon = cards(preset("split-mode = none\nmain-gpu = 1"), &FILLED);
-    assert_eq!(
-        sent(&daemon, "--main-gpu"),
-        ("GPU-bbbb".to_owned(), Some("0".to_owned()))
-    );
+    assert_eq!(sent(&daemon, "--main-gpu"), ("GPU-bbbb".to_owned(), Some("0".to_owned())));
     assert_eq!(claims(&daemon), [0, GIB]);
 }
 
 #[test]
 fn a_list_of_cards_is_taken_as_it_is_and_nothing_beside_it() {
     let daemon = four_cards(preset("device = CUDA3,CUDA1"));
-    assert_eq!(
-        sent(&daemon, "--device"),
-        ("GPU-bbbb,GPU-dddd".to_owned(), Some("CUDA1,CUDA0".to_owned()))
-    );
+    assert_eq!(sent(&daemon, "--device"), ("GPU-bbbb,GPU-dddd".to_owned(), Some("CUDA1,CUDA0".to_owned())));
     let claims = claims(&daemon);
     assert_eq!((claims[0], claims[2]), (0, 0));
     assert_eq!(claims[1] + claims[3], GIB);
@@ -188,10 +164,7 @@ fn a_list_of_cards_is_taken_as_it_is_and_nothing_beside_it() {
 #[test]
 fn shares_by_hand_choose_the_cards_that_get_one() {
     let daemon = four_cards(preset("tensor-split = 0,3,0,1"));
-    assert_eq!(
-        sent(&daemon, "--tensor-split"),
-        ("GPU-bbbb,GPU-dddd".to_owned(), Some("3,1".to_owned()))
-    );
+    assert_eq!(sent(&daemon, "--tensor-split"), ("GPU-bbbb,GPU-dddd".to_owned(), Some("3,1".to_owned())));
 }
 
 #[test]
@@ -239,17 +212,8 @@ fn a_vulkan_build_is_refused_a_card_that_cannot_be_told_from_its_neighbour() {
     let daemon = cards(vulkan(folder.path(), ""), &[24 * GIB; 2]);
     let answer = chat(daemon.address, "m");
     assert_ne!(answer.status, 200);
-    assert!(
-        answer
-            .text()
-            .contains("GGML_VK_VISIBLE_DEVICES in the model's `env`"),
-        "{}",
-        answer.text()
-    );
-    assert!(
-        daemon.engines().is_empty(),
-        "nothing computes on the processor instead"
-    );
+    assert!(answer.text().contains("GGML_VK_VISIBLE_DEVICES in the model's `env`"), "{}", answer.text());
+    assert!(daemon.engines().is_empty(), "nothing computes on the processor instead");
     drop(daemon);
     // What the user says holds.
     let named = ";plimsoll: env = GGML_VK_VISIBLE_DEVICES=2";

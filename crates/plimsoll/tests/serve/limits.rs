@@ -13,9 +13,7 @@ use crate::http;
 use crate::http::{Answer, chat, chat_body, get, post};
 
 fn signal(pid: u32, name: &str) {
-    let status = Command::new("kill")
-        .args([format!("-{name}"), pid.to_string()])
-        .status();
+    let status = Command::new("kill").args([format!("-{name}"), pid.to_string()]).status();
     assert!(status.is_ok_and(|status| status.success()), "kill -{name} {pid}");
 }
 
@@ -37,11 +35,8 @@ fn at_once<T: Send>(count: usize, work: impl Fn(usize) -> T + Sync) -> Vec<T> {
 
 fn bytes_of(path: &str, body: &str, close: bool) -> Vec<u8> {
     let close = if close { "Connection: close\r\n" } else { "" };
-    format!(
-        "POST {path} HTTP/1.1\r\nHost: localhost\r\n{close}Content-Length: {}\r\n\r\n{body}",
-        body.len()
-    )
-    .into_bytes()
+    format!("POST {path} HTTP/1.1\r\nHost: localhost\r\n{close}Content-Length: {}\r\n\r\n{body}", body.len())
+        .into_bytes()
 }
 
 fn connect(address: SocketAddr) -> TcpStream {
@@ -53,9 +48,7 @@ fn connect(address: SocketAddr) -> TcpStream {
 
 #[test]
 fn a_thousand_clients_of_a_cold_model_cause_one_load_and_all_are_answered() {
-    let daemon = Setup::new()
-        .model("a", "100MiB", "load_ms=500", "concurrency = 8")
-        .start();
+    let daemon = Setup::new().model("a", "100MiB", "load_ms=500", "concurrency = 8").start();
     let body = chat_body("a", false).to_string();
     let clients: Vec<TcpStream> = (0..1000)
         .map(|_| {
@@ -68,18 +61,12 @@ fn a_thousand_clients_of_a_cold_model_cause_one_load_and_all_are_answered() {
     let answers: Vec<Answer> = clients.iter().map(http::read).collect();
     assert!(answers.iter().all(|answer| answer.status == 200 && answer.whole));
     let metrics = get(daemon.address, "/metrics").text();
-    assert!(
-        metrics.contains("plimsoll_loads_total{model=\"a\"} 1\n"),
-        "{metrics}"
-    );
+    assert!(metrics.contains("plimsoll_loads_total{model=\"a\"} 1\n"), "{metrics}");
 }
 
 #[test]
 fn clients_that_send_half_a_request_hold_no_model() {
-    let daemon = Setup::new()
-        .model("a", "600MiB", "", "")
-        .model("b", "600MiB", "", "")
-        .start();
+    let daemon = Setup::new().model("a", "600MiB", "", "").model("b", "600MiB", "", "").start();
     let halves: Vec<TcpStream> = (0..200)
         .map(|n| {
             let mut stream = connect(daemon.address);
@@ -134,12 +121,7 @@ fn an_idle_engine_that_is_killed_from_outside_is_started_again_by_the_next_reque
 #[test]
 fn an_engine_that_is_killed_while_it_loads_is_told_as_killed() {
     let daemon = Setup::new().model("a", "100MiB", "load_ms=5000", "").start();
-    let waiting = http::open(
-        daemon.address,
-        "POST",
-        "/v1/chat/completions",
-        Some(&chat_body("a", false)),
-    );
+    let waiting = http::open(daemon.address, "POST", "/v1/chat/completions", Some(&chat_body("a", false)));
     until("it loads", || !daemon.engines().is_empty());
     for engine in daemon.engines() {
         signal(engine, "KILL");
@@ -157,20 +139,11 @@ fn an_engine_that_stands_still_hurts_only_its_own_clients_and_can_be_ended() {
         .start();
     let engine = engine_of(&chat(daemon.address, "still"));
     signal(engine, "STOP");
-    let stuck = http::open(
-        daemon.address,
-        "POST",
-        "/v1/chat/completions",
-        Some(&chat_body("still", false)),
-    );
-    until("it is in flight", || {
-        daemon.status()["models"][0]["in_flight"] == 1
-    });
+    let stuck = http::open(daemon.address, "POST", "/v1/chat/completions", Some(&chat_body("still", false)));
+    until("it is in flight", || daemon.status()["models"][0]["in_flight"] == 1);
     assert_eq!(chat(daemon.address, "good").status, 200);
     drop(stuck);
-    until("the client's leaving is seen", || {
-        daemon.status()["models"][0]["in_flight"] == 0
-    });
+    until("the client's leaving is seen", || daemon.status()["models"][0]["in_flight"] == 0);
     let order = json!({"model": "still"});
     assert_eq!(post(daemon.address, "/models/unload", &order).status, 200);
     until("it is killed", || !alive(engine));
@@ -179,10 +152,7 @@ fn an_engine_that_stands_still_hurts_only_its_own_clients_and_can_be_ended() {
 
 #[test]
 fn few_descriptors_slow_newcomers_down_and_break_nothing() {
-    let daemon = Setup::new()
-        .model("a", "100MiB", "", "")
-        .after("ulimit -n 64")
-        .start();
+    let daemon = Setup::new().model("a", "100MiB", "", "").after("ulimit -n 64").start();
     assert_eq!(chat(daemon.address, "a").status, 200);
     let idle: Vec<TcpStream> = (0..100).map(|_| connect(daemon.address)).collect();
     thread::sleep(Duration::from_millis(200));
@@ -195,10 +165,7 @@ fn few_descriptors_slow_newcomers_down_and_break_nothing() {
 #[test]
 fn more_clients_than_descriptors_are_all_answered() {
     for limit in ["ulimit -Sn 128", "ulimit -n 80"] {
-        let daemon = Setup::new()
-            .model("a", "100MiB", "delay_ms=20", "")
-            .after(limit)
-            .start();
+        let daemon = Setup::new().model("a", "100MiB", "delay_ms=20", "").after(limit).start();
         let first = engine_of(&chat(daemon.address, "a"));
         let engines = at_once(150, |_| engine_of(&chat(daemon.address, "a")));
         assert!(engines.iter().all(|engine| *engine == first), "{limit}");
@@ -238,21 +205,12 @@ fn a_storm_of_reloads_disturbs_no_request() {
 
 #[test]
 fn a_busy_model_that_leaves_the_configuration_finishes_its_stream() {
-    let daemon = Setup::new()
-        .model("a", "100MiB", "events=20 event_ms=50", "")
-        .start();
-    let stream = http::open(
-        daemon.address,
-        "POST",
-        "/v1/chat/completions",
-        Some(&chat_body("a", true)),
-    );
+    let daemon = Setup::new().model("a", "100MiB", "events=20 event_ms=50", "").start();
+    let stream = http::open(daemon.address, "POST", "/v1/chat/completions", Some(&chat_body("a", true)));
     until("it streams", || daemon.status()["models"][0]["in_flight"] == 1);
     std::fs::write(daemon.config_file(), "").expect("the folder can be written");
     daemon.signal("HUP");
-    until("it is gone from the list", || {
-        get(daemon.address, "/v1/models").json()["data"] == json!([])
-    });
+    until("it is gone from the list", || get(daemon.address, "/v1/models").json()["data"] == json!([]));
     assert_eq!(chat(daemon.address, "a").status, 404);
     let answer = http::read(&stream);
     assert!(answer.whole);
@@ -285,10 +243,7 @@ fn heads_without_end_are_cut_off() {
         let mut answer = Vec::new();
         let _ = stream.read_to_end(&mut answer);
         let answer = String::from_utf8_lossy(&answer);
-        assert!(
-            answer.is_empty() || answer.starts_with("HTTP/1.1 431"),
-            "{answer}"
-        );
+        assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 431"), "{answer}");
     }
     let announced =
         "POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 999999999\r\n\r\n";

@@ -59,20 +59,13 @@ fn memory_of_large_bodies_goes_back_to_the_machine() {
     };
     let clients: Vec<TcpStream> = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..10).map(|_| scope.spawn(send)).collect();
-        threads
-            .into_iter()
-            .map(|thread| thread.join().expect("no panic"))
-            .collect()
+        threads.into_iter().map(|thread| thread.join().expect("no panic")).collect()
     });
     until("a gigabyte is held", || resident(&daemon) - before > 900 << 10);
     drop(clients);
     let limit = Instant::now() + Duration::from_secs(10);
     while resident(&daemon) > before + (32 << 10) {
-        assert!(
-            Instant::now() < limit,
-            "{} KiB more than before",
-            resident(&daemon) - before
-        );
+        assert!(Instant::now() < limit, "{} KiB more than before", resident(&daemon) - before);
         std::thread::sleep(Duration::from_millis(100));
     }
 }
@@ -119,19 +112,11 @@ fn an_unread_stderr_stops_no_request() {
 #[test]
 fn a_client_that_reads_nothing_does_not_hold_its_model_for_ever() {
     // The owner may shorten the minute that a stalled answer has; a minute is what every answer has at most.
-    let daemon = Setup::new()
-        .model("a", "600MiB", "answer_bytes=30000000", "")
-        .model("b", "600MiB", "", "")
-        .start();
-    let stalled = http::open(
-        daemon.address,
-        "POST",
-        "/v1/chat/completions",
-        Some(&http::chat_body("a", false)),
-    );
-    until("it is in flight", || {
-        daemon.status()["models"][0]["in_flight"] == 1
-    });
+    let daemon =
+        Setup::new().model("a", "600MiB", "answer_bytes=30000000", "").model("b", "600MiB", "", "").start();
+    let stalled =
+        http::open(daemon.address, "POST", "/v1/chat/completions", Some(&http::chat_body("a", false)));
+    until("it is in flight", || daemon.status()["models"][0]["in_flight"] == 1);
     let asked = Instant::now();
     assert_eq!(chat(daemon.address, "b").status, 200);
     assert!(asked.elapsed() < Duration::from_secs(90), "{:?}", asked.elapsed());
@@ -149,16 +134,9 @@ fn lines_of_an_engines_log_reach_no_client() {
         .start();
     let answer = chat(daemon.address, "a");
     assert_eq!(answer.status, 503, "{}", answer.text());
-    assert!(
-        answer.text().contains("status 3") || answer.text().contains("exit"),
-        "{}",
-        answer.text()
-    );
+    assert!(answer.text().contains("status 3") || answer.text().contains("exit"), "{}", answer.text());
     for seen in [answer.text(), get(daemon.address, "/api/status").text()] {
         assert!(!seen.contains("my secret"), "{seen}");
     }
-    assert!(
-        get(daemon.address, "/logs").text().contains("my secret"),
-        "the operator sees it"
-    );
+    assert!(get(daemon.address, "/logs").text().contains("my secret"), "the operator sees it");
 }

@@ -40,11 +40,7 @@ impl Machine {
             .write(&page);
         let file = File::options().write(true).open(&page).expect("it is ours");
         file.write_all_at(&pid.to_ne_bytes(), 16).expect("it is ours");
-        let machine = Self {
-            folder,
-            page,
-            uuid: plimsoll_wire::options::Uuid(uuid).to_string(),
-        };
+        let machine = Self { folder, page, uuid: plimsoll_wire::options::Uuid(uuid).to_string() };
         machine.has_free(8192 - 3000);
         machine
     }
@@ -72,10 +68,7 @@ impl Machine {
             .argument("--ask")
             .argument(ask)
             .variable("PLIMSOLL_NVML", path(&nvml))
-            .variable(
-                "PLIMSOLL_FAKE_NVML_CARDS",
-                &format!("@{}", self.cards().display()),
-            )
+            .variable("PLIMSOLL_FAKE_NVML_CARDS", &format!("@{}", self.cards().display()))
             .variable("PLIMSOLL_GUARD_LIBRARY", path(library()))
             .variable("XDG_RUNTIME_DIR", path(self.folder.path()))
             .start()
@@ -91,14 +84,10 @@ impl Machine {
         self.has_free(8192 - 500);
         let file = File::options().write(true).open(&self.page).expect("it is ours");
         let put = |at: usize, bytes: &[u8]| {
-            file.write_all_at(bytes, u64::try_from(at).expect("small"))
-                .expect("it is ours");
+            file.write_all_at(bytes, u64::try_from(at).expect("small")).expect("it is ours");
         };
         put(offset_of!(Page, given_back), &(2500 * MIB).to_ne_bytes());
-        put(
-            offset_of!(Page, cards) + offset_of!(Card, answered),
-            &self.asked().to_ne_bytes(),
-        );
+        put(offset_of!(Page, cards) + offset_of!(Card, answered), &self.asked().to_ne_bytes());
     }
 }
 

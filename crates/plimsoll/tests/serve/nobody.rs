@@ -98,59 +98,28 @@ fn another_user_reads_nothing_connects_to_no_engine_and_stops_none_in_a_thousand
         let mut body = http::chat_body("a", false);
         body["messages"] = json!([{"role": "user", "content": SECRET}]);
         let header = format!("Authorization: Bearer {SECRET}\r\n");
-        let stream = http::open_with(
-            daemon.address,
-            "POST",
-            "/v1/chat/completions",
-            &header,
-            Some(&body),
-        );
+        let stream = http::open_with(daemon.address, "POST", "/v1/chat/completions", &header, Some(&body));
         http::read(&stream)
     };
     assert_eq!(ask().status, 200);
     let engines = daemon.engines();
     let list = engines.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
     let mut files = vec![key];
-    for entry in [&logs, &run]
-        .into_iter()
-        .flat_map(|made| fs::read_dir(made).unwrap())
-    {
+    for entry in [&logs, &run].into_iter().flat_map(|made| fs::read_dir(made).unwrap()) {
         files.push(entry.unwrap().path());
     }
     let output = Command::new("setpriv")
         // The first python3 of root's PATH may lie in root's home.
         .env("PATH", "/usr/bin:/bin")
-        .args([
-            "--reuid",
-            NOBODY,
-            "--regid",
-            NOBODY,
-            "--clear-groups",
-            "python3",
-            "-c",
-            TRIES,
-        ])
-        .args([
-            &daemon.pid().to_string(),
-            "key",
-            SECRET,
-            &daemon.address.port().to_string(),
-            &list,
-        ])
+        .args(["--reuid", NOBODY, "--regid", NOBODY, "--clear-groups", "python3", "-c", TRIES])
+        .args([&daemon.pid().to_string(), "key", SECRET, &daemon.address.port().to_string(), &list])
         .args(&files)
         .output()
         .unwrap();
     let said = String::from_utf8_lossy(&output.stdout);
-    assert!(
-        output.status.success(),
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     assert!(!said.contains("SUCCEEDED"), "{said}");
-    let tries = said
-        .trim()
-        .strip_prefix("tries ")
-        .and_then(|tries| tries.parse::<u32>().ok());
+    let tries = said.trim().strip_prefix("tries ").and_then(|tries| tries.parse::<u32>().ok());
     assert!(tries.is_some_and(|tries| tries >= 1000), "{said}");
     assert_eq!(ask().status, 200);
     assert_eq!(daemon.engines(), engines);

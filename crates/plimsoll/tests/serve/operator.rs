@@ -9,16 +9,13 @@ use crate::http::{chat, post};
 
 #[test]
 fn the_start_says_where_with_what_and_for_whom() {
-    let daemon = Setup::with_cards(&[
-        "name=left,kind=host,total=1GiB",
-        "name=right,kind=host,total=512MiB",
-    ])
-    .model("small", "100MiB", "", "")
-    .model("large-one", "300MiB", "", "")
-    .config("[models.missing]\nmodel = '/no/such.gguf'\n")
-    .argument("--engine")
-    .argument("/bin/true")
-    .start();
+    let daemon = Setup::with_cards(&["name=left,kind=host,total=1GiB", "name=right,kind=host,total=512MiB"])
+        .model("small", "100MiB", "", "")
+        .model("large-one", "300MiB", "", "")
+        .config("[models.missing]\nmodel = '/no/such.gguf'\n")
+        .argument("--engine")
+        .argument("/bin/true")
+        .start();
     let expected = [
         format!("at http://{}", daemon.address),
         "card  left   1024 MiB available of 1024 MiB".to_owned(),
@@ -63,19 +60,13 @@ fn each_load_and_each_leave_is_a_line_with_bytes_and_the_reason() {
     }
     let talk = daemon.talk();
     assert_eq!(talk.matches("refuse: huge does not fit").count(), 1, "{talk}");
-    assert_eq!(
-        talk.matches("is refused: huge does not fit").count(),
-        1,
-        "at the start: {talk}"
-    );
+    assert_eq!(talk.matches("is refused: huge does not fit").count(), 1, "at the start: {talk}");
 }
 
 #[test]
 fn the_help_says_what_a_newcomer_has_to_know() {
     let help = |arguments: &[&str]| {
-        let run = Command::new(env!("CARGO_BIN_EXE_plimsoll"))
-            .args(arguments)
-            .output();
+        let run = Command::new(env!("CARGO_BIN_EXE_plimsoll")).args(arguments).output();
         let run = run.expect("plimsoll runs");
         assert!(run.status.success());
         String::from_utf8_lossy(&run.stdout).into_owned()
@@ -84,14 +75,7 @@ fn the_help_says_what_a_newcomer_has_to_know() {
     // A terminal's width decides where its lines end.
     let serve = help(&["serve", "--help"]);
     let serve = serve.split_whitespace().collect::<Vec<_>>().join(" ");
-    for word in [
-        "127.0.0.1:8080",
-        "--open",
-        "--card",
-        "SIGHUP",
-        "Relative paths",
-        "no time limit",
-    ] {
+    for word in ["127.0.0.1:8080", "--open", "--card", "SIGHUP", "Relative paths", "no time limit"] {
         assert!(serve.contains(word), "{word:?} in\n{serve}");
     }
 }

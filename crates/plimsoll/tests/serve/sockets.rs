@@ -25,10 +25,7 @@ fn proxy(daemon: &Daemon) -> String {
     assert_eq!(answer.status, 200, "{}", answer.text());
     let running = get(daemon.address, "/running").json();
     let entry = &running["running"][0];
-    assert_eq!(
-        entry["pid"].as_u64(),
-        daemon.engines().first().map(|pid| u64::from(*pid))
-    );
+    assert_eq!(entry["pid"].as_u64(), daemon.engines().first().map(|pid| u64::from(*pid)));
     entry["proxy"].as_str().expect("it has an address").to_owned()
 }
 
@@ -47,9 +44,7 @@ fn listens_on_a_port(pid: u32) -> bool {
         .filter(|fields| fields.get(3) == Some(&"0A"))
         .map(|fields| format!("socket:[{}]", fields[9]))
         .collect();
-    let descriptors = std::fs::read_dir(format!("/proc/{pid}/fd"))
-        .expect("the process is ours")
-        .flatten();
+    let descriptors = std::fs::read_dir(format!("/proc/{pid}/fd")).expect("the process is ours").flatten();
     let mut links = descriptors.filter_map(|entry| std::fs::read_link(entry.path()).ok());
     links.any(|link| listening.iter().any(|socket| link.as_os_str() == socket.as_str()))
 }
@@ -65,10 +60,7 @@ fn an_engine_that_can_listens_on_a_socket_that_only_its_user_reaches() {
     assert_eq!(owner.permissions().mode() & 0o777, 0o700);
     assert_eq!(owner.uid(), rustix::process::getuid().as_raw());
     let engines = daemon.engines();
-    assert!(
-        !engines.iter().any(|pid| listens_on_a_port(*pid)),
-        "no port is open"
-    );
+    assert!(!engines.iter().any(|pid| listens_on_a_port(*pid)), "no port is open");
     assert!(UnixStream::connect(&socket).is_ok());
     // All ways to the engine: chat above, a stream of its own path, and its health.
     assert_eq!(get(daemon.address, "/upstream/m/health").status, 200);
@@ -92,16 +84,7 @@ fn another_user_reaches_no_engine() {
                   \x20 sys.exit(1)\n";
     let engine = daemon.engines()[0].to_string();
     let thief = Command::new("setpriv")
-        .args([
-            "--reuid",
-            "65534",
-            "--regid",
-            "65534",
-            "--clear-groups",
-            "/usr/bin/python3",
-            "-c",
-            script,
-        ])
+        .args(["--reuid", "65534", "--regid", "65534", "--clear-groups", "/usr/bin/python3", "-c", script])
         .arg(&socket)
         .arg(engine)
         .status()
@@ -117,11 +100,8 @@ fn a_port_is_taken_where_the_configuration_says_so_or_the_engine_knows_no_socket
     // A shell script may start a container, which does not see the folder.
     let folder = tempfile::tempdir().expect("a temporary folder");
     let script = folder.path().join("llama-server");
-    std::fs::write(
-        &script,
-        format!("#!/bin/sh\nexec '{}' \"$@\"\n", fake_engine().display()),
-    )
-    .expect("it is ours");
+    std::fs::write(&script, format!("#!/bin/sh\nexec '{}' \"$@\"\n", fake_engine().display()))
+        .expect("it is ours");
     std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).expect("it is ours");
     let script = preset(&script.to_string_lossy(), "").start();
     assert!(proxy(&script).starts_with("http://127.0.0.1:"));
@@ -152,17 +132,10 @@ fn an_engine_that_makes_no_socket_although_it_says_so_is_started_again_on_a_port
     assert!(proxy(&daemon).starts_with("http://127.0.0.1:"));
     post(daemon.address, "/unload", &serde_json::Value::Null);
     until("it is unloaded", || daemon.engines().is_empty());
-    let loads = |daemon: &Daemon| {
-        get(daemon.address, "/logs")
-            .text()
-            .matches("did not create the socket")
-            .count()
-    };
+    let loads =
+        |daemon: &Daemon| get(daemon.address, "/logs").text().matches("did not create the socket").count();
     let before = loads(&daemon);
-    assert!(
-        proxy(&daemon).starts_with("http://127.0.0.1:"),
-        "remembered for the program"
-    );
+    assert!(proxy(&daemon).starts_with("http://127.0.0.1:"), "remembered for the program");
     assert_eq!(loads(&daemon), before);
 }
 
@@ -227,10 +200,7 @@ fn engine_for_everybody() -> (tempfile::TempDir, PathBuf) {
 fn engines_run_as_the_user_that_the_configuration_names() {
     if !rustix::process::getuid().is_root() {
         let refused = preset("true", ";plimsoll: engine-user = nobody\n").refused();
-        assert!(
-            refused.contains("only root can start engines as another user"),
-            "{refused}"
-        );
+        assert!(refused.contains("only root can start engines as another user"), "{refused}");
         return;
     }
     let (_folder, engine) = engine_for_everybody();

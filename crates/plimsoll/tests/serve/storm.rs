@@ -33,12 +33,7 @@ fn a_thousand_random_faults_leave_nothing_behind() {
         .model("sound", "100MiB", "", "");
     for number in 0..KINDS.len() * COPIES {
         let (name, script, _) = KINDS[number % KINDS.len()];
-        setup = setup.model(
-            &format!("{name}{number}"),
-            "300MiB",
-            script,
-            "stop-timeout = \"200ms\"",
-        );
+        setup = setup.model(&format!("{name}{number}"), "300MiB", script, "stop-timeout = \"200ms\"");
     }
     let daemon = setup.start();
     assert_eq!(chat(daemon.address, "sound").status, 200);
@@ -80,19 +75,10 @@ fn one_fault(daemon: &Daemon, number: usize, dice: &mut Dice) {
         return;
     }
     let answer = chat_stream(daemon.address, &model);
-    assert!(
-        allowed.contains(&answer.status),
-        "{model}: {} {}",
-        answer.status,
-        answer.text()
-    );
+    assert!(allowed.contains(&answer.status), "{model}: {} {}", answer.status, answer.text());
     match answer.status {
         200 => drop(answer.events()),
-        _ => assert!(
-            answer.json()["error"]["reason"].is_object(),
-            "{model}: {}",
-            answer.text()
-        ),
+        _ => assert!(answer.json()["error"]["reason"].is_object(), "{model}: {}", answer.text()),
     }
 }
 

@@ -36,10 +36,7 @@ const CHAT: &str = r#"{"model":"a","messages":[]}"#;
 
 #[test]
 fn every_route_but_health_wants_the_key() {
-    let daemon = Setup::new()
-        .config("[serve]\napi-keys = ['secret']\n")
-        .model("a", "100MiB", "", "")
-        .start();
+    let daemon = Setup::new().config("[serve]\napi-keys = ['secret']\n").model("a", "100MiB", "", "").start();
     let host = "Host: localhost\r\n";
     for line in [
         "GET /v1/models",
@@ -89,10 +86,7 @@ fn others_reach_it_only_with_keys_or_when_told() {
         .expect("plimsoll runs");
     assert_eq!(run.status.code(), Some(2));
     let said = String::from_utf8_lossy(&run.stderr).into_owned();
-    assert!(
-        said.contains("can be reached from other machines") && said.contains("--open"),
-        "{said}"
-    );
+    assert!(said.contains("can be reached from other machines") && said.contains("--open"), "{said}");
     let help = Command::new(env!("CARGO_BIN_EXE_plimsoll"))
         .args(["serve", "--help"])
         .output()
@@ -115,10 +109,7 @@ fn an_engine_takes_only_requests_that_come_through_us() {
         .expect("an address")
         .to_owned();
     let engine = engine.parse().expect("an address");
-    assert_eq!(
-        request(engine, "POST /v1/chat/completions", "Host: localhost\r\n", CHAT).status,
-        401
-    );
+    assert_eq!(request(engine, "POST /v1/chat/completions", "Host: localhost\r\n", CHAT).status, 401);
     let shown = get(daemon.address, "/running").text() + &get(daemon.address, "/v1/models").text();
     assert!(!shown.contains("api-key"), "{shown}");
 }
@@ -170,10 +161,7 @@ fn a_foreign_page_changes_nothing_and_reads_nothing() {
     let own = "Host: localhost\r\nOrigin: http://localhost:3000\r\n";
     let answer = request(daemon.address, "OPTIONS /v1/chat/completions", own, "");
     assert_eq!(answer.status, 204);
-    assert_eq!(
-        answer.header("access-control-allow-origin"),
-        Some("http://localhost:3000")
-    );
+    assert_eq!(answer.header("access-control-allow-origin"), Some("http://localhost:3000"));
 }
 
 #[test]
@@ -199,14 +187,8 @@ fn odd_framings_reach_the_engine_as_one_plain_request() {
     let smuggled = "GET /unload HTTP/1.1\r\nHost: localhost\r\n\r\n";
     for (headers, body) in [
         ("Transfer-Encoding: chunked\r\n".to_owned(), chunked.clone()),
-        (
-            "Content-Length: 4\r\nTransfer-Encoding: chunked\r\n".to_owned(),
-            chunked + smuggled,
-        ),
-        (
-            format!("Expect: 100-continue\r\nContent-Length: {}\r\n", CHAT.len()),
-            CHAT.to_owned(),
-        ),
+        ("Content-Length: 4\r\nTransfer-Encoding: chunked\r\n".to_owned(), chunked + smuggled),
+        (format!("Expect: 100-continue\r\nContent-Length: {}\r\n", CHAT.len()), CHAT.to_owned()),
     ] {
         let bytes = format!("{head}{headers}\r\n{body}");
         let mut stream = TcpStream::connect(daemon.address).expect("the daemon listens");
@@ -248,18 +230,8 @@ fn names_of_models_are_text_and_nothing_else() {
         let path = path.replace("{}", encoded);
         assert_eq!(get(daemon.address, &path).status, 200, "{path}");
     }
-    assert!(
-        get(daemon.address, "/metrics")
-            .text()
-            .contains(r#"model="né/🚢 \"x\"""#)
-    );
-    for foreign in [
-        "a\nb",
-        "../../etc/passwd",
-        "\0",
-        "x\r\nX-Evil: 1",
-        &"y".repeat(5000),
-    ] {
+    assert!(get(daemon.address, "/metrics").text().contains(r#"model="né/🚢 \"x\"""#));
+    for foreign in ["a\nb", "../../etc/passwd", "\0", "x\r\nX-Evil: 1", &"y".repeat(5000)] {
         let answer = chat(daemon.address, foreign);
         assert!(matches!(answer.status, 400 | 404), "{}", answer.text());
         assert!(answer.header("x-evil").is_none());
@@ -274,17 +246,9 @@ fn the_path_below_upstream_stays_below_the_engine() {
     let through = get(daemon.address, "/upstream/a/health");
     assert_eq!(through.status, 200);
     assert!(through.header("x-fake-engine").is_some());
-    for path in [
-        "/upstream/a/../../api/status",
-        "/upstream/a/%2e%2e/api/status",
-        "/upstream/a//api/status",
-    ] {
+    for path in ["/upstream/a/../../api/status", "/upstream/a/%2e%2e/api/status", "/upstream/a//api/status"] {
         let answer = get(daemon.address, path);
-        assert!(
-            answer.header("x-fake-engine").is_some(),
-            "{path}: {}",
-            answer.text()
-        );
+        assert!(answer.header("x-fake-engine").is_some(), "{path}: {}", answer.text());
         assert_eq!(answer.status, 404, "{path}");
     }
     for path in ["/upstream/a%0d%0aX-Evil:%201/x", "/upstream/", "/upstream/b/x"] {
@@ -297,11 +261,7 @@ fn the_path_below_upstream_stays_below_the_engine() {
 #[test]
 fn depth_and_compression_do_no_harm() {
     let daemon = one();
-    let deep = format!(
-        r#"{{"x":{}{},"model":"a"}}"#,
-        "[".repeat(500_000),
-        "]".repeat(500_000)
-    );
+    let deep = format!(r#"{{"x":{}{},"model":"a"}}"#, "[".repeat(500_000), "]".repeat(500_000));
     let answer = request(daemon.address, "POST /tokenize", "Host: localhost\r\n", &deep);
     assert_eq!(answer.status, 200);
     let headers = "Host: localhost\r\nContent-Encoding: gzip\r\n";
@@ -325,9 +285,7 @@ fn head_and_wrong_methods_are_answered_as_http_has_it() {
     let pipelined = "GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n".repeat(50);
     let mut stream = TcpStream::connect(daemon.address).expect("the daemon listens");
     let last = "GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
-    stream
-        .write_all((pipelined + last).as_bytes())
-        .expect("the daemon reads");
+    stream.write_all((pipelined + last).as_bytes()).expect("the daemon reads");
     let mut all = String::new();
     std::io::Read::read_to_string(&mut stream, &mut all).expect("it ends");
     assert_eq!(all.matches("HTTP/1.1 200 OK").count(), 51);
@@ -335,17 +293,10 @@ fn head_and_wrong_methods_are_answered_as_http_has_it() {
 
 #[test]
 fn orders_about_models_are_answered_at_every_moment() {
-    let daemon = Setup::new()
-        .model("slow", "600MiB", "load_ms=600", "")
-        .model("other", "600MiB", "", "")
-        .start();
-    let order = |what: &str, model: &str| {
-        post(
-            daemon.address,
-            &format!("/models/{what}"),
-            &json!({"model": model}),
-        )
-    };
+    let daemon =
+        Setup::new().model("slow", "600MiB", "load_ms=600", "").model("other", "600MiB", "", "").start();
+    let order =
+        |what: &str, model: &str| post(daemon.address, &format!("/models/{what}"), &json!({"model": model}));
     assert_eq!(order("unload", "slow").status, 400);
     assert_eq!(order("load", "slow").status, 200);
     assert_eq!(order("load", "slow").status, 400, "it loads already");

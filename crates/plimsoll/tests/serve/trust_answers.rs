@@ -10,21 +10,10 @@ use crate::http::{chat, chat_body, open, post, read};
 
 #[test]
 fn a_dropped_request_is_answered_502_and_the_engine_goes_on_serving_others() {
-    let daemon = Setup::new()
-        .model(
-            "a",
-            "256MiB",
-            "fail=drop_at_depth:1000 events=40 event_ms=100",
-            "",
-        )
-        .start();
+    let daemon =
+        Setup::new().model("a", "256MiB", "fail=drop_at_depth:1000 events=40 event_ms=100", "").start();
     let process = chat(daemon.address, "a").json()["fake"]["pid"].clone();
-    let stream = open(
-        daemon.address,
-        "POST",
-        "/v1/chat/completions",
-        Some(&chat_body("a", true)),
-    );
+    let stream = open(daemon.address, "POST", "/v1/chat/completions", Some(&chat_body("a", true)));
     let mut deep = chat_body("a", false);
     deep["messages"] = json!([{"role": "user", "content": "deep ".repeat(2000)}]);
     for _ in 0..2 {

@@ -14,10 +14,7 @@ fn status_with(daemon: &Daemon, key: &str) -> u16 {
 fn a_key_that_a_reload_revokes_is_refused_and_the_new_one_accepted() {
     let config = |key: &str, wait: &str| format!("[serve]\napi-keys = [\"{key}\"]\nwait = \"{wait}\"\n");
     let daemon = Setup::new().config(&config("old", "60s")).start();
-    assert_eq!(
-        (status_with(&daemon, "old"), status_with(&daemon, "new")),
-        (200, 401)
-    );
+    assert_eq!((status_with(&daemon, "old"), status_with(&daemon, "new")), (200, 401));
     std::fs::write(daemon.config_file(), config("new", "30s")).unwrap();
     daemon.signal("HUP");
     until("the new key is valid", || status_with(&daemon, "new") == 200);

@@ -26,10 +26,7 @@ struct Neighbour {
 impl Neighbour {
     fn new() -> Self {
         let process = Command::new("sleep").arg("600").spawn().expect("sleep runs");
-        let neighbour = Self {
-            folder: tempfile::tempdir().expect("a temporary folder"),
-            process,
-        };
+        let neighbour = Self { folder: tempfile::tempdir().expect("a temporary folder"), process };
         neighbour.holds(0);
         neighbour
     }
@@ -80,11 +77,7 @@ fn started(process: u64) -> u64 {
     let stat =
         fs::read_to_string(Path::new("/proc").join(process.to_string()).join("stat")).expect("it runs");
     let fields = stat.rsplit(") ").next().expect("fields follow the name");
-    let ticks: u64 = fields
-        .split(' ')
-        .nth(19)
-        .and_then(|ticks| ticks.parse().ok())
-        .expect("a number");
+    let ticks: u64 = fields.split(' ').nth(19).and_then(|ticks| ticks.parse().ok()).expect("a number");
     ticks * 10
 }
 
@@ -144,11 +137,7 @@ fn no_load_begins_on_memory_that_another_process_took_at_any_moment_around_it() 
     }
     assert!(refused >= ROUNDS / 2, "{refused} of {ROUNDS} were refused");
     let model = &daemon.status()["models"][0];
-    assert_eq!(
-        (&model["learned"], &model["overflows"]),
-        (&json!(0), &json!(0)),
-        "{model}"
-    );
+    assert_eq!((&model["learned"], &model["overflows"]), (&json!(0), &json!(0)), "{model}");
     thread::sleep(Duration::from_millis(100));
     assert_eq!(chat(daemon.address, "a").status, 200);
     assert_eq!(daemon.claimed(), 8 * GIB);

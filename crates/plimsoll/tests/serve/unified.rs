@@ -31,16 +31,10 @@ fn unified(described: &[&str]) -> Setup {
         .argument("0")
         .argument("--guard")
         .argument("off")
-        .variable(
-            "PLIMSOLL_NVML",
-            &built("libnvidia_ml.so", "fake-nvml").to_string_lossy(),
-        )
+        .variable("PLIMSOLL_NVML", &built("libnvidia_ml.so", "fake-nvml").to_string_lossy())
         .variable("PLIMSOLL_FAKE_NVML_CARDS", &card.to_string())
         .variable("RUST_LOG", "info,plimsoll_serve::handlers=debug")
-        .config(&format!(
-            "[engine]\ncommand = [\"{}\"]\n",
-            fake_engine().display()
-        ))
+        .config(&format!("[engine]\ncommand = [\"{}\"]\n", fake_engine().display()))
 }
 
 /// Files on a disk: what lies in memory alone is never given back.
@@ -67,10 +61,7 @@ impl Disk {
 
     /// A model that has all of its weights.
     fn model(&self, name: &str, shards: u16) -> PathBuf {
-        let changes = plimsoll_specimens::Changes {
-            shards,
-            ..Default::default()
-        };
+        let changes = plimsoll_specimens::Changes { shards, ..Default::default() };
         let files = plimsoll_specimens::write("tiny", &self.path(name), &changes);
         files.expect("the folder is ours").swap_remove(0).path
     }
@@ -120,20 +111,14 @@ fn measured(arguments: &[&str]) -> Value {
 }
 
 fn of_file(name: &str, path: &Path, flags: &str) -> String {
-    format!(
-        "[models.{name}]\nmodel = \"{}\"\nflags = \"{flags}\"\nmemory = \"64MiB\"\n",
-        path.display()
-    )
+    format!("[models.{name}]\nmodel = \"{}\"\nflags = \"{flags}\"\nmemory = \"64MiB\"\n", path.display())
 }
 
 #[test]
 fn what_a_load_has_read_is_given_back_once_it_is_on_the_card() {
     let Some(disk) = Disk::new() else { return };
-    let (whole, partial, read) = (
-        disk.model("whole.gguf", 2),
-        disk.model("partial.gguf", 1),
-        disk.model("read.gguf", 1),
-    );
+    let (whole, partial, read) =
+        (disk.model("whole.gguf", 2), disk.model("partial.gguf", 1), disk.model("read.gguf", 1));
     let daemon = unified(&[])
         .config(&of_file("whole", &whole, "-ngl 99"))
         .config(&of_file("partial", &partial, "-ngl 1"))
@@ -143,14 +128,11 @@ fn what_a_load_has_read_is_given_back_once_it_is_on_the_card() {
     for path in [&whole, &partial, &read] {
         warm(path);
         let all: u64 = match path == &whole {
-            true => [
-                path.clone(),
-                PathBuf::from(path.to_string_lossy().replace("00001-of", "00002-of")),
-            ]
-            .iter()
-            .inspect(|path| warm(path))
-            .map(|path| path.metadata().expect("it is there").len())
-            .sum(),
+            true => [path.clone(), PathBuf::from(path.to_string_lossy().replace("00001-of", "00002-of"))]
+                .iter()
+                .inspect(|path| warm(path))
+                .map(|path| path.metadata().expect("it is there").len())
+                .sum(),
             false => path.metadata().expect("it is there").len(),
         };
         assert_eq!(cached(path), Some(all), "{}", path.display());
@@ -179,10 +161,7 @@ fn a_card_with_memory_of_its_own_leaves_the_page_cache_as_it_is() {
     let Some(disk) = Disk::new() else { return };
     let path = disk.model("whole.gguf", 1);
     let daemon = Setup::new()
-        .config(&format!(
-            "[engine]\ncommand = [\"{}\"]\n",
-            fake_engine().display()
-        ))
+        .config(&format!("[engine]\ncommand = [\"{}\"]\n", fake_engine().display()))
         .argument("--reclaim-before-load")
         .argument("user")
         .config(&of_file("whole", &path, "-ngl 99"))
@@ -214,21 +193,14 @@ fn order_of_three(setup: Setup) -> Vec<String> {
         .model("large", "900MiB", "", "")
         .start();
     let ask = |model: &str| {
-        http::open(
-            daemon.address,
-            "POST",
-            "/v1/chat/completions",
-            Some(&chat_body(model, false)),
-        )
+        http::open(daemon.address, "POST", "/v1/chat/completions", Some(&chat_body(model, false)))
     };
     let busy = ask("busy");
     until("busy is up", || daemon.running() == ["busy"]);
     let queued = |model: &str| {
         let status = daemon.status();
         let models = status["models"].as_array().expect("models").clone();
-        models
-            .iter()
-            .any(|entry| entry["name"] == model && entry["queued"] == 1)
+        models.iter().any(|entry| entry["name"] == model && entry["queued"] == 1)
     };
     // The small one would fit beside the busy one, so it comes when the others are known.
     let waiting = ["middle", "large"].map(|model| {
@@ -274,9 +246,7 @@ fn listen(daemon: &Daemon) -> Arc<Mutex<Vec<Value>>> {
     let heard = Arc::clone(&told);
     std::thread::spawn(move || {
         for line in BufReader::new(stream).lines().map_while(Result::ok) {
-            if let Some(event) = line
-                .strip_prefix("data: ")
-                .and_then(|data| serde_json::from_str(data).ok())
+            if let Some(event) = line.strip_prefix("data: ").and_then(|data| serde_json::from_str(data).ok())
             {
                 heard.lock().expect("nobody panics with it").push(event);
             }
@@ -346,10 +316,7 @@ fn what_a_load_needs_is_made_free_before_it_and_nobody_goes_for_page_cache() {
                 && data["after"]["allowed"].as_u64() >= Some(need)
         );
         let left = cached(&short.shelf);
-        assert!(
-            left < Some(Short::SHELF / 4),
-            "all but what was asked for to know: {left:?}"
-        );
+        assert!(left < Some(Short::SHELF / 4), "all but what was asked for to know: {left:?}");
         daemon.told("reclaim for alpha: ");
         return;
     }
@@ -361,11 +328,8 @@ fn what_needs_root_is_left_to_the_helper_and_done_by_no_daemon() {
     let Some(short) = Short::new() else { return };
     let helper = short.disk.path("sudo");
     let record = short.disk.path("asked");
-    std::fs::write(
-        &helper,
-        format!("#!/bin/sh\nprintf '%s\\n' \"$*\" >> {}\n", record.display()),
-    )
-    .expect("it is ours");
+    std::fs::write(&helper, format!("#!/bin/sh\nprintf '%s\\n' \"$*\" >> {}\n", record.display()))
+        .expect("it is ours");
     let runnable = std::fs::Permissions::from_mode(0o755);
     std::fs::set_permissions(&helper, runnable).expect("it is ours");
     let path = std::env::var("PATH").expect("there is one");
@@ -379,15 +343,8 @@ fn what_needs_root_is_left_to_the_helper_and_done_by_no_daemon() {
             .argument(who)
             .variable("PATH", &path)
             .start();
-        assert_eq!(
-            chat(daemon.address, "alpha").status,
-            200,
-            "it is tried all the same"
-        );
-        assert!(
-            cached(&short.shelf) > Some(Short::SHELF / 2),
-            "the daemon itself did it"
-        );
+        assert_eq!(chat(daemon.address, "alpha").status, 200, "it is tried all the same");
+        assert!(cached(&short.shelf) > Some(Short::SHELF / 2), "the daemon itself did it");
         daemon.talk()
     };
     let said = |who: &str, words: &str| (0..TRIES).any(|_| serve(who).contains(words));
@@ -395,10 +352,7 @@ fn what_needs_root_is_left_to_the_helper_and_done_by_no_daemon() {
     assert!(said("sudo", "drop-page-cache: "));
     let asked = std::fs::read_to_string(&record).expect("it was asked");
     let first = asked.lines().next().expect("a line");
-    assert!(
-        first.starts_with("-n /") && first.ends_with("drop-page-cache"),
-        "{asked}"
-    );
+    assert!(first.starts_with("-n /") && first.ends_with("drop-page-cache"), "{asked}");
 }
 
 #[test]

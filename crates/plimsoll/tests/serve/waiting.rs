@@ -54,16 +54,11 @@ fn three_overlapping_clients_on_one_model_never_starve_another() {
         let answer = chat(address, "cold");
         let waited = start.elapsed();
         stop.store(true, Ordering::Relaxed);
-        let served: Vec<i32> = clients
-            .into_iter()
-            .map(|client| client.join().expect("no client fails"))
-            .collect();
+        let served: Vec<i32> =
+            clients.into_iter().map(|client| client.join().expect("no client fails")).collect();
         assert_eq!(answer.status, 200, "{}", answer.text());
         assert!(waited < Duration::from_secs(10), "cold waited {waited:?}");
-        assert!(
-            served.iter().all(|count| *count >= 2),
-            "warm was served too: {served:?}"
-        );
+        assert!(served.iter().all(|count| *count >= 2), "warm was served too: {served:?}");
     });
 }
 
@@ -86,44 +81,24 @@ fn a_request_that_waits_too_long_is_refused_with_who_holds_the_card() {
         .model("busy", "700MiB", "delay_ms=4000", "")
         .model("next", "700MiB", "", "")
         .start();
-    let busy = http::open(
-        daemon.address,
-        "POST",
-        "/v1/chat/completions",
-        Some(&chat_body("busy", false)),
-    );
+    let busy = http::open(daemon.address, "POST", "/v1/chat/completions", Some(&chat_body("busy", false)));
     until("busy is up", || daemon.running() == ["busy"]);
     let answer = chat(daemon.address, "next");
     assert_eq!(answer.status, 503);
     assert!(answer.header("retry-after").is_some());
     let error = answer.json()["error"].clone();
     assert_eq!(error["code"], "deadline", "{error}");
-    assert!(
-        error.to_string().contains("busy"),
-        "the holder is not named: {error}"
-    );
+    assert!(error.to_string().contains("busy"), "the holder is not named: {error}");
     assert_eq!(http::read(&busy).status, 200, "the request in flight finishes");
 }
 
 #[test]
 fn a_client_that_leaves_the_queue_gives_its_place_up() {
-    let daemon = Setup::new()
-        .model("busy", "700MiB", "delay_ms=1500", "")
-        .model("next", "700MiB", "", "")
-        .start();
-    let busy = http::open(
-        daemon.address,
-        "POST",
-        "/v1/chat/completions",
-        Some(&chat_body("busy", false)),
-    );
+    let daemon =
+        Setup::new().model("busy", "700MiB", "delay_ms=1500", "").model("next", "700MiB", "", "").start();
+    let busy = http::open(daemon.address, "POST", "/v1/chat/completions", Some(&chat_body("busy", false)));
     until("busy is up", || daemon.running() == ["busy"]);
-    drop(http::open(
-        daemon.address,
-        "POST",
-        "/v1/chat/completions",
-        Some(&chat_body("next", false)),
-    ));
+    drop(http::open(daemon.address, "POST", "/v1/chat/completions", Some(&chat_body("next", false))));
     assert_eq!(http::read(&busy).status, 200);
     std::thread::sleep(Duration::from_millis(300));
     assert_eq!(daemon.running(), ["busy"], "nobody wanted next any more");
@@ -140,50 +115,33 @@ fn an_idle_model_leaves_after_its_ttl_and_comes_back() {
 
 #[test]
 fn models_load_and_unload_by_llama_servers_own_endpoints() {
-    let daemon = Setup::new()
-        .model("a", "400MiB", "", "aliases = [\"gpt\"]")
-        .start();
+    let daemon = Setup::new().model("a", "400MiB", "", "aliases = [\"gpt\"]").start();
     let model = serde_json::json!({"model": "a"});
-    assert_eq!(
-        post(daemon.address, "/models/load", &model).json(),
-        serde_json::json!({"success": true})
-    );
+    assert_eq!(post(daemon.address, "/models/load", &model).json(), serde_json::json!({"success": true}));
     until("it is loaded", || daemon.running() == ["a"]);
     let listed = get(daemon.address, "/models").json();
     assert_eq!(listed["data"][0]["id"], "a");
     assert_eq!(listed["data"][0]["status"]["value"], "loaded");
     assert_eq!(chat(daemon.address, "gpt").status, 200, "an alias answers");
-    assert_eq!(
-        post(daemon.address, "/models/unload", &model).json(),
-        serde_json::json!({"success": true})
-    );
+    assert_eq!(post(daemon.address, "/models/unload", &model).json(), serde_json::json!({"success": true}));
     until("it is unloaded", || daemon.running().is_empty());
 }
 
 #[test]
 fn a_reload_touches_only_what_changed() {
-    let setup = || {
-        Setup::new()
-            .model("stays", "200MiB", "", "")
-            .model("changes", "200MiB", "answer_bytes=32", "")
-    };
+    let setup =
+        || Setup::new().model("stays", "200MiB", "", "").model("changes", "200MiB", "answer_bytes=32", "");
     let daemon = setup().start();
     let pid = |model: &str| chat(daemon.address, model).json()["fake"]["pid"].as_u64();
     let before = (pid("stays"), pid("changes"));
     let config = std::fs::read_to_string(daemon.config_file()).unwrap();
-    std::fs::write(
-        daemon.config_file(),
-        config.replace("answer_bytes=32", "answer_bytes=33"),
-    )
-    .unwrap();
+    std::fs::write(daemon.config_file(), config.replace("answer_bytes=32", "answer_bytes=33")).unwrap();
     daemon.signal("HUP");
     until("the reload is done", || pid("changes") != before.1);
     assert_eq!(pid("stays"), before.0);
 
     std::fs::write(daemon.config_file(), "[models.broken").unwrap();
     daemon.signal("HUP");
-    until("the broken file is reported", || {
-        daemon.talk().contains("plimsoll.toml:1")
-    });
+    until("the broken file is reported", || daemon.talk().contains("plimsoll.toml:1"));
     assert_eq!(pid("stays"), before.0, "a broken file changes nothing");
 }

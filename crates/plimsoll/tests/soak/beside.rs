@@ -53,11 +53,7 @@ fn whoever_comes_second_to_a_card_that_is_too_small_is_the_one_that_fails() {
     let page = card.path("beside.html").display().to_string();
     // It stays until it is stopped, so that the model never has room.
     let program = torch(4096, 600);
-    let arguments = [
-        &LOAD[..],
-        &["--for", "20s", "--html", &page, "--beside", &program],
-    ]
-    .concat();
+    let arguments = [&LOAD[..], &["--for", "20s", "--html", &page, "--beside", &program]].concat();
     let (output, json) = soak_in(&card.variables(), &daemon.url, &arguments);
     assert_eq!(output.status.code(), Some(1), "{json:#}");
     let [server_first, program_first] = orders(&json);
@@ -71,25 +67,15 @@ fn whoever_comes_second_to_a_card_that_is_too_small_is_the_one_that_fails() {
     );
     // By guard, to the byte, with the free memory beside it.
     let evidence = diagnosis["evidence"][0]["text"].as_str().unwrap();
-    assert!(
-        evidence.contains("4096 MiB") && evidence.contains("3584 MiB were free"),
-        "{evidence}"
-    );
+    assert!(evidence.contains("4096 MiB") && evidence.contains("3584 MiB were free"), "{evidence}");
     assert_eq!(server_first["server"]["failed"], false);
 
     assert_eq!(program_first["outcome"], "the server failed", "{json:#}");
     assert_eq!(program_first["program"]["failed"], false);
     let server = &program_first["server"];
-    assert_eq!(
-        (&server["answered"], &server["recovered"]),
-        (&0.into(), &true.into()),
-        "{json:#}"
-    );
+    assert_eq!((&server["answered"], &server["recovered"]), (&0.into(), &true.into()), "{json:#}");
     let failures = server["failures"].to_string();
-    assert!(
-        failures.contains("status 503") && failures.contains("tiny"),
-        "{failures}"
-    );
+    assert!(failures.contains("status 503") && failures.contains("tiny"), "{failures}");
 
     let page = fs::read_to_string(page).unwrap();
     for text in [
@@ -108,18 +94,8 @@ fn a_model_that_has_no_room_left_to_grow_fails_in_flight_and_says_so() {
     // It loads beside the program's 4 GiB, and cannot grow by the GiB that a prompt of 512 tokens takes.
     let daemon = Daemon::of(&card, "3328MiB", "vram=3221225472 vram_per_token=2097152");
     let program = torch(4096, 600);
-    let arguments = [
-        "--clients",
-        "2",
-        "--round",
-        "4",
-        "--depths",
-        "512",
-        "--for",
-        "20s",
-        "--beside",
-        &program,
-    ];
+    let arguments =
+        ["--clients", "2", "--round", "4", "--depths", "512", "--for", "20s", "--beside", &program];
     let (_, json) = soak_in(&card.variables(), &daemon.url, &arguments);
     let [server_first, program_first] = orders(&json);
     assert_eq!(server_first["outcome"], "the program failed", "{json:#}");
@@ -146,32 +122,16 @@ fn a_server_that_ends_is_told_from_the_program_and_by_the_end_of_its_log() {
     let (output, json) = soak_in(&card.variables(), &engine.url(), &arguments);
     assert_eq!(output.status.code(), Some(1));
     // The other order cannot be tried.
-    let [order] = json["orders"].as_array().unwrap().as_slice() else {
-        panic!("{json:#}")
-    };
+    let [order] = json["orders"].as_array().unwrap().as_slice() else { panic!("{json:#}") };
     assert_eq!(
         (&order["outcome"], &order["program"]["failed"]),
         (&"the server failed".into(), &false.into()),
         "{json:#}"
     );
     let server = &order["server"];
-    assert_eq!(
-        (&server["processes_ended"], &server["recovered"]),
-        (&1.into(), &false.into()),
-        "{json:#}"
-    );
-    assert!(
-        server["diagnosis"]["evidence"]
-            .to_string()
-            .contains("out of memory"),
-        "{json:#}"
-    );
-    assert!(
-        order["notes"]
-            .to_string()
-            .contains("the other order was not tried"),
-        "{json:#}"
-    );
+    assert_eq!((&server["processes_ended"], &server["recovered"]), (&1.into(), &false.into()), "{json:#}");
+    assert!(server["diagnosis"]["evidence"].to_string().contains("out of memory"), "{json:#}");
+    assert!(order["notes"].to_string().contains("the other order was not tried"), "{json:#}");
 }
 
 #[test]
@@ -184,10 +144,7 @@ fn a_server_that_fails_by_itself_is_not_laid_at_the_programs_door() {
     let (output, _) = soak_in(&card.variables(), &engine.url(), &arguments);
     let told = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1));
-    assert!(
-        told.contains("fails on its own, before the second program starts"),
-        "{told}"
-    );
+    assert!(told.contains("fails on its own, before the second program starts"), "{told}");
     assert!(!mark.exists());
 }
 
@@ -222,9 +179,7 @@ fn the_program_and_what_it_started_end_with_the_soak() {
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
-    let pid = until("the program is there", || {
-        fs::read_to_string(&mark).ok()?.trim().parse::<u32>().ok()
-    });
+    let pid = until("the program is there", || fs::read_to_string(&mark).ok()?.trim().parse::<u32>().ok());
     let terminate = Command::new("kill").arg(soak.id().to_string()).status();
     assert!(terminate.unwrap().success());
     assert_eq!(soak.wait().unwrap().code(), Some(1));
@@ -245,7 +200,5 @@ fn until<T>(what: &str, mut found: impl FnMut() -> Option<T>) -> T {
 /// A zombie that nobody waits for does not run.
 fn runs(pid: u32) -> bool {
     let stat = fs::read_to_string(Path::new("/proc").join(pid.to_string()).join("stat")).unwrap_or_default();
-    stat.rsplit(") ")
-        .next()
-        .is_some_and(|rest| !rest.is_empty() && !rest.starts_with(['Z', 'X']))
+    stat.rsplit(") ").next().is_some_and(|rest| !rest.is_empty() && !rest.starts_with(['Z', 'X']))
 }

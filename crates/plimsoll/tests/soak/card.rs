@@ -33,11 +33,8 @@ impl Card {
             symlink(&driver, folder.path().join(name)).expect("the folder is ours");
         }
         let python = folder.path().join("python3");
-        fs::write(
-            &python,
-            HASTY.replace("PYTHON", &real_python().display().to_string()),
-        )
-        .expect("the folder is ours");
+        fs::write(&python, HASTY.replace("PYTHON", &real_python().display().to_string()))
+            .expect("the folder is ours");
         fs::set_permissions(&python, fs::Permissions::from_mode(0o755)).expect("it is ours");
         Self { folder, sensors }
     }
@@ -56,21 +53,12 @@ impl Card {
         let path = |path: PathBuf| path.display().to_string();
         vec![
             ("LD_LIBRARY_PATH", folder.to_string()),
-            (
-                "PATH",
-                format!("{folder}:{}", std::env::var("PATH").unwrap_or_default()),
-            ),
+            ("PATH", format!("{folder}:{}", std::env::var("PATH").unwrap_or_default())),
             ("PYTHONPATH", path(doubles)),
-            (
-                "PLIMSOLL_FAKE_CUDA",
-                format!("total=8G context=256M shared={} uuids={uuid}", usage.display()),
-            ),
+            ("PLIMSOLL_FAKE_CUDA", format!("total=8G context=256M shared={} uuids={uuid}", usage.display())),
             ("PLIMSOLL_NVML", path(built("libnvidia_ml.so", "fake-nvml"))),
             ("PLIMSOLL_FAKE_NVML_CARDS", shown.to_string()),
-            (
-                "PLIMSOLL_GUARD_LIBRARY",
-                path(built("libplimsoll_guard.so", "plimsoll-guard")),
-            ),
+            ("PLIMSOLL_GUARD_LIBRARY", path(built("libplimsoll_guard.so", "plimsoll-guard"))),
         ]
     }
 }

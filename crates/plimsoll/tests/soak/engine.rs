@@ -27,10 +27,7 @@ impl Engine {
             let port = free_port();
             let mut command = command(script, port);
             surroundings(&mut command);
-            let mut engine = Self {
-                child: command.spawn().expect("the fake engine starts"),
-                port,
-            };
+            let mut engine = Self { child: command.spawn().expect("the fake engine starts"), port };
             if engine.listens() {
                 return engine;
             }

@@ -34,10 +34,7 @@ fn soak_in(variables: &[(&str, String)], url: &str, arguments: &[&str]) -> (Outp
 }
 
 fn number(name: &str, usual: u64) -> u64 {
-    std::env::var(name)
-        .ok()
-        .and_then(|text| text.parse().ok())
-        .unwrap_or(usual)
+    std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(usual)
 }
 
 /// One line a run, for whoever runs many with `--nocapture`.
@@ -57,11 +54,7 @@ fn a_leak_of_one_kibibyte_a_request_is_found_within_two_thousand_requests() {
         let engine = Engine::start("leak=1024 once=9000000 once_at=700 events=2");
         let (output, json) = soak(&engine.url(), &["--requests", "2000"]);
         println!("{}", told(run, &json));
-        assert_eq!(
-            (output.status.code(), &json["leak"]),
-            (Some(1), &Value::Bool(true)),
-            "{json:#}"
-        );
+        assert_eq!((output.status.code(), &json["leak"]), (Some(1), &Value::Bool(true)), "{json:#}");
         let figure = &json["figures"][0];
         let within = |name: &str, low: f64, high: f64| {
             let value = figure[name].as_f64().unwrap();
@@ -80,11 +73,7 @@ fn a_server_that_takes_memory_once_is_not_called_a_leak() {
         let engine = Engine::start("once=70000000 once_at=1500 events=2");
         let (output, json) = soak(&engine.url(), &["--requests", &requests, "--round", "50"]);
         println!("{}", told(run, &json));
-        assert_eq!(
-            (output.status.code(), &json["leak"]),
-            (Some(0), &Value::Bool(false)),
-            "{json:#}"
-        );
+        assert_eq!((output.status.code(), &json["leak"]), (Some(0), &Value::Bool(false)), "{json:#}");
         let steps = json["figures"][0]["steps"].as_array().unwrap();
         assert!(
             steps
@@ -103,16 +92,9 @@ fn what_was_saved_is_gone_on_with_and_the_page_needs_nothing_else() {
     let engine = Engine::start("events=1");
     let arguments = ["--resume", &state, "--requests", "100", "--depths", "8"];
     assert_eq!(soak(&engine.url(), &arguments).1["requests"], 100);
-    let more = [
-        &arguments[..2],
-        &["--requests", "160", "--depths", "8", "--html", &page],
-    ]
-    .concat();
+    let more = [&arguments[..2], &["--requests", "160", "--depths", "8", "--html", &page]].concat();
     let (_, json) = soak(&engine.url(), &more);
-    assert_eq!(
-        (&json["requests"], &json["rounds"], &json["looks"]),
-        (&160.into(), &8.into(), &8.into())
-    );
+    assert_eq!((&json["requests"], &json["rounds"], &json["looks"]), (&160.into(), &8.into(), &8.into()));
     let page = std::fs::read_to_string(page).unwrap();
     assert!(page.contains("<svg") && page.contains("request 160"));
     for foreign in ["<script", "src=", "href=", "url("] {
@@ -120,10 +102,7 @@ fn what_was_saved_is_gone_on_with_and_the_page_needs_nothing_else() {
     }
     let other = Engine::start("");
     let (output, _) = soak(&other.url(), &arguments);
-    assert!(
-        String::from_utf8_lossy(&output.stderr).contains("name another file"),
-        "{output:?}"
-    );
+    assert!(String::from_utf8_lossy(&output.stderr).contains("name another file"), "{output:?}");
 }
 
 #[test]
@@ -152,11 +131,7 @@ fn what_is_killed_goes_on_where_it_was_saved() {
     let (_, json) = soak(&engine.url(), &arguments);
     assert_eq!(
         (&json["requests"], &json["looks"], &json["notes"][0]["text"]),
-        (
-            &(saved + more).into(),
-            &((saved + more) / 20).into(),
-            &"resumed".into()
-        )
+        (&(saved + more).into(), &((saved + more) / 20).into(), &"resumed".into())
     );
 }
 
@@ -166,21 +141,9 @@ fn failures_are_counted_by_kind_and_a_server_that_dies_ends_the_load() {
     // Four bytes are a token there, so only the deep one kills it.
     let (output, json) = soak(
         &engine.url(),
-        &[
-            "--requests",
-            "4000",
-            "--depths",
-            "16,16,16,2000",
-            "--clients",
-            "1",
-            "--give-up",
-            "3s",
-        ],
+        &["--requests", "4000", "--depths", "16,16,16,2000", "--clients", "1", "--give-up", "3s"],
     );
-    assert_eq!(
-        (output.status.code(), &json["server_gone"]),
-        (Some(1), &true.into())
-    );
+    assert_eq!((output.status.code(), &json["server_gone"]), (Some(1), &true.into()));
     assert!(json["failed"].as_u64().unwrap() > 0, "{json:#}");
     let notes = json["notes"].to_string();
     assert!(notes.contains("no longer answers"), "{notes}");
@@ -193,10 +156,7 @@ fn a_server_that_is_not_there_is_told_at_once() {
     let (output, _) = soak("http://127.0.0.1:1", &[]);
     let told = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1));
-    assert!(
-        told.contains("cannot list the models of http://127.0.0.1:1: no connection"),
-        "{told}"
-    );
+    assert!(told.contains("cannot list the models of http://127.0.0.1:1: no connection"), "{told}");
     let (output, _) = soak("https://127.0.0.1:1", &[]);
     assert_eq!(output.status.code(), Some(2));
 }

@@ -28,17 +28,10 @@ fn a_card_that_is_slowed_down_by_heat_is_told_with_its_clock() {
     );
     // Looks are by the second, and the load is held for three.
     assert!(felt["looks"].as_u64().unwrap() >= 1, "{felt}");
-    assert_eq!(
-        felt["slowed"],
-        json!({ "power cap": felt["looks"], "temperature": felt["looks"] })
-    );
+    assert_eq!(felt["slowed"], json!({ "power cap": felt["looks"], "temperature": felt["looks"] }));
     let page = std::fs::read_to_string(page).unwrap();
-    for text in [
-        "91 to 91 °C",
-        "1410 to 1410 MHz (at most 1980)",
-        "SLOWED DOWN by temperature in",
-        "351 W",
-    ] {
+    for text in ["91 to 91 °C", "1410 to 1410 MHz (at most 1980)", "SLOWED DOWN by temperature in", "351 W"]
+    {
         assert!(page.contains(text), "{text}");
     }
 }

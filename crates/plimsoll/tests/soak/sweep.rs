@@ -39,25 +39,16 @@ fn each_depth_is_beside_the_plan_of_the_servers_own_flags() {
     let number = |value: &Value| value.as_u64().unwrap_or_else(|| panic!("{json:#}"));
     let depth = &json["depths"][1];
     let deeper = 2048 - number(&depth["tokens"]);
-    assert_eq!(
-        number(&depth["planned"]),
-        number(&planned["peak"]) - 4096 * deeper,
-        "{json:#}"
-    );
+    assert_eq!(number(&depth["planned"]), number(&planned["peak"]) - 4096 * deeper, "{json:#}");
     let growth = json["growth"].as_array().unwrap();
-    let card_row = growth
-        .iter()
-        .find(|row| row["figure"] == "card 0 Fake 8G, the server");
+    let card_row = growth.iter().find(|row| row["figure"] == "card 0 Fake 8G, the server");
     let slope = card_row.unwrap()["bytes_per_token"].as_f64().unwrap();
     assert!((28_000.0..38_000.0).contains(&slope), "{json:#}");
 
     let output = sweep(&card, &engine, &[]);
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(text.contains("plan for the server's flags and b"), "{text}");
-    assert!(
-        text.contains("tokens the server holds ") && text.contains(" than planned"),
-        "{text}"
-    );
+    assert!(text.contains("tokens the server holds ") && text.contains(" than planned"), "{text}");
 }
 
 #[test]
@@ -71,28 +62,17 @@ fn a_sweep_shows_growth_per_token_and_speed_at_each_depth() {
         .output()
         .unwrap();
     let json: Value = serde_json::from_slice(&output.stdout).unwrap();
-    let depths: Vec<u64> = json["depths"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|depth| depth["asked"].as_u64().unwrap())
-        .collect();
+    let depths: Vec<u64> =
+        json["depths"].as_array().unwrap().iter().map(|depth| depth["asked"].as_u64().unwrap()).collect();
     assert_eq!((output.status.code(), depths), (Some(0), vec![1024, 2048, 4096]));
     assert!(json["growth"][0]["bytes_per_token"].is_number(), "{json:#}");
     assert!(json["depths"][0]["answer_per_second"].as_f64().unwrap() > 0.0);
-    assert!(
-        std::fs::read_to_string(picture)
-            .unwrap()
-            .contains("tokens of depth")
-    );
+    assert!(std::fs::read_to_string(picture).unwrap().contains("tokens of depth"));
     let dying = Engine::start("fail=oom_at_depth:2500");
     let output = Command::new(env!("CARGO_BIN_EXE_plimsoll"))
         .args(["sweep", &dying.url(), "--depths", "1k,8k"])
         .output()
         .unwrap();
     assert_eq!(output.status.code(), Some(1));
-    assert!(
-        String::from_utf8_lossy(&output.stdout).contains("8192 failed: "),
-        "{output:?}"
-    );
+    assert!(String::from_utf8_lossy(&output.stdout).contains("8192 failed: "), "{output:?}");
 }

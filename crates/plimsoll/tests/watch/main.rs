@@ -11,10 +11,7 @@ use tempfile::TempDir;
 
 fn plimsoll(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
-    command
-        .args(arguments)
-        .stdin(Stdio::null())
-        .env("PLIMSOLL_NVML", "");
+    command.args(arguments).stdin(Stdio::null()).env("PLIMSOLL_NVML", "");
     command
 }
 
@@ -46,9 +43,7 @@ fn a_program_is_watched_to_its_end_which_is_ours_and_its_growth_is_told() {
     let (folder, record) = folder();
     let page = folder.path().join("a.html");
     let path = record.to_str().unwrap();
-    let watched = output(&[
-        "watch", "-o", path, "--every", "20ms", "--", "python3", "-c", TAKE,
-    ]);
+    let watched = output(&["watch", "-o", path, "--every", "20ms", "--", "python3", "-c", TAKE]);
     assert_eq!(watched.status.code(), Some(3), "{watched:?}");
     let summary = summary(&record, &["--html", page.to_str().unwrap()]);
     assert_eq!(summary["end"], "exited with status 3");
@@ -58,12 +53,7 @@ fn a_program_is_watched_to_its_end_which_is_ours_and_its_growth_is_told() {
         figure["figure"]["what"] == "resident"
             && figure["figure"]["subject"].as_str().unwrap().contains("python")
     };
-    let peak = figures
-        .iter()
-        .filter(resident)
-        .map(|figure| figure["peak"].as_u64().unwrap())
-        .max()
-        .unwrap();
+    let peak = figures.iter().filter(resident).map(|figure| figure["peak"].as_u64().unwrap()).max().unwrap();
     assert!(peak >= 80 << 10, "{peak} KiB");
     let when: Vec<&str> = summary["shots"]
         .as_array()
@@ -86,15 +76,8 @@ struct Attached(Child);
 impl Attached {
     fn start(record: &Path) -> Self {
         let pid = std::process::id().to_string();
-        let watch = plimsoll(&[
-            "watch",
-            "-o",
-            record.to_str().expect("text"),
-            "--every",
-            "10ms",
-            "--pid",
-            &pid,
-        ]);
+        let watch =
+            plimsoll(&["watch", "-o", record.to_str().expect("text"), "--every", "10ms", "--pid", &pid]);
         let mut watch = watch;
         Self(watch.stderr(Stdio::null()).spawn().expect("plimsoll starts"))
     }
@@ -144,16 +127,7 @@ fn what_is_shown_redacted_names_nobody() {
     let secret = folder.path().join("bluebird");
     fs::copy("/bin/sleep", &secret).unwrap();
     let path = record.to_str().unwrap();
-    output(&[
-        "watch",
-        "-o",
-        path,
-        "--every",
-        "20ms",
-        "--",
-        secret.to_str().unwrap(),
-        "0.3",
-    ]);
+    output(&["watch", "-o", path, "--every", "20ms", "--", secret.to_str().unwrap(), "0.3"]);
     let texts = [
         shown(&record, &["--redact", "--html", page.to_str().unwrap()]).stdout,
         shown(&record, &["--redact", "--json"]).stdout,
@@ -171,32 +145,18 @@ fn what_is_shown_redacted_names_nobody() {
 #[test]
 fn a_csv_has_a_row_for_each_sample_and_a_cell_for_each_figure() {
     let (_folder, record) = folder();
-    output(&[
-        "watch",
-        "-o",
-        record.to_str().unwrap(),
-        "--every",
-        "20ms",
-        "--for",
-        "300ms",
-    ]);
+    output(&["watch", "-o", record.to_str().unwrap(), "--every", "20ms", "--for", "300ms"]);
     let csv = shown(&record, &["--csv"]).stdout;
     let csv = String::from_utf8(csv).unwrap();
     let summary = summary(&record, &[]);
     assert_eq!(summary["end"], "the recording time is over");
-    assert_eq!(
-        u64::try_from(csv.lines().count()).unwrap(),
-        summary["samples"].as_u64().unwrap() + 1
-    );
+    assert_eq!(u64::try_from(csv.lines().count()).unwrap(), summary["samples"].as_u64().unwrap() + 1);
     let head = csv.lines().next().unwrap();
     assert!(head.starts_with("seconds,\"machine MemFree KiB\""), "{head}");
     let cells = |line: &str| line.matches(',').count();
     // Commas inside names are inside quotes.
     let columns = head.matches("\",").count() + 1;
-    assert!(
-        csv.lines().skip(1).all(|line| cells(line) == columns),
-        "{columns}"
-    );
+    assert!(csv.lines().skip(1).all(|line| cells(line) == columns), "{columns}");
 }
 
 #[test]
@@ -211,10 +171,5 @@ fn a_file_that_is_there_is_left_alone_and_one_that_is_no_record_is_told() {
     let shown = shown(&record, &[]);
     assert_eq!(shown.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&shown.stderr).contains("not a recording of `plimsoll watch`"));
-    assert_eq!(
-        output(&["watch", "-o", path, "--", "/no/such/program"])
-            .status
-            .code(),
-        Some(127)
-    );
+    assert_eq!(output(&["watch", "-o", path, "--", "/no/such/program"]).status.code(), Some(127));
 }

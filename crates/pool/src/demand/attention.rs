@@ -69,9 +69,7 @@ impl Call {
     }
 
     pub fn kernel(&self, rules: Rules) -> Kernel {
-        let Rules {
-            capability, engine, ..
-        } = rules;
+        let Rules { capability, engine, .. } = rules;
         let vector = self.key <= 256
             && self.key.is_multiple_of(64)
             && (self.key != 192 || engine.copies())
@@ -91,11 +89,7 @@ impl Call {
         if capability >= TURING && matrix {
             let few = vector && self.is_few_for_matrices(rules);
             let alone = vector && !self.shares() && self.tokens == 1;
-            return if few || alone {
-                Kernel::Vector
-            } else {
-                Kernel::Matrix
-            };
+            return if few || alone { Kernel::Vector } else { Kernel::Matrix };
         }
         // The limits are in columns of a tile, not in tokens: heads that share K and V count each.
         if capability == VOLTA && matrix {
@@ -106,16 +100,8 @@ impl Call {
                 _ => Kernel::Matrix,
             };
         }
-        let few = if self.is_quantised() {
-            self.tokens <= 2
-        } else {
-            self.tokens == 1 && !self.shares()
-        };
-        if vector && few {
-            Kernel::Vector
-        } else {
-            Kernel::Tile
-        }
+        let few = if self.is_quantised() { self.tokens <= 2 } else { self.tokens == 1 && !self.shares() };
+        if vector && few { Kernel::Vector } else { Kernel::Tile }
     }
 
     fn is_quantised(&self) -> bool {
@@ -245,10 +231,7 @@ mod tests {
 
     #[test]
     fn ik_asks_for_the_results_of_every_block() {
-        let ik = Rules {
-            engine: DemandRules::Ik,
-            ..H200
-        };
+        let ik = Rules { engine: DemandRules::Ik, ..H200 };
         // 256 tiles fill a wave of 264 blocks; 1024 are blocks of their own; beyond 2048 tokens it streams
         let block = 64 * (4 + 128) * 4 * 8;
         for (tokens, blocks) in [(512, 256), (2048, 1024), (4096, 264), (64, 264)] {
@@ -273,11 +256,7 @@ mod tests {
                 ..call(AttentionType::Quantised, 1, 1)
             };
             for capability in [0, VOLTA, TURING, 900] {
-                let rules = Rules {
-                    capability,
-                    processors: value >> 8,
-                    ..H200
-                };
+                let rules = Rules { capability, processors: value >> 8, ..H200 };
                 call.group(rules);
                 call.cut_at_most(rules);
             }

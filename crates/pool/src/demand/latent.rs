@@ -35,12 +35,7 @@ pub fn heads_a_pass(pass: Option<u64>, length: u64, heads: u64, cells: u64) -> u
 pub fn restored(rank: u64, length: u64, quantised: bool, cells: u64) -> DemandGroup<4> {
     // An f16 cache is multiplied as it is; only a quantised one is converted.
     let narrow = if quantised { times([2, rank, cells]) } else { 0 };
-    [
-        times([4, rank, cells]),
-        times([2, rank, length]),
-        narrow,
-        times([2, length, cells]),
-    ]
+    [times([4, rank, cells]), times([2, rank, length]), narrow, times([2, length, cells])]
 }
 
 /// The cache in f16, for queries with the key matrix absorbed: `row` is the length of a latent vector with

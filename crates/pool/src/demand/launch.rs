@@ -7,11 +7,7 @@
 pub(super) fn stream_blocks(most: u64, tiles: u64) -> u64 {
     // A number of blocks that tiles divide needs no fix-up, because every block then computes whole tiles.
     let whole = most / tiles.max(1) * tiles;
-    if whole > 0 && 100 * (most - whole) / most <= 5 {
-        whole
-    } else {
-        most
-    }
+    if whole > 0 && 100 * (most - whole) / most <= 5 { whole } else { most }
 }
 
 /// Number of parts into which the cache is divided, so that the last wave of blocks is nearly full.

@@ -159,17 +159,10 @@ mod tests {
     use super::*;
     use crate::demand::H200;
 
-    const NEW: Rules = Rules {
-        engine: DemandRules::Reserving,
-        ..H200
-    };
+    const NEW: Rules = Rules { engine: DemandRules::Reserving, ..H200 };
 
     fn matrix(width: u64, rows: u64) -> Matrix {
-        Matrix {
-            width,
-            rows,
-            kind: ProductKind::Tiles,
-        }
+        Matrix { width, rows, kind: ProductKind::Tiles }
     }
 
     #[test]
@@ -199,15 +192,7 @@ mod tests {
 
     #[test]
     fn tiles_are_as_narrow_as_they_can_be_without_being_more() {
-        for (tokens, columns) in [
-            (9, 16),
-            (64, 64),
-            (129, 80),
-            (256, 128),
-            (512, 128),
-            (40, 40),
-            (41, 48),
-        ] {
+        for (tokens, columns) in [(9, 16), (64, 64), (129, 80), (256, 128), (512, 128), (40, 40), (41, 48)] {
             let partial = dense(H200, matrix(4096, 14_336), tokens)[2];
             assert_eq!(partial, 4 * 132 * columns * 128, "{tokens}");
         }
@@ -216,37 +201,20 @@ mod tests {
     #[test]
     fn experts_ask_for_lists_of_who_goes_where() {
         // Qwen3 30B-A3B: 128 experts, 8 of them for each of 512 tokens
-        let experts = |shared| ExpertProduct {
-            count: 128,
-            used: 8,
-            shared,
-        };
+        let experts = |shared| ExpertProduct { count: 128, used: 8, shared };
         let quantised = 4096 * 2048 * 144 / 128;
         let lists = [4 * 4096, 4 * 4096, 4 * 129];
         let old = of_experts(H200, experts(true), matrix(2048, 768), 512);
         assert_eq!((&old[..3], old[3]), (&lists[..], quantised + 128 * 144));
         // one column for all of a token's experts: too few for any tile
-        assert_eq!(
-            of_experts(NEW, experts(true), matrix(2048, 768), 512)[3],
-            quantised
-        );
-        assert_eq!(
-            of_experts(NEW, experts(false), matrix(2048, 768), 512)[3],
-            quantised + 8 * 144
-        );
-        assert_eq!(
-            of_experts(NEW, experts(false), matrix(2048, 768), 2)[0],
-            16 * 2048 * 36 / 32
-        );
+        assert_eq!(of_experts(NEW, experts(true), matrix(2048, 768), 512)[3], quantised);
+        assert_eq!(of_experts(NEW, experts(false), matrix(2048, 768), 512)[3], quantised + 8 * 144);
+        assert_eq!(of_experts(NEW, experts(false), matrix(2048, 768), 2)[0], 16 * 2048 * 36 / 32);
     }
 
     #[test]
     fn where_there_are_no_tiles_the_matrix_is_copied_in_halves() {
-        let of = |capability, engine| Rules {
-            capability,
-            engine,
-            ..H200
-        };
+        let of = |capability, engine| Rules { capability, engine, ..H200 };
         let whole = matrix(4096, 14_336);
         let [copy, columns, result] = [2 * 4096 * 14_336, 2 * 4096 * 512, 2 * 14_336 * 512];
         let asked = |capability, engine, matrix, tokens| dense(of(capability, engine), matrix, tokens);
@@ -259,10 +227,7 @@ mod tests {
         // P100; then P40, which has tiles as later cards do, but slow half precision
         assert_eq!(asked(600, new, whole, 512), [copy, columns, result]);
         assert_ne!(asked(610, new, whole, 512)[0], copy);
-        let without = Matrix {
-            kind: ProductKind::Blocks,
-            ..whole
-        };
+        let without = Matrix { kind: ProductKind::Blocks, ..whole };
         assert_eq!(asked(610, new, without, 512), [2 * copy, 0, 0]);
         assert_eq!(asked(900, new, without, 512), [copy, columns, result]);
         assert_eq!(asked(900, new, without, 8)[0], vectors(4096, 8));
@@ -270,15 +235,8 @@ mod tests {
 
     #[test]
     fn experts_without_tiles_go_one_after_another() {
-        let experts = ExpertProduct {
-            count: 256,
-            used: 8,
-            shared: true,
-        };
-        let without = Matrix {
-            kind: ProductKind::Blocks,
-            ..matrix(7168, 2048)
-        };
+        let experts = ExpertProduct { count: 256, used: 8, shared: true };
+        let without = Matrix { kind: ProductKind::Blocks, ..matrix(7168, 2048) };
         let spread = 512 * 8;
         let lists = [8 * spread, 4 * spread * 7168, 4 * spread * 2048];
         let asked = of_experts(NEW, experts, without, 512);

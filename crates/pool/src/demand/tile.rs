@@ -39,12 +39,9 @@ impl AttentionTile {
                 cells: 128,
                 at_once: if call.k == AttentionType::Quantised { 2 } else { 3 },
             },
-            Kernel::Tile => Self {
-                tokens: call.tokens.clamp(2, 32).next_power_of_two(),
-                heads: 1,
-                cells: 64,
-                at_once: 2,
-            },
+            Kernel::Tile => {
+                Self { tokens: call.tokens.clamp(2, 32).next_power_of_two(), heads: 1, cells: 64, at_once: 2 }
+            }
             Kernel::Matrix => Self::of_matrix(rules, call),
         }
     }
@@ -54,10 +51,7 @@ impl AttentionTile {
         let mut columns = [8, 16, 32].into_iter().filter(|columns| *columns >= heads);
         let widest = if rules.capability == TURING { 32 } else { 64 };
         // The smallest tile that holds all tokens, otherwise the widest.
-        let columns = columns
-            .find(|columns| call.tokens <= columns / heads)
-            .unwrap_or(widest)
-            .max(heads);
+        let columns = columns.find(|columns| call.tokens <= columns / heads).unwrap_or(widest).max(heads);
         // nbatch_fa and occupancy of ggml_cuda_fattn_mma_get_config_ampere, and _turing.
         let (cells, at_once) = match (call.key, columns) {
             (..=128, 8) => (128, 2),
@@ -68,12 +62,7 @@ impl AttentionTile {
             (192 | 256, _) | (_, 32) => (32, 2),
             _ => (32, 1),
         };
-        Self {
-            tokens: columns / heads,
-            heads,
-            cells,
-            at_once,
-        }
+        Self { tokens: columns / heads, heads, cells, at_once }
     }
 
     /// Tiles along the tokens, and in all.
@@ -135,20 +124,13 @@ impl AttentionTile {
             true => rules.capability >= ADA,
             false => call.tokens > MANY_IN_IK,
         };
-        if streams || !self.is_good(rules, tiles) {
-            self.most(rules)
-        } else {
-            tiles
-        }
+        if streams || !self.is_good(rules, tiles) { self.most(rules) } else { tiles }
     }
 
     /// Upper bound of [`cut`](Self::cut) for at most these tokens and any number of cells.
     pub(super) fn cut_at_most(&self, rules: Rules, call: &Call) -> u64 {
         let blocks = if rules.engine == DemandRules::Ik {
-            let most = Call {
-                tokens: call.tokens.min(MANY_IN_IK),
-                ..*call
-            };
+            let most = Call { tokens: call.tokens.min(MANY_IN_IK), ..*call };
             self.blocks_in_ik(rules, &most).max(self.most(rules))
         } else {
             self.most(rules)

@@ -82,13 +82,6 @@ mod tests {
         assert_eq!(kib(&ModelShape::QWEN3_30B_A3B), 2);
         assert_eq!(kib(&ModelShape::GEMMA3_12B), 8);
         assert_eq!(kib(&ModelShape::GEMMA4_31B), 8);
-        assert_eq!(
-            cell_bytes(
-                &ModelShape::LLAMA3_8B,
-                DemandRules::Reserving,
-                CacheShape::Quantised
-            ),
-            0
-        );
+        assert_eq!(cell_bytes(&ModelShape::LLAMA3_8B, DemandRules::Reserving, CacheShape::Quantised), 0);
     }
 }

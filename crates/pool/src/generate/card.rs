@@ -12,17 +12,9 @@ pub struct GeneratorCard {
 }
 
 impl GeneratorCard {
-    pub const H200: Self = Self {
-        name: "H200",
-        capability: 900,
-        processors: 132,
-    };
+    pub const H200: Self = Self { name: "H200", capability: 900, processors: 132 };
 
-    pub const RTX3090: Self = Self {
-        name: "RTX3090",
-        capability: 860,
-        processors: 82,
-    };
+    pub const RTX3090: Self = Self { name: "RTX3090", capability: 860, processors: 82 };
 
     pub const ALL: [Self; 2] = [Self::H200, Self::RTX3090];
 }

@@ -17,11 +17,7 @@ pub(super) fn attention(
     let quantised = run.cache == CacheShape::Quantised;
     // Only ik_llama.cpp restores, and only for prompts: for few tokens the absorbed form needs less work.
     if run.engine != DemandRules::Ik || tokens < LEAST_PROMPT {
-        let row = if quantised && run.engine.copies() {
-            latent.rank + latent.rope
-        } else {
-            0
-        };
+        let row = if quantised && run.engine.copies() { latent.rank + latent.rope } else { 0 };
         return operations.groups.group(&[copied(row, cells)]);
     }
     let heads = operations.shape.heads;

@@ -112,20 +112,11 @@ impl ModelShape {
     };
 
     pub const DEEPSEEK_V3: Self = Self {
-        latent: Some(Latent {
-            rank: 512,
-            rope: 64,
-            nope: 128,
-            value: 128,
-        }),
+        latent: Some(Latent { rank: 512, rope: 64, nope: 128, value: 128 }),
         ..Self::dense("deepseek-v3", [61, 7168, 128, 0, 0, 0])
     };
 
-    pub const KIMI_K2: Self = Self {
-        name: "kimi-k2",
-        heads: 64,
-        ..Self::DEEPSEEK_V3
-    };
+    pub const KIMI_K2: Self = Self { name: "kimi-k2", heads: 64, ..Self::DEEPSEEK_V3 };
 
     pub const ALL: [Self; 7] = [
         Self::LLAMA3_8B,
@@ -144,30 +135,19 @@ impl ModelShape {
             return self.layers * context * (latent.rank + latent.rope);
         }
         let values = |head: KvHeads| {
-            let cells = head
-                .window
-                .map_or(context, |window| context.min(window + micro_batch));
+            let cells = head.window.map_or(context, |window| context.min(window + micro_batch));
             2 * head.count * head.size * cells
         };
         (0..self.layers).map(|layer| values(self.head(layer))).sum()
     }
 
     pub(super) fn head(&self, layer: u64) -> KvHeads {
-        let own = KvHeads {
-            count: self.kv_heads,
-            size: self.head_size,
-            window: None,
-        };
+        let own = KvHeads { count: self.kv_heads, size: self.head_size, window: None };
         match &self.window {
-            Some(window) if (layer + 1).is_multiple_of(window.global_every) => KvHeads {
-                count: window.global_kv_heads,
-                size: window.global_head_size,
-                window: None,
-            },
-            Some(window) => KvHeads {
-                window: Some(window.tokens),
-                ..own
-            },
+            Some(window) if (layer + 1).is_multiple_of(window.global_every) => {
+                KvHeads { count: window.global_kv_heads, size: window.global_head_size, window: None }
+            }
+            Some(window) => KvHeads { window: Some(window.tokens), ..own },
             None => own,
         }
     }

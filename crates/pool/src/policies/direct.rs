@@ -58,9 +58,8 @@ mod tests {
     fn it_holds_what_is_live_to_the_granule_and_nothing_else() {
         let mut device = Simulated::new(1 << 20, 512);
         let mut policy = Direct::default();
-        let blocks: Vec<Block> = (1..9)
-            .map(|n| policy.allocate(&mut device, n * 100, STREAM).unwrap())
-            .collect();
+        let blocks: Vec<Block> =
+            (1..9).map(|n| policy.allocate(&mut device, n * 100, STREAM).unwrap()).collect();
         let live: u64 = blocks.iter().map(|block| block.size.next_multiple_of(512)).sum();
         assert_eq!((policy.reserved(), policy.live()), (live, 3600));
         for block in blocks {
@@ -68,10 +67,7 @@ mod tests {
         }
         assert_eq!((policy.reserved(), device.available()), (0, 1 << 20));
         let refused = policy.allocate(&mut device, 2 << 20, STREAM).unwrap_err();
-        assert_eq!(
-            refused.to_string(),
-            "2097152 bytes were requested and 1048576 are free"
-        );
+        assert_eq!(refused.to_string(), "2097152 bytes were requested and 1048576 are free");
         assert_eq!(device.violations(), &[]);
     }
 }

@@ -30,10 +30,7 @@ pub struct GgmlLegacyOptions {
 
 impl Default for GgmlLegacyOptions {
     fn default() -> Self {
-        Self {
-            growth: 105,
-            flush: false,
-        }
+        Self { growth: 105, flush: false }
     }
 }
 
@@ -70,13 +67,7 @@ impl Default for GgmlLegacy {
 
 impl GgmlLegacy {
     pub fn new(options: GgmlLegacyOptions) -> Self {
-        Self {
-            options,
-            slots: [LegacyBlock::default(); SLOTS],
-            lent: BTreeMap::new(),
-            reserved: 0,
-            live: 0,
-        }
+        Self { options, slots: [LegacyBlock::default(); SLOTS], lent: BTreeMap::new(), reserved: 0, live: 0 }
     }
 
     /// A pool that holds idle blocks already: its slots in order, the first one first.
@@ -127,10 +118,7 @@ impl GgmlLegacy {
         // look_ahead_size = (size_t) (1.05 * size), rounded up to 256.
         let larger = size.checked_mul(self.options.growth).map(|size| size / 100);
         let ahead = larger.and_then(|size| size.checked_next_multiple_of(ROUNDING));
-        let ahead = ahead.ok_or(OutOfMemory {
-            asked: size,
-            free: device.available(),
-        })?;
+        let ahead = ahead.ok_or(OutOfMemory { asked: size, free: device.available() })?;
         let address = match device.allocate(ahead) {
             Err(_) if self.options.flush => {
                 // cudaFree synchronises the device.
@@ -166,10 +154,7 @@ impl Policy for GgmlLegacy {
         };
         self.lent.insert(held.address, LiveBlock { held, asked: size });
         self.live += size;
-        Ok(Block {
-            address: held.address,
-            size,
-        })
+        Ok(Block { address: held.address, size })
     }
 
     fn deallocate(&mut self, device: &mut dyn PoolDevice, block: Block, stream: Stream) {
@@ -205,10 +190,8 @@ mod tests {
     const STREAM: Stream = Stream(0);
 
     fn take_and_return(pool: &mut GgmlLegacy, device: &mut Simulated, sizes: &[u64]) {
-        let blocks: Vec<Block> = sizes
-            .iter()
-            .map(|&size| pool.allocate(device, size, STREAM).unwrap())
-            .collect();
+        let blocks: Vec<Block> =
+            sizes.iter().map(|&size| pool.allocate(device, size, STREAM).unwrap()).collect();
         for block in blocks.into_iter().rev() {
             pool.deallocate(device, block, STREAM);
         }
@@ -249,19 +232,12 @@ mod tests {
         let room = 100 * 1024;
         for flush in [false, true] {
             let mut device = Simulated::new(room, 256);
-            let mut pool = GgmlLegacy::new(GgmlLegacyOptions {
-                flush,
-                ..GgmlLegacyOptions::default()
-            });
+            let mut pool = GgmlLegacy::new(GgmlLegacyOptions { flush, ..GgmlLegacyOptions::default() });
             let block = pool.allocate(&mut device, 40 * 1024, STREAM).unwrap();
             device.launch(STREAM, 100, &[block]);
             pool.deallocate(&mut device, block, STREAM);
             assert_eq!(pool.allocate(&mut device, 90 * 1024, STREAM).is_ok(), flush);
-            assert_eq!(
-                device.violations(),
-                [],
-                "it waits for the card before it gives anything back"
-            );
+            assert_eq!(device.violations(), [], "it waits for the card before it gives anything back");
         }
     }
 }

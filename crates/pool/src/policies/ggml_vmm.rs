@@ -36,10 +36,7 @@ pub struct GgmlVmm {
 impl GgmlVmm {
     /// Maps the region as far as `end`.
     fn back(&mut self, device: &mut dyn PoolDevice, end: u64) -> Result<Address, OutOfMemory> {
-        let refused = |device: &dyn PoolDevice| OutOfMemory {
-            asked: end,
-            free: device.available(),
-        };
+        let refused = |device: &dyn PoolDevice| OutOfMemory { asked: end, free: device.available() };
         let region = match self.region {
             Some(region) => region,
             None => device.reserve(ADDRESSES).ok_or(refused(device))?,
@@ -62,10 +59,7 @@ impl GgmlVmm {
 
 impl Policy for GgmlVmm {
     fn allocate(&mut self, device: &mut dyn PoolDevice, asked: u64, _: Stream) -> Result<Block, OutOfMemory> {
-        let refused = OutOfMemory {
-            asked,
-            free: device.available(),
-        };
+        let refused = OutOfMemory { asked, free: device.available() };
         if self.broken.is_some() {
             return Err(refused);
         }
@@ -128,10 +122,7 @@ mod tests {
         assert_eq!(device.driver_sizes(), [GRANULE, GRANULE]);
         pool.deallocate(&mut device, second, STREAM);
         pool.deallocate(&mut device, first, STREAM);
-        assert_eq!(
-            (pool.live(), pool.reserved(), pool.broken()),
-            (0, 2 * GRANULE, None)
-        );
+        assert_eq!((pool.live(), pool.reserved(), pool.broken()), (0, 2 * GRANULE, None));
         assert_eq!((device.reserved(), device.violations().len()), (2 * GRANULE, 0));
     }
 

@@ -40,10 +40,7 @@ pub struct OursOptions {
 
 impl Default for OursOptions {
     fn default() -> Self {
-        Self {
-            regions: true,
-            addresses: 1 << 40,
-        }
+        Self { regions: true, addresses: 1 << 40 }
     }
 }
 
@@ -74,10 +71,7 @@ enum Tier {
 
 impl Ours {
     pub fn new(options: OursOptions) -> Self {
-        Self {
-            options,
-            ..Self::default()
-        }
+        Self { options, ..Self::default() }
     }
 
     /// True if an address lies in memory of this policy.
@@ -98,13 +92,8 @@ impl Ours {
 
     #[cold]
     fn open(&mut self, device: &mut dyn PoolDevice, stream: Stream) -> usize {
-        let region = self
-            .options
-            .regions
-            .then(|| Region::reserve(device, self.options.addresses));
-        let tier = region
-            .flatten()
-            .map_or_else(|| Tier::Slots(SlotSet::default()), Tier::Region);
+        let region = self.options.regions.then(|| Region::reserve(device, self.options.addresses));
+        let tier = region.flatten().map_or_else(|| Tier::Slots(SlotSet::default()), Tier::Region);
         // A capture may be under way on another stream; its graph may come to use this lane, too.
         let mut lane = StreamLane { stream, tier };
         for &graph in &self.captures {
@@ -144,12 +133,7 @@ impl Ours {
     /// Returns parked blocks to their lanes, each behind an event, as soon as events can be recorded.
     #[cold]
     fn settle(&mut self, device: &mut dyn PoolDevice) {
-        let Self {
-            lanes,
-            captures,
-            parked,
-            ..
-        } = self;
+        let Self { lanes, captures, parked, .. } = self;
         // Parked blocks are not live for the program any more, and not yet free for their lane.
         parked.retain(|&(address, stream)| {
             let Some(lane) = lanes.iter_mut().find(|lane| lane.owns(address)) else {
@@ -193,9 +177,7 @@ impl Policy for Ours {
     }
 
     fn deallocate(&mut self, device: &mut dyn PoolDevice, block: Block, stream: Stream) {
-        let own = self
-            .find(stream)
-            .and_then(|lane| self.lanes[lane].deallocate(block.address));
+        let own = self.find(stream).and_then(|lane| self.lanes[lane].deallocate(block.address));
         match own {
             Some(asked) => self.live -= asked,
             None => self.deallocate_across(device, block.address, stream),

@@ -50,10 +50,7 @@ pub struct Pytorch {
 
 impl Pytorch {
     pub fn new(mode: PytorchMode) -> Self {
-        Self {
-            mode,
-            ..Self::default()
-        }
+        Self { mode, ..Self::default() }
     }
 
     /// An idle chunk of at least `size` bytes, from the driver if it has to be.
@@ -94,8 +91,7 @@ impl Pytorch {
         };
         let address = device.allocate(segment)?;
         self.reserved += segment;
-        self.chunks
-            .insert(address, segment, address, kind, stream, ChunkState::Idle);
+        self.chunks.insert(address, segment, address, kind, stream, ChunkState::Idle);
         Ok(address)
     }
 
@@ -139,21 +135,11 @@ impl Policy for Pytorch {
         asked: u64,
         stream: Stream,
     ) -> Result<Block, OutOfMemory> {
-        let refused = OutOfMemory {
-            asked,
-            free: device.available(),
-        };
+        let refused = OutOfMemory { asked, free: device.available() };
         // Far from the end of u64: segments are rounded up again.
-        let size = asked
-            .max(1)
-            .checked_next_multiple_of(LEAST)
-            .filter(|size| *size < 1 << 60);
+        let size = asked.max(1).checked_next_multiple_of(LEAST).filter(|size| *size < 1 << 60);
         let size = size.ok_or(refused)?;
-        let kind = if size <= SMALL {
-            ChunkKind::Small
-        } else {
-            ChunkKind::Large
-        };
+        let kind = if size <= SMALL { ChunkKind::Small } else { ChunkKind::Large };
         // Kept for the wait before a release, which has to cover every stream that ever had a block.
         self.streams.insert(stream);
         let address = self.find(device, size, kind, stream)?;
@@ -209,10 +195,7 @@ mod tests {
         let mut pool = Pytorch::default();
         let sizes = [1, MIB, MIB, MIB + 1, 9 * MIB, 10 * MIB, 11 * MIB];
         let blocks = allocate(&mut pool, &mut device, &sizes);
-        assert_eq!(
-            device.driver_sizes(),
-            [2 * MIB, 2 * MIB, 20 * MIB, 10 * MIB, 12 * MIB],
-        );
+        assert_eq!(device.driver_sizes(), [2 * MIB, 2 * MIB, 20 * MIB, 10 * MIB, 12 * MIB],);
         for block in blocks {
             pool.deallocate(&mut device, block, STREAM);
         }
@@ -239,11 +222,7 @@ mod tests {
         device.launch(STREAM, 100, &[block]);
         pool.deallocate(&mut device, block, STREAM);
         allocate(&mut pool, &mut device, &[30 * MIB]);
-        assert_eq!(
-            device.violations(),
-            [],
-            "it waits for the card before it gives anything back"
-        );
+        assert_eq!(device.violations(), [], "it waits for the card before it gives anything back");
         assert_eq!((pool.reserved(), device.calls().free), (30 * MIB, 1));
         assert!(pool.allocate(&mut device, 20 * MIB, STREAM).is_err());
     }
@@ -255,10 +234,7 @@ mod tests {
         let first = allocate(&mut pool, &mut device, &[30 * MIB])[0];
         pool.deallocate(&mut device, first, STREAM);
         let second = allocate(&mut pool, &mut device, &[50 * MIB])[0];
-        assert_eq!(
-            second.address, first.address,
-            "the idle front is used and extended"
-        );
+        assert_eq!(second.address, first.address, "the idle front is used and extended");
         assert_eq!(device.driver_sizes(), [20 * MIB; 3]);
         pool.deallocate(&mut device, second, STREAM);
         allocate(&mut pool, &mut device, &[512]);

@@ -49,10 +49,7 @@ impl Idle {
         let piece = match before.map(|(_, before)| *before) {
             Some(before) if !piece.head && before.address.offset(before.size) == piece.address => {
                 self.remove(before.address);
-                RmmBlock {
-                    size: before.size + piece.size,
-                    ..before
-                }
+                RmmBlock { size: before.size + piece.size, ..before }
             }
             _ => piece,
         };
@@ -63,10 +60,7 @@ impl Idle {
     /// A piece together with the one that begins at `next`.
     fn joined(&mut self, piece: RmmBlock, next: Address) -> RmmBlock {
         let more = self.remove(next).map_or(0, |next| next.size);
-        RmmBlock {
-            size: piece.size + more,
-            ..piece
-        }
+        RmmBlock { size: piece.size + more, ..piece }
     }
 
     fn remove(&mut self, address: Address) -> Option<RmmBlock> {
@@ -128,20 +122,13 @@ impl RmmPool {
     }
 
     fn expand(&mut self, device: &mut dyn PoolDevice, size: u64) -> Result<RmmBlock, OutOfMemory> {
-        let mut refused = OutOfMemory {
-            asked: size,
-            free: device.available(),
-        };
+        let mut refused = OutOfMemory { asked: size, free: device.available() };
         let mut attempt = size.max(self.reserved);
         while attempt >= size {
             match device.allocate(attempt) {
                 Ok(address) => {
                     self.reserved += attempt;
-                    return Ok(RmmBlock {
-                        address,
-                        size: attempt,
-                        head: true,
-                    });
+                    return Ok(RmmBlock { address, size: attempt, head: true });
                 }
                 Err(error) => refused = error,
             }
@@ -165,10 +152,7 @@ impl Policy for RmmPool {
         let size = asked
             .max(1)
             .checked_next_multiple_of(ALIGNMENT)
-            .ok_or(OutOfMemory {
-                asked,
-                free: device.available(),
-            })?;
+            .ok_or(OutOfMemory { asked, free: device.available() })?;
         let piece = self.piece(device, size, stream)?;
         // allocate_from_block: the rest stays in the list of the stream that asked.
         if piece.size > size {
@@ -178,13 +162,9 @@ impl Policy for RmmPool {
                 head: false,
             });
         }
-        self.lent
-            .insert(piece.address, (RmmBlock { size, ..piece }, asked));
+        self.lent.insert(piece.address, (RmmBlock { size, ..piece }, asked));
         self.live += asked;
-        Ok(Block {
-            address: piece.address,
-            size: asked,
-        })
+        Ok(Block { address: piece.address, size: asked })
     }
 
     fn deallocate(&mut self, _: &mut dyn PoolDevice, block: Block, stream: Stream) {
@@ -214,23 +194,14 @@ mod tests {
     fn it_doubles_and_joins_what_comes_back() {
         let mut device = Simulated::new(1 << 30, 256);
         let mut pool = RmmPool::default();
-        let blocks: Vec<Block> = [1024, 512, 512, 512]
-            .map(|size| pool.allocate(&mut device, size, STREAM).unwrap())
-            .to_vec();
+        let blocks: Vec<Block> =
+            [1024, 512, 512, 512].map(|size| pool.allocate(&mut device, size, STREAM).unwrap()).to_vec();
         assert_eq!(device.driver_sizes(), [1024, 1024, 2048]);
         for block in blocks {
             pool.deallocate(&mut device, block, STREAM);
         }
-        let whole: Vec<u64> = pool.idle[&STREAM]
-            .pieces
-            .values()
-            .map(|piece| piece.size)
-            .collect();
-        assert_eq!(
-            whole.len(),
-            3,
-            "what came in three allocations is never joined across them"
-        );
+        let whole: Vec<u64> = pool.idle[&STREAM].pieces.values().map(|piece| piece.size).collect();
+        assert_eq!(whole.len(), 3, "what came in three allocations is never joined across them");
         assert_eq!((whole.iter().sum::<u64>(), pool.live()), (4096, 0));
     }
 

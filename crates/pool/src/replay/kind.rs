@@ -66,12 +66,7 @@ impl PolicyKind {
     pub fn policy(self) -> Box<dyn Policy> {
         // 105 and 200 percent: the released factor and the one of llama.cpp PR 22193.
         let legacy = |growth, flush| Box::new(GgmlLegacy::new(GgmlLegacyOptions { growth, flush }));
-        let ours = |regions| {
-            Box::new(Ours::new(OursOptions {
-                regions,
-                ..OursOptions::default()
-            }))
-        };
+        let ours = |regions| Box::new(Ours::new(OursOptions { regions, ..OursOptions::default() }));
         match self {
             Self::Plimsoll => ours(true),
             Self::PlimsollSlots => ours(false),
@@ -113,9 +108,7 @@ impl FromStr for PolicyKind {
 
     fn from_str(name: &str) -> Result<Self, Self::Err> {
         let known = Self::ALL.into_iter().find(|kind| kind.name() == name);
-        known.ok_or_else(|| UnknownPolicy {
-            name: name.to_string(),
-        })
+        known.ok_or_else(|| UnknownPolicy { name: name.to_string() })
     }
 }
 
@@ -129,9 +122,6 @@ mod tests {
             assert_eq!(kind.name().parse(), Ok(kind));
         }
         let said = "buddy".parse::<PolicyKind>().unwrap_err().to_string();
-        assert!(
-            said.starts_with("`buddy` is not a policy; the policies are plimsoll,"),
-            "{said}"
-        );
+        assert!(said.starts_with("`buddy` is not a policy; the policies are plimsoll,"), "{said}");
     }
 }

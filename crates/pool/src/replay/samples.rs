@@ -50,11 +50,7 @@ mod tests {
             let mut samples = Samples::new(steps);
             for step in 0..steps {
                 let live = if step == steps / 2 { 7 } else { 1 };
-                samples.add(Sample {
-                    step,
-                    live,
-                    reserved: 9,
-                });
+                samples.add(Sample { step, live, reserved: 9 });
             }
             let parts = samples.finish();
             assert!(parts.len() <= ReplayOutcome::SAMPLES, "{steps}");

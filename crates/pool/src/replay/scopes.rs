@@ -27,12 +27,7 @@ pub struct Scopes<P> {
 impl<P: Policy> Scopes<P> {
     /// A device with this granule.
     pub fn new(policy: P, granule: u64) -> Self {
-        Self {
-            policy,
-            device: ReplayCard::new(ENDLESS, granule),
-            lent: Vec::new(),
-            live: 0,
-        }
+        Self { policy, device: ReplayCard::new(ENDLESS, granule), lent: Vec::new(), live: 0 }
     }
 
     /// Takes a block, or gives the last one back.

@@ -52,10 +52,7 @@ impl Trace {
                 0 => header(line),
                 _ => step(line, &mut builder),
             };
-            read.map_err(|fault| CsvError {
-                line: index + 1,
-                fault,
-            })?;
+            read.map_err(|fault| CsvError { line: index + 1, fault })?;
         }
         Ok(builder.finish())
     }
@@ -66,8 +63,7 @@ impl Trace {
 fn lines(text: &[u8]) -> impl Iterator<Item = &[u8]> {
     // Only one newline: an empty line in the middle of a file is damage and must be reported.
     let text = text.strip_suffix(b"\n").unwrap_or(text);
-    text.split(|&byte| byte == b'\n')
-        .map(|line| line.strip_suffix(b"\r").unwrap_or(line))
+    text.split(|&byte| byte == b'\n').map(|line| line.strip_suffix(b"\r").unwrap_or(line))
 }
 
 fn header(line: &[u8]) -> Result<(), CsvFault> {
@@ -80,16 +76,8 @@ fn header(line: &[u8]) -> Result<(), CsvFault> {
 fn step(line: &[u8], builder: &mut Builder) -> Result<(), CsvFault> {
     let [_thread, _time, action, pointer, size, stream] = fields(line)?;
     let size = || decimal(size).ok_or_else(|| CsvFault::Size { found: shown(size) });
-    let pointer = || {
-        hexadecimal(pointer).ok_or_else(|| CsvFault::Pointer {
-            found: shown(pointer),
-        })
-    };
-    let stream = || {
-        hexadecimal(stream)
-            .map(Stream)
-            .ok_or_else(|| CsvFault::Stream { found: shown(stream) })
-    };
+    let pointer = || hexadecimal(pointer).ok_or_else(|| CsvFault::Pointer { found: shown(pointer) });
+    let stream = || hexadecimal(stream).map(Stream).ok_or_else(|| CsvFault::Stream { found: shown(stream) });
     match action {
         b"allocate" => builder.allocate(pointer()?, size()?, stream()?),
         b"free" => builder.free(pointer()?, Some(size()?), stream()?),
@@ -184,17 +172,8 @@ mod tests {
             "1,10:22:33.123458,free,0x7f0000000000,1024,0x2\n",
         ))
         .unwrap();
-        assert_eq!(
-            (trace.steps().len(), trace.peak_live(), trace.refused()),
-            (2, 1024, 2)
-        );
-        assert_eq!(
-            trace.steps()[1],
-            TraceStep::Free {
-                block: 0,
-                stream: Stream(2)
-            }
-        );
+        assert_eq!((trace.steps().len(), trace.peak_live(), trace.refused()), (2, 1024, 2));
+        assert_eq!(trace.steps()[1], TraceStep::Free { block: 0, stream: Stream(2) });
     }
 
     #[test]
@@ -210,30 +189,12 @@ mod tests {
     fn every_fault_names_its_line_and_the_remedy() {
         for (lines, said) in [
             ("1,0,allocate,0x1,512", "line 2: the line has 5 fields, but"),
-            (
-                "1,0,allocate,0x1,512,0x0\n\n",
-                "line 3: the line has 1 fields, but",
-            ),
-            (
-                "1,0,grow,0x1,512,0x0",
-                "line 2: `grow` is not an action; the actions are allocate, free",
-            ),
-            (
-                "1,0,allocate,zz,512,0x0",
-                "line 2: `zz` is not a pointer; write it as 0x7f00",
-            ),
-            (
-                "1,0,allocate,0x1,-5,0x0",
-                "line 2: `-5` is not a size; write a number of bytes",
-            ),
-            (
-                "1,0,allocate,0x1,5,?",
-                "line 2: `?` is not a stream; write it as 0x0",
-            ),
-            (
-                "1,0,free,0x1,5,0x0",
-                "line 2: the block is freed but was never allocated; a trace must start",
-            ),
+            ("1,0,allocate,0x1,512,0x0\n\n", "line 3: the line has 1 fields, but"),
+            ("1,0,grow,0x1,512,0x0", "line 2: `grow` is not an action; the actions are allocate, free"),
+            ("1,0,allocate,zz,512,0x0", "line 2: `zz` is not a pointer; write it as 0x7f00"),
+            ("1,0,allocate,0x1,-5,0x0", "line 2: `-5` is not a size; write a number of bytes"),
+            ("1,0,allocate,0x1,5,?", "line 2: `?` is not a stream; write it as 0x0"),
+            ("1,0,free,0x1,5,0x0", "line 2: the block is freed but was never allocated; a trace must start"),
             (
                 "1,0,allocate,0x1,18446744073709551615,0x0",
                 "line 2: no card has room for a block of more than",

@@ -50,10 +50,7 @@ pub enum RecordFault {
         "the trace has version {found}, but this program reads {VERSION}; use the program that recorded it"
     )]
     Version { found: u32 },
-    #[error(
-        "records have {found} bytes, but {} are expected; the header is damaged",
-        TraceRecord::SIZE
-    )]
+    #[error("records have {found} bytes, but {} are expected; the header is damaged", TraceRecord::SIZE)]
     RecordSize { found: u32 },
     #[error("event type {found} does not exist; the trace is damaged")]
     Kind { found: u8 },
@@ -79,10 +76,7 @@ impl Trace {
         let mut builder = Builder::default();
         let mut heard = false;
         for (offset, record) in records(file) {
-            let of = RecordedRequest {
-                card: record.card,
-                pool: record.pool,
-            };
+            let of = RecordedRequest { card: record.card, pool: record.pool };
             let at = |fault| TraceRecordError { offset, fault };
             let kind = TraceKind::of(record.kind).ok_or(at(RecordFault::Kind { found: record.kind }))?;
             if of == asked {
@@ -92,27 +86,19 @@ impl Trace {
             }
         }
         if !heard && records(file).next().is_some() {
-            return Err(TraceRecordError {
-                offset: TraceHeader::SIZE,
-                fault: RecordFault::NotAsked(asked),
-            });
+            return Err(TraceRecordError { offset: TraceHeader::SIZE, fault: RecordFault::NotAsked(asked) });
         }
         Ok(builder.finish())
     }
 }
 
 fn header(file: &[u8]) -> Result<(), RecordFault> {
-    let header = file
-        .first_chunk()
-        .map(TraceHeader::from_bytes)
-        .ok_or(RecordFault::Header)?;
+    let header = file.first_chunk().map(TraceHeader::from_bytes).ok_or(RecordFault::Header)?;
     if header.magic != MAGIC {
         return Err(RecordFault::Header);
     }
     if header.version != VERSION {
-        return Err(RecordFault::Version {
-            found: header.version,
-        });
+        return Err(RecordFault::Version { found: header.version });
     }
     match usize::try_from(header.record) {
         Ok(TraceRecord::SIZE) => Ok(()),
@@ -124,18 +110,13 @@ fn header(file: &[u8]) -> Result<(), RecordFault> {
 fn records(file: &[u8]) -> impl Iterator<Item = (usize, TraceRecord)> {
     // A process that was killed leaves a part of a record, which is no fault.
     let (records, _torn) = file.get(TraceHeader::SIZE..).unwrap_or_default().as_chunks();
-    (TraceHeader::SIZE..)
-        .step_by(TraceRecord::SIZE)
-        .zip(records.iter().map(TraceRecord::from_bytes))
+    (TraceHeader::SIZE..).step_by(TraceRecord::SIZE).zip(records.iter().map(TraceRecord::from_bytes))
 }
 
 fn busiest(file: &[u8]) -> RecordedRequest {
     let mut allocations: BTreeMap<RecordedRequest, u64> = BTreeMap::new();
     for (_, record) in records(file).filter(|(_, record)| record.kind == TraceKind::Alloc.code()) {
-        let of = RecordedRequest {
-            card: record.card,
-            pool: record.pool,
-        };
+        let of = RecordedRequest { card: record.card, pool: record.pool };
         *allocations.entry(of).or_default() += 1;
     }
     let most = allocations.into_iter().max_by_key(|&(_, count)| count);
@@ -171,17 +152,7 @@ mod tests {
     use alloc::vec::Vec;
 
     fn record(kind: TraceKind, id: u64, size: u64, pool: u8) -> TraceRecord {
-        TraceRecord {
-            time: 0,
-            id,
-            size,
-            kind: kind.code(),
-            card: 0,
-            pool,
-            detail: 0,
-            stream: 0,
-            thread: 0,
-        }
+        TraceRecord { time: 0, id, size, kind: kind.code(), card: 0, pool, detail: 0, stream: 0, thread: 0 }
     }
 
     fn file(records: &[TraceRecord]) -> Vec<u8> {
@@ -206,10 +177,7 @@ mod tests {
     #[test]
     fn the_source_with_the_most_allocations_is_read() {
         let trace = Trace::from_record(&recorded(), None).unwrap();
-        assert_eq!(
-            (trace.steps().len(), trace.peak_live(), trace.refused()),
-            (3, 1024, 1)
-        );
+        assert_eq!((trace.steps().len(), trace.peak_live(), trace.refused()), (3, 1024, 1));
         let driver = Some(RecordedRequest { card: 0, pool: 0 });
         let trace = Trace::from_record(&recorded(), driver).unwrap();
         assert_eq!((trace.steps().len(), trace.peak_live()), (1, 1 << 20));
@@ -237,10 +205,7 @@ mod tests {
             ("offset 0: the trace has version 9, but", damaged(8, 9)),
             ("offset 0: records have 31 bytes, but 32", damaged(12, 31)),
             ("offset 128: event type 77 does not exist;", damaged(128 + 24, 77)),
-            (
-                "offset 160: the block is freed but was never allocated",
-                damaged(160 + 8, 77),
-            ),
+            ("offset 160: the block is freed but was never allocated", damaged(160 + 8, 77)),
         ] {
             assert!(error.starts_with(said), "{error}");
         }

@@ -63,10 +63,7 @@ impl<P: ServedPolicy> Machine<P> {
     /// The same for a policy that waits whenever it likes.
     pub(crate) fn of_naive(policy: P, device: Simulated) -> Self {
         let waits = true;
-        Self {
-            waits,
-            ..Self::new(policy, device)
-        }
+        Self { waits, ..Self::new(policy, device) }
     }
 
     pub(crate) fn device(&self) -> &Simulated {
@@ -96,10 +93,7 @@ impl<P: ServedPolicy> Machine<P> {
 
     fn before(&self) -> Before {
         let calls = self.device.calls();
-        Before {
-            returns: calls.free + calls.unmap,
-            waits: calls.wait,
-        }
+        Before { returns: calls.free + calls.unmap, waits: calls.wait }
     }
 
     fn run(&mut self, act: &Act) -> Result<Option<Address>, String> {
@@ -138,9 +132,7 @@ impl<P: ServedPolicy> Machine<P> {
             }
             Err(refused) => {
                 self.judge_refusal(size)?;
-                law(refused.asked == size, || {
-                    format!("P7: {refused} for {size} bytes")
-                })?;
+                law(refused.asked == size, || format!("P7: {refused} for {size} bytes"))?;
                 self.faulty = false;
                 self.device.inject(Faults::default());
                 Ok(None)
@@ -155,9 +147,7 @@ impl<P: ServedPolicy> Machine<P> {
         }
         let need = size.max(1).next_multiple_of(GRANULE) + GRANULE;
         let free = self.device.available();
-        law(free < need, || {
-            format!("P7: refused {size} bytes with {free} free")
-        })?;
+        law(free < need, || format!("P7: refused {size} bytes with {free} free"))?;
         let idle = self.policy.trim(&mut self.device, Trim::All);
         law(idle == 0, || format!("P7: refused {size} bytes with {idle} idle"))
     }
@@ -238,31 +228,22 @@ impl<P: ServedPolicy> Machine<P> {
     /// The laws of every moment. P1 and P6 are the card's own judgement, and the first also ours.
     fn check(&mut self, act: &Act) -> Result<(), String> {
         let violations = self.device.violations();
-        law(violations.is_empty(), || {
-            format!("P1, P6: {violations:?} at {act:?}")
-        })?;
-        let mut ends: Vec<(u64, u64)> = self
-            .blocks
-            .iter()
-            .map(|(block, _)| (block.address.0, block.end().0))
-            .collect();
+        law(violations.is_empty(), || format!("P1, P6: {violations:?} at {act:?}"))?;
+        let mut ends: Vec<(u64, u64)> =
+            self.blocks.iter().map(|(block, _)| (block.address.0, block.end().0)).collect();
         ends.sort_unstable();
         law(ends.windows(2).all(|pair| pair[0].1 <= pair[1].0), || {
             format!("P1: live blocks overlap after {act:?}")
         })?;
         let (reserved, held) = (self.policy.reserved(), self.device.reserved());
-        law(reserved == held, || {
-            format!("P3: {reserved} reserved, {held} held, after {act:?}")
-        })?;
+        law(reserved == held, || format!("P3: {reserved} reserved, {held} held, after {act:?}"))?;
         let live: u64 = self.blocks.iter().map(|(block, _)| block.size).sum();
         let told = self.policy.live();
         law(told == live && live <= reserved, || {
             format!("P8: {told} live by the policy, {live} by the program, {reserved} reserved")
         })?;
         let peak = self.device.peak_reserved();
-        law(peak >= self.peak && peak >= held, || {
-            format!("P8: the peak fell to {peak}")
-        })?;
+        law(peak >= self.peak && peak >= held, || format!("P8: the peak fell to {peak}"))?;
         self.peak = peak;
         Ok(())
     }
@@ -282,9 +263,7 @@ impl<P: ServedPolicy> Machine<P> {
         self.check(&Act::TrimAll)?;
         self.policy.trim(&mut self.device, Trim::All);
         self.check(&Act::TrimAll)?;
-        law(self.policy.reserved() == 0, || {
-            format!("P5: {} bytes are left", self.policy.reserved())
-        })?;
+        law(self.policy.reserved() == 0, || format!("P5: {} bytes are left", self.policy.reserved()))?;
         self.policy.close(&mut self.device);
         let events = self.device.events();
         law(events == 0, || format!("P12: {events} events are left"))

@@ -23,21 +23,14 @@ use simulated::Simulated;
 const MIB: u64 = 1 << 20;
 
 fn tier(regions: bool) -> Ours {
-    Ours::new(OursOptions {
-        regions,
-        ..OursOptions::default()
-    })
+    Ours::new(OursOptions { regions, ..OursOptions::default() })
 }
 
 /// As many cases as `PROPTEST_CASES` says; one under miri, which takes a second for what takes a millisecond
 /// without it.
 fn config() -> ProptestConfig {
     let default = ProptestConfig::default();
-    ProptestConfig {
-        cases: if cfg!(miri) { 1 } else { default.cases },
-        failure_persistence: None,
-        ..default
-    }
+    ProptestConfig { cases: if cfg!(miri) { 1 } else { default.cases }, failure_persistence: None, ..default }
 }
 
 /// As many acts as this, a quarter of them under miri.
@@ -135,10 +128,7 @@ proptest! {
 
 /// Bytes of the blocks as they lie in a region.
 fn rounded(blocks: &[Block]) -> u64 {
-    blocks
-        .iter()
-        .map(|block| block.size.max(1).next_multiple_of(256))
-        .sum()
+    blocks.iter().map(|block| block.size.max(1).next_multiple_of(256)).sum()
 }
 
 /// P12 by itself: an idle trim with work in flight returns at once.

@@ -17,12 +17,7 @@ const CASES: u32 = if cfg!(miri) { 2 } else { 400 };
 
 /// What the laws say of a policy on a fixed series of random programs.
 fn verdict<P: ServedPolicy>(policy: impl Fn() -> P) -> String {
-    let config = Config {
-        cases: CASES,
-        max_shrink_iters: 0,
-        failure_persistence: None,
-        ..Config::default()
-    };
+    let config = Config { cases: CASES, max_shrink_iters: 0, failure_persistence: None, ..Config::default() };
     let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &SEED);
     let mut runner = TestRunner::new_with_rng(config, rng);
     let outcome = runner.run(&program(ACTS), |acts| {
@@ -56,11 +51,7 @@ enum Wrong {
 
 impl Mutant {
     fn new(regions: bool, wrong: Wrong) -> Self {
-        Self {
-            policy: tier(regions),
-            wrong,
-            stack: Vec::new(),
-        }
+        Self { policy: tier(regions), wrong, stack: Vec::new() }
     }
 
     fn over<T>(

@@ -42,9 +42,7 @@ impl Naive {
             .filter_map(|(&address, held)| Some((address, idle(held)?)))
             .filter(|&(_, stream)| !device.capturing(stream))
             .collect();
-        free.into_iter()
-            .map(|(address, stream)| self.free(device, address, stream))
-            .sum()
+        free.into_iter().map(|(address, stream)| self.free(device, address, stream)).sum()
     }
 
     fn free(&mut self, device: &mut dyn PoolDevice, address: Address, stream: Stream) -> u64 {

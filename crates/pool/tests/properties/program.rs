@@ -53,13 +53,7 @@ pub(crate) enum Act {
 }
 
 pub(crate) fn size() -> impl Strategy<Value = u64> {
-    prop_oneof![
-        0..4096_u64,
-        4096..MIB,
-        MIB..100 * MIB,
-        Just(2 * MIB),
-        Just(64 * MIB)
-    ]
+    prop_oneof![0..4096_u64, 4096..MIB, MIB..100 * MIB, Just(2 * MIB), Just(64 * MIB)]
 }
 
 fn act() -> impl Strategy<Value = Act> {

@@ -59,16 +59,9 @@ pub(crate) enum Violation {
     InFlight { address: Address, stream: Stream },
     /// Work on `second` uses what work on `first` is still using: a block was handed to another stream too
     /// early.
-    UseAfterReuse {
-        address: Address,
-        first: Stream,
-        second: Stream,
-    },
+    UseAfterReuse { address: Address, first: Stream, second: Stream },
     /// Work, of a graph or not, touches memory that is not there.
-    Unbacked {
-        address: Address,
-        graph: Option<CapturedGraph>,
-    },
+    Unbacked { address: Address, graph: Option<CapturedGraph> },
     /// A call that breaks a capture in progress.
     DuringCapture { call: &'static str },
     /// An event was used after it was forgotten.
@@ -187,10 +180,7 @@ impl Simulated {
 
     /// Submits work that uses `blocks` for `microseconds`, or adds it to the graph that is being captured.
     pub(crate) fn launch(&mut self, stream: Stream, microseconds: u64, blocks: &[Block]) {
-        let ranges: Vec<_> = blocks
-            .iter()
-            .map(|block| (block.address.0, block.end().0))
-            .collect();
+        let ranges: Vec<_> = blocks.iter().map(|block| (block.address.0, block.end().0)).collect();
         if !self.streams.capture_work(stream, &ranges) {
             self.run(stream, microseconds, &ranges, None);
         }
@@ -230,11 +220,7 @@ impl Simulated {
             }
             if let Some(first) = self.streams.conflict(stream, start, end) {
                 let second = stream;
-                self.violate(Violation::UseAfterReuse {
-                    address,
-                    first,
-                    second,
-                });
+                self.violate(Violation::UseAfterReuse { address, first, second });
             }
         }
         self.streams.submit(stream, microseconds, ranges);

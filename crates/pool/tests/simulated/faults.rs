@@ -15,26 +15,17 @@ pub(crate) struct Faults {
 impl Faults {
     /// Refuses the n-th request, counted from 1.
     pub(crate) fn nth(n: u64) -> Self {
-        Self {
-            nth: Some(n),
-            ..Self::default()
-        }
+        Self { nth: Some(n), ..Self::default() }
     }
 
     /// Refuses every request of more than `bytes`.
     pub(crate) fn above(bytes: u64) -> Self {
-        Self {
-            above: Some(bytes),
-            ..Self::default()
-        }
+        Self { above: Some(bytes), ..Self::default() }
     }
 
     /// Refuses the next `count` requests.
     pub(crate) fn next(count: u64) -> Self {
-        Self {
-            next: count,
-            ..Self::default()
-        }
+        Self { next: count, ..Self::default() }
     }
 
     pub(crate) fn refuse(&mut self, size: u64) -> bool {

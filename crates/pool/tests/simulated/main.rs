@@ -30,10 +30,7 @@ fn allocations_are_rounded_and_bounded_and_come_back() {
     assert_eq!(device.allocate(asked), Err(OutOfMemory { asked, free: 2 }));
     device.free(first);
     device.free(second);
-    assert_eq!(
-        (device.available(), device.pieces(), device.peak_reserved()),
-        (10, 0, 8)
-    );
+    assert_eq!((device.available(), device.pieces(), device.peak_reserved()), (10, 0, 8));
     assert_eq!(device.driver_sizes(), &[1, 4]);
     assert_eq!(device.violations(), &[]);
 }
@@ -68,10 +65,7 @@ fn a_piece_is_unmapped_as_it_was_mapped_and_before_the_region_is_released() {
     device.map(address, 8).unwrap();
     device.unmap(address, 4);
     device.release(address, 8);
-    assert_eq!(
-        device.violations(),
-        &[Violation::NotHeld { address }, Violation::StillBacked { address }]
-    );
+    assert_eq!(device.violations(), &[Violation::NotHeld { address }, Violation::StillBacked { address }]);
 }
 
 #[test]
@@ -111,11 +105,7 @@ fn two_streams_in_one_range_are_found_out_unless_ordered() {
     let mut careless = device.clone();
     careless.launch(B, 10, &[block(address, 4)]);
     let (first, second) = (A, B);
-    let found = Violation::UseAfterReuse {
-        address,
-        first,
-        second,
-    };
+    let found = Violation::UseAfterReuse { address, first, second };
     assert_eq!(careless.violations(), &[found]);
     let event = device.record(A);
     device.order(B, event);
@@ -142,13 +132,7 @@ fn a_graph_that_is_launched_into_memory_that_is_gone_is_found_out() {
     let graph_of_it = Some(graph);
     assert_eq!(
         device.violations(),
-        &[
-            Violation::Unbacked {
-                address,
-                graph: graph_of_it
-            },
-            Violation::NoGraph { graph }
-        ]
+        &[Violation::Unbacked { address, graph: graph_of_it }, Violation::NoGraph { graph }]
     );
 }
 
@@ -163,9 +147,8 @@ fn calls_that_break_a_capture_are_found_out() {
     device.wait(event);
     device.free(address);
     device.synchronize();
-    let calls: Vec<Violation> = ["record", "wait", "free", "synchronize"]
-        .map(|call| Violation::DuringCapture { call })
-        .to_vec();
+    let calls: Vec<Violation> =
+        ["record", "wait", "free", "synchronize"].map(|call| Violation::DuringCapture { call }).to_vec();
     assert_eq!(device.violations(), calls);
 }
 
@@ -184,12 +167,7 @@ fn faults_refuse_what_they_name() {
 
 #[test]
 fn calls_cost_what_the_latency_says() {
-    let latency = Latency {
-        allocate: 100,
-        map: 20,
-        reserve: 3,
-        ..Latency::default()
-    };
+    let latency = Latency { allocate: 100, map: 20, reserve: 3, ..Latency::default() };
     let mut device = device().with_latency(latency);
     device.allocate(4).unwrap();
     let region = device.reserve(8).unwrap();

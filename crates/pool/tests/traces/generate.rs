@@ -15,9 +15,7 @@ fn digest(trace: &Trace) -> u64 {
     });
     sizes
         .flat_map(u64::to_le_bytes)
-        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
-            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-        })
+        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
 #[test]
@@ -56,18 +54,11 @@ fn restored_heads_cost_what_issue_687_of_ik_says_per_token() {
         (ModelShape::DEEPSEEK_V3, CacheShape::Quantised, 67),
     ] {
         let peak = |context| {
-            let run = GeneratedRun {
-                micro_batch: 4096,
-                ..GeneratedRun::prompt(DemandRules::Ik, cache, context)
-            };
+            let run =
+                GeneratedRun { micro_batch: 4096, ..GeneratedRun::prompt(DemandRules::Ik, cache, context) };
             generate(&shape, &run, &GeneratorCard::H200).unwrap().peak_live()
         };
-        assert_eq!(
-            (peak(65_536) - peak(32_768)) / 32_768,
-            kib << 10,
-            "{}",
-            shape.name
-        );
+        assert_eq!((peak(65_536) - peak(32_768)) / 32_768, kib << 10, "{}", shape.name);
     }
 }
 
@@ -75,14 +66,9 @@ fn restored_heads_cost_what_issue_687_of_ik_says_per_token() {
 fn an_engine_that_reserves_its_copies_asks_for_no_more_at_depth() {
     let peak = |engine, context| {
         let run = GeneratedRun::prompt(engine, CacheShape::Quantised, context);
-        generate(&ModelShape::M8, &run, &GeneratorCard::H200)
-            .unwrap()
-            .peak_live()
+        generate(&ModelShape::M8, &run, &GeneratorCard::H200).unwrap().peak_live()
     };
-    assert_eq!(
-        peak(DemandRules::Reserving, 4096),
-        peak(DemandRules::Reserving, 65_536)
-    );
+    assert_eq!(peak(DemandRules::Reserving, 4096), peak(DemandRules::Reserving, 65_536));
     assert!(peak(DemandRules::Copying, 65_536) > 8 * peak(DemandRules::Copying, 4096));
 }
 
@@ -94,16 +80,10 @@ fn without_flash_attention_the_probabilities_grow_with_depth() {
         flash_attention: false,
         ..GeneratedRun::prompt(DemandRules::Reserving, CacheShape::F16, context)
     };
-    let peak = |context| {
-        generate(&ModelShape::LLAMA3_8B, &run(context), &GeneratorCard::H200)
-            .unwrap()
-            .peak_live()
-    };
+    let peak =
+        |context| generate(&ModelShape::LLAMA3_8B, &run(context), &GeneratorCard::H200).unwrap().peak_live();
     assert_eq!((peak(7168) - peak(2048)) >> 20, 160);
-    let quantised = GeneratedRun {
-        cache: CacheShape::Quantised,
-        ..run(512)
-    };
+    let quantised = GeneratedRun { cache: CacheShape::Quantised, ..run(512) };
     assert_eq!(
         generate(&ModelShape::M8, &quantised, &GeneratorCard::H200),
         Err(GenerateError::QuantisedWithoutFlashAttention)
@@ -116,17 +96,8 @@ fn what_makes_no_trace_is_refused_before_memory_is_taken() {
     let made = |run: &GeneratedRun| {
         generate(&ModelShape::GEMMA4_31B, run, &GeneratorCard::H200).map(|trace| trace.blocks())
     };
-    assert_eq!(
-        made(&GeneratedRun { context: 0, ..plain }),
-        Err(GenerateError::Context { tokens: 0 })
-    );
-    assert_eq!(
-        made(&GeneratedRun {
-            micro_batch: 0,
-            ..plain
-        }),
-        Err(GenerateError::MicroBatch { tokens: 0 })
-    );
+    assert_eq!(made(&GeneratedRun { context: 0, ..plain }), Err(GenerateError::Context { tokens: 0 }));
+    assert_eq!(made(&GeneratedRun { micro_batch: 0, ..plain }), Err(GenerateError::MicroBatch { tokens: 0 }));
     let endless = GeneratedRun {
         context: 1 << 26,
         micro_batch: 1,

@@ -18,17 +18,7 @@ fn record() -> Vec<u8> {
 }
 
 fn request(kind: u8, id: u64, size: u64) -> TraceRecord {
-    TraceRecord {
-        time: id,
-        id,
-        size,
-        kind,
-        card: 0,
-        pool: 1,
-        detail: 0,
-        stream: 0,
-        thread: 0,
-    }
+    TraceRecord { time: id, id, size, kind, card: 0, pool: 1, detail: 0, stream: 0, thread: 0 }
 }
 
 /// Bytes replaced, then the end cut off.
@@ -55,9 +45,7 @@ fn check(trace: &Trace, bytes: usize) {
 fn many_live_blocks_freed_in_any_order_are_no_trouble() {
     const BLOCKS: u64 = 40_000;
     let mut file = TraceHeader::new(1, 1, 0, 0).to_bytes().to_vec();
-    let steps = (0..BLOCKS)
-        .map(|id| (1, id))
-        .chain((0..BLOCKS).map(|n| (2, n * 7919 % BLOCKS)));
+    let steps = (0..BLOCKS).map(|id| (1, id)).chain((0..BLOCKS).map(|n| (2, n * 7919 % BLOCKS)));
     for (kind, id) in steps {
         file.extend(request(kind, id, 256 * (1 + id % 97)).to_bytes());
     }
@@ -65,10 +53,7 @@ fn many_live_blocks_freed_in_any_order_are_no_trouble() {
     let started = std::time::Instant::now();
     for kind in PolicyKind::ALL {
         if !matches!(kind, PolicyKind::GgmlVmm | PolicyKind::Direct) {
-            assert!(
-                replay(&trace, kind, UNLIMITED, &mut Unwatched).completed(),
-                "{kind}"
-            );
+            assert!(replay(&trace, kind, UNLIMITED, &mut Unwatched).completed(), "{kind}");
         }
     }
     assert!(started.elapsed().as_secs() < 30, "{:?}", started.elapsed());

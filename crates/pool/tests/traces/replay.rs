@@ -30,22 +30,11 @@ fn grow(pool: &mut GgmlLegacy, device: &mut Simulated, step: u64, steps: u64) {
 #[test]
 fn the_legacy_pool_asks_the_driver_for_exactly_what_the_real_one_asked_for() {
     for (cache, real) in [
-        (
-            CacheShape::Quantised,
-            include_str!("../../../../data/traces/old-q8_0-ub512.legacy-driver.txt"),
-        ),
-        (
-            CacheShape::F16,
-            include_str!("../../../../data/traces/old-f16-ub512.legacy-driver.txt"),
-        ),
+        (CacheShape::Quantised, include_str!("../../../../data/traces/old-q8_0-ub512.legacy-driver.txt")),
+        (CacheShape::F16, include_str!("../../../../data/traces/old-f16-ub512.legacy-driver.txt")),
     ] {
         let real: Vec<u64> = real.lines().map(|line| line.parse().unwrap()).collect();
-        let outcome = replay(
-            &recorded(cache),
-            PolicyKind::GgmlLegacy,
-            UNLIMITED,
-            &mut Unwatched,
-        );
+        let outcome = replay(&recorded(cache), PolicyKind::GgmlLegacy, UNLIMITED, &mut Unwatched);
         assert_eq!(outcome.driver_sizes, real);
         assert_eq!(outcome.peak_reserved, real.iter().sum::<u64>());
     }
@@ -53,12 +42,7 @@ fn the_legacy_pool_asks_the_driver_for_exactly_what_the_real_one_asked_for() {
 
 #[test]
 fn the_vmm_pool_reserves_what_the_real_one_reserved() {
-    let outcome = replay(
-        &recorded(CacheShape::Quantised),
-        PolicyKind::GgmlVmm,
-        UNLIMITED,
-        &mut Unwatched,
-    );
+    let outcome = replay(&recorded(CacheShape::Quantised), PolicyKind::GgmlVmm, UNLIMITED, &mut Unwatched);
     assert_eq!(outcome.peak_reserved, 251_658_240);
 }
 
@@ -82,11 +66,7 @@ fn the_slots_of_pull_request_22732_come_out() {
     for (slot, published) in slots.iter().zip(published) {
         assert!((slot - published).abs() < 0.011, "{slot} {published}");
     }
-    assert!(
-        (mib(pool.reserved()) - 1170.24).abs() < 0.05,
-        "{}",
-        mib(pool.reserved())
-    );
+    assert!((mib(pool.reserved()) - 1170.24).abs() < 0.05, "{}", mib(pool.reserved()));
 }
 
 /// Decoding with a head of 512 copies the cache for every token, and the copies grow every 256 tokens.
@@ -94,10 +74,7 @@ fn the_slots_of_pull_request_22732_come_out() {
 fn a_legacy_pool_holds_twenty_times_what_decoding_to_128k_needs() {
     for (growth, reserved) in [(105, 20_164.0), (200, 4052.0)] {
         let mut device = Simulated::new(UNLIMITED, 256);
-        let mut pool = GgmlLegacy::new(GgmlLegacyOptions {
-            growth,
-            ..GgmlLegacyOptions::default()
-        });
+        let mut pool = GgmlLegacy::new(GgmlLegacyOptions { growth, ..GgmlLegacyOptions::default() });
         grow(&mut pool, &mut device, 1 << 20, 512);
         assert_eq!(mib(pool.reserved()).round(), reserved);
     }
@@ -119,48 +96,12 @@ fn a_prompt_of_128k_takes_what_it_was_computed_to_take() {
     ];
     let quantised = CacheShape::Quantised;
     for (shape, cache, blocks, live, reserved) in [
-        (
-            ModelShape::LLAMA3_8B,
-            quantised,
-            139_264,
-            517.3,
-            [9363, 1504, 518, 32_866, 1892],
-        ),
-        (
-            ModelShape::QWEN3_30B_A3B,
-            quantised,
-            319_488,
-            261.3,
-            [4600, 655, 262, 8162, 802],
-        ),
-        (
-            ModelShape::GEMMA3_12B,
-            quantised,
-            208_896,
-            1034.4,
-            [18_768, 3013, 1036, 131_476, 2279],
-        ),
-        (
-            ModelShape::GEMMA4_31B,
-            quantised,
-            261_120,
-            1034.3,
-            [18_762, 3015, 1036, 131_476, 2108],
-        ),
-        (
-            ModelShape::LLAMA3_8B,
-            CacheShape::F16,
-            122_880,
-            13.0,
-            [16, 25, 14, 20, 30],
-        ),
-        (
-            ModelShape::GEMMA4_31B,
-            CacheShape::F16,
-            230_400,
-            17.0,
-            [32, 37, 18, 20, 37],
-        ),
+        (ModelShape::LLAMA3_8B, quantised, 139_264, 517.3, [9363, 1504, 518, 32_866, 1892]),
+        (ModelShape::QWEN3_30B_A3B, quantised, 319_488, 261.3, [4600, 655, 262, 8162, 802]),
+        (ModelShape::GEMMA3_12B, quantised, 208_896, 1034.4, [18_768, 3013, 1036, 131_476, 2279]),
+        (ModelShape::GEMMA4_31B, quantised, 261_120, 1034.3, [18_762, 3015, 1036, 131_476, 2108]),
+        (ModelShape::LLAMA3_8B, CacheShape::F16, 122_880, 13.0, [16, 25, 14, 20, 30]),
+        (ModelShape::GEMMA4_31B, CacheShape::F16, 230_400, 17.0, [32, 37, 18, 20, 37]),
     ] {
         let trace = published(&shape, GeneratedRun::prompt(DemandRules::Copying, cache, 131_072));
         assert_eq!(trace.blocks(), blocks);
@@ -200,11 +141,7 @@ fn a_prompt_of_128k_makes_as_many_driver_calls_as_it_was_computed_to_make() {
 /// Kimi-K2, micro-batches of 4096. The published figures are those of 31 of them, at 126976 tokens.
 #[test]
 fn restored_heads_strand_what_they_were_computed_to_strand() {
-    for (pass, live, legacy) in [
-        (None, 4232, 45_721),
-        (Some(512), 497, 2142),
-        (Some(1024), 746, 1369),
-    ] {
+    for (pass, live, legacy) in [(None, 4232, 45_721), (Some(512), 497, 2142), (Some(1024), 746, 1369)] {
         let run = GeneratedRun {
             micro_batch: 4096,
             attention_pass: pass,
@@ -218,14 +155,8 @@ fn restored_heads_strand_what_they_were_computed_to_strand() {
 }
 
 fn published(shape: &ModelShape, run: GeneratedRun) -> Trace {
-    let card = GeneratorCard {
-        capability: plimsoll_pool::demand::ADA,
-        ..GeneratorCard::RTX3090
-    };
-    let run = GeneratedRun {
-        outputs: Outputs::Layers,
-        ..run
-    };
+    let card = GeneratorCard { capability: plimsoll_pool::demand::ADA, ..GeneratorCard::RTX3090 };
+    let run = GeneratedRun { outputs: Outputs::Layers, ..run };
     generate(shape, &run, &card).unwrap()
 }
 
@@ -254,13 +185,8 @@ fn a_pool_that_would_abort_is_a_failure_that_no_budget_helps() {
         "1,0,allocate,0x1,512,0x0\n1,1,allocate,0x2,512,0x0\n1,2,free,0x1,512,0x0\n1,3,free,0x2,512,0x0\n",
     );
     let trace = Trace::from_csv(text.as_bytes()).unwrap();
-    let failure = replay(&trace, PolicyKind::GgmlVmm, UNLIMITED, &mut Unwatched)
-        .failure
-        .unwrap();
-    assert_eq!(
-        (failure.step, failure.cause),
-        (2, Cause::Broken(Broken::OutOfOrder))
-    );
+    let failure = replay(&trace, PolicyKind::GgmlVmm, UNLIMITED, &mut Unwatched).failure.unwrap();
+    assert_eq!((failure.step, failure.cause), (2, Cause::Broken(Broken::OutOfOrder)));
     assert_eq!(smallest_budget(&trace, PolicyKind::GgmlVmm), None);
     assert!(failure.to_string().contains("not the last one allocated"));
 }
@@ -271,10 +197,7 @@ fn replays_of_one_trace_are_equal_and_break_no_rule_of_the_card() {
     for kind in PolicyKind::ALL {
         let [first, second] = [(); 2].map(|()| replay(&trace, kind, UNLIMITED, &mut Unwatched));
         assert_eq!(first, second, "{kind}");
-        assert!(
-            first.completed() && first.peak_reserved >= trace.peak_live(),
-            "{kind}"
-        );
+        assert!(first.completed() && first.peak_reserved >= trace.peak_live(), "{kind}");
         assert_eq!(checked(&trace, kind), first.driver_sizes, "{kind}");
     }
 }

@@ -53,11 +53,7 @@ pub fn set_budget(folder: &Path, key: u64, budget: Bytes) -> io::Result<()> {
 
 /// Replies to a process's request for room, once everything possible was done.
 pub fn answer_plea(folder: &Path, pid: u32, plea: u64) -> io::Result<()> {
-    put(
-        &path(folder, pid),
-        Page::PLEA_ANSWERED_OFFSET,
-        &plea.to_ne_bytes(),
-    )
+    put(&path(folder, pid), Page::PLEA_ANSWERED_OFFSET, &plea.to_ne_bytes())
 }
 
 /// Requests the process to release the idle memory of its pools on the card with this number in its page. The
@@ -113,13 +109,7 @@ mod tests {
     fn neither_a_fifo_nor_a_link_is_a_page() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().to_owned();
-        assert!(
-            Command::new("mkfifo")
-                .arg(path.join("7.page"))
-                .status()
-                .unwrap()
-                .success()
-        );
+        assert!(Command::new("mkfifo").arg(path.join("7.page")).status().unwrap().success());
         fs::write(path.join("elsewhere"), [0; Page::SIZE]).unwrap();
         symlink(path.join("elsewhere"), path.join("8.page")).unwrap();
         symlink(path.join("7.page"), path.join(FILE)).unwrap();

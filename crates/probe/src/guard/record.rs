@@ -127,9 +127,7 @@ impl Record {
                 // A refusal names its card by the index in the page of its own process.
                 let here = |oom: &&OomSnapshot| usize::try_from(oom.card).is_ok_and(|at| at == index);
                 let refused = process.refusals.values().filter(here);
-                record
-                    .refused
-                    .extend(refused.map(|oom| GuardRefusal::new(*pid, oom)));
+                record.refused.extend(refused.map(|oom| GuardRefusal::new(*pid, oom)));
             }
         }
         cards.into_values().map(CardRecord::together).collect()
@@ -204,11 +202,7 @@ impl CardRecord {
         self.reserved += Bytes::new(card.reserved_peak);
         self.spilled += Bytes::new(card.spilled_peak);
         // The driver makes the context by itself, so it is no part of what the program asked for.
-        self.asked += Bytes::new(
-            card.peak
-                .saturating_add(card.spilled_peak)
-                .saturating_sub(card.context),
-        );
+        self.asked += Bytes::new(card.peak.saturating_add(card.spilled_peak).saturating_sub(card.context));
         self.allocations += card.allocations;
         self.processes += 1;
         self.refusals += card.ooms;

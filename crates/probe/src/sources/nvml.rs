@@ -37,10 +37,7 @@ impl NvmlSource {
     pub(super) fn open() -> Self {
         let library = match std::env::var_os(names::NVML) {
             Some(path) if path.is_empty() => Err(format!("{} is empty", names::NVML)),
-            Some(path) => Nvml::builder()
-                .lib_path(OsStr::new(&path))
-                .init()
-                .map_err(|cause| told(&cause)),
+            Some(path) => Nvml::builder().lib_path(OsStr::new(&path)).init().map_err(|cause| told(&cause)),
             None => Nvml::init().map_err(|cause| told(&cause)),
         };
         Self { library }
@@ -72,12 +69,8 @@ impl CardSource for NvmlSource {
 
     fn sensors(&self) -> Vec<Sensors> {
         let devices = self.library.as_ref().map(devices).unwrap_or_default();
-        let named = devices
-            .iter()
-            .filter_map(|device| Some((device, device.uuid().ok()?)));
-        named
-            .map(|(device, uuid)| sensors::read(device, CardId::new(&uuid)))
-            .collect()
+        let named = devices.iter().filter_map(|device| Some((device, device.uuid().ok()?)));
+        named.map(|(device, uuid)| sensors::read(device, CardId::new(&uuid))).collect()
     }
 }
 
@@ -92,15 +85,8 @@ fn told(cause: &NvmlError) -> String {
 /// In the order of the PCI bus, which NVML's own numbering usually is and does not promise.
 fn devices(nvml: &Nvml) -> Vec<Device<'_>> {
     let count = nvml.device_count().unwrap_or(0);
-    let mut devices: Vec<_> = (0..count)
-        .filter_map(|index| nvml.device_by_index(index).ok())
-        .collect();
-    devices.sort_by_cached_key(|device| {
-        device
-            .pci_info()
-            .map(|pci| (pci.domain, pci.bus, pci.device))
-            .ok()
-    });
+    let mut devices: Vec<_> = (0..count).filter_map(|index| nvml.device_by_index(index).ok()).collect();
+    devices.sort_by_cached_key(|device| device.pci_info().map(|pci| (pci.domain, pci.bus, pci.device)).ok());
     devices
 }
 
@@ -124,13 +110,9 @@ fn card(device: &Device<'_>, name: &str) -> Result<(Card, bool), String> {
     const MIG_ENABLED: u32 = 1;
     // An instance has its own UUID and memory, which the card's own figures do not describe.
     if device.mig_mode().is_ok_and(|mode| mode.current == MIG_ENABLED) {
-        return Err(
-            "it is in MIG mode, which is not supported; describe its instance with --card".to_owned(),
-        );
+        return Err("it is in MIG mode, which is not supported; describe its instance with --card".to_owned());
     }
-    let uuid = device
-        .uuid()
-        .map_err(|cause| format!("its UUID cannot be read: {cause}"))?;
+    let uuid = device.uuid().map_err(|cause| format!("its UUID cannot be read: {cause}"))?;
     let (total, free, unified) = match memory(device) {
         Memory::Own { total, free } => (total, free, false),
         Memory::Unified => {
@@ -151,10 +133,7 @@ fn card(device: &Device<'_>, name: &str) -> Result<(Card, bool), String> {
         total,
         free,
         compute_capability: capability.and_then(|capability| {
-            Some((
-                u32::try_from(capability.major).ok()?,
-                u32::try_from(capability.minor).ok()?,
-            ))
+            Some((u32::try_from(capability.major).ok()?, u32::try_from(capability.minor).ok()?))
         }),
         legacy_pool: unified && unified::is_tegra(),
         counting: Counting::Driver,

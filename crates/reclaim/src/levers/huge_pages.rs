@@ -23,33 +23,21 @@ const GIVE_BACK: &str = "trap '' HUP INT TERM; while read -r _; do :; done; echo
 /// existing ones.
 pub(super) fn claim_and_give_back(root: &Path) -> Result<(), TakeStepError> {
     let path = root.join(HUGE_PAGES);
-    let before: u64 = read(&path)?
-        .trim()
-        .parse()
-        .map_err(|_| TakeStepError::NoHugePages { path: path.clone() })?;
+    let before: u64 =
+        read(&path)?.trim().parse().map_err(|_| TakeStepError::NoHugePages { path: path.clone() })?;
     let memory = MemInfo::read(&read(&root.join("proc/meminfo"))?);
     let claimed = memory.claimable_huge_pages();
     // Started before the claim: a crash between the two must not leave the memory claimed.
-    let waiting = waiter(before, &path).map_err(|error| TakeStepError::Start {
-        command: "sh".to_owned(),
-        error,
-    })?;
+    let waiting =
+        waiter(before, &path).map_err(|error| TakeStepError::Start { command: "sh".to_owned(), error })?;
     let result = write(root, HUGE_PAGES, &before.saturating_add(claimed).to_string());
     // A failed claim is reported after the release, because the kernel may have claimed a part of it.
-    given_back(waiting).map_err(|error| TakeStepError::GiveBack {
-        claimed,
-        before,
-        path,
-        error,
-    })?;
+    given_back(waiting).map_err(|error| TakeStepError::GiveBack { claimed, before, path, error })?;
     result
 }
 
 fn read(path: &Path) -> Result<String, TakeStepError> {
-    fs::read_to_string(path).map_err(|error| TakeStepError::Read {
-        path: path.to_owned(),
-        error,
-    })
+    fs::read_to_string(path).map_err(|error| TakeStepError::Read { path: path.to_owned(), error })
 }
 
 /// Starts the process that gives the pages back at the end of its input, in its own process group.
@@ -113,16 +101,10 @@ mod tests {
     fn a_kernel_without_huge_pages_is_left_as_it_is() {
         let root = tempfile::tempdir().unwrap();
         let error = claim_and_give_back(root.path()).unwrap_err().to_string();
-        assert!(
-            error.contains("cannot read") && error.contains("nr_hugepages"),
-            "{error}"
-        );
+        assert!(error.contains("cannot read") && error.contains("nr_hugepages"), "{error}");
         let odd = machine("none");
         let error = claim_and_give_back(odd.path()).unwrap_err().to_string();
-        assert!(
-            error.starts_with("this kernel has no huge pages to allocate"),
-            "{error}"
-        );
+        assert!(error.starts_with("this kernel has no huge pages to allocate"), "{error}");
         assert_eq!(count(odd.path()), "none");
     }
 }

@@ -49,10 +49,7 @@ impl Chart {
         let bottom = TOP + self.height;
         for mark in &self.marks {
             let (x, text) = (self.x_at(mark.at), escaped(&mark.text));
-            let id = mark
-                .id
-                .as_ref()
-                .map_or_else(String::new, |id| format!(r#"id="{}" "#, escaped(id)));
+            let id = mark.id.as_ref().map_or_else(String::new, |id| format!(r#"id="{}" "#, escaped(id)));
             writeln!(
                 out,
                 r#"<line {id}class="mark" x1="{x}" x2="{x}" y1="{TOP}" y2="{bottom}"><title>{text}</title></line>"#
@@ -88,10 +85,7 @@ impl Chart {
             }
             path.push('Z');
         }
-        writeln!(
-            out,
-            r#"<path class="{class}" d="{path}"><title>{name}</title></path>"#
-        )?;
+        writeln!(out, r#"<path class="{class}" d="{path}"><title>{name}</title></path>"#)?;
         // An element has a single fill, so the hatch is a second path over the coloured one.
         if series.shape == ChartShape::Hatched {
             writeln!(out, r##"<path d="{path}" fill="url(#p-{class})"/>"##)?;
@@ -191,10 +185,7 @@ fn write_key(row: &KeyRow, y: u64, out: &mut String) -> fmt::Result {
         }
         Some((class, _)) => {
             let (class, top) = (escaped(class), y - 10);
-            write!(
-                out,
-                r#"<rect class="{class}" x="{swatch}" y="{top}" width="16" height="11"/>"#
-            )?;
+            write!(out, r#"<rect class="{class}" x="{swatch}" y="{top}" width="16" height="11"/>"#)?;
         }
         None => {}
     }

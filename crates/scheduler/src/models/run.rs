@@ -181,10 +181,7 @@ impl RunState {
     }
 
     pub(crate) fn loading(now: Moment, timeout: Duration) -> RunPhase {
-        RunPhase::Loading {
-            until: now + timeout,
-            latest: now + timeout.saturating_mul(TALK_LIMIT),
-        }
+        RunPhase::Loading { until: now + timeout, latest: now + timeout.saturating_mul(TALK_LIMIT) }
     }
 
     /// Takes a sign of life of a load.

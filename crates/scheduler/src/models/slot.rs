@@ -198,9 +198,7 @@ impl ModelSlot {
     pub(crate) fn open_run(&mut self) -> Option<&mut RunState> {
         // Without a limit the engine queues requests itself, in its own order.
         let limit = self.spec.concurrency.unwrap_or(u32::MAX);
-        self.run
-            .as_mut()
-            .filter(|run| run.takes_requests() && run.in_flight() < limit)
+        self.run.as_mut().filter(|run| run.takes_requests() && run.in_flight() < limit)
     }
 
     /// The run, if its depth is tracked.

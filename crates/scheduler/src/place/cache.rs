@@ -67,10 +67,7 @@ mod tests {
             legacy_pool: false,
             counting: Counts::Driver,
         };
-        let less = Card {
-            free: Bytes::gib(4),
-            ..card.clone()
-        };
+        let less = Card { free: Bytes::gib(4), ..card.clone() };
         let (demand, answers) = (Counting::default(), DemandCache::default());
         for card in [&card, &card, &less, &card] {
             assert_eq!(answers.ask(&demand, std::slice::from_ref(card)), Ok(Vec::new()));

@@ -21,10 +21,8 @@ const EXACT_SETS: usize = 2_000;
 /// Returns the victims in the order of `candidates`, or None if all of them together do not suffice.
 pub(crate) fn smallest(deficits: &[Bytes], candidates: &[EvictionCandidate]) -> Option<Vec<RunId>> {
     // A run that frees nothing on these cards would only make the search longer.
-    let useful: Vec<&EvictionCandidate> = candidates
-        .iter()
-        .filter(|c| c.frees.iter().any(|f| !f.is_zero()))
-        .collect();
+    let useful: Vec<&EvictionCandidate> =
+        candidates.iter().filter(|c| c.frees.iter().any(|f| !f.is_zero())).collect();
     if !covers(deficits, &useful) {
         return None;
     }
@@ -42,17 +40,8 @@ pub(crate) fn smallest(deficits: &[Bytes], candidates: &[EvictionCandidate]) -> 
 }
 
 fn covers(deficits: &[Bytes], chosen: &[&EvictionCandidate]) -> bool {
-    let freed = |i: usize| {
-        chosen
-            .iter()
-            .filter_map(|c| c.frees.get(i))
-            .copied()
-            .sum::<Bytes>()
-    };
-    deficits
-        .iter()
-        .enumerate()
-        .all(|(i, deficit)| freed(i) >= *deficit)
+    let freed = |i: usize| chosen.iter().filter_map(|c| c.frees.get(i)).copied().sum::<Bytes>();
+    deficits.iter().enumerate().all(|(i, deficit)| freed(i) >= *deficit)
 }
 
 /// A lower bound of the set's size: on some card even the largest runs, one fewer, free too little.
@@ -90,11 +79,7 @@ fn first_of_size<'a>(
             return SetSearch::GaveUp;
         }
         *budget -= 1;
-        return if covers(deficits, chosen) {
-            SetSearch::Found
-        } else {
-            SetSearch::None
-        };
+        return if covers(deficits, chosen) { SetSearch::Found } else { SetSearch::None };
     }
     for first in 0..rest.len().saturating_sub(size - 1) {
         chosen.push(rest[first]);
@@ -108,9 +93,7 @@ fn first_of_size<'a>(
 }
 
 fn pruned(deficits: &[Bytes], useful: &[&EvictionCandidate]) -> Vec<RunId> {
-    let enough = (1..=useful.len())
-        .find(|n| covers(deficits, &useful[..*n]))
-        .unwrap_or(useful.len());
+    let enough = (1..=useful.len()).find(|n| covers(deficits, &useful[..*n])).unwrap_or(useful.len());
     let mut chosen = useful[..enough].to_vec();
     // From the most recently used back, so that the least recently used remain.
     for i in (0..chosen.len()).rev() {
@@ -159,10 +142,7 @@ mod tests {
 
     #[test]
     fn every_card_that_lacks_something_is_covered() {
-        assert_eq!(
-            smallest_of(&[3, 3], &[&[9, 0], &[0, 2], &[0, 3]]),
-            Some(vec![0, 2])
-        );
+        assert_eq!(smallest_of(&[3, 3], &[&[9, 0], &[0, 2], &[0, 3]]), Some(vec![0, 2]));
         assert_eq!(smallest_of(&[3, 3], &[&[9, 0], &[0, 2]]), None);
     }
 

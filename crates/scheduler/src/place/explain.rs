@@ -10,11 +10,8 @@ use super::placement::{CardStanding, CardTenant, NoPlacement, PlacementQuery};
 const SPELT_OUT: usize = 8;
 
 pub(super) fn no_such_card(card: &CardId) -> Reason {
-    Reason::new(
-        "no_such_card",
-        format!("the model requires {card}, which this machine does not have"),
-    )
-    .fact("card", card.as_str())
+    Reason::new("no_such_card", format!("the model requires {card}, which this machine does not have"))
+        .fact("card", card.as_str())
 }
 
 pub(super) fn never(
@@ -38,40 +35,23 @@ pub(super) fn never(
     let mut reason = Reason::new(code, text).fact("model", name);
     // Without this line a model would be refused for a need that neither plan nor configuration shows.
     if !query.learned.is_zero() {
-        let learned = format!(
-            "{} was added on each card because the engine ran out of memory before",
-            query.learned
-        );
+        let learned =
+            format!("{} was added on each card because the engine ran out of memory before", query.learned);
         reason = reason.because(Reason::new("learned", learned).fact("learned", query.learned));
     }
-    reason = reason.because_all(
-        asked
-            .iter()
-            .take(SPELT_OUT)
-            .map(|(set, placement)| match placement {
-                Ok(placement) => too_little(ledger, tenants, placement),
-                Err(reason) => reason.clone().fact("cards", names(ledger, set)),
-            }),
-    );
+    reason = reason.because_all(asked.iter().take(SPELT_OUT).map(|(set, placement)| match placement {
+        Ok(placement) => too_little(ledger, tenants, placement),
+        Err(reason) => reason.clone().fact("cards", names(ledger, set)),
+    }));
     if asked.len() > SPELT_OUT {
-        let more = format!(
-            "further sets of cards that are also too small: {}",
-            asked.len() - SPELT_OUT
-        );
+        let more = format!("further sets of cards that are also too small: {}", asked.len() - SPELT_OUT);
         reason = reason.because(Reason::new("more_sets", more));
     }
-    NoPlacement {
-        crowded_out,
-        reason,
-        hints: hints(query, ledger, tenants, crowded_out),
-    }
+    NoPlacement { crowded_out, reason, hints: hints(query, ledger, tenants, crowded_out) }
 }
 
 fn names(ledger: &Ledger, set: &[usize]) -> String {
-    let names: Vec<&str> = set
-        .iter()
-        .map(|index| ledger.accounts()[*index].card().name.as_str())
-        .collect();
+    let names: Vec<&str> = set.iter().map(|index| ledger.accounts()[*index].card().name.as_str()).collect();
     names.join(", ")
 }
 
@@ -86,20 +66,13 @@ fn too_little(ledger: &Ledger, tenants: &[CardTenant], placement: &Placement) ->
         return on_cards.remove(0);
     }
     let total = placement.total();
-    Reason::new(
-        "on_cards",
-        format!("on {} cards it takes {total}", on_cards.len()),
-    )
-    .fact("need", total)
-    .because_all(on_cards)
+    Reason::new("on_cards", format!("on {} cards it takes {total}", on_cards.len()))
+        .fact("need", total)
+        .because_all(on_cards)
 }
 
 fn on_card(account: &Account, tenants: &[CardTenant], need: Bytes, alone: bool) -> Reason {
-    let stays = |run| {
-        tenants
-            .iter()
-            .any(|t| t.run == run && t.standing == CardStanding::Stays)
-    };
+    let stays = |run| tenants.iter().any(|t| t.run == run && t.standing == CardStanding::Stays);
     let pinned = || account.claims().iter().filter(|claim| stays(claim.run));
     // Only pinned claims are listed: all others could be stopped, so they are not the reason.
     let held: Bytes = pinned().map(|claim| claim.bytes).sum();
@@ -110,10 +83,9 @@ fn on_card(account: &Account, tenants: &[CardTenant], need: Bytes, alone: bool) 
             format!("{name} reports a total of {total}, so it has no memory for models")
         }
         true => format!("{name} would have to be empty, because the model's need is unknown"),
-        false => format!(
-            "{name} has {} available, but the model needs {need}",
-            capacity.saturating_sub(held)
-        ),
+        false => {
+            format!("{name} has {} available, but the model needs {need}", capacity.saturating_sub(held))
+        }
     };
     let mut reason = Reason::new("on_card", text)
         .fact("card", account.card().id.as_str())
@@ -134,9 +106,7 @@ fn on_card(account: &Account, tenants: &[CardTenant], need: Bytes, alone: bool) 
     }
     reason.because_all(pinned().map(|claim| {
         let text = format!("{} is held by {}, which is pinned", claim.bytes, claim.holder);
-        Reason::new("pinned", text)
-            .fact("model", &*claim.holder)
-            .fact("claim", claim.bytes)
+        Reason::new("pinned", text).fact("model", &*claim.holder).fact("claim", claim.bytes)
     }))
 }
 
@@ -155,28 +125,18 @@ fn hints(query: &PlacementQuery, ledger: &Ledger, tenants: &[CardTenant], crowde
     let at_best = |account: &Account| {
         let staying = account.claims().iter().filter(|claim| stays(claim.run));
         let held: Bytes = staying.map(|claim| claim.bytes).sum();
-        Card {
-            free: account.capacity().saturating_sub(held),
-            ..account.card().clone()
-        }
+        Card { free: account.capacity().saturating_sub(held), ..account.card().clone() }
     };
     // Hints are computed for the memory that the cards could give, not for what is free now.
     let cards: Vec<Card> = usable().map(at_best).collect();
     let mut hints = query.demand.hints(&cards);
     if crowded_out {
         let crowded = usable().filter(|account| {
-            let pinned = |run| {
-                tenants
-                    .iter()
-                    .any(|t| t.run == run && t.standing == CardStanding::Stays)
-            };
+            let pinned = |run| tenants.iter().any(|t| t.run == run && t.standing == CardStanding::Stays);
             !account.foreign().is_zero() || account.claims().iter().any(|claim| pinned(claim.run))
         });
-        hints.extend(crowded.map(|account| {
-            Hint::new(Advice::FreeCard {
-                card: account.card().name.clone(),
-            })
-        }));
+        hints
+            .extend(crowded.map(|account| Hint::new(Advice::FreeCard { card: account.card().name.clone() })));
     }
     if query.demand.alone() {
         hints.push(Hint::new(Advice::DeclareMemory));

@@ -44,13 +44,7 @@ pub struct Account {
 impl Account {
     fn new(limit: CardLimit) -> Self {
         let foreign = limit.card.total.saturating_sub(limit.card.free);
-        Self {
-            card: limit.card,
-            budget: limit.budget,
-            reserve: limit.reserve,
-            foreign,
-            claims: Vec::new(),
-        }
+        Self { card: limit.card, budget: limit.budget, reserve: limit.reserve, foreign, claims: Vec::new() }
     }
 
     pub fn card(&self) -> &Card {
@@ -130,15 +124,8 @@ impl Account {
         // A run that is not measured holds between nothing and its whole claim, so the estimate may lie
         // between two bounds.
         let least: Bytes = self.claims.iter().filter_map(|claim| claim.measured).sum();
-        let most: Bytes = self
-            .claims
-            .iter()
-            .map(|claim| claim.measured.unwrap_or(claim.bytes))
-            .sum();
-        self.foreign = self
-            .foreign
-            .max(used.saturating_sub(most))
-            .min(used.saturating_sub(least));
+        let most: Bytes = self.claims.iter().map(|claim| claim.measured.unwrap_or(claim.bytes)).sum();
+        self.foreign = self.foreign.max(used.saturating_sub(most)).min(used.saturating_sub(least));
     }
 }
 
@@ -161,11 +148,7 @@ pub enum AuditError {
     #[error("{card}: a run that needs the card alone shares it with another run")]
     Company { card: CardId },
     #[error("{card}: {granted} was granted, but the limit is {limit}")]
-    OverGranted {
-        card: CardId,
-        granted: Bytes,
-        limit: Bytes,
-    },
+    OverGranted { card: CardId, granted: Bytes, limit: Bytes },
 }
 
 /// All cards of the machine with the claims on them.
@@ -195,11 +178,7 @@ impl Ledger {
 
     /// Grants the placement to `run` on all its cards, or changes nothing.
     pub fn claim(&mut self, run: RunId, holder: &Arc<str>, placement: &Placement) -> Result<(), ClaimError> {
-        if self
-            .accounts
-            .iter()
-            .any(|account| account.claims.iter().any(|claim| claim.run == run))
-        {
+        if self.accounts.iter().any(|account| account.claims.iter().any(|claim| claim.run == run)) {
             return Err(ClaimError::AlreadyClaimed);
         }
         for card in placement.cards() {
@@ -210,11 +189,7 @@ impl Ledger {
             // A whole card is shared with no other run, not even with one that claims nothing.
             let company = placement.alone && !account.claims.is_empty();
             if asked > free || company {
-                return Err(ClaimError::OverCommit {
-                    card: card.clone(),
-                    asked,
-                    free,
-                });
+                return Err(ClaimError::OverCommit { card: card.clone(), asked, free });
             }
         }
         // Only after all cards were checked, so that a refused claim leaves no trace.
@@ -349,21 +324,14 @@ impl Ledger {
             if (1..claims.len()).any(|i| claims[..i].iter().any(|claim| claim.run == claims[i].run)) {
                 return Err(AuditError::Twice { card: card() });
             }
-            let granted_alone = claims
-                .iter()
-                .filter(|claim| claim.alone && !claim.granted.is_zero())
-                .count();
+            let granted_alone = claims.iter().filter(|claim| claim.alone && !claim.granted.is_zero()).count();
             let granted_all = claims.iter().filter(|claim| !claim.granted.is_zero()).count();
             if granted_alone > 0 && granted_all > 1 {
                 return Err(AuditError::Company { card: card() });
             }
             let (granted, limit) = (claims.iter().map(|claim| claim.granted).sum(), account.limit());
             if granted > limit {
-                return Err(AuditError::OverGranted {
-                    card: card(),
-                    granted,
-                    limit,
-                });
+                return Err(AuditError::OverGranted { card: card(), granted, limit });
             }
         }
         Ok(())

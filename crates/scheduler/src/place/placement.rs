@@ -61,17 +61,12 @@ impl Reservations {
         for share in &placement.shares {
             let account = ledger.account(&share.card);
             let freed = account.map_or(Bytes::ZERO, |a| victims.iter().map(|run| a.held_by(*run)).sum());
-            self.0
-                .push(Share::new(share.card.clone(), share.bytes.saturating_sub(freed)));
+            self.0.push(Share::new(share.card.clone(), share.bytes.saturating_sub(freed)));
         }
     }
 
     pub(crate) fn on(&self, card: &CardId) -> Bytes {
-        self.0
-            .iter()
-            .filter(|share| share.card == *card)
-            .map(|share| share.bytes)
-            .sum()
+        self.0.iter().filter(|share| share.card == *card).map(|share| share.bytes).sum()
     }
 }
 
@@ -110,12 +105,7 @@ pub fn place(
     reserved: &Reservations,
     tenants: &[CardTenant],
 ) -> PlacementVerdict {
-    let placer = Placer {
-        query,
-        ledger,
-        reserved,
-        tenants,
-    };
+    let placer = Placer { query, ledger, reserved, tenants };
     let mut best: Option<PlacementOption> = None;
     for set in sets::candidates(ledger, query.allowed, query.named) {
         // Sets come smallest first: a larger one cannot beat a set that fits at once.
@@ -138,19 +128,10 @@ pub fn place(
 /// Memory that the model would take on the first set of cards that suits it, if they were empty; zero if none
 /// does.
 pub fn need(query: &PlacementQuery, ledger: &Ledger) -> Bytes {
-    let placer = Placer {
-        query,
-        ledger,
-        reserved: &Reservations::default(),
-        tenants: &[],
-    };
+    let placer = Placer { query, ledger, reserved: &Reservations::default(), tenants: &[] };
     let sets = sets::candidates(ledger, query.allowed, query.named);
-    let mut placements = sets
-        .iter()
-        .filter_map(|set| placer.placement(set, Account::limit).ok());
-    placements
-        .next()
-        .map_or(Bytes::ZERO, |placement| placement.total())
+    let mut placements = sets.iter().filter_map(|set| placer.placement(set, Account::limit).ok());
+    placements.next().map_or(Bytes::ZERO, |placement| placement.total())
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -180,19 +161,11 @@ impl PlacementOption {
     }
 
     fn verdict(self) -> PlacementVerdict {
-        let Self {
-            placement, victims, ..
-        } = self;
+        let Self { placement, victims, .. } = self;
         match self.ease {
             PlacementRank::Now => PlacementVerdict::Fits(placement),
-            PlacementRank::Evicting => PlacementVerdict::FitsAfter {
-                placement,
-                evict: victims,
-            },
-            PlacementRank::Waiting => PlacementVerdict::WaitsFor {
-                placement,
-                busy: victims,
-            },
+            PlacementRank::Evicting => PlacementVerdict::FitsAfter { placement, evict: victims },
+            PlacementRank::Waiting => PlacementVerdict::WaitsFor { placement, busy: victims },
             PlacementRank::Later => PlacementVerdict::Later,
         }
     }
@@ -237,14 +210,9 @@ impl Placer<'_> {
         victims: Vec<RunId>,
     ) -> PlacementOption {
         let stopped = || {
-            self.tenants
-                .iter()
-                .filter(|t| t.standing != CardStanding::Leaving && victims.contains(&t.run))
+            self.tenants.iter().filter(|t| t.standing != CardStanding::Leaving && victims.contains(&t.run))
         };
-        let free: Bytes = set
-            .iter()
-            .map(|index| self.ledger.accounts()[*index].free())
-            .sum();
+        let free: Bytes = set.iter().map(|index| self.ledger.accounts()[*index].free()).sum();
         PlacementOption {
             ease,
             cards: set.len(),
@@ -261,19 +229,13 @@ impl Placer<'_> {
         let accounts = self.ledger.accounts();
         let seen = |index: &usize| {
             let account = &accounts[*index];
-            Card {
-                free: free(account),
-                ..account.card().clone()
-            }
+            Card { free: free(account), ..account.card().clone() }
         };
         let cards: Vec<Card> = set.iter().map(seen).collect();
         // A run of unknown need is given all that the card can hold, whatever its demand answers.
         let alone = self.query.demand.alone();
         let share = |(card, bytes): (CardId, Bytes)| {
-            let account = self
-                .ledger
-                .account(&card)
-                .ok_or_else(|| explain::no_such_card(&card))?;
+            let account = self.ledger.account(&card).ok_or_else(|| explain::no_such_card(&card))?;
             let bytes = match alone {
                 true => account.capacity(),
                 // A card that the engine does not use gets no learned memory either, or it would be claimed
@@ -283,17 +245,9 @@ impl Placer<'_> {
             };
             Ok(Share::new(card, bytes))
         };
-        let shares: Result<Vec<Share>, Reason> = self
-            .query
-            .cache
-            .ask(self.query.demand, &cards)?
-            .into_iter()
-            .map(share)
-            .collect();
-        Ok(Placement {
-            shares: shares?,
-            alone,
-        })
+        let shares: Result<Vec<Share>, Reason> =
+            self.query.cache.ask(self.query.demand, &cards)?.into_iter().map(share).collect();
+        Ok(Placement { shares: shares?, alone })
     }
 
     /// Memory of a card for the model if all other unpinned runs stopped.
@@ -306,12 +260,7 @@ impl Placer<'_> {
             let tenant = self.tenants.iter().find(|tenant| tenant.run == claim_run);
             tenant.is_some_and(|tenant| tenant.standing == CardStanding::Stays)
         };
-        account
-            .claims()
-            .iter()
-            .filter(|claim| stays(claim.run))
-            .map(|claim| account.held_by(claim.run))
-            .sum()
+        account.claims().iter().filter(|claim| stays(claim.run)).map(|claim| account.held_by(claim.run)).sum()
     }
 
     fn fits_at_best(&self, placement: &Placement) -> bool {
@@ -335,34 +284,23 @@ impl Placer<'_> {
             let wanted = placement.on(card) + self.reserved.on(card) + account.claimed();
             Some(wanted.saturating_sub(account.capacity()))
         };
-        placement
-            .cards()
-            .map(|card| missing(card).unwrap_or(Bytes::MAX))
-            .collect()
+        placement.cards().map(|card| missing(card).unwrap_or(Bytes::MAX)).collect()
     }
 
     /// All runs that leave anyway and the fewest others with a standing of at most `worst`.
     fn victims(&self, placement: &Placement, deficits: &[Bytes], worst: CardStanding) -> Option<Vec<RunId>> {
         let frees = |run: RunId| -> Vec<Bytes> {
             let accounts = placement.cards().map(|card| self.ledger.account(card));
-            accounts
-                .map(|account| account.map_or(Bytes::ZERO, |account| account.held_by(run)))
-                .collect()
+            accounts.map(|account| account.map_or(Bytes::ZERO, |account| account.held_by(run))).collect()
         };
         // Runs that leave anyway come first: stopping another while their memory is on its way would be in
         // vain.
         let (mut rest, mut gone) = (deficits.to_vec(), Vec::new());
-        for tenant in self
-            .tenants
-            .iter()
-            .filter(|tenant| tenant.standing == CardStanding::Leaving)
-        {
+        for tenant in self.tenants.iter().filter(|tenant| tenant.standing == CardStanding::Leaving) {
             let freed = frees(tenant.run);
             if freed.iter().any(|bytes| !bytes.is_zero()) {
                 gone.push(tenant.run);
-                rest.iter_mut()
-                    .zip(freed)
-                    .for_each(|(rest, freed)| *rest = rest.saturating_sub(freed));
+                rest.iter_mut().zip(freed).for_each(|(rest, freed)| *rest = rest.saturating_sub(freed));
             }
         }
         let mut others: Vec<&CardTenant> = self
@@ -374,10 +312,7 @@ impl Placer<'_> {
         others.sort_by_key(|tenant| (tenant.standing, tenant.last_used));
         let candidates: Vec<EvictionCandidate> = others
             .iter()
-            .map(|tenant| EvictionCandidate {
-                run: tenant.run,
-                frees: frees(tenant.run),
-            })
+            .map(|tenant| EvictionCandidate { run: tenant.run, frees: frees(tenant.run) })
             .collect();
         gone.extend(evict::smallest(&rest, &candidates)?);
         Some(gone)
@@ -394,22 +329,16 @@ impl Placer<'_> {
     fn never(&self) -> NoPlacement {
         // Asked again for the explanation, which is needed only once a model is refused.
         let sets = sets::candidates(self.ledger, self.query.allowed, self.query.named);
-        let asked: Vec<_> = sets
-            .iter()
-            .map(|set| (set, self.placement(set, |account| self.at_best(account))))
-            .collect();
+        let asked: Vec<_> =
+            sets.iter().map(|set| (set, self.placement(set, |account| self.at_best(account)))).collect();
         let roomy = |placement: &Placement| {
             self.enters(placement)
                 && placement.shares.iter().all(|share| {
-                    self.ledger
-                        .account(&share.card)
-                        .is_some_and(|account| share.bytes <= account.limit())
+                    self.ledger.account(&share.card).is_some_and(|account| share.bytes <= account.limit())
                 })
         };
-        let emptied = |set: &Vec<usize>| {
-            self.placement(set, Account::limit)
-                .is_ok_and(|placement| roomy(&placement))
-        };
+        let emptied =
+            |set: &Vec<usize>| self.placement(set, Account::limit).is_ok_and(|placement| roomy(&placement));
         let crowded_out = sets.iter().any(emptied);
         explain::never(self.query, self.ledger, self.tenants, crowded_out, &asked)
     }

@@ -60,13 +60,8 @@ fn subsets(ledger: &Ledger, mut cards: Vec<usize>) -> Vec<Vec<usize>> {
     // 2^6 sets are tried in well under a millisecond; each one may cost a plan.
     if cards.len() <= EXACT {
         let masks = 1_u32..1 << cards.len();
-        let chosen = |mask: u32| {
-            cards
-                .iter()
-                .enumerate()
-                .filter(move |(i, _)| mask >> i & 1 == 1)
-                .map(|(_, c)| *c)
-        };
+        let chosen =
+            |mask: u32| cards.iter().enumerate().filter(move |(i, _)| mask >> i & 1 == 1).map(|(_, c)| *c);
         return masks.map(|mask| chosen(mask).collect()).collect();
     }
     cards.sort_by_key(|index| (ledger.accounts()[*index].free(), *index));

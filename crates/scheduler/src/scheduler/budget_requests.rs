@@ -19,13 +19,7 @@ impl Scheduler {
         if self.runs.model_of(run).is_none() || self.budgets.has(run) {
             return;
         }
-        let mut request = BudgetRequest {
-            run,
-            card,
-            asked,
-            wanted,
-            after: Vec::new(),
-        };
+        let mut request = BudgetRequest { run, card, asked, wanted, after: Vec::new() };
         let missing = self.state().missing_for(&request);
         if missing.is_zero() {
             return self.grant(&request);
@@ -52,9 +46,7 @@ impl Scheduler {
 
     /// Raises the claim as far as the ledger has room, which may be less than requested.
     fn grant(&mut self, request: &BudgetRequest) {
-        let BudgetRequest {
-            run, card, wanted, ..
-        } = request;
+        let BudgetRequest { run, card, wanted, .. } = request;
         let claim = self.raise(*run, card, *wanted);
         self.emit(SchedulerEffect::AnswerBudget { run: *run, claim });
     }

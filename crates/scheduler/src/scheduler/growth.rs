@@ -34,9 +34,7 @@ impl Scheduler {
         }
         let extra = self.state().extra(need.run, &need.needs);
         let lacking = extra.shares.iter();
-        let lacking: Vec<Bytes> = lacking
-            .map(|share| self.state().lacking(id, share, reserved))
-            .collect();
+        let lacking: Vec<Bytes> = lacking.map(|share| self.state().lacking(id, share, reserved)).collect();
         if lacking.iter().all(|lacking| lacking.is_zero()) {
             return self.raise_claim(id, &need, &extra, reserved);
         }
@@ -110,21 +108,14 @@ impl Scheduler {
 
     /// Ends a wait for depth: the front of the queue fits the claim, or is gone.
     pub(super) fn end_depth_wait(&mut self, id: ModelId) {
-        if self
-            .models
-            .get(id)
-            .is_some_and(|slot| slot.depth_wait().is_some())
-        {
+        if self.models.get(id).is_some_and(|slot| slot.depth_wait().is_some()) {
             self.set_depth_wait(id, None);
         }
     }
 
     /// Makes the front of the queue wait for a larger claim, among all models that wait.
     pub(super) fn wait_for_depth(&mut self, id: ModelId) {
-        let waits = self
-            .models
-            .get(id)
-            .is_some_and(|slot| slot.depth_wait().is_some());
+        let waits = self.models.get(id).is_some_and(|slot| slot.depth_wait().is_some());
         match waits {
             false => self.set_depth_wait(id, Some(DepthWait::default())),
             true => self.placements.mark_dirty(),

@@ -110,11 +110,7 @@ impl Scheduler {
             slot.run = Some(run);
         }
         self.arm(now + timeout);
-        self.emit(SchedulerEffect::Start {
-            run: run_id,
-            model: id,
-            placement,
-        });
+        self.emit(SchedulerEffect::Start { run: run_id, model: id, placement });
     }
 
     fn start_figures(&self, placement: &Placement) -> Vec<StartFigure> {
@@ -133,10 +129,7 @@ impl Scheduler {
         self.set_seeking(id, RequestedState::Nothing);
         if let Some(slot) = self.models.get_mut(id) {
             slot.preload = false;
-            let text = format!(
-                "{} was not preloaded: it does not fit beside the loaded models",
-                slot.name
-            );
+            let text = format!("{} was not preloaded: it does not fit beside the loaded models", slot.name);
             slot.record.note(Reason::new("not_preloaded", text));
         }
     }

@@ -63,11 +63,7 @@ impl Scheduler {
         self.arm(request.deadline);
         self.seek(request.model);
         // The first request makes a pressing load of a preload, which changes the order of turns.
-        if self
-            .models
-            .get(request.model)
-            .is_some_and(|slot| slot.line.len() == 1)
-        {
+        if self.models.get(request.model).is_some_and(|slot| slot.line.len() == 1) {
             self.turns_changed();
         }
     }
@@ -195,10 +191,7 @@ impl Scheduler {
         let (Some(front), Some(run)) = (slot.line.front(), slot.open_run().map(|run| run.id)) else {
             return false;
         };
-        let gate = self
-            .models
-            .get(model)
-            .map_or(DepthGate::Open, |slot| self.state().gate(slot, front));
+        let gate = self.models.get(model).map_or(DepthGate::Open, |slot| self.state().gate(slot, front));
         if gate != DepthGate::TooDeep {
             self.end_depth_wait(model);
         }
@@ -247,9 +240,7 @@ impl Scheduler {
             return;
         };
         if let Some(slot) = self.models.get_mut(request.model) {
-            let tracked = slot
-                .tracked()
-                .filter(|(tracked, _)| tracked.id == run && tracked.takes_requests());
+            let tracked = slot.tracked().filter(|(tracked, _)| tracked.id == run && tracked.takes_requests());
             if let Some(slots) = tracked.map(|(_, occupancy)| *occupancy.slots()) {
                 // The only requests that may pass others: they need no memory, so they delay none.
                 if request.depth.is_some_and(|depth| depth.tokens(&slots) == 0) {

@@ -41,10 +41,7 @@ impl Scheduler {
         let Some(run) = slot.run.as_mut().filter(|run| run.is_loading()) else {
             return;
         };
-        run.phase = RunPhase::Ready {
-            since: now,
-            idle_since: now,
-        };
+        run.phase = RunPhase::Ready { since: now, idle_since: now };
         run.ready_at = Some(now);
         run.owed = queued;
         // The wish is fulfilled; from now on only requests keep the model.
@@ -128,9 +125,7 @@ impl Scheduler {
             }
             (RunPhase::Stopping { .. }, None) => {
                 if let Some(slot) = self.models.get_mut(id) {
-                    let lived = run
-                        .ready_at
-                        .map_or(Duration::ZERO, |at| self.clock.now().since(at));
+                    let lived = run.ready_at.map_or(Duration::ZERO, |at| self.clock.now().since(at));
                     slot.record.run_ended(lived, &run.placement, &measured);
                 }
                 self.seek(id);
@@ -150,11 +145,7 @@ impl Scheduler {
         if let Some(slot) = self.models.get_mut(id) {
             // While serving, words of a log may be a client's: only a shortfall that guard or the driver
             // reported counts.
-            if let End::OutOfMemory {
-                shortfall: Some(shortfall),
-                ..
-            } = &end
-            {
+            if let End::OutOfMemory { shortfall: Some(shortfall), .. } = &end {
                 slot.record.ran_out(&run.placement, Some(*shortfall));
             }
             slot.record.run_failed(now, ready_at, cause(end));
@@ -275,10 +266,7 @@ impl Scheduler {
 
 fn cause(end: End) -> Reason {
     match end {
-        End::Expected => Reason::new(
-            "ended",
-            "the engine exited with success before it was asked to stop",
-        ),
+        End::Expected => Reason::new("ended", "the engine exited with success before it was asked to stop"),
         End::Crashed { reason } | End::OutOfMemory { reason, .. } | End::Unstartable { reason } => reason,
     }
 }

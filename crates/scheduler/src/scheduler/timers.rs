@@ -48,10 +48,8 @@ impl Scheduler {
         match action {
             TimerAction::KillStalledLoad => {
                 let seconds = slot.spec.load_timeout.as_secs_f64();
-                let text = format!(
-                    "{} made no progress in loading for {seconds:.0} s and was killed",
-                    slot.name
-                );
+                let text =
+                    format!("{} made no progress in loading for {seconds:.0} s and was killed", slot.name);
                 self.kill_for(id, Reason::new("load_stalled", text));
             }
             TimerAction::KillAgain => self.end_process(id, Stopping::Kill, None),

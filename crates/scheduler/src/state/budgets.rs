@@ -41,9 +41,7 @@ impl BudgetRequests {
         for request in &mut self.0 {
             request.after.retain(|run| *run != gone);
         }
-        self.0
-            .extract_if(.., |request| request.after.is_empty())
-            .collect()
+        self.0.extract_if(.., |request| request.after.is_empty()).collect()
     }
 
     /// Drops the request of a run that has ended.
@@ -84,10 +82,7 @@ impl StateRef<'_> {
         idle.sort_unstable();
         let candidates: Vec<EvictionCandidate> = idle
             .iter()
-            .map(|(_, run, _)| EvictionCandidate {
-                run: *run,
-                frees: vec![account.held_by(*run)],
-            })
+            .map(|(_, run, _)| EvictionCandidate { run: *run, frees: vec![account.held_by(*run)] })
             .collect();
         let chosen = smallest(&[missing], &candidates)?;
         let victims = idle.into_iter().filter(|(_, run, _)| chosen.contains(run));

@@ -43,10 +43,7 @@ impl StateRef<'_> {
         // An engine splits its layers by free memory, so the curve has to be given the figures that the
         // placement was.
         let accounts = placement.cards().filter_map(|card| self.ledger.account(card));
-        let cards = accounts.map(|account| Card {
-            free: account.free(),
-            ..account.card().clone()
-        });
+        let cards = accounts.map(|account| Card { free: account.free(), ..account.card().clone() });
         let cards: Vec<Card> = cards.collect();
         let curve = demand.curve(&cards)?;
         if !curve.grows() {

@@ -41,10 +41,7 @@ impl StateRef<'_> {
             let held = self.held_by(run, &need.card);
             Share::new(need.card.clone(), need.bytes.saturating_sub(held))
         };
-        Placement {
-            shares: needs.iter().map(extra).collect(),
-            alone: false,
-        }
+        Placement { shares: needs.iter().map(extra).collect(), alone: false }
     }
 
     /// Memory that is missing on a card after taking the slack of all other runs.
@@ -68,9 +65,8 @@ impl StateRef<'_> {
         let own = self.model(id).and_then(|slot| slot.run.as_ref());
         let own = own.map(|run| run.id);
         let pinned = self.models.running().filter(|(_, slot, _)| slot.spec.pinned);
-        let stays = pinned
-            .filter(|(_, _, run)| Some(run.id) != own && !run.leaves())
-            .map(|(_, slot, run)| {
+        let stays =
+            pinned.filter(|(_, _, run)| Some(run.id) != own && !run.leaves()).map(|(_, slot, run)| {
                 // A pinned run is never stopped, but its slack may be taken.
                 let slack = self.slack(slot).into_iter().find(|share| share.card == *card);
                 let slack = slack.map_or(Bytes::ZERO, |share| share.bytes);
@@ -80,9 +76,7 @@ impl StateRef<'_> {
     }
 
     pub(crate) fn within_reach(self, id: ModelId, needs: &[Share]) -> bool {
-        needs
-            .iter()
-            .all(|need| need.bytes <= self.at_best(id, &need.card))
+        needs.iter().all(|need| need.bytes <= self.at_best(id, &need.card))
     }
 
     /// All runs that leave anyway and the fewest others with a standing of at most `worst` that free
@@ -97,9 +91,7 @@ impl StateRef<'_> {
         let slack = self.all_slack(Some(id));
         let frees = |run: RunId| -> Vec<Bytes> {
             let slack_on = |card: &CardId| -> Bytes {
-                let of_run = slack
-                    .iter()
-                    .filter(|(of, share)| *of == run && share.card == *card);
+                let of_run = slack.iter().filter(|(of, share)| *of == run && share.card == *card);
                 of_run.map(|(_, share)| share.bytes).sum()
             };
             let held = |card: &CardId| self.held_by(run, card).saturating_sub(slack_on(card));
@@ -118,10 +110,7 @@ impl StateRef<'_> {
             let freed = lacking.iter_mut().zip(frees(*run));
             freed.for_each(|(lacking, freed)| *lacking = lacking.saturating_sub(freed));
         }
-        let candidate = |run: RunId| EvictionCandidate {
-            run,
-            frees: frees(run),
-        };
+        let candidate = |run: RunId| EvictionCandidate { run, frees: frees(run) };
         let candidates: Vec<EvictionCandidate> = tenants.iter().map(|tenant| candidate(tenant.run)).collect();
         gone.extend(smallest(&lacking, &candidates)?);
         Some(gone)

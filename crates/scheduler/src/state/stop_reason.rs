@@ -69,10 +69,7 @@ fn reconfigured(slot: &ModelSlot) -> Option<Reason> {
 fn expired(slot: &ModelSlot, now: Moment) -> Option<Reason> {
     let ttl = slot.spec.ttl?;
     let idle = slot.last_used.is_none_or(|used| now.since(used) >= ttl);
-    let text = format!(
-        "it had no request for {:.0} s, which is its ttl",
-        ttl.as_secs_f64()
-    );
+    let text = format!("it had no request for {:.0} s, which is its ttl", ttl.as_secs_f64());
     idle.then(|| Reason::new("idle", text))
 }
 
@@ -103,17 +100,10 @@ mod tests {
             legacy_pool: false,
             counting: Counting::Driver,
         };
-        let limit = CardLimit {
-            card,
-            budget: None,
-            reserve: Bytes::ZERO,
-        };
+        let limit = CardLimit { card, budget: None, reserve: Bytes::ZERO };
         let mut scheduler = Scheduler::new(SchedulerSettings::new(vec![limit]));
         let added = |id, name: &str| (ModelId(id), ConfigChange::Added(ModelSpec::new(name)));
-        tell(
-            &mut scheduler,
-            SchedulerEvent::Configured(vec![added(0, "alpha"), added(1, "beta")]),
-        );
+        tell(&mut scheduler, SchedulerEvent::Configured(vec![added(0, "alpha"), added(1, "beta")]));
         scheduler
     }
 
@@ -128,11 +118,7 @@ mod tests {
         let model = ModelId(id);
         let deadline = Moment::START + Duration::from_secs(60);
         let request = RequestId(id.into());
-        let arrived = SchedulerEvent::Arrived {
-            request,
-            model,
-            deadline,
-        };
+        let arrived = SchedulerEvent::Arrived { request, model, deadline };
         tell(scheduler, arrived);
         let result = Ok(Arc::new(DeclaredSize(Bytes::mib(600))) as Arc<_>);
         let mut effects = tell(scheduler, SchedulerEvent::Surveyed { model, result });
@@ -162,20 +148,14 @@ mod tests {
         let run = run_alpha(&mut scheduler);
         ask(&mut scheduler, 1);
         let reason = scheduler.stop_reason(run, Moment::START).unwrap();
-        assert_eq!(
-            (reason.code, reason.text.as_str()),
-            ("makes_room", "beta needs 600 MiB")
-        );
+        assert_eq!((reason.code, reason.text.as_str()), ("makes_room", "beta needs 600 MiB"));
     }
 
     #[test]
     fn a_hand_a_configuration_and_an_end_are_told_apart() {
         for (event, code) in [
             (SchedulerEvent::UnloadWanted { model: ModelId(0) }, "unloaded"),
-            (
-                SchedulerEvent::Configured(vec![(ModelId(0), ConfigChange::Removed)]),
-                "unconfigured",
-            ),
+            (SchedulerEvent::Configured(vec![(ModelId(0), ConfigChange::Removed)]), "unconfigured"),
             (
                 SchedulerEvent::Configured(vec![(
                     ModelId(0),

@@ -138,11 +138,7 @@ mod tests {
     }
 
     fn waiting(sized: bool) -> impl Strategy<Value = Vec<QueueTurn>> {
-        let goal = prop_oneof![
-            Just(TurnGoal::Depth),
-            Just(TurnGoal::Load),
-            Just(TurnGoal::Preload)
-        ];
+        let goal = prop_oneof![Just(TurnGoal::Depth), Just(TurnGoal::Load), Just(TurnGoal::Preload)];
         let one = (goal, 0_u64..=20, 0_u64..9);
         prop::collection::vec(one, 0..12).prop_map(move |all| {
             let numbered = (0..).zip(all);

@@ -121,13 +121,7 @@ fn preloading_fills_what_is_free_and_makes_nobody_go() {
         assert_eq!(desk.started().is_some(), model < 2);
     }
     assert_eq!(desk.state(2), ModelState::Failed);
-    assert!(
-        desk.view(2)
-            .last_failure
-            .unwrap()
-            .to_string()
-            .contains("not preloaded")
-    );
+    assert!(desk.view(2).last_failure.unwrap().to_string().contains("not preloaded"));
 }
 
 #[test]
@@ -168,10 +162,7 @@ fn shutdown_stops_busy_runs_when_the_drain_time_is_over_and_kills_what_stays() {
 #[test]
 fn shutdown_with_nothing_running_is_over_at_once() {
     let mut desk = Desk::new(&[24], &[8]);
-    assert!(
-        desk.send(SchedulerEvent::Shutdown)
-            .contains(&SchedulerEffect::Drained)
-    );
+    assert!(desk.send(SchedulerEvent::Shutdown).contains(&SchedulerEffect::Drained));
     assert_eq!(desk.send(SchedulerEvent::Shutdown), []);
 }
 

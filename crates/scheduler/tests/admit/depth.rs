@@ -42,14 +42,7 @@ impl MemoryModel for Growing {
 /// A card of `total`, `m0` that grows from 4 to 14 GiB and is let in with 4, and `m1` that needs so much.
 fn lean(total: u64, slots: u64, other: u64) -> (Desk, RunId) {
     let mut desk = Desk::new(&[total], &[0, other]);
-    desk.grows(
-        0,
-        Growing {
-            loaded: 4,
-            slots,
-            lean: true,
-        },
-    );
+    desk.grows(0, Growing { loaded: 4, slots, lean: true });
     let run = load(&mut desk);
     (desk, run)
 }
@@ -57,14 +50,7 @@ fn lean(total: u64, slots: u64, other: u64) -> (Desk, RunId) {
 /// A card of 16 GiB, `m0` that is let in with all that it may grow to, 14 GiB, and `m1` that needs so much.
 fn sated(other: u64) -> (Desk, RunId) {
     let mut desk = Desk::new(&[16], &[0, other]);
-    desk.grows(
-        0,
-        Growing {
-            loaded: 4,
-            slots: 1,
-            lean: false,
-        },
-    );
+    desk.grows(0, Growing { loaded: 4, slots: 1, lean: false });
     let run = load(&mut desk);
     (desk, run)
 }
@@ -82,20 +68,11 @@ fn load(desk: &mut Desk) -> RunId {
 }
 
 fn sound(desk: &mut Desk, request: RequestId, run: RunId, depth: RequestDepth) {
-    desk.send(SchedulerEvent::DepthMeasured {
-        request,
-        run,
-        depth: Some(depth),
-    });
+    desk.send(SchedulerEvent::DepthMeasured { request, run, depth: Some(depth) });
 }
 
 fn depth(tokens: u64, exact: bool) -> RequestDepth {
-    RequestDepth {
-        prompt: Some(tokens),
-        answer: Some(0),
-        answers: 1,
-        exact,
-    }
+    RequestDepth { prompt: Some(tokens), answer: Some(0), answers: 1, exact }
 }
 
 /// Asks `m0` with a prompt of these tokens, and whatever has to be counted.
@@ -107,10 +84,7 @@ fn dive(desk: &mut Desk, run: RunId, tokens: u64) -> RequestId {
 }
 
 fn ends(desk: &mut Desk, request: RequestId, tokens: u64) {
-    desk.send(SchedulerEvent::Finished {
-        request,
-        tokens: Some(tokens),
-    });
+    desk.send(SchedulerEvent::Finished { request, tokens: Some(tokens) });
 }
 
 fn claim(desk: &Desk) -> Bytes {
@@ -132,10 +106,7 @@ fn a_bound_that_is_covered_needs_no_count_and_one_that_is_not_is_counted() {
     let told = desk.effects.iter().position(
         |effect| matches!(effect, SchedulerEffect::ClaimChanged { share, .. } if share.bytes == gib(6)),
     );
-    let sent = desk
-        .effects
-        .iter()
-        .position(|effect| matches!(effect, SchedulerEffect::Dispatch { .. }));
+    let sent = desk.effects.iter().position(|effect| matches!(effect, SchedulerEffect::Dispatch { .. }));
     assert!(told.is_some() && told < sent, "{:?}", desk.effects);
 }
 
@@ -145,11 +116,7 @@ fn an_engine_that_does_not_count_is_asked_once_and_the_bound_stands() {
     let request = desk.ask(0);
     sound(&mut desk, request, run, depth(300, false));
     assert_eq!(desk.soundings(), [(request, true)]);
-    desk.send(SchedulerEvent::DepthMeasured {
-        request,
-        run,
-        depth: None,
-    });
+    desk.send(SchedulerEvent::DepthMeasured { request, run, depth: None });
     assert_eq!(desk.dispatched(), [request]);
     assert_eq!(claim(&desk), gib(7));
 }
@@ -187,25 +154,15 @@ fn a_depth_that_the_card_can_never_give_is_refused_at_once_with_the_arithmetic()
     assert_eq!(desk.dispatched(), []);
     let refusals = desk.refusals();
     let refusal = refusals[0];
-    assert_eq!(
-        (refusal.kind, refusal.retry_after),
-        (RequestRefusalKind::TooDeep, None)
-    );
+    assert_eq!((refusal.kind, refusal.retry_after), (RequestRefusalKind::TooDeep, None));
     let tree = serde_json::to_value(&refusal.reason).unwrap();
     assert_eq!(tree["facts"]["depth"], 700);
     assert_eq!(tree["facts"]["fits"], 500);
     let card = &tree["because"][1]["facts"];
     assert_eq!(card["need"], gib(11).get());
-    assert_eq!(
-        (card["loaded"].as_u64(), card["growth"].as_u64()),
-        (Some(gib(4).get()), Some(gib(7).get()))
-    );
+    assert_eq!((card["loaded"].as_u64(), card["growth"].as_u64()), (Some(gib(4).get()), Some(gib(7).get())));
     assert_eq!(card["available"], gib(9).get());
-    assert!(
-        refusal.hints[0].to_string().contains("within 500 tokens"),
-        "{:?}",
-        refusal.hints
-    );
+    assert!(refusal.hints[0].to_string().contains("within 500 tokens"), "{:?}", refusal.hints);
     assert_eq!(desk.view(0).queued, 0);
     let next = dive(&mut desk, run, 100);
     assert_eq!(desk.dispatched(), [next], "{request:?} held nobody up");
@@ -219,11 +176,7 @@ fn an_idle_neighbour_goes_for_a_depth_at_once_and_a_busy_one_after_the_patience(
     assert_eq!(desk.stopped().len(), 1);
     let why = desk.scheduler.stop_reason(neighbour, desk.now).unwrap();
     assert_eq!(why.code, "makes_room");
-    assert!(
-        why.text.contains("m0 needs 3 GiB more") || why.text.contains("3072 MiB"),
-        "{}",
-        why.text
-    );
+    assert!(why.text.contains("m0 needs 3 GiB more") || why.text.contains("3072 MiB"), "{}", why.text);
     desk.ended(neighbour);
     desk.memory_returned(neighbour);
     assert_eq!(desk.dispatched(), [request]);
@@ -269,20 +222,12 @@ fn a_claim_is_never_lowered_below_what_was_measured_and_what_was_reached_stays()
     assert_eq!(desk.view(0).depth.unwrap().spare[0].bytes, gib(7));
     let used = vec![(CardId::new("card0"), gib(6))];
     desk.send(SchedulerEvent::Measured { run, used });
-    assert_eq!(
-        desk.view(0).depth.unwrap().spare[0].bytes,
-        gib(7),
-        "less than may have been reached"
-    );
+    assert_eq!(desk.view(0).depth.unwrap().spare[0].bytes, gib(7), "less than may have been reached");
     let used = vec![(CardId::new("card0"), gib(8))];
     desk.send(SchedulerEvent::Measured { run, used });
     let depth = desk.view(0).depth.unwrap();
     assert_eq!(depth.spare[0].bytes, gib(6));
-    assert_eq!(
-        depth.needs[0].bytes,
-        gib(8),
-        "the curve lacks a gibibyte at every depth"
-    );
+    assert_eq!(depth.needs[0].bytes, gib(8), "the curve lacks a gibibyte at every depth");
     desk.ask(1);
     desk.surveyed(1);
     assert_eq!(desk.started(), None, "9 GiB are not to be had beside 8");
@@ -331,16 +276,9 @@ fn nobody_is_refused_before_it_is_counted_whoever_stood_before_it() {
     let third = desk.ask(0);
     sound(&mut desk, third, run, depth(900, false));
     ends(&mut desk, first, 50);
-    assert_eq!(
-        desk.dispatched(),
-        [second],
-        "what the first left behind is within the claim"
-    );
+    assert_eq!(desk.dispatched(), [second], "what the first left behind is within the claim");
     assert!(desk.refusals().is_empty(), "900 is only a bound");
-    assert!(
-        !desk.view(0).depth.unwrap().waits,
-        "the second, which waited, is gone"
-    );
+    assert!(!desk.view(0).depth.unwrap().waits, "the second, which waited, is gone");
     assert_eq!(desk.soundings(), [(third, true)]);
     sound(&mut desk, third, run, depth(50, true));
     assert_eq!(desk.dispatched(), [third]);
@@ -349,24 +287,14 @@ fn nobody_is_refused_before_it_is_counted_whoever_stood_before_it() {
 #[test]
 fn a_model_whose_depth_nobody_is_to_watch_is_sent_everything() {
     let mut desk = Desk::tuned(&[9], &[0], |_, spec| spec.by_depth = false);
-    desk.grows(
-        0,
-        Growing {
-            loaded: 4,
-            slots: 2,
-            lean: true,
-        },
-    );
+    desk.grows(0, Growing { loaded: 4, slots: 2, lean: true });
     desk.loaded(0);
     let request = desk.ask(0);
     assert_eq!(desk.dispatched(), [request]);
     let view = desk.view(0);
     assert_eq!(
         (view.depth, view.depth_unwatched),
-        (
-            None,
-            Some("admission by depth is disabled in the configuration".to_owned())
-        )
+        (None, Some("admission by depth is disabled in the configuration".to_owned()))
     );
 }
 
@@ -375,10 +303,7 @@ fn what_a_look_found_shows_until_somebody_asks() {
     let mut desk = Desk::new(&[9], &[4]);
     let reason = Reason::new("never_fits", "it is too large");
     let model = ModelId(0);
-    desk.send(SchedulerEvent::ForecastFailed {
-        model,
-        reason: reason.clone(),
-    });
+    desk.send(SchedulerEvent::ForecastFailed { model, reason: reason.clone() });
     assert_eq!(desk.view(0).last_failure, Some(reason.clone()));
     assert_eq!(desk.state(0), plimsoll_scheduler::ModelState::Failed);
     desk.loaded(0);

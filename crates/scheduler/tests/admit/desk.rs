@@ -30,11 +30,7 @@ pub(crate) fn card(index: usize, total: Bytes) -> CardLimit {
         legacy_pool: false,
         counting: Counting::Driver,
     };
-    CardLimit {
-        card,
-        budget: None,
-        reserve: Bytes::ZERO,
-    }
+    CardLimit { card, budget: None, reserve: Bytes::ZERO }
 }
 
 pub(crate) struct Desk {
@@ -75,19 +71,14 @@ impl Desk {
         set: impl Fn(&mut SchedulerSettings),
     ) -> Self {
         let cards = cards.iter().enumerate().map(|(i, n)| card(i, gib(*n))).collect();
-        let mut settings = SchedulerSettings {
-            patience: Duration::from_secs(PATIENCE),
-            ..SchedulerSettings::new(cards)
-        };
+        let mut settings =
+            SchedulerSettings { patience: Duration::from_secs(PATIENCE), ..SchedulerSettings::new(cards) };
         set(&mut settings);
         let mut desk = Self {
             scheduler: Scheduler::new(settings),
             now: Moment::START,
             effects: Vec::new(),
-            needs: needs
-                .iter()
-                .map(|n| Arc::new(DeclaredSize(gib(*n))) as Arc<dyn MemoryModel>)
-                .collect(),
+            needs: needs.iter().map(|n| Arc::new(DeclaredSize(gib(*n))) as Arc<dyn MemoryModel>).collect(),
             next_request: 0,
             reads: true,
         };
@@ -96,9 +87,7 @@ impl Desk {
             tune(id, &mut spec);
             (ModelId(id), ConfigChange::Added(spec))
         };
-        desk.send(SchedulerEvent::Configured(
-            (0..).take(needs.len()).map(spec).collect(),
-        ));
+        desk.send(SchedulerEvent::Configured((0..).take(needs.len()).map(spec).collect()));
         desk
     }
 
@@ -124,10 +113,7 @@ impl Desk {
         self.effects.clear();
         self.scheduler.on_event(self.now, event, &mut self.effects);
         // A reading that finds the cards as they were changes nothing but its age.
-        if let Some(asked) = self
-            .effects
-            .iter()
-            .position(|effect| *effect == SchedulerEffect::ReadCards)
+        if let Some(asked) = self.effects.iter().position(|effect| *effect == SchedulerEffect::ReadCards)
             && self.reads
         {
             self.effects.remove(asked);
@@ -165,42 +151,26 @@ impl Desk {
         let request = RequestId(self.next_request);
         self.next_request += 1;
         let deadline = self.now + Duration::from_secs(seconds);
-        self.send(SchedulerEvent::Arrived {
-            request,
-            model: ModelId(model),
-            deadline,
-        });
+        self.send(SchedulerEvent::Arrived { request, model: ModelId(model), deadline });
         request
     }
 
     pub(crate) fn finish(&mut self, request: RequestId) -> &[SchedulerEffect] {
-        self.send(SchedulerEvent::Finished {
-            request,
-            tokens: None,
-        })
+        self.send(SchedulerEvent::Finished { request, tokens: None })
     }
 
     pub(crate) fn bounce(&mut self, request: RequestId) -> &[SchedulerEffect] {
-        self.send(SchedulerEvent::Bounced {
-            request,
-            client: ClientId(request.0),
-        })
+        self.send(SchedulerEvent::Bounced { request, client: ClientId(request.0) })
     }
 
     pub(crate) fn surveyed(&mut self, model: u32) -> &[SchedulerEffect] {
         let result = Ok(self.needs[usize::try_from(model).unwrap()].clone());
-        self.send(SchedulerEvent::Surveyed {
-            model: ModelId(model),
-            result,
-        })
+        self.send(SchedulerEvent::Surveyed { model: ModelId(model), result })
     }
 
     pub(crate) fn survey_fails(&mut self, model: u32) -> &[SchedulerEffect] {
         let result = Err(Reason::new("model_missing", "the file is missing"));
-        self.send(SchedulerEvent::Surveyed {
-            model: ModelId(model),
-            result,
-        })
+        self.send(SchedulerEvent::Surveyed { model: ModelId(model), result })
     }
 
     pub(crate) fn ready(&mut self, run: RunId) -> &[SchedulerEffect] {
@@ -208,27 +178,17 @@ impl Desk {
     }
 
     pub(crate) fn ended(&mut self, run: RunId) -> &[SchedulerEffect] {
-        self.send(SchedulerEvent::Ended {
-            run,
-            end: End::Expected,
-        })
+        self.send(SchedulerEvent::Ended { run, end: End::Expected })
     }
 
     pub(crate) fn crashes(&mut self, run: RunId) -> &[SchedulerEffect] {
         let reason = Reason::new("signal", "killed by signal 11");
-        self.send(SchedulerEvent::Ended {
-            run,
-            end: End::Crashed { reason },
-        })
+        self.send(SchedulerEvent::Ended { run, end: End::Crashed { reason } })
     }
 
     pub(crate) fn runs_out_of_memory(&mut self, run: RunId, shortfall: Option<Bytes>) -> &[SchedulerEffect] {
         let reason = Reason::new("cuda_oom", "cudaMalloc failed: out of memory");
-        let end = End::OutOfMemory {
-            stage: Stage::Loading,
-            reason,
-            shortfall,
-        };
+        let end = End::OutOfMemory { stage: Stage::Loading, reason, shortfall };
         self.send(SchedulerEvent::Ended { run, end })
     }
 
@@ -284,10 +244,7 @@ impl Desk {
     }
 
     pub(crate) fn surveys(&self) -> usize {
-        self.effects
-            .iter()
-            .filter(|effect| matches!(effect, SchedulerEffect::Survey { .. }))
-            .count()
+        self.effects.iter().filter(|effect| matches!(effect, SchedulerEffect::Survey { .. })).count()
     }
 
     pub(crate) fn view(&self, model: u32) -> ModelView {

@@ -23,21 +23,12 @@ fn a_failed_load_refuses_everybody_with_the_cause_and_holds_the_next_one_back() 
         (refusal.kind, refusal.retry_after),
         (RequestRefusalKind::LoadFailed, Some(Duration::from_secs(1)))
     );
-    assert!(
-        refusal.reason.to_string().contains("killed by signal 11"),
-        "{}",
-        refusal.reason
-    );
+    assert!(refusal.reason.to_string().contains("killed by signal 11"), "{}", refusal.reason);
     assert_eq!(desk.state(0), ModelState::Failed);
     desk.memory_returned(run);
     desk.ask(0);
     assert_eq!(desk.surveys(), 0);
-    assert!(
-        desk.refusals()[0]
-            .reason
-            .to_string()
-            .contains("killed by signal 11")
-    );
+    assert!(desk.refusals()[0].reason.to_string().contains("killed by signal 11"));
     desk.pass(1);
     desk.ask(0);
     assert_eq!(desk.surveys(), 1);
@@ -89,13 +80,7 @@ fn a_bounce_that_is_told_late_finds_the_run_that_came_after() {
     let next = desk.started().unwrap();
     desk.ready(next);
     desk.bounce(second);
-    assert_eq!(
-        desk.effects,
-        [SchedulerEffect::Dispatch {
-            request: second,
-            run: next
-        }]
-    );
+    assert_eq!(desk.effects, [SchedulerEffect::Dispatch { request: second, run: next }]);
 }
 
 // llama.cpp #14458: after running out of memory the process does not end.
@@ -123,12 +108,7 @@ fn a_load_without_progress_is_killed_and_progress_keeps_it_alive() {
     desk.pass(1);
     assert_eq!(desk.stopped(), [(run, Stopping::Kill)]);
     desk.crashes(run);
-    assert!(
-        desk.refusals()[0]
-            .reason
-            .to_string()
-            .contains("no progress in loading for 120 s")
-    );
+    assert!(desk.refusals()[0].reason.to_string().contains("no progress in loading for 120 s"));
 }
 
 #[test]
@@ -176,11 +156,7 @@ fn out_of_memory_twice_is_refused_with_the_reason_tree() {
     desk.runs_out_of_memory(second, None);
     let refusal = desk.refusals()[0].clone();
     assert_eq!(refusal.kind, RequestRefusalKind::LoadFailed);
-    assert!(
-        refusal.reason.to_string().contains("cudaMalloc failed"),
-        "{}",
-        refusal.reason
-    );
+    assert!(refusal.reason.to_string().contains("cudaMalloc failed"), "{}", refusal.reason);
     assert!(desk.view(0).learned > Bytes::mib(64));
 }
 
@@ -196,10 +172,7 @@ fn a_lesson_that_leaves_no_place_is_told_and_forgotten_for_the_next_try() {
     assert!(refusal.retry_after.is_some());
     let told = refusal.reason.to_string();
     assert!(told.contains("4096 MiB was added"), "{told}");
-    assert!(
-        told.contains("cudaMalloc failed"),
-        "the cause itself is missing: {told}"
-    );
+    assert!(told.contains("cudaMalloc failed"), "the cause itself is missing: {told}");
     assert!(desk.view(0).learned.is_zero());
 }
 
@@ -209,11 +182,7 @@ fn out_of_memory_in_flight_is_learned_and_the_request_is_tried_again() {
     let run = desk.loaded(0);
     let request = desk.ask(0);
     let reason = Reason::new("cuda_oom", "out of memory");
-    let end = End::OutOfMemory {
-        stage: Stage::Serving,
-        reason,
-        shortfall: Some(gib(1)),
-    };
+    let end = End::OutOfMemory { stage: Stage::Serving, reason, shortfall: Some(gib(1)) };
     desk.send(SchedulerEvent::Ended { run, end });
     desk.bounce(request);
     desk.memory_returned(run);

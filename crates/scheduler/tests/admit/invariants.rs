@@ -31,15 +31,8 @@ fn need() -> impl Strategy<Value = Need> {
 }
 
 fn grows() -> impl Strategy<Value = Grows> {
-    (1_u64..10, 1_u64..5, any::<bool>(), any::<bool>(), any::<bool>()).prop_map(
-        |(gib, slots, unified, keeps, elastic)| Grows {
-            gib,
-            slots,
-            unified,
-            keeps,
-            elastic,
-        },
-    )
+    (1_u64..10, 1_u64..5, any::<bool>(), any::<bool>(), any::<bool>())
+        .prop_map(|(gib, slots, unified, keeps, elastic)| Grows { gib, slots, unified, keeps, elastic })
 }
 
 fn fate() -> impl Strategy<Value = Fate> {

@@ -23,10 +23,7 @@ fn who_would_have_to_go_stays_where_a_neighbour_gives_enough() {
     let mut desk = Desk::with_neighbours(&[20], &[8, 8]);
     let run = desk.loaded(0);
     // A stranger holds 8 GiB, of which some lie idle.
-    desk.send(SchedulerEvent::Measured {
-        run,
-        used: vec![(CardId::new("card0"), gib(8))],
-    });
+    desk.send(SchedulerEvent::Measured { run, used: vec![(CardId::new("card0"), gib(8))] });
     free(&mut desk, gib(4));
     desk.ask(1);
     desk.surveyed(1);

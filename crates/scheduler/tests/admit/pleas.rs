@@ -50,10 +50,7 @@ fn the_least_recently_used_goes_if_it_suffices_and_the_claim_is_raised_when_its_
     desk.loaded(1);
     let (run, _) = busy(&mut desk, 2);
     assert_eq!(plead(&mut desk, run, 3, 6), None);
-    assert_eq!(
-        desk.stopped().iter().map(|(run, _)| *run).collect::<Vec<_>>(),
-        [old]
-    );
+    assert_eq!(desk.stopped().iter().map(|(run, _)| *run).collect::<Vec<_>>(), [old]);
     let why = desk.scheduler.stop_reason(old, desk.now).unwrap();
     assert_eq!(why.text, "m2 requests 3072 MiB more");
     desk.ended(old);
@@ -106,14 +103,7 @@ fn a_run_that_ends_while_its_plea_waits_is_not_answered_and_nothing_is_left() {
     desk.memory_returned(run);
     desk.gone(idle);
     assert_eq!(answer(&desk), None);
-    assert!(
-        desk.scheduler
-            .ledger()
-            .account(&CardId::new("card0"))
-            .unwrap()
-            .claimed()
-            .is_zero()
-    );
+    assert!(desk.scheduler.ledger().account(&CardId::new("card0")).unwrap().claimed().is_zero());
 }
 
 #[test]

@@ -52,11 +52,7 @@ fn a_request_that_waits_until_its_deadline_is_refused_with_what_it_waited_for() 
     desk.pass(3);
     let refusal = desk.refusals()[0].clone();
     assert_eq!(refusal.kind, RequestRefusalKind::Deadline);
-    assert!(
-        refusal.reason.to_string().contains("still loading"),
-        "{}",
-        refusal.reason
-    );
+    assert!(refusal.reason.to_string().contains("still loading"), "{}", refusal.reason);
     desk.ready(run);
     assert_eq!(desk.dispatched(), []);
     assert_eq!(desk.finish(request), []);

@@ -37,12 +37,7 @@ fn nobody_is_evicted_for_a_model_that_cannot_load() {
     desk.survey_fails(1);
     assert_eq!(desk.stopped(), []);
     assert_eq!(desk.refusals()[0].kind, RequestRefusalKind::LoadFailed);
-    assert!(
-        desk.refusals()[0]
-            .reason
-            .to_string()
-            .contains("the file is missing")
-    );
+    assert!(desk.refusals()[0].reason.to_string().contains("the file is missing"));
     assert_eq!(desk.state(0), ModelState::Ready);
 }
 
@@ -232,11 +227,7 @@ fn a_pinned_model_stays_and_the_refusal_names_it() {
     desk.surveyed(1);
     let refusal = desk.refusals()[0].clone();
     assert_eq!(refusal.kind, RequestRefusalKind::NoRoom);
-    assert!(
-        refusal.reason.to_string().contains("held by m0, which is pinned"),
-        "{}",
-        refusal.reason
-    );
+    assert!(refusal.reason.to_string().contains("held by m0, which is pinned"), "{}", refusal.reason);
     assert_eq!(desk.state(0), ModelState::Ready);
 }
 
@@ -248,12 +239,7 @@ fn strangers_on_a_card_count() {
     desk.surveyed(0);
     let refusal = desk.refusals()[0].clone();
     assert_eq!(refusal.kind, RequestRefusalKind::NoRoom);
-    assert!(
-        refusal
-            .reason
-            .to_string()
-            .contains("3072 MiB is held by other processes")
-    );
+    assert!(refusal.reason.to_string().contains("3072 MiB is held by other processes"));
     desk.read(vec![(CardId::new("card0"), gib(9))]);
     desk.ask(0);
     desk.surveyed(0);
@@ -271,10 +257,7 @@ fn a_model_of_unknown_need_runs_alone_until_it_is_measured() {
     desk.ask(1);
     desk.surveyed(1);
     assert_eq!(desk.started(), None);
-    desk.send(SchedulerEvent::Measured {
-        run,
-        used: vec![(CardId::new("card0"), gib(6))],
-    });
+    desk.send(SchedulerEvent::Measured { run, used: vec![(CardId::new("card0"), gib(6))] });
     assert!(desk.started().is_some());
     desk.finish(request);
     let claim = desk.view(0).claim[0].bytes;
@@ -288,12 +271,7 @@ fn a_card_that_reads_as_nothing_is_refused_and_not_waited_for() {
     desk.unknown_need(0);
     desk.ask(0);
     desk.surveyed(0);
-    assert!(
-        desk.refusals()[0]
-            .reason
-            .to_string()
-            .contains("no memory for models")
-    );
+    assert!(desk.refusals()[0].reason.to_string().contains("no memory for models"));
 }
 
 #[test]

@@ -66,11 +66,7 @@ fn several_clients_in_a_row_without_an_answer_make_a_run_suspect_whatever_its_he
     for client in [1, 2] {
         bounce(&mut desk, client);
         desk.health(run, Health::Answers);
-        assert_eq!(
-            desk.state(0),
-            ModelState::Ready,
-            "an answer in between clears the count"
-        );
+        assert_eq!(desk.state(0), ModelState::Ready, "an answer in between clears the count");
     }
     bounce(&mut desk, 3);
     assert_eq!(desk.state(0), ModelState::Draining);
@@ -185,17 +181,10 @@ fn a_load_is_decided_on_a_reading_that_was_taken_for_it() {
     assert_eq!(desk.started(), None);
     // Another process took 20 GiB 0.3 s ago.
     desk.read(card(4));
-    assert_eq!(
-        (desk.started(), desk.refusals()[0].kind),
-        (None, RequestRefusalKind::NoRoom)
-    );
+    assert_eq!((desk.started(), desk.refusals()[0].kind), (None, RequestRefusalKind::NoRoom));
     desk.ask(0);
     desk.surveyed(0);
-    assert_eq!(
-        desk.refusals()[0].kind,
-        RequestRefusalKind::NoRoom,
-        "it is known already"
-    );
+    assert_eq!(desk.refusals()[0].kind, RequestRefusalKind::NoRoom, "it is known already");
     desk.now = desk.now + Duration::from_secs(1);
     desk.read(card(24));
     desk.ask(0);
@@ -211,10 +200,7 @@ fn a_reading_that_was_taken_for_the_load_counts_however_long_the_driver_took() {
     desk.surveyed(0);
     let taken = desk.now;
     desk.now = desk.now + Duration::from_secs(4);
-    desk.send(SchedulerEvent::CardsRead {
-        free: card(24),
-        taken,
-    });
+    desk.send(SchedulerEvent::CardsRead { free: card(24), taken });
     assert!(desk.started().is_some());
 }
 
@@ -262,12 +248,7 @@ fn memory_within_a_claim_that_was_raised_teaches_nothing() {
     let mut desk = Desk::new(&[24], &[8]);
     let run = desk.loaded(0);
     let card = CardId::new("card0");
-    desk.send(SchedulerEvent::BudgetRequested {
-        run,
-        card: card.clone(),
-        asked: gib(2),
-        wanted: gib(10),
-    });
+    desk.send(SchedulerEvent::BudgetRequested { run, card: card.clone(), asked: gib(2), wanted: gib(10) });
     assert_eq!(desk.view(0).claim[0].bytes, gib(10));
     let used = vec![(card, gib(10))];
     desk.send(SchedulerEvent::Measured { run, used });

@@ -138,9 +138,7 @@ impl World {
             refused: BTreeMap::new(),
         };
         let models = 0..u32::try_from(world.needs.len()).unwrap();
-        let added = models
-            .map(|id| (ModelId(id), ConfigChange::Added(world.spec(id))))
-            .collect();
+        let added = models.map(|id| (ModelId(id), ConfigChange::Added(world.spec(id)))).collect();
         world.tell(SchedulerEvent::Configured(added));
         world
     }
@@ -194,11 +192,7 @@ impl World {
             assert_eq!(account.claims(), [], "the ledger is not back to zero");
         }
         assert!(self.pleading.is_empty(), "no answer: {:?}", self.pleading);
-        let open: Vec<&Asked> = self
-            .asked
-            .iter()
-            .filter(|asked| asked.place != Where::Over)
-            .collect();
+        let open: Vec<&Asked> = self.asked.iter().filter(|asked| asked.place != Where::Over).collect();
         assert!(open.is_empty(), "requests without an end: {open:?}");
     }
 
@@ -226,11 +220,8 @@ impl World {
                     Some(n) => Arc::new(DeclaredSize(gib(n))),
                     None => Arc::new(UnknownSize),
                 };
-                let result = if need.survey_fails {
-                    Err(Reason::new("missing", "missing"))
-                } else {
-                    Ok(demand)
-                };
+                let result =
+                    if need.survey_fails { Err(Reason::new("missing", "missing")) } else { Ok(demand) };
                 self.tell(SchedulerEvent::Surveyed { model, result });
             }
             Happening::Ready(run) => self.becomes_ready(run),
@@ -260,12 +251,9 @@ impl World {
     fn act(&mut self, action: Action) {
         let model = |id: u32| ModelId(id);
         match action {
-            Action::Ask {
-                model,
-                takes,
-                patient_for,
-                prompt,
-            } => self.ask(model, takes, patient_for, prompt, false),
+            Action::Ask { model, takes, patient_for, prompt } => {
+                self.ask(model, takes, patient_for, prompt, false)
+            }
             Action::Leave { back } => self.leave(back),
             Action::Plead { back, gib } => self.plead(back, gib),
             Action::Foreign { card, gib } => {
@@ -286,10 +274,9 @@ impl World {
                     ConfigChange::Retuned(self.spec(id)),
                 )]));
             }
-            Action::Remove { model: id } => self.tell(SchedulerEvent::Configured(vec![(
-                model(id),
-                ConfigChange::Removed,
-            )])),
+            Action::Remove { model: id } => {
+                self.tell(SchedulerEvent::Configured(vec![(model(id), ConfigChange::Removed)]))
+            }
             Action::Load { model: id } => self.tell(SchedulerEvent::LoadWanted { model: model(id) }),
             Action::Unload { model: id } => self.tell(SchedulerEvent::UnloadWanted { model: model(id) }),
         }
@@ -306,11 +293,7 @@ impl World {
             looping,
         });
         let deadline = moment(self.now + patient_for);
-        self.tell(SchedulerEvent::Arrived {
-            request,
-            model: ModelId(model),
-            deadline,
-        });
+        self.tell(SchedulerEvent::Arrived { request, model: ModelId(model), deadline });
     }
 
     fn leave(&mut self, back: usize) {
@@ -319,9 +302,7 @@ impl World {
         };
         if self.asked[index].place != Where::Over {
             self.over(index);
-            self.tell(SchedulerEvent::Abandoned {
-                request: RequestId(u64::try_from(index).unwrap()),
-            });
+            self.tell(SchedulerEvent::Abandoned { request: RequestId(u64::try_from(index).unwrap()) });
         }
     }
 
@@ -340,11 +321,7 @@ impl World {
         if asked.looping {
             self.later(
                 self.now,
-                Happening::AskAgain(Client {
-                    model: asked.model,
-                    takes: asked.takes,
-                    prompt: asked.prompt,
-                }),
+                Happening::AskAgain(Client { model: asked.model, takes: asked.takes, prompt: asked.prompt }),
             );
         }
     }
@@ -368,15 +345,10 @@ impl World {
             return;
         }
         engine.stage = Life::Ready;
-        if let Fate::DiesServing {
-            after, out_of_memory, ..
-        } = engine.fate
-        {
+        if let Fate::DiesServing { after, out_of_memory, .. } = engine.fate {
             let end = match out_of_memory {
                 true => oom(Stage::Serving),
-                false => End::Crashed {
-                    reason: Reason::new("signal", "signal 11"),
-                },
+                false => End::Crashed { reason: Reason::new("signal", "signal 11") },
             };
             self.later(self.now + after, Happening::Ends(run, end));
         }
@@ -385,10 +357,7 @@ impl World {
 
     /// A run asks for more of its first card.
     fn plead(&mut self, back: usize, more: u64) {
-        let alive = self
-            .engines
-            .iter()
-            .filter(|(_, engine)| engine.stage != Life::Ended);
+        let alive = self.engines.iter().filter(|(_, engine)| engine.stage != Life::Ended);
         let placed = alive.filter_map(|(run, engine)| Some((*run, engine.placement.cards().next()?.clone())));
         let Some((run, card)) = placed.collect::<Vec<_>>().into_iter().rev().nth(back) else {
             return;
@@ -429,10 +398,7 @@ impl World {
             let index = usize::try_from(request.0).unwrap();
             if request.0.is_multiple_of(3) {
                 self.over(index);
-                self.tell(SchedulerEvent::Finished {
-                    request: *request,
-                    tokens: None,
-                });
+                self.tell(SchedulerEvent::Finished { request: *request, tokens: None });
             } else {
                 self.bounces(*request);
             }
@@ -446,10 +412,7 @@ impl World {
                 diver.leave(request);
             }
             self.asked[index].place = Where::Waiting { since: self.now };
-            self.tell(SchedulerEvent::Bounced {
-                request,
-                client: ClientId(request.0),
-            });
+            self.tell(SchedulerEvent::Bounced { request, client: ClientId(request.0) });
         }
     }
 
@@ -484,11 +447,7 @@ impl World {
 }
 
 fn oom(stage: Stage) -> End {
-    End::OutOfMemory {
-        stage,
-        reason: Reason::new("cuda_oom", "out of memory"),
-        shortfall: None,
-    }
+    End::OutOfMemory { stage, reason: Reason::new("cuda_oom", "out of memory"), shortfall: None }
 }
 
 fn card_id(index: usize) -> CardId {

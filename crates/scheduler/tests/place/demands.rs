@@ -24,24 +24,13 @@ fn a_demand_that_no_set_of_cards_meets_says_why_for_each() {
 fn an_unknown_need_takes_an_empty_card_and_asks_to_be_declared() {
     let mut ledger = ledger(&[("a", 10), ("b", 12)]);
     ledger.claim(RunId(1), &holder(), &on("a", 1)).unwrap();
-    assert_eq!(
-        placed(&ledger, &UnknownSize, &[], &[]),
-        PlacementVerdict::Fits(whole("b", 12))
-    );
+    assert_eq!(placed(&ledger, &UnknownSize, &[], &[]), PlacementVerdict::Fits(whole("b", 12)));
     ledger.claim(RunId(2), &holder(), &on("b", 1)).unwrap();
-    let pinned = [
-        tenant(1, CardStanding::Stays, 1),
-        tenant(2, CardStanding::Stays, 2),
-    ];
+    let pinned = [tenant(1, CardStanding::Stays, 1), tenant(2, CardStanding::Stays, 2)];
     let PlacementVerdict::Never(never) = placed(&ledger, &UnknownSize, &[], &pinned) else {
         panic!("no card is empty");
     };
-    assert!(
-        never
-            .hints
-            .iter()
-            .any(|hint| hint.to_string().contains("memory = "))
-    );
+    assert!(never.hints.iter().any(|hint| hint.to_string().contains("memory = ")));
 }
 
 #[derive(Debug)]

@@ -31,23 +31,15 @@ pub(super) fn choose(described: &[Card], reserve: Option<Bytes>, machine: Machin
         // No driver says that an engine is built, or told, to do without virtual memory: that is the user's
         // to know.
         card.legacy_pool |= wanted.legacy_pool;
-        CardLimit {
-            budget: Some(wanted.total),
-            reserve: reserve.unwrap_or_default(),
-            card,
-        }
+        CardLimit { budget: Some(wanted.total), reserve: reserve.unwrap_or_default(), card }
     };
     described.iter().map(limit).collect()
 }
 
 /// Warns of described cards that are none of the machine's. Only a check may plan for another machine.
 pub(super) fn warn_of_absent(described: &[Card], machine: &Machine) {
-    let is_there = |wanted: &Card| {
-        machine
-            .cards
-            .iter()
-            .any(|card| card.id == wanted.id || card.name == wanted.name)
-    };
+    let is_there =
+        |wanted: &Card| machine.cards.iter().any(|card| card.id == wanted.id || card.name == wanted.name);
     let cuda = described.iter().filter(|card| card.kind == CardKind::Cuda);
     for wanted in cuda.filter(|card| !is_there(card)) {
         tracing::warn!("{}", unmatched(wanted, &machine.cards));
@@ -56,11 +48,8 @@ pub(super) fn warn_of_absent(described: &[Card], machine: &Machine) {
 
 /// Warning about a described card that is none of the machine's: engines will not find it.
 fn unmatched(wanted: &Card, present: &[Card]) -> String {
-    let named: Vec<&str> = present
-        .iter()
-        .filter(|card| card.kind == CardKind::Cuda)
-        .map(|card| card.name.as_str())
-        .collect();
+    let named: Vec<&str> =
+        present.iter().filter(|card| card.kind == CardKind::Cuda).map(|card| card.name.as_str()).collect();
     let (there, hint) = match named.as_slice() {
         [] => (
             "it has none".to_owned(),
@@ -78,16 +67,9 @@ fn unmatched(wanted: &Card, present: &[Card]) -> String {
 }
 
 fn whole(card: Card, reserve: Option<Bytes>) -> CardLimit {
-    let usual = if card.kind == CardKind::Host {
-        HOST_RESERVE.min(card.total.scaled(1, 10))
-    } else {
-        CARD_RESERVE
-    };
-    CardLimit {
-        budget: None,
-        reserve: reserve.unwrap_or(usual),
-        card,
-    }
+    let usual =
+        if card.kind == CardKind::Host { HOST_RESERVE.min(card.total.scaled(1, 10)) } else { CARD_RESERVE };
+    CardLimit { budget: None, reserve: reserve.unwrap_or(usual), card }
 }
 
 /// True if all descriptions are of host memory, so that no driver has to be called.
@@ -115,10 +97,7 @@ mod tests {
         let wanted: Card = "name=RTX3090,total=24GiB,cc=8.6".parse().unwrap();
         let host: Card = "name=host,total=24GiB,kind=host".parse().unwrap();
         let told = unmatched(&wanted, std::slice::from_ref(&host));
-        assert!(
-            told.contains("(it has none)") && told.contains("kind=host"),
-            "{told}"
-        );
+        assert!(told.contains("(it has none)") && told.contains("kind=host"), "{told}");
         let there: Card = "name=H200,total=141GiB,uuid=GPU-1".parse().unwrap();
         assert!(unmatched(&wanted, &[there, host]).contains("(it has H200)"));
     }
@@ -138,10 +117,7 @@ mod tests {
             choose(&described, None, machine()).remove(0)
         };
         let limit = chosen("name=H200,total=20GiB,pool=legacy");
-        assert_eq!(
-            (limit.card.id.as_str(), limit.budget),
-            ("GPU-1", Some(Bytes::gib(20)))
-        );
+        assert_eq!((limit.card.id.as_str(), limit.budget), ("GPU-1", Some(Bytes::gib(20))));
         assert!(limit.card.legacy_pool && !chosen("name=H200,total=20GiB").card.legacy_pool);
     }
 }

@@ -14,10 +14,7 @@ const FEWEST: usize = 4;
 /// Raises the limit and returns how many connections to accept, at most `wanted`.
 pub(super) fn connections(wanted: usize) -> usize {
     let limit = getrlimit(Resource::Nofile);
-    let raised = Rlimit {
-        current: limit.maximum,
-        maximum: limit.maximum,
-    };
+    let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
     let now = match setrlimit(Resource::Nofile, raised) {
         Ok(()) => limit.maximum,
         Err(_) => limit.current,
@@ -26,9 +23,7 @@ pub(super) fn connections(wanted: usize) -> usize {
 }
 
 fn borne_by(limit: u64) -> usize {
-    usize::try_from(limit.saturating_sub(OTHERS) / 2)
-        .unwrap_or(usize::MAX)
-        .max(FEWEST)
+    usize::try_from(limit.saturating_sub(OTHERS) / 2).unwrap_or(usize::MAX).max(FEWEST)
 }
 
 #[cfg(test)]

@@ -45,17 +45,9 @@ mod tests {
 
     #[test]
     fn the_cpu_engine_beside_a_card_is_a_waste_and_is_named() {
-        let program = |origin| EngineProgram {
-            path: "/x/llama-server".into(),
-            origin,
-        };
-        let cards = |spec: &str| {
-            vec![CardLimit {
-                card: spec.parse().unwrap(),
-                budget: None,
-                reserve: Bytes::ZERO,
-            }]
-        };
+        let program = |origin| EngineProgram { path: "/x/llama-server".into(), origin };
+        let cards =
+            |spec: &str| vec![CardLimit { card: spec.parse().unwrap(), budget: None, reserve: Bytes::ZERO }];
         let gpu = cards("name=a,total=8GiB");
         assert!(is_wasted(&program(EngineOrigin::Installed), &gpu));
         assert!(!is_wasted(&program(EngineOrigin::SearchPath), &gpu));

@@ -45,16 +45,8 @@ const DEPTHS: [DepthGauge; 4] = [
         "Tokens of context that a model's requests may reach together, or have reached",
         |depth| depth.admitted,
     ),
-    (
-        "plimsoll_depth_covered_tokens",
-        "Tokens of context that a model's claim covers",
-        |depth| depth.covered,
-    ),
-    (
-        "plimsoll_depth_full_tokens",
-        "Largest number of tokens in a model's context",
-        |depth| depth.full,
-    ),
+    ("plimsoll_depth_covered_tokens", "Tokens of context that a model's claim covers", |depth| depth.covered),
+    ("plimsoll_depth_full_tokens", "Largest number of tokens in a model's context", |depth| depth.full),
     (
         "plimsoll_depth_bytes_per_token",
         "Memory that a token of depth adds, as planned or as observed",
@@ -72,11 +64,7 @@ fn write_depths(page: &mut Exposition, snapshot: &SchedulerSnapshot) {
         }
     }
     let name = "plimsoll_prompt_overflows_total";
-    page.family(
-        name,
-        MetricKind::Counter,
-        "Requests whose prompt was longer than the context",
-    );
+    page.family(name, MetricKind::Counter, "Requests whose prompt was longer than the context");
     for model in &snapshot.models {
         page.sample(name, &[("model", &model.name)], model.overflows);
     }
@@ -135,36 +123,20 @@ impl std::ops::AddAssign for GuardedMemory {
 type MetricGauge = (&'static str, &'static str, fn(&GuardedMemory) -> Option<Bytes>);
 
 const GAUGES: [MetricGauge; 6] = [
-    (
-        "plimsoll_guard_allocated_bytes",
-        "Memory of a card that a guarded engine holds",
-        |held| Some(held.allocated),
-    ),
-    (
-        "plimsoll_guard_reserved_bytes",
-        "Memory of a card that guard's pools have reserved",
-        |held| Some(held.reserved),
-    ),
-    (
-        "plimsoll_guard_idle_bytes",
-        "Memory of a card that is idle in guard's pools",
-        |held| Some(held.idle),
-    ),
-    (
-        "plimsoll_guard_spilled_bytes",
-        "Memory spilled to the host because it did not fit",
-        |held| Some(held.spilled),
-    ),
-    (
-        "plimsoll_guard_peak_bytes",
-        "Peak memory of a card that a guarded engine held",
-        |held| Some(held.peak()),
-    ),
-    (
-        "plimsoll_guard_budget_bytes",
-        "Memory of a card that a guarded engine may hold",
-        |held| held.budget(),
-    ),
+    ("plimsoll_guard_allocated_bytes", "Memory of a card that a guarded engine holds", |held| {
+        Some(held.allocated)
+    }),
+    ("plimsoll_guard_reserved_bytes", "Memory of a card that guard's pools have reserved", |held| {
+        Some(held.reserved)
+    }),
+    ("plimsoll_guard_idle_bytes", "Memory of a card that is idle in guard's pools", |held| Some(held.idle)),
+    ("plimsoll_guard_spilled_bytes", "Memory spilled to the host because it did not fit", |held| {
+        Some(held.spilled)
+    }),
+    ("plimsoll_guard_peak_bytes", "Peak memory of a card that a guarded engine held", |held| {
+        Some(held.peak())
+    }),
+    ("plimsoll_guard_budget_bytes", "Memory of a card that a guarded engine may hold", |held| held.budget()),
 ];
 
 impl Extension for Gauges {
@@ -180,22 +152,14 @@ impl Extension for Gauges {
             }
         }
         let name = "plimsoll_guard_refusals_total";
-        page.family(
-            name,
-            MetricKind::Counter,
-            "Requests for memory that guard refused",
-        );
+        page.family(name, MetricKind::Counter, "Requests for memory that guard refused");
         for row in &rows {
             let labels = [("model", row.model.as_str()), ("card", &row.card)];
             // They start again with each process, like every counter of a page.
             page.sample(name, &labels, row.held.refusals);
         }
         let name = "plimsoll_growth_bytes_per_token";
-        page.family(
-            name,
-            MetricKind::Gauge,
-            "Observed memory growth per token of depth",
-        );
+        page.family(name, MetricKind::Gauge, "Observed memory growth per token of depth");
         let snapshot = runtime.scheduler_snapshot();
         for model in &snapshot.models {
             if let Some(growth) = model.growth {
@@ -216,10 +180,7 @@ impl Gauges {
         // Pages are files; they are read only when the metrics are asked for.
         let runs = runtime.runs();
         let rows = runs.iter().flat_map(|run| {
-            let tree = self
-                .guard
-                .of(run.id)
-                .and_then(|guarded| read_tree(guarded.pages()));
+            let tree = self.guard.of(run.id).and_then(|guarded| read_tree(guarded.pages()));
             let held: Vec<(CardId, GuardedMemory)> =
                 self.guard.sums(runtime, run, |card, number| GuardedMemory {
                     // Peak and budget are those of all processes together, which only the tree knows.

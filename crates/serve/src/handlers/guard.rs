@@ -116,16 +116,10 @@ impl GuardHandler {
         // removed.
         let child = self.children.replace(self.children.get() + 1);
         let part = folder.part(&child.to_string());
-        let pages = part
-            .inspect_err(|error| tracing::warn!("{} runs unguarded: {error}", run.entry.name))
-            .ok()?;
+        let pages =
+            part.inspect_err(|error| tracing::warn!("{} runs unguarded: {error}", run.entry.name)).ok()?;
         let options = self.options(&wish, run, cards);
-        let guard = Preload {
-            library,
-            options: &options,
-            pages: &pages,
-            trace: None,
-        };
+        let guard = Preload { library, options: &options, pages: &pages, trace: None };
         preload(environment, &guard);
         Some(GuardedRun {
             pages,
@@ -197,8 +191,7 @@ impl GuardHandler {
         of: impl Fn(&CardSnapshot, u8) -> T,
     ) -> Vec<(CardId, T)> {
         let card_of = |card: &CardSnapshot| card_of(runtime, run, card);
-        self.of(run.id)
-            .map_or_else(Vec::new, |guarded| guarded.sums(card_of, of))
+        self.of(run.id).map_or_else(Vec::new, |guarded| guarded.sums(card_of, of))
     }
 
     fn held_by_pages(&self, runtime: &Runtime, run: &EngineRun) -> Vec<(CardId, Bytes)> {
@@ -264,9 +257,7 @@ impl Extension for GuardHandler {
 }
 
 fn means() -> Result<(PathBuf, OwnedFolder), String> {
-    let library = plimsoll_probe::library::GUARD
-        .find()
-        .map_err(|error| error.to_string())?;
+    let library = plimsoll_probe::library::GUARD.find().map_err(|error| error.to_string())?;
     let folder = OwnedFolder::create(PAGES).map_err(|error| {
         format!(
             "cannot create a folder for guard's \
@@ -347,9 +338,7 @@ impl PageWriters {
         // A page is named after its process (`probe/guard.rs`).
         let file = fs::symlink_metadata(folder.join(format!("{pid}.page"))).map_or(0, |about| about.ino());
         let mut known = self.0.borrow_mut();
-        let writer = known
-            .entry((pid, file))
-            .or_insert_with(|| MeasuredProcess::find(pid));
+        let writer = known.entry((pid, file)).or_insert_with(|| MeasuredProcess::find(pid));
         writer.is_some_and(|writer| writer.lives())
     }
 }

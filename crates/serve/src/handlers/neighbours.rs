@@ -44,9 +44,7 @@ impl Extension for Neighbours {
 async fn ask_around(runtime: Rc<Runtime>, model: ModelId, idle: Vec<PathBuf>, patience: Duration) {
     // Pages name cards by UUID, which cards that are only described do not have.
     let cards = runtime.settings.cards();
-    let cards: Vec<Uuid> = cards
-        .filter_map(|card| Uuid::read(card.uuid.as_deref()?))
-        .collect();
+    let cards: Vec<Uuid> = cards.filter_map(|card| Uuid::read(card.uuid.as_deref()?)).collect();
     let asked = spawn_blocking(move || ask_all(&cards, &idle, patience)).await;
     let mut gave: Vec<AskedNeighbour> = asked.into_iter().flatten().collect();
     gave.retain(|asked| !asked.gave.is_zero());

@@ -33,23 +33,14 @@ pub(super) struct Unified {
 
 impl Unified {
     pub(super) fn new(guard: Rc<GuardHandler>, reclaim: ReclaimBeforeLoad, ask: Duration) -> Self {
-        Self {
-            guard,
-            reclaim,
-            ask,
-            reclaiming: Arc::default(),
-        }
+        Self { guard, reclaim, ask, reclaiming: Arc::default() }
     }
 }
 
 impl Extension for Unified {
     fn before_load(&self, runtime: &Rc<Runtime>, run: &Rc<EngineRun>) -> Option<BeforeLoad> {
         let job = self.job()?;
-        Some(Box::pin(before::reclaim_for(
-            Rc::clone(runtime),
-            Rc::clone(run),
-            job,
-        )))
+        Some(Box::pin(before::reclaim_for(Rc::clone(runtime), Rc::clone(run), job)))
     }
 
     fn loaded(&self, runtime: &Rc<Runtime>, run: &Rc<EngineRun>) {

@@ -55,37 +55,18 @@ struct Route {
 const GET: &[Method] = &[Method::GET, Method::HEAD];
 const POST: &[Method] = &[Method::POST];
 const GET_OR_POST: &[Method] = &[Method::GET, Method::POST];
-const ANY: &[Method] = &[
-    Method::GET,
-    Method::HEAD,
-    Method::POST,
-    Method::PUT,
-    Method::PATCH,
-    Method::DELETE,
-];
+const ANY: &[Method] = &[Method::GET, Method::HEAD, Method::POST, Method::PUT, Method::PATCH, Method::DELETE];
 
 const fn engine(path: &'static str) -> Route {
-    Route {
-        path,
-        methods: POST,
-        action: Action::Engine,
-    }
+    Route { path, methods: POST, action: Action::Engine }
 }
 
 const fn own(methods: &'static [Method], path: &'static str, own: Own) -> Route {
-    Route {
-        path,
-        methods,
-        action: Action::Own(own),
-    }
+    Route { path, methods, action: Action::Own(own) }
 }
 
 const fn or_own(path: &'static str, own: Own) -> Route {
-    Route {
-        path,
-        methods: GET,
-        action: Action::EngineOr(own),
-    }
+    Route { path, methods: GET, action: Action::EngineOr(own) }
 }
 
 /// All routes. The first that matches is used.
@@ -114,16 +95,8 @@ const ROUTES: &[Route] = &[
     engine("/lora-adapters"),
     engine("/slots/*"),
     // A row of its own, because `engine` makes rows for POST only.
-    Route {
-        path: "/lora-adapters",
-        methods: GET,
-        action: Action::Engine,
-    },
-    Route {
-        path: "/slots",
-        methods: GET,
-        action: Action::Engine,
-    },
+    Route { path: "/lora-adapters", methods: GET, action: Action::Engine },
+    Route { path: "/slots", methods: GET, action: Action::Engine },
     own(GET, "/", Own::Index),
     own(GET, "/health", Own::Health),
     own(GET, "/v1/health", Own::Health),
@@ -148,17 +121,9 @@ const ROUTES: &[Route] = &[
     // Ours.
     own(GET, "/api/status", Own::Status),
     own(GET, "/api/status/stream", Own::StatusStream),
-    Route {
-        path: "/upstream/*",
-        methods: ANY,
-        action: Action::Upstream,
-    },
+    Route { path: "/upstream/*", methods: ANY, action: Action::Upstream },
     // Last, because the first row that fits is taken and the rows above allow fewer methods.
-    Route {
-        path: "/v1/*",
-        methods: ANY,
-        action: Action::Engine,
-    },
+    Route { path: "/v1/*", methods: ANY, action: Action::Engine },
 ];
 
 /// The paths that take GET, as a page for browsers.
@@ -170,9 +135,7 @@ pub(crate) fn index() -> String {
         .filter(|route| {
             route.methods.contains(&Method::GET) && !route.path.ends_with('*') && route.path != "/"
         });
-    let paths = gets
-        .map(|route| format!("  {}\n", route.path))
-        .collect::<String>();
+    let paths = gets.map(|route| format!("  {}\n", route.path)).collect::<String>();
     format!(
         "plimsoll {}: an OpenAI-compatible server. Send requests to /v1/…; these paths can be read:\n{paths}",
         env!("CARGO_PKG_VERSION")
@@ -198,21 +161,12 @@ pub(crate) fn find<'a>(method: &Method, path: &'a str) -> Result<RouteMatch<'a>,
     let fitting = || ROUTES.iter().filter_map(|route| Some((route, route.rest(path)?)));
     // The path may have several rows, one for each method.
     if let Some((route, rest)) = fitting().find(|(route, _)| route.methods.contains(method)) {
-        return Ok(RouteMatch {
-            action: route.action,
-            rest,
-        });
+        return Ok(RouteMatch { action: route.action, rest });
     }
     // A 405 must name the methods that are allowed (RFC 9110, section 15.5.6).
-    let mut methods: Vec<Method> = fitting()
-        .flat_map(|(route, _)| route.methods.iter().cloned())
-        .collect();
+    let mut methods: Vec<Method> = fitting().flat_map(|(route, _)| route.methods.iter().cloned()).collect();
     methods.dedup();
-    Err(if methods.is_empty() {
-        RouteMissing::Path
-    } else {
-        RouteMissing::Method(methods)
-    })
+    Err(if methods.is_empty() { RouteMissing::Path } else { RouteMissing::Method(methods) })
 }
 
 impl Action {
@@ -253,14 +207,8 @@ mod tests {
 
     #[test]
     fn routes_are_found_by_path_and_method() {
-        assert_eq!(
-            find(&Method::POST, "/v1/chat/completions").unwrap().action,
-            Action::Engine
-        );
-        assert_eq!(
-            find(&Method::GET, "/v1/health").unwrap().action,
-            Action::Own(Own::Health)
-        );
+        assert_eq!(find(&Method::POST, "/v1/chat/completions").unwrap().action, Action::Engine);
+        assert_eq!(find(&Method::GET, "/v1/health").unwrap().action, Action::Own(Own::Health));
         assert_eq!(find(&Method::POST, "/v1/made/up").unwrap().action, Action::Engine);
         let upstream = find(&Method::DELETE, "/upstream/a/b").unwrap();
         assert_eq!((upstream.action, upstream.rest), (Action::Upstream, "a/b"));
@@ -280,9 +228,6 @@ mod tests {
             assert_eq!(action.changes(&Method::GET, query), changes, "{path}");
         }
         assert_eq!(find(&Method::GET, "/nowhere"), Err(RouteMissing::Path));
-        assert_eq!(
-            find(&Method::GET, "/tokenize"),
-            Err(RouteMissing::Method(vec![Method::POST]))
-        );
+        assert_eq!(find(&Method::GET, "/tokenize"), Err(RouteMissing::Method(vec![Method::POST])));
     }
 }

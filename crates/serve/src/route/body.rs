@@ -261,8 +261,7 @@ impl<'a> BodyReader<'a> {
         if self.gathered.capacity() - filled < more {
             // `reserve_exact`, because `Vec` would double.
             let quarter = (self.received.rope.len() + filled) / 4;
-            self.gathered
-                .reserve_exact(quarter.clamp(more, READ_BUFFER - filled));
+            self.gathered.reserve_exact(quarter.clamp(more, READ_BUFFER - filled));
         }
     }
 
@@ -278,9 +277,7 @@ impl<'a> BodyReader<'a> {
         // From here on it is complete and is no longer dropped for others.
         let finished = Rc::as_ptr(&self.received.upload);
         let unfinished = &self.received.budget.0.unfinished;
-        unfinished
-            .borrow_mut()
-            .retain(|upload| upload.as_ptr() != finished);
+        unfinished.borrow_mut().retain(|upload| upload.as_ptr() != finished);
         self.received
     }
 }
@@ -321,10 +318,7 @@ mod tests {
     use super::*;
 
     fn limits(bodies: u64) -> Limits {
-        Limits {
-            bodies: plimsoll_base::Bytes::new(bodies),
-            ..Limits::default()
-        }
+        Limits { bodies: plimsoll_base::Bytes::new(bodies), ..Limits::default() }
     }
 
     /// A piece at the front of a read buffer that it keeps alive.
@@ -341,10 +335,7 @@ mod tests {
                 reader.take(piece(size)).unwrap();
                 let (length, block) = (reader.received.rope.len(), &reader.gathered);
                 let held = length + block.capacity();
-                assert!(
-                    held <= (length + block.len()) * 5 / 4 + 64,
-                    "{held} for pieces of {size}"
-                );
+                assert!(held <= (length + block.len()) * 5 / 4 + 64, "{held} for pieces of {size}");
             }
             let received = reader.finish();
             let blocks = received.rope.chunks().filter(|chunk| chunk.len() < KEPT).count();
@@ -383,9 +374,6 @@ mod tests {
         let stalled = reader.in_time(std::future::pending::<()>()).await.unwrap_err();
         assert_eq!(stalled.code, "body_too_slow");
         let took = began.elapsed();
-        assert!(
-            took > limits.body_time && took < 10 * limits.body_time,
-            "{took:?}"
-        );
+        assert!(took > limits.body_time && took < 10 * limits.body_time, "{took:?}");
     }
 }

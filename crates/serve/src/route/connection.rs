@@ -131,11 +131,7 @@ impl ClientConnection {
             }
             // Read in every round, because the scheduler may shorten it while the answer is under way.
             let limit = self.stall_limit.borrow().0.get();
-            if self
-                .stalled_since
-                .get()
-                .is_some_and(|since| since.elapsed() >= limit)
-            {
+            if self.stalled_since.get().is_some_and(|since| since.elapsed() >= limit) {
                 return;
             }
         }

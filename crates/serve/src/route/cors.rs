@@ -42,9 +42,7 @@ impl Origins {
             // Without either header it is a program, or a browser too old to say where the request comes
             // from.
             None => text(headers, &SEC_FETCH_SITE) != Some("cross-site"),
-            Some(origin) => origin
-                .to_str()
-                .is_ok_and(|origin| self.allow(origin) || is_own(origin, headers)),
+            Some(origin) => origin.to_str().is_ok_and(|origin| self.allow(origin) || is_own(origin, headers)),
         }
     }
 
@@ -86,15 +84,9 @@ impl Origins {
 }
 
 fn is_loopback(origin: &str) -> bool {
-    let host = origin
-        .parse::<Uri>()
-        .ok()
-        .and_then(|origin| origin.host().map(str::to_owned));
+    let host = origin.parse::<Uri>().ok().and_then(|origin| origin.host().map(str::to_owned));
     host.is_some_and(|host| {
-        let address = host
-            .trim_start_matches('[')
-            .trim_end_matches(']')
-            .parse::<std::net::IpAddr>();
+        let address = host.trim_start_matches('[').trim_end_matches(']').parse::<std::net::IpAddr>();
         host.eq_ignore_ascii_case("localhost") || address.is_ok_and(|address| address.is_loopback())
     })
 }
@@ -139,20 +131,12 @@ mod tests {
     #[test]
     fn a_foreign_page_may_look_but_change_nothing() {
         let origins = Origins::Loopback;
-        for own in [
-            "http://localhost:3000",
-            "http://127.0.0.1",
-            "https://[::1]:1",
-            "http://box.lan:8080",
-        ] {
+        for own in ["http://localhost:3000", "http://127.0.0.1", "https://[::1]:1", "http://box.lan:8080"] {
             assert!(permits(&origins, true, own), "{own}");
         }
-        for foreign in [
-            "https://evil.example",
-            "http://localhost.evil.example",
-            "null",
-            "http://127.0.0.1.nip.io",
-        ] {
+        for foreign in
+            ["https://evil.example", "http://localhost.evil.example", "null", "http://127.0.0.1.nip.io"]
+        {
             assert!(!permits(&origins, true, foreign), "{foreign}");
             assert!(permits(&origins, false, foreign), "{foreign}");
         }
@@ -170,14 +154,7 @@ mod tests {
             headers.insert(header::HOST, HeaderValue::from_static(host));
             origins.permit_host(&headers, "Box")
         };
-        for own in [
-            "localhost:8080",
-            "127.0.0.1",
-            "[::1]:8080",
-            "box",
-            "BOX:8080",
-            "a.localhost.",
-        ] {
+        for own in ["localhost:8080", "127.0.0.1", "[::1]:8080", "box", "BOX:8080", "a.localhost."] {
             assert!(asks(&Origins::Loopback, own), "{own}");
         }
         for foreign in [
@@ -206,14 +183,8 @@ mod tests {
             answer.get(header::ACCESS_CONTROL_ALLOW_ORIGIN).cloned()
         };
         let these = Origins::These(vec!["https://app.example".to_owned()]);
-        assert_eq!(
-            granted(&these, "https://app.example").unwrap(),
-            "https://app.example"
-        );
+        assert_eq!(granted(&these, "https://app.example").unwrap(), "https://app.example");
         assert_eq!(granted(&these, "https://evil.example"), None);
-        assert_eq!(
-            granted(&Origins::Loopback, "http://localhost:1").unwrap(),
-            "http://localhost:1"
-        );
+        assert_eq!(granted(&Origins::Loopback, "http://localhost:1").unwrap(), "http://localhost:1");
     }
 }

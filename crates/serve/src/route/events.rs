@@ -77,9 +77,7 @@ impl Events {
 
     fn tell(&self, model: &str, event: &str, data: &Value) {
         if self.models.is_heard() {
-            self.models.publish(&data_event(
-                &json!({ "model": model, "event": event, "data": data }),
-            ));
+            self.models.publish(&data_event(&json!({ "model": model, "event": event, "data": data })));
         }
     }
 }
@@ -107,11 +105,7 @@ mod tests {
         events.state_changed("a", ModelState::Ready, &json!({ "info": 1 }));
         for name in ["model_status", "status_change"] {
             let event = poll_fn(|cx| listener.poll_next(cx)).await.unwrap();
-            let event = std::str::from_utf8(&event)
-                .unwrap()
-                .strip_prefix("data: ")
-                .unwrap()
-                .to_owned();
+            let event = std::str::from_utf8(&event).unwrap().strip_prefix("data: ").unwrap().to_owned();
             assert_eq!(
                 serde_json::from_str::<Value>(&event).unwrap(),
                 json!({"model": "a", "event": name, "data": {"status": "loaded", "info": 1}})

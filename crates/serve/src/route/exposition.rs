@@ -41,9 +41,7 @@ impl Exposition {
         let mut all = 0;
         for (place, count) in histogram.counts.iter().enumerate() {
             all += count;
-            let bound = BOUNDS
-                .get(place)
-                .map_or("+Inf".to_owned(), |bound| seconds(*bound).to_string());
+            let bound = BOUNDS.get(place).map_or("+Inf".to_owned(), |bound| seconds(*bound).to_string());
             self.sample(&bucket, &[labels, &[("le", &bound)]].concat(), all);
         }
         self.sample(&format!("{name}_sum"), labels, histogram.sum.as_secs_f64());
@@ -72,9 +70,7 @@ fn seconds(milliseconds: u64) -> f64 {
 }
 
 /// Upper bounds in milliseconds: from a cached answer to a cold load and a long prompt.
-const BOUNDS: [u64; 14] = [
-    1, 5, 20, 50, 100, 250, 500, 1000, 2500, 5000, 10_000, 30_000, 60_000, 300_000,
-];
+const BOUNDS: [u64; 14] = [1, 5, 20, 50, 100, 250, 500, 1000, 2500, 5000, 10_000, 30_000, 60_000, 300_000];
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Histogram {

@@ -85,12 +85,7 @@ impl<T: Clone + 'static> FeedListener<T> {
         missed: fn(u64) -> Option<Bytes>,
     ) -> Self {
         let next = Box::pin(receive(receiver));
-        Self {
-            first,
-            next,
-            show,
-            missed,
-        }
+        Self { first, next, show, missed }
     }
 
     /// Returns the next piece; `None` when there will be no more.

@@ -67,9 +67,7 @@ pub(crate) fn to_engine(client: &HeaderMap, upstream: &Upstream) -> HeaderMap {
 
 /// Removes headers of the engine's answer that do not go to the client.
 pub(crate) fn to_client(headers: &mut HeaderMap) {
-    let named: Vec<HeaderName> = connection_tokens(headers)
-        .filter_map(|token| token.parse().ok())
-        .collect();
+    let named: Vec<HeaderName> = connection_tokens(headers).filter_map(|token| token.parse().ok()).collect();
     // An engine's CORS answer would grant pages more than `--allow-origin` does.
     for name in HOP_BY_HOP.iter().chain(&CORS).chain(&named) {
         headers.remove(name);
@@ -95,9 +93,7 @@ pub(crate) fn text<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a 
 
 fn connection_tokens(headers: &HeaderMap) -> impl Iterator<Item = &str> {
     let lines = headers.get_all(header::CONNECTION).into_iter();
-    lines
-        .filter_map(|line| line.to_str().ok())
-        .flat_map(|line| line.split(',').map(str::trim))
+    lines.filter_map(|line| line.to_str().ok()).flat_map(|line| line.split(',').map(str::trim))
 }
 
 #[cfg(test)]
@@ -153,10 +149,7 @@ mod tests {
 
     #[test]
     fn an_event_stream_is_known_with_or_without_parameters() {
-        assert!(is_event_stream(&map(&[(
-            "content-type",
-            "Text/Event-Stream; charset=utf-8"
-        )])));
+        assert!(is_event_stream(&map(&[("content-type", "Text/Event-Stream; charset=utf-8")])));
         assert!(!is_event_stream(&map(&[("content-type", "application/json")])));
     }
 
@@ -168,10 +161,7 @@ mod tests {
             client.insert(name, HeaderValue::from_static("1"));
         }
         let named: Vec<String> = (0..tokens).map(|token| format!("t{token}")).collect();
-        client.insert(
-            header::CONNECTION,
-            HeaderValue::from_str(&named.join(",")).unwrap(),
-        );
+        client.insert(header::CONNECTION, HeaderValue::from_str(&named.join(",")).unwrap());
         let upstream = Upstream::new(EngineAddress::Port(1));
         let now = || rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
         let nanoseconds = |time: rustix::time::Timespec| {

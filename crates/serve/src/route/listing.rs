@@ -45,10 +45,7 @@ pub(crate) struct Modalities {
 impl Default for Modalities {
     fn default() -> Self {
         let text = || vec!["text".to_owned()];
-        Self {
-            input: text(),
-            output: text(),
-        }
+        Self { input: text(), output: text() }
     }
 }
 

@@ -27,9 +27,7 @@ fn text(lines: &[Arc<LogLine>]) -> Bytes {
 pub(crate) type LogStream = FeedListener<Arc<LogLine>>;
 
 pub(crate) fn stream(log: &Log, with_history: bool) -> LogStream {
-    let history = with_history
-        .then(|| tail(log))
-        .filter(|history| !history.is_empty());
+    let history = with_history.then(|| tail(log)).filter(|history| !history.is_empty());
     // A slow reader is told of the gap and goes on: a log with a hole is better than none.
     let missed = |count| Some(Bytes::from(format!("[plimsoll] {count} lines omitted\n")));
     FeedListener::new(history, log.subscribe(), |line| text(&[line]), missed)
@@ -52,10 +50,7 @@ mod tests {
         let mut new = stream(&log, false);
         log.push(LogSource::Stderr, "two".to_owned());
         drop(log);
-        for (stream, lines) in [
-            (&mut all, vec!["[a] one\n", "[a] two\n"]),
-            (&mut new, vec!["[a] two\n"]),
-        ] {
+        for (stream, lines) in [(&mut all, vec!["[a] one\n", "[a] two\n"]), (&mut new, vec!["[a] two\n"])] {
             for line in lines {
                 assert_eq!(poll_fn(|cx| stream.poll_next(cx)).await.unwrap(), line);
             }

@@ -44,10 +44,9 @@ impl<H: ModelService> HttpServer<H> {
             Own::Model => reply::json(&self.listing(&self.named_in_path(rest)?)),
             Own::Load => self.load(self.receive_model(head, body).await?)?,
             Own::Unload => self.unload(self.receive_model(head, body).await?)?,
-            Own::ModelEvents => reply::feed(
-                EVENTS,
-                ReplyBody::Feed(self.service.events().listen_to_models(), self.ending()),
-            ),
+            Own::ModelEvents => {
+                reply::feed(EVENTS, ReplyBody::Feed(self.service.events().listen_to_models(), self.ending()))
+            }
             Own::Running => self.running(),
             Own::UnloadAll => self.unload_all(),
             Own::UnloadNamed => self.unload(self.named_in_path(rest)?)?,
@@ -86,15 +85,9 @@ impl<H: ModelService> HttpServer<H> {
     }
 
     fn running(&self) -> Reply<H::Pass> {
-        let listings = self
-            .service
-            .models()
-            .into_iter()
-            .map(|model| self.service.listing(model));
-        let running: Vec<Value> = listings
-            .filter(|listing| listing.is_running())
-            .map(|listing| listing.as_running())
-            .collect();
+        let listings = self.service.models().into_iter().map(|model| self.service.listing(model));
+        let running: Vec<Value> =
+            listings.filter(|listing| listing.is_running()).map(|listing| listing.as_running()).collect();
         reply::json(&json!({ "running": running }))
     }
 
@@ -102,11 +95,7 @@ impl<H: ModelService> HttpServer<H> {
         if self.service.listing(model).is_running() {
             // The status and the words of llama-server's router (b10605).
             let message = "model is already running";
-            return Err(HttpProblem::new(
-                StatusCode::BAD_REQUEST,
-                "model_running",
-                message,
-            ));
+            return Err(HttpProblem::new(StatusCode::BAD_REQUEST, "model_running", message));
         }
         self.service.load(model);
         Ok(success())
@@ -115,11 +104,7 @@ impl<H: ModelService> HttpServer<H> {
     fn unload(&self, model: ModelId) -> Result<Reply<H::Pass>, HttpProblem> {
         if !self.service.listing(model).is_running() {
             let message = "model is not running";
-            return Err(HttpProblem::new(
-                StatusCode::BAD_REQUEST,
-                "model_not_running",
-                message,
-            ));
+            return Err(HttpProblem::new(StatusCode::BAD_REQUEST, "model_not_running", message));
         }
         self.service.unload(model);
         Ok(success())
@@ -178,7 +163,5 @@ fn props() -> Value {
 }
 
 fn now() -> u64 {
-    SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .map_or(0, |now| now.as_secs())
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs())
 }

@@ -43,10 +43,7 @@ pub(crate) fn model(body: &Rope, boundary: &str) -> Option<ModelKey> {
             found = (end >= value && end - value <= LONGEST_MODEL)
                 .then(|| String::from_utf8(body.copy(value..end)).ok())
                 .flatten()
-                .map(|name| ModelKey {
-                    name,
-                    place: value..end,
-                });
+                .map(|name| ModelKey { name, place: value..end });
         }
         // Past CR LF: the delimiter that was found opens the next part.
         at = end + 2;
@@ -94,10 +91,7 @@ mod tests {
 
     #[test]
     fn a_form_without_the_field_or_cut_short_has_none() {
-        let body = rope_of(
-            b"--x\r\nContent-Disposition: form-data; name=\"m\"\r\n\r\nv\r\n--x--",
-            &[9],
-        );
+        let body = rope_of(b"--x\r\nContent-Disposition: form-data; name=\"m\"\r\n\r\nv\r\n--x--", &[9]);
         assert_eq!(model(&body, "x"), None);
         for end in 0..FORM.len() {
             let cut = rope_of(&FORM[..end], &[7]);
@@ -108,10 +102,7 @@ mod tests {
     #[test]
     fn the_boundary_is_read_quoted_or_not() {
         assert_eq!(boundary("multipart/form-data; boundary=abc"), Some("abc"));
-        assert_eq!(
-            boundary("Multipart/Form-Data; charset=utf-8; Boundary=\"a b\""),
-            Some("a b")
-        );
+        assert_eq!(boundary("Multipart/Form-Data; charset=utf-8; Boundary=\"a b\""), Some("a b"));
         assert_eq!(boundary("application/json"), None);
         assert_eq!(boundary("multipart/mixed; boundary=abc"), None);
         assert_eq!(boundary("multipart/form-data; boundary="), None);

@@ -130,14 +130,10 @@ pub(crate) fn without_engine_words(mut tree: Value) -> Value {
     match &mut tree {
         Value::Array(items) => {
             items.retain(|item| item["code"] != ENGINE_WORDS);
-            items
-                .iter_mut()
-                .for_each(|item| *item = without_engine_words(item.take()));
+            items.iter_mut().for_each(|item| *item = without_engine_words(item.take()));
         }
         Value::Object(fields) => {
-            fields
-                .values_mut()
-                .for_each(|field| *field = without_engine_words(field.take()));
+            fields.values_mut().for_each(|field| *field = without_engine_words(field.take()));
             // A reason that lost all its causes must look like one that never had any.
             if fields.get("because").is_some_and(|causes| *causes == json!([])) {
                 fields.remove("because");
@@ -151,9 +147,7 @@ pub(crate) fn without_engine_words(mut tree: Value) -> Value {
 /// Whole seconds for `Retry-After`, rounded up, at least one.
 pub(crate) fn whole_seconds(wait: Duration) -> u64 {
     // 0 would make clients repeat the request at once.
-    wait.as_secs()
-        .saturating_add(u64::from(wait.subsec_nanos() > 0))
-        .max(1)
+    wait.as_secs().saturating_add(u64::from(wait.subsec_nanos() > 0)).max(1)
 }
 
 #[cfg(test)]
@@ -165,18 +159,11 @@ mod tests {
     #[test]
     fn lines_of_an_engine_are_not_told_to_clients() {
         let line = || Reason::new("engine_said", "prompt: 'my secret'");
-        let oom = Reason::new("engine_out_of_memory", "a ran out")
-            .fact("asked", 7)
-            .because(line());
-        let died = Reason::new("engine_died", "it went away")
-            .because(oom)
-            .because(line());
+        let oom = Reason::new("engine_out_of_memory", "a ran out").fact("asked", 7).because(line());
+        let died = Reason::new("engine_died", "it went away").because(oom).because(line());
         let problem = HttpProblem::because(StatusCode::BAD_GATEWAY, died).to_json();
         assert!(!problem.to_string().contains("secret"), "{problem}");
-        assert_eq!(
-            problem["error"]["reason"]["because"][0]["facts"],
-            json!({"asked": 7})
-        );
+        assert_eq!(problem["error"]["reason"]["because"][0]["facts"], json!({"asked": 7}));
         assert_eq!(problem["error"]["reason"]["because"][0].get("because"), None);
     }
 

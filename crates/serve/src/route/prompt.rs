@@ -41,13 +41,8 @@ const SMALL: usize = 256 * 1024;
 /// Counts of larger bodies at once.
 static LARGE_COUNTS: Semaphore = Semaphore::const_new(2);
 /// Content types of a message's parts that are no text.
-const MEDIA: [&[u8]; 5] = [
-    b"\"image_url\"",
-    b"\"input_image\"",
-    b"\"input_audio\"",
-    b"\"image\"",
-    b"\"input_file\"",
-];
+const MEDIA: [&[u8]; 5] =
+    [b"\"image_url\"", b"\"input_image\"", b"\"input_audio\"", b"\"image\"", b"\"input_file\""];
 
 /// Way in which a route uses the KV cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,9 +70,7 @@ impl RequestPrompt<'_> {
     /// A bound, from the body alone.
     pub(crate) async fn bound(&self) -> RequestDepth {
         let (works, body) = (use_of(self.method, self.path), self.body.clone());
-        off_thread(body.len(), move || bound_of(&body, works))
-            .await
-            .unwrap_or(RequestDepth::UNKNOWN)
+        off_thread(body.len(), move || bound_of(&body, works)).await.unwrap_or(RequestDepth::UNKNOWN)
     }
 
     /// The engine's count; `None` if it does not answer, or for a prompt that no context holds.
@@ -95,10 +88,7 @@ impl RequestPrompt<'_> {
         let (prompt, counted) = off_thread(size, move || {
             let text = text(&body);
             let asked = PromptParameters::read(&text);
-            (
-                asked.prompt().map(str::to_owned),
-                (asked.limit(), asked.answers()),
-            )
+            (asked.prompt().map(str::to_owned), (asked.limit(), asked.answers()))
         })
         .await?;
         let prompt = match works {
@@ -120,12 +110,7 @@ impl RequestPrompt<'_> {
         let tokens = off_thread(size, read).await??.tokens.len();
         let tokens = u64::try_from(tokens).unwrap_or(u64::MAX);
         let (answer, answers) = counted;
-        Some(RequestDepth {
-            prompt: Some(tokens.saturating_mul(answers)),
-            answer,
-            answers,
-            exact: true,
-        })
+        Some(RequestDepth { prompt: Some(tokens.saturating_mul(answers)), answer, answers, exact: true })
     }
 }
 
@@ -144,12 +129,7 @@ fn bound_of(body: &Rope, works: CacheUse) -> RequestDepth {
         CacheUse::Unknown => return RequestDepth::UNKNOWN,
         // An embedding reads its whole input and writes nothing.
         CacheUse::Reads => {
-            return RequestDepth {
-                prompt: Some(length),
-                answer: Some(0),
-                answers: 1,
-                exact: true,
-            };
+            return RequestDepth { prompt: Some(length), answer: Some(0), answers: 1, exact: true };
         }
         CacheUse::Completes => length,
         CacheUse::Chats | CacheUse::Converses => length.saturating_add(TEMPLATE),
@@ -268,19 +248,13 @@ mod tests {
         let depth = bound("/v1/completions", body);
         assert_eq!(depth.prompt, Some(u64::try_from(body.len()).unwrap()));
         assert_eq!((depth.answer, depth.answers, depth.exact), (Some(40), 1, false));
-        assert_eq!(
-            bound("/completion", r#"{"prompt":"x","n_predict":-1}"#).answer,
-            None
-        );
+        assert_eq!(bound("/completion", r#"{"prompt":"x","n_predict":-1}"#).answer, None);
         assert_eq!(bound("/completion", r#"{"prompt":"x"}"#).answer, None);
     }
 
     #[test]
     fn every_answer_of_every_prompt_has_a_slot_of_its_own() {
-        let depth = bound(
-            "/v1/completions",
-            r#"{"prompt":["a","b","c"],"n":2,"max_tokens":9}"#,
-        );
+        let depth = bound("/v1/completions", r#"{"prompt":["a","b","c"],"n":2,"max_tokens":9}"#);
         assert_eq!(depth.answers, 6);
         assert!(depth.exact, "an engine counts one prompt");
         let tokens = bound("/v1/completions", r#"{"prompt":[1,2,3],"max_tokens":9}"#);
@@ -294,48 +268,26 @@ mod tests {
         let depth = bound("/v1/chat/completions", body);
         assert_eq!(depth.prompt, Some(u64::try_from(body.len()).unwrap() + TEMPLATE));
         assert_eq!(depth.answer, Some(5));
-        let tools = bound(
-            "/v1/chat/completions",
-            r#"{"messages":[],"tools":[{"type":"function"}]}"#,
-        );
-        assert_eq!(
-            (tools.prompt, tools.exact),
-            (None, false),
-            "but the engine can count it"
-        );
+        let tools = bound("/v1/chat/completions", r#"{"messages":[],"tools":[{"type":"function"}]}"#);
+        assert_eq!((tools.prompt, tools.exact), (None, false), "but the engine can count it");
         let picture =
             r#"{"messages":[{"role":"user","content":[{"type":"image_url","image_url":{"url":"data:"}}]}]}"#;
         let hidden = picture.replace('_', "\\u005F");
-        assert_eq!(
-            bound("/v1/chat/completions", &hidden).prompt,
-            None,
-            "an escape hides nothing"
-        );
+        assert_eq!(bound("/v1/chat/completions", &hidden).prompt, None, "an escape hides nothing");
         let picture = bound("/v1/chat/completions", picture);
         assert_eq!(picture.prompt, None);
-        assert_eq!(
-            bound("/v1/messages", r#"{"messages":[],"max_tokens":7}"#).answer,
-            Some(7)
-        );
+        assert_eq!(bound("/v1/messages", r#"{"messages":[],"max_tokens":7}"#).answer, Some(7));
     }
 
     #[test]
     fn what_leaves_the_cache_alone_is_no_depth_and_what_nobody_knows_is_all() {
-        for path in [
-            "/tokenize",
-            "/apply-template",
-            "/v1/chat/completions/input_tokens",
-            "/props",
-        ] {
+        for path in ["/tokenize", "/apply-template", "/v1/chat/completions/input_tokens", "/props"] {
             assert_eq!(bound(path, "{}"), RequestDepth::NOTHING, "{path}");
         }
         for path in ["/slots/0", "/v1/audio/transcriptions", "/v1/made/up"] {
             assert_eq!(bound(path, "{}"), RequestDepth::UNKNOWN, "{path}");
         }
-        assert_eq!(
-            bound_of(&Rope::default(), use_of(&Method::GET, "/slots")),
-            RequestDepth::NOTHING
-        );
+        assert_eq!(bound_of(&Rope::default(), use_of(&Method::GET, "/slots")), RequestDepth::NOTHING);
         assert_eq!(bound("/v1/embeddings", r#"{"input":"abc"}"#).answer, Some(0));
     }
 
@@ -354,11 +306,7 @@ mod tests {
         let port = engine.local_addr().unwrap().port();
         let upstream = Upstream::new(plimsoll_launch::EngineAddress::Port(port));
         let body = Rope::from(Bytes::from(format!(r#"{{"prompt":"{}"}}"#, "x".repeat(size))));
-        let prompt = RequestPrompt {
-            method: &Method::POST,
-            path: "/completion",
-            body: &body,
-        };
+        let prompt = RequestPrompt { method: &Method::POST, path: "/completion", body: &body };
         let limits = Limits::default();
         let mut asked = 0;
         let mut streams = Vec::new();

@@ -80,11 +80,7 @@ pub(crate) async fn carry<P: Pass>(
 
 impl ProxyRequest {
     pub(crate) fn prompt(&self) -> RequestPrompt<'_> {
-        RequestPrompt {
-            method: &self.head.method,
-            path: self.target.path(),
-            body: &self.received.rope,
-        }
+        RequestPrompt { method: &self.head.method, path: self.target.path(), body: &self.received.rope }
     }
 
     /// Returns the beginning of the engine's answer; `None` if that engine no longer exists.
@@ -109,10 +105,7 @@ impl ProxyRequest {
     }
 
     async fn attempt(&self, mut wire: Wire, upstream: &Upstream) -> Result<UpstreamAnswer, Lost> {
-        let response = wire
-            .send(self.request(upstream))
-            .await
-            .map_err(|_| Lost::Unanswered)?;
+        let response = wire.send(self.request(upstream)).await.map_err(|_| Lost::Unanswered)?;
         let (head, body) = response.into_parts();
         let mut source = StreamSource { wire, body };
         let first = match self.holds_head {
@@ -144,11 +137,7 @@ impl ProxyRequest {
     }
 
     fn relay<P: Pass>(&self, answer: UpstreamAnswer, pass: P) -> Response<Relay<P>> {
-        let UpstreamAnswer {
-            mut head,
-            source,
-            first,
-        } = answer;
+        let UpstreamAnswer { mut head, source, first } = answer;
         headers::to_client(&mut head.headers);
         // The client's connection is ours: an engine's HTTP/1.0 must not go out on one that is kept open.
         head.version = Version::HTTP_11;

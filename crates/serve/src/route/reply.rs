@@ -68,9 +68,7 @@ pub(crate) fn problem<P: Pass>(problem: &HttpProblem) -> Reply<P> {
     let mut reply = text("application/json; charset=utf-8", problem.body());
     *reply.status_mut() = problem.status;
     if let Some(wait) = problem.retry_after {
-        reply
-            .headers_mut()
-            .insert(RETRY_AFTER, HeaderValue::from(whole_seconds(wait)));
+        reply.headers_mut().insert(RETRY_AFTER, HeaderValue::from(whole_seconds(wait)));
     }
     // RFC 9110 section 15.5.2 asks for a challenge with each 401.
     if problem.status == StatusCode::UNAUTHORIZED {

@@ -153,17 +153,7 @@ impl<H: ModelService> HttpServer<H> {
         let model = self.model_of(&head, named.as_ref().map(|(named, _)| named))?;
         let target = head.uri.path_and_query().cloned();
         let target = target.unwrap_or_else(|| PathAndQuery::from_static("/"));
-        self.carry(
-            model,
-            ProxyRequest {
-                head,
-                target,
-                received,
-                named,
-                holds_head: true,
-            },
-        )
-        .await
+        self.carry(model, ProxyRequest { head, target, received, named, holds_head: true }).await
     }
 
     /// Finds the model named in the body, or else in `?model=`.
@@ -178,9 +168,7 @@ impl<H: ModelService> HttpServer<H> {
                 true => compressed(),
                 false => self.no_model_named(),
             })?;
-        self.service
-            .resolve(&name)
-            .ok_or_else(|| self.unknown_model(&name))
+        self.service.resolve(&name).ok_or_else(|| self.unknown_model(&name))
     }
 
     /// Reads an order about a model: `{"model":…}`.
@@ -197,14 +185,8 @@ impl<H: ModelService> HttpServer<H> {
         if head.headers.contains_key(UPGRADE) {
             return Err(no_upgrade());
         }
-        let (model, path) = self
-            .split_upstream(rest)
-            .ok_or_else(|| self.unknown_model(rest))?;
-        let query = head
-            .uri
-            .query()
-            .map(|query| format!("?{query}"))
-            .unwrap_or_default();
+        let (model, path) = self.split_upstream(rest).ok_or_else(|| self.unknown_model(rest))?;
+        let query = head.uri.query().map(|query| format!("?{query}")).unwrap_or_default();
         let target = format!("/{path}{query}").parse();
         let target = target.unwrap_or_else(|_| PathAndQuery::from_static("/"));
         let received = receive(body, &self.bodies, &self.settings.limits).await?;
@@ -243,9 +225,7 @@ impl<H: ModelService> HttpServer<H> {
         let asked = Instant::now();
         let answer = self.admitted(model, wish, request).await;
         // Refusals count as well: they are what a client sees of the model.
-        let status = answer
-            .as_ref()
-            .map_or_else(|problem| problem.status, Response::status);
+        let status = answer.as_ref().map_or_else(|problem| problem.status, Response::status);
         self.tally.count(model, status, asked.elapsed());
         answer
     }
@@ -256,9 +236,7 @@ impl<H: ModelService> HttpServer<H> {
         wish: RouteOptions,
         request: ProxyRequest,
     ) -> Result<Reply<H::Pass>, HttpProblem> {
-        let pass = Rc::clone(&self.service)
-            .admit(model, wish, request.prompt())
-            .await?;
+        let pass = Rc::clone(&self.service).admit(model, wish, request.prompt()).await?;
         let answer = proxy::carry(request, pass, &self.settings.limits).await?;
         Ok(answer.map(ReplyBody::Relay))
     }
@@ -285,9 +263,7 @@ fn named_in_body(head: &Parts, received: &mut Received) -> Option<(ModelKey, Wri
         return multipart::model(&received.rope, boundary).map(|named| (named, WrittenBytes::Plain));
     }
     // `finish` consumes the walk, while the body goes on to the engine.
-    mem::take(&mut received.search)
-        .finish()
-        .map(|named| (named, WrittenBytes::Json))
+    mem::take(&mut received.search).finish().map(|named| (named, WrittenBytes::Json))
 }
 
 fn no_route<P: super::model_service::Pass>(path: &str, missing: RouteMissing) -> Reply<P> {
@@ -316,9 +292,8 @@ fn wrong_key() -> HttpProblem {
 
 fn foreign_page() -> HttpProblem {
     let message = "a web page from another origin may not send this request";
-    HttpProblem::new(StatusCode::FORBIDDEN, "foreign_origin", message).hint(Hint::new(Advice::Other(
-        "allow it with --allow-origin and the page's origin".to_owned(),
-    )))
+    HttpProblem::new(StatusCode::FORBIDDEN, "foreign_origin", message)
+        .hint(Hint::new(Advice::Other("allow it with --allow-origin and the page's origin".to_owned())))
 }
 
 fn foreign_host() -> HttpProblem {

@@ -136,11 +136,7 @@ impl<P: Pass> Relay<P> {
 
     fn finish_if_over(&mut self) {
         // Asked at once: a body with a length ends with its last byte, before a further read says so.
-        if self
-            .source
-            .as_ref()
-            .is_some_and(|source| source.body.is_end_stream())
-        {
+        if self.source.as_ref().is_some_and(|source| source.body.is_end_stream()) {
             self.finish();
         }
     }

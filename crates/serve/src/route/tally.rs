@@ -49,11 +49,7 @@ impl TokenTally {
 
     fn write_requests(&self, page: &mut Exposition, models: &[ModelView]) {
         let name = "plimsoll_requests_total";
-        page.family(
-            name,
-            MetricKind::Counter,
-            "Requests answered for a model, including refusals",
-        );
+        page.family(name, MetricKind::Counter, "Requests answered for a model, including refusals");
         for model in models {
             let counts = self.of(model.id);
             // A class that never occurred has no series, which keeps the page short for many models.
@@ -76,21 +72,15 @@ impl TokenTally {
 fn write_models(page: &mut Exposition, models: &[ModelView]) {
     type TallyValue = fn(&ModelView) -> u64;
     let gauges: [(&str, &str, TallyValue); 3] = [
-        (
-            "plimsoll_requests_in_flight",
-            "Requests that engines are processing now",
-            |model| model.in_flight.into(),
-        ),
-        (
-            "plimsoll_requests_queued",
-            "Requests waiting for a model now",
-            |model| u64::try_from(model.queued).unwrap_or(u64::MAX),
-        ),
-        (
-            "plimsoll_model_ready",
-            "1 while a model accepts requests",
-            |model| u64::from(model.state == ModelState::Ready),
-        ),
+        ("plimsoll_requests_in_flight", "Requests that engines are processing now", |model| {
+            model.in_flight.into()
+        }),
+        ("plimsoll_requests_queued", "Requests waiting for a model now", |model| {
+            u64::try_from(model.queued).unwrap_or(u64::MAX)
+        }),
+        ("plimsoll_model_ready", "1 while a model accepts requests", |model| {
+            u64::from(model.state == ModelState::Ready)
+        }),
     ];
     // The text format wants all samples of a family in one group, so the metric is the outer loop.
     for (name, help, value) in gauges {
@@ -104,15 +94,9 @@ fn write_models(page: &mut Exposition, models: &[ModelView]) {
 fn write_cards(page: &mut Exposition, snapshot: &SchedulerSnapshot) {
     for (name, help) in [
         ("plimsoll_card_total_bytes", "Memory of a card"),
-        (
-            "plimsoll_card_capacity_bytes",
-            "Upper limit of the sum of all claims on a card",
-        ),
+        ("plimsoll_card_capacity_bytes", "Upper limit of the sum of all claims on a card"),
         ("plimsoll_card_claimed_bytes", "Memory claimed on a card"),
-        (
-            "plimsoll_card_foreign_bytes",
-            "Memory that other processes use on a card",
-        ),
+        ("plimsoll_card_foreign_bytes", "Memory that other processes use on a card"),
     ] {
         page.family(name, MetricKind::Gauge, help);
         for card in &snapshot.cards {
@@ -129,11 +113,7 @@ fn write_cards(page: &mut Exposition, snapshot: &SchedulerSnapshot) {
     page.family(name, MetricKind::Gauge, "Memory that a model claims on a card");
     for card in &snapshot.cards {
         for holder in &card.holders {
-            page.sample(
-                name,
-                &[("card", &card.name), ("model", &holder.model)],
-                holder.claim.get(),
-            );
+            page.sample(name, &[("card", &card.name), ("model", &holder.model)], holder.claim.get());
         }
     }
 }

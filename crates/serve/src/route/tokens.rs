@@ -20,8 +20,7 @@ pub(super) struct PromptTail(Vec<u8>);
 impl PromptTail {
     pub(super) fn feed(&mut self, piece: &Bytes) {
         // Copied: a kept piece would hold the whole read buffer that it came in.
-        self.0
-            .extend_from_slice(&piece[piece.len().saturating_sub(LONGEST)..]);
+        self.0.extend_from_slice(&piece[piece.len().saturating_sub(LONGEST)..]);
         if self.0.len() > 2 * LONGEST {
             self.0.drain(..self.0.len() - LONGEST);
         }
@@ -31,9 +30,7 @@ impl PromptTail {
     pub(super) fn tokens(&self) -> Option<u64> {
         // Up to twice as much is kept, so that it is moved rarely.
         let text = &self.0[self.0.len().saturating_sub(LONGEST)..];
-        number(text, b"\"total_tokens\"")
-            .or_else(|| timed(text))
-            .filter(|tokens| *tokens < DEEPEST)
+        number(text, b"\"total_tokens\"").or_else(|| timed(text)).filter(|tokens| *tokens < DEEPEST)
     }
 }
 
@@ -69,28 +66,18 @@ mod tests {
     #[test]
     fn usage_and_timings_are_read_wherever_the_pieces_break() {
         let long = "x".repeat(9000);
-        assert_eq!(
-            tokens(&[&long, "\"usage\":{\"total_", "tokens\": 12", "34}}"]),
-            Some(1234)
-        );
+        assert_eq!(tokens(&[&long, "\"usage\":{\"total_", "tokens\": 12", "34}}"]), Some(1234));
         let timings =
             "data: {\"timings\":{\"cache_n\":7,\"prompt_n\":20,\"prompt_ms\":3.5,\"predicted_n\":13}}\n\n";
         assert_eq!(tokens(&[&long, timings, "data: [DONE]\n\n"]), Some(40));
-        assert_eq!(
-            tokens(&["{\"timings\":{\"prompt_n\":20,\"predicted_n\":1}}"]),
-            Some(21)
-        );
+        assert_eq!(tokens(&["{\"timings\":{\"prompt_n\":20,\"predicted_n\":1}}"]), Some(21));
     }
 
     #[test]
     fn what_is_not_said_is_unknown() {
-        for answer in [
-            "",
-            "{}",
-            "\"total_tokens\":null",
-            "\"total_tokens\":99999999999999999999",
-            "\"total_tokens\"",
-        ] {
+        for answer in
+            ["", "{}", "\"total_tokens\":null", "\"total_tokens\":99999999999999999999", "\"total_tokens\""]
+        {
             assert_eq!(tokens(&[answer]), None, "{answer}");
         }
         assert_eq!(tokens(&["\"total_tokens\":5", &"x".repeat(9000)]), None);

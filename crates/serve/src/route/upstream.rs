@@ -122,16 +122,9 @@ impl Upstream {
     pub(crate) async fn connect(&self, patience: Duration) -> io::Result<Wire> {
         let stream = tokio::time::timeout(patience, self.stream()).await??;
         // No task drives this connection; see the module's first lines.
-        let handshake = http1::Builder::new()
-            .max_buf_size(BUFFER)
-            .handshake(TokioIo::new(stream))
-            .await;
+        let handshake = http1::Builder::new().max_buf_size(BUFFER).handshake(TokioIo::new(stream)).await;
         let (sender, connection) = handshake.map_err(io::Error::other)?;
-        Ok(Wire {
-            sender,
-            connection: Box::new(connection),
-            open: true,
-        })
+        Ok(Wire { sender, connection: Box::new(connection), open: true })
     }
 
     /// Waits for the answer on a new connection, and closes idle ones as long as no answer arrives.

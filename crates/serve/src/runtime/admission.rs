@@ -105,20 +105,14 @@ impl AdmissionTicket {
                 depth = count(run, prompt) => depth,
             },
         };
-        self.runtime.submit(SchedulerEvent::DepthMeasured {
-            request: self.request,
-            run: run.id,
-            depth,
-        });
+        self.runtime.submit(SchedulerEvent::DepthMeasured { request: self.request, run: run.id, depth });
         (&mut self.answer).await
     }
 }
 
 async fn count(run: &EngineRun, prompt: RequestPrompt<'_>) -> Option<RequestDepth> {
     let upstream = run.upstream()?;
-    upstream
-        .crowd_in(prompt.count(&upstream, &Limits::default()))
-        .await
+    upstream.crowd_in(prompt.count(&upstream, &Limits::default())).await
 }
 
 /// Registers for the scheduler's next answer to the request.
@@ -146,9 +140,7 @@ impl Drop for AdmissionTicket {
     fn drop(&mut self) {
         if !self.over {
             self.runtime.state.borrow_mut().waiting.remove(&self.request);
-            self.runtime.submit(SchedulerEvent::Abandoned {
-                request: self.request,
-            });
+            self.runtime.submit(SchedulerEvent::Abandoned { request: self.request });
         }
     }
 }
@@ -176,11 +168,7 @@ impl Runtime {
         let ticket = AdmissionTicket::take(&self, request, model, client);
         // Counted from the end of the upload, not from the connection.
         let deadline = self.now() + self.settings.wait;
-        self.submit(SchedulerEvent::Arrived {
-            request,
-            model,
-            deadline,
-        });
+        self.submit(SchedulerEvent::Arrived { request, model, deadline });
         ticket.wait(prompt).await
     }
 
@@ -196,11 +184,7 @@ impl Runtime {
     /// True if the tokens of the run's answers matter to the scheduler or to an extension.
     fn wants_tokens(&self, run: &EngineRun) -> bool {
         let tracked = self.state.borrow().scheduler.tracks_depth(run.id);
-        tracked
-            || self
-                .extensions
-                .iter()
-                .any(|extension| extension.wants_tokens(run))
+        tracked || self.extensions.iter().any(|extension| extension.wants_tokens(run))
     }
 }
 
@@ -231,10 +215,7 @@ impl Pass for RunPass {
                 extension.answered(&self.runtime, &self.run, tokens);
             }
         }
-        self.runtime.submit(SchedulerEvent::Finished {
-            request: self.request,
-            tokens,
-        });
+        self.runtime.submit(SchedulerEvent::Finished { request: self.request, tokens });
     }
 
     /// Waits for the death first, so that the request is not sent to the dying run again.
@@ -242,14 +223,7 @@ impl Pass for RunPass {
         // Reported too early, the bounce would find the run alive and cost a health check.
         let _ = self.fate().await;
         self.over = true;
-        bounce(
-            Rc::clone(&self.runtime),
-            self.request,
-            self.run.model,
-            self.client,
-            prompt,
-        )
-        .await
+        bounce(Rc::clone(&self.runtime), self.request, self.run.model, self.client, prompt).await
     }
 
     fn broke(self) -> Pin<Box<dyn Future<Output = HttpProblem>>> {
@@ -260,19 +234,13 @@ impl Pass for RunPass {
 impl Drop for RunPass {
     fn drop(&mut self) {
         if !self.over {
-            self.runtime.submit(SchedulerEvent::Abandoned {
-                request: self.request,
-            });
+            self.runtime.submit(SchedulerEvent::Abandoned { request: self.request });
         }
     }
 }
 
 fn shutting_down() -> HttpProblem {
-    HttpProblem::new(
-        StatusCode::SERVICE_UNAVAILABLE,
-        "shutting_down",
-        "the server is shutting down",
-    )
+    HttpProblem::new(StatusCode::SERVICE_UNAVAILABLE, "shutting_down", "the server is shutting down")
 }
 
 fn engine_died(fate: Option<Reason>) -> HttpProblem {

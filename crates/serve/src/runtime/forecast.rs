@@ -54,10 +54,8 @@ impl Runtime {
 
     /// Logs the need of these models; those that can never run here show as failed.
     pub(super) async fn foresee(self: Rc<Self>, models: Vec<ModelId>) {
-        let entries: Vec<ConfiguredModel> = models
-            .iter()
-            .map(|id| ConfiguredModel::clone(&self.entry(*id)))
-            .collect();
+        let entries: Vec<ConfiguredModel> =
+            models.iter().map(|id| ConfiguredModel::clone(&self.entry(*id))).collect();
         let engine = self.settings.engine.clone();
         let limits = self.settings.scheduler.cards.clone();
         // Headers come from disk; on the one thread that serves, the reads would stop every stream.
@@ -67,12 +65,7 @@ impl Runtime {
         let forecasts = looked.unwrap_or_default();
         let width = widest(forecasts.iter().map(|forecast| forecast.name.as_str()));
         for (model, forecast) in models.into_iter().zip(forecasts) {
-            let Forecast {
-                name,
-                text,
-                refused,
-                hints,
-            } = forecast;
+            let Forecast { name, text, refused, hints } = forecast;
             // Warnings stand out only if models that fit are logged at a lower level.
             let Some(reason) = refused else {
                 tracing::info!("model {name:width$}  {text}");
@@ -92,18 +85,10 @@ impl Runtime {
     fn introduce_cards(&self) {
         let snapshot = self.state.borrow().scheduler.snapshot(self.now());
         let cards: Vec<&Card> = self.settings.cards().collect();
-        let labels: Vec<String> = snapshot
-            .cards
-            .iter()
-            .map(|card| label(&cards, &card.id))
-            .collect();
+        let labels: Vec<String> = snapshot.cards.iter().map(|card| label(&cards, &card.id)).collect();
         let width = widest(labels.iter().map(String::as_str));
         for (card, label) in snapshot.cards.iter().zip(&labels) {
-            tracing::info!(
-                "card  {label:width$}  {} available of {}",
-                card.capacity,
-                card.total
-            );
+            tracing::info!("card  {label:width$}  {} available of {}", card.capacity, card.total);
         }
     }
 }
@@ -228,11 +213,7 @@ fn growth(entry: &ConfiguredModel, cards: &[Card], total: Bytes, demand: &dyn Me
 fn asked(entry: &ConfiguredModel, cards: &[Card], demand: &dyn MemoryModel) -> Vec<Card> {
     let named = &demand.named().cards;
     if !named.is_empty() {
-        return cards
-            .iter()
-            .filter(|card| named.contains(&card.id))
-            .cloned()
-            .collect();
+        return cards.iter().filter(|card| named.contains(&card.id)).cloned().collect();
     }
     let may_use =
         |card: &&Card| entry.cards.is_empty() || entry.cards.iter().any(|name| card.answers_to(name));

@@ -15,10 +15,7 @@ impl Runtime {
     /// Adds the processes of the last reading to each reason that is memory of other processes.
     pub(super) fn name_holders(&self, reason: &mut Reason) {
         let Some(Fact::Text(card)) = reason.facts.get("card") else {
-            return reason
-                .because
-                .iter_mut()
-                .for_each(|cause| self.name_holders(cause));
+            return reason.because.iter_mut().for_each(|cause| self.name_holders(cause));
         };
         let engines: Vec<u32> = self.runs().iter().filter_map(|run| run.pid()).collect();
         let reading = self.reading.borrow();

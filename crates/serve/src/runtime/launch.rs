@@ -55,21 +55,12 @@ impl Starter<'_> {
         let entry = &self.run.entry;
         let engine = engine_command(entry, self.runtime.settings.engine.as_deref())
             .map_err(|error| unstartable(&entry.name, &error))?;
-        let privacy = Privacy {
-            vulkan: self.vulkan(&engine).await?,
-            ..self.privacy(&engine).await
-        };
+        let privacy = Privacy { vulkan: self.vulkan(&engine).await?, ..self.privacy(&engine).await };
         let (spec, key) = self.spec(&engine, &privacy)?;
         let spawned = self.runtime.launcher.spawn(spec, self.run.log.clone()).await;
         let (child, events) = spawned.map_err(|error| unstartable(&entry.name, &error))?;
         let Privacy { program, folder, .. } = privacy;
-        Ok(Started {
-            child,
-            events,
-            key,
-            folder,
-            program,
-        })
+        Ok(Started { child, events, key, folder, program })
     }
 
     /// Finds out what the engine can have of its own.
@@ -114,12 +105,7 @@ impl Starter<'_> {
             && !self.runtime.settings.serve.engine_ports
             && !self.only_port.get()
             && !program.as_ref().is_some_and(unusable);
-        Privacy {
-            program,
-            folder,
-            socket,
-            vulkan: Vec::new(),
-        }
+        Privacy { program, folder, socket, vulkan: Vec::new() }
     }
 
     /// Finds out Vulkan's numbers of the run's cards; none for an engine that does not compute with Vulkan.
@@ -148,11 +134,7 @@ impl Starter<'_> {
                 shown.join(", ")
             );
             let cause = Reason::new("vulkan_card_unknown", why);
-            Reason::new(
-                "unstartable",
-                format!("{} could not be started", self.run.entry.name),
-            )
-            .because(cause)
+            Reason::new("unstartable", format!("{} could not be started", self.run.entry.name)).because(cause)
         })
     }
 
@@ -167,10 +149,7 @@ impl Starter<'_> {
             EngineAddress::Socket { path, .. } => path.to_str(),
             EngineAddress::Port(_) => None,
         };
-        let key = takes_key(entry)
-            .then(random_key)
-            .transpose()
-            .map_err(|error| fail(&error))?;
+        let key = takes_key(entry).then(random_key).transpose().map_err(|error| fail(&error))?;
         let mut line = entry.launch.command_line(engine, &entry.name, port, socket);
         if let Some(context) = self.lowered_context() {
             // llama-server takes the last of several values.
@@ -218,9 +197,7 @@ impl Starter<'_> {
 
     fn lowered_context(&self) -> Option<u64> {
         self.run.entry.launch.options()?;
-        self.runtime
-            .statuses
-            .with(self.run.model, |status| status.lowered)
+        self.runtime.statuses.with(self.run.model, |status| status.lowered)
     }
 
     fn environment(&self, port: u16, key: Option<&str>) -> Environment {
@@ -253,12 +230,7 @@ impl Starter<'_> {
     /// Cards by UUID if they have one; none for a run on the host; those of the daemon if cards are only
     /// described.
     fn visible(&self) -> Visible {
-        match self
-            .cards()
-            .iter()
-            .map(|card| card.uuid.clone())
-            .collect::<Option<Vec<_>>>()
-        {
+        match self.cards().iter().map(|card| card.uuid.clone()).collect::<Option<Vec<_>>>() {
             // An empty list would make every card visible.
             Some(uuids) if uuids.is_empty() => Visible::NoCard,
             Some(uuids) => Visible::Cards(uuids),
@@ -272,13 +244,8 @@ impl Starter<'_> {
 
     /// All CUDA cards in the order of their numbers, by the names that `visible` gives them.
     fn all_cards(&self) -> Vec<String> {
-        let cuda = self
-            .runtime
-            .settings
-            .cards()
-            .filter(|card| card.kind == CardKind::Cuda);
-        cuda.map(|card| card.uuid.clone().unwrap_or_else(|| card.id.to_string()))
-            .collect()
+        let cuda = self.runtime.settings.cards().filter(|card| card.kind == CardKind::Cuda);
+        cuda.map(|card| card.uuid.clone().unwrap_or_else(|| card.id.to_string())).collect()
     }
 }
 
@@ -358,9 +325,7 @@ fn takes_key(entry: &ConfiguredModel) -> bool {
 fn readiness(launch: &Launch) -> Readiness {
     match (launch.options(), launch.check()) {
         (Some(_), _) => Readiness::Control,
-        (None, Some(path)) => Readiness::Health {
-            path: path.to_owned(),
-        },
+        (None, Some(path)) => Readiness::Health { path: path.to_owned() },
         (None, None) => Readiness::Immediate,
     }
 }

@@ -81,9 +81,7 @@ impl Runtime {
     pub(super) fn free_on(&self, run: &EngineRun) -> Vec<(CardId, Bytes)> {
         let reading = self.reading.borrow();
         let cards = self.cards_of(run).into_iter();
-        cards
-            .filter_map(|card| Some((card.id.clone(), reading.free_on(&card.id)?)))
-            .collect()
+        cards.filter_map(|card| Some((card.id.clone(), reading.free_on(&card.id)?))).collect()
     }
 
     fn expected_back(&self, taken: &[Share]) -> Vec<(CardId, Bytes)> {
@@ -102,22 +100,16 @@ impl Runtime {
 
     fn measured(&self, reading: &Reading) -> Vec<(RunId, Vec<(CardId, Bytes)>)> {
         let used = self.runs().into_iter();
-        used.map(|run| (run.id, self.used_by(&run, reading)))
-            .filter(|(_, used)| !used.is_empty())
-            .collect()
+        used.map(|run| (run.id, self.used_by(&run, reading))).filter(|(_, used)| !used.is_empty()).collect()
     }
 
     fn used_by(&self, run: &EngineRun, reading: &Reading) -> Vec<(CardId, Bytes)> {
         let Some(group) = run.pid() else { return Vec::new() };
-        let own = reading
-            .holders
-            .iter()
-            .filter(|holder| group_of(holder) == Some(group));
+        let own = reading.holders.iter().filter(|holder| group_of(holder) == Some(group));
         let by_driver = own.filter_map(|holder| Some((holder.card.clone(), holder.used?)));
         let extensions = self.extensions.iter();
-        let mut used: Vec<(CardId, Bytes)> = extensions
-            .flat_map(|extension| extension.measured(self, run))
-            .collect();
+        let mut used: Vec<(CardId, Bytes)> =
+            extensions.flat_map(|extension| extension.measured(self, run)).collect();
         // The larger figure is believed: the driver lists no processes in some containers, and guard misses
         // memory that bypasses it.
         for (card, bytes) in summed(by_driver) {

@@ -31,10 +31,7 @@ impl Runtime {
             SchedulerEffect::Start { model, placement, .. } => self.log_start(*model, placement),
             SchedulerEffect::Stop { run, .. } => self.log_stop(*run),
             SchedulerEffect::Refuse { refusal, .. } => self.log_refusal(refusal),
-            SchedulerEffect::StateChanged {
-                model,
-                state: ModelState::Failed,
-            } => self.log_failure(*model),
+            SchedulerEffect::StateChanged { model, state: ModelState::Failed } => self.log_failure(*model),
             _ => {}
         }
     }
@@ -45,9 +42,8 @@ impl Runtime {
         let snapshot = state.scheduler.snapshot(self.now());
         let places = placement.shares.iter().map(|share| {
             let card = snapshot.cards.iter().find(|card| card.id == share.card);
-            let held = card.map_or(String::new(), |card| {
-                format!(" ({} of {} claimed)", card.claimed, card.capacity)
-            });
+            let held = card
+                .map_or(String::new(), |card| format!(" ({} of {} claimed)", card.claimed, card.capacity));
             format!("{} on {}{held}", share.bytes, self.label(&share.card))
         });
         let places = places.collect::<Vec<_>>().join(", ");
@@ -76,14 +72,9 @@ impl Runtime {
     /// Logs why a model does not run, unless the end of its run was just logged.
     fn log_failure(&self, model: ModelId) {
         let state = self.state.borrow();
-        let failure = state
-            .scheduler
-            .view(model, self.now())
-            .and_then(|view| view.last_failure);
+        let failure = state.scheduler.view(model, self.now()).and_then(|view| view.last_failure);
         let Some(failure) = failure else { return };
-        let told = self
-            .statuses
-            .with(model, |status| status.told.replace(failure.clone()));
+        let told = self.statuses.with(model, |status| status.told.replace(failure.clone()));
         if told.as_ref() != Some(&failure) && self.operator_log.is_news(&failure.text, self.now()) {
             tracing::warn!("{}", in_a_line(&failure));
         }
@@ -97,9 +88,7 @@ impl Runtime {
 
     /// Records the context that a model will get instead of its own, and logs a change.
     pub(super) fn lowered(&self, model: ModelId, context: Option<u64>) {
-        let before = self
-            .statuses
-            .with(model, |status| std::mem::replace(&mut status.lowered, context));
+        let before = self.statuses.with(model, |status| std::mem::replace(&mut status.lowered, context));
         if let Some(context) = context.filter(|_| before != context) {
             let name = &self.entry(model).name;
             tracing::warn!(
@@ -114,19 +103,14 @@ impl Runtime {
         let view = self.state.borrow().scheduler.view(run.model, self.now());
         let name = &run.entry.name;
         match view {
-            Some(ModelView {
-                depth: Some(depth), ..
-            }) => tracing::info!(
+            Some(ModelView { depth: Some(depth), .. }) => tracing::info!(
                 "the memory of {name} grows by {} per token; its claim covers {} of {} tokens, and requests \
                     are admitted by their depth",
                 depth.bytes_per_token,
                 depth.covered,
                 depth.full
             ),
-            Some(ModelView {
-                depth_unwatched: Some(why),
-                ..
-            }) => tracing::debug!(
+            Some(ModelView { depth_unwatched: Some(why), .. }) => tracing::debug!(
                 "requests to {name} are not limited by their depth (tokens in the KV cache): {why}"
             ),
             _ => {}
@@ -143,8 +127,7 @@ impl Runtime {
             End::Expected => tracing::info!("gone {}", run.entry.name),
             End::Crashed { reason } | End::OutOfMemory { reason, .. } | End::Unstartable { reason } => {
                 // Stored, so that the change of state that follows does not repeat it.
-                self.statuses
-                    .with(run.model, |status| status.told = Some(reason.clone()));
+                self.statuses.with(run.model, |status| status.told = Some(reason.clone()));
                 tracing::warn!("{}", in_a_line(reason));
             }
         }
@@ -154,9 +137,7 @@ impl Runtime {
 impl OperatorLog {
     fn is_news(&self, text: &str, now: Moment) -> bool {
         let mut last = self.last.borrow_mut();
-        let said = last
-            .as_ref()
-            .is_some_and(|(said, at)| said == text && now.since(*at) < APART);
+        let said = last.as_ref().is_some_and(|(said, at)| said == text && now.since(*at) < APART);
         if !said {
             *last = Some((text.to_owned(), now));
         }
@@ -180,9 +161,7 @@ fn idle(state: &SchedulerState, model: ModelId, now: Moment) -> String {
     let view = Scheduler::view(&state.scheduler, model, now);
     // A model with requests in flight is in use, whenever the last one came.
     let used = view.and_then(|view| view.last_used.filter(|_| view.in_flight == 0));
-    used.map_or_else(String::new, |used| {
-        format!(" (idle {:.0} s)", now.since(used).as_secs_f64())
-    })
+    used.map_or_else(String::new, |used| format!(" (idle {:.0} s)", now.since(used).as_secs_f64()))
 }
 
 /// A reason and its chain of causes, the first at each branch.

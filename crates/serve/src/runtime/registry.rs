@@ -44,10 +44,7 @@ impl ModelRegistry {
         cards: &[Card],
     ) -> Result<Vec<(ModelId, ConfigChange)>, UnknownCard> {
         // All of them before the first change, so that an error leaves the registry as it was.
-        let specs = roster
-            .iter()
-            .map(|entry| spec(entry, cards))
-            .collect::<Result<Vec<_>, _>>()?;
+        let specs = roster.iter().map(|entry| spec(entry, cards)).collect::<Result<Vec<_>, _>>()?;
         let mut gone = std::mem::take(&mut self.names);
         let mut changes = Vec::new();
         for (entry, spec) in roster.into_iter().zip(specs) {
@@ -133,11 +130,7 @@ fn spec(entry: &ConfiguredModel, cards: &[Card]) -> Result<ModelSpec, UnknownCar
             origin: entry.origin.to_string(),
             model: entry.name.clone(),
             card: name.clone(),
-            present: cards
-                .iter()
-                .map(|card| card.id.as_str())
-                .collect::<Vec<_>>()
-                .join(", "),
+            present: cards.iter().map(|card| card.id.as_str()).collect::<Vec<_>>().join(", "),
         })
     });
     let defaults = ModelSpec::new(entry.name.clone());
@@ -183,22 +176,13 @@ mod tests {
 
         let second = "[models.c]\ncmd = 'z ${PORT}'\nttl = '5m'\n[models.a]\ncmd = 'x ${PORT}'\nmemory = '2MiB'\n[models.d]\ncmd = 'w ${PORT}'";
         let changes = roll.update(entries(second), &[]).unwrap();
-        assert_eq!(
-            names(&changes),
-            [(2, "retuned"), (0, "replaced"), (3, "added"), (1, "removed")]
-        );
+        assert_eq!(names(&changes), [(2, "retuned"), (0, "replaced"), (3, "added"), (1, "removed")]);
         assert_eq!(roll.find("one"), None);
         assert_eq!(roll.find("b"), None);
 
-        assert!(
-            roll.update(entries(second), &[]).unwrap().is_empty(),
-            "the same file changes nothing"
-        );
+        assert!(roll.update(entries(second), &[]).unwrap().is_empty(), "the same file changes nothing");
         let changes = roll.update(entries(first), &[]).unwrap();
-        assert!(
-            names(&changes).contains(&(4, "added")),
-            "a model that comes back is a new one: {changes:?}"
-        );
+        assert!(names(&changes).contains(&(4, "added")), "a model that comes back is a new one: {changes:?}");
     }
 
     #[test]

@@ -28,12 +28,8 @@ const STOP_WITHIN: Duration = Duration::from_secs(10);
 /// Ports tried for one start.
 const PORTS: u32 = 3;
 /// Verdict on a run that ended on request.
-const EXPECTED: EngineVerdict = EngineVerdict {
-    sign: None,
-    end: End::Expected,
-    hints: Vec::new(),
-    diagnosis: None,
-};
+const EXPECTED: EngineVerdict =
+    EngineVerdict { sign: None, end: End::Expected, hints: Vec::new(), diagnosis: None };
 
 #[derive(Debug)]
 pub(crate) struct EngineRun {
@@ -163,11 +159,7 @@ pub(super) async fn live(runtime: Rc<Runtime>, run: Rc<EngineRun>) {
     let Some(mut orders) = run.inbox.take() else {
         return;
     };
-    let starter = Starter {
-        runtime: &runtime,
-        run: &run,
-        only_port: Cell::new(false),
-    };
+    let starter = Starter { runtime: &runtime, run: &run, only_port: Cell::new(false) };
     // Taken for this load by the scheduler, a moment ago.
     run.free.replace(runtime.free_on(&run));
     let mut verdict = match prepare(&runtime, &run, &mut orders).await {
@@ -187,13 +179,7 @@ pub(super) async fn live(runtime: Rc<Runtime>, run: Rc<EngineRun>) {
     // Requests that arrive now must not be sent to a dead port.
     run.upstream.take();
     // The scheduler concludes from the cards, so they are read after the death and before it is reported.
-    if matches!(
-        &verdict.end,
-        End::OutOfMemory {
-            stage: Stage::Loading,
-            ..
-        }
-    ) {
+    if matches!(&verdict.end, End::OutOfMemory { stage: Stage::Loading, .. }) {
         runtime.read_after_failure(&run).await;
     }
     runtime.state.borrow_mut().runs.remove(&run.id);
@@ -202,10 +188,7 @@ pub(super) async fn live(runtime: Rc<Runtime>, run: Rc<EngineRun>) {
         extension.ended(&runtime, &run, &verdict.end);
     }
     runtime.log_end(&run, &verdict.end);
-    runtime.submit(SchedulerEvent::Ended {
-        run: run.id,
-        end: verdict.end,
-    });
+    runtime.submit(SchedulerEvent::Ended { run: run.id, end: verdict.end });
 }
 
 /// Lets extensions prepare the load; stops early if the run is stopped in the meantime.
@@ -245,13 +228,7 @@ impl Starter<'_> {
         orders: &mut mpsc::UnboundedReceiver<Stopping>,
     ) -> EngineVerdict {
         // The folder is removed when this returns.
-        let Started {
-            child,
-            mut events,
-            key,
-            folder: _folder,
-            program,
-        } = started;
+        let Started { child, mut events, key, folder: _folder, program } = started;
         self.run.pid.set(Some(child.pid()));
         // An attempt before this one may have ended.
         self.run.exit_code.set(None);
@@ -300,15 +277,12 @@ impl Starter<'_> {
         self.run.upstream.replace(Some(Rc::new(upstream)));
         // A sleeping llama-server reports ready again; the first report stands.
         let _ = self.run.about.set(about.clone());
-        self.runtime
-            .statuses
-            .with(self.run.model, |status| status.hints.clear());
+        self.runtime.statuses.with(self.run.model, |status| status.hints.clear());
         self.runtime.log_ready(self.run);
         self.runtime.log_depth(self.run);
         // The upstream is set by now, so that the requests dispatched by this event find it.
         self.runtime.submit(SchedulerEvent::Ready { run: self.run.id });
-        self.runtime
-            .publish(self.run.model, ModelState::Ready, &json!({ "info": about }));
+        self.runtime.publish(self.run.model, ModelState::Ready, &json!({ "info": about }));
         for extension in &self.runtime.extensions {
             extension.loaded(self.runtime, self.run);
         }
@@ -321,15 +295,8 @@ impl Starter<'_> {
     fn progressed(&self, progress: &Value) {
         // A line of output comes without a payload; only the control channel reports a figure.
         let measured = !progress.is_null();
-        self.runtime.submit(SchedulerEvent::Progressed {
-            run: self.run.id,
-            measured,
-        });
-        self.runtime.publish(
-            self.run.model,
-            ModelState::Loading,
-            &json!({ "progress": progress }),
-        );
+        self.runtime.submit(SchedulerEvent::Progressed { run: self.run.id, measured });
+        self.runtime.publish(self.run.model, ModelState::Loading, &json!({ "progress": progress }));
     }
 }
 

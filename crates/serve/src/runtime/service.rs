@@ -38,22 +38,13 @@ impl ModelService for Runtime {
         // Advisory only: the scheduler decides again, and a model that stops in this moment is loaded after
         // all.
         if wish.autoload == Some(false) && self.shown(model) != ModelState::Ready {
-            return Err(HttpProblem::new(
-                StatusCode::BAD_REQUEST,
-                "model_not_loaded",
-                "model is not loaded",
-            ));
+            return Err(HttpProblem::new(StatusCode::BAD_REQUEST, "model_not_loaded", "model is not loaded"));
         }
         self.arrive(model, wish.client, prompt).await
     }
 
     fn models(&self) -> Vec<ModelId> {
-        self.state
-            .borrow()
-            .registry
-            .present()
-            .map(|(model, _)| model)
-            .collect()
+        self.state.borrow().registry.present().map(|(model, _)| model).collect()
     }
 
     fn listing(&self, model: ModelId) -> ModelListing {
@@ -73,13 +64,8 @@ impl ModelService for Runtime {
             modalities: Modalities::default(),
             memory: self.memory_of(model),
             ttl: entry.ttl,
-            pid: run
-                .as_ref()
-                .filter(|run| run.exit_code().is_none())
-                .and_then(|run| run.pid()),
-            address: run
-                .and_then(|run| run.upstream())
-                .map(|it| it.address().to_string()),
+            pid: run.as_ref().filter(|run| run.exit_code().is_none()).and_then(|run| run.pid()),
+            address: run.and_then(|run| run.upstream()).map(|it| it.address().to_string()),
         }
     }
 
@@ -113,11 +99,8 @@ impl ModelService for Runtime {
 
     fn write_metrics(&self, page: &mut Exposition) {
         let state = self.state.borrow();
-        let models: Vec<_> = state
-            .registry
-            .present()
-            .map(|(model, entry)| (model, entry.name.clone()))
-            .collect();
+        let models: Vec<_> =
+            state.registry.present().map(|(model, entry)| (model, entry.name.clone())).collect();
         self.statuses.write(page, &models);
         // Released first, because extensions borrow the state themselves.
         drop(state);

@@ -64,28 +64,15 @@ impl ModelStatuses {
 
     /// Writes the counters of `models`, by name.
     pub(super) fn write(&self, page: &mut Exposition, models: &[(ModelId, String)]) {
-        page.family(
-            "plimsoll_loads_total",
-            MetricKind::Counter,
-            "Engines started for a model",
-        );
+        page.family("plimsoll_loads_total", MetricKind::Counter, "Engines started for a model");
         for (model, name) in models {
-            page.sample(
-                "plimsoll_loads_total",
-                &[("model", name)],
-                self.with(*model, |status| status.loads),
-            );
+            page.sample("plimsoll_loads_total", &[("model", name)], self.with(*model, |status| status.loads));
         }
         let name = "plimsoll_failures_total";
-        page.family(
-            name,
-            MetricKind::Counter,
-            "Engines that ended although they were not stopped, by cause",
-        );
+        page.family(name, MetricKind::Counter, "Engines that ended although they were not stopped, by cause");
         for (model, model_name) in models {
-            let counts = self.with(*model, |status| {
-                [status.crashes, status.out_of_memory, status.unstartable]
-            });
+            let counts =
+                self.with(*model, |status| [status.crashes, status.out_of_memory, status.unstartable]);
             // All causes, also those at 0: a rate needs the first value of its series.
             for (cause, count) in ["crash", "out_of_memory", "unstartable"].iter().zip(counts) {
                 page.sample(name, &[("model", model_name), ("cause", cause)], count);

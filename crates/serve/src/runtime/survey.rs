@@ -127,9 +127,6 @@ fn planned(
 /// Engine for the plan. One that does not identify itself is planned as the newest build that the formulas
 /// cover.
 fn engine_of(program: &str) -> EngineBuild {
-    let program = EngineProgram {
-        path: program.into(),
-        origin: EngineOrigin::Configured,
-    };
+    let program = EngineProgram { path: program.into(), origin: EngineOrigin::Configured };
     identify(&program).map_or(EngineBuild::LLAMA_CPP, |identity| identity.engine)
 }

@@ -133,14 +133,7 @@ impl Encoder {
             return false;
         }
         let text = cut(text, MOST_EVENT);
-        self.event_bytes += self.write(
-            &Entry::Event {
-                time_ms,
-                source,
-                text,
-            },
-            out,
-        );
+        self.event_bytes += self.write(&Entry::Event { time_ms, source, text }, out);
         true
     }
 

@@ -91,12 +91,7 @@ impl Unit {
 
 impl Figure {
     pub fn new(group: Group, unit: Unit, subject: impl Into<String>, what: impl Into<String>) -> Self {
-        Self {
-            group,
-            unit,
-            subject: subject.into(),
-            what: what.into(),
-        }
+        Self { group, unit, subject: subject.into(), what: what.into() }
     }
 }
 

@@ -166,9 +166,7 @@ impl<'a> Reader<'a> {
         loop {
             self.line.clear();
             // An error is the end of what was written, too: the bytes before it are in the line.
-            let _ = (&mut self.lines)
-                .take(MOST_LINE)
-                .read_until(b'\n', &mut self.line);
+            let _ = (&mut self.lines).take(MOST_LINE).read_until(b'\n', &mut self.line);
             if !self.line.ends_with(b"\n") {
                 return None;
             }
@@ -220,11 +218,7 @@ impl Iterator for Reader<'_> {
                 self.advance(time_ms);
                 self.change(changes);
             }
-            Entry::Event { time_ms, text, .. }
-            | Entry::End {
-                time_ms,
-                status: text,
-            } => {
+            Entry::Event { time_ms, text, .. } | Entry::End { time_ms, status: text } => {
                 self.advance(time_ms);
                 *text = cut(text, MOST_EVENT);
             }

@@ -31,9 +31,8 @@ const KNOWN: &[&str] = &[
 const LEAST_NAME: usize = 3;
 const MOST_NAMES: usize = 256;
 /// Characters that end a path in running text.
-const ENDS_PATH: &[char] = &[
-    ' ', '"', '\'', ',', ';', ':', '(', ')', '[', ']', '<', '>', '=', '|', '\n', '\t',
-];
+const ENDS_PATH: &[char] =
+    &[' ', '"', '\'', ',', ';', ':', '(', ')', '[', ']', '<', '>', '=', '|', '\n', '\t'];
 const UUID_LENGTH: usize = 36;
 
 /// The replacements made so far.
@@ -81,12 +80,7 @@ impl Redaction {
         let is_room = self.names.len() < MOST_NAMES;
         // Names of one or two letters occur inside unrelated words of a log.
         if name.len() >= LEAST_NAME && is_room && !is_ours && !is_there {
-            let number = self
-                .names
-                .iter()
-                .filter(|(_, word)| word.starts_with(kind))
-                .count()
-                + 1;
+            let number = self.names.iter().filter(|(_, word)| word.starts_with(kind)).count() + 1;
             self.names.push((name.to_owned(), format!("{kind}-{number}")));
         }
     }
@@ -111,9 +105,7 @@ impl Redaction {
         // UUIDs first: they contain no slash, but a path may contain one of them.
         let text = self.without_uuids(text);
         let text = self.without_paths(&text);
-        self.names
-            .iter()
-            .fold(text, |text, (name, word)| replaced(&text, name, word))
+        self.names.iter().fold(text, |text, (name, word)| replaced(&text, name, word))
     }
 
     fn without_uuids(&mut self, text: &str) -> String {
@@ -123,10 +115,8 @@ impl Redaction {
             let (before, from) = rest.split_at(at);
             let (uuid, after) = from.split_at(UUID_LENGTH);
             let number = self.uuids.len() + 1;
-            let word = self
-                .uuids
-                .entry(uuid.to_ascii_lowercase())
-                .or_insert_with(|| format!("uuid-{number}"));
+            let word =
+                self.uuids.entry(uuid.to_ascii_lowercase()).or_insert_with(|| format!("uuid-{number}"));
             clean.push_str(before);
             clean.push_str(word);
             rest = after;
@@ -157,23 +147,17 @@ impl Redaction {
 
     fn path(&mut self, path: &str) -> String {
         // Names of kernel files and devices are the same on every machine.
-        if ["/proc", "/sys", "/dev"]
-            .iter()
-            .any(|root| path.starts_with(root))
-        {
+        if ["/proc", "/sys", "/dev"].iter().any(|root| path.starts_with(root)) {
             return path.to_owned();
         }
         // The ending tells a model from a script, which a diagnosis needs.
         let ending = path.rsplit_once('.').map_or("", |(_, ending)| ending);
         let is_ending = (1..=5).contains(&ending.len()) && ending.chars().all(|c| c.is_ascii_alphanumeric());
         let number = self.paths.len() + 1;
-        let word = self
-            .paths
-            .entry(path.to_owned())
-            .or_insert_with(|| match is_ending {
-                true => format!("path-{number}.{ending}"),
-                false => format!("path-{number}"),
-            });
+        let word = self.paths.entry(path.to_owned()).or_insert_with(|| match is_ending {
+            true => format!("path-{number}.{ending}"),
+            false => format!("path-{number}"),
+        });
         word.clone()
     }
 }
@@ -244,9 +228,6 @@ mod tests {
         let mut redaction = Redaction::default();
         redaction.name("ann", "host");
         redaction.name("python3", "process");
-        assert_eq!(
-            redaction.text("ann's annual python3 on ann"),
-            "host-1's annual python3 on host-1"
-        );
+        assert_eq!(redaction.text("ann's annual python3 on ann"), "host-1's annual python3 on host-1");
     }
 }

@@ -81,9 +81,7 @@ impl Told {
 
 impl Move {
     pub fn size(&self) -> Bytes {
-        self.to
-            .saturating_sub(self.from)
-            .max(self.from.saturating_sub(self.to))
+        self.to.saturating_sub(self.from).max(self.from.saturating_sub(self.to))
     }
 }
 
@@ -138,16 +136,8 @@ impl Glance {
                     }
                 }
             }
-            Entry::Event {
-                time_ms,
-                source,
-                text,
-            } if summary.events.len() < MOST_EVENTS => {
-                summary.events.push(Event {
-                    time_ms,
-                    source,
-                    text,
-                });
+            Entry::Event { time_ms, source, text } if summary.events.len() < MOST_EVENTS => {
+                summary.events.push(Event { time_ms, source, text });
             }
             Entry::Event { .. } => summary.events_left_out += 1,
             Entry::Shot { when, name, text } if summary.shots.len() < MOST_SHOTS => {
@@ -208,13 +198,8 @@ impl Glance {
                 return;
             }
         }
-        let begun = (from != to).then_some(Move {
-            figure: place,
-            from_ms: time_ms,
-            until_ms: time_ms,
-            from,
-            to,
-        });
+        let begun =
+            (from != to).then_some(Move { figure: place, from_ms: time_ms, until_ms: time_ms, from, to });
         if let Some(over) = std::mem::replace(slot, begun) {
             self.keep(over);
         }

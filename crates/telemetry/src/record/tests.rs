@@ -12,9 +12,7 @@ fn about() -> About {
         schema: About::SCHEMA.to_owned(),
         host: "annsbox".to_owned(),
         every_ms: 500,
-        command: ["python3", "/home/ann/train.py", "--epochs", "3", "bluebird"]
-            .map(str::to_owned)
-            .to_vec(),
+        command: ["python3", "/home/ann/train.py", "--epochs", "3", "bluebird"].map(str::to_owned).to_vec(),
         cards: vec![CardAbout {
             uuid: "GPU-1b4e28ba-2fa1-11d2-883f-0016d3cca427".to_owned(),
             name: "NVIDIA H200".to_owned(),
@@ -52,12 +50,7 @@ fn record() -> (Vec<u8>, Vec<usize>) {
     ends.push(bytes.len());
     encoder.sample(500, &look(&[(0, 1 << 20), (1, 90_000), (9, 0)]), &mut bytes);
     ends.push(bytes.len());
-    encoder.event(
-        700,
-        Source::Kernel,
-        "Out of memory: Killed process 4711 (bluebird)",
-        &mut bytes,
-    );
+    encoder.event(700, Source::Kernel, "Out of memory: Killed process 4711 (bluebird)", &mut bytes);
     ends.push(bytes.len());
     encoder.sample(1000, &look(&[(0, 5)]), &mut bytes);
     ends.push(bytes.len());
@@ -103,10 +96,7 @@ fn a_torn_tail_costs_the_line_that_was_being_written_and_no_other() {
         match (whole, entries(&bytes[..cut])) {
             (0, Err(_)) => {}
             // The last bytes of a flush carry no data, so the line before them may be there already.
-            (_, Ok(read)) => assert!(
-                read + 1 == whole || read == whole,
-                "{read} of {whole}, cut at {cut}"
-            ),
+            (_, Ok(read)) => assert!(read + 1 == whole || read == whole, "{read} of {whole}, cut at {cut}"),
             (_, Err(error)) => panic!("{error}, cut at {cut}"),
         }
     }
@@ -116,20 +106,10 @@ fn a_torn_tail_costs_the_line_that_was_being_written_and_no_other() {
 fn a_summary_says_who_grew_what_moved_and_how_it_ended() {
     let (bytes, _) = record();
     let summary = summarise(&bytes).unwrap();
-    assert_eq!(
-        (summary.samples, summary.duration_ms, summary.torn_bytes),
-        (3, 1100, 0)
-    );
+    assert_eq!((summary.samples, summary.duration_ms, summary.torn_bytes), (3, 1100, 0));
     let grown = &summary.figures[1];
-    assert_eq!(
-        (grown.first, grown.last, grown.peak, grown.peak_ms),
-        (100, 90_000, 90_000, 500)
-    );
-    let moves: Vec<(usize, Bytes)> = summary
-        .moves
-        .iter()
-        .map(|over| (over.figure, over.size()))
-        .collect();
+    assert_eq!((grown.first, grown.last, grown.peak, grown.peak_ms), (100, 90_000, 90_000, 500));
+    let moves: Vec<(usize, Bytes)> = summary.moves.iter().map(|over| (over.figure, over.size())).collect();
     assert_eq!(moves, [(1, Bytes::kib(89_900)), (0, Bytes::kib((1 << 20) - 5))]);
     assert_eq!(summary.end.as_deref(), Some("was killed by signal 9 (SIGKILL)"));
     assert_eq!(summary.events[0].time_ms, 700);
@@ -159,28 +139,17 @@ fn a_day_at_two_samples_a_second_stays_under_twenty_megabytes_on_any_machine() {
     let mut bytes = Vec::new();
     let mut encoder = Encoder::begin(&about(), &mut bytes);
     for sample in 0..samples {
-        let values: Vec<(u64, u64)> = (0..300)
-            .map(|number| (number, (sample * 7919 + number * 104_729) % 65_521))
-            .collect();
+        let values: Vec<(u64, u64)> =
+            (0..300).map(|number| (number, (sample * 7919 + number * 104_729) % 65_521)).collect();
         encoder.sample(sample * 500, &look(&values), &mut bytes);
     }
     let a_day = (bytes.len() - (512 << 10)) * 50 + (512 << 10);
     assert!(a_day < 20_000_000, "{a_day} bytes");
     let summary = summarise(&bytes).unwrap();
     assert_eq!(summary.samples, samples);
-    let last = |figure: u64| {
-        summary
-            .figures
-            .iter()
-            .find(|told| told.figure == self::figure(figure))
-            .unwrap()
-            .last
-    };
-    assert_eq!(
-        last(0),
-        (samples - 1) * 7919 % 65_521,
-        "fast figures are never late"
-    );
+    let last =
+        |figure: u64| summary.figures.iter().find(|told| told.figure == self::figure(figure)).unwrap().last;
+    assert_eq!(last(0), (samples - 1) * 7919 % 65_521, "fast figures are never late");
 }
 
 fn zipped(text: &str) -> Vec<u8> {
@@ -208,17 +177,9 @@ fn an_unknown_line_is_skipped_and_another_version_is_told() {
     reader.by_ref().for_each(drop);
     let figure = &reader.figures()[0];
     assert_eq!((figure.group, figure.unit), (Group::Machine, Unit::Count));
-    assert_eq!(
-        summarise(&zipped(&format!("{head}\n{{\"weather\":[1]}}\n{rest}")))
-            .unwrap()
-            .samples,
-        3
-    );
+    assert_eq!(summarise(&zipped(&format!("{head}\n{{\"weather\":[1]}}\n{rest}"))).unwrap().samples, 3);
     let third = head.replace("\"version\":2", "\"version\":3") + "\n";
-    assert_eq!(
-        summarise(&zipped(&third)).unwrap_err(),
-        ReadRecordError::Version { found: 3 }
-    );
+    assert_eq!(summarise(&zipped(&third)).unwrap_err(), ReadRecordError::Version { found: 3 });
     let binary = summarise(b"plimrec\x01\x05rest").unwrap_err();
     assert_eq!(binary, ReadRecordError::Version { found: 1 });
     assert!(binary.to_string().contains("version 1") && binary.to_string().contains("reads version 2"));
@@ -281,16 +242,11 @@ proptest::proptest! {
 /// record::tests::hostile`.
 #[test]
 fn hostile_records_are_read_as_far_as_they_make_sense() {
-    let rounds = std::env::var("PLIMSOLL_FUZZ")
-        .ok()
-        .and_then(|count| count.parse().ok())
-        .unwrap_or(3000);
+    let rounds = std::env::var("PLIMSOLL_FUZZ").ok().and_then(|count| count.parse().ok()).unwrap_or(3000);
     let whole = lines(&record().0);
     let mut state = 1_u64;
     let mut dice = move |sides: usize| {
-        state = state
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         usize::try_from(state >> 33).unwrap() % sides.max(1)
     };
     let mut read = 0;
@@ -307,11 +263,7 @@ fn hostile_records_are_read_as_far_as_they_make_sense() {
         for _ in 0..dice(3) {
             let at = dice(bytes.len());
             match dice(3) {
-                0 => bytes
-                    .iter_mut()
-                    .skip(at)
-                    .take(1)
-                    .for_each(|byte| *byte ^= 1 << (at % 8)),
+                0 => bytes.iter_mut().skip(at).take(1).for_each(|byte| *byte ^= 1 << (at % 8)),
                 1 => bytes.truncate(at),
                 _ => bytes.extend_from_within(at.min(bytes.len())..),
             }

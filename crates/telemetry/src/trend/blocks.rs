@@ -27,10 +27,7 @@ pub(super) fn increments(points: &[TrendPoint], count: usize) -> Vec<Increment> 
             let rise = pair[1].1 - pair[0].1;
             // Two blocks may cover the same number of requests when a server stalls.
             let run = (pair[1].0 - pair[0].0).max(1.0);
-            Increment {
-                rise,
-                slope: rise / run,
-            }
+            Increment { rise, slope: rise / run }
         })
         .collect()
 }
@@ -71,10 +68,7 @@ mod tests {
         let held = [9, 1, 100, 1, 5, 5, 0, 9, 9, 9];
         let points: Vec<TrendPoint> = (0_u64..)
             .zip(held)
-            .map(|(at, held)| TrendPoint {
-                at: at * 10,
-                held: Bytes::new(held),
-            })
+            .map(|(at, held)| TrendPoint { at: at * 10, held: Bytes::new(held) })
             .collect();
         let found = increments(&points, 3);
         let rises: Vec<f64> = found.iter().map(|increment| increment.rise).collect();

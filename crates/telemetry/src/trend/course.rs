@@ -28,11 +28,7 @@ pub struct TrendCourse {
 
 impl Default for TrendCourse {
     fn default() -> Self {
-        Self {
-            buckets: Vec::new(),
-            each: 1,
-            filled: 0,
-        }
+        Self { buckets: Vec::new(), each: 1, filled: 0 }
     }
 }
 
@@ -80,13 +76,7 @@ impl TrendCourse {
 
 impl Bucket {
     fn of(at: u64, value: u64) -> Self {
-        Self {
-            from: at,
-            until: at,
-            lowest: value,
-            highest: value,
-            last: value,
-        }
+        Self { from: at, until: at, lowest: value, highest: value, last: value }
     }
 
     fn take(&mut self, later: Self) {
@@ -109,11 +99,7 @@ mod tests {
         }
         assert!(course.buckets().len() <= MOST);
         assert_eq!((course.lowest(), course.highest()), (Some(1), Some(9)));
-        let peak = course
-            .buckets()
-            .iter()
-            .find(|bucket| bucket.highest == 9)
-            .unwrap();
+        let peak = course.buckets().iter().find(|bucket| bucket.highest == 9).unwrap();
         assert!(peak.from <= 77_777 && 77_777 <= peak.until);
         assert_eq!(course.buckets().last().unwrap().until, 172_799);
     }

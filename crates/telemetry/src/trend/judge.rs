@@ -34,11 +34,7 @@ pub struct TrendTest {
 
 impl Default for TrendTest {
     fn default() -> Self {
-        Self {
-            false_alarms: 0.002,
-            figures: 1,
-            negligible: 64.0,
-        }
+        Self { false_alarms: 0.002, figures: 1, negligible: 64.0 }
     }
 }
 
@@ -143,11 +139,7 @@ impl StepEvidence {
         }
         let rising = increments.iter().filter(|increment| increment.rise > 0.0).count();
         let chance = at_least(rising, increments.len());
-        Some(Self {
-            increments,
-            rising,
-            chance,
-        })
+        Some(Self { increments, rising, chance })
     }
 
     /// True if the growth is still there at the end.
@@ -173,11 +165,8 @@ fn sorted(increments: &[Increment]) -> Vec<f64> {
 
 /// The largest single changes, in their order: those that stand out from the figure's usual changes.
 pub fn steps(points: &[TrendPoint]) -> Vec<TrendStep> {
-    let all = points.windows(2).map(|pair| TrendStep {
-        at: pair[1].at,
-        from: pair[0].held,
-        to: pair[1].held,
-    });
+    let all =
+        points.windows(2).map(|pair| TrendStep { at: pair[1].at, from: pair[0].held, to: pair[1].held });
     let mut sizes: Vec<f64> = all.clone().map(|step| wide(step.size().get())).collect();
     sizes.sort_by(f64::total_cmp);
     // Steps stand out against the figure's own noise, so no absolute threshold fits all.

@@ -25,9 +25,7 @@ pub struct TrendStep {
 
 impl TrendStep {
     pub fn size(&self) -> Bytes {
-        self.to
-            .saturating_sub(self.from)
-            .max(self.from.saturating_sub(self.to))
+        self.to.saturating_sub(self.from).max(self.from.saturating_sub(self.to))
     }
 }
 
@@ -42,11 +40,7 @@ pub struct TrendSeries {
 
 impl Default for TrendSeries {
     fn default() -> Self {
-        Self {
-            points: Vec::new(),
-            stride: 1,
-            seen: 0,
-        }
+        Self { points: Vec::new(), stride: 1, seen: 0 }
     }
 }
 
@@ -85,10 +79,7 @@ mod tests {
     fn a_long_load_is_thinned_evenly_and_stays_bounded() {
         let mut series = TrendSeries::default();
         for at in 0..100_000 {
-            series.push(TrendPoint {
-                at,
-                held: Bytes::new(at),
-            });
+            series.push(TrendPoint { at, held: Bytes::new(at) });
         }
         let points = series.points();
         assert!((MOST / 2..=MOST).contains(&points.len()), "{}", points.len());
@@ -100,10 +91,7 @@ mod tests {
     fn time_does_not_run_backwards() {
         let mut series = TrendSeries::default();
         for at in [5, 5, 4, 6] {
-            series.push(TrendPoint {
-                at,
-                held: Bytes::ZERO,
-            });
+            series.push(TrendPoint { at, held: Bytes::ZERO });
         }
         let kept: Vec<u64> = series.points().iter().map(|point| point.at).collect();
         assert_eq!(kept, [5, 6]);

@@ -119,11 +119,9 @@ impl PageSnapshot {
 impl fmt::Display for PageError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Short { bytes } => write!(
-                f,
-                "a budget page has {} bytes, but this file has {bytes}",
-                Page::SIZE
-            ),
+            Self::Short { bytes } => {
+                write!(f, "a budget page has {} bytes, but this file has {bytes}", Page::SIZE)
+            }
             Self::NotAPage => write!(f, "this is not a budget page: it does not begin with PLIMPAGE"),
             Self::Version { found } => write!(
                 f,

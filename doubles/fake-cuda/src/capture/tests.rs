@@ -64,10 +64,7 @@ fn unsafe_calls_spoil_a_global_capture_from_any_thread() {
         let elsewhere = std::thread::spawn(unsafe_call).join().unwrap();
         assert_eq!(elsewhere, STREAM_CAPTURE_UNSUPPORTED);
         assert_eq!(get(|status| cuStreamIsCapturing(stream, status)), INVALIDATED);
-        assert_eq!(
-            code(|graph| cuStreamEndCapture(stream, graph)),
-            STREAM_CAPTURE_INVALIDATED
-        );
+        assert_eq!(code(|graph| cuStreamEndCapture(stream, graph)), STREAM_CAPTURE_INVALIDATED);
         ok(cuStreamBeginCapture_v2(stream, THREAD_LOCAL));
         assert_eq!(std::thread::spawn(unsafe_call).join().unwrap(), SUCCESS);
         assert_eq!(get(|status| cuStreamIsCapturing(stream, status)), ACTIVE);
@@ -92,19 +89,13 @@ fn a_relaxed_thread_or_capture_permits_allocations_but_no_waits() {
         ok(cuMemFree_v2(at));
         assert_eq!(mode(GLOBAL), RELAXED);
         get(|graph| cuStreamEndCapture(stream, graph));
-        let waits: [fn(Stream) -> Code; 3] = [
-            |stream| cuStreamSynchronize(stream),
-            |stream| cuStreamQuery(stream),
-            |_| cuCtxSynchronize(),
-        ];
+        let waits: [fn(Stream) -> Code; 3] =
+            [|stream| cuStreamSynchronize(stream), |stream| cuStreamQuery(stream), |_| cuCtxSynchronize()];
         for wait in waits {
             ok(cuStreamBeginCapture_v2(stream, RELAXED));
             memory();
             assert_eq!(wait(stream), STREAM_CAPTURE_UNSUPPORTED);
-            assert_eq!(
-                code(|graph| cuStreamEndCapture(stream, graph)),
-                STREAM_CAPTURE_INVALIDATED
-            );
+            assert_eq!(code(|graph| cuStreamEndCapture(stream, graph)), STREAM_CAPTURE_INVALIDATED);
         }
     });
 }
@@ -117,14 +108,8 @@ fn the_legacy_stream_may_not_wait_for_a_capturing_blocking_stream() {
         let at = memory();
         ok(cuStreamBeginCapture_v2(blocking, RELAXED));
         assert_eq!(cuMemsetD8_v2(at, 1, 1), STREAM_CAPTURE_IMPLICIT);
-        assert_eq!(
-            code(|status| cuStreamIsCapturing(Stream(0), status)),
-            STREAM_CAPTURE_IMPLICIT
-        );
-        assert_eq!(
-            code(|graph| cuStreamEndCapture(blocking, graph)),
-            STREAM_CAPTURE_INVALIDATED
-        );
+        assert_eq!(code(|status| cuStreamIsCapturing(Stream(0), status)), STREAM_CAPTURE_IMPLICIT);
+        assert_eq!(code(|graph| cuStreamEndCapture(blocking, graph)), STREAM_CAPTURE_INVALIDATED);
     });
 }
 
@@ -139,10 +124,7 @@ fn a_stream_joins_a_capture_through_an_event() {
         ok(cuStreamWaitEvent(second, event, 0));
         ok(cuMemsetD8Async(at, 5, MIB, second));
         assert_eq!(cuEventQuery(event), crate::code::CAPTURED_EVENT);
-        assert_eq!(
-            code(|graph| cuStreamEndCapture(second, graph)),
-            STREAM_CAPTURE_UNMATCHED
-        );
+        assert_eq!(code(|graph| cuStreamEndCapture(second, graph)), STREAM_CAPTURE_UNMATCHED);
         let graph = get(|graph| cuStreamEndCapture(first, graph));
         assert_eq!(byte(at), 0);
         let exec = get(|exec| cuGraphInstantiateWithFlags(exec, graph, 0));

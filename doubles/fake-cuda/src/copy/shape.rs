@@ -54,21 +54,13 @@ impl Driver {
             return Err(INVALID_VALUE);
         }
         let plane = pitch.checked_mul(height).ok_or(INVALID_VALUE)?;
-        let mut end = End {
-            memory,
-            start: side.x,
-            pitch,
-            plane,
-        };
+        let mut end = End { memory, start: side.x, pitch, plane };
         end.start = end.row(side.y, side.z).ok_or(INVALID_VALUE)?;
         Ok(end)
     }
 
     pub(super) fn solid(&self, copy: &Copy3D) -> Result<Operation, Code> {
-        let (to, from) = (
-            self.end_of_box(&copy.to, copy.width)?,
-            self.end_of_box(&copy.from, copy.width)?,
-        );
+        let (to, from) = (self.end_of_box(&copy.to, copy.width)?, self.end_of_box(&copy.from, copy.width)?);
         let mut lines = Vec::new();
         for plane in 0..copy.depth {
             for row in 0..copy.height {
@@ -86,13 +78,7 @@ impl Driver {
 
 impl From<Copy2D> for Copy3D {
     fn from(flat: Copy2D) -> Self {
-        Self {
-            from: flat.from.into(),
-            to: flat.to.into(),
-            width: flat.width,
-            height: flat.height,
-            depth: 1,
-        }
+        Self { from: flat.from.into(), to: flat.to.into(), width: flat.width, height: flat.height, depth: 1 }
     }
 }
 
@@ -166,11 +152,7 @@ mod tests {
             ok(cuMemcpyDtoH_v2(Host::into(&mut back), at, 6));
             assert_eq!(&back, b"569ade");
             let narrow = Copy2D { width: 5, ..copy };
-            assert_eq!(
-                cuMemcpy2D_v2(In::from(&narrow)),
-                INVALID_VALUE,
-                "a row is longer than the pitch"
-            );
+            assert_eq!(cuMemcpy2D_v2(In::from(&narrow)), INVALID_VALUE, "a row is longer than the pitch");
         });
     }
 
@@ -178,29 +160,13 @@ mod tests {
     fn a_box_goes_into_an_array_and_out_of_it() {
         alone("", || {
             start();
-            let shape = Array3dDescriptor {
-                width: 2,
-                height: 2,
-                depth: 2,
-                format: 1,
-                channels: 1,
-                flags: 0,
-            };
+            let shape = Array3dDescriptor { width: 2, height: 2, depth: 2, format: 1, channels: 1, flags: 0 };
             let array = get(|array| cuArray3DCreate_v2(array, In::from(&shape)));
             let at = get(|at| cuMemAlloc_v2(at, 4096));
             let cube = *b"abcdefgh";
             let copy = Copy3D {
-                from: Copy3DSide {
-                    host: Host::to(&cube),
-                    pitch: 2,
-                    height: 2,
-                    ..nowhere()
-                },
-                to: Copy3DSide {
-                    memory: ARRAY,
-                    array,
-                    ..nowhere()
-                },
+                from: Copy3DSide { host: Host::to(&cube), pitch: 2, height: 2, ..nowhere() },
+                to: Copy3DSide { memory: ARRAY, array, ..nowhere() },
                 width: 2,
                 height: 2,
                 depth: 2,

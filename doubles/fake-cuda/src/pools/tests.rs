@@ -28,11 +28,7 @@ fn a_pool_keeps_freed_memory_up_to_its_threshold() {
         let (first, second) = (allocate(), allocate());
         assert_eq!((attribute(pool, 5), attribute(pool, 7)), (8 * MIB, 8 * MIB));
         ok(cuMemFreeAsync(first, stream));
-        assert_eq!(
-            (attribute(pool, 5), attribute(pool, 7)),
-            (8 * MIB, 4 * MIB),
-            "until something waits"
-        );
+        assert_eq!((attribute(pool, 5), attribute(pool, 7)), (8 * MIB, 4 * MIB), "until something waits");
         ok(cuStreamSynchronize(stream));
         assert_eq!(attribute(pool, 5), 4 * MIB, "the threshold");
         ok(cuMemFreeAsync(second, stream));
@@ -53,10 +49,7 @@ fn a_pool_of_its_own_has_its_own_limit() {
         let props = PoolProps {
             kind: 1,
             handle_types: 0,
-            location: Location {
-                kind: LOCATION_DEVICE,
-                id: 0,
-            },
+            location: Location { kind: LOCATION_DEVICE, id: 0 },
             attributes: crate::abi::Host::new(0),
             max_size: 8 << 20,
             usage: 0,
@@ -64,10 +57,7 @@ fn a_pool_of_its_own_has_its_own_limit() {
         };
         let pool = get(|pool| cuMemPoolCreate(pool, In::from(&props)));
         let at = get(|at| cuMemAllocFromPoolAsync(at, 6 * MIB, pool, stream));
-        assert_eq!(
-            code(|at| cuMemAllocFromPoolAsync(at, 4 * MIB, pool, stream)),
-            OUT_OF_MEMORY
-        );
+        assert_eq!(code(|at| cuMemAllocFromPoolAsync(at, 4 * MIB, pool, stream)), OUT_OF_MEMORY);
         ok(cuMemPoolDestroy(pool));
         ok(cuMemFreeAsync(at, stream));
     });

@@ -8,27 +8,12 @@ use crate::copy::{cuMemcpyDtoD_v2, cuMemcpyDtoH_v2, cuMemcpyHtoD_v2};
 use crate::fill::cuMemsetD8_v2;
 
 const PART: u64 = 2 * GRANULE;
-const ON_CARD: Location = Location {
-    kind: LOCATION_DEVICE,
-    id: 0,
-};
-const ON_NODE: Location = Location {
-    kind: LOCATION_HOST_NUMA,
-    id: 0,
-};
-const ON_HOST: Location = Location {
-    kind: LOCATION_HOST,
-    id: 0,
-};
+const ON_CARD: Location = Location { kind: LOCATION_DEVICE, id: 0 };
+const ON_NODE: Location = Location { kind: LOCATION_HOST_NUMA, id: 0 };
+const ON_HOST: Location = Location { kind: LOCATION_HOST, id: 0 };
 
 fn create(size: u64, location: Location) -> Result<Physical, Code> {
-    let prop = AllocationProp {
-        kind: PINNED,
-        handle_types: 0,
-        location,
-        metadata: Host::new(0),
-        flags: 0,
-    };
+    let prop = AllocationProp { kind: PINNED, handle_types: 0, location, metadata: Host::new(0), flags: 0 };
     let mut handle = std::mem::MaybeUninit::uninit();
     match cuMemCreate(Out::to(&mut handle), size, In::from(&prop), 0) {
         // SAFETY: a call that succeeds has written its result.
@@ -112,11 +97,7 @@ fn wrong_ranges_are_refused() {
         assert_eq!(cuMemMap(at, PART, 0, again, 0), INVALID_VALUE, "it is mapped");
         ok(cuMemUnmap(at, 2 * PART));
         assert_eq!(cuMemMap(at, PART, GRANULE, again, 0), INVALID_VALUE, "an offset");
-        assert_eq!(
-            cuMemMap(at, 2 * PART, 0, again, 0),
-            INVALID_VALUE,
-            "more than the block"
-        );
+        assert_eq!(cuMemMap(at, 2 * PART, 0, again, 0), INVALID_VALUE, "more than the block");
         assert_eq!(cuMemAddressFree(at, PART), INVALID_VALUE, "half a reservation");
         ok(cuMemAddressFree(at, 2 * PART));
         assert_eq!(cuMemUnmap(at, PART), INVALID_VALUE);
@@ -139,10 +120,7 @@ fn a_card_without_vmm_says_so() {
 fn places_that_the_test_refuses_are_refused() {
     alone("refuse=host,host_numa numa=-1", || {
         start();
-        assert_eq!(
-            get(|value| crate::device::cuDeviceGetAttribute(value, 134, 0)),
-            -1
-        );
+        assert_eq!(get(|value| crate::device::cuDeviceGetAttribute(value, 134, 0)), -1);
         assert_eq!(create(PART, ON_NODE), Err(NOT_SUPPORTED));
         assert_eq!(create(PART, ON_HOST), Err(NOT_SUPPORTED));
         assert!(create(PART, ON_CARD).is_ok());

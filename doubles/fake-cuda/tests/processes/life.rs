@@ -51,10 +51,7 @@ fn a_program_that_binds_as_cudart_does_sees_and_does_the_same() {
 fn thunks_and_per_thread_twins_work_as_the_functions_do() {
     let stage = Stage::new();
     let runtime = stage.build("runtime_like");
-    assert_eq!(
-        stage.run(&runtime, WHOLE, &format!("{SETTINGS} distinct=1")),
-        SEEN
-    );
+    assert_eq!(stage.run(&runtime, WHOLE, &format!("{SETTINGS} distinct=1")), SEEN);
     stage.log();
     let mut command = stage.command(&runtime, SETTINGS);
     let output = command.env("CUDART_FLAGS", "2").args(WHOLE).output().unwrap();

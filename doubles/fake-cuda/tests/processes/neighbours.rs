@@ -19,11 +19,7 @@ impl Neighbour {
         let program = stage.path("neighbour");
         let settings = format!("total=1G context=24M shared={}", stage.path("shared").display());
         let mut command = stage.command(&program, &settings);
-        let mut child = command
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         Self {
             input: child.stdin.take().unwrap(),
             output: BufReader::new(child.stdout.take().unwrap()),

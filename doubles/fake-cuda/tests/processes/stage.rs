@@ -72,11 +72,7 @@ impl Stage {
 
     /// Runs to success, and gives what was printed.
     pub(crate) fn run(&self, program: &Path, words: &[&str], settings: &str) -> String {
-        let Output {
-            status,
-            stdout,
-            stderr,
-        } = self.command(program, settings).args(words).output().unwrap();
+        let Output { status, stdout, stderr } = self.command(program, settings).args(words).output().unwrap();
         let stderr = String::from_utf8_lossy(&stderr);
         assert!(status.success(), "{status}: {stderr}");
         String::from_utf8(stdout).unwrap()

@@ -13,10 +13,7 @@ fn end_of(script: &str) -> (Option<i32>, String) {
 fn an_oom_at_load_leaves_the_lines_of_llama_cpp() {
     let (code, log) = end_of("fail=oom_at_load");
     assert_eq!(code, Some(1));
-    assert!(
-        log.contains("allocating 5120.00 MiB on device 0: cudaMalloc failed: out of memory\n"),
-        "{log}"
-    );
+    assert!(log.contains("allocating 5120.00 MiB on device 0: cudaMalloc failed: out of memory\n"), "{log}");
     assert!(
         log.contains("alloc_tensor_range: failed to allocate CUDA0 buffer of size 5368709120\n"),
         "{log}"
@@ -33,10 +30,7 @@ fn a_crash_at_load_and_a_taken_port_exit_with_their_reason() {
     assert_eq!((code, log.contains("failed to load model, ''")), (Some(1), true));
     let (code, log) = end_of("fail=port_taken");
     assert_eq!(
-        (
-            code,
-            log.contains("couldn't bind HTTP server socket, hostname: 127.0.0.1")
-        ),
+        (code, log.contains("couldn't bind HTTP server socket, hostname: 127.0.0.1")),
         (Some(1), true)
     );
 }
@@ -45,10 +39,7 @@ fn a_crash_at_load_and_a_taken_port_exit_with_their_reason() {
 fn a_port_that_is_really_taken_is_reported_alike() {
     let holder = Double::ready("");
     let (status, log) = Double::spawn("", &["--port", &holder.port.to_string()], false).end();
-    assert_eq!(
-        (status.code(), log.contains("couldn't bind HTTP server socket")),
-        (Some(1), true)
-    );
+    assert_eq!((status.code(), log.contains("couldn't bind HTTP server socket")), (Some(1), true));
 }
 
 #[test]
@@ -74,19 +65,13 @@ fn a_deep_request_aborts_with_the_cuda_error() {
     assert_eq!(double.post("/completion", &"x".repeat(400)).status, 200);
     assert_eq!(double.post("/completion", &"x".repeat(404)).status, 0);
     let (_, log) = double.end();
-    assert!(
-        log.contains("CUDA error: out of memory\n  current device: 0, in function alloc"),
-        "{log}"
-    );
+    assert!(log.contains("CUDA error: out of memory\n  current device: 0, in function alloc"), "{log}");
     assert_eq!(double.end_signal(), Some(6));
 }
 
 #[test]
 fn a_stream_ends_after_or_inside_an_event() {
-    for (script, torn) in [
-        ("fail=crash_mid_stream:2", false),
-        ("fail=crash_mid_stream:2:torn", true),
-    ] {
+    for (script, torn) in [("fail=crash_mid_stream:2", false), ("fail=crash_mid_stream:2:torn", true)] {
         let mut double = Double::ready(script);
         let reply = double.post("/v1/completions", r#"{"stream":true}"#);
         assert_eq!((reply.is_whole, reply.events().len()), (false, 2));
@@ -100,11 +85,7 @@ fn a_hanging_request_hangs_and_no_other() {
     let double = Double::ready("fail=hang_mid_request");
     let mut client = double.connect();
     client.write("POST", "/completion", "", "{}");
-    client
-        .socket
-        .get_ref()
-        .set_read_timeout(Some(Duration::from_millis(100)))
-        .unwrap();
+    client.socket.get_ref().set_read_timeout(Some(Duration::from_millis(100))).unwrap();
     assert_eq!(client.read().status, 0);
     assert_eq!(double.get("/health").status, 200);
 }
@@ -112,10 +93,7 @@ fn a_hanging_request_hangs_and_no_other() {
 #[test]
 fn a_fault_with_a_marker_lets_the_second_start_succeed() {
     let folder = tempfile::tempdir().unwrap();
-    let script = format!(
-        "fail=oom_at_load fail_once={}",
-        folder.path().join("marker").display()
-    );
+    let script = format!("fail=oom_at_load fail_once={}", folder.path().join("marker").display());
     assert_eq!(end_of(&script).0, Some(1));
     assert_eq!(Double::ready(&script).get("/health").status, 200);
 }
@@ -132,10 +110,7 @@ fn doubles_share_a_card_and_its_bytes_come_back_late() {
     let script = format!("file={} vram_total=1000 vram=600 return_ms=2000", file.display());
     let mut first = Double::ready(&script);
     let (code, log) = end_of(&script);
-    assert_eq!(
-        (code, log.contains("failed to allocate CUDA0 buffer of size 600")),
-        (Some(1), true)
-    );
+    assert_eq!((code, log.contains("failed to allocate CUDA0 buffer of size 600")), (Some(1), true));
 
     first.kill();
     first.end();
@@ -149,21 +124,15 @@ fn doubles_share_a_card_and_its_bytes_come_back_late() {
 
 /// True when a start is still refused.
 fn is_refused(script: &str) -> bool {
-    Double::spawn(&format!("{script} die_after_ms=1"), &[], false)
-        .end()
-        .0
-        .code()
-        == Some(1)
+    Double::spawn(&format!("{script} die_after_ms=1"), &[], false).end().0.code() == Some(1)
 }
 
 #[test]
 fn growth_beyond_the_shared_card_is_an_oom_at_depth() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("card");
-    let mut double = Double::ready(&format!(
-        "file={} vram_total=1000 vram=600 vram_per_token=1",
-        file.display()
-    ));
+    let mut double =
+        Double::ready(&format!("file={} vram_total=1000 vram=600 vram_per_token=1", file.display()));
     assert_eq!(double.post("/completion", &"x".repeat(1600)).status, 200);
     assert_eq!(double.post("/completion", &"x".repeat(1700)).status, 0);
     assert_eq!(double.end_signal(), Some(6));

@@ -9,10 +9,7 @@ use super::process::Double;
 fn loading_is_503_and_then_ready_is_200() {
     let mut double = Double::spawn("load_ms=300", &[], false);
     let loading = double.get("/health");
-    assert_eq!(
-        (loading.status, &loading.json()["error"]["message"]),
-        (503, &"Loading model".into())
-    );
+    assert_eq!((loading.status, &loading.json()["error"]["message"]), (503, &"Loading model".into()));
     double.wait_for_log("listening on");
     assert_eq!(double.get("/health").body, r#"{"status":"ok"}"#);
 }
@@ -20,15 +17,10 @@ fn loading_is_503_and_then_ready_is_200() {
 #[test]
 fn a_router_is_told_of_progress_and_readiness() {
     let mut double = Double::spawn("load_ms=40", &[], true);
-    let progress: Vec<f64> = (0..5)
-        .map(|_| double.state()["payload"]["value"].as_f64().unwrap())
-        .collect();
+    let progress: Vec<f64> = (0..5).map(|_| double.state()["payload"]["value"].as_f64().unwrap()).collect();
     assert_eq!(progress, [0.0, 0.25, 0.5, 0.75, 1.0]);
     let ready = double.state();
-    assert_eq!(
-        (&ready["state"], &ready["payload"]["id"]),
-        (&"ready".into(), &"alpha".into())
-    );
+    assert_eq!((&ready["state"], &ready["payload"]["id"]), (&"ready".into(), &"alpha".into()));
 }
 
 #[test]
@@ -69,12 +61,7 @@ fn ignoring_term_leaves_only_kill() {
     let mut double = Double::spawn("ignore_term=1", &[], true);
     double.wait_for_log("listening on");
     double.terminate();
-    double
-        .stdin
-        .as_mut()
-        .unwrap()
-        .write_all(b"cmd_router_to_child:exit\n")
-        .unwrap();
+    double.stdin.as_mut().unwrap().write_all(b"cmd_router_to_child:exit\n").unwrap();
     assert_eq!(double.get("/health").status, 200);
     double.kill();
     assert_eq!(double.end_signal(), Some(9));
@@ -82,10 +69,8 @@ fn ignoring_term_leaves_only_kill() {
 
 #[test]
 fn asked_for_its_version_it_answers_and_ends() {
-    let output = std::process::Command::new(env!("CARGO_BIN_EXE_fake-engine"))
-        .arg("--version")
-        .output()
-        .unwrap();
+    let output =
+        std::process::Command::new(env!("CARGO_BIN_EXE_fake-engine")).arg("--version").output().unwrap();
     assert!(output.status.success());
     assert!(output.stdout.starts_with(b"fake-engine "));
 }

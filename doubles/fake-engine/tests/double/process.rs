@@ -24,30 +24,17 @@ impl Double {
     pub(crate) fn spawn(script: &str, arguments: &[&str], router: bool) -> Self {
         let port = free_port();
         let mut command = Command::new(env!("CARGO_BIN_EXE_fake-engine"));
-        command
-            .args(["--port", &port.to_string(), "--alias", "alpha"])
-            .args(arguments);
-        command
-            .env("PLIMSOLL_FAKE_ENGINE", script)
-            .env("CUDA_VISIBLE_DEVICES", "GPU-1");
+        command.args(["--port", &port.to_string(), "--alias", "alpha"]).args(arguments);
+        command.env("PLIMSOLL_FAKE_ENGINE", script).env("CUDA_VISIBLE_DEVICES", "GPU-1");
         if router {
             command.env("LLAMA_SERVER_ROUTER_PORT", "1");
         }
-        command
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let stdin = child.stdin.take();
         let stdout = BufReader::new(child.stdout.take().unwrap());
         let stderr = BufReader::new(child.stderr.take().unwrap());
-        Self {
-            child,
-            port,
-            stdin,
-            stdout,
-            stderr,
-        }
+        Self { child, port, stdin, stdout, stderr }
     }
 
     /// Starts the double and waits until it is ready.
@@ -61,20 +48,14 @@ impl Double {
         let mut line = String::new();
         while !line.contains(words) {
             line.clear();
-            assert_ne!(
-                self.stderr.read_line(&mut line).unwrap(),
-                0,
-                "no {words:?} in the log"
-            );
+            assert_ne!(self.stderr.read_line(&mut line).unwrap(), 0, "no {words:?} in the log");
         }
     }
 
     pub(crate) fn state(&mut self) -> Value {
         let mut line = String::new();
         self.stdout.read_line(&mut line).unwrap();
-        let json = line
-            .strip_prefix("cmd_child_to_router:state:")
-            .expect("a state line");
+        let json = line.strip_prefix("cmd_child_to_router:state:").expect("a state line");
         serde_json::from_str(json).unwrap()
     }
 
@@ -114,9 +95,7 @@ impl Double {
             })
             .expect("a listener");
         socket.set_read_timeout(Some(PATIENCE)).unwrap();
-        Client {
-            socket: BufReader::new(socket),
-        }
+        Client { socket: BufReader::new(socket) }
     }
 
     pub(crate) fn get(&self, path: &str) -> Reply {
@@ -166,28 +145,16 @@ impl Client {
         let mut head = String::new();
         while !head.ends_with("\r\n\r\n") {
             if self.socket.read_line(&mut head).unwrap_or(0) == 0 {
-                return Reply {
-                    status: 0,
-                    head,
-                    body: String::new(),
-                    is_whole: false,
-                };
+                return Reply { status: 0, head, body: String::new(), is_whole: false };
             }
         }
         let status = head.split(' ').nth(1).unwrap().parse().unwrap();
-        let length = head
-            .lines()
-            .find_map(|line| line.strip_prefix("Content-Length: ")?.parse().ok());
+        let length = head.lines().find_map(|line| line.strip_prefix("Content-Length: ")?.parse().ok());
         let (body, is_whole) = match length {
             Some(length) => self.read_length(length),
             None => self.read_chunks(),
         };
-        Reply {
-            status,
-            head,
-            body,
-            is_whole,
-        }
+        Reply { status, head, body, is_whole }
     }
 
     /// The status of an interim answer, which is a status line and an empty line.
@@ -234,17 +201,10 @@ impl Reply {
     /// The payloads of all whole events.
     pub(crate) fn events(&self) -> Vec<&str> {
         let whole = self.body.rfind("\n\n").map_or("", |end| &self.body[..end]);
-        whole
-            .split("\n\n")
-            .filter_map(|event| event.strip_prefix("data: "))
-            .collect()
+        whole.split("\n\n").filter_map(|event| event.strip_prefix("data: ")).collect()
     }
 }
 
 fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap()
-        .port()
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }

@@ -85,11 +85,7 @@ fn bge_base() -> DraftHeader {
     const WIDTH: u32 = 3072;
     const VOCABULARY: u32 = 30_522;
     const CONTEXT: u32 = 512;
-    let mut sheet = encoder(
-        "bert",
-        "bge-base",
-        [12, CONTEXT, EMBEDDING, WIDTH, 12, VOCABULARY],
-    );
+    let mut sheet = encoder("bert", "bge-base", [12, CONTEXT, EMBEDDING, WIDTH, 12, VOCABULARY]);
     sheet.draft.put("tokenizer.ggml.token_type_count", TOKEN_TYPES);
     sheet.tensor("token_embd.weight", F16, &[EMBEDDING, VOCABULARY]);
     sheet.tensor("token_types.weight", F32, &[EMBEDDING, TOKEN_TYPES]);
@@ -119,11 +115,7 @@ fn modern_bert() -> DraftHeader {
     const EMBEDDING: u32 = 768;
     const WIDTH: u32 = 1152;
     const VOCABULARY: u32 = 50_368;
-    let mut sheet = encoder(
-        "modern-bert",
-        "modernbert-base",
-        [22, 8192, EMBEDDING, WIDTH, 12, VOCABULARY],
-    );
+    let mut sheet = encoder("modern-bert", "modernbert-base", [22, 8192, EMBEDDING, WIDTH, 12, VOCABULARY]);
     sheet.key("attention.sliding_window", 128_u32);
     sheet.key("rope.freq_base", 160_000_f32);
     sheet.tensor("token_embd.weight", F16, &[EMBEDDING, VOCABULARY]);
@@ -150,11 +142,8 @@ fn embedding_gemma() -> DraftHeader {
     const VOCABULARY: u32 = 262_144;
     const HEAD: u32 = 256;
     const HEADS: u32 = 3;
-    let mut sheet = encoder(
-        "gemma-embedding",
-        "gemma-embed",
-        [24, 2048, EMBEDDING, WIDTH, HEADS, VOCABULARY],
-    );
+    let mut sheet =
+        encoder("gemma-embedding", "gemma-embed", [24, 2048, EMBEDDING, WIDTH, HEADS, VOCABULARY]);
     for (key, value) in [
         ("attention.head_count_kv", 1),
         ("attention.key_length", HEAD),

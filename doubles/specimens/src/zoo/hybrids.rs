@@ -39,13 +39,7 @@ fn granite_h_micro() -> DraftHeader {
         heads_kv: 8,
         head: 64,
     };
-    let state = State {
-        kernel: 4,
-        inner: 4096,
-        state: 128,
-        heads: 64,
-        groups: 1,
-    };
+    let state = State { kernel: 4, inner: 4096, state: 128, heads: 64, groups: 1 };
     let attends = |layer: u32| layer % 10 == 5;
     let mut sheet = Sheet::decoder("granitehybrid", "granite-h-micro", sizes, None);
     list_heads(&mut sheet, sizes, attends);
@@ -108,13 +102,7 @@ fn jamba_mini() -> DraftHeader {
 }
 
 fn jamba_sheet(name: &str, sizes: Sizes, rank: u32, attends: fn(u32) -> bool, experts: u32) -> Sheet {
-    let state = State {
-        kernel: 4,
-        inner: 2 * sizes.embedding,
-        state: 16,
-        heads: rank,
-        groups: 0,
-    };
+    let state = State { kernel: 4, inner: 2 * sizes.embedding, state: 16, heads: rank, groups: 0 };
     let mut sheet = Sheet::decoder("jamba", name, sizes, None);
     list_heads(&mut sheet, sizes, attends);
     keys(&mut sheet, state);
@@ -145,10 +133,7 @@ const NANO_9B: &str = "M-M-M-MM-M-M-M*-M-M-M*-M-M-M-M*-M-M-M-M*-M-MM-M-M-M-M-M-"
 const NANO_30B: &str = "MEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEMEM*EMEMEMEME";
 
 fn nemotron(name: &str, architecture: &'static str, pattern: &str, sizes: Sizes) -> Sheet {
-    let none = Sizes {
-        feed_forward: 0,
-        ..sizes
-    };
+    let none = Sizes { feed_forward: 0, ..sizes };
     let mut sheet = Sheet::decoder(architecture, name, none, Some(SPARED));
     let kinds: Vec<char> = pattern.chars().collect();
     let stated = |of: &[char], value| {
@@ -172,13 +157,7 @@ fn nemotron_h() -> DraftHeader {
         heads_kv: 8,
         head: 128,
     };
-    let state = State {
-        kernel: 4,
-        inner: 10_240,
-        state: 128,
-        heads: 128,
-        groups: 8,
-    };
+    let state = State { kernel: 4, inner: 10_240, state: 128, heads: 128, groups: 8 };
     let mut sheet = nemotron("nemotron-h-9b", "nemotron_h", NANO_9B, sizes);
     keys(&mut sheet, state);
     for (layer, kind) in (0..).zip(NANO_9B.chars()) {
@@ -209,13 +188,7 @@ fn nemotron_h_moe() -> DraftHeader {
         heads_kv: 2,
         head: 128,
     };
-    let state = State {
-        kernel: 4,
-        inner: 4096,
-        state: 128,
-        heads: 64,
-        groups: 8,
-    };
+    let state = State { kernel: 4, inner: 4096, state: 128, heads: 64, groups: 8 };
     let mut sheet = nemotron("nemotron-h-30b", "nemotron_h_moe", NANO_30B, sizes);
     keys(&mut sheet, state);
     sheet.expert_keys(EXPERTS, 6, sizes.feed_forward);
@@ -254,13 +227,7 @@ fn falcon_h1() -> DraftHeader {
         heads_kv: 2,
         head: 128,
     };
-    let state = State {
-        kernel: 4,
-        inner: 3072,
-        state: 256,
-        heads: 48,
-        groups: 1,
-    };
+    let state = State { kernel: 4, inner: 3072, state: 256, heads: 48, groups: 1 };
     let mut sheet = Sheet::decoder("falcon-h1", "falcon-h1-1b", sizes, Some(SPARED));
     sheet.key("attention.head_count_kv", sizes.heads_kv);
     keys(&mut sheet, state);
@@ -365,10 +332,7 @@ fn qwen35_sheet(architecture: &'static str, name: &str, sizes: Sizes, state: Sta
     let mut sheet = Sheet::decoder(architecture, name, sizes, Some(SPARED));
     sheet.key("attention.head_count_kv", sizes.heads_kv);
     let sections = vec![11, 11, 10, 0];
-    sheet.key(
-        "rope.dimension_sections",
-        Datum::Numbers(ValueType::U32, sections),
-    );
+    sheet.key("rope.dimension_sections", Datum::Numbers(ValueType::U32, sections));
     keys(&mut sheet, state);
     sheet
 }
@@ -387,13 +351,7 @@ fn qwen35_mixer(sheet: &mut Sheet, sizes: Sizes, state: State, layer: u32) {
     }
 }
 
-const QWEN35_STATE: State = State {
-    kernel: 4,
-    inner: 4096,
-    state: 128,
-    heads: 32,
-    groups: 16,
-};
+const QWEN35_STATE: State = State { kernel: 4, inner: 4096, state: 128, heads: 32, groups: 16 };
 
 fn qwen35() -> DraftHeader {
     let sizes = Sizes {

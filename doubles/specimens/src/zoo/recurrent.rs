@@ -47,11 +47,7 @@ pub(super) fn mamba2_layer(sheet: &mut Sheet, embedding: u32, state: State) {
     sheet.tensor("ssm_dt.bias", F32, &[state.heads]);
     sheet.tensor("ssm_a", F32, &[1, state.heads]);
     sheet.tensor("ssm_d", F32, &[1, state.heads]);
-    sheet.tensor(
-        "ssm_norm.weight",
-        F32,
-        &[state.inner / state.groups, state.groups],
-    );
+    sheet.tensor("ssm_norm.weight", F32, &[state.inner / state.groups, state.groups]);
     sheet.tensor("ssm_out.weight", MOST, &[state.inner, embedding]);
 }
 
@@ -66,13 +62,7 @@ fn mamba2() -> DraftHeader {
         heads_kv: 0,
         head: 0,
     };
-    let state = State {
-        kernel: 4,
-        inner: 5120,
-        state: 128,
-        heads: 80,
-        groups: 1,
-    };
+    let state = State { kernel: 4, inner: 5120, state: 128, heads: 80, groups: 1 };
     let mut sheet = Sheet::decoder("mamba2", "mamba2", sizes, None);
     keys(&mut sheet, state);
     for layer in 0..sizes.layers {
@@ -97,13 +87,7 @@ fn granite_h_tiny() -> DraftHeader {
         heads_kv: 4,
         head: 128,
     };
-    let state = State {
-        kernel: 4,
-        inner: 3072,
-        state: 128,
-        heads: 48,
-        groups: 1,
-    };
+    let state = State { kernel: 4, inner: 3072, state: 128, heads: 48, groups: 1 };
     let attends = |layer: u32| layer % 10 == 5;
     let mut sheet = Sheet::decoder("granitehybrid", "granite-h-tiny", sizes, None);
     let heads = (0..sizes.layers).map(|layer| if attends(layer) { sizes.heads_kv } else { 0 });
@@ -141,13 +125,7 @@ fn qwen3_next() -> DraftHeader {
         heads_kv: 2,
         head: 256,
     };
-    let state = State {
-        kernel: 4,
-        inner: 4096,
-        state: 128,
-        heads: 32,
-        groups: 16,
-    };
+    let state = State { kernel: 4, inner: 4096, state: 128, heads: 32, groups: 16 };
     let mut sheet = Sheet::decoder("qwen3next", "qwen3-next", sizes, Some(SPARED));
     let embedding = sizes.embedding;
     sheet.key("attention.head_count_kv", sizes.heads_kv);
@@ -231,13 +209,7 @@ fn falcon_mamba() -> DraftHeader {
 }
 
 fn mamba_sheet(name: &str, sizes: Sizes, rank: u32) -> Sheet {
-    let state = State {
-        kernel: 4,
-        inner: 2 * sizes.embedding,
-        state: 16,
-        heads: rank,
-        groups: 0,
-    };
+    let state = State { kernel: 4, inner: 2 * sizes.embedding, state: 16, heads: rank, groups: 0 };
     let mut sheet = Sheet::decoder("mamba", name, sizes, None);
     keys(&mut sheet, state);
     for layer in 0..sizes.layers {

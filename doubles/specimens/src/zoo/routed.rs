@@ -29,11 +29,9 @@ fn glm4_air() -> DraftHeader {
     let embedding = sizes.embedding;
     sheet.key("attention.head_count_kv", sizes.heads_kv);
     sheet.expert_keys(EXPERTS, 8, WIDTH);
-    for (key, value) in [
-        ("expert_shared_count", 1_u32),
-        ("leading_dense_block_count", 1),
-        ("nextn_predict_layers", 1),
-    ] {
+    for (key, value) in
+        [("expert_shared_count", 1_u32), ("leading_dense_block_count", 1), ("nextn_predict_layers", 1)]
+    {
         sheet.key(key, value);
     }
     sheet.key("expert_weights_scale", 1_f32);
@@ -57,11 +55,7 @@ fn glm4_air() -> DraftHeader {
         ("nextn.enorm.weight", F32, &[embedding]),
         ("nextn.hnorm.weight", F32, &[embedding]),
         ("nextn.embed_tokens.weight", MOST, &[embedding, sizes.vocabulary]),
-        (
-            "nextn.shared_head_head.weight",
-            MOST,
-            &[embedding, sizes.vocabulary],
-        ),
+        ("nextn.shared_head_head.weight", MOST, &[embedding, sizes.vocabulary]),
         ("nextn.shared_head_norm.weight", F32, &[embedding]),
     ] {
         sheet.tensor(name, kind, shape);

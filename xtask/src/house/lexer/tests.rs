@@ -33,29 +33,14 @@ fn strings_hide_what_looks_like_code() {
 fn characters_are_told_from_lifetimes() {
     assert_eq!(
         texts(r"'a' 'b 'static '\'' '{' '\u{7d}' b'{' &'_ str"),
-        [
-            "'a'",
-            "'b",
-            "'static",
-            r"'\''",
-            "'{'",
-            r"'\u{7d}'",
-            "b",
-            "'{'",
-            "&",
-            "'_",
-            "str"
-        ]
+        ["'a'", "'b", "'static", r"'\''", "'{'", r"'\u{7d}'", "b", "'{'", "&", "'_", "str"]
     );
 }
 
 #[test]
 fn numbers_end_before_a_range_or_a_method() {
     assert_eq!(texts("0..4"), ["0", ".", ".", "4"]);
-    assert_eq!(
-        texts("1.5e3+1.max(2)"),
-        ["1.5e3", "+", "1", ".", "max", "(", "2", ")"]
-    );
+    assert_eq!(texts("1.5e3+1.max(2)"), ["1.5e3", "+", "1", ".", "max", "(", "2", ")"]);
     assert_eq!(texts("r#type::r0"), ["r#type", "::", "r0"]);
 }
 
@@ -63,11 +48,7 @@ fn numbers_end_before_a_range_or_a_method() {
 fn comments_have_kinds_and_lines() {
     let source = "//! in\n/// out\nfn a() {} // beside\n//// plain\n/* a /* b */\n c */ x\n/** doc */";
     let lexed = lex(source);
-    let kinds: Vec<_> = lexed
-        .comments
-        .iter()
-        .map(|c| (c.kind, c.line, c.is_first))
-        .collect();
+    let kinds: Vec<_> = lexed.comments.iter().map(|c| (c.kind, c.line, c.is_first)).collect();
     assert_eq!(
         kinds,
         [

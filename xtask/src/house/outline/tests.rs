@@ -20,14 +20,7 @@ fn modules_know_their_path_and_whether_they_are_tests() {
         .collect();
     assert_eq!(
         names,
-        [
-            ("a", false, 0),
-            ("b", true, 0),
-            ("c", true, 0),
-            ("d", false, 0),
-            ("e", false, 1),
-            ("f", true, 1)
-        ]
+        [("a", false, 0), ("b", true, 0), ("c", true, 0), ("d", false, 0), ("e", false, 1), ("f", true, 1)]
     );
     assert_eq!(found.module_files[2].path.as_deref(), Some("../c.rs"));
     assert_eq!(found.test_lines, [2..4, 4..6, 8..13]);
@@ -39,20 +32,8 @@ fn functions_are_measured_from_fn_to_brace() {
         "trait T { fn no(&self); fn yes(&self) {} }\nfn long(a: [u8; 2],\n b: fn(u8)) -> u8\n{\n fn inner() {}\n}\n\
          #[cfg(test)] mod tests { fn t() {} }",
     );
-    let lengths: Vec<_> = found
-        .functions
-        .iter()
-        .map(|f| (f.name.as_str(), f.length, f.is_test))
-        .collect();
-    assert_eq!(
-        lengths,
-        [
-            ("yes", 1, false),
-            ("long", 5, false),
-            ("inner", 1, false),
-            ("t", 1, true)
-        ]
-    );
+    let lengths: Vec<_> = found.functions.iter().map(|f| (f.name.as_str(), f.length, f.is_test)).collect();
+    assert_eq!(lengths, [("yes", 1, false), ("long", 5, false), ("inner", 1, false), ("t", 1, true)]);
 }
 
 #[test]
@@ -82,15 +63,7 @@ fn paths_in_groups_are_taken_apart() {
     let paths: Vec<String> = found.paths.iter().map(|path| path.segments.join("::")).collect();
     assert_eq!(
         paths,
-        [
-            "crate::a",
-            "crate::b",
-            "crate::b::C",
-            "crate::b::d",
-            "super::super::e",
-            "crate::g::h",
-            "super::k"
-        ]
+        ["crate::a", "crate::b", "crate::b::C", "crate::b::d", "super::super::e", "crate::g::h", "super::k"]
     );
     assert_eq!(found.paths[6].within, ["m"]);
 }

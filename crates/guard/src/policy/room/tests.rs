@@ -23,48 +23,25 @@ const ROOM: CardRoom = CardRoom {
 #[test]
 fn the_card_takes_what_both_limits_have_less_what_small_requests_and_the_driver_need() {
     assert_eq!(ROOM.head(GIB, GRANULE), 468 * MIB);
-    let full = CardRoom {
-        free: 300 * MIB,
-        ..ROOM
-    };
+    let full = CardRoom { free: 300 * MIB, ..ROOM };
     assert_eq!(full.head(GIB, GRANULE), 172 * MIB);
-    let unlimited = CardRoom {
-        budget: UNLIMITED,
-        headroom: UNLIMITED,
-        ..full
-    };
+    let unlimited = CardRoom { budget: UNLIMITED, headroom: UNLIMITED, ..full };
     assert_eq!(unlimited.head(GIB, GRANULE), 172 * MIB);
-    let unknown = CardRoom {
-        total: UNLIMITED,
-        free: UNLIMITED,
-        ..unlimited
-    };
+    let unknown = CardRoom { total: UNLIMITED, free: UNLIMITED, ..unlimited };
     assert_eq!(unknown.head(GIB + 1, GRANULE), GIB);
 }
 
 #[test]
 fn small_limits_keep_a_small_part() {
-    let room = CardRoom {
-        budget: 64 * MIB,
-        headroom: 20 * MIB,
-        total: GIB,
-        free: GIB,
-        ..ROOM
-    };
+    let room = CardRoom { budget: 64 * MIB, headroom: 20 * MIB, total: GIB, free: GIB, ..ROOM };
     assert_eq!(room.head(GIB, GRANULE), 18 * MIB);
-    let none = CardRoom {
-        headroom: MIB,
-        ..room
-    };
+    let none = CardRoom { headroom: MIB, ..room };
     assert_eq!(none.head(GIB, GRANULE), 0);
 }
 
 #[test]
 fn what_is_kept_by_hand_is_kept_from_larger_requests_only() {
-    let room = CardRoom {
-        keep: 200 * MIB,
-        ..ROOM
-    };
+    let room = CardRoom { keep: 200 * MIB, ..ROOM };
     assert_eq!(room.head(GIB, GRANULE), 300 * MIB);
     assert_eq!(room.head(100 * MIB, GRANULE), 100 * MIB);
     assert!(room.yields(301 * MIB) && !room.yields(300 * MIB) && !room.yields(200 * MIB));
@@ -72,10 +49,7 @@ fn what_is_kept_by_hand_is_kept_from_larger_requests_only() {
 
 #[test]
 fn host_memory_that_is_short_is_made_up_for_by_the_card() {
-    let room = CardRoom {
-        spillable: 70 * MIB,
-        ..ROOM
-    };
+    let room = CardRoom { spillable: 70 * MIB, ..ROOM };
     assert_eq!(room.head(560 * MIB, GRANULE), 490 * MIB);
     assert_eq!(room.head(GIB, GRANULE), 468 * MIB, "both together do not have it");
 }
@@ -125,11 +99,7 @@ impl TestCard {
             need: Some(need),
             keep: 0,
         };
-        Self {
-            room,
-            granule: GRANULE,
-            cuts: 0,
-        }
+        Self { room, granule: GRANULE, cuts: 0 }
     }
 
     /// Serves a request as the ladder does and returns how much of it lies in host memory; None if it is
@@ -164,10 +134,7 @@ impl TestCard {
 /// Weights in one or several requests, KV cache, compute buffer and pool, in bytes.
 fn loads() -> impl Strategy<Value = (Vec<u64>, [u64; 3])> {
     let large = || (8 * MIB)..(3 * GIB);
-    (
-        proptest::collection::vec(large(), 1..6),
-        [large(), large(), 1..(64 * MIB)],
-    )
+    (proptest::collection::vec(large(), 1..6), [large(), large(), 1..(64 * MIB)])
 }
 
 proptest! {

@@ -29,10 +29,7 @@ fn what_the_pool_holds_idle_goes_outside_of_captures_and_never_what_a_live_graph
         let (page, card_now) = (program.page(), program.card());
         assert_eq!(card_now.answered, 1, "{card}");
         assert!(page.given_back >= 170 << 20, "{card}: {}", page.given_back);
-        assert!(
-            card_now.reserved >= 20 << 20,
-            "the graph's are there still: {card}"
-        );
+        assert!(card_now.reserved >= 20 << 20, "the graph's are there still: {card}");
 
         program.ask(2);
         program.go_on();

@@ -18,11 +18,7 @@ fn went_to(fake: &str, place: &str) {
     let ran = spill(fake);
     let said = ran.said();
     assert_eq!(said[..4], ["0", "written", "right", "0"], "{}", ran.errors);
-    assert!(
-        said[4].starts_with("many 0 type 2 managed 0 card 0 host none"),
-        "{}",
-        said[4]
-    );
+    assert!(said[4].starts_with("many 0 type 2 managed 0 card 0 host none"), "{}", said[4]);
     assert_eq!(said[5..], ["0", "0", "0", "0", "0"], "{}", ran.errors);
     let once = format!("card 0: allocations that do not fit go to {place}\n");
     assert_eq!(ran.errors.matches(&once).count(), 1, "{}", ran.errors);
@@ -52,22 +48,13 @@ fn a_place_that_the_card_cannot_touch_is_left_after_the_probe() {
 
 #[test]
 fn without_a_compiler_in_the_driver_the_probe_does_without_its_kernel() {
-    went_to(
-        "fail=cuModuleLoadData:*:221",
-        "host memory of the card's NUMA node",
-    );
-    went_to(
-        "fail=cuModuleLoadData:*:221 host_touch=0",
-        "managed memory that prefers the host",
-    );
+    went_to("fail=cuModuleLoadData:*:221", "host memory of the card's NUMA node");
+    went_to("fail=cuModuleLoadData:*:221 host_touch=0", "managed memory that prefers the host");
 }
 
 #[test]
 fn a_place_that_kernels_cannot_reach_is_left_too() {
-    went_to(
-        "fail=cuLaunchKernel:*:400",
-        "managed memory that prefers the host",
-    );
+    went_to("fail=cuLaunchKernel:*:400", "managed memory that prefers the host");
 }
 
 #[test]
@@ -81,11 +68,8 @@ fn managed_memory_is_never_more_than_the_card_has_free() {
     let options = format!("budget={} spill={}", 128 * MIB, 8192 * MIB);
     let ran = Run::steps("total=1G vmm=0", &options).run("alloc:a:700 alloc:b:700 free:a alloc:c:700");
     assert_eq!(ran.said(), ["0", "0", "0", "0"]);
-    let managed: Vec<&str> = ran
-        .calls("cuMemAllocManaged")
-        .into_iter()
-        .filter(|call| call.ends_with("= 0"))
-        .collect();
+    let managed: Vec<&str> =
+        ran.calls("cuMemAllocManaged").into_iter().filter(|call| call.ends_with("= 0")).collect();
     assert_eq!(managed.len(), 2, "{}", ran.log);
     assert_eq!(ran.calls("cuMemHostAlloc").len(), 1, "{}", ran.log);
 }
@@ -96,12 +80,7 @@ fn when_every_place_is_refused_the_program_is_refused() {
     let options = format!("budget={} spill={}", 128 * MIB, 1024 * MIB);
     let ran = Run::steps(fake, &options).run("alloc:a:300 alloc:b:100 free:b");
     assert_eq!(ran.said(), ["2", "0", "0"]);
-    assert!(
-        ran.errors
-            .contains("neither the card nor the spill limit has room for it"),
-        "{}",
-        ran.errors
-    );
+    assert!(ran.errors.contains("neither the card nor the spill limit has room for it"), "{}", ran.errors);
 }
 
 #[test]
@@ -110,14 +89,8 @@ fn the_probe_runs_once_and_leaves_nothing() {
     let probes = ran.calls("cuStreamCreate").len();
     assert_eq!((probes, ran.calls("cuStreamDestroy_v2").len()), (1, 1));
     assert_eq!(ran.calls("cuLaunchKernel").len(), 1);
-    assert_eq!(
-        ran.calls("cuModuleLoadData").len(),
-        ran.calls("cuModuleUnload").len()
-    );
-    assert_eq!(
-        ran.calls("cuMemAddressReserve").len(),
-        ran.calls("cuMemAddressFree").len()
-    );
+    assert_eq!(ran.calls("cuModuleLoadData").len(), ran.calls("cuModuleUnload").len());
+    assert_eq!(ran.calls("cuMemAddressReserve").len(), ran.calls("cuMemAddressFree").len());
     assert_eq!(ran.calls("cuMemMap").len(), ran.calls("cuMemUnmap").len());
     assert_eq!(ran.calls("cuMemCreate").len(), ran.calls("cuMemRelease").len());
 }

@@ -12,10 +12,7 @@ fn without_a_rung_the_program_is_refused_and_the_reason_is_left() {
     let ooms = ran.ooms();
     assert_eq!(ooms.len(), 1);
     assert_eq!((ooms[0].asked, ooms[0].allocated), (200 * MIB, 400 * MIB));
-    assert_eq!(
-        (ooms[0].budget, ooms[0].refusal),
-        (Some(512 * MIB), Refusal::Budget)
-    );
+    assert_eq!((ooms[0].budget, ooms[0].refusal), (Some(512 * MIB), Refusal::Budget));
     let said =
         "card 0: 200 MiB refused because it exceeds the budget; 400 MiB of a budget of 512 MiB allocated";
     assert!(ran.errors.contains(said), "{}", ran.errors);
@@ -41,10 +38,7 @@ fn small_requests_have_the_room_that_large_ones_leave_and_then_a_granule_each() 
         .run("alloc:a:200 alloc:b:1 alloc:c:1 alloc:d:1 alloc:e:400B write:e check:e");
     assert_eq!(ran.said(), ["0", "0", "0", "0", "0", "written", "right"]);
     // Of 128 MiB one 64th is left: two of the small ones have it, the others have a granule each.
-    assert_eq!(
-        (ran.card().allocated, ran.card().spilled),
-        (128 * MIB, 74 * MIB + 4 * MIB)
-    );
+    assert_eq!((ran.card().allocated, ran.card().spilled), (128 * MIB, 74 * MIB + 4 * MIB));
 }
 
 #[test]
@@ -71,10 +65,7 @@ fn a_request_that_is_too_large_as_one_is_made_of_chunks() {
     let ran = run.run("alloc:a:300 write:a check:a about:a:250 free:a");
     assert_eq!(ran.said()[..3], ["0", "written", "right"], "{}", ran.errors);
     assert!(ran.said()[3].ends_with("range 0 base 314572800"));
-    assert_eq!(
-        (ran.card().allocated, ran.card().spilled, ran.card().peak),
-        (0, 0, 300 * MIB)
-    );
+    assert_eq!((ran.card().allocated, ran.card().spilled, ran.card().peak), (0, 0, 300 * MIB));
     assert_eq!(ran.violations(), [""; 0]);
     let without = Run::steps("total=4G largest=100M", "").run("alloc:a:300");
     assert_eq!(without.said(), ["2"]);
@@ -104,12 +95,7 @@ fn the_cheapest_rung_that_helps_is_taken() {
     let options = format!("reuse chunk={} wait=1 spill={}", 16 * MIB, 1024 * MIB);
     let ran = Run::steps("total=4G largest=100M", &options).run("alloc:a:300");
     assert_eq!(ran.said(), ["0"]);
-    assert_eq!(
-        (ran.card().spilled, ran.card().allocated),
-        (0, 300 * MIB),
-        "{}",
-        ran.errors
-    );
+    assert_eq!((ran.card().spilled, ran.card().allocated), (0, 300 * MIB), "{}", ran.errors);
 }
 
 #[test]
@@ -121,10 +107,7 @@ fn with_no_option_the_driver_sees_the_calls_that_the_program_makes() {
     let calls = |log: &str| -> Vec<String> {
         let calls = log.lines().filter_map(|line| line.split_once(" call "));
         let memory = calls.filter(|(_, call)| call.starts_with("cuMem") || call.starts_with("cuPointer"));
-        memory
-            .map(|(_, call)| call.to_owned())
-            .filter(|call| !call.starts_with("cuMemGetInfo"))
-            .collect()
+        memory.map(|(_, call)| call.to_owned()).filter(|call| !call.starts_with("cuMemGetInfo")).collect()
     };
     assert_eq!(calls(&bare.log), calls(&guarded.log));
 }

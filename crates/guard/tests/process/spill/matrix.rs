@@ -31,11 +31,7 @@ fn with_the_buffers_switch_the_refused_buffer_is_managed_and_what_fits_is_not() 
         // 424 MiB are free: the whole of the buffer would be more managed memory than the card has.
         assert_eq!(ran.said(), ["0", "written", "2", "0", "right", "0"], "{options}");
         let roomy = Run::steps("total=4G", &format!("budget={} {options}", 900 * MIB)).run(BUFFERS);
-        assert_eq!(
-            roomy.said(),
-            ["0", "written", "0", "0", "right", "0"],
-            "{options}"
-        );
+        assert_eq!(roomy.said(), ["0", "written", "0", "0", "right", "0"], "{options}");
         assert_eq!(roomy.calls("cuMemAllocManaged").len(), 1, "{options}");
         assert_eq!(roomy.calls("cuMemAdvise").len(), 2, "{options}");
         assert_eq!(roomy.card().spilled, 500 * MIB, "{options}: the whole of it");

@@ -5,15 +5,10 @@ use super::run::{MIB, Run};
 
 /// Weights, KV cache, scratch.
 const ASKS: &str = "alloc:w:600 write:w alloc:k:200 write:k alloc:s:50 write:s check:w check:k check:s";
-const SERVED: [&str; 9] = [
-    "0", "written", "0", "written", "0", "written", "right", "right", "right",
-];
+const SERVED: [&str; 9] = ["0", "written", "0", "written", "0", "written", "right", "right", "right"];
 
 fn overflows(errors: &str) -> Vec<&str> {
-    errors
-        .lines()
-        .filter(|line| line.contains(" overflowed: "))
-        .collect()
+    errors.lines().filter(|line| line.contains(" overflowed: ")).collect()
 }
 
 #[test]
@@ -43,11 +38,7 @@ fn what_the_driver_has_free_is_a_limit_as_a_budget_is() {
     let ran = Run::steps("total=1G", &options).run("alloc:w:900 alloc:k:200 alloc:s:50");
     assert_eq!(ran.said(), ["0", "0", "0"], "{}", ran.errors);
     assert_eq!(overflows(&ran.errors).len(), 1, "{}", ran.errors);
-    assert!(
-        ran.errors.contains("card 0: 900 MiB overflowed: 758 MiB"),
-        "{}",
-        ran.errors
-    );
+    assert!(ran.errors.contains("card 0: 900 MiB overflowed: 758 MiB"), "{}", ran.errors);
 }
 
 #[test]
@@ -74,11 +65,7 @@ fn a_need_that_was_far_too_large_keeps_nothing_from_anybody_where_nothing_may_be
     let said = ran.said();
     assert_eq!(said[..3], ["0", "0", "0"], "{}", ran.errors);
     assert_eq!(ran.ooms().len(), 0);
-    assert_eq!(
-        ran.card().allocated,
-        200 * MIB,
-        "the second one is all in host memory"
-    );
+    assert_eq!(ran.card().allocated, 200 * MIB, "the second one is all in host memory");
 }
 
 #[test]

@@ -22,14 +22,8 @@ fn a_spilled_address_is_device_memory_from_end_to_end() {
 fn sharing_is_refused_and_advice_is_taken_as_given() {
     let ran = Run::steps("total=4G", &options()).run("alloc:a:300 ipc:a advise:a prefetch:a alloc:b:1 ipc:b");
     assert_eq!(ran.said(), ["0", "801", "0", "0", "0", "0"]);
-    assert!(
-        ran.errors
-            .contains("memory that was spilled cannot be shared with another process")
-    );
-    assert_eq!(
-        ran.calls("cuMemAdvise").len() + ran.calls("cuMemPrefetchAsync").len(),
-        0
-    );
+    assert!(ran.errors.contains("memory that was spilled cannot be shared with another process"));
+    assert_eq!(ran.calls("cuMemAdvise").len() + ran.calls("cuMemPrefetchAsync").len(), 0);
 }
 
 #[test]
@@ -56,13 +50,9 @@ fn events_of_a_destroyed_context_are_not_used_again() {
     let run = Run::steps("total=4G clock=queries delay=40", &options());
     let ran = run.run("stream:s alloc:a:300 work:a:s freeasync:a:s reset alloc:b:300 free:b");
     assert_eq!(ran.said(), ["0"; 7], "{}", ran.errors);
-    let (_, after) = ran
-        .log
-        .split_once("cuDevicePrimaryCtxReset")
-        .expect("the context was reset");
-    let events = after
-        .lines()
-        .filter(|line| line.contains("cuEventQuery") || line.contains("cuEventDestroy"));
+    let (_, after) = ran.log.split_once("cuDevicePrimaryCtxReset").expect("the context was reset");
+    let events =
+        after.lines().filter(|line| line.contains("cuEventQuery") || line.contains("cuEventDestroy"));
     assert_eq!(events.collect::<Vec<_>>(), [""; 0]);
     assert_eq!((ran.card().allocated, ran.card().spilled), (0, 0));
 }
@@ -71,12 +61,7 @@ fn events_of_a_destroyed_context_are_not_used_again() {
 fn stream_ordered_requests_are_spilled_too() {
     let ran = Run::steps("total=4G", &options())
         .run("stream:a async:x:300 write:x check:x freeasync:x:a async:y:300 freeasync:y:a wait:a alloc:z:300 free:z");
-    assert_eq!(
-        ran.said(),
-        ["0", "0", "written", "right", "0", "0", "0", "0", "0", "0"],
-        "{}",
-        ran.errors
-    );
+    assert_eq!(ran.said(), ["0", "0", "written", "right", "0", "0", "0", "0", "0", "0"], "{}", ran.errors);
     assert_eq!(ran.violations(), [""; 0]);
     assert_eq!(ran.card().spilled, 0);
 }
@@ -118,24 +103,11 @@ fn what_was_allocated_last_overflows_unless_room_is_kept_for_it() {
     let budget = 1000 * MIB;
     let last = Run::steps("total=4G", &format!("budget={budget} spill={}", 2048 * MIB));
     let ran = last.run("alloc:a:900 alloc:b:300");
-    assert!(
-        ran.errors
-            .contains("300 MiB overflowed: 84 MiB of it is on the card"),
-        "{}",
-        ran.errors
-    );
-    let kept = Run::steps(
-        "total=4G",
-        &format!("budget={budget} spill={} keep={}", 2048 * MIB, 300 * MIB),
-    );
+    assert!(ran.errors.contains("300 MiB overflowed: 84 MiB of it is on the card"), "{}", ran.errors);
+    let kept = Run::steps("total=4G", &format!("budget={budget} spill={} keep={}", 2048 * MIB, 300 * MIB));
     let ran = kept.run("alloc:a:900 alloc:b:300 alloc:c:1");
     assert_eq!(ran.said(), ["0"; 3]);
-    assert!(
-        ran.errors
-            .contains("900 MiB overflowed: 700 MiB of it is on the card"),
-        "{}",
-        ran.errors
-    );
+    assert!(ran.errors.contains("900 MiB overflowed: 700 MiB of it is on the card"), "{}", ran.errors);
     // The scratch has all of the room that was kept, so the one MiB has a granule of host memory.
     assert_eq!(ran.card().spilled, 202 * MIB, "{}", ran.errors);
 }
@@ -159,12 +131,7 @@ fn a_budget_below_need_is_enough_for_the_program_to_end() {
     for percent in [5, 12, 25] {
         let budget = 800 * MIB * (100 - percent) / 100;
         let ran = Run::steps("total=4G", &format!("budget={budget} spill={}", 400 * MIB)).run(program);
-        assert_eq!(
-            ran.said()[6..9],
-            ["right"; 3],
-            "{percent} % below: {}",
-            ran.errors
-        );
+        assert_eq!(ran.said()[6..9], ["right"; 3], "{percent} % below: {}", ran.errors);
         assert!(ran.card().peak <= budget);
         assert_eq!(ran.violations(), [""; 0]);
         let bare = Run::steps("total=4G", &format!("budget={budget}")).run(program);
@@ -190,11 +157,6 @@ fn a_context_takes_what_was_spilled_in_it_along() {
 #[test]
 fn rows_are_spilled_with_the_pitch_that_the_driver_would_give_them() {
     let ran = Run::steps("total=4G", &options()).run("pitch:a:100 free:a pitch:a:300 write:a check:a free:a");
-    assert_eq!(
-        ran.said(),
-        ["0 1024", "0", "0 1024", "written", "right", "0"],
-        "{}",
-        ran.errors
-    );
+    assert_eq!(ran.said(), ["0 1024", "0", "0 1024", "written", "right", "0"], "{}", ran.errors);
     assert!(ran.errors.contains("300 MiB overflowed: "));
 }

@@ -75,10 +75,7 @@ impl Run {
         command
             .args(arguments)
             .env("LD_LIBRARY_PATH", cuda)
-            .env(
-                "PLIMSOLL_FAKE_CUDA",
-                format!("context=0 {} log={}", self.fake, log.display()),
-            )
+            .env("PLIMSOLL_FAKE_CUDA", format!("context=0 {} log={}", self.fake, log.display()))
             .env("PLIMSOLL_GUARD", &self.options)
             .env("PLIMSOLL_GUARD_PAGES", self.folder.path());
         if self.preloaded {
@@ -89,20 +86,14 @@ impl Run {
 
     /// Runs it with these arguments, which are separated by spaces.
     pub(super) fn run(&self, arguments: &str) -> Ran {
-        let output = self
-            .command(arguments.split_whitespace())
-            .output()
-            .expect("the program was just built");
+        let output = self.command(arguments.split_whitespace()).output().expect("the program was just built");
         self.ran(&output)
     }
 
     pub(super) fn ran(&self, output: &Output) -> Ran {
         let text = String::from_utf8_lossy(&output.stdout);
         let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
-        let pid = lines
-            .first()
-            .and_then(|line| line.strip_prefix("pid "))
-            .map(str::to_owned);
+        let pid = lines.first().and_then(|line| line.strip_prefix("pid ")).map(str::to_owned);
         let page = pid.as_ref().and_then(|pid| {
             let bytes = std::fs::read(self.folder.path().join(format!("{pid}.page"))).ok()?;
             Some(PageSnapshot::read(&bytes).expect("guard wrote a page of this version"))
@@ -133,37 +124,20 @@ fn compiled(source: &str, library: &str) -> PathBuf {
 impl Ran {
     /// What each act printed, without the act.
     pub(super) fn said(&self) -> Vec<&str> {
-        self.lines
-            .iter()
-            .map(|line| line.split_once(' ').map_or("", |(_, said)| said))
-            .collect()
+        self.lines.iter().map(|line| line.split_once(' ').map_or("", |(_, said)| said)).collect()
     }
 
     pub(super) fn card(&self) -> CardSnapshot {
-        *self
-            .page
-            .as_ref()
-            .expect("guard wrote a page")
-            .cards()
-            .first()
-            .expect("one card")
+        *self.page.as_ref().expect("guard wrote a page").cards().first().expect("one card")
     }
 
     pub(super) fn ooms(&self) -> Vec<OomSnapshot> {
-        self.page
-            .as_ref()
-            .expect("guard wrote a page")
-            .ooms()
-            .copied()
-            .collect()
+        self.page.as_ref().expect("guard wrote a page").ooms().copied().collect()
     }
 
     /// Rules of the driver that were broken.
     pub(super) fn violations(&self) -> Vec<&str> {
-        self.log
-            .lines()
-            .filter(|line| line.contains(" violation "))
-            .collect()
+        self.log.lines().filter(|line| line.contains(" violation ")).collect()
     }
 
     /// Calls of a function that the driver saw.

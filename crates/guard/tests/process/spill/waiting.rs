@@ -21,17 +21,11 @@ fn page_in(folder: &Path) -> File {
     while started.elapsed() < PATIENCE {
         let pages = std::fs::read_dir(folder).expect("the folder is there").flatten();
         let page = pages.map(|entry| entry.path()).find(|path| {
-            let hidden = path
-                .file_name()
-                .is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
+            let hidden = path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
             path.extension().is_some_and(|kind| kind == "page") && !hidden
         });
         if let Some(page) = page {
-            return File::options()
-                .read(true)
-                .write(true)
-                .open(page)
-                .expect("a page can be opened");
+            return File::options().read(true).write(true).open(page).expect("a page can be opened");
         }
         thread::sleep(Duration::from_millis(2));
     }
@@ -58,8 +52,7 @@ fn daemon(folder: &Path, answer: impl FnOnce(&File, (u64, u32, u64))) {
 }
 
 fn write(page: &File, value: u64, offset: usize) {
-    page.write_all_at(&value.to_le_bytes(), offset as u64)
-        .expect("a page can be written");
+    page.write_all_at(&value.to_le_bytes(), offset as u64).expect("a page can be written");
 }
 
 #[test]
@@ -109,10 +102,7 @@ fn a_daemon_that_raises_the_budget_is_heard() {
         });
         let ran = run.run("alloc:a:600 free:a");
         assert_eq!(ran.said(), ["0", "0"], "{}", ran.errors);
-        assert!(
-            ran.errors
-                .contains("asking plimsoll serve to make room for 600 MiB")
-        );
+        assert!(ran.errors.contains("asking plimsoll serve to make room for 600 MiB"));
     });
 }
 
@@ -126,9 +116,7 @@ fn a_daemon_that_answers_without_room_ends_the_wait_at_once() {
     thread::scope(|scope| {
         scope.spawn(|| {
             // This plea, and all that will come.
-            daemon(&folder, |page, _| {
-                write(page, u64::MAX, Page::PLEA_ANSWERED_OFFSET)
-            })
+            daemon(&folder, |page, _| write(page, u64::MAX, Page::PLEA_ANSWERED_OFFSET))
         });
         let took = refused(&run);
         assert!(took < Duration::from_secs(30), "{took:?}");
@@ -139,10 +127,7 @@ fn a_daemon_that_answers_without_room_ends_the_wait_at_once() {
 fn a_silent_daemon_is_waited_for_once() {
     let run = Run::steps("total=2G", &format!("budget={} reclaim", 512 * MIB));
     let took = refused(&run);
-    assert!(
-        took >= Duration::from_secs(2) && took < Duration::from_secs(30),
-        "{took:?}"
-    );
+    assert!(took >= Duration::from_secs(2) && took < Duration::from_secs(30), "{took:?}");
 }
 
 /// How long a program takes that asks for more than its budget again and again.

@@ -29,9 +29,7 @@ impl Supervisor {
         let until = Instant::now() + within.min(LONGEST_STOP);
         // A second order may only shorten the time: the scheduler insists.
         if let Phase::Stopping { until: earlier } = self.phase {
-            self.phase = Phase::Stopping {
-                until: earlier.min(until),
-            };
+            self.phase = Phase::Stopping { until: earlier.min(until) };
             return;
         }
         let loading = self.phase == Phase::Loading;
@@ -93,9 +91,7 @@ impl Supervisor {
             cause,
             was_ready,
             ran,
-            kernel_oom_kill: oom_kills
-                .zip(kernel_oom_kills())
-                .is_some_and(|(before, now)| now > before),
+            kernel_oom_kill: oom_kills.zip(kernel_oom_kills()).is_some_and(|(before, now)| now > before),
             last_lines: log
                 .tail(lines_since(&log, stage_began))
                 .iter()

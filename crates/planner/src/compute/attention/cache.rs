@@ -86,10 +86,7 @@ impl Decoder<'_> {
             key,
             value,
             width,
-            copies: [
-                copy(self.cache.key, key_row),
-                copy(self.cache.value, value_copied),
-            ],
+            copies: [copy(self.cache.key, key_row), copy(self.cache.value, value_copied)],
         }
     }
 
@@ -101,8 +98,7 @@ impl Decoder<'_> {
         place: TensorDevice,
     ) -> Id {
         let bytes = (kind.row(row).unwrap_or_default() * rows).get();
-        self.graph
-            .stored(OpKind::Cache(place), bytes, 0, [row, rows, 1, 1])
+        self.graph.stored(OpKind::Cache(place), bytes, 0, [row, rows, 1, 1])
     }
 
     /// Encoders attend to the batch itself.
@@ -119,11 +115,6 @@ impl Decoder<'_> {
             let turned = self.graph.view(value, [tokens, width, heads, 1]);
             value = self.graph.own([tokens, width, heads, 1], &[turned]);
         }
-        CacheViews {
-            key,
-            value,
-            width,
-            copies: [0, 0],
-        }
+        CacheViews { key, value, width, copies: [0, 0] }
     }
 }

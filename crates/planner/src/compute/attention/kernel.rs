@@ -132,8 +132,7 @@ impl Decoder<'_> {
         let element = self.cache.value.row(width).unwrap_or_default().get() / width.max(1);
         let [_, cells, heads, streams] = self.graph.shape(views.key);
         let view = self.graph.view(views.value, [cells, width, heads, streams]);
-        self.graph
-            .own_of(element, [cells, width, heads, streams], &[view])
+        self.graph.own_of(element, [cells, width, heads, streams], &[view])
     }
 
     /// `[width, tokens, heads]` → `[width * heads, tokens]`, which needs a copy.
@@ -151,9 +150,8 @@ impl Decoder<'_> {
         }
         // Each copy starts aligned, so the gap before it counts as well.
         let wanted = copies.into_iter().filter(|&copy| copy > 0);
-        let end = wanted.fold(Bytes::new(bytes), |end, copy| {
-            end.padded(weights::CARD_ALIGNMENT) + Bytes::new(copy)
-        });
+        let end = wanted
+            .fold(Bytes::new(bytes), |end, copy| end.padded(weights::CARD_ALIGNMENT) + Bytes::new(copy));
         end.get().saturating_sub(bytes)
     }
 }

@@ -124,27 +124,17 @@ impl Decoder<'_> {
         let rotary_key = self.graph.view(compressed, [rope, 1, tokens, 1]);
         let rotary_key = self.rotate(block, rotary_key);
         let latent = self.norm(block, "attn_kv_a_norm", latent);
-        let plain_query = self
-            .graph
-            .view(query, [length.saturating_sub(rope), tokens, heads, 1]);
+        let plain_query = self.graph.view(query, [length.saturating_sub(rope), tokens, heads, 1]);
         let rotary_query = self.graph.view(query, [rope, heads, tokens, 1]);
         let rotary_query = self.rotate(block, rotary_query);
         // The query is multiplied with the key matrix, so that the cache need not be.
         let absorb = self.weight(block, "attn_k_b.weight")?;
         let absorbed = self.graph.multiply(absorb, plain_query);
         let absorbed = self.graph.view(absorbed, [rank, heads, tokens, 1]);
-        let query = self
-            .graph
-            .own([rank + rope, heads, tokens, 1], &[absorbed, rotary_query]);
+        let query = self.graph.own([rank + rope, heads, tokens, 1], &[absorbed, rotary_query]);
         // All heads share one key, whose first part is the value.
         let value = self.graph.view(latent, [rank, 1, tokens, 1]);
         let key = self.graph.own([rank + rope, 1, tokens, 1], &[value, rotary_key]);
-        Some(Projections {
-            query,
-            key,
-            value,
-            decompress: self.weight(block, "attn_v_b.weight"),
-            gate: None,
-        })
+        Some(Projections { query, key, value, decompress: self.weight(block, "attn_v_b.weight"), gate: None })
     }
 }

@@ -133,16 +133,7 @@ impl MeasuringSetup {
         let folder = OwnedFolder::create(PAGES).map_err(ErrorReport::of(NO_FOLDER))?;
         let model = folder.path().join("model.gguf");
         subject::write(&model)?;
-        Ok(Self {
-            program,
-            engine,
-            guard,
-            sampler,
-            launcher: Launcher::start()?,
-            folder,
-            model,
-            alone,
-        })
+        Ok(Self { program, engine, guard, sampler, launcher: Launcher::start()?, folder, model, alone })
     }
 
     pub(super) fn program(&self) -> &Path {
@@ -192,18 +183,11 @@ impl MeasuringSetup {
         let cublas = match run.prompt().await {
             Ok(()) => Some(self.cublas(run.card, loaded, run.look().await?)?),
             Err(failure) => {
-                tracing::warn!(
-                    "{}: the memory of cuBLAS was not measured: {failure}",
-                    run.card.name
-                );
+                tracing::warn!("{}: the memory of cuBLAS was not measured: {failure}", run.card.name);
                 None
             }
         };
-        Ok(Measured {
-            context,
-            opened,
-            cublas,
-        })
+        Ok(Measured { context, opened, cublas })
     }
 
     /// Memory that the prompt added permanently, minus the planned size of the run-time pool.
@@ -235,21 +219,12 @@ impl MeasuringSetup {
             environment: self.environment(card, &pages),
             directory: None,
             address: EngineAddress::Port(port),
-            readiness: Readiness::Health {
-                path: "/health".to_owned(),
-            },
+            readiness: Readiness::Health { path: "/health".to_owned() },
             stop: StopWay::Terminate,
             confinement: Confinement::default(),
         };
         let (child, events) = self.launcher.spawn(spec, Log::new(&card.name, LOG)).await?;
-        let run = CalibrationRun {
-            rig: self,
-            card,
-            pages,
-            child,
-            port,
-            free,
-        };
+        let run = CalibrationRun { rig: self, card, pages, child, port, free };
         Ok((run, events))
     }
 
@@ -264,12 +239,7 @@ impl MeasuringSetup {
         let mut options = GuardOptions::NONE;
         // A budget makes guard measure the context; a whole card is never refused.
         options.budget = Some(card.total.get());
-        let guard = Preload {
-            library: &self.guard,
-            options: &options,
-            pages,
-            trace: None,
-        };
+        let guard = Preload { library: &self.guard, options: &options, pages, trace: None };
         preload(&mut environment, &guard);
         environment
     }
@@ -278,11 +248,7 @@ impl MeasuringSetup {
 impl CalibrationRun<'_> {
     /// A prompt that uses cuBLAS, and a few tokens of an answer.
     async fn prompt(&self) -> Result<(), LoadFailure> {
-        let target = Target {
-            host: "127.0.0.1".to_owned(),
-            port: self.port,
-            base: String::new(),
-        };
+        let target = Target { host: "127.0.0.1".to_owned(), port: self.port, base: String::new() };
         // Temperature 0 makes the answer, and with it the kernels, the same on every calibration.
         let body =
             json!({"prompt": "load line ".repeat(WORDS / 2), "n_predict": ANSWER_TOKENS, "temperature": 0});

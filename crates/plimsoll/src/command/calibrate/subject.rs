@@ -37,9 +37,7 @@ pub(super) fn write(path: &Path) -> Result<(), ErrorReport> {
 pub(super) fn flags(model: &Path) -> Vec<String> {
     let model = model.to_string_lossy();
     // `-ngl 99` puts every layer on the card. One slot, because llama-server divides `-c` among its slots.
-    ["--model", &model, "-ngl", "99", "-c", CONTEXT, "-np", "1"]
-        .map(str::to_owned)
-        .to_vec()
+    ["--model", &model, "-ngl", "99", "-c", CONTEXT, "-np", "1"].map(str::to_owned).to_vec()
 }
 
 /// The model's run-time pool as planned, without cuBLAS.
@@ -87,9 +85,6 @@ mod tests {
         assert!(std::fs::metadata(&path).unwrap().len() < 32 << 20);
         let card: Card = "name=H200,total=143771MiB,free=140000MiB,cc=9.0".parse().unwrap();
         let granules = pool(&path, EngineBuild::LLAMA_CPP, &card).unwrap();
-        assert!(
-            granules >= Bytes::mib(2) && granules <= Bytes::mib(12),
-            "{granules}"
-        );
+        assert!(granules >= Bytes::mib(2) && granules <= Bytes::mib(12), "{granules}");
     }
 }

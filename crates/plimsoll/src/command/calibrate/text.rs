@@ -9,13 +9,10 @@ use super::Calibration;
 pub(super) fn text(calibration: &Calibration) -> String {
     let mut text = String::new();
     for row in &calibration.contexts {
-        let cublas = row.cublas.map_or(
-            "the memory of cuBLAS was not measured".to_owned(),
-            |bytes: Bytes| format!("the first use of cuBLAS adds {bytes}"),
-        );
-        let opened = row
-            .opened
-            .map_or(String::new(), |bytes| format!(" ({bytes} when it is created)"));
+        let cublas = row.cublas.map_or("the memory of cuBLAS was not measured".to_owned(), |bytes: Bytes| {
+            format!("the first use of cuBLAS adds {bytes}")
+        });
+        let opened = row.opened.map_or(String::new(), |bytes| format!(" ({bytes} when it is created)"));
         // The form `llama.cpp@10605` is the one that `plan --engine` reads.
         let build = row.build.map_or(String::new(), |build| format!("@{build}"));
         // Writing to a string cannot fail.

@@ -30,11 +30,7 @@ pub(super) fn read(path: &Path, sysroot: Option<&Path>) -> Result<Findings, Erro
         let file = File::open(path).map_err(fail)?;
         feed(&mut reader, LineSource::Log, file).map_err(fail)?;
     }
-    Ok(Findings {
-        reader,
-        seen,
-        status: None,
-    })
+    Ok(Findings { reader, seen, status: None })
 }
 
 /// Feeds the reader until the end of the stream.

@@ -33,11 +33,7 @@ pub(super) fn look(tree: &Sysroot) -> Findings {
     seen.push(memory(&snapshot));
     seen.extend(locked_limit(tree));
     seen.extend(known_faults(tree, &snapshot));
-    Findings {
-        reader,
-        seen,
-        status: None,
-    }
+    Findings { reader, seen, status: None }
 }
 
 fn feed(tree: &Sysroot, reader: &mut LogReader) {
@@ -62,13 +58,8 @@ fn cards(machine: &Machine) -> Vec<Reason> {
         .iter()
         .enumerate()
         .map(|(number, card)| {
-            let text = format!(
-                "card {number}: {}, {} of {} free",
-                card.name, card.free, card.total
-            );
-            Reason::new("card", text)
-                .fact("free", card.free)
-                .fact("total", card.total)
+            let text = format!("card {number}: {}, {} of {} free", card.name, card.free, card.total);
+            Reason::new("card", text).fact("free", card.free).fact("total", card.total)
         })
         .collect();
     if machine.unified {
@@ -87,13 +78,9 @@ pub(super) fn holders(machine: &Machine, examined: Option<u32>, reader: &mut Log
     let mut seen = Vec::new();
     for holder in plimsoll_probe::read().holders {
         let number = machine.cards.iter().position(|card| card.id == holder.card);
-        let number = number
-            .and_then(|number| u64::try_from(number).ok())
-            .unwrap_or_default();
+        let number = number.and_then(|number| u64::try_from(number).ok()).unwrap_or_default();
         let name = holder.name.as_deref().unwrap_or("a process");
-        let used = holder
-            .used
-            .map_or_else(|| "an unknown amount".to_owned(), |used| used.to_string());
+        let used = holder.used.map_or_else(|| "an unknown amount".to_owned(), |used| used.to_string());
         let who = match examined == Some(holder.pid) {
             true => "it".to_owned(),
             false => format!("{name} ({})", holder.pid),
@@ -138,10 +125,7 @@ fn locked_limit(tree: &Sysroot) -> Option<Reason> {
     // Fields: `Max locked memory`, soft limit, hard limit, unit. The soft limit is what mlock(2) checks.
     let soft = line.split_whitespace().nth(3)?;
     let text = match soft.parse() {
-        Ok(bytes) => format!(
-            "a process of this user may lock {} of memory (ulimit -l)",
-            Bytes::new(bytes)
-        ),
+        Ok(bytes) => format!("a process of this user may lock {} of memory (ulimit -l)", Bytes::new(bytes)),
         // `/proc/self/limits` writes `unlimited`, which does not parse as a number.
         Err(_) => "a process of this user may lock any amount of memory (ulimit -l)".to_owned(),
     };
@@ -155,10 +139,9 @@ fn known_faults(tree: &Sysroot, snapshot: &HostSnapshot) -> Vec<Reason> {
         let text = match release.nvmap_fault() {
             Some(fault) => format!(
                 "{release} refuses large allocations no matter how much is free; {}",
-                fault.fixed_in.map_or_else(
-                    || "take a later release".to_owned(),
-                    |fixed| format!("{fixed} does not")
-                )
+                fault
+                    .fixed_in
+                    .map_or_else(|| "take a later release".to_owned(), |fixed| format!("{fixed} does not"))
             ),
             None => format!("the NvMap of {release} has no known fault"),
         };
@@ -166,11 +149,7 @@ fn known_faults(tree: &Sysroot, snapshot: &HostSnapshot) -> Vec<Reason> {
     }
     if let Ok(version) = tree.read("proc/driver/nvidia/version") {
         let text = String::from_utf8_lossy(&version).into_owned();
-        seen.extend(
-            text.lines()
-                .next()
-                .map(|line| Reason::new("driver", line.trim().to_owned())),
-        );
+        seen.extend(text.lines().next().map(|line| Reason::new("driver", line.trim().to_owned())));
     }
     seen
 }

@@ -28,22 +28,11 @@ pub(super) fn add(diagnosis: &mut Diagnosis, command: &[OsString]) {
 fn plan(command: &[OsString]) -> Option<Plan> {
     let (name, words) = command.split_first()?;
     let name = Path::new(name).file_name()?.to_str()?;
-    let words: Vec<String> = words
-        .iter()
-        .map(|word| word.to_str().map(str::to_owned))
-        .collect::<Option<_>>()?;
+    let words: Vec<String> =
+        words.iter().map(|word| word.to_str().map(str::to_owned)).collect::<Option<_>>()?;
     // The newest formulas: starting the program again only for its version is not worth the wait.
-    let engine = EngineBuild {
-        kind: EngineKind::LlamaCpp,
-        build: None,
-    };
-    made(
-        &words,
-        engine,
-        ProgramKind::from_name(name)?,
-        &plimsoll_probe::look().cards,
-    )
-    .ok()
+    let engine = EngineBuild { kind: EngineKind::LlamaCpp, build: None };
+    made(&words, engine, ProgramKind::from_name(name)?, &plimsoll_probe::look().cards).ok()
 }
 
 fn sums(plan: &Plan) -> Vec<Reason> {

@@ -22,9 +22,7 @@ const MOST: u64 = 1 << 20;
 
 pub(super) fn look(pid: u32) -> Result<Findings, ErrorReport> {
     let fail = |error: io::Error| {
-        ErrorReport::input(ErrorReport::new(format!(
-            "process {pid} cannot be examined: {error}"
-        )))
+        ErrorReport::input(ErrorReport::new(format!("process {pid} cannot be examined: {error}")))
     };
     let status = read(pid, "status").map_err(fail)?;
     let words = read(pid, "cmdline").map_err(fail)?.replace('\0', " ");
@@ -32,9 +30,7 @@ pub(super) fn look(pid: u32) -> Result<Findings, ErrorReport> {
     let mut seen = vec![Reason::new("process", format!("{pid}: {}", words.trim()))];
     seen.extend(status.lines().filter_map(|line| {
         let (key, value) = line.split_once(':')?;
-        STATUS
-            .contains(&key)
-            .then(|| Reason::new("status", format!("{key} {}", value.trim())))
+        STATUS.contains(&key).then(|| Reason::new("status", format!("{key} {}", value.trim())))
     }));
     seen.extend(limit(pid));
     seen.extend(chosen_cards(pid));
@@ -49,26 +45,18 @@ pub(super) fn look(pid: u32) -> Result<Findings, ErrorReport> {
     // The command line comes after the log, as `--context` does, and never counts as a log line.
     reader.feed(LineSource::Context, words.as_bytes());
     reader.feed(LineSource::Context, b"\n");
-    Ok(Findings {
-        reader,
-        seen,
-        status: None,
-    })
+    Ok(Findings { reader, seen, status: None })
 }
 
 fn read(pid: u32, name: &str) -> io::Result<String> {
     let mut bytes = Vec::new();
-    File::open(format!("/proc/{pid}/{name}"))?
-        .take(MOST)
-        .read_to_end(&mut bytes)?;
+    File::open(format!("/proc/{pid}/{name}"))?.take(MOST).read_to_end(&mut bytes)?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 fn limit(pid: u32) -> Option<Reason> {
     let limits = read(pid, "limits").ok()?;
-    let line = limits
-        .lines()
-        .find(|line| line.starts_with("Max locked memory"))?;
+    let line = limits.lines().find(|line| line.starts_with("Max locked memory"))?;
     let words: Vec<&str> = line.split_whitespace().collect();
     let text = format!("it may lock {} {}", words.get(3)?, words.last()?);
     Some(Reason::new("locked_memory", text))
@@ -77,13 +65,8 @@ fn limit(pid: u32) -> Option<Reason> {
 /// The cards chosen in its environment. CUDA reads the variable once, so the value at the start is in force.
 fn chosen_cards(pid: u32) -> Option<Reason> {
     let environment = read(pid, "environ").ok()?;
-    let chosen = environment
-        .split('\0')
-        .find(|word| word.starts_with("CUDA_VISIBLE_DEVICES="))?;
-    Some(Reason::new(
-        "visible_devices",
-        format!("it was started with {chosen}"),
-    ))
+    let chosen = environment.split('\0').find(|word| word.starts_with("CUDA_VISIBLE_DEVICES="))?;
+    Some(Reason::new("visible_devices", format!("it was started with {chosen}")))
 }
 
 /// The end of the file that a descriptor writes to; `None` if it is no regular file.

@@ -48,9 +48,7 @@ pub(super) fn watch(command: &[OsString]) -> Result<Findings, ErrorReport> {
         .map_err(ErrorReport::of("cannot run the program"))?;
     let reader = listen(&mut child);
     let status = child.wait().map_err(ErrorReport::of("cannot run the program"))?;
-    let report = fs::read(&report)
-        .ok()
-        .and_then(|text| serde_json::from_slice(&text).ok());
+    let report = fs::read(&report).ok().and_then(|text| serde_json::from_slice(&text).ok());
     Ok(found(reader, status, report.as_ref()))
 }
 
@@ -122,11 +120,7 @@ fn found(mut reader: LogReader, status: ExitStatus, report: Option<&Value>) -> F
         .unwrap_or_else(|| 128 + status.signal().unwrap_or_default());
     Findings {
         // A program that succeeded has handled the errors in its output.
-        reader: if status.success() && refused.is_none() {
-            LogReader::new()
-        } else {
-            reader
-        },
+        reader: if status.success() && refused.is_none() { LogReader::new() } else { reader },
         seen,
         status: Some(ExitCode::from(u8::try_from(code).unwrap_or(1))),
     }
@@ -139,9 +133,7 @@ fn last_refusal(report: &Value) -> Option<RefusedAllocation> {
         let refused = card["refused"].as_array()?.last()?;
         let size = |value: &Value| value.as_u64().map(Bytes::new);
         let (allocated, free) = (size(&refused["allocated"])?, size(&refused["free"])?);
-        let others = size(&card["total"])?
-            .saturating_sub(free)
-            .saturating_sub(allocated + CONTEXT);
+        let others = size(&card["total"])?.saturating_sub(free).saturating_sub(allocated + CONTEXT);
         Some(RefusedAllocation {
             why: match refused["reason"].as_str()? {
                 "budget" => Refusal::Budget,
@@ -149,10 +141,7 @@ fn last_refusal(report: &Value) -> Option<RefusedAllocation> {
                 "plan" => Refusal::Context,
                 _ => Refusal::Driver,
             },
-            card: card["name"]
-                .as_str()
-                .or_else(|| card["uuid"].as_str())?
-                .to_owned(),
+            card: card["name"].as_str().or_else(|| card["uuid"].as_str())?.to_owned(),
             asked: size(&refused["asked"])?,
             allocated,
             budget: size(&refused["budget"]),
@@ -174,9 +163,7 @@ struct Deaf(#[expect(dead_code, reason = "it listens while it lives")] tokio::ru
 impl Deaf {
     fn to_the_terminal() -> io::Result<Self> {
         use tokio::signal::unix::{SignalKind, signal};
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         {
             let _inside = runtime.enter();
             // Tokio never removes an installed handler, and it drops a signal for which no stream exists.

@@ -48,19 +48,13 @@ pub(super) struct Room {
 impl Room {
     /// The described cards, else those of this machine, else its host memory.
     pub(super) fn find(arguments: &Arguments) -> Result<Self, ErrorReport> {
-        let given = arguments.host.map(|HostSize(total)| HostRoom {
-            total,
-            free: total,
-            is_shared: false,
-        });
+        let given = arguments.host.map(|HostSize(total)| HostRoom { total, free: total, is_shared: false });
         if !arguments.cards.is_empty() {
             let doubts = arguments.cards.iter().flat_map(|spec| &spec.doubts);
             return Ok(Self {
                 cards: described(&arguments.cards),
                 host: given,
-                doubts: doubts
-                    .map(|doubt| Reason::new("card_in_doubt", doubt.clone()))
-                    .collect(),
+                doubts: doubts.map(|doubt| Reason::new("card_in_doubt", doubt.clone())).collect(),
             });
         }
         // NVML needs no CUDA context, so planning takes no memory of the card.
@@ -71,11 +65,7 @@ impl Room {
             is_shared: machine.unified,
         });
         if !machine.cards.is_empty() {
-            return Ok(Self {
-                cards: machine.cards,
-                host: given.or(seen),
-                doubts: Vec::new(),
-            });
+            return Ok(Self { cards: machine.cards, host: given.or(seen), doubts: Vec::new() });
         }
         let host = machine.host.ok_or_else(no_card)?;
         let why = machine.notes.first();
@@ -83,11 +73,7 @@ impl Room {
             "{}; planned for host memory (--card plans for a card that is elsewhere, `plimsoll doctor` looks at this machine)",
             why.map_or("no card is seen", String::as_str)
         );
-        Ok(Self {
-            cards: vec![host],
-            host: None,
-            doubts: vec![Reason::new("no_card_seen", text)],
-        })
+        Ok(Self { cards: vec![host], host: None, doubts: vec![Reason::new("no_card_seen", text)] })
     }
 
     /// Puts the doubts about cards, flags and host memory before those of the planner.
@@ -103,9 +89,7 @@ impl Room {
     /// Doubts that hold for every plan of these flags.
     pub(super) fn doubts(&self, options: &Options) -> Vec<Reason> {
         let flags = options.remarks();
-        let flags = flags
-            .iter()
-            .map(|remark| Reason::new("flag_misread", remark.to_string()));
+        let flags = flags.iter().map(|remark| Reason::new("flag_misread", remark.to_string()));
         flags.chain(self.doubts.iter().cloned()).collect()
     }
 
@@ -128,20 +112,14 @@ impl Room {
             return None;
         }
         let text = if need <= room.total {
-            format!(
-                "{need} of host memory are needed, and {} of {} are free now",
-                room.free, room.total
-            )
+            format!("{need} of host memory are needed, and {} of {} are free now", room.free, room.total)
         } else if is_mapped {
             format!(
                 "{need} of host memory are needed, and the machine has {}: weights would be read from disk again and again",
                 room.total
             )
         } else {
-            format!(
-                "{need} of host memory are needed, and the machine has {}",
-                room.total
-            )
+            format!("{need} of host memory are needed, and the machine has {}", room.total)
         };
         let reason = Reason::new("host_memory_short", text)
             .fact("need", need)
@@ -165,11 +143,7 @@ pub(super) fn described(specs: &[CardSpec]) -> Vec<Card> {
             // A UUID tells cards apart already; only cards without one, or with the same one, need a number.
             .filter(|other| other.name == card.name && other.uuid == card.uuid)
             .count();
-        let id = if same == 0 {
-            card.id.clone()
-        } else {
-            CardId::new(&format!("{}#{}", card.id, same + 1))
-        };
+        let id = if same == 0 { card.id.clone() } else { CardId::new(&format!("{}#{}", card.id, same + 1)) };
         cards.push(Card { id, ..card.clone() });
     }
     cards

@@ -41,15 +41,10 @@ fn checkable(text: &str) -> Result<Checkable, ErrorReport> {
     if let Ok(pid) = text.parse() {
         return Ok(Checkable::Process(pid));
     }
-    let target = text
-        .parse::<Target>()
-        .ok()
-        .filter(|_| text.starts_with("http://"));
+    let target = text.parse::<Target>().ok().filter(|_| text.starts_with("http://"));
     let target = target.ok_or_else(|| {
         let remedy = "give a PID or an address such as http://127.0.0.1:8080";
-        ErrorReport::new(format!(
-            "`{text}` is neither a process ID nor an address; {remedy}"
-        ))
+        ErrorReport::new(format!("`{text}` is neither a process ID nor an address; {remedy}"))
     })?;
     // The process behind the port is measured through this machine's driver and `/proc`.
     if !target.is_here() {
@@ -77,11 +72,7 @@ pub(super) fn run(arguments: &Arguments, text: &str) -> Result<ExitCode, ErrorRe
     }
     let agrees = |said: &ReportedFigure| said.planned == said.engine;
     let ok = rows().all(|row| row.ok) && models.iter().flat_map(|model| &model.said).all(agrees);
-    let check = Check {
-        schema: "plimsoll.check/1",
-        models,
-        ok,
-    };
+    let check = Check { schema: "plimsoll.check/1", models, ok };
     print_as(arguments.json, &check, || screen::check(&check))?;
     Ok(status(ok))
 }
@@ -105,9 +96,7 @@ fn served(arguments: &Arguments, target: &Target) -> Result<Vec<Checked>, ErrorR
         ))
     })?;
     let pid = MeasuredProcess::listening_on(target.port).ok_or_else(|| {
-        ErrorReport::new(format!(
-            "no process of this user listens at {target}; give its PID"
-        ))
+        ErrorReport::new(format!("no process of this user listens at {target}; give its PID"))
     })?;
     let mut checked = process::checked(arguments, pid.pid)?;
     process::compare(&mut checked.said, &props);
@@ -141,19 +130,12 @@ fn claimed(asked: Option<Bytes>, status: &Value) -> Vec<Checked> {
         let peak = bytes(&claim["bytes"])?;
         let measured = seen.and_then(|share| bytes(&share["bytes"]));
         // Resident memory includes the program and its libraries, so the host has a wider margin than a card.
-        let kind = if id.as_str() == plimsoll_probe::HOST_CARD {
-            HOST_MARGIN
-        } else {
-            CARD_MARGIN
-        };
+        let kind = if id.as_str() == plimsoll_probe::HOST_CARD { HOST_MARGIN } else { CARD_MARGIN };
         Some(Row::new(id, None, peak, measured, margin(asked, kind, peak)))
     };
     let model = |view: Value| {
         let measured = list(&view["measured"]);
-        let cards = list(&view["claim"])
-            .iter()
-            .filter_map(|claim| row(claim, &measured))
-            .collect();
+        let cards = list(&view["claim"]).iter().filter_map(|claim| row(claim, &measured)).collect();
         Checked {
             model: view["name"].as_str().unwrap_or_default().to_owned(),
             pid: None,
@@ -176,21 +158,13 @@ mod tests {
     #[test]
     fn a_target_is_a_process_or_a_loopback_address() {
         assert!(matches!(checkable("4711").unwrap(), Checkable::Process(4711)));
-        for text in [
-            "http://127.0.0.1:8080",
-            "http://[::1]:9/v1/",
-            "http://localhost",
-            "http://127.0.0.1",
-        ] {
+        for text in ["http://127.0.0.1:8080", "http://[::1]:9/v1/", "http://localhost", "http://127.0.0.1"] {
             assert!(matches!(checkable(text).unwrap(), Checkable::Server(_)), "{text}");
         }
         let said = |text: &str| checkable(text).unwrap_err().to_string();
         assert!(said("http://192.0.2.1:8080").contains("is not on this machine"));
         for text in ["chat", "http://", "https://127.0.0.1:8080"] {
-            assert!(
-                said(text).contains("is neither a process ID nor an address"),
-                "{text}"
-            );
+            assert!(said(text).contains("is neither a process ID nor an address"), "{text}");
         }
     }
 

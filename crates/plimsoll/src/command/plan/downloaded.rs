@@ -21,25 +21,15 @@ fn find_in(remote: &str, hubs: &[PathBuf], folders: &[PathBuf]) -> Option<PathBu
     let (repo, quant) = remote.split_once(':').unwrap_or((remote, USUAL));
     let (user, name) = repo.split_once('/')?;
     // Parts of a path from the command line must stay parts.
-    if [user, name]
-        .iter()
-        .any(|part| part.is_empty() || part.contains('/') || part.starts_with('.'))
-    {
+    if [user, name].iter().any(|part| part.is_empty() || part.contains('/') || part.starts_with('.')) {
         return None;
     }
-    let snapshots = hubs
-        .iter()
-        .map(|hub| hub.join(format!("models--{user}--{name}")).join("snapshots"));
-    let of_hub = snapshots
-        .flat_map(|folder| entries(&folder))
-        .flat_map(|one| entries(&one));
+    let snapshots = hubs.iter().map(|hub| hub.join(format!("models--{user}--{name}")).join("snapshots"));
+    let of_hub = snapshots.flat_map(|folder| entries(&folder)).flat_map(|one| entries(&one));
     let prefix = format!("{user}_{name}_");
     let of_folder = folders.iter().flat_map(|folder| entries(folder));
     let of_folder = of_folder.filter(|path| name_of(path).starts_with(&prefix));
-    let mut found: Vec<PathBuf> = of_hub
-        .chain(of_folder)
-        .filter(|path| is_model(path, quant))
-        .collect();
+    let mut found: Vec<PathBuf> = of_hub.chain(of_folder).filter(|path| is_model(path, quant)).collect();
     // The first file of a set comes first, and it names the others.
     found.sort();
     found.into_iter().next()
@@ -51,9 +41,7 @@ fn is_model(path: &Path, quant: &str) -> bool {
 }
 
 fn name_of(path: &Path) -> String {
-    path.file_name()
-        .map(|name| name.to_string_lossy().into_owned())
-        .unwrap_or_default()
+    path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
 }
 
 fn entries(folder: &Path) -> Vec<PathBuf> {
@@ -62,9 +50,7 @@ fn entries(folder: &Path) -> Vec<PathBuf> {
 }
 
 fn variable(name: &str) -> Option<PathBuf> {
-    env::var_os(name)
-        .filter(|value| !value.is_empty())
-        .map(PathBuf::from)
+    env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from)
 }
 
 fn cache() -> Option<PathBuf> {
@@ -73,20 +59,11 @@ fn cache() -> Option<PathBuf> {
 
 fn hubs() -> Vec<PathBuf> {
     let home = variable("HF_HOME").or_else(|| Some(cache()?.join("huggingface")));
-    [variable("HF_HUB_CACHE"), home.map(|home| home.join("hub"))]
-        .into_iter()
-        .flatten()
-        .collect()
+    [variable("HF_HUB_CACHE"), home.map(|home| home.join("hub"))].into_iter().flatten().collect()
 }
 
 fn folders() -> Vec<PathBuf> {
-    [
-        variable("LLAMA_CACHE"),
-        cache().map(|cache| cache.join("llama.cpp")),
-    ]
-    .into_iter()
-    .flatten()
-    .collect()
+    [variable("LLAMA_CACHE"), cache().map(|cache| cache.join("llama.cpp"))].into_iter().flatten().collect()
 }
 
 #[cfg(test)]
@@ -116,17 +93,7 @@ mod tests {
         assert_eq!(find("u/r-GGUF").as_deref(), Some("r-Q4_K_M-00001-of-00002.gguf"));
         assert_eq!(find("u/r-GGUF:q8_0").as_deref(), Some("r-Q8_0.gguf"));
         assert_eq!(find("u/s:Q4_K_M").as_deref(), Some("u_s_s-q4_k_m.gguf"));
-        for remote in [
-            "u/r-GGUF:Q2_K",
-            "u/none",
-            "",
-            "u",
-            "/",
-            "../..",
-            "u/../r",
-            "u/.",
-            ":Q4_K_M",
-        ] {
+        for remote in ["u/r-GGUF:Q2_K", "u/none", "", "u", "/", "../..", "u/../r", "u/.", ":Q4_K_M"] {
             assert_eq!(find(remote), None, "{remote}");
         }
     }

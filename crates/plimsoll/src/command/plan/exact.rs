@@ -61,9 +61,7 @@ impl<'a> ExactQuery<'a> {
         };
         let request = models.request(&wish, engine, program, cards);
         // A failure of the formulas is ignored: the engine will refuse the flags in its own words.
-        let guess = plimsoll_planner::plan(&request)
-            .ok()
-            .and_then(|plan| plan.largest_context);
+        let guess = plimsoll_planner::plan(&request).ok().and_then(|plan| plan.largest_context);
         // Runs of the engine are independent, so the likely contexts are asked in parallel with the first.
         let likely = match guess.filter(|_| arguments.fit.is_none()) {
             Some(guess) => fit::likely_contexts(&request, guess),
@@ -71,17 +69,7 @@ impl<'a> ExactQuery<'a> {
         };
         let likely = likely.iter().map(|changes| edited(options, changes));
         let said = oracle.open(options, &likely.collect::<Result<Vec<_>, _>>()?, cards)?;
-        Ok(Self {
-            oracle,
-            options,
-            wish,
-            models,
-            engine,
-            program,
-            cards,
-            guess,
-            said,
-        })
+        Ok(Self { oracle, options, wish, models, engine, program, cards, guess, said })
     }
 
     /// Plans these flags without a search.
@@ -106,8 +94,7 @@ impl<'a> ExactQuery<'a> {
     }
 
     fn request(&self) -> PlanRequest<'_> {
-        self.models
-            .request(&self.wish, self.engine, self.program, self.cards)
+        self.models.request(&self.wish, self.engine, self.program, self.cards)
     }
 
     fn asked(&self, (runs, time): (u32, Duration)) -> Result<Asked<'_>, ExactError> {

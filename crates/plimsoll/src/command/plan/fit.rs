@@ -31,16 +31,10 @@ pub(crate) fn directions(text: &str) -> Result<FitDirections, String> {
     let find = |name: &str| {
         Dimension::from_name(name).ok_or_else(|| {
             let known: Vec<&str> = Dimension::ALL.map(Dimension::name).to_vec();
-            format!(
-                "`{name}` is not a value of --fit; use {} or all",
-                known.join(", ")
-            )
+            format!("`{name}` is not a value of --fit; use {} or all", known.join(", "))
         })
     };
-    text.split(',')
-        .map(find)
-        .collect::<Result<_, _>>()
-        .map(FitDirections)
+    text.split(',').map(find).collect::<Result<_, _>>().map(FitDirections)
 }
 
 pub(super) fn run(
@@ -97,11 +91,7 @@ fn show(arguments: &Arguments, options: &Options, fit: &Fit) -> Result<(), Error
     // Where several answers fit, the reader is told which of them stdout has.
     let fitting = fit.answers.iter().filter(|answer| answer.change.is_some());
     if fitting.count() > 1 {
-        writeln!(
-            stderr,
-            "on stdout, the first of them that fits: {}",
-            best.dimension.name()
-        )?;
+        writeln!(stderr, "on stdout, the first of them that fits: {}", best.dimension.name())?;
     }
     if let Some(argv) = argv(options, best)? {
         let words: Vec<String> = argv.iter().map(|word| quoted(word)).collect();
@@ -170,15 +160,9 @@ mod tests {
 
     #[test]
     fn a_direction_that_is_none_is_named_with_those_that_are() {
-        assert_eq!(
-            directions("np,ctx").unwrap().0,
-            [Dimension::Slots, Dimension::Context]
-        );
+        assert_eq!(directions("np,ctx").unwrap().0, [Dimension::Slots, Dimension::Context]);
         assert_eq!(directions("all").unwrap().0.len(), 7);
         let error = directions("ctx,cxt").unwrap_err();
-        assert!(
-            error.contains("`cxt` is not a value of --fit; use ctx, ub, np, kv"),
-            "{error}"
-        );
+        assert!(error.contains("`cxt` is not a value of --fit; use ctx, ub, np, kv"), "{error}");
     }
 }

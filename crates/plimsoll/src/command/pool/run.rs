@@ -59,11 +59,7 @@ impl RunArguments {
             part: self.part,
             answer: self.answer,
             warm_up: self.warm_up,
-            outputs: if self.layers_only {
-                Outputs::Layers
-            } else {
-                Outputs::Last
-            },
+            outputs: if self.layers_only { Outputs::Layers } else { Outputs::Last },
             flash_attention: self.fa,
             attention_pass: self.amb,
         }
@@ -112,7 +108,5 @@ fn one_of<T: Copy, const N: usize>(
     name: fn(&T) -> &'static str,
 ) -> Result<T, String> {
     let known = all.iter().find(|one| name(one).eq_ignore_ascii_case(text));
-    known
-        .copied()
-        .ok_or_else(|| format!("there are {}", all.each_ref().map(name).join(", ")))
+    known.copied().ok_or_else(|| format!("there are {}", all.each_ref().map(name).join(", ")))
 }

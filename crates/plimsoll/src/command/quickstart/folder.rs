@@ -106,36 +106,21 @@ impl Member {
         let Self { name, file, .. } = self;
         // A JSON string is also a TOML basic string, so quotes and backslashes in the path are escaped.
         let file = serde_json::Value::from(file.as_str());
-        format!(
-            "\n[models.{name}]\nmodel = {file}\nflags = \"{}\"\n",
-            self.flags()
-        )
+        format!("\n[models.{name}]\nmodel = {file}\nflags = \"{}\"\n", self.flags())
     }
 
     pub(super) fn plan(&self, engine: EngineBuild, card: &Card) -> Result<Plan, ErrorReport> {
         let flags = self.flags();
         let words = ["--model", &self.file].into_iter().chain(flags.split(' '));
         let words: Vec<String> = words.map(str::to_owned).collect();
-        plan::made(
-            &words,
-            engine,
-            ProgramKind::LlamaServer,
-            std::slice::from_ref(card),
-        )
+        plan::made(&words, engine, ProgramKind::LlamaServer, std::slice::from_ref(card))
     }
 }
 
 /// Two models of different depth, so that listings and plans show different sizes.
 fn models() -> [TinyModel; 2] {
-    let alpha = TinyModel {
-        name: "alpha",
-        ..TinyModel::default()
-    };
-    let beta = TinyModel {
-        name: "beta",
-        layers: 4,
-        ..TinyModel::default()
-    };
+    let alpha = TinyModel { name: "alpha", ..TinyModel::default() };
+    let beta = TinyModel { name: "beta", layers: 4, ..TinyModel::default() };
     [alpha, beta]
 }
 
@@ -172,10 +157,7 @@ fn whole(path: &Path, content: &[u8]) -> Result<(), ErrorReport> {
     let written = fs::write(&partial, content).and_then(|()| fs::rename(&partial, path));
     written.map_err(|error| {
         let remedy = "free some space, or choose another place with --folder";
-        ErrorReport::new(format!(
-            "cannot write {}: {error}\nhint: {remedy}",
-            path.display()
-        ))
+        ErrorReport::new(format!("cannot write {}: {error}\nhint: {remedy}", path.display()))
     })
 }
 
@@ -229,9 +211,6 @@ mod tests {
     #[test]
     fn a_folder_that_cannot_be_made_is_named_with_the_remedy() {
         let error = Folder::make(Path::new("/proc/nowhere")).unwrap_err().to_string();
-        assert!(
-            error.contains("/proc/nowhere") && error.contains("--folder"),
-            "{error}"
-        );
+        assert!(error.contains("/proc/nowhere") && error.contains("--folder"), "{error}");
     }
 }

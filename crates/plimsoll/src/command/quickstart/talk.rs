@@ -34,10 +34,7 @@ pub(super) fn patiently<T>(work: impl FnOnce() -> T) -> T {
             let start = Instant::now();
             // Waiting on the channel instead of sleeping ends the thread at once when the work is done.
             while ended.recv_timeout(SIGN_OF_LIFE) == Err(RecvTimeoutError::Timeout) {
-                say(format_args!(
-                    "   still running after {} s",
-                    start.elapsed().as_secs()
-                ));
+                say(format_args!("   still running after {} s", start.elapsed().as_secs()));
             }
         });
         let result = work();

@@ -20,17 +20,11 @@ pub(super) async fn tell(
     folder: &Folder,
 ) -> Result<(), ErrorReport> {
     let [alpha, beta] = &folder.pair;
-    title(format_args!(
-        "you send a request to {}, which is not loaded",
-        alpha.name
-    ));
+    title(format_args!("you send a request to {}, which is not loaded", alpha.name));
     asked(daemon, address, alpha).await?;
     title(format_args!("you send another request to {}", alpha.name));
     asked(daemon, address, alpha).await?;
-    title(format_args!(
-        "you send a request to {}, which does not fit beside {}",
-        beta.name, alpha.name
-    ));
+    title(format_args!("you send a request to {}, which does not fit beside {}", beta.name, alpha.name));
     asked(daemon, address, beta).await?;
     refused(address, &folder.giant).await
 }
@@ -52,10 +46,7 @@ async fn asked(daemon: &DaemonHandle, address: SocketAddr, member: &Member) -> R
         false => "loaded",
     };
     let (name, took) = (member.name, answer.took.as_millis());
-    quote(&format!(
-        "{name} is {loaded} and answers after {took} ms: “{}”",
-        text.trim()
-    ));
+    quote(&format!("{name} is {loaded} and answers after {took} ms: “{}”", text.trim()));
     quote(&holders(&after));
     Ok(())
 }
@@ -71,10 +62,7 @@ async fn refused(address: SocketAddr, giant: &Member) -> Result<(), ErrorReport>
     if answer.status != http::StatusCode::PAYLOAD_TOO_LARGE {
         return Err(unexpected(giant, &answer));
     }
-    quote(&format!(
-        "refused at once, with status {} and the reason:",
-        answer.status.as_u16()
-    ));
+    quote(&format!("refused at once, with status {} and the reason:", answer.status.as_u16()));
     quote_reason(&error["reason"], 1);
     for hint in error["hints"].as_array().into_iter().flatten() {
         quote(&format!("hint: {}", hint["text"].as_str().unwrap_or_default()));
@@ -90,15 +78,10 @@ async fn put(address: SocketAddr, member: &Member) -> Result<Answer, ErrorReport
 
 fn unexpected(member: &Member, answer: &Answer) -> ErrorReport {
     let message = &answer.body["error"]["message"];
-    let said = message
-        .as_str()
-        .map_or_else(|| answer.body.to_string(), str::to_owned);
+    let said = message.as_str().map_or_else(|| answer.body.to_string(), str::to_owned);
     // The files are the only state of an earlier run that this one reuses.
     let hint = "if a file in the folder was changed, delete the folder and run quickstart again";
-    ErrorReport::new(format!(
-        "{} gave an unexpected answer: {said}\nhint: {hint}",
-        member.name
-    ))
+    ErrorReport::new(format!("{} gave an unexpected answer: {said}\nhint: {hint}", member.name))
 }
 
 /// Models that were loaded before and are not now.
@@ -148,10 +131,7 @@ fn is_ready(snapshot: &SchedulerSnapshot, name: &str) -> bool {
 
 fn claim(snapshot: &SchedulerSnapshot, name: &str) -> Bytes {
     let models = snapshot.models.iter().filter(|model| model.name == name);
-    models
-        .flat_map(|model| &model.claim)
-        .map(|share| share.bytes)
-        .sum()
+    models.flat_map(|model| &model.claim).map(|share| share.bytes).sum()
 }
 
 /// Prints a reason tree as received over HTTP, the root first.

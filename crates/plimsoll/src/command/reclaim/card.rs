@@ -65,10 +65,7 @@ fn answer(wish: &CardRequest, outcome: &CardOutcome) -> Value {
 }
 
 fn told(wish: &CardRequest, outcome: &CardOutcome) -> String {
-    let mut text = format!(
-        "need    {} on {}\nbefore  {} free\n",
-        wish.need, wish.card.name, outcome.before
-    );
+    let mut text = format!("need    {} on {}\nbefore  {} free\n", wish.need, wish.card.name, outcome.before);
     for neighbour in &outcome.neighbours {
         text += &text::holds(neighbour);
     }

@@ -60,20 +60,15 @@ fn measure(name: &str, wish: &ReclaimRequest, measure: &Measure) -> String {
 fn cached(file: &FileCache) -> String {
     let said = match file.cached {
         Some(cached) => format!("about {cached} of {} are in the page cache", file.length),
-        None => format!(
-            "the file system does not report how much of its {} is in the page cache",
-            file.length
-        ),
+        None => {
+            format!("the file system does not report how much of its {} is in the page cache", file.length)
+        }
     };
     format!("file    {}: {said}\n", file.path.display())
 }
 
 fn would(planned: &PlannedStep) -> String {
-    let root = if planned.step.needs_root() {
-        " (needs root)"
-    } else {
-        ""
-    };
+    let root = if planned.step.needs_root() { " (needs root)" } else { "" };
     format!(
         "would   {}{root}: {}\n        {}\n",
         planned.step.name(),
@@ -85,33 +80,19 @@ fn would(planned: &PlannedStep) -> String {
 fn predicted(planned: &PlannedStep) -> String {
     match (planned.frees.is_zero(), planned.joins.is_zero()) {
         (false, true) => format!("predicted to free {}", planned.frees),
-        (true, false) => format!(
-            "predicted to add at most {} in blocks of that size",
-            planned.joins
-        ),
-        _ => format!(
-            "predicted to free {}, at most {} in blocks of that size",
-            planned.frees, planned.joins
-        ),
+        (true, false) => format!("predicted to add at most {} in blocks of that size", planned.joins),
+        _ => format!("predicted to free {}, at most {} in blocks of that size", planned.frees, planned.joins),
     }
 }
 
 fn done(wish: &ReclaimRequest, taken: &TakenStep) -> String {
     let name = taken.planned.step.name();
-    let mut text = format!(
-        "step    {name}: {}\n        {}\n",
-        predicted(&taken.planned),
-        taken.planned.reason.text
-    );
+    let mut text =
+        format!("step    {name}: {}\n        {}\n", predicted(&taken.planned), taken.planned.reason.text);
     text.extend(taken.asked.iter().map(asked));
     match &taken.result {
         Ok(()) => {
-            let _ = write!(
-                text,
-                "        took {}: {} free memory",
-                seconds(taken.took),
-                signed(taken.freed)
-            );
+            let _ = write!(text, "        took {}: {} free memory", seconds(taken.took), signed(taken.freed));
             if wish.goal.order.is_some() {
                 let _ = write!(text, ", {} in blocks of that size", signed(taken.joined));
             }
@@ -131,9 +112,8 @@ fn orders(before: &Measure, after: &Measure) -> String {
     };
     // Eleven orders of eight characters fit a line of 100.
     let row = |name: &str, cell: &dyn Fn(usize) -> String| {
-        let cells: String = (0..before.orders().max(after.orders()))
-            .map(|order| format!("{:>8}", cell(order)))
-            .collect();
+        let cells: String =
+            (0..before.orders().max(after.orders())).map(|order| format!("{:>8}", cell(order))).collect();
         format!("  {name:<7}{cells}\n")
     };
     let count = |blocks: &BuddyInfo, order| blocks.blocks(order).to_string();
@@ -286,10 +266,7 @@ mod tests {
     fn an_ordinary_user_hears_what_was_not_done_and_the_command_that_does_it() {
         let tree = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../data/sysroot/gb10");
         let wish = ReclaimRequest {
-            goal: ReclaimGoal {
-                need: Bytes::gib(13),
-                order: None,
-            },
+            goal: ReclaimGoal { need: Bytes::gib(13), order: None },
             gate: None,
             files: Vec::new(),
             hands: RootSteps::None,

@@ -21,10 +21,7 @@ impl FromStr for RequestedCard {
             Some((card, size)) => (card, Some(size.parse()?)),
             None => (text, None),
         };
-        Ok(Self {
-            card: card.trim().to_owned(),
-            budget,
-        })
+        Ok(Self { card: card.trim().to_owned(), budget })
     }
 }
 
@@ -60,10 +57,7 @@ pub(super) fn choose(wanted: &[RequestedCard], present: Option<&[Card]>) -> Resu
                 other: wanted[before].card.clone(),
             });
         }
-        chosen.push(Chosen {
-            uuid,
-            budget: one.budget,
-        });
+        chosen.push(Chosen { uuid, budget: one.budget });
     }
     Ok(chosen)
 }
@@ -90,9 +84,7 @@ pub(in crate::command) fn find(name: &str, present: &[Card]) -> Result<String, C
     // In a sandbox without NVML the program may still reach the card through CUDA.
     if present.is_empty() {
         let whole = Uuid::read(name).map(|_| name.to_owned());
-        return whole.ok_or_else(|| CardError::NoCards {
-            card: name.to_owned(),
-        });
+        return whole.ok_or_else(|| CardError::NoCards { card: name.to_owned() });
     }
     let uuids = |cards: Vec<&Card>| {
         let uuids = cards.into_iter().filter_map(|card| card.uuid.clone());
@@ -118,10 +110,7 @@ pub(in crate::command) fn find(name: &str, present: &[Card]) -> Result<String, C
     };
     match found.as_slice() {
         [uuid] => Ok(uuid.clone()),
-        [] => Err(CardError::Find {
-            card: name.to_owned(),
-            present: listed(present.iter().enumerate()),
-        }),
+        [] => Err(CardError::Find { card: name.to_owned(), present: listed(present.iter().enumerate()) }),
         several => Err(CardError::Ambiguous {
             card: name.to_owned(),
             several: listed(
@@ -163,11 +152,8 @@ mod tests {
     }
 
     fn chosen(names: &[&str]) -> Result<Vec<String>, CardError> {
-        let present = [
-            card("GPU-aa01", "NVIDIA H200"),
-            card("GPU-aa02", "NVIDIA H200"),
-            card("GPU-bb03", "NVIDIA L4"),
-        ];
+        let present =
+            [card("GPU-aa01", "NVIDIA H200"), card("GPU-aa02", "NVIDIA H200"), card("GPU-bb03", "NVIDIA L4")];
         let wanted: Vec<RequestedCard> = names.iter().map(|name| name.parse().unwrap()).collect();
         let chosen = choose(&wanted, Some(&present))?;
         Ok(chosen.into_iter().map(|card| card.uuid).collect())

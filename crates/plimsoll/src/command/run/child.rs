@@ -30,14 +30,8 @@ use crate::report::ErrorReport;
 /// Interval between readings of the pages.
 const PERIOD: Duration = Duration::from_millis(100);
 /// ForwardedSignals that are passed on, besides those of the terminal.
-const PASSED_ON: [Signal; 6] = [
-    Signal::TERM,
-    Signal::HUP,
-    Signal::USR1,
-    Signal::USR2,
-    Signal::ALARM,
-    Signal::CONT,
-];
+const PASSED_ON: [Signal; 6] =
+    [Signal::TERM, Signal::HUP, Signal::USR1, Signal::USR2, Signal::ALARM, Signal::CONT];
 const FROM_TERMINAL: [Signal; 2] = [Signal::INT, Signal::QUIT];
 
 /// Exit code or signal of the program.
@@ -151,10 +145,7 @@ impl ForwardedSignals {
             let stream = unix::signal(SignalKind::from_raw(signal.as_raw()))?;
             Ok((signal, stream))
         });
-        listened
-            .collect::<io::Result<_>>()
-            .map(Self)
-            .map_err(ErrorReport::of("cannot listen for signals"))
+        listened.collect::<io::Result<_>>().map(Self).map_err(ErrorReport::of("cannot listen for signals"))
     }
 
     async fn next(&mut self) -> Signal {
@@ -174,8 +165,7 @@ impl ForwardedSignals {
 fn ignored() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
-        .unwrap_or(0)
+    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
 }
 
 fn is_in(mask: u64, signal: Signal) -> bool {

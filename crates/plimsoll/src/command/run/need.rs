@@ -33,9 +33,7 @@ pub(super) fn planned(
     let kind = ProgramKind::from_name(program.file_name()?.to_str()?)?;
     Some(plan(program, kind, arguments, cards, ordered).map(|plan| {
         let asked = cards.iter().zip(&plan.cards);
-        asked
-            .filter_map(|(card, planned)| Some((card.uuid.clone()?, planned.asked()?)))
-            .collect()
+        asked.filter_map(|(card, planned)| Some((card.uuid.clone()?, planned.asked()?))).collect()
     }))
 }
 
@@ -61,9 +59,8 @@ fn plan(
     }
     // Lossy conversion would plan another file than the one that the program opens.
     let words = arguments.iter().map(|word| word.to_str().map(str::to_owned));
-    let words: Vec<String> = words
-        .collect::<Option<_>>()
-        .ok_or_else(|| ErrorReport::new("an argument is not valid UTF-8"))?;
+    let words: Vec<String> =
+        words.collect::<Option<_>>().ok_or_else(|| ErrorReport::new("an argument is not valid UTF-8"))?;
     let variables: BTreeMap<String, String> = std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
         .collect();
@@ -74,9 +71,6 @@ fn plan(
 
 /// Identifies the engine; an unknown one is planned with the newest formulas.
 fn engine_of(program: &Path) -> EngineBuild {
-    let program = EngineProgram {
-        path: program.to_owned(),
-        origin: EngineOrigin::Configured,
-    };
+    let program = EngineProgram { path: program.to_owned(), origin: EngineOrigin::Configured };
     identify(&program).map_or(EngineBuild::LLAMA_CPP, |identity| identity.engine)
 }

@@ -46,9 +46,7 @@ impl RunSummary<'_> {
             0 => {}
             // Their allocations are missing in every figure, so this must not go unmentioned.
             1 => lines.push("guard disarmed itself in one process, which ran unguarded".to_owned()),
-            n => lines.push(format!(
-                "guard disarmed itself in {n} processes, which ran unguarded"
-            )),
+            n => lines.push(format!("guard disarmed itself in {n} processes, which ran unguarded")),
         }
         lines
     }
@@ -59,9 +57,7 @@ impl RunSummary<'_> {
         let most = spilled.map(|card| card.asked).max().filter(|_| self.unplanned)?;
         // Rounded up: a need that is a byte too small would let the last allocation overflow again.
         let most = most.get().div_ceil(1 << 20);
-        Some(format!(
-            "hint: --need {most}MiB makes the first allocations overflow instead of the last"
-        ))
+        Some(format!("hint: --need {most}MiB makes the first allocations overflow instead of the last"))
     }
 
     fn line(&self, card: &CardRecord) -> String {
@@ -98,11 +94,7 @@ impl RunSummary<'_> {
     }
 
     pub(super) fn json(&self) -> Value {
-        let command: Vec<_> = self
-            .command
-            .iter()
-            .map(|word| word.to_string_lossy().into_owned())
-            .collect();
+        let command: Vec<_> = self.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
         json!({
             "schema": SCHEMA,
             "command": command,

@@ -23,10 +23,7 @@ pub(super) fn hints(question: &AdviceQuestion, cost: Cost) -> Vec<Hint> {
         let shorter = matches!(advice, Advice::ShrinkContext(_));
         (!fits, shorter, Reverse(*saves))
     });
-    worth
-        .into_iter()
-        .map(|(_, saves, advice)| Hint::saving(advice, saves))
-        .collect()
+    worth.into_iter().map(|(_, saves, advice)| Hint::saving(advice, saves)).collect()
 }
 
 /// Settings of one flag, the least intrusive first.
@@ -44,10 +41,7 @@ fn levers(question: &AdviceQuestion) -> Vec<Lever> {
 }
 
 fn ours(question: &AdviceQuestion) -> Lever {
-    let changed = AdviceQuestion {
-        pool: Pool::Plimsoll,
-        ..*question
-    };
+    let changed = AdviceQuestion { pool: Pool::Plimsoll, ..*question };
     vec![(
         Advice::Other(
             "run the engine under `plimsoll run`, whose pool releases blocks that have become too \
@@ -63,10 +57,7 @@ fn newer(question: &AdviceQuestion) -> Lever {
         return Vec::new();
     }
     let changed = with(question, |run| run.engine = DemandRules::Reserving);
-    vec![(
-        Advice::Other("use llama.cpp b9400 or later: it reserves the copies once".to_owned()),
-        changed,
-    )]
+    vec![(Advice::Other("use llama.cpp b9400 or later: it reserves the copies once".to_owned()), changed)]
 }
 
 fn unquantised(question: &AdviceQuestion) -> Lever {
@@ -81,9 +72,7 @@ fn unquantised(question: &AdviceQuestion) -> Lever {
 
 fn micro_batches(question: &AdviceQuestion) -> Lever {
     // Powers of two only: each candidate is generated and replayed, which takes time for a deep context.
-    let smaller = [2048, 1024, 512, 256, 128]
-        .into_iter()
-        .filter(|&tokens| tokens < question.run.micro_batch);
+    let smaller = [2048, 1024, 512, 256, 128].into_iter().filter(|&tokens| tokens < question.run.micro_batch);
     smaller
         .map(|tokens| {
             let changed = with(question, |run| run.micro_batch = tokens);
@@ -111,10 +100,7 @@ fn flash_attention(question: &AdviceQuestion) -> Lever {
     if question.run.flash_attention {
         return Vec::new();
     }
-    vec![(
-        Advice::FlashAttention,
-        with(question, |run| run.flash_attention = true),
-    )]
+    vec![(Advice::FlashAttention, with(question, |run| run.flash_attention = true))]
 }
 
 fn with(question: &AdviceQuestion, change: impl FnOnce(&mut GeneratedRun)) -> AdviceQuestion {

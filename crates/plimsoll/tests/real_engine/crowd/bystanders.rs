@@ -136,14 +136,11 @@ fn on_kept(stage: &Stage, kept: &mut Option<TcpStream>, body: &Value) -> Answer 
     let mut old = kept.take();
     loop {
         let was_kept = old.is_some();
-        let asked = old
-            .take()
-            .map_or_else(|| connect(stage), Ok)
-            .and_then(|mut stream| {
-                send(stage, &mut stream, "", body)?;
-                let answer = http::read_one(&mut stream);
-                Ok((stream, answer))
-            });
+        let asked = old.take().map_or_else(|| connect(stage), Ok).and_then(|mut stream| {
+            send(stage, &mut stream, "", body)?;
+            let answer = http::read_one(&mut stream);
+            Ok((stream, answer))
+        });
         match asked {
             Ok((stream, answer)) if answer.status != 0 => {
                 *kept = Some(stream);

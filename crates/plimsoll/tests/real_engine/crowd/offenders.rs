@@ -23,9 +23,7 @@ pub(super) type Way = (&'static str, fn(&mut Offender<'_>));
 pub(super) const WAYS: [Way; 16] = [
     ("never reads a large answer", |one| one.never_read("wide", 4)),
     ("never reads what a swap waits for", |one| one.never_read("c", 1)),
-    ("never reads the engine's own route", |one| {
-        one.never_read_tokens()
-    }),
+    ("never reads the engine's own route", |one| one.never_read_tokens()),
     ("reads a large answer slowly", |one| one.read_slowly()),
     ("sends half a body", |one| one.send_half(8 << 20, 4)),
     ("sends half a head", |one| one.send_half(0, 50)),
@@ -53,13 +51,8 @@ pub(super) struct Offender<'a> {
 
 /// Misbehaves in every hostile round, and lets go of its connections between them.
 pub(super) fn attend(stage: &Stage, (name, act): &Way) {
-    let mut offender = Offender {
-        stage,
-        dice: Dice::new(name.len()),
-        held: Vec::new(),
-        acts: 0,
-        statuses: BTreeMap::new(),
-    };
+    let mut offender =
+        Offender { stage, dice: Dice::new(name.len()), held: Vec::new(), acts: 0, statuses: BTreeMap::new() };
     loop {
         match stage.phase() {
             Phase::Hostile => {

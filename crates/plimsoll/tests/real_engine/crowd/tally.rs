@@ -57,16 +57,10 @@ impl Tally {
             assert!(counts.lost.is_empty(), "lost: {:#?}", counts.lost);
             let [quiet, hostile] = counts.pooled();
             let (before, with) = (nth(&quiet, 99), nth(&hostile, 99));
-            assert!(
-                with < SLOWER * before,
-                "p99 {before:?}, and {with:?} with hostile clients"
-            );
+            assert!(with < SLOWER * before, "p99 {before:?}, and {with:?} with hostile clients");
             let swaps = counts.latencies.get(&Errand::Swap);
             let longest = swaps.and_then(|[_, hostile]| hostile.iter().max().copied());
-            assert!(
-                longest.unwrap_or_default() < LONGEST_SWAP,
-                "a swap took {longest:?}"
-            );
+            assert!(longest.unwrap_or_default() < LONGEST_SWAP, "a swap took {longest:?}");
             for (way, (acts, _)) in &counts.acts {
                 assert!(*acts > 0, "{way} never happened");
             }
@@ -77,11 +71,7 @@ impl Tally {
 impl Counts {
     fn pooled(&self) -> [Vec<Duration>; 2] {
         let pooled = |at: usize| {
-            let mut all: Vec<_> = self
-                .latencies
-                .values()
-                .flat_map(|both| both[at].iter().copied())
-                .collect();
+            let mut all: Vec<_> = self.latencies.values().flat_map(|both| both[at].iter().copied()).collect();
             all.sort_unstable();
             all
         };
@@ -125,12 +115,7 @@ impl fmt::Display for Tally {
                 line(f, errand.name(), both)?;
             }
             line(f, "all", &counts.pooled())?;
-            writeln!(
-                f,
-                "lost {}, reconnected {}",
-                counts.lost.len(),
-                counts.reconnected
-            )?;
+            writeln!(f, "lost {}, reconnected {}", counts.lost.len(), counts.reconnected)?;
             for (way, (acts, statuses)) in &counts.acts {
                 writeln!(f, "{way:<34} {acts:>8} acts, answers {statuses:?}")?;
             }

@@ -18,10 +18,7 @@ pub fn has_fast_halves(capability: Capability) -> bool {
 /// Requests for one matrix: its copy, the copy of the columns, and the result where it is not in floats.
 pub(super) fn one(rules: Rules, matrix: Matrix, columns: u64) -> DemandGroup<3> {
     let copy = |size| times([matrix.width, matrix.rows, size]);
-    let (inputs, result) = (
-        times([matrix.width, columns, 2]),
-        times([matrix.rows, columns, 2]),
-    );
+    let (inputs, result) = (times([matrix.width, columns, 2]), times([matrix.rows, columns, 2]));
     // On Volta the engine asks cuBLAS for results in floats directly.
     let in_halves = if rules.capability == VOLTA { 0 } else { result };
     match matrix.kind {

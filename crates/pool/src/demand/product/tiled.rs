@@ -100,27 +100,15 @@ impl Tiled {
 
     /// Stream-k fix-up buffer: partial tiles, one for each multiprocessor.
     fn partial(&self) -> u64 {
-        let Rules {
-            capability,
-            processors,
-            engine,
-        } = self.rules;
+        let Rules { capability, processors, engine } = self.rules;
         // Stream-k needs Volta; older cards compute whole tiles.
         if capability < VOLTA {
             return 0;
         }
         // The narrowest width that needs no more tiles than the widest: mmq.cuh:mul_mat_q_case.
-        let narrowest = self
-            .tiles()
-            .iter()
-            .copied()
-            .min_by_key(|columns| self.tokens.div_ceil(*columns));
+        let narrowest = self.tiles().iter().copied().min_by_key(|columns| self.tokens.div_ceil(*columns));
         let columns = narrowest.unwrap_or(FEW);
-        let tiles = times([
-            self.rows.div_ceil(ROWS),
-            self.tokens.div_ceil(columns),
-            self.channels,
-        ]);
+        let tiles = times([self.rows.div_ceil(ROWS), self.tokens.div_ceil(columns), self.channels]);
         let waves = tiles.div_ceil(processors.max(1)).max(1);
         // Since b10605 whole tiles are used where at least 90 % of the multiprocessors have work in the last
         // wave.

@@ -41,14 +41,7 @@ impl StackEntry {
 impl BlockStack {
     /// `limit` bytes of addresses.
     pub(super) fn new(limit: u64) -> Self {
-        Self {
-            entries: Vec::with_capacity(ROOM),
-            top: 0,
-            limit,
-            holes: 0,
-            lowest: 0,
-            too_large: u64::MAX,
-        }
+        Self { entries: Vec::with_capacity(ROOM), top: 0, limit, holes: 0, lowest: 0, too_large: u64::MAX }
     }
 
     /// End of the highest block.
@@ -107,11 +100,7 @@ impl BlockStack {
         // inside of a hole.
         let index = self.find(start)?;
         let asked = self.entries[index].asked.take()?;
-        self.lowest = if self.holes == 0 {
-            index
-        } else {
-            self.lowest.min(index)
-        };
+        self.lowest = if self.holes == 0 { index } else { self.lowest.min(index) };
         self.holes += 1;
         // The new hole may fit what the last scan did not find.
         self.too_large = u64::MAX;
@@ -119,9 +108,7 @@ impl BlockStack {
     }
 
     fn find(&self, start: u64) -> Option<usize> {
-        self.entries
-            .binary_search_by_key(&start, |entry| entry.start)
-            .ok()
+        self.entries.binary_search_by_key(&start, |entry| entry.start).ok()
     }
 
     /// Requested bytes of the block at `start`, if there is one.
@@ -166,10 +153,7 @@ impl BlockStack {
 
     /// True if no live block overlaps `start..end`.
     pub(super) fn idle(&self, start: u64, end: u64) -> bool {
-        let first = self
-            .entries
-            .partition_point(|entry| entry.start <= start)
-            .saturating_sub(1);
+        let first = self.entries.partition_point(|entry| entry.start <= start).saturating_sub(1);
         let here = self.entries[first.min(self.entries.len())..].iter().enumerate();
         !here
             .take_while(|(_, entry)| entry.start < end)
@@ -203,11 +187,7 @@ mod tests {
             for index in order {
                 assert_eq!(blocks.give(starts[index]), Some(7));
             }
-            assert_eq!(
-                (blocks.top(), blocks.holes, blocks.entries.len()),
-                (0, 0, 0),
-                "{order:?}"
-            );
+            assert_eq!((blocks.top(), blocks.holes, blocks.entries.len()), (0, 0, 0), "{order:?}");
         }
     }
 

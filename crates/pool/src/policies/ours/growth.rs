@@ -16,10 +16,7 @@ pub(super) fn chunk(need: u64, reserved: u64, headroom: u64, granule: u64) -> u6
     // Steps grow with the region: about six percent of it, in bounds that keep the number of driver calls
     // logarithmic.
     let most = (reserved / 32).clamp(SMALL, LARGE);
-    let ahead = (reserved / 16)
-        .saturating_add(granule)
-        .min(most)
-        .min(headroom / 4);
+    let ahead = (reserved / 16).saturating_add(granule).min(most).min(headroom / 4);
     need.max(ahead - ahead % granule)
 }
 

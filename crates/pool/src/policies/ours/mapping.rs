@@ -28,13 +28,7 @@ struct MappedPiece {
 
 impl RegionMapping {
     pub(super) fn new(base: Address, limit: u64) -> Self {
-        Self {
-            base,
-            limit,
-            pieces: Vec::new(),
-            solid: 0,
-            reserved: 0,
-        }
+        Self { base, limit, pieces: Vec::new(), solid: 0, reserved: 0 }
     }
 
     pub(super) fn solid(&self) -> u64 {
@@ -56,10 +50,7 @@ impl RegionMapping {
         // The driver maps whole granules only, so both ends are moved outwards; the rest of the last granule
         // serves the next block.
         let granule = device.granule();
-        let end = end
-            .checked_next_multiple_of(granule)
-            .unwrap_or(end)
-            .min(self.limit);
+        let end = end.checked_next_multiple_of(granule).unwrap_or(end).min(self.limit);
         let mut from = start - start % granule;
         while from < end {
             // The first piece that ends behind `from`: it covers `from`, or it bounds the gap that begins
@@ -117,12 +108,7 @@ impl RegionMapping {
         mut idle: impl FnMut(u64, u64) -> bool,
     ) -> u64 {
         let before = self.reserved;
-        let Self {
-            base,
-            pieces,
-            reserved,
-            ..
-        } = self;
+        let Self { base, pieces, reserved, .. } = self;
         pieces.retain(|piece| {
             let goes = idle(piece.start, piece.end);
             if goes {
@@ -142,11 +128,7 @@ impl RegionMapping {
     fn settle(&mut self) {
         // Recomputed and not adjusted: trimming can open gaps anywhere, and there are a few dozen pieces at
         // most.
-        self.solid = self.pieces.iter().fold(
-            0,
-            |solid, piece| {
-                if piece.start == solid { piece.end } else { solid }
-            },
-        );
+        self.solid =
+            self.pieces.iter().fold(0, |solid, piece| if piece.start == solid { piece.end } else { solid });
     }
 }

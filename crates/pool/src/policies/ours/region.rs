@@ -124,8 +124,7 @@ impl Region {
     }
 
     fn any(&self, trim: Trim) -> bool {
-        self.pieces
-            .any(|start, end| self.traffic.may_go(trim, start, end))
+        self.pieces.any(|start, end| self.traffic.may_go(trim, start, end))
     }
 
     fn unmap(&mut self, device: &mut dyn PoolDevice, trim: Trim) -> u64 {

@@ -143,13 +143,7 @@ impl SlotSet {
             Err(_) => (device.allocate(size)?, size),
         };
         self.reserved += size;
-        self.slots.push(DeviceSlot {
-            address,
-            size,
-            asked: None,
-            given: self.clock,
-            pins: 0,
-        });
+        self.slots.push(DeviceSlot { address, size, asked: None, given: self.clock, pins: 0 });
         Ok(self.slots.len() - 1)
     }
 
@@ -242,11 +236,7 @@ impl SlotSet {
         let began = Some(self.clock);
         match self.captures.iter_mut().find(|capture| capture.graph == graph) {
             Some(capture) => capture.began = capture.began.or(began),
-            None => self.captures.push(SlotCapture {
-                graph,
-                began,
-                seen: Vec::new(),
-            }),
+            None => self.captures.push(SlotCapture { graph, began, seen: Vec::new() }),
         }
     }
 
@@ -258,10 +248,7 @@ impl SlotSet {
         let Some(began) = capture.began.take() else {
             return;
         };
-        let seen = self
-            .slots
-            .iter_mut()
-            .filter(|slot| slot.asked.is_some() || slot.given > began);
+        let seen = self.slots.iter_mut().filter(|slot| slot.asked.is_some() || slot.given > began);
         for slot in seen {
             slot.pins += 1;
             capture.seen.push(slot.address);

@@ -58,16 +58,8 @@ fn growth_leaves_nothing_behind() {
             policy.deallocate(&mut device, keys, A);
         }
         let peak_live = 199 * MIB;
-        assert!(
-            device.peak_reserved() <= peak_live * 5 / 4 + 2 * GRANULE,
-            "{}",
-            device.peak_reserved()
-        );
-        assert!(
-            device.driver_sizes().len() <= 60,
-            "{}",
-            device.driver_sizes().len()
-        );
+        assert!(device.peak_reserved() <= peak_live * 5 / 4 + 2 * GRANULE, "{}", device.peak_reserved());
+        assert!(device.driver_sizes().len() <= 60, "{}", device.driver_sizes().len());
         judge(&mut policy, &mut device);
     }
 }
@@ -107,13 +99,7 @@ fn what_is_refused_says_how_much_there_was_and_changes_nothing() {
         let held = take(&mut policy, &mut device, 600 * MIB, A);
         let asked = 600 * MIB;
         let refused = policy.allocate(&mut device, asked, A).unwrap_err();
-        assert_eq!(
-            refused,
-            OutOfMemory {
-                asked,
-                free: 424 * MIB
-            }
-        );
+        assert_eq!(refused, OutOfMemory { asked, free: 424 * MIB });
         assert!(policy.allocate(&mut device, u64::MAX, A).is_err());
         assert_eq!(policy.live(), 600 * MIB);
         policy.deallocate(&mut device, held, A);
@@ -137,11 +123,7 @@ fn what_a_graph_has_seen_stays_until_the_graph_is_destroyed() {
         let unseen = take(&mut policy, &mut device, 100 * MIB, A);
         policy.deallocate(&mut device, unseen, A);
         policy.trim(&mut device, Trim::All);
-        assert!(
-            (10 * MIB..100 * MIB).contains(&policy.reserved()),
-            "{}",
-            policy.reserved()
-        );
+        assert!((10 * MIB..100 * MIB).contains(&policy.reserved()), "{}", policy.reserved());
         device.launch_graph(graph, A, 10);
         device.destroy_graph(graph);
         policy.graph_destroyed(graph);
@@ -159,10 +141,7 @@ fn nothing_is_given_back_while_a_graph_is_captured() {
         device.begin_capture(A, CapturedGraph(1));
         policy.capture_begin(CapturedGraph(1));
         assert!(policy.allocate(&mut device, 900 * MIB, B).is_err());
-        assert_eq!(
-            (policy.trim(&mut device, Trim::All), device.violations()),
-            (0, &[] as &[Violation])
-        );
+        assert_eq!((policy.trim(&mut device, Trim::All), device.violations()), (0, &[] as &[Violation]));
         device.end_capture(A);
         policy.graph_destroyed(CapturedGraph(1));
         assert!(policy.allocate(&mut device, 900 * MIB, B).is_ok());
@@ -186,11 +165,7 @@ fn idle_memory_rests_before_it_goes_and_goes_only_when_the_card_is_done() {
             trims += 1;
             assert!(trims < 100);
         }
-        assert!(
-            trims >= recent_use::WINDOWS && device.now() >= 1000,
-            "{trims} {}",
-            device.now()
-        );
+        assert!(trims >= recent_use::WINDOWS && device.now() >= 1000, "{trims} {}", device.now());
         policy.deallocate(&mut device, low, A);
         judge(&mut policy, &mut device);
     }

@@ -65,11 +65,7 @@ impl RegionUsage {
         self.mark();
         match self.pins.iter_mut().find(|pin| pin.graph == graph) {
             Some(pin) => pin.capturing = true,
-            None => self.pins.push(GraphPin {
-                graph,
-                high: 0,
-                capturing: true,
-            }),
+            None => self.pins.push(GraphPin { graph, high: 0, capturing: true }),
         }
     }
 

@@ -50,13 +50,7 @@ impl ChunkMap {
         stream: Stream,
         state: ChunkState,
     ) {
-        let chunk = Chunk {
-            size,
-            state,
-            segment,
-            kind,
-            stream,
-        };
+        let chunk = Chunk { size, state, segment, kind, stream };
         self.put(at, chunk);
     }
 
@@ -138,9 +132,7 @@ impl ChunkMap {
     }
 
     pub(super) fn is_idle(&self, at: Address) -> bool {
-        self.all
-            .get(&at)
-            .is_some_and(|chunk| chunk.state == ChunkState::Idle)
+        self.all.get(&at).is_some_and(|chunk| chunk.state == ChunkState::Idle)
     }
 
     /// Takes out the segments that are one idle chunk.
@@ -149,10 +141,7 @@ impl ChunkMap {
             let next = self.all.get(&at.offset(chunk.size));
             *at == chunk.segment && next.is_none_or(|next| next.segment != chunk.segment)
         };
-        let idle = self
-            .idle
-            .iter()
-            .filter_map(|rank| Some((rank.3, *self.all.get(&rank.3)?)));
+        let idle = self.idle.iter().filter_map(|rank| Some((rank.3, *self.all.get(&rank.3)?)));
         let segments: Vec<(Address, u64)> = idle.filter(whole).map(|(at, chunk)| (at, chunk.size)).collect();
         for (at, _) in &segments {
             self.take(*at);

@@ -40,15 +40,10 @@ impl SegmentRanges {
         kind: ChunkKind,
         stream: Stream,
     ) -> Result<Address, OutOfMemory> {
-        let refused = OutOfMemory {
-            asked: size,
-            free: device.available(),
-        };
+        let refused = OutOfMemory { asked: size, free: device.available() };
         let mut at = match self.candidate(chunks, size, kind, stream) {
             Some(found) => found,
-            None => self
-                .reserve(chunks, device, *reserved, kind, stream)
-                .ok_or(refused)?,
+            None => self.reserve(chunks, device, *reserved, kind, stream).ok_or(refused)?,
         };
         loop {
             // An idle chunk in front of the hole counts: only the missing bytes are mapped.
@@ -74,16 +69,9 @@ impl SegmentRanges {
     fn candidate(&self, chunks: &ChunkMap, size: u64, kind: ChunkKind, stream: Stream) -> Option<Address> {
         let own = |range: &&SegmentRange| range.kind == kind && range.stream == stream;
         self.ranges.iter().filter(own).find_map(|range| {
-            let holes = chunks
-                .from(range.start)
-                .filter(|(_, chunk)| chunk.state == ChunkState::Unmapped);
+            let holes = chunks.from(range.start).filter(|(_, chunk)| chunk.state == ChunkState::Unmapped);
             holes
-                .map(|(hole, _)| {
-                    chunks
-                        .before(hole)
-                        .filter(|at| chunks.is_idle(*at))
-                        .unwrap_or(hole)
-                })
+                .map(|(hole, _)| chunks.before(hole).filter(|at| chunks.is_idle(*at)).unwrap_or(hole))
                 .find(|&at| room(chunks, at, size))
         })
     }
@@ -119,9 +107,7 @@ impl SegmentRanges {
         let pages = (0..size / page).map(|n| at.offset(n * page));
         for (done, start) in pages.clone().enumerate() {
             if let Err(error) = device.map(start, page) {
-                pages
-                    .take(done)
-                    .for_each(|start| self.unmap(device, reserved, start));
+                pages.take(done).for_each(|start| self.unmap(device, reserved, start));
                 return Err(error);
             }
             self.pages.insert(start, page);

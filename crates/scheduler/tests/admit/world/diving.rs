@@ -27,29 +27,13 @@ pub(super) struct Grower {
 
 impl Grower {
     pub(super) fn new(loaded: u64, grows: Grows) -> Self {
-        Self {
-            loaded: gib(loaded),
-            grows,
-        }
+        Self { loaded: gib(loaded), grows }
     }
 
     fn at(&self, cards: &[Card]) -> Curve {
-        let Grows {
-            slots: count,
-            unified,
-            keeps,
-            ..
-        } = self.grows;
+        let Grows { slots: count, unified, keeps, .. } = self.grows;
         let full = if unified { CONTEXT } else { CONTEXT * count };
-        let slots = Slots {
-            count,
-            each: CONTEXT,
-            full,
-            unified,
-            keeps,
-            scatter: 0,
-            answer: None,
-        };
+        let slots = Slots { count, each: CONTEXT, full, unified, keeps, scatter: 0, answer: None };
         let parts = u64::try_from(cards.len()).unwrap().max(1);
         let step = |n| {
             let bytes = (self.loaded + gib(self.grows.gib).scaled(n, STEPS)).scaled(1, parts);
@@ -71,11 +55,7 @@ impl MemoryModel for Grower {
             true => curve.within(free).unwrap_or(0),
             false => u64::MAX,
         };
-        Ok(curve
-            .at(depth)
-            .into_iter()
-            .map(|share| (share.card, share.bytes))
-            .collect())
+        Ok(curve.at(depth).into_iter().map(|share| (share.card, share.bytes)).collect())
     }
 
     fn curve(&self, cards: &[Card]) -> Result<Curve, String> {
@@ -119,18 +99,14 @@ impl Diver {
 
     fn fill(&mut self) {
         while !self.waiting.is_empty() {
-            let idle: Vec<usize> = (0..self.slots.len())
-                .filter(|slot| self.slots[*slot].request.is_none())
-                .collect();
+            let idle: Vec<usize> =
+                (0..self.slots.len()).filter(|slot| self.slots[*slot].request.is_none()).collect();
             self.turn += 7;
             let Some(slot) = idle.get(self.turn % idle.len().max(1)) else {
                 break;
             };
             let (request, tokens) = self.waiting.remove(0);
-            self.slots[*slot] = Slot {
-                request: Some(request),
-                tokens,
-            };
+            self.slots[*slot] = Slot { request: Some(request), tokens };
             self.deepest = self.deepest.max(self.depth());
         }
     }
@@ -147,11 +123,7 @@ impl Diver {
 
     pub(super) fn takes(&self, card: &CardId) -> Bytes {
         let shares = self.curve.at(self.deepest);
-        shares
-            .iter()
-            .filter(|share| share.card == *card)
-            .map(|share| share.bytes)
-            .sum()
+        shares.iter().filter(|share| share.card == *card).map(|share| share.bytes).sum()
     }
 }
 
@@ -184,12 +156,7 @@ impl World {
         }
         let there = self.engines[&run].stage == Life::Ready;
         let prompt = if exact { asked.prompt } else { asked.prompt * 4 };
-        let depth = RequestDepth {
-            prompt: Some(prompt),
-            answer: Some(ANSWER),
-            answers: 1,
-            exact,
-        };
+        let depth = RequestDepth { prompt: Some(prompt), answer: Some(ANSWER), answers: 1, exact };
         let depth = (there || !exact).then_some(depth);
         self.tell(SchedulerEvent::DepthMeasured { request, run, depth });
     }
@@ -199,14 +166,9 @@ impl World {
         let ledger = self.scheduler.ledger();
         for (run, engine) in self.engines.iter().filter(|(_, engine)| !engine.buried) {
             for share in engine.placement.shares.iter().filter(|_| engine.diver.is_some()) {
-                let (takes, held) = (
-                    engine.takes(&share.card),
-                    ledger.account(&share.card).unwrap().held_by(*run),
-                );
-                assert!(
-                    takes <= held,
-                    "{run:?} takes {takes} of a claim of {held}: {engine:?}"
-                );
+                let (takes, held) =
+                    (engine.takes(&share.card), ledger.account(&share.card).unwrap().held_by(*run));
+                assert!(takes <= held, "{run:?} takes {takes} of a claim of {held}: {engine:?}");
             }
         }
         let snapshot = self.scheduler.snapshot(super::moment(self.now));

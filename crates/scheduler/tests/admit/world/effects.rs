@@ -26,11 +26,7 @@ impl World {
     fn carry_out(&mut self, effect: SchedulerEffect) {
         match effect {
             SchedulerEffect::Survey { model } => self.later(self.now + SURVEY, Happening::Surveyed(model)),
-            SchedulerEffect::Start {
-                run,
-                model,
-                placement,
-            } => self.start(run, model, placement),
+            SchedulerEffect::Start { run, model, placement } => self.start(run, model, placement),
             SchedulerEffect::Dispatch { request, run } => self.dispatch(request, run),
             SchedulerEffect::MeasureDepth { request, run, exact } => {
                 let takes = if exact { COUNT } else { 0 };
@@ -66,10 +62,7 @@ impl World {
             SchedulerEffect::AnswerBudget { run, claim } => {
                 assert!(self.pleading.remove(&run), "answered without a plea: {run:?}");
                 let (claimed, total) = (claim.unwrap_or_default(), self.totals.iter().max());
-                assert!(
-                    claimed <= gib(*total.unwrap()),
-                    "{claimed} is more than a card has"
-                );
+                assert!(claimed <= gib(*total.unwrap()), "{claimed} is more than a card has");
             }
             SchedulerEffect::StateChanged { .. } | SchedulerEffect::ClaimChanged { .. } => {}
             SchedulerEffect::Drained => {
@@ -82,10 +75,7 @@ impl World {
     fn start(&mut self, run: RunId, model: ModelId, placement: Placement) {
         assert!(self.closing.is_none(), "started while shutting down");
         let alive = self.engines.values().filter(|engine| engine.stage != Life::Ended);
-        assert!(
-            alive.clone().all(|engine| engine.model != model),
-            "{model:?} runs twice"
-        );
+        assert!(alive.clone().all(|engine| engine.model != model), "{model:?} runs twice");
         let fate = self.fates[self.lives % self.fates.len()];
         self.lives += 1;
         let diver = self.diver(model.0, &placement);
@@ -99,10 +89,7 @@ impl World {
             diver,
             buried: false,
         };
-        assert!(
-            self.engines.insert(run, engine).is_none(),
-            "{run:?} is used twice"
-        );
+        assert!(self.engines.insert(run, engine).is_none(), "{run:?} is used twice");
         for (index, total) in self.totals.iter().enumerate() {
             let id = card_id(index);
             let held: Bytes = self.engines.values().map(|engine| engine.takes(&id)).sum();
@@ -110,9 +97,7 @@ impl World {
                 self.scheduler.ledger().account(&id).unwrap().claimed() <= gib(*total) && held <= gib(*total)
             );
         }
-        let crash = End::Crashed {
-            reason: Reason::new("exit", "exit status 1"),
-        };
+        let crash = End::Crashed { reason: Reason::new("exit", "exit status 1") };
         match fate {
             Fate::Serves { load } | Fate::Stubborn { load } | Fate::DiesServing { load, .. } => {
                 self.later(self.now + load, Happening::Ready(run));
@@ -123,9 +108,7 @@ impl World {
             }
             Fate::NeverReady => {}
             Fate::Unstartable => {
-                let end = End::Unstartable {
-                    reason: Reason::new("missing", "no such file"),
-                };
+                let end = End::Unstartable { reason: Reason::new("missing", "no such file") };
                 self.later(self.now, Happening::Ends(run, end));
             }
         }
@@ -140,10 +123,7 @@ impl World {
         let limit = self.need(asked.model).concurrency;
         let engine = self.engines.get_mut(&run).unwrap();
         assert_eq!(engine.model, ModelId(asked.model));
-        assert!(
-            engine.stage != Life::Loading && !engine.told_to_stop,
-            "sent to {engine:?}"
-        );
+        assert!(engine.stage != Life::Loading && !engine.told_to_stop, "sent to {engine:?}");
         assert!(!engine.buried, "sent to a dead run: {engine:?}");
         self.longest_wait = self.longest_wait.max(self.now - since);
         self.asked[index].place = Where::InFlight(run);

@@ -62,9 +62,7 @@ impl GuardHandler {
         let Some((page, (number, index, asked))) = request else {
             return;
         };
-        let on_page = usize::try_from(index)
-            .ok()
-            .and_then(|index| page.cards().get(index));
+        let on_page = usize::try_from(index).ok().and_then(|index| page.cards().get(index));
         let Some((snapshot, card)) = on_page.and_then(|card| Some((card, card_of(runtime, run, card)?)))
         else {
             // The page names a card that is not served from: nothing can be granted there.
@@ -76,17 +74,8 @@ impl GuardHandler {
         // The claim is that of all processes together, so the others' memory counts, too.
         let held = held.map_or(Bytes::new(snapshot.allocated), |(_, bytes)| bytes);
         let asked = Bytes::new(asked);
-        guarded.pending.replace(Some(PendingRequest {
-            pid: page.pid,
-            number,
-            card: card.clone(),
-        }));
-        runtime.submit(SchedulerEvent::BudgetRequested {
-            run: run.id,
-            card,
-            asked,
-            wanted: held + asked,
-        });
+        guarded.pending.replace(Some(PendingRequest { pid: page.pid, number, card: card.clone() }));
+        runtime.submit(SchedulerEvent::BudgetRequested { run: run.id, card, asked, wanted: held + asked });
     }
 
     /// Passes the scheduler's answer to the process that made the request.

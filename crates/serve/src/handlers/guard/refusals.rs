@@ -19,9 +19,7 @@ use crate::runtime::{EngineRun, Runtime};
 pub(super) fn last(runtime: &Runtime, run: &EngineRun, pages: &Path) -> Option<RefusedAllocation> {
     let pages = read_pages(pages);
     let count = pages.iter().map(|page| page.oom_count).sum();
-    let all = pages
-        .iter()
-        .flat_map(|page| page.ooms().map(move |oom| (page, oom)));
+    let all = pages.iter().flat_map(|page| page.ooms().map(move |oom| (page, oom)));
     // Guard writes refusals of all processes; the last one led to the death.
     let (page, oom) = all.max_by_key(|(_, oom)| oom.time)?;
     let card = page.cards().get(usize::try_from(oom.card).ok()?)?;
@@ -62,9 +60,7 @@ fn neighbours(snapshot: &SchedulerSnapshot, run: RunId, card: &CardId) -> Vec<(S
     let runs = card.holders.iter().filter(|holder| holder.run != run);
     let runs = runs.map(|holder| (holder.model.clone(), holder.measured.unwrap_or(holder.claim)));
     let foreign = [("other programs".to_owned(), card.foreign)];
-    runs.chain(foreign)
-        .filter(|(_, bytes)| !bytes.is_zero())
-        .collect()
+    runs.chain(foreign).filter(|(_, bytes)| !bytes.is_zero()).collect()
 }
 
 /// Time since a moment of the monotonic clock, in nanoseconds.

@@ -99,11 +99,7 @@ impl Load {
 
     /// The flags as the engine read them.
     fn wish(&self) -> Result<ModelParams, String> {
-        let options = self
-            .entry
-            .launch
-            .options()
-            .ok_or("the model's files are unknown")?;
+        let options = self.entry.launch.options().ok_or("the model's files are unknown")?;
         let flags = named::flags(&self.entry, options).map_err(|error| error.to_string())?;
         named::seen_by(&flags, &self.machine, &self.cards).map_err(|error| error.to_string())
     }
@@ -111,10 +107,7 @@ impl Load {
     fn check_that_nothing_stays(&self, wish: &ModelParams) -> Result<(), String> {
         let said = self.lines.iter().filter_map(|line| offloaded(&line.text));
         if let Some((on_cards, layers)) = said.into_iter().find(|(on_cards, layers)| on_cards < layers) {
-            return Err(format!(
-                "it computes with {} of {layers} layers on the host",
-                layers - on_cards
-            ));
+            return Err(format!("it computes with {} of {layers} layers on the host", layers - on_cards));
         }
         let read =
             |path: &String| read_model(path.as_ref(), Dialect::Ggml).map_err(|error| error.to_string());
@@ -161,11 +154,9 @@ mod tests {
     fn the_engines_word_on_its_layers_is_read() {
         let said = offloaded("load_tensors: offloaded 12/33 layers to GPU");
         assert_eq!(said, Some((12, 33)));
-        for line in [
-            "load_tensors: offloading 32 repeating layers to GPU",
-            "offloaded many/33 layers to GPU",
-            "",
-        ] {
+        for line in
+            ["load_tensors: offloading 32 repeating layers to GPU", "offloaded many/33 layers to GPU", ""]
+        {
             assert_eq!(offloaded(line), None);
         }
     }

@@ -77,10 +77,7 @@ pub(super) async fn reclaim_for(runtime: Rc<Runtime>, run: Rc<EngineRun>, job: R
         tracing::warn!("nothing is reclaimed for {}: {error}", run.entry.name);
     }
     // The load timeout begins now.
-    runtime.submit(SchedulerEvent::Progressed {
-        run: run.id,
-        measured: true,
-    });
+    runtime.submit(SchedulerEvent::Progressed { run: run.id, measured: true });
 }
 
 /// Input of the reclaim, which runs on another thread.
@@ -114,10 +111,7 @@ impl ReclaimQuestion {
         files.sort();
         files.dedup();
         let wish = ReclaimRequest {
-            goal: ReclaimGoal {
-                need: self.need,
-                order: None,
-            },
+            goal: ReclaimGoal { need: self.need, order: None },
             gate,
             files,
             hands: self.hands,
@@ -142,15 +136,8 @@ impl ReclaimJob {
         let idle: Vec<PathBuf> = self.guard.idle_pages(runtime);
         Some(ReclaimQuestion {
             need: own + theirs,
-            models: runtime
-                .present()
-                .iter()
-                .map(|(_, entry)| ConfiguredModel::clone(entry))
-                .collect(),
-            living: others
-                .iter()
-                .map(|other| ConfiguredModel::clone(&other.entry))
-                .collect(),
+            models: runtime.present().iter().map(|(_, entry)| ConfiguredModel::clone(entry)).collect(),
+            living: others.iter().map(|other| ConfiguredModel::clone(&other.entry)).collect(),
             hands: self.hands,
             whom: match self.ask.is_zero() {
                 true => NeighbourSelection::Nobody,
@@ -189,9 +176,7 @@ pub(super) fn hint_at_reclaim(runtime: &Runtime, run: &EngineRun, end: &End) {
         let text = "drop page cache before a load: reclaim-before-load = \"user\" under [serve], or \
                     --reclaim-before-load user";
         let hint = Hint::new(Advice::Other(text.to_owned()));
-        runtime
-            .statuses
-            .with(run.model, |status| status.hints = vec![hint]);
+        runtime.statuses.with(run.model, |status| status.hints = vec![hint]);
     }
 }
 
@@ -268,14 +253,9 @@ mod tests {
 
     /// The outcome on a captured machine, for a user without root.
     fn judged(tree: &str) -> ReclaimOutcome {
-        let tree = Path::new(env!("CARGO_MANIFEST_DIR"))
-            .join("../../data/sysroot")
-            .join(tree);
+        let tree = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../data/sysroot").join(tree);
         let wish = ReclaimRequest {
-            goal: ReclaimGoal {
-                need: NEED,
-                order: None,
-            },
+            goal: ReclaimGoal { need: NEED, order: None },
             gate: None,
             files: Vec::new(),
             hands: RootSteps::None,
@@ -292,10 +272,7 @@ mod tests {
         let outcome = judged("gb10");
         let said = done(NEED, &outcome);
         assert!(said.starts_with("13312 MiB were needed ("), "{said}");
-        assert!(
-            said.contains("; drop-page-cache would free 104672 MiB and needs root"),
-            "{said}"
-        );
+        assert!(said.contains("; drop-page-cache would free 104672 MiB and needs root"), "{said}");
         let event = event(NEED, &outcome);
         assert_eq!(event["needs_root"], json!(["drop-page-cache"]));
         assert_eq!((&event["steps"], &event["enough"]), (&json!([]), &json!(false)));

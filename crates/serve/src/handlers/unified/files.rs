@@ -24,10 +24,7 @@ pub(super) fn of_entry(entry: &ConfiguredModel) -> Vec<PathBuf> {
 /// Readable files named by flags: model, draft and projector with all shards, adapters and control vectors.
 pub(super) fn of(wish: &ModelParams) -> Vec<PathBuf> {
     let sets = [&wish.model, &wish.draft_model, &wish.projector];
-    let sets = sets
-        .into_iter()
-        .flatten()
-        .flat_map(|path| files_of(Path::new(path)));
+    let sets = sets.into_iter().flatten().flat_map(|path| files_of(Path::new(path)));
     let others = wish.adapters.iter().chain(&wish.control_vectors);
     let mut files: Vec<PathBuf> = sets.chain(others.map(PathBuf::from)).collect();
     files.sort();
@@ -61,12 +58,7 @@ mod tests {
     fn all_files_of_a_model_are_found_and_a_file_is_known_under_any_name() {
         let folder = tempfile::tempdir().unwrap();
         let path = |name: &str| folder.path().join(name);
-        for name in [
-            "m-00001-of-00002.gguf",
-            "m-00002-of-00002.gguf",
-            "mm.gguf",
-            "lora.gguf",
-        ] {
+        for name in ["m-00001-of-00002.gguf", "m-00002-of-00002.gguf", "mm.gguf", "lora.gguf"] {
             std::fs::write(path(name), name).unwrap();
         }
         let shown = folder.path().display();
@@ -75,20 +67,12 @@ mod tests {
         );
         let text = format!("[models.a]\nflags = \"{flags}\"\n[models.b]\ncmd = \"x ${{PORT}}\"");
         let models = plimsoll_config::parse("p.toml", &text, &|_| None).unwrap().models;
-        let expected = [
-            "lora.gguf",
-            "m-00001-of-00002.gguf",
-            "m-00002-of-00002.gguf",
-            "mm.gguf",
-        ];
+        let expected = ["lora.gguf", "m-00001-of-00002.gguf", "m-00002-of-00002.gguf", "mm.gguf"];
         assert_eq!(of_entry(&models[0]), expected.map(path));
         assert!(of_entry(&models[1]).is_empty());
         std::os::unix::fs::symlink(path("mm.gguf"), path("other.gguf")).unwrap();
         let known = identities(&models);
-        assert!(
-            known.contains(&identity(&path("other.gguf")).unwrap()),
-            "{known:?}"
-        );
+        assert!(known.contains(&identity(&path("other.gguf")).unwrap()), "{known:?}");
         assert_eq!(known.len(), 4);
     }
 }

@@ -31,26 +31,18 @@ pub(super) struct PromptParameters<'a> {
 impl<'a> PromptParameters<'a> {
     pub(super) fn read(text: &'a [u8]) -> Self {
         // A field of the wrong type fails the whole body; its other limits could mislead then.
-        serde_json::from_slice(text).unwrap_or(Self {
-            garbled: true,
-            ..Self::default()
-        })
+        serde_json::from_slice(text).unwrap_or(Self { garbled: true, ..Self::default() })
     }
 
     /// Tokens of an answer at most.
     pub(super) fn limit(&self) -> Option<u64> {
-        let limits = [
-            self.max_tokens,
-            self.max_completion_tokens,
-            self.max_output_tokens,
-            self.n_predict,
-        ];
+        let limits = [self.max_tokens, self.max_completion_tokens, self.max_output_tokens, self.n_predict];
         let given: Vec<f64> = limits.into_iter().flatten().collect();
         // llama-server reads -1 as no limit.
         let unlimited = self.garbled || given.iter().any(|limit| *limit < 0.0);
-        let most = given.into_iter().fold(None, |most: Option<f64>, limit| {
-            Some(most.map_or(limit, |most| most.max(limit)))
-        });
+        let most = given
+            .into_iter()
+            .fold(None, |most: Option<f64>, limit| Some(most.map_or(limit, |most| most.max(limit))));
         most.filter(|_| !unlimited).map(whole)
     }
 
@@ -143,11 +135,7 @@ impl<'de> Visitor<'de> for ShapeVisitor {
             count += 1;
             number |= element.0;
         }
-        Ok(if number {
-            PromptShape::Tokens
-        } else {
-            PromptShape::Several(count)
-        })
+        Ok(if number { PromptShape::Tokens } else { PromptShape::Several(count) })
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {

@@ -18,11 +18,7 @@ fn a_client_that_leaves_while_waiting_cancels_the_engines_work() {
         read_request(&mut engine).await;
         assert_eq!(stage.service.in_flight.get(), 1);
         drop(client);
-        assert_eq!(
-            read_some(&mut engine).await,
-            "",
-            "the engine's connection is closed"
-        );
+        assert_eq!(read_some(&mut engine).await, "", "the engine's connection is closed");
         stage.until_idle().await;
     });
 }
@@ -37,11 +33,7 @@ fn a_client_that_leaves_in_mid_stream_cancels_the_engines_work() {
         write(&mut engine, &format!("{STREAM}9\r\ndata: 1\n\n\r\n")).await;
         read_until(&mut client, "data: 1\n\n\r\n").await;
         drop(client);
-        assert_eq!(
-            read_some(&mut engine).await,
-            "",
-            "the engine's connection is closed"
-        );
+        assert_eq!(read_some(&mut engine).await, "", "the engine's connection is closed");
         stage.until_idle().await;
     });
 }
@@ -62,15 +54,8 @@ fn a_death_at_any_byte_of_a_stream_ends_in_a_well_formed_error_event() {
             let (passed, error) = body.split_at(body.find("data: {\"error\"").unwrap());
             assert!(events[..cut].starts_with(passed), "{cut}: {passed:?}");
             let blank = ["\n\n", "\r\n\r\n", "\r\r"];
-            assert!(
-                passed.is_empty() || blank.iter().any(|end| passed.ends_with(end)),
-                "{cut}: {passed:?}"
-            );
-            let json = error
-                .strip_prefix("data: ")
-                .unwrap()
-                .strip_suffix("\n\n")
-                .unwrap();
+            assert!(passed.is_empty() || blank.iter().any(|end| passed.ends_with(end)), "{cut}: {passed:?}");
+            let json = error.strip_prefix("data: ").unwrap().strip_suffix("\n\n").unwrap();
             let json: serde_json::Value = serde_json::from_str(json).unwrap();
             assert_eq!(json["error"]["message"], "real died in mid-answer");
             stage.until_idle().await;
@@ -95,10 +80,7 @@ fn the_error_event_of_messages_has_a_name() {
 
 #[test]
 fn a_broken_answer_that_is_no_stream_of_events_breaks_the_connection() {
-    for head in [
-        "content-length: 9\r\n\r\n{\"a\"",
-        "transfer-encoding: chunked\r\n\r\n4\r\n{\"a\"\r\n",
-    ] {
+    for head in ["content-length: 9\r\n\r\n{\"a\"", "transfer-encoding: chunked\r\n\r\n4\r\n{\"a\"\r\n"] {
         on_stage(|stage| async move {
             let mut client = stage.client().await;
             write(&mut client, &post("/v1/completions", r#"{"model":"real"}"#)).await;
@@ -107,10 +89,7 @@ fn a_broken_answer_that_is_no_stream_of_events_breaks_the_connection() {
             write(&mut engine, &format!("HTTP/1.1 200 OK\r\n{head}")).await;
             drop(engine);
             let answer = read_to_close(&mut client).await;
-            assert!(
-                !answer.ends_with("0\r\n\r\n") && !answer.ends_with('}'),
-                "{answer}"
-            );
+            assert!(!answer.ends_with("0\r\n\r\n") && !answer.ends_with('}'), "{answer}");
             stage.until_idle().await;
         });
     }
@@ -195,11 +174,7 @@ fn a_shutdown_lets_what_is_in_flight_finish_and_takes_nothing_new() {
         read_request(&mut engine).await;
         let Stage { address, running, .. } = stage;
         drop(running);
-        assert_eq!(
-            read_some(&mut idle).await,
-            "",
-            "an idle connection is closed at once"
-        );
+        assert_eq!(read_some(&mut idle).await, "", "an idle connection is closed at once");
         assert!(TcpStream::connect(address).await.is_err(), "nobody listens");
         write(&mut engine, "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok").await;
         let answer = read_to_close(&mut client).await;

@@ -23,26 +23,10 @@ async fn ask(stage: &Stage, request: &str) -> String {
 fn a_request_that_names_no_known_model_is_told_which_there_are() {
     on_stage(|stage| async move {
         for (request, status, message) in [
-            (
-                post("/v1/completions", "{}"),
-                "400",
-                "model name is missing from the request",
-            ),
-            (
-                post("/v1/completions", r#"{"model":""}"#),
-                "400",
-                "model name is missing from the request",
-            ),
-            (
-                post("/v1/completions", "not json"),
-                "400",
-                "model name is missing from the request",
-            ),
-            (
-                post("/v1/completions", r#"{"model":"zz"}"#),
-                "404",
-                "model 'zz' not found",
-            ),
+            (post("/v1/completions", "{}"), "400", "model name is missing from the request"),
+            (post("/v1/completions", r#"{"model":""}"#), "400", "model name is missing from the request"),
+            (post("/v1/completions", "not json"), "400", "model name is missing from the request"),
+            (post("/v1/completions", r#"{"model":"zz"}"#), "404", "model 'zz' not found"),
             (post("/upstream/zz/x", ""), "404", "model 'zz/x' not found"),
         ] {
             let answer = ask(&stage, &request).await;
@@ -67,13 +51,7 @@ fn the_model_and_autoload_may_stand_in_the_query() {
         let mut engine = stage.engine().await;
         assert!(read_request(&mut engine).await.starts_with("GET /slots?model="));
         assert_eq!(
-            stage
-                .service
-                .wishes
-                .borrow()
-                .iter()
-                .map(|wish| wish.autoload)
-                .collect::<Vec<_>>(),
+            stage.service.wishes.borrow().iter().map(|wish| wish.autoload).collect::<Vec<_>>(),
             [Some(false)]
         );
     });
@@ -81,10 +59,7 @@ fn the_model_and_autoload_may_stand_in_the_query() {
 
 #[test]
 fn without_a_key_only_health_is_answered() {
-    let settings = HttpSettings {
-        keys: ApiKeys::new(["secret".to_owned()]),
-        ..HttpSettings::default()
-    };
+    let settings = HttpSettings { keys: ApiKeys::new(["secret".to_owned()]), ..HttpSettings::default() };
     on_stage_with(settings, 0, |stage| async move {
         let refused = ask(&stage, &post("/v1/completions", r#"{"model":"zz"}"#)).await;
         assert!(refused.starts_with("HTTP/1.1 401 "), "{refused}");
@@ -108,10 +83,7 @@ fn a_foreign_page_is_refused_and_a_local_one_is_granted() {
         assert!(foreign.starts_with("HTTP/1.1 403 "), "{foreign}");
         assert!(!foreign.contains("access-control-allow-origin"), "{foreign}");
         let local = ask(&stage, &from("http://localhost:3000")).await;
-        assert!(
-            local.contains("access-control-allow-origin: http://localhost:3000\r\n"),
-            "{local}"
-        );
+        assert!(local.contains("access-control-allow-origin: http://localhost:3000\r\n"), "{local}");
         let mut client = stage.client().await;
         write(
             &mut client,
@@ -145,16 +117,10 @@ fn a_slow_head_and_a_slow_body_are_cut_off_without_touching_an_engine() {
         let mut client = stage.client().await;
         write(&mut client, "POST /v1/completions HTTP/1.1\r\nhos").await;
         let answer = read_to_close(&mut client).await;
-        assert!(
-            answer.is_empty() || answer.starts_with("HTTP/1.1 408 "),
-            "{answer}"
-        );
+        assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 408 "), "{answer}");
         let slow = "POST /v1/completions HTTP/1.1\r\nhost: localhost\r\ncontent-length: 99\r\n\r\n{\"model\":\"real\"";
         assert!(ask(&stage, slow).await.starts_with("HTTP/1.1 408 "));
-        assert!(
-            stage.service.wishes.borrow().is_empty(),
-            "no engine was asked for"
-        );
+        assert!(stage.service.wishes.borrow().is_empty(), "no engine was asked for");
     });
 }
 
@@ -167,11 +133,7 @@ fn a_head_beyond_the_limits_is_refused() {
     on_stage_with(settings, 0, |stage| async move {
         for lines in [format!("x: {}\r\n", "y".repeat(9000)), "x: y\r\n".repeat(11)] {
             let mut client = stage.client().await;
-            write(
-                &mut client,
-                &format!("GET /health HTTP/1.1\r\nhost: localhost\r\n{lines}\r\n"),
-            )
-            .await;
+            write(&mut client, &format!("GET /health HTTP/1.1\r\nhost: localhost\r\n{lines}\r\n")).await;
             let answer = read_to_close(&mut client).await;
             assert!(answer.starts_with("HTTP/1.1 431 "), "{answer}");
         }
@@ -187,21 +149,14 @@ fn expect_continue_is_answered_before_the_body_and_old_clients_are_served() {
             "POST /tokenize HTTP/1.1\r\nhost: localhost\r\nexpect: 100-continue\r\ncontent-length: 14\r\n\r\n",
         )
         .await;
-        assert_eq!(
-            read_until(&mut client, "\r\n\r\n").await,
-            "HTTP/1.1 100 Continue\r\n\r\n"
-        );
+        assert_eq!(read_until(&mut client, "\r\n\r\n").await, "HTTP/1.1 100 Continue\r\n\r\n");
         write(&mut client, r#"{"model":"zz"}"#).await;
         assert!(read_until(&mut client, "}").await.starts_with("HTTP/1.1 404 "));
         let mut old = stage.client().await;
         write(&mut old, "GET /health HTTP/1.0\r\n\r\n").await;
         assert!(read_to_close(&mut old).await.ends_with("{\"status\":\"ok\"}"));
         let mut head = stage.client().await;
-        write(
-            &mut head,
-            "HEAD /health HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n",
-        )
-        .await;
+        write(&mut head, "HEAD /health HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").await;
         assert!(read_to_close(&mut head).await.ends_with("\r\n\r\n"));
     });
 }
@@ -212,10 +167,7 @@ fn a_path_or_method_that_is_not_served_is_told_so() {
         let nowhere = ask(&stage, "GET /nowhere HTTP/1.1\r\nhost: localhost\r\n\r\n").await;
         assert!(nowhere.starts_with("HTTP/1.1 404 ") && nowhere.contains("no such path: /nowhere"));
         let wrong = ask(&stage, "GET /tokenize HTTP/1.1\r\nhost: localhost\r\n\r\n").await;
-        assert!(
-            wrong.starts_with("HTTP/1.1 405 ") && wrong.contains("allow: POST\r\n"),
-            "{wrong}"
-        );
+        assert!(wrong.starts_with("HTTP/1.1 405 ") && wrong.contains("allow: POST\r\n"), "{wrong}");
         let upgrade = "GET /upstream/real/ws HTTP/1.1\r\nhost: localhost\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n";
         assert!(ask(&stage, upgrade).await.starts_with("HTTP/1.1 501 "));
     });
@@ -256,22 +208,12 @@ fn a_client_that_pipelines_and_stays_is_answered_in_order() {
 #[test]
 fn no_browser_may_guess_the_type_of_a_text_or_embed_it() {
     on_stage(|stage| async move {
-        for path in [
-            "/logs",
-            "/health",
-            "/metrics",
-            "/nowhere",
-            "/api/status",
-            "/running",
-        ] {
+        for path in ["/logs", "/health", "/metrics", "/nowhere", "/api/status", "/running"] {
             let mut client = stage.client().await;
             let request = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n");
             write(&mut client, &request).await;
             let answer = read_to_close(&mut client).await;
-            for header in [
-                "x-content-type-options: nosniff",
-                "cross-origin-resource-policy: same-origin",
-            ] {
+            for header in ["x-content-type-options: nosniff", "cross-origin-resource-policy: same-origin"] {
                 assert!(answer.contains(header), "{path}: {answer}");
             }
         }

@@ -29,25 +29,16 @@ fn models_are_listed_in_the_shapes_that_clients_know() {
     on_stage(|stage| async move {
         for path in ["/v1/models", "/models"] {
             let list = ask_json(&stage, &format!("GET {path}")).await;
-            assert_eq!(
-                (&list["object"], &list["data"][0]["id"]),
-                (&json!("list"), &json!("real"))
-            );
+            assert_eq!((&list["object"], &list["data"][0]["id"]), (&json!("list"), &json!("real")));
         }
-        assert_eq!(
-            ask_json(&stage, "GET /v1/models/user%2Freal:Q4").await["object"],
-            "model"
-        );
+        assert_eq!(ask_json(&stage, "GET /v1/models/user%2Freal:Q4").await["object"], "model");
         assert_eq!(ask(&stage, "GET /v1/models/zz", "").await.0, 404);
         let running = ask_json(&stage, "GET /running").await;
         assert_eq!(running["running"][0]["state"], "ready");
         stage.service.state.set(ModelState::Unloaded);
         assert_eq!(ask_json(&stage, "GET /running").await, json!({"running": []}));
         assert_eq!(ask_json(&stage, "GET /props").await["role"], "router");
-        assert_eq!(
-            ask_json(&stage, "GET /api/status").await["models"][0]["queued"],
-            2
-        );
+        assert_eq!(ask_json(&stage, "GET /api/status").await["models"][0]["queued"], 2);
         assert_eq!(ask_json(&stage, "GET /api/version").await["name"], "plimsoll");
     });
 }
@@ -57,14 +48,8 @@ fn orders_reach_the_owner_only_where_they_make_sense() {
     on_stage(|stage| async move {
         let body = r#"{"model":"alias"}"#;
         let (status, text) = ask(&stage, "POST /models/load", body).await;
-        assert!(
-            status == 400 && text.contains("model is already running"),
-            "{text}"
-        );
-        assert_eq!(
-            ask(&stage, "POST /models/unload", body).await,
-            (200, r#"{"success":true}"#.to_owned())
-        );
+        assert!(status == 400 && text.contains("model is already running"), "{text}");
+        assert_eq!(ask(&stage, "POST /models/unload", body).await, (200, r#"{"success":true}"#.to_owned()));
         assert_eq!(ask(&stage, "POST /api/models/unload/real", "").await.0, 200);
         assert_eq!(ask(&stage, "GET /unload", "").await, (200, "OK".to_owned()));
         stage.service.state.set(ModelState::Failed);
@@ -74,10 +59,7 @@ fn orders_reach_the_owner_only_where_they_make_sense() {
         assert_eq!(ask(&stage, "POST /models/load", body).await.0, 200);
         assert_eq!(ask(&stage, "POST /models/load", r#"{"model":"zz"}"#).await.0, 404);
         assert_eq!(ask(&stage, "GET /models?reload=1", "").await.0, 200);
-        assert_eq!(
-            *stage.service.orders.borrow(),
-            ["unload", "unload", "unload", "load", "reload"]
-        );
+        assert_eq!(*stage.service.orders.borrow(), ["unload", "unload", "unload", "load", "reload"]);
     });
 }
 
@@ -86,32 +68,18 @@ fn changes_are_told_to_those_who_watch() {
     on_stage(|stage| async move {
         let mut models = stage.client().await;
         write(&mut models, "GET /models/sse HTTP/1.1\r\nhost: localhost\r\n\r\n").await;
-        assert!(
-            read_until(&mut models, "\r\n\r\n")
-                .await
-                .contains("content-type: text/event-stream\r\n")
-        );
+        assert!(read_until(&mut models, "\r\n\r\n").await.contains("content-type: text/event-stream\r\n"));
         let mut status = stage.client().await;
-        write(
-            &mut status,
-            "GET /api/status/stream HTTP/1.1\r\nhost: localhost\r\n\r\n",
-        )
-        .await;
+        write(&mut status, "GET /api/status/stream HTTP/1.1\r\nhost: localhost\r\n\r\n").await;
         let first = read_until(&mut status, "}\n\n\r\n").await;
         assert!(first.contains("\"now\":0.0"), "{first}");
-        stage
-            .service
-            .events
-            .state_changed("real", ModelState::Loading, &Value::Null);
+        stage.service.events.state_changed("real", ModelState::Loading, &Value::Null);
         let told = read_until(&mut models, "\n\n\r\n").await;
         assert!(
             told.contains(r#""event":"model_status""#) && told.contains(r#"{"status":"loading"}"#),
             "{told}"
         );
-        stage
-            .service
-            .events
-            .show(|| crate::route::ModelService::snapshot(&*stage.service));
+        stage.service.events.show(|| crate::route::ModelService::snapshot(&*stage.service));
         read_until(&mut status, "}\n\n\r\n").await;
     });
 }
@@ -120,16 +88,9 @@ fn changes_are_told_to_those_who_watch() {
 fn logs_are_shown_and_streamed() {
     on_stage(|stage| async move {
         stage.service.log.push(LogSource::Stderr, "loaded".to_owned());
-        assert_eq!(
-            ask(&stage, "GET /logs", "").await,
-            (200, "[real] loaded\n".to_owned())
-        );
+        assert_eq!(ask(&stage, "GET /logs", "").await, (200, "[real] loaded\n".to_owned()));
         let mut stream = stage.client().await;
-        write(
-            &mut stream,
-            "GET /logs/stream/real HTTP/1.1\r\nhost: localhost\r\n\r\n",
-        )
-        .await;
+        write(&mut stream, "GET /logs/stream/real HTTP/1.1\r\nhost: localhost\r\n\r\n").await;
         read_until(&mut stream, "[real] loaded\n\r\n").await;
         stage.service.log.push(LogSource::Stderr, "more".to_owned());
         read_until(&mut stream, "[real] more\n\r\n").await;
@@ -157,15 +118,7 @@ fn metrics_count_what_was_answered_beside_what_the_owner_counts() {
             assert!(page.lines().any(|found| found == line), "{line} in {page}");
         }
         let mut engines = stage.client().await;
-        write(
-            &mut engines,
-            "GET /metrics?model=real HTTP/1.1\r\nhost: localhost\r\n\r\n",
-        )
-        .await;
-        assert!(
-            read_request(&mut engine)
-                .await
-                .starts_with("GET /metrics?model=real ")
-        );
+        write(&mut engines, "GET /metrics?model=real HTTP/1.1\r\nhost: localhost\r\n\r\n").await;
+        assert!(read_request(&mut engine).await.starts_with("GET /metrics?model=real "));
     });
 }

@@ -82,11 +82,7 @@ fn peers_without_a_key_leave_half_of_the_places_and_are_cut_off_sooner() {
         let since = Instant::now();
         assert_eq!(read_some(&mut silent[5]).await, "");
         assert!(since.elapsed() < Duration::from_secs(5));
-        write(
-            &mut known,
-            "GET /running HTTP/1.1\r\nhost: x\r\nauthorization: Bearer secret\r\n\r\n",
-        )
-        .await;
+        write(&mut known, "GET /running HTTP/1.1\r\nhost: x\r\nauthorization: Bearer secret\r\n\r\n").await;
         read_until(&mut known, "}").await;
     });
 }
@@ -102,19 +98,9 @@ fn an_unfinished_body_makes_room_for_the_newcomers_and_what_ended_is_given_back(
             assert!(read_until(&mut small, "}").await.starts_with("HTTP/1.1 404 "));
         }
         let dropped = read_until(&mut slow, "}").await;
-        assert!(
-            dropped.starts_with("HTTP/1.1 503 ") && dropped.contains("retry-after: 1\r\n"),
-            "{dropped}"
-        );
-        let mut large = opened(
-            &stage,
-            &post("/tokenize", r#"{"model":"zz"}                     "#),
-        )
-        .await;
-        assert!(
-            read_until(&mut large, "}").await.starts_with("HTTP/1.1 503 "),
-            "alone it is too large"
-        );
+        assert!(dropped.starts_with("HTTP/1.1 503 ") && dropped.contains("retry-after: 1\r\n"), "{dropped}");
+        let mut large = opened(&stage, &post("/tokenize", r#"{"model":"zz"}                     "#)).await;
+        assert!(read_until(&mut large, "}").await.starts_with("HTTP/1.1 503 "), "alone it is too large");
     });
 }
 
@@ -142,29 +128,17 @@ fn an_answer_that_nobody_reads_gives_its_model_back() {
         let stalled = opened(&stage, &post("/tokenize", r#"{"model":"real"}"#)).await;
         let mut engine = stage.engine().await;
         read_request(&mut engine).await;
-        write(
-            &mut engine,
-            "HTTP/1.1 200 OK\r\ncontent-length: 100000000\r\n\r\n",
-        )
-        .await;
+        write(&mut engine, "HTTP/1.1 200 OK\r\ncontent-length: 100000000\r\n\r\n").await;
         // More than the buffers of the two connections take.
         let flood = async {
             let piece = "x".repeat(1 << 20);
-            while tokio::io::AsyncWriteExt::write_all(&mut engine, piece.as_bytes())
-                .await
-                .is_ok()
-            {}
+            while tokio::io::AsyncWriteExt::write_all(&mut engine, piece.as_bytes()).await.is_ok() {}
         };
         let stays = tokio::time::timeout(Duration::from_secs(2), flood).await;
-        assert!(
-            stays.is_err() && stage.service.in_flight.get() == 1,
-            "it waits for its client"
-        );
+        assert!(stays.is_err() && stage.service.in_flight.get() == 1, "it waits for its client");
         // Another request wants the memory: what is under way is judged by the new limit.
         stage.service.stall_limit.set(Duration::from_millis(500));
-        tokio::time::timeout(Duration::from_secs(5), stage.until_idle())
-            .await
-            .unwrap();
+        tokio::time::timeout(Duration::from_secs(5), stage.until_idle()).await.unwrap();
         drop(stalled);
     });
 }
@@ -176,10 +150,7 @@ fn a_client_that_reads_slowly_keeps_its_answer() {
         let mut slow = opened(&stage, &post("/tokenize", r#"{"model":"real"}"#)).await;
         let mut engine = stage.engine().await;
         read_request(&mut engine).await;
-        let answer = format!(
-            "HTTP/1.1 200 OK\r\ncontent-length: 20000000\r\n\r\n{}",
-            "x".repeat(20_000_000)
-        );
+        let answer = format!("HTTP/1.1 200 OK\r\ncontent-length: 20000000\r\n\r\n{}", "x".repeat(20_000_000));
         let write = tokio::task::spawn_local(async move {
             let _ = tokio::io::AsyncWriteExt::write_all(&mut engine, answer.as_bytes()).await;
         });

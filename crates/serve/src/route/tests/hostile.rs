@@ -51,11 +51,7 @@ fn million_bodies_name_the_same_model_however_they_are_cut() {
         }
         let rope = rope_of(body, &[100]);
         for path in ["/v1/chat/completions", "/completion", "/v1/embeddings"] {
-            let prompt = RequestPrompt {
-                method: &Method::POST,
-                path,
-                body: &rope,
-            };
+            let prompt = RequestPrompt { method: &Method::POST, path, body: &rope };
             runtime.block_on(prompt.bound());
         }
     });
@@ -63,20 +59,14 @@ fn million_bodies_name_the_same_model_however_they_are_cut() {
 
 #[test]
 fn million_forms() {
-    mutants(
-        &[FORM],
-        &[b"--xyz", b"\r\n\r\n", b"name=\"model\"", b"Content-Disposition:"],
-        |form| {
-            let place = |size| multipart::model(&rope_of(form, &[size]), "xyz").map(|key| key.place);
-            let whole = place(form.len().max(1));
-            assert_eq!(whole, place(5), "{}", String::from_utf8_lossy(form));
-            assert!(whole.is_none_or(|place| place.end <= form.len()));
-        },
-    );
-    let types: [&[u8]; 2] = [
-        b"multipart/form-data; boundary=xyz",
-        b"multipart/form-data; charset=a; boundary=\"x y\"",
-    ];
+    mutants(&[FORM], &[b"--xyz", b"\r\n\r\n", b"name=\"model\"", b"Content-Disposition:"], |form| {
+        let place = |size| multipart::model(&rope_of(form, &[size]), "xyz").map(|key| key.place);
+        let whole = place(form.len().max(1));
+        assert_eq!(whole, place(5), "{}", String::from_utf8_lossy(form));
+        assert!(whole.is_none_or(|place| place.end <= form.len()));
+    });
+    let types: [&[u8]; 2] =
+        [b"multipart/form-data; boundary=xyz", b"multipart/form-data; charset=a; boundary=\"x y\""];
     mutants(&types, &[b"boundary=", b";"], |text| {
         if let Ok(text) = str::from_utf8(text) {
             let _ = multipart::boundary(text);
@@ -86,31 +76,24 @@ fn million_forms() {
 
 #[test]
 fn million_event_streams_pass_whole_and_in_order() {
-    mutants(
-        &[STREAM],
-        &[b"data: ", b"\n\n", b"\r\r", b"\r\n\r\n", b"\"usage\":"],
-        |stream| {
-            let (mut guard, mut tail, mut passed) =
-                (EventGuard::default(), PromptTail::default(), VecDeque::new());
-            for piece in stream.chunks(11) {
-                let piece = Bytes::copy_from_slice(piece);
-                tail.feed(&piece);
-                guard.feed(piece, &mut passed);
-            }
-            guard.release(&mut passed);
-            let passed: Vec<u8> = passed.iter().flat_map(|piece| piece.to_vec()).collect();
-            assert_eq!(passed, stream);
-            let _ = tail.tokens();
-        },
-    );
+    mutants(&[STREAM], &[b"data: ", b"\n\n", b"\r\r", b"\r\n\r\n", b"\"usage\":"], |stream| {
+        let (mut guard, mut tail, mut passed) =
+            (EventGuard::default(), PromptTail::default(), VecDeque::new());
+        for piece in stream.chunks(11) {
+            let piece = Bytes::copy_from_slice(piece);
+            tail.feed(&piece);
+            guard.feed(piece, &mut passed);
+        }
+        guard.release(&mut passed);
+        let passed: Vec<u8> = passed.iter().flat_map(|piece| piece.to_vec()).collect();
+        assert_eq!(passed, stream);
+        let _ = tail.tokens();
+    });
 }
 
 #[test]
 fn million_queries_and_paths() {
-    let seeds: [&[u8]; 2] = [
-        b"model=real&autoload=false&x=%20+%zz",
-        b"/upstream/user%2Freal%3AQ4/v1/x%00",
-    ];
+    let seeds: [&[u8]; 2] = [b"model=real&autoload=false&x=%20+%zz", b"/upstream/user%2Freal%3AQ4/v1/x%00"];
     mutants(&seeds, &[b"model=", b"%2e%2e", b"%", b"&", b"//"], |text| {
         if let Ok(text) = str::from_utf8(text) {
             let _ = query::parameter(Some(text), "model");
@@ -139,9 +122,7 @@ fn million_connections_are_answered_or_closed() {
     ];
     let (made, mut made_here) = tokio::sync::mpsc::channel::<Vec<u8>>(64);
     let maker = std::thread::spawn(move || {
-        mutants(&seeds, &tokens, |mutant| {
-            drop(made.blocking_send(mutant.to_vec()))
-        });
+        mutants(&seeds, &tokens, |mutant| drop(made.blocking_send(mutant.to_vec())));
     });
     on_stage(|stage| async move {
         while let Some(mutant) = made_here.recv().await {
@@ -151,13 +132,8 @@ fn million_connections_are_answered_or_closed() {
             let _ = client.shutdown().await;
             let mut answer = Vec::new();
             let _ = client.read_to_end(&mut answer).await;
-            let shown = || {
-                format!(
-                    "{}\n→ {}",
-                    String::from_utf8_lossy(&mutant),
-                    String::from_utf8_lossy(&answer)
-                )
-            };
+            let shown =
+                || format!("{}\n→ {}", String::from_utf8_lossy(&mutant), String::from_utf8_lossy(&answer));
             assert!(answer.is_empty() || answer.starts_with(b"HTTP/1."), "{}", shown());
         }
         stage.until_idle().await;

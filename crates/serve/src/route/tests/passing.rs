@@ -12,10 +12,7 @@ fn a_request_reaches_the_engine_with_its_own_bytes_and_the_answer_comes_back() {
         write(&mut client, &post("/v1/completions?a=b%20c", body)).await;
         let mut engine = stage.engine().await;
         let request = read_request(&mut engine).await;
-        assert!(
-            request.starts_with("POST /v1/completions?a=b%20c HTTP/1.1\r\n"),
-            "{request}"
-        );
+        assert!(request.starts_with("POST /v1/completions?a=b%20c HTTP/1.1\r\n"), "{request}");
         assert!(request.ends_with(body), "{request}");
         write(&mut engine, OK).await;
         let answer = read_until(&mut client, "{}").await;
@@ -44,11 +41,7 @@ fn an_alias_in_a_form_is_replaced_too() {
         let form = "--b\r\nContent-Disposition: form-data; name=\"model\"\r\n\r\nalias\r\n--b--\r\n";
         let head = "POST /v1/audio/transcriptions HTTP/1.1\r\nhost: localhost\r\n\
             content-type: multipart/form-data; boundary=b\r\ntransfer-encoding: chunked\r\n\r\n";
-        write(
-            &mut client,
-            &format!("{head}{:x}\r\n{form}\r\n0\r\n\r\n", form.len()),
-        )
-        .await;
+        write(&mut client, &format!("{head}{:x}\r\n{form}\r\n0\r\n\r\n", form.len())).await;
         let mut engine = stage.engine().await;
         let request = read_request(&mut engine).await;
         assert!(request.ends_with(&form.replace("alias", "real")), "{request}");
@@ -76,25 +69,14 @@ fn pipelined_requests_are_answered_in_order() {
     on_stage(|stage| async move {
         let mut client = stage.client().await;
         let one = post("/tokenize", r#"{"model":"real"}"#);
-        write(
-            &mut client,
-            &format!("{one}{one}GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n"),
-        )
-        .await;
+        write(&mut client, &format!("{one}{one}GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n")).await;
         let mut engine = stage.engine().await;
         for body in ["11", "22"] {
             read_request(&mut engine).await;
-            write(
-                &mut engine,
-                &format!("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{body}"),
-            )
-            .await;
+            write(&mut engine, &format!("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{body}")).await;
         }
         let answers = read_until(&mut client, "{\"status\":\"ok\"}").await;
-        assert!(
-            answers.find("\r\n\r\n11") < answers.find("\r\n\r\n22"),
-            "{answers}"
-        );
+        assert!(answers.find("\r\n\r\n11") < answers.find("\r\n\r\n22"), "{answers}");
     });
 }
 
@@ -102,11 +84,7 @@ fn pipelined_requests_are_answered_in_order() {
 fn events_pass_byte_for_byte_as_soon_as_they_are_whole() {
     on_stage(|stage| async move {
         let mut client = stage.client().await;
-        write(
-            &mut client,
-            &post("/v1/chat/completions", r#"{"model":"real","stream":true}"#),
-        )
-        .await;
+        write(&mut client, &post("/v1/chat/completions", r#"{"model":"real","stream":true}"#)).await;
         let mut engine = stage.engine().await;
         read_request(&mut engine).await;
         write(
@@ -165,21 +143,14 @@ fn a_large_body_arrives_whole() {
 fn upstream_passes_path_and_query_as_they_are() {
     on_stage(|stage| async move {
         let mut client = stage.client().await;
-        write(
-            &mut client,
-            "GET /upstream/user%2Freal:Q4/slots/?x=%31 HTTP/1.1\r\nhost: localhost\r\n\r\n",
-        )
-        .await;
+        write(&mut client, "GET /upstream/user%2Freal:Q4/slots/?x=%31 HTTP/1.1\r\nhost: localhost\r\n\r\n")
+            .await;
         let mut engine = stage.engine().await;
         let request = read_request(&mut engine).await;
         assert!(request.starts_with("GET /slots/?x=%31 HTTP/1.1\r\n"), "{request}");
         write(&mut engine, OK).await;
         read_until(&mut client, "{}").await;
-        write(
-            &mut client,
-            "GET /upstream/user/real:Q4 HTTP/1.1\r\nhost: localhost\r\n\r\n",
-        )
-        .await;
+        write(&mut client, "GET /upstream/user/real:Q4 HTTP/1.1\r\nhost: localhost\r\n\r\n").await;
         let request = read_request(&mut engine).await;
         assert!(request.starts_with("GET / HTTP/1.1\r\n"), "{request}");
     });

@@ -47,9 +47,7 @@ impl ModelService for StubService {
     type Pass = StubPass;
 
     fn resolve(&self, name: &str) -> Option<ModelId> {
-        ["real", "alias", "user/real:Q4"]
-            .contains(&name)
-            .then_some(ModelId(0))
+        ["real", "alias", "user/real:Q4"].contains(&name).then_some(ModelId(0))
     }
 
     fn names(&self) -> Vec<String> {
@@ -115,11 +113,7 @@ impl ModelService for StubService {
             last_failure: None,
             load_check: Vec::new(),
         };
-        SchedulerSnapshot {
-            now: Moment::START,
-            models: vec![model],
-            cards: Vec::new(),
-        }
+        SchedulerSnapshot { now: Moment::START, models: vec![model], cards: Vec::new() }
     }
 
     fn events(&self) -> &Events {
@@ -153,11 +147,7 @@ impl Pass for StubPass {
 
     async fn bounced(self, _: RequestPrompt<'_>) -> Result<Self, HttpProblem> {
         match self.bounces.get() {
-            0 => Err(HttpProblem::new(
-                StatusCode::SERVICE_UNAVAILABLE,
-                "engine_died",
-                "real died",
-            )),
+            0 => Err(HttpProblem::new(StatusCode::SERVICE_UNAVAILABLE, "engine_died", "real died")),
             left => {
                 self.bounces.set(left - 1);
                 Ok(self)
@@ -211,12 +201,7 @@ impl Stage {
         tokio::task::spawn_local(serve(listener, server, async move {
             let _ = stopped.await;
         }));
-        Self {
-            address,
-            service,
-            engine,
-            running,
-        }
+        Self { address, service, engine, running }
     }
 
     pub(super) async fn client(&self) -> TcpStream {
@@ -245,25 +230,17 @@ pub(super) fn on_stage_with<F: Future<Output = ()>>(
     bounces: usize,
     play: impl FnOnce(Stage) -> F,
 ) {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let whole = async {
         let stage = Stage::set(settings, bounces).await;
         play(stage).await;
     };
     let limited = async { tokio::time::timeout(Duration::from_secs(10), whole).await };
-    LocalSet::new()
-        .block_on(&runtime, limited)
-        .expect("the play hangs");
+    LocalSet::new().block_on(&runtime, limited).expect("the play hangs");
 }
 
 pub(super) fn post(path: &str, body: &str) -> String {
-    format!(
-        "POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-length: {}\r\n\r\n{body}",
-        body.len()
-    )
+    format!("POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-length: {}\r\n\r\n{body}", body.len())
 }
 
 /// Reads one request, head and body, as text.
@@ -271,9 +248,7 @@ pub(super) async fn read_request(stream: &mut TcpStream) -> String {
     let mut text = String::new();
     loop {
         if let Some((head, body)) = text.split_once("\r\n\r\n") {
-            let length = head
-                .lines()
-                .find_map(|line| line.strip_prefix("content-length: "));
+            let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
             if body.len() >= length.map_or(0, |length| length.parse().unwrap()) {
                 return text;
             }

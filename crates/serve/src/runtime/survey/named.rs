@@ -18,21 +18,12 @@ use plimsoll_planner::PlanError;
 #[derive(Debug, thiserror::Error)]
 pub(super) enum NameError {
     #[error("{origin}: {error}; the cards are {present}")]
-    Unknown {
-        origin: String,
-        error: PlanError,
-        present: String,
-    },
+    Unknown { origin: String, error: PlanError, present: String },
     #[error(
         "{origin}: the flags name CUDA{number}, which is {card}, but `cards` does not allow that card; name \
             a card that it allows, or add this one; the cards are {present}"
     )]
-    NotAllowed {
-        origin: String,
-        number: usize,
-        card: CardId,
-        present: String,
-    },
+    NotAllowed { origin: String, number: usize, card: CardId, present: String },
 }
 
 /// Returns the flags that the engine will use: those of its command line over those of its environment.
@@ -71,11 +62,7 @@ pub(super) fn named(
         });
     }
     Ok(NamedDemand {
-        cards: found
-            .cards
-            .iter()
-            .map(|&number| cuda[number].id.clone())
-            .collect(),
+        cards: found.cards.iter().map(|&number| cuda[number].id.clone()).collect(),
         only: found.only,
     })
 }

@@ -57,9 +57,7 @@ impl PlannedModel {
     }
 
     fn depths(&self, cards: &[Card]) -> Result<Curve, Reason> {
-        self.answer(cards, |request| {
-            plimsoll_planner::curve(request, self.longest_answer())
-        })
+        self.answer(cards, |request| plimsoll_planner::curve(request, self.longest_answer()))
     }
 
     /// `-n`: the engine's own limit of an answer.
@@ -88,10 +86,8 @@ impl PlannedModel {
         named: &NamedDemand,
         least: u32,
     ) -> Self {
-        let plans: Vec<Plan> = sets(entry, named, &self.machine)
-            .iter()
-            .filter_map(|cards| self.plan(cards).ok())
-            .collect();
+        let plans: Vec<Plan> =
+            sets(entry, named, &self.machine).iter().filter_map(|cards| self.plan(cards).ok()).collect();
         // Its own context fits somewhere; it waits for that place.
         if plans.iter().any(|plan| plan.fits) {
             return self;
@@ -132,10 +128,7 @@ impl MemoryModel for PlannedModel {
     /// card is too small.
     fn on(&self, cards: &[Card]) -> Result<Vec<(CardId, Bytes)>, Reason> {
         if cards.is_empty() {
-            return Err(Reason::new(
-                "no_card",
-                "it needs a GPU, and this machine has none",
-            ));
+            return Err(Reason::new("no_card", "it needs a GPU, and this machine has none"));
         }
         let plan = self.plan(cards)?;
         if self.too_large == TooLarge::LimitDepth
@@ -163,8 +156,6 @@ impl MemoryModel for PlannedModel {
     fn asked(&self, cards: &[Card]) -> Vec<(CardId, Bytes)> {
         let plan = self.plan(cards);
         let cards = plan.iter().flat_map(|plan| &plan.cards);
-        cards
-            .filter_map(|card| Some((card.id.clone(), card.asked()?)))
-            .collect()
+        cards.filter_map(|card| Some((card.id.clone(), card.asked()?))).collect()
     }
 }

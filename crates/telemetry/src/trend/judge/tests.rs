@@ -34,12 +34,7 @@ fn held(bytes: f64) -> Bytes {
 
 /// A look after every 20 requests.
 fn series(looks: u64, mut value: impl FnMut(f64) -> f64) -> Vec<TrendPoint> {
-    (1..=looks)
-        .map(|look| TrendPoint {
-            at: look * 20,
-            held: held(BASE + value(wide(look * 20))),
-        })
-        .collect()
+    (1..=looks).map(|look| TrendPoint { at: look * 20, held: held(BASE + value(wide(look * 20))) }).collect()
 }
 
 fn growth(points: &[TrendPoint]) -> TrendGrowth {
@@ -75,17 +70,12 @@ fn flat(kind: u64, seed: u64, looks: u64) -> Vec<TrendPoint> {
 #[test]
 fn a_flat_program_is_called_a_leak_no_more_often_than_promised() {
     const EACH: u64 = 400;
-    for (kind, name) in (0..).zip([
-        "still",
-        "white noise",
-        "autocorrelated",
-        "random walk",
-        "high-water mark",
-    ]) {
+    for (kind, name) in
+        (0..).zip(["still", "white noise", "autocorrelated", "random walk", "high-water mark"])
+    {
         for looks in [100, 1000] {
-            let alarms = (0..EACH)
-                .filter(|seed| growth(&flat(kind, *seed, looks)) == TrendGrowth::Leak)
-                .count();
+            let alarms =
+                (0..EACH).filter(|seed| growth(&flat(kind, *seed, looks)) == TrendGrowth::Leak).count();
             // 0.002 of 400 is 0.8; five or more would be seen once in a thousand times.
             assert!(alarms < 5, "{name}, {looks} looks: {alarms} of {EACH}");
         }
@@ -103,10 +93,7 @@ fn one_kibibyte_a_request_is_found_within_two_thousand_requests_in_the_noise_of_
         });
         let trend = judge(&points, &TrendTest::default());
         assert_eq!(trend.growth, TrendGrowth::Leak, "seed {seed}: {trend:?}");
-        assert!(
-            trend.slope_low <= 1024.0 && 1024.0 <= trend.slope_high,
-            "{trend:?}"
-        );
+        assert!(trend.slope_low <= 1024.0 && 1024.0 <= trend.slope_high, "{trend:?}");
         assert!((trend.slope - 1024.0).abs() < 200.0, "{trend:?}");
     }
 }
@@ -116,21 +103,14 @@ fn a_leak_that_shows_in_granules_of_two_mebibytes_is_found_when_it_has_filled_en
     let granule = 2.0 * 1024.0 * 1024.0;
     let points = series(2000, |at| ((at * 1024.0) / granule).floor() * granule);
     assert_eq!(growth(&points), TrendGrowth::Leak);
-    assert_eq!(
-        growth(&points[..100]),
-        TrendGrowth::Flat,
-        "one granule proves nothing"
-    );
+    assert_eq!(growth(&points[..100]), TrendGrowth::Flat, "one granule proves nothing");
 }
 
 #[test]
 fn what_is_taken_once_is_no_leak_however_large() {
     let points = series(200, |at| if at >= 2000.0 { 8e9 } else { 0.0 });
     let trend = judge(&points, &TrendTest::default());
-    assert_eq!(
-        (trend.growth, trend.slope.to_string().as_str()),
-        (TrendGrowth::Flat, "0")
-    );
+    assert_eq!((trend.growth, trend.slope.to_string().as_str()), (TrendGrowth::Flat, "0"));
     let steps = steps(&points);
     assert_eq!(steps.len(), 1);
     assert_eq!((steps[0].at, steps[0].size() > Bytes::gib(7)), (2000, true));
@@ -167,10 +147,7 @@ fn too_few_looks_are_no_verdict() {
 fn more_figures_need_a_stronger_case() {
     let points = series(60, |at| at * 1024.0);
     let with = |figures| {
-        let judging = TrendTest {
-            figures,
-            ..TrendTest::default()
-        };
+        let judging = TrendTest { figures, ..TrendTest::default() };
         judge(&points, &judging).confidence
     };
     assert!(with(1) > with(10));

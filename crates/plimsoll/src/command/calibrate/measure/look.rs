@@ -64,10 +64,7 @@ impl Counted {
                 asked: Bytes::new(card.allocated.saturating_sub(card.context)),
                 opened: Bytes::new(card.context),
             })
-            .reduce(|sum, one| Self {
-                asked: sum.asked + one.asked,
-                opened: sum.opened + one.opened,
-            })
+            .reduce(|sum, one| Self { asked: sum.asked + one.asked, opened: sum.opened + one.opened })
     }
 }
 
@@ -96,10 +93,7 @@ mod tests {
 
     fn look(used: u64, asked: u64, opened: u64) -> CalibrationLook {
         let (asked, opened) = (Bytes::mib(asked), Bytes::mib(opened));
-        CalibrationLook {
-            used: Bytes::mib(used),
-            counted: Counted { asked, opened },
-        }
+        CalibrationLook { used: Bytes::mib(used), counted: Counted { asked, opened } }
     }
 
     #[test]

@@ -27,18 +27,10 @@ pub(super) async fn ready(events: &mut Receiver<ChildEvent>, log: &Log) -> Resul
             }
         }
     };
-    let lines = || {
-        log.tail(LAST_LINES)
-            .iter()
-            .map(|line| line.text.clone())
-            .collect()
-    };
-    timeout(READY_WITHIN, until_ready).await.unwrap_or_else(|_| {
-        Err(MeasureError::Late {
-            seconds: READY_WITHIN.as_secs(),
-            last: tail(lines()),
-        })
-    })
+    let lines = || log.tail(LAST_LINES).iter().map(|line| line.text.clone()).collect();
+    timeout(READY_WITHIN, until_ready)
+        .await
+        .unwrap_or_else(|_| Err(MeasureError::Late { seconds: READY_WITHIN.as_secs(), last: tail(lines()) }))
 }
 
 fn why(ended: ChildEnded) -> MeasureError {

@@ -62,17 +62,8 @@ fn rows(arguments: &Arguments, plan: &Plan, cards: &[Card], reading: &Reading, f
             (held(card, reading, family), CARD_MARGIN)
         };
         let margin = margin(arguments.margin, kind, planned.peak);
-        let row = Row::new(
-            card.id.clone(),
-            Some(planned.loaded),
-            planned.peak,
-            measured,
-            margin,
-        );
-        Row {
-            terms: Some(planned.terms.clone()),
-            ..row
-        }
+        let row = Row::new(card.id.clone(), Some(planned.loaded), planned.peak, measured, margin);
+        Row { terms: Some(planned.terms.clone()), ..row }
     };
     cards.iter().zip(&plan.cards).map(row).collect()
 }
@@ -80,22 +71,13 @@ fn rows(arguments: &Arguments, plan: &Plan, cards: &[Card], reading: &Reading, f
 /// Memory of a card that a process and its children hold; `None` if the driver names none of them.
 pub(in crate::command) fn held(card: &Card, reading: &Reading, family: &[u32]) -> Option<Bytes> {
     let ours = |holder: &&plimsoll_probe::Holder| holder.card == card.id && family.contains(&holder.pid);
-    let used: Vec<Bytes> = reading
-        .holders
-        .iter()
-        .filter(ours)
-        .filter_map(|holder| holder.used)
-        .collect();
+    let used: Vec<Bytes> = reading.holders.iter().filter(ours).filter_map(|holder| holder.used).collect();
     (!used.is_empty()).then(|| used.into_iter().sum())
 }
 
 /// Planned figures that an engine reports too.
 fn planned(plan: &Plan, wish: &ModelParams) -> Vec<ReportedFigure> {
-    let said = |name, planned| ReportedFigure {
-        name,
-        planned,
-        engine: planned,
-    };
+    let said = |name, planned| ReportedFigure { name, planned, engine: planned };
     let mut all = vec![said("context", plan.context)];
     if let Parallel::Count(slots) = wish.parallel {
         all.push(said("slots", u64::from(slots)));
@@ -108,9 +90,7 @@ pub(super) fn compare(said: &mut Vec<ReportedFigure>, props: &Value) {
     let slots = props["total_slots"].as_u64();
     let each = props["default_generation_settings"]["n_ctx"].as_u64();
     let planned = |name: &str, said: &[ReportedFigure]| {
-        said.iter()
-            .find(|said| said.name == name)
-            .map(|said| said.planned)
+        said.iter().find(|said| said.name == name).map(|said| said.planned)
     };
     // A slot reports the whole of a unified cache (`--kv-unified`), or its part of a divided one.
     let whole = planned("context", said);
@@ -136,22 +116,14 @@ impl Started {
     fn read(pid: u32) -> Result<Self, ErrorReport> {
         let words = strings(pid, "cmdline")?;
         if words.is_empty() {
-            return Err(ErrorReport::new(format!(
-                "process {pid} has no command line; is it an engine?"
-            )));
+            return Err(ErrorReport::new(format!("process {pid} has no command line; is it an engine?")));
         }
         // The environment is readable by its owner only; the command line alone still gives a plan.
         let variables = strings(pid, "environ").unwrap_or_default();
         let pair = |variable: String| {
-            variable
-                .split_once('=')
-                .map(|(name, value)| (name.to_owned(), value.to_owned()))
+            variable.split_once('=').map(|(name, value)| (name.to_owned(), value.to_owned()))
         };
-        Ok(Self {
-            pid,
-            words,
-            variables: variables.into_iter().filter_map(pair).collect(),
-        })
+        Ok(Self { pid, words, variables: variables.into_iter().filter_map(pair).collect() })
     }
 
     /// The known flags of its command line, over those of its environment. A wrapper's own words are skipped.
@@ -170,11 +142,7 @@ impl Started {
     /// Its program, or the script that its program runs, if the name is an engine's.
     fn engine(&self) -> Option<PathBuf> {
         let program = fs::read_link(format!("/proc/{}/exe", self.pid)).ok();
-        let words = self
-            .words
-            .iter()
-            .take(2)
-            .map(|word| PathBuf::from(self.path(word)));
+        let words = self.words.iter().take(2).map(|word| PathBuf::from(self.path(word)));
         let named = |path: &PathBuf| {
             let name = path.file_name().and_then(|name| name.to_str());
             path.is_file() && name.is_some_and(|name| ProgramKind::from_name(name).is_some())
@@ -205,10 +173,8 @@ impl Started {
 
     /// The cards that the process sees, with the memory that it holds counted as free.
     fn cards(&self, reading: &Reading, family: &[u32]) -> Vec<Card> {
-        let visible = self
-            .variables
-            .iter()
-            .find(|(name, _)| name == plimsoll_wire::env::CUDA_VISIBLE_DEVICES);
+        let visible =
+            self.variables.iter().find(|(name, _)| name == plimsoll_wire::env::CUDA_VISIBLE_DEVICES);
         let machine = plimsoll_probe::look();
         let mut cards = plimsoll_probe::visible(machine.cards, visible.map(|(_, value)| value.as_str()));
         for card in &mut cards {
@@ -228,10 +194,8 @@ fn strings(pid: u32, file: &'static str) -> Result<Vec<String>, ErrorReport> {
     let bytes = fs::read(format!("/proc/{pid}/{file}"));
     let bytes =
         bytes.map_err(|error| ErrorReport::new(format!("cannot read /proc/{pid}/{file}: {error}")))?;
-    let mut words: Vec<String> = bytes
-        .split(|&byte| byte == 0)
-        .map(|word| String::from_utf8_lossy(word).into_owned())
-        .collect();
+    let mut words: Vec<String> =
+        bytes.split(|&byte| byte == 0).map(|word| String::from_utf8_lossy(word).into_owned()).collect();
     // The file ends with a zero byte, which leaves an empty word behind the last one.
     words.pop();
     Ok(words)
