@@ -12,6 +12,7 @@
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use procfs::process::{Process, all_processes};
@@ -112,9 +113,19 @@ fn kill(one: &SeenProcess) {
 
 /// The place where version 2 is mounted: beside version 1 it is `/sys/fs/cgroup/unified`.
 fn cgroups() -> Option<PathBuf> {
-    let mounts = Process::myself().and_then(|process| process.mountinfo()).ok()?;
-    let unified = mounts.into_iter().find(|mount| mount.fs_type == "cgroup2")?;
-    Some(unified.mount_point)
+    cgroup_mount(&fs::read("/proc/self/mountinfo").ok()?)
+}
+
+/// The same from the bytes of a mount table (proc_pid_mountinfo(5)).
+pub(super) fn cgroup_mount(mounts: &[u8]) -> Option<PathBuf> {
+    // By hand: `procfs` refuses the whole table if one name is not UTF-8, and any user may mount a FUSE file
+    // system at such a name.
+    mounts.split(|byte| *byte == b'\n').find_map(|line| {
+        let mut fields = line.split(|byte| *byte == b' ');
+        let place = fields.nth(4)?;
+        let kind = fields.skip_while(|field| *field != b"-").nth(1)?;
+        (kind == b"cgroup2").then(|| PathBuf::from(OsStr::from_bytes(place)))
+    })
 }
 
 /// The cgroup of one engine, if the daemon may create one.
@@ -179,6 +190,31 @@ mod tests {
         sweep(u32::try_from(leader).unwrap());
         assert!(!child.wait().unwrap().success());
         assert!(of(leader).is_empty());
+    }
+
+    #[test]
+    fn a_process_whose_name_reads_like_a_row_of_another_is_found_and_killed() {
+        let folder = tempfile::tempdir().unwrap();
+        for (name, leader) in [(") Z 1 1 (a", (1 << 30) + 1), ("a)\n1 (b) X 1", (1 << 30) + 2)] {
+            let program = folder.path().join(name);
+            std::os::unix::fs::symlink("/bin/sleep", &program).unwrap();
+            let mut child = Command::new(&program)
+                .arg("97")
+                .env(CHILD_MARK, leader.to_string())
+                .stdout(Stdio::null())
+                .spawn()
+                .unwrap();
+            assert_eq!(of(leader).len(), 1, "{name:?}");
+            sweep(u32::try_from(leader).unwrap());
+            assert!(!child.wait().unwrap().success());
+        }
+    }
+
+    #[test]
+    fn a_mount_whose_name_is_no_text_hides_no_cgroups() {
+        let mounts = b"90 1 0:50 / /home/u/\xff\xfe rw - fuse.cgroup2 x rw\n29 23 0:26 / /sys/fs/cgroup rw shared:4 - cgroup2 cgroup2 rw\n";
+        assert_eq!(cgroup_mount(mounts), Some("/sys/fs/cgroup".into()));
+        assert_eq!(cgroup_mount(b"29 23 0:26 / /a rw - cgroup x rw\n- cgroup2\n"), None);
     }
 
     #[test]

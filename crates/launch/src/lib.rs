@@ -22,6 +22,8 @@ mod end;
 pub mod engine;
 mod environment;
 mod health;
+#[cfg(test)]
+mod hostile;
 mod http_client;
 mod isolation;
 mod lines;
