@@ -91,7 +91,7 @@ async fn read(client: &mut BufReader<TcpStream>) -> Read {
     let whole = match (lengths.first(), codings.first()) {
         _ if no_body => true,
         (Some(length), _) => {
-            let length: u64 = length.parse().unwrap();
+            let length: u64 = length.parse().unwrap_or_else(|_| panic!("{}", read.head));
             tokio::io::copy(&mut client.take(length), &mut tokio::io::sink())
                 .await
                 .is_ok_and(|read| read == length)
