@@ -12,13 +12,14 @@
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs;
+use std::net::Ipv4Addr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use procfs::process::{Process, all_processes};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
-use crate::port_owner::socket_inodes;
+use crate::port_owner::{listener_on, socket_inodes};
 
 /// The environment variable that holds the number of the engine's process group.
 pub const CHILD_MARK: &str = "PLIMSOLL_CHILD";
@@ -81,6 +82,14 @@ pub(super) fn sockets_of(leader: u32) -> BTreeSet<u64> {
         return BTreeSet::new();
     };
     of(leader).iter().flat_map(|one| socket_inodes(&one.process)).collect()
+}
+
+/// Returns the process of the engine that listens on `port` of the loopback.
+pub(super) fn listener_of(leader: u32, port: u16) -> Option<i32> {
+    let listener = listener_on(Ipv4Addr::LOCALHOST.into(), port).ok()??;
+    let processes = of(i32::try_from(leader).ok()?);
+    let holds = |one: &SeenProcess| socket_inodes(&one.process).contains(&listener.inode);
+    Some(processes.iter().find(|one| holds(one))?.process.pid)
 }
 
 /// Kills every process of the engine whose group is `leader`, including those in other sessions. The leader

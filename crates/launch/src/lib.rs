@@ -21,6 +21,7 @@ mod descendants;
 mod end;
 pub mod engine;
 mod environment;
+mod hang_check;
 mod health;
 #[cfg(test)]
 mod hostile;

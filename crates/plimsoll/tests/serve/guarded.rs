@@ -56,7 +56,7 @@ fn environment(daemon: &Daemon, model: &str) -> Value {
     get(daemon.address, &format!("/upstream/{model}/fake/env")).json()["env"].clone()
 }
 
-fn model<'a>(status: &'a Value, name: &str) -> &'a Value {
+pub(crate) fn model<'a>(status: &'a Value, name: &str) -> &'a Value {
     let mut models = status["models"].as_array().expect("models").iter();
     models.find(|model| model["name"] == name).expect("it is there")
 }
@@ -306,7 +306,7 @@ fn a_plea_that_nobody_can_meet_is_answered_and_costs_nobody_a_thing() {
     assert_eq!(daemon.running(), ["alpha", "idle"]);
 }
 
-fn on_fake_cuda(setup: Setup, driver: &TempDir) -> Daemon {
+pub(crate) fn on_fake_cuda(setup: Setup, driver: &TempDir) -> Daemon {
     let shared = driver.path().join("shared");
     let words = format!("uuids={CARD} total=8G context=64M shared={}", shared.display());
     let setup = setup

@@ -23,6 +23,7 @@ mod real;
 mod sockets;
 mod storm;
 mod surface;
+mod trust_aborts;
 mod trust_answers;
 mod trust_keys;
 mod trust_neighbours;
