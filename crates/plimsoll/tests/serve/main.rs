@@ -8,6 +8,7 @@ mod exposed;
 mod faults;
 mod formats;
 mod guarded;
+mod guarded_user;
 #[path = "../pages/hand_written.rs"]
 mod hand_written;
 mod held;
