@@ -5,6 +5,7 @@
 //! pages without changing them, and huge pages that are claimed for compaction are released at once.
 
 mod huge_pages;
+mod unit;
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -12,6 +13,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use plimsoll_host::ReclaimStep;
+
+pub use self::unit::{UNIT, UnitError, unit};
 
 /// Way in which steps that need root are run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -140,33 +143,6 @@ fn program() -> String {
     path.map_or_else(|| "plimsoll".to_owned(), |path| path.display().to_string())
 }
 
-/// Install path of [`unit()`].
-pub const UNIT: &str = "/etc/systemd/system/plimsoll-reclaim@.service";
-
-/// A systemd template unit; each instance runs one step. It needs root but no capability, because root owns
-/// the files.
-pub fn unit() -> String {
-    format!(
-        "# {UNIT}\n\
-         [Unit]\n\
-         Description=Plimsoll reclaims memory: %i\n\
-         \n\
-         [Service]\n\
-         Type=oneshot\n\
-         ExecStart={} reclaim-step %i\n\
-         CapabilityBoundingSet=\n\
-         NoNewPrivileges=yes\n\
-         PrivateNetwork=yes\n\
-         PrivateTmp=yes\n\
-         ProtectHome=read-only\n\
-         ProtectSystem=strict\n\
-         RestrictAddressFamilies=none\n\
-         SystemCallArchitectures=native\n\
-         TimeoutStartSec=120\n",
-        program()
-    )
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -209,6 +185,5 @@ mod tests {
         assert!(failed.to_string().ends_with("no right to"), "{failed}");
         assert!(matches!(run(&words(&["/no/such/helper"])), Err(TakeStepError::Start { .. })));
         assert!(RootSteps::Sudo.command(ReclaimStep::Compact).join(" ").ends_with("reclaim-step compact"));
-        assert!(unit().contains("reclaim-step %i\n"));
     }
 }
