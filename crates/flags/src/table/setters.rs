@@ -1,4 +1,4 @@
-//! Setters of the flags on which memory depends, by the spelling that llama.cpp writes.
+//! Setters of the flags that change a model's memory, each under llama.cpp's main spelling of the flag.
 
 use plimsoll_model::Pooling;
 
