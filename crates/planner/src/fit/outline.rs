@@ -2,8 +2,9 @@
 //! terms stay unchanged.
 //!
 //! Moving layers or experts to another device changes memory in steps, so linear interpolation finds the
-//! largest value badly. This estimate computes the weights of each layer and finds the value in microseconds.
-//! The search then plans the values around it in full, so no result depends on the estimate alone.
+//! largest value slowly. This estimate computes the weights of each layer and finds the value in
+//! microseconds. The search then plans the values around it in full, so no result depends on the estimate
+//! alone.
 
 use plimsoll_base::Bytes;
 
