@@ -6,7 +6,7 @@
 //! without a GPU.
 //!
 //! `layout` places tensors on devices, `reserve` computes the sizes for which the engine allocates (context,
-//! batches), `cost` adds up the terms, and `fit` searches for the largest values that fit. `depth` computes
+//! batches), and `cost` adds up the terms. `fit` searches for the largest values that fit. `depth` computes
 //! the memory while the context is not full; `reasons` and `hints` explain the result. To support a new
 //! model, extend the table in `architecture`; to support a new engine build, the table in `quirks`.
 #![forbid(unsafe_code)]

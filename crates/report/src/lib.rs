@@ -2,7 +2,7 @@
 //!
 //! DECISION: a page or a picture is one file that loads nothing else: it needs no script, no external font
 //! and no external image, and dark mode is a media query. Names of models, processes and cards come from
-//! files and other users, so all text is escaped. Only this crate does that.
+//! files and other users, so all text is escaped. Other crates leave the escaping to this one.
 #![forbid(unsafe_code)]
 
 use std::fmt;
