@@ -2,8 +2,8 @@
 //! `plimsoll reclaim --need`.
 //!
 //! DECISION: an upper bound of the need is used. It is the memory that the new engine may take (its claim),
-//! plus the claims of engines that are still loading. The memory of the latter still looks free. Loads are
-//! prepared one at a time, in the order in which they start. The load starts even if reclaim freed too
+//! plus the claims of engines that are still loading, because the memory for those still looks free. Loads
+//! are prepared one at a time, in the order in which they start. The load starts even if reclaim freed too
 //! little, because a plan is only a prediction. If the load then fails, the error lists the steps taken as a
 //! hint. The daemon never takes a step that needs root by itself, even when it runs as root.
 
