@@ -2,7 +2,7 @@
 //!
 //! The scheduler does no I/O. [`Scheduler::on_event`] takes an event and the time, and returns the actions
 //! that follow. Its one caller, the driver, owns it, so it needs no lock. The driver starts and stops
-//! engines, passes requests on, reads the cards, and reports the results as events.
+//! engines, forwards requests, reads the cards' memory, and reports the results as events.
 //!
 //! A model is evicted for a new one only if the new one was surveyed (its files show that it can load) and
 //! placed (it fits once the evicted models are gone). An evicted model drains: it finishes the requests in

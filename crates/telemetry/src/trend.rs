@@ -3,8 +3,8 @@
 //! DECISION: the samples are divided into equal blocks, and the increments between blocks are examined. A
 //! sign test on the increments decides, and the median increment is the slope. A single allocation is one
 //! increment no matter how large it is, so it hardly changes the count of rising blocks or the median. A fit
-//! through the levels (least squares, Theil-Sen) would be distorted by it. Blocks that do not rise count
-//! against growth, so a high-water mark, which rises a few times and never falls, is not a leak.
+//! through the levels (least squares, Theil-Sen) would be distorted by such an increment. Blocks that do not
+//! rise count against growth, so a high-water mark, which rises a few times and never falls, is not a leak.
 //!
 //! The test assumes no shape of noise. Increments of stationary noise are negatively correlated, which makes
 //! leaks harder to report; those of a random walk are independent, which makes the test exact. A figure that
