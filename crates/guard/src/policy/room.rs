@@ -2,10 +2,10 @@
 //! host.
 //!
 //! DECISION: kernels read spilled bytes (those in host memory) over the bus, so the bytes that are read least
-//! should be spilled. llama.cpp allocates in the order of rising traffic: weights (a token reads each byte
-//! once), KV cache (attention reads it once for each group of heads), compute buffer and pools (written and
-//! read by every operator). So if the program's total is known (`need`, from the plan), each request leaves
-//! room for all later ones:
+//! should be spilled. llama.cpp allocates in the order of rising traffic. Weights come first (a token reads
+//! each byte once), then the KV cache (attention reads it once for each group of heads). Compute buffer and
+//! pools, which every operator writes and reads, come last. So if the program's total is known (`need`, from
+//! the plan), each request leaves room for all later ones:
 //!
 //! ```text
 //! small  = reserve for requests that are too small to split
@@ -15,17 +15,17 @@
 //! otherwise: min(size, left - later) bytes are on the card, in whole granules; the rest is in host memory
 //! ```
 //!
-//! Let B be the bytes of the card that the requests may use, and let O = need - B. If O <= 0, nothing is
-//! split. Otherwise the first request overflows by min(O, its size). Then left = later holds for every later
-//! request until O is used up. So the first O bytes that are requested overflow, and no others. The KV cache
-//! overflows only if O exceeds all weights, and the compute buffer only if O exceeds weights and KV cache. At
-//! the end, `small` bytes of the budget are left, and less than a granule for each split. Each card has its
-//! own need, budget and counts, so each of several cards is computed alone.
+//! Let O be the part of the need that does not fit on the card. If O <= 0, no request is split. Otherwise the
+//! first O bytes that are requested overflow, and no others: the first request overflows by min(O, its size),
+//! and so on until O is used up. The KV cache overflows only if O exceeds all weights, and the compute buffer
+//! only if O exceeds weights and KV cache. At the end, `small` bytes of the budget are left, and less than a
+//! granule for each split. Each card has its own need, budget and counts, so each of several cards is
+//! computed alone.
 //!
 //! A small error in the need changes nothing: a need that is too low uses up part of `small`, and one that is
-//! too high leaves that much more empty. Without a need, later requests are unknown, and reserving room for
-//! them would slow down a program that fits; then the last request overflows. The option `keep` sets the room
-//! by hand: larger requests always leave it to smaller ones.
+//! too high leaves that much more empty. Without a need, later requests are unknown. Reserving room for them
+//! would slow down a program that fits, so in this case the last request overflows. The option `keep` sets
+//! the reserved room by hand: larger requests always leave it to smaller ones.
 //!
 //! Moving earlier blocks to host memory when a later request does not fit would need no prediction. But
 //! another thread may just have launched a kernel on these blocks, and guard (this library) does not hook
