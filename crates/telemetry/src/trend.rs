@@ -7,10 +7,10 @@
 //! rise count against growth, so a high-water mark, which rises a few times and never falls, is not a leak.
 //!
 //! The test assumes no shape of noise. Increments of stationary noise are negatively correlated, which makes
-//! leaks harder to report; those of a random walk are independent, which makes the test exact. A figure that
-//! rises and falls back (a collected heap) fails the test by its net growth. A figure that rises ever more
-//! slowly (a cache that fills) fails by its later half. The first quarter of the samples is warm-up and is
-//! not judged.
+//! leaks harder to report. Increments of a random walk are independent, which makes the test exact. Two kinds
+//! of rising figures are not reported as leaks. One rises and falls back (a collected heap), so its net
+//! growth is too small. The other rises ever more slowly (a cache that fills), which its later half shows.
+//! The first quarter of the samples is warm-up and is not judged.
 //!
 //! All samples must be taken under the same conditions: with no request in flight, after rounds of the same
 //! requests.

@@ -1,7 +1,7 @@
 //! Options of guard, the preloaded library: one line of words in [`crate::env::GUARD`], written by `plimsoll
 //! run` and `plimsoll serve`.
 //!
-//! With an empty line, guard only counts. Each word adds something:
+//! With an empty line, guard only counts. Each word adds a setting:
 //!
 //! - `card=GPU-<uuid>[:[BUDGET][:NEED]]`: a card of the plan with its budget and its need in bytes; may be
 //!   repeated.

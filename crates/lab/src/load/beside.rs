@@ -4,7 +4,7 @@
 //! holds its memory before the server gets a request. If the server is plimsoll, its model is unloaded in
 //! between, so that it loads after the program. Any other server keeps its model, and the report says so. The
 //! program counts as started once it prints something, or once the memory in use on the cards has grown and
-//! settled. A fixed wait would be wrong: after a slow import of PyTorch, the program would come last in both
+//! settled. With a fixed wait, a program that imports PyTorch slowly would take its memory last in both
 //! orders. If the server or the program fails before the other has started, the failure is not attributed to
 //! the other. After the program's end the server gets one more request, which distinguishes a temporary
 //! shortage from a crash.

@@ -3,9 +3,9 @@
 //!
 //! Guard, the preloaded library, writes the memory figures to shared-memory files (pages). A terminal sends
 //! SIGINT and SIGQUIT to the whole foreground group, so the program already gets them. Many servers quit at
-//! once, without cleaning up, when they receive a second SIGINT. So these two signals are passed on only if
-//! this process is not in a terminal's foreground. A signal that was ignored at the start (as by `nohup`)
-//! stays ignored in the program.
+//! once when they receive a second SIGINT. So these two signals are passed on only if this process is not in
+//! a terminal's foreground. A signal that was ignored at the start (as by `nohup`) stays ignored in the
+//! program.
 
 use std::ffi::{OsStr, OsString};
 use std::future::poll_fn;

@@ -11,7 +11,8 @@
 //! - a new slot with room to grow. First, as many of the largest idle slots are freed as the 5/4 limit
 //!   requires; all of them are too small for the request.
 //!
-//! Replacing waits for the card, as `cudaFree` would, and happens only once per quarter of growth.
+//! Replacing a slot waits for the card, as `cudaFree` would. It happens only after the need has grown by a
+//! quarter.
 //!
 //! During a graph capture nothing is freed, and memory that the graph uses stays until the graph is
 //! destroyed. Each block is a separate device allocation with its own address, so a program may pass it to
