@@ -1,5 +1,5 @@
 //! Memory source of a ggml pool that guard (this library) serves: the CUDA driver as a
-//! [`plimsoll_pool::Device`], within the budget.
+//! [`plimsoll_pool::PoolDevice`], within the budget.
 //!
 //! DECISION: every byte is claimed from the budget before the driver is called, and counted for the card when
 //! it is mapped. If the claim or the driver refuses, the pool first releases its own idle memory. If that
