@@ -259,9 +259,10 @@ impl Parent {
         // Before the group: the death of the leader tears the tree apart, after which only marks are left.
         let cgroup = self.cgroups.remove(&child.id());
         cgroup.iter().for_each(ChildCgroup::kill);
-        descendants::sweep(child.id());
-        let _ = kill_process_group(pid_of(&child), Signal::KILL);
-        descendants::sweep(child.id());
+        if !descendants::sweep(child.id()) {
+            let _ = kill_process_group(pid_of(&child), Signal::KILL);
+            descendants::sweep(child.id());
+        }
         if let Err(cause) = self.warden.strike_off(child.id()) {
             tracing::warn!("cannot report to the warden that {} has exited: {cause}", child.id());
         }
