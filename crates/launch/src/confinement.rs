@@ -76,6 +76,20 @@ impl EngineUser {
         })
     }
 
+    /// Returns whether the user may read a file: the kernel decides that, for a process of this user.
+    pub fn can_read(&self, path: &Path) -> io::Result<bool> {
+        let asked = Command::new(super::PLIMSOLL)
+            .args(["exec-child", "--parent", &std::process::id().to_string()])
+            .args(["--user", &self.numbers().to_string(), "--", "/bin/sh", "-c", "[ -r \"$1\" ]", "sh"])
+            .arg(path)
+            .output()?;
+        Ok(asked.status.success())
+    }
+
+    fn numbers(&self) -> UserNumbers {
+        UserNumbers { uid: self.uid, gid: self.gid, groups: self.groups.clone() }
+    }
+
     /// Gives a file or folder to the user.
     pub fn own(&self, path: &Path) -> io::Result<()> {
         std::os::unix::fs::lchown(path, Some(self.uid), Some(self.gid))
@@ -122,10 +136,8 @@ pub struct Confinement {
 impl Confinement {
     /// The arguments of the trampoline.
     pub(super) fn arguments(&self) -> Vec<OsString> {
-        let user = self.user.iter().flat_map(|user| {
-            let numbers = UserNumbers { uid: user.uid, gid: user.gid, groups: user.groups.clone() };
-            ["--user".into(), numbers.to_string().into()]
-        });
+        let user = self.user.iter();
+        let user = user.flat_map(|user| ["--user".into(), user.numbers().to_string().into()]);
         let folder = self.folder.iter();
         let folder = folder.flat_map(|folder| ["--folder".into(), folder.clone().into_os_string()]);
         let bit = self.no_new_privileges.then(|| "--no-new-privileges".into());

@@ -13,13 +13,15 @@ use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::Read;
+use std::net::Ipv4Addr;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use procfs::FromRead;
 use procfs::process::{Process, Stat};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
-use crate::port_owner::socket_inodes;
+use crate::port_owner::{listener_on, socket_inodes};
 
 /// The environment variable that holds the number of the engine's process group.
 pub const CHILD_MARK: &str = "PLIMSOLL_CHILD";
@@ -99,8 +101,18 @@ pub(super) fn sockets_of(leader: u32) -> BTreeSet<u64> {
     let Ok(leader) = i32::try_from(leader) else {
         return BTreeSet::new();
     };
-    let processes = of(leader).into_iter().filter_map(|one| Process::new(one.pid).ok());
-    processes.flat_map(|process| socket_inodes(&process)).collect()
+    of(leader).iter().flat_map(sockets).collect()
+}
+
+/// Returns the process of the engine that listens on `port` of the loopback.
+pub(super) fn listener_of(leader: u32, port: u16) -> Option<i32> {
+    let listener = listener_on(Ipv4Addr::LOCALHOST.into(), port).ok()??;
+    let processes = of(i32::try_from(leader).ok()?);
+    processes.iter().find(|one| sockets(one).contains(&listener.inode)).map(|one| one.pid)
+}
+
+fn sockets(one: &SeenProcess) -> Vec<u64> {
+    Process::new(one.pid).map(|process| socket_inodes(&process).into_iter().collect()).unwrap_or_default()
 }
 
 /// Kills every process of the engine whose group is `leader`, including those in other sessions. The leader
@@ -131,9 +143,19 @@ fn kill(one: &SeenProcess) {
 
 /// The place where version 2 is mounted: beside version 1 it is `/sys/fs/cgroup/unified`.
 fn cgroups() -> Option<PathBuf> {
-    let mounts = Process::myself().and_then(|process| process.mountinfo()).ok()?;
-    let unified = mounts.into_iter().find(|mount| mount.fs_type == "cgroup2")?;
-    Some(unified.mount_point)
+    cgroup_mount(&fs::read("/proc/self/mountinfo").ok()?)
+}
+
+/// The same from the bytes of a mount table (proc_pid_mountinfo(5)).
+pub(super) fn cgroup_mount(mounts: &[u8]) -> Option<PathBuf> {
+    // By hand: `procfs` refuses the whole table if one name is not UTF-8, and any user may mount a FUSE file
+    // system at such a name.
+    mounts.split(|byte| *byte == b'\n').find_map(|line| {
+        let mut fields = line.split(|byte| *byte == b' ');
+        let place = fields.nth(4)?;
+        let kind = fields.skip_while(|field| *field != b"-").nth(1)?;
+        (kind == b"cgroup2").then(|| PathBuf::from(OsStr::from_bytes(place)))
+    })
 }
 
 /// The cgroup of one engine, if the daemon may create one.
@@ -198,6 +220,31 @@ mod tests {
         sweep(u32::try_from(leader).unwrap());
         assert!(!child.wait().unwrap().success());
         assert!(of(leader).is_empty());
+    }
+
+    #[test]
+    fn a_process_whose_name_reads_like_a_row_of_another_is_found_and_killed() {
+        let folder = tempfile::tempdir().unwrap();
+        for (name, leader) in [(") Z 1 1 (a", (1 << 30) + 1), ("a)\n1 (b) X 1", (1 << 30) + 2)] {
+            let program = folder.path().join(name);
+            std::os::unix::fs::symlink("/bin/sleep", &program).unwrap();
+            let mut child = Command::new(&program)
+                .arg("97")
+                .env(CHILD_MARK, leader.to_string())
+                .stdout(Stdio::null())
+                .spawn()
+                .unwrap();
+            assert_eq!(of(leader).len(), 1, "{name:?}");
+            sweep(u32::try_from(leader).unwrap());
+            assert!(!child.wait().unwrap().success());
+        }
+    }
+
+    #[test]
+    fn a_mount_whose_name_is_no_text_hides_no_cgroups() {
+        let mounts = b"90 1 0:50 / /home/u/\xff\xfe rw - fuse.cgroup2 x rw\n29 23 0:26 / /sys/fs/cgroup rw shared:4 - cgroup2 cgroup2 rw\n";
+        assert_eq!(cgroup_mount(mounts), Some("/sys/fs/cgroup".into()));
+        assert_eq!(cgroup_mount(b"29 23 0:26 / /a rw - cgroup x rw\n- cgroup2\n"), None);
     }
 
     #[test]

@@ -18,6 +18,8 @@ pub use self::home::{EngineHome, HomeError};
 pub use self::identity::{IdentityError, identify, is_shell_script, takes_socket};
 pub use self::install::{InstallError, InstallStep, RELEASE, install, installed};
 pub use self::vulkan::{vulkan_cards, vulkan_numbers};
+#[cfg(test)]
+pub(crate) use self::{identity::version_line, vulkan::device};
 
 /// The name that llama.cpp and its family give their server.
 const LLAMA_SERVER: &str = "llama-server";

@@ -21,7 +21,10 @@ mod descendants;
 mod end;
 pub mod engine;
 mod environment;
+mod hang_check;
 mod health;
+#[cfg(test)]
+mod hostile;
 mod http_client;
 mod isolation;
 mod lines;

@@ -100,7 +100,7 @@ const TCP: u8 = 6;
 
 /// Parses the kernel's reply: a `nlmsghdr` and an `inet_diag_msg`. An error (ENOENT) means that no socket
 /// listens.
-fn listener_in(answer: &[u8]) -> Option<ListenerOwner> {
+pub(super) fn listener_in(answer: &[u8]) -> Option<ListenerOwner> {
     let word = |at: usize| Some(u32::from_ne_bytes(answer.get(at..at + 4)?.try_into().ok()?));
     let kind = u16::from_ne_bytes(answer.get(4..6)?.try_into().ok()?);
     // Behind the header: four bytes, the addresses (48), and the timer and queues (12).

@@ -280,12 +280,13 @@ fn settings(
         let open = |error| DaemonError::OpenLog { path: path.clone(), error };
         LogFile::open(path).map_err(open)
     });
+    let engine_user = serve.engine_user.as_deref().map(EngineUser::find).transpose()?;
     let extensions = ExtensionSettings {
         guard: setup.guard,
+        engine_user: engine_user.clone(),
         ask: setup.ask.unwrap_or(ASK),
         unified: unified.then_some(reclaim_before_load),
     };
-    let engine_user = serve.engine_user.as_deref().map(EngineUser::find).transpose()?;
     let (inherited, kept) = inherited(std::env::vars_os(), &serve.pass_env);
     if !kept.is_empty() {
         tracing::info!("engines do not inherit {}; `pass-env` passes them on", kept.join(", "));

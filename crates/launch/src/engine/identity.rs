@@ -135,7 +135,7 @@ fn ask(path: &Path, flag: &str) -> Result<ProgramEnded, IdentityError> {
     Ok(ended)
 }
 
-struct VersionLine<'a> {
+pub(crate) struct VersionLine<'a> {
     line: &'a str,
     build: Option<u32>,
     /// True for the spelling that llama.cpp and ik_llama.cpp share.
@@ -143,7 +143,7 @@ struct VersionLine<'a> {
 }
 
 /// Finds the version among whatever a GPU backend prints before it.
-fn version_line(said: &str) -> Option<VersionLine<'_>> {
+pub(crate) fn version_line(said: &str) -> Option<VersionLine<'_>> {
     said.lines().find_map(|line| {
         let line = line.trim();
         let rest = line.strip_prefix("version: ")?;

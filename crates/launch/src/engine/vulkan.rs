@@ -73,7 +73,7 @@ fn listed(
 }
 
 /// `  Vulkan0: NVIDIA H200 (143771 MiB, 143000 MiB free)`
-fn device(line: &str) -> Option<(String, String)> {
+pub(crate) fn device(line: &str) -> Option<(String, String)> {
     let (device, rest) = line.strip_prefix("  ")?.split_once(": ")?;
     let (name, memory) = rest.rsplit_once(" (")?;
     memory.ends_with(" free)").then(|| (device.to_owned(), name.to_owned()))

@@ -26,7 +26,7 @@ use std::sync::Arc;
 use plimsoll_base::{Bytes, Card, CardId, CardKind, End, MemoryModel};
 use plimsoll_config::{GuardMode, GuardSettings, GuardedCard};
 use plimsoll_doctor::RefusedAllocation;
-use plimsoll_launch::Environment;
+use plimsoll_launch::{EngineUser, Environment};
 use plimsoll_probe::folder::OwnedFolder;
 use plimsoll_probe::guard::{PAGES, Preload, preload, read_pages};
 use plimsoll_probe::process::MeasuredProcess;
@@ -65,9 +65,13 @@ pub(super) struct GuardedRun {
 
 impl GuardHandler {
     /// Looks for the library; without a card there is nothing to guard.
-    pub(super) fn new(usual: GuardSettings, mut cards: impl Iterator<Item = CardKind>) -> Self {
+    pub(super) fn new(
+        usual: GuardSettings,
+        user: Option<&EngineUser>,
+        mut cards: impl Iterator<Item = CardKind>,
+    ) -> Self {
         let means = match cards.any(|kind| kind == CardKind::Cuda) {
-            true => means(),
+            true => means(user),
             false => Err("there is no card".to_owned()),
         };
         Self {
@@ -255,8 +259,15 @@ impl Extension for GuardHandler {
     }
 }
 
-fn means() -> Result<(PathBuf, OwnedFolder), String> {
+fn means(user: Option<&EngineUser>) -> Result<(PathBuf, OwnedFolder), String> {
     let library = plimsoll_probe::library::GUARD.find().map_err(|error| error.to_string())?;
+    // The loader only prints that it leaves out what it cannot read, so that budgets would hold nothing.
+    if let Some(user) = user
+        && !user.can_read(&library).is_ok_and(|can| can)
+    {
+        let (name, library) = (&user.name, library.display());
+        return Err(format!("user {name} cannot read {library}; move it where every user can"));
+    }
     let folder = OwnedFolder::create(PAGES).map_err(|error| {
         format!(
             "cannot create a folder for guard's \
