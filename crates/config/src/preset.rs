@@ -72,7 +72,8 @@ fn last_of_each(file: &Arc<str>, sections: Vec<Section>, warnings: &mut Vec<Warn
         if section.name.ends_with([' ', '\t']) {
             let text = format!("the section name ends with a space: `{}`", section.name);
             warnings.push(
-                Warning::new(FlagOrigin::file(file, section.line), text).hint("write `]` right after it"),
+                Warning::new(FlagOrigin::file(file, section.line), text).hint("write `]` right after the \
+                    name"),
             );
         }
         let Some(&at) = places.get(&section.name) else {

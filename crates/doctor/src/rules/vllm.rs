@@ -104,7 +104,8 @@ fn previous_child(facts: &Facts) -> Option<RuleFinding> {
         let text = "the previous engine had not released its memory when the next one started";
         RuleFinding::new(Cause::Other, Strong, text, [quote]).by(SubCause::PreviousChild)
     } else {
-        let text = "the scheduler stopped waiting before the memory was released, and nothing was refused";
+        let text = "ollama's scheduler stopped waiting before memory was released, but no allocation was \
+            refused";
         RuleFinding::new(Cause::NotOom, Fair, text, [quote]).by(SubCause::Optional)
     })
 }

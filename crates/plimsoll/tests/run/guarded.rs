@@ -109,8 +109,8 @@ fn a_program_of_llama_cpp_is_planned_and_its_weights_overflow() {
         format!("card={FIRST}:{budget}:{need} spill={}\n1006 0\n256 0\n116 0\n12 0\n", 1_u64 << 30),
         "{stderr}"
     );
-    assert_eq!(stderr.matches(" overflowed: ").count(), 1, "{stderr}");
-    assert!(stderr.contains("1006 MiB overflowed: "), "{stderr}");
+    assert_eq!(stderr.matches(" did not fit: ").count(), 1, "{stderr}");
+    assert!(stderr.contains("an allocation of 1006 MiB did not fit: "), "{stderr}");
     assert!(!stderr.contains("hint: --need"), "{stderr}");
 }
 
@@ -120,14 +120,14 @@ fn what_any_other_program_asks_for_in_all_is_told_and_can_be_said_the_next_time(
     let program = [take(), "600", "200", "100"];
     let first = on_two_cards(&options, &program);
     let (_, stderr) = said(&first);
-    assert!(stderr.contains("100 MiB overflowed: "), "{stderr}");
+    assert!(stderr.contains("an allocation of 100 MiB did not fit: "), "{stderr}");
     let hint = "plimsoll run: hint: --need 900MiB makes the first allocations overflow instead of the \
         last\n";
     assert!(stderr.contains(hint), "{stderr}");
     let second = on_two_cards(&[&options[..], &["--need", "900MiB"]].concat(), &program);
     let (stdout, stderr) = said(&second);
     assert_eq!(stdout, "600 0\n200 0\n100 0\n");
-    assert!(stderr.contains("600 MiB overflowed: "), "{stderr}");
+    assert!(stderr.contains("an allocation of 600 MiB did not fit: "), "{stderr}");
     assert!(!stderr.contains("hint"), "{stderr}");
 }
 

@@ -219,7 +219,7 @@ fn files_that_are_wrong_end_with_2_and_name_the_line() {
         ),
         ("a.json", "{}", "a.json: the format of the file is not known; name it .ini, .yaml, .yml or .toml"),
         ("plain", "", "plain: the format of the file is not known"),
-        ("a.ini", "\u{feff}[a]\n", "it starts with a byte order mark"),
+        ("a.ini", "\u{feff}[a]\n", "the file starts with a byte order mark"),
     ] {
         let (said, status) = refused(name, text);
         assert_eq!(status, Some(2), "{name} {text:?}: {said}");
