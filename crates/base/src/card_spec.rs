@@ -33,15 +33,19 @@ pub enum CardSpecError {
         or host), pool (vmm or legacy), budget"
     )]
     FindKey { spec: String, key: String },
-    #[error("the description of card `{spec}` lacks the key `{key}`; write for example \
-        name=RTX4090,total=24GiB,cc=8.9")]
+    #[error(
+        "the description of card `{spec}` lacks the key `{key}`; write for example \
+        name=RTX4090,total=24GiB,cc=8.9"
+    )]
     Incomplete { spec: String, key: &'static str },
     #[error("`{key}={value}` in card `{spec}` cannot be read; write {expected}")]
     ReadValue { spec: String, key: String, value: String, expected: &'static str },
     #[error("`{key}` in card `{spec}`: {error}")]
     ReadSize { spec: String, key: String, error: ParseBytesError },
-    #[error("card `{spec}` has {free} free memory and {total} total memory, but free memory cannot exceed \
-        total memory")]
+    #[error(
+        "card `{spec}` has {free} free memory and {total} total memory, but free memory cannot exceed \
+        total memory"
+    )]
     FreeBeyondTotal { spec: String, free: Bytes, total: Bytes },
 }
 
@@ -122,8 +126,10 @@ fn is_bare(value: &str, size: Bytes) -> bool {
 fn decimal(value: &str, size: Bytes) -> Option<String> {
     let number = value.strip_suffix("GB").or_else(|| value.strip_suffix("gb"))?;
     let number = number.trim();
-    Some(format!("total={value} means {size}; for a card that is sold as {number} GB, write \
-        total={number}GiB"))
+    Some(format!(
+        "total={value} means {size}; for a card that is sold as {number} GB, write \
+        total={number}GiB"
+    ))
 }
 
 #[derive(Default)]
@@ -270,7 +276,7 @@ mod tests {
         assert_eq!(first.compute_capability, Some((8, 6)));
         let changed = spec("3090,free=20GiB,name=mine").cards.remove(0);
         assert_eq!((changed.name.as_str(), changed.free), ("mine", Bytes::gib(20)));
-        assert!(spec("RX 7900 XTX").doubts[0].contains("has no CUDA"));
+        assert!(spec("RX 7900 XTX").doubts[0].contains("does not support CUDA"));
         let jetson = spec("Jetson AGX Orin 64GB");
         assert!(jetson.cards[0].legacy_pool && jetson.doubts[0].contains("shares its"));
         assert!(spec("Jetson AGX Orin 64GB,free=50GiB").doubts.is_empty());
@@ -291,7 +297,10 @@ mod tests {
     fn what_is_wrong_is_named_with_a_remedy() {
         for (spec, said) in [
             ("name=x,H200", "is not of the form key=value"),
-            ("H301", "`H301` is not a known card; describe the card, for example name=H301,total=24GiB,cc=8.9"),
+            (
+                "H301",
+                "`H301` is not a known card; describe the card, for example name=H301,total=24GiB,cc=8.9",
+            ),
             ("AGX Orin", "similar names are Jetson AGX Orin 32GB, Jetson AGX Orin 64GB"),
             ("2x3060", "stands for several"),
             ("name=x,total=12", "is 12 bytes; did you mean total=12GiB?"),
@@ -301,7 +310,10 @@ mod tests {
             ("name=x,total=much", "is not a size"),
             ("name=x,total=1GiB,free=2GiB", "free memory cannot exceed total memory"),
             ("name=x,total=1GiB,cc=nine", "write e.g. cc=8.9"),
-            ("name=x,total=1GiB,color=red", "`color` in card `name=x,total=1GiB,color=red` is not a known key"),
+            (
+                "name=x,total=1GiB,color=red",
+                "`color` in card `name=x,total=1GiB,color=red` is not a known key",
+            ),
             ("name=x,total=1GiB,kind=rom", "kind=cuda or kind=host"),
         ] {
             let error = spec.parse::<Card>().unwrap_err().to_string();

@@ -114,10 +114,8 @@ impl MemoryModel for DeclaredSize {
             return match self.0.is_zero() {
                 true => Ok(Vec::new()),
                 // Without a card, even a declared size has nowhere to go; zero is an engine on the CPU.
-                false => {
-                    Err(Reason::new("no_card", "the model needs a GPU, and this machine has none")
-                        .fact("need", self.0))
-                }
+                false => Err(Reason::new("no_card", "the model needs a GPU, and this machine has none")
+                    .fact("need", self.0)),
             };
         };
         let mut rest = self.0;

@@ -289,7 +289,11 @@ impl LlamaSwapReader<'_> {
                 ),
             }
         }
-        let effect = if persistent { "only pins its members, which means that they stay loaded" } else { "has no effect" };
+        let effect = if persistent {
+            "only pins its members, which means that they stay loaded"
+        } else {
+            "has no effect"
+        };
         let text = format!("the group `{}` {effect}", quoted(&group.key));
         self.warn(
             group.line,
@@ -308,10 +312,12 @@ impl LlamaSwapReader<'_> {
             match self.roster.models.iter_mut().find(|entry| answers_to(entry, name)) {
                 Some(entry) => entry.preload = true,
                 None if name.is_empty() => {}
-                None => {
-                    self.warn(line, format!("`{}` is not a model", quoted(name)), "remove this name from \
-                        `preload`")
-                }
+                None => self.warn(
+                    line,
+                    format!("`{}` is not a model", quoted(name)),
+                    "remove this name from \
+                        `preload`",
+                ),
             }
         }
         Ok(())

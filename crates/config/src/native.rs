@@ -160,7 +160,8 @@ fn flags(
         return Err(ConfigError::new(entry.origin.0.clone(), ConfigProblem::FindCommand { model }));
     }
     for setting in options.settings().iter().filter(|setting| setting.flag.effect == FlagClass::Router) {
-        let text = format!("Plimsoll chooses {} for each engine, so this value is ignored", setting.flag.name());
+        let text =
+            format!("Plimsoll chooses {} for each engine, so this value is ignored", setting.flag.name());
         warnings.push(Warning::new(setting.origin.clone(), text).hint("give this setting under [serve]"));
     }
     // The daemon chooses address and port of its children.

@@ -153,8 +153,10 @@ fn what_has_no_effect_is_named_with_its_line() {
     assert_eq!(roster(text).models[0].aliases, ["b"]);
     assert_eq!(
         warnings("routing:\n  router:\n    settings:\n      matrix: {vars: {}}\nmodels: {}\n"),
-        ["config.yaml:4: `matrix` has no effect: models run together whenever they fit in memory; use `pin` \
-                to keep a model loaded"]
+        [
+            "config.yaml:4: `matrix` has no effect: models run together whenever they fit in memory; use `pin` \
+                to keep a model loaded"
+        ]
     );
 }
 
@@ -203,7 +205,10 @@ fn what_is_wrong_is_told_with_its_line_and_a_remedy() {
             "macros:\n  a b: 1\n",
             "config.yaml:2: macro `a b` has an invalid name; use up to 63 letters, digits, `_` and `-`",
         ),
-        ("macros:\n  a: x${a}\n", "config.yaml:2: macro `a` contains itself; remove the macro from its own value"),
+        (
+            "macros:\n  a: x${a}\n",
+            "config.yaml:2: macro `a` contains itself; remove the macro from its own value",
+        ),
         (
             "macros:\n  a: [1]\n",
             "config.yaml:2: macro `a` is not a string, number or boolean; write one value",

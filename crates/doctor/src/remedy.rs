@@ -109,14 +109,14 @@ fn of_cause(cause: Cause) -> &'static [&'static str] {
 
 fn of_sub_cause(sub_cause: SubCause) -> &'static [&'static str] {
     match sub_cause {
-        SubCause::PolicyCap => &[
-            "upgrade L4T to a release without this limit (R35.6.4, R36.5 or later); dropping caches does \
-            not help",
-        ],
-        SubCause::PageCache => &[
-            "use plimsoll reclaim --need SIZE --file MODEL: it first drops the cached pages of the model \
-            files, which requires no root, and measures memory before and after",
-        ],
+        SubCause::PolicyCap => {
+            &["upgrade L4T to a release without this limit (R35.6.4, R36.5 or later); dropping caches does \
+            not help"]
+        }
+        SubCause::PageCache => {
+            &["use plimsoll reclaim --need SIZE --file MODEL: it first drops the cached pages of the model \
+            files, which requires no root, and measures memory before and after"]
+        }
         SubCause::TrueShortage => &["stop other programs, add swap for host memory, or use a smaller model"],
         SubCause::Fragmentation => &["drop the caches, then write 1 to /proc/sys/vm/compact_memory"],
         SubCause::AddressReservation => {
@@ -133,14 +133,14 @@ fn of_sub_cause(sub_cause: SubCause) -> &'static [&'static str] {
         }
         SubCause::KernelSlab => &["reboot, and watch the slab with slabtop: reclaim cannot free this memory"],
         SubCause::KeepAlive => &["set keep_alive to 0 to release memory at once"],
-        SubCause::Killed => &[
-            "`dmesg | grep -i -e oom -e killed` shows whether the kernel killed the process; if so, add \
-            host memory or swap",
-        ],
-        SubCause::OldDriver => &[
-            "update the driver, or use a build for an older CUDA version: `nvidia-smi` shows the highest \
-            CUDA version that the driver supports",
-        ],
+        SubCause::Killed => {
+            &["`dmesg | grep -i -e oom -e killed` shows whether the kernel killed the process; if so, add \
+            host memory or swap"]
+        }
+        SubCause::OldDriver => {
+            &["update the driver, or use a build for an older CUDA version: `nvidia-smi` shows the highest \
+            CUDA version that the driver supports"]
+        }
         SubCause::PythonImport => &[
             "install the module in the environment of this Python, or correct the module's name; memory is \
             not involved",

@@ -101,8 +101,8 @@ fn usual_gate(snapshot: &HostSnapshot) -> (AllowanceGate, Reason) {
         (Some(Driver::Nvmap), Some(release)) => (
             AllowanceGate::Free,
             format!(
-                "NvMap of {release} does not enter the kernel's OOM path: an allocation fails while page \
-                    cache fills the memory"
+                "NvMap of {release} does not make the kernel drop page cache: an allocation fails while \
+                page cache fills the memory"
             ),
         ),
         (Some(Driver::Nvmap), None) => (

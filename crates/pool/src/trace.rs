@@ -70,11 +70,11 @@ impl Trace {
 /// Error: a step that cannot have happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
-    #[error("the block is allocated again while it is live")]
+    #[error("the block is allocated again before it is freed")]
     Live,
     #[error("the block is freed but was never allocated; a trace must start when the program starts")]
     NotLive,
-    #[error("the block is freed with another size than the {allocated} bytes of its allocation")]
+    #[error("the block is freed with a different size than the {allocated} bytes that were allocated")]
     OtherSize { allocated: u64 },
     #[error("no card has room for a block of more than {LARGEST} bytes")]
     TooLarge,

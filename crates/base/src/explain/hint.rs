@@ -85,8 +85,11 @@ impl fmt::Display for Advice {
             Self::ExpertsOnHost(n) => write!(f, "keep the experts of {n} layers in host memory"),
             Self::FewerLayers(1) => write!(f, "put only 1 layer on the cards"),
             Self::FewerLayers(n) => write!(f, "put only {n} layers on the cards"),
-            Self::NoOpOffload => write!(f, "do not copy weights from host memory to the card for large \
-                batches"),
+            Self::NoOpOffload => write!(
+                f,
+                "do not copy weights from host memory to the card for large \
+                batches"
+            ),
             Self::WindowedCache => write!(f, "omit the flag --swa-full"),
             Self::ProjectorOnHost => write!(f, "keep the multimodal projector in host memory"),
             Self::DivideLayers(_) => write!(f, "set the share of layers on each card by hand"),
@@ -99,10 +102,9 @@ impl fmt::Display for Advice {
             }
             Self::AnotherCard => write!(f, "spread the model over one more card"),
             Self::FreeCard { card } => write!(f, "free memory that other processes hold on {card}"),
-            Self::DeclareMemory => write!(
-                f,
-                "declare the model's memory in its configuration section: memory = \"…\""
-            ),
+            Self::DeclareMemory => {
+                write!(f, "declare the model's memory in its configuration section: memory = \"…\"")
+            }
             Self::Other(text) => f.write_str(text),
         }
     }

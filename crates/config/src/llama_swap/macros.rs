@@ -33,7 +33,8 @@ impl Macros {
             return Ok(Self::default());
         };
         let Some(pairs) = node.pairs() else {
-            let (why, remedy) = ("`macros` is not a YAML mapping", "write `name: value` lines under `macros`");
+            let (why, remedy) =
+                ("`macros` is not a YAML mapping", "write `name: value` lines under `macros`");
             return Err(ConfigError::new(
                 FlagOrigin::file(file, node.line),
                 ConfigProblem::ReadLine { why, remedy },

@@ -155,8 +155,11 @@ impl LlamaSwapReader<'_> {
             if takes_port {
                 return Ok(format!("http://127.0.0.1:{PORT}"));
             }
-            let (why, remedy) = ("`cmd` does not use `${PORT}`, and `proxy` is not set", "use `${PORT}` in \
-                `cmd`, or set `proxy`");
+            let (why, remedy) = (
+                "`cmd` does not use `${PORT}`, and `proxy` is not set",
+                "use `${PORT}` in \
+                `cmd`, or set `proxy`",
+            );
             return Err(self.fault(node.line, why, remedy));
         };
         let line = node.get("proxy").map_or(node.line, |node| node.line);

@@ -105,8 +105,11 @@ fn read(line: &str) -> Result<Read<'_>, Complaint> {
     }
     // llama.cpp has no rule for an indented setting and refuses the whole file.
     if line.starts_with(BLANK) {
-        return Err(("the line is indented, which llama-server rejects", "remove the spaces at the start of \
-            the line"));
+        return Err((
+            "the line is indented, which llama-server rejects",
+            "remove the spaces at the start of \
+            the line",
+        ));
     }
     match line.strip_prefix('[') {
         Some(header) => section(header),

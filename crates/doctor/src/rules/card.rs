@@ -90,7 +90,8 @@ fn straw(facts: &Facts) -> Option<(Bytes, Cause, Bytes)> {
 fn last_straw(facts: &Facts) -> Option<RuleFinding> {
     let (placed, cause, card) = straw(facts)?;
     let refusal = facts.refusal()?;
-    let text = format!("of a card with {card}, {placed} were already in use, and then {}", requested(refusal));
+    let text =
+        format!("of a card with {card}, {placed} were already in use, and then {}", requested(refusal));
     Some(RuleFinding::new(cause, Strong, text, [refusal.quote.clone()]))
 }
 

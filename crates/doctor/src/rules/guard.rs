@@ -41,7 +41,8 @@ fn guard_neighbours(facts: &Facts) -> Option<RuleFinding> {
 
 fn guard_context(facts: &Facts) -> Option<RuleFinding> {
     let refused = facts.guard().as_ref()?;
-    let text = format!("the program requested a CUDA context on {}, a card that it may not use", refused.card);
+    let text =
+        format!("the program requested a CUDA context on {}, a card that it may not use", refused.card);
     (refused.why == Refusal::Context)
         .then(|| RuleFinding::new(Cause::WrongDeviceContext, Decisive, text, quote(refused)))
 }

@@ -88,7 +88,10 @@ impl Simulation {
         };
         if joins > dropped {
             let beside = joins.saturating_sub(dropped);
-            reason.text += &format!("; {beside} that are free in smaller blocks may merge with them");
+            reason.text += &format!(
+                "; another {beside} in smaller free blocks may merge with the freed \
+                memory"
+            );
         }
         (after, PlannedStep { step, frees, joins, reason })
     }

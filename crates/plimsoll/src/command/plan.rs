@@ -273,8 +273,8 @@ fn model_path(wish: &ModelParams) -> Result<String, ErrorReport> {
             let found = downloaded::find(remote).map(|path| path.to_string_lossy().into_owned());
             found.ok_or_else(|| {
                 ErrorReport::new(format!(
-                    "`{remote}` is not on this machine: a plan reads the file's header\nhint: let llama-server download it \
-                     once, or give the file with -m"
+                    "`{remote}` is not on this machine, but a plan needs the header of the model \
+                    file\nhint: let llama-server download the model once, or give the file with -m"
                 ))
             })
         }
@@ -312,7 +312,7 @@ fn engine(text: &str) -> Result<EngineBuild, String> {
 fn program(name: &str) -> Result<ProgramKind, String> {
     ProgramKind::from_name(name).ok_or_else(|| {
         format!(
-            "`{name}` is not a program whose memory is known; the known programs are {}",
+            "`{name}` is not a program for which plans can be made; the known programs are {}",
             ProgramKind::NAMES
         )
     })

@@ -45,8 +45,8 @@ use crate::report::{ErrorReport, write_file};
 const OWN_FAILURE: u8 = 125;
 const NOT_EXECUTABLE: u8 = 126;
 const NOT_FOUND: u8 = 127;
-const NO_FOLDER: &str =
-    "cannot make a folder for the pages in /dev/shm, XDG_RUNTIME_DIR or the temporary folder";
+const NO_FOLDER: &str = "cannot make a folder for guard's shared-memory files in /dev/shm, XDG_RUNTIME_DIR or the temporary \
+    folder";
 /// Longest wait for the names of the cards, for the summary.
 const NAMES_WITHIN: Duration = Duration::from_secs(1);
 
@@ -212,7 +212,8 @@ fn needs(
         Some(Ok(needs)) => needs,
         Some(Err(error)) => {
             say(&format!(
-                "note: {} cannot be planned, so its last allocations will overflow: {error}",
+                "note: the memory of {} cannot be planned, so its last allocations, not its first, will \
+                overflow into host memory: {error}",
                 program.display()
             ));
             Vec::new()

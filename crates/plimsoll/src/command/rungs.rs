@@ -47,7 +47,7 @@ pub(crate) struct OomLadder {
 pub(crate) fn words<T: DeserializeOwned + Clone + Send + Sync + 'static>(
     known: &'static [&'static str],
 ) -> impl TypedValueParser<Value = T> {
-    PossibleValuesParser::new(known).try_map(|text| word(&text).ok_or("not a value of this option"))
+    PossibleValuesParser::new(known).try_map(|text| word(&text).ok_or("this is not a value of this option"))
 }
 
 impl OomLadder {

@@ -98,9 +98,9 @@ pub(crate) enum ServerVerbError {
         #[source]
         error: serde_json::Error,
     },
-    #[error("`{0}` cannot be sent as a header or path")]
+    #[error("`{0}` cannot be sent in an HTTP header or path")]
     Request(String),
-    #[error("cannot start, or write to stdout: {0}")]
+    #[error("cannot start the HTTP client, or cannot write to stdout: {0}")]
     Io(#[from] io::Error),
 }
 

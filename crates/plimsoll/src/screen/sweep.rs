@@ -86,13 +86,14 @@ impl SweepReport<'_> {
             }
         }
         if let Some(learned) = self.sweep.learned {
-            writeln!(out, "plimsoll serve measured {learned} B per token on its engine")?;
+            writeln!(out, "plimsoll serve itself measured {learned} B per token")?;
         }
         match self.planned {
             Some(planned) => self.write_planned(&planned, out),
             None => writeln!(
                 out,
-                "no plan to compare with: the server's flags name no model that can be read here"
+                "there is no plan to compare with, because the server's flags name no model file that can \
+                be read on this machine"
             ),
         }
     }

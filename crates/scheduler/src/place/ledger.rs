@@ -132,11 +132,11 @@ impl Account {
 /// Refusal of a claim, because the figures that the caller used have changed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ClaimError {
-    #[error("{card} has {free} free, but the claim is {asked}; choose cards again")]
+    #[error("{card} has {free} free, but {asked} are needed; choose cards again")]
     OverCommit { card: CardId, asked: Bytes, free: Bytes },
     #[error("{card} is not in the ledger; place the model on cards that are")]
     NoSuchCard { card: CardId },
-    #[error("the run already has a claim; release it first")]
+    #[error("the run already has a memory claim; release that claim first")]
     AlreadyClaimed,
 }
 

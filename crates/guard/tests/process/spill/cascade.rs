@@ -80,7 +80,11 @@ fn when_every_place_is_refused_the_program_is_refused() {
     let options = format!("budget={} spill={}", 128 * MIB, 1024 * MIB);
     let ran = Run::steps(fake, &options).run("alloc:a:300 alloc:b:100 free:b");
     assert_eq!(ran.said(), ["2", "0", "0"]);
-    assert!(ran.errors.contains("neither the card nor the spill limit has room for the request"), "{}", ran.errors);
+    assert!(
+        ran.errors.contains("neither the card nor the spill limit has room for the request"),
+        "{}",
+        ran.errors
+    );
 }
 
 #[test]

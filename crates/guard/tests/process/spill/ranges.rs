@@ -103,11 +103,19 @@ fn what_was_allocated_last_overflows_unless_room_is_kept_for_it() {
     let budget = 1000 * MIB;
     let last = Run::steps("total=4G", &format!("budget={budget} spill={}", 2048 * MIB));
     let ran = last.run("alloc:a:900 alloc:b:300");
-    assert!(ran.errors.contains("an allocation of 300 MiB did not fit: 84 MiB of it is on the card"), "{}", ran.errors);
+    assert!(
+        ran.errors.contains("an allocation of 300 MiB did not fit: 84 MiB of it is on the card"),
+        "{}",
+        ran.errors
+    );
     let kept = Run::steps("total=4G", &format!("budget={budget} spill={} keep={}", 2048 * MIB, 300 * MIB));
     let ran = kept.run("alloc:a:900 alloc:b:300 alloc:c:1");
     assert_eq!(ran.said(), ["0"; 3]);
-    assert!(ran.errors.contains("an allocation of 900 MiB did not fit: 700 MiB of it is on the card"), "{}", ran.errors);
+    assert!(
+        ran.errors.contains("an allocation of 900 MiB did not fit: 700 MiB of it is on the card"),
+        "{}",
+        ran.errors
+    );
     // The scratch has all of the room that was kept, so the one MiB has a granule of host memory.
     assert_eq!(ran.card().spilled, 202 * MIB, "{}", ran.errors);
 }

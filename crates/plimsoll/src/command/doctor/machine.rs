@@ -143,7 +143,7 @@ fn known_faults(tree: &Sysroot, snapshot: &HostSnapshot) -> Vec<Reason> {
                     .fixed_in
                     .map_or_else(|| "take a later release".to_owned(), |fixed| format!("{fixed} does not"))
             ),
-            None => format!("the NvMap of {release} has no known fault"),
+            None => format!("the NvMap driver of {release} has no known fault"),
         };
         seen.push(Reason::new("release", text));
     }

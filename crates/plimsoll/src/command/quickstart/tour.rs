@@ -53,7 +53,7 @@ async fn asked(daemon: &DaemonHandle, address: SocketAddr, member: &Member) -> R
 
 async fn refused(address: SocketAddr, giant: &Member) -> Result<(), ErrorReport> {
     title(format_args!(
-        "you send a request to {}: the same file, configured for {} conversations at once",
+        "you send a request to {}, which is the same model file, configured for {} conversations at once",
         giant.name, giant.slots
     ));
     let answer = put(address, giant).await?;
