@@ -30,14 +30,14 @@ use crate::report::{ErrorReport, print_as, status};
 
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// llama-server with CUDA to measure with; by default the one that `serve` would use
+    /// llama-server with CUDA to measure with; by default the one that `plimsoll serve` would use
     #[arg(long, value_name = "PATH")]
     engine: Option<PathBuf>,
     /// File for the table [default: plimsoll/contexts.toml in the user's configuration]
     #[arg(long, value_name = "PATH")]
     write: Option<PathBuf>,
-    /// Compare free memory before and after, where the driver names no processes, as in most containers; the
-    /// cards must be otherwise unused
+    /// Compare the card's free memory before and after the engine starts. For machines on which the driver
+    /// lists no processes, such as most containers; no other program may use the cards
     #[arg(long)]
     alone: bool,
     /// Print the measurements as JSON (plimsoll.calibration/1)

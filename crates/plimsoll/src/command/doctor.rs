@@ -43,10 +43,11 @@ pub(crate) struct Arguments {
     /// Examine a running process
     #[arg(long, conflicts_with_all = ["command", "sysroot"])]
     pid: Option<u32>,
-    /// Further details: command line, card, memory, what helped; repeatable
+    /// Further information about the failure: the command line, the card, memory sizes, changes that helped;
+    /// repeatable
     #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
     context: Vec<String>,
-    /// Read /proc, /sys and /etc from a captured tree instead of this machine
+    /// Read proc/, sys/ and etc/ from this folder, a copy from another machine, instead of this machine's
     #[arg(long, value_name = "DIR", conflicts_with = "command")]
     sysroot: Option<PathBuf>,
     /// Print the verdict as JSON (plimsoll.diagnosis/1)

@@ -64,7 +64,8 @@ pub(crate) struct Arguments {
     /// Card that the program may see, by number, UUID or name, with its budget after `=`; repeatable
     #[arg(long = "card", value_name = "CARD[=SIZE]")]
     cards: Vec<RequestedCard>,
-    /// Budget on each other card, shared by the program and all processes that it starts, e.g. 4GiB
+    /// Budget on each card for which --card gives none, e.g. 4GiB; the program and all processes that it
+    /// starts share it
     #[arg(long, value_name = "SIZE")]
     budget: Option<Bytes>,
     /// Leave the other cards visible, and refuse CUDA contexts on them

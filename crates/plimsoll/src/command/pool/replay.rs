@@ -47,10 +47,10 @@ pub(crate) struct Arguments {
     /// Draw live and reserved bytes over time into an SVG file
     #[arg(long, value_name = "OUT")]
     svg: Option<PathBuf>,
-    /// Card to replay from a trace with several; by default the one with most requests
+    /// Card to replay if the trace contains several; by default the card with most requests
     #[arg(long, value_name = "N", requires = "pool")]
     card: Option<u8>,
-    /// Pool to replay from a trace with several; 0 is the driver
+    /// Pool to replay if the trace contains several; 0 selects the requests to the driver
     #[arg(long, value_name = "N", requires = "card")]
     pool: Option<u8>,
 }
