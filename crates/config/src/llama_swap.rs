@@ -40,7 +40,7 @@ const WITHOUT_EFFECT: [(&str, &str); 16] = [
     ("logLevel", "`RUST_LOG` chooses what is logged"),
     ("logRequests", "`RUST_LOG` chooses what is logged"),
     ("logTimeFormat", "`RUST_LOG` chooses what is logged"),
-    ("logToStdout", "each model's output is kept in its own log"),
+    ("logToStdout", "the output of each model is kept in a separate log"),
     ("metricsMaxInMemory", "`/metrics` needs no size limit"),
     ("captureBuffer", "requests are not recorded"),
     ("store", "requests are not recorded"),

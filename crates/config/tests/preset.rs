@@ -264,7 +264,7 @@ fn what_belongs_to_the_router_is_dropped_with_a_word() {
     let warnings = warnings(text);
     assert_eq!(warnings.len(), 5, "{warnings:?}");
     assert!(warnings.contains(
-        &"models.ini:2: `models-max` has no effect in a section; models are admitted by memory, not by count"
+        &"models.ini:2: `models-max` has no effect in a section; the number of loaded models is limited by memory, not by a count"
             .to_owned()
     ));
 }

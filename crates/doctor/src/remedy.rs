@@ -148,7 +148,7 @@ fn of_sub_cause(sub_cause: SubCause) -> &'static [&'static str] {
         SubCause::HostKilled | SubCause::HostMemory => {
             &["add host memory or swap, or leave mmap enabled (omit --no-mmap)"]
         }
-        SubCause::Baseline => &["request a slightly smaller share (--gpu-memory-utilization)"],
+        SubCause::Baseline => &["request a slightly smaller share of the card (--gpu-memory-utilization)"],
         SubCause::PreviousChild => {
             &["wait until the card's memory is released before the next start, as plimsoll serve does"]
         }

@@ -11,8 +11,8 @@ pub enum PlanError {
     #[error("a {kind} V cache needs flash attention, which is off ({why}); use -fa on, or -ctv f16")]
     QuantisedCacheNeedsFlashAttention { kind: &'static str, why: &'static str },
     #[error(
-        "a cache row of {elements} elements does not divide into {kind} blocks of {block}; use another \
-            cache type"
+        "a cache row of {elements} elements cannot be divided into {kind} blocks of {block} elements; use \
+        another cache type"
     )]
     CacheRow { kind: &'static str, elements: u64, block: u64 },
     #[error(

@@ -80,7 +80,7 @@ fn what_it_says_to_people_has_the_arithmetic() {
     let said = text(&output.stdout);
     for part in [
         "need    13312 MiB",
-        "5478 MiB are free (MemFree), of which 30 MiB are in the contiguous pool and 1027 MiB are withheld by watermarks and reserves",
+        "5478 MiB are free (MemFree), of which 30 MiB are in the contiguous pool and 1027 MiB are withheld by the kernel's watermarks and reserves",
         "would   drop-page-cache (needs root): predicted to free",
         "not enough now; predicted to be enough after these steps",
     ] {

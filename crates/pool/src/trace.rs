@@ -76,9 +76,9 @@ pub enum Fault {
     NotLive,
     #[error("the block is freed with a different size than the {allocated} bytes that were allocated")]
     OtherSize { allocated: u64 },
-    #[error("no card has room for a block of more than {LARGEST} bytes")]
+    #[error("the block is larger than {LARGEST} bytes, which no card can hold")]
     TooLarge,
-    #[error("there are more than {MOST_BLOCKS} blocks; cut the trace")]
+    #[error("the trace has more than {MOST_BLOCKS} blocks; shorten the trace")]
     TooMany,
 }
 

@@ -104,7 +104,10 @@ pub enum ReclaimError {
     Blocks,
     #[error(transparent)]
     OpenModel(#[from] OpenModelError),
-    #[error("a captured tree cannot be changed\nhint: leave out --sysroot, or add --dry-run")]
+    #[error(
+        "no step can be taken on the captured file tree of --sysroot\nhint: omit --sysroot, or add \
+        --dry-run"
+    )]
     Captured,
 }
 

@@ -25,7 +25,11 @@ pub(crate) fn shutting_down() -> RequestRefusal {
 }
 
 pub(crate) fn unconfigured() -> RequestRefusal {
-    let reason = Reason::new("unconfigured", "the model is not, or no longer, in the configuration");
+    let reason = Reason::new(
+        "unconfigured",
+        "the configuration does not contain the model, or no longer \
+        contains it",
+    );
     refusal(RequestRefusalKind::Unconfigured, None, reason)
 }
 
@@ -105,7 +109,8 @@ pub(crate) fn too_deep(depths: &DepthRefusal) -> RequestRefusal {
     let fits = depths.fits.unwrap_or(0).min(depths.slots.full);
     let name = depths.name;
     let text = format!(
-        "{name} would reach up to {tokens} tokens with this request, but its cards have memory for {fits}"
+        "{name} would reach up to {tokens} tokens with this request, but its cards have memory for only \
+        {fits} tokens"
     );
     // If empty cards could hold that depth, only others' memory is in the way, and a retry may succeed.
     let crowded_out = depths.needs.iter().all(|need| {
@@ -157,8 +162,8 @@ fn on_card(depths: &DepthRefusal, card: &Card) -> Option<Reason> {
     let (need, loaded) = (on(&depths.needs)?, on(&depths.loaded)?);
     let (have, grows) = (card.free, need.saturating_sub(loaded));
     let text = format!(
-        "on {} the model takes {loaded} when loaded and {grows} more at that depth, {need} in total; {have} \
-            is available",
+        "on {} the model takes {loaded} when loaded and {grows} more at the depth of this request, {need} \
+        in total; {have} is available",
         card.name
     );
     let reason = Reason::new("on_card", text)
@@ -178,7 +183,7 @@ fn held_by_others(ledger: &Ledger, card: &Card) -> Vec<Reason> {
     let total = account.card().total;
     let mut reasons = Vec::new();
     if let Some(budget) = account.budget() {
-        let text = format!("the budget is {budget} of {total}");
+        let text = format!("the budget is {budget} of the card's {total}");
         reasons.push(Reason::new("budget", text).fact("budget", budget));
     }
     for (code, bytes, text) in [

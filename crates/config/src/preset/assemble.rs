@@ -112,9 +112,9 @@ fn dropped(origin: &FlagOrigin, found: FoundFlag, line: &PresetLine) -> Option<W
         "--alias" | "--api-key-file" => None,
         "--models-max" => say(
             format!("`{}` has no effect in a section", line.key),
-            "models are admitted by memory, not by count",
+            "the number of loaded models is limited by memory, not by a count",
         ),
-        "dedup-cache-models" => say(format!("`{}` has no effect here", line.key), "remove it"),
+        "dedup-cache-models" => say(format!("`{}` has no effect in Plimsoll", line.key), "remove it"),
         _ if found.flag.effect == FlagClass::Router => say(
             format!("`{}` has no effect in a section: it is a setting of the router", line.key),
             "give this setting to `plimsoll serve` instead",

@@ -21,7 +21,7 @@ rules! {
     taken_before: "llama.cpp prints `using device … - N MiB free` when it starts";
     small_victim: "the buffers of a camera (libargus) take tens of MiB";
     others_seen: "vLLM's memory profiling, SGLang's init_torch_distributed and CUDA's \
-        cudaErrorDevicesUnavailable report a card in use";
+        cudaErrorDevicesUnavailable report that another process uses the card";
 }
 
 fn held(facts: &Facts) -> Bytes {

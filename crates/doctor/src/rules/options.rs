@@ -28,7 +28,7 @@ fn is_unnamed(facts: &Facts) -> bool {
 fn weights_beyond_cards(facts: &Facts) -> Option<RuleFinding> {
     let speaks = is_unnamed(facts) && facts.ran_out() && facts.progress().stage != LoadStage::Serving;
     let (weights, cards) = facts.weights_beyond_cards().filter(|_| speaks)?;
-    let text = format!("the weights take {weights}, and the cards have {cards}");
+    let text = format!("the weights take {weights}, but the cards have {cards}");
     let quote = facts.refusal().map(|refusal| refusal.quote.clone());
     let quote = quote.or_else(|| facts.quote(Pattern::OutOfMemory));
     Some(RuleFinding::new(Cause::ModelTooLarge, Fair, text, quote).indirect())

@@ -11,7 +11,7 @@ use crate::pattern::Pattern;
 rules! {
     context_on_each_card: "nvidia-smi shows a process with an empty context on a second card";
     card_twice: "init.cc of NCCL compares the PCI bus IDs of the ranks";
-    choice_missed: "the selected card is not the card that refused";
+    choice_missed: "the selected card is not the card that refused the memory";
 }
 
 /// One process is on several cards, on one of them with little; or several of one name share one card.
@@ -43,7 +43,7 @@ fn is_stray(stray: &CardHolder, all: &[CardHolder]) -> bool {
 
 fn card_twice(facts: &Facts) -> Option<RuleFinding> {
     let quote = facts.quote(Pattern::CardTwice)?;
-    let text = "two ranks use the same card, but each rank needs its own";
+    let text = "two ranks use the same card, but each rank needs a separate card";
     Some(RuleFinding::new(Cause::WrongDeviceContext, Strong, text, [quote]))
 }
 

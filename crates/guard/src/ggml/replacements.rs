@@ -51,7 +51,7 @@ unsafe extern "C" fn alloc(this: *mut c_void, size: usize, actual: *mut usize) -
     }
     // Only before the first block: afterwards the prototype is known to be right.
     if taken.fresh() && !sane(this, size, actual) {
-        doubt(taken, "the arguments of its first call are invalid");
+        doubt(taken, "the arguments of the first call to the pool are invalid");
         return theirs();
     }
     if !taken.plausible() {
@@ -107,7 +107,7 @@ unsafe fn end(this: *mut c_void, part: ClassPart) {
         // ggml's destructor would pass our blocks, which lie in its table, to cudaFree and then assert on its
         // own count.
         say!(
-            "a ggml pool was destroyed while it still held blocks from guard; ggml's destructor was \
+            "a ggml pool was destroyed while it still contained blocks from guard; ggml's destructor was \
             skipped"
         );
         return;

@@ -164,7 +164,10 @@ fn dropped(ground: &Baseline, written: Bytes) -> (Bytes, Reason) {
         ground.droppable
     );
     if !written.is_zero() {
-        text += &format!(", and {written} more once they are written (Dirty + Writeback); {gives} in total");
+        text += &format!(
+            ", and {written} more after they are written to disk (Dirty + Writeback); {gives} \
+            in total"
+        );
     }
     (gives, Reason::new("drop_page_cache", text))
 }

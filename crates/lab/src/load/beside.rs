@@ -265,7 +265,8 @@ async fn come_up(
     }
     let seconds = UP_WITHIN.as_secs();
     Ok(Some(format!(
-        "the program allocated no GPU memory within {seconds} s; requests to the server started then"
+        "the program allocated no GPU memory within {seconds} s; the requests to the server were started \
+        after that time"
     )))
 }
 

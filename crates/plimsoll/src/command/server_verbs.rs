@@ -84,7 +84,10 @@ pub(crate) struct Logs {
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ServerVerbError {
-    #[error("{url} does not answer\nhint: is `plimsoll serve` running there? --url names another address")]
+    #[error(
+        "{url} does not answer\nhint: is `plimsoll serve` running at this address? choose another \
+        address with --url"
+    )]
     Unreachable {
         url: String,
         #[source]

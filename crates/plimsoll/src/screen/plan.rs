@@ -86,7 +86,7 @@ fn growth(plan: &Plan) -> String {
     // The cache is reserved at the start, the pool grows with use, so the two rates stay apart.
     match plan.growth.pool.is_zero() {
         true => context,
-        false => format!("{context}, and {} of pool for each token in use", plan.growth.pool),
+        false => format!("{context}, and {} of pool memory for each token in use", plan.growth.pool),
     }
 }
 

@@ -245,7 +245,7 @@ impl<'a> RecordReport<'a> {
             .collect();
         // After the memory plots and before the clocks: fragmentation is read together with free memory.
         let blocks = self.large_blocks();
-        plots.insert(5, ("large free blocks of the largest zone", blocks, Unit::Count));
+        plots.insert(5, ("large free blocks in the largest memory zone", blocks, Unit::Count));
         plots.retain(|(_, lines, _)| !lines.is_empty());
         plots
     }

@@ -103,9 +103,8 @@ impl SweepReport<'_> {
             planned.build.map_or_else(|| "the newest known build".to_owned(), |build| format!("b{build}"));
         writeln!(
             out,
-            "plan for the server's flags and {build}: {} loaded, {} at its context of {} tokens; {} B of \
-                cache per token of context, {} B of run-time pool per \
-             token of depth",
+            "plan for the server's flags and {build}: {} when loaded, {} at the full context of {} tokens; \
+            {} B of cache per token of context, {} B of run-time pool per token of depth",
             planned.loaded,
             planned.peak,
             planned.context,

@@ -122,7 +122,10 @@ fn a_neighbour_that_calls_nothing_is_not_waited_for_longer_than_was_said() {
     let output = machine.reclaim(&["--need", "2GiB", "--wait", "0"]);
     let said = text(&output.stdout);
     assert_eq!(output.status.code(), Some(1));
-    assert!(said.contains("did not answer: it made no driver call in that time\n"), "{said}");
+    assert!(
+        said.contains("did not answer, because it made no driver call while plimsoll waited\n"),
+        "{said}"
+    );
     assert!(said.ends_with("not enough: 1024 MiB short\n"), "{said}");
 }
 

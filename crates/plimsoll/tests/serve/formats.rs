@@ -217,7 +217,11 @@ fn files_that_are_wrong_end_with_2_and_name_the_line() {
             "[models.a]\ncmd = 'x ${PORT}'\n[models.b]\ncmd = 'x ${PORT}'\naliases = ['a']\n",
             "a.toml:3: the name `a` is already used by `a` at",
         ),
-        ("a.json", "{}", "a.json: the format of the file is not known; name it .ini, .yaml, .yml or .toml"),
+        (
+            "a.json",
+            "{}",
+            "a.json: the format of the file is not known; its name must end in .ini, .yaml, .yml or .toml",
+        ),
         ("plain", "", "plain: the format of the file is not known"),
         ("a.ini", "\u{feff}[a]\n", "the file starts with a byte order mark"),
     ] {

@@ -151,7 +151,7 @@ fn memory(device: &Device<'_>) -> Memory {
         Ok(_) | Err(NvmlError::NotSupported) => Memory::Unified,
         // `nvmlDeviceGetMemoryInfo_v2`, which leaves out what the driver reserves.
         Err(NvmlError::FailedToLoadSymbol(_)) => {
-            Memory::Unknown("this driver is older than release 510".to_owned())
+            Memory::Unknown("this NVIDIA driver is older than release 510".to_owned())
         }
         Err(cause) => Memory::Unknown(cause.to_string()),
     }

@@ -24,9 +24,9 @@ pub(super) fn never(
     let name = query.name;
     let text = match (asked.is_empty(), crowded_out) {
         (true, _) if !query.named.cards.is_empty() => {
-            format!("{name} may not use some of the cards that its flags name")
+            format!("{name} is not allowed to use some of the cards that its flags name")
         }
-        (true, _) => format!("{name} may use no card of this machine"),
+        (true, _) => format!("{name} is not allowed to use any card of this machine"),
         (_, true) => format!("{name} does not fit beside the memory that other models and processes hold"),
         (_, false) => format!(
             "{name} would not fit on the cards that it may use even if those cards were \
@@ -99,7 +99,7 @@ fn on_card(account: &Account, tenants: &[CardTenant], need: Bytes, alone: bool) 
         .fact("total", total)
         .fact("available", capacity.saturating_sub(held));
     if let Some(budget) = account.budget() {
-        let text = format!("the budget is {budget} of {total}");
+        let text = format!("the budget is {budget} of the card's {total}");
         reason = reason.because(Reason::new("budget", text).fact("budget", budget));
     }
     for (code, bytes, text) in [

@@ -258,12 +258,8 @@ impl Extension for GuardHandler {
 
 fn means() -> Result<(PathBuf, OwnedFolder), String> {
     let library = plimsoll_probe::library::GUARD.find().map_err(|error| error.to_string())?;
-    let folder = OwnedFolder::create(PAGES).map_err(|error| {
-        format!(
-            "cannot create a folder for guard's \
-        pages: {error}"
-        )
-    })?;
+    let folder = OwnedFolder::create(PAGES)
+        .map_err(|error| format!("cannot create a folder for guard's shared-memory files: {error}"))?;
     Ok((library, folder))
 }
 

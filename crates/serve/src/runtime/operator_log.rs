@@ -92,8 +92,8 @@ impl Runtime {
         if let Some(context) = context.filter(|_| before != context) {
             let name = &self.entry(model).name;
             tracing::warn!(
-                "{name} does not fit with its configured context, so it gets the largest context that fits \
-                (-c {context})"
+                "{name} does not fit with its configured context, so the context is lowered to the largest \
+                that fits (-c {context})"
             );
         }
     }

@@ -95,7 +95,7 @@ fn bytes_of(path: &Path) -> Result<Vec<u8>, ErrorReport> {
     match u64::try_from(read) {
         Ok(..=LARGEST_FILE) => Ok(bytes),
         _ => Err(ErrorReport::new(format!(
-            "`{}` is larger than 1 GiB\nhint: record less, or cut the log after a line",
+            "`{}` is larger than 1 GiB\nhint: record a shorter run, or cut the file at the end of a line",
             path.display()
         ))),
     }

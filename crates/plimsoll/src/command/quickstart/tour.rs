@@ -160,7 +160,7 @@ pub(super) fn hand_over(address: SocketAddr, folder: &Folder, budget: &Card) {
     quote(&format!("the models: {}", folder.config.display()));
     quote(&format!(
         // `kind=host` makes the budget a limit on host memory, as in the tour, on a machine with GPUs too.
-        "to start it again without the tour: plimsoll serve {} --card name={},kind=host,total={}B",
+        "to start the server again without the tour: plimsoll serve {} --card name={},kind=host,total={}B",
         folder.config.display(),
         budget.name,
         budget.total.get()

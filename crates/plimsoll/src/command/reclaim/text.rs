@@ -220,7 +220,7 @@ pub(super) fn asked(asked: &AskedNeighbour) -> String {
     let said = if asked.answered {
         format!("gave back {}", asked.gave)
     } else {
-        "did not answer: it made no driver call in that time".to_owned()
+        "did not answer, because it made no driver call while plimsoll waited".to_owned()
     };
     format!(
         "asked   {}: {said}\n        before {} allocated, {} reserved, {} idle; after {} allocated, {} reserved, {} idle\n",
