@@ -280,7 +280,7 @@ mod tests {
         let said = told(&wish, &judge(&Sysroot::captured(&tree).unwrap(), &wish).unwrap());
         for part in [
             "not enough: the steps that would free enough were not taken\n",
-            "withheld drop-page-cache: predicted to free 104672 MiB; it requires root\n",
+            "withheld drop-page-cache: predicted to free 104672 MiB; this step requires root\n",
             "reclaim-step drop-page-cache\n",
             "--with sudo",
         ] {
