@@ -281,7 +281,10 @@ mod tests {
         assert!(jetson.cards[0].legacy_pool && jetson.doubts[0].contains("shares its"));
         assert!(spec("Jetson AGX Orin 64GB,free=50GiB").doubts.is_empty());
         let sold = spec("name=x,total=24GB").doubts;
-        assert!(sold[0].contains("total=24GB means 22888 MiB") && sold[0].contains("total=24GiB"), "{sold:?}");
+        assert!(
+            sold[0].contains("total=24GB means 22888 MiB") && sold[0].contains("total=24GiB"),
+            "{sold:?}"
+        );
     }
 
     #[test]

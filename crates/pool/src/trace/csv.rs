@@ -202,7 +202,10 @@ mod tests {
         }
         let long = "x".repeat(100_000);
         let error = Trace::from_csv(long.as_bytes()).unwrap_err().to_string();
-        assert!(error.len() < 200 && error.starts_with("line 1: the first line of the trace is `xxx"), "{error}");
+        assert!(
+            error.len() < 200 && error.starts_with("line 1: the first line of the trace is `xxx"),
+            "{error}"
+        );
         assert!(Trace::from_csv(b"").is_err());
     }
 }
