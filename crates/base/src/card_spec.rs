@@ -1,8 +1,9 @@
-//! Card descriptions: `name=H200,total=143771MiB,free=140000MiB,cc=9.0`, or a product name: `3090`, `2x3060`.
+//! Descriptions of cards: `name=H200,total=143771MiB,free=140000MiB,cc=9.0`, or a product name such as `3090`
+//! or `2x3060`.
 //!
-//! The syntax of `--card`, which describes a card that is not in this machine, or sets a budget on one that
-//! is. Only `name` and `total` are required; the defaults of the others promise no memory. A product name is
-//! looked up in the table of known cards, and `key=value` pairs after it change what the table says.
+//! This is the syntax of `--card`. It describes a card that is not in this machine, or sets a memory budget
+//! on a card that is. Only `name` and `total` are required; without `free`, the card counts as idle. A
+//! product name is looked up in the table of known cards, and `key=value` pairs after it override the table.
 
 use std::str::FromStr;
 

@@ -1,9 +1,9 @@
 //! Memory demand of a model on a given set of cards.
 //!
-//! A demand is a function of the cards, because a model that is split needs more memory in total. If the
-//! model was planned, its demand is the plan for exactly these cards. If the user declared a size, the demand
-//! is that size divided over the cards; if nothing is known, it is one whole card. The scheduler checks
-//! whether so much memory is free.
+//! A demand is a function of the cards, because a model that is split over several cards needs more memory in
+//! total. If the model was planned, its demand is the plan for exactly these cards. If the user declared a
+//! size, the demand is that size divided over the cards. If nothing is known, the demand is one whole card.
+//! The scheduler checks whether that much memory is free.
 
 use std::fmt;
 

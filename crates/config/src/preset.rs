@@ -3,9 +3,9 @@
 //! A file means the same here as in llama-server. If that meaning differs from what the file seems to say, a
 //! warning is given (`common/preset.cpp`, `tools/server/server-models.cpp @ b10605`). Three things differ on
 //! purpose. A section without a model is refused, because llama-server would start a second router that never
-//! answers. `sleep-idle-seconds` unloads the whole process, including its CUDA context. Plimsoll's own
-//! settings are written in comments, `;plimsoll: key = value`, so that the same file works with both
-//! programs.
+//! answers. `sleep-idle-seconds` ends the engine's process, so that its CUDA context is freed as well.
+//! Plimsoll's own settings are written in comments, `;plimsoll: key = value`, so that the same file works
+//! with both programs.
 
 mod assemble;
 mod grammar;

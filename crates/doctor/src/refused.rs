@@ -2,7 +2,7 @@
 //! driver's answer, and the other processes on the card.
 //!
 //! Guard writes the record to its page (a shared-memory file) when the program gets its error, so the sizes
-//! are from that moment. The sizes of other processes are from the last reading of the cards.
+//! are those at that moment. The sizes of other processes are from the last reading of the cards' memory.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Errors of an exact run.
+//! Errors of an engine run for `plimsoll plan --exact`.
 
 use std::io;
 use std::path::PathBuf;

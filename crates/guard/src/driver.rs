@@ -1,5 +1,5 @@
-//! Addresses of the real functions in libcuda.so.1 and libnvidia-ml.so.1, which guard (this library) calls
-//! behind its own hooks.
+//! Addresses of the real functions of libcuda.so.1 and libnvidia-ml.so.1, as opposed to the hooks of the same
+//! names in guard (this library).
 //!
 //! Each function is a [`Slot`]: a name, and the address that libc's own `dlsym` found in the library that the
 //! program loaded. Guard never loads libcuda itself. After the first look-up the library stays loaded, so an

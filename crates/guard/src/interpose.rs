@@ -1,11 +1,11 @@
 //! Symbol interposition: the three ways in which a program finds a driver function, and the table of hooks
 //! for all of them.
 //!
-//! The three ways are an ELF import (for which guard's exports precede the driver's), `dlsym` ([`symbol`])
-//! and `cuGetProcAddress`, which every CUDA runtime uses ([`procedure`]). In the last two, the real look-up
-//! runs first and only its result is replaced. So guard (this library) never offers a function that this
-//! driver lacks or that belongs to another library. `dlvsym`, `cuGetExportTable` and `dlopen` are left alone.
-//! RTLD_DEEPBIND, dlmopen, static programs and setuid programs are not covered.
+//! The three ways are an ELF import, `dlsym` ([`symbol`]) and `cuGetProcAddress`, which every CUDA runtime
+//! uses ([`procedure`]). For an import, the loader finds guard's export before the driver's. In the other
+//! two, the real look-up runs first and only its result is replaced. So guard (this library) never offers a
+//! function that this driver lacks or that belongs to another library. `dlvsym`, `cuGetExportTable` and
+//! `dlopen` are left alone. RTLD_DEEPBIND, dlmopen, static programs and setuid programs are not covered.
 //!
 //! DECISION: a name is hashed once and looked up in a table built at compile time. The look-up uses no
 //! allocation, no lock, no thread local and nothing that could panic, because every `dlsym` call of every

@@ -3,8 +3,9 @@
 //!
 //! DECISION: there are two numbers. `now` is the size of the largest request that succeeds without any
 //! reclaim. `attainable` is that size after all clean file pages are dropped; reclaim can gain at most the
-//! difference. A driver whose requests let the kernel reclaim memory is limited by MemAvailable, and one that
-//! gives up early by MemFree. Both numbers exclude pages of the contiguous pool (CMA).
+//! difference. Some drivers let the kernel reclaim memory during a request; they are limited by MemAvailable.
+//! Drivers that give up before reclaim are limited by MemFree. Both numbers exclude pages of the contiguous
+//! pool (CMA).
 
 use plimsoll_base::{Bytes, Reason};
 

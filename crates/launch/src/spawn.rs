@@ -1,8 +1,8 @@
 //! Launcher thread, which forks, kills and reaps every child process.
 //!
-//! It lives as long as a [`Launcher`] handle or a child; when it ends, the kernel kills the remaining
-//! children. Spawning blocks the calling thread until the exec, so it runs on this thread and not on the one
-//! that serves requests.
+//! The thread runs as long as any [`Launcher`] handle or any child exists; when it ends, the kernel kills the
+//! remaining children. Spawning blocks the calling thread until the exec, so it runs on this thread and not
+//! on the one that serves requests.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};

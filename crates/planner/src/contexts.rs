@@ -2,8 +2,8 @@
 //!
 //! DECISION: a row holds for one card model, driver version and engine build, because the sizes depend on
 //! nothing else. A plan uses the row of its engine build. Without such a row it uses the first row of the
-//! same engine, which is closer than any published value, and names the build and driver that were measured.
-//! The code that reads the file sorts rows of the current driver first.
+//! same engine, which is closer than any published value, and the plan names the build and driver of that
+//! row. The code that reads the file sorts rows of the current driver first.
 
 use plimsoll_base::Bytes;
 use serde::{Deserialize, Serialize};

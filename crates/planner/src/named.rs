@@ -2,9 +2,9 @@
 //!
 //! Flags number all cards of the machine. With `-dev`, however, `-mg` and `-ts` refer to positions in the
 //! list of `-dev` (`llama.cpp: llama_prepare_model_devices @ b10605`). A device list, a main card with `-sm
-//! none`, or explicit shares (`-ts`) name exactly the cards of the model. A flag that puts a buffer or a
-//! draft model on a card only requires that this card is among the model's cards. `-mg` without `-sm none`
-//! has no effect.
+//! none`, or explicit shares (`-ts`) determine exactly which cards the model uses. A flag that puts a buffer
+//! or a draft model on a card only requires that this card is among the model's cards. `-mg` without `-sm
+//! none` has no effect.
 
 use plimsoll_flags::{ModelParams, SplitMode};
 

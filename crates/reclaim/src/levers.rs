@@ -1,8 +1,9 @@
 //! Memory reclaim steps that need root, and the ways to run them.
 //!
 //! DECISION: there are five fixed actions, each with a name and no argument. A user with permission to call
-//! the helper can run these and nothing else. Dropping clean page cache loses no data, `compact_memory` moves
-//! pages without changing them, and huge pages that are claimed for compaction are released at once.
+//! the helper can run these and nothing else. None of them does harm: dropping clean page cache loses no
+//! data, `compact_memory` only moves pages, and huge pages that are claimed for compaction are released at
+//! once.
 
 mod huge_pages;
 

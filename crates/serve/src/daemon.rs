@@ -2,8 +2,8 @@
 //! signals.
 //!
 //! SIGTERM and SIGINT drain the daemon: it accepts no new request, finishes the answers in flight and then
-//! stops every engine. A second signal stops them at once. SIGHUP reloads the configuration; if the new one
-//! has an error, the error is logged and the old one stays in force.
+//! stops every engine. A second signal stops all engines at once. SIGHUP reloads the configuration; if the
+//! new one has an error, the error is logged and the old one stays in force.
 
 mod cards;
 mod descriptors;

@@ -1,8 +1,9 @@
 //! Macros of llama-swap's YAML: `${name}` in any value (`internal/config/macros.go @ v250`).
 //!
 //! Macros are replaced from the last declared to the first, each once, so a macro may use those declared
-//! before it. A model's own macro replaces a global one of the same name, in its position. `${PORT}` and
-//! `${PID}` are left in place, because their values exist only once the engine starts.
+//! before it. A model's own macro replaces the global macro of the same name and takes its position in this
+//! order. `${PORT}` and `${PID}` are left in place, because their values are known only when the engine
+//! starts.
 
 use std::sync::Arc;
 

@@ -1,8 +1,8 @@
 //! Plimsoll's own settings in a llama-server preset file, written as `;plimsoll: key = value`, which
 //! llama-server reads as a comment.
 //!
-//! Settings of the server are written before the first section or in `[*]`; settings of a model in its
-//! section, or in `[*]` for all models.
+//! Settings of the server are written before the first section or in `[*]`. Settings of one model are written
+//! in the model's section, and settings of all models in `[*]`.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -2,11 +2,12 @@
 //!
 //! DECISION: in the first order, the server is under load when the program starts. In the second, the program
 //! holds its memory before the server gets a request. If the server is plimsoll, its model is unloaded in
-//! between, so that it loads after the program; any other server keeps its model, and the report says so. The
+//! between, so that it loads after the program. Any other server keeps its model, and the report says so. The
 //! program counts as started once it prints something, or once the memory in use on the cards has grown and
-//! settled. With a fixed wait, a slow import of PyTorch would make the program come last. If the server or
-//! the program fails before the other has started, the other is not blamed. After the program's end the
-//! server gets one more request, which distinguishes a temporary shortage from a crash.
+//! settled. With a fixed wait, a program that imports PyTorch slowly would take its memory last in both
+//! orders. If the server or the program fails before the other has started, the failure is not attributed to
+//! the other. After the program's end the server gets one more request, which distinguishes a temporary
+//! shortage from a crash.
 
 use std::io;
 use std::pin::pin;

@@ -1,10 +1,10 @@
 //! Supervisor task of a child process: it reads the child's output, stops the child on request, and kills it
 //! if it loads too slowly or hangs.
 //!
-//! DECISION: a log line never causes the kill of a child that serves requests. Engines log text that clients
-//! send (malformed JSON, a grammar, a prompt), so a line that looks like an abort only starts a health check;
-//! the child is killed if the check gets no answer. During a load no client has sent anything yet, so a line
-//! that looks like an abort is trusted.
+//! DECISION: a child that serves requests is never killed because of a log line. Engines log text that
+//! clients send (malformed JSON, a grammar, a prompt), so a line that looks like an abort only starts a
+//! health check. The child is killed if the check gets no answer. During a load no client has sent anything
+//! yet, so a line that looks like an abort is trusted.
 
 use std::future::Future;
 use std::pin::Pin;

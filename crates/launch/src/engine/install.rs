@@ -1,10 +1,10 @@
 //! Installer of the CPU engine: xllamacpp from PyPI in a Python venv, with an adapter called `llama-server`.
 //!
-//! DECISION: one release of xllamacpp is pinned, its wheels by hash. The installer adds no dependency,
-//! compiles nothing and writes nothing outside [`EngineHome`]. The folder is built under a temporary name and
-//! then renamed, so an installed engine is always complete. A lock file excludes a second installer. Every
-//! install compares the adapter byte for byte, so a newer Plimsoll replaces the adapter of an older one
-//! without a download.
+//! DECISION: one release of xllamacpp is pinned, and its wheels are checked by hash. The installer adds no
+//! dependency, compiles nothing and writes nothing outside [`EngineHome`]. The folder is built under a
+//! temporary name and then renamed, so an installed engine is always complete. A lock file excludes a second
+//! installer. Every install compares the adapter byte for byte, so a newer Plimsoll replaces the adapter of
+//! an older one without a download.
 
 use std::fs::{self, File, Permissions};
 use std::io;

@@ -1,4 +1,5 @@
-//! Explanation of planned memory for flags that only ik_llama.cpp has, and how certain it is.
+//! Explanation of planned memory for flags that only ik_llama.cpp has, with a note on how certain the figures
+//! are.
 
 use plimsoll_base::Reason;
 use plimsoll_flags::FlashAttention;

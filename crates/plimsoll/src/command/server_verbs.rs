@@ -1,6 +1,6 @@
 //! `plimsoll ps`, `load`, `unload`, `reload` and `logs`: requests to a running `plimsoll serve`.
 //!
-//! `--url` gives the server's address. Its HTTP API answers the requests; `--json` prints the answers
+//! `--url` gives the server's address. The commands call the server's HTTP API; `--json` prints its answers
 //! unchanged.
 
 use std::io::{self, Write};

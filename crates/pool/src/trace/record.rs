@@ -4,8 +4,8 @@
 //! DECISION: a file holds the requests of a whole process, to the driver and to every ggml pool that guard
 //! serves, on every card. A replay uses the requests to one allocator: the chosen one, or else the one with
 //! the most allocations. Events other than allocations and frees (maps, graphs, waits) are left out. An
-//! incomplete last record is dropped; any other fault ends the reading with its offset. Memory use is bounded
-//! by the input.
+//! incomplete last record is dropped; any other fault ends the reading, and the error has its offset. Memory
+//! use is bounded by the input.
 
 use alloc::collections::BTreeMap;
 use core::fmt;

@@ -3,9 +3,9 @@
 //!
 //! Depth is the number of tokens in the KV cache, and the claim is the memory that the engine may take.
 //!
-//! DECISION: while the first request waits, no request behind it is admitted. A shallow request could often
-//! go ahead of a deep one, but then the deep one might wait for ever. Only requests that do not use the KV
-//! cache may go ahead.
+//! DECISION: while the first request waits, no request behind it is admitted. If shallow requests were
+//! admitted before a deep one, the deep one might wait for ever. Only requests that do not use the KV cache
+//! may be admitted earlier.
 
 use plimsoll_base::{Card, MemoryModel, Placement, RunId};
 

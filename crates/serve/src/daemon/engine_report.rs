@@ -1,4 +1,4 @@
-//! Log lines about the engine that models without a command of their own will run on.
+//! Log lines about the engine program that runs models without a command of their own.
 
 use std::path::Path;
 

@@ -2,8 +2,8 @@
 //! never run on this machine.
 //!
 //! The forecast is logged at start and after a reload, and printed by `serve --check`. It runs at the same
-//! time as the first requests and delays none of them. Every load repeats the calculation for its model, so
-//! requests for a model that the forecast shows as failed are refused for the same reason.
+//! time as the first requests and delays none of them. Every load repeats the calculation for its model. So
+//! requests for a model that cannot run are refused for the reason that the forecast shows.
 
 use std::rc::Rc;
 use std::sync::Arc;

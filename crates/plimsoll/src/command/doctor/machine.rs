@@ -1,8 +1,8 @@
-//! Evidence about a machine for `plimsoll doctor`, live or from captured files: cards, their processes,
-//! memory, limits, known driver faults.
+//! Evidence about a machine for `plimsoll doctor`: cards, their processes, memory, limits, known driver
+//! faults.
 //!
-//! The diagnosis rules get the text of the files. The figures that are printed next to the verdict are read
-//! separately.
+//! The evidence comes from the live machine or from captured files. The diagnosis rules get the text of the
+//! files. The figures that are printed next to the verdict are read separately.
 
 use plimsoll_base::{Bytes, Reason};
 use plimsoll_doctor::{LineSource, LogReader};

@@ -1,4 +1,5 @@
-//! What a plan is asked for: flags of the engine, cards, host memory, and doubts about any of them.
+//! Input of `plimsoll plan`: the engine's flags, the cards, the host memory, and warnings about uncertain
+//! input.
 
 use std::str::FromStr;
 

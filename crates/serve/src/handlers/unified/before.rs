@@ -1,11 +1,11 @@
 //! Memory reclaim before a load, if the machine lacks the memory that the model needs. The steps are those of
 //! `plimsoll reclaim --need`.
 //!
-//! DECISION: an upper bound of the need is used, which is the memory that the new engine may take (its claim)
-//! plus the claims of engines that are still loading, whose memory still looks free. Loads are prepared one
-//! at a time, in the order in which they start. The load starts even if reclaim freed too little, because a
-//! plan is only a prediction. If the load then fails, the error lists the steps taken as a hint. The daemon
-//! never takes a step that needs root by itself, even when it runs as root.
+//! DECISION: an upper bound of the need is used. It is the memory that the new engine may take (its claim),
+//! plus the claims of engines that are still loading, because the memory for those still looks free. Loads
+//! are prepared one at a time, in the order in which they start. The load starts even if reclaim freed too
+//! little, because a plan is only a prediction. If the load then fails, the error lists the steps taken as a
+//! hint. The daemon never takes a step that needs root by itself, even when it runs as root.
 
 use std::path::PathBuf;
 use std::rc::Rc;
