@@ -57,8 +57,8 @@ fn driver_mismatch(facts: &Facts) -> Option<RuleFinding> {
         let text = "the driver is older than the CUDA version that the program was built for";
         return Some(RuleFinding::new(Cause::DriverOrHw, Strong, text, quotes).by(SubCause::OldDriver));
     }
-    let text = "the driver does not match its libraries, or the program cannot reach the driver, for example from \
-        a container";
+    let text = "the driver does not match its libraries, or the program cannot reach the driver, for example \
+        from a container";
     (!quotes.is_empty()).then(|| RuleFinding::new(Cause::DriverOrHw, Strong, text, quotes))
 }
 

@@ -40,8 +40,8 @@ fn host_killed(facts: &Facts) -> Option<RuleFinding> {
     Some(RuleFinding::new(cause, weight, text, [line]).by(sub_cause))
 }
 
-const KILLED: &str = "the process printed no error before it was killed: the kernel killed it because host memory ran out, \
-    or a user killed it";
+const KILLED: &str = "the process printed no error before it was killed: the kernel killed it because host \
+    memory ran out, or a user killed it";
 
 fn node_killed(facts: &Facts) -> Option<RuleFinding> {
     let line = facts.quote(Pattern::NodeKilled)?;

@@ -86,7 +86,7 @@ fn growth(plan: &Plan) -> String {
     // The cache is reserved at the start, the pool grows with use, so the two rates stay apart.
     match plan.growth.pool.is_zero() {
         true => context,
-        false => format!("{context}, and {} of pool memory for each token in use", plan.growth.pool),
+        false => format!("{context}, and {} of pool for each token in use", plan.growth.pool),
     }
 }
 
@@ -95,9 +95,7 @@ fn largest(plan: &Plan) -> String {
         return "no context fits".to_owned();
     };
     let trained = match plan.trained_context {
-        Some(trained) if tokens == trained => {
-            ", the longest context that the model was trained for".to_owned()
-        }
+        Some(trained) if tokens == trained => ", the longest that the model was trained for".to_owned(),
         Some(trained) if tokens > trained => format!(" (the model was trained for {trained} tokens)"),
         _ => String::new(),
     };
