@@ -161,8 +161,7 @@ impl ClassifierMatch {
     pub(super) fn reason(&self) -> Reason {
         let words = self.words.join(", ");
         let text = format!(
-            "no rule gave a certain cause, so the report was classified by its words: \
-            {words}"
+            "no rule found a certain cause, so the cause was estimated from these words of the text: {words}"
         );
         let quotes = self.quotes.iter();
         Reason::new("likeness", text)

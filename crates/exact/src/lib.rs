@@ -103,7 +103,7 @@ impl Oracle {
             ProgramKind::LlamaServer => engine::find(named)?,
             ProgramKind::LlamaFitParams => fit_params(named)?,
             ProgramKind::LlamaCli => return Err(ExactError::Program("llama-cli")),
-            ProgramKind::Library => return Err(ExactError::Program("a program on the C API")),
+            ProgramKind::Library => return Err(ExactError::Program("a program that uses the C API")),
         };
         // The stand-in is preloaded, and static or set-user-ID programs ignore LD_PRELOAD (ld.so(8)).
         if let Some(why) = unreachable(&program.path) {

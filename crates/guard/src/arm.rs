@@ -118,7 +118,7 @@ fn raise() -> bool {
         )
     };
     if page == libc::MAP_FAILED {
-        say!("cannot allocate the budget page; this process runs unguarded");
+        say!("cannot allocate memory for guard's counters; this process runs unguarded");
         return false;
     }
     // SAFETY: the page was mapped just now, with room and alignment for a flag; zeroes are a valid one.

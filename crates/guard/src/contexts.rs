@@ -50,7 +50,8 @@ pub(crate) fn refused(index: CardIndex) -> bool {
     if !SAID[index.place()].swap(true, Relaxed) {
         let act = if refuse { "refused" } else { "opened" };
         say!(
-            "a CUDA context on card {} ({}), which is not in the plan, was {act}; the call stack is",
+            "a CUDA context on card {} ({}), which this program may not use, was {act}; the call stack \
+            follows",
             index.number(),
             Uuid(uuid)
         );

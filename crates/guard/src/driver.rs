@@ -135,7 +135,7 @@ macro_rules! real {
                     &$crate::driver::$library,
                     match core::ffi::CStr::from_bytes_with_nul(concat!(stringify!($symbol), "\0").as_bytes()) {
                         Ok(name) => name,
-                        Err(_) => panic!("a symbol name contains no zero byte"),
+                        Err(_) => panic!("the name of a symbol never contains a zero byte"),
                     },
                 );
             )*

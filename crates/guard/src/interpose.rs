@@ -82,7 +82,11 @@ const fn mixed(hash: u32, byte: u8) -> u32 {
     (hash ^ byte as u32).wrapping_mul(0x0100_0193)
 }
 
-#[allow(clippy::as_conversions, reason = "u32 fits usize here, and `try_from` is not const")]
+#[allow(
+    clippy::as_conversions,
+    reason = "usize holds every u32 on the supported platforms, and `try_from` \
+    is not const"
+)]
 const fn place_of(hash: u32) -> usize {
     hash as usize % PLACES
 }

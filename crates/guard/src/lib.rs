@@ -24,7 +24,12 @@
 //! profile. This saves 0.1 ms on every exec and needs no unwinder. With any other profile, it is an ordinary
 //! crate for tests and lints. Unit tests and rlibs have no exports.
 #![cfg_attr(panic = "abort", no_std)]
-#![allow(non_snake_case, non_upper_case_globals, reason = "the functions of the driver keep their names")]
+#![allow(
+    non_snake_case,
+    non_upper_case_globals,
+    reason = "the functions keep the names that the driver \
+    gives them"
+)]
 
 extern crate alloc;
 // Allocator and panic handler of the shipped library; linked even if no item of the crate were named.

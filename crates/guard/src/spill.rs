@@ -178,7 +178,7 @@ fn hand_out(index: CardIndex, range: SpillRange) -> DevicePointer {
     if spilled > 0 {
         event.of(range.id, spilled).emit(TraceKind::Spill);
         say_some!(
-            "card {}: {} overflowed: {} of it is on the card, {} in {}",
+            "card {}: an allocation of {} did not fit: {} of it is on the card, {} in {}",
             index.number(),
             ByteSize(range.asked),
             ByteSize(range.head),

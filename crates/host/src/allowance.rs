@@ -102,8 +102,8 @@ fn usual_gate(snapshot: &HostSnapshot) -> (AllowanceGate, Reason) {
         (Some(Driver::Nvmap), Some(release)) => (
             AllowanceGate::Free,
             format!(
-                "NvMap of {release} does not enter the kernel's OOM path: an allocation fails while page \
-                    cache fills the memory"
+                "NvMap of {release} does not make the kernel drop page cache: an allocation fails while \
+                page cache fills the memory"
             ),
         ),
         (Some(Driver::Nvmap), None) => (
@@ -141,9 +141,18 @@ fn free(snapshot: &HostSnapshot) -> Option<AllowanceBound> {
     let (bytes, kept) = match &snapshot.zones {
         Some(zones) if !zones.zones.is_empty() => {
             let kept = zones.held_back(snapshot.page);
-            (zones.usable(snapshot.page), format!("{kept} are withheld by watermarks and reserves"))
+            (
+                zones.usable(snapshot.page),
+                format!(
+                    "{kept} are withheld by the kernel's watermarks and \
+                reserves"
+                ),
+            )
         }
-        _ => (memory.free_without_cma()?, "the share withheld by the watermarks is unknown".to_owned()),
+        _ => (
+            memory.free_without_cma()?,
+            "the part that the kernel's watermarks withhold is unknown".to_owned(),
+        ),
     };
     let text = format!(
         "{free} are free (MemFree), of which {pool} are in the contiguous pool and {kept}; {bytes} \

@@ -36,7 +36,8 @@ pub struct EngineUser {
 #[derive(Debug, thiserror::Error)]
 pub enum EngineUserError {
     #[error(
-        "engine-user = {0}: only root can start engines as another user; start the server as root, or leave it out"
+        "engine-user = {0}: only root can start engines as another user; start the server as root, or omit \
+        engine-user"
     )]
     NotRoot(String),
     #[error("engine-user = {0}: there is no such user")]

@@ -112,7 +112,7 @@ pub(super) fn listener_of(leader: u32, port: u16) -> Option<i32> {
 }
 
 fn sockets(one: &SeenProcess) -> Vec<u64> {
-    Process::new(one.pid).map(|process| socket_inodes(&process).into_iter().collect()).unwrap_or_default()
+    Process::new(one.pid).map(|process| socket_inodes(&process)).unwrap_or_default()
 }
 
 /// Kills every process of the engine whose group is `leader`, including those in other sessions. The leader

@@ -45,8 +45,8 @@ pub enum EngineError {
     #[error("the configured engine {} is not an executable file\nhint: give the path of a llama-server, or a name that is on PATH", .0.display())]
     RunConfigured(PathBuf),
     #[error(
-        "no engine: no llama-server on PATH and none installed\nhint: `plimsoll engine install` installs a \
-            CPU engine; a llama-server on PATH is preferred"
+        "no engine was found: there is no llama-server on PATH, and plimsoll has installed none\nhint: \
+        `plimsoll engine install` installs a CPU engine; a llama-server on PATH is preferred"
     )]
     Find,
     #[error(transparent)]

@@ -67,7 +67,7 @@ pub struct ChildSpec {
 pub enum LaunchError {
     #[error("program `{}` was not found; install it, or give its full path", program.display())]
     FindProgram { program: PathBuf },
-    #[error("`{}` is not executable; make it so with chmod +x", program.display())]
+    #[error("`{}` is not executable; make the file executable with chmod +x", program.display())]
     NotExecutable { program: PathBuf },
     #[error("cannot start `{}`: {cause}", program.display())]
     Fork {
@@ -264,7 +264,11 @@ impl Parent {
             descendants::sweep(child.id());
         }
         if let Err(cause) = self.warden.strike_off(child.id()) {
-            tracing::warn!("cannot report to the warden that {} has exited: {cause}", child.id());
+            tracing::warn!(
+                "cannot report to the warden, the process that kills engines if plimsoll dies, \
+                that {} has exited: {cause}",
+                child.id()
+            );
         }
         child.wait()
     }

@@ -60,7 +60,7 @@ fn write_all(mut out: impl Write, inbox: &Receiver<Vec<u8>>, dropped: &AtomicU64
         let missing = dropped.swap(0, Ordering::Relaxed);
         // A closed pipe loses the lines and nothing else.
         if missing > 0 {
-            let _ = writeln!(out, " WARN {missing} lines dropped: stderr was not read");
+            let _ = writeln!(out, " WARN {missing} log lines were dropped, because no process read stderr");
         }
         let _ = out.write_all(&line);
     }

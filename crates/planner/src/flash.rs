@@ -25,8 +25,10 @@ pub(super) struct Flash {
 
 impl Flash {
     /// A layer in host memory would attend on a card, or the other way round.
-    pub(super) const MOVED: Self =
-        Self { on: false, missing: Some("a layer in host memory would compute its attention on a card") };
+    pub(super) const MOVED: Self = Self {
+        on: false,
+        missing: Some("the attention of a layer in host memory would be computed on a card"),
+    };
 
     /// True if the host computes attention, because a card has no kernel for it.
     pub(super) fn is_on_host(&self) -> bool {

@@ -37,10 +37,10 @@ pub enum Trim {
 /// Condition under which the original allocator aborts its process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum Broken {
-    #[error("a block was freed that was not the last one allocated")]
+    #[error("a block other than the last allocated one was freed, which this pool does not allow")]
     OutOfOrder,
     /// The card may have memory left.
-    #[error("its address range is exhausted")]
+    #[error("the pool's address range is exhausted")]
     AddressesUsedUp,
 }
 

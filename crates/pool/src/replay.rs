@@ -101,7 +101,8 @@ impl fmt::Display for ReplayFailure {
         match self.cause {
             Cause::Refused { size, by } => write!(
                 f,
-                "{size} bytes were refused ({by}), while {} were live and {} reserved",
+                "a request for {size} bytes was refused ({by}) while {} bytes were in use and {} bytes were \
+                reserved",
                 self.live, self.reserved
             ),
             Cause::Broken(broken) => write!(f, "{broken}; the program aborts"),

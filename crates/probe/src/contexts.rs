@@ -20,7 +20,8 @@ const DRIVER: &str = "/proc/driver/nvidia/version";
 pub enum ContextsError {
     #[error("cannot read {}: {error}", path.display())]
     Open { path: PathBuf, error: io::Error },
-    #[error("{} is longer than {LONGEST} bytes, so it is not a table of contexts\nhint: move it away", .0.display())]
+    #[error("{} is longer than {LONGEST} bytes, so it is not a table of CUDA contexts\nhint: move the file \
+        away", .0.display())]
     Long(PathBuf),
     #[error("{}: {error}", path.display())]
     Read {
@@ -50,7 +51,7 @@ pub fn measured() -> Vec<MeasuredContext> {
     let Some(path) = place() else { return Vec::new() };
     let mut contexts = read(&path).unwrap_or_else(|error| {
         // A plan with published values is less exact; no plan at all would be worse.
-        tracing::warn!("published values are used for the sizes of contexts: {error}");
+        tracing::warn!("published values are used for the sizes of CUDA contexts: {error}");
         Vec::new()
     });
     if !contexts.is_empty() {

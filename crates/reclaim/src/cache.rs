@@ -56,7 +56,7 @@ impl FileCache {
         let about = file.metadata().map_err(fail)?;
         // Opening a device or pipe may succeed, but it has no page cache to give back.
         if !about.is_file() {
-            return Err(fail(io::Error::other("it is not a regular file")));
+            return Err(fail(io::Error::other("this is not a regular file")));
         }
         Ok(Self {
             path: path.to_owned(),

@@ -34,7 +34,7 @@ pub enum TakeStepError {
     Write { path: PathBuf, value: String, error: io::Error },
     #[error("cannot read {}: {error}", path.display())]
     Read { path: PathBuf, error: io::Error },
-    #[error("this kernel has no huge pages to allocate: {} does not show how many there are", path.display())]
+    #[error("huge pages cannot be allocated on this kernel: {} does not show their number", path.display())]
     NoHugePages { path: PathBuf },
     #[error("{} huge pages that were allocated could not be released: {error}\nhint: echo {before} > {}", claimed, path.display())]
     GiveBack { claimed: u64, before: u64, path: PathBuf, error: io::Error },

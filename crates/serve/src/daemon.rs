@@ -195,7 +195,7 @@ impl Daemon {
         let server = Rc::new(HttpServer::new(Rc::clone(&runtime), settings));
         tracing::info!("{} of {} at http://{address}", counted(runtime.count()), setup.config.display());
         if runtime.count() == 0 {
-            tracing::warn!("it configures no model; add one and send SIGHUP");
+            tracing::warn!("the configuration lists no model; add one and send SIGHUP");
         }
         // Surveys read headers from disk; requests need not wait for them.
         tokio::task::spawn_local(Rc::clone(&runtime).introduce());

@@ -15,7 +15,7 @@ use crate::state::ranges;
 
 fn refuse(pointer: DevicePointer) -> Option<CuResult> {
     ranges::find(pointer, |range| range.device).map(|device| {
-        say_some!("card {device}: memory that was spilled cannot be shared with another process");
+        say_some!("card {device}: memory that was spilled to the host cannot be shared with another process");
         NOT_SUPPORTED
     })
 }
@@ -27,7 +27,7 @@ hooks! {
         (shared: *mut c_void, handle: AllocationHandle, kind: c_int, flags: u64) calls real
     {
         if physical::is_spilled(handle) {
-            say_some!("memory that was spilled cannot be shared with another process");
+            say_some!("memory that was spilled to the host cannot be shared with another process");
             return NOT_SUPPORTED;
         }
         real(shared, handle, kind, flags)

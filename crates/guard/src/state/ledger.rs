@@ -52,7 +52,7 @@ pub(crate) fn join(options: &GuardOptions) -> bool {
     let folder = process::variable(env::GUARD_PAGES).and_then(|folder| folder.to_str().ok());
     let seat = folder.and_then(shared).or_else(alone);
     let Some(seat) = seat else {
-        say!("cannot allocate the shared ledger; this process runs unguarded");
+        say!("cannot allocate memory for the ledger of allocations; this process runs unguarded");
         return false;
     };
     for index in CardIndex::all() {
@@ -71,7 +71,8 @@ fn shared(folder: &str) -> Option<LedgerSeat> {
     let _ = write!(path, "{folder}/{FILE}");
     let Some(tree) = path.as_c().and_then(shared_file::ledger) else {
         say!(
-            "cannot share a ledger in {folder} (error {}); the budget applies to this process alone",
+            "cannot share the ledger of allocations in {folder} (error {}); the budget applies to this \
+            process alone",
             errno()
         );
         return None;
@@ -79,8 +80,8 @@ fn shared(folder: &str) -> Option<LedgerSeat> {
     let seat = LedgerSeat::take(tree);
     if seat.is_none() {
         say!(
-            "the ledger of this run is full ({SLOTS} processes or {CARDS} other cards); the budget applies \
-                to this process alone"
+            "the shared ledger of allocations is full ({SLOTS} processes or {CARDS} other cards); the \
+            budget applies to this process alone"
         );
     }
     seat

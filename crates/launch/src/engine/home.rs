@@ -16,7 +16,7 @@ pub enum HomeError {
             to a directory"
     )]
     Choose,
-    #[error("PLIMSOLL_HOME {} is relative\nhint: give an absolute path", .0.display())]
+    #[error("PLIMSOLL_HOME={} is a relative path\nhint: give an absolute path", .0.display())]
     Relative(PathBuf),
 }
 

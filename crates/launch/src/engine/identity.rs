@@ -42,8 +42,8 @@ pub struct EngineIdentity {
 pub enum IdentityError {
     #[error("cannot run {} --version: {source}", path.display())]
     Ask { path: PathBuf, source: io::Error },
-    #[error("{} --version did not end within {} s\nhint: run it by hand; the cause may be a GPU driver that \
-        hangs", path.display(), LIMIT.as_secs())]
+    #[error("{} --version did not end within {} s\nhint: run this command by hand; the cause may be a GPU \
+        driver that hangs", path.display(), LIMIT.as_secs())]
     Wait { path: PathBuf },
     #[error("{} --version prints no llama.cpp version; its output is\n{said}", path.display())]
     Parse { path: PathBuf, said: String },

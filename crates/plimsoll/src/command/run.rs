@@ -46,8 +46,8 @@ use crate::report::{ErrorReport, write_file};
 const OWN_FAILURE: u8 = 125;
 const NOT_EXECUTABLE: u8 = 126;
 const NOT_FOUND: u8 = 127;
-const NO_FOLDER: &str =
-    "cannot make a folder for the pages in /dev/shm, XDG_RUNTIME_DIR or the temporary folder";
+const NO_FOLDER: &str = "cannot make a folder for guard's shared-memory files in /dev/shm, XDG_RUNTIME_DIR or the temporary \
+    folder";
 /// Longest wait for the names of the cards, for the summary.
 const NAMES_WITHIN: Duration = Duration::from_secs(1);
 
@@ -65,7 +65,8 @@ pub(crate) struct Arguments {
     /// Card that the program may see, by number, UUID or name, with its budget after `=`; repeatable
     #[arg(long = "card", value_name = "CARD[=SIZE]")]
     cards: Vec<RequestedCard>,
-    /// Budget on each other card, shared by the program and all processes that it starts, e.g. 4GiB
+    /// Budget on each card for which --card gives none, e.g. 4GiB; the program and all processes that it
+    /// starts share it
     #[arg(long, value_name = "SIZE")]
     budget: Option<Bytes>,
     /// Leave the other cards visible, and refuse CUDA contexts on them
@@ -213,7 +214,8 @@ fn needs(
         Some(Ok(needs)) => needs,
         Some(Err(error)) => {
             say(&format!(
-                "note: {} cannot be planned, so its last allocations will overflow: {error}",
+                "note: the memory of {} cannot be planned, so its last allocations, not its first, will \
+                overflow into host memory: {error}",
                 program.display()
             ));
             Vec::new()

@@ -27,7 +27,7 @@ pub struct CsvError {
 /// Fault of a log line.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CsvFault {
-    #[error("`{found}` is not the header; the first line has to be `{HEADER}`")]
+    #[error("the first line of the trace is `{found}`, but it must be the header `{HEADER}`")]
     Header { found: String },
     #[error("the line has {found} fields, but {HEADER} are expected; is the file cut off?")]
     Fields { found: usize },
@@ -195,17 +195,17 @@ mod tests {
             ("1,0,allocate,0x1,-5,0x0", "line 2: `-5` is not a size; write a number of bytes"),
             ("1,0,allocate,0x1,5,?", "line 2: `?` is not a stream; write it as 0x0"),
             ("1,0,free,0x1,5,0x0", "line 2: the block is freed but was never allocated; a trace must start"),
-            (
-                "1,0,allocate,0x1,18446744073709551615,0x0",
-                "line 2: no card has room for a block of more than",
-            ),
+            ("1,0,allocate,0x1,18446744073709551615,0x0", "line 2: the block is larger than"),
         ] {
             let error = read(lines).unwrap_err().to_string();
             assert!(error.starts_with(said), "{error}");
         }
         let long = "x".repeat(100_000);
         let error = Trace::from_csv(long.as_bytes()).unwrap_err().to_string();
-        assert!(error.len() < 200 && error.starts_with("line 1: `xxx"), "{error}");
+        assert!(
+            error.len() < 200 && error.starts_with("line 1: the first line of the trace is `xxx"),
+            "{error}"
+        );
         assert!(Trace::from_csv(b"").is_err());
     }
 }

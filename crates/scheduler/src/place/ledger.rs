@@ -132,11 +132,11 @@ impl Account {
 /// Refusal of a claim, because the figures that the caller used have changed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ClaimError {
-    #[error("{card} has {free} free, but the claim is {asked}; choose cards again")]
+    #[error("{card} has {free} free, but {asked} are needed; choose cards again")]
     OverCommit { card: CardId, asked: Bytes, free: Bytes },
-    #[error("{card} is not in the ledger; place the model on cards that are")]
+    #[error("{card} is not in the ledger; place the model on cards that are in the ledger")]
     NoSuchCard { card: CardId },
-    #[error("the run already has a claim; release it first")]
+    #[error("the run already has a memory claim; release that claim first")]
     AlreadyClaimed,
 }
 
@@ -147,7 +147,7 @@ pub enum AuditError {
     Twice { card: CardId },
     #[error("{card}: a run that needs the card alone shares it with another run")]
     Company { card: CardId },
-    #[error("{card}: {granted} was granted, but the limit is {limit}")]
+    #[error("{card}: {granted} of memory was granted, but the limit is {limit}")]
     OverGranted { card: CardId, granted: Bytes, limit: Bytes },
 }
 

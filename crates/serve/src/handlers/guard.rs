@@ -268,12 +268,8 @@ fn means(user: Option<&EngineUser>) -> Result<(PathBuf, OwnedFolder), String> {
         let (name, library) = (&user.name, library.display());
         return Err(format!("user {name} cannot read {library}; move it where every user can"));
     }
-    let folder = OwnedFolder::create(PAGES).map_err(|error| {
-        format!(
-            "cannot create a folder for guard's \
-        pages: {error}"
-        )
-    })?;
+    let folder = OwnedFolder::create(PAGES)
+        .map_err(|error| format!("cannot create a folder for guard's shared-memory files: {error}"))?;
     Ok((library, folder))
 }
 

@@ -201,11 +201,11 @@ fn growth(entry: &ConfiguredModel, cards: &[Card], total: Bytes, demand: &dyn Me
     let grows = full.saturating_sub(loaded);
     match full > total {
         true => format!(
-            "; at full depth it would take {full}, which fits on no card: deeper requests are refused"
+            "; with a full context the model would take {full}, which fits on no card, so requests that are \
+            too deep are refused"
         ),
         false => format!(
-            "; {grows} of it is used only at full depth, and requests are admitted by their \
-            depth"
+            "; {grows} of it are used only when the context is full, and requests are admitted by their depth"
         ),
     }
 }

@@ -66,7 +66,7 @@ pub(super) fn run(arguments: &Arguments, text: &str) -> Result<ExitCode, ErrorRe
     if !measured {
         let why = match models.iter().find_map(|model| model.pid) {
             Some(pid) => format!("the driver reports no memory for process {pid} on the planned cards"),
-            None => "the daemon has not measured its models' memory".to_owned(),
+            None => "the server has not measured the memory of its models".to_owned(),
         };
         return Err(ErrorReport::new(format!("nothing is measured: {why}")).with_status(NO_VERDICT));
     }

@@ -191,7 +191,7 @@ fn done(need: Bytes, outcome: &ReclaimOutcome) -> String {
         };
     }
     for step in &outcome.last.withheld {
-        text += &format!("; {} would free {} and needs root", step.step.name(), step.frees);
+        text += &format!("; the step {} would free {}, but needs root", step.step.name(), step.frees);
     }
     if !outcome.taken.is_empty() {
         text += &format!("; {} can be allocated after that", outcome.after.allowance.now);
@@ -272,7 +272,7 @@ mod tests {
         let outcome = judged("gb10");
         let said = done(NEED, &outcome);
         assert!(said.starts_with("13312 MiB were needed ("), "{said}");
-        assert!(said.contains("; drop-page-cache would free 104672 MiB and needs root"), "{said}");
+        assert!(said.contains("; the step drop-page-cache would free 104672 MiB, but needs root"), "{said}");
         let event = event(NEED, &outcome);
         assert_eq!(event["needs_root"], json!(["drop-page-cache"]));
         assert_eq!((&event["steps"], &event["enough"]), (&json!([]), &json!(false)));

@@ -128,7 +128,7 @@ impl MemoryModel for PlannedModel {
     /// card is too small.
     fn on(&self, cards: &[Card]) -> Result<Vec<(CardId, Bytes)>, Reason> {
         if cards.is_empty() {
-            return Err(Reason::new("no_card", "it needs a GPU, and this machine has none"));
+            return Err(Reason::new("no_card", "the model needs a GPU, and this machine has none"));
         }
         let plan = self.plan(cards)?;
         if self.too_large == TooLarge::LimitDepth
