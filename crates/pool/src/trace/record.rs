@@ -47,7 +47,7 @@ pub enum RecordFault {
     #[error("this is not a trace; record one with plimsoll run --trace FILE")]
     Header,
     #[error(
-        "the trace has version {found}, but this program reads {VERSION}; use the program that recorded it"
+        "the trace has format version {found}, but this version of plimsoll reads {VERSION}; use the version that recorded it"
     )]
     Version { found: u32 },
     #[error(
