@@ -206,7 +206,7 @@ mod tests {
         };
         for (said, error) in [
             ("offset 0: this is not a trace; record one", damaged(0, b'X')),
-            ("offset 0: the trace has version 9, but", damaged(8, 9)),
+            ("offset 0: the trace has format version 9, but", damaged(8, 9)),
             (
                 "offset 0: each record of the trace should have 32 bytes, but the header states 31",
                 damaged(12, 31),
