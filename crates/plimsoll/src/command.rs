@@ -91,7 +91,7 @@ enum Command {
 
 /// Parses the command line and runs the subcommand.
 pub fn main() -> ExitCode {
-    let command = Cli::parse().command;
+    let command = Cli::parse_from(plan::spelled(std::env::args_os())).command;
     // The tour reports the daemon's actions itself; the daemon's own log lines would repeat them.
     let _flushed = log_to_stderr(match command {
         Command::Calibrate(_)
