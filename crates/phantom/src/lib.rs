@@ -1,16 +1,17 @@
-//! `libplimsoll_phantom.so`: CUDA runtime, cuBLAS and driver without a card behind them.
+//! `libplimsoll_phantom.so`: CUDA runtime, cuBLAS and driver, and Vulkan, without a card behind them.
 //!
-//! An engine's own, unmodified CUDA backend runs on it and says what it takes: which operations the card gets,
+//! An engine's own, unmodified CUDA or Vulkan backend runs on it and says what it takes: which operations the card gets,
 //! how buffers are rounded, what its pool asks for. The library is preloaded, and its file stands under the
-//! names that the backend was linked with (`libcudart.so.13`, `libcublas.so.13`, `libcuda.so.1`), so that the
-//! loader needs no CUDA on the machine.
+//! names that the backend was linked with (`libcudart.so.13`, `libcublas.so.13`, `libcuda.so.1`, `libvulkan.so.1`), so that
+//! the loader needs neither on the machine.
 //!
 //! - `cards`: what the card says of itself, as it was told.
 //! - `memory`: addresses without memory behind them, and real memory where the host reads.
 //! - `runtime`, `driver`, `blas`: the functions. Launches do nothing, and copies copy nothing.
+//! - `vulkan`: the same by Vulkan's functions.
 //! - `kernel`: how many blocks of a kernel run side by side, which decides the scratch of attention.
 //! - `report`: every allocation, as JSON lines.
-//! - `populate`: weights and caches that are never read.
+//! - `populate`, `weights`: weights and caches that are never read.
 //!
 //! The library is built with the profile `guard` (panic = abort), and is then `no_std`: it needs libc and
 //! nothing else.
@@ -32,6 +33,9 @@ mod runtime;
 mod say;
 #[cfg(panic = "abort")]
 mod unwind;
+mod vulkan;
+#[cfg(not(test))]
+mod weights;
 
 /// Functions whose answer is success, whatever they are asked.
 ///

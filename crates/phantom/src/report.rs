@@ -6,7 +6,7 @@
 //! | event | says |
 //! |---|---|
 //! | `load` | `runtime`: the major version that the engine was linked with; `cards` |
-//! | `take` | `id`, `kind` (`device`, `managed`, `pool`, `host`), `device`, `bytes` |
+//! | `take` | `id`, `kind` (`device`, `managed`, `pool`, `vulkan`, `host`), `device`, `bytes` |
 //! | `give` | `id` |
 //! | `guess` | `kernel`, `blocks`: an occupancy that is not known, because the fat binary has no code for the card |
 

@@ -186,11 +186,11 @@ fn the_default_plan_keeps_its_margin_on_every_recorded_row() {
         asks += usize::from(class == Class::Asks);
         for card in 0..row.cards {
             let (ours, theirs) = (terms(&estimate, card), terms(&said, card));
-            let off =
-                ours.iter()
-                    .zip(theirs)
-                    .map(|(a, b)| mib(*a) - mib(b))
-                    .fold(0.0, |worst: f64, off: f64| if off.abs() > worst.abs() { off } else { worst });
+            let off = ours
+                .iter()
+                .zip(theirs)
+                .map(|(a, b)| mib(*a) - mib(b))
+                .fold(0.0, |worst: f64, off: f64| if off.abs() > worst.abs() { off } else { worst });
             let room = match class {
                 Class::Dense | Class::Hybrid => 1.0,
                 Class::Routed => 16.0,

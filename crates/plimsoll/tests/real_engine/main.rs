@@ -19,6 +19,7 @@ mod quickstart;
 mod routes;
 mod sockets;
 mod venv;
+mod vulkan;
 mod words;
 
 #[allow(dead_code, reason = "shared with the tests of the engine, which use all of it")]
