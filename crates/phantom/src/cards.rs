@@ -10,7 +10,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::ffi::c_int;
 
-use crate::vulkan;
+use crate::vulkan_limits::VulkanLimits;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Card {
@@ -25,7 +25,7 @@ pub(crate) struct Card {
     pub(crate) integrated: bool,
     /// False where the driver has no virtual memory management: Tegra.
     pub(crate) virtual_memory: bool,
-    pub(crate) vulkan: vulkan::limits::Limits,
+    pub(crate) vulkan: VulkanLimits,
 }
 
 /// Limits of a multiprocessor.
@@ -75,7 +75,7 @@ pub(crate) fn parse(text: &str) -> Result<Vec<Card>, String> {
 fn card(text: &str) -> Result<Card, String> {
     let (mut total, mut free, mut capability) = (None, None, None);
     let (mut processors, mut name, mut integrated, mut virtual_memory) = (None, "phantom", false, true);
-    let mut vulkan = vulkan::limits::Limits::default();
+    let mut vulkan = VulkanLimits::default();
     for pair in text.split(',') {
         let (key, value) = pair.split_once('=').ok_or_else(|| format!("`{pair}` is not key=value"))?;
         match key.trim() {
@@ -89,7 +89,7 @@ fn card(text: &str) -> Result<Card, String> {
             }
             "vmm" => virtual_memory = number(value)? > 0,
             "name" => name = value.trim(),
-            other if vulkan.take(other, value)? => {}
+            other if VulkanLimits::KEYS.contains(&other) => vulkan.take(other, number(value)?)?,
             other => {
                 return Err(format!(
                     "`{other}` is none of total, free, cc, sms, integrated, vmm, name, or a limit of Vulkan's"

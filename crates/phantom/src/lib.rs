@@ -8,7 +8,7 @@
 //! - `cards`: what the card says of itself, as it was told.
 //! - `memory`: addresses without memory behind them, and real memory where the host reads.
 //! - `runtime`, `driver`, `blas`: the functions. Launches do nothing, and copies copy nothing.
-//! - `vulkan`: the same by Vulkan's functions.
+//! - `vulkan_limits`, `vulkan`: what the card says of itself in Vulkan's words, and Vulkan's functions.
 //! - `kernel`: how many blocks of a kernel run side by side, which decides the scratch of attention.
 //! - `report`: every allocation, as JSON lines.
 //! - `populate`, `weights`: weights and caches that are never read.
@@ -34,6 +34,7 @@ mod say;
 #[cfg(panic = "abort")]
 mod unwind;
 mod vulkan;
+mod vulkan_limits;
 #[cfg(not(test))]
 mod weights;
 

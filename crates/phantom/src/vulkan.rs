@@ -4,61 +4,19 @@
 //! is linked with. So one table of names serves a preloaded library under the name `libvulkan.so.1`, where no
 //! layer and no other driver takes part, and a driver (`vk_icdGetInstanceProcAddr`) behind the real loader.
 //!
-//! - `limits`: what a card says of itself in Vulkan's words, by its vendor.
 //! - `device`: cards, their properties, features, memory types and extensions.
+//! - `object`: what commands are sent to.
 //! - `memory`: buffers and the memory behind them.
 //! - `work`: objects, commands and waiting: all succeeds at once and nothing is computed.
 
 mod device;
-pub(crate) mod limits;
 mod memory;
+mod object;
 mod work;
 
-use alloc::boxed::Box;
 use core::ffi::{CStr, c_char, c_void};
-use core::sync::atomic::AtomicUsize;
 
 use ash::vk;
-
-use crate::cards::Card;
-use crate::machine::machine;
-
-/// An object that commands are sent to. The loader writes the address of its own table over the first word.
-#[repr(C)]
-#[derive(Debug)]
-struct Dispatchable {
-    loader: AtomicUsize,
-    card: usize,
-}
-
-impl Dispatchable {
-    /// Vulkan's loader refuses an object without it (`vk_icd.h: ICD_LOADER_MAGIC`).
-    const MAGIC: usize = 0x01CD_C0DE;
-
-    /// A new object of a card, which lives as long as the process.
-    fn make(card: usize) -> u64 {
-        let object = Box::leak(Box::new(Self { loader: AtomicUsize::new(Self::MAGIC), card }));
-        address(core::ptr::from_ref(object).expose_provenance())
-    }
-
-    /// The number of the card that an object belongs to.
-    ///
-    /// # Safety
-    /// `object` came from [`make`](Self::make), or is 0.
-    unsafe fn card_of(object: u64) -> usize {
-        let place = core::ptr::with_exposed_provenance::<Self>(usize::try_from(object).unwrap_or(0));
-        // SAFETY: the caller's promise: such objects are never freed.
-        unsafe { place.as_ref() }.map_or(0, |object| object.card)
-    }
-}
-
-fn address(place: usize) -> u64 {
-    u64::try_from(place).unwrap_or(0)
-}
-
-fn card(number: usize) -> Option<&'static Card> {
-    machine().cards.get(number)
-}
 
 /// The function with this name; null for one that no engine calls.
 ///

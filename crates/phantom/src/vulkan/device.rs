@@ -8,8 +8,9 @@ use core::ptr::null_mut;
 use ash::vk;
 
 pub(super) use self::answers::{DISCRETE, each, features2};
-use super::{Dispatchable, card};
+use super::object::{Dispatchable, card};
 use crate::machine::machine;
+use crate::say::say;
 
 pub(super) fn function(name: &str) -> Option<*const c_void> {
     Some(match name {
@@ -31,14 +32,11 @@ pub(super) fn function(name: &str) -> Option<*const c_void> {
     })
 }
 
-/// Vulkan 1.3.
-const VERSION: u32 = vk::API_VERSION_1_3;
-
 /// # Safety
 /// The address of a number.
 unsafe extern "system" fn instance_version(version: *mut u32) -> vk::Result {
     // SAFETY: the caller's promise.
-    unsafe { version.write(VERSION) };
+    unsafe { version.write(answers::VERSION) };
     vk::Result::SUCCESS
 }
 
@@ -132,8 +130,8 @@ unsafe extern "system" fn extensions(
     let some = [
         (limits.matrix, "VK_KHR_cooperative_matrix"),
         (limits.dot, "VK_KHR_shader_integer_dot_product"),
-        (limits.vendor == super::limits::AMD, "VK_AMD_shader_core_properties"),
-        (limits.vendor == super::limits::AMD, "VK_AMD_shader_core_properties2"),
+        (limits.vendor == crate::vulkan_limits::AMD, "VK_AMD_shader_core_properties"),
+        (limits.vendor == crate::vulkan_limits::AMD, "VK_AMD_shader_core_properties2"),
     ];
     let some = some.into_iter().filter(|(has, _)| *has).map(|(_, name)| name);
     let all: alloc::vec::Vec<&str> = EXTENSIONS.into_iter().chain(some).collect();
@@ -154,6 +152,7 @@ unsafe extern "system" fn create_device(
     _: *const c_void,
     made: *mut u64,
 ) -> vk::Result {
+    say!("Vulkan device");
     // SAFETY: the caller's promise.
     unsafe { made.write(Dispatchable::make(Dispatchable::card_of(physical))) };
     vk::Result::SUCCESS

@@ -11,7 +11,7 @@ use ash::vk;
 use plimsoll_nostd::lock::Lock;
 
 use super::device::{DISCRETE, each};
-use super::{Dispatchable, address, card};
+use super::object::{Dispatchable, address, card};
 use crate::machine::machine;
 use crate::memory::Kind;
 

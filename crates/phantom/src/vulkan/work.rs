@@ -5,7 +5,7 @@ use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use ash::vk;
 
-use super::Dispatchable;
+use super::object::Dispatchable;
 
 /// Calls that leave no trace: what they would do is done.
 const DONE: [&str; 22] = [

@@ -5,3 +5,4 @@
 mod artefact;
 mod asked;
 mod backend;
+mod vulkan;

@@ -2,7 +2,7 @@
 
 use plimsoll_base::{Bytes, Card, CardKind, Reason, Source};
 
-use super::line::{BufferKind, BufferPlace};
+use super::line::{BufferKind, BufferPlace, CardInterface};
 use super::transcript::{EngineBuffer, Transcript};
 use crate::cost::{PlanCalculator, RequestCost};
 use crate::fit::PlanPrice;
@@ -108,16 +108,20 @@ fn add_projector(calculator: &PlanCalculator<'_>, cost: &mut RequestCost) {
 /// `llama-server b10605 (its own backend for CUDA 13)`.
 fn named(program: &str, transcript: &Transcript) -> String {
     let build = transcript.build().map_or(String::new(), |build| format!(" b{build}"));
-    let backend = transcript
-        .runtime()
-        .map_or(String::new(), |runtime| format!(" (its own backend for CUDA {runtime})"));
+    let backend =
+        transcript.runtime().map_or(String::new(), |runtime| format!(" (its own backend for {runtime})"));
     format!("{program}{build}{backend}")
 }
 
 fn provenance(transcript: &Transcript, program: &str) -> Reason {
+    let unsaid = match transcript.runtime() {
+        Some(CardInterface::Vulkan) => {
+            "the pool and context here are those of CUDA, because Vulkan's have not been measured"
+        }
+        _ => "the engine does not report the pool and the CUDA context",
+    };
     let text = format!(
-        "weights, cache and compute buffers are the figures of {}, each to {}; the engine does not report \
-            the pool and the CUDA context",
+        "weights, cache and compute buffers are the figures of {}, each to {}; {unsaid}",
         named(program, transcript),
         margin(transcript.margin()),
     );

@@ -27,9 +27,9 @@ pub(crate) struct CudaEngine {
 }
 
 impl CudaEngine {
-    /// Lets a command's engine load the backend.
-    pub(crate) fn prepare(&self, command: &mut Command) {
-        command.env("GGML_BACKEND_PATH", &self.backend).env("LD_LIBRARY_PATH", &self.libraries);
+    /// Lets a command's engine load a backend.
+    pub(crate) fn prepare(&self, backend: &Path, command: &mut Command) {
+        command.env("GGML_BACKEND_PATH", backend).env("LD_LIBRARY_PATH", &self.libraries);
     }
 }
 

@@ -20,6 +20,7 @@ mod routes;
 mod sockets;
 mod venv;
 mod vulkan;
+mod vulkan_rows;
 mod words;
 
 #[allow(dead_code, reason = "shared with the tests of the engine, which use all of it")]

@@ -4,7 +4,7 @@
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, symlink};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::json;
@@ -12,6 +12,7 @@ use tempfile::TempDir;
 
 use crate::cuda;
 use crate::daemon::{Daemon, Setup, built};
+use crate::exact;
 use crate::fleet::chat;
 
 const GIB: u64 = 1 << 30;
@@ -32,9 +33,7 @@ impl Bench {
     fn new() -> Self {
         let engine = cuda::engine();
         let folder = tempfile::tempdir().unwrap();
-        let phantom = built("libplimsoll_phantom.so", "plimsoll-phantom");
-        symlink(phantom, folder.path().join("libvulkan.so.1")).unwrap();
-        let libraries = format!("{}:{}", folder.path().display(), engine.libraries.display());
+        let libraries = libraries(folder.path());
         let program = folder.path().join("llama-server");
         let script = format!(
             "#!/bin/sh\ncase \"$*\" in *--model*) '{0}' --list-devices > '{1}' 2>&1;; esac\nexec '{0}' \"$@\"\n",
@@ -85,6 +84,35 @@ impl Bench {
     }
 }
 
+#[test]
+fn a_plan_is_the_answer_of_the_engines_own_vulkan_backend() {
+    let bench = exact::Bench::new();
+    let flags = ["-c", "8192", "-fa", "on"];
+    for card in ["name=Radeon X,total=24GiB", "name=A,total=24GiB,cc=8.9"] {
+        let engine = &cuda::engine().program;
+        let asked = bench.ask_with(&cuda::vulkan_backend(), &["--card", card], engine, &flags);
+        assert_eq!(asked.status.code(), Some(0), "{}", exact::text(&asked.stderr));
+        let plan = exact::json(&asked);
+        let terms = &plan["cards"][0]["terms"];
+        let reasons = plan["reasons"].to_string();
+        assert!(reasons.contains("llama-server (its own backend for Vulkan)"), "{reasons}");
+        assert_eq!(terms["kv"].as_u64(), Some(1024 << 20));
+        // As Mesa's software driver was asked for (`data/vulkan`): 108.01 MiB.
+        assert_eq!(terms["compute"].as_u64().map(|bytes| bytes >> 20), Some(108), "{card} {terms}");
+        assert!(!reasons.contains("engine_asked_more"), "{reasons}");
+    }
+}
+
+/// The loader's folders: the stand-in under Vulkan's name, and the server's own ggml.
+pub(crate) fn libraries(folder: &Path) -> String {
+    let phantom = built("libplimsoll_phantom.so", "plimsoll-phantom");
+    let name = folder.join("libvulkan.so.1");
+    if !name.exists() {
+        symlink(phantom, name).unwrap();
+    }
+    format!("{}:{}", folder.display(), cuda::engine().libraries.display())
+}
+
 fn devices(listed: &str) -> Vec<String> {
     let devices = listed.lines().filter_map(|line| line.strip_prefix("  ")?.split_once(" ("));
     devices.map(|(device, _)| device.to_owned()).filter(|device| device.contains(": ")).collect()
@@ -98,7 +126,6 @@ fn an_engine_on_vulkan_sees_no_card_that_it_was_not_given() {
     assert_eq!(all, ["Vulkan0: Fake A", "Vulkan1: Fake C", "Vulkan2: Fake B"], "{alone:?}");
     for (lines, given) in [
         ("split-mode = none\nmain-gpu = 1", &["Vulkan0: Fake B"][..]),
-        ("split-mode = none\nmain-gpu = 0", &["Vulkan0: Fake A"]),
         ("tensor-split = 1,1", &["Vulkan0: Fake A", "Vulkan1: Fake B"]),
     ] {
         let daemon = bench.on_cards(lines);

@@ -5,10 +5,12 @@ use core::mem::size_of;
 
 use ash::vk::{self, StructureType as Kind};
 
-use super::super::{Dispatchable, card};
-use super::VERSION;
 use crate::cards::Card;
 use crate::machine::machine;
+use crate::vulkan::object::{Dispatchable, card};
+
+/// Vulkan 1.3.
+pub(super) const VERSION: u32 = vk::API_VERSION_1_3;
 
 pub(super) fn function(name: &str) -> Option<*const c_void> {
     Some(match name.strip_suffix("KHR").unwrap_or(name) {

@@ -6,10 +6,8 @@
 use alloc::format;
 use alloc::string::String;
 
-use crate::cards::number;
-
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Limits {
+pub(crate) struct VulkanLimits {
     pub(crate) vendor: u32,
     /// `VkPhysicalDeviceType`: 1 integrated, 2 discrete, 4 a processor.
     pub(crate) kind: u32,
@@ -37,7 +35,7 @@ pub(crate) const AMD: u32 = 0x1002;
 const INTEL: u32 = 0x8086;
 
 /// NVIDIA's driver.
-const USUAL: Limits = Limits {
+const USUAL: VulkanLimits = VulkanLimits {
     vendor: 0x10de,
     kind: 2,
     range: u32::MAX,
@@ -52,7 +50,23 @@ const USUAL: Limits = Limits {
     dot: true,
 };
 
-impl Limits {
+impl VulkanLimits {
+    /// Words by which each of them can be told.
+    pub(crate) const KEYS: [&str; 12] = [
+        "vendor",
+        "type",
+        "range",
+        "align",
+        "mapalign",
+        "allocation",
+        "buffer",
+        "round",
+        "subgroup",
+        "cores",
+        "matrix",
+        "dot",
+    ];
+
     /// Limits of a vendor's driver on Linux: Mesa's for AMD and Intel.
     fn of(vendor: u32) -> Self {
         let mesa = Self { vendor, align: 4, map_align: 4096, allocation: 4_294_967_292, ..USUAL };
@@ -63,12 +77,8 @@ impl Limits {
         }
     }
 
-    /// Reads the pairs that are Vulkan's, the vendor before the others; false for a key of another interface.
-    pub(crate) fn take(&mut self, key: &str, value: &str) -> Result<bool, String> {
-        if !KEYS.contains(&key) {
-            return Ok(false);
-        }
-        let value = number(value)?;
+    /// Takes a pair of [`KEYS`](Self::KEYS), the vendor before the others.
+    pub(crate) fn take(&mut self, key: &str, value: u64) -> Result<(), String> {
         let small = || u32::try_from(value).map_err(|_| format!("{key}={value} is too large"));
         match key {
             "vendor" => *self = Self { kind: self.kind, ..Self::of(small()?) },
@@ -84,26 +94,11 @@ impl Limits {
             "matrix" => self.matrix = value > 0,
             _ => self.dot = value > 0,
         }
-        Ok(true)
+        Ok(())
     }
 }
 
-const KEYS: [&str; 12] = [
-    "vendor",
-    "type",
-    "range",
-    "align",
-    "mapalign",
-    "allocation",
-    "buffer",
-    "round",
-    "subgroup",
-    "cores",
-    "matrix",
-    "dot",
-];
-
-impl Default for Limits {
+impl Default for VulkanLimits {
     fn default() -> Self {
         USUAL
     }
@@ -120,22 +115,21 @@ mod tests {
 
     #[test]
     fn a_vendor_has_its_drivers_limits_and_each_can_be_told() {
-        let mut limits = Limits::default();
+        let mut limits = VulkanLimits::default();
         assert_eq!((limits.vendor, limits.align), (0x10de, 16));
-        for (key, value) in [("type", "1"), ("vendor", "4098"), ("range", "134217728"), ("matrix", "0")] {
-            assert_eq!(limits.take(key, value), Ok(true), "{key}");
+        for (key, value) in [("type", 1), ("vendor", 4098), ("range", 128 << 20), ("matrix", 0)] {
+            assert_eq!(limits.take(key, value), Ok(()), "{key}");
         }
         assert_eq!((limits.vendor, limits.kind, limits.align, limits.subgroup), (AMD, 1, 4, 64));
         assert_eq!((limits.range, limits.matrix, limits.dot), (128 << 20, false, true));
-        assert_eq!(limits.take("total", "1"), Ok(false));
     }
 
     #[test]
     fn what_an_engine_would_stumble_over_is_refused() {
         for (key, value) in
-            [("align", "0"), ("mapalign", "3"), ("round", "x"), ("range", "4294967296"), ("vendor", "-1")]
+            [("align", 0), ("mapalign", 3), ("round", 6), ("range", 1 << 32), ("vendor", 1 << 32)]
         {
-            assert!(Limits::default().take(key, value).is_err(), "{key}={value}");
+            assert!(VulkanLimits::default().take(key, value).is_err(), "{key}={value}");
         }
     }
 }
