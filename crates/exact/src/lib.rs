@@ -1,6 +1,6 @@
 //! Exact memory figures from the user's own engine, without a GPU: `plimsoll plan --exact`.
 //!
-//! DECISION: the engine runs unmodified, with its own CUDA or Vulkan backend, over drivers that have no card
+//! DECISION: the engine runs unmodified, with its own backend for CUDA, ROCm or Vulkan, over drivers that have no card
 //! behind them (`libplimsoll_phantom.so`). So nothing of ggml is mirrored: the user's own library decides
 //! which operations the card gets and how buffers are rounded. The model files are copies that hold the header
 //! and a hole. The engine walks its whole load path, logs the size of each buffer, and is stopped after the last

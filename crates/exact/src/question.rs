@@ -68,10 +68,10 @@ impl Oracle {
         key
     }
 
-    /// The engine's word for the cards that it uses: `CUDA`, `Vulkan`.
+    /// The engine's word for the cards that it uses: `CUDA`, `ROCm`, `Vulkan`.
     ///
-    /// DECISION: the engine is asked once (`--list-devices`), over cards that answer to every interface. CUDA comes
-    /// first where it lists both, as in llama.cpp, but for cards that have none. One that lists no card is asked for
+    /// DECISION: the engine is asked once (`--list-devices`), over cards that answer to every interface. A card's
+    /// own interface comes before Vulkan where it lists both. One that lists no card is asked for
     /// CUDA's, and its refusal is the answer.
     fn interface(&self, cards: &[&Card], specs: &str) -> Result<&'static str, ExactError> {
         if let Some(known) = self.interface.get().or(cards.is_empty().then_some("CUDA")) {
@@ -85,7 +85,7 @@ impl Oracle {
         };
         let lists = |name: &&str| devices.iter().any(|device| device.starts_with(*name));
         let has_cuda = cards.iter().any(|card| vendor(card).is_none());
-        let order = if has_cuda { ["CUDA", "Vulkan"] } else { ["Vulkan", "CUDA"] };
+        let order = if has_cuda { ["CUDA", "Vulkan", "ROCm"] } else { ["ROCm", "Vulkan", "CUDA"] };
         let interface = order.into_iter().find(lists).unwrap_or("CUDA");
         self.interface.set(Some(interface));
         Ok(interface)

@@ -26,6 +26,8 @@ pub(crate) struct Card {
     /// False where the driver has no virtual memory management: Tegra.
     pub(crate) virtual_memory: bool,
     pub(crate) vulkan: VulkanLimits,
+    /// What HIP calls the architecture: `gfx1100`.
+    pub(crate) architecture: CString,
 }
 
 /// Limits of a multiprocessor.
@@ -75,7 +77,7 @@ pub(crate) fn parse(text: &str) -> Result<Vec<Card>, String> {
 fn card(text: &str) -> Result<Card, String> {
     let (mut total, mut free, mut capability) = (None, None, None);
     let (mut processors, mut name, mut integrated, mut virtual_memory) = (None, "phantom", false, true);
-    let mut vulkan = VulkanLimits::default();
+    let (mut vulkan, mut architecture) = (VulkanLimits::default(), "gfx1100");
     for pair in text.split(',') {
         let (key, value) = pair.split_once('=').ok_or_else(|| format!("`{pair}` is not key=value"))?;
         match key.trim() {
@@ -89,10 +91,11 @@ fn card(text: &str) -> Result<Card, String> {
             }
             "vmm" => virtual_memory = number(value)? > 0,
             "name" => name = value.trim(),
+            "gfx" => architecture = value.trim(),
             other if VulkanLimits::KEYS.contains(&other) => vulkan.take(other, number(value)?)?,
             other => {
                 return Err(format!(
-                    "`{other}` is none of total, free, cc, sms, integrated, vmm, name, or a limit of Vulkan's"
+                    "`{other}` is none of total, free, cc, sms, integrated, vmm, gfx, name, or a limit of Vulkan's"
                 ));
             }
         }
@@ -110,6 +113,7 @@ fn card(text: &str) -> Result<Card, String> {
         integrated,
         virtual_memory,
         vulkan,
+        architecture: CString::new(architecture).map_err(|_| "a zero in gfx")?,
     })
 }
 

@@ -1,6 +1,6 @@
-//! `libplimsoll_phantom.so`: CUDA runtime, cuBLAS and driver, and Vulkan, without a card behind them.
+//! `libplimsoll_phantom.so`: CUDA, HIP and Vulkan without a card behind them.
 //!
-//! An engine's own, unmodified CUDA or Vulkan backend runs on it and says what it takes: which operations the card gets,
+//! An engine's own, unmodified backend for one of them runs on it and says what it takes: which operations the card gets,
 //! how buffers are rounded, what its pool asks for. The library is preloaded, and its file stands under the
 //! names that the backend was linked with (`libcudart.so.13`, `libcublas.so.13`, `libcuda.so.1`, `libvulkan.so.1`), so that
 //! the loader needs neither on the machine.
@@ -8,6 +8,7 @@
 //! - `cards`: what the card says of itself, as it was told.
 //! - `memory`: addresses without memory behind them, and real memory where the host reads.
 //! - `runtime`, `driver`, `blas`: the functions. Launches do nothing, and copies copy nothing.
+//! - `hip`: the same functions under AMD's names.
 //! - `vulkan_limits`, `vulkan`: what the card says of itself in Vulkan's words, and Vulkan's functions.
 //! - `kernel`: how many blocks of a kernel run side by side, which decides the scratch of attention.
 //! - `report`: every allocation, as JSON lines.
@@ -22,6 +23,7 @@ extern crate alloc;
 mod blas;
 mod cards;
 mod driver;
+mod hip;
 mod kernel;
 mod machine;
 mod memory;

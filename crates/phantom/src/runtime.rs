@@ -3,8 +3,8 @@
 //! DECISION: launches, copies and graphs succeed and do nothing. What an engine reads back from a card is what
 //! its own memory held: zeros, where that is new. Nothing that is planned depends on a value.
 
-mod allocate;
-mod launch;
+pub(crate) mod allocate;
+pub(crate) mod launch;
 
 use core::ffi::{CStr, c_char, c_int, c_void};
 

@@ -342,6 +342,10 @@ fn an_engine_on_vulkan_is_told_by_the_device_that_it_opens() {
     );
     assert_eq!(transcript.runtime(), Some(CardInterface::Vulkan));
     assert_eq!(transcript.asked(1), Some(Bytes::new(836_628_608)));
+    let rocm =
+        Transcript::read("plimsoll_phantom: ROCm runtime\nload_tensors: ROCm0 model buffer size = 1.00 MiB");
+    assert_eq!(rocm.runtime(), Some(CardInterface::Rocm));
+    assert_eq!(rocm.buffers()[0].place, BufferPlace::Card(0));
     let weights = transcript.sum(BufferPlace::Card(1), BufferKind::Weights);
     assert_eq!(weights.get() >> 20, 797);
     assert_eq!(transcript.sum(BufferPlace::Host, BufferKind::Compute).get() >> 20, 16);

@@ -39,6 +39,7 @@ pub enum BufferPlace {
 pub enum CardInterface {
     /// The CUDA runtime, by its major version.
     Cuda(u32),
+    Rocm,
     Vulkan,
 }
 
@@ -46,6 +47,7 @@ impl fmt::Display for CardInterface {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Cuda(version) => write!(f, "CUDA {version}"),
+            Self::Rocm => f.write_str("ROCm"),
             Self::Vulkan => f.write_str("Vulkan"),
         }
     }
@@ -130,13 +132,14 @@ fn of_function<'a>(function: &str, rest: &'a str, text: &'a str) -> EngineLogLin
     }
 }
 
-/// `CUDA runtime 13`, `Vulkan device`, `static CUDA runtime`, `CUDA0 asked for 130033792 bytes`.
+/// `CUDA runtime 13`, `ROCm runtime`, `Vulkan device`, `static CUDA runtime`, `CUDA0 asked for 130033792 bytes`.
 fn of_stand_in(words: &str) -> EngineLogLine<'_> {
     let words: Vec<&str> = words.split_ascii_whitespace().take(6).collect();
     let read = match words[..] {
         ["CUDA", "runtime", version] => {
             version.parse().ok().map(|version| EngineLogLine::Runtime(CardInterface::Cuda(version)))
         }
+        ["ROCm", "runtime"] => Some(EngineLogLine::Runtime(CardInterface::Rocm)),
         ["Vulkan", "device"] => Some(EngineLogLine::Runtime(CardInterface::Vulkan)),
         ["static", "CUDA", "runtime"] => Some(EngineLogLine::StaticRuntime),
         [place, "asked", "for", bytes, "bytes"] => match (place_of(place), bytes.parse()) {
@@ -240,7 +243,7 @@ fn kind_of(words: &str) -> BufferKind {
 }
 
 /// Beginnings of the names that engines give to cards.
-const CARDS: [&str; 2] = ["CUDA", "Vulkan"];
+const CARDS: [&str; 3] = ["CUDA", "ROCm", "Vulkan"];
 
 /// `CUDA0` is a card; `CUDA_Host`, `CPU`, `CPU_Mapped` and the like are the host's.
 fn place_of(name: &str) -> Option<BufferPlace> {

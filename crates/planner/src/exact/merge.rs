@@ -115,8 +115,8 @@ fn named(program: &str, transcript: &Transcript) -> String {
 
 fn provenance(transcript: &Transcript, program: &str) -> Reason {
     let unsaid = match transcript.runtime() {
-        Some(CardInterface::Vulkan) => {
-            "the pool and context here are those of CUDA, because Vulkan's have not been measured"
+        Some(CardInterface::Vulkan | CardInterface::Rocm) => {
+            "the pool and context here are those of CUDA, because its own have not been measured"
         }
         _ => "the engine does not report the pool and the CUDA context",
     };

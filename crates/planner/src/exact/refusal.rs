@@ -52,7 +52,7 @@ impl EngineRefusal {
             EngineRefusalKind::CacheNeedsFlashAttention => "use -fa on, or -ctv f16",
             EngineRefusalKind::Architecture => "use a newer engine",
             EngineRefusalKind::NoBackend => {
-                "the engine has no CUDA backend and none for Vulkan, or the loader cannot find one of the backend's \
+                "the engine has no CUDA backend and none for ROCm or Vulkan, or the loader cannot find one of the backend's \
                  libraries; name another engine with --exact=ENGINE"
             }
             EngineRefusalKind::StaticRuntime => {
