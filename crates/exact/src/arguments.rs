@@ -1,8 +1,9 @@
-//! Engine arguments of an exact run: the user's flags, less those that act outside the process.
+//! Command line of an engine that runs for `plan --exact`: the user's flags, without those that act outside
+//! the process.
 //!
-//! Every flag that a model or its memory could depend on is kept. Flags that listen, log, write files or
-//! start programs are replaced by the ones this crate sets. `-fit` is off unless the user set it, because
-//! fitting would change the very arguments that are measured.
+//! Every flag that affects the model or its memory is kept. Flags that open a listener, change the log, write
+//! files or start programs are left out, or replaced by this crate's own. `-fit` is turned off unless the
+//! user set it, because with it the engine changes the settings whose memory is measured.
 
 use std::path::Path;
 

@@ -1,9 +1,9 @@
 //! On-disk cache of engine answers, one file per question, in `$XDG_CACHE_HOME/plimsoll/exact`.
 //!
-//! An entry stores the whole question, so that a hash collision cannot return a wrong answer. It stores log
-//! lines and no parsed figures, so that a later version with a better parser gets more out of them. Entries
-//! are written to a temporary file and renamed. An unreadable entry counts as missing, and an unwritable
-//! cache is not an error.
+//! A question is one run of an engine with given flags and cards. An entry stores the whole question, so a
+//! hash collision cannot return a wrong answer. It stores the engine's log lines and no parsed figures, so a
+//! later version with a better parser can read more from them. Entries are written to a temporary file, which
+//! is then renamed. An unreadable entry counts as missing, and an unwritable cache is not an error.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! One question to an engine: its flags and cards, its cache key, and the run that answers it.
+//! Question to an engine for `plan --exact`: flags and cards, the cache key, and the run that answers it.
 
 use std::ffi::OsString;
 use std::path::Path;

@@ -1,7 +1,8 @@
-//! What an engine asked of each card, added up from the stand-in's report.
+//! Memory that an engine requested from each card, added up from the report of phantom (CUDA without a card).
 //!
-//! The sum is kept as a line of the engine's log, because answers are cached as lines. The report is written by
-//! a process that was killed in the middle of it, so its last line may be torn.
+//! Phantom writes one line for each allocation and each free. The sum is stored as a line of the engine's
+//! log, because the cache stores log lines. The engine is killed while it may be writing the report, so the
+//! report's last line can be incomplete.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;

@@ -216,7 +216,10 @@ impl GivenFlag<'_> {
         if text.split(',').all(|name| METHODS.contains(&name)) {
             return Ok(text.split(',').map(str::to_owned).collect());
         }
-        Err(self.error("draft-simple, draft-mtp, draft-eagle3, ngram-mod or another of llama-server's"))
+        Err(self.error(
+            "draft-simple, draft-mtp, draft-eagle3, ngram-mod or another type that llama-server \
+            knows",
+        ))
     }
 }
 

@@ -1,7 +1,7 @@
 //! Model parameters that memory depends on, taken from a command line, with the engine's defaults filled in.
 //!
-//! The defaults are those of llama-server (`common/common.h: common_params @ b10605`). Programs on the C API
-//! have another default for `swa_full`.
+//! The defaults are those of llama-server (`common/common.h: common_params @ b10605`). Programs that use the
+//! C API have another default for `swa_full`.
 
 use plimsoll_base::Bytes;
 use plimsoll_model::{Pooling, TensorType, types};

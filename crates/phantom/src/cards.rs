@@ -1,8 +1,9 @@
-//! Cards that the stand-in poses as, from `PLIMSOLL_PHANTOM_CARDS`.
+//! Descriptions of the cards that phantom (this library) simulates, read from `PLIMSOLL_PHANTOM_CARDS`.
 //!
-//! DECISION: one card after another, in the order of the engine's device numbers, each a list of `key=value`.
-//! What is left out follows from the compute capability, and from an H200 where that says nothing. What cannot
-//! be read is an error that names it, because a plan for another card than was meant is worse than none.
+//! DECISION: the cards are listed in the order of the engine's device numbers, each as a list of `key=value`.
+//! Values that are left out follow from the compute capability; the number of multiprocessors is then that of
+//! an H200. A description that cannot be read is an error, because a plan for the wrong card is worse than no
+//! plan.
 
 use alloc::ffi::CString;
 use alloc::format;

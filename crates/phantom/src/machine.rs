@@ -1,7 +1,8 @@
-//! State of the stand-in in one process: its cards and the memory that was asked of them.
+//! State of phantom (this library) in one process: its simulated cards, and the memory requested from them.
 //!
-//! DECISION: made at the first question and never freed. Cards that cannot be read are no cards, after one line
-//! on stderr: the engine then says that it found none.
+//! DECISION: the state is created by the first call that needs it, and never freed. If the descriptions of
+//! the cards cannot be read, phantom prints one line on stderr and has no card; the engine then reports that
+//! it found none.
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;

@@ -1,7 +1,8 @@
 //! Functions of the CUDA runtime.
 //!
-//! DECISION: launches, copies and graphs succeed and do nothing. What an engine reads back from a card is what
-//! its own memory held: zeros, where that is new. Nothing that is planned depends on a value.
+//! DECISION: kernel launches, copies and graphs succeed and do nothing. If the engine copies data from a
+//! card, the destination keeps its old content, which is zero in new memory. No planned size depends on such
+//! data.
 
 pub(crate) mod allocate;
 pub(crate) mod launch;

@@ -351,6 +351,22 @@ fn an_engine_on_vulkan_is_told_by_the_device_that_it_opens() {
     assert_eq!(transcript.sum(BufferPlace::Host, BufferKind::Compute).get() >> 20, 16);
 }
 
+/// Where layers are in host memory, a prompt's graph differs from a token's, and both stand in the line.
+#[test]
+fn the_end_of_a_context_is_read_from_the_graphs_line_of_every_build() {
+    for line in [
+        "sched_reserve: graph nodes  = 998",
+        "sched_reserve: graph nodes  = 998 (with bs=512), 966 (with bs=1)",
+        "sched_reserve: graph: nodes = 1382, splits = 3, input objects = 4, input tensors = 8",
+        "sched_reserve: graph (pp bs=512, tg bs=1): nodes = 1382 / 1350, splits = 390 / 3",
+    ] {
+        assert!(Transcript::read(line).has_context(), "{line}");
+    }
+    for line in ["sched_reserve: graph splits = 3", "sched_reserve: graph", "load: graph: nodes = 1"] {
+        assert!(!Transcript::read(line).has_context(), "{line}");
+    }
+}
+
 /// `llama-fit-params --fit-print on`, of both devices.
 #[test]
 fn a_table_of_whole_mebibytes_is_read_with_its_margin() {

@@ -1,4 +1,4 @@
-//! Setters of the flags on which memory depends, by the spelling that llama.cpp writes.
+//! Setters of the flags that change a model's memory, each under llama.cpp's main spelling of the flag.
 
 use plimsoll_model::Pooling;
 
@@ -7,7 +7,7 @@ use crate::failure::FlagError;
 use crate::given::GivenFlag;
 use crate::wish::{FlashAttention, ModelParams};
 
-/// A setter for each flag that sets a field of [`Wish`](crate::Wish).
+/// Setter of each flag that changes a field of [`ModelParams`].
 pub(super) const SETTERS: &[(&str, Setter)] = &[
     ("--ctx-size", |wish, given| put(&mut wish.context, given.natural())),
     ("--batch-size", |wish, given| put(&mut wish.batch, given.natural())),

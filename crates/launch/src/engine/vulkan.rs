@@ -1,9 +1,9 @@
 //! Vulkan device numbers of the cards, found by running the engine.
 //!
 //! DECISION: Vulkan numbers cards in the order of its loader, and `--list-devices` names them without a PCI
-//! address. So the engine is run with one visible number at a time, and the product name that it prints is
-//! compared with the driver's. If some cards of a name are to be used and others are not, the numbers cannot
-//! be distinguished and none is returned.
+//! address. So the engine is run with one visible number at a time. The product name that it prints is
+//! compared with the name that the driver reports. If only some of several cards with the same name are to be
+//! used, their numbers cannot be distinguished, and none is returned.
 
 use std::path::Path;
 use std::process::Command;
@@ -73,7 +73,7 @@ pub fn listed_devices(
 }
 
 /// `  Vulkan0: NVIDIA H200 (143771 MiB, 143000 MiB free)`
-fn device(line: &str) -> Option<(String, String)> {
+pub(crate) fn device(line: &str) -> Option<(String, String)> {
     let (device, rest) = line.strip_prefix("  ")?.split_once(": ")?;
     let (name, memory) = rest.rsplit_once(" (")?;
     memory.ends_with(" free)").then(|| (device.to_owned(), name.to_owned()))

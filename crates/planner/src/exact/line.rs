@@ -114,10 +114,7 @@ fn of_function<'a>(function: &str, rest: &'a str, text: &'a str) -> EngineLogLin
     }
     match function {
         "llama_context" if rest == "constructing llama_context" => EngineLogLine::Begins,
-        // llama.cpp 0.5.0 writes it with a colon.
-        "sched_reserve" if rest.starts_with("graph nodes") || rest.starts_with("graph: nodes") => {
-            EngineLogLine::Reserved
-        }
+        "sched_reserve" if is_graph_size(rest) => EngineLogLine::Reserved,
         "clip_ctx" if rest.starts_with("CLIP using ") => EngineLogLine::Begins,
         "llama_context" if rest.starts_with("n_ctx ") => {
             let tokens = rest.split_once('=').and_then(|(_, n)| n.trim().parse().ok());
@@ -130,6 +127,15 @@ fn of_function<'a>(function: &str, rest: &'a str, text: &'a str) -> EngineLogLin
         }
         _ => announced(text),
     }
+}
+
+/// `graph nodes = 998` (b8799), `graph: nodes = 1382, …` and, where a prompt and a token differ,
+/// `graph (pp bs=512, tg bs=1): nodes = 998 / 966, …` (llama-context.cpp:sched_reserve @ 0.5.0).
+fn is_graph_size(words: &str) -> bool {
+    words.strip_prefix("graph").is_some_and(|rest| {
+        let rest = rest.rsplit_once(": ").map_or(rest, |(_, sizes)| sizes);
+        rest.trim_start().starts_with("nodes")
+    })
 }
 
 /// `CUDA runtime 13`, `ROCm runtime`, `Vulkan device`, `static CUDA runtime`, `CUDA0 asked for 130033792 bytes`.

@@ -48,7 +48,10 @@ impl EngineRefusal {
 
     fn hint(&self) -> Option<&'static str> {
         Some(match self.kind {
-            EngineRefusalKind::RowSplit => "use -sm layer; CUDA has not split rows since about b9900",
+            EngineRefusalKind::RowSplit => {
+                "use -sm layer; llama.cpp's CUDA backend has not split rows \
+                since about b9900"
+            }
             EngineRefusalKind::CacheNeedsFlashAttention => "use -fa on, or -ctv f16",
             EngineRefusalKind::Architecture => "use a newer engine",
             EngineRefusalKind::NoBackend => {

@@ -59,15 +59,15 @@ pub(crate) struct Arguments {
     /// or plimsoll serve on this machine
     #[arg(long, value_name = "PID|URL", conflicts_with_all = ["fit", "svg", "html"])]
     check: Option<String>,
-    /// With --check: tolerated difference, e.g. 48MiB
+    /// With --check: largest difference that is accepted, e.g. 48MiB
     #[arg(long, value_name = "SIZE", requires = "check")]
     margin: Option<Bytes>,
     /// Card to plan for: a product name such as 3090, 2x3060 or "RX 7900 XTX", or a description such as
     /// name=H200,total=143771MiB,free=140000MiB,cc=9.0; repeatable. By default the cards of this machine
     #[arg(long = "card", value_name = "SPEC")]
     cards: Vec<CardSpec>,
-    /// Host memory of the machine that is planned for, e.g. 32GiB. By default this machine's, where its own
-    /// cards are planned for
+    /// Host memory of the machine in the plan, e.g. 32GiB. By default this machine's, if the plan is for this
+    /// machine's cards
     #[arg(long, value_name = "SIZE", conflicts_with = "check")]
     host: Option<HostSize>,
     /// Plan for a program under `plimsoll run --budget SIZE`: the budget is each card's capacity, counted as
@@ -78,18 +78,18 @@ pub(crate) struct Arguments {
     /// --exact asks
     #[arg(long, value_parser = engine)]
     engine: Option<EngineBuild>,
-    /// Program of the engine that will run: llama-server, llama-fit-params, llama-cli, library. By default the
-    /// one before the flags, or llama-server
+    /// Program of the engine that will run: llama-server, llama-fit-params, llama-cli, library. By default
+    /// the program named before the flags, or llama-server
     #[arg(long, value_parser = program)]
     program: Option<ProgramKind>,
     /// Ask the engine itself, without a GPU: the named llama-server, or the one that `serve` would use; with
     /// --check the running one
     #[arg(long, value_name = "ENGINE", num_args = 0..=1, require_equals = true)]
     exact: Option<Option<PathBuf>>,
-    /// With --exact: neither read nor write the cache of answers
+    /// With --exact: neither read nor write the cache of the engine's answers
     #[arg(long, requires = "exact")]
     no_cache: bool,
-    /// Flags for the engine, as it will get them; its name may stand before them
+    /// Flags of the engine, optionally after the engine's name
     #[arg(last = true, value_name = "FLAGS")]
     flags: Vec<String>,
 }
@@ -273,8 +273,8 @@ fn model_path(wish: &ModelParams) -> Result<String, ErrorReport> {
             let found = downloaded::find(remote).map(|path| path.to_string_lossy().into_owned());
             found.ok_or_else(|| {
                 ErrorReport::new(format!(
-                    "`{remote}` is not on this machine: a plan reads the file's header\nhint: let llama-server download it \
-                     once, or give the file with -m"
+                    "`{remote}` is not on this machine, but a plan needs the header of the model \
+                    file\nhint: let llama-server download the model once, or give the file with -m"
                 ))
             })
         }
@@ -312,7 +312,7 @@ fn engine(text: &str) -> Result<EngineBuild, String> {
 fn program(name: &str) -> Result<ProgramKind, String> {
     ProgramKind::from_name(name).ok_or_else(|| {
         format!(
-            "`{name}` is not a program whose memory is known; the known programs are {}",
+            "`{name}` is not a program for which plans can be made; the known programs are {}",
             ProgramKind::NAMES
         )
     })

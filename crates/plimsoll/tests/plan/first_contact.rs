@@ -53,7 +53,7 @@ fn what_a_first_user_types_is_answered_as_it_stands_in_the_file() {
 
 /// Commands are the reader's own, and errors are for a terminal to wrap.
 fn is_command_or_error(line: &str) -> bool {
-    ["$ ", "error: ", "plimsoll: ", "hint: what --fit", "hint: let "]
+    ["$ ", "error: ", "plimsoll: ", "hint: --fit prints", "hint: let "]
         .iter()
         .any(|start| line.starts_with(start))
 }

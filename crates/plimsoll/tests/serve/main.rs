@@ -8,6 +8,7 @@ mod exposed;
 mod faults;
 mod formats;
 mod guarded;
+mod guarded_user;
 #[path = "../pages/hand_written.rs"]
 mod hand_written;
 mod held;
@@ -23,6 +24,7 @@ mod real;
 mod sockets;
 mod storm;
 mod surface;
+mod trust_aborts;
 mod trust_answers;
 mod trust_keys;
 mod trust_neighbours;

@@ -143,7 +143,7 @@ fn what_a_load_has_read_is_given_back_once_it_is_on_the_card() {
     assert_ne!(cached(&partial), Some(0), "nobody else's");
 
     assert_eq!(chat(daemon.address, "partial").status, 200);
-    daemon.told("the page cache of partial is kept: it computes with");
+    daemon.told("the page cache of partial is kept: the engine computes with");
     assert_ne!(cached(&partial), Some(0));
 
     // What stayed on the host was copied there.

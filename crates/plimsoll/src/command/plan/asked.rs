@@ -1,4 +1,5 @@
-//! What a plan is asked for: flags of the engine, cards, host memory, and doubts about any of them.
+//! Input of `plimsoll plan`: the engine's flags, the cards, the host memory, and warnings about uncertain
+//! input.
 
 use std::str::FromStr;
 
@@ -70,8 +71,9 @@ impl Room {
         let host = machine.host.ok_or_else(no_card)?;
         let why = machine.notes.first();
         let text = format!(
-            "{}; planned for host memory (--card plans for a card that is elsewhere, `plimsoll doctor` looks at this machine)",
-            why.map_or("no card is seen", String::as_str)
+            "{}, so the plan is for host memory (--card plans for a card of another machine, and `plimsoll \
+            doctor` examines this machine)",
+            why.map_or("no card was found", String::as_str)
         );
         Ok(Self { cards: vec![host], host: None, doubts: vec![Reason::new("no_card_seen", text)] })
     }
@@ -102,7 +104,8 @@ impl Room {
         }
         let Some(room) = self.host else {
             let text = format!(
-                "{peak} of host memory are needed too, and nothing is known of that machine's; --host SIZE compares them"
+                "{peak} of host memory are needed too, but the host memory of the planned machine is \
+                unknown; give it with --host SIZE"
             );
             return (peak > UNCHECKED).then(|| (Reason::new("host_memory_unchecked", text), true));
         };
@@ -112,14 +115,15 @@ impl Room {
             return None;
         }
         let text = if need <= room.total {
-            format!("{need} of host memory are needed, and {} of {} are free now", room.free, room.total)
+            format!("{need} of host memory are needed, but only {} of {} are free now", room.free, room.total)
         } else if is_mapped {
             format!(
-                "{need} of host memory are needed, and the machine has {}: weights would be read from disk again and again",
+                "{need} of host memory are needed, but the machine has only {}, so weights would be read \
+                from disk again and again",
                 room.total
             )
         } else {
-            format!("{need} of host memory are needed, and the machine has {}", room.total)
+            format!("{need} of host memory are needed, but the machine has only {}", room.total)
         };
         let reason = Reason::new("host_memory_short", text)
             .fact("need", need)

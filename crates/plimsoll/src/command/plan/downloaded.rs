@@ -1,6 +1,7 @@
-//! Files of a model that llama-server or a Hugging Face tool has downloaded: `-hf USER/REPO:QUANT` as a path.
+//! Path of a model file that llama-server or a Hugging Face tool has downloaded, found by the name in `-hf
+//! USER/REPO:QUANT`.
 //!
-//! Newer builds keep them in Hugging Face's cache, older ones in a folder of llama.cpp's own
+//! Newer builds keep such files in Hugging Face's cache, older ones in a folder of llama.cpp's own
 //! (`common/download.cpp: common_get_hf_file @ b10605`). Nothing is downloaded here.
 
 use std::env;

@@ -1,7 +1,7 @@
 //! `plimsoll plan --exact`: plans that are confirmed by runs of the user's own engine, without a GPU.
 //!
-//! DECISION: every printed value comes from a run of the engine: the plan of the given flags, and each
-//! context, micro-batch or layer count that is found, together with the next larger value. The number of
+//! DECISION: every printed value comes from a run of the engine. This holds for the plan of the given flags,
+//! for each context, micro-batch or layer count that is found, and for the next larger value. The number of
 //! engine runs is limited. A value that is unknown when the limit is reached is an error or is left out,
 //! never guessed. The number of runs is printed on stderr.
 
