@@ -1,7 +1,7 @@
 //! Exact memory figures from the user's own engine, without a GPU: `plimsoll plan --exact`.
 //!
-//! DECISION: the engine runs unmodified, with its own CUDA backend, on phantom (`libplimsoll_phantom.so`), a
-//! CUDA runtime and driver without a card. So no code of ggml is mirrored: the user's own library decides
+//! DECISION: the engine runs unmodified, with its own backend for CUDA, ROCm or Vulkan, on phantom
+//! (`libplimsoll_phantom.so`), which is their drivers without a card. So no code of ggml is mirrored: the user's own library decides
 //! which operations run on the card and how buffer sizes are rounded. The model files are replaced by copies
 //! with a hole in place of the weights. The engine performs its whole load, logs the size of each buffer, and
 //! is stopped after the last one. No card is opened, no weight is read, and the only listener is a socket in
@@ -62,6 +62,10 @@ pub struct Oracle {
     limit: Cell<Option<Limit>>,
     tally: Cell<Tally>,
     engine: Cell<Option<EngineBuild>>,
+    /// The engine's word for the cards that it uses.
+    interface: Cell<Option<&'static str>>,
+    /// Its list of devices, by its key, until an answer is kept beside it.
+    listed: RefCell<Option<(String, Answer)>>,
     files: RefCell<Files>,
     said: RefCell<HashMap<String, Result<Transcript, EngineRefusal>>>,
 }
@@ -119,6 +123,8 @@ impl Oracle {
             limit: Cell::default(),
             tally: Cell::default(),
             engine: Cell::default(),
+            interface: Cell::default(),
+            listed: RefCell::default(),
             files: RefCell::default(),
             said: RefCell::default(),
             program,
@@ -251,10 +257,13 @@ impl Oracle {
         if self.said.borrow().contains_key(key) {
             return true;
         }
-        let Some(answer) = self.cache.as_ref().and_then(|cache| cache.get(key)) else {
+        let Some(answer) =
+            self.cache.as_ref().and_then(|cache| cache.get(key, |answer| answer.transcript().has_context()))
+        else {
             return false;
         };
         self.engine.set(self.engine.get().or(answer.engine()));
+        self.keep_devices();
         self.said.borrow_mut().insert(key.to_owned(), Ok(answer.transcript()));
         let tally = self.tally.get();
         self.tally.set(Tally { kept: tally.kept + 1, ..tally });
@@ -266,6 +275,7 @@ impl Oracle {
         if let Some(cache) = &self.cache {
             cache.put(key, &answer);
         }
+        self.keep_devices();
         answer.transcript()
     }
 

@@ -8,7 +8,7 @@
 //! | event | meaning | other keys |
 //! |---|---|---|
 //! | `load` | the library was loaded | `runtime`: major version of the CUDA runtime that the engine was linked with; `cards` |
-//! | `take` | an allocation | `id`, `kind` (`device`, `managed`, `pool`, `host`), `device`, `bytes` |
+//! | `take` | an allocation | `id`, `kind` (`device`, `managed`, `pool`, `vulkan`, `host`), `device`, `bytes` |
 //! | `give` | a free | `id` |
 //! | `guess` | an occupancy that is estimated, because the fat binary has no code for the card | `kernel`, `blocks` |
 

@@ -4,8 +4,8 @@
 //! card, the destination keeps its old content, which is zero in new memory. No planned size depends on such
 //! data.
 
-mod allocate;
-mod launch;
+pub(crate) mod allocate;
+pub(crate) mod launch;
 
 use core::ffi::{CStr, c_char, c_int, c_void};
 
