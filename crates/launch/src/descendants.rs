@@ -10,10 +10,11 @@
 //! engine that died by itself.
 
 use std::collections::BTreeSet;
-use std::ffi::OsStr;
 use std::fs;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
+use memchr::memmem::Finder;
 use procfs::process::{Process, all_processes};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
@@ -49,6 +50,11 @@ fn seen() -> Vec<SeenProcess> {
 /// Returns the processes of the engine whose group is `leader`, found by group, process tree and environment
 /// mark.
 fn of(leader: i32) -> Vec<SeenProcess> {
+    // Nothing that was there before the engine descends from it, and reading the environment of every process
+    // of a machine is what a sweep would spend its time on.
+    let since = Process::new(leader).and_then(|process| process.stat()).map_or(0, |stat| stat.starttime);
+    let mark = format!("\0{CHILD_MARK}={leader}\0");
+    let mark = Finder::new(&mark);
     let mut others = seen();
     let mut found: Vec<SeenProcess> = Vec::new();
     let mut parents = BTreeSet::from([leader]);
@@ -57,7 +63,8 @@ fn of(leader: i32) -> Vec<SeenProcess> {
     loop {
         let (new, rest): (Vec<SeenProcess>, Vec<SeenProcess>) = others.into_iter().partition(|one| {
             let pid = one.process.pid;
-            pid == leader || one.group == leader || parents.contains(&one.parent) || is_marked(one, leader)
+            let is_in_tree = pid == leader || one.group == leader || parents.contains(&one.parent);
+            is_in_tree || (one.started >= since && is_marked(one, &mark))
         });
         others = rest;
         if new.is_empty() {
@@ -68,10 +75,11 @@ fn of(leader: i32) -> Vec<SeenProcess> {
     }
 }
 
-fn is_marked(one: &SeenProcess, leader: i32) -> bool {
-    let environment = one.process.environ().unwrap_or_default();
-    let mark = environment.get(OsStr::new(CHILD_MARK));
-    mark.is_some_and(|mark| *mark == *leader.to_string())
+/// Says whether `mark`, which has a zero byte at each end, is a variable of the process.
+fn is_marked(one: &SeenProcess, mark: &Finder<'_>) -> bool {
+    let mut environment = vec![0];
+    let file = one.process.open_relative("environ");
+    file.is_ok_and(|mut file| file.read_to_end(&mut environment).is_ok()) && mark.find(&environment).is_some()
 }
 
 /// Returns the inodes of the sockets that the engine's processes hold.
