@@ -106,14 +106,15 @@ impl KnownCard {
     pub(super) fn doubt(&self) -> Option<String> {
         if self.compute_capability.is_none() {
             return Some(format!(
-                "{} has no CUDA: it is planned as a CUDA card of its size, and ROCm, Vulkan and SYCL builds take other compute \
-                 buffers, pools and contexts",
+                "{} does not support CUDA; the plan treats it as a CUDA card of the same size, but compute \
+                buffers, pools and contexts have other sizes with ROCm, Vulkan and SYCL",
                 self.name
             ));
         }
         self.is_shared().then(|| {
             format!(
-                "{} shares its {} with the system: add free=SIZE, which is what `free -m` shows as available there",
+                "{} shares its {} of memory with the system; add free=SIZE with the size that `free -m` \
+                shows as available on that machine",
                 self.name, self.memory
             )
         })

@@ -47,7 +47,8 @@ impl CommandWords {
             match c {
                 '\'' => self.single_quoted(&mut rest)?,
                 '"' => self.double_quoted(&mut rest)?,
-                '\\' => self.push(rest.next().ok_or(("it ends in a backslash", "remove the backslash"))?),
+                '\\' => self
+                    .push(rest.next().ok_or(("the command ends with a backslash", "remove the backslash"))?),
                 _ if c.is_ascii_whitespace() => self.done.extend(self.word.take()),
                 _ => self.push(c),
             }
@@ -88,7 +89,11 @@ impl CommandWords {
     }
 }
 
-const UNCLOSED: Complaint = ("a quotation mark is not closed", "close it, or put a backslash before it");
+const UNCLOSED: Complaint = (
+    "a quotation mark is not closed",
+    "close the quotation mark, or put a \
+    backslash before it",
+);
 
 #[cfg(test)]
 mod tests {
@@ -113,15 +118,11 @@ mod tests {
         for (text, message) in [
             (
                 "a 'b",
-                "the command cannot be split into arguments: a quotation mark is not closed; close it, or \
-                    put a backslash \
-                    before it",
+                "the command cannot be split into arguments: a quotation mark is not closed; close the quotation mark, or put a backslash before it",
             ),
             (
                 "a \"b\\",
-                "the command cannot be split into arguments: a quotation mark is not closed; close it, or \
-                    put a backslash \
-                    before it",
+                "the command cannot be split into arguments: a quotation mark is not closed; close the quotation mark, or put a backslash before it",
             ),
             (
                 " \n# c\n",

@@ -32,10 +32,10 @@ pub enum GuardMode {
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 #[schemars(rename = "GuardTable")]
 pub struct GuardSettings {
-    /// `off`: not loaded. `observe`: it counts. `budget`: it refuses what passes the model's claim. Default:
-    /// `observe`.
+    /// `off`: guard is not loaded. `observe`: guard only counts memory. `budget`: guard refuses allocations
+    /// beyond the model's claim. Default: `observe`.
     pub mode: Option<GuardMode>,
-    /// A budget on each card, e.g. `20GiB`, instead of the claim.
+    /// A budget on each card, e.g. `20GiB`, instead of the model's claim.
     #[serde(deserialize_with = "through::<_, Size, _>")]
     #[schemars(with = "Option<Size>")]
     pub budget: Option<Bytes>,
@@ -47,7 +47,7 @@ pub struct GuardSettings {
     pub chunk: Option<Bytes>,
     /// Ask the server to make room: idle models on that card are evicted, and the claim is raised.
     pub reclaim: Option<bool>,
-    /// Longest wait for room, e.g. `5s`.
+    /// Longest wait for memory to become free, e.g. `5s`.
     #[serde(deserialize_with = "through::<_, Length, _>")]
     #[schemars(with = "Option<Length>")]
     pub wait: Option<u32>,
@@ -55,13 +55,13 @@ pub struct GuardSettings {
     #[serde(deserialize_with = "through::<_, Size, _>")]
     #[schemars(with = "Option<Size>")]
     pub spill: Option<Bytes>,
-    /// With `spill`: all bytes that the engine requests on each card, without its context, e.g. `9GiB`. The
-    /// first requests, which are weights, spill. Default: the plan's figure.
+    /// With `spill`: all bytes that the engine requests on each card, without its CUDA context, e.g. `9GiB`,
+    /// so that its first requests (weights) overflow and not its last. Default: the plan's figure.
     #[serde(deserialize_with = "through::<_, Size, _>")]
     #[schemars(with = "Option<Size>")]
     pub need: Option<Bytes>,
-    /// With `spill`: bytes of the budget that requests larger than this leave to smaller ones, e.g. `512MiB`;
-    /// set by hand instead of `need`.
+    /// With `spill`: part of the budget that is kept for requests smaller than this size, e.g. `512MiB`; used
+    /// instead of `need`.
     #[serde(deserialize_with = "through::<_, Size, _>")]
     #[schemars(with = "Option<Size>")]
     pub keep: Option<Bytes>,
@@ -73,7 +73,7 @@ pub struct GuardSettings {
     pub on_oom: Option<OnOom>,
     /// Report to the engine that its cards have no virtual memory management.
     pub hide_vmm: Option<bool>,
-    /// Contexts on cards that are not the model's.
+    /// Action on CUDA contexts on cards that are not assigned to the model.
     #[serde(deserialize_with = "through::<_, ContextsChoice, _>")]
     #[schemars(with = "Option<ContextsChoice>")]
     pub contexts: Option<Contexts>,

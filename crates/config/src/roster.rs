@@ -30,7 +30,7 @@ pub struct Configuration {
 pub struct ServeSettings {
     pub listen: Option<SocketAddr>,
     pub api_keys: Vec<String>,
-    /// Files with one key per line.
+    /// Files with one API key per line.
     pub api_key_files: Vec<String>,
     /// Time that a warm model may keep a queued one waiting before it drains.
     pub patience: Option<Duration>,
@@ -81,9 +81,9 @@ pub struct ConfiguredModel {
     pub cards: Vec<String>,
     /// Idle time after which it is unloaded; zero is never.
     pub ttl: Option<Duration>,
-    /// Never evicted.
+    /// The model is never evicted.
     pub pinned: bool,
-    /// Started with the server.
+    /// The model is loaded when the server starts.
     pub preload: bool,
     /// Served, but not shown in `/v1/models`.
     pub unlisted: bool,

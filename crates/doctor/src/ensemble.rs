@@ -5,10 +5,11 @@
 //! [`RULED`], or at least [`RULED_AGAINST`] if the classifier clearly names another cause. Otherwise the
 //! classifier decides.
 //!
-//! The bounds [`RULED`], [`SHARE`], [`DOUBTED`] and [`PROVEN`] were chosen on 195 reports that neither rules
-//! nor classifier had used (`bench/RESULTS.md`). Where the rules' confidence was below a half and the
-//! classifier named another cause, the classifier was right 27 times of 36 and the rules 4 times. [`CLEAR`]
-//! was tried on the training reports and 29 others, but not measured on reports set aside for tests.
+//! The bounds [`RULED`], [`SHARE`], [`DOUBTED`] and [`PROVEN`] were chosen on 195 reports that had been used
+//! neither to write the rules nor to train the classifier (`bench/RESULTS.md`). Where the rules' confidence
+//! was below a half and the classifier named another cause, the classifier was right 27 times of 36 and the
+//! rules 4 times. [`CLEAR`] was chosen on the training reports and 29 others; it was not measured on reports
+//! set aside for tests.
 
 use super::classifier::TextClassifier;
 use super::diagnosis::{DiagnosisCandidate, MOST_INDIRECT, TELLING};

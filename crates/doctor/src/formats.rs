@@ -7,8 +7,8 @@
 //!
 //! DECISION: each row names its evidence: a file of `data/logs` (`log NAME`), a test (`test NAME`), a report
 //! of the corpus of public reports (`corpus NNN`), or the program's source (`FILE:ITEM @ BUILD`). The tests
-//! fail for a row without evidence. Source references are used for printed formats only; they were written
-//! from knowledge of the programs, and only some were compared with a checkout.
+//! fail for a row without evidence. Source references are given only for the format of a line. They were
+//! written from knowledge of the programs; only some were compared with a copy of the source.
 
 mod choice;
 mod cuda;

@@ -4,11 +4,11 @@
 //! compare the numbers in the facts and name causes. A text classifier gives a second opinion on reports
 //! written by people. [`diagnose`] combines the results.
 //!
-//! DECISION: only printed formats have rules. To support a line that a program prints, add it to a table of
-//! `formats/`, with the log or source that shows it. A number belongs in [`Facts`], a conclusion from numbers
-//! in `rules/`. There are no rules for prose, which the classifier learns from labelled reports
-//! (`bench/likeness/train.py`). Word lists for prose were tried and did not work on new reports
-//! (`bench/RESULTS.md`).
+//! DECISION: there are rules only for text that programs print in a fixed format. To support such a line, add
+//! it to a table of `formats/`, with the log or source that shows it. Numbers belong in [`Facts`], and
+//! conclusions from numbers in `rules/`. There are no rules for prose; the classifier learns prose from
+//! labelled reports (`bench/likeness/train.py`). Word lists for prose were tried and did not work on new
+//! reports (`bench/RESULTS.md`).
 //!
 //! DECISION: an uncertain result is shown as uncertain. Each verdict has its evidence lines, its confidence
 //! and its alternatives. Without evidence, only the exit status and the last log lines are shown.

@@ -2,8 +2,9 @@
 //! bounded memory.
 //!
 //! DECISION: whole blocks of bytes are searched for phrases, and only lines with a match are extracted,
-//! cleaned and read. A line longer than [`PIECE`] is read in pieces. If only the presence of a kind of line
-//! matters, only the first such line is read, so a repetitive log costs only the search.
+//! cleaned and read. A line longer than [`PIECE`] is read in pieces. For some kinds of lines only their
+//! presence matters. Of these, only the first line is read, so a log that repeats one line many times takes
+//! little time.
 
 #[cfg(test)]
 mod tests;

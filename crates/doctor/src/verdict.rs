@@ -222,7 +222,7 @@ fn words(sign: CauseSign) -> (&'static str, &'static str) {
     match sign {
         CauseSign::CardMemory => ("engine_out_of_memory", "ran out of card memory"),
         CauseSign::HostMemory => ("engine_out_of_host_memory", "ran out of host memory"),
-        CauseSign::CardFault => ("engine_card_fault", "failed with an error of the card or its driver"),
+        CauseSign::CardFault => ("engine_card_fault", "failed because of an error of the card or its driver"),
         CauseSign::PortTaken => ("engine_port_taken", "found its port already in use"),
         CauseSign::NotStarted => ("engine_not_started", "could not be started"),
         CauseSign::MissingLibrary => ("engine_missing_library", "lacks a shared library"),
@@ -242,9 +242,9 @@ fn hint(sign: CauseSign) -> Option<Hint> {
         CauseSign::MissingLibrary => {
             "install the library, or add its folder to LD_LIBRARY_PATH in the model's env"
         }
-        CauseSign::UnknownFlag => "compare the model's options with those of the engine's build (--help)",
+        CauseSign::UnknownFlag => "compare the model's options with those that the engine lists with --help",
         CauseSign::ModelFile => {
-            "check that the file exists and is complete, and that the engine's build supports it"
+            "check that the model file exists and is complete, and that the engine's build supports the model"
         }
     };
     Some(Hint::new(Advice::Other(text.to_owned())))

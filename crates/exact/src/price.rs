@@ -1,9 +1,10 @@
-//! Prices of a search, measured by an engine: [`CostModel`] over an [`Oracle`].
+//! Cost model of a search that runs the engine for every value it tries: [`CostModel`] over an [`Oracle`].
 //!
-//! DECISION: a price is always the engine's own figure. The closed forms, corrected by their error on the
-//! first question, only choose the starting point. Two runs are then mostly enough: one that fits, and the
-//! next step, which does not. A configuration that the engine refuses does not fit. Any other failure, or an
-//! exhausted limit, is reported to the search, which then draws no conclusion.
+//! DECISION: every price (the memory on each card) is the engine's own figure. The planner's formulas,
+//! corrected by their error on the first run, only choose the starting point. So two runs are usually enough:
+//! one for a value that fits, and one for the next value, which does not. A configuration that the engine
+//! refuses counts as not fitting. Any other failure, or reaching the limit on runs, is reported to the
+//! search, which then gives no result.
 
 use std::cell::RefCell;
 

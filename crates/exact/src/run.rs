@@ -1,9 +1,9 @@
-//! Engine runs that stop after the last buffer is reported.
+//! Engine runs for `plan --exact`, which end after the engine has reported its last buffer.
 //!
-//! The engine runs in its own process group and never outlives this process: a trampoline sets the
-//! parent-death signal ([`exec_child`](plimsoll::command::exec_child)), and the whole group is killed once
-//! the last buffer is known. Its stdout and stderr share one pipe, so that errors and buffers keep their
-//! order.
+//! The engine runs in its own process group and never outlives this process. A small program, the trampoline
+//! (`plimsoll exec-child`), sets the parent-death signal and then becomes the engine. The whole group is
+//! killed after the last buffer. Stdout and stderr of the engine share one pipe, so that errors and buffers
+//! keep their order.
 
 use std::ffi::OsString;
 use std::io::{self, PipeReader, Read};

@@ -1,13 +1,13 @@
 //! Table of llama-server's flags: one row for each flag, with all its spellings, its environment variable,
-//! and its setter.
+//! and its setter (the function that stores its value in [`ModelParams`]).
 //!
 //! The rows mirror `common/arg.cpp: common_params_parser_init @ b10605` for the server, in its order, plus
 //! flags of older builds and of ik_llama.cpp. Parsing, writing, the preset INI and the memory plan all use
 //! this one table.
 //!
 //! To add a flag, write a line in `table/flags.txt`. If memory depends on it, write a setter in
-//! `table/setters.rs`, and add the field that it sets with its default to [`ModelParams`]. A test sets every flag
-//! with a setter and expects a change.
+//! `table/setters.rs`, and add the field that it sets with its default to [`ModelParams`]. A test sets every
+//! flag with a setter and expects a change.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;

@@ -1,8 +1,8 @@
 //! Accounting of the device memory that the program holds, and claims on the memory budget for new requests.
 //!
-//! Before guard (this library) passes an allocation to the driver, it claims the bytes from the budget that
-//! all processes of the command share ([`claim`]). So threads and processes cannot exceed the budget
-//! together. Totals are atomics on the page, the shared-memory file that the daemon reads. [`blocks`] stores
+//! Before guard (this library) passes an allocation to the driver, it claims the bytes from the budget
+//! ([`claim`]). All processes of the command share this budget, so threads and processes cannot exceed it
+//! together. Totals are atomics on the page, a shared-memory file that the daemon reads. [`blocks`] stores
 //! size and card for each allocated address.
 
 pub(crate) mod blocks;

@@ -3,8 +3,8 @@
 //!
 //! Guard acts after the first successful `cuInit` of a process with `PLIMSOLL_GUARD` set. Every hook reads a
 //! flag in a memory page that the kernel empties in a forked child (MADV_WIPEONFORK). So a hook's check takes
-//! two loads and no system call, and a child never uses its parent's locks and counts. On kernels before
-//! 4.14, which lack this flag, the PID is compared instead.
+//! two loads and no system call, and a child never uses its parent's locks and counts. Kernels before 4.14
+//! lack MADV_WIPEONFORK; there, the PID is compared instead.
 //!
 //! DECISION: guard arms itself once. If something is not as expected, guard reports it and stays inactive. If
 //! several threads make their first `cuInit` call, one arms guard and the others wait for it, so that no
@@ -118,7 +118,7 @@ fn raise() -> bool {
         )
     };
     if page == libc::MAP_FAILED {
-        say!("cannot allocate the budget page; this process runs unguarded");
+        say!("cannot allocate memory for guard's counters; this process runs unguarded");
         return false;
     }
     // SAFETY: the page was mapped just now, with room and alignment for a flag; zeroes are a valid one.

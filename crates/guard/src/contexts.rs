@@ -1,10 +1,10 @@
-//! CUDA contexts of the process: their cards, their size, and the refusal of contexts on cards outside the
-//! plan.
+//! CUDA contexts of the process: their cards, their size, and the refusal of contexts on cards that the plan
+//! does not include.
 //!
 //! A context takes some hundred MiB of a card before the program allocates anything, so it counts against the
 //! budget. The driver reports a card's free memory only to a process with a context there. So the first
-//! context is measured with NVML: by the process's own entry in the driver's list or, if there is none, by
-//! the increase of the card's used memory.
+//! context is measured with NVML: by the process's own entry in the driver's list of processes or, if there
+//! is none, by the increase of the card's used memory.
 //!
 //! DECISION: only contexts on a card with a budget are measured. Without a budget nothing depends on the
 //! size, and guard (this library) should not load NVML into a program that does not need it.
@@ -50,7 +50,8 @@ pub(crate) fn refused(index: CardIndex) -> bool {
     if !SAID[index.place()].swap(true, Relaxed) {
         let act = if refuse { "refused" } else { "opened" };
         say!(
-            "a CUDA context on card {} ({}), which is not in the plan, was {act}; the call stack is",
+            "a CUDA context on card {} ({}), which this program may not use, was {act}; the call stack \
+            follows",
             index.number(),
             Uuid(uuid)
         );

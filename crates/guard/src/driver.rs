@@ -1,5 +1,5 @@
-//! Addresses of the real functions in libcuda.so.1 and libnvidia-ml.so.1, which guard (this library) calls
-//! behind its own hooks.
+//! Addresses of the real functions of libcuda.so.1 and libnvidia-ml.so.1, as opposed to the hooks of the same
+//! names in guard (this library).
 //!
 //! Each function is a [`Slot`]: a name, and the address that libc's own `dlsym` found in the library that the
 //! program loaded. Guard never loads libcuda itself. After the first look-up the library stays loaded, so an
@@ -135,7 +135,7 @@ macro_rules! real {
                     &$crate::driver::$library,
                     match core::ffi::CStr::from_bytes_with_nul(concat!(stringify!($symbol), "\0").as_bytes()) {
                         Ok(name) => name,
-                        Err(_) => panic!("a symbol name contains no zero byte"),
+                        Err(_) => panic!("the name of a symbol never contains a zero byte"),
                     },
                 );
             )*

@@ -3,7 +3,7 @@
 //!
 //! The effect of a driver call depends on the calling thread's capture mode and context. A call that may
 //! allocate would invalidate a capture of another thread in global mode, so guard (this library) sets the
-//! mode to RELAXED during its calls. It sets the context in which the memory was requested as well. Mode and
+//! mode to RELAXED during its calls. Guard also sets the context in which the memory was requested. Mode and
 //! context are restored afterwards, so the program sees no difference.
 
 use core::ffi::c_uint;

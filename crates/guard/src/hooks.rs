@@ -75,7 +75,7 @@ macro_rules! hooks {
             $arguments:tt calls $names:tt $body:block
     )*) => {
         pub(crate) mod real {
-            #[allow(unused_imports, reason = "not every part of the API needs a type of its own")]
+            #[allow(unused_imports, reason = "some parts of the API use no types of their own")]
             use super::*;
 
             $crate::driver::real! {

@@ -1,8 +1,9 @@
-//! Confinement of engines: another user, no new privileges, no core dumps, a /tmp of their own.
+//! Confinement of engines: another user, no new privileges, no core dumps, and a private /tmp.
 //!
 //! A small program, the trampoline (`plimsoll exec-child`), confines itself and then becomes the engine by
 //! exec. DECISION: only a change of user must succeed. If the machine refuses another of these steps, the
-//! trampoline writes that to the engine's log, the daemon reports it once, and the engine runs without it.
+//! engine runs without that step. The trampoline writes the failure to the engine's log, and the daemon
+//! reports it once.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -35,7 +36,8 @@ pub struct EngineUser {
 #[derive(Debug, thiserror::Error)]
 pub enum EngineUserError {
     #[error(
-        "engine-user = {0}: only root can start engines as another user; start the server as root, or leave it out"
+        "engine-user = {0}: only root can start engines as another user; start the server as root, or omit \
+        engine-user"
     )]
     NotRoot(String),
     #[error("engine-user = {0}: there is no such user")]
@@ -73,6 +75,20 @@ impl EngineUser {
             name: name.to_owned(),
             home: PathBuf::from(home),
         })
+    }
+
+    /// Returns whether the user may read a file: the kernel decides that, for a process of this user.
+    pub fn can_read(&self, path: &Path) -> io::Result<bool> {
+        let asked = Command::new(super::PLIMSOLL)
+            .args(["exec-child", "--parent", &std::process::id().to_string()])
+            .args(["--user", &self.numbers().to_string(), "--", "/bin/sh", "-c", "[ -r \"$1\" ]", "sh"])
+            .arg(path)
+            .output()?;
+        Ok(asked.status.success())
+    }
+
+    fn numbers(&self) -> UserNumbers {
+        UserNumbers { uid: self.uid, gid: self.gid, groups: self.groups.clone() }
     }
 
     /// Gives a file or folder to the user.
@@ -121,10 +137,8 @@ pub struct Confinement {
 impl Confinement {
     /// The arguments of the trampoline.
     pub(super) fn arguments(&self) -> Vec<OsString> {
-        let user = self.user.iter().flat_map(|user| {
-            let numbers = UserNumbers { uid: user.uid, gid: user.gid, groups: user.groups.clone() };
-            ["--user".into(), numbers.to_string().into()]
-        });
+        let user = self.user.iter();
+        let user = user.flat_map(|user| ["--user".into(), user.numbers().to_string().into()]);
         let folder = self.folder.iter();
         let folder = folder.flat_map(|folder| ["--folder".into(), folder.clone().into_os_string()]);
         let bit = self.no_new_privileges.then(|| "--no-new-privileges".into());

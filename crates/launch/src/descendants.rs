@@ -10,76 +10,90 @@
 //! engine that died by itself.
 
 use std::collections::BTreeSet;
-use std::fs;
+use std::ffi::OsStr;
+use std::fs::{self, File};
 use std::io::Read;
+use std::net::Ipv4Addr;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use memchr::memmem::Finder;
-use procfs::process::{Process, all_processes};
+use procfs::FromRead;
+use procfs::process::{Process, Stat};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
-use crate::port_owner::socket_inodes;
+use crate::port_owner::{listener_on, socket_inodes};
 
 /// The environment variable that holds the number of the engine's process group.
 pub const CHILD_MARK: &str = "PLIMSOLL_CHILD";
 /// Rounds of a sweep. A process that forks faster than it is killed is met again in the next round.
 const ROUNDS: usize = 8;
 
+/// 52 numbers of 20 digits and a name of 64 bytes at most (fs/proc/array.c:do_task_stat @ Linux 6.12).
+const LONGEST_STAT: usize = 2048;
+
 /// A process of the machine, with the properties that show its ancestry.
 #[derive(Debug)]
 struct SeenProcess {
-    process: Process,
+    pid: i32,
     parent: i32,
     group: i32,
     started: u64,
 }
 
-fn seen() -> Vec<SeenProcess> {
-    let processes = all_processes().into_iter().flatten().flatten();
-    processes
-        .filter_map(|process| {
-            let stat = process.stat().ok()?;
+/// Returns the processes that are alive and were started at `since` (ticks after boot) or later.
+///
+/// DECISION: a swap of models waits for this, so each process costs three system calls; `procfs`'s
+/// `all_processes` makes ten.
+fn seen(since: u64) -> Vec<SeenProcess> {
+    let numbers = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let numbers = numbers.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+    numbers
+        .filter_map(|pid| {
+            let stat = stat(pid)?;
             // A zombie holds nothing and cannot be killed.
-            let alive = !matches!(stat.state, 'Z' | 'X');
+            let alive = !matches!(stat.state, 'Z' | 'X') && stat.starttime >= since;
             let (parent, group, started) = (stat.ppid, stat.pgrp, stat.starttime);
-            alive.then_some(SeenProcess { process, parent, group, started })
+            alive.then_some(SeenProcess { pid, parent, group, started })
         })
         .collect()
+}
+
+fn stat(pid: i32) -> Option<Stat> {
+    let mut line = [0; LONGEST_STAT];
+    // The kernel gives the whole line to the first read.
+    let read = File::open(format!("/proc/{pid}/stat")).and_then(|mut file| file.read(&mut line)).ok()?;
+    Stat::from_read(line.get(..read)?).ok()
 }
 
 /// Returns the processes of the engine whose group is `leader`, found by group, process tree and environment
 /// mark.
 fn of(leader: i32) -> Vec<SeenProcess> {
-    // Nothing that was there before the engine descends from it, and reading the environment of every process
-    // of a machine is what a sweep would spend its time on.
-    let since = Process::new(leader).and_then(|process| process.stat()).map_or(0, |stat| stat.starttime);
-    let mark = format!("\0{CHILD_MARK}={leader}\0");
-    let mark = Finder::new(&mark);
-    let mut others = seen();
+    // What was started before the engine does not descend from it. An unreaped leader still has its start time.
+    let mut others = seen(stat(leader).map_or(0, |stat| stat.starttime));
     let mut found: Vec<SeenProcess> = Vec::new();
     let mut parents = BTreeSet::from([leader]);
     // Repeated until nothing is added: /proc is ordered by number, and a child's may be lower than its
     // parent's.
     loop {
         let (new, rest): (Vec<SeenProcess>, Vec<SeenProcess>) = others.into_iter().partition(|one| {
-            let pid = one.process.pid;
-            let is_in_tree = pid == leader || one.group == leader || parents.contains(&one.parent);
-            is_in_tree || (one.started >= since && is_marked(one, &mark))
+            one.pid == leader
+                || one.group == leader
+                || parents.contains(&one.parent)
+                || is_marked(one.pid, leader)
         });
         others = rest;
         if new.is_empty() {
             return found;
         }
-        parents.extend(new.iter().map(|one| one.process.pid));
+        parents.extend(new.iter().map(|one| one.pid));
         found.extend(new);
     }
 }
 
-/// Says whether `mark`, which has a zero byte at each end, is a variable of the process.
-fn is_marked(one: &SeenProcess, mark: &Finder<'_>) -> bool {
-    let mut environment = vec![0];
-    let file = one.process.open_relative("environ");
-    file.is_ok_and(|mut file| file.read_to_end(&mut environment).is_ok()) && mark.find(&environment).is_some()
+fn is_marked(pid: i32, leader: i32) -> bool {
+    let environment = Process::new(pid).and_then(|process| process.environ()).unwrap_or_default();
+    let mark = environment.get(OsStr::new(CHILD_MARK));
+    mark.is_some_and(|mark| *mark == *leader.to_string())
 }
 
 /// Returns the inodes of the sockets that the engine's processes hold.
@@ -87,32 +101,41 @@ pub(super) fn sockets_of(leader: u32) -> BTreeSet<u64> {
     let Ok(leader) = i32::try_from(leader) else {
         return BTreeSet::new();
     };
-    of(leader).iter().flat_map(|one| socket_inodes(&one.process)).collect()
+    of(leader).iter().flat_map(sockets).collect()
+}
+
+/// Returns the process of the engine that listens on `port` of the loopback.
+pub(super) fn listener_of(leader: u32, port: u16) -> Option<i32> {
+    let listener = listener_on(Ipv4Addr::LOCALHOST.into(), port).ok()??;
+    let processes = of(i32::try_from(leader).ok()?);
+    processes.iter().find(|one| sockets(one).contains(&listener.inode)).map(|one| one.pid)
+}
+
+fn sockets(one: &SeenProcess) -> Vec<u64> {
+    Process::new(one.pid).map(|process| socket_inodes(&process)).unwrap_or_default()
 }
 
 /// Kills every process of the engine whose group is `leader`, including those in other sessions. The leader
-/// itself may be a zombie; it must not have been reaped, so that its number is not reused.
-pub fn sweep(leader: u32) {
-    let Ok(leader) = i32::try_from(leader) else { return };
-    for _ in 0..ROUNDS {
+/// itself may be a zombie; it must not have been reaped, so that its number is not reused. Returns false if
+/// they forked faster than they were killed.
+pub fn sweep(leader: u32) -> bool {
+    let Ok(leader) = i32::try_from(leader) else { return true };
+    (0..ROUNDS).any(|_| {
         let left = of(leader);
-        if left.is_empty() {
-            return;
-        }
         left.iter().for_each(kill);
-    }
+        left.is_empty()
+    })
 }
 
 /// The descriptor is opened before the start time is read again, so that a reused number is never hit.
 fn kill(one: &SeenProcess) {
-    let Some(pid) = Pid::from_raw(one.process.pid) else {
+    let Some(pid) = Pid::from_raw(one.pid) else {
         return;
     };
     let Ok(descriptor) = pidfd_open(pid, PidfdFlags::empty()) else {
         return;
     };
-    let same = Process::new(one.process.pid).and_then(|process| process.stat());
-    if same.is_ok_and(|stat| stat.starttime == one.started) {
+    if stat(one.pid).is_some_and(|stat| stat.starttime == one.started) {
         // An error means that it is gone, or belongs to another user now (sudo); both are out of our hands.
         let _ = pidfd_send_signal(descriptor, Signal::KILL);
     }
@@ -120,9 +143,19 @@ fn kill(one: &SeenProcess) {
 
 /// The place where version 2 is mounted: beside version 1 it is `/sys/fs/cgroup/unified`.
 fn cgroups() -> Option<PathBuf> {
-    let mounts = Process::myself().and_then(|process| process.mountinfo()).ok()?;
-    let unified = mounts.into_iter().find(|mount| mount.fs_type == "cgroup2")?;
-    Some(unified.mount_point)
+    cgroup_mount(&fs::read("/proc/self/mountinfo").ok()?)
+}
+
+/// The same from the bytes of a mount table (proc_pid_mountinfo(5)).
+pub(super) fn cgroup_mount(mounts: &[u8]) -> Option<PathBuf> {
+    // By hand: `procfs` refuses the whole table if one name is not UTF-8, and any user may mount a FUSE file
+    // system at such a name.
+    mounts.split(|byte| *byte == b'\n').find_map(|line| {
+        let mut fields = line.split(|byte| *byte == b' ');
+        let place = fields.nth(4)?;
+        let kind = fields.skip_while(|field| *field != b"-").nth(1)?;
+        (kind == b"cgroup2").then(|| PathBuf::from(OsStr::from_bytes(place)))
+    })
 }
 
 /// The cgroup of one engine, if the daemon may create one.
@@ -181,12 +214,37 @@ mod tests {
             .stdout(Stdio::null())
             .spawn()
             .unwrap();
-        while !of(leader).iter().any(|one| one.group == one.process.pid) {
+        while !of(leader).iter().any(|one| one.group == one.pid) {
             std::thread::yield_now();
         }
         sweep(u32::try_from(leader).unwrap());
         assert!(!child.wait().unwrap().success());
         assert!(of(leader).is_empty());
+    }
+
+    #[test]
+    fn a_process_whose_name_reads_like_a_row_of_another_is_found_and_killed() {
+        let folder = tempfile::tempdir().unwrap();
+        for (name, leader) in [(") Z 1 1 (a", (1 << 30) + 1), ("a)\n1 (b) X 1", (1 << 30) + 2)] {
+            let program = folder.path().join(name);
+            std::os::unix::fs::symlink("/bin/sleep", &program).unwrap();
+            let mut child = Command::new(&program)
+                .arg("97")
+                .env(CHILD_MARK, leader.to_string())
+                .stdout(Stdio::null())
+                .spawn()
+                .unwrap();
+            assert_eq!(of(leader).len(), 1, "{name:?}");
+            sweep(u32::try_from(leader).unwrap());
+            assert!(!child.wait().unwrap().success());
+        }
+    }
+
+    #[test]
+    fn a_mount_whose_name_is_no_text_hides_no_cgroups() {
+        let mounts = b"90 1 0:50 / /home/u/\xff\xfe rw - fuse.cgroup2 x rw\n29 23 0:26 / /sys/fs/cgroup rw shared:4 - cgroup2 cgroup2 rw\n";
+        assert_eq!(cgroup_mount(mounts), Some("/sys/fs/cgroup".into()));
+        assert_eq!(cgroup_mount(b"29 23 0:26 / /a rw - cgroup x rw\n- cgroup2\n"), None);
     }
 
     #[test]

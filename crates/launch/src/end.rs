@@ -27,7 +27,7 @@ pub(super) fn kernel_oom_kills() -> Option<u64> {
     cgroup.or_else(|| counter(&fs::read_to_string("/proc/vmstat").ok()?, "oom_kill"))
 }
 
-fn counter(text: &str, name: &str) -> Option<u64> {
+pub(super) fn counter(text: &str, name: &str) -> Option<u64> {
     text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.trim().parse().ok())
 }
 

@@ -1,5 +1,5 @@
-//! HTTP health checks of engines: readiness checks for engines that do not report it, and liveness checks
-//! after a suspicious log line.
+//! HTTP health checks of engines: readiness checks for engines that do not report their readiness, and
+//! liveness checks after a suspicious log line.
 //!
 //! The check is a GET on the engine's address. The pause between two checks grows from 20 ms to at most 250
 //! ms, so that a ready model is noticed soon. No request is sent to a port on which another user's process
@@ -9,6 +9,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::time::Duration;
 
+use http::header::AUTHORIZATION;
 use http::{Request, StatusCode};
 use http_body_util::Full;
 use tokio::time::{Instant, sleep, timeout};
@@ -21,7 +22,7 @@ use super::spawn::Readiness;
 /// milliseconds.
 const SILENT_CHANNEL: Duration = Duration::from_millis(250);
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
-const LONGEST_PAUSE: Duration = Duration::from_millis(250);
+pub(super) const LONGEST_PAUSE: Duration = Duration::from_millis(250);
 /// llama-server binds before it loads. One that has not after this time does not see the folder of its socket
 /// (a container).
 const BINDS_WITHIN: Duration = Duration::from_secs(30);
@@ -66,7 +67,7 @@ async fn until_ready(address: EngineAddress, group: u32, path: String, binds_wit
         if !address.is_bound() && begun.elapsed() >= binds_within {
             return Announced::Unbound;
         }
-        let answer = timeout(ANSWER_WITHIN, status_of(&address, &path)).await;
+        let answer = timeout(ANSWER_WITHIN, status_of(&address, &path, None)).await;
         if answer == Ok(Some(StatusCode::OK)) && address.stranger(group).is_none() {
             return Announced::Ready;
         }
@@ -84,16 +85,20 @@ pub(super) async fn answers_within(readiness: &Readiness, address: &EngineAddres
         Readiness::Control | Readiness::Immediate => HEALTH,
     };
     let asked = async {
-        while status_of(address, path).await.is_none() {
+        while status_of(address, path, None).await.is_none() {
             sleep(LONGEST_PAUSE).await;
         }
     };
     timeout(limit, asked).await.is_ok()
 }
 
-async fn status_of(address: &EngineAddress, path: &str) -> Option<StatusCode> {
+pub(super) async fn status_of(address: &EngineAddress, path: &str, key: Option<&str>) -> Option<StatusCode> {
     let slash = if path.starts_with('/') { "" } else { "/" };
-    let request = Request::get(format!("{slash}{path}")).body(Full::default()).ok()?;
+    let mut request = Request::get(format!("{slash}{path}"));
+    if let Some(key) = key {
+        request = request.header(AUTHORIZATION, format!("Bearer {key}"));
+    }
+    let request = request.body(Full::default()).ok()?;
     let mut client = HttpClient::of_engine(address.clone());
     client.send(request).await.ok().map(|answer| answer.status())
 }

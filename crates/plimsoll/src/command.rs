@@ -27,9 +27,9 @@ pub(crate) mod sweep;
 pub(crate) mod warden;
 pub(crate) mod watch;
 
-const STATUSES: &str = "\
-Exit status of every command: 0 done, 1 the answer is no or it failed, 2 bad input, 3 no verdict. `run` and `doctor -- COMMAND` end \
-with the status of their program.";
+const STATUSES: &str = "Exit status of every command: 0 for success, 1 for a failure or the answer no (such \
+    as a model that does not fit), 2 for bad input, 3 for no verdict. `run` and `doctor -- COMMAND` end \
+    with the exit status of their program.";
 
 #[derive(Debug, Parser)]
 #[command(name = "plimsoll", version, about = "The load line for GPU memory", after_help = STATUSES)]
@@ -40,17 +40,17 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Measure the CUDA context on these cards, for later plans
+    /// Measure the memory of a CUDA context on this machine's cards, for later plans
     Calibrate(calibrate::Arguments),
     /// Diagnose failed allocations: in a log, a program, a process or this machine
     Doctor(doctor::Arguments),
     /// Install, list and find engines
     Engine(engine::Arguments),
-    /// Load a model of a running server
+    /// Load a model in a running server
     Load(server_verbs::Load),
-    /// Print the engines' log lines of a running server
+    /// Print the log lines of the engines of a running server
     Logs(server_verbs::Logs),
-    /// Plan the memory of a model on each card, and whether it fits
+    /// Compute the memory of a model on each card, and whether the model fits
     Plan(Box<plan::Arguments>),
     /// Replay, generate and judge allocation traces
     Pool(pool::Arguments),
@@ -62,7 +62,7 @@ enum Command {
     Reclaim(reclaim::Arguments),
     /// Make a running server read its configuration again
     Reload(server_verbs::Reload),
-    /// Run an unmodified CUDA program under guard: counted, and kept to a budget
+    /// Run an unmodified CUDA program under guard, which counts its memory and enforces a budget
     // Boxed, because clippy (`large_enum_variant`) objects where one variant is far larger than the others.
     Run(Box<run::Arguments>),
     /// Serve several models behind one address, each in its own process
@@ -71,7 +71,7 @@ enum Command {
     Soak(Box<soak::Arguments>),
     /// Measure a server's memory and speed over prompt depth
     Sweep(sweep::Arguments),
-    /// Unload a model of a running server
+    /// Unload a model in a running server
     Unload(server_verbs::Unload),
     /// Record the memory of a program or of this machine
     Watch(Box<watch::Arguments>),
@@ -91,7 +91,7 @@ enum Command {
 
 /// Parses the command line and runs the subcommand.
 pub fn main() -> ExitCode {
-    let command = Cli::parse().command;
+    let command = Cli::parse_from(plan::spelled(std::env::args_os())).command;
     // The tour reports the daemon's actions itself; the daemon's own log lines would repeat them.
     let _flushed = log_to_stderr(match command {
         Command::Calibrate(_)

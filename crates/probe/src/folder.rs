@@ -1,5 +1,5 @@
-//! Private folder shared with child processes: in memory, readable by this user only, and removed after its
-//! owner's end.
+//! Private folder shared with child processes: in memory, readable by this user only, and removed after the
+//! end of the process that owns it.
 //!
 //! The owner holds a lock on a file in the folder. The kernel releases the lock however the owner ends, so a
 //! folder whose lock is free has no owner, and the next process that creates a folder removes it. A folder is
@@ -173,6 +173,20 @@ mod tests {
         fs::write(part.join("7.page"), "").unwrap();
         drop(folder);
         assert_eq!(fs::read_dir(base.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn what_another_user_made_in_its_place_is_passed_over() {
+        let (base, theirs) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let named = |number: u32| base.path().join(format!("plimsoll-guard-{}-{number}", std::process::id()));
+        std::os::unix::fs::symlink(theirs.path(), named(0)).unwrap();
+        fs::create_dir(named(1)).unwrap();
+        fs::set_permissions(named(1), PermissionsExt::from_mode(0o777)).unwrap();
+        fs::write(named(2), "").unwrap();
+        let folder = OwnedFolder::create_in(base.path(), "plimsoll-guard-").unwrap();
+        assert_eq!(folder.path(), named(3));
+        assert_eq!(fs::read_dir(theirs.path()).unwrap().count(), 0, "nothing went through the link");
+        assert!(!is_ours(&named(0)) && named(0).is_symlink());
     }
 
     #[test]

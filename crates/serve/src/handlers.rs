@@ -1,5 +1,5 @@
 //! Extensions of the daemon: guard (the library preloaded into engines), metrics, requests to other processes
-//! to release idle memory, and dropping of page cache before and after loads.
+//! to release idle GPU memory, and dropping of page cache before and after loads.
 
 mod gauges;
 mod guard;
@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use plimsoll_base::Card;
 use plimsoll_config::{GuardSettings, ReclaimBeforeLoad};
+use plimsoll_launch::EngineUser;
 
 use self::gauges::Gauges;
 use self::guard::GuardHandler;
@@ -23,6 +24,8 @@ use crate::runtime::Extension;
 pub(crate) struct ExtensionSettings {
     /// Guard's settings for models that have none of their own.
     pub(crate) guard: GuardSettings,
+    /// The user that engines run as, if it is another one.
+    pub(crate) engine_user: Option<EngineUser>,
     /// Time that other processes get to release idle memory; zero sends no requests.
     pub(crate) ask: Duration,
     /// Action before a load, if cards share the host's memory; None if they do not.
@@ -35,7 +38,11 @@ pub(crate) fn all<'a>(
     settings: ExtensionSettings,
     cards: impl Iterator<Item = &'a Card>,
 ) -> (Vec<Rc<dyn Extension>>, bool) {
-    let guard = Rc::new(GuardHandler::new(settings.guard, cards.map(|card| card.kind)));
+    let guard = Rc::new(GuardHandler::new(
+        settings.guard,
+        settings.engine_user.as_ref(),
+        cards.map(|card| card.kind),
+    ));
     // Without the library no process is guarded, so none could answer.
     let asks = guard.is_available() && !settings.ask.is_zero();
     let mut extensions: Vec<Rc<dyn Extension>> = vec![

@@ -4,6 +4,8 @@
 //! ggml_cuda_error` and `ggml_backend_cuda_buffer_type_alloc_buffer`, `ggml-alloc.c:alloc_tensor_range`,
 //! `llama.cpp:llama_model_load`, `server.cpp:main` @ b10605.
 
+use std::process::Command;
+
 use rustix::process::{self, Resource, Rlimit, Signal};
 
 use crate::log;
@@ -52,14 +54,21 @@ fn leave_load() -> ! {
     exit(1)
 }
 
-pub(crate) fn of_oom_at_depth() -> ! {
+/// The words of `ggml_abort` at a CUDA error; what follows them is the caller's.
+pub(crate) fn tell_oom_at_depth() {
     log(format_args!("CUDA error: out of memory"));
     log(format_args!(
         "  current device: 0, in function alloc at /llama.cpp/ggml/src/ggml-cuda/ggml-cuda.cu:567"
     ));
     log(format_args!("  cuMemCreate(&handle, reserve_size, &prop, 0)"));
     log(format_args!("/llama.cpp/ggml/src/ggml-cuda/ggml-cuda.cu:107: CUDA error"));
-    std::process::abort()
+}
+
+/// A debugger that never returns (`ggml.c: ggml_print_backtrace @ b10605`).
+pub(crate) fn debugger() -> Command {
+    let mut command = Command::new("sleep");
+    command.arg("1000");
+    command
 }
 
 pub(crate) fn of_taken_port(host: &str, port: u16) -> ! {

@@ -32,6 +32,8 @@ pub(crate) struct Engine {
     pub(crate) booking: OnceCell<Booking>,
     pub(crate) stats: Stats,
     pub(crate) idle: Notify,
+    /// The thread that computes waits for a debugger.
+    pub(crate) hangs: Cell<bool>,
     /// Requests that it works on at once; the others wait. None for no limit.
     pub(crate) slots: Option<Semaphore>,
 }
@@ -140,7 +142,8 @@ impl Engine {
         let signature = format!(r#"{{"model":{model},"port":{port},"pid":{pid}}}"#);
         let slots = (args.script.slots > 0).then(|| Semaphore::new(args.script.slots));
         let (booking, stats, idle) = (OnceCell::new(), Stats::default(), Notify::new());
-        Self { args, port, pid, model, signature, booking, stats, idle, slots }
+        let hangs = Cell::new(false);
+        Self { args, port, pid, model, signature, booking, stats, idle, hangs, slots }
     }
 
     /// Lets the requests in flight finish, then takes as long as the script says.

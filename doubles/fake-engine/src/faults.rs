@@ -28,6 +28,8 @@ pub(crate) struct Script {
     pub(crate) answer_bytes: usize,
     pub(crate) fail: Option<Fault>,
     fail_once: Option<PathBuf>,
+    /// What follows the words of ggml's abort.
+    pub(crate) abort: Abort,
     /// Extra time between the wish to stop and the exit.
     pub(crate) drain: Duration,
     /// Nothing but SIGKILL ends the process.
@@ -65,6 +67,16 @@ pub(crate) enum Fault {
     PortTaken,
 }
 
+/// `ggml_abort` starts a debugger, waits for it, and then ends the process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Abort {
+    Ends,
+    /// The debugger never returns, and holds all threads.
+    Hangs,
+    /// It never returns, and holds the thread that computes: `/health` is well.
+    HangsLoop,
+}
+
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub(crate) enum ScriptError {
     #[error("{0:?} is not key=value")]
@@ -86,6 +98,7 @@ impl Default for Script {
             answer_bytes: 32,
             fail: None,
             fail_once: None,
+            abort: Abort::Ends,
             drain: Duration::ZERO,
             ignore_term: false,
             early_channel: false,
@@ -119,6 +132,7 @@ impl Script {
             "answer_bytes" => self.answer_bytes = parse(value).ok_or_else(bad)?,
             "fail" => self.fail = Some(Fault::read(value).ok_or_else(bad)?),
             "fail_once" => self.fail_once = Some(PathBuf::from(value)),
+            "abort" => self.abort = Abort::read(value).ok_or_else(bad)?,
             "drain_ms" => self.drain = millis()?,
             "ignore_term" => self.ignore_term = value == "1",
             "early_channel" => self.early_channel = value == "1",
@@ -173,6 +187,17 @@ impl Fault {
             "port_taken" => Self::PortTaken,
             _ => return None,
         })
+    }
+}
+
+impl Abort {
+    fn read(text: &str) -> Option<Self> {
+        match text {
+            "ends" => Some(Self::Ends),
+            "hangs" => Some(Self::Hangs),
+            "hangs_loop" => Some(Self::HangsLoop),
+            _ => None,
+        }
     }
 }
 

@@ -9,7 +9,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::answers::{self, Dialect, Generation};
 use crate::engine::{Engine, bump};
-use crate::faults::Fault;
+use crate::faults::{Abort, Fault};
 use crate::http::{Connection, JSON, Listener, Request, Socket};
 use crate::{death, stream};
 
@@ -116,6 +116,10 @@ async fn get(engine: &Engine, connection: &mut Connection, request: &Request) ->
         "/health" | "/v1/health" => answers::HEALTHY.to_owned(),
         "/models" | "/v1/models" => answers::models(args).to_string(),
         "/props" => answers::props(args).to_string(),
+        // A task for the thread that computes (`server-context.cpp: get_slots @ b10605`).
+        "/slots" if engine.hangs.get() => {
+            return unless_gone(connection, std::future::pending()).await;
+        }
         "/slots" => answers::slots(args, engine.stats.in_flight.get() - 1).to_string(),
         "/metrics" => {
             return connection
@@ -194,25 +198,41 @@ fn depth_tokens(body: &[u8]) -> u64 {
 /// The prompt: its memory, its time, and what may go wrong in it.
 async fn compute(engine: &Engine, connection: &mut Connection, tokens: u64) -> io::Result<()> {
     let script = &engine.args.script;
+    if engine.hangs.get() {
+        return unless_gone(connection, std::future::pending()).await;
+    }
     script.hoard.take(engine.stats.served.get());
     let deep = match script.budget.shared {
         true => engine.stats.depth.get(),
         false => tokens,
     };
     if engine.booking.get().is_some_and(|booking| booking.grow(deep).is_err()) {
-        death::of_oom_at_depth();
+        return abort(engine, connection).await;
     }
     if !script.delay.is_zero() {
         unless_gone(connection, sleep(script.delay)).await?;
     }
     match script.fail {
-        Some(Fault::OomAtDepth(most)) if tokens > most && script.strikes() => death::of_oom_at_depth(),
+        Some(Fault::OomAtDepth(most)) if tokens > most && script.strikes() => abort(engine, connection).await,
         Some(Fault::HangMidRequest) if script.strikes() => {
             unless_gone(connection, std::future::pending()).await
         }
         Some(Fault::DropAtDepth(most)) if tokens > most => Err(io::ErrorKind::ConnectionAborted.into()),
         _ => Ok(()),
     }
+}
+
+/// Aborts as ggml does, and ends or hangs as the script says.
+async fn abort(engine: &Engine, connection: &mut Connection) -> io::Result<()> {
+    death::tell_oom_at_depth();
+    match engine.args.script.abort {
+        Abort::Ends => std::process::abort(),
+        // The one thread waits, so that nothing answers any more.
+        Abort::Hangs => drop(death::debugger().status()),
+        Abort::HangsLoop => drop(death::debugger().spawn()),
+    }
+    engine.hangs.set(true);
+    unless_gone(connection, std::future::pending()).await
 }
 
 /// The tokens of a request, in the cache as long as it is answered.

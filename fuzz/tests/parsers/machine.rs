@@ -4,7 +4,7 @@ use std::str::FromStr;
 
 use plimsoll_base::Bytes;
 use plimsoll_fuzz::mutants;
-use plimsoll_host::{BuddyInfo, MemInfo, PageTypeInfo, Release, TegraStats, ZoneInfo};
+use plimsoll_host::{BuddyInfo, MemInfo, PageTypeInfo, Release, TegraStats, ZoneInfo, cgroup};
 use plimsoll_probe::{Machine, Reading};
 
 const MEMINFO: &[u8] = b"MemTotal:        7802664 kB\nMemFree:         3168256 kB\nMemAvailable:    5570560 kB\nActive(file): 614400 kB\nCmaFree: 204800 kB\n";
@@ -31,6 +31,30 @@ fn million_files_of_the_kernel() {
             let _ = TegraStats::read(line);
         }
         let _ = Release::from_str(&text);
+    });
+}
+
+#[test]
+fn million_control_groups_lead_to_no_file_outside_their_mount() {
+    // A container's own processes name the groups below it.
+    let groups: [&[u8]; 2] = [
+        b"0::/user.slice/user-1000.slice/session-2.scope\n",
+        b"12:pids:/docker/1\n5:cpu,cpuacct:/x\n4:hugetlb,memory:/docker/../1\n0::/\n",
+    ];
+    let tokens: [&[u8]; 5] = [b"0::/", b"memory:", b"/../", b"//./", b":"];
+    let files = ["1073741824\n", "max", "inactive_file 18446744073709551615\ntotal_inactive_file 5", "x"];
+    mutants(&groups, &tokens, |mutant| {
+        let text = String::from_utf8_lossy(mutant);
+        let mut read = 0;
+        let found = cgroup::limits(&text, |path| {
+            assert!(
+                path.starts_with("sys/fs/cgroup/") && !path.split('/').any(|name| name == ".."),
+                "{path}"
+            );
+            read += 1;
+            Some(files[read % files.len()].to_owned())
+        });
+        assert!(found.iter().all(|limit| limit.room() <= limit.limit));
     });
 }
 

@@ -1,8 +1,8 @@
 //! Every parser of hostile input with a public face: a panic, an endless loop or a broken bound is a fault.
 //!
-//! A few mutants in CI; `cargo xtask test --long fuzz` gives each target a million. The parsers that only the server can
-//! reach (heads, bodies, names of models) are fuzzed in `plimsoll-serve`. The answers of netlink and of engines have unit tests
-//! with damaged input, and no target yet.
+//! A few mutants in CI; `cargo xtask test --long fuzz` gives each target a million. Private parsers are fuzzed in their
+//! crates: those of clients' requests and engines' answers in `plimsoll-serve`, those of netlink, process names, state
+//! lines and answers to Plimsoll's own HTTP client in `plimsoll-launch`.
 
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 

@@ -38,8 +38,23 @@ pub(super) const LONG: Run = Run {
 /// The fuzz targets with a million inputs each, optimised; CI gives each a few.
 pub(super) const FUZZ: Run = Run {
     profile: "fuzz",
-    arguments: &["--release", "--package", "plimsoll-fuzz", "--package", "plimsoll-serve"],
-    environment: &[SEED, ("PLIMSOLL_FUZZ", "1000000")],
+    arguments: &[
+        "--release",
+        "--package",
+        "plimsoll-fuzz",
+        "--package",
+        "plimsoll-launch",
+        "--package",
+        "plimsoll-serve",
+    ],
+    // An overflow that wraps in the product is a fault that only its check shows.
+    environment: &[
+        SEED,
+        ("PLIMSOLL_FUZZ", "1000000"),
+        ("CARGO_PROFILE_RELEASE_OVERFLOW_CHECKS", "true"),
+        ("CARGO_PROFILE_RELEASE_DEBUG_ASSERTIONS", "true"),
+        ("CARGO_PROFILE_RELEASE_LTO", "off"),
+    ],
     prepare: |_| true,
 };
 

@@ -1,8 +1,9 @@
 //! YAML document as a tree in which every value has its line number and every scalar is text.
 //!
 //! llama-swap replaces macros in any value before it interprets types (`macro: 300`, `ttl: ${macro}`), so
-//! this reader interprets types last as well. Sizes are bounded by serde-saphyr's budget (nodes, depth,
-//! aliases) and by the length of each scalar, because an alias may repeat a long scalar many times.
+//! this reader interprets types last as well. serde-saphyr's budget bounds the number of nodes, the depth and
+//! the aliases. The length of each scalar has a limit of its own, because an alias may repeat a long scalar
+//! many times.
 
 use std::fmt;
 use std::sync::Arc;

@@ -1,9 +1,9 @@
 //! Memory figures of a caching allocator (such as PyTorch's) outside its usual error message, such as `15.9
 //! GiB reserved, 9.2 GiB allocated` or `Reserved but unallocated: 402 MiB`.
 //!
-//! DECISION: each size gets its meaning from the nearest of a dozen labels. The sizes are used only if
-//! PyTorch's own message is missing and one of them is a reserved size, because only caching allocators
-//! distinguish reserved from allocated memory.
+//! DECISION: the meaning of a size is taken from the nearest known label (there are a dozen). The sizes are
+//! used only if PyTorch's own message is missing and one of them is labelled as reserved, because only
+//! caching allocators distinguish reserved from allocated memory.
 
 use plimsoll_base::Bytes;
 

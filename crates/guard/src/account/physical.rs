@@ -2,7 +2,8 @@
 //!
 //! The card gets the memory back when no handle and no mapping is left. A handle can be retained from an
 //! address, mapped many times, and released while mapped. After that release, the driver may reuse the
-//! handle's value for other memory. So guard (this library) identifies each memory by a number of its own.
+//! handle's value for other memory. So guard (this library) gives each piece of physical memory its own
+//! number.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;

@@ -2,7 +2,8 @@
 //!
 //! The kernel can neither move nor swap pinned memory. Where card and host share memory, pinned memory
 //! reduces what is left for the card. Guard (this library) counts it but never refuses it; only the kernel
-//! limits it. Memory that guard itself pins for spilled ranges counts as spilled instead.
+//! limits it. Guard itself also pins host memory for device requests that do not fit on the card. That memory
+//! is counted as spilled, not as pinned.
 
 use crate::driver::CuResult;
 use crate::driver_guard::context;

@@ -2,8 +2,8 @@
 //!
 //! DECISION: guard (this library) counts a whole pool and not its blocks. A freed block goes back to its
 //! pool, and the driver returns the pool's memory at a later synchronisation, which guard does not see. So
-//! the card is charged with the driver's own figure for each pool's reserved memory. The figure is read again
-//! after every call that may change it, and before a request is refused.
+//! guard counts the driver's own figure for each pool's reserved memory. The figure is read again after every
+//! call that may change it, and before a request is refused.
 
 use alloc::vec::Vec;
 use core::ptr::with_exposed_provenance_mut;

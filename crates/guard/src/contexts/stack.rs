@@ -30,7 +30,7 @@ pub(super) fn say() {
         said += 1;
     }
     if said == 0 {
-        say!("  (no stack: no unwinder, or no unwind tables)");
+        say!("  (no call stack: the program has no unwinder or no unwind tables)");
     }
 }
 

@@ -1,17 +1,18 @@
 //! Table of guard's own memory pools, one for each ggml pool object whose calls guard (this library) serves.
 //!
 //! DECISION: the table has a fixed size and is searched from its start. There is one object for each card and
-//! stream in use, nearly always one or two, so a search takes one or two comparisons. When a pool ends, its
-//! entry is reused by the next one; entries are never freed, so no reference becomes stale.
+//! stream in use, nearly always one or two, so a search takes one or two comparisons. When a pool is
+//! destroyed, its entry is reused by the next one; entries are never freed, so no reference becomes stale.
 //!
 //! DECISION: each pool has its own lock. It is the only lock of guard that is held during driver calls,
-//! because the policy chooses each driver call by the result of the one before. It is also held while the
-//! ladder, guard's sequence of remedies for a refused allocation, waits (`wait=SECONDS`). ggml calls a pool
-//! object from one thread at a time, so no second `alloc` or `free` waits. A deadlock is impossible. While
-//! the lock is held, guard takes no other pool's lock (the trim of idle memory uses `try_hold` and skips this
-//! pool), and it holds no other lock when it takes this one. The driver does not call a hook from the same
-//! thread. A thread that begins a capture or enables a peer locks every pool in turn; it waits at most as
-//! long as the request that holds the lock.
+//! because the result of one driver call determines the next one. The lock is also held while the ladder
+//! (guard's sequence of remedies for a refused allocation) waits for up to `wait=SECONDS`. ggml calls a pool
+//! object from one thread at a time, so no second `alloc` or `free` has to wait.
+//!
+//! A deadlock is impossible. A thread takes this lock only while it holds no other lock of guard, and then
+//! takes no other pool's lock. The trim of idle memory uses `try_hold` and skips a locked pool. The driver
+//! does not call a hook from the same thread. A thread that begins a capture or enables a peer locks the
+//! pools one after another. It waits at most as long as the request that holds the lock.
 //!
 //! A block's size is rounded up to the alignment of `cudaMalloc`, and the rounded size is reported to ggml.
 

@@ -2,8 +2,8 @@
 //!
 //! The driver reports the size of an array only if its memory is mapped later
 //! (CUDA_ARRAY3D_DEFERRED_MAPPING). So guard (this library) creates a deferred array with the same
-//! description, reads its size and destroys it. If that fails, or no budget depends on the size, guard uses
-//! the sum of the element sizes. Deferred and sparse arrays have no memory of their own.
+//! description, reads its size and destroys it. If that fails, or if the card has no budget, guard uses the
+//! sum of the element sizes instead. Deferred and sparse arrays have no memory of their own.
 
 use core::ffi::{c_int, c_uint};
 use core::ptr::null_mut;

@@ -3,9 +3,9 @@
 //! Captured work uses memory of the ggml pools that guard (this library) serves, so guard must find out when
 //! the last handle to such work is destroyed.
 //!
-//! DECISION: only calls that put the work of one handle into another are tracked (instantiation, cloning,
-//! child graphs, updates). A destroyed handle is removed before the driver destroys it, because the next
-//! graph may get the same address.
+//! DECISION: only calls that put the work of one graph into another graph are tracked (instantiation,
+//! cloning, child graphs, updates). A destroyed graph is removed from the table before the driver destroys
+//! it, because the next graph may get the same address.
 
 use core::ffi::{c_char, c_int, c_uint, c_void};
 

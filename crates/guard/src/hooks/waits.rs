@@ -1,9 +1,9 @@
-//! Hooks of calls that wait for the card, such as `cuStreamSynchronize`, after which requests of other
-//! processes are answered.
+//! Hooks of calls that wait for the card, such as `cuStreamSynchronize`. After the wait, guard (this library)
+//! handles other processes' requests for idle memory.
 //!
-//! Another process may request idle memory through this process's page (a shared-memory file). Guard (this
-//! library) acts on such requests only during the program's own calls. A program that replays graphs makes
-//! few other calls, and the card is idle when a wait ends.
+//! Another process may request idle memory through this process's page (a shared-memory file). Guard has no
+//! thread, so it handles such requests only during the program's own calls. A program that replays graphs
+//! makes few calls except waits, and the card is idle when a wait ends.
 
 use crate::driver::{CuResult, CuStream};
 use crate::hooks::hooks;

@@ -65,8 +65,8 @@ fn unknown(name: &[u8], version: c_int) {
     if !SAID.swap(true, Relaxed) {
         let name = core::str::from_utf8(name).unwrap_or_default();
         say!(
-            "the program uses {name} of CUDA {version}, which is newer than {KNOWN}; its new features are \
-                not guarded"
+            "the program uses {name} of CUDA {version}, but guard knows CUDA up to {KNOWN}; newer features \
+            are not guarded"
         );
     }
 }

@@ -3,8 +3,8 @@
 //!
 //! DECISION: for every name without a hook, this function must be invisible. glibc identifies the calling
 //! object by the return address, and RTLD_NEXT, RTLD_DEFAULT and namespaces depend on it. So the code jumps
-//! to the next `dlsym` instead of calling it. RTLD_NEXT is always passed on, because only another interposer
-//! uses it.
+//! to the next `dlsym` instead of calling it. Look-ups with RTLD_NEXT are always passed on, because only
+//! another interposing library makes them.
 
 use core::arch::naked_asm;
 use core::ffi::{CStr, c_char, c_void};

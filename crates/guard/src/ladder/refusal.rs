@@ -37,22 +37,21 @@ fn on_stderr(request: &RefusedRequest<'_>, free: u64, times: u32) {
     let spilled = ByteSize(card.spilled.load(Relaxed));
     let (budget, siblings) = (ledger::budget(request.card), Siblings::of(ledger::others(request.card)));
     let why = match request.refusal {
-        Refusal::Budget => "it exceeds the budget",
-        Refusal::Driver => "the driver refused it",
-        Refusal::Spill => "neither the card nor the spill limit has room for it",
-        Refusal::Context => "the card is not in the plan",
+        Refusal::Budget => "the request exceeds the budget",
+        Refusal::Driver => "the driver refused the request",
+        Refusal::Spill => "neither the card nor the spill limit has room for the request",
+        Refusal::Context => "this program may not use the card",
     };
     if budget == UNLIMITED {
         say!(
-            "card {number}: {asked} refused because {why}; {allocated} allocated, {spilled} spilled, {free} \
-                free (refusal {times}){siblings}"
+            "card {number}: a request for {asked} was refused because {why}; {allocated} allocated, \
+                {spilled} spilled, {free} free (refusal {times}){siblings}"
         );
     } else {
         let budget = ByteSize(budget);
         say!(
-            "card {number}: {asked} refused because {why}; {allocated} of a budget of {budget} allocated, \
-                {spilled} spilled, \
-             {free} free (refusal {times}){siblings}"
+            "card {number}: a request for {asked} was refused because {why}; {allocated} of a budget of \
+                {budget} allocated, {spilled} spilled, {free} free (refusal {times}){siblings}"
         );
     }
 }

@@ -3,8 +3,8 @@
 //!
 //! A request is a number on the page that grows by one, with the needed bytes next to it. The daemon writes
 //! the number back once it has tried to make room, with or without success. If two threads make requests at
-//! the same time, the later one's bytes count and one reply serves both. After a request without a reply,
-//! guard (this library) waits only briefly for the daemon, until the daemon replies again.
+//! the same time, the later one's bytes count and one reply serves both. If a request gets no reply, guard
+//! (this library) waits only briefly at later requests, until the daemon replies to one.
 
 use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};

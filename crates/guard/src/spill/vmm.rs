@@ -2,9 +2,9 @@
 //! nothing allocated.
 //!
 //! DECISION: a handle is released as soon as it is mapped. The mapping keeps the memory and unmapping frees
-//! it, so guard stores only the mapping. Access is set for each mapping, because a host part may get fewer
-//! rights than a device part (CUDA programming guide, virtual memory management). Cards with peer access get
-//! access to the mapping, as they would to memory of cuMemAlloc.
+//! it, so guard stores only the mapping. Access is set for each mapping separately. The host part of a range
+//! may get fewer rights than its device part (CUDA programming guide, virtual memory management). Cards with
+//! peer access get access to the mapping, as they would to memory of cuMemAlloc.
 
 use core::ffi::{c_int, c_uint, c_void};
 use core::ptr::null;

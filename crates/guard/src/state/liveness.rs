@@ -1,9 +1,9 @@
 //! Liveness check of other processes, from `/proc`.
 //!
-//! The kernel reuses PIDs, so a process is identified by its PID and its start time. A zombie holds no memory
-//! any more and counts as ended. If the check fails, the process counts as alive. The file read is
+//! The kernel reuses PIDs, so a process is identified by its PID and its start time. A zombie no longer holds
+//! memory and counts as ended. If the check fails, the process counts as alive. The check reads
 //! `/proc/PID/task/PID/stat`, because emulators (qemu-user) replace `/proc/self` with their own data, which
-//! has no start time.
+//! lacks the start time.
 
 use core::ffi::CStr;
 use core::fmt::Write;

@@ -399,9 +399,9 @@ fn a_takeover_whose_blocks_never_come_back_is_undone() {
     let run = ours(Loaded::Opened, "never_freed").clean();
     assert_eq!(run.said["survived"], "yes");
     assert_eq!(run.complaints.lines().count(), 2, "{}", run.complaints);
-    assert!(
-        run.complaints.contains("not replaced: its blocks are not returned to guard; it works as before")
-    );
+    assert!(run.complaints.contains(
+        "not replaced: the program does not return the pool's blocks to guard; the program continues with"
+    ));
 }
 
 #[test]

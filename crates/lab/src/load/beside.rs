@@ -2,12 +2,13 @@
 //!
 //! DECISION: in the first order, the server is under load when the program starts. In the second, the program
 //! holds its memory before the server gets a request. If the server is plimsoll, its model is unloaded in
-//! between, so that it loads after the program; any other server keeps its model, and the report says so. The
+//! between, so that it loads after the program. Any other server keeps its model, and the report says so. The
 //! program counts as started once it prints something, or once the memory in use on the cards has grown and
-//! settled. With a fixed wait, a slow import of PyTorch would make the program come last. If the server or
-//! the program fails before the other has started, the other is not blamed. After the program's end the
-//! server gets one more request, which distinguishes a temporary shortage from a crash. A program that is
-//! stopped at its time limit frees its memory, so an answer after the limit says nothing of the two together.
+//! settled. With a fixed wait, a program that imports PyTorch slowly would take its memory last in both
+//! orders. If the server or the program fails before the other has started, the failure is not attributed to
+//! the other. After the program's end the server gets one more request, which distinguishes a temporary
+//! shortage from a crash. A program that is stopped at its time limit frees its memory, so an answer after the
+//! limit says nothing of the two together.
 
 use std::io;
 use std::pin::pin;
@@ -86,7 +87,7 @@ pub struct Beside {
 
 #[derive(Debug, thiserror::Error)]
 pub enum BesideError {
-    #[error("{target} fails on its own, before the second program starts: {failure}")]
+    #[error("the server at {target} fails even without the second program: {failure}")]
     Alone { target: String, failure: String },
     #[error("cannot start the second program: {0}")]
     Start(#[from] io::Error),
@@ -105,7 +106,7 @@ impl Beside {
         let mut first = self.try_in(StartOrder::ServerFirst, server, figures).await?;
         if first.server.recovered == Some(false) {
             // A second run would measure the damage of the first one.
-            let note = "the other order was not tried: the server no longer answers";
+            let note = "the second order (program first) was not tried, because the server no longer answers";
             first.notes.push(note.to_owned());
             return Ok(vec![first]);
         }
@@ -224,8 +225,8 @@ impl Beside {
 async fn step_back(server: &LoadTarget, figures: &Figures) -> Option<String> {
     if !server.is_plimsoll {
         return Some(
-            "the server keeps its model loaded, so only its requests come after the program; with plimsoll \
-                serve, the model is also loaded after the program"
+            "the server keeps its model loaded, so only requests, not the load of the model, follow the \
+            start of the program; with plimsoll serve, the model is also loaded after the program"
                 .to_owned(),
         );
     }
@@ -236,7 +237,12 @@ async fn step_back(server: &LoadTarget, figures: &Figures) -> Option<String> {
         sleep(LOOK).await;
     }
     sleep(UNLOADED).await;
-    unloaded.err().map(|failure| format!("the model could not be unloaded first: {failure}"))
+    unloaded.err().map(|failure| {
+        format!(
+            "the model could not be unloaded before the program was started: \
+        {failure}"
+        )
+    })
 }
 
 /// Waits until the program has its memory. Returns a note if it never took any.
@@ -267,7 +273,8 @@ async fn come_up(
     }
     let seconds = UP_WITHIN.as_secs();
     Ok(Some(format!(
-        "the program allocated no GPU memory within {seconds} s; requests to the server started then"
+        "the program allocated no GPU memory within {seconds} s; the requests to the server were started \
+        after that time"
     )))
 }
 

@@ -2,8 +2,8 @@
 //! if it loads too slowly or hangs.
 //!
 //! DECISION: a log line never causes the kill of a child that serves requests. Engines log text that clients
-//! send (malformed JSON, a grammar, a prompt), so a line that looks like an abort only starts a health check;
-//! the child is killed if the check gets no answer. During a load no client has sent anything yet, so a line
+//! send (malformed JSON, a grammar, a prompt), so a line that looks like an abort only starts a health check
+//! ([`HangCheck`]); the child is killed if it fails. During a load no client has sent anything yet, so a line
 //! that looks like an abort is trusted.
 
 use std::future::Future;
@@ -18,11 +18,12 @@ use rustix::process::Signal;
 use serde_json::Value;
 use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
 use tokio::sync::mpsc;
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, sleep_until};
 
 use super::{Child, ChildEvent, StopOrder};
 use crate::control::LaunchState;
 use crate::end::{EndCause, kernel_oom_kills};
+use crate::hang_check::HangCheck;
 use crate::health::{Announced, Announcement};
 use crate::lines::Lines;
 use crate::log_ring::{Log, LogSource};
@@ -34,10 +35,6 @@ mod ending;
 
 /// An engine that has given up leaves at once, if it leaves at all (llama.cpp #14458).
 const LEAVES_WITHIN: Duration = Duration::from_secs(5);
-/// An abort that ends the process does so in this time; the health check starts afterwards.
-const ABORTS_WITHIN: Duration = Duration::from_secs(1);
-/// A serving child that answers no health request for this long after such a line is stuck.
-const HEALTHY_WITHIN: Duration = Duration::from_secs(7);
 /// Interval at which lines alone count as progress.
 const SIGN_OF_LIFE: Duration = Duration::from_secs(1);
 const EVENTS: usize = 64;
@@ -113,8 +110,7 @@ struct Supervisor {
     last_sign: Instant,
     /// The moment at which a loading child reported that it cannot go on.
     gave_up: Option<Instant>,
-    /// Health check of a serving child after a line that looks like an abort; its result is whether the child
-    /// answers.
+    /// Check of a serving child after a line that looks like an abort; its result is whether the child works.
     doubt: Option<Pin<Box<dyn Future<Output = bool>>>>,
     /// Number of lines in the log when the present stage began.
     stage_began: u64,
@@ -139,7 +135,7 @@ impl Supervisor {
                     Announced::Stranger(uid) => self.refuse_address(&taken_by(uid)),
                     Announced::Unbound => self.refuse_address(UNBOUND),
                 },
-                answers = pending_or(&mut self.doubt) => self.settle_doubt(answers),
+                works = pending_or(&mut self.doubt) => self.settle_doubt(works),
                 () = until(deadline) => self.lose_patience(),
             }
         }
@@ -232,17 +228,14 @@ impl Supervisor {
             return;
         };
         if self.doubt.is_none() {
-            let (readiness, address) = (self.spec.readiness.clone(), self.spec.address.clone());
-            self.doubt = Some(Box::pin(async move {
-                sleep(ABORTS_WITHIN).await;
-                health::answers_within(&readiness, &address, HEALTHY_WITHIN).await
-            }));
+            let check = HangCheck::new(&self.spec, self.process.id());
+            self.doubt = Some(Box::pin(check.passes()));
         }
     }
 
-    fn settle_doubt(&mut self, answers: bool) {
+    fn settle_doubt(&mut self, works: bool) {
         self.doubt = None;
-        if self.phase == Phase::Serving && !answers {
+        if self.phase == Phase::Serving && !works {
             self.cause = EndCause::Stuck;
             self.kill();
         }
@@ -295,7 +288,7 @@ impl Supervisor {
 fn tell_once(what: &str) {
     static TOLD: Once = Once::new();
     TOLD.call_once(|| {
-        tracing::warn!("engines run with weaker isolation, because this machine does not permit {what}")
+        tracing::warn!("engines run with less isolation, because this machine does not permit {what}")
     });
 }
 

@@ -3,9 +3,9 @@
 //! DECISION: the program is run with `--version`, for at most five seconds, because a file name proves
 //! nothing and a plan depends on the build. Both engines print `version: 10605 (abc)`; llama.cpp since 2026
 //! prints `version: 0.6.0-dev (build 11549, commit abc)`. The first form is ambiguous, so a program that
-//! prints it is also run with `--help`. Only ik_llama.cpp has a flag to repack weights at run time. Build
-//! numbers 0 and 1 mean an unstamped build, whose number is unknown. The result is cached until the program's
-//! file changes.
+//! prints it is also run with `--help`. Only ik_llama.cpp's help lists a flag to repack weights at run time.
+//! Build numbers 0 and 1 mean an unstamped build, whose number is unknown. The result is cached until the
+//! program's file changes.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -42,8 +42,8 @@ pub struct EngineIdentity {
 pub enum IdentityError {
     #[error("cannot run {} --version: {source}", path.display())]
     Ask { path: PathBuf, source: io::Error },
-    #[error("{} --version did not end within {} s\nhint: run it by hand; the cause may be a GPU driver that \
-        hangs", path.display(), LIMIT.as_secs())]
+    #[error("{} --version did not end within {} s\nhint: run this command by hand; the cause may be a GPU \
+        driver that hangs", path.display(), LIMIT.as_secs())]
     Wait { path: PathBuf },
     #[error("{} --version prints no llama.cpp version; its output is\n{said}", path.display())]
     Parse { path: PathBuf, said: String },
@@ -135,7 +135,7 @@ fn ask(path: &Path, flag: &str) -> Result<ProgramEnded, IdentityError> {
     Ok(ended)
 }
 
-struct VersionLine<'a> {
+pub(crate) struct VersionLine<'a> {
     line: &'a str,
     build: Option<u32>,
     /// True for the spelling that llama.cpp and ik_llama.cpp share.
@@ -143,7 +143,7 @@ struct VersionLine<'a> {
 }
 
 /// Finds the version among whatever a GPU backend prints before it.
-fn version_line(said: &str) -> Option<VersionLine<'_>> {
+pub(crate) fn version_line(said: &str) -> Option<VersionLine<'_>> {
     said.lines().find_map(|line| {
         let line = line.trim();
         let rest = line.strip_prefix("version: ")?;

@@ -3,8 +3,8 @@
 //!
 //! A process can set the parent-death signal only for itself, between fork and exec, where safe Rust cannot
 //! run code. So the launcher starts this program, which sets the signal and then executes the engine; the
-//! setting survives exec. If the parent died before the signal was set, the signal never arrives, so the
-//! parent's process id is checked afterwards.
+//! setting survives exec. If the parent died before the signal was set, the signal never arrives. So this
+//! program then checks the parent's process ID.
 
 use std::ffi::{OsStr, OsString};
 use std::io::Write;

@@ -31,6 +31,32 @@ fn server(line: &str, then: &str) -> ChildSpec {
     }
 }
 
+/// The same with a thread for each request, as llama-server has for all but what computes: `/health` is always well,
+/// and `/slots` is answered only where nothing computes.
+fn threaded(then: &str) -> ChildSpec {
+    let port = free_port().unwrap();
+    let script = format!(
+        "import http.server, os, subprocess, threading, time\n\
+         computes = threading.Lock()\n\
+         class H(http.server.BaseHTTPRequestHandler):\n\
+         \x20 def do_GET(self):\n\
+         \x20  if self.path == '/slots':\n\
+         \x20   with computes: pass\n\
+         \x20  self.send_response(200); self.end_headers()\n\
+         \x20 def do_POST(self):\n\
+         \x20  with computes:\n\
+         \x20   print('{ABORT}', flush=True)\n\
+         \x20   {then}\n\
+         \x20  self.send_response(400); self.end_headers()\n\
+         http.server.ThreadingHTTPServer(('127.0.0.1', {port}), H).serve_forever()\n"
+    );
+    ChildSpec {
+        arguments: vec!["-c".into(), script.into()],
+        address: EngineAddress::Port(port),
+        ..server("", "")
+    }
+}
+
 async fn post(port: u16) {
     use tokio::io::AsyncWriteExt;
     let mut stream = tokio::net::TcpStream::connect(("127.0.0.1", port)).await.unwrap();
@@ -64,6 +90,35 @@ fn an_engine_that_aborts_and_hangs_is_noticed_within_ten_seconds() {
         let ended = running.ended().await;
         assert_eq!(ended.cause, EndCause::Stuck);
         assert!(since.elapsed() < Duration::from_secs(10), "{:?}", since.elapsed());
+    });
+}
+
+/// `ggml_abort` starts a debugger and waits for it, for ever where the debugger waits for a download, say.
+#[test]
+fn an_engine_that_aborts_and_hangs_while_its_health_is_well_is_noticed_within_ten_seconds() {
+    on_one_thread(async {
+        let mut running = start(&launcher(), threaded("subprocess.run(['sleep', '1000'])")).await;
+        running.ready().await;
+        let port = running.port();
+        let _ = tokio::time::timeout(Duration::from_millis(500), post(port)).await;
+        let since = Instant::now();
+        let ended = running.ended().await;
+        assert_eq!(ended.cause, EndCause::Stuck);
+        assert!(since.elapsed() < Duration::from_secs(10), "{:?}", since.elapsed());
+    });
+}
+
+#[test]
+fn an_engine_that_computes_in_silence_after_words_like_an_abort_is_left_alone() {
+    on_one_thread(async {
+        let busy = "end = time.time() + 60\n    while time.time() < end: pass";
+        let mut running = start(&launcher(), threaded(busy)).await;
+        running.ready().await;
+        let port = running.port();
+        let _ = tokio::time::timeout(Duration::from_millis(500), post(port)).await;
+        tokio::time::sleep(Duration::from_secs(9)).await;
+        assert!(lives(running.child.pid()));
+        assert!(running.events.try_recv().is_err(), "nothing happened to it");
     });
 }
 

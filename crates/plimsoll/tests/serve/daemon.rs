@@ -31,7 +31,7 @@ pub(crate) struct Daemon {
 pub(crate) struct Setup {
     config: String,
     file_name: &'static str,
-    shell: &'static str,
+    shell: String,
     arguments: Vec<String>,
     environment: BTreeMap<String, String>,
 }
@@ -47,7 +47,7 @@ impl Setup {
         Self {
             config: String::new(),
             file_name: "plimsoll.toml",
-            shell: "",
+            shell: String::new(),
             arguments,
             environment: BTreeMap::new(),
         }
@@ -75,8 +75,8 @@ impl Setup {
     }
 
     /// What a shell does before it becomes the daemon.
-    pub(crate) fn after(mut self, shell: &'static str) -> Self {
-        self.shell = shell;
+    pub(crate) fn after(mut self, shell: &str) -> Self {
+        self.shell = shell.to_owned();
         self
     }
 

@@ -22,14 +22,14 @@ use crate::real::{driver, guard, take};
 const CARD: &str = "GPU-00000001-0000-0000-0000-000000000000";
 const MIB: u64 = 1 << 20;
 
-fn uuid() -> [u8; 16] {
+pub(crate) fn uuid() -> [u8; 16] {
     let mut uuid = [0; 16];
     uuid[3] = 1;
     uuid
 }
 
 /// A daemon with one card of 8 GiB, whose engines get `guard` preloaded.
-fn one_card(setup: Setup, guard: &Path) -> Daemon {
+pub(crate) fn one_card(setup: Setup, guard: &Path) -> Daemon {
     let card = json!([{"uuid": CARD, "name": "Fake 8G", "total": 8192 * MIB, "free": 8192 * MIB, "pci": "00000000:01:00.0"}]);
     setup
         .argument("--reserve")
@@ -41,7 +41,14 @@ fn one_card(setup: Setup, guard: &Path) -> Daemon {
 }
 
 /// A model whose page is `page`.
-fn with_page(setup: Setup, name: &str, memory: &str, script: &str, page: &Path, more: &str) -> Setup {
+pub(crate) fn with_page(
+    setup: Setup,
+    name: &str,
+    memory: &str,
+    script: &str,
+    page: &Path,
+    more: &str,
+) -> Setup {
     let engine = crate::daemon::fake_engine();
     setup.config(&format!(
         "[models.{name}]\ncmd = \"{} --port ${{PORT}} --alias {name}\"\nmemory = \"{memory}\"\n\
@@ -56,7 +63,7 @@ fn environment(daemon: &Daemon, model: &str) -> Value {
     get(daemon.address, &format!("/upstream/{model}/fake/env")).json()["env"].clone()
 }
 
-fn model<'a>(status: &'a Value, name: &str) -> &'a Value {
+pub(crate) fn model<'a>(status: &'a Value, name: &str) -> &'a Value {
     let mut models = status["models"].as_array().expect("models").iter();
     models.find(|model| model["name"] == name).expect("it is there")
 }
@@ -214,7 +221,7 @@ fn a_need_that_nobody_knew_is_settled_by_the_page_where_the_driver_names_no_proc
     assert_eq!(model(&daemon.status(), "alpha")["measured"][0]["bytes"], 2000 * MIB);
 }
 
-fn refusal(answer: &Answer) -> Value {
+pub(crate) fn refusal(answer: &Answer) -> Value {
     fn find(reason: &Value) -> Option<Value> {
         if reason["code"] == "guard_refused" {
             return Some(reason.clone());
@@ -306,7 +313,7 @@ fn a_plea_that_nobody_can_meet_is_answered_and_costs_nobody_a_thing() {
     assert_eq!(daemon.running(), ["alpha", "idle"]);
 }
 
-fn on_fake_cuda(setup: Setup, driver: &TempDir) -> Daemon {
+pub(crate) fn on_fake_cuda(setup: Setup, driver: &TempDir) -> Daemon {
     let shared = driver.path().join("shared");
     let words = format!("uuids={CARD} total=8G context=64M shared={}", shared.display());
     let setup = setup
@@ -316,7 +323,7 @@ fn on_fake_cuda(setup: Setup, driver: &TempDir) -> Daemon {
 }
 
 /// Asks with a prompt of so many tokens, as the fake engine counts them.
-fn deep(daemon: &Daemon, model: &str, tokens: usize) -> Answer {
+pub(crate) fn deep(daemon: &Daemon, model: &str, tokens: usize) -> Answer {
     let words = "word".repeat(tokens);
     let body = json!({"model": model, "messages": [{"role": "user", "content": words}]});
     post(daemon.address, "/v1/chat/completions", &body)

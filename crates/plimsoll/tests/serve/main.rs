@@ -8,6 +8,7 @@ mod exposed;
 mod faults;
 mod formats;
 mod guarded;
+mod guarded_user;
 #[path = "../pages/hand_written.rs"]
 mod hand_written;
 mod held;
@@ -20,9 +21,11 @@ mod nobody;
 mod operator;
 #[path = "../pages/real.rs"]
 mod real;
+mod remote;
 mod sockets;
 mod storm;
 mod surface;
+mod trust_aborts;
 mod trust_answers;
 mod trust_keys;
 mod trust_neighbours;

@@ -188,7 +188,7 @@ fn an_engine_inherits_what_engines_read_and_no_secret_of_the_daemons_shell() {
 }
 
 /// A place that another user may enter: the build folder may be closed to it.
-fn engine_for_everybody() -> (tempfile::TempDir, PathBuf) {
+pub(crate) fn engine_for_everybody() -> (tempfile::TempDir, PathBuf) {
     let folder = tempfile::tempdir_in("/var").expect("root may write there");
     std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o755)).expect("it is ours");
     let engine = folder.path().join("fake-engine");

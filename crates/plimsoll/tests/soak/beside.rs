@@ -82,7 +82,7 @@ fn whoever_comes_second_to_a_card_that_is_too_small_is_the_one_that_fails() {
         "the program failed",
         "the server failed",
         "foreign_process",
-        "it answered again after the program ended",
+        "the server answered again after the program ended",
     ] {
         assert!(page.contains(text), "{text}: {page}");
     }
@@ -131,7 +131,10 @@ fn a_server_that_ends_is_told_from_the_program_and_by_the_end_of_its_log() {
     let server = &order["server"];
     assert_eq!((&server["processes_ended"], &server["recovered"]), (&1.into(), &false.into()), "{json:#}");
     assert!(server["diagnosis"]["evidence"].to_string().contains("out of memory"), "{json:#}");
-    assert!(order["notes"].to_string().contains("the other order was not tried"), "{json:#}");
+    assert!(
+        order["notes"].to_string().contains("the second order (program first) was not tried"),
+        "{json:#}"
+    );
 }
 
 #[test]
@@ -144,7 +147,7 @@ fn a_server_that_fails_by_itself_is_not_laid_at_the_programs_door() {
     let (output, _) = soak_in(&card.variables(), &engine.url(), &arguments);
     let told = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1));
-    assert!(told.contains("fails on its own, before the second program starts"), "{told}");
+    assert!(told.contains("fails even without the second program"), "{told}");
     assert!(!mark.exists());
 }
 
@@ -158,7 +161,7 @@ fn without_guard_the_programs_own_words_are_judged() {
     let arguments = [&LOAD[..], &["--beside", program]].concat();
     let (_, json) = soak_in(&variables, &engine.url(), &arguments);
     for order in orders(&json) {
-        assert_eq!(order["program"]["status"], "it ended with status 3", "{json:#}");
+        assert_eq!(order["program"]["status"], "ended with exit status 3", "{json:#}");
         let evidence = order["program"]["diagnosis"]["evidence"].to_string();
         assert!(evidence.contains("2.00 GiB"), "{json:#}");
     }

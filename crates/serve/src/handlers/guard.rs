@@ -1,14 +1,13 @@
 //! Guard, the library preloaded into engines to count and limit their GPU memory, as an extension of the
 //! daemon.
 //!
-//! A guard page is a small shared-memory file in which the guard library records a process's allocations.
-//!
 //! DECISION: every engine on a CUDA card is started with guard preloaded, so that its memory is measured
 //! exactly. Guard only counts; it refuses an allocation only if the model's settings or `serve`'s flags
 //! request it, because an engine that the plan underestimated should survive. If the library is missing, the
-//! engine runs without it and this is logged once. A page does not include allocations that bypass guard nor,
-//! without a budget, the CUDA context. Memory that neither a page nor the driver attributes to an engine
-//! counts as memory of other processes.
+//! engine runs without it and this is logged once. Guard writes its figures to a page, a small shared-memory
+//! file for each process. A page does not include allocations that bypass guard nor, without a budget, the
+//! CUDA context. Memory that neither a page nor the driver attributes to an engine counts as memory of other
+//! processes.
 //!
 //! A claim is the memory that an engine run may take. A measurement below the claim does not lower it,
 //! because the engine may still grow.
@@ -27,7 +26,7 @@ use std::sync::Arc;
 use plimsoll_base::{Bytes, Card, CardId, CardKind, End, MemoryModel};
 use plimsoll_config::{GuardMode, GuardSettings, GuardedCard};
 use plimsoll_doctor::RefusedAllocation;
-use plimsoll_launch::Environment;
+use plimsoll_launch::{EngineUser, Environment};
 use plimsoll_probe::folder::OwnedFolder;
 use plimsoll_probe::guard::{PAGES, Preload, preload, read_pages};
 use plimsoll_probe::process::MeasuredProcess;
@@ -66,9 +65,13 @@ pub(super) struct GuardedRun {
 
 impl GuardHandler {
     /// Looks for the library; without a card there is nothing to guard.
-    pub(super) fn new(usual: GuardSettings, mut cards: impl Iterator<Item = CardKind>) -> Self {
+    pub(super) fn new(
+        usual: GuardSettings,
+        user: Option<&EngineUser>,
+        mut cards: impl Iterator<Item = CardKind>,
+    ) -> Self {
         let means = match cards.any(|kind| kind == CardKind::Cuda) {
-            true => means(),
+            true => means(user),
             false => Err("there is no card".to_owned()),
         };
         Self {
@@ -256,14 +259,17 @@ impl Extension for GuardHandler {
     }
 }
 
-fn means() -> Result<(PathBuf, OwnedFolder), String> {
+fn means(user: Option<&EngineUser>) -> Result<(PathBuf, OwnedFolder), String> {
     let library = plimsoll_probe::library::GUARD.find().map_err(|error| error.to_string())?;
-    let folder = OwnedFolder::create(PAGES).map_err(|error| {
-        format!(
-            "cannot create a folder for guard's \
-        pages: {error}"
-        )
-    })?;
+    // The loader only prints that it leaves out what it cannot read, so that budgets would hold nothing.
+    if let Some(user) = user
+        && !user.can_read(&library).is_ok_and(|can| can)
+    {
+        let (name, library) = (&user.name, library.display());
+        return Err(format!("user {name} cannot read {library}; move it where every user can"));
+    }
+    let folder = OwnedFolder::create(PAGES)
+        .map_err(|error| format!("cannot create a folder for guard's shared-memory files: {error}"))?;
     Ok((library, folder))
 }
 

@@ -72,6 +72,24 @@ pub(crate) fn to_client(headers: &mut HeaderMap) {
     for name in HOP_BY_HOP.iter().chain(&CORS).chain(&named) {
         headers.remove(name);
     }
+    if headers.contains_key(header::CONTENT_LENGTH) {
+        let length = length(headers);
+        headers.remove(header::CONTENT_LENGTH);
+        headers.extend(length.map(|length| (header::CONTENT_LENGTH, HeaderValue::from(length))));
+    }
+}
+
+/// The length that the headers name; `None` if they name none, or several. hyper reads `3, 3` as 3, and a
+/// proxy passes only the 3 on (RFC 9110 section 8.6).
+fn length(headers: &HeaderMap) -> Option<u64> {
+    let lines = headers.get_all(header::CONTENT_LENGTH).into_iter();
+    let mut lengths = lines.flat_map(|line| line.as_bytes().split(|byte| *byte == b',')).map(|text| {
+        let text = str::from_utf8(text).ok()?.trim();
+        // `parse` alone would take a sign.
+        text.parse::<u64>().ok().filter(|_| text.bytes().all(|byte| byte.is_ascii_digit()))
+    });
+    let first = lengths.next()??;
+    lengths.all(|other| other == Some(first)).then_some(first)
 }
 
 /// Tells a proxy before us not to collect a stream.
@@ -145,6 +163,28 @@ mod tests {
         ]);
         to_client(&mut engine);
         assert_eq!(engine, map(&[("server", "llama.cpp")]));
+    }
+
+    #[test]
+    fn the_client_sees_one_length_or_none() {
+        for (lines, passed) in [
+            (&["5"][..], Some("5")),
+            (&["3, 3"], Some("3")),
+            (&["3", " 03 "], Some("3")),
+            (&["3", "4"], None),
+            (&["+3"], None),
+            (&["3,"], None),
+            (&[""], None),
+            (&["18446744073709551616"], None),
+        ] {
+            let mut engine = HeaderMap::new();
+            for line in lines {
+                engine.append(header::CONTENT_LENGTH, HeaderValue::from_static(line));
+            }
+            to_client(&mut engine);
+            let seen: Vec<_> = engine.get_all(header::CONTENT_LENGTH).iter().collect();
+            assert_eq!(seen, passed.into_iter().collect::<Vec<_>>(), "{lines:?}");
+        }
     }
 
     #[test]

@@ -5,5 +5,6 @@ mod clients;
 mod control;
 mod crowds;
 mod hostile;
+mod hostile_engine;
 mod passing;
 mod stub;

@@ -224,7 +224,10 @@ impl Starter<'_> {
         };
         let all = self.all_cards();
         for words in renumber(line, environment, &all, &own) {
-            let note = format!("omitted `{words}`: it names a card that this model may not use");
+            let note = format!(
+                "the flag `{words}` was omitted, because it names a card that this model may \
+                not use"
+            );
             self.run.log.push(LogSource::Plimsoll, note);
         }
     }

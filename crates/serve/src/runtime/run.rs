@@ -1,8 +1,8 @@
 //! Run of an engine: one engine process, from the scheduler's order to start it until its end is reported.
 //!
-//! A task owns the child process. [`EngineRun`] is the part that other modules see: address, log, exit. If
-//! another process takes the chosen port before the engine listens, the engine is started again on another
-//! port, without an event to the scheduler.
+//! A task owns the child process. [`EngineRun`] is the part that other modules use: the address, the log and
+//! the exit status. If another process takes the chosen port before the engine listens, the engine is started
+//! again on another port, without an event to the scheduler.
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::ops::ControlFlow;

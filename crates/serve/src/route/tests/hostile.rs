@@ -1,4 +1,4 @@
-//! Fuzzing of everything that a client or an engine sends: heads, bodies, names of models, parts, events.
+//! Fuzzing of everything that a client sends: heads, bodies, names of models, parts; and of event streams.
 
 use std::collections::VecDeque;
 
@@ -124,7 +124,7 @@ fn million_connections_are_answered_or_closed() {
     let maker = std::thread::spawn(move || {
         mutants(&seeds, &tokens, |mutant| drop(made.blocking_send(mutant.to_vec())));
     });
-    on_stage(|stage| async move {
+    on_stage_of_many(|stage| async move {
         while let Some(mutant) = made_here.recv().await {
             let mut client = stage.client().await;
             // The server may close before it has read all.

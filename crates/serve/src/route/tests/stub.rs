@@ -220,6 +220,9 @@ impl Stage {
     }
 }
 
+/// What no play may exceed.
+const LONGEST: Duration = Duration::from_secs(10);
+
 /// Runs `play` on a stage with the default settings; nothing may take longer than ten seconds.
 pub(super) fn on_stage<F: Future<Output = ()>>(play: impl FnOnce(Stage) -> F) {
     on_stage_with(HttpSettings::default(), 0, play);
@@ -230,12 +233,27 @@ pub(super) fn on_stage_with<F: Future<Output = ()>>(
     bounces: usize,
     play: impl FnOnce(Stage) -> F,
 ) {
+    on_stage_within(LONGEST, settings, bounces, play);
+}
+
+/// A play of many inputs has as much time as a thousand take, for each thousand.
+pub(super) fn on_stage_of_many<F: Future<Output = ()>>(play: impl FnOnce(Stage) -> F) {
+    let thousands = u32::try_from(plimsoll_fuzz::count() / 1000 + 1).unwrap();
+    on_stage_within(LONGEST * thousands, HttpSettings::default(), 0, play);
+}
+
+fn on_stage_within<F: Future<Output = ()>>(
+    limit: Duration,
+    settings: HttpSettings,
+    bounces: usize,
+    play: impl FnOnce(Stage) -> F,
+) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let whole = async {
         let stage = Stage::set(settings, bounces).await;
         play(stage).await;
     };
-    let limited = async { tokio::time::timeout(Duration::from_secs(10), whole).await };
+    let limited = async { tokio::time::timeout(limit, whole).await };
     LocalSet::new().block_on(&runtime, limited).expect("the play hangs");
 }
 
