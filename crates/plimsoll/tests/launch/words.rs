@@ -34,7 +34,7 @@ fn server(line: &str, then: &str) -> ChildSpec {
 /// The same with a thread for each request, as llama-server has for all but what computes: `/health` is always well,
 /// and `/slots` is answered only where nothing computes.
 fn threaded(then: &str) -> ChildSpec {
-    let port = free_port().unwrap();
+    let port = free_port(&[]).unwrap();
     let script = format!(
         "import http.server, os, subprocess, threading, time\n\
          computes = threading.Lock()\n\
