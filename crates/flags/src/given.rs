@@ -1,8 +1,7 @@
 //! Parsers of llama-server's flag values, which read a value as `common/arg.cpp @ b10605` does.
 //!
-//! Numbers are read like `std::stoi`, which stops at the first character that is not a digit: `-c 8k` is a
-//! context of 8. Plans must match the engine, so this module does the same, and [`Options::remarks`] warns
-//! about the ignored part.
+//! Numbers end at the first character that is not a digit, as with `std::stoi`: `-c 8k` is a context of 8.
+//! [`Options::remarks`] warns about the ignored part.
 //!
 //! [`Options::remarks`]: crate::Options::remarks
 
