@@ -1,8 +1,8 @@
-//! Card descriptions: `name=H200,total=143771MiB,free=140000MiB,cc=9.0`, or a product name: `3090`, `2x3060`.
+//! Descriptions of cards: `name=H200,total=143771MiB,free=140000MiB,cc=9.0`, or a product name such as
+//! `2x3060`.
 //!
-//! The syntax of `--card`, which describes a card that is not in this machine, or sets a budget on one that
-//! is. Only `name` and `total` are required; the defaults of the others promise no memory. A product name is
-//! looked up in the table of known cards, and `key=value` pairs after it change what the table says.
+//! This is the syntax of `--card`. Only `name` and `total` are required; a product name stands for its row in
+//! the table of cards. Without `free`, the card counts as idle.
 
 use std::str::FromStr;
 
@@ -19,33 +19,40 @@ pub enum CardSpecError {
     )]
     SplitPair { spec: String, word: String },
     #[error(
-        "`{name}` is no card that is known here{}; describe it: name={},total=24GiB,cc=8.9",
+        "`{name}` is not a known card{}; describe the card, for example name={},total=24GiB,cc=8.9",
         near(nearest),
         one_word(name)
     )]
     Unknown { name: String, nearest: Vec<&'static str> },
-    #[error("card `{spec}` stands for several; one is wanted here")]
+    #[error("`{spec}` stands for several cards, but only one card can be given here")]
     Several { spec: String },
     #[error("`{key}={value}` in card `{spec}` is {value} bytes; did you mean {key}={value}GiB?")]
     BareNumber { spec: String, key: String, value: String },
     #[error(
-        "card `{spec}` has no key `{key}`; the keys are name, total, free, cc, uuid, kind (cuda or host), pool (vmm or legacy), budget"
+        "`{key}` in card `{spec}` is not a known key; the keys are name, total, free, cc, uuid, kind (cuda \
+        or host), pool (vmm or legacy), budget"
     )]
     FindKey { spec: String, key: String },
-    #[error("card `{spec}` lacks `{key}`; write for example name=RTX4090,total=24GiB,cc=8.9")]
+    #[error(
+        "the description of card `{spec}` lacks the key `{key}`; write for example \
+        name=RTX4090,total=24GiB,cc=8.9"
+    )]
     Incomplete { spec: String, key: &'static str },
     #[error("`{key}={value}` in card `{spec}` cannot be read; write {expected}")]
     ReadValue { spec: String, key: String, value: String, expected: &'static str },
     #[error("`{key}` in card `{spec}`: {error}")]
     ReadSize { spec: String, key: String, error: ParseBytesError },
-    #[error("card `{spec}` has {free} free of {total}; free memory cannot exceed total memory")]
+    #[error(
+        "card `{spec}` has {free} free memory and {total} total memory, but free memory cannot exceed \
+        total memory"
+    )]
     FreeBeyondTotal { spec: String, free: Bytes, total: Bytes },
 }
 
 fn near(names: &[&str]) -> String {
     match names {
         [] => String::new(),
-        names => format!("; near it are {}", names.join(", ")),
+        names => format!("; similar names are {}", names.join(", ")),
     }
 }
 
@@ -119,7 +126,10 @@ fn is_bare(value: &str, size: Bytes) -> bool {
 fn decimal(value: &str, size: Bytes) -> Option<String> {
     let number = value.strip_suffix("GB").or_else(|| value.strip_suffix("gb"))?;
     let number = number.trim();
-    Some(format!("total={value} is {size}; a card that is sold as {number} GB has total={number}GiB"))
+    Some(format!(
+        "total={value} means {size}; for a card that is sold as {number} GB, write \
+        total={number}GiB"
+    ))
 }
 
 #[derive(Default)]
@@ -266,12 +276,15 @@ mod tests {
         assert_eq!(first.compute_capability, Some((8, 6)));
         let changed = spec("3090,free=20GiB,name=mine").cards.remove(0);
         assert_eq!((changed.name.as_str(), changed.free), ("mine", Bytes::gib(20)));
-        assert!(spec("RX 7900 XTX").doubts[0].contains("has no CUDA"));
+        assert!(spec("RX 7900 XTX").doubts[0].contains("does not support CUDA"));
         let jetson = spec("Jetson AGX Orin 64GB");
         assert!(jetson.cards[0].legacy_pool && jetson.doubts[0].contains("shares its"));
         assert!(spec("Jetson AGX Orin 64GB,free=50GiB").doubts.is_empty());
         let sold = spec("name=x,total=24GB").doubts;
-        assert!(sold[0].contains("total=24GB is 22888 MiB") && sold[0].contains("total=24GiB"), "{sold:?}");
+        assert!(
+            sold[0].contains("total=24GB means 22888 MiB") && sold[0].contains("total=24GiB"),
+            "{sold:?}"
+        );
     }
 
     #[test]
@@ -287,17 +300,23 @@ mod tests {
     fn what_is_wrong_is_named_with_a_remedy() {
         for (spec, said) in [
             ("name=x,H200", "is not of the form key=value"),
-            ("H301", "`H301` is no card that is known here; describe it: name=H301,total=24GiB,cc=8.9"),
-            ("AGX Orin", "near it are Jetson AGX Orin 32GB, Jetson AGX Orin 64GB"),
+            (
+                "H301",
+                "`H301` is not a known card; describe the card, for example name=H301,total=24GiB,cc=8.9",
+            ),
+            ("AGX Orin", "similar names are Jetson AGX Orin 32GB, Jetson AGX Orin 64GB"),
             ("2x3060", "stands for several"),
             ("name=x,total=12", "is 12 bytes; did you mean total=12GiB?"),
             ("name=x,total=12GiB,free=9", "did you mean free=9GiB?"),
-            ("name=x", "lacks `total`"),
-            ("total=1GiB", "lacks `name`"),
+            ("name=x", "lacks the key `total`"),
+            ("total=1GiB", "lacks the key `name`"),
             ("name=x,total=much", "is not a size"),
             ("name=x,total=1GiB,free=2GiB", "free memory cannot exceed total memory"),
             ("name=x,total=1GiB,cc=nine", "write e.g. cc=8.9"),
-            ("name=x,total=1GiB,color=red", "has no key `color`"),
+            (
+                "name=x,total=1GiB,color=red",
+                "`color` in card `name=x,total=1GiB,color=red` is not a known key",
+            ),
             ("name=x,total=1GiB,kind=rom", "kind=cuda or kind=host"),
         ] {
             let error = spec.parse::<Card>().unwrap_err().to_string();

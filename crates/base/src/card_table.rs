@@ -1,8 +1,7 @@
 //! Cards and boards by product name: `3090`, `RX 7900 XTX`, `Jetson AGX Orin 64GB`.
 //!
-//! DECISION: the table is data (`data/cards.tsv`), with one row per card. Names are compared ignoring brand,
-//! spaces and case, so `rtx3090`, `RTX 3090` and `3090` are the same card. Parts that distinguish cards
-//! (`Ti`, `16GB`) are kept.
+//! DECISION: the table is data (`data/cards.tsv`), with one row per card. Names are compared without brand,
+//! spaces and case, so `rtx3090` and `RTX 3090` are the same card.
 
 use super::card::{Card, CardId, CardKind, Counting};
 use crate::Bytes;
@@ -106,14 +105,15 @@ impl KnownCard {
     pub(super) fn doubt(&self) -> Option<String> {
         if self.compute_capability.is_none() {
             return Some(format!(
-                "{} has no CUDA: it is planned as a CUDA card of its size, and ROCm, Vulkan and SYCL builds take other compute \
-                 buffers, pools and contexts",
+                "{} does not support CUDA; the plan treats it as a CUDA card of the same size, but compute \
+                buffers, pools and contexts have other sizes with ROCm, Vulkan and SYCL",
                 self.name
             ));
         }
         self.is_shared().then(|| {
             format!(
-                "{} shares its {} with the system: add free=SIZE, which is what `free -m` shows as available there",
+                "{} shares its {} of memory with the system; add free=SIZE with the size that `free -m` \
+                shows as available on that machine",
                 self.name, self.memory
             )
         })

@@ -1,9 +1,7 @@
 //! Memory demand of a model on a given set of cards.
 //!
-//! A demand is a function of the cards, because a model that is split needs more memory in total. If the
-//! model was planned, its demand is the plan for exactly these cards. If the user declared a size, the demand
-//! is that size divided over the cards; if nothing is known, it is one whole card. The scheduler checks
-//! whether so much memory is free.
+//! The demand is the plan for these cards, or the user's declared size divided over them. If neither is
+//! known, the demand is one whole card.
 
 use std::fmt;
 
@@ -84,7 +82,7 @@ pub trait MemoryModel: fmt::Debug + Send + Sync {
     /// Bytes on these cards by depth; or the reason why depth is not tracked, as text.
     fn curve(&self, _cards: &[Card]) -> Result<Curve, String> {
         // Only a plan knows the growth; a declared size is a constant.
-        Err("the growth of its memory with context depth is unknown".to_owned())
+        Err("the growth of the model's memory with context depth is unknown".to_owned())
     }
 
     /// The reduced context, where the requested one is too large for these cards.
@@ -114,10 +112,8 @@ impl MemoryModel for DeclaredSize {
             return match self.0.is_zero() {
                 true => Ok(Vec::new()),
                 // Without a card, even a declared size has nowhere to go; zero is an engine on the CPU.
-                false => {
-                    Err(Reason::new("no_card", "it needs a GPU, and this machine has none")
-                        .fact("need", self.0))
-                }
+                false => Err(Reason::new("no_card", "the model needs a GPU, and this machine has none")
+                    .fact("need", self.0)),
             };
         };
         let mut rest = self.0;
@@ -144,7 +140,7 @@ impl MemoryModel for UnknownSize {
             [card] => Ok(vec![(card.id.clone(), card.free)]),
             _ => Err(Reason::new(
                 "unknown_need",
-                "its memory need is unknown, so it is loaded alone on one card",
+                "the model's memory need is unknown, so the model is loaded alone on one card",
             )),
         }
     }

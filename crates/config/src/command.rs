@@ -1,8 +1,7 @@
 //! Splitter of command lines into arguments, like a POSIX shell but without variables, globs and pipes.
 //!
-//! Lines that start with `#` are comments, and a backslash at the end of a line continues it, as in
-//! llama-swap (`internal/config/commands.go: SanitizeCommand @ v250`). Unlike in llama-swap, an unclosed
-//! quote is an error.
+//! The rules are llama-swap's (`internal/config/commands.go: SanitizeCommand @ v250`), but an unclosed quote
+//! is an error.
 
 use super::failure::ConfigProblem;
 
@@ -47,7 +46,8 @@ impl CommandWords {
             match c {
                 '\'' => self.single_quoted(&mut rest)?,
                 '"' => self.double_quoted(&mut rest)?,
-                '\\' => self.push(rest.next().ok_or(("it ends in a backslash", "remove the backslash"))?),
+                '\\' => self
+                    .push(rest.next().ok_or(("the command ends with a backslash", "remove the backslash"))?),
                 _ if c.is_ascii_whitespace() => self.done.extend(self.word.take()),
                 _ => self.push(c),
             }
@@ -88,7 +88,11 @@ impl CommandWords {
     }
 }
 
-const UNCLOSED: Complaint = ("a quotation mark is not closed", "close it, or put a backslash before it");
+const UNCLOSED: Complaint = (
+    "a quotation mark is not closed",
+    "close the quotation mark, or put a \
+    backslash before it",
+);
 
 #[cfg(test)]
 mod tests {
@@ -113,15 +117,11 @@ mod tests {
         for (text, message) in [
             (
                 "a 'b",
-                "the command cannot be split into arguments: a quotation mark is not closed; close it, or \
-                    put a backslash \
-                    before it",
+                "the command cannot be split into arguments: a quotation mark is not closed; close the quotation mark, or put a backslash before it",
             ),
             (
                 "a \"b\\",
-                "the command cannot be split into arguments: a quotation mark is not closed; close it, or \
-                    put a backslash \
-                    before it",
+                "the command cannot be split into arguments: a quotation mark is not closed; close the quotation mark, or put a backslash before it",
             ),
             (
                 " \n# c\n",

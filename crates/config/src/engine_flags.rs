@@ -30,7 +30,7 @@ fn is_llama_server(argument: &str) -> bool {
 pub(crate) fn judge(options: &Options, warnings: &mut Vec<Warning>) {
     if let Err(error) = options.wish(ProgramKind::LlamaServer) {
         // Not an error: the installed build may be newer than the table.
-        let text = format!("llama-server may refuse this: {}", error.problem);
+        let text = format!("llama-server may refuse this flag: {}", error.problem);
         warnings.push(Warning::new(error.origin, text));
     }
 }

@@ -25,7 +25,7 @@ impl From<FlagError> for ConfigError {
 /// Fault of a configuration.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConfigProblem {
-    #[error("the format of the file is not known; name it .ini, .yaml, .yml or .toml")]
+    #[error("the format of the file is not known; its name must end in .ini, .yaml, .yml or .toml")]
     TellFormat,
     #[error("the file cannot be read as text: {why}; {remedy}")]
     ReadText { why: &'static str, remedy: &'static str },

@@ -1,11 +1,10 @@
 //! Settings of guard, the library that is preloaded into a program and counts and limits its GPU memory.
 //!
-//! The settings come from `plimsoll run`, from a model's own settings, or from the flags of `serve`.
+//! A setting that is not given is `None`, so a model's own settings override the server's defaults one by
+//! one.
 //!
-//! DECISION: under `serve`, guard counts an engine's memory by default and enforces nothing, because a plan
-//! that is a few MiB too low must not kill an engine that fits its card. The setting `budget` enforces the
-//! memory that the scheduler granted to the engine. Settings that are not given are `None`, so that a model's
-//! own settings override the server's defaults one by one.
+//! DECISION: under `serve`, guard only counts by default. Enforcing a plan that is a few MiB too low would
+//! kill an engine that fits its card. The setting `budget` enforces the granted memory.
 
 use plimsoll_base::Bytes;
 use plimsoll_wire::options::{CardRule, Contexts, GgmlPoolMode, GuardOptions, Uuid};
@@ -32,10 +31,10 @@ pub enum GuardMode {
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 #[schemars(rename = "GuardTable")]
 pub struct GuardSettings {
-    /// `off`: not loaded. `observe`: it counts. `budget`: it refuses what passes the model's claim. Default:
-    /// `observe`.
+    /// `off`: guard is not loaded. `observe`: guard only counts memory. `budget`: guard refuses allocations
+    /// beyond the model's claim. Default: `observe`.
     pub mode: Option<GuardMode>,
-    /// A budget on each card, e.g. `20GiB`, instead of the claim.
+    /// A budget on each card, e.g. `20GiB`, instead of the model's claim.
     #[serde(deserialize_with = "through::<_, Size, _>")]
     #[schemars(with = "Option<Size>")]
     pub budget: Option<Bytes>,
@@ -47,7 +46,7 @@ pub struct GuardSettings {
     pub chunk: Option<Bytes>,
     /// Ask the server to make room: idle models on that card are evicted, and the claim is raised.
     pub reclaim: Option<bool>,
-    /// Longest wait for room, e.g. `5s`.
+    /// Longest wait for memory to become free, e.g. `5s`.
     #[serde(deserialize_with = "through::<_, Length, _>")]
     #[schemars(with = "Option<Length>")]
     pub wait: Option<u32>,
@@ -55,13 +54,13 @@ pub struct GuardSettings {
     #[serde(deserialize_with = "through::<_, Size, _>")]
     #[schemars(with = "Option<Size>")]
     pub spill: Option<Bytes>,
-    /// With `spill`: all bytes that the engine requests on each card, without its context, e.g. `9GiB`. The
-    /// first requests, which are weights, spill. Default: the plan's figure.
+    /// With `spill`: all bytes that the engine requests on each card, without its CUDA context, e.g. `9GiB`,
+    /// so that its first requests (weights) overflow and not its last. Default: the plan's figure.
     #[serde(deserialize_with = "through::<_, Size, _>")]
     #[schemars(with = "Option<Size>")]
     pub need: Option<Bytes>,
-    /// With `spill`: bytes of the budget that requests larger than this leave to smaller ones, e.g. `512MiB`;
-    /// set by hand instead of `need`.
+    /// With `spill`: part of the budget that is kept for requests smaller than this size, e.g. `512MiB`; used
+    /// instead of `need`.
     #[serde(deserialize_with = "through::<_, Size, _>")]
     #[schemars(with = "Option<Size>")]
     pub keep: Option<Bytes>,
@@ -73,7 +72,7 @@ pub struct GuardSettings {
     pub on_oom: Option<OnOom>,
     /// Report to the engine that its cards have no virtual memory management.
     pub hide_vmm: Option<bool>,
-    /// Contexts on cards that are not the model's.
+    /// Action on CUDA contexts on cards that are not assigned to the model.
     #[serde(deserialize_with = "through::<_, ContextsChoice, _>")]
     #[schemars(with = "Option<ContextsChoice>")]
     pub contexts: Option<Contexts>,

@@ -1,9 +1,7 @@
 //! Reader of llama-swap's YAML configuration, with llama-swap's own meaning (`internal/config @ v250`).
 //!
-//! Models, macros, aliases, times, keys and preloading mean the same as in llama-swap. Groups, matrix and
-//! profiles list the models that may be loaded together. Plimsoll decides that by memory, so it uses only
-//! their key `persistent`: such a model is never evicted. Every setting without effect gets a warning with
-//! its line, whereas llama-swap ignores unknown keys silently.
+//! Of `groups`, `matrix` and `profiles`, only the key `persistent` counts (the model is never evicted),
+//! because Plimsoll decides by memory. Every other setting without effect gets a warning with its line.
 
 mod macros;
 mod model;
@@ -40,7 +38,7 @@ const WITHOUT_EFFECT: [(&str, &str); 16] = [
     ("logLevel", "`RUST_LOG` chooses what is logged"),
     ("logRequests", "`RUST_LOG` chooses what is logged"),
     ("logTimeFormat", "`RUST_LOG` chooses what is logged"),
-    ("logToStdout", "each model's output is kept in its own log"),
+    ("logToStdout", "the output of each model is kept in a separate log"),
     ("metricsMaxInMemory", "`/metrics` needs no size limit"),
     ("captureBuffer", "requests are not recorded"),
     ("store", "requests are not recorded"),
@@ -48,7 +46,7 @@ const WITHOUT_EFFECT: [(&str, &str); 16] = [
     ("ui", "remove it"),
     ("upstream", "remove it"),
     ("sendLoadingState", "loading progress appears in the status, not in answers"),
-    ("includeAliasesInList", "aliases belong to each model's entry"),
+    ("includeAliasesInList", "the model list shows aliases in each model's entry"),
     ("profiles", "give each model its own name"),
     ("selectors", "give each model its own name"),
     ("peers", "requests are not forwarded to other machines"),
@@ -257,14 +255,14 @@ impl LlamaSwapReader<'_> {
             self.warn(
                 scheduler.line,
                 "`routing.scheduler` has no effect".to_owned(),
-                "requests wait in order",
+                "requests wait in the order of their arrival",
             );
         }
         // Newer releases have groups below `routing.router.settings`, older ones at the top level.
         for parent in [Some(global), settings].into_iter().flatten() {
             if let Some(matrix) = parent.get("matrix") {
                 let text = "`matrix` has no effect: models run together whenever they fit in memory";
-                self.warn(matrix.line, text.to_owned(), "`pin` keeps a model loaded");
+                self.warn(matrix.line, text.to_owned(), "use `pin` to keep a model loaded");
             }
             for group in
                 parent.get("groups").map(|node| self.pairs(node, "groups")).transpose()?.unwrap_or_default()
@@ -285,11 +283,15 @@ impl LlamaSwapReader<'_> {
                 None => self.warn(
                     line,
                     format!("`{}` is not a model", quoted(&member)),
-                    "remove it from the group",
+                    "remove this name from the group",
                 ),
             }
         }
-        let effect = if persistent { "only pins its members" } else { "has no effect" };
+        let effect = if persistent {
+            "only pins its members, which means that they stay loaded"
+        } else {
+            "has no effect"
+        };
         let text = format!("the group `{}` {effect}", quoted(&group.key));
         self.warn(
             group.line,
@@ -308,9 +310,12 @@ impl LlamaSwapReader<'_> {
             match self.roster.models.iter_mut().find(|entry| answers_to(entry, name)) {
                 Some(entry) => entry.preload = true,
                 None if name.is_empty() => {}
-                None => {
-                    self.warn(line, format!("`{}` is not a model", quoted(name)), "remove it from `preload`")
-                }
+                None => self.warn(
+                    line,
+                    format!("`{}` is not a model", quoted(name)),
+                    "remove this name from \
+                        `preload`",
+                ),
             }
         }
         Ok(())

@@ -160,8 +160,9 @@ fn flags(
         return Err(ConfigError::new(entry.origin.0.clone(), ConfigProblem::FindCommand { model }));
     }
     for setting in options.settings().iter().filter(|setting| setting.flag.effect == FlagClass::Router) {
-        let text = format!("Plimsoll sets {} itself, so this value is ignored", setting.flag.name());
-        warnings.push(Warning::new(setting.origin.clone(), text).hint("set it under [serve]"));
+        let text =
+            format!("Plimsoll chooses {} for each engine, so this value is ignored", setting.flag.name());
+        warnings.push(Warning::new(setting.origin.clone(), text).hint("give this setting under [serve]"));
     }
     // The daemon chooses address and port of its children.
     options.retain(|setting| setting.flag.effect != FlagClass::Router);

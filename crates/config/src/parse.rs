@@ -51,14 +51,14 @@ pub fn word<T: DeserializeOwned>(text: &str) -> Option<T> {
 /// No text of a file may hold what no command line can; and no file be larger than any real one.
 fn unreadable(text: &str) -> Option<(&'static str, &'static str)> {
     if text.len() > LONGEST {
-        return Some(("it is longer than 1 MiB", "split it"));
+        return Some(("the file is longer than 1 MiB", "split it"));
     }
     if text.starts_with('\u{feff}') {
-        let why = "it starts with a byte order mark, which llama-server refuses";
-        return Some((why, "save it as UTF-8 without one"));
+        let why = "the file starts with a byte order mark, which llama-server refuses";
+        return Some((why, "save the file as UTF-8 without a byte order mark"));
     }
     // No argument of a command line can hold one.
-    text.contains('\0').then_some(("it contains a zero byte", "save it as UTF-8"))
+    text.contains('\0').then_some(("the file contains a zero byte", "save the file as UTF-8"))
 }
 
 /// A name leads to one model: no two models share a name or an alias.

@@ -1,11 +1,8 @@
 //! Reader of llama-server's `--models-preset` file, with llama-server's grammar and precedence.
 //!
-//! A file means the same here as in llama-server. If that meaning differs from what the file seems to say, a
-//! warning is given (`common/preset.cpp`, `tools/server/server-models.cpp @ b10605`). Three things differ on
-//! purpose. A section without a model is refused, because llama-server would start a second router that never
-//! answers. `sleep-idle-seconds` unloads the whole process, including its CUDA context. Plimsoll's own
-//! settings are written in comments, `;plimsoll: key = value`, so that the same file works with both
-//! programs.
+//! A file means the same as in llama-server (`common/preset.cpp`, `tools/server/server-models.cpp @ b10605`),
+//! with two exceptions. A section without a model is refused, and `sleep-idle-seconds` ends the engine's
+//! process.
 
 mod assemble;
 mod grammar;
@@ -71,9 +68,10 @@ fn last_of_each(file: &Arc<str>, sections: Vec<Section>, warnings: &mut Vec<Warn
         // The grammar takes the name up to `]`, blanks included; a request for it would have to carry them.
         if section.name.ends_with([' ', '\t']) {
             let text = format!("the section name ends with a space: `{}`", section.name);
-            warnings.push(
-                Warning::new(FlagOrigin::file(file, section.line), text).hint("write `]` right after it"),
-            );
+            warnings.push(Warning::new(FlagOrigin::file(file, section.line), text).hint(
+                "write `]` right after the \
+                    name",
+            ));
         }
         let Some(&at) = places.get(&section.name) else {
             places.insert(section.name.clone(), kept.len());

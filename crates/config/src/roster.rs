@@ -1,8 +1,7 @@
 //! Parsed configuration: models, their launch commands, server settings and warnings.
 //!
-//! All three formats (llama-server's INI, llama-swap's YAML, Plimsoll's TOML) are read into this form. A
-//! setting that has no effect becomes a [`Warning`]. Entries are compared without their position in the file,
-//! so that a reload restarts only models that changed.
+//! All three file formats are read into this form. Entries are compared without their position in the file,
+//! so a reload restarts only models that changed.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -30,7 +29,7 @@ pub struct Configuration {
 pub struct ServeSettings {
     pub listen: Option<SocketAddr>,
     pub api_keys: Vec<String>,
-    /// Files with one key per line.
+    /// Files with one API key per line.
     pub api_key_files: Vec<String>,
     /// Time that a warm model may keep a queued one waiting before it drains.
     pub patience: Option<Duration>,
@@ -81,9 +80,9 @@ pub struct ConfiguredModel {
     pub cards: Vec<String>,
     /// Idle time after which it is unloaded; zero is never.
     pub ttl: Option<Duration>,
-    /// Never evicted.
+    /// The model is never evicted.
     pub pinned: bool,
-    /// Started with the server.
+    /// The model is loaded when the server starts.
     pub preload: bool,
     /// Served, but not shown in `/v1/models`.
     pub unlisted: bool,

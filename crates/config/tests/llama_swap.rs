@@ -130,9 +130,9 @@ fn what_has_no_effect_is_named_with_its_line() {
     assert_eq!(
         warnings(WHOLE),
         [
-            "config.yaml:39: the group `forever` only pins its members; models run together whenever they \
-                fit in memory, and idle models are evicted first",
-            "config.yaml:37: `nobody` is not a model; remove it from `preload`",
+            "config.yaml:39: the group `forever` only pins its members, which means that they stay loaded; models run \
+                together whenever they fit in memory, and idle models are evicted first",
+            "config.yaml:37: `nobody` is not a model; remove this name from `preload`",
         ]
         .map(str::to_owned)
     );
@@ -146,17 +146,17 @@ fn what_has_no_effect_is_named_with_its_line() {
             "config.yaml:3: unknown key `modles`; did you mean `models`?",
             "config.yaml:7: `name` has no effect; the model list shows the model's key instead",
             "config.yaml:8: unknown key `cdm`; remove it",
-            "config.yaml:10: `filters.stripParams` has no effect: requests are forwarded unchanged; set it \
-                in the client or on the model's command line",
-            "config.yaml:11: `filters.setParamsByID` has no effect: requests are forwarded unchanged; set \
-                it in the client or on the model's command line",
+            "config.yaml:10: `filters.stripParams` has no effect: requests are forwarded unchanged; set the value in the client or on the model's command line",
+            "config.yaml:11: `filters.setParamsByID` has no effect: requests are forwarded unchanged; set the value in the client or on the model's command line",
         ]
     );
     assert_eq!(roster(text).models[0].aliases, ["b"]);
     assert_eq!(
         warnings("routing:\n  router:\n    settings:\n      matrix: {vars: {}}\nmodels: {}\n"),
-        ["config.yaml:4: `matrix` has no effect: models run together whenever they fit in memory; `pin` \
-                keeps a model loaded"]
+        [
+            "config.yaml:4: `matrix` has no effect: models run together whenever they fit in memory; use `pin` \
+                to keep a model loaded"
+        ]
     );
 }
 
@@ -177,7 +177,7 @@ fn macros_are_put_in_from_the_last_to_the_first() {
     let forward = "macros:\n  a: ${b}\n  b: 1\nmodels:\n  m:\n    cmd: p ${a} ${PORT}\n";
     assert_eq!(
         refusal(forward),
-        "config.yaml:6: macro `b` is not known; declare it under `macros`, before the macros that use it"
+        "config.yaml:6: macro `b` is not known; declare the macro under `macros`, before the macros that use it"
     );
 }
 
@@ -186,28 +186,29 @@ fn what_is_wrong_is_told_with_its_line_and_a_remedy() {
     for (text, message) in [
         (
             "models:\n  a:\n    cmd: p ${PORT} ${x}\n",
-            "config.yaml:3: macro `x` is not known; declare it under `macros`, before the macros that use it",
+            "config.yaml:3: macro `x` is not known; declare the macro under `macros`, before the macros that use it",
         ),
         (
             "models:\n  a:\n    cmd: p ${PORT} ${PID}\n",
-            "config.yaml:3: macro `PID` is not known; declare it under `macros`, before the macros that use \
-                it",
+            "config.yaml:3: macro `PID` is not known; declare the macro under `macros`, before the macros that use it",
         ),
         (
             "models:\n  a:\n    cmd: ${env.NO} ${PORT}\n",
-            "config.yaml:3: macro `env.NO` is not set; set it in the environment of the server",
+            "config.yaml:3: macro `env.NO` is not set; set this variable in the environment of the server",
         ),
         (
             "models:\n  a:\n    cmd: ${env.LINES} ${PORT}\n",
-            "config.yaml:3: macro `env.LINES` contains more than one line, or more than 64 KiB; set it to \
-                one short line",
+            "config.yaml:3: macro `env.LINES` contains more than one line, or more than 64 KiB; set this variable to one short line",
         ),
         ("macros:\n  PORT: 1\n", "config.yaml:2: macro `PORT` has a reserved name; choose another"),
         (
             "macros:\n  a b: 1\n",
             "config.yaml:2: macro `a b` has an invalid name; use up to 63 letters, digits, `_` and `-`",
         ),
-        ("macros:\n  a: x${a}\n", "config.yaml:2: macro `a` contains itself; remove it from its value"),
+        (
+            "macros:\n  a: x${a}\n",
+            "config.yaml:2: macro `a` contains itself; remove the macro from its own value",
+        ),
         (
             "macros:\n  a: [1]\n",
             "config.yaml:2: macro `a` is not a string, number or boolean; write one value",
@@ -218,7 +219,7 @@ fn what_is_wrong_is_told_with_its_line_and_a_remedy() {
         ),
         (
             "models:\n  a:\n    cmd: p\n",
-            "config.yaml:2: `cmd` does not use `${PORT}`, and `proxy` is not set; add one of them",
+            "config.yaml:2: `cmd` does not use `${PORT}`, and `proxy` is not set; use `${PORT}` in `cmd`, or set `proxy`",
         ),
         (
             "models:\n  a:\n    cmd: p\n    proxy: http://x:${PORT}\n",
@@ -231,8 +232,7 @@ fn what_is_wrong_is_told_with_its_line_and_a_remedy() {
         (
             "models:\n  a:\n    cmd: p 'x ${PORT}\n",
             "config.yaml:3: the command cannot be split into arguments: a quotation mark is not closed; \
-                close it, or put a \
-                backslash before it",
+                close the quotation mark, or put a backslash before it",
         ),
         (
             "models:\n  a:\n    cmd: p ${PORT}\n    ttl: -5\n",

@@ -150,8 +150,7 @@ fn what_is_wrong_is_told_with_its_line_and_a_remedy() {
         (
             "[models.a]\ncmd = 'a \"b'\n",
             "plimsoll.toml:2: the command cannot be split into arguments: a quotation mark is not closed; \
-                close it, or put \
-                a backslash before it",
+                close the quotation mark, or put a backslash before it",
         ),
         (
             "[models.a]\ncmd = 'program'\n",
@@ -183,7 +182,7 @@ fn what_is_ours_to_set_is_left_out_of_flags_with_a_word() {
     assert_eq!(
         warnings,
         [
-            "plimsoll.toml:3: Plimsoll sets --port itself, so this value is ignored; set it under [serve]",
+            "plimsoll.toml:3: Plimsoll chooses --port for each engine, so this value is ignored; give this setting under [serve]",
             "plimsoll.toml:3: llama-server reads `8k` after --ctx-size as 8; write the number in full: 8192",
         ]
     );

@@ -89,7 +89,7 @@ fn what_llama_server_cannot_parse_is_refused_with_its_line() {
     for (text, message) in [
         (
             "[a]\n model = m",
-            "models.ini:2: the line is indented, which llama-server rejects; remove the spaces before it",
+            "models.ini:2: the line is indented, which llama-server rejects; remove the spaces at the start of the line",
         ),
         ("\n [a]\nmodel = m", "models.ini:2: the line is indented"),
         ("[a]\nmodel = m \\\n  more\n", "models.ini:3: the line is indented"),
@@ -99,13 +99,13 @@ fn what_llama_server_cannot_parse_is_refused_with_its_line() {
             "models.ini:2: the key has no `=`; write `key = value`; a flag without a value is `key = on`",
         ),
         ("[a] x\n", "models.ini:1: there is text after the section name"),
-        ("[a\nmodel = m\n", "models.ini:1: the name of the section is not closed; end it with `]`"),
+        ("[a\nmodel = m\n", "models.ini:1: the section name has no closing `]`; end it with `]`"),
         ("[]\n", "models.ini:1: the section has no name"),
         (
             "\u{feff}[a]\nmodel = m",
-            "models.ini: the file cannot be read as text: it starts with a byte order mark",
+            "models.ini: the file cannot be read as text: the file starts with a byte order mark",
         ),
-        ("[a]\nmodel = \0", "models.ini: the file cannot be read as text: it contains a zero byte"),
+        ("[a]\nmodel = \0", "models.ini: the file cannot be read as text: the file contains a zero byte"),
     ] {
         let refusal = refusal(text);
         assert!(refusal.starts_with(message), "{text:?}: {refusal}");
@@ -129,7 +129,7 @@ fn quotes_and_backslashes_stay() {
     assert_eq!(
         warnings(text),
         [
-            "models.ini:2: the quotes around the value of `model` are part of it; write the value without quotes"
+            "models.ini:2: the quotes around the value of `model` become part of the value; write the value without quotes"
         ]
     );
 }
@@ -154,7 +154,7 @@ fn of_two_keys_for_one_flag_the_later_letter_wins_not_the_later_line() {
     assert_eq!(flags_of("c = 1\nc = 2\n"), ["--ctx-size", "2"]);
     assert_eq!(
         warnings("[a]\nmodel = m\nctx-size = 256\nc = 128\n"),
-        ["models.ini:4: `c` is overridden by `ctx-size` on line 3; keep one of them"]
+        ["models.ini:4: `c` is overridden by `ctx-size` on line 3; keep only one of the two settings"]
     );
 }
 
@@ -182,7 +182,7 @@ fn a_name_loses_leading_blanks_and_its_tag_becomes_canonical() {
     }
     assert_eq!(
         warnings("[a ]\nmodel = m\n"),
-        ["models.ini:1: the section name ends with a space: `a `; write `]` right after it"]
+        ["models.ini:1: the section name ends with a space: `a `; write `]` right after the name"]
     );
 }
 
@@ -264,7 +264,7 @@ fn what_belongs_to_the_router_is_dropped_with_a_word() {
     let warnings = warnings(text);
     assert_eq!(warnings.len(), 5, "{warnings:?}");
     assert!(warnings.contains(
-        &"models.ini:2: `models-max` has no effect in a section; models are admitted by memory, not by count"
+        &"models.ini:2: `models-max` has no effect in a section; the number of loaded models is limited by memory, not by a count"
             .to_owned()
     ));
 }
@@ -343,8 +343,7 @@ fn a_bad_setting_of_our_own_is_refused() {
         ),
         (
             "[a]\nmodel = m\n;plimsoll: listen = 127.0.0.1:1\n",
-            "models.ini:3: this Plimsoll setting applies to the server, not to a model; move it before the \
-                first section or into [*]",
+            "models.ini:3: this Plimsoll setting applies to the server, not to a model; move the setting before the first section or into [*]",
         ),
         (
             ";plimsoll: reclaim-before-load = yes\n[a]\nmodel = m\n",
@@ -352,7 +351,7 @@ fn a_bad_setting_of_our_own_is_refused() {
         ),
         (
             "[a]\nmodel = m\n;plimsoll: memory 6GiB\n",
-            "models.ini:3: a Plimsoll setting has no `=`; write `;plimsoll: key = value`",
+            "models.ini:3: this Plimsoll setting has no `=`; write `;plimsoll: key = value`",
         ),
     ] {
         assert_eq!(refusal(text), message);
@@ -383,7 +382,7 @@ fn a_value_that_the_engine_would_refuse_is_told_but_not_judged() {
     assert_eq!(argv(&roster(text).models[0]), ["--cache-type-k", "q6_0", "--model", "m"]);
     assert!(
         warnings(text)[0]
-            .starts_with("models.ini:3: llama-server may refuse this: `q6_0` is not a valid value for")
+            .starts_with("models.ini:3: llama-server may refuse this flag: `q6_0` is not a valid value for")
     );
 }
 
@@ -409,7 +408,7 @@ fn a_blank_api_key_is_refused_with_its_line() {
         ),
         (
             ";plimsoll: api-key-file =\n[a]\nmodel = /m.gguf\n",
-            "models.ini:1: `` is not a valid value for `api-key-file`; write the path of a file with one key per line",
+            "models.ini:1: `` is not a valid value for `api-key-file`; write the path of a file with one API key per line",
         ),
     ] {
         assert_eq!(refusal(text), message, "{text}");

@@ -49,15 +49,18 @@ named! {
         ModelTooLarge = "model_too_large": "the weights do not fit",
         KvCacheTooLarge = "kv_cache_too_large": "the KV cache does not fit",
         ComputeBufferTooLarge = "compute_buffer_too_large": "the compute buffers do not fit",
-        PoolGrowth = "pool_growth": "the run-time pool grew after the load, and no memory was left for it",
+        PoolGrowth = "pool_growth": "the run-time pool grew after the load, and no memory was left for its \
+            growth",
         ForeignProcess = "foreign_process": "other processes hold the memory",
-        WrongDeviceContext = "wrong_device_context": "the program uses another card than intended",
+        WrongDeviceContext = "wrong_device_context": "the program uses a different card than intended",
         UnifiedMemoryRefused = "unified_memory_refused": "the kernel refused memory that host and GPU share",
-        HostPinnedLimit = "host_pinned_limit": "host memory could not be pinned; the card has room",
+        HostPinnedLimit = "host_pinned_limit": "host memory could not be pinned; the card still has free \
+            memory",
         FragmentationCachingAllocator = "fragmentation_caching_allocator": "the caching allocator holds \
             enough free memory, but in blocks that are too small",
         NvmlAssertMasksOom = "nvml_assert_masks_oom": "an NVML assertion hides that memory ran out",
-        UnifiedMemoryThrash = "unified_memory_thrash": "managed memory moves between card and host instead of failing",
+        UnifiedMemoryThrash = "unified_memory_thrash": "managed memory is moved between card and host \
+            instead of being refused",
         DriverOrHw = "driver_or_hw": "the card, its bus or its driver failed",
         Leak = "leak": "the program allocates memory and does not release it",
         /// Only in verdicts: rules and classifier file it under `NotOom`, whose reports they have in common.
@@ -85,8 +88,8 @@ impl Cause {
 named! {
     /// Mechanism of a cause, where each mechanism has its own remedy.
     SubCause {
-        PolicyCap = "nvmap_policy_cap": "this release of L4T refuses to allocate more than a part of the \
-            free memory",
+        PolicyCap = "nvmap_policy_cap": "this release of L4T refuses allocations beyond a certain part of \
+            the free memory",
         PageCache = "page_cache": "the page cache fills the memory, and the driver counts it as used",
         TrueShortage = "true_shortage": "the machine has less memory than requested",
         Fragmentation = "fragmentation": "the free memory is in small blocks",
@@ -100,8 +103,8 @@ named! {
             configured",
         HostKilled = "host_oom_killer": "the kernel killed the process because host memory ran out",
         Killed = "killed": "the process was killed from outside (SIGKILL)",
-        HostMemory = "host_ram": "host memory ran out, not the card's",
-        Baseline = "baseline_overhead": "the shortage is the size of an empty CUDA context",
+        HostMemory = "host_ram": "host memory ran out, not card memory",
+        Baseline = "baseline_overhead": "the missing memory is the size of an empty CUDA context",
         PreviousChild = "previous_child_not_gone": "the previous engine had not released its memory",
         OldDriver = "driver_too_old": "the driver is older than the CUDA version that the program needs",
         WrongBuild = "wrong_build": "the program was built for another card or library",

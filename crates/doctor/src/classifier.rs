@@ -1,14 +1,10 @@
 //! Text classifier for problem reports: a logistic regression over words.
 //!
-//! DECISION: the diagnosis has rules for printed formats and numbers, and only this classifier for prose. If
-//! the rules find little, the classifier decides, and the verdict says so. If the rules are sure but the
-//! words contradict them, the verdict is less sure. Only the rules judge logs above 64 KiB and engines that
-//! died under `serve`, because a running engine's log lines are not a problem report.
+//! Its table `classifier/words.tsv` is made by `bench/likeness/train.py` from 1132 public reports whose cause
+//! is known. Each row is a word with its inverse document frequency and its weight for each cause.
 //!
-//! The table `classifier/words.tsv` is made by `bench/likeness/train.py` from 1132 public reports whose cause
-//! is named in their threads. Each row is a word with its inverse document frequency and its weight for each
-//! cause. The reports' texts are not in the repository; `bench/likeness/reports.tsv` lists causes and
-//! addresses, as far as the address was noted. The same reports give the same table.
+//! DECISION: prose has this classifier and no rules. Logs above 64 KiB, and engines that died under `serve`,
+//! are judged by rules alone, because their text is not a problem report.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::LazyLock;
@@ -160,8 +156,7 @@ impl ClassifierMatch {
     pub(super) fn reason(&self) -> Reason {
         let words = self.words.join(", ");
         let text = format!(
-            "no rule gave a certain cause, so the report was classified by its words: \
-            {words}"
+            "no rule found a certain cause, so the cause was estimated from these words of the text: {words}"
         );
         let quotes = self.quotes.iter();
         Reason::new("likeness", text)

@@ -1,9 +1,8 @@
 //! Streaming reader that extracts facts (numbers and known messages) from logs and problem reports, in
 //! bounded memory.
 //!
-//! DECISION: whole blocks of bytes are searched for phrases, and only lines with a match are extracted,
-//! cleaned and read. A line longer than [`PIECE`] is read in pieces. If only the presence of a kind of line
-//! matters, only the first such line is read, so a repetitive log costs only the search.
+//! DECISION: whole blocks of bytes are searched for phrases, and only lines with a match are read. A line
+//! longer than [`PIECE`] is read in pieces.
 
 #[cfg(test)]
 mod tests;

@@ -1,8 +1,7 @@
-//! Refused allocation as recorded by guard, the library preloaded into engines: the request, the limit or the
-//! driver's answer, and the other processes on the card.
+//! Refused allocation as recorded by guard, the preloaded library: the request, the limit, and the other
+//! processes.
 //!
-//! Guard writes the record to its page (a shared-memory file) when the program gets its error, so the sizes
-//! are from that moment. The sizes of other processes are from the last reading of the cards.
+//! Guard writes the record when the program gets its error, so the request's sizes are those at that moment.
 
 use std::time::Duration;
 
@@ -72,7 +71,7 @@ impl RefusedAllocation {
         reason = reason.because_all(holders);
         // Growth with depth explains nothing of a load that holds nothing yet.
         if let Some(growth) = self.growth.filter(|_| !self.allocated.is_zero()) {
-            let text = format!("its memory grows by {growth} with each token of context");
+            let text = format!("the memory of this process grows by {growth} with each token of context");
             reason = reason.because(Reason::new("growth", text).fact("bytes_per_token", growth));
         }
         reason

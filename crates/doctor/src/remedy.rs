@@ -1,8 +1,7 @@
 //! Remedies for each cause and sub-cause, the mildest first.
 //!
 //! Remedies follow from the cause alone. Concrete values, such as a context that fits, come from a memory
-//! plan. The caller can make one if it has the command line and the model's header; it then lists the plan's
-//! hints first.
+//! plan made by the caller.
 
 use plimsoll_base::{Advice, Hint};
 
@@ -76,8 +75,8 @@ fn of_cause(cause: Cause) -> &'static [&'static str] {
             "plimsoll run --card CARD -- CMD hides the other cards from a program",
         ],
         Cause::UnifiedMemoryRefused => {
-            &["run plimsoll doctor on the machine: it distinguishes a faulty release, page cache, a real \
-                shortage, small blocks and a container's limit"]
+            &["run plimsoll doctor on the machine: it shows whether a faulty L4T release, page cache, a \
+                real shortage, fragmented memory or a container's limit is the cause"]
         }
         Cause::HostPinnedLimit => {
             &["raise the limit of locked memory (ulimit -l, memlock of the container), pin less memory at \
@@ -85,21 +84,22 @@ fn of_cause(cause: Cause) -> &'static [&'static str] {
         }
         Cause::FragmentationCachingAllocator => &["set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"],
         Cause::NvmlAssertMasksOom => &[
-            "treat it as out of memory: the last allocation in the traceback shows the size; check which \
-                other processes use the card",
-            "a newer PyTorch reports the refusal even where NVML cannot list processes",
+            "treat this error as out of memory: the last allocation in the traceback shows the size; check \
+            which other processes use the card",
+            "use a newer PyTorch, which reports the refused allocation even where NVML cannot list processes",
         ],
         Cause::UnifiedMemoryThrash => {
             &["unset GGML_CUDA_ENABLE_UNIFIED_MEMORY, and put only as many layers on the card as fit"]
         }
         Cause::DriverOrHw => &[
-            "read the kernel's log (dmesg | grep -e NVRM -e Xid), check power, cooling and seating, and the driver's version",
+            "read the kernel's log (dmesg | grep -e NVRM -e Xid); check the card's power, cooling and slot, \
+            and the driver's version",
         ],
         Cause::Leak => &[
             "restart the program before memory is full, and update it; plimsoll run --trace FILE shows what \
                 is never freed",
         ],
-        Cause::HostOom => &["add host memory or swap, or keep mmap on (no --no-mmap)"],
+        Cause::HostOom => &["add host memory or swap, or leave mmap enabled (omit --no-mmap)"],
         Cause::NotOom => &["look for the cause in the lines above; more memory will not help"],
         Cause::Other => &["plimsoll doctor -- CMD runs the program under guard and records each refused \
             allocation"],
@@ -108,53 +108,61 @@ fn of_cause(cause: Cause) -> &'static [&'static str] {
 
 fn of_sub_cause(sub_cause: SubCause) -> &'static [&'static str] {
     match sub_cause {
-        SubCause::PolicyCap => &[
-            "upgrade L4T to a release without the cap (R35.6.4, R36.5 or later); dropping caches does not help",
-        ],
-        SubCause::PageCache => &[
-            "plimsoll reclaim --need SIZE --file MODEL first drops the cached pages of the model files, which needs no root, and measures before and after",
-        ],
+        SubCause::PolicyCap => {
+            &["upgrade L4T to a release without this limit (R35.6.4, R36.5 or later); dropping caches does \
+            not help"]
+        }
+        SubCause::PageCache => {
+            &["use plimsoll reclaim --need SIZE --file MODEL: it first drops the cached pages of the model \
+            files, which requires no root, and measures memory before and after"]
+        }
         SubCause::TrueShortage => &["stop other programs, add swap for host memory, or use a smaller model"],
         SubCause::Fragmentation => &["drop the caches, then write 1 to /proc/sys/vm/compact_memory"],
         SubCause::AddressReservation => {
-            &["build ggml with GGML_CUDA_NO_VMM, or let guard shrink the reservation (plimsoll run)"]
+            &["build ggml with GGML_CUDA_NO_VMM, or start the program with plimsoll run, which reserves \
+                fewer addresses"]
         }
         SubCause::AllocationLimit => &[
             "use a smaller micro-batch or context, or let ggml split its buffers (GGML_VK_FORCE_MAX_ALLOCATION_SIZE)",
         ],
         SubCause::ContainerLimit => &["raise the container's memory limit: it includes GPU memory"],
-        SubCause::Override => &["remove the tensor overrides (-ot) one by one"],
+        SubCause::Override => &["remove the tensor overrides (-ot) one by one to find the one that fails"],
         SubCause::PipelineCopies => {
             &["build with GGML_SCHED_MAX_COPIES=1, or serve one request at once (--parallel 1)"]
         }
         SubCause::KernelSlab => &["reboot, and watch the slab with slabtop: reclaim cannot free this memory"],
         SubCause::KeepAlive => &["set keep_alive to 0 to release memory at once"],
-        SubCause::Killed => &[
-            "`dmesg | grep -i -e oom -e killed` shows whether the kernel did it; if so, add host memory or swap",
-        ],
-        SubCause::OldDriver => &[
-            "update the driver, or take a build for an older CUDA: `nvidia-smi` shows the highest CUDA version that the driver runs",
-        ],
+        SubCause::Killed => {
+            &["`dmesg | grep -i -e oom -e killed` shows whether the kernel killed the process; if so, add \
+            host memory or swap"]
+        }
+        SubCause::OldDriver => {
+            &["update the driver, or use a build for an older CUDA version: `nvidia-smi` shows the highest \
+            CUDA version that the driver supports"]
+        }
         SubCause::PythonImport => &[
-            "install the module in the environment of this Python, or correct its name; memory is not involved",
+            "install the module in the environment of this Python, or correct the module's name; memory is \
+            not involved",
         ],
         SubCause::HostKilled | SubCause::HostMemory => {
-            &["add host memory or swap, or keep mmap on (no --no-mmap)"]
+            &["add host memory or swap, or leave mmap enabled (omit --no-mmap)"]
         }
-        SubCause::Baseline => &["request a slightly smaller share (--gpu-memory-utilization)"],
+        SubCause::Baseline => &["request a slightly smaller share of the card (--gpu-memory-utilization)"],
         SubCause::PreviousChild => {
             &["wait until the card's memory is released before the next start, as plimsoll serve does"]
         }
-        SubCause::WrongBuild => &["use a build for this card's architecture and this driver's CUDA"],
+        SubCause::WrongBuild => &["use a build for this card's architecture and for the CUDA version of \
+            this driver"],
         SubCause::Optional | SubCause::Recovered => &["no action is needed"],
-        SubCause::PortTaken => &["stop the program that listens there, or use another port"],
-        SubCause::CommandLine => &["compare the options with those of the build (--help)"],
+        SubCause::PortTaken => &["stop the program that listens on this port, or use another port"],
+        SubCause::CommandLine => &["compare the options with those that the program lists with --help"],
         SubCause::MissingLibrary => &["install the library, or add its folder to LD_LIBRARY_PATH"],
         SubCause::ModelFile => {
-            &["check that the file exists and is complete, and that the build supports it"]
+            &["check that the model file exists and is complete, and that this build supports the model"]
         }
         SubCause::RequestTooLong => {
-            &["raise the context (-c) if the plan shows that it fits, or send a shorter request"]
+            &["enlarge the context (-c) if the plan shows that the larger context fits, or send a shorter \
+                request"]
         }
         SubCause::NotStarted => &["check that the program exists, is executable and was built for this \
             machine"],

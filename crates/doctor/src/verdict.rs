@@ -1,8 +1,7 @@
 //! Verdict on a dead engine: how it ended (for the scheduler) and why (for the user).
 //!
-//! DECISION: the scheduler learns how much memory was lacking only from guard's page, the shared-memory file
-//! of the preloaded library. A log is text that a client may have chosen (engines quote requests), so sizes
-//! from a log are only shown to the user.
+//! DECISION: the scheduler takes the missing bytes only from guard's page (the preloaded library's shared
+//! file). A log's sizes are only shown, because a client may have chosen the text.
 
 use std::fmt;
 
@@ -222,7 +221,7 @@ fn words(sign: CauseSign) -> (&'static str, &'static str) {
     match sign {
         CauseSign::CardMemory => ("engine_out_of_memory", "ran out of card memory"),
         CauseSign::HostMemory => ("engine_out_of_host_memory", "ran out of host memory"),
-        CauseSign::CardFault => ("engine_card_fault", "failed with an error of the card or its driver"),
+        CauseSign::CardFault => ("engine_card_fault", "failed because of an error of the card or its driver"),
         CauseSign::PortTaken => ("engine_port_taken", "found its port already in use"),
         CauseSign::NotStarted => ("engine_not_started", "could not be started"),
         CauseSign::MissingLibrary => ("engine_missing_library", "lacks a shared library"),
@@ -242,9 +241,9 @@ fn hint(sign: CauseSign) -> Option<Hint> {
         CauseSign::MissingLibrary => {
             "install the library, or add its folder to LD_LIBRARY_PATH in the model's env"
         }
-        CauseSign::UnknownFlag => "compare the model's options with those of the engine's build (--help)",
+        CauseSign::UnknownFlag => "compare the model's options with those that the engine lists with --help",
         CauseSign::ModelFile => {
-            "check that the file exists and is complete, and that the engine's build supports it"
+            "check that the model file exists and is complete, and that the engine's build supports the model"
         }
     };
     Some(Hint::new(Advice::Other(text.to_owned())))

@@ -1,4 +1,4 @@
-//! Errors of an exact run.
+//! Errors of an engine run for `plimsoll plan --exact`.
 
 use std::io;
 use std::path::PathBuf;
@@ -17,10 +17,11 @@ pub enum ExactError {
     #[error(transparent)]
     Find(#[from] EngineError),
     #[error(
-        "{} has no llama-fit-params beside it\nhint: name it with --exact=PATH, or leave --program out", .0.display()
+        "there is no llama-fit-params in the folder of {}\nhint: give its path with --exact=PATH, or omit \
+        --program", .0.display()
     )]
     FindBeside(PathBuf),
-    #[error("the engine {} cannot be asked: {why}\nhint: name another with --exact=ENGINE", path.display())]
+    #[error("the engine {} cannot be queried: {why}\nhint: name another engine with --exact=ENGINE", path.display())]
     Reach { path: PathBuf, why: Unreachable },
     #[error("--exact does not work with {0}: only llama-server and llama-fit-params report their memory")]
     Program(&'static str),
@@ -37,14 +38,14 @@ pub enum ExactError {
     #[error("cannot start {}: {error}", path.display())]
     Start { path: PathBuf, error: io::Error },
     #[error(
-        "{} printed nothing for {seconds} s; its last line was: {last}\nhint: omit --exact to use the \
-            closed forms",
+        "{} printed nothing for {seconds} s; its last line was: {last}\nhint: omit --exact to use \
+        Plimsoll's formulas",
         path.display()
     )]
     Wait { path: PathBuf, seconds: u64, last: String },
     #[error(
-        "{program} was run {runs} times, and that was not enough\nhint: ask for fewer figures, or omit \
-            --exact to use the closed forms"
+        "{program} was run {runs} times, which is the limit, and the answer is still unknown\nhint: search \
+        for fewer values, or omit --exact to use Plimsoll's formulas"
     )]
     Spent { program: String, runs: u32 },
     #[error(transparent)]

@@ -1,20 +1,13 @@
 //! Exact memory figures from the user's own engine, without a GPU: `plimsoll plan --exact`.
 //!
-//! DECISION: the engine runs unmodified, with its own CUDA backend, over a CUDA runtime and driver that have no
-//! card behind them (`libplimsoll_phantom.so`). So nothing of ggml is mirrored: the user's own library decides
-//! which operations the card gets and how buffers are rounded. The model files are copies that hold the header
-//! and a hole. The engine walks its whole load path, logs the size of each buffer, and is stopped after the last
-//! one. No card is opened, no weight is read, and the only listener is a socket in a private folder. Answers are
-//! cached for as long as engine, header, flags and cards stay the same.
+//! The engine loads sparse copies of the model files, logs each buffer's size, and is stopped after the last
+//! one. Answers are cached as long as engine, header, flags and cards stay the same.
 //!
-//! The first question is put with the whole header, and a second time with the header without its vocabulary,
-//! which takes a fifth of the time. Where both agree, as they did for every tested model and build, further
-//! questions use the shorter header; otherwise they use the whole one. Questions that are known together run
-//! in parallel.
+//! The first run is made twice: with the whole header, and with a header without the vocabulary (five times
+//! faster). If the sizes agree, later runs use the shorter header.
 //!
-//! `question` describes a run and its cache key, `arguments` builds the command line, `files` makes the
-//! copies, `run` runs the engine, `report` adds up what it asked of each card, `cache` stores answers, `stamp` detects a changed engine, and `price` asks
-//! the questions of a search.
+//! DECISION: the unmodified engine runs on phantom (`libplimsoll_phantom.so`: CUDA, ROCm and Vulkan without a
+//! card). So the user's own backend decides the sizes, and no code of ggml is mirrored.
 #![forbid(unsafe_code)]
 
 mod arguments;
@@ -62,6 +55,10 @@ pub struct Oracle {
     limit: Cell<Option<Limit>>,
     tally: Cell<Tally>,
     engine: Cell<Option<EngineBuild>>,
+    /// The engine's word for the cards that it uses.
+    interface: Cell<Option<&'static str>>,
+    /// Its list of devices, by its key, until an answer is kept beside it.
+    listed: RefCell<Option<(String, Answer)>>,
     files: RefCell<Files>,
     said: RefCell<HashMap<String, Result<Transcript, EngineRefusal>>>,
 }
@@ -103,7 +100,7 @@ impl Oracle {
             ProgramKind::LlamaServer => engine::find(named)?,
             ProgramKind::LlamaFitParams => fit_params(named)?,
             ProgramKind::LlamaCli => return Err(ExactError::Program("llama-cli")),
-            ProgramKind::Library => return Err(ExactError::Program("a program on the C API")),
+            ProgramKind::Library => return Err(ExactError::Program("a program that uses the C API")),
         };
         // The stand-in is preloaded, and static or set-user-ID programs ignore LD_PRELOAD (ld.so(8)).
         if let Some(why) = unreachable(&program.path) {
@@ -119,6 +116,8 @@ impl Oracle {
             limit: Cell::default(),
             tally: Cell::default(),
             engine: Cell::default(),
+            interface: Cell::default(),
+            listed: RefCell::default(),
             files: RefCell::default(),
             said: RefCell::default(),
             program,
@@ -251,10 +250,13 @@ impl Oracle {
         if self.said.borrow().contains_key(key) {
             return true;
         }
-        let Some(answer) = self.cache.as_ref().and_then(|cache| cache.get(key)) else {
+        let Some(answer) =
+            self.cache.as_ref().and_then(|cache| cache.get(key, |answer| answer.transcript().has_context()))
+        else {
             return false;
         };
         self.engine.set(self.engine.get().or(answer.engine()));
+        self.keep_devices();
         self.said.borrow_mut().insert(key.to_owned(), Ok(answer.transcript()));
         let tally = self.tally.get();
         self.tally.set(Tally { kept: tally.kept + 1, ..tally });
@@ -266,6 +268,7 @@ impl Oracle {
         if let Some(cache) = &self.cache {
             cache.put(key, &answer);
         }
+        self.keep_devices();
         answer.transcript()
     }
 

@@ -1,9 +1,8 @@
-//! Prices of a search, measured by an engine: [`CostModel`] over an [`Oracle`].
+//! Cost model of a search that runs the engine for every value it tries: [`CostModel`] over an [`Oracle`].
 //!
-//! DECISION: a price is always the engine's own figure. The closed forms, corrected by their error on the
-//! first question, only choose the starting point. Two runs are then mostly enough: one that fits, and the
-//! next step, which does not. A configuration that the engine refuses does not fit. Any other failure, or an
-//! exhausted limit, is reported to the search, which then draws no conclusion.
+//! DECISION: every price (the memory on each card) is the engine's own figure; the planner's formulas only
+//! choose the starting point. A configuration that the engine refuses does not fit. Any other failure ends
+//! the search.
 
 use std::cell::RefCell;
 

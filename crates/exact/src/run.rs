@@ -1,9 +1,7 @@
-//! Engine runs that stop after the last buffer is reported.
+//! Engine runs for `plan --exact`, which end after the engine has reported its last buffer.
 //!
-//! The engine runs in its own process group and never outlives this process: a trampoline sets the
-//! parent-death signal ([`exec_child`](plimsoll::command::exec_child)), and the whole group is killed once
-//! the last buffer is known. Its stdout and stderr share one pipe, so that errors and buffers keep their
-//! order.
+//! The engine has its own process group, which is killed after the last buffer. A parent-death signal ends
+//! the engine if this process dies.
 
 use std::ffi::OsString;
 use std::io::{self, PipeReader, Read};

@@ -1,8 +1,6 @@
-//! Change detection for engine files.
+//! Change detection for the files of an engine: its program, and the libraries of llama.cpp and ggml.
 //!
-//! A file is unchanged while its path, size, modification time and inode are. An engine is its program and
-//! the libraries of llama.cpp and ggml: beside it, where installations put them, and in `LD_LIBRARY_PATH`, as
-//! for the dynamic loader.
+//! A file counts as unchanged while its path, size, modification time and inode stay the same.
 
 use std::env;
 use std::fs;

@@ -22,8 +22,10 @@ pub enum FlagProblem {
 }
 
 fn meant(nearest: Option<&str>) -> String {
-    nearest
-        .map_or_else(|| "`llama-server --help` lists them".to_owned(), |name| format!("did you mean {name}?"))
+    nearest.map_or_else(
+        || "`llama-server --help` lists the known flags".to_owned(),
+        |name| format!("did you mean {name}?"),
+    )
 }
 
 /// Shortens a quoted text in a message, so that hostile input does not fill a log.

@@ -1,4 +1,4 @@
-//! Warnings about settings whose effect differs from what the user wrote, each with its place.
+//! Warnings about settings whose effect differs from what the user wrote, each with the place of the setting.
 
 use std::fmt;
 

@@ -1,10 +1,8 @@
-//! Addresses of the real functions in libcuda.so.1 and libnvidia-ml.so.1, which guard (this library) calls
-//! behind its own hooks.
+//! Addresses of the real functions of libcuda.so.1 and libnvidia-ml.so.1, as opposed to the hooks of the same
+//! names.
 //!
-//! Each function is a [`Slot`]: a name, and the address that libc's own `dlsym` found in the library that the
-//! program loaded. Guard never loads libcuda itself. After the first look-up the library stays loaded, so an
-//! address can be called without a lock. Calling a function that the driver lacks returns the driver's "not
-//! found" error.
+//! Each function is a [`Slot`]: a name, and the address that libc's own `dlsym` found. Calling a function
+//! that the driver lacks returns the driver's "not found" error.
 
 use core::ffi::{CStr, c_int, c_void};
 use core::ptr::null_mut;
@@ -135,7 +133,7 @@ macro_rules! real {
                     &$crate::driver::$library,
                     match core::ffi::CStr::from_bytes_with_nul(concat!(stringify!($symbol), "\0").as_bytes()) {
                         Ok(name) => name,
-                        Err(_) => panic!("a symbol name contains no zero byte"),
+                        Err(_) => panic!("the name of a symbol never contains a zero byte"),
                     },
                 );
             )*

@@ -1,15 +1,12 @@
 //! Symbol interposition: the three ways in which a program finds a driver function, and the table of hooks
 //! for all of them.
 //!
-//! The three ways are an ELF import (for which guard's exports precede the driver's), `dlsym` ([`symbol`])
-//! and `cuGetProcAddress`, which every CUDA runtime uses ([`procedure`]). In the last two, the real look-up
-//! runs first and only its result is replaced. So guard (this library) never offers a function that this
-//! driver lacks or that belongs to another library. `dlvsym`, `cuGetExportTable` and `dlopen` are left alone.
-//! RTLD_DEEPBIND, dlmopen, static programs and setuid programs are not covered.
+//! The three ways are an ELF import, `dlsym` ([`symbol`]) and `cuGetProcAddress` ([`procedure`]). In the last
+//! two, the real look-up runs first and only its result is replaced. RTLD_DEEPBIND, dlmopen, static programs
+//! and setuid programs are not covered.
 //!
-//! DECISION: a name is hashed once and looked up in a table built at compile time. The look-up uses no
-//! allocation, no lock, no thread local and nothing that could panic, because every `dlsym` call of every
-//! program with guard preloaded passes through it.
+//! DECISION: names are looked up in a hash table built at compile time, without allocation, lock, thread
+//! local or panic. Every `dlsym` call of every program passes through it.
 
 use core::ffi::{CStr, c_char, c_void};
 
@@ -82,7 +79,11 @@ const fn mixed(hash: u32, byte: u8) -> u32 {
     (hash ^ byte as u32).wrapping_mul(0x0100_0193)
 }
 
-#[allow(clippy::as_conversions, reason = "u32 fits usize here, and `try_from` is not const")]
+#[allow(
+    clippy::as_conversions,
+    reason = "usize holds every u32 on the supported platforms, and `try_from` \
+    is not const"
+)]
 const fn place_of(hash: u32) -> usize {
     hash as usize % PLACES
 }

@@ -1,11 +1,10 @@
 //! Spilled allocations, whose first part is on the card and the rest in host memory.
 //!
+//! [`crate::policy::room`] decides which requests are split. [`crate::policy::placement`] chooses the kind of
+//! host memory for each card, and [`probe`] tests it.
+//!
 //! DECISION: only the part that does not fit is spilled, not the whole request. The result is one range of
-//! addresses whose tail the card reads over the bus. [`crate::policy::room`] decides which requests are
-//! split. A spilled small request would take a whole granule of host memory and is accessed often, so large
-//! requests leave some room on the card for small ones. When that room is used up, even small requests are
-//! spilled, because a refusal of four bytes would end the program. [`crate::policy::placement`] chooses the
-//! kind of host memory for each card, and [`probe`] tests it.
+//! addresses, whose tail the card reads over the bus.
 
 pub(crate) mod copy_border;
 mod make;
@@ -178,7 +177,7 @@ fn hand_out(index: CardIndex, range: SpillRange) -> DevicePointer {
     if spilled > 0 {
         event.of(range.id, spilled).emit(TraceKind::Spill);
         say_some!(
-            "card {}: {} overflowed: {} of it is on the card, {} in {}",
+            "card {}: an allocation of {} did not fit: {} of it is on the card, {} in {}",
             index.number(),
             ByteSize(range.asked),
             ByteSize(range.head),

@@ -3,8 +3,9 @@
 //!
 //! DECISION: there are two numbers. `now` is the size of the largest request that succeeds without any
 //! reclaim. `attainable` is that size after all clean file pages are dropped; reclaim can gain at most the
-//! difference. A driver whose requests let the kernel reclaim memory is limited by MemAvailable, and one that
-//! gives up early by MemFree. Both numbers exclude pages of the contiguous pool (CMA).
+//! difference. Some drivers let the kernel reclaim memory during a request; they are limited by MemAvailable.
+//! Drivers that give up before reclaim are limited by MemFree. Both numbers exclude pages of the contiguous
+//! pool (CMA).
 
 use plimsoll_base::{Bytes, Reason};
 
@@ -101,8 +102,8 @@ fn usual_gate(snapshot: &HostSnapshot) -> (AllowanceGate, Reason) {
         (Some(Driver::Nvmap), Some(release)) => (
             AllowanceGate::Free,
             format!(
-                "NvMap of {release} does not enter the kernel's OOM path: an allocation fails while page \
-                    cache fills the memory"
+                "NvMap of {release} does not make the kernel drop page cache: an allocation fails while \
+                page cache fills the memory"
             ),
         ),
         (Some(Driver::Nvmap), None) => (
@@ -140,9 +141,18 @@ fn free(snapshot: &HostSnapshot) -> Option<AllowanceBound> {
     let (bytes, kept) = match &snapshot.zones {
         Some(zones) if !zones.zones.is_empty() => {
             let kept = zones.held_back(snapshot.page);
-            (zones.usable(snapshot.page), format!("{kept} are withheld by watermarks and reserves"))
+            (
+                zones.usable(snapshot.page),
+                format!(
+                    "{kept} are withheld by the kernel's watermarks and \
+                reserves"
+                ),
+            )
         }
-        _ => (memory.free_without_cma()?, "the share withheld by the watermarks is unknown".to_owned()),
+        _ => (
+            memory.free_without_cma()?,
+            "the part that the kernel's watermarks withhold is unknown".to_owned(),
+        ),
     };
     let text = format!(
         "{free} are free (MemFree), of which {pool} are in the contiguous pool and {kept}; {bytes} \

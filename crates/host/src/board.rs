@@ -1,5 +1,5 @@
 //! Table of chips whose GPU shares the host's memory, recognised by the device tree's `compatible` and by the
-//! driver's name of the GPU.
+//! GPU's name in the driver.
 
 /// Limit on the length of a name.
 const LONGEST: usize = 4096;

@@ -1,8 +1,8 @@
 //! Memory limits of control groups (cgroup v1 and v2).
 //!
-//! The limits of all groups above the process are read. Page cache that the group itself could drop
-//! (`inactive_file`) does not count as used. Newer NvMap versions (Tegra's GPU memory allocator) charge GPU
-//! memory to the process's group, so a container's limit applies to CUDA memory.
+//! The limits of the process's group and of all its parent groups are read. Page cache that the group itself
+//! could drop (`inactive_file`) does not count as used. Newer NvMap versions (Tegra's GPU memory allocator)
+//! charge GPU memory to the process's group, so a container's limit applies to CUDA memory.
 
 use plimsoll_base::Bytes;
 

@@ -2,10 +2,10 @@
 //! known memory faults.
 //!
 //! DECISION: releases are compared as numbers, and the table holds only faults that NVIDIA has confirmed in
-//! public. With the fix for CVE-2025-33182 and CVE-2025-33177, NvMap keeps allocations out of the kernel's
-//! OOM path, "which led to some limitations in the allocable memory" (NVIDIA's forum, on R38.2.1 → R38.2.2,
-//! R36.4.4 → R36.4.7 and R35.6.2 → R35.6.3). The release notes of R36.5 and R35.6.4 list this as fixed.
-//! Memory reclaimed by the user does not lift this limit.
+//! public. With the fix for CVE-2025-33182 and CVE-2025-33177, NvMap (Tegra's GPU memory allocator) keeps
+//! allocations out of the kernel's OOM path, "which led to some limitations in the allocable memory"
+//! (NVIDIA's forum, on R38.2.1 → R38.2.2, R36.4.4 → R36.4.7 and R35.6.2 → R35.6.3). The release notes of
+//! R36.5 and R35.6.4 list this as fixed. Freeing host memory does not lift this limit.
 
 use std::fmt;
 use std::str::FromStr;

@@ -3,9 +3,9 @@
 //!
 //! DECISION: the possible sequences of steps form a fixed list, mildest first. Each is simulated, and the
 //! first that frees enough is chosen. If none frees enough, no step is chosen, because a useless step still
-//! has costs. Predictions of free memory are exact except for concurrent changes. Predictions of large free
-//! blocks are upper bounds, because pinned pages are not visible. So the caller takes one step, measures
-//! again and calls this module again with the steps already tried.
+//! has costs. Predictions of free memory are exact unless other processes change it meanwhile. Predictions of
+//! large free blocks are upper bounds, because pinned pages are not visible. So the caller takes one step,
+//! measures again and calls this module again with the steps already tried.
 
 mod baseline;
 mod simulation;

@@ -1,8 +1,8 @@
 //! Parser of `/proc/zoneinfo`: free memory of each zone, and the part that watermarks and reserves hold back.
 //!
-//! A request is served from a zone without reclaim while the zone's free memory exceeds its low watermark
-//! plus its reserve against requests that another zone could serve (`protection`). The file's figures are in
-//! pages.
+//! A request gets memory from a zone without reclaim while the zone's free memory exceeds its low watermark
+//! plus a reserve. The reserve (`protection`) is kept from requests that another zone could serve. The file's
+//! figures are in pages.
 
 use plimsoll_base::Bytes;
 

@@ -2,7 +2,7 @@
 //!
 //! DECISION: files of `/proc` stay open and are read again from the start. The process list is scanned again
 //! only after the kernel has assigned a new PID, and each sample is one write. So a sample takes some tens of
-//! microseconds, and a SIGKILL loses only the current one. The cards are read through the helper process
+//! microseconds, and a SIGKILL loses only the current sample. The cards are read through the helper process
 //! `plimsoll look`, as everywhere else.
 
 mod collector;

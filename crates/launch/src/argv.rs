@@ -1,6 +1,7 @@
-//! API keys for child processes, and the user's own stop commands with the child's PID filled in.
+//! Random API keys for child processes, and the user's own stop commands, in which the child's PID is filled
+//! in.
 //!
-//! The rest of a child's command line comes from the configuration (`Launch::command_line`).
+//! A child's own command line comes from the configuration (`Launch::command_line`).
 
 use std::fs::File;
 use std::io::{self, Read};

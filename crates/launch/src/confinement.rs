@@ -1,8 +1,9 @@
-//! Confinement of engines: another user, no new privileges, no core dumps, a /tmp of their own.
+//! Confinement of engines: another user, no new privileges, no core dumps, and a private /tmp.
 //!
 //! A small program, the trampoline (`plimsoll exec-child`), confines itself and then becomes the engine by
 //! exec. DECISION: only a change of user must succeed. If the machine refuses another of these steps, the
-//! trampoline writes that to the engine's log, the daemon reports it once, and the engine runs without it.
+//! engine runs without that step. The trampoline writes the failure to the engine's log, and the daemon
+//! reports it once.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -35,7 +36,8 @@ pub struct EngineUser {
 #[derive(Debug, thiserror::Error)]
 pub enum EngineUserError {
     #[error(
-        "engine-user = {0}: only root can start engines as another user; start the server as root, or leave it out"
+        "engine-user = {0}: only root can start engines as another user; start the server as root, or omit \
+        engine-user"
     )]
     NotRoot(String),
     #[error("engine-user = {0}: there is no such user")]

@@ -1,9 +1,9 @@
 //! llama-server's router channel: state lines on the child's stdout, and one command on its stdin.
 //!
-//! The code mirrors `tools/server/server-models.cpp: router_child_states @ b10605`. Unknown states stay in
-//! the log and change nothing, so that newer engines work.
+//! The code mirrors `tools/server/server-models.cpp: router_child_states @ b10605`. Lines with unknown states
+//! are only logged, so that newer engines work.
 //!
-//! Earlier builds write other words without a payload (`server-models.cpp: setup_child_server @ b8799`),
+//! Earlier builds print other words and no data after them (`server-models.cpp: setup_child_server @ b8799`),
 //! which are read as well. A child of such a build waits for stdin to close before it exits, so SIGTERM alone
 //! does not end it.
 

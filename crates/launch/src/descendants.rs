@@ -11,12 +11,14 @@
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
-use std::fs;
+use std::fs::{self, File};
+use std::io::Read;
 use std::net::Ipv4Addr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use procfs::process::{Process, all_processes};
+use procfs::FromRead;
+use procfs::process::{Process, Stat};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 use crate::port_owner::{listener_on, socket_inodes};
@@ -26,52 +28,70 @@ pub const CHILD_MARK: &str = "PLIMSOLL_CHILD";
 /// Rounds of a sweep. A process that forks faster than it is killed is met again in the next round.
 const ROUNDS: usize = 8;
 
+/// 52 numbers of 20 digits and a name of 64 bytes at most (fs/proc/array.c:do_task_stat @ Linux 6.12).
+const LONGEST_STAT: usize = 2048;
+
 /// A process of the machine, with the properties that show its ancestry.
 #[derive(Debug)]
 struct SeenProcess {
-    process: Process,
+    pid: i32,
     parent: i32,
     group: i32,
     started: u64,
 }
 
-fn seen() -> Vec<SeenProcess> {
-    let processes = all_processes().into_iter().flatten().flatten();
-    processes
-        .filter_map(|process| {
-            let stat = process.stat().ok()?;
+/// Returns the processes that are alive and were started at `since` (ticks after boot) or later.
+///
+/// DECISION: a swap of models waits for this, so each process costs three system calls; `procfs`'s
+/// `all_processes` makes ten.
+fn seen(since: u64) -> Vec<SeenProcess> {
+    let numbers = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let numbers = numbers.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+    numbers
+        .filter_map(|pid| {
+            let stat = stat(pid)?;
             // A zombie holds nothing and cannot be killed.
-            let alive = !matches!(stat.state, 'Z' | 'X');
+            let alive = !matches!(stat.state, 'Z' | 'X') && stat.starttime >= since;
             let (parent, group, started) = (stat.ppid, stat.pgrp, stat.starttime);
-            alive.then_some(SeenProcess { process, parent, group, started })
+            alive.then_some(SeenProcess { pid, parent, group, started })
         })
         .collect()
+}
+
+fn stat(pid: i32) -> Option<Stat> {
+    let mut line = [0; LONGEST_STAT];
+    // The kernel gives the whole line to the first read.
+    let read = File::open(format!("/proc/{pid}/stat")).and_then(|mut file| file.read(&mut line)).ok()?;
+    Stat::from_read(line.get(..read)?).ok()
 }
 
 /// Returns the processes of the engine whose group is `leader`, found by group, process tree and environment
 /// mark.
 fn of(leader: i32) -> Vec<SeenProcess> {
-    let mut others = seen();
+    // What was started before the engine does not descend from it. An unreaped leader still has its start time.
+    let mut others = seen(stat(leader).map_or(0, |stat| stat.starttime));
     let mut found: Vec<SeenProcess> = Vec::new();
     let mut parents = BTreeSet::from([leader]);
     // Repeated until nothing is added: /proc is ordered by number, and a child's may be lower than its
     // parent's.
     loop {
         let (new, rest): (Vec<SeenProcess>, Vec<SeenProcess>) = others.into_iter().partition(|one| {
-            let pid = one.process.pid;
-            pid == leader || one.group == leader || parents.contains(&one.parent) || is_marked(one, leader)
+            one.pid == leader
+                || one.group == leader
+                || parents.contains(&one.parent)
+                || is_marked(one.pid, leader)
         });
         others = rest;
         if new.is_empty() {
             return found;
         }
-        parents.extend(new.iter().map(|one| one.process.pid));
+        parents.extend(new.iter().map(|one| one.pid));
         found.extend(new);
     }
 }
 
-fn is_marked(one: &SeenProcess, leader: i32) -> bool {
-    let environment = one.process.environ().unwrap_or_default();
+fn is_marked(pid: i32, leader: i32) -> bool {
+    let environment = Process::new(pid).and_then(|process| process.environ()).unwrap_or_default();
     let mark = environment.get(OsStr::new(CHILD_MARK));
     mark.is_some_and(|mark| *mark == *leader.to_string())
 }
@@ -81,40 +101,41 @@ pub(super) fn sockets_of(leader: u32) -> BTreeSet<u64> {
     let Ok(leader) = i32::try_from(leader) else {
         return BTreeSet::new();
     };
-    of(leader).iter().flat_map(|one| socket_inodes(&one.process)).collect()
+    of(leader).iter().flat_map(sockets).collect()
 }
 
 /// Returns the process of the engine that listens on `port` of the loopback.
 pub(super) fn listener_of(leader: u32, port: u16) -> Option<i32> {
     let listener = listener_on(Ipv4Addr::LOCALHOST.into(), port).ok()??;
     let processes = of(i32::try_from(leader).ok()?);
-    let holds = |one: &SeenProcess| socket_inodes(&one.process).contains(&listener.inode);
-    Some(processes.iter().find(|one| holds(one))?.process.pid)
+    processes.iter().find(|one| sockets(one).contains(&listener.inode)).map(|one| one.pid)
+}
+
+fn sockets(one: &SeenProcess) -> Vec<u64> {
+    Process::new(one.pid).map(|process| socket_inodes(&process)).unwrap_or_default()
 }
 
 /// Kills every process of the engine whose group is `leader`, including those in other sessions. The leader
-/// itself may be a zombie; it must not have been reaped, so that its number is not reused.
-pub fn sweep(leader: u32) {
-    let Ok(leader) = i32::try_from(leader) else { return };
-    for _ in 0..ROUNDS {
+/// itself may be a zombie; it must not have been reaped, so that its number is not reused. Returns false if
+/// they forked faster than they were killed.
+pub fn sweep(leader: u32) -> bool {
+    let Ok(leader) = i32::try_from(leader) else { return true };
+    (0..ROUNDS).any(|_| {
         let left = of(leader);
-        if left.is_empty() {
-            return;
-        }
         left.iter().for_each(kill);
-    }
+        left.is_empty()
+    })
 }
 
 /// The descriptor is opened before the start time is read again, so that a reused number is never hit.
 fn kill(one: &SeenProcess) {
-    let Some(pid) = Pid::from_raw(one.process.pid) else {
+    let Some(pid) = Pid::from_raw(one.pid) else {
         return;
     };
     let Ok(descriptor) = pidfd_open(pid, PidfdFlags::empty()) else {
         return;
     };
-    let same = Process::new(one.process.pid).and_then(|process| process.stat());
-    if same.is_ok_and(|stat| stat.starttime == one.started) {
+    if stat(one.pid).is_some_and(|stat| stat.starttime == one.started) {
         // An error means that it is gone, or belongs to another user now (sudo); both are out of our hands.
         let _ = pidfd_send_signal(descriptor, Signal::KILL);
     }
@@ -193,7 +214,7 @@ mod tests {
             .stdout(Stdio::null())
             .spawn()
             .unwrap();
-        while !of(leader).iter().any(|one| one.group == one.process.pid) {
+        while !of(leader).iter().any(|one| one.group == one.pid) {
             std::thread::yield_now();
         }
         sweep(u32::try_from(leader).unwrap());

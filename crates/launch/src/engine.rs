@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 pub use self::home::{EngineHome, HomeError};
 pub use self::identity::{IdentityError, identify, is_shell_script, takes_socket};
 pub use self::install::{InstallError, InstallStep, RELEASE, install, installed};
-pub use self::vulkan::{vulkan_cards, vulkan_numbers};
+pub use self::vulkan::{listed_devices, vulkan_cards, vulkan_numbers};
 #[cfg(test)]
 pub(crate) use self::{identity::version_line, vulkan::device};
 
@@ -45,8 +45,8 @@ pub enum EngineError {
     #[error("the configured engine {} is not an executable file\nhint: give the path of a llama-server, or a name that is on PATH", .0.display())]
     RunConfigured(PathBuf),
     #[error(
-        "no engine: no llama-server on PATH and none installed\nhint: `plimsoll engine install` installs a \
-            CPU engine; a llama-server on PATH is preferred"
+        "no engine was found: there is no llama-server on PATH, and plimsoll has installed none\nhint: \
+        `plimsoll engine install` installs a CPU engine; a llama-server on PATH is preferred"
     )]
     Find,
     #[error(transparent)]

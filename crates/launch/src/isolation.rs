@@ -1,11 +1,11 @@
 //! Card isolation: the cards that a child process sees, and the numbers that it uses for them.
 //!
-//! `CUDA_VISIBLE_DEVICES` names a child's cards by UUID, so the child numbers them from 0 in that order. The
+//! `CUDA_VISIBLE_DEVICES` lists a child's cards by UUID, so the child numbers them from 0 in that order. The
 //! user's flags (`-dev CUDA1`, `--main-gpu 1`) number all cards in PCI bus order. This module rewrites the
-//! flags: names of devices and buffers to the child's numbers, and `--main-gpu` and `--tensor-split` to
-//! positions in `-dev` if that is given, as llama.cpp reads them (`llama.cpp: llama_prepare_model_devices @
-//! b10605`). An environment variable that stands for a flag is rewritten in the same way; the flag overrides
-//! it.
+//! flags. Names of devices and buffers get the child's numbers. With `-dev`, `--main-gpu` and
+//! `--tensor-split` become positions in the list of `-dev`, as llama.cpp reads them (`llama.cpp:
+//! llama_prepare_model_devices @ b10605`). Environment variables that set these flags are rewritten in the
+//! same way; a flag on the command line overrides its variable.
 
 use super::environment::Environment;
 

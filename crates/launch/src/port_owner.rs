@@ -2,9 +2,9 @@
 //!
 //! DECISION: a port number is public (`/proc/PID/cmdline`, `/proc/net/tcp`) and free until the engine binds
 //! it. So another user could bind it first and would receive prompts and the engine's key. A listener is
-//! trusted if it belongs to this user, to root (root can read our memory anyway, and docker's userland proxy
-//! runs as root), or to a process in the engine's process group. An engine behind a container's NAT rule has
-//! no listener on this host.
+//! trusted if it belongs to this user, to root, or to a process in the engine's process group. (Root can read
+//! our memory anyway, and docker's userland proxy runs as root.) If an engine is reached through a
+//! container's NAT rule, no process of this host listens on the port, and the check passes.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr};

@@ -28,7 +28,7 @@ impl ProcessHandle {
         let id = child.id();
         #[expect(
             deprecated,
-            reason = "unsound only if another thread can close the descriptor, which OwnedFd prevents"
+            reason = "this is unsound only if another thread can close the descriptor, which OwnedFd prevents"
         )]
         let watched = AsyncFd::with_interest(pidfd, Interest::READABLE);
         match watched {

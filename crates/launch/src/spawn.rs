@@ -1,8 +1,8 @@
 //! Launcher thread, which forks, kills and reaps every child process.
 //!
-//! It lives as long as a [`Launcher`] handle or a child; when it ends, the kernel kills the remaining
-//! children. Spawning blocks the calling thread until the exec, so it runs on this thread and not on the one
-//! that serves requests.
+//! The thread runs as long as any [`Launcher`] handle or any child exists; when it ends, the kernel kills the
+//! remaining children. Spawning blocks the calling thread until the exec, so it runs on this thread and not
+//! on the one that serves requests.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -67,7 +67,7 @@ pub struct ChildSpec {
 pub enum LaunchError {
     #[error("program `{}` was not found; install it, or give its full path", program.display())]
     FindProgram { program: PathBuf },
-    #[error("`{}` is not executable; make it so with chmod +x", program.display())]
+    #[error("`{}` is not executable; make the file executable with chmod +x", program.display())]
     NotExecutable { program: PathBuf },
     #[error("cannot start `{}`: {cause}", program.display())]
     Fork {
@@ -259,11 +259,16 @@ impl Parent {
         // Before the group: the death of the leader tears the tree apart, after which only marks are left.
         let cgroup = self.cgroups.remove(&child.id());
         cgroup.iter().for_each(ChildCgroup::kill);
-        descendants::sweep(child.id());
-        let _ = kill_process_group(pid_of(&child), Signal::KILL);
-        descendants::sweep(child.id());
+        if !descendants::sweep(child.id()) {
+            let _ = kill_process_group(pid_of(&child), Signal::KILL);
+            descendants::sweep(child.id());
+        }
         if let Err(cause) = self.warden.strike_off(child.id()) {
-            tracing::warn!("cannot report to the warden that {} has exited: {cause}", child.id());
+            tracing::warn!(
+                "cannot report to the warden, the process that kills engines if plimsoll dies, \
+                that {} has exited: {cause}",
+                child.id()
+            );
         }
         child.wait()
     }

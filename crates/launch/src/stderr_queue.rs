@@ -1,8 +1,8 @@
 //! Queue of the daemon's log lines for stderr.
 //!
-//! DECISION: a separate thread writes the lines from a bounded queue. Stderr may be a pipe that is never
-//! read, and a blocked write on the single serving thread would stop every stream. If the queue is full, a
-//! line is dropped; the next line that fits is preceded by the number of dropped lines.
+//! DECISION: a separate thread writes the lines from a bounded queue, because stderr may be a pipe that is
+//! never read. A blocked write on the single serving thread would stop the answers to all clients. If the
+//! queue is full, a line is dropped; the next line that fits is preceded by the number of dropped lines.
 
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -60,7 +60,7 @@ fn write_all(mut out: impl Write, inbox: &Receiver<Vec<u8>>, dropped: &AtomicU64
         let missing = dropped.swap(0, Ordering::Relaxed);
         // A closed pipe loses the lines and nothing else.
         if missing > 0 {
-            let _ = writeln!(out, " WARN {missing} lines dropped: stderr was not read");
+            let _ = writeln!(out, " WARN {missing} log lines were dropped, because no process read stderr");
         }
         let _ = out.write_all(&line);
     }

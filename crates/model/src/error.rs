@@ -38,11 +38,11 @@ pub enum ModelError {
     FileNumber { expected: u32, count: u32, stated: String, stated_count: u32 },
 
     #[error(
-        "the files hold {found} tensors, but the first file states {stated}; one file is from another \
+        "the files contain {found} tensors, but the first file states {stated}; one file is from another \
         version"
     )]
     TensorCount { stated: u32, found: usize },
 
-    #[error("tensor `{tensor}` is in file {file} and in one before it; the files are of different sets")]
+    #[error("tensor `{tensor}` is in file {file} and in an earlier file; the files are of different sets")]
     DuplicateTensor { tensor: String, file: u16 },
 }

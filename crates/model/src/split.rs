@@ -1,4 +1,4 @@
-//! Models in several files (split GGUF): the file names, and joining their headers into one model.
+//! Models in several files (split GGUF): their file names, and the joining of their headers into one model.
 //!
 //! The keys `split.no` (from 0), `split.count` and `split.tensors.count` define the set. The file names are
 //! used only to find the files of a set; they follow llama.cpp, `<prefix>-00001-of-00004.gguf` (`llama.cpp:

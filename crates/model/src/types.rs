@@ -6,8 +6,8 @@
 //! would make the memory plan wrong. Numbers that ggml has withdrawn (4, 5, 31 to 33, 36 to 38) have no row.
 //!
 //! Sources: `ggml/src/ggml.c: type_traits @ b10605`, and `ggml/src/ggml.c: type_traits @ ik_llama.cpp
-//! 8337e4cd`, each compiled to print its sizes. Of ik_llama.cpp's types, 36 (`i2_s`) is left out, because its
-//! size is not a multiple of a block.
+//! 8337e4cd`. Both were compiled into a program that prints the sizes. Of ik_llama.cpp's types, 36 (`i2_s`)
+//! is left out, because its size is not a multiple of a block.
 
 use super::TensorType;
 

@@ -1,9 +1,12 @@
-//! Replacement for the parts of `std` that Plimsoll's libraries need inside other programs' processes: guard
-//! (preloaded into CUDA programs) and phantom (a ggml backend without a GPU).
+//! Replacement for the parts of `std` that Plimsoll's libraries need inside other programs' processes.
+//!
+//! These libraries are guard (preloaded into CUDA programs) and phantom (CUDA without a card, for `plan
+//! --exact`).
 //!
 //! - [`lock`]: a futex lock of four bytes that allocates nothing and registers nothing.
 //! - [`elf`]: a reader of objects that the dynamic loader has already mapped.
-//! - [`heap`]: freed pages go back to the kernel. The daemon uses it too, which has no unsafe code of its own.
+//! - [`heap`]: the return of freed pages to the kernel. The daemon also uses it, because it has no unsafe
+//!   code of its own.
 //! - `runtime`: global allocator and panic handler of the shipped libraries, over libc's `malloc` and
 //!   `abort`.
 //!

@@ -1,6 +1,7 @@
-//! cuBLAS: products that are not computed.
+//! Stand-in for cuBLAS: every function succeeds and computes nothing.
 //!
-//! Its own workspace is no allocation of the engine's: the driver's count has it, and the plan's context term.
+//! The engine does not request cuBLAS's own workspace, so it is not counted here. The driver counts it as
+//! memory of the process, and a plan includes it in the term of the CUDA context.
 
 use core::ffi::{c_char, c_int};
 

@@ -1,14 +1,17 @@
-//! Cards that the stand-in poses as, from `PLIMSOLL_PHANTOM_CARDS`.
+//! Descriptions of the cards that phantom (this library) simulates, read from `PLIMSOLL_PHANTOM_CARDS`.
 //!
-//! DECISION: one card after another, in the order of the engine's device numbers, each a list of `key=value`.
-//! What is left out follows from the compute capability, and from an H200 where that says nothing. What cannot
-//! be read is an error that names it, because a plan for another card than was meant is worse than none.
+//! DECISION: the cards are listed in the order of the engine's device numbers, each as a list of `key=value`.
+//! Values that are left out follow from the compute capability; the number of multiprocessors is then that of
+//! an H200. A description that cannot be read is an error, because a plan for the wrong card is worse than no
+//! plan.
 
 use alloc::ffi::CString;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::ffi::c_int;
+
+use crate::vulkan_limits::VulkanLimits;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Card {
@@ -23,6 +26,9 @@ pub(crate) struct Card {
     pub(crate) integrated: bool,
     /// False where the driver has no virtual memory management: Tegra.
     pub(crate) virtual_memory: bool,
+    pub(crate) vulkan: VulkanLimits,
+    /// What HIP calls the architecture: `gfx1100`.
+    pub(crate) architecture: CString,
 }
 
 /// Limits of a multiprocessor.
@@ -72,6 +78,7 @@ pub(crate) fn parse(text: &str) -> Result<Vec<Card>, String> {
 fn card(text: &str) -> Result<Card, String> {
     let (mut total, mut free, mut capability) = (None, None, None);
     let (mut processors, mut name, mut integrated, mut virtual_memory) = (None, "phantom", false, true);
+    let (mut vulkan, mut architecture) = (VulkanLimits::default(), "gfx1100");
     for pair in text.split(',') {
         let (key, value) = pair.split_once('=').ok_or_else(|| format!("`{pair}` is not key=value"))?;
         match key.trim() {
@@ -79,11 +86,18 @@ fn card(text: &str) -> Result<Card, String> {
             "free" => free = Some(number(value)?),
             "cc" => capability = Some(version(value)?),
             "sms" => processors = Some(number(value)?),
-            "integrated" => integrated = number(value)? > 0,
+            "integrated" => {
+                integrated = number(value)? > 0;
+                vulkan.kind = if integrated { 1 } else { 2 };
+            }
             "vmm" => virtual_memory = number(value)? > 0,
             "name" => name = value.trim(),
+            "gfx" => architecture = value.trim(),
+            other if VulkanLimits::KEYS.contains(&other) => vulkan.take(other, number(value)?)?,
             other => {
-                return Err(format!("`{other}` is none of total, free, cc, sms, integrated, vmm, name"));
+                return Err(format!(
+                    "`{other}` is none of total, free, cc, sms, integrated, vmm, gfx, name, or a limit of Vulkan's"
+                ));
             }
         }
     }
@@ -99,10 +113,12 @@ fn card(text: &str) -> Result<Card, String> {
         processors: u32::try_from(processors.unwrap_or(132).clamp(1, 4096)).unwrap_or(1),
         integrated,
         virtual_memory,
+        vulkan,
+        architecture: CString::new(architecture).map_err(|_| "a zero in gfx")?,
     })
 }
 
-fn number(text: &str) -> Result<u64, String> {
+pub(crate) fn number(text: &str) -> Result<u64, String> {
     let text = text.trim();
     text.parse().map_err(|_| format!("`{text}` is not a number"))
 }

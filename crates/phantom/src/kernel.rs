@@ -1,9 +1,10 @@
-//! Occupancy: how many blocks of a kernel run side by side on one multiprocessor.
+//! Occupancy of GPU kernels: the number of thread blocks that run at the same time on one multiprocessor.
 //!
-//! DECISION: registers and shared memory of a kernel are read from the machine code that the engine brings for
-//! the card. They decide into how many parts attention is cut, and so its scratch in the pool. Where the engine
-//! brings no code for the card, but text that a driver would compile, the code of the nearest other generation
-//! stands for it, and where there is none of any, threads and shared memory are the bound. The report says so.
+//! DECISION: a kernel's registers and shared memory are read from the engine's machine code for the card.
+//! They determine into how many parts attention is split, and so the size of its temporary memory in the
+//! pool. If the engine has no machine code for the card, but PTX that a driver would compile, the code of the
+//! nearest other generation of cards is used. If there is no machine code at all, only the threads and the
+//! shared memory limit the number. The report marks both cases.
 
 mod fat_binary;
 

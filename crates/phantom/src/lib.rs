@@ -1,19 +1,23 @@
-//! `libplimsoll_phantom.so`: CUDA runtime, cuBLAS and driver without a card behind them.
+//! `libplimsoll_phantom.so`: CUDA, HIP and Vulkan without a card, for memory plans without a GPU.
 //!
-//! An engine's own, unmodified CUDA backend runs on it and says what it takes: which operations the card gets,
-//! how buffers are rounded, what its pool asks for. The library is preloaded, and its file stands under the
-//! names that the backend was linked with (`libcudart.so.13`, `libcublas.so.13`, `libcuda.so.1`), so that the
-//! loader needs no CUDA on the machine.
+//! An engine's own, unmodified backend for one of them runs on this library, which records the memory that the
+//! backend requests. So the sizes include the engine's own choice of operations for the card, its rounding of
+//! buffers and its pool. The library is preloaded. Its file is also found under the names with which the backend
+//! was linked (`libcudart.so.13`, `libcublas.so.13`, `libcuda.so.1`, `libamdhip64.so.6`, `libvulkan.so.1`), so no
+//! installation of them is needed.
 //!
-//! - `cards`: what the card says of itself, as it was told.
-//! - `memory`: addresses without memory behind them, and real memory where the host reads.
-//! - `runtime`, `driver`, `blas`: the functions. Launches do nothing, and copies copy nothing.
-//! - `kernel`: how many blocks of a kernel run side by side, which decides the scratch of attention.
+//! - `cards`: properties of the simulated cards, as given in an environment variable.
+//! - `memory`: address ranges without memory, and real memory for what the host reads.
+//! - `runtime`, `driver`, `blas`: the exported functions of CUDA. Kernel launches and copies do nothing.
+//! - `hip`: the same functions under AMD's names.
+//! - `vulkan_limits`, `vulkan`: limits of a card by its vendor, and Vulkan's functions.
+//! - `kernel`: number of a kernel's blocks per multiprocessor, which determines the temporary memory of
+//!   attention.
 //! - `report`: every allocation, as JSON lines.
-//! - `populate`: weights and caches that are never read.
+//! - `populate`, `weights`: replaced functions, so that weights are not read and caches are not cleared.
 //!
-//! The library is built with the profile `guard` (panic = abort), and is then `no_std`: it needs libc and
-//! nothing else.
+//! The library is built with the profile `guard` (panic = abort). With that profile it is `no_std` and needs
+//! only libc.
 #![cfg_attr(panic = "abort", no_std)]
 
 extern crate alloc;
@@ -21,6 +25,7 @@ extern crate alloc;
 mod blas;
 mod cards;
 mod driver;
+mod hip;
 mod kernel;
 mod machine;
 mod memory;
@@ -32,6 +37,10 @@ mod runtime;
 mod say;
 #[cfg(panic = "abort")]
 mod unwind;
+mod vulkan;
+mod vulkan_limits;
+#[cfg(not(test))]
+mod weights;
 
 /// Functions whose answer is success, whatever they are asked.
 ///

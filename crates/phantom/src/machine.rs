@@ -1,7 +1,8 @@
-//! State of the stand-in in one process: its cards and the memory that was asked of them.
+//! State of phantom (this library) in one process: its simulated cards, and the memory requested from them.
 //!
-//! DECISION: made at the first question and never freed. Cards that cannot be read are no cards, after one line
-//! on stderr: the engine then says that it found none.
+//! DECISION: the state is created by the first call that needs it, and never freed. If the descriptions of
+//! the cards cannot be read, phantom prints one line on stderr and has no card; the engine then reports that
+//! it found none.
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -38,6 +39,8 @@ pub(crate) struct Machine {
     pub(crate) runtime: u32,
     /// The current card of each thread, by its number; a thread without an entry uses the first.
     current: Lock<BTreeMap<i64, usize>>,
+    /// The cards as Vulkan's objects, made at the first question.
+    pub(crate) physical: Lock<Option<Vec<u64>>>,
 }
 
 static MACHINE: Lock<Option<&'static Machine>> = Lock::new(None);
@@ -61,7 +64,13 @@ impl Machine {
         if runtime > 0 {
             say!("CUDA runtime {runtime}");
         }
-        Self { memory: Memory::new(report), cards, runtime, current: Lock::new(BTreeMap::new()) }
+        Self {
+            memory: Memory::new(report),
+            cards,
+            runtime,
+            current: Lock::new(BTreeMap::new()),
+            physical: Lock::new(None),
+        }
     }
 
     /// The card with this number, as the engine counts.

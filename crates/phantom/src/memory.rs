@@ -1,8 +1,8 @@
-//! Memory that the engine asked for: device, managed, pool, pinned.
+//! Memory that the engine requests: device, managed, pool and pinned host memory.
 //!
-//! DECISION: device memory is a range of addresses that cannot be touched (`PROT_NONE`), and the host's is
-//! real. Nothing is refused because a card is full: the engine shall say what it takes, and the plan compares
-//! that with what is free.
+//! DECISION: device memory and pool memory are address ranges that cannot be accessed (`PROT_NONE`); managed
+//! and host memory is real. No request is refused because a card is full. The engine is meant to request all
+//! the memory that it needs, and the plan compares the total with the card's free memory.
 
 use alloc::collections::BTreeMap;
 use core::ffi::{c_int, c_void};
@@ -27,7 +27,11 @@ pub(crate) enum Kind {
     Managed,
     /// `cuMemCreate`: physical memory of ggml's virtual pool.
     Pool,
-    /// `cudaMallocHost`, `cudaHostAlloc`.
+    /// `vkAllocateMemory`, of the card's memory.
+    Vulkan,
+    /// The same, where the host may map it.
+    VulkanMapped,
+    /// `cudaMallocHost`, `cudaHostAlloc`, and `vkAllocateMemory` of the host's memory.
     Host,
 }
 
@@ -37,14 +41,15 @@ impl Kind {
             Self::Device => "device",
             Self::Managed => "managed",
             Self::Pool => "pool",
+            Self::Vulkan | Self::VulkanMapped => "vulkan",
             Self::Host => "host",
         }
     }
 
     fn protection(self) -> c_int {
         match self {
-            Self::Device | Self::Pool => libc::PROT_NONE,
-            Self::Managed | Self::Host => libc::PROT_READ | libc::PROT_WRITE,
+            Self::Device | Self::Pool | Self::Vulkan => libc::PROT_NONE,
+            Self::Managed | Self::VulkanMapped | Self::Host => libc::PROT_READ | libc::PROT_WRITE,
         }
     }
 }

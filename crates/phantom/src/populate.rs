@@ -1,11 +1,14 @@
 //! Lazy mapping of model files, and host memory that is never cleared.
 //!
-//! llama.cpp asks the kernel to read a whole file as it maps it (`llama-mmap.cpp @ b10605`: `MAP_POPULATE`,
-//! and `POSIX_MADV_WILLNEED`). For the weights of a large model that takes minutes, and memory where the file
-//! has a hole. Nothing computes with weights here, so pages are read only when they are touched. A cache in
-//! host memory is cleared page by page (`llama-kv-cache.cpp`, `llama-memory-recurrent.cpp @ b10605, b8799`).
-//! For a long context that would take seconds and the host's memory, and nothing reads the cache here. The
-//! library is preloaded, so these functions come before those of libc and ggml.
+//! llama.cpp asks the kernel to read a whole file when it maps the file (`llama-mmap.cpp @ b10605`:
+//! `MAP_POPULATE`, and `POSIX_MADV_WILLNEED`). For the weights of a large model this takes minutes, and a
+//! hole in the file takes memory. Nothing computes with weights here, so pages are read only when they are
+//! accessed.
+//!
+//! llama.cpp also clears a cache in host memory page by page (`llama-kv-cache.cpp`,
+//! `llama-memory-recurrent.cpp @ b10605, b8799`). For a long context this takes seconds and much of the
+//! host's memory, but nothing reads the cache here. The library is preloaded, so its functions replace those
+//! of libc and ggml.
 
 use core::ffi::{c_int, c_void};
 
@@ -27,7 +30,12 @@ pub(crate) unsafe extern "C" fn mmap(
     let flags = if file >= 0 { flags & !MAP_POPULATE } else { flags };
     // SAFETY: the arguments are the caller's, but for a flag that only says when pages are read. On failure
     // both this and mmap return -1 and set errno.
-    unsafe { syscall(SYS_mmap, address, length, protection, flags, file, offset) as *mut c_void }
+    let mapped =
+        unsafe { syscall(SYS_mmap, address, length, protection, flags, file, offset) as *mut c_void };
+    if file >= 0 && mapped != libc::MAP_FAILED {
+        crate::weights::mapped(mapped, length);
+    }
+    mapped
 }
 
 /// The same function by its other name.

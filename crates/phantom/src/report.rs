@@ -1,14 +1,16 @@
-//! Report of everything that was asked of the cards, as JSON lines in the file that `PLIMSOLL_PHANTOM_REPORT` names.
+//! Report of the memory that an engine requests from the cards, as JSON lines in the file named by
+//! `PLIMSOLL_PHANTOM_REPORT`.
 //!
-//! DECISION: one `write(2)` a line to a file opened for append, so that nothing is lost when the engine is
-//! killed, and several processes may share a file. Every line has `event`; sizes are plain bytes.
+//! DECISION: each line is one `write(2)` to a file opened for append. So no line is lost when the engine is
+//! killed, and several processes may share a file. Every line has the key `event`; sizes are numbers of
+//! bytes.
 //!
-//! | event | says |
-//! |---|---|
-//! | `load` | `runtime`: the major version that the engine was linked with; `cards` |
-//! | `take` | `id`, `kind` (`device`, `managed`, `pool`, `host`), `device`, `bytes` |
-//! | `give` | `id` |
-//! | `guess` | `kernel`, `blocks`: an occupancy that is not known, because the fat binary has no code for the card |
+//! | event | meaning | other keys |
+//! |---|---|---|
+//! | `load` | the library was loaded | `runtime`: major version of the CUDA runtime that the engine was linked with; `cards` |
+//! | `take` | an allocation | `id`, `kind` (`device`, `managed`, `pool`, `vulkan`, `host`), `device`, `bytes` |
+//! | `give` | a free | `id` |
+//! | `guess` | an occupancy that is estimated, because the fat binary has no code for the card | `kernel`, `blocks` |
 
 use alloc::ffi::CString;
 use alloc::format;

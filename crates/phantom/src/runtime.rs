@@ -1,10 +1,11 @@
 //! Functions of the CUDA runtime.
 //!
-//! DECISION: launches, copies and graphs succeed and do nothing. What an engine reads back from a card is what
-//! its own memory held: zeros, where that is new. Nothing that is planned depends on a value.
+//! DECISION: kernel launches, copies and graphs succeed and do nothing. If the engine copies data from a
+//! card, the destination keeps its old content, which is zero in new memory. No planned size depends on such
+//! data.
 
-mod allocate;
-mod launch;
+pub(crate) mod allocate;
+pub(crate) mod launch;
 
 use core::ffi::{CStr, c_char, c_int, c_void};
 

@@ -1,4 +1,4 @@
-//! Lines on stderr, by one `write(2)` each, in the form of the engine's own log.
+//! Messages on stderr, each written by one `write(2)` call, in the format of the engine's own log.
 
 use alloc::string::String;
 use core::fmt::{self, Write};

@@ -1,7 +1,7 @@
-//! Stubs of the two unwinding symbols that the standard `alloc` refers to.
+//! Stubs of the two unwinding symbols to which the standard library's `alloc` refers.
 //!
-//! `alloc` was compiled to unwind. Nothing here unwinds (panic = abort), so the stubs are never reached. They
-//! are hidden, because the plugin exports only the symbols of its list.
+//! `alloc` was compiled with unwinding. Nothing in this library unwinds (panic = abort), so the stubs are
+//! never called. They are hidden, because the library exports only the symbols of its list.
 
 use core::arch::global_asm;
 

@@ -1,10 +1,11 @@
 //! Memory of CUDA contexts, loaded modules and library handles, as measured or published.
 //!
 //! No formula predicts these sizes. A plan uses the measurements of `plimsoll calibrate` on this machine if
-//! there are any (`contexts`), then this table of published values by card, then a default that is marked as
-//! such. The H200 rows are the process's total in `data/measured/h200-b10605.json` minus the memory that the
-//! engine reports. The driver counts everything that a process holds. Guard, the preloaded library, counts
-//! less: the context as it was when opened, and the memory that cuBLAS requests ([`Counting`]).
+//! there are any (`contexts`). Otherwise it uses this table of published values by card. For other cards it
+//! uses a default that is marked as such. The values for the H200 are the process's total in
+//! `data/measured/h200-b10605.json` minus the memory that the engine reports. The driver's figure includes
+//! everything that a process holds. The figure of guard, the preloaded library, includes less: the context
+//! when it was opened, and the memory that cuBLAS requests ([`Counting`]).
 
 use std::borrow::Cow;
 

@@ -2,8 +2,8 @@
 //!
 //! DECISION: a row holds for one card model, driver version and engine build, because the sizes depend on
 //! nothing else. A plan uses the row of its engine build. Without such a row it uses the first row of the
-//! same engine, which is closer than any published value, and names the build and driver that were measured.
-//! The code that reads the file sorts rows of the current driver first.
+//! same engine, which is closer than any published value, and the plan names the build and driver of that
+//! row. The code that reads the file sorts rows of the current driver first.
 
 use plimsoll_base::Bytes;
 use serde::{Deserialize, Serialize};
@@ -13,7 +13,8 @@ use super::request::{EngineBuild, EngineKind};
 const SCHEMA: &str = "plimsoll.contexts/2";
 /// Rows of the first schema lack the opened size.
 const SCHEMA_1: &str = "plimsoll.contexts/1";
-const HEAD: &str = "# Written by `plimsoll calibrate`: memory of a CUDA context, in bytes. A card without a table gets the published value.\n";
+const HEAD: &str = "# Written by `plimsoll calibrate`: memory of a CUDA context, in bytes. For a card \
+    without an entry here, plans use the published value.\n";
 
 /// Memory that a process takes of one kind of card in addition to what it requests.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -44,8 +45,8 @@ pub enum ReadContextsError {
     #[error("{0}\nhint: move the file away and measure again with `plimsoll calibrate`")]
     Parse(String),
     #[error(
-        "its schema is `{0}`, but this program reads `{SCHEMA}`\nhint: move the file away and measure again \
-            with `plimsoll calibrate`"
+        "the file's schema is `{0}`, but this program reads `{SCHEMA}`\nhint: move the file away and \
+        measure again with `plimsoll calibrate`"
     )]
     Schema(String),
 }

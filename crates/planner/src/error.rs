@@ -6,13 +6,13 @@ pub enum PlanError {
     // Each message names the flag to change, because the user sees nothing else.
     #[error("-dev names `{name}`, but the number of cards is {cards}; use CUDA0 to CUDA{last}, or `none`", last = cards.saturating_sub(1))]
     UnknownDevice { name: String, cards: usize },
-    #[error("-mg {main} is not a card; the number of cards is {cards}")]
+    #[error("-mg {main} names no card; cards are numbered from 0, and there are only {cards}")]
     UnknownMainGpu { main: u32, cards: usize },
     #[error("a {kind} V cache needs flash attention, which is off ({why}); use -fa on, or -ctv f16")]
     QuantisedCacheNeedsFlashAttention { kind: &'static str, why: &'static str },
     #[error(
-        "a cache row of {elements} elements does not divide into {kind} blocks of {block}; use another \
-            cache type"
+        "a cache row of {elements} elements cannot be divided into {kind} blocks of {block} elements; use \
+        another cache type"
     )]
     CacheRow { kind: &'static str, elements: u64, block: u64 },
     #[error(
@@ -21,7 +21,8 @@ pub enum PlanError {
     RowSplit,
     #[error("-ot pattern `{pattern}` cannot be read: {why}")]
     OverridePattern { pattern: String, why: String },
-    #[error("-ot assigns tensors to `{buffer}`, which does not exist here; use CPU or CUDA0 to CUDA{last}", last = cards.saturating_sub(1))]
+    #[error("-ot assigns tensors to `{buffer}`, which is no buffer of the planned cards; use CPU or CUDA0 \
+        to CUDA{last}", last = cards.saturating_sub(1))]
     OverrideBuffer { buffer: String, cards: usize },
     #[error("`{what}` of {value} in the header is more than any model has; the file is damaged")]
     Header { what: &'static str, value: u64 },

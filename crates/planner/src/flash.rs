@@ -1,10 +1,10 @@
 //! Decision of whether flash attention (`-fa`) is on, and its reason.
 //!
 //! The code mirrors `llama-context.cpp: resolve_fused_ops` and `fattn.cu: ggml_cuda_get_best_fattn_kernel @
-//! b10605`. With `-fa auto`, one layer whose card has no kernel for its head size and cache type turns flash
-//! attention off for all layers; the whole KQ matrix then adds to the compute buffer. A quantised V cache
-//! requires flash attention, so it stays on and layers without a kernel compute attention in host memory.
-//! ik_llama.cpp has other kernels, which this module does not list.
+//! b10605`. With `-fa auto`, flash attention is off for all layers if one layer's card has no kernel for its
+//! head size and cache type. The whole KQ matrix then adds to the compute buffer. A quantised V cache
+//! requires flash attention. So with such a cache flash attention stays on, and layers without a kernel
+//! compute it in host memory. ik_llama.cpp has other kernels, which this module does not list.
 
 use plimsoll_flags::{FlashAttention, ModelParams};
 use plimsoll_model::{HyperParameters, Model, TensorType};
@@ -25,8 +25,10 @@ pub(super) struct Flash {
 
 impl Flash {
     /// A layer in host memory would attend on a card, or the other way round.
-    pub(super) const MOVED: Self =
-        Self { on: false, missing: Some("a layer in host memory would compute its attention on a card") };
+    pub(super) const MOVED: Self = Self {
+        on: false,
+        missing: Some("the attention of a layer in host memory would be computed on a card"),
+    };
 
     /// True if the host computes attention, because a card has no kernel for it.
     pub(super) fn is_on_host(&self) -> bool {

@@ -5,10 +5,10 @@
 //! not as zero. [`plan`] is pure: the same request gives the same plan on any machine, without an engine and
 //! without a GPU.
 //!
-//! `layout` places tensors on devices, `reserve` computes the sizes that the engine reserves for, `cost` adds
-//! up the terms, and `fit` searches for the largest values that fit. `depth` computes the memory while the
-//! context is not full; `reasons` and `hints` explain the result. To support a new model, extend the table in
-//! `architecture`; for a new engine build, the one in `quirks`.
+//! `layout` places tensors on devices, `reserve` computes the sizes for which the engine allocates (context,
+//! batches), and `cost` adds up the terms. `fit` searches for the largest values that fit. `depth` computes
+//! the memory while the context is not full; `reasons` and `hints` explain the result. To support a new
+//! model, extend the table in `architecture`; to support a new engine build, the table in `quirks`.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods, clippy::disallowed_types))]
 

@@ -2,9 +2,9 @@
 //!
 //! Flags number all cards of the machine. With `-dev`, however, `-mg` and `-ts` refer to positions in the
 //! list of `-dev` (`llama.cpp: llama_prepare_model_devices @ b10605`). A device list, a main card with `-sm
-//! none`, or explicit shares (`-ts`) name exactly the cards of the model. A flag that puts a buffer or a
-//! draft model on a card only requires that this card is among the model's cards. `-mg` without `-sm none`
-//! has no effect.
+//! none`, or explicit shares (`-ts`) determine exactly which cards the model uses. A flag that puts a buffer
+//! or a draft model on a card only requires that this card is among the model's cards. `-mg` without `-sm
+//! none` has no effect.
 
 use plimsoll_flags::{ModelParams, SplitMode};
 
@@ -139,9 +139,12 @@ mod tests {
     fn an_absent_card_is_refused_by_name() {
         for (line, words) in [
             ("-dev CUDA4", "-dev names `CUDA4`, but the number of cards is 4"),
-            ("-sm none -mg 4", "-mg 4 is not a card; the number of cards is 4"),
-            ("-dev CUDA1 -sm none -mg 1", "-mg 1 is not a card; the number of cards is 1"),
-            ("-ot exps=CUDA9", "`CUDA9`, which does not exist here"),
+            ("-sm none -mg 4", "-mg 4 names no card; cards are numbered from 0, and there are only 4"),
+            (
+                "-dev CUDA1 -sm none -mg 1",
+                "-mg 1 names no card; cards are numbered from 0, and there are only 1",
+            ),
+            ("-ot exps=CUDA9", "`CUDA9`, which is no buffer of the planned cards"),
         ] {
             let error = names(line).unwrap_err().to_string();
             assert!(error.contains(words), "{line}: {error}");

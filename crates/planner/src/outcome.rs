@@ -1,5 +1,5 @@
-//! Result of a plan (`plimsoll.plan/1`): the document that `plimsoll plan --json` prints and by which `serve`
-//! admits models.
+//! Result of a plan (`plimsoll.plan/1`): the document that `plimsoll plan --json` prints, and from which
+//! `serve` takes a model's memory need.
 
 use plimsoll_base::{Bytes, CardId, Hint, Reason, Source};
 use serde::{Serialize, Serializer};

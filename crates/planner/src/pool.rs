@@ -134,7 +134,10 @@ fn counted(blocks: Vec<u64>, counting: Counting) -> Bytes {
 
 fn source(card: &Card, depth: PoolInputs) -> Source {
     if card.legacy_pool && depth.engine.copies() {
-        return Source::Calibration(Cow::Borrowed("replay of ggml_cuda_pool_leg's best fit over a prompt"));
+        return Source::Calibration(Cow::Borrowed(
+            "simulation of ggml_cuda_pool_leg's best-fit search for a \
+            prompt",
+        ));
     }
     if depth.latent.is_some() {
         return Source::Formula(

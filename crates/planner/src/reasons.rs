@@ -51,7 +51,7 @@ fn on_card(request: &PlanRequest<'_>, card: &Card, terms: &Terms, used: bool) ->
         ("fits", needs)
     } else {
         // The driver opens a context on every visible card, used or not.
-        let text = format!("{model} has no layer on {}; initialising the card takes {need}", card.id);
+        let text = format!("{model} has no layer on {}, but initialising the card takes {need}", card.id);
         ("not_used", text)
     };
     Reason::new(code, text)
@@ -95,7 +95,8 @@ fn caveats(request: &PlanRequest<'_>, calculator: &PlanCalculator<'_>, cost: &Re
             (
                 "flash_attention_off",
                 format!(
-                    "the engine will disable flash attention ({missing}); the compute buffer then holds the whole KQ matrix"
+                    "the engine will disable flash attention ({missing}), so the compute buffer will \
+                    contain the whole KQ matrix"
                 ),
             )
         };
@@ -118,7 +119,8 @@ fn caveats(request: &PlanRequest<'_>, calculator: &PlanCalculator<'_>, cost: &Re
     }
     if !request.model.hyper.known {
         let text = format!(
-            "architecture `{}` is unknown; its cache is computed as for most architectures and may differ",
+            "architecture `{}` is unknown; the size of its cache is computed as for most architectures and \
+            may be wrong",
             request.model.architecture
         );
         reasons.push(Reason::new("architecture_unknown", text));
@@ -152,8 +154,8 @@ fn caveats(request: &PlanRequest<'_>, calculator: &PlanCalculator<'_>, cost: &Re
     let left_open = wish.context == 0 || wish.gpu_layers == GpuLayers::Auto;
     if wish.fit && left_open && !fit::fits(request, cost) {
         let text = format!(
-            "llama-server's --fit is on: it reduces unset values (-c to no less than {}, -ngl) until the \
-                model fits by its own estimate, which omits the pool and the CUDA context",
+            "llama-server's --fit is on: llama-server reduces unset values (-c to no less than {}, -ngl) \
+            until the model fits by llama-server's estimate, which omits the pool and the CUDA context",
             wish.fit_context
         );
         reasons.push(Reason::new("engine_may_shrink", text));
@@ -179,12 +181,10 @@ fn beyond_training(request: &PlanRequest<'_>, cost: &RequestCost) -> Option<Reas
     let beyond = trained > 0 && asked > trained && !request.wish.stretched;
     beyond.then(|| {
         let text = format!(
-            "the model was trained for contexts of {trained} tokens, and {asked} are planned: beyond that, answers \
-             degrade and some engines cut the context"
+            "the model was trained for contexts of {trained} tokens, but {asked} are planned; beyond the \
+            trained length, answers degrade and some engines cut the context"
         );
-        Reason::new("context_beyond_training", text)
-            .fact("trained", trained)
-            .fact("context", asked)
+        Reason::new("context_beyond_training", text).fact("trained", trained).fact("context", asked)
     })
 }
 

@@ -1,7 +1,8 @@
 //! Input of a plan: model, flags, engine, program and cards.
 //!
 //! A request is complete: the same request gives the same plan on any machine. Engine and program are part of
-//! it because they reserve different amounts of memory for the same flags.
+//! it because engines, and programs of the same engine, reserve different amounts of memory for the same
+//! flags.
 
 use plimsoll_base::Card;
 use plimsoll_flags::{ModelParams, ProgramKind};

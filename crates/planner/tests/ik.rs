@@ -253,10 +253,13 @@ fn repacking_is_reported_where_weights_stay_in_host_memory() {
     let plan = planned(&kimi(), &format!("{flags} -ot exps=CPU"), 1);
     assert!(reason(&plan, "weights_repacked").unwrap().contains("-rtr"));
     let said = reason(&plan, "latent_attention").unwrap();
-    assert!(said.contains("-mla 3 and 64 of 64 heads at once") && !said.contains("defaults"), "{said}");
+    assert!(
+        said.contains("-mla 3 and 64 of 64 heads computed at once") && !said.contains("defaults"),
+        "{said}"
+    );
     let plan = planned(&kimi(), "-c 65536 -ngl 99 -np 1", 1);
     let said = reason(&plan, "latent_attention").unwrap();
-    assert!(said.contains("4 of 64 heads at once") && said.contains("give -mla and -amb"), "{said}");
+    assert!(said.contains("4 of 64 heads computed at once") && said.contains("give -mla and -amb"), "{said}");
 }
 
 /// MiB by nvidia-smi for a growing prompt, by tokens, and the buffers in the engine's log.

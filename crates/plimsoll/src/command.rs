@@ -27,9 +27,9 @@ pub(crate) mod sweep;
 pub(crate) mod warden;
 pub(crate) mod watch;
 
-const STATUSES: &str = "\
-Exit status of every command: 0 done, 1 the answer is no or it failed, 2 bad input, 3 no verdict. `run` and `doctor -- COMMAND` end \
-with the status of their program.";
+const STATUSES: &str = "Exit status of every command: 0 for success, 1 for a failure or the answer no (such \
+    as a model that does not fit), 2 for bad input, 3 for no verdict. `run` and `doctor -- COMMAND` end \
+    with the exit status of their program.";
 
 #[derive(Debug, Parser)]
 #[command(name = "plimsoll", version, about = "The load line for GPU memory", after_help = STATUSES)]
@@ -40,17 +40,17 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Measure the CUDA context on these cards, for later plans
+    /// Measure the memory of a CUDA context on this machine's cards, for later plans
     Calibrate(calibrate::Arguments),
     /// Diagnose failed allocations: in a log, a program, a process or this machine
     Doctor(doctor::Arguments),
     /// Install, list and find engines
     Engine(engine::Arguments),
-    /// Load a model of a running server
+    /// Load a model in a running server
     Load(server_verbs::Load),
-    /// Print the engines' log lines of a running server
+    /// Print the log lines of the engines of a running server
     Logs(server_verbs::Logs),
-    /// Plan the memory of a model on each card, and whether it fits
+    /// Compute the memory of a model on each card, and whether the model fits
     Plan(Box<plan::Arguments>),
     /// Replay, generate and judge allocation traces
     Pool(pool::Arguments),
@@ -62,7 +62,7 @@ enum Command {
     Reclaim(reclaim::Arguments),
     /// Make a running server read its configuration again
     Reload(server_verbs::Reload),
-    /// Run an unmodified CUDA program under guard: counted, and kept to a budget
+    /// Run an unmodified CUDA program under guard, which counts its memory and enforces a budget
     // Boxed, because clippy (`large_enum_variant`) objects where one variant is far larger than the others.
     Run(Box<run::Arguments>),
     /// Serve several models behind one address, each in its own process
@@ -71,12 +71,10 @@ enum Command {
     Soak(Box<soak::Arguments>),
     /// Measure a server's memory and speed over prompt depth
     Sweep(sweep::Arguments),
-    /// Unload a model of a running server
+    /// Unload a model in a running server
     Unload(server_verbs::Unload),
     /// Record the memory of a program or of this machine
     Watch(Box<watch::Arguments>),
-    #[command(hide = true)]
-    ExecChild(exec_child::Arguments),
     #[command(hide = true)]
     Look(look::Arguments),
     #[command(hide = true)]
@@ -91,7 +89,12 @@ enum Command {
 
 /// Parses the command line and runs the subcommand.
 pub fn main() -> ExitCode {
-    let command = Cli::parse().command;
+    // Every load of a model waits for this verb. It also changes its user and its mounts, for which a process must have
+    // one thread, and the log has another.
+    if std::env::args_os().nth(1).is_some_and(|verb| verb == exec_child::VERB) {
+        return exec_child::run(&exec_child::Arguments::parse_from(std::env::args_os().skip(1)));
+    }
+    let command = Cli::parse_from(plan::spelled(std::env::args_os())).command;
     // The tour reports the daemon's actions itself; the daemon's own log lines would repeat them.
     let _flushed = log_to_stderr(match command {
         Command::Calibrate(_)
@@ -125,7 +128,6 @@ pub fn main() -> ExitCode {
         Command::Unload(arguments) => server_verbs::unload(&arguments).map_err(server_verbs::report),
         Command::Watch(arguments) => watch::run(&arguments),
         Command::RaiseSignal(arguments) => return raise_signal::run(&arguments),
-        Command::ExecChild(arguments) => return exec_child::run(&arguments),
         Command::Look(arguments) => return look::run(&arguments),
         Command::Warden(arguments) => return warden::run(&arguments),
     };

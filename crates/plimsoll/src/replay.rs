@@ -109,8 +109,8 @@ fn said(failure: &ReplayFailure) -> String {
     let [size, asked, free, live, reserved] =
         [size, by.asked, by.free, failure.live, failure.reserved].map(Bytes::new);
     format!(
-        "request {}: {size} were requested, {asked} of them from the driver, which had {free} free; of the \
-            pool's memory {live} were live and {reserved} reserved",
+        "request {}: {size} were requested, {asked} of them from the driver, which had {free} free; in the \
+        pool, {live} were in use and {reserved} were reserved",
         // Steps count from 0 in the code; the row of the CSV that a user looks up counts from 1.
         failure.step + 1
     )

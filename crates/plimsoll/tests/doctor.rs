@@ -82,11 +82,11 @@ fn a_live_process_is_not_judged_by_an_old_line_of_its_log() {
     for (line, expected) in [
         (
             "WARN b was killed by signal 9 (SIGKILL)\nKilled\n",
-            "it is running; no failure of its own is known",
+            "the process is running; no failure of this process is known",
         ),
         (
             "CUDA error: CUDA driver version is insufficient for CUDA runtime version\n",
-            "it is running; its log tells of an earlier failure:\ndriver_or_hw",
+            "the process is running; its log shows an earlier failure:\ndriver_or_hw",
         ),
     ] {
         std::fs::write(&log, line).unwrap();
@@ -184,7 +184,7 @@ fn the_machine_and_a_process_of_it_are_looked_at_as_they_are() {
     assert!(stdout.contains("can be allocated now") && stdout.contains("no GPU is visible"), "{stdout}");
     let own = std::process::id().to_string();
     let text = doctor(&["--pid", &own]).output().unwrap();
-    assert!(said(&text).0.contains("it is running; "), "{text:?}");
+    assert!(said(&text).0.contains("the process is running; "), "{text:?}");
     let process = doctor(&["--json", "--pid", &own]).output().unwrap();
     assert_eq!(process.status.code(), Some(0));
     let seen = json(&process)["seen"].clone();

@@ -90,7 +90,10 @@ fn what_does_not_complete_at_the_budget_exits_1_and_says_where() {
     let output = pool(&[&["replay", trace.to_str().unwrap()][..], &policies].concat());
     assert_eq!(output.status.code(), Some(1));
     let said = text(&output.stdout);
-    assert!(said.contains("18702 blocks, 37404 requests, peak live 240 MiB (251658240 B)"), "{said}");
+    assert!(
+        said.contains("18702 blocks, 37404 requests, peak of live memory 240 MiB (251658240 B)"),
+        "{said}"
+    );
     assert!(said.contains("budget 1024 MiB; at least 240 MiB are needed"), "{said}");
     assert!(
         said.contains(

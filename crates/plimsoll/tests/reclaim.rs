@@ -80,9 +80,9 @@ fn what_it_says_to_people_has_the_arithmetic() {
     let said = text(&output.stdout);
     for part in [
         "need    13312 MiB",
-        "5478 MiB are free (MemFree), of which 30 MiB are in the contiguous pool and 1027 MiB are withheld by watermarks and reserves",
+        "5478 MiB are free (MemFree), of which 30 MiB are in the contiguous pool and 1027 MiB are withheld by the kernel's watermarks and reserves",
         "would   drop-page-cache (needs root): predicted to free",
-        "not enough now; predicted to be enough after",
+        "not enough now; predicted to be enough after these steps",
     ] {
         assert!(said.contains(part), "{part}:\n{said}");
     }
@@ -114,7 +114,7 @@ fn a_question_that_makes_no_sense_ends_with_status_2_and_a_remedy() {
         (&["--need", "many"][..], "is not a size"),
         (&[], "--need"),
         (&["--need", "1GiB", "--contiguous", "11", "--sysroot", tree], "order 0 to 10"),
-        (&["--need", "1GiB", "--sysroot", "/nowhere"], "name a folder with proc/"),
+        (&["--need", "1GiB", "--sysroot", "/nowhere"], "name a folder that contains proc/"),
         (&["--need", "1GiB", "--file", "/nowhere.gguf"], "/nowhere.gguf"),
         (&["--need", "1GiB", "--config", "/nowhere.toml"], "/nowhere.toml"),
     ] {

@@ -1,10 +1,9 @@
 //! Requests that each operation of ggml's CUDA backend makes to its memory pool: the bytes of each, in order.
 //!
-//! DECISION: these formulas are in one place, as functions of plain numbers, because three callers must get
-//! the same results. The phantom (a ggml backend without a GPU) has real compute graphs, the trace generator
-//! ([`generate`](crate::generate)) has a model's shape, and the planner has a model's header. The blocks of
-//! one operation form a [`DemandGroup`]: they are allocated in order and freed in reverse. Sums and products
-//! saturate instead of overflowing.
+//! DECISION: these formulas are in one place, as functions of plain numbers, because two callers must get the
+//! same results: the trace generator ([`generate`](crate::generate)), which has a model's shape, and the
+//! planner, which has a model's header. The blocks of one operation form a [`DemandGroup`]: they are
+//! allocated in order and freed in reverse. Sums and products saturate instead of overflowing.
 //!
 //! The card and the engine's build ([`Rules`]) determine which kernel runs, and so which blocks are needed.
 //! Each file names its sources as `file:function @ build`.

@@ -3,8 +3,8 @@
 //! DECISION: the interface is one trait. Its methods correspond one to one to driver functions, with plain
 //! numbers as arguments. Memory comes in two forms. Whole allocations (`cuMemAlloc`) are available on every
 //! card. A region (`cuMemAddressReserve`, `cuMemCreate`, `cuMemMap`) is an address range that gets memory
-//! piece by piece, only on cards with virtual memory management. Events replace a clock: a policy releases
-//! nothing that the card may still be using.
+//! piece by piece, only on cards with virtual memory management. There is no clock: events show whether the
+//! card has finished with a piece of memory, and until then a policy does not release it.
 //!
 //! Addresses are numbers, never pointers: a policy computes with them and accesses no memory.
 

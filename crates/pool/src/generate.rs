@@ -1,5 +1,5 @@
 //! Generator of allocation traces: the requests that an engine would make to its run-time pool for a prompt,
-//! computed without a card and a model file.
+//! computed without a card and without a model file.
 //!
 //! DECISION: a trace has one device and one stream. Each operation has one group of blocks, allocated in
 //! order and freed in reverse, like the scopes of the engine's code. The operations follow from the shapes of

@@ -7,8 +7,8 @@
 //! has a simulated card with a given size, streams, events and graphs, which records every violation of the
 //! driver's rules.
 //!
-//! The crate does not use `std`, because guard, the library that is preloaded into arbitrary programs,
-//! contains it.
+//! The crate does not use `std`, because it is part of guard, the library that is preloaded into arbitrary
+//! programs.
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
 

@@ -1,10 +1,11 @@
 //! Interface of a GPU memory allocator policy.
 //!
-//! DECISION: the interface is that of RAPIDS RMM's `device_memory_resource`. A second trait is only for a
-//! policy that serves a program: it adds trims, captured graphs, and the end of the pool. The device is
-//! passed to every call instead of being owned. So several policies (for example one for each stream) can
-//! share one card, and a policy stays a plain value that can be compared, cloned and replayed. A free happens
-//! on the CPU: work that uses the block may still be running, in the order of the given stream.
+//! DECISION: the interface is that of RAPIDS RMM's `device_memory_resource`. A second trait adds trims
+//! (releases of idle memory), captured graphs, and the end of the pool; only a policy that serves a real
+//! program needs it. The device is passed to every call instead of being owned. So several policies (for
+//! example one for each stream) can share one card, and a policy stays a plain value that can be compared,
+//! cloned and replayed. A free happens on the CPU: GPU work that uses the block may still be running, in the
+//! order of the given stream.
 
 use crate::device::{Address, CapturedGraph, OutOfMemory, PoolDevice, Stream};
 
@@ -36,10 +37,10 @@ pub enum Trim {
 /// Condition under which the original allocator aborts its process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum Broken {
-    #[error("a block was freed that was not the last one allocated")]
+    #[error("a block other than the last allocated one was freed, which this pool does not allow")]
     OutOfOrder,
     /// The card may have memory left.
-    #[error("its address range is exhausted")]
+    #[error("the pool's address range is exhausted")]
     AddressesUsedUp,
 }
 

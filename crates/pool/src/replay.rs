@@ -1,10 +1,10 @@
 //! Replay of an allocation trace with an allocator policy, on a simulated card that only counts bytes.
 //!
-//! DECISION: a replay is one pass, which stops where the modelled allocator would fail. To measure the
-//! policy's own time, a caller passes a [`Watch`] with its own clock, whose calls are outside the measured
-//! time. Whole allocations are counted in their requested size (a card rounds large ones up to 2 MiB, and
-//! small ones share a piece of 2 MiB); mapped pieces are counted in granules of 2 MiB. GPU work finishes at
-//! once, because a trace has the order of events on the streams but not their times.
+//! DECISION: a replay is one pass, which stops where the modelled allocator would fail. To measure a policy's
+//! time, a caller passes a [`Watch`], which is told when each call of the policy begins and ends and reads a
+//! clock of its own. Whole allocations are counted in their requested size (a card rounds large ones up to 2
+//! MiB, and small ones share a piece of 2 MiB). Mapped pieces are counted in granules of 2 MiB. GPU work
+//! finishes at once, because a trace has the order of events on the streams but not their times.
 
 use alloc::vec::Vec;
 use core::fmt;
@@ -101,7 +101,8 @@ impl fmt::Display for ReplayFailure {
         match self.cause {
             Cause::Refused { size, by } => write!(
                 f,
-                "{size} bytes were refused ({by}), while {} were live and {} reserved",
+                "a request for {size} bytes was refused ({by}) while {} bytes were in use and {} bytes were \
+                reserved",
                 self.live, self.reserved
             ),
             Cause::Broken(broken) => write!(f, "{broken}; the program aborts"),

@@ -70,15 +70,15 @@ impl Trace {
 /// Error: a step that cannot have happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
-    #[error("the block is allocated again while it is live")]
+    #[error("the block is allocated again before it is freed")]
     Live,
     #[error("the block is freed but was never allocated; a trace must start when the program starts")]
     NotLive,
-    #[error("the block is freed with another size than the {allocated} bytes of its allocation")]
+    #[error("the block is freed with a different size than the {allocated} bytes that were allocated")]
     OtherSize { allocated: u64 },
-    #[error("no card has room for a block of more than {LARGEST} bytes")]
+    #[error("the block is larger than {LARGEST} bytes, which no card can hold")]
     TooLarge,
-    #[error("there are more than {MOST_BLOCKS} blocks; cut the trace")]
+    #[error("the trace has more than {MOST_BLOCKS} blocks; shorten the trace")]
     TooMany,
 }
 

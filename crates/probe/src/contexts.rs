@@ -1,8 +1,8 @@
 //! File with the measured CUDA context sizes, written by `plimsoll calibrate` and read for every plan.
 //!
-//! DECISION: the file is `$XDG_CONFIG_HOME/plimsoll/contexts.toml`, else `~/.config/plimsoll/contexts.toml`,
-//! in the user's configuration folder because it is worth keeping and readable. If it cannot be read, a plan
-//! reports that and continues without it; `calibrate` refuses to overwrite it.
+//! DECISION: the file is `$XDG_CONFIG_HOME/plimsoll/contexts.toml`, else `~/.config/plimsoll/contexts.toml`.
+//! It is in the user's configuration folder because users may want to read and keep it. If it cannot be read,
+//! a plan reports that and continues without it; `calibrate` refuses to overwrite it.
 
 use std::path::{Path, PathBuf};
 use std::{env, fs, io};
@@ -20,7 +20,8 @@ const DRIVER: &str = "/proc/driver/nvidia/version";
 pub enum ContextsError {
     #[error("cannot read {}: {error}", path.display())]
     Open { path: PathBuf, error: io::Error },
-    #[error("{} is longer than {LONGEST} bytes, so it is not a table of contexts\nhint: move it away", .0.display())]
+    #[error("{} is longer than {LONGEST} bytes, so it is not a table of CUDA contexts\nhint: move the file \
+        away", .0.display())]
     Long(PathBuf),
     #[error("{}: {error}", path.display())]
     Read {
@@ -50,7 +51,7 @@ pub fn measured() -> Vec<MeasuredContext> {
     let Some(path) = place() else { return Vec::new() };
     let mut contexts = read(&path).unwrap_or_else(|error| {
         // A plan with published values is less exact; no plan at all would be worse.
-        tracing::warn!("published values are used for the sizes of contexts: {error}");
+        tracing::warn!("published values are used for the sizes of CUDA contexts: {error}");
         Vec::new()
     });
     if !contexts.is_empty() {

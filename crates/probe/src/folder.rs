@@ -1,5 +1,5 @@
-//! Private folder shared with child processes: in memory, readable by this user only, and removed after its
-//! owner's end.
+//! Private folder shared with child processes: in memory, readable by this user only, and removed after the
+//! end of the process that owns it.
 //!
 //! The owner holds a lock on a file in the folder. The kernel releases the lock however the owner ends, so a
 //! folder whose lock is free has no owner, and the next process that creates a folder removes it. A folder is

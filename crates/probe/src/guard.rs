@@ -6,10 +6,10 @@
 //!
 //! DECISION: this code never loads the library into its own process. Options go into the child's environment.
 //! Everything else goes through files in a folder owned by this process: one page for each guarded process
-//! and one budget ledger for all of them, read with `pread` and changed with aligned eight-byte writes. If a
-//! child or this process dies, no other process waits for it; folders of dead processes are removed by the
-//! next one. Guard cannot be preloaded into static or setuid programs; this is reported if it can be seen
-//! from the program's file.
+//! and one budget ledger for all of them. These files are read with `pread` and changed with aligned
+//! eight-byte writes. If a child or this process dies, no other process waits for it. The folders of dead
+//! processes are removed by the next process that creates one. Guard cannot be preloaded into static or
+//! setuid programs; this is reported if it can be seen from the program's file.
 
 mod pages;
 mod preload;

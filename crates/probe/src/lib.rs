@@ -3,8 +3,8 @@
 //! GPUs are read through NVML, the host's memory through `/proc` and cgroups.
 //!
 //! No CUDA context is opened, so a reading takes none of a card's memory. If the driver's library is missing,
-//! the result is no cards, not an error. Values that a driver does not report stay unknown and are mentioned
-//! in a note.
+//! the result is an empty list of cards, not an error. Values that a driver does not report stay unknown and
+//! are mentioned in a note.
 //!
 //! The daemon does not load the driver's libraries: `nvmlInit` maps libcuda (seen with driver 580.159.04 on
 //! an H200), and a call into a faulty driver may never return. Instead the daemon uses a [`Sampler`], which

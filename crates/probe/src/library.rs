@@ -1,5 +1,5 @@
-//! Paths of the shared libraries that come with Plimsoll (guard, and phantom, which is CUDA without a
-//! GPU).
+//! Paths of the shared libraries that come with Plimsoll: guard, which is preloaded into programs, and
+//! phantom, which is CUDA without a GPU.
 //!
 //! An environment variable can name another path, or disable a library if the variable is empty. Otherwise
 //! the library is searched for in the program's own folder, in `../lib/plimsoll/` of an installation, and in
@@ -19,9 +19,9 @@ pub const GUARD: Library = Library {
     chore: "cargo xtask guard",
 };
 
-/// CUDA without a card, for engines that are asked what they would take.
+/// CUDA, ROCm and Vulkan without a card, for engines that are asked what they would take.
 pub const PHANTOM: Library = Library {
-    title: "stand-in for CUDA",
+    title: "stand-in for CUDA, ROCm and Vulkan",
     file: "libplimsoll_phantom.so",
     variable: PHANTOM_LIBRARY,
     chore: "cargo xtask guard",

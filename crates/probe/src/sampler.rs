@@ -1,8 +1,8 @@
 //! Thread that reads the cards' memory for the daemon, because a call to the driver may take milliseconds.
 //!
 //! The thread uses the helper process `plimsoll look`; on a machine without a GPU it reads the host's memory
-//! itself. After an engine's end the driver frees its memory with a delay (usually half a second; `ollama`
-//! waits up to five seconds). An engine that is started at once could run out of memory.
+//! itself. The driver frees an engine's memory some time after the engine's end (usually half a second;
+//! `ollama` waits up to five seconds). An engine that is started before that could run out of memory.
 //! [`Sampler::returned`] waits until the memory is free.
 
 use std::ffi::{OsStr, OsString};

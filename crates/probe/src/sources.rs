@@ -1,6 +1,6 @@
 //! List of the libraries through which GPUs are found, one for each vendor.
 //!
-//! To add a library, write its file in `sources/` and its row in [`SOURCES`].
+//! To add a library, add a file to `sources/` and a row to [`SOURCES`].
 
 mod nvml;
 

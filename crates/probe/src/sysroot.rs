@@ -21,7 +21,8 @@ const MOST_LINKS: usize = 40;
 const MOST_NAMES: usize = 4096;
 
 #[derive(Debug, thiserror::Error)]
-#[error("cannot read the captured tree {}: {error}\nhint: name a folder with proc/, sys/ and etc/ in it", path.display())]
+#[error("cannot read the captured file tree {}: {error}\nhint: name a folder that contains proc/, sys/ and \
+    etc/", path.display())]
 pub struct OpenSysrootError {
     path: PathBuf,
     error: io::Error,

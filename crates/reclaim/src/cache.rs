@@ -1,9 +1,9 @@
 //! Page cache of a model's files: measurement and release.
 //!
-//! DECISION: how much of a file is cached is sampled with `RWF_NOWAIT` reads, which are answered only from
-//! the page cache. `mincore` needs a mapping of the file, which would be unsafe code, and other methods need
-//! root. The kernel may start to read a page that is missing; with the file marked for random access this is
-//! one page per sample, at most a few MiB in all. The sampled pages are then cached, so each measurement
+//! DECISION: how much of a file is cached is sampled with `RWF_NOWAIT` reads, which return only data in the
+//! page cache. `mincore` needs a mapping of the file, which would be unsafe code, and other methods need
+//! root. The kernel may start to read a page that is missing. The file is marked for random access, so this
+//! is one page per sample, at most a few MiB in all. The sampled pages are then cached, so each measurement
 //! samples different pages. A hole in a file counts as cached, because it needs no disk read.
 
 use std::collections::hash_map::RandomState;
@@ -56,7 +56,7 @@ impl FileCache {
         let about = file.metadata().map_err(fail)?;
         // Opening a device or pipe may succeed, but it has no page cache to give back.
         if !about.is_file() {
-            return Err(fail(io::Error::other("it is not a regular file")));
+            return Err(fail(io::Error::other("this is not a regular file")));
         }
         Ok(Self {
             path: path.to_owned(),

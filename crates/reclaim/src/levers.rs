@@ -1,8 +1,9 @@
 //! Memory reclaim steps that need root, and the ways to run them.
 //!
 //! DECISION: there are five fixed actions, each with a name and no argument. A user with permission to call
-//! the helper can run these and nothing else. Dropping clean page cache loses no data, `compact_memory` moves
-//! pages without changing them, and huge pages that are claimed for compaction are released at once.
+//! the helper can run these and nothing else. None of them does harm: dropping clean page cache loses no
+//! data, `compact_memory` only moves pages, and huge pages that are claimed for compaction are released at
+//! once.
 
 mod huge_pages;
 mod unit;
@@ -36,7 +37,7 @@ pub enum TakeStepError {
     Write { path: PathBuf, value: String, error: io::Error },
     #[error("cannot read {}: {error}", path.display())]
     Read { path: PathBuf, error: io::Error },
-    #[error("this kernel has no huge pages to allocate: {} does not show how many there are", path.display())]
+    #[error("huge pages cannot be allocated on this kernel: {} does not show their number", path.display())]
     NoHugePages { path: PathBuf },
     #[error("{} huge pages that were allocated could not be released: {error}\nhint: echo {before} > {}", claimed, path.display())]
     GiveBack { claimed: u64, before: u64, path: PathBuf, error: io::Error },

@@ -96,7 +96,7 @@ pub struct ReclaimOutcome {
 
 #[derive(Debug, thiserror::Error)]
 pub enum ReclaimError {
-    #[error("/proc/meminfo does not show how much is free and available, so nothing can be decided")]
+    #[error("/proc/meminfo does not show how much memory is free and available, so no steps can be chosen")]
     Measure,
     #[error("this kernel has blocks of order 0 to {last}, not {order}")]
     Order { order: usize, last: usize },
@@ -104,7 +104,10 @@ pub enum ReclaimError {
     Blocks,
     #[error(transparent)]
     OpenModel(#[from] OpenModelError),
-    #[error("a captured tree cannot be changed\nhint: leave out --sysroot, or add --dry-run")]
+    #[error(
+        "no step can be taken on the captured file tree of --sysroot\nhint: omit --sysroot, or add \
+        --dry-run"
+    )]
     Captured,
 }
 

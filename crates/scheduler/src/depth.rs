@@ -1,8 +1,8 @@
 //! Depth of a request: the tokens of its prompt plus the longest answer that it allows.
 //!
-//! A prompt has at most as many tokens as its body has bytes, for any vocabulary. So an upper bound follows
-//! from the body alone. The scheduler tries this bound first; the engine counts the tokens only if memory is
-//! too small for the bound.
+//! For any vocabulary, a prompt has at most as many tokens as its body has bytes, so the body alone gives an
+//! upper bound. The scheduler tries this bound first. The engine counts the tokens only if memory is too
+//! small for the bound.
 
 use plimsoll_base::Slots;
 

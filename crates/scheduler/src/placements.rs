@@ -1,5 +1,6 @@
 //! Ledger of claims (the memory that each engine may take) with the last reading of the cards' memory.
-//! Changes are noted, because waiting models must then be placed again.
+//!
+//! Changes are recorded, because waiting models must then be placed again.
 
 use std::time::Duration;
 

@@ -25,7 +25,11 @@ pub(crate) fn shutting_down() -> RequestRefusal {
 }
 
 pub(crate) fn unconfigured() -> RequestRefusal {
-    let reason = Reason::new("unconfigured", "the model is not, or no longer, in the configuration");
+    let reason = Reason::new(
+        "unconfigured",
+        "the configuration does not contain the model, or no longer \
+        contains it",
+    );
     refusal(RequestRefusalKind::Unconfigured, None, reason)
 }
 
@@ -37,7 +41,7 @@ pub(crate) fn queue_full(name: &str, limit: usize) -> RequestRefusal {
 }
 
 pub(crate) fn unloaded(name: &str) -> RequestRefusal {
-    let text = format!("{name} was unloaded by hand while the request waited for it");
+    let text = format!("{name} was unloaded by hand while the request waited for the model");
     refusal(RequestRefusalKind::Unloaded, Some(SOON), Reason::new("unloaded", text))
 }
 
@@ -47,13 +51,13 @@ pub(crate) fn load_failed(name: &str, record: &FailureRecord, wait: Option<Durat
         true => (
             RequestRefusalKind::EngineDied,
             "engine_died",
-            format!("the engine of {name} died while it served"),
+            format!("the engine of {name} died while it served requests"),
         ),
         false => (RequestRefusalKind::LoadFailed, "load_failed", format!("{name} could not be loaded")),
     };
     let mut reason = Reason::new(code, text);
     if let Some(wait) = wait {
-        let text = format!("loading is retried after {:.1} s at the earliest", wait.as_secs_f64());
+        let text = format!("loading the model is retried after {:.1} s at the earliest", wait.as_secs_f64());
         reason = reason.because(Reason::new("held_back", text));
     }
     // A load that succeeded since makes the old failure irrelevant.
@@ -105,7 +109,8 @@ pub(crate) fn too_deep(depths: &DepthRefusal) -> RequestRefusal {
     let fits = depths.fits.unwrap_or(0).min(depths.slots.full);
     let name = depths.name;
     let text = format!(
-        "{name} would reach up to {tokens} tokens with this request, but its cards have memory for {fits}"
+        "{name} would reach up to {tokens} tokens with this request, but its cards have memory for only \
+        {fits} tokens"
     );
     // If empty cards could hold that depth, only others' memory is in the way, and a retry may succeed.
     let crowded_out = depths.needs.iter().all(|need| {
@@ -135,7 +140,7 @@ fn asked(depth: &RequestDepth, slots: &Slots) -> Reason {
         None => "the number of tokens in the prompt is unknown".to_owned(),
     };
     let answer = match depth.answer.or(slots.answer) {
-        Some(answer) => format!("the answer may have {answer}"),
+        Some(answer) => format!("the answer may have {answer} tokens"),
         None => format!("the answer is limited only by the context of {} tokens", slots.each),
     };
     let reason = Reason::new("asked", format!("{prompt} and {answer}")).fact("context", slots.each);
@@ -157,8 +162,8 @@ fn on_card(depths: &DepthRefusal, card: &Card) -> Option<Reason> {
     let (need, loaded) = (on(&depths.needs)?, on(&depths.loaded)?);
     let (have, grows) = (card.free, need.saturating_sub(loaded));
     let text = format!(
-        "on {} the model takes {loaded} when loaded and {grows} more at that depth, {need} in total; {have} \
-            is available",
+        "on {} the model takes {loaded} when loaded and {grows} more at the depth of this request, {need} \
+        in total; {have} is available",
         card.name
     );
     let reason = Reason::new("on_card", text)
@@ -178,7 +183,7 @@ fn held_by_others(ledger: &Ledger, card: &Card) -> Vec<Reason> {
     let total = account.card().total;
     let mut reasons = Vec::new();
     if let Some(budget) = account.budget() {
-        let text = format!("the budget is {budget} of {total}");
+        let text = format!("the budget is {budget} of the card's {total}");
         reasons.push(Reason::new("budget", text).fact("budget", budget));
     }
     for (code, bytes, text) in [
@@ -219,15 +224,21 @@ pub(crate) fn deadline(model: Option<&ModelSlot>, ledger: &Ledger, waited: Durat
 fn still(model: &ModelSlot, ledger: &Ledger) -> Reason {
     // The state tells an operator which wait was too long.
     let text = match (model.state(), model.seeking()) {
-        (ModelState::Queued, RequestedState::Room(_)) => "it still waits for memory that other models hold",
-        (ModelState::Queued, _) => "its files and its engine are still being checked",
-        (ModelState::Loading, _) => "it is still loading",
+        (ModelState::Queued, RequestedState::Room(_)) => {
+            "the model still waits for memory that other \
+            models hold"
+        }
+        (ModelState::Queued, _) => "the model's files and its engine are still being checked",
+        (ModelState::Loading, _) => "the model is still loading",
         (ModelState::Ready, _) if model.depth_wait().is_some() => {
             "the next request needs more memory than the model has now, and waits for that memory"
         }
-        (ModelState::Ready, _) => "it already serves as many requests as it accepts at once",
-        (ModelState::Draining | ModelState::Stopping, _) => "it is being stopped, and will be started again",
-        (ModelState::Unloaded | ModelState::Failed, _) => "it is not loaded",
+        (ModelState::Ready, _) => "the model already serves as many requests as it accepts at once",
+        (ModelState::Draining | ModelState::Stopping, _) => {
+            "the model is being stopped, and will be \
+            started again"
+        }
+        (ModelState::Unloaded | ModelState::Failed, _) => "the model is not loaded",
     };
     let mut reason = Reason::new("still", text);
     if let Some(deep) = model.depth_wait() {

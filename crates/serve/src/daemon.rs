@@ -2,8 +2,8 @@
 //! signals.
 //!
 //! SIGTERM and SIGINT drain the daemon: it accepts no new request, finishes the answers in flight and then
-//! stops every engine. A second signal stops them at once. SIGHUP reloads the configuration; if the new one
-//! has an error, the error is logged and the old one stays in force.
+//! stops every engine. A second signal stops all engines at once. SIGHUP reloads the configuration; if the
+//! new one has an error, the error is logged and the old one stays in force.
 
 mod cards;
 mod descriptors;
@@ -195,7 +195,7 @@ impl Daemon {
         let server = Rc::new(HttpServer::new(Rc::clone(&runtime), settings));
         tracing::info!("{} of {} at http://{address}", counted(runtime.count()), setup.config.display());
         if runtime.count() == 0 {
-            tracing::warn!("it configures no model; add one and send SIGHUP");
+            tracing::warn!("the configuration lists no model; add one and send SIGHUP");
         }
         // Surveys read headers from disk; requests need not wait for them.
         tokio::task::spawn_local(Rc::clone(&runtime).introduce());

@@ -1,5 +1,5 @@
 //! Extensions of the daemon: guard (the library preloaded into engines), metrics, requests to other processes
-//! to release idle memory, and dropping of page cache before and after loads.
+//! to release idle GPU memory, and dropping of page cache before and after loads.
 
 mod gauges;
 mod guard;

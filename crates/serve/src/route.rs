@@ -1,9 +1,9 @@
 //! HTTP server and proxy of `serve`: listener, request bodies, routing, and streaming of engines' answers.
 //!
 //! The server runs on one thread, with one task for each connection. It reads the whole body of a request
-//! before it requests admission to a model. The runtime (through [`ModelService`]) decides when the request
-//! is sent and to which engine. The answer is passed to the client byte for byte. The modules are listed in
-//! the order in which a request reaches them.
+//! before it asks the runtime to admit the request to a model. The runtime (through [`ModelService`]) decides
+//! when the request is sent and to which engine. The answer is passed to the client byte for byte. The
+//! modules are listed in the order in which a request reaches them.
 
 mod connection;
 mod limits;

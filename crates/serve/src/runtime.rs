@@ -110,7 +110,8 @@ pub enum ConfigureError {
     Read(#[from] ReadConfigError),
     #[error(transparent)]
     Card(#[from] UnknownCard),
-    #[error("{}: it has no API key, but the server can be reached from other machines; keep a key, or restart with --open", path.display())]
+    #[error("{}: the new configuration has no API key, but the server can be reached from other machines; \
+        keep a key, or restart with --open", path.display())]
     NoKey { path: PathBuf },
 }
 

@@ -1,10 +1,10 @@
 //! File format of `plimsoll watch` recordings: memory figures of a machine over time.
 //!
-//! DECISION: JSON lines in one gzip stream, `zcat FILE` shows them. Each line is flushed and written with one
-//! call, so a SIGKILL costs at most the sample that was being written. A sample lists only the figures that
-//! changed, as differences to their last value. Figures are declared when they first appear, because
-//! processes come and go. On a machine so busy that a day would exceed 20 MB, slow figures are written less
-//! often ([`Encoder`]), never the fast ones.
+//! DECISION: a recording is JSON lines in one gzip stream, which `zcat FILE` prints. Each line is flushed and
+//! written with one call, so a SIGKILL costs at most the sample that was being written. A sample lists only
+//! the figures that changed, as differences from their last value. Figures are declared when they first
+//! appear, because processes come and go. If a busy machine's recording would exceed 20 MB per day, the less
+//! important figures are written less often ([`Encoder`]).
 //!
 //! Recordings are attached to bug reports by unknown users: everything read is bounded, and no content can
 //! cause a panic.

@@ -1,16 +1,16 @@
 //! Options of guard, the preloaded library: one line of words in [`crate::env::GUARD`], written by `plimsoll
 //! run` and `plimsoll serve`.
 //!
-//! With an empty line, guard only counts. Each word adds to that:
+//! With an empty line, guard only counts. Each word adds a setting:
 //!
 //! - `card=GPU-<uuid>[:[BUDGET][:NEED]]`: a card of the plan with its budget and its need in bytes; may be
 //!   repeated.
 //! - `budget=BYTES`, `need=BYTES`: budget and need for every card without figures of its own.
 //! - `contexts=report|refuse`: treatment of CUDA contexts on a card that no `card=` names.
-//! - `reuse`, `chunk=BYTES`, `reclaim`, `wait=SECONDS`, `spill=BYTES`, `keep=BYTES`, `on-oom=managed`: steps
-//!   that guard tries, in its order, when an allocation is refused (the ladder).
-//! - `pool=ours|managed`: treatment of ggml's legacy pool.
-//! - `hide-vmm`: report cards without virtual memory management.
+//! - `reuse`, `chunk=BYTES`, `reclaim`, `wait=SECONDS`, `spill=BYTES`, `keep=BYTES`, `on-oom=managed`:
+//!   remedies that guard tries, in its own order, when an allocation is refused (the ladder).
+//! - `pool=ours|managed`: replacement of ggml's legacy pool.
+//! - `hide-vmm`: the program is told that no card has virtual memory management.
 
 use core::fmt;
 use core::str::SplitAsciiWhitespace;

@@ -2,9 +2,9 @@
 //! figures and its refused allocations.
 //!
 //! Guard maps the file and changes it with atomics only; the daemon reads it with `pread` as a
-//! [`PageSnapshot`]. A request to release idle memory is an aligned four-byte `pwrite` at
-//! [`Page::ask_offset`]. The budget is not on the page, because it belongs to all processes of the
-//! [tree](crate::tree).
+//! [`PageSnapshot`]. To request the release of idle memory, the daemon writes four aligned bytes with
+//! `pwrite` at [`Page::ask_offset`]. The budget is not on the page, because it belongs to all processes of
+//! the [tree](crate::tree).
 //!
 //! DECISION: no process waits for another one's lock, so a process that is killed at any instruction blocks
 //! no other. The figures of one snapshot may be a few allocations apart; each of them is correct.

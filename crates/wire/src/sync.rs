@@ -1,4 +1,4 @@
-//! Atomics of the shared budget ledger, replaced by those of the model checker loom in one test.
+//! Atomics of the shared budget ledger, which one test replaces by those of the model checker loom.
 //!
 //! Run that test with `RUSTFLAGS="--cfg loom" cargo test -p plimsoll-wire --test loom`.
 

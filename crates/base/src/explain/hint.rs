@@ -83,11 +83,15 @@ impl fmt::Display for Advice {
             Self::FlashAttention => write!(f, "switch flash attention on"),
             Self::ExpertsOnHost(1) => write!(f, "keep the experts of 1 layer in host memory"),
             Self::ExpertsOnHost(n) => write!(f, "keep the experts of {n} layers in host memory"),
-            Self::FewerLayers(1) => write!(f, "put 1 layer on the cards"),
-            Self::FewerLayers(n) => write!(f, "put {n} layers on the cards"),
-            Self::NoOpOffload => write!(f, "do not copy host weights to the card for large batches"),
-            Self::WindowedCache => write!(f, "leave out --swa-full"),
-            Self::ProjectorOnHost => write!(f, "keep the projector in host memory"),
+            Self::FewerLayers(1) => write!(f, "put only 1 layer on the cards"),
+            Self::FewerLayers(n) => write!(f, "put only {n} layers on the cards"),
+            Self::NoOpOffload => write!(
+                f,
+                "do not copy weights from host memory to the card for large \
+                batches"
+            ),
+            Self::WindowedCache => write!(f, "omit the flag --swa-full"),
+            Self::ProjectorOnHost => write!(f, "keep the multimodal projector in host memory"),
             Self::DivideLayers(_) => write!(f, "set the share of layers on each card by hand"),
             Self::Together(all) => {
                 for (place, advice) in all.iter().enumerate() {
@@ -98,11 +102,9 @@ impl fmt::Display for Advice {
             }
             Self::AnotherCard => write!(f, "spread the model over one more card"),
             Self::FreeCard { card } => write!(f, "free memory that other processes hold on {card}"),
-            Self::DeclareMemory => write!(
-                f,
-                "declare its memory in its configuration section: memory = \
-                \"…\""
-            ),
+            Self::DeclareMemory => {
+                write!(f, "declare the model's memory in its configuration section: memory = \"…\"")
+            }
             Self::Other(text) => f.write_str(text),
         }
     }
@@ -136,7 +138,7 @@ impl fmt::Display for Hint {
             write!(f, " ({flags})")?;
         }
         match (self.saves, self.enough) {
-            (Some(saves), true) => write!(f, ", which saves {saves} and is enough")?,
+            (Some(saves), true) => write!(f, ", which saves {saves} and makes the model fit")?,
             (Some(saves), false) => write!(f, ", which saves {saves}")?,
             (None, true) => write!(f, ", which is enough")?,
             (None, false) => {}
@@ -200,7 +202,7 @@ mod tests {
         };
         assert_eq!(
             hint.to_string(),
-            "use a micro-batch of 128 and leave out --swa-full (-ub 128), which saves 7 MiB and is enough; \
+            "use a micro-batch of 128 and omit the flag --swa-full (-ub 128), which saves 7 MiB and makes the model fit; \
              the price: prompts are read more slowly"
         );
         let json = serde_json::to_value(&hint).unwrap();

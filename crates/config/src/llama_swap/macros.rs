@@ -1,8 +1,7 @@
 //! Macros of llama-swap's YAML: `${name}` in any value (`internal/config/macros.go @ v250`).
 //!
-//! Macros are replaced from the last declared to the first, each once, so a macro may use those declared
-//! before it. A model's own macro replaces a global one of the same name, in its position. `${PORT}` and
-//! `${PID}` are left in place, because their values exist only once the engine starts.
+//! Macros are replaced from the last declared to the first, each once. A model's own macro takes the place of
+//! the global macro of the same name.
 
 use std::sync::Arc;
 
@@ -33,7 +32,8 @@ impl Macros {
             return Ok(Self::default());
         };
         let Some(pairs) = node.pairs() else {
-            let (why, remedy) = ("`macros` is not a YAML mapping", "write `name: value` under it");
+            let (why, remedy) =
+                ("`macros` is not a YAML mapping", "write `name: value` lines under `macros`");
             return Err(ConfigError::new(
                 FlagOrigin::file(file, node.line),
                 ConfigProblem::ReadLine { why, remedy },
@@ -50,7 +50,7 @@ impl Macros {
             };
             // Each macro may double the text, so their number bounds the work.
             if macros.0.len() == MOST {
-                return fail("is one too many", "declare at most 256");
+                return fail("exceeds the largest number of macros", "declare at most 256");
             }
             if !is_name(&pair.key) {
                 return fail("has an invalid name", "use up to 63 letters, digits, `_` and `-`");
@@ -64,7 +64,7 @@ impl Macros {
             let entry = Macro::new(&pair.key, value);
             // A cycle over several macros cannot expand: each is substituted once, last declared first.
             if value.contains(&entry.slug) {
-                return fail("contains itself", "remove it from its value");
+                return fail("contains itself", "remove the macro from its own value");
             }
             macros.0.push(entry);
         }
@@ -132,14 +132,14 @@ pub(super) fn expand_environment(
             };
             // llama-swap refuses as well: an unset variable is a mistake more often than an empty word.
             let Some(value) = env(name) else {
-                return fail(name, "is not set", "set it in the environment of the server");
+                return fail(name, "is not set", "set this variable in the environment of the server");
             };
             // A second line would become part of a command; a NUL cannot be an argument.
             if value.contains(['\n', '\r', '\0']) || done.len() + value.len() > LONGEST {
                 return fail(
                     name,
                     "contains more than one line, or more than 64 KiB",
-                    "set it to one short line",
+                    "set this variable to one short line",
                 );
             }
             done.push_str(&value);

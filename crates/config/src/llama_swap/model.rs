@@ -30,13 +30,13 @@ const READ: [&str; 13] = [
 
 const WITHOUT_EFFECT: [(&str, &str); 8] = [
     ("name", "the model list shows the model's key instead"),
-    ("description", "the model list does not show it"),
-    ("metadata", "the model list does not show it"),
-    ("capabilities", "these values are read from the model itself"),
-    ("timeouts", "streams have no time limit"),
+    ("description", "the model list does not show this key"),
+    ("metadata", "the model list does not show this key"),
+    ("capabilities", "these values are determined from the model, not from the configuration"),
+    ("timeouts", "streamed answers have no time limit"),
     ("compat", "remove it"),
     ("sendLoadingState", "loading progress appears in the status, not in answers"),
-    ("healthCheckTimeout", "llama-swap also uses only the global value"),
+    ("healthCheckTimeout", "llama-swap ignores this key too and uses the global value"),
 ];
 
 /// Drops comment lines from commands before any macro could stand in one.
@@ -144,7 +144,7 @@ impl LlamaSwapReader<'_> {
         let problem = ConfigProblem::ExpandMacro {
             name: name.to_owned(),
             why: "is not known",
-            remedy: "declare it under `macros`, before the macros that use it",
+            remedy: "declare the macro under `macros`, before the macros that use it",
         };
         Err(ConfigError::new(FlagOrigin::file(self.file, line), problem))
     }
@@ -155,7 +155,11 @@ impl LlamaSwapReader<'_> {
             if takes_port {
                 return Ok(format!("http://127.0.0.1:{PORT}"));
             }
-            let (why, remedy) = ("`cmd` does not use `${PORT}`, and `proxy` is not set", "add one of them");
+            let (why, remedy) = (
+                "`cmd` does not use `${PORT}`, and `proxy` is not set",
+                "use `${PORT}` in \
+                `cmd`, or set `proxy`",
+            );
             return Err(self.fault(node.line, why, remedy));
         };
         let line = node.get("proxy").map_or(node.line, |node| node.line);
@@ -201,7 +205,7 @@ impl LlamaSwapReader<'_> {
             }
             let text =
                 format!("`filters.{}` has no effect: requests are forwarded unchanged", quoted(&pair.key));
-            self.warn(pair.line, text, "set it in the client or on the model's command line");
+            self.warn(pair.line, text, "set the value in the client or on the model's command line");
         }
         Ok(())
     }

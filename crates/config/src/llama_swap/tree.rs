@@ -1,8 +1,7 @@
 //! YAML document as a tree in which every value has its line number and every scalar is text.
 //!
-//! llama-swap replaces macros in any value before it interprets types (`macro: 300`, `ttl: ${macro}`), so
-//! this reader interprets types last as well. Sizes are bounded by serde-saphyr's budget (nodes, depth,
-//! aliases) and by the length of each scalar, because an alias may repeat a long scalar many times.
+//! Types are interpreted after macros are replaced, as in llama-swap. The number of nodes, the depth, the
+//! aliases and each scalar's length are limited.
 
 use std::fmt;
 use std::sync::Arc;

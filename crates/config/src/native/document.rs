@@ -37,23 +37,26 @@ pub(super) struct Serve {
     #[serde(deserialize_with = "crate::listen::from_file")]
     #[schemars(with = "Option<String>")]
     pub(super) listen: Option<SocketAddr>,
-    /// Keys that clients may use; none for no check.
+    /// API keys that clients may use; without any, requests need no key.
     #[schemars(with = "Vec<String>")]
     pub(super) api_keys: Vec<Spanned<String>>,
-    /// Files with one key per line.
+    /// Files with one API key per line.
     pub(super) api_key_files: Vec<String>,
-    /// Time that a warm model may keep a queued one waiting before it drains, e.g. `10s`.
+    /// Time for which a loaded model may keep another model waiting before it stops accepting requests, e.g.
+    /// `10s`.
     pub(super) patience: Option<Length>,
     /// Longest wait of a request in the queue, e.g. `10m`.
     pub(super) wait: Option<Length>,
     /// On a machine whose GPU shares the host's memory: free the memory that a model needs before loading it.
     /// Default: `off`.
     pub(super) reclaim_before_load: Option<ReclaimBeforeLoad>,
-    /// Engines listen on ports of 127.0.0.1, also a llama-server that could use a Unix socket. Default: false.
+    /// Engines listen on ports of 127.0.0.1, even a llama-server that could use a Unix socket. Default:
+    /// false.
     pub(super) engine_ports: bool,
     /// User that engines run as, by name or number; the server must run as root. Default: the server's own.
     pub(super) engine_user: Option<String>,
-    /// Variables of the server that engines inherit beside the usual ones; `NAME` or `BEGINNING*`.
+    /// Environment variables of the server that engines inherit in addition to the usual ones; `NAME` or
+    /// `BEGINNING*`.
     pub(super) pass_env: Vec<String>,
 }
 
@@ -76,49 +79,49 @@ pub(super) struct ModelTable {
     /// llama-server's flags.
     #[schemars(with = "Option<WordList>")]
     pub(super) flags: Option<Spanned<WordList>>,
-    /// The llama-server for this model, where it differs from `[engine]`.
+    /// The llama-server for this model, if it differs from `[engine]`.
     #[schemars(with = "Option<WordList>")]
     pub(super) program: Option<Spanned<WordList>>,
-    /// A whole command; `${PORT}` stands for the port it is to listen on.
+    /// A whole command; `${PORT}` stands for the port on which the program must listen.
     #[schemars(with = "Option<WordList>")]
     pub(super) cmd: Option<Spanned<WordList>>,
-    /// Command that stops it instead of a signal; may contain `${PID}` and `${PORT}`.
+    /// Command that stops the program instead of a signal; may contain `${PID}` and `${PORT}`.
     #[schemars(with = "Option<WordList>")]
     pub(super) stop: Option<Spanned<WordList>>,
     /// Address on which a `cmd` listens. Default: `http://127.0.0.1:${PORT}`.
     pub(super) proxy: Option<String>,
-    /// The path that answers 200 once a `cmd` is ready, or `none`. Default: `/health`.
+    /// The path that answers 200 once the program of `cmd` is ready, or `none`. Default: `/health`.
     pub(super) check: Option<String>,
-    /// Other names for it.
+    /// Other names of the model.
     pub(super) aliases: Vec<String>,
     /// Labels, shown in the list of models.
     pub(super) tags: Vec<String>,
     /// Variables set for this model only.
     pub(super) env: BTreeMap<String, String>,
-    /// Its memory, e.g. `6GiB`; overrides the plan.
+    /// The model's memory, e.g. `6GiB`; overrides the plan.
     pub(super) memory: Option<Size>,
-    /// Cards it may use, by UUID or name; none for any.
+    /// Cards that the model may use, by UUID or name; without any, it may use all cards.
     pub(super) cards: Vec<String>,
-    /// Idle time after which it is unloaded, e.g. `5m`; `0` is never.
+    /// Idle time after which the model is unloaded, e.g. `5m`; `0` means never.
     pub(super) ttl: Option<Length>,
-    /// Never evicted.
+    /// The model is never evicted.
     pub(super) pin: bool,
-    /// Started with the server.
+    /// The model is loaded when the server starts.
     pub(super) preload: bool,
-    /// Served, but not shown in the list of models.
+    /// The model is served, but not shown in the list of models.
     pub(super) unlisted: bool,
     /// Concurrent requests.
     #[schemars(with = "Option<u32>", range(min = 1))]
     pub(super) concurrency: Option<NonZeroU32>,
-    /// Longest load, e.g. `10m`.
+    /// Longest time for loading the model, e.g. `10m`.
     pub(super) load_timeout: Option<Length>,
-    /// Time to exit before it is killed, e.g. `10s`.
+    /// Time that the engine has to exit before it is killed, e.g. `10s`.
     pub(super) stop_timeout: Option<Length>,
-    /// The model name in requests to the program, where it differs from this one.
+    /// The model's name in requests to the program, if it differs from the name here.
     pub(super) upstream_name: Option<String>,
     /// Guard settings, for CUDA cards; defaults are those of `plimsoll serve`.
     pub(super) guard: GuardSettings,
-    /// Handling where it fits on no card at its full context.
+    /// Action if the model with its full context fits on no card.
     pub(super) too_large: TooLarge,
     /// For models whose memory grows with depth: a request waits, or is refused, if the depth that it may
     /// reach exceeds the model's memory. With false, it is sent and the engine may run out of memory.

@@ -45,7 +45,7 @@ pub(super) fn options(
 
 fn lost(file: &Arc<str>, lost: &PresetLine, wins: &PresetLine) -> Warning {
     let text = format!("`{}` is overridden by `{}` on line {}", lost.key, wins.key, wins.line);
-    Warning::new(FlagOrigin::file(file, lost.line), text).hint("keep one of them")
+    Warning::new(FlagOrigin::file(file, lost.line), text).hint("keep only one of the two settings")
 }
 
 fn setting(
@@ -112,12 +112,12 @@ fn dropped(origin: &FlagOrigin, found: FoundFlag, line: &PresetLine) -> Option<W
         "--alias" | "--api-key-file" => None,
         "--models-max" => say(
             format!("`{}` has no effect in a section", line.key),
-            "models are admitted by memory, not by count",
+            "the number of loaded models is limited by memory, not by a count",
         ),
-        "dedup-cache-models" => say(format!("`{}` has no effect here", line.key), "remove it"),
+        "dedup-cache-models" => say(format!("`{}` has no effect in Plimsoll", line.key), "remove it"),
         _ if found.flag.effect == FlagClass::Router => say(
             format!("`{}` has no effect in a section: it is a setting of the router", line.key),
-            "pass it to `plimsoll serve`",
+            "give this setting to `plimsoll serve` instead",
         ),
         _ => None,
     }
@@ -197,7 +197,7 @@ fn add_model(
         return Err(ConfigError::new(origin.clone(), problem));
     };
     let text = format!("[{0}] names no model; the section name is used as `hf-repo = {0}`", section.name);
-    warnings.push(Warning::new(origin.clone(), text).hint("write it in the section"));
+    warnings.push(Warning::new(origin.clone(), text).hint("write `hf-repo` in the section"));
     options.push(Setting {
         flag: found.flag,
         value: FlagValue::Text(section.name.clone()),

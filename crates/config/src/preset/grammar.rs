@@ -1,10 +1,8 @@
 //! Grammar of llama-server's preset files, parsed into sections and keys (`common/preset.cpp:
 //! parse_ini_from_file @ b10605`).
 //!
-//! The grammar differs from ordinary INI files. A value ends at the first `;` or `#`, even inside quotes;
-//! quotes and backslashes are plain characters; only comments may be indented; of a section written twice,
-//! only the second counts. llama.cpp lets a section's name continue over line ends to the next `]`, which
-//! would hide settings. Here this is an error, on purpose.
+//! A value ends at the first `;` or `#`, even inside quotes. Of a section written twice, only the second
+//! counts. Unlike in llama.cpp, a section name that continues on the next line is an error.
 
 use std::sync::Arc;
 
@@ -54,7 +52,7 @@ pub(super) fn sections(
                 ours: Vec::new(),
             }),
             Read::Ours(comment) => section.ours.push(our_setting(comment, number).ok_or_else(|| {
-                let (why, remedy) = ("a Plimsoll setting has no `=`", "write `;plimsoll: key = value`");
+                let (why, remedy) = ("this Plimsoll setting has no `=`", "write `;plimsoll: key = value`");
                 ConfigError::new(at(), ConfigProblem::ReadLine { why, remedy })
             })?),
             Read::Setting { key, value, cut } => {
@@ -105,7 +103,11 @@ fn read(line: &str) -> Result<Read<'_>, Complaint> {
     }
     // llama.cpp has no rule for an indented setting and refuses the whole file.
     if line.starts_with(BLANK) {
-        return Err(("the line is indented, which llama-server rejects", "remove the spaces before it"));
+        return Err((
+            "the line is indented, which llama-server rejects",
+            "remove the spaces at the start of \
+            the line",
+        ));
     }
     match line.strip_prefix('[') {
         Some(header) => section(header),
@@ -119,7 +121,7 @@ const COMMENT: [char; 2] = [';', '#'];
 fn section(header: &str) -> Result<Read<'_>, Complaint> {
     let header = header.trim_start_matches(BLANK);
     let (name, after) =
-        header.split_once(']').ok_or(("the name of the section is not closed", "end it with `]`"))?;
+        header.split_once(']').ok_or(("the section name has no closing `]`", "end it with `]`"))?;
     if name.is_empty() {
         return Err(("the section has no name", "write `[name]`"));
     }
@@ -127,7 +129,7 @@ fn section(header: &str) -> Result<Read<'_>, Complaint> {
     if after.is_empty() || after.starts_with(COMMENT) {
         return Ok(Read::Section(name));
     }
-    Err(("there is text after the section name", "put it on a line of its own"))
+    Err(("there is text after the section name", "put that text on a separate line"))
 }
 
 fn setting(line: &str) -> Result<Read<'_>, Complaint> {
@@ -136,7 +138,7 @@ fn setting(line: &str) -> Result<Read<'_>, Complaint> {
     let end = line.find(|c| !is_key(c)).unwrap_or(line.len());
     let (key, after) = line.split_at(end);
     if !key.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_') {
-        let remedy = "write `key = value`, the key without dashes before it";
+        let remedy = "write `key = value`, without dashes before the key";
         return Err(("the line does not start with a key", remedy));
     }
     let value = after
@@ -174,7 +176,7 @@ fn suspicion(key: &str, value: &str, cut: &str) -> Option<(String, &'static str)
         return Some((text, "`#` and `;` start a comment even inside quotes"));
     }
     if value.len() > 1 && (value.starts_with('"') && value.ends_with('"')) {
-        let text = format!("the quotes around the value of `{key}` are part of it");
+        let text = format!("the quotes around the value of `{key}` become part of the value");
         return Some((text, "write the value without quotes"));
     }
     value.ends_with('\\').then(|| {

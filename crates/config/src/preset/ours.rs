@@ -1,8 +1,7 @@
-//! Plimsoll's own settings in a llama-server preset file, written as `;plimsoll: key = value`, which
-//! llama-server reads as a comment.
+//! Plimsoll's own settings in a llama-server preset file: `;plimsoll: key = value`, a comment for
+//! llama-server.
 //!
-//! Settings of the server are written before the first section or in `[*]`; settings of a model in its
-//! section, or in `[*]` for all models.
+//! Settings of the server are written before the first section or in `[*]`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -63,7 +62,7 @@ pub(super) fn of_server<'a>(
             "wait" => serve.wait = Some(length(file, line)?),
             "engine" => serve.engine = Some(words(file, line)?),
             "api-key-file" if line.value.is_empty() => {
-                return Err(bad(file, line, "the path of a file with one key per line"));
+                return Err(bad(file, line, "the path of a file with one API key per line"));
             }
             "api-key-file" => serve.api_key_files.push(line.value.clone()),
             "reclaim-before-load" => {
@@ -142,7 +141,7 @@ fn unknown(file: &Arc<str>, line: &PresetLine) -> ConfigError {
     let problem = if OF_SERVER.contains(&line.key.as_str()) {
         ConfigProblem::ReadLine {
             why: "this Plimsoll setting applies to the server, not to a model",
-            remedy: "move it before the first section or into [*]",
+            remedy: "move the setting before the first section or into [*]",
         }
     } else {
         ConfigProblem::FindKey {

@@ -1,9 +1,7 @@
-//! Memory figures of a caching allocator (such as PyTorch's) outside its usual error message, such as `15.9
-//! GiB reserved, 9.2 GiB allocated` or `Reserved but unallocated: 402 MiB`.
+//! Memory figures of a caching allocator (such as PyTorch's) outside its usual error message.
 //!
-//! DECISION: each size gets its meaning from the nearest of a dozen labels. The sizes are used only if
-//! PyTorch's own message is missing and one of them is a reserved size, because only caching allocators
-//! distinguish reserved from allocated memory.
+//! DECISION: the nearest known label gives a size its meaning. The sizes count only if one is labelled as
+//! reserved, because only caching allocators distinguish reserved from allocated memory.
 
 use plimsoll_base::Bytes;
 

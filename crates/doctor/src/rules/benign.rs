@@ -9,12 +9,13 @@ use crate::facts::{Facts, NO_SIZE, Purpose, Quote};
 use crate::pattern::Pattern;
 
 rules! {
-    went_on: "TensorFlow's bfc_allocator.cc continues after the warning; TensorRT's builder skips a tactic";
+    went_on: "TensorFlow's bfc_allocator.cc continues after this warning; TensorRT's builder skips the \
+        tactic that does not fit";
     recovered: "llama-context.cpp retries without pipeline parallelism";
-    program_fault: "a CUDA kernel of the program checked its input";
-    no_size_at_all: "no card has 16 TiB, so the size is an address or an integer overflow";
+    program_fault: "a CUDA kernel of the program checked its input and found it invalid";
+    no_size_at_all: "no card has 16 TiB of memory, so the number is an address or an integer overflow";
     arena_full: "ggml.c:ggml_new_object: the arena's size is fixed when it is created";
-    other_complaint: "GGML_ASSERT of ggml.h, and exceptions of Python itself";
+    other_complaint: "GGML_ASSERT of ggml.h and Python's own exceptions print these messages";
     not_on_the_card: "llama.cpp and ollama print how many layers are offloaded";
     not_about_memory: "server.cpp, common/arg.cpp and glibc's loader print these messages";
 }
@@ -111,7 +112,8 @@ fn not_about_memory(facts: &Facts) -> Option<RuleFinding> {
         (
             Pattern::PythonImport,
             SubCause::PythonImport,
-            "Python could not import a module: it is not installed in this environment, or misspelt",
+            "Python could not import a module: the module is not installed in this environment, or its name \
+            is misspelt",
         ),
         (Pattern::UnknownFlag, SubCause::CommandLine, "the program rejected its command line"),
         (Pattern::ModelFile, SubCause::ModelFile, "the program could not read its model"),

@@ -11,15 +11,16 @@ use crate::pattern::Pattern;
 
 rules! {
     refused_buffer: "ggml-alloc.c, llama-model.cpp, llama-kv-cache.cpp, llama-context.cpp @ b10605";
-    last_straw: "from the figures: the refused request is small, and one large buffer fills the card";
-    beyond_any_card: "ggml-alloc.c copies a graph that is split across cards";
+    last_straw: "judged from the sizes: the refused request is small, and one large buffer fills the card";
+    beyond_any_card: "ggml-alloc.c keeps several copies of a compute graph that is split across cards";
     address_reservation: "ggml-cuda.cu reserves CUDA_POOL_VMM_MAX_SIZE (32 GiB) of address space";
     refused_at_run_time: "ggml-cuda.cu allocates its buffers before the first request";
     refused_at_stage: "llama.cpp logs weights, cache, graph and serving in this order";
-    stops_at_stage: "llama.cpp logs its buffers in order, so the next one failed";
+    stops_at_stage: "llama.cpp logs each buffer after it is allocated, so the buffer after the last logged \
+        one failed";
     counted_too_large: "ExLlama and transformers estimate the memory before they load";
     no_layers_fit: "llm/memory.go of ollama checks each card";
-    tensor_refused: "error messages of TensorFlow, XLA, ONNX Runtime and CuPy";
+    tensor_refused: "TensorFlow, XLA, ONNX Runtime and CuPy print these error messages";
 }
 
 fn cause_of(purpose: Purpose) -> Option<Cause> {
@@ -89,7 +90,8 @@ fn straw(facts: &Facts) -> Option<(Bytes, Cause, Bytes)> {
 fn last_straw(facts: &Facts) -> Option<RuleFinding> {
     let (placed, cause, card) = straw(facts)?;
     let refusal = facts.refusal()?;
-    let text = format!("{placed} of a card with {card} were in use, so that even {}", requested(refusal));
+    let text =
+        format!("of a card with {card}, {placed} were already in use, and then {}", requested(refusal));
     Some(RuleFinding::new(cause, Strong, text, [refusal.quote.clone()]))
 }
 
@@ -119,8 +121,8 @@ fn address_reservation(facts: &Facts) -> Option<RuleFinding> {
         None if facts.says_any(&[Pattern::KernelMemory, Pattern::OutOfMemory]) => Strong,
         None => Fair,
     };
-    let text = "a reservation of 32 GiB of addresses was refused (cuMemAddressReserve); the driver reports that as \
-            out of memory";
+    let text = "a reservation of 32 GiB of address space was refused (cuMemAddressReserve); the driver \
+        reports such a refusal as out of memory";
     Some(RuleFinding::new(Cause::Other, weight, text, [line]).by(SubCause::AddressReservation))
 }
 
@@ -185,7 +187,7 @@ fn stops_at_stage(facts: &Facts) -> Option<RuleFinding> {
 
 fn counted_too_large(facts: &Facts) -> Option<RuleFinding> {
     let line = facts.quote(Pattern::BudgetRefused)?;
-    let text = "the engine estimated the model's memory need, and it does not fit";
+    let text = "the engine estimated the model's memory need, and that need exceeds the free memory";
     // Some estimates include the cache, which a large context makes the larger part.
     let weight = if facts.options().context_tokens.is_some() { Fair } else { Strong };
     Some(RuleFinding::new(Cause::ModelTooLarge, weight, text, [line]))

@@ -12,7 +12,7 @@ rules! {
     library_failed: "cuBLAS: cublasStatus_t";
     driver_mismatch: "the CUDA runtime and NVML report these errors";
     memory_fault: "CUDA reports an illegal memory access, and the kernel's log shows it as Xid 31";
-    unknown_status: "CUDA and HIP have their own error for out of memory, and this is another";
+    unknown_status: "CUDA and HIP use a separate error for out of memory, and this error is a different one";
     wrong_build: "CUDA finds no kernel image for the card, or cuBLAS cannot start on it";
 }
 
@@ -39,7 +39,7 @@ fn driver_fault(facts: &Facts) -> Option<RuleFinding> {
 fn library_failed(facts: &Facts) -> Option<RuleFinding> {
     let line = facts.quote(Pattern::CublasFailed).filter(|_| !facts.ran_out())?;
     let text =
-        "a library call failed, and no memory was refused: the library may be wrong for this card or driver";
+        "a library call failed, and no memory was refused: the library may not support this card or driver";
     Some(RuleFinding::new(Cause::NotOom, Fair, text, [line]).by(SubCause::WrongBuild))
 }
 
@@ -57,8 +57,8 @@ fn driver_mismatch(facts: &Facts) -> Option<RuleFinding> {
         let text = "the driver is older than the CUDA version that the program was built for";
         return Some(RuleFinding::new(Cause::DriverOrHw, Strong, text, quotes).by(SubCause::OldDriver));
     }
-    let text =
-        "the driver does not match its libraries, or cannot be reached from here, for example in a container";
+    let text = "the driver does not match its libraries, or the program cannot reach the driver, for example \
+        from a container";
     (!quotes.is_empty()).then(|| RuleFinding::new(Cause::DriverOrHw, Strong, text, quotes))
 }
 
@@ -103,7 +103,8 @@ fn wrong_build(facts: &Facts) -> Option<RuleFinding> {
         return Some(RuleFinding::new(Cause::NotOom, weight, text, [quote]).by(SubCause::WrongBuild));
     }
     let handle = facts.quote(Pattern::CublasInit).filter(|_| !facts.ran_out())?;
-    let text = "a library could not create its handle, and no line shows that the card was full";
+    let text = "a CUDA library could not create its handle, and no line of the log shows that the card was \
+        full";
     Some(RuleFinding::new(Cause::NotOom, Fair, text, [handle]).by(SubCause::WrongBuild))
 }
 

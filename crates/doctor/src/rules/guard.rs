@@ -10,7 +10,7 @@ use crate::cause::Cause;
 use crate::facts::{Facts, LineSource, Quote};
 use crate::refused::RefusedAllocation;
 
-const PAGE: &str = "guard's shared page records the sizes at the moment of the refusal";
+const PAGE: &str = "guard's shared-memory file records the sizes at the moment of the refusal";
 
 rules! {
     guard_neighbours: PAGE;
@@ -41,7 +41,8 @@ fn guard_neighbours(facts: &Facts) -> Option<RuleFinding> {
 
 fn guard_context(facts: &Facts) -> Option<RuleFinding> {
     let refused = facts.guard().as_ref()?;
-    let text = format!("the program requested a context on {}, which is not its card", refused.card);
+    let text =
+        format!("the program requested a CUDA context on {}, a card that it may not use", refused.card);
     (refused.why == Refusal::Context)
         .then(|| RuleFinding::new(Cause::WrongDeviceContext, Decisive, text, quote(refused)))
 }
@@ -51,6 +52,6 @@ fn guard_room(facts: &Facts) -> Option<RuleFinding> {
     let refused = facts.guard().as_ref()?;
     // Twice the request leaves no room for rounding or a race with another process.
     let plenty = refused.why == Refusal::Driver && refused.free >= refused.asked * 2 && facts.is_unified();
-    let text = format!("{} were refused while {} were free", refused.asked, refused.free);
+    let text = format!("a request for {} was refused while {} were free", refused.asked, refused.free);
     plenty.then(|| RuleFinding::new(Cause::UnifiedMemoryRefused, Strong, text, quote(refused)))
 }

@@ -13,7 +13,7 @@ rules! {
     wsl_refused: "in WSL2, dxgkio_make_resident of dxgkrnl returns -ENOMEM for sizes below that of the card";
     killed_without_a_word: "a shell prints `Killed` after SIGKILL, which the kernel sends when memory runs \
         out";
-    host_refused: "CPU buffers of ggml-backend.cpp, and C++'s std::bad_alloc";
+    host_refused: "ggml-backend.cpp (CPU buffers) and C++ (std::bad_alloc) print these messages";
     shared_memory_full: "PyTorch's DataLoader uses shared memory in /dev/shm";
     allocation_limit: "ggml-vulkan.cpp checks maxMemoryAllocationSize and maxBufferSize";
     override_of_buffers: "llama-model.cpp stops if a buffer type cannot hold its tensors";
@@ -40,8 +40,8 @@ fn host_killed(facts: &Facts) -> Option<RuleFinding> {
     Some(RuleFinding::new(cause, weight, text, [line]).by(sub_cause))
 }
 
-const KILLED: &str =
-    "the process was killed without an error of its own: by the kernel for want of host memory, or by hand";
+const KILLED: &str = "the process printed no error before it was killed: the kernel killed it because host \
+    memory ran out, or a user killed it";
 
 fn node_killed(facts: &Facts) -> Option<RuleFinding> {
     let line = facts.quote(Pattern::NodeKilled)?;
@@ -106,7 +106,7 @@ fn override_of_buffers(facts: &Facts) -> Option<RuleFinding> {
     let overridden = facts.quote(Pattern::Override);
     let weight = if overridden.is_some() { Decisive } else { Fair };
     let text =
-        "a buffer could not be created, although no device refused memory: check the tensor overrides (-ot)";
+        "a buffer could not be created, although no device refused memory; check the tensor overrides (-ot)";
     let quotes = [Some(line), overridden].into_iter().flatten();
     Some(RuleFinding::new(Cause::Other, weight, text, quotes).by(SubCause::Override))
 }

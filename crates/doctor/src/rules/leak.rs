@@ -9,7 +9,7 @@ use crate::facts::Facts;
 use crate::pattern::Pattern;
 
 rules! {
-    readings_rise: "the measured memory only rises";
+    readings_rise: "the measured memory rises from each reading to the next";
     grows_each_round: "memory grows by a MiB or more with each request or image";
     kernel_slab: "/proc/meminfo shows SUnreclaim above a fifth of MemTotal";
     kept_alive: "`ollama ps` shows that a model stays loaded for some minutes after its last request";

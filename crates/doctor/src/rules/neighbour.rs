@@ -9,17 +9,19 @@ use crate::facts::{Facts, LoadStage, Purpose, Quote};
 use crate::pattern::Pattern;
 
 rules! {
-    listed_processes: "the process table of nvidia-smi";
-    used_by_nobody: "nvidia-smi shows a full card, and its table lacks the processes that hold the memory";
+    listed_processes: "the process table of nvidia-smi shows these processes";
+    used_by_nobody: "nvidia-smi shows a full card, but its table does not list the processes that hold the \
+        memory";
     nameless_holder: "nvidia-smi prints `Unknown Error` or `[Not Found]` for an exited process";
-    large_holder: "`rocm-smi --showpids` or nvidia-smi shows a process with a quarter of the card";
-    unworded: "PyTorch reports refusals of its allocator; a CUDA error without a PyTorch report comes from \
-        a context or from pinned memory";
+    large_holder: "`rocm-smi --showpids` or nvidia-smi shows a process that holds a quarter of the card's \
+        memory or more";
+    unworded: "PyTorch reports each refusal of its own allocator, so a CUDA error without such a report \
+        comes from a CUDA context or from pinned memory";
     no_room_for_context: "a CUDA context needs several hundred MiB";
     taken_before: "llama.cpp prints `using device … - N MiB free` when it starts";
     small_victim: "the buffers of a camera (libargus) take tens of MiB";
     others_seen: "vLLM's memory profiling, SGLang's init_torch_distributed and CUDA's \
-        cudaErrorDevicesUnavailable report it";
+        cudaErrorDevicesUnavailable report that another process uses the card";
 }
 
 fn held(facts: &Facts) -> Bytes {
@@ -108,8 +110,8 @@ fn taken_before(facts: &Facts) -> Option<RuleFinding> {
     let mut quotes = facts.quotes(&[Pattern::CardFree, Pattern::CardTotals]);
     quotes.push(facts.refusal()?.quote.clone());
     let text = format!(
-        "{taken} of the card were in use before the start, and the refused request needs no \
-        more than that"
+        "{taken} on the card were in use before the program started, and the refused request is no larger \
+        than that"
     );
     Some(RuleFinding::new(Cause::ForeignProcess, Strong, text, quotes))
 }

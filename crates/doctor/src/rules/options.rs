@@ -10,10 +10,10 @@ use crate::facts::{Facts, FailedAllocation, LoadStage, MemoryPlace, Purpose, is_
 use crate::pattern::Pattern;
 
 rules! {
-    weights_beyond_cards: "from the figures: the model file, or its parameters times their bits, exceeds \
-        the cards";
-    weights_fill_card: "from the figures: the allocated weights fill most of the card";
-    beyond_weights: "from the figures: one request is compared with the size of all weights";
+    weights_beyond_cards: "judged from the sizes: the model file, or the number of parameters times their \
+        bits, exceeds the memory of the cards";
+    weights_fill_card: "judged from the sizes: the allocated weights fill most of the card";
+    beyond_weights: "judged from the sizes: the refused request is compared with the size of all weights";
     large_context: "the KV cache grows with the context; 4096 to 32768 tokens are usual";
     large_micro_batch: "compute buffers of llama-context.cpp grow with -ub, which is 512 by default";
     first_that_is_loaded: "every engine loads the weights first, and they are the largest part";
@@ -28,7 +28,7 @@ fn is_unnamed(facts: &Facts) -> bool {
 fn weights_beyond_cards(facts: &Facts) -> Option<RuleFinding> {
     let speaks = is_unnamed(facts) && facts.ran_out() && facts.progress().stage != LoadStage::Serving;
     let (weights, cards) = facts.weights_beyond_cards().filter(|_| speaks)?;
-    let text = format!("the weights take {weights}, and the cards have {cards}");
+    let text = format!("the weights take {weights}, but the cards have {cards}");
     let quote = facts.refusal().map(|refusal| refusal.quote.clone());
     let quote = quote.or_else(|| facts.quote(Pattern::OutOfMemory));
     Some(RuleFinding::new(Cause::ModelTooLarge, Fair, text, quote).indirect())
@@ -54,7 +54,7 @@ fn weights_fill_card(facts: &Facts) -> Option<RuleFinding> {
 fn beyond_weights(facts: &Facts) -> Option<RuleFinding> {
     let refusal = facts.refusal().filter(|_| is_unnamed(facts))?;
     let (asked, weights) = (refusal.asked?, facts.weights()?);
-    let text = format!("{asked} were requested at once, and all weights together take {weights}");
+    let text = format!("{asked} were requested at once, but all weights together take {weights}");
     // Names round the size of a model, by less than a half.
     (asked >= weights.scaled(3, 2))
         .then(|| RuleFinding::new(Cause::ComputeBufferTooLarge, Fair, text, [refusal.quote.clone()]))

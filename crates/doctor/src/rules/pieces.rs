@@ -52,7 +52,7 @@ fn idle_in_pieces(facts: &Facts) -> Option<RuleFinding> {
 /// A snapshot of the allocator with idle blocks among live ones.
 fn blocks_between(facts: &Facts) -> Option<RuleFinding> {
     let line = facts.quote(Pattern::TorchSnapshot)?;
-    let text = "the allocator's snapshot shows idle blocks between live ones, which the allocator cannot \
-        release";
+    let text = "the allocator's snapshot shows idle blocks between blocks in use, and the allocator cannot \
+        release such blocks";
     Some(RuleFinding::new(Cause::FragmentationCachingAllocator, Strong, text, [line]))
 }

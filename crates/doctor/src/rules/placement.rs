@@ -11,14 +11,14 @@ use crate::pattern::Pattern;
 rules! {
     context_on_each_card: "nvidia-smi shows a process with an empty context on a second card";
     card_twice: "init.cc of NCCL compares the PCI bus IDs of the ranks";
-    choice_missed: "the selected card is not the card that refused";
+    choice_missed: "the selected card is not the card that refused the memory";
 }
 
 /// One process is on several cards, on one of them with little; or several of one name share one card.
 fn context_on_each_card(facts: &Facts) -> Option<RuleFinding> {
     let stray = facts.holders().iter().find(|stray| is_stray(stray, facts.holders()))?;
     let text = format!(
-        "{} holds {} on a second card, hardly more than an empty CUDA context",
+        "{} holds {} on a second card, little more than an empty CUDA context takes",
         stray.name, stray.used
     );
     let weight = if facts.refusals().is_empty() { Strong } else { Fair };
@@ -43,7 +43,7 @@ fn is_stray(stray: &CardHolder, all: &[CardHolder]) -> bool {
 
 fn card_twice(facts: &Facts) -> Option<RuleFinding> {
     let quote = facts.quote(Pattern::CardTwice)?;
-    let text = "two ranks use the same card, but each rank needs its own";
+    let text = "two ranks use the same card, but each rank needs a separate card";
     Some(RuleFinding::new(Cause::WrongDeviceContext, Strong, text, [quote]))
 }
 

@@ -1,8 +1,7 @@
 //! Rules for PyTorch's out-of-memory error.
 //!
-//! The error states the requested size, the card's total and free memory, the live and idle memory of the
-//! allocator, and the memory of other processes. The allocator frees its idle blocks and tries again before
-//! it reports the error. So memory that is still idle is in blocks that are too small.
+//! PyTorch frees its idle blocks and tries again before it reports the error. So memory that is still idle is
+//! in blocks that are too small.
 
 use plimsoll_base::Bytes;
 
@@ -17,7 +16,7 @@ pub(super) const SENTENCE: &str = "PyTorch's CUDACachingAllocator.cpp prints the
 
 rules! {
     held_by_others: SENTENCE;
-    not_the_card: "from the figures: the request is far smaller than the free memory";
+    not_the_card: "judged from the sizes: the request is far smaller than the free memory";
     live_tensors: SENTENCE;
     frame_alone: "the last frame of the traceback requested the refused memory";
     request_alone: "a request of a GiB or more is usually an intermediate result, not a weight";
@@ -109,7 +108,7 @@ fn not_the_card(facts: &Facts) -> Option<RuleFinding> {
     if free < torch.asked.scaled(4, 1) || torch.asked.is_zero() {
         return None;
     }
-    let text = format!("{} were requested and {free} are free: the card is not short of memory", torch.asked);
+    let text = format!("{} were requested and {free} are free, so the card has enough memory", torch.asked);
     let quotes = [torch.quote.clone()];
     Some(match () {
         () if facts.says(Pattern::PinCall) => RuleFinding::new(Cause::HostPinnedLimit, Strong, text, quotes),
@@ -236,7 +235,7 @@ fn nvml_query_assertion(facts: &Facts) -> Option<RuleFinding> {
         return None;
     }
     let quotes = [Some(line), facts.quote(Pattern::NvMap)].into_iter().flatten();
-    let text = "PyTorch queries NVML for the processes on a card only to report a refused allocation; the \
-        query failed and hid the refusal";
+    let text = "PyTorch queries NVML for the processes on a card only after a refused allocation; the query \
+        failed, and its error hid the refusal";
     Some(RuleFinding::new(Cause::NvmlAssertMasksOom, Decisive, text, quotes))
 }

@@ -1,9 +1,8 @@
 //! Rules for GPUs that share the host's memory (Jetson, Thor, GB10), and for managed memory on any card.
 //!
-//! DECISION: the number in an NvMap error line is that of the ioctl (1075072515 = 0x40144e03 =
-//! NVMAP_IOC_ALLOC), never a size. CUDA memory on these boards needs neither CMA nor contiguous pages, so
-//! tegrastats' `lfb` (largest free blocks) is not evidence. The rules use the L4T release, MemFree,
-//! MemAvailable minus CmaFree, and the requested size from the engine's log.
+//! DECISION: the number in an NvMap error line is never a size, because it is the ioctl's number (1075072515
+//! = NVMAP_IOC_ALLOC). tegrastats' `lfb` (largest free blocks) is no evidence, because CUDA memory needs no
+//! contiguous pages.
 
 use plimsoll_base::Bytes;
 
@@ -14,11 +13,12 @@ use crate::facts::Facts;
 use crate::pattern::Pattern;
 
 rules! {
-    nvmap_refused: "nvmap_alloc.c and nvmap_dev.c of L4T refuse, and libnvrm prints the ioctl";
-    refused_with_room: "from the figures: the request is smaller than MemAvailable";
+    nvmap_refused: "nvmap_alloc.c and nvmap_dev.c of L4T refuse the allocation, and libnvrm prints the \
+        failed ioctl";
+    refused_with_room: "judged from the sizes: the request is smaller than MemAvailable";
     kernel_no_memory: "memdescAllocInternal of NVRM returns NV_ERR_NO_MEMORY";
     cache_counts_as_used: "/proc/meminfo shows far less MemFree than MemAvailable";
-    larger_than_machine: "from the figures: the request exceeds MemTotal";
+    larger_than_machine: "judged from the sizes: the request exceeds MemTotal";
     managed_memory: "GGML_CUDA_ENABLE_UNIFIED_MEMORY of ggml-cuda.cu: the UVM driver migrates pages instead \
         of refusing memory";
 }
@@ -106,12 +106,12 @@ fn refused_with_room(facts: &Facts) -> Option<RuleFinding> {
             (Decisive, "memory was refused on an L4T release that limits NvMap allocations".to_owned())
         }
         (Some(asked), Some(available)) if asked <= available => {
-            (Strong, format!("{asked} were refused while {available} were available"))
+            (Strong, format!("a request for {asked} was refused while {available} were available"))
         }
         (Some(_), Some(_)) if facts.host().available.is_some() => return None,
         // A program's free size may leave out the page cache, so the machine's size is the better bound.
         (Some(asked), _) if facts.machine().is_some_and(|total| asked.scaled(4, 3) <= total) => {
-            (Strong, format!("{asked} were refused on a machine that has more memory"))
+            (Strong, format!("a request for {asked} was refused on a machine that has more memory than that"))
         }
         (Some(_), Some(_)) => return None,
         _ if !facts.was_refused() => return None,
@@ -174,7 +174,7 @@ fn model_larger_than_machine(facts: &Facts) -> Option<RuleFinding> {
         return None;
     }
     let died = facts.ran_out() || facts.says_any(&DEATHS);
-    let text = format!("the weights take {weights}, and the machine has {total}");
+    let text = format!("the weights take {weights}, but the machine has {total}");
     (died && weights > total)
         .then(|| RuleFinding::new(Cause::ModelTooLarge, Fair, text, facts.quotes(&DEATHS)).indirect())
 }

@@ -11,7 +11,8 @@ rules! {
     startup_share: "request_memory in vllm/v1/worker prints these sizes";
     context_beyond_cache: "check_enough_kv_cache_memory of vLLM prints this message";
     cache_full: "alloc_for_extend of SGLang and the scheduler of vLLM print this message";
-    no_room_for_blocks: "determine_num_available_blocks of vLLM, with 2 bytes per parameter";
+    no_room_for_blocks: "determine_num_available_blocks of vLLM computes these sizes, with 2 bytes per \
+        parameter";
     required_beyond_available: "llm/memory.go of ollama prints these sizes";
     host_too_small: "server/sched.go of ollama prints this message";
     previous_child: "ollama: waitForVRAMRecovery";
@@ -104,7 +105,8 @@ fn previous_child(facts: &Facts) -> Option<RuleFinding> {
         let text = "the previous engine had not released its memory when the next one started";
         RuleFinding::new(Cause::Other, Strong, text, [quote]).by(SubCause::PreviousChild)
     } else {
-        let text = "the scheduler stopped waiting before the memory was released, and nothing was refused";
+        let text = "ollama's scheduler stopped waiting before memory was released, but no allocation was \
+            refused";
         RuleFinding::new(Cause::NotOom, Fair, text, [quote]).by(SubCause::Optional)
     })
 }

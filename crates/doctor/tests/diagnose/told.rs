@@ -138,7 +138,7 @@ fn what_a_report_is_like_is_told_as_such_and_never_sure() {
         "",
     );
     let reason = format!("{:#}", told.reason);
-    assert!(reason.contains("the report was classified by its words: "), "{reason}");
+    assert!(reason.contains("the cause was estimated from these words of the text: "), "{reason}");
     assert!(told.confidence < 0.8, "{reason}");
     assert!(!told.evidence.is_empty(), "the lines in which the words stand are shown");
 }

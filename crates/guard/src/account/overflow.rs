@@ -1,10 +1,7 @@
-//! Free room on a card, computed from budget, driver and options, by which a request is split between card
-//! and host memory ([`crate::policy::room`]).
+//! Free room on a card for a request, computed from the budget, the driver's figures and the options.
 //!
-//! If a request does not fit, the card still takes as many bytes as budget and driver have left, minus a
-//! small reserve. The reserve is for small requests of the program that follow (a workspace, a counter), and
-//! for the driver itself (a module loaded late, stacks of a larger kernel). These cannot or should not be in
-//! host memory.
+//! [`crate::policy::room`] uses this figure to split a request between card and host memory. A small reserve
+//! stays free for later small requests and for the driver itself.
 
 use core::sync::atomic::Ordering::Relaxed;
 

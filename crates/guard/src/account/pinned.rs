@@ -1,8 +1,7 @@
 //! Count of the host memory that the program has pinned.
 //!
-//! The kernel can neither move nor swap pinned memory. Where card and host share memory, pinned memory
-//! reduces what is left for the card. Guard (this library) counts it but never refuses it; only the kernel
-//! limits it. Memory that guard itself pins for spilled ranges counts as spilled instead.
+//! Where card and host share memory, pinned memory reduces what is left for the card. It is counted but never
+//! refused.
 
 use crate::driver::CuResult;
 use crate::driver_guard::context;

@@ -51,11 +51,11 @@ unsafe extern "C" fn alloc(this: *mut c_void, size: usize, actual: *mut usize) -
     }
     // Only before the first block: afterwards the prototype is known to be right.
     if taken.fresh() && !sane(this, size, actual) {
-        doubt(taken, "its first call is invalid");
+        doubt(taken, "the arguments of the first call to the pool are invalid");
         return theirs();
     }
     if !taken.plausible() {
-        doubt(taken, "its blocks are not returned to guard");
+        doubt(taken, "the program does not return the pool's blocks to guard");
         return theirs();
     }
     match pools::allocate(this.expose_provenance(), size) {
@@ -107,7 +107,7 @@ unsafe fn end(this: *mut c_void, part: ClassPart) {
         // ggml's destructor would pass our blocks, which lie in its table, to cudaFree and then assert on its
         // own count.
         say!(
-            "a ggml pool was destroyed while it still held blocks from guard; ggml's destructor was \
+            "a ggml pool was destroyed while it still contained blocks from guard; ggml's destructor was \
             skipped"
         );
         return;
@@ -144,6 +144,6 @@ fn writable(place: *mut usize) -> bool {
 fn doubt(taken: &Takeover, why: &str) {
     static SAID: AtomicBool = AtomicBool::new(false);
     if taken.disarm() && !SAID.swap(true, Relaxed) {
-        say!("ggml's legacy pool is not replaced: {why}; it works as before");
+        say!("ggml's legacy pool is not replaced: {why}; the program continues with ggml's own pool");
     }
 }

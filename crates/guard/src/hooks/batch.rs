@@ -1,9 +1,7 @@
 //! Hooks of batched copies, for drivers that refuse a copy across the border of a spilled range.
 //!
-//! A spilled range is device memory followed by host memory. Each copy of the batch is split where it would
-//! cross that border. In a batch, each set of attributes applies from the copy at a given index on. After a
-//! split, such an index is changed to that of the copy's first piece, and an error reports the index of the
-//! program's own copy. Batches of boxes (`cuMemcpy3DBatchAsync`) are passed on unchanged.
+//! A spilled range is device memory followed by host memory. A copy across that border is split, and the
+//! batch's indices and error index are converted. Batches of boxes (`cuMemcpy3DBatchAsync`) pass unchanged.
 
 use alloc::vec::Vec;
 use core::ffi::c_void;

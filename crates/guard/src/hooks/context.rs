@@ -1,5 +1,5 @@
 //! Hooks of CUDA context creation and destruction. The hooks count the context's memory and, if configured,
-//! refuse a context on a card outside the plan.
+//! refuse a context on a card that the plan does not include.
 
 use core::ffi::{c_int, c_uint, c_void};
 

@@ -1,7 +1,7 @@
 //! Hooks of memsets, which are split at the border of a spilled range like copies (see [`super::copy`]). A
 //! spilled range is device memory followed by host memory.
 //!
-//! The border's offset is a multiple of every element size of memsets, so no element is split.
+//! The border is at a multiple of every element size of memsets, so no element is split.
 
 use super::copy::{code, result};
 use crate::driver::{CuResult, CuStream, DevicePointer};

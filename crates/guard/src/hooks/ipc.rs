@@ -1,8 +1,8 @@
-//! Hooks of interprocess memory sharing, which spilled memory does not support.
+//! Hooks of interprocess memory sharing, which spilled memory (device memory followed by host memory) does
+//! not support.
 //!
-//! Spilled memory is mapped, and mapped memory has no legacy IPC handle. Its part in host memory, if
-//! exported, would not be the device memory that the other process expects. Both kinds of calls are refused
-//! with CUDA_ERROR_NOT_SUPPORTED; programs then fall back to copies.
+//! Such calls return CUDA_ERROR_NOT_SUPPORTED for spilled memory, because the driver has no legacy IPC handle
+//! for it. Programs then fall back to copies.
 
 use core::ffi::{c_int, c_void};
 
@@ -14,7 +14,7 @@ use crate::state::ranges;
 
 fn refuse(pointer: DevicePointer) -> Option<CuResult> {
     ranges::find(pointer, |range| range.device).map(|device| {
-        say_some!("card {device}: memory that was spilled cannot be shared with another process");
+        say_some!("card {device}: memory that was spilled to the host cannot be shared with another process");
         NOT_SUPPORTED
     })
 }
@@ -26,7 +26,7 @@ hooks! {
         (shared: *mut c_void, handle: AllocationHandle, kind: c_int, flags: u64) calls real
     {
         if physical::is_spilled(handle) {
-            say_some!("memory that was spilled cannot be shared with another process");
+            say_some!("memory that was spilled to the host cannot be shared with another process");
             return NOT_SUPPORTED;
         }
         real(shared, handle, kind, flags)

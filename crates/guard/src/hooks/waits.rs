@@ -1,9 +1,7 @@
-//! Hooks of calls that wait for the card, such as `cuStreamSynchronize`, after which requests of other
-//! processes are answered.
+//! Hooks of calls that wait for the card, such as `cuStreamSynchronize`.
 //!
-//! Another process may request idle memory through this process's page (a shared-memory file). Guard (this
-//! library) acts on such requests only during the program's own calls. A program that replays graphs makes
-//! few other calls, and the card is idle when a wait ends.
+//! After the wait, other processes' requests for idle memory are handled. This library has no thread, and a
+//! program that replays graphs makes few calls except waits.
 
 use crate::driver::{CuResult, CuStream};
 use crate::hooks::hooks;

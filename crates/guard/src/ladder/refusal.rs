@@ -1,9 +1,8 @@
 //! Report of a refused allocation: on the page (the shared-memory file for the daemon), in the trace, and on
 //! stderr.
 //!
-//! Some programs are refused memory regularly: PyTorch allocates, flushes its cache and allocates again. To
-//! keep their logs short, after the first eight refusals only the 16th, 32nd, 64th and so on are written to
-//! stderr.
+//! After the first eight refusals, only the 16th, 32nd, 64th and so on are written to stderr, because PyTorch
+//! is refused memory regularly.
 
 use core::sync::atomic::Ordering::Relaxed;
 
@@ -37,22 +36,21 @@ fn on_stderr(request: &RefusedRequest<'_>, free: u64, times: u32) {
     let spilled = ByteSize(card.spilled.load(Relaxed));
     let (budget, siblings) = (ledger::budget(request.card), Siblings::of(ledger::others(request.card)));
     let why = match request.refusal {
-        Refusal::Budget => "it exceeds the budget",
-        Refusal::Driver => "the driver refused it",
-        Refusal::Spill => "neither the card nor the spill limit has room for it",
-        Refusal::Context => "the card is not in the plan",
+        Refusal::Budget => "the request exceeds the budget",
+        Refusal::Driver => "the driver refused the request",
+        Refusal::Spill => "neither the card nor the spill limit has room for the request",
+        Refusal::Context => "this program may not use the card",
     };
     if budget == UNLIMITED {
         say!(
-            "card {number}: {asked} refused because {why}; {allocated} allocated, {spilled} spilled, {free} \
-                free (refusal {times}){siblings}"
+            "card {number}: a request for {asked} was refused because {why}; {allocated} allocated, \
+                {spilled} spilled, {free} free (refusal {times}){siblings}"
         );
     } else {
         let budget = ByteSize(budget);
         say!(
-            "card {number}: {asked} refused because {why}; {allocated} of a budget of {budget} allocated, \
-                {spilled} spilled, \
-             {free} free (refusal {times}){siblings}"
+            "card {number}: a request for {asked} was refused because {why}; {allocated} of a budget of \
+                {budget} allocated, {spilled} spilled, {free} free (refusal {times}){siblings}"
         );
     }
 }

@@ -1,9 +1,7 @@
 //! Sizes of the physical memory pieces that form an address range: as few pieces as the driver allows.
 //!
-//! The first piece tried is the whole range. After a refusal, half the size is tried, and a refused size is
-//! never tried again, so the number of refusals is at most the logarithm of the size. Pieces are whole
-//! granules. If a piece of `floor` bytes (the smallest size tried) is refused, the driver counts as having no
-//! memory left.
+//! The first piece tried is the whole range, and each refusal halves the size. If a piece of `floor` bytes is
+//! refused, the driver has no memory left.
 
 /// Remaining bytes of a range, and the size of the next piece.
 #[derive(Clone, Copy, Debug)]

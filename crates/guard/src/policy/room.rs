@@ -1,30 +1,22 @@
 //! Split of a memory request between card and host memory, so that the earliest requests overflow to the
 //! host.
 //!
-//! DECISION: kernels read spilled bytes over the bus, so the bytes that are read least should be spilled.
-//! llama.cpp allocates in the order of rising traffic: weights (a token reads each byte once), KV cache
-//! (attention reads it once for each group of heads), compute buffer and pools (written and read by every
-//! operator). So if the total is known (`need`, from the plan), each request leaves room for all later ones:
+//! With a known total (`need`, from the plan), each request leaves room for all later ones:
 //!
 //! ```text
-//! later = need - asked before - this        left = min(budget - allocated, free - the driver's) - small
-//! whole on the card      if left >= this + later, or if this is too small to be worth a cut
-//! on the card otherwise  head = min(this, left - later), in whole granules; the rest in host memory
+//! small  = reserve for requests that are too small to split
+//! later  = need - bytes allocated before - size of this request
+//! left   = min(free budget - small, free bytes of the card - reserve for the driver)
+//! if left >= size + later, or the request is too small to split: the whole request is on the card
+//! otherwise: min(size, left - later) bytes are on the card, in whole granules; the rest is in host memory
 //! ```
 //!
-//! Let B be the bytes that the requests may have of the card, minus `small`, and let O = need - B. If O <= 0,
-//! nothing is cut. Otherwise the first request overflows by min(O, its size). Then left = later holds for
-//! every later request until O is used up. So the first O bytes that are requested overflow, and no others.
-//! The KV cache overflows only if O exceeds all weights, and the compute buffer only if O exceeds weights and
-//! KV cache. At the end the card has `small` left, and less than a granule for each cut. Each card has its
-//! own need, budget and accounts, so each of several cards is computed alone.
+//! So if O bytes of the need do not fit on the card, the first O requested bytes overflow, and no others. The
+//! option `keep` sets the reserved room by hand.
 //!
-//! If the need is wrong by less than `small` minus a granule for each cut, nothing changes: a plan that is
-//! too low uses up part of `small`, and one that is too high leaves that much more empty. Without a need,
-//! later requests are unknown, and holding back room for them would slow a program that fits; then the last
-//! request overflows. (Moving earlier blocks to host memory when a later request does not fit would need no
-//! prediction. But another thread may just have launched a kernel on them, and guard (this library) does not
-//! hook launches.) The option `keep` sets the room by hand: larger requests always leave it to smaller ones.
+//! DECISION: the earliest requests overflow, because the GPU reads host memory slowly and llama.cpp allocates
+//! weights, its least-read memory, first. Without a need, the last request overflows. Earlier blocks are
+//! never moved, because another thread may be using them.
 
 use plimsoll_wire::page::UNLIMITED;
 

@@ -1,6 +1,6 @@
 //! Names of other processes of the same command on a card, for the message about a refused allocation.
 //!
-//! The memory that the allocation lacked is held by these processes.
+//! These processes hold the memory that the allocation lacked.
 
 use core::fmt;
 

@@ -56,6 +56,6 @@ pub(super) fn crossing(index: CardIndex, place: SpillPlace, matters: bool) -> Op
 /// Reports once which memory takes a card's overflow.
 pub(super) fn say(index: CardIndex, place: SpillPlace) {
     if of(index).hold().say_once() {
-        say!("card {}: allocations that do not fit go to {}", index.number(), place.name());
+        say!("card {}: allocations that do not fit are placed in {}", index.number(), place.name());
     }
 }

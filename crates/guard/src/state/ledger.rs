@@ -1,13 +1,11 @@
-//! Claims of this process on the shared memory budget.
+//! Claims of this process on the memory budget, which all processes of one command share in a file, the
+//! ledger.
 //!
-//! The budget is kept in a ledger: a file next to the pages (each process's shared-memory file), shared by
-//! all processes of one command, in which each process has a slot. A process takes its slot when guard (this
-//! library) arms itself. A process that gets no slot, or no folder for the files, reports that and uses a
-//! private ledger.
+//! Each armed process has a slot in the ledger. A process without a slot reports that and uses a private
+//! ledger.
 //!
-//! DECISION: a process cleans up nothing when it ends, because it may be killed at any moment. The other
-//! processes look for ended ones whenever a claim fails, and at most every ten milliseconds when free memory
-//! is queried or a new peak is recorded.
+//! DECISION: a process cleans up nothing when it ends, because it may be killed at any moment. Other
+//! processes look for ended ones whenever a claim fails.
 
 use alloc::boxed::Box;
 use core::fmt::Write;
@@ -52,7 +50,7 @@ pub(crate) fn join(options: &GuardOptions) -> bool {
     let folder = process::variable(env::GUARD_PAGES).and_then(|folder| folder.to_str().ok());
     let seat = folder.and_then(shared).or_else(alone);
     let Some(seat) = seat else {
-        say!("cannot allocate the shared ledger; this process runs unguarded");
+        say!("cannot allocate memory for the ledger of allocations; this process runs unguarded");
         return false;
     };
     for index in CardIndex::all() {
@@ -71,7 +69,8 @@ fn shared(folder: &str) -> Option<LedgerSeat> {
     let _ = write!(path, "{folder}/{FILE}");
     let Some(tree) = path.as_c().and_then(shared_file::ledger) else {
         say!(
-            "cannot share a ledger in {folder} (error {}); the budget applies to this process alone",
+            "cannot share the ledger of allocations in {folder} (error {}); the budget applies to this \
+            process alone",
             errno()
         );
         return None;
@@ -79,8 +78,8 @@ fn shared(folder: &str) -> Option<LedgerSeat> {
     let seat = LedgerSeat::take(tree);
     if seat.is_none() {
         say!(
-            "the ledger of this run is full ({SLOTS} processes or {CARDS} other cards); the budget applies \
-                to this process alone"
+            "the shared ledger of allocations is full ({SLOTS} processes or {CARDS} other cards); the \
+            budget applies to this process alone"
         );
     }
     seat

@@ -23,8 +23,8 @@ fn a_context_outside_the_plan_is_refused_and_said_with_the_stack_that_asked() {
             "{}",
             run.said
         );
-        let wanted = "a CUDA context on card 1 (GPU-00000000-0000-0000-0000-00000000000b), which is not in the \
-            plan, was refused";
+        let wanted = "a CUDA context on card 1 (GPU-00000000-0000-0000-0000-00000000000b), which this \
+            program may not use, was refused";
         assert_eq!(run.said.matches(wanted).count(), 1, "{}", run.said);
         assert!(run.said.contains("#0 ") && run.said.contains("client"), "the caller is named: {}", run.said);
         assert!(!run.calls().iter().any(|call| call.contains("Retain") && call.contains("dev=1")));
@@ -37,7 +37,7 @@ fn a_context_outside_the_plan_is_refused_and_said_with_the_stack_that_asked() {
 fn or_only_reported() {
     let run = run("runtime", &format!("{PLANNED} contexts=report"));
     assert_eq!(run.lines[1..], ["retain 0", "alloc 0", "retain 0", "create 0", "alloc 0"]);
-    assert!(run.said.contains("not in the plan, was opened"), "{}", run.said);
+    assert!(run.said.contains("which this program may not use, was opened"), "{}", run.said);
     assert_eq!(run.page().oom_count, 0);
 }
 

@@ -85,7 +85,7 @@ fn a_page_folder_that_is_not_there_is_said_and_budgets_hold() {
         .env("PLIMSOLL_GUARD_PAGES", "/nonexistent")
         .run(&[&START[..], &["alloc:600"]].concat());
     assert_eq!(run.lines[2..], ["alloc 0", "alloc 2"]);
-    assert!(run.said.contains("cannot create a budget page in /nonexistent"), "{}", run.said);
+    assert!(run.said.contains("cannot create a shared-memory file in /nonexistent"), "{}", run.said);
 }
 
 #[test]

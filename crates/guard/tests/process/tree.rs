@@ -171,7 +171,7 @@ fn a_ledger_that_cannot_be_shared_is_said_and_the_process_keeps_to_its_budget_al
     std::fs::create_dir(folder.path().join(FILE)).unwrap();
     let run = beside(folder.path(), &["alloc:600", "alloc:600", "alloc:400"]);
     assert_eq!(said(&run), ["alloc 0", "alloc 2", "alloc 0"]);
-    let why = format!("cannot share a ledger in {} (error 21)", folder.path().display());
+    let why = format!("cannot share the ledger of allocations in {} (error 21)", folder.path().display());
     assert!(run.said.contains(&why), "{}", run.said);
     assert!(run.said.contains("the budget applies to this process alone"), "{}", run.said);
 }
@@ -189,7 +189,7 @@ fn one_process_more_than_there_are_slots_keeps_to_its_budget_alone() {
     std::fs::write(folder.path().join(FILE), bytes).unwrap();
     let run = beside(folder.path(), &["alloc:600", "alloc:600", "alloc:400"]);
     assert_eq!(said(&run), ["alloc 0", "alloc 2", "alloc 0"]);
-    let why = "the ledger of this run is full (256 processes or 16 other cards); the budget applies to this process alone";
+    let why = "the shared ledger of allocations is full (256 processes or 16 other cards); the budget applies to this process alone";
     assert!(run.said.contains(why), "{}", run.said);
 }
 

@@ -88,7 +88,10 @@ impl Simulation {
         };
         if joins > dropped {
             let beside = joins.saturating_sub(dropped);
-            reason.text += &format!("; {beside} that are free in smaller blocks may merge with them");
+            reason.text += &format!(
+                "; another {beside} in smaller free blocks may merge with the freed \
+                memory"
+            );
         }
         (after, PlannedStep { step, frees, joins, reason })
     }
@@ -161,7 +164,10 @@ fn dropped(ground: &Baseline, written: Bytes) -> (Bytes, Reason) {
         ground.droppable
     );
     if !written.is_zero() {
-        text += &format!(", and {written} more once they are written (Dirty + Writeback); {gives} in total");
+        text += &format!(
+            ", and {written} more after they are written to disk (Dirty + Writeback); {gives} \
+            in total"
+        );
     }
     (gives, Reason::new("drop_page_cache", text))
 }

@@ -1,5 +1,5 @@
 //! Parser of streamed chat completions, which measures the time to the first token and the speed, and reads
-//! the server's own figures.
+//! the token counts and times that the server reports.
 
 use std::time::Duration;
 

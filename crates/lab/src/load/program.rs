@@ -143,7 +143,7 @@ impl NeighbourProgram {
         let _ = self.child.wait().await;
         Ending {
             failed: false,
-            status: "it was still running and was stopped".to_owned(),
+            status: "was still running, and was stopped".to_owned(),
             diagnosis: None,
             last_lines: self.words.lines.take().into(),
             lasted: self.start.elapsed(),
@@ -167,10 +167,10 @@ impl Drop for NeighbourProgram {
 /// Status in words. Doctor exits with 128 plus the signal, as a shell does.
 fn in_words(status: ExitStatus) -> String {
     match (status.code(), status.signal()) {
-        (Some(0), _) => "it succeeded".to_owned(),
-        (Some(code), _) if code > 128 => format!("it was killed by signal {}", code - 128),
-        (Some(code), _) => format!("it ended with status {code}"),
-        (None, signal) => format!("it was killed by signal {}", signal.unwrap_or_default()),
+        (Some(0), _) => "ended successfully".to_owned(),
+        (Some(code), _) if code > 128 => format!("was killed by signal {}", code - 128),
+        (Some(code), _) => format!("ended with exit status {code}"),
+        (None, signal) => format!("was killed by signal {}", signal.unwrap_or_default()),
     }
 }
 

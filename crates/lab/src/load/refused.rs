@@ -1,4 +1,5 @@
-//! Parser of a server's error responses: OpenAI's error object, and plimsoll's tree of reasons in it.
+//! Parser of a server's error responses: OpenAI's error object, and the tree of reasons that plimsoll adds to
+//! it.
 
 use std::fmt;
 

@@ -120,7 +120,7 @@ impl SoakRun<'_> {
         feel.set_missed_tick_behavior(MissedTickBehavior::Skip);
         while !settings.limit.is_reached(&self.state, self.before + self.start.elapsed()) {
             let left = settings.limit.left(&self.state);
-            let work = round.hold(clients, &self.server.model, self.state.rounds, left);
+            let work = round.hold(clients, &self.server.model, self.state.rounds, left, None);
             let Some((back, tally)) = self.watch(work, &mut feel, &mut stop).await else {
                 // A round that is cut short is not counted: its requests would make the measurement
                 // incomparable.
@@ -180,7 +180,7 @@ impl SoakRun<'_> {
         sleep(CALM).await;
         if self.figures.follow(self.server).await {
             // Two processes have different baselines; a trend across both would be meaningless.
-            let note = "the server's process changed; the analysis starts again from here";
+            let note = "the server runs in a new process; the analysis starts again from this measurement";
             self.state.note(note.to_owned());
             self.state.begin_series();
             self.state.process = named(&self.figures);
@@ -216,7 +216,11 @@ impl RouterState {
     fn begin_series_of_another(&mut self, figures: &Figures) {
         let now = named(figures);
         if self.rounds > 0 && self.process != now {
-            self.note("resumed with another server process; the analysis starts from here".to_owned());
+            self.note(
+                "the test was resumed with another server process; the analysis starts again from \
+                this measurement"
+                    .to_owned(),
+            );
             self.begin_series();
         } else if self.rounds > 0 {
             self.note("resumed".to_owned());

@@ -87,14 +87,14 @@ pub struct SoakVerdict<'a> {
 
 #[derive(Debug, thiserror::Error)]
 pub enum StateError {
-    #[error("cannot read the state `{}`: {error}", path.display())]
+    #[error("cannot read the saved soak test `{}`: {error}", path.display())]
     Read { path: PathBuf, error: io::Error },
     #[error("`{}` is not a saved soak test: {error}; name another file, or remove it to start again", path.display())]
     Parse { path: PathBuf, error: serde_json::Error },
     #[error("`{}` belongs to {before}, but this test is {now}; name another file, or remove it to start \
         again", path.display())]
     Other { path: PathBuf, before: String, now: String },
-    #[error("cannot save the state in `{}`: {error}", path.display())]
+    #[error("cannot save the soak test in `{}`: {error}", path.display())]
     Save { path: PathBuf, error: io::Error },
 }
 

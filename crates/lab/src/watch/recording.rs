@@ -17,7 +17,7 @@ use super::snapshots;
 pub enum RecordingError {
     #[error("cannot create the record `{}`: {error}", path.display())]
     Create { path: PathBuf, error: io::Error },
-    #[error("there is already a file `{}`; name another with -o, or remove it", path.display())]
+    #[error("the file `{}` already exists; name another file with -o, or remove this one", path.display())]
     Exists { path: PathBuf },
     #[error("cannot write to the record `{}`: {error}", path.display())]
     Write { path: PathBuf, error: io::Error },

@@ -288,7 +288,7 @@ impl Supervisor {
 fn tell_once(what: &str) {
     static TOLD: Once = Once::new();
     TOLD.call_once(|| {
-        tracing::warn!("engines run with weaker isolation, because this machine does not permit {what}")
+        tracing::warn!("engines run with less isolation, because this machine does not permit {what}")
     });
 }
 

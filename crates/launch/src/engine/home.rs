@@ -1,8 +1,8 @@
 //! Folders that hold installed engines.
 //!
-//! DECISION: all are in one folder, which is `$PLIMSOLL_HOME`, else `$XDG_DATA_HOME/plimsoll`, else
-//! `~/.local/share/plimsoll`. An empty or relative XDG_DATA_HOME counts as not set, as its specification
-//! requires.
+//! DECISION: all installed engines are in one folder, which is `$PLIMSOLL_HOME`, else
+//! `$XDG_DATA_HOME/plimsoll`, else `~/.local/share/plimsoll`. An empty or relative XDG_DATA_HOME counts as
+//! not set, as its specification requires.
 
 use std::env;
 use std::ffi::OsString;
@@ -16,7 +16,7 @@ pub enum HomeError {
             to a directory"
     )]
     Choose,
-    #[error("PLIMSOLL_HOME {} is relative\nhint: give an absolute path", .0.display())]
+    #[error("PLIMSOLL_HOME={} is a relative path\nhint: give an absolute path", .0.display())]
     Relative(PathBuf),
 }
 

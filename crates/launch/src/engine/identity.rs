@@ -3,9 +3,9 @@
 //! DECISION: the program is run with `--version`, for at most five seconds, because a file name proves
 //! nothing and a plan depends on the build. Both engines print `version: 10605 (abc)`; llama.cpp since 2026
 //! prints `version: 0.6.0-dev (build 11549, commit abc)`. The first form is ambiguous, so a program that
-//! prints it is also run with `--help`. Only ik_llama.cpp has a flag to repack weights at run time. Build
-//! numbers 0 and 1 mean an unstamped build, whose number is unknown. The result is cached until the program's
-//! file changes.
+//! prints it is also run with `--help`. Only ik_llama.cpp's help lists a flag to repack weights at run time.
+//! Build numbers 0 and 1 mean an unstamped build, whose number is unknown. The result is cached until the
+//! program's file changes.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -42,8 +42,8 @@ pub struct EngineIdentity {
 pub enum IdentityError {
     #[error("cannot run {} --version: {source}", path.display())]
     Ask { path: PathBuf, source: io::Error },
-    #[error("{} --version did not end within {} s\nhint: run it by hand; the cause may be a GPU driver that \
-        hangs", path.display(), LIMIT.as_secs())]
+    #[error("{} --version did not end within {} s\nhint: run this command by hand; the cause may be a GPU \
+        driver that hangs", path.display(), LIMIT.as_secs())]
     Wait { path: PathBuf },
     #[error("{} --version prints no llama.cpp version; its output is\n{said}", path.display())]
     Parse { path: PathBuf, said: String },

@@ -1,10 +1,10 @@
 //! Installer of the CPU engine: xllamacpp from PyPI in a Python venv, with an adapter called `llama-server`.
 //!
-//! DECISION: one release of xllamacpp is pinned, its wheels by hash. The installer adds no dependency,
-//! compiles nothing and writes nothing outside [`EngineHome`]. The folder is built under a temporary name and
-//! then renamed, so an installed engine is always complete. A lock file excludes a second installer. Every
-//! install compares the adapter byte for byte, so a newer Plimsoll replaces the adapter of an older one
-//! without a download.
+//! DECISION: one release of xllamacpp is pinned, and its wheels are checked by hash. The installer adds no
+//! dependency, compiles nothing and writes nothing outside [`EngineHome`]. The folder is built under a
+//! temporary name and then renamed, so an installed engine is always complete. A lock file excludes a second
+//! installer. Every install compares the adapter byte for byte, so a newer Plimsoll replaces the adapter of
+//! an older one without a download.
 
 use std::fs::{self, File, Permissions};
 use std::io;
@@ -56,13 +56,15 @@ pub enum InstallError {
     #[error("python3 -m venv failed:\n{said}")]
     MakeVenv { said: String },
     #[error(
-        "cannot fetch xllamacpp {RELEASE} from the package index:\n{said}\nhint: it needs Python 3.10 or later on x86-64 or aarch64 with glibc, and access to PyPI (pip's own proxy and index settings apply)"
+        "cannot fetch xllamacpp {RELEASE} from the package index:\n{said}\nhint: the installation needs \
+        Python 3.10 or later on x86-64 or aarch64 with glibc, and access to PyPI (pip's own proxy and index \
+        settings apply)"
     )]
     FetchWheel { said: String },
     #[error("xllamacpp {RELEASE} does not load on this machine:\n{said}")]
     LoadWheel { said: String },
-    #[error("the path of the engine, {}, is too long for the `#!` line of a script\nhint: set PLIMSOLL_HOME \
-        to a shorter path without blanks", .0.display())]
+    #[error("the path of the engine, {}, cannot be written in the `#!` line of a script\nhint: set \
+        PLIMSOLL_HOME to a shorter path without spaces", .0.display())]
     WriteShebang(PathBuf),
     #[error("cannot {act} {}: {source}", path.display())]
     Disk { act: &'static str, path: PathBuf, source: io::Error },
@@ -200,7 +202,7 @@ fn load(place: &Path) -> io::Result<ProgramEnded> {
 }
 
 fn said(ended: &ProgramEnded) -> String {
-    if ended.status.is_none() { "it did not end in time".to_owned() } else { ended.tail(4) }
+    if ended.status.is_none() { "the command did not end in time".to_owned() } else { ended.tail(4) }
 }
 
 /// Writes an executable file so that a reader sees the old or the new one, never a part.

@@ -1,9 +1,9 @@
 //! Vulkan device numbers of the cards, found by running the engine.
 //!
 //! DECISION: Vulkan numbers cards in the order of its loader, and `--list-devices` names them without a PCI
-//! address. So the engine is run with one visible number at a time, and the product name that it prints is
-//! compared with the driver's. If some cards of a name are to be used and others are not, the numbers cannot
-//! be distinguished and none is returned.
+//! address. So the engine is run with one visible number at a time. The product name that it prints is
+//! compared with the name that the driver reports. If only some of several cards with the same name are to be
+//! used, their numbers cannot be distinguished, and none is returned.
 
 use std::path::Path;
 use std::process::Command;
@@ -24,7 +24,7 @@ pub fn vulkan_cards(program: &Path, environment: &Environment) -> Result<Vec<Str
         let number = |number: usize| -> Result<Option<String>, IdentityError> {
             // Without a card for CUDA, which would open a context on each.
             let shown = [("CUDA_VISIBLE_DEVICES", ""), (VULKAN, &number.to_string())];
-            let listed = listed(program, environment, &shown)?;
+            let listed = listed_devices(program, environment, &shown)?;
             Ok(listed.into_iter().find_map(|(device, name)| device.starts_with("Vulkan").then_some(name)))
         };
         let mut names = Vec::new();
@@ -35,7 +35,7 @@ pub fn vulkan_cards(program: &Path, environment: &Environment) -> Result<Vec<Str
             }
         }
         let has_cuda = |device: &(String, String)| device.0.starts_with("CUDA");
-        if !names.is_empty() && listed(program, environment, &[(VULKAN, "")])?.iter().any(has_cuda) {
+        if !names.is_empty() && listed_devices(program, environment, &[(VULKAN, "")])?.iter().any(has_cuda) {
             names.clear();
         }
         Ok(names)
@@ -60,7 +60,7 @@ pub fn vulkan_numbers(cards: &[String], given: &[&str]) -> Option<Vec<usize>> {
 }
 
 /// Devices that the engine lists: its own name for each, and the product's.
-fn listed(
+pub fn listed_devices(
     program: &Path,
     environment: &Environment,
     shown: &[(&str, &str)],

@@ -1,5 +1,5 @@
-//! Reader of one model's GGUF keys, `<architecture>.<name>`, including keys with one number or one for each
-//! layer.
+//! Reader of one model's GGUF keys, `<architecture>.<name>`, including keys that hold either one number or a
+//! list with one number for each layer.
 
 use crate::gguf::{GgufValue, Header};
 use crate::{ModelError, PerLayer};

@@ -25,8 +25,8 @@ impl fmt::Display for GgufPlace<'_> {
         match self {
             Self::Magic => f.write_str("the magic number"),
             Self::Version => f.write_str("the version"),
-            Self::TensorCount => f.write_str("the tensors that the header counts"),
-            Self::KeyCount => f.write_str("the keys that the header counts"),
+            Self::TensorCount => f.write_str("the number of tensors in the header"),
+            Self::KeyCount => f.write_str("the number of keys in the header"),
             Self::Key(index) => write!(f, "key number {index}"),
             Self::Value(key) => write!(f, "the value of key `{}`", shortened(key)),
             Self::TensorName(index) => write!(f, "the name of tensor number {index}"),
@@ -119,7 +119,7 @@ pub enum GgufError {
     )]
     RowLength { tensor: String, row: u64, block: u64, kind: &'static str, offset: u64 },
 
-    #[error("tensor `{tensor}` lies at {found} in the data, but the tensors before it end at {expected}")]
+    #[error("tensor `{tensor}` starts at {found} in the data, but the tensors before it end at {expected}")]
     TensorOffset { tensor: String, found: u64, expected: u64 },
 
     #[error(

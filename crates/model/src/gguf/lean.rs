@@ -4,7 +4,7 @@
 //! spend most of the time before their first allocation on parsing the words (0.16 of 0.2 s for 128 000
 //! words). So the words are removed, and their number is stored in the form that engines read for models
 //! without a vocabulary (`llama-vocab.cpp: llama_vocab::impl::load @ b10605, b8799`). Everything else is
-//! copied byte for byte. Callers compare the engine's result for such a header with that for the whole one.
+//! copied byte for byte. Callers compare the engine's memory with this header and with the whole one.
 
 use super::draft::{Datum, Writer};
 use std::ops::Range;

@@ -1,7 +1,9 @@
-//! Machine code in a fat binary: the compiler's container of one program for several cards.
+//! Reader of machine code in a fat binary, the compiler's container for one program's code for several
+//! generations of cards.
 //!
-//! Its format is not published. What is read here was seen in the output of CUDA 11.8 to 13.0: a header, entries
-//! of code (2) and text (1) by architecture, packed by LZ4 or zstd, and ELF files with a section for each kernel.
+//! The format is not published; this reader handles what was seen in the output of CUDA 11.8 to 13.0. A
+//! container has a header and one entry for each architecture: machine code (2) or PTX (1), compressed by LZ4
+//! or zstd. Machine code is an ELF file with a section for each kernel.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;

@@ -1,4 +1,4 @@
-//! Allocation by the CUDA runtime: device, managed and pinned memory.
+//! Allocation functions of the CUDA runtime: device, managed and pinned memory.
 
 use core::ffi::{c_int, c_uint, c_void};
 

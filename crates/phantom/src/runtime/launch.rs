@@ -1,4 +1,5 @@
-//! Kernels: their registration at load, launches that do nothing, and what a kernel says of itself.
+//! Kernels in the CUDA runtime: registration when the engine is loaded, launches that do nothing, and queries
+//! of a kernel's attributes.
 
 use core::ffi::{c_char, c_int, c_uint, c_void};
 use core::ptr::null_mut;

@@ -1,8 +1,8 @@
 //! Attention half of a layer in the compute graph: grouped-query and latent attention (MLA), with and without
 //! flash attention.
 //!
-//! The code mirrors `llama-graph.cpp: build_attn @ b10605`. Its parts are `projections` of the batch, `cache`
-//! of keys and values, and `kernel`.
+//! The code mirrors `llama-graph.cpp: build_attn @ b10605`. Its submodules are `projections` (of the batch),
+//! `cache` (keys and values) and `kernel` (scores and weighted sum).
 
 mod cache;
 mod kernel;

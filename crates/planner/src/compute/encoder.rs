@@ -1,5 +1,5 @@
-//! Compute graph of encoder models (BERT and relatives): input sums, layers with norms after their sums, and
-//! pooling of the result.
+//! Compute graph of encoder models (BERT and relatives): sum of the input embeddings, layers that normalise
+//! after each residual sum, and pooling of the result.
 //!
 //! The code mirrors `models/bert.cpp` and `llama-graph.cpp: build_pooling, build_dense_out @ b10605`. Flags
 //! select the pooling, which is also used after a decoder that computes embeddings.

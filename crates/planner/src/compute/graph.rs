@@ -1,7 +1,7 @@
 //! Compute graph without data: sizes, sources, views and devices of the tensors that its operations create.
 //!
-//! The code mirrors `ggml.c: ggml_build_forward_expand` and the shapes of its operations `@ b10605`. It has
-//! only as many kinds of operations as memory allocation and device placement must distinguish.
+//! The code mirrors `ggml.c: ggml_build_forward_expand` and the shapes of its operations `@ b10605`. Kinds of
+//! operations are distinguished only where memory allocation or device placement depends on the kind.
 
 use std::num::NonZeroU32;
 

@@ -2,8 +2,8 @@
 //!
 //! The code mirrors `ggml-backend.cpp: ggml_backend_sched_split_graph @ b10605`. An operation runs on the
 //! device of its weights. Operations without weights run on the device of their neighbours, with cards
-//! preferred to the host. A source on another device is copied once for each device that reads it; with
-//! pipeline parallelism each copy exists four times.
+//! preferred to the host. If operations read a tensor of another device, it is copied once to each device
+//! that reads it. With pipeline parallelism each copy exists four times.
 
 use super::allocator::{AllocationStep, Allocator};
 use super::graph::{Id, OpGraph, OpKind, OpNode};

@@ -132,7 +132,7 @@ pub(super) struct FitQuestion<'a, P> {
 }
 
 /// The text of an answer after the price model has stopped answering.
-const OPEN: &str = "unknown: the engine was not run often enough";
+const OPEN: &str = "unknown: the limit on engine runs was reached";
 
 /// Cache types from the best to the smallest.
 const CACHE_TYPES: [TensorType; 3] = [types::F16, types::Q8_0, types::Q4_0];

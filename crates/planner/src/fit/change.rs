@@ -1,8 +1,8 @@
 //! One change of a plan request: its effect on the parsed flags ([`ModelParams`]) and its command-line flags.
 //!
-//! DECISION: every search and every piece of advice consists of these changes. So the planner's formulas,
-//! which read a [`ModelParams`], and the engine, which reads a command line, get the same settings. A test
-//! compares both forms of a change.
+//! DECISION: every search and every piece of advice consists of these changes. The planner's formulas read a
+//! [`ModelParams`] and the engine reads a command line, so each change has both forms. A test checks that
+//! both forms have the same effect.
 
 use plimsoll_base::Advice;
 use plimsoll_flags::{FlagError, FlashAttention, GpuLayers, ModelParams, Options, Parallel, SplitMode};

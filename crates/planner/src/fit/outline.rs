@@ -1,9 +1,10 @@
 //! Quick estimate of the memory after a change of the request: weights and cache are computed anew, other
 //! terms stay unchanged.
 //!
-//! Moving layers or experts to another device changes memory in steps, so linear interpolation finds the
-//! largest value badly. This estimate computes the weights of each layer and finds the value in microseconds.
-//! The search then plans the values around it in full, so no result depends on the estimate alone.
+//! Moving layers or experts to another device changes memory in steps, so linear interpolation is a poor way
+//! to find the largest value. This estimate computes the weights of each layer and finds the value in
+//! microseconds. The search then plans the values around it in full, so no result depends on the estimate
+//! alone.
 
 use plimsoll_base::Bytes;
 

@@ -54,11 +54,11 @@ impl FitScale {
                 let step = CELLS * reserve.streams;
                 let trained = u64::from(hyper.context_train) * reserve.streams;
                 let (most, end) = if trained >= reserve.context {
-                    (trained, "the model was not trained for more")
+                    (trained, "the model was not trained for a larger context")
                 } else {
                     (
                         reserve.context,
-                        "it is the requested context, which is more than the model was trained for",
+                        "this is the requested context, which is larger than the model was trained for",
                     )
                 };
                 scale(1..=most.div_ceil(step).max(1), step, reserve.context, end)
@@ -66,18 +66,18 @@ impl FitScale {
             Dimension::MicroBatch => {
                 // The engine cuts a micro-batch to the context.
                 let most = LARGEST_MICRO_BATCH.min(reserve.context).div_ceil(TILE).max(1);
-                let end = "larger micro-batches bring no gain or are limited by the context";
+                let end = "a larger micro-batch would not be faster, or would be longer than the context";
                 scale(1..=most, TILE, reserve.micro_batch, end)
             }
             Dimension::Slots => {
                 // Slots keep their tokens each, and -c takes 31 bits.
                 let room = u64::from(i32::MAX.unsigned_abs()) / reserve.per_sequence.max(1);
                 let most = u64::from(MOST_SEQUENCES).min(room).max(1);
-                scale(1..=most, 1, reserve.sequences, "the engine allows no more")
+                scale(1..=most, 1, reserve.sequences, "the engine allows no more slots")
             }
             Dimension::Layers => {
                 let asked = u64::from(wanted_layers(wish, hyper.layers));
-                scale(0..=layers + 1, 1, asked.min(layers + 1), "the model has no more")
+                scale(0..=layers + 1, 1, asked.min(layers + 1), "the model has no more layers")
             }
             Dimension::Experts => {
                 // Experts on the host cost time, so fewer of them are better.

@@ -40,7 +40,7 @@ pub(super) fn answer<P: CostModel>(question: &FitQuestion<'_, P>) -> FitAnswer {
     let cuda: Vec<usize> =
         (0..request.cards.len()).filter(|&card| request.cards[card].kind == CardKind::Cuda).collect();
     if cuda.len() < 2 {
-        return inapplicable(Dimension::Split, "there is only one card, so there is nothing to split");
+        return inapplicable(Dimension::Split, "there is only one card, so no split is needed");
     }
     // Fewer cards first: a card that is not used stays free for another model.
     let divisions = (1..=cuda.len()).filter_map(|count| best_on(question, &cuda, count));

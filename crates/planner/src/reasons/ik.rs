@@ -1,4 +1,5 @@
-//! Explanation of planned memory for flags that only ik_llama.cpp has, and how certain it is.
+//! Explanation of planned memory for flags that only ik_llama.cpp has, with a note on how certain the figures
+//! are.
 
 use plimsoll_base::Reason;
 use plimsoll_flags::FlashAttention;
@@ -21,8 +22,8 @@ pub(super) fn caveats(
         let computed = latent.computed_bytes(request.model);
         if !computed.is_zero() {
             let text = format!(
-                "at load, the engine computes the latent attention (MLA) matrices that the file lacks; \
-                    their {computed} are counted as weights"
+                "at load, the engine computes the latent attention (MLA) matrices that the model file does \
+                not contain; their {computed} are counted as weights"
             );
             reasons.push(Reason::new("weights_computed", text).fact("bytes", computed));
         }
@@ -31,8 +32,8 @@ pub(super) fn caveats(
     let host = cost.host.weights.known();
     if request.wish.repack && !host.is_zero() {
         let text = format!(
-            "-rtr repacks the weights in host memory; their {host} are then memory of the engine, not page \
-                cache of the file"
+            "-rtr repacks the weights in host memory, so their {host} are memory of the engine and no \
+            longer page cache of the model file"
         );
         reasons.push(Reason::new("weights_repacked", text).fact("bytes", host));
     }
@@ -50,12 +51,13 @@ fn estimated(request: &PlanRequest<'_>, latent: &LatentAttention, cost: &Request
         false => latent.heads_a_step(heads, reserve.tokens, reserve.per_sequence),
     };
     let mut text = format!(
-        "latent attention (MLA) is planned with -mla {mode} and {at_once} of {heads} heads at once, as in \
-            ik_llama.cpp's sources of 2026-08, which agree within 1 % with measurements on an H200; builds before its PR 1211 (2026-01) need more memory with -amb"
+        "latent attention (MLA) is planned with -mla {mode} and {at_once} of {heads} heads computed at \
+        once, as in ik_llama.cpp's sources of 2026-08; the result agrees within 1 % with measurements on an \
+        H200; builds before its PR 1211 (2026-01) need more memory with -amb"
     );
     // Defaults of both flags changed between builds.
     if wish.latent_attention.is_none() || wish.attention_buffer.is_none() {
-        text += "; older builds have other defaults, so give -mla and -amb";
+        text += "; older builds have other defaults, so give -mla and -amb explicitly";
     }
     Reason::new("latent_attention", text).fact("mla", u64::from(mode)).fact("heads_at_once", at_once)
 }

@@ -1,10 +1,10 @@
 //! `plimsoll calibrate`: measurement of the CUDA context's memory, stored for later plans.
 //!
-//! It runs a tiny model on one card of each kind, with the engine that `serve` would use. The memory of
-//! context, modules and graphs is the driver's figure for the process minus the process's own requests, which
-//! guard (the preloaded library) counts. Guard also measures the context when it is opened. The memory that a
-//! first prompt adds, minus the run-time pool, is that of cuBLAS. Exits 0 if every kind of card was measured,
-//! 1 if one was not, 2 if there is nothing to measure.
+//! It runs a tiny model on one card of each kind, with the engine that `serve` would use. The driver reports
+//! the memory of the whole process, and guard (the preloaded library) counts the process's own requests. The
+//! difference is the memory of context, modules and graphs. Guard also measures the context when it is
+//! opened. The memory that a first prompt adds, minus the run-time pool, is that of cuBLAS. Exits 0 if every
+//! kind of card was measured, 1 if one was not, 2 if there is nothing to measure.
 
 mod measure;
 mod subject;
@@ -30,14 +30,14 @@ use crate::report::{ErrorReport, print_as, status};
 
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// llama-server with CUDA to measure with; by default the one that `serve` would use
+    /// llama-server with CUDA to measure with; by default the one that `plimsoll serve` would use
     #[arg(long, value_name = "PATH")]
     engine: Option<PathBuf>,
     /// File for the table [default: plimsoll/contexts.toml in the user's configuration]
     #[arg(long, value_name = "PATH")]
     write: Option<PathBuf>,
-    /// Compare free memory before and after, where the driver names no processes, as in most containers; the
-    /// cards must be otherwise unused
+    /// Compare the card's free memory before and after the engine starts. For machines on which the driver
+    /// lists no processes, such as most containers; no other program may use the cards
     #[arg(long)]
     alone: bool,
     /// Print the measurements as JSON (plimsoll.calibration/1)
@@ -68,8 +68,8 @@ struct Failed {
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, ErrorReport> {
     let place = arguments.write.clone().or_else(contexts::place).ok_or_else(|| {
         ErrorReport::input(ErrorReport::new(
-            "there is no place to store the table: neither XDG_CONFIG_HOME nor HOME is set\nhint: name \
-                    a file with --write",
+            "there is no place to store the measurements: neither XDG_CONFIG_HOME nor HOME is set\nhint: \
+            name a file with --write",
         ))
     })?;
     // Checked before the measurement: a table that cannot be written would be noticed only after a minute per
@@ -163,7 +163,7 @@ fn reachable(program: EngineProgram) -> Result<EngineProgram, ErrorReport> {
     // A static or set-user-ID program ignores LD_PRELOAD, so guard would count nothing in it.
     match unreachable(&program.path) {
         Some(why) => Err(ErrorReport::input(ErrorReport::new(format!(
-            "the memory of engine {} cannot be measured: {why}\nhint: name another with --engine",
+            "the memory of engine {} cannot be measured: {why}\nhint: name another engine with --engine",
             program.path.display()
         )))),
         None => Ok(program),

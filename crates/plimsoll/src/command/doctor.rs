@@ -1,9 +1,9 @@
 //! `plimsoll doctor`: diagnosis of a log, a program, a process or the machine.
 //!
-//! DECISION: there is one kind of verdict for a log, a program that doctor runs, a running process and the
-//! machine. Each is turned into evidence for the `doctor` crate, whose rules also diagnose dead engines under
-//! `serve`. The verdict is printed as a tree or as JSON (`plimsoll.diagnosis/1`). It goes to stdout,
-//! everything else to stderr.
+//! DECISION: there is one kind of verdict for a log, for a program that doctor runs, for a running process
+//! and for the machine. All of these are turned into evidence for the `doctor` crate, whose rules also
+//! diagnose dead engines under `serve`. The verdict is printed on stdout as a tree or as JSON
+//! (`plimsoll.diagnosis/1`), everything else on stderr.
 
 mod log;
 mod machine;
@@ -43,10 +43,11 @@ pub(crate) struct Arguments {
     /// Examine a running process
     #[arg(long, conflicts_with_all = ["command", "sysroot"])]
     pid: Option<u32>,
-    /// Further details: command line, card, memory, what helped; repeatable
+    /// Further information about the failure: the command line, the card, memory sizes, changes that helped;
+    /// repeatable
     #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
     context: Vec<String>,
-    /// Read /proc, /sys and /etc from a captured tree instead of this machine
+    /// Read proc/, sys/ and etc/ from this folder, a copy from another machine, instead of this machine's
     #[arg(long, value_name = "DIR", conflicts_with = "command")]
     sysroot: Option<PathBuf>,
     /// Print the verdict as JSON (plimsoll.diagnosis/1)
@@ -112,10 +113,10 @@ fn in_words(diagnosis: &Diagnosis, seen: &[Reason], failed: bool, is_alive: bool
     // The lines of a log are older than the process that writes it is alive.
     if is_alive {
         let told = match diagnosis.confidence > 0.0 && !is_of_an_end(diagnosis) {
-            true => format!("its log tells of an earlier failure:\n{}", diagnosis.reason),
-            false => "no failure of its own is known".to_owned(),
+            true => format!("its log shows an earlier failure:\n{}", diagnosis.reason),
+            false => "no failure of this process is known".to_owned(),
         };
-        return words + "it is running; " + &told + "\n";
+        return words + "the process is running; " + &told + "\n";
     }
     // A healthy machine, or a program that succeeded, needs no verdict.
     if diagnosis.confidence > 0.0 || seen.is_empty() || failed {

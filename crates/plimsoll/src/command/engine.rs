@@ -26,13 +26,13 @@ enum Verb {
         #[arg(long)]
         json: bool,
     },
-    /// List the engines on this machine; the first one would be used
+    /// List the engines on this machine; the first one is used by default
     List {
         /// Print the engines as JSON
         #[arg(long)]
         json: bool,
     },
-    /// Print the path of the engine that would be used
+    /// Print the path of the engine that is used by default
     Path {
         /// Print the engine as JSON
         #[arg(long)]

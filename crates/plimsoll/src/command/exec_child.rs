@@ -3,8 +3,8 @@
 //!
 //! A process can set the parent-death signal only for itself, between fork and exec, where safe Rust cannot
 //! run code. So the launcher starts this program, which sets the signal and then executes the engine; the
-//! setting survives exec. If the parent died before the signal was set, the signal never arrives, so the
-//! parent's process id is checked afterwards.
+//! setting survives exec. If the parent died before the signal was set, the signal never arrives. So this
+//! program then checks the parent's process ID.
 
 use std::ffi::{OsStr, OsString};
 use std::io::Write;
@@ -22,7 +22,10 @@ use rustix::process::{Pid, Signal, getpid, getppid, set_child_subreaper, set_par
 const NOT_FOUND: u8 = 127;
 const NOT_EXECUTABLE: u8 = 126;
 
-#[derive(Debug, clap::Args)]
+/// Not one of the subcommands that the help lists.
+pub(crate) const VERB: &str = "exec-child";
+
+#[derive(Debug, clap::Parser)]
 pub(crate) struct Arguments {
     /// Process id of the launcher
     #[arg(long)]

@@ -20,8 +20,8 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
-    /// Replay a trace over allocator policies: the reserve of each, and the smallest budget with which it
-    /// completes
+    /// Replay a trace with several allocator policies, and print how much memory each reserves and the
+    /// smallest budget with which it completes
     Replay(replay::Arguments),
     /// Generate the trace of an engine's run-time pool while a prompt grows
     Gen(generate::Arguments),

@@ -1,7 +1,8 @@
 //! `plimsoll quickstart`: tour of the daemon on a fresh machine.
 //!
-//! The models are tiny, but everything else is real. The engine is a llama.cpp build, the daemon is that of
-//! `serve`, the memory budget is computed from the plans, and evictions are reported from the daemon's state.
+//! Only the models are artificial: they are tiny. The engine is a llama.cpp build and the daemon is that of
+//! `serve`. The memory budget is computed from the plans, and the evictions shown are read from the daemon's
+//! state.
 
 mod client;
 mod folder;

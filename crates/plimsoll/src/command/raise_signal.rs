@@ -1,8 +1,8 @@
 //! `plimsoll raise-signal`: program that ends itself by a given signal (hidden command).
 //!
 //! If a signal kills the program under `plimsoll run`, `plimsoll run` must end by the same signal. It
-//! replaces itself with this program, because exec resets every signal handler, which safe Rust cannot do
-//! otherwise.
+//! replaces itself with this program, because exec resets every signal handler, and safe Rust has no other
+//! means to do so.
 
 use std::process::ExitCode;
 

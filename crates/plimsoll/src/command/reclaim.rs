@@ -37,10 +37,10 @@ pub(crate) struct Arguments {
     /// Reclaim memory on this card (number, UUID or name) instead of the host; only guarded processes can release any
     #[arg(long, value_name = "CARD", conflicts_with_all = ["contiguous", "files", "config", "gate", "with", "sysroot", "force"])]
     card: Option<String>,
-    /// Model file whose page cache may go first; one file of a split set stands for all; repeatable
+    /// Model file whose page cache may be dropped first; one file of a split model is enough; repeatable
     #[arg(long = "file", value_name = "MODEL")]
     files: Vec<PathBuf>,
-    /// Configuration of `plimsoll serve`; stands for all its model files
+    /// Configuration of `plimsoll serve`, used instead of --file for all models in it
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// Print the steps without taking them
@@ -49,17 +49,17 @@ pub(crate) struct Arguments {
     /// Also take system-wide steps (drop_caches=3) and steps that may not free enough
     #[arg(long)]
     force: bool,
-    /// Memory that the driver allocates from: free now, or available to the kernel. By default what is known
-    /// of this machine's driver
+    /// Memory that the driver can allocate: memory that is free now, or all memory that the kernel counts as
+    /// available. By default determined by this machine's driver
     #[arg(long, value_name = "WHICH", value_parser = gate())]
     gate: Option<AllowanceGate>,
     /// Helper for the steps that need root: sudo without a password, or the systemd unit of --print-unit
     #[arg(long, value_name = "HELPER", value_parser = helper())]
     with: Option<RootSteps>,
-    /// Seconds to wait for guarded processes to answer; one that does not call its driver cannot
+    /// Seconds to wait for guarded processes to answer; a process can answer only when it calls the driver
     #[arg(long, value_name = "SECS", default_value_t = 2, value_parser = clap::value_parser!(u64).range(0..=3600))]
     wait: u64,
-    /// Judge a captured tree with proc/, sys/ and etc/ in it; takes no step
+    /// Examine this folder, a copy of proc/, sys/ and etc/ from another machine, without taking any step
     #[arg(long, value_name = "DIR", conflicts_with_all = ["files", "config"])]
     sysroot: Option<PathBuf>,
     /// Print as JSON (plimsoll.reclaim/1)

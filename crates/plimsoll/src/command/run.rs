@@ -5,10 +5,11 @@
 //! the same stdin, stdout and stderr, and signals are passed on to it. `plimsoll run` ends with the program's
 //! exit code, or by the signal that killed the program, as `timeout` does. Its own failures have the exit
 //! codes of `env`: 125 for a failure of plimsoll, 126 for a program that cannot be executed, 127 for one that
-//! does not exist. At the end it prints its own lines on stderr, one for each card.
+//! does not exist. After the program's end, `plimsoll run` prints a summary on stderr, one line for each
+//! card.
 //!
-//! With `--card` the program sees only those cards. `--strict-cards` and `--report-cards` leave the others
-//! visible, because a context on a hidden card could not be observed.
+//! With `--card` the program sees only the given cards. `--strict-cards` and `--report-cards` leave the other
+//! cards visible, because a context on a hidden card could not be observed.
 
 pub(super) mod cards;
 pub(super) mod child;
@@ -45,8 +46,8 @@ use crate::report::{ErrorReport, write_file};
 const OWN_FAILURE: u8 = 125;
 const NOT_EXECUTABLE: u8 = 126;
 const NOT_FOUND: u8 = 127;
-const NO_FOLDER: &str =
-    "cannot make a folder for the pages in /dev/shm, XDG_RUNTIME_DIR or the temporary folder";
+const NO_FOLDER: &str = "cannot make a folder for guard's shared-memory files in /dev/shm, XDG_RUNTIME_DIR or the temporary \
+    folder";
 /// Longest wait for the names of the cards, for the summary.
 const NAMES_WITHIN: Duration = Duration::from_secs(1);
 
@@ -64,7 +65,8 @@ pub(crate) struct Arguments {
     /// Card that the program may see, by number, UUID or name, with its budget after `=`; repeatable
     #[arg(long = "card", value_name = "CARD[=SIZE]")]
     cards: Vec<RequestedCard>,
-    /// Budget on each other card, shared by the program and all processes that it starts, e.g. 4GiB
+    /// Budget on each card for which --card gives none, e.g. 4GiB; the program and all processes that it
+    /// starts share it
     #[arg(long, value_name = "SIZE")]
     budget: Option<Bytes>,
     /// Leave the other cards visible, and refuse CUDA contexts on them
@@ -212,7 +214,8 @@ fn needs(
         Some(Ok(needs)) => needs,
         Some(Err(error)) => {
             say(&format!(
-                "note: {} cannot be planned, so its last allocations will overflow: {error}",
+                "note: the memory of {} cannot be planned, so its last allocations, not its first, will \
+                overflow into host memory: {error}",
                 program.display()
             ));
             Vec::new()

@@ -10,26 +10,27 @@ use serde::de::DeserializeOwned;
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "When an allocation does not fit")]
 pub(crate) struct OomLadder {
-    /// Free what guard's own pools hold idle, then retry
+    /// Free the idle memory of guard's own pools, then retry
     #[arg(long)]
     reuse: bool,
-    /// Build a range that is refused in one piece from chunks of this size, e.g. 2MiB
+    /// Build an allocation that is refused in one piece from chunks of this size, e.g. 2MiB
     #[arg(long, value_name = "SIZE")]
     chunk: Option<Bytes>,
-    /// Ask plimsoll serve to make room: idle models on that card leave, and the budget is raised
+    /// Ask plimsoll serve to make room: idle models on that card are unloaded, and the budget is raised
     #[arg(long)]
     reclaim: bool,
-    /// Wait up to this many seconds for room
+    /// Wait up to this many seconds for memory to become free
     #[arg(long, value_name = "SECONDS")]
     wait: Option<u32>,
     /// Put what does not fit into host memory, up to this size
     #[arg(long, value_name = "SIZE")]
     spill: Option<Bytes>,
     /// With --spill: total memory that the program will allocate on each card, so that its first allocations
-    /// (weights) overflow and not its last (KV cache). Planned for llama.cpp's programs
+    /// (weights) overflow and not its last (KV cache). By default, this size is planned for llama.cpp's
+    /// programs
     #[arg(long, value_name = "SIZE", requires = "spill")]
     need: Option<Bytes>,
-    /// With --spill: leave this much of the budget to allocations smaller than it
+    /// With --spill: keep this much of the budget for allocations that are smaller than this size
     #[arg(long, value_name = "SIZE", requires = "spill")]
     keep: Option<Bytes>,
     /// Answer a refused allocation with managed memory, as llama.cpp PR 22158 does
@@ -38,7 +39,8 @@ pub(crate) struct OomLadder {
     /// Replacement for ggml's legacy pool: guard's own, managed memory, or none
     #[arg(long, value_name = "POOL", help_heading = "Pools", value_parser = words::<PoolChoice>(&["ours", "managed", "leave"]))]
     pool: Option<PoolChoice>,
-    /// Report cards without virtual memory management, so that ggml uses its legacy pool
+    /// Report to the program that the cards have no virtual memory management, so that ggml uses its legacy
+    /// pool
     #[arg(long, help_heading = "Pools")]
     hide_vmm: bool,
 }
@@ -47,7 +49,7 @@ pub(crate) struct OomLadder {
 pub(crate) fn words<T: DeserializeOwned + Clone + Send + Sync + 'static>(
     known: &'static [&'static str],
 ) -> impl TypedValueParser<Value = T> {
-    PossibleValuesParser::new(known).try_map(|text| word(&text).ok_or("not a value of this option"))
+    PossibleValuesParser::new(known).try_map(|text| word(&text).ok_or("this is not a value of this option"))
 }
 
 impl OomLadder {

@@ -41,11 +41,11 @@ pub(crate) struct Arguments {
     /// Print what each model will take and whether it fits, then exit (status 1 if one does not fit)
     #[arg(long)]
     check: bool,
-    /// Address to listen on: 127.0.0.1:8080, localhost:8080, 8080, or :8080 for every interface
+    /// Address to listen on: 127.0.0.1:8080, localhost:8080, 8080, or :8080 for all network interfaces
     /// [default: 127.0.0.1:8080]
     #[arg(long, value_name = "ADDRESS", value_parser = plimsoll_config::listen_address)]
     listen: Option<SocketAddr>,
-    /// Listen without API keys on an address that other machines reach
+    /// Listen without API keys on an address that other machines can reach
     #[arg(long)]
     open: bool,
     /// Card to serve from, or a budget on one, e.g. name=H200,total=80GiB; repeatable
@@ -54,7 +54,7 @@ pub(crate) struct Arguments {
     /// Memory to leave free on each card, e.g. 512MiB
     #[arg(long, value_name = "SIZE")]
     reserve: Option<Bytes>,
-    /// llama-server for models that give only flags
+    /// llama-server for models that are configured with flags only
     #[arg(long, value_name = "PROGRAM")]
     engine: Option<PathBuf>,
     /// Append the output of the engines to this file

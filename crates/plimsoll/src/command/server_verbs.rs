@@ -1,6 +1,6 @@
 //! `plimsoll ps`, `load`, `unload`, `reload` and `logs`: requests to a running `plimsoll serve`.
 //!
-//! `--url` gives the server's address. Its HTTP API answers the requests; `--json` prints the answers
+//! `--url` gives the server's address. The commands call the server's HTTP API; `--json` prints its answers
 //! unchanged.
 
 use std::io::{self, Write};
@@ -84,7 +84,10 @@ pub(crate) struct Logs {
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ServerVerbError {
-    #[error("{url} does not answer\nhint: is `plimsoll serve` running there? --url names another address")]
+    #[error(
+        "{url} does not answer\nhint: is `plimsoll serve` running at this address? choose another \
+        address with --url"
+    )]
     Unreachable {
         url: String,
         #[source]
@@ -98,9 +101,9 @@ pub(crate) enum ServerVerbError {
         #[source]
         error: serde_json::Error,
     },
-    #[error("`{0}` cannot be sent as a header or path")]
+    #[error("`{0}` cannot be sent in an HTTP header or path")]
     Request(String),
-    #[error("cannot start, or write to stdout: {0}")]
+    #[error("cannot start the HTTP client, or cannot write to stdout: {0}")]
     Io(#[from] io::Error),
 }
 

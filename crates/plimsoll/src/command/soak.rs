@@ -59,16 +59,16 @@ pub(crate) struct Arguments {
     /// Largest answer, in tokens
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u64).range(1..))]
     answer: u64,
-    /// Requests per round; memory is read between rounds, with nothing in flight
+    /// Requests per round; memory is read between rounds, when no request is in flight
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..=10_000))]
     round: u64,
-    /// Begin each prompt with a unique number, to defeat prompt caches
+    /// Begin each prompt with a unique number, so that prompt caches have no effect
     #[arg(long)]
     fresh: bool,
     /// Time limit for one answer
     #[arg(long, value_name = "TIME", default_value = "5m", value_parser = time)]
     patience: Duration,
-    /// End the soak when the server has answered nothing for this long
+    /// End the soak when the server has given no answer for this long
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = time)]
     give_up: Duration,
     /// Ignore growth below this, in bytes per request

@@ -137,8 +137,10 @@ async fn ended(process: Option<MeasuredProcess>, limit: Option<Duration>) -> io:
 /// Starts a program and records it to its end.
 async fn started(arguments: &Arguments) -> Result<ExitCode, ErrorReport> {
     let (path, rest) = program(&arguments.command).map_err(own_failure)?;
-    let folder =
-        OwnedFolder::create(PAGES).map_err(ErrorReport::of("cannot make a folder for guard's pages"))?;
+    let folder = OwnedFolder::create(PAGES).map_err(ErrorReport::of(
+        "cannot make a folder for guard's shared-memory \
+            files",
+    ))?;
     let (environment, notes) = guarded(&folder);
     // The collector needs the process id, and `follow` returns only at the end of the program.
     let (tell, told) = oneshot::channel();

@@ -171,7 +171,8 @@ fn reason(question: &AdviceQuestion, cost: Option<Cost>, growth: Bytes) -> Reaso
     };
     let said = format!("the run-time pool takes {pool} for a prompt of {context} tokens");
     let mut reason = Reason::new("pool_needs", said).fact("needs", pool).fact("context", context).because(
-        Reason::new("pool_live", format!("at most {live} of it is in use at any time")).fact("live", live),
+        Reason::new("pool_live", format!("at most {live} of the pool is in use at any time"))
+            .fact("live", live),
     );
     if !growth.is_zero() {
         reason = reason.because(grows(question, growth));
@@ -180,14 +181,14 @@ fn reason(question: &AdviceQuestion, cost: Option<Cost>, growth: Bytes) -> Reaso
     // Up to a tenth is rounding of blocks and granules, which no flag changes.
     if stranded > live.scaled(1, 10) {
         let said = format!(
-            "{stranded} are in blocks that the pool keeps although they have become too \
-            small"
+            "{stranded} are in blocks that the pool keeps although they have become too small for later \
+            requests"
         );
         reason = reason.because(Reason::new("pool_strands", said).fact("stranded", stranded));
     }
     match question.budget.and_then(|budget| pool.checked_sub(budget)) {
         Some(over) if !over.is_zero() => {
-            let said = format!("that is {over} more than the budget");
+            let said = format!("the pool needs {over} more than the budget");
             reason.because(Reason::new("pool_over_budget", said).fact("over", over))
         }
         _ => reason,
@@ -201,7 +202,8 @@ fn grows(question: &AdviceQuestion, growth: Bytes) -> Reason {
     } else if question.run.flash_attention {
         "the cache of a layer is copied to f16 for every micro-batch"
     } else {
-        "without flash attention the probabilities of a layer are converted to f16"
+        "without flash attention, the attention probabilities (softmax output) of a layer are converted to \
+        f16"
     };
     let said = format!("each token of depth costs {growth}: {what}");
     Reason::new("pool_grows", said).fact("growth_per_token", growth)

@@ -3,7 +3,7 @@
 //! DECISION: each call is timed separately with the monotonic clock, and the median time between two
 //! consecutive clock readings is subtracted. The replay's own work is not timed. To reduce the remaining
 //! noise, the replay is repeated and the fastest pass is reported. The time of calls to the simulated driver
-//! is included; a policy makes no more of these calls than with a real driver.
+//! is included; with a real driver, a policy would make the same calls.
 
 use std::time::{Duration, Instant};
 

@@ -115,15 +115,15 @@ fn write_served(server: &Served, out: &mut String) -> fmt::Result {
         writeln!(out, "    {text}")?;
     }
     if server.ended > 0 {
-        writeln!(out, "    number of times that its process ended: {}", server.ended)?;
+        writeln!(out, "    number of times that the server's process ended: {}", server.ended)?;
     }
     if let Some(diagnosis) = &server.diagnosis {
         // As JSON, because the program's verdict arrives as JSON, and one function shows both.
         write_diagnosis(&serde_json::to_value(diagnosis).unwrap_or_default(), out)?;
     }
     match server.recovered {
-        Some(true) => writeln!(out, "    it answered again after the program ended"),
-        Some(false) => writeln!(out, "    it did not answer after the program ended"),
+        Some(true) => writeln!(out, "    the server answered again after the program ended"),
+        Some(false) => writeln!(out, "    the server did not answer after the program ended"),
         None => Ok(()),
     }
 }

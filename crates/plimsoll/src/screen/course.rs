@@ -1,4 +1,5 @@
-//! Chart of a replayed allocation trace: live and reserved memory of each allocator policy over the requests.
+//! Chart of a replayed allocation trace: live and reserved memory of each allocator policy from the first
+//! request to the last.
 //!
 //! DECISION: each policy has its own scale, because the large unused memory of one policy would flatten the
 //! others. The figures in the legend make them comparable.

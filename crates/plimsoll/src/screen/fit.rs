@@ -1,5 +1,5 @@
 //! Text output of `plimsoll plan --fit`: the largest value for each direction (context, slots, layers) with
-//! its reason, then values under other settings.
+//! its reason, then the largest values under other settings.
 
 use std::fmt::{self, Write};
 

@@ -1,8 +1,7 @@
 //! HTML page of a plan: memory bars, memory over context, and a slider over planned contexts.
 //!
-//! DECISION: the page is complete without its script, with the bars, the charts and a table of all planned
-//! contexts. The script only switches the bars and charts to another row of that table and computes no
-//! memory.
+//! DECISION: the page is complete without its script: it has the bars, the charts and a table of all planned
+//! contexts. The script only shows the bars and charts for another row of that table, and computes no memory.
 
 use std::fmt::Write;
 

@@ -1,7 +1,8 @@
 //! Width and colours of a terminal, and lines that fit it.
 //!
-//! DECISION: a terminal's own width counts, and a pipe has 80 columns. Colour never stands alone: a coloured word says
-//! the same without it. Texts are always written with colour, and the stream drops it where no terminal reads.
+//! DECISION: the width is that of the terminal, or 80 columns for a pipe. Colour is never the only
+//! information: a coloured word has the same meaning without its colour. Texts are always written with colour
+//! codes; the output stream removes them if it is not a terminal.
 
 use std::fmt::{self, Write};
 

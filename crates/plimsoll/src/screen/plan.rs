@@ -95,8 +95,8 @@ fn largest(plan: &Plan) -> String {
         return "no context fits".to_owned();
     };
     let trained = match plan.trained_context {
-        Some(trained) if tokens == trained => ", which is all that the model was trained for".to_owned(),
-        Some(trained) if tokens > trained => format!(" (the model was trained for {trained})"),
+        Some(trained) if tokens == trained => ", the longest that the model was trained for".to_owned(),
+        Some(trained) if tokens > trained => format!(" (the model was trained for {trained} tokens)"),
         _ => String::new(),
     };
     format!("largest context that fits: {tokens}{trained}")

@@ -93,7 +93,7 @@ impl<'a> RecordReport<'a> {
             None if *torn_bytes > 0 => {
                 format!("the recording ends in an unfinished sample ({torn_bytes} bytes are ignored)")
             }
-            None => "the recording is damaged from here on".to_owned(),
+            None => "the rest of the recording is damaged".to_owned(),
         };
         let lasted = lasted(*duration_ms);
         format!("{what} on {} ({}): {lasted}, {samples} samples; {end}", about.host, about.kernel)
@@ -188,8 +188,7 @@ impl<'a> RecordReport<'a> {
         let verdict = match ran_out {
             0 => self.title(),
             count => format!(
-                "{}. Memory ran out, according to the program's output (matching lines: the program's \
-                    output (matching lines: {count})",
+                "{}. Memory ran out, according to the program's output (matching lines: {count})",
                 self.title()
             ),
         };
@@ -246,7 +245,7 @@ impl<'a> RecordReport<'a> {
             .collect();
         // After the memory plots and before the clocks: fragmentation is read together with free memory.
         let blocks = self.large_blocks();
-        plots.insert(5, ("large free blocks of the largest zone", blocks, Unit::Count));
+        plots.insert(5, ("large free blocks in the largest memory zone", blocks, Unit::Count));
         plots.retain(|(_, lines, _)| !lines.is_empty());
         plots
     }

@@ -18,7 +18,7 @@ pub(crate) fn replay(replay: &Replay) -> String {
 fn write(replay: &Replay, out: &mut String) -> fmt::Result {
     writeln!(
         out,
-        "{} blocks, {} requests, peak live {} ({} B)",
+        "{} blocks, {} requests, peak of live memory {} ({} B)",
         replay.blocks,
         replay.steps,
         replay.peak_live,
@@ -32,7 +32,7 @@ fn write(replay: &Replay, out: &mut String) -> fmt::Result {
     }
     // A refused request left no block behind, so replaying it would change every later step.
     if replay.refused > 0 {
-        writeln!(out, "{} requests that were refused during recording are left out", replay.refused)?;
+        writeln!(out, "{} requests that were refused during recording are not replayed", replay.refused)?;
     }
     writeln!(out)?;
     let rows: Vec<Vec<String>> = std::iter::once(COLUMNS.map(str::to_owned).to_vec())

@@ -58,7 +58,7 @@ impl<'a> SoakReport<'a> {
                 let way = if step.to > step.from { "taken" } else { "given back" };
                 writeln!(
                     out,
-                    "    in one step: {} {way} by request {} ({} to {})",
+                    "    in one step: {} {way} by request {} (memory in use went from {} to {})",
                     step.size(),
                     step.at,
                     step.from,
@@ -138,12 +138,12 @@ impl<'a> SoakReport<'a> {
     /// The reason why nothing can be said of leaks, where that is so.
     pub(crate) fn without_verdict(&self) -> Option<String> {
         if self.judged.is_empty() {
-            return Some("no memory was seen".to_owned());
+            return Some("no memory was measured".to_owned());
         }
         let few = |figure: &&SoakVerdict<'_>| figure.trend.growth == TrendGrowth::Unknown;
         let figure = self.judged.iter().find(few)?;
         Some(format!(
-            "too few looks at the {} ({} of at least {}); hold the load longer",
+            "too few readings of the {} ({} of at least {}); run the test longer",
             figure.name,
             figure.trend.looks,
             plimsoll_telemetry::trend::Trend::LEAST_LOOKS
@@ -269,7 +269,7 @@ fn card_stats_json(name: &str, card: &CardStats) -> Value {
 /// Verdict on one figure, in a sentence.
 fn verdict(figure: &SoakVerdict<'_>) -> String {
     let trend = &figure.trend;
-    let course = format!("{} at first, {} at the end", figure.first, figure.last);
+    let course = format!("{} at the start, {} at the end", figure.first, figure.last);
     let slope = format!(
         "{:.0} B per request ({:.0} to {:.0} with 99 % confidence)",
         trend.slope, trend.slope_low, trend.slope_high
@@ -288,7 +288,10 @@ fn verdict(figure: &SoakVerdict<'_>) -> String {
         ),
         // Caches fill at a falling rate; a leak keeps its rate. Only more time tells the two apart.
         TrendGrowth::Settling => {
-            format!("still settling, {slope}, at a falling rate; run the test longer to decide; {course}")
+            format!(
+                "still settling: memory grows by {slope}, but more and more slowly; run the test longer \
+                to decide; {course}"
+            )
         }
         TrendGrowth::Flat => format!("flat: {slope}; {rising}; {course}"),
         TrendGrowth::Unknown => format!(

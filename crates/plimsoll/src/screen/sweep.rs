@@ -86,13 +86,14 @@ impl SweepReport<'_> {
             }
         }
         if let Some(learned) = self.sweep.learned {
-            writeln!(out, "plimsoll serve measured {learned} B per token on its engine")?;
+            writeln!(out, "plimsoll serve itself measured {learned} B per token")?;
         }
         match self.planned {
             Some(planned) => self.write_planned(&planned, out),
             None => writeln!(
                 out,
-                "no plan to compare with: the server's flags name no model that can be read here"
+                "there is no plan to compare with, because the server's flags name no model file that can \
+                be read on this machine"
             ),
         }
     }
@@ -102,9 +103,8 @@ impl SweepReport<'_> {
             planned.build.map_or_else(|| "the newest known build".to_owned(), |build| format!("b{build}"));
         writeln!(
             out,
-            "plan for the server's flags and {build}: {} loaded, {} at its context of {} tokens; {} B of \
-                cache per token of context, {} B of run-time pool per \
-             token of depth",
+            "plan for the server's flags and {build}: {} when loaded, {} at the full context of {} tokens; \
+            {} B of cache per token of context, {} B of run-time pool per token of depth",
             planned.loaded,
             planned.peak,
             planned.context,

@@ -131,8 +131,8 @@ fn what_a_context_takes_is_measured_kept_and_planned_with() {
     assert_eq!(
         stdout,
         format!(
-            "Fake 8G: a context takes 64 MiB (64 MiB when it is created), the first use of cuBLAS adds 0 B (llama.cpp@10605, driver 550.54.15)\n\
-             saved in {}, for plan and serve\n",
+            "Fake 8G: a context takes 64 MiB (64 MiB right after its creation), the first use of cuBLAS adds 0 B (llama.cpp@10605, driver 550.54.15)\n\
+             saved in {}, for `plimsoll plan` and `plimsoll serve`\n",
             table.display()
         )
     );
@@ -214,7 +214,10 @@ fn a_driver_that_names_no_process_is_told_with_the_remedy_and_free_memory_helps_
     let output = machine.calibrate(&engine, &["--alone"]);
     let (status, stdout, stderr) = said(&output);
     assert_eq!(status, Some(0), "{stderr}");
-    assert!(stdout.starts_with("Fake 8G: a context takes 64 MiB (64 MiB when it is created), "), "{stdout}");
+    assert!(
+        stdout.starts_with("Fake 8G: a context takes 64 MiB (64 MiB right after its creation), "),
+        "{stdout}"
+    );
 }
 
 #[test]

@@ -19,6 +19,8 @@ fn told(file: &str, folder: &Path) -> String {
             .env("PATH", path())
             .env("HOME", folder)
             .env("PLIMSOLL_NVML", "")
+            // Nothing listens there, on any machine.
+            .env("HF_ENDPOINT", "http://127.0.0.1:9")
             .output()
             .unwrap();
         format!("$ {command}\n{}\n", text(&output.stdout))
@@ -53,7 +55,7 @@ fn what_a_first_user_types_is_answered_as_it_stands_in_the_file() {
 
 /// Commands are the reader's own, and errors are for a terminal to wrap.
 fn is_command_or_error(line: &str) -> bool {
-    ["$ ", "error: ", "plimsoll: ", "hint: what --fit", "hint: let "]
+    ["$ ", "error: ", "plimsoll: ", "hint: --fit prints", "hint: let "]
         .iter()
         .any(|start| line.starts_with(start))
 }

@@ -125,7 +125,7 @@ fn what_is_asked_of_the_wrong_kind_is_said() {
     assert_eq!(output.status.code(), Some(0));
     assert!(output.stdout.is_empty());
     let why = unwrapped(&output.stderr);
-    assert!(why.contains("the model has no experts") && why.contains("nothing to split"), "{why}");
+    assert!(why.contains("the model has no experts") && why.contains("so no split is needed"), "{why}");
     let output = plimsoll(&["plan", "--fit", "cxt", "--card", CARD, "--", "-m", model]);
     assert_eq!(output.status.code(), Some(2));
     assert!(text(&output.stderr).contains("use ctx, ub, np, kv, split, ngl, moe or all"));
@@ -140,7 +140,7 @@ fn stdout_has_one_command_line_however_many_directions_fit() {
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     assert_eq!(text(&output.stdout), format!("--model {model} --ctx-size 37376\n"));
     let why = unwrapped(&output.stderr);
-    assert!(why.contains("on stdout, the first of them that fits: ctx"), "{why}");
+    assert!(why.contains("stdout shows only the first answer that fits: ctx"), "{why}");
 }
 
 #[test]

@@ -15,13 +15,13 @@ const CARD: &str = "name=A,total=80GiB,cc=8.9";
 const MIB: u64 = 1 << 20;
 
 /// A model of 8 billion parameters, a header with a hole behind it, and a cache of its own.
-struct Bench {
+pub(crate) struct Bench {
     folder: TempDir,
     model: PathBuf,
 }
 
 impl Bench {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let model = folder.path().join("l8.gguf");
         plimsoll_specimens::write("l8", &model, &plimsoll_specimens::Changes::default()).unwrap();
@@ -33,8 +33,12 @@ impl Bench {
     }
 
     fn ask_for(&self, options: &[&str], engine: &Path, flags: &[&str]) -> Output {
+        self.ask_with(&crate::cuda::engine().backend, options, engine, flags)
+    }
+
+    pub(crate) fn ask_with(&self, backend: &Path, options: &[&str], engine: &Path, flags: &[&str]) -> Output {
         let mut command = self.command(options, engine, flags);
-        crate::cuda::engine().prepare(&mut command);
+        crate::cuda::engine().prepare(backend, &mut command);
         command.output().unwrap()
     }
 
@@ -58,7 +62,7 @@ impl Bench {
     }
 }
 
-fn text(bytes: &[u8]) -> String {
+pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
@@ -78,7 +82,8 @@ fn a_plan_shows_what_the_engine_says_and_remembers_it() {
     assert_eq!(plan["engine"]["build"], BUILD);
     let reasons = plan["reasons"].to_string();
     assert!(
-        reasons.contains("engine_said") && reasons.contains("llama-server (its own backend for CUDA 13)"),
+        reasons.contains("engine_said")
+            && reasons.contains("llama-server (with its own backend for CUDA 13)"),
         "{reasons}"
     );
     // What the backend asked the driver for is what the log says, to the byte of its last digit.
@@ -143,7 +148,7 @@ fn what_is_no_engine_is_told_with_a_remedy() {
 /// Less memory than the model could fill: its largest context is somewhere between.
 const SMALL: [&str; 2] = ["--card", "name=A,total=8GiB,cc=8.9"];
 
-fn json(output: &Output) -> Value {
+pub(crate) fn json(output: &Output) -> Value {
     serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", text(&output.stderr)))
 }
 

@@ -109,8 +109,8 @@ fn a_program_of_llama_cpp_is_planned_and_its_weights_overflow() {
         format!("card={FIRST}:{budget}:{need} spill={}\n1006 0\n256 0\n116 0\n12 0\n", 1_u64 << 30),
         "{stderr}"
     );
-    assert_eq!(stderr.matches(" overflowed: ").count(), 1, "{stderr}");
-    assert!(stderr.contains("1006 MiB overflowed: "), "{stderr}");
+    assert_eq!(stderr.matches(" did not fit: ").count(), 1, "{stderr}");
+    assert!(stderr.contains("an allocation of 1006 MiB did not fit: "), "{stderr}");
     assert!(!stderr.contains("hint: --need"), "{stderr}");
 }
 
@@ -120,14 +120,14 @@ fn what_any_other_program_asks_for_in_all_is_told_and_can_be_said_the_next_time(
     let program = [take(), "600", "200", "100"];
     let first = on_two_cards(&options, &program);
     let (_, stderr) = said(&first);
-    assert!(stderr.contains("100 MiB overflowed: "), "{stderr}");
+    assert!(stderr.contains("an allocation of 100 MiB did not fit: "), "{stderr}");
     let hint = "plimsoll run: hint: --need 900MiB makes the first allocations overflow instead of the \
         last\n";
     assert!(stderr.contains(hint), "{stderr}");
     let second = on_two_cards(&[&options[..], &["--need", "900MiB"]].concat(), &program);
     let (stdout, stderr) = said(&second);
     assert_eq!(stdout, "600 0\n200 0\n100 0\n");
-    assert!(stderr.contains("600 MiB overflowed: "), "{stderr}");
+    assert!(stderr.contains("an allocation of 600 MiB did not fit: "), "{stderr}");
     assert!(!stderr.contains("hint"), "{stderr}");
 }
 
@@ -139,7 +139,7 @@ fn a_program_of_llama_cpp_that_cannot_be_planned_runs_all_the_same() {
     let (stdout, stderr) = said(&output);
     assert_eq!(stdout, format!("card={FIRST} spill={}\n600 0\n", 1_u64 << 30));
     assert!(
-        stderr.contains("llama-server cannot be planned, so its last allocations will overflow: "),
+        stderr.contains("llama-server cannot be planned, so its last allocations, not its first, will overflow into host memory: "),
         "{stderr}"
     );
     assert!(stderr.contains("/nowhere/m.gguf"), "{stderr}");
@@ -149,10 +149,10 @@ fn a_program_of_llama_cpp_that_cannot_be_planned_runs_all_the_same() {
 fn a_context_outside_the_plan_is_refused_or_told() {
     let output = on_two_cards(&["--card", "Large", "--strict-cards"], &[take(), "card=1", "1"]);
     assert_eq!(output.status.code(), Some(4));
-    assert!(said(&output).1.contains("not in the plan"), "{}", said(&output).1);
+    assert!(said(&output).1.contains("which this program may not use"), "{}", said(&output).1);
     let output = on_two_cards(&["--card", "Large", "--report-cards"], &[take(), "card=1", "1"]);
     assert_eq!((output.status.code(), said(&output).0), (Some(0), "1 0\n"));
-    assert!(said(&output).1.contains("not in the plan"), "{}", said(&output).1);
+    assert!(said(&output).1.contains("which this program may not use"), "{}", said(&output).1);
 }
 
 #[test]

@@ -93,5 +93,5 @@ fn what_processes_that_share_a_ledger_took_together_at_a_time_is_the_peak() {
 #[test]
 fn a_program_without_a_card_is_one_line() {
     let output = run(&[], &["true"]).output().unwrap();
-    assert_eq!(said(&output).1, "plimsoll run: it allocated no GPU memory\n");
+    assert_eq!(said(&output).1, "plimsoll run: the program allocated no GPU memory\n");
 }

@@ -106,7 +106,7 @@ fn a_program_sees_only_the_cards_it_was_given_unless_guard_shall_judge() {
         said(&output).0.trim().to_owned() + said(&output).1.lines().next().unwrap_or_default()
     };
     let second = "GPU-00000002-0000-0000-0000-000000000000";
-    let end = "plimsoll run: it allocated no GPU memory";
+    let end = "plimsoll run: the program allocated no GPU memory";
     assert_eq!(seen(&["--card", "1=8GiB"]), format!("{second}|PCI_BUS_ID|card={second}:8589934592{end}"));
     assert_eq!(
         seen(&["--card", "Fake 2", "--budget", "1GiB"]),
@@ -128,5 +128,5 @@ fn a_static_program_is_said_to_be_out_of_reach() {
     assert!(built.unwrap().success());
     let output = run(&[], &[program.to_str().unwrap()]).output().unwrap();
     assert_eq!(output.status.code(), Some(3));
-    assert!(said(&output).1.contains("it is linked statically"));
+    assert!(said(&output).1.contains("the program is linked statically"));
 }

@@ -75,5 +75,5 @@ fn a_wrong_key_and_a_missing_server_are_clear_errors() {
     assert_eq!(status, Some(2), "{error}");
     let (status, error) = failed(&plimsoll(&daemon, "", &["ps", "--url", "http://127.0.0.1:1"]));
     assert_eq!(status, Some(1));
-    assert!(error.contains("is `plimsoll serve` running there?"), "{error}");
+    assert!(error.contains("is `plimsoll serve` running at this address?"), "{error}");
 }

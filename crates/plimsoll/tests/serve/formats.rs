@@ -217,9 +217,13 @@ fn files_that_are_wrong_end_with_2_and_name_the_line() {
             "[models.a]\ncmd = 'x ${PORT}'\n[models.b]\ncmd = 'x ${PORT}'\naliases = ['a']\n",
             "a.toml:3: the name `a` is already used by `a` at",
         ),
-        ("a.json", "{}", "a.json: the format of the file is not known; name it .ini, .yaml, .yml or .toml"),
+        (
+            "a.json",
+            "{}",
+            "a.json: the format of the file is not known; its name must end in .ini, .yaml, .yml or .toml",
+        ),
         ("plain", "", "plain: the format of the file is not known"),
-        ("a.ini", "\u{feff}[a]\n", "it starts with a byte order mark"),
+        ("a.ini", "\u{feff}[a]\n", "the file starts with a byte order mark"),
     ] {
         let (said, status) = refused(name, text);
         assert_eq!(status, Some(2), "{name} {text:?}: {said}");
@@ -233,7 +237,7 @@ fn files_that_are_wrong_end_with_2_and_name_the_line() {
 #[test]
 fn a_file_without_models_is_served_and_told() {
     let daemon = Setup::new().start();
-    until("the operator is told", || daemon.talk().contains("it configures no model"));
+    until("the operator is told", || daemon.talk().contains("the configuration lists no model"));
     assert_eq!(get(daemon.address, "/v1/models").json()["data"], json!([]));
     assert_eq!(chat(daemon.address, "any").status, 404);
 }

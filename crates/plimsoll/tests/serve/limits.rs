@@ -216,7 +216,7 @@ fn a_busy_model_that_leaves_the_configuration_finishes_its_stream() {
     assert!(answer.whole);
     assert_eq!(answer.events().last().map(String::as_str), Some("[DONE]"));
     until("its engine has left", || daemon.engines().is_empty());
-    daemon.told("it is no longer in the configuration");
+    daemon.told("the model is no longer in the configuration");
 }
 
 #[test]

@@ -53,7 +53,7 @@ fn each_load_and_each_leave_is_a_line_with_bytes_and_the_reason() {
         "INFO stop alpha (idle 0 s): beta needs 500 MiB",
         "INFO gone alpha",
         "INFO load beta: 500 MiB on host (500 MiB of 1024 MiB claimed)",
-        "INFO refuse: huge does not fit on the cards it may use",
+        "INFO refuse: huge would not fit on the cards that it may use",
         "WARN bad ran out of",
     ] {
         daemon.told(line);

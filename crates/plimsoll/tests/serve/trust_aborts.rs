@@ -1,5 +1,7 @@
 //! Tests of engines that print ggml's abort at a CUDA error and hang instead of ending: a debugger never returns.
 
+#![allow(clippy::unwrap_used)]
+
 use std::thread;
 use std::time::{Duration, Instant};
 

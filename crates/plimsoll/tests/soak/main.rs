@@ -176,7 +176,7 @@ fn too_few_looks_are_no_verdict_in_the_text_on_the_page_and_in_the_status() {
     let page = std::fs::read_to_string(page).unwrap();
     for told in [String::from_utf8_lossy(&output.stdout).into_owned(), page] {
         assert!(
-            told.contains("No verdict: too few looks at the") && !told.contains("No leak was found"),
+            told.contains("No verdict: too few readings of the") && !told.contains("No leak was found"),
             "{told}"
         );
     }

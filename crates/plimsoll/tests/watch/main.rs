@@ -113,7 +113,7 @@ fn a_watch_that_is_killed_loses_at_most_the_sample_it_was_writing() {
     assert!(left["torn_bytes"].as_u64().unwrap() < 4096, "{left:#}");
     assert_eq!(left["end"], Value::Null);
     let text = shown(&record, &[]);
-    assert!(String::from_utf8_lossy(&text.stdout).contains("the recording is damaged from here on"));
+    assert!(String::from_utf8_lossy(&text.stdout).contains("the rest of the recording is damaged"));
     // A tail that really is torn is dropped too.
     let whole = fs::read(&record).unwrap();
     fs::write(&record, &whole[..whole.len() - 3]).unwrap();
@@ -166,7 +166,7 @@ fn a_file_that_is_there_is_left_alone_and_one_that_is_no_record_is_told() {
     let path = record.to_str().unwrap();
     let refused = output(&["watch", "-o", path, "--for", "10ms"]);
     assert_eq!(refused.status.code(), Some(1));
-    assert!(String::from_utf8_lossy(&refused.stderr).contains("there is already a file"));
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("already exists; name another file with -o"));
     assert_eq!(fs::read(&record).unwrap(), b"precious");
     let shown = shown(&record, &[]);
     assert_eq!(shown.status.code(), Some(2));

@@ -2,8 +2,8 @@
 //! results.
 //!
 //! One table has the kernels of the known builds for NVIDIA cards, in the order in which ggml chooses. It
-//! assumes that the engine's binary has code for the card's own generation, and for the pairs of cache types
-//! of a default build. Source: `fattn.cu:ggml_cuda_get_best_fattn_kernel @ b8799, b10605, ggml 0.26.0`,
+//! assumes that the engine was compiled for the card's own generation, and for the pairs of cache types that
+//! a default build supports. Source: `fattn.cu:ggml_cuda_get_best_fattn_kernel @ b8799, b10605, ggml 0.26.0`,
 //! `fattn-common.cuh:launch_fattn @ b8799, b10605`; `fattn.cu:ggml_cuda_flash_attn_ext @ ik_llama.cpp
 //! 8337e4cd`.
 

@@ -1,9 +1,10 @@
 //! Pool memory of latent attention (MLA) in ik_llama.cpp, which decompresses keys and values from latent
 //! vectors.
 //!
-//! Source: `graphs/build_deepseek2.cpp` (the heads in groups under `-amb`),
-//! `ggml-cuda.cu:ggml_cuda_op_mul_mat, ggml_cuda_op_mul_mat_cublas @ ik_llama.cpp 8337e4cd` (the product in
-//! f16; the latent vectors are a non-contiguous view, for which as many floats are allocated).
+//! The heads are processed in groups under `-amb`. The latent vectors are a non-contiguous view, which is
+//! first copied as floats; the product is computed in f16. Source: `graphs/build_deepseek2.cpp` (groups of
+//! heads), `ggml-cuda.cu:ggml_cuda_op_mul_mat, ggml_cuda_op_mul_mat_cublas @ ik_llama.cpp 8337e4cd` (copy and
+//! product).
 
 use super::{DemandGroup, times};
 

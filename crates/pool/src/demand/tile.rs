@@ -1,12 +1,13 @@
 //! Tile sizes of the attention kernels, and the buffers for the partial results of thread blocks.
 //!
 //! The engine gets the number of resident thread blocks from the driver
-//! (cudaOccupancyMaxActiveBlocksPerMultiprocessor); the number depends on the compiled kernel. The numbers
-//! used here are the sources' targets for tensor-core kernels, and those of an H200 (from recorded traces)
-//! for the vector kernel. Source: `fattn-common.cuh:launch_fattn @ b8799, b10605`,
-//! `fattn.cu:ggml_cuda_flash_attn_ext_mma_f16*`, `fattn-mma-f16.cuh:ggml_cuda_fattn_mma_get_config_ampere,
-//! _turing`, `fattn-vec.cuh`, `fattn-tile.cuh`; `fattn-mma-f16.cuh:launch_fattn_mma,
-//! fattn-new-mma.cu:launch_fattn_new_mma @ ik_llama.cpp 8337e4cd`.
+//! (cudaOccupancyMaxActiveBlocksPerMultiprocessor); the number depends on the compiled kernel. For
+//! tensor-core kernels, this module uses the numbers that the engine's sources aim at. For the vector kernel,
+//! it uses those of an H200 (from recorded traces).
+//!
+//! Source: `fattn-common.cuh:launch_fattn @ b8799, b10605`, `fattn.cu:ggml_cuda_flash_attn_ext_mma_f16*`,
+//! `fattn-mma-f16.cuh:ggml_cuda_fattn_mma_get_config_ampere, _turing`, `fattn-vec.cuh`, `fattn-tile.cuh`;
+//! `fattn-mma-f16.cuh:launch_fattn_mma, fattn-new-mma.cu:launch_fattn_new_mma @ ik_llama.cpp 8337e4cd`.
 
 use super::attention::{AttentionType, Call, Kernel, STRIDE};
 use super::launch::{cache_parts, stream_blocks};

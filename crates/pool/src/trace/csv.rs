@@ -1,10 +1,10 @@
 //! Reader and writer of RAPIDS RMM's allocation log (`logging_resource_adaptor`).
 //!
-//! DECISION: the columns are `Thread,Time,Action,Pointer,Size,Stream`, with one allocation or free a line, in
-//! the order of the file. The time is ignored, because RMM's clock does not separate calls in the same
+//! DECISION: the columns are `Thread,Time,Action,Pointer,Size,Stream`, with one allocation or free per line,
+//! in the order of the file. The time is ignored, because RMM's clock does not separate calls in the same
 //! microsecond. Pointers and streams are hexadecimal. Line ends may be CRLF. Memory use is proportional to
-//! the input. Each line has six fields; the first malformed line ends the reading with its number and the
-//! expected form. Source: `cpp/include/rmm/mr/logging_resource_adaptor.hpp @ rmm 5d50a37`.
+//! the input. Each line has six fields. Reading stops at the first malformed line; the error has the line's
+//! number and the expected form. Source: `cpp/include/rmm/mr/logging_resource_adaptor.hpp @ rmm 5d50a37`.
 
 use alloc::string::{String, ToString};
 use core::fmt::Write;
@@ -27,7 +27,7 @@ pub struct CsvError {
 /// Fault of a log line.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CsvFault {
-    #[error("`{found}` is not the header; the first line has to be `{HEADER}`")]
+    #[error("the first line of the trace is `{found}`, but it must be the header `{HEADER}`")]
     Header { found: String },
     #[error("the line has {found} fields, but {HEADER} are expected; is the file cut off?")]
     Fields { found: usize },
@@ -195,17 +195,17 @@ mod tests {
             ("1,0,allocate,0x1,-5,0x0", "line 2: `-5` is not a size; write a number of bytes"),
             ("1,0,allocate,0x1,5,?", "line 2: `?` is not a stream; write it as 0x0"),
             ("1,0,free,0x1,5,0x0", "line 2: the block is freed but was never allocated; a trace must start"),
-            (
-                "1,0,allocate,0x1,18446744073709551615,0x0",
-                "line 2: no card has room for a block of more than",
-            ),
+            ("1,0,allocate,0x1,18446744073709551615,0x0", "line 2: the block is larger than"),
         ] {
             let error = read(lines).unwrap_err().to_string();
             assert!(error.starts_with(said), "{error}");
         }
         let long = "x".repeat(100_000);
         let error = Trace::from_csv(long.as_bytes()).unwrap_err().to_string();
-        assert!(error.len() < 200 && error.starts_with("line 1: `xxx"), "{error}");
+        assert!(
+            error.len() < 200 && error.starts_with("line 1: the first line of the trace is `xxx"),
+            "{error}"
+        );
         assert!(Trace::from_csv(b"").is_err());
     }
 }

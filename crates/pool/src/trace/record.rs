@@ -4,8 +4,8 @@
 //! DECISION: a file holds the requests of a whole process, to the driver and to every ggml pool that guard
 //! serves, on every card. A replay uses the requests to one allocator: the chosen one, or else the one with
 //! the most allocations. Events other than allocations and frees (maps, graphs, waits) are left out. An
-//! incomplete last record is dropped; any other fault ends the reading with its offset. Memory use is bounded
-//! by the input.
+//! incomplete last record is dropped; any other fault ends the reading, and the error has its offset. Memory
+//! use is bounded by the input.
 
 use alloc::collections::BTreeMap;
 use core::fmt;
@@ -47,16 +47,20 @@ pub enum RecordFault {
     #[error("this is not a trace; record one with plimsoll run --trace FILE")]
     Header,
     #[error(
-        "the trace has version {found}, but this program reads {VERSION}; use the program that recorded it"
+        "the trace has format version {found}, but this version of plimsoll reads {VERSION}; use the version that recorded it"
     )]
     Version { found: u32 },
-    #[error("records have {found} bytes, but {} are expected; the header is damaged", TraceRecord::SIZE)]
+    #[error(
+        "each record of the trace should have {} bytes, but the header states {found}; the header is \
+        damaged",
+        TraceRecord::SIZE
+    )]
     RecordSize { found: u32 },
     #[error("event type {found} does not exist; the trace is damaged")]
     Kind { found: u8 },
     #[error("{0}")]
     Step(Fault),
-    #[error("the trace has no request to {0}; omit the selection")]
+    #[error("the trace has no request to {0}; omit --card and --pool, or choose others")]
     NotAsked(RecordedRequest),
 }
 
@@ -202,8 +206,11 @@ mod tests {
         };
         for (said, error) in [
             ("offset 0: this is not a trace; record one", damaged(0, b'X')),
-            ("offset 0: the trace has version 9, but", damaged(8, 9)),
-            ("offset 0: records have 31 bytes, but 32", damaged(12, 31)),
+            ("offset 0: the trace has format version 9, but", damaged(8, 9)),
+            (
+                "offset 0: each record of the trace should have 32 bytes, but the header states 31",
+                damaged(12, 31),
+            ),
             ("offset 128: event type 77 does not exist;", damaged(128 + 24, 77)),
             ("offset 160: the block is freed but was never allocated", damaged(160 + 8, 77)),
         ] {
@@ -212,7 +219,7 @@ mod tests {
         let error = Trace::from_record(&recorded(), Some(RecordedRequest { card: 3, pool: 1 })).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "offset 64: the trace has no request to pool 1 of card 3; omit the selection"
+            "offset 64: the trace has no request to pool 1 of card 3; omit --card and --pool, or choose others"
         );
     }
 }

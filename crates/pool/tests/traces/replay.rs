@@ -188,7 +188,7 @@ fn a_pool_that_would_abort_is_a_failure_that_no_budget_helps() {
     let failure = replay(&trace, PolicyKind::GgmlVmm, UNLIMITED, &mut Unwatched).failure.unwrap();
     assert_eq!((failure.step, failure.cause), (2, Cause::Broken(Broken::OutOfOrder)));
     assert_eq!(smallest_budget(&trace, PolicyKind::GgmlVmm), None);
-    assert!(failure.to_string().contains("not the last one allocated"));
+    assert!(failure.to_string().contains("a block other than the last allocated one was freed"));
 }
 
 #[test]

@@ -30,9 +30,9 @@ pub enum Unreachable {
 impl fmt::Display for Unreachable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Static => "it is linked statically, so nothing can be preloaded into it",
+            Self::Static => "the program is linked statically, so no library can be preloaded into it",
             Self::Privileged => {
-                "it runs with another user's or group's rights, so the loader ignores LD_PRELOAD"
+                "the program runs with another user's or group's rights, so the loader ignores LD_PRELOAD"
             }
         })
     }

@@ -1,10 +1,10 @@
 //! Reader of GPUs through NVML, which is loaded at the first use.
 //!
-//! The code handles several special cases. `nvml-wrapper` calls only `nvmlDeviceGetMemoryInfo_v2`, which old
-//! drivers lack and which counts the driver's own reserve neither as free nor as used. Tegra and GB10 report
-//! "not supported" or a total of 0 and share the host's memory. A process may be in both the compute and the
-//! graphics list and must be counted once. A card in MIG mode offers CUDA only its instances; placement on
-//! these is not supported, so the card is left out with a note.
+//! The code handles several special cases. The crate `nvml-wrapper` calls only `nvmlDeviceGetMemoryInfo_v2`,
+//! which old drivers lack and which counts the driver's own reserve neither as free nor as used. Tegra and
+//! GB10 report "not supported" or a total of 0 and share the host's memory. A process may be in both the
+//! compute and the graphics list and must be counted once. A card in MIG mode offers CUDA only its instances;
+//! placement on these is not supported, so the card is left out with a note.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -110,19 +110,18 @@ fn card(device: &Device<'_>, name: &str) -> Result<(Card, bool), String> {
     const MIG_ENABLED: u32 = 1;
     // An instance has its own UUID and memory, which the card's own figures do not describe.
     if device.mig_mode().is_ok_and(|mode| mode.current == MIG_ENABLED) {
-        return Err("it is in MIG mode, which is not supported; describe its instance with --card".to_owned());
+        return Err("the card is in MIG mode, which is not supported; describe the MIG instance with --card"
+            .to_owned());
     }
-    let uuid = device.uuid().map_err(|cause| format!("its UUID cannot be read: {cause}"))?;
+    let uuid = device.uuid().map_err(|cause| format!("the card's UUID cannot be read: {cause}"))?;
     let (total, free, unified) = match memory(device) {
         Memory::Own { total, free } => (total, free, false),
         Memory::Unified => {
-            let (total, free) = unified::memory().ok_or(
-                "it uses the host's memory, whose size cannot be \
-                read",
-            )?;
+            let (total, free) =
+                unified::memory().ok_or("the card uses the host's memory, whose size cannot be read")?;
             (total, free, true)
         }
-        Memory::Unknown(cause) => return Err(format!("its memory cannot be read: {cause}")),
+        Memory::Unknown(cause) => return Err(format!("the card's memory cannot be read: {cause}")),
     };
     let capability = device.cuda_compute_capability().ok();
     let card = Card {
@@ -152,7 +151,7 @@ fn memory(device: &Device<'_>) -> Memory {
         Ok(_) | Err(NvmlError::NotSupported) => Memory::Unified,
         // `nvmlDeviceGetMemoryInfo_v2`, which leaves out what the driver reserves.
         Err(NvmlError::FailedToLoadSymbol(_)) => {
-            Memory::Unknown("this driver is older than release 510".to_owned())
+            Memory::Unknown("this NVIDIA driver is older than release 510".to_owned())
         }
         Err(cause) => Memory::Unknown(cause.to_string()),
     }

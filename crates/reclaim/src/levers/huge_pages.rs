@@ -1,9 +1,9 @@
-//! Memory compaction by claiming free memory as huge pages and releasing it.
+//! Memory compaction by allocating free memory as huge pages and releasing it.
 //!
 //! DECISION: to build a huge page, the kernel moves the pages that are in the way, one block after another.
 //! This works even where `compact_memory` does almost nothing (seen on a virtual machine with kernel 6.18). A
 //! separate process releases the huge pages on request, or when this process dies, so that no memory stays
-//! claimed.
+//! allocated.
 
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -104,7 +104,7 @@ mod tests {
         assert!(error.contains("cannot read") && error.contains("nr_hugepages"), "{error}");
         let odd = machine("none");
         let error = claim_and_give_back(odd.path()).unwrap_err().to_string();
-        assert!(error.starts_with("this kernel has no huge pages to allocate"), "{error}");
+        assert!(error.starts_with("huge pages cannot be allocated on this kernel"), "{error}");
         assert_eq!(count(odd.path()), "none");
     }
 }

@@ -24,19 +24,25 @@ pub(super) fn never(
     let name = query.name;
     let text = match (asked.is_empty(), crowded_out) {
         (true, _) if !query.named.cards.is_empty() => {
-            format!("{name} may not use some of the cards that its flags name")
+            format!("{name} is not allowed to use some of the cards that its flags name")
         }
-        (true, _) => format!("{name} may use no card of this machine"),
+        (true, _) => format!("{name} is not allowed to use any card of this machine"),
         (_, true) => format!("{name} does not fit beside the memory that other models and processes hold"),
-        (_, false) => format!("{name} does not fit on the cards it may use, even if they were empty"),
+        (_, false) => format!(
+            "{name} would not fit on the cards that it may use even if those cards were \
+            empty"
+        ),
     };
     // Clients retry on `no_room` and give up on `never_fits`.
     let code = if crowded_out { "no_room" } else { "never_fits" };
     let mut reason = Reason::new(code, text).fact("model", name);
     // Without this line a model would be refused for a need that neither plan nor configuration shows.
     if !query.learned.is_zero() {
-        let learned =
-            format!("{} was added on each card because the engine ran out of memory before", query.learned);
+        let learned = format!(
+            "{} was added to the model's need on each card, because the engine ran out of memory in \
+                an earlier run",
+            query.learned
+        );
         reason = reason.because(Reason::new("learned", learned).fact("learned", query.learned));
     }
     reason = reason.because_all(asked.iter().take(SPELT_OUT).map(|(set, placement)| match placement {
@@ -66,7 +72,7 @@ fn too_little(ledger: &Ledger, tenants: &[CardTenant], placement: &Placement) ->
         return on_cards.remove(0);
     }
     let total = placement.total();
-    Reason::new("on_cards", format!("on {} cards it takes {total}", on_cards.len()))
+    Reason::new("on_cards", format!("on {} cards the model takes {total}", on_cards.len()))
         .fact("need", total)
         .because_all(on_cards)
 }
@@ -93,7 +99,7 @@ fn on_card(account: &Account, tenants: &[CardTenant], need: Bytes, alone: bool) 
         .fact("total", total)
         .fact("available", capacity.saturating_sub(held));
     if let Some(budget) = account.budget() {
-        let text = format!("the budget is {budget} of {total}");
+        let text = format!("the budget is {budget} of the card's {total}");
         reason = reason.because(Reason::new("budget", text).fact("budget", budget));
     }
     for (code, bytes, text) in [

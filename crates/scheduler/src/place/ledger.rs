@@ -1,14 +1,14 @@
 //! Ledger of claims: how much memory each run (engine process) may take on each card.
 //!
 //! A claim is the memory that a run may take, not the memory that it has taken. The ledger grants a claim
-//! only if it fits. The claim stands until the driver reports the memory as free again, and it is raised if
+//! only if it fits. The claim lasts until the driver reports the memory as free again, and it is raised if
 //! the run is measured to take more. A run of unknown need claims a whole card until it is ready; then the
 //! measured memory replaces the claim.
 //!
-//! The memory of other processes can only be estimated. The driver reports only the memory in use on a card.
-//! A run that is not measured (loading, or just ended) may have taken none of its claim or all of it, so each
-//! reading gives only an upper and a lower limit for other processes. The last estimate is changed only as
-//! far as these limits require.
+//! The memory of other processes can only be estimated, because the driver reports only the memory in use on
+//! a card. A run that is not measured (loading, or just ended) may have taken none of its claim or all of it.
+//! So each reading gives only an upper and a lower limit for other processes. The last estimate is kept if it
+//! is within these limits; otherwise it is moved to the nearer limit.
 
 use std::sync::Arc;
 
@@ -132,11 +132,11 @@ impl Account {
 /// Refusal of a claim, because the figures that the caller used have changed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ClaimError {
-    #[error("{card} has {free} free, but the claim is {asked}; choose cards again")]
+    #[error("{card} has {free} free, but {asked} are needed; choose cards again")]
     OverCommit { card: CardId, asked: Bytes, free: Bytes },
-    #[error("{card} is not in the ledger; place the model on cards that are")]
+    #[error("{card} is not in the ledger; place the model on cards that are in the ledger")]
     NoSuchCard { card: CardId },
-    #[error("the run already has a claim; release it first")]
+    #[error("the run already has a memory claim; release that claim first")]
     AlreadyClaimed,
 }
 
@@ -147,7 +147,7 @@ pub enum AuditError {
     Twice { card: CardId },
     #[error("{card}: a run that needs the card alone shares it with another run")]
     Company { card: CardId },
-    #[error("{card}: {granted} was granted, but the limit is {limit}")]
+    #[error("{card}: {granted} of memory was granted, but the limit is {limit}")]
     OverGranted { card: CardId, granted: Bytes, limit: Bytes },
 }
 

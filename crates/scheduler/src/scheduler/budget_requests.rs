@@ -2,9 +2,9 @@
 //!
 //! Guard, the library preloaded into an engine, sends such a request before it refuses an allocation. If the
 //! card has enough unclaimed memory, the engine's claim (the memory that it may take) is raised. Otherwise as
-//! few idle engines as necessary are stopped, as for a new model. If all idle engines together are not
+//! few idle engines as necessary are stopped, as for a new model. If all idle engines together do not free
 //! enough, none is stopped and the request is declined. The engine is blocked in the middle of an allocation,
-//! so its request goes before models that wait to be loaded.
+//! so its request is handled before models that wait to be loaded.
 
 use plimsoll_base::{Bytes, CardId, RunId};
 

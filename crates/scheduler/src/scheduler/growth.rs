@@ -2,10 +2,10 @@
 //! covers.
 //!
 //! An engine whose next request needs more memory waits together with the models that wait to be loaded,
-//! under the same rules. Free memory is used first, then the unused part of other engines' claims. Then as
-//! few idle engines as necessary are stopped, and after the time of the setting `patience`, busy engines are
-//! drained. If the request fits only without the tokens that idle slots keep in the KV cache, the engine is
-//! restarted once it is idle. A request that can never fit is refused at once.
+//! under the same rules. Free memory is used first, then the unused part of other engines' claims. If that is
+//! not enough, as few idle engines as necessary are stopped. After the time of the setting `patience`, busy
+//! engines are drained as well. If the request fits only without the tokens that idle slots keep in the KV
+//! cache, the engine is restarted once it is idle. A request that can never fit is refused at once.
 
 use plimsoll_base::{Bytes, CardId, Placement, RunId, Share};
 

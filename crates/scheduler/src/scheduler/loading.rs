@@ -1,5 +1,7 @@
-//! Loading of a model, from the request to the start of its engine: survey (check of its files and memory
-//! need), search for room (in [`super::eviction`]), and start.
+//! Loading of a model, from the request to the start of its engine.
+//!
+//! The steps are the survey (check of the model's files and memory need), the search for memory (in
+//! [`super::eviction`]), and the start.
 
 use std::sync::Arc;
 

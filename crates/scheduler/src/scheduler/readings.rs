@@ -1,5 +1,6 @@
-//! Handling of memory readings: measured memory of engines and free memory of cards, by which claims and
-//! placements are corrected.
+//! Handling of memory readings: the measured memory of engines and the free memory of cards.
+//!
+//! The scheduler corrects its claims and placements with each reading.
 
 use std::sync::Arc;
 

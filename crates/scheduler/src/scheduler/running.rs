@@ -266,7 +266,7 @@ impl Scheduler {
 
 fn cause(end: End) -> Reason {
     match end {
-        End::Expected => Reason::new("ended", "the engine exited with success before it was asked to stop"),
+        End::Expected => Reason::new("ended", "the engine exited successfully before it was asked to stop"),
         End::Crashed { reason } | End::OutOfMemory { reason, .. } | End::Unstartable { reason } => reason,
     }
 }

@@ -3,9 +3,9 @@
 //!
 //! Depth is the number of tokens in the KV cache, and the claim is the memory that the engine may take.
 //!
-//! DECISION: while the first request waits, no request behind it is admitted. A shallow request could often
-//! go ahead of a deep one, but then the deep one might wait for ever. Only requests that do not use the KV
-//! cache may go ahead.
+//! DECISION: while the first request waits, no request behind it is admitted. If shallow requests were
+//! admitted before a deep one, the deep one might wait for ever. Only requests that do not use the KV cache
+//! may be admitted earlier.
 
 use plimsoll_base::{Card, MemoryModel, Placement, RunId};
 
@@ -38,7 +38,7 @@ impl StateRef<'_> {
     ) -> Result<Occupancy, String> {
         let slot = self.model(id).ok_or("the model is no longer configured")?;
         if !slot.spec.by_depth {
-            return Err("admission by depth is disabled in the configuration".to_owned());
+            return Err("the limit by depth is disabled in the configuration".to_owned());
         }
         // An engine splits its layers by free memory, so the curve has to be given the figures that the
         // placement was.
@@ -47,7 +47,7 @@ impl StateRef<'_> {
         let cards: Vec<Card> = cards.collect();
         let curve = demand.curve(&cards)?;
         if !curve.grows() {
-            return Err("its memory does not grow with depth".to_owned());
+            return Err("the model's memory does not grow with depth".to_owned());
         }
         Ok(Occupancy::new(curve, slot.record.learned()))
     }

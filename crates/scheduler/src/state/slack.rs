@@ -2,8 +2,9 @@
 //!
 //! A claim is the memory that an engine may take. It is often enough for a full context, which few requests
 //! reach. While a model waits for memory, each claim counts only up to the depth of its admitted requests, or
-//! to the measured memory if that is more. The rest is slack and is taken away as far as it is needed. An
-//! engine with queued requests keeps its whole claim. Every admitted request stays covered.
+//! up to the measured memory if that is more. The rest is slack, and as much of it as the model needs is
+//! taken from the claim. An engine with queued requests keeps its whole claim. Every admitted request stays
+//! covered.
 
 use plimsoll_base::{Bytes, RunId, Share};
 

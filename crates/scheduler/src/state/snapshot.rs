@@ -71,7 +71,7 @@ pub struct DepthView {
     pub needs: Vec<Share>,
     /// Memory that it could give up while other models wait.
     pub spare: Vec<Share>,
-    /// Memory that a token of depth adds, as planned or as observed.
+    /// Memory that each token of depth adds, as planned or as observed.
     pub bytes_per_token: Bytes,
     /// The next request waits for more memory.
     pub waits: bool,

@@ -18,7 +18,7 @@ impl StateRef<'_> {
             return Some(Reason::new("shutting_down", "the daemon is shutting down"));
         }
         if state.restarts {
-            let text = "its next request fits only after the caches of its idle slots are freed";
+            let text = "the model's next request fits only after the caches of idle slots are freed";
             return Some(Reason::new("starts_afresh", text));
         }
         // A run may have expired and be a victim at once; the model that needs its memory is the better
@@ -28,7 +28,7 @@ impl StateRef<'_> {
         newcomer
             .or_else(|| reconfigured(slot))
             .or_else(|| expired(slot, self.now))
-            .or_else(|| Some(Reason::new("unloaded", "it was unloaded by hand")))
+            .or_else(|| Some(Reason::new("unloaded", "the model was unloaded by hand")))
     }
 
     /// The model or run that needs the memory.
@@ -50,7 +50,7 @@ impl StateRef<'_> {
                 return room.after.contains(&run).then(|| makes_room(text));
             }
             let wait = slot.depth_wait().filter(|wait| wait.victims.contains(&run))?;
-            let text = format!("{name} needs {} more for a request of this depth", wait.needs);
+            let text = format!("{name} needs {} more memory for a deeper request", wait.needs);
             Some(makes_room(text).fact("need", wait.needs))
         })
     }
@@ -58,18 +58,19 @@ impl StateRef<'_> {
 
 fn reconfigured(slot: &ModelSlot) -> Option<Reason> {
     if slot.removed {
-        let text = "it is no longer in the configuration";
+        let text = "the model is no longer in the configuration";
         return Some(Reason::new("unconfigured", text));
     }
     // A replaced run is wanted again as soon as it has ended; nothing else wants a run that is up.
-    let text = "its configuration has changed";
+    let text = "the model's configuration has changed";
     (slot.load_wanted.is_some()).then(|| Reason::new("reconfigured", text))
 }
 
 fn expired(slot: &ModelSlot, now: Moment) -> Option<Reason> {
     let ttl = slot.spec.ttl?;
     let idle = slot.last_used.is_none_or(|used| now.since(used) >= ttl);
-    let text = format!("it had no request for {:.0} s, which is its ttl", ttl.as_secs_f64());
+    let text =
+        format!("the model had no request for {:.0} s, which is its configured ttl", ttl.as_secs_f64());
     idle.then(|| Reason::new("idle", text))
 }
 

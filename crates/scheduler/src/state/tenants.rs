@@ -1,5 +1,5 @@
-//! Standing of each running engine: how readily it may be stopped for another model, from already ending to
-//! never.
+//! Rank of each running engine for eviction, from engines that are already ending to those that are never
+//! stopped for another model.
 
 use std::collections::BTreeSet;
 

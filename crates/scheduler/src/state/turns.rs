@@ -2,11 +2,12 @@
 //!
 //! Usually the model that has waited longest comes first.
 //!
-//! DECISION: where cards share the host's memory, the largest need comes first, while memory is emptiest and
-//! least fragmented. Each load leaves the files that it read in the page cache, which obstructs later loads.
-//! To bound the wait, a model that has waited longer than the setting `patience` comes before all others,
-//! oldest first. The largest model itself waits, for at most that time, until the needs of all waiting models
-//! are known. Preloads, for which no client waits, come last and one after another.
+//! DECISION: where cards share the host's memory, the model with the largest need comes first, while memory
+//! is emptiest and least fragmented. Each load leaves the files that it read in the page cache, which
+//! obstructs later loads. To bound the wait, a model that has waited longer than the setting `patience` comes
+//! before all others, oldest first. The need of a model is known only after its files are checked, so even
+//! the largest model waits for these checks, at most for that time. Preloads, for which no client waits, come
+//! last and one after another.
 
 use std::cmp::Reverse;
 

@@ -11,10 +11,10 @@ fn a_demand_that_no_set_of_cards_meets_says_why_for_each() {
     assert!(!never.crowded_out);
     assert_eq!(
         never.reason.to_string(),
-        "m does not fit on the cards it may use, even if they were empty\n  \
+        "m would not fit on the cards that it may use even if those cards were empty\n  \
          a has 10240 MiB available, but the model needs 30720 MiB\n  \
          b has 10240 MiB available, but the model needs 30720 MiB\n  \
-         on 2 cards it takes 30720 MiB\n    \
+         on 2 cards the model takes 30720 MiB\n    \
          a has 10240 MiB available, but the model needs 15360 MiB\n    \
          b has 10240 MiB available, but the model needs 15360 MiB"
     );

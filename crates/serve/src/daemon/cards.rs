@@ -53,15 +53,16 @@ fn unmatched(wanted: &Card, present: &[Card]) -> String {
     let (there, hint) = match named.as_slice() {
         [] => (
             "it has none".to_owned(),
-            "leave --card out to serve from host memory, or add kind=host for a part of it",
+            "omit --card to serve from host memory, or add kind=host to use a part of host memory",
         ),
         named => (
             format!("it has {}", named.join(", ")),
-            "use one of those names, or its UUID, for a budget on it",
+            "to set a budget on one of those cards, use its name or UUID",
         ),
     };
     format!(
-        "--card {} is no card of this machine ({there}): it is taken as described, and engines will not find it; {hint}",
+        "--card {} is not a card of this machine ({there}): the description is used, but engines will not \
+        find such a card; {hint}",
         wanted.name
     )
 }

@@ -1,4 +1,4 @@
-//! Log lines about the engine that models without a command of their own will run on.
+//! Log lines about the engine program that runs models without a command of their own.
 
 use std::path::Path;
 
@@ -16,8 +16,8 @@ pub(super) fn tell(configured: Option<&[String]>, cards: &[CardLimit]) {
     tracing::info!("engine {}", described(&program));
     if is_wasted(&program, cards) {
         tracing::warn!(
-            "the engine computes on the CPU, and the cards stay unused: put a llama-server with CUDA on PATH, or name it with \
-             --engine"
+            "the engine computes on the CPU, and the cards stay unused: put a llama-server with CUDA on \
+            PATH, or give its path with --engine"
         );
     }
 }

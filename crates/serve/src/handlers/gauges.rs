@@ -42,14 +42,14 @@ type DepthGauge = (&'static str, &'static str, fn(&DepthView) -> u64);
 const DEPTHS: [DepthGauge; 4] = [
     (
         "plimsoll_depth_admitted_tokens",
-        "Tokens of context that a model's requests may reach together, or have reached",
+        "Tokens of context that the admitted requests of a model may reach together, or have reached",
         |depth| depth.admitted,
     ),
     ("plimsoll_depth_covered_tokens", "Tokens of context that a model's claim covers", |depth| depth.covered),
     ("plimsoll_depth_full_tokens", "Largest number of tokens in a model's context", |depth| depth.full),
     (
         "plimsoll_depth_bytes_per_token",
-        "Memory that a token of depth adds, as planned or as observed",
+        "Memory that each token of depth adds, as planned or as observed",
         |depth| depth.bytes_per_token.get(),
     ),
 ];

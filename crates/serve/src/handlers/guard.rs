@@ -1,14 +1,13 @@
 //! Guard, the library preloaded into engines to count and limit their GPU memory, as an extension of the
 //! daemon.
 //!
-//! A guard page is a small shared-memory file in which the guard library records a process's allocations.
-//!
 //! DECISION: every engine on a CUDA card is started with guard preloaded, so that its memory is measured
 //! exactly. Guard only counts; it refuses an allocation only if the model's settings or `serve`'s flags
 //! request it, because an engine that the plan underestimated should survive. If the library is missing, the
-//! engine runs without it and this is logged once. A page does not include allocations that bypass guard nor,
-//! without a budget, the CUDA context. Memory that neither a page nor the driver attributes to an engine
-//! counts as memory of other processes.
+//! engine runs without it and this is logged once. Guard writes its figures to a page, a small shared-memory
+//! file for each process. A page does not include allocations that bypass guard nor, without a budget, the
+//! CUDA context. Memory that neither a page nor the driver attributes to an engine counts as memory of other
+//! processes.
 //!
 //! A claim is the memory that an engine run may take. A measurement below the claim does not lower it,
 //! because the engine may still grow.
@@ -269,12 +268,8 @@ fn means(user: Option<&EngineUser>) -> Result<(PathBuf, OwnedFolder), String> {
         let (name, library) = (&user.name, library.display());
         return Err(format!("user {name} cannot read {library}; move it where every user can"));
     }
-    let folder = OwnedFolder::create(PAGES).map_err(|error| {
-        format!(
-            "cannot create a folder for guard's \
-        pages: {error}"
-        )
-    })?;
+    let folder = OwnedFolder::create(PAGES)
+        .map_err(|error| format!("cannot create a folder for guard's shared-memory files: {error}"))?;
     Ok((library, folder))
 }
 

@@ -3,7 +3,7 @@
 //!
 //! DECISION: the daemon sends the request to every guarded process of this user that holds idle memory on a
 //! served card, whether `serve` started it or not. It leaves out its own engines that have no request in
-//! flight: they make no driver call, so they could not answer in time, and they would have to map the memory
+//! flight. They make no driver call, so they could not answer in time, and they would have to map the memory
 //! again for their next request. The requests go through guard's pages (shared-memory files); a separate
 //! thread writes to the pages and waits for the answers.
 

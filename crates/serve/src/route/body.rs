@@ -1,10 +1,10 @@
 //! Request bodies, read whole before a model is chosen.
 //!
 //! Three limits apply: the size of one body, the memory of all bodies together, and the pace of arrival. The
-//! pace is a time credit: it decreases with the clock, increases with each byte and has a maximum. So a large
-//! prompt over a slow line is accepted, but a client that withholds the last byte of a body is disconnected.
-//! When all bodies together reach the memory limit, the slowest unfinished one is dropped, never the newest.
-//! The model's name is searched for while bytes arrive.
+//! pace is measured by a credit, which decreases with time, increases with each byte and has a maximum. So a
+//! large prompt over a slow line is accepted, but a client that withholds the last byte of a body is
+//! disconnected. When all bodies together reach the memory limit, the slowest unfinished one is dropped,
+//! never the newest. The model's name is searched for while bytes arrive.
 //!
 //! DECISION: the pieces of a body are copied together unless they nearly fill hyper's read buffer. A piece
 //! that is not copied keeps the whole read buffer alive, so small pieces would take several times the memory

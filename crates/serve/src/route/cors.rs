@@ -2,8 +2,9 @@
 //!
 //! A browser sends a web page's requests to loopback without asking the user, so listening on loopback alone
 //! does not protect the server from web pages. By default, pages from this machine are allowed and others are
-//! not. A request that changes something and comes from a page that is not allowed is refused before it has
-//! any effect. Hiding the answer would not be enough, because the browser has sent the request by then.
+//! not. If a page that is not allowed sends a request that changes something, the request is refused before
+//! it has any effect. Hiding the answer from the page would not be enough, because the request would already
+//! have had its effect.
 
 use http::Uri;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};

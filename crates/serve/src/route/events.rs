@@ -1,8 +1,8 @@
 //! Event streams of model states and of scheduler snapshots.
 //!
-//! `/models/sse` sends the same events as llama-server's router, for clients of that router. The second
-//! stream sends whole scheduler snapshots to Plimsoll's own displays. No event is built while no client
-//! listens.
+//! `/models/sse` sends the same events as llama-server's router, for clients of that router.
+//! `/api/status/stream` sends whole scheduler snapshots to Plimsoll's own displays. No event is built while
+//! no client listens.
 
 use bytes::Bytes;
 use plimsoll_base::Bytes as Size;

@@ -58,7 +58,8 @@ pub enum Listen {
 fn busy(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::AddrInUse => {
-            "\nhint: another program listens there (`ss -ltnp` names it); --listen takes another address"
+            "\nhint: another program listens on this address (`ss -ltnp` names the program); choose another \
+            address with --listen"
         }
         _ => "",
     }

@@ -5,7 +5,7 @@
 //! DECISION: a prompt never has more tokens than its body has bytes, for any vocabulary and any JSON escapes.
 //! So the body's length is an upper bound for the prompt, and only the limit on the answer's length must be
 //! read from the body. A chat template adds its own text, for which an allowance is added; if the template
-//! prints tools, the bound is unknown. The exact count comes from the engine's `/apply-template` and
+//! prints tools, no bound is known. The exact count comes from the engine's `/apply-template` and
 //! `/tokenize`. An unknown depth counts as the whole context of a slot.
 
 use std::borrow::Cow;

@@ -1,7 +1,7 @@
 //! Request body as a list of chunks (a rope) that is never joined.
 //!
 //! A prompt may be megabytes long, and joining its chunks would copy all of it. So searches work across the
-//! borders of chunks, and a replacement of the model's name (`rewrite`) edits the list of chunks.
+//! borders of chunks. To replace the model's name, `rewrite` changes the list of chunks.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;

@@ -2,8 +2,8 @@
 //!
 //! Bytes pass unchanged. If an event stream breaks, it ends in an `error` event ([`EventGuard`]). If any
 //! other body breaks, the client's connection is closed, because the client would take a shortened answer
-//! with status 200 for a complete one. The stream holds its pass (the permission to use the engine, which is
-//! not stopped meanwhile) until the last byte.
+//! with status 200 for a complete one. Until the last byte, the stream holds its pass, the permission to use
+//! the engine. The engine is not stopped before that.
 
 use std::collections::VecDeque;
 use std::fmt;

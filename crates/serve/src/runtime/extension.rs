@@ -1,9 +1,9 @@
 //! Interface of the runtime's extensions: guard (the library preloaded into engines), memory reclaim,
-//! metrics, and asking other guarded processes to release memory.
+//! metrics, and requests to other guarded processes to release memory.
 //!
 //! The runtime starts engines, forwards client requests and reads the cards' memory figures; it calls
-//! extensions only through this trait. The daemon registers them at start. Every hook has a default that does
-//! nothing.
+//! extensions only through this trait. The daemon registers them at start. Every method of the trait has a
+//! default that does nothing.
 
 use std::pin::Pin;
 use std::rc::Rc;

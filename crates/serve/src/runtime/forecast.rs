@@ -2,8 +2,8 @@
 //! never run on this machine.
 //!
 //! The forecast is logged at start and after a reload, and printed by `serve --check`. It runs at the same
-//! time as the first requests and delays none of them. Every load repeats the calculation for its model, so
-//! requests for a model that the forecast shows as failed are refused for the same reason.
+//! time as the first requests and delays none of them. Every load repeats the calculation for its model. So
+//! requests for a model that cannot run are refused for the reason that the forecast shows.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -201,11 +201,11 @@ fn growth(entry: &ConfiguredModel, cards: &[Card], total: Bytes, demand: &dyn Me
     let grows = full.saturating_sub(loaded);
     match full > total {
         true => format!(
-            "; at full depth it would take {full}, which fits on no card: deeper requests are refused"
+            "; with a full context the model would take {full}, which fits on no card, so requests that are \
+            too deep are refused"
         ),
         false => format!(
-            "; {grows} of it is used only at full depth, and requests are admitted by their \
-            depth"
+            "; {grows} of it are used only when the context is full, and a request that needs more than is free waits"
         ),
     }
 }

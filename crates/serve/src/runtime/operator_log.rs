@@ -1,6 +1,6 @@
 //! Log for the operator: one line on stderr for each action that takes or frees memory.
 //!
-//! Each line begins with the action and the model's name, so `grep alpha` shows the history of model `alpha`.
+//! Each line begins with the action and the model's name, so `grep alpha` finds all lines of model `alpha`.
 //! The lines are made from the scheduler's actions and their reasons. Requests are not logged; `/metrics`
 //! counts them.
 
@@ -49,9 +49,9 @@ impl Runtime {
         let places = places.collect::<Vec<_>>().join(", ");
         match placement {
             // An engine for the CPU still gets a line, because it takes host memory.
-            _ if places.is_empty() => tracing::info!("load {name}: it needs no card"),
+            _ if places.is_empty() => tracing::info!("load {name}: the model needs no card"),
             Placement { alone: true, .. } => {
-                tracing::info!("load {name} alone ({places}), because its memory need is unknown");
+                tracing::info!("load {name} alone ({places}), because the model's memory need is unknown");
             }
             _ => tracing::info!("load {name}: {places}"),
         }
@@ -92,8 +92,8 @@ impl Runtime {
         if let Some(context) = context.filter(|_| before != context) {
             let name = &self.entry(model).name;
             tracing::warn!(
-                "{name} does not fit with its configured context; it gets the largest that fits (-c \
-                    {context})"
+                "{name} does not fit with its configured context, so the context is lowered to the largest \
+                that fits (-c {context})"
             );
         }
     }
@@ -104,8 +104,8 @@ impl Runtime {
         let name = &run.entry.name;
         match view {
             Some(ModelView { depth: Some(depth), .. }) => tracing::info!(
-                "the memory of {name} grows by {} per token; its claim covers {} of {} tokens, and requests \
-                    are admitted by their depth",
+                "{name} takes {} more memory for each token in use; memory is reserved for {} of its {} \
+                context tokens, and a request that needs more waits until there is room",
                 depth.bytes_per_token,
                 depth.covered,
                 depth.full

@@ -101,7 +101,7 @@ pub enum ReadRecordError {
             plimsoll that wrote it"
     )]
     Version { found: u8 },
-    #[error("the recording ends within its first line")]
+    #[error("the recording is incomplete: it ends within its first line")]
     About,
 }
 

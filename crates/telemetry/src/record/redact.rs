@@ -1,8 +1,8 @@
-//! Redaction of memory recordings: names, paths and UUIDs become placeholders, and each name always gets the
-//! same one.
+//! Redaction of memory recordings: names, paths and UUIDs become placeholders, and a name always gets the
+//! same placeholder.
 //!
-//! Redacted names are those of the host, of processes, and of words in the command line; paths and UUIDs are
-//! replaced everywhere. Flags, numbers and the extension of a model file stay. Common words (`CUDA`,
+//! The names of the host and of processes are redacted, and so are words in the command line. Paths and UUIDs
+//! are replaced everywhere. Flags, numbers and the extension of a model file stay. Common words (`CUDA`,
 //! `llama-server`, a kernel zone) are not private and stay as well.
 
 use std::collections::BTreeMap;

@@ -120,15 +120,19 @@ impl fmt::Display for PageError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Short { bytes } => {
-                write!(f, "a budget page has {} bytes, but this file has {bytes}", Page::SIZE)
+                write!(f, "a shared-memory file of guard has {} bytes, but this file has {bytes}", Page::SIZE)
             }
-            Self::NotAPage => write!(f, "this is not a budget page: it does not begin with PLIMPAGE"),
+            Self::NotAPage => write!(
+                f,
+                "this is not a shared-memory file of guard: it does not begin with \
+                PLIMPAGE"
+            ),
             Self::Version { found } => write!(
                 f,
-                "the budget page has version {found}, but this program reads version {VERSION}; guard and \
-                    plimsoll must come from the same build"
+                "guard's shared-memory file has version {found}, but this program reads version {VERSION}; \
+                guard and plimsoll must come from the same build"
             ),
-            Self::State { found } => write!(f, "the budget page has an unknown state, {found}"),
+            Self::State { found } => write!(f, "guard's shared-memory file has an unknown state, {found}"),
         }
     }
 }

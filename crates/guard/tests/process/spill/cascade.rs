@@ -20,7 +20,7 @@ fn went_to(fake: &str, place: &str) {
     assert_eq!(said[..4], ["0", "written", "right", "0"], "{}", ran.errors);
     assert!(said[4].starts_with("many 0 type 2 managed 0 card 0 host none"), "{}", said[4]);
     assert_eq!(said[5..], ["0", "0", "0", "0", "0"], "{}", ran.errors);
-    let once = format!("card 0: allocations that do not fit go to {place}\n");
+    let once = format!("card 0: allocations that do not fit are placed in {place}\n");
     assert_eq!(ran.errors.matches(&once).count(), 1, "{}", ran.errors);
 }
 
@@ -80,7 +80,11 @@ fn when_every_place_is_refused_the_program_is_refused() {
     let options = format!("budget={} spill={}", 128 * MIB, 1024 * MIB);
     let ran = Run::steps(fake, &options).run("alloc:a:300 alloc:b:100 free:b");
     assert_eq!(ran.said(), ["2", "0", "0"]);
-    assert!(ran.errors.contains("neither the card nor the spill limit has room for it"), "{}", ran.errors);
+    assert!(
+        ran.errors.contains("neither the card nor the spill limit has room for the request"),
+        "{}",
+        ran.errors
+    );
 }
 
 #[test]

@@ -13,8 +13,7 @@ fn without_a_rung_the_program_is_refused_and_the_reason_is_left() {
     assert_eq!(ooms.len(), 1);
     assert_eq!((ooms[0].asked, ooms[0].allocated), (200 * MIB, 400 * MIB));
     assert_eq!((ooms[0].budget, ooms[0].refusal), (Some(512 * MIB), Refusal::Budget));
-    let said =
-        "card 0: 200 MiB refused because it exceeds the budget; 400 MiB of a budget of 512 MiB allocated";
+    let said = "card 0: a request for 200 MiB was refused because the request exceeds the budget; 400 MiB of a budget of 512 MiB allocated";
     assert!(ran.errors.contains(said), "{}", ran.errors);
 }
 
@@ -23,8 +22,7 @@ fn what_does_not_fit_is_spilled_and_only_that() {
     let run = Run::steps("total=4G", &format!("budget={} spill={}", 512 * MIB, 1024 * MIB));
     let ran = run.run("alloc:a:400 alloc:b:300 write:b check:b alloc:c:1 free:b alloc:d:100");
     assert_eq!(ran.said(), ["0", "0", "written", "right", "0", "0", "0"]);
-    let said =
-        "300 MiB overflowed: 104 MiB of it is on the card, 196 MiB in host memory of the card's NUMA node";
+    let said = "an allocation of 300 MiB did not fit: 104 MiB of it is on the card, 196 MiB in host memory of the card's NUMA node";
     assert!(ran.errors.contains(said), "{}", ran.errors);
     assert_eq!(ran.violations(), [""; 0]);
     let card = ran.card();

@@ -8,7 +8,7 @@ const ASKS: &str = "alloc:w:600 write:w alloc:k:200 write:k alloc:s:50 write:s c
 const SERVED: [&str; 9] = ["0", "written", "0", "written", "0", "written", "right", "right", "right"];
 
 fn overflows(errors: &str) -> Vec<&str> {
-    errors.lines().filter(|line| line.contains(" overflowed: ")).collect()
+    errors.lines().filter(|line| line.contains(" did not fit: ")).collect()
 }
 
 #[test]
@@ -17,7 +17,7 @@ fn weights_overflow_in_the_stead_of_what_comes_later() {
     let ran = Run::steps("total=4G", &options).run(ASKS);
     assert_eq!(ran.said(), SERVED, "{}", ran.errors);
     assert_eq!(overflows(&ran.errors).len(), 1, "{}", ran.errors);
-    let said = "card 0: 600 MiB overflowed: 438 MiB of it is on the card, 162 MiB in";
+    let said = "card 0: an allocation of 600 MiB did not fit: 438 MiB of it is on the card, 162 MiB in";
     assert!(ran.errors.contains(said), "{}", ran.errors);
     // A 64th of the budget is left for small requests, and less than a granule.
     assert_eq!((ran.card().allocated, ran.card().spilled), (688 * MIB, 162 * MIB));
@@ -38,7 +38,7 @@ fn what_the_driver_has_free_is_a_limit_as_a_budget_is() {
     let ran = Run::steps("total=1G", &options).run("alloc:w:900 alloc:k:200 alloc:s:50");
     assert_eq!(ran.said(), ["0", "0", "0"], "{}", ran.errors);
     assert_eq!(overflows(&ran.errors).len(), 1, "{}", ran.errors);
-    assert!(ran.errors.contains("card 0: 900 MiB overflowed: 758 MiB"), "{}", ran.errors);
+    assert!(ran.errors.contains("card 0: an allocation of 900 MiB did not fit: 758 MiB"), "{}", ran.errors);
 }
 
 #[test]

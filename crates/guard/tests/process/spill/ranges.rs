@@ -22,7 +22,7 @@ fn a_spilled_address_is_device_memory_from_end_to_end() {
 fn sharing_is_refused_and_advice_is_taken_as_given() {
     let ran = Run::steps("total=4G", &options()).run("alloc:a:300 ipc:a advise:a prefetch:a alloc:b:1 ipc:b");
     assert_eq!(ran.said(), ["0", "801", "0", "0", "0", "0"]);
-    assert!(ran.errors.contains("memory that was spilled cannot be shared with another process"));
+    assert!(ran.errors.contains("memory that was spilled to the host cannot be shared with another process"));
     assert_eq!(ran.calls("cuMemAdvise").len() + ran.calls("cuMemPrefetchAsync").len(), 0);
 }
 
@@ -103,11 +103,19 @@ fn what_was_allocated_last_overflows_unless_room_is_kept_for_it() {
     let budget = 1000 * MIB;
     let last = Run::steps("total=4G", &format!("budget={budget} spill={}", 2048 * MIB));
     let ran = last.run("alloc:a:900 alloc:b:300");
-    assert!(ran.errors.contains("300 MiB overflowed: 84 MiB of it is on the card"), "{}", ran.errors);
+    assert!(
+        ran.errors.contains("an allocation of 300 MiB did not fit: 84 MiB of it is on the card"),
+        "{}",
+        ran.errors
+    );
     let kept = Run::steps("total=4G", &format!("budget={budget} spill={} keep={}", 2048 * MIB, 300 * MIB));
     let ran = kept.run("alloc:a:900 alloc:b:300 alloc:c:1");
     assert_eq!(ran.said(), ["0"; 3]);
-    assert!(ran.errors.contains("900 MiB overflowed: 700 MiB of it is on the card"), "{}", ran.errors);
+    assert!(
+        ran.errors.contains("an allocation of 900 MiB did not fit: 700 MiB of it is on the card"),
+        "{}",
+        ran.errors
+    );
     // The scratch has all of the room that was kept, so the one MiB has a granule of host memory.
     assert_eq!(ran.card().spilled, 202 * MIB, "{}", ran.errors);
 }
@@ -158,5 +166,5 @@ fn a_context_takes_what_was_spilled_in_it_along() {
 fn rows_are_spilled_with_the_pitch_that_the_driver_would_give_them() {
     let ran = Run::steps("total=4G", &options()).run("pitch:a:100 free:a pitch:a:300 write:a check:a free:a");
     assert_eq!(ran.said(), ["0 1024", "0", "0 1024", "written", "right", "0"], "{}", ran.errors);
-    assert!(ran.errors.contains("300 MiB overflowed: "));
+    assert!(ran.errors.contains("an allocation of 300 MiB did not fit: "));
 }

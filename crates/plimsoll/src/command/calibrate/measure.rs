@@ -39,7 +39,7 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(30);
 const END_WITHIN: Duration = Duration::from_secs(5);
 // Enough for the start-up lines that an error quotes; the log lives in memory.
 const LOG: Bytes = Bytes::mib(1);
-const NO_FOLDER: &str = "cannot make a folder for the model and guard's pages";
+const NO_FOLDER: &str = "cannot make a folder for the test model and guard's shared-memory files";
 /// Ports that are tried for one card.
 const TRIES: u32 = 5;
 /// Words of the prompt: more columns than the kernels accept that llama.cpp prefers over cuBLAS for small
@@ -54,31 +54,32 @@ pub(super) enum MeasureError {
     #[error("{0}")]
     Rig(ErrorReport),
     #[error(
-        "the engine ended before it was ready; its last lines were:\n{0}\nhint: run it by hand; the cause \
-            may be a build without CUDA or a card without free memory"
+        "the engine ended before it was ready; its last lines were:\n{0}\nhint: run the engine by hand; the \
+        cause may be a build without CUDA or a card without free memory"
     )]
     Ended(String),
     #[error(
-        "another process took the engine's port each time\nhint: try again when the machine is less busy"
+        "another process took the engine's port in every attempt\nhint: try again when the machine is less \
+        busy"
     )]
     PortTaken,
     #[error("the engine was not ready within {seconds} s; its last lines were:\n{last}")]
     Late { seconds: u64, last: String },
     #[error(
-        "the engine allocated no memory on the card\nhint: it must be a build with CUDA; name another with \
-            --engine"
+        "the engine allocated no memory on the card\nhint: calibration needs an engine built with CUDA; \
+        name another engine with --engine"
     )]
     NotOnCard,
     #[error(
-        "the driver does not list the engine's process, as in a container with its own PID namespace\nhint: \
-            start the container with --pid=host, or pass --alone if nothing else uses the card"
+        "the driver does not list the engine's process, as happens in a container with a separate PID \
+        namespace\nhint: start the container with --pid=host, or pass --alone if nothing else uses the card"
     )]
     Nameless,
     #[error("the driver does not report the card's free memory\nhint: omit --alone")]
     FreeUnknown,
     #[error(
-        "the driver reports {used} for the engine, but guard counted {asked} of allocations\nhint: try \
-            again when nothing else uses the card"
+        "the driver reports {used} for the engine, but guard counted {asked} of allocations, which is \
+        more\nhint: try again when nothing else uses the card"
     )]
     Less { used: Bytes, asked: Bytes },
 }
@@ -175,7 +176,7 @@ impl MeasuringSetup {
         let (context, opened) = (loaded.context()?, loaded.opened());
         if opened.is_none() {
             tracing::warn!(
-                "{}: the new context was not measured, because NVML gave guard no figure",
+                "{}: the memory of a new context was not measured, because NVML reported no figure to guard",
                 run.card.name
             );
         }
@@ -206,7 +207,7 @@ impl MeasuringSetup {
         card: &'a Card,
         free: Option<Bytes>,
     ) -> Result<(CalibrationRun<'a>, Receiver<ChildEvent>), ErrorReport> {
-        let port = free_port().map_err(ErrorReport::of("no port is free on the loopback interface"))?;
+        let port = free_port(&[]).map_err(ErrorReport::of("no port is free on the loopback interface"))?;
         // The port makes the folder unique per attempt, so pages of a failed attempt are not read again.
         let part = format!("{}-{port}", card.id);
         let pages = self.folder.part(&part).map_err(ErrorReport::of(NO_FOLDER))?;

@@ -12,7 +12,7 @@ pub(super) fn text(calibration: &Calibration) -> String {
         let cublas = row.cublas.map_or("the memory of cuBLAS was not measured".to_owned(), |bytes: Bytes| {
             format!("the first use of cuBLAS adds {bytes}")
         });
-        let opened = row.opened.map_or(String::new(), |bytes| format!(" ({bytes} when it is created)"));
+        let opened = row.opened.map_or(String::new(), |bytes| format!(" ({bytes} right after its creation)"));
         // The form `llama.cpp@10605` is the one that `plan --engine` reads.
         let build = row.build.map_or(String::new(), |build| format!("@{build}"));
         // Writing to a string cannot fail.
@@ -29,7 +29,7 @@ pub(super) fn text(calibration: &Calibration) -> String {
         let _ = writeln!(text, "{}: not measured: {}", failed.card, failed.why);
     }
     if let Some(path) = &calibration.written {
-        let _ = writeln!(text, "saved in {}, for plan and serve", path.display());
+        let _ = writeln!(text, "saved in {}, for `plimsoll plan` and `plimsoll serve`", path.display());
     }
     text
 }

@@ -1,8 +1,8 @@
-//! Evidence about a machine for `plimsoll doctor`, live or from captured files: cards, their processes,
-//! memory, limits, known driver faults.
+//! Evidence about a machine for `plimsoll doctor`: cards, their processes, memory, limits, known driver
+//! faults.
 //!
-//! The diagnosis rules get the text of the files. The figures that are printed next to the verdict are read
-//! separately.
+//! The evidence comes from the live machine or from captured files. The diagnosis rules get the text of the
+//! files. The figures that are printed next to the verdict are read separately.
 
 use plimsoll_base::{Bytes, Reason};
 use plimsoll_doctor::{LineSource, LogReader};
@@ -108,7 +108,7 @@ fn memory(snapshot: &HostSnapshot) -> Reason {
             let order = usize::try_from(pages.trailing_zeros()).unwrap_or_default();
             let free = blocks.free_from(order, snapshot.page);
             let text = format!(
-                "{free} of the {} that are free are in blocks of {size} or more",
+                "{free} of {} of free memory are in blocks of {size} or more",
                 blocks.free(snapshot.page)
             );
             memory = memory.because(Reason::new("blocks", text).fact("bytes", free));
@@ -143,7 +143,7 @@ fn known_faults(tree: &Sysroot, snapshot: &HostSnapshot) -> Vec<Reason> {
                     .fixed_in
                     .map_or_else(|| "take a later release".to_owned(), |fixed| format!("{fixed} does not"))
             ),
-            None => format!("the NvMap of {release} has no known fault"),
+            None => format!("the NvMap driver of {release} has no known fault"),
         };
         seen.push(Reason::new("release", text));
     }

@@ -1,4 +1,5 @@
-//! What a plan is asked for: flags of the engine, cards, host memory, and doubts about any of them.
+//! Input of `plimsoll plan`: the engine's flags, the cards, the host memory, and warnings about uncertain
+//! input.
 
 use std::str::FromStr;
 
@@ -70,8 +71,9 @@ impl Room {
         let host = machine.host.ok_or_else(no_card)?;
         let why = machine.notes.first();
         let text = format!(
-            "{}; planned for host memory (--card plans for a card that is elsewhere, `plimsoll doctor` looks at this machine)",
-            why.map_or("no card is seen", String::as_str)
+            "{}, so the plan is for host memory (--card plans for a card of another machine, and `plimsoll \
+            doctor` examines this machine)",
+            why.map_or("no card was found", String::as_str)
         );
         Ok(Self { cards: vec![host], host: None, doubts: vec![Reason::new("no_card_seen", text)] })
     }
@@ -102,7 +104,8 @@ impl Room {
         }
         let Some(room) = self.host else {
             let text = format!(
-                "{peak} of host memory are needed too, and nothing is known of that machine's; --host SIZE compares them"
+                "{peak} of host memory are needed too, but the host memory of the planned machine is \
+                unknown; give it with --host SIZE"
             );
             return (peak > UNCHECKED).then(|| (Reason::new("host_memory_unchecked", text), true));
         };
@@ -112,14 +115,15 @@ impl Room {
             return None;
         }
         let text = if need <= room.total {
-            format!("{need} of host memory are needed, and {} of {} are free now", room.free, room.total)
+            format!("{need} of host memory are needed, but only {} of {} are free now", room.free, room.total)
         } else if is_mapped {
             format!(
-                "{need} of host memory are needed, and the machine has {}: weights would be read from disk again and again",
+                "{need} of host memory are needed, but the machine has only {}, so weights would be read \
+                from disk again and again",
                 room.total
             )
         } else {
-            format!("{need} of host memory are needed, and the machine has {}", room.total)
+            format!("{need} of host memory are needed, but the machine has only {}", room.total)
         };
         let reason = Reason::new("host_memory_short", text)
             .fact("need", need)
@@ -149,9 +153,9 @@ pub(super) fn described(specs: &[CardSpec]) -> Vec<Card> {
     cards
 }
 
-/// The engine's flags with the model that stands outside of them, and without the program's name before them;
+/// The engine's flags after those that stand outside of them for the model, and without the program's name before them;
 /// and the program that was named there.
-pub(super) fn flags(model: Option<&String>, after: &[String]) -> (Vec<String>, Option<ProgramKind>) {
+pub(super) fn flags(model: &[String], after: &[String]) -> (Vec<String>, Option<ProgramKind>) {
     let (mut words, mut program) = (after.to_vec(), None);
     // A whole command line was pasted: `llama-server -m model.gguf`.
     if let Some(first) = words.first().filter(|first| !first.starts_with('-')) {
@@ -162,9 +166,7 @@ pub(super) fn flags(model: Option<&String>, after: &[String]) -> (Vec<String>, O
             words.insert(0, "-m".to_owned());
         }
     }
-    if let Some(model) = model {
-        words.splice(0..0, ["-m".to_owned(), model.clone()]);
-    }
+    words.splice(0..0, model.iter().cloned());
     (words, program)
 }
 
@@ -175,15 +177,15 @@ mod tests {
     #[test]
     fn a_model_is_found_wherever_it_stands() {
         let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
-        let model = "m.gguf".to_owned();
+        let model = words("-m m.gguf");
         let server = Some(ProgramKind::LlamaServer);
         for (given, after, found, program) in [
-            (Some(&model), "-c 5", "-m m.gguf -c 5", None),
-            (None, "/x/llama-server -m m.gguf", "-m m.gguf", server),
-            (None, "m.gguf -c 5", "-m m.gguf -c 5", None),
-            (None, "library -m m.gguf", "-m m.gguf", Some(ProgramKind::Library)),
-            (None, "serve -m m.gguf", "serve -m m.gguf", None),
-            (None, "", "", None),
+            (&model[..], "-c 5", "-m m.gguf -c 5", None),
+            (&[], "/x/llama-server -m m.gguf", "-m m.gguf", server),
+            (&[], "m.gguf -c 5", "-m m.gguf -c 5", None),
+            (&[], "library -m m.gguf", "-m m.gguf", Some(ProgramKind::Library)),
+            (&[], "serve -m m.gguf", "serve -m m.gguf", None),
+            (&[], "", "", None),
         ] {
             assert_eq!(flags(given, &words(after)), (words(found), program), "{after}");
         }

@@ -2,10 +2,10 @@
 //!
 //! DECISION: the process is planned again from its own command line and environment, with the memory that it
 //! holds counted as free. The plan is compared with the driver's figure for the process, or with its resident
-//! memory if it computes on the CPU. A running engine holds between its size once loaded and its size with a
-//! full context, so only values outside that range by more than the margin count as deviations. If the target
-//! is a `plimsoll serve` daemon, no plan is made; the daemon reports the memory that it granted to each
-//! engine and its own measurements.
+//! memory if it computes on the CPU. A running engine holds at least its planned size after the load and at
+//! most its planned size with a full context. Only values outside that range by more than the margin count as
+//! deviations. If the target is a `plimsoll serve` daemon, no plan is made; the daemon reports the memory
+//! that it granted to each engine and its own measurements.
 
 mod process;
 
@@ -66,7 +66,7 @@ pub(super) fn run(arguments: &Arguments, text: &str) -> Result<ExitCode, ErrorRe
     if !measured {
         let why = match models.iter().find_map(|model| model.pid) {
             Some(pid) => format!("the driver reports no memory for process {pid} on the planned cards"),
-            None => "the daemon has not measured its models' memory".to_owned(),
+            None => "the server has not measured the memory of its models".to_owned(),
         };
         return Err(ErrorReport::new(format!("nothing is measured: {why}")).with_status(NO_VERDICT));
     }

@@ -1,7 +1,7 @@
 //! `plimsoll plan --exact`: plans that are confirmed by runs of the user's own engine, without a GPU.
 //!
-//! DECISION: every printed value comes from a run of the engine: the plan of the given flags, and each
-//! context, micro-batch or layer count that is found, together with the next larger value. The number of
+//! DECISION: every printed value comes from a run of the engine. This holds for the plan of the given flags,
+//! for each context, micro-batch or layer count that is found, and for the next larger value. The number of
 //! engine runs is limited. A value that is unknown when the limit is reached is an error or is left out,
 //! never guessed. The number of runs is printed on stderr.
 
@@ -16,7 +16,8 @@ use plimsoll_planner::exact::{Transcript, exact};
 use plimsoll_planner::fit::{ContextPoint, Dimension, Fit, edited};
 use plimsoll_planner::{EngineBuild, Plan, PlanRequest, fit};
 
-use super::{Arguments, Models};
+use super::Arguments;
+use super::models::Models;
 use crate::report::ErrorReport;
 
 /// Runs for the largest context of a plan. Two mostly suffice; five seconds is a wait that needs no progress

@@ -1,8 +1,9 @@
 //! `plimsoll plan --fit`: the largest values that fit, as flags to paste.
 //!
 //! Stdout has one command line and nothing else, so that `llama-server $(plimsoll plan --fit ctx -- -m
-//! model.gguf)` works: that of the first requested direction in which something fits. Stderr has all answers
-//! and their reasons. Exits 1 if nothing fits in any of the directions.
+//! model.gguf)` works. If several directions (such as context and slots) are requested, stdout has the
+//! command line of the first one in which something fits. Stderr has the results of all directions and their
+//! reasons. Exits 1 if nothing fits in any of the directions.
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -13,9 +14,10 @@ use plimsoll_planner::fit;
 use plimsoll_planner::fit::{ClosedForms, Dimension, Fit, FitAnswer, edited};
 use serde_json::{Value, json};
 
+use super::Arguments;
 use super::asked::Room;
 use super::exact::{ExactQuery, or_why};
-use super::{Arguments, Models};
+use super::models::Models;
 use crate::report::{ErrorReport, print, print_as, status};
 use crate::screen;
 
@@ -40,17 +42,18 @@ pub(crate) fn directions(text: &str) -> Result<FitDirections, String> {
 pub(super) fn run(
     arguments: &Arguments,
     directions: &FitDirections,
+    (given, options): (&Options, &Options),
     room: &Room,
 ) -> Result<ExitCode, ErrorReport> {
-    let options = Options::from_argv(&arguments.flags)?;
     if let Some(misread) = options.misread() {
         return Err(ErrorReport::new(format!(
-            "{misread}\nhint: what --fit prints is pasted, so it takes no number that the engine reads otherwise"
+            "{misread}\nhint: --fit prints flags to paste, so it rejects numbers that the engine would read \
+            as another value"
         )));
     }
     let cards = &room.cards;
     let (asking, unasked) = match &arguments.exact {
-        Some(named) => or_why(ExactQuery::open(arguments, named.as_deref(), &options, cards))?,
+        Some(named) => or_why(ExactQuery::open(arguments, named.as_deref(), options, cards))?,
         None => (None, None),
     };
     let mut fit = match asking {
@@ -59,11 +62,12 @@ pub(super) fn run(
             asking.tell()?;
             fit
         }
-        None => by_formulas(arguments, directions, &options, cards)?,
+        None => by_formulas(arguments, directions, options, cards)?,
     };
-    fit.warnings = warnings(arguments, &options, room)?;
+    fit.warnings = warnings(arguments, options, room)?;
     fit.warnings.extend(unasked);
-    show(arguments, &options, &fit)?;
+    // What is printed names the model as it was given.
+    show(arguments, given, &fit)?;
     let answered = best(&fit).is_some() || !fit.answers.iter().any(|answer| answer.applicable);
     Ok(status(answered))
 }
@@ -91,7 +95,7 @@ fn show(arguments: &Arguments, options: &Options, fit: &Fit) -> Result<(), Error
     // Where several answers fit, the reader is told which of them stdout has.
     let fitting = fit.answers.iter().filter(|answer| answer.change.is_some());
     if fitting.count() > 1 {
-        writeln!(stderr, "on stdout, the first of them that fits: {}", best.dimension.name())?;
+        writeln!(stderr, "stdout shows only the first answer that fits: {}", best.dimension.name())?;
     }
     if let Some(argv) = argv(options, best)? {
         let words: Vec<String> = argv.iter().map(|word| quoted(word)).collect();

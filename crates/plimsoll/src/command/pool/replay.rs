@@ -47,10 +47,10 @@ pub(crate) struct Arguments {
     /// Draw live and reserved bytes over time into an SVG file
     #[arg(long, value_name = "OUT")]
     svg: Option<PathBuf>,
-    /// Card to replay from a trace with several; by default the one with most requests
+    /// Card to replay if the trace contains several; by default the card with most requests
     #[arg(long, value_name = "N", requires = "pool")]
     card: Option<u8>,
-    /// Pool to replay from a trace with several; 0 is the driver
+    /// Pool to replay if the trace contains several; 0 selects the requests to the driver
     #[arg(long, value_name = "N", requires = "card")]
     pool: Option<u8>,
 }
@@ -95,7 +95,7 @@ fn bytes_of(path: &Path) -> Result<Vec<u8>, ErrorReport> {
     match u64::try_from(read) {
         Ok(..=LARGEST_FILE) => Ok(bytes),
         _ => Err(ErrorReport::new(format!(
-            "`{}` is larger than 1 GiB\nhint: record less, or cut the log after a line",
+            "`{}` is larger than 1 GiB\nhint: record a shorter run, or cut the file at the end of a line",
             path.display()
         ))),
     }

@@ -29,10 +29,10 @@ pub(super) struct RunArguments {
     /// Flash attention
     #[arg(long, value_name = "on|off", default_value = "on", value_parser = on_or_off, action = ArgAction::Set)]
     pub(super) fa: bool,
-    /// ik_llama.cpp's -amb: largest part of restored keys and values, in MiB
+    /// ik_llama.cpp's -amb: largest size of the keys and values that are decompressed at once, in MiB
     #[arg(long, value_name = "MIB")]
     pub(super) amb: Option<u64>,
-    /// Split the prompt into parts of this many tokens, each with an answer; 0 sends it at once
+    /// Split the prompt into parts of this many tokens, each with an answer; 0 sends the whole prompt at once
     #[arg(long, value_name = "TOKENS", default_value_t = 0)]
     pub(super) part: u64,
     /// Tokens of the answer after each part
@@ -41,7 +41,8 @@ pub(super) struct RunArguments {
     /// Run two tokens first, as a server does to warm up
     #[arg(long)]
     pub(super) warm_up: bool,
-    /// Compute every layer for every token and no output matrix, instead of an output for the last token
+    /// Compute every layer for every token, and no output matrix; by default, an output is computed for the
+    /// last token
     #[arg(long)]
     pub(super) layers_only: bool,
     /// Card: H200, RTX3090

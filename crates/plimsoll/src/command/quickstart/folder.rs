@@ -81,7 +81,8 @@ impl Folder {
     }
 
     fn configuration(&self) -> String {
-        let head = "# Written by `plimsoll quickstart`, anew on each run: copy it before you change it.\n";
+        let head = "# Written again by each run of `plimsoll quickstart`: copy this file before you change \
+            it.\n";
         let tables = self.members().map(Member::table);
         head.to_owned() + &tables.collect::<String>()
     }

@@ -1,4 +1,4 @@
-//! Output of the quickstart tour on stderr; stdout has only the daemon's address, as with `serve`.
+//! Output of the quickstart tour on stderr. Stdout has only the daemon's address, as under `serve`.
 
 use std::fmt::Display;
 use std::io::Write;

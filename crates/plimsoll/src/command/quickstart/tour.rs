@@ -53,7 +53,7 @@ async fn asked(daemon: &DaemonHandle, address: SocketAddr, member: &Member) -> R
 
 async fn refused(address: SocketAddr, giant: &Member) -> Result<(), ErrorReport> {
     title(format_args!(
-        "you send a request to {}: the same file, configured for {} conversations at once",
+        "you send a request to {}, which is the same model file, configured for {} conversations at once",
         giant.name, giant.slots
     ));
     let answer = put(address, giant).await?;
@@ -160,7 +160,7 @@ pub(super) fn hand_over(address: SocketAddr, folder: &Folder, budget: &Card) {
     quote(&format!("the models: {}", folder.config.display()));
     quote(&format!(
         // `kind=host` makes the budget a limit on host memory, as in the tour, on a machine with GPUs too.
-        "to start it again without the tour: plimsoll serve {} --card name={},kind=host,total={}B",
+        "to start the server again without the tour: plimsoll serve {} --card name={},kind=host,total={}B",
         folder.config.display(),
         budget.name,
         budget.total.get()

@@ -1,5 +1,5 @@
-//! `plimsoll reclaim --card`: release of idle memory on a card, with the processes that hold it, the memory
-//! that they released, and the verdict.
+//! `plimsoll reclaim --card`: release of idle memory on a card. The output lists the processes that hold it,
+//! the memory that they released, and the verdict.
 
 use std::fmt::Write as _;
 use std::process::ExitCode;
@@ -84,7 +84,10 @@ fn told(wish: &CardRequest, outcome: &CardOutcome) -> String {
             .to_owned(),
         // Only guard can release another process's pool; a process without it can only be ended.
         _ if outcome.asked.is_empty() && outcome.neighbours.is_empty() => {
-            format!("not enough: {short} are lacking, and no process on the card runs under guard\n")
+            format!(
+                "not enough: {short} more are needed, and no process on the card runs under guard, so \
+                none can be asked to release memory\n"
+            )
         }
         _ => format!("not enough: {short} short\n"),
     };

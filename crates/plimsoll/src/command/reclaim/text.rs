@@ -129,11 +129,13 @@ fn verdict(wish: &ReclaimRequest, outcome: &ReclaimOutcome) -> String {
     let text = match outcome.last.verdict {
         StepVerdict::Enough if outcome.taken.is_empty() => "enough memory is free: nothing to do".to_owned(),
         StepVerdict::Enough => "enough".to_owned(),
-        StepVerdict::Reachable if wish.dry_run => "not enough now; predicted to be enough after".to_owned(),
+        StepVerdict::Reachable if wish.dry_run => {
+            "not enough now; predicted to be enough after these steps".to_owned()
+        }
         StepVerdict::Reachable => "not enough: the steps that would free enough were not taken".to_owned(),
         StepVerdict::Beyond { short } => {
             format!(
-                "not enough: even after all permitted steps {short} are lacking{}",
+                "not enough: {short} more are needed, even after all permitted steps{}",
                 holders(&outcome.after)
             )
         }
@@ -175,7 +177,7 @@ fn not_done(wish: &ReclaimRequest, outcome: &ReclaimOutcome) -> String {
     for planned in &outcome.last.withheld {
         let _ = writeln!(
             text,
-            "withheld {}: {}; it requires root\n        {}\nhint: {}",
+            "withheld {}: {}; this step requires root\n        {}\nhint: {}",
             planned.step.name(),
             predicted(planned),
             planned.reason.text,
@@ -205,7 +207,7 @@ fn not_done(wish: &ReclaimRequest, outcome: &ReclaimOutcome) -> String {
 /// Text for a guarded process that can be requested to release memory.
 pub(super) fn holds(neighbour: &Neighbour) -> String {
     format!(
-        "note: {} holds {}, {} of it idle in its pools under guard\n",
+        "note: {} holds {}, of which {} are idle in the pools that guard keeps for it\n",
         who(neighbour),
         neighbour.held.allocated,
         neighbour.held.idle
@@ -218,7 +220,7 @@ pub(super) fn asked(asked: &AskedNeighbour) -> String {
     let said = if asked.answered {
         format!("gave back {}", asked.gave)
     } else {
-        "did not answer: it made no driver call in that time".to_owned()
+        "did not answer, because it made no driver call while plimsoll waited".to_owned()
     };
     format!(
         "asked   {}: {said}\n        before {} allocated, {} reserved, {} idle; after {} allocated, {} reserved, {} idle\n",
@@ -278,7 +280,7 @@ mod tests {
         let said = told(&wish, &judge(&Sysroot::captured(&tree).unwrap(), &wish).unwrap());
         for part in [
             "not enough: the steps that would free enough were not taken\n",
-            "withheld drop-page-cache: predicted to free 104672 MiB; it requires root\n",
+            "withheld drop-page-cache: predicted to free 104672 MiB; this step requires root\n",
             "reclaim-step drop-page-cache\n",
             "--with sudo",
         ] {

@@ -2,9 +2,9 @@
 //! status.
 //!
 //! Guard, the preloaded library, writes the memory figures to shared-memory files (pages). A terminal sends
-//! SIGINT and SIGQUIT to the whole foreground group, so the program already gets them. Many servers take a
-//! second SIGINT as a demand to quit at once. So these two signals are passed on only if this process is not
-//! in a terminal's foreground. A signal that was ignored at the start (as by `nohup`) stays ignored in the
+//! SIGINT and SIGQUIT to the whole foreground group, so the program already gets them. Many servers quit at
+//! once when they receive a second SIGINT. So these two signals are passed on only if this process is not in
+//! a terminal's foreground. A signal that was ignored at the start (as by `nohup`) stays ignored in the
 //! program.
 
 use std::ffi::{OsStr, OsString};

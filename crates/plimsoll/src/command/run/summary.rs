@@ -36,7 +36,7 @@ impl RunSummary<'_> {
         let mut lines: Vec<String> = self.hint(&cards).into_iter().collect();
         lines.extend(cards.iter().map(|card| self.line(card)));
         if cards.is_empty() {
-            lines.push("it allocated no GPU memory".to_owned());
+            lines.push("the program allocated no GPU memory".to_owned());
         }
         let pinned = self.record.pinned();
         if !pinned.is_zero() {
@@ -45,8 +45,8 @@ impl RunSummary<'_> {
         match self.record.disarmed() {
             0 => {}
             // Their allocations are missing in every figure, so this must not go unmentioned.
-            1 => lines.push("guard disarmed itself in one process, which ran unguarded".to_owned()),
-            n => lines.push(format!("guard disarmed itself in {n} processes, which ran unguarded")),
+            1 => lines.push("guard switched itself off in one process, which then ran unguarded".to_owned()),
+            n => lines.push(format!("guard switched itself off in {n} processes, which then ran unguarded")),
         }
         lines
     }

@@ -28,7 +28,7 @@ pub(crate) struct Arguments {
     /// Write an HTML page with plots
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-    /// Replace names, paths and UUIDs, each always by the same word
+    /// Replace names, paths and UUIDs by placeholders; the same name always gets the same placeholder
     #[arg(long)]
     redact: bool,
 }

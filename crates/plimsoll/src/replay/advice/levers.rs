@@ -57,7 +57,14 @@ fn newer(question: &AdviceQuestion) -> Lever {
         return Vec::new();
     }
     let changed = with(question, |run| run.engine = DemandRules::Reserving);
-    vec![(Advice::Other("use llama.cpp b9400 or later: it reserves the copies once".to_owned()), changed)]
+    vec![(
+        Advice::Other(
+            "use llama.cpp b9400 or later, which reserves memory for the f16 copies of the \
+        cache only once"
+                .to_owned(),
+        ),
+        changed,
+    )]
 }
 
 fn unquantised(question: &AdviceQuestion) -> Lever {

@@ -3,9 +3,9 @@
 //!
 //! DECISION: addresses are plentiful and memory is not. The region is reserved once,
 //! [`BlockStack`](super::blocks) places blocks in it, and [`RegionMapping`] maps them. A piece is released
-//! only if it is idle, no graph uses it, and the card has finished with it. That is certain if the CPU has
-//! waited for an event, or if an event recorded at an earlier trim (release of idle memory) is done and no
-//! block of the piece was live since.
+//! only if it is idle, no graph uses it, and the card has finished all work on it. The work is certainly
+//! finished after the CPU has waited for an event. Without a wait, an event recorded at an earlier trim
+//! (release of idle memory) must be done, and no block of the piece may have been live since that trim.
 
 use super::mapping::RegionMapping;
 use super::recent_use::PendingTrim;

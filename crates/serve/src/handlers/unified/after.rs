@@ -88,7 +88,7 @@ impl Load {
         }
         let files = not_among(files, &files::identities(&self.others));
         if files.is_empty() {
-            return Err("other engines read the same files".to_owned());
+            return Err("other running engines use the same model files".to_owned());
         }
         // Before the advice, since nothing of it is left afterwards.
         let cached = files.iter().filter_map(|path| FileCache::look(path).ok());
@@ -107,7 +107,10 @@ impl Load {
     fn check_that_nothing_stays(&self, wish: &ModelParams) -> Result<(), String> {
         let said = self.lines.iter().filter_map(|line| offloaded(&line.text));
         if let Some((on_cards, layers)) = said.into_iter().find(|(on_cards, layers)| on_cards < layers) {
-            return Err(format!("it computes with {} of {layers} layers on the host", layers - on_cards));
+            return Err(format!(
+                "the engine computes with {} of {layers} layers in host memory",
+                layers - on_cards
+            ));
         }
         let read =
             |path: &String| read_model(path.as_ref(), Dialect::Ggml).map_err(|error| error.to_string());
@@ -128,7 +131,7 @@ impl Load {
         });
         match on_host.map_err(|error| error.to_string())? {
             Bytes::ZERO => Ok(()),
-            bytes => Err(format!("it computes with {bytes} of its weights on the host")),
+            bytes => Err(format!("the engine computes with {bytes} of weights in host memory")),
         }
     }
 }

@@ -1,11 +1,11 @@
 //! Memory reclaim before a load, if the machine lacks the memory that the model needs. The steps are those of
 //! `plimsoll reclaim --need`.
 //!
-//! DECISION: an upper bound of the need is used, which is the memory that the new engine may take (its claim)
-//! plus the claims of engines that are still loading, whose memory still looks free. Loads are prepared one
-//! at a time, in the order in which they start. The load starts even if reclaim freed too little, because a
-//! plan is only a prediction. If the load then fails, the error lists the steps taken as a hint. The daemon
-//! never takes a step that needs root by itself, even when it runs as root.
+//! DECISION: an upper bound of the need is used. It is the memory that the new engine may take (its claim),
+//! plus the claims of engines that are still loading, because the memory for those still looks free. Loads
+//! are prepared one at a time, in the order in which they start. The load starts even if reclaim freed too
+//! little, because a plan is only a prediction. If the load then fails, the error lists the steps taken as a
+//! hint. The daemon never takes a step that needs root by itself, even when it runs as root.
 
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -191,7 +191,7 @@ fn done(need: Bytes, outcome: &ReclaimOutcome) -> String {
         };
     }
     for step in &outcome.last.withheld {
-        text += &format!("; {} would free {} and needs root", step.step.name(), step.frees);
+        text += &format!("; the step {} would free {}, but needs root", step.step.name(), step.frees);
     }
     if !outcome.taken.is_empty() {
         text += &format!("; {} can be allocated after that", outcome.after.allowance.now);
@@ -272,7 +272,7 @@ mod tests {
         let outcome = judged("gb10");
         let said = done(NEED, &outcome);
         assert!(said.starts_with("13312 MiB were needed ("), "{said}");
-        assert!(said.contains("; drop-page-cache would free 104672 MiB and needs root"), "{said}");
+        assert!(said.contains("; the step drop-page-cache would free 104672 MiB, but needs root"), "{said}");
         let event = event(NEED, &outcome);
         assert_eq!(event["needs_root"], json!(["drop-page-cache"]));
         assert_eq!((&event["steps"], &event["enough"]), (&json!([]), &json!(false)));

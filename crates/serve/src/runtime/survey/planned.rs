@@ -1,9 +1,9 @@
 //! Memory need of a model from its plan, and the handling of models that are too large for the cards.
 //!
-//! DECISION: a context that is too large is lowered once, to fit empty cards. An engine keeps its context
-//! size until it ends, so the free memory at its start must not determine the size. A limit on the tokens in
-//! use (depth), in contrast, follows free memory, because the memory that an engine may take can be raised
-//! later.
+//! DECISION: a context that is too large is lowered once, to a size that fits the empty cards. An engine
+//! keeps its context size until it ends, so the free memory at its start must not determine the size. The
+//! limit on the tokens in use (depth), in contrast, depends on free memory, because the memory that an engine
+//! may take can be raised later.
 
 use plimsoll_base::{Bytes, Card, CardId, Curve, Hint, MemoryModel, NamedDemand, Reason};
 use plimsoll_config::{ConfiguredModel, TooLarge};
@@ -128,7 +128,7 @@ impl MemoryModel for PlannedModel {
     /// card is too small.
     fn on(&self, cards: &[Card]) -> Result<Vec<(CardId, Bytes)>, Reason> {
         if cards.is_empty() {
-            return Err(Reason::new("no_card", "it needs a GPU, and this machine has none"));
+            return Err(Reason::new("no_card", "the model needs a GPU, and this machine has none"));
         }
         let plan = self.plan(cards)?;
         if self.too_large == TooLarge::LimitDepth
