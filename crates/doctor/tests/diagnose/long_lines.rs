@@ -12,11 +12,7 @@ fn now() -> Duration {
     Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).expect("a time after zero")
 }
 
-fn used() -> Duration {
-    Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).unwrap()
-}
-
-/// The shortest of a few readings of one line of these words, in processor time of this thread.
+/// The shortest of a few readings of one line of these words.
 fn cost(words: &str) -> Duration {
     let line = words.repeat(SIZE / words.len());
     let once = || {

@@ -105,7 +105,7 @@ print("tries", tries)
 /// The folder of the pages of a daemon's first engine.
 fn page_folder(daemon: u32) -> PathBuf {
     let folder = Path::new("/dev/shm").join(format!("plimsoll-guard-{daemon}-0"));
-    let mut parts = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let mut parts = fs::read_dir(folder).expect("it is ours").map(|entry| entry.expect("it is ours").path());
     parts.find(|part| part.is_dir()).expect("the engine is guarded")
 }
 
