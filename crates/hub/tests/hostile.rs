@@ -53,6 +53,10 @@ fn million_headers_end_within_the_limit_and_mean_what_the_whole_file_means() {
     plimsoll_fuzz::mutants(&[&seed], &tokens, |mutant| {
         odd += 1;
         let length = mutant.len() as u64 + [0, 100, 5 << 30][odd % 3];
+        // A server refuses every range of an empty file (416), before there is a reader.
+        if length == 0 {
+            return;
+        }
         let (reader, _, fetched) = read(mutant, length, [1, 24, 300, 64 << 10][odd % 4]);
         assert!(fetched <= 2 * LIMIT.get(), "{fetched}");
         let mut whole = mutant.to_vec();

@@ -43,6 +43,8 @@ pub(super) const FUZZ: Run = Run {
         "--package",
         "plimsoll-fuzz",
         "--package",
+        "plimsoll-hub",
+        "--package",
         "plimsoll-launch",
         "--package",
         "plimsoll-serve",
